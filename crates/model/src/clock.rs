@@ -1,0 +1,10 @@
+//! Time, as the programs hand it in.
+
+/// The only source of time in `server` and `client`, so that a simulation can own it.
+pub trait Clock: Send + Sync {
+    /// Milliseconds since 1970-01-01 00:00:00 UTC. May step backwards; never used for ordering.
+    fn unix_ms(&self) -> i64;
+
+    /// Milliseconds since an arbitrary start. Never steps backwards.
+    fn monotonic_ms(&self) -> u64;
+}

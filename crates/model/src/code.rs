@@ -1,0 +1,229 @@
+//! Every error code a user can see, each with its page of the manual.
+//!
+//! One flat table. The doc comment of an entry *is* its page in `docs/reference/errors.md`,
+//! which `cargo run -p xtask -- generate` writes: what happened, when it is normal, what to do.
+//!
+//! E1 the conversation, E2 the request, E3 the consolidated database, E4 the server,
+//! E5 the remote database, E6 configuration and model, E7 single rows, E9 our own fault.
+
+/// Who must act.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Actor {
+    /// Whoever uses or builds the remote.
+    Remote,
+    /// Whoever runs the server or the consolidated database.
+    Operator,
+    /// Nobody: it passes.
+    Nobody,
+    /// The makers of Syncline.
+    Maker,
+}
+
+macro_rules! codes {
+    ($($(#[doc = $doc:literal])+ $number:literal $name:ident $actor:ident $retry:literal $hint:literal;)+) => {
+        /// A stable error code.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[repr(u16)]
+        pub enum Code { $($(#[doc = $doc])+ $name = $number,)+ }
+
+        impl Code {
+            /// Every code, in order.
+            pub const ALL: &'static [Code] = &[$(Code::$name,)+];
+
+            /// The number behind the `E`.
+            pub fn number(self) -> u16 { self as u16 }
+
+            /// The code with this number.
+            pub fn from_number(number: u16) -> Option<Code> {
+                match number { $($number => Some(Code::$name),)+ _ => None }
+            }
+
+            /// Who must act.
+            pub fn actor(self) -> Actor { match self { $(Code::$name => Actor::$actor,)+ } }
+
+            /// Whether the same request may succeed later although nobody changed anything.
+            pub fn retry(self) -> bool { match self { $(Code::$name => $retry,)+ } }
+
+            /// What to do, unless the failure itself knows better.
+            pub fn hint(self) -> &'static str { match self { $(Code::$name => $hint,)+ } }
+
+            /// The page of the manual.
+            pub fn manual(self) -> &'static str {
+                match self { $(Code::$name => concat!($($doc, "\n",)+),)+ }
+            }
+
+            /// The name used in Rust, which is also its heading.
+            pub fn name(self) -> &'static str { match self { $(Code::$name => stringify!($name),)+ } }
+        }
+    };
+}
+
+impl std::fmt::Display for Code {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "E{}", self.number())
+    }
+}
+
+codes! {
+    /// The peer does not speak the Syncline protocol. Something else connected to the port, or
+    /// the client was given the address of another service.
+    1001 NotSyncline Remote false "check the address and the port";
+    /// The peer speaks a protocol version that this one does not. A server understands its own
+    /// version and the one before.
+    1002 UnsupportedVersion Remote false "update the older of the two programs";
+    /// A message does not decode. Either the peer is broken or something between the two changed
+    /// the bytes. Nothing of the message was used.
+    1003 MalformedMessage Remote false "update both programs; look for a proxy that alters traffic";
+    /// A frame is larger than the receiver accepts: `frame_bytes_max`, or
+    /// `unauthenticated_bytes_max` before the first message was accepted.
+    1004 FrameTooLarge Remote false "raise `frame_bytes_max` on the server, or store smaller values";
+    /// A message arrived that has no place in this state of the conversation.
+    1005 UnexpectedMessage Maker false "update both programs, and report it if it stays";
+    /// The connection ended in the middle of a synchronization. Nothing is lost: the next
+    /// synchronization learns what became of this one.
+    1006 ConnectionLost Nobody true "synchronize again";
+    /// The peer sent nothing for too long.
+    1007 PeerSilent Nobody true "synchronize again; check the network";
+    /// The server cannot be reached: wrong address, not running, or no network.
+    1008 Unreachable Nobody true "check the address, and that `syncline serve` is running there";
+
+    /// The user is unknown or the password is wrong. Both give the same message, so that names
+    /// cannot be guessed.
+    2101 AuthenticationFailed Remote false "check the user name and the password";
+    /// The session token is expired, revoked by a password change, or was not issued here.
+    2102 TokenRefused Remote false "synchronize with the password to get a new token";
+    /// No script version of this name is deployed.
+    2103 UnknownScriptVersion Remote false "`syncline scripts show` lists the deployed versions";
+    /// No publication of this name is in the script version.
+    2104 UnknownPublication Remote false "`syncline scripts show` lists the publications";
+    /// The upload names a table that is not in the publications of this remote. The whole upload
+    /// was refused.
+    2105 TableNotPublished Remote false "update the remote's program, or publish the table";
+    /// The upload changes a table that is published for download only. The whole upload was
+    /// refused.
+    2106 DirectionNotPublished Remote false "undo the change, or set `direction = \"both\"`";
+    /// The file is a copy of another remote file, or a backup of this one: the server has seen a
+    /// later state of this remote ID. The copy takes a new identity by itself, keeps what it has
+    /// not uploaded yet, and receives all its rows anew.
+    2107 CopiedRemote Nobody true "synchronize again";
+    /// The remote was synchronized with another consolidated database before.
+    2108 WrongDatabase Remote false "check the address; `syncline remote reset` starts over with a new database";
+    /// The upload does not follow the last one the server has. The client must learn the outcome
+    /// of its previous upload first; it does so by itself.
+    2109 OutOfSequence Nobody true "synchronize again";
+    /// Another synchronization of the same remote ID is under way and makes progress. When it
+    /// ends, or makes none for `takeover_after_s`, the next attempt is accepted.
+    2110 AlreadySynchronizing Nobody true "wait, then synchronize again";
+    /// A password or token file may be read by others, so what is in it is no secret.
+    2111 SecretExposed Remote false "chmod 600 the file";
+    /// No password or token was given, or the file does not hold one.
+    2112 SecretMissing Remote false "give --password-file or --token-file";
+    /// This synchronization was superseded by a later one of the same remote ID.
+    2113 Superseded Nobody true "synchronize again";
+
+    /// The consolidated database cannot be opened.
+    3001 DatabaseUnavailable Operator true "check that the database exists and may be read and written";
+    /// Another program holds the write lock of the consolidated database for too long.
+    3002 DatabaseBusy Nobody true "wait, or end the long transaction of the other program";
+    /// The database has no Syncline system tables.
+    3003 NotDeployed Operator false "run `syncline deploy`";
+    /// The system tables were made by a newer Syncline than this program.
+    3004 DeployedByNewer Operator false "update this program";
+    /// A table, column or trigger is no longer what `deploy` left: changes could be missed, so
+    /// nothing is synchronized until it is repaired.
+    3005 Drift Operator false "run `syncline check`, then `syncline deploy`";
+    /// A script failed. The message has the database's own words.
+    3006 ScriptFailed Operator false "`syncline scripts show` prints the scripts";
+    /// The disk of the consolidated database is full or failing.
+    3007 DatabaseDiskFull Operator true "free space on the server";
+    /// A constraint of the consolidated database refuses the upload as a whole and no row of it
+    /// can be blamed.
+    3008 ConstraintViolated Operator false "look for foreign keys that are broken already";
+    /// Another server process serves the same file. An embedded database has one server.
+    3009 ServedAlready Operator false "stop the other server first";
+    /// The file is not an SQLite database, or it is damaged.
+    3010 NotADatabase Operator false "check the path; restore the file from a backup";
+
+    /// The server works on as many synchronizations as it may.
+    4001 ServerFull Nobody true "wait, then synchronize again";
+    /// The server is stopping.
+    4002 ServerStopping Nobody true "wait, then synchronize again";
+    /// Rows that do not fit in memory could not be kept on disk.
+    4003 SpillFailed Operator true "free space in the temporary folder, or raise `spill_bytes_max`";
+    /// The upload has more bytes than `upload_bytes_max`.
+    4004 UploadTooLarge Operator false "raise `upload_bytes_max`";
+    /// The address cannot be listened on.
+    4005 CannotListen Operator false "choose another port, or stop the program that uses it";
+
+    /// The remote file is not an SQLite database, or it is damaged.
+    5001 RemoteNotADatabase Remote false "check the path";
+    /// Another process synchronizes the same remote file.
+    5002 RemoteInUse Nobody true "wait until it is done";
+    /// Another program holds the write lock of the remote file for too long.
+    5003 RemoteBusy Nobody true "end the long transaction of the other program";
+    /// The disk of the remote is full or failing. The file is as it was.
+    5004 RemoteDiskFull Remote true "free space, then synchronize again";
+    /// A table of the remote is not what the publication says, and cannot be made so.
+    5005 RemoteSchemaDiffers Remote false "rename or drop the table, or `syncline remote reset`";
+    /// Changes made while the synchronization ran stood in the way of its download each time.
+    /// They are kept, and uploaded first next time.
+    5006 ApplyBlocked Nobody true "synchronize again when the application writes less";
+    /// The file holds no Syncline remote.
+    5007 NotARemote Remote false "`syncline sync FILE --server URL --user NAME` makes it one";
+    /// Changes that were not uploaded would be lost.
+    5008 PendingChanges Remote false "synchronize first, or give --discard-pending";
+    /// A row is larger than `frame_bytes_max`.
+    5009 RowTooLarge Remote false "store smaller values";
+    /// The remote was made by a newer Syncline than this program.
+    5010 RemoteMadeByNewer Remote false "update this program";
+    /// The server and user to synchronize with are not known yet.
+    5011 ServerUnknown Remote false "give --server and --user the first time";
+
+    /// A configuration or model file cannot be read.
+    6001 ConfigUnreadable Operator false "`syncline init` writes a complete file";
+    /// A configuration or model file has a mistake, named with its line.
+    6002 ConfigInvalid Operator false "correct the line";
+    /// The model names a table or column that the database does not have.
+    6003 ModelMismatch Operator false "correct the model, or the database";
+    /// A table without a primary key cannot be synchronized: its rows have no identity.
+    6004 NoPrimaryKey Operator false "add a primary key, or leave the table out";
+    /// A file exists and is not overwritten.
+    6005 FileExists Operator false "give --force to overwrite it";
+    /// A database or server URL is not understood.
+    6006 BadUrl Remote false "sqlite:PATH for databases, tcp://HOST:PORT for servers";
+    /// A user of this name exists.
+    6007 UserExists Operator false "`syncline user password NAME` changes the password";
+    /// No user of this name exists.
+    6008 NoSuchUser Operator false "`syncline user list` shows all";
+    /// The table is of a kind that cannot be synchronized.
+    6009 UnsupportedTable Operator false "leave the table out of the model";
+    /// A file or folder cannot be written.
+    6010 CannotWrite Operator false "check the folder and its permissions";
+
+    /// The row would break a UNIQUE constraint of the consolidated database.
+    7001 RowNotUnique Remote false "change the value, then synchronize again";
+    /// The row breaks a CHECK or NOT NULL constraint of the consolidated database.
+    7002 RowRefused Remote false "change the value, then synchronize again";
+    /// The row refers to a row that does not exist, or others refer to the row it deletes.
+    7003 RowReferences Remote false "the other row was deleted meanwhile, or never arrived";
+    /// A trigger of the consolidated database refused the row.
+    7004 RowVetoed Remote false "the message is the trigger's";
+    /// The consolidated database was restored to an earlier state that lacks this row.
+    7005 RowLostByRestore Operator false "enter the row again if it is still wanted";
+
+    /// A defect of Syncline. Nothing was half done.
+    9001 Bug Maker false "report it with the log";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_unique_and_in_order() {
+        assert!(Code::ALL.windows(2).all(|pair| pair[0].number() < pair[1].number()));
+        for code in Code::ALL {
+            assert_eq!(Code::from_number(code.number()), Some(*code));
+        }
+    }
+}

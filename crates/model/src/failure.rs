@@ -1,0 +1,129 @@
+//! A failure as everybody sees it: at the client, in the log, on the wire.
+
+use crate::code::Code;
+use std::error::Error;
+use std::fmt;
+
+/// What went wrong, who must act, and what to do (S11).
+///
+/// `Display` tells one level; causes are in [`Error::source`].
+#[derive(Debug)]
+pub struct Failure(Box<Parts>);
+
+#[derive(Debug)]
+struct Parts {
+    code: Code,
+    message: String,
+    hint: Option<String>,
+    retry_after_s: Option<u32>,
+    table: Option<String>,
+    key: Option<String>,
+    source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+impl Failure {
+    /// A failure with a message: one lower-case line without a full stop.
+    pub fn new(code: Code, message: impl Into<String>) -> Failure {
+        Failure(Box::new(Parts {
+            code,
+            message: message.into(),
+            hint: None,
+            retry_after_s: None,
+            table: None,
+            key: None,
+            source: None,
+        }))
+    }
+
+    /// Adds what to do about it, one sentence.
+    pub fn hint(mut self, hint: impl Into<String>) -> Failure {
+        self.0.hint = Some(hint.into());
+        self
+    }
+
+    /// Adds when to try again, in seconds.
+    pub fn retry_after_s(mut self, seconds: u32) -> Failure {
+        self.0.retry_after_s = Some(seconds);
+        self
+    }
+
+    /// Adds the table to blame.
+    pub fn table(mut self, table: impl Into<String>) -> Failure {
+        self.0.table = Some(table.into());
+        self
+    }
+
+    /// Adds the row to blame, its key as text.
+    pub fn key(mut self, key: impl Into<String>) -> Failure {
+        self.0.key = Some(key.into());
+        self
+    }
+
+    /// Adds the cause.
+    pub fn source(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Failure {
+        self.0.source = Some(source.into());
+        self
+    }
+
+    /// The stable code.
+    pub fn code(&self) -> Code {
+        self.0.code
+    }
+
+    /// The message of this level only.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// The message followed by those of its causes.
+    pub fn full_message(&self) -> String {
+        let mut text = self.0.message.clone();
+        let mut source = Error::source(self);
+        while let Some(cause) = source {
+            let cause_text = cause.to_string();
+            if !text.contains(&cause_text) {
+                text.push_str(": ");
+                text.push_str(&cause_text);
+            }
+            source = cause.source();
+        }
+        text
+    }
+
+    /// What to do: the one given here, or the code's own.
+    pub fn hint_text(&self) -> &str {
+        self.0.hint.as_deref().unwrap_or(self.0.code.hint())
+    }
+
+    /// Whether the same request may succeed later without anybody changing anything.
+    pub fn retry(&self) -> bool {
+        self.0.code.retry()
+    }
+
+    /// When to try again, in seconds.
+    pub fn retry_after(&self) -> Option<u32> {
+        self.0.retry_after_s
+    }
+
+    /// The table to blame, if one is.
+    pub fn table_name(&self) -> Option<&str> {
+        self.0.table.as_deref()
+    }
+
+    /// The key of the row to blame, if one is.
+    pub fn row_key(&self) -> Option<&str> {
+        self.0.key.as_deref()
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)
+    }
+}
+
+impl Error for Failure {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.0.source.as_deref().map(|source| source as &(dyn Error + 'static))
+    }
+}

@@ -1,0 +1,24 @@
+//! The files of spill and journal, as the programs hand them in.
+
+use std::io;
+
+/// Names one open temporary file of a [`Files`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FileId(pub u64);
+
+/// Temporary files that grow at the end and are read back by position.
+///
+/// A trait so that tests can fill the disk or tear a write without owning a machine.
+pub trait Files: Send + Sync {
+    /// Opens a new empty file that no other process sees.
+    fn create(&self) -> io::Result<FileId>;
+
+    /// Writes all of `bytes` at the end of the file.
+    fn append(&self, file: FileId, bytes: &[u8]) -> io::Result<()>;
+
+    /// Fills `buffer` with the bytes that begin at `offset`; short files are an error.
+    fn read_exact_at(&self, file: FileId, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
+
+    /// Closes and removes the file. Unknown files are ignored.
+    fn remove(&self, file: FileId);
+}

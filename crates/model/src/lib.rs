@@ -1,0 +1,29 @@
+//! The nouns that the wire and the databases share: values, rows, tables, identities, failures.
+//!
+//! This crate knows no socket, no file, no clock, no thread and no runtime (A1).
+//! Where the outside world is needed, a trait names it ([`Clock`], [`Files`]) and the programs
+//! hand in an implementation.
+
+mod clock;
+mod code;
+mod failure;
+mod files;
+mod identity;
+mod progress;
+mod published;
+mod random;
+mod row;
+mod spill;
+mod value;
+
+pub use clock::Clock;
+pub use code::{Actor, Code};
+pub use failure::Failure;
+pub use files::{FileId, Files};
+pub use identity::{PublicationName, RemoteId, ScriptVersion, UserName};
+pub use progress::{Counter, DatabaseId, Nonce, Progress, Watermark};
+pub use published::{Direction, PublishedTable, RemoteSchema};
+pub use random::Random;
+pub use row::{RowReader, Rows, row_len, skip_row, write_value};
+pub use spill::{Spill, SpillPosition, SpillReader, Spills};
+pub use value::{Value, ValueRef};

@@ -1,0 +1,60 @@
+//! What a remote shares: the tables of its publications as both sides must see them.
+
+use serde::{Deserialize, Serialize};
+
+/// Which way the rows of a table travel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Direction {
+    /// Up and down.
+    Both,
+    /// From the consolidated database only; remotes may not change the table.
+    DownloadOnly,
+    /// From the remotes only; nothing is sent back.
+    UploadOnly,
+}
+
+impl Direction {
+    /// Whether remotes may upload changes of the table.
+    pub fn uploads(self) -> bool {
+        self != Direction::DownloadOnly
+    }
+
+    /// Whether remotes receive the table.
+    pub fn downloads(self) -> bool {
+        self != Direction::UploadOnly
+    }
+}
+
+/// One published table.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PublishedTable {
+    /// The table's name, the same at both ends.
+    pub name: String,
+    /// The published columns, in the order in which rows carry them.
+    pub columns: Vec<String>,
+    /// Positions in `columns` of the primary key's columns, in key order.
+    pub key: Vec<u16>,
+    /// Which way rows travel.
+    pub direction: Direction,
+    /// SQL that creates the table and its indexes at a remote that lacks it.
+    pub create: Vec<String>,
+    /// Digest of all of the above: a remote that holds another one gets the whole table anew.
+    pub fingerprint: String,
+}
+
+impl PublishedTable {
+    /// Number of values in a row.
+    pub fn width(&self) -> usize {
+        self.columns.len()
+    }
+}
+
+/// Every table of one remote's publications, parents before children.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RemoteSchema {
+    /// The tables. Rows on the wire name a table by its position here.
+    pub tables: Vec<PublishedTable>,
+    /// Digest of all tables.
+    pub fingerprint: String,
+}

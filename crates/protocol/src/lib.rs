@@ -1,0 +1,21 @@
+//! The wire: frames, messages and their encoding. No I/O (A1), no SQL (A2).
+//!
+//! `frame.rs` cuts bytes into frames, `message.rs` gives frames their meaning. The whole protocol
+//! with its rules for evolution is `docs/internals/protocol.md`.
+
+mod frame;
+mod message;
+
+pub use frame::{FRAME_BYTES_MAX, FrameDecoder, MAGIC, RawFrame};
+pub use message::{
+    Credential, DownloadBegin, DownloadEnd, DownloadMode, Failed, Hello, Message, Mode, Operation,
+    Outcome, Reject, RowsFrame, Rejects, SchemaChange, TableDownload, TableWatermark, UploadBegin,
+    UploadCommitted, UploadEnd, UploadState, Welcome,
+};
+
+/// The protocol version this crate speaks. A server also understands the version before.
+pub const PROTOCOL_VERSION: u16 = 1;
+
+/// An upload of at most this many bytes travels right behind Hello; together with it, it stays
+/// below the 64 KiB that a server reads from a peer it does not know yet.
+pub const UPLOAD_WITH_HELLO_BYTES_MAX: usize = 40 * 1024;

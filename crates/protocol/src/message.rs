@@ -1,0 +1,212 @@
+//! What a frame means. One file per part of the conversation under `message/`.
+//!
+//! Control messages are MessagePack maps with named fields: a reader ignores fields it does not
+//! know and takes defaults for those it misses, so both sides may grow. Rows travel in their own
+//! compact form ([`RowsFrame`]).
+//!
+//! | type | message | from | | type | message | from |
+//! |---|---|---|---|---|---|---|
+//! | 1 | Hello | client | | 8 | Rejects | server |
+//! | 2 | Welcome | server | | 9 | DownloadBegin | server |
+//! | 3 | SchemaChange | server | | 10 | DownloadEnd | server |
+//! | 4 | UploadBegin | client | | 11 | Failed | server |
+//! | 5 | Rows | both | | 12..=15 | reserved: push, value in parts, origin, acknowledgement | |
+//! | 6 | UploadEnd | client | | 128 | Heartbeat | both |
+//! | 7 | UploadCommitted | server | | 129.. | optional: skipped when unknown | |
+
+mod download;
+mod failed;
+mod hello;
+mod rows;
+mod upload;
+mod welcome;
+
+pub use download::{DownloadBegin, DownloadEnd, DownloadMode, Reject, Rejects, TableDownload};
+pub use failed::Failed;
+pub use hello::{Credential, Hello, Mode, Outcome, TableWatermark};
+pub use rows::{Operation, RowsFrame};
+pub use upload::{UploadBegin, UploadCommitted, UploadEnd};
+pub use welcome::{SchemaChange, UploadState, Welcome};
+
+use crate::frame::{RawFrame, write_header};
+use model::{Code, Failure};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Types from here on are optional: a reader that does not know them skips them.
+const OPTIONAL_TYPES: u8 = 128;
+
+/// Everything that either side can say.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Message {
+    /// Who wants what; opens the conversation.
+    Hello(Box<Hello>),
+    /// The server's answer, where one is needed before the upload.
+    Welcome(Welcome),
+    /// The tables as the server publishes them now.
+    SchemaChange(Box<SchemaChange>),
+    /// An upload follows.
+    UploadBegin(UploadBegin),
+    /// Rows of one table.
+    Rows(RowsFrame),
+    /// The upload is complete.
+    UploadEnd(UploadEnd),
+    /// The upload is durable at the consolidated database.
+    UploadCommitted(UploadCommitted),
+    /// Rows that the consolidated database refused.
+    Rejects(Rejects),
+    /// A download follows.
+    DownloadBegin(DownloadBegin),
+    /// The download is complete.
+    DownloadEnd(DownloadEnd),
+    /// The synchronization ends here.
+    Failed(Failed),
+    /// Still there. Sent every 15 seconds while the other side has to wait.
+    Heartbeat,
+}
+
+impl Message {
+    /// Appends the message as one frame.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Message::Hello(body) => write_body(out, 1, body),
+            Message::Welcome(body) => write_body(out, 2, body),
+            Message::SchemaChange(body) => write_body(out, 3, body),
+            Message::UploadBegin(body) => write_body(out, 4, body),
+            Message::Rows(rows) => {
+                write_header(out, 5, rows.payload_len());
+                rows.write_payload(out);
+            }
+            Message::UploadEnd(body) => write_body(out, 6, body),
+            Message::UploadCommitted(body) => write_body(out, 7, body),
+            Message::Rejects(body) => write_body(out, 8, body),
+            Message::DownloadBegin(body) => write_body(out, 9, body),
+            Message::DownloadEnd(body) => write_body(out, 10, body),
+            Message::Failed(body) => write_body(out, 11, body),
+            Message::Heartbeat => write_header(out, OPTIONAL_TYPES, 0),
+        }
+    }
+
+    /// The message as one frame.
+    pub fn to_frame(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.encode(&mut out);
+        out
+    }
+
+    /// Interprets a frame; `None` for an optional type that this version does not know.
+    pub fn decode(frame: RawFrame) -> Result<Option<Message>, Failure> {
+        let payload = frame.payload.as_slice();
+        Ok(Some(match frame.frame_type {
+            1 => Message::Hello(read_body(payload)?),
+            2 => Message::Welcome(read_body(payload)?),
+            3 => Message::SchemaChange(read_body(payload)?),
+            4 => Message::UploadBegin(read_body(payload)?),
+            5 => Message::Rows(RowsFrame::from_payload(frame.payload)?),
+            6 => Message::UploadEnd(read_body(payload)?),
+            7 => Message::UploadCommitted(read_body(payload)?),
+            8 => Message::Rejects(read_body(payload)?),
+            9 => Message::DownloadBegin(read_body(payload)?),
+            10 => Message::DownloadEnd(read_body(payload)?),
+            11 => Message::Failed(read_body(payload)?),
+            OPTIONAL_TYPES => Message::Heartbeat,
+            unknown if unknown > OPTIONAL_TYPES => return Ok(None),
+            unknown => {
+                return Err(Failure::new(
+                    Code::UnexpectedMessage,
+                    format!("a message of unknown type {unknown}"),
+                ));
+            }
+        }))
+    }
+
+    /// The name of the message, for failures and logs.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Message::Hello(_) => "Hello",
+            Message::Welcome(_) => "Welcome",
+            Message::SchemaChange(_) => "SchemaChange",
+            Message::UploadBegin(_) => "UploadBegin",
+            Message::Rows(_) => "Rows",
+            Message::UploadEnd(_) => "UploadEnd",
+            Message::UploadCommitted(_) => "UploadCommitted",
+            Message::Rejects(_) => "Rejects",
+            Message::DownloadBegin(_) => "DownloadBegin",
+            Message::DownloadEnd(_) => "DownloadEnd",
+            Message::Failed(_) => "Failed",
+            Message::Heartbeat => "Heartbeat",
+        }
+    }
+
+    /// The failure of a peer that said this where it makes no sense.
+    pub fn unexpected(&self, expected: &str) -> Failure {
+        Failure::new(
+            Code::UnexpectedMessage,
+            format!("{} where {expected} was expected", self.name()),
+        )
+    }
+}
+
+fn write_body<T: Serialize>(out: &mut Vec<u8>, frame_type: u8, body: &T) {
+    // Serialization into memory fails only for types without a MessagePack form; these have one.
+    #[allow(clippy::expect_used)]
+    let bytes = rmp_serde::to_vec_named(body).expect("control messages serialize");
+    write_header(out, frame_type, bytes.len());
+    out.extend_from_slice(&bytes);
+}
+
+fn read_body<T: DeserializeOwned>(payload: &[u8]) -> Result<T, Failure> {
+    rmp_serde::from_slice(payload)
+        .map_err(|error| Failure::new(Code::MalformedMessage, "a message does not decode").source(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::FrameDecoder;
+
+    fn decode(bytes: &[u8]) -> Result<Option<Message>, Failure> {
+        let mut decoder = FrameDecoder::new(1 << 20);
+        decoder.push(bytes);
+        Message::decode(decoder.next_frame()?.expect("a whole frame"))
+    }
+
+    #[test]
+    fn messages_come_back_as_they_were() {
+        let messages = [
+            Message::Heartbeat,
+            Message::UploadEnd(UploadEnd { rows: 7 }),
+            Message::Failed(Failed::from(&Failure::new(Code::ServerFull, "full").retry_after_s(3))),
+            Message::Rows(RowsFrame {
+                table: 3,
+                operation: Operation::Update,
+                count: 1,
+                bytes: vec![1, 2, 3],
+            }),
+        ];
+        for message in messages {
+            assert_eq!(decode(&message.to_frame()).unwrap(), Some(message));
+        }
+    }
+
+    // Trap 18
+    #[test]
+    fn unknown_optional_frames_are_skipped_and_unknown_others_refused() {
+        let frame = |frame_type| RawFrame { frame_type, payload: vec![1, 2, 3] };
+        assert_eq!(Message::decode(frame(200)).unwrap(), None);
+        assert_eq!(Message::decode(frame(99)).unwrap_err().code(), Code::UnexpectedMessage);
+    }
+
+    // Trap 18
+    #[test]
+    fn a_field_from_the_future_is_ignored_and_a_missing_one_has_its_default() {
+        #[derive(Serialize)]
+        struct Future {
+            rows: u64,
+            color: &'static str,
+        }
+        let mut out = Vec::new();
+        write_body(&mut out, 6, &Future { rows: 4, color: "green" });
+        assert_eq!(decode(&out).unwrap(), Some(Message::UploadEnd(UploadEnd { rows: 4 })));
+    }
+}

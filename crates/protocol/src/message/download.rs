@@ -1,0 +1,69 @@
+//! The download: begin, rejects, rows, end.
+
+use model::{Counter, Watermark};
+use serde::{Deserialize, Serialize};
+
+/// A download follows. It becomes visible at the remote as a whole or not at all (S4).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DownloadBegin {
+    /// Per table of the remote schema, in its order.
+    pub tables: Vec<TableDownload>,
+    /// True when the consolidated database was restored to an earlier state: rows that a refresh
+    /// removes from the remote are kept in its reject table.
+    #[serde(default)]
+    pub restored: bool,
+}
+
+/// How one table is downloaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableDownload {
+    /// Which rows follow.
+    pub mode: DownloadMode,
+}
+
+/// Which rows of a table follow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DownloadMode {
+    /// None: the table is not downloaded.
+    None,
+    /// What changed since the remote's watermark.
+    Changes,
+    /// All rows of the subscription: what the remote holds beyond them disappears.
+    Refresh,
+}
+
+/// Rows of earlier uploads that the consolidated database refused. Repeated until the remote
+/// presents a watermark issued after the reject (trap 5).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Rejects {
+    /// The refused rows.
+    pub rejects: Vec<Reject>,
+}
+
+/// One refused row.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Reject {
+    /// Position of the table in the remote schema.
+    pub table: u16,
+    /// The key's columns, encoded as a row.
+    #[serde(with = "serde_bytes")]
+    pub key: Vec<u8>,
+    /// The synchronization in which it was refused; with table and key it names the reject.
+    pub counter: Counter,
+    /// Number of the error code.
+    pub code: u16,
+    /// What the consolidated database said.
+    pub message: String,
+}
+
+/// The download is complete.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DownloadEnd {
+    /// Rows sent, upserts and deletes; must be the rows received.
+    pub rows: u64,
+    /// Per table of the remote schema: the watermark to store with the rows.
+    pub watermarks: Vec<Option<Watermark>>,
+    /// The counter to store with the rows.
+    pub counter: Counter,
+}

@@ -1,0 +1,63 @@
+//! Failed: the synchronization ends here, and why.
+
+use model::{Code, Failure};
+use serde::{Deserialize, Serialize};
+
+/// A failure on the wire.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Failed {
+    /// Number of the error code.
+    pub code: u16,
+    /// One line.
+    pub message: String,
+    /// What to do.
+    #[serde(default)]
+    pub hint: Option<String>,
+    /// When to try again.
+    #[serde(default)]
+    pub retry_after_s: Option<u32>,
+    /// The table to blame.
+    #[serde(default)]
+    pub table: Option<String>,
+    /// The key of the row to blame.
+    #[serde(default)]
+    pub key: Option<String>,
+}
+
+impl From<&Failure> for Failed {
+    fn from(failure: &Failure) -> Failed {
+        Failed {
+            code: failure.code().number(),
+            message: failure.full_message(),
+            hint: Some(failure.hint_text().to_owned()),
+            retry_after_s: failure.retry_after(),
+            table: failure.table_name().map(str::to_owned),
+            key: failure.row_key().map(str::to_owned),
+        }
+    }
+}
+
+impl From<Failed> for Failure {
+    fn from(failed: Failed) -> Failure {
+        // A newer server may know codes that this client does not; its words are kept.
+        let code = Code::from_number(failed.code);
+        let message = match code {
+            Some(_) => failed.message,
+            None => format!("server error E{}: {}", failed.code, failed.message),
+        };
+        let mut failure = Failure::new(code.unwrap_or(Code::Bug), message);
+        if let Some(hint) = failed.hint {
+            failure = failure.hint(hint);
+        }
+        if let Some(seconds) = failed.retry_after_s {
+            failure = failure.retry_after_s(seconds);
+        }
+        if let Some(table) = failed.table {
+            failure = failure.table(table);
+        }
+        if let Some(key) = failed.key {
+            failure = failure.key(key);
+        }
+        failure
+    }
+}

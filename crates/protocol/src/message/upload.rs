@@ -1,0 +1,42 @@
+//! The upload: begin, rows, end, and its acknowledgement.
+
+use model::Progress;
+use serde::{Deserialize, Serialize};
+
+/// An upload follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UploadBegin {
+    /// The upload that this one follows: must be the server's last.
+    pub previous: Progress,
+    /// The number of this upload, above `previous`.
+    pub progress: Progress,
+}
+
+/// The upload is complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UploadEnd {
+    /// Rows sent; must be the rows received.
+    pub rows: u64,
+}
+
+/// The upload is durable. Leaves as soon as it is, before the download is fetched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct UploadCommitted {
+    /// The last committed upload.
+    pub progress: Progress,
+    /// Rows of the upload by operation, conflicts and rejects included.
+    #[serde(default)]
+    pub inserts: u64,
+    /// See `inserts`.
+    #[serde(default)]
+    pub updates: u64,
+    /// See `inserts`.
+    #[serde(default)]
+    pub deletes: u64,
+    /// Rows that met a change of somebody else and were resolved by the table's rule.
+    #[serde(default)]
+    pub conflicts: u64,
+    /// Rows that the consolidated database refused.
+    #[serde(default)]
+    pub rejected: u64,
+}

@@ -1,0 +1,45 @@
+//! Welcome: the server's answer to Hello, where the client needs one before it can go on.
+
+use model::{DatabaseId, Progress, RemoteSchema};
+use serde::{Deserialize, Serialize};
+
+/// Sent once per synchronization. Where the upload came with Hello and is being applied, it
+/// precedes `UploadCommitted`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Welcome {
+    /// The server's protocol version.
+    pub protocol_version: u16,
+    /// The server program, for the log.
+    #[serde(default)]
+    pub server: String,
+    /// The consolidated database behind it.
+    pub database_id: DatabaseId,
+    /// The last upload of this remote that is committed, when the client asked for it.
+    #[serde(default)]
+    pub progress: Option<Progress>,
+    /// What happens with the upload.
+    pub upload: UploadState,
+    /// A session token, when a password was verified. Valid for any server of this database.
+    #[serde(default)]
+    pub token: Option<String>,
+}
+
+/// What the client has to do about its upload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UploadState {
+    /// It arrived with Hello and is being applied.
+    Taken,
+    /// Send it now. One that came with Hello was thrown away unseen.
+    Send,
+    /// None is wanted.
+    None,
+}
+
+/// The tables as the server publishes them now; follows Welcome when the remote's fingerprint
+/// differs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SchemaChange {
+    /// The schema to hold from now on.
+    pub schema: RemoteSchema,
+}
