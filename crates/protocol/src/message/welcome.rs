@@ -19,6 +19,10 @@ pub struct Welcome {
     pub progress: Option<Progress>,
     /// What happens with the upload.
     pub upload: UploadState,
+    /// Whether `SchemaChange` follows this message. Without it a client that holds a schema could
+    /// not tell whether to wait for one before it uploads.
+    #[serde(default)]
+    pub schema_change_follows: bool,
     /// A session token, when a password was verified. Valid for any server of this database.
     #[serde(default)]
     pub token: Option<String>,
