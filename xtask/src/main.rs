@@ -1,1 +1,66 @@
-fn main(){}
+//! Automation in Rust: what a reviewer should not have to say, and what nobody should type twice.
+//!
+//! `tidy` checks the rules of the house, `generate` writes the documents that have their source
+//! in the code, `documents` runs the commands that the documents show, `dependencies` checks
+//! licences and duplicate versions. `./test` calls all four.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "its answers go to the terminal")]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod checkout;
+mod dependencies;
+mod documents;
+mod generate;
+mod problem;
+mod tidy;
+
+use checkout::Checkout;
+use problem::Problem;
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo run -q -p xtask -- COMMAND
+  tidy                  checks the rules of the house
+  generate [--check]    writes the generated documents, or fails where they are not current
+  documents [FILE]...   runs the documented commands (all of README.md and docs/ by default)
+  dependencies          checks licences and duplicate versions against deny.toml";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let checkout = match Checkout::read() {
+        Ok(checkout) => checkout,
+        Err(message) => return fail(&message),
+    };
+    let result = match arguments.as_slice() {
+        ["tidy"] => tidy::check(&checkout),
+        ["generate"] => generate::write(&checkout),
+        ["generate", "--check"] => generate::check(&checkout),
+        ["documents", files @ ..] => documents::run(&checkout, files),
+        ["dependencies"] => dependencies::check(&checkout),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match result {
+        Ok(problems) => report(arguments[0], &problems),
+        Err(message) => fail(&message),
+    }
+}
+
+fn report(command: &str, problems: &[Problem]) -> ExitCode {
+    for problem in problems {
+        println!("{problem}");
+    }
+    match problems.len() {
+        0 => ExitCode::SUCCESS,
+        1 => fail(&format!("{command}: 1 problem")),
+        count => fail(&format!("{command}: {count} problems")),
+    }
+}
+
+fn fail(message: &str) -> ExitCode {
+    eprintln!("xtask: {message}");
+    ExitCode::FAILURE
+}

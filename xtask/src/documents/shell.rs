@@ -1,0 +1,125 @@
+//! One bash that runs the commands of a document, each with an output of its own.
+//!
+//! Bash reads the names of the commands from a pipe and answers each with a line on another.
+//! Every command writes to its own file, so that what a background job prints later does not
+//! mix with what the next command prints.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// Sources each step with the status of the last one in `$?`, and no input.
+const LOOP: &str = r#"
+exec 9<&0 8>&1 0</dev/null
+syncline_status=0
+while IFS= read -r -u 9 syncline_step; do
+    exec >"$syncline_step.printed" 2>&1
+    (exit $syncline_status)
+    source "$syncline_step.command" 9<&- 8>&-
+    syncline_status=$?
+    echo done >&8
+done
+"#;
+
+/// How long a background job may take to end after it was asked to.
+const END_LIMIT: Duration = Duration::from_secs(2);
+
+/// A running bash and its folder.
+pub(super) struct Shell {
+    bash: Child,
+    steps: Option<ChildStdin>,
+    answers: Receiver<()>,
+    folder: TempDir,
+    count: usize,
+}
+
+impl Shell {
+    /// Starts bash in an empty folder, with the programs first in `PATH`.
+    pub(super) fn start(programs: &Path) -> io::Result<Shell> {
+        let folder = TempDir::with_prefix("syncline-documents-")?;
+        for name in ["work", "home", "steps"] {
+            fs::create_dir(folder.path().join(name))?;
+        }
+        let path = std::env::var("PATH").unwrap_or_default();
+        let mut bash = Command::new("bash")
+            .args(["--noprofile", "--norc", "-c", LOOP])
+            .current_dir(folder.path().join("work"))
+            .env("PATH", format!("{}:{path}", programs.display()))
+            .env("HOME", folder.path().join("home"))
+            .env("NO_COLOR", "1")
+            .env("TERM", "dumb")
+            .env("LC_ALL", "C.UTF-8")
+            .env_remove("FAILPOINTS")
+            .env_remove("RUST_LOG")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            // A group of its own, so that its jobs can be ended with it.
+            .process_group(0)
+            .spawn()?;
+        let steps = bash.stdin.take();
+        let output = bash.stdout.take().ok_or_else(|| io::Error::other("bash has no output"))?;
+        let (answer, answers) = mpsc::sync_channel(1);
+        std::thread::spawn(move || {
+            let lines = BufReader::new(output).lines().map_while(Result::ok);
+            for _ in lines {
+                if answer.send(()).is_err() {
+                    break;
+                }
+            }
+        });
+        Ok(Shell { bash, steps, answers, folder, count: 0 })
+    }
+
+    /// Runs a command and says whether it ended in time. A shell that exited has ended, too.
+    pub(super) fn run(&mut self, command: &str, limit: Duration) -> io::Result<bool> {
+        self.count += 1;
+        let step = self.step();
+        fs::write(format!("{step}.command"), format!("{command}\n"))?;
+        if let Some(steps) = &mut self.steps {
+            writeln!(steps, "{step}")?;
+        }
+        Ok(self.answers.recv_timeout(limit) != Err(RecvTimeoutError::Timeout))
+    }
+
+    /// What the last command has printed so far.
+    pub(super) fn printed(&self) -> String {
+        let bytes = fs::read(format!("{}.printed", self.step())).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    fn step(&self) -> String {
+        self.folder.path().join("steps").join(self.count.to_string()).display().to_string()
+    }
+
+    fn signal_group(&self, signal: &str) -> bool {
+        let group = format!("-{}", self.bash.id());
+        let kill =
+            Command::new("kill").args(["-s", signal, "--", &group]).stderr(Stdio::null()).status();
+        kill.is_ok_and(|status| status.success())
+    }
+}
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        self.steps = None;
+        self.signal_group("TERM");
+        let step = Duration::from_millis(20);
+        let mut waited = Duration::ZERO;
+        while waited < END_LIMIT {
+            // Until it is reaped, bash itself keeps the group alive.
+            let bash_ended = !matches!(self.bash.try_wait(), Ok(None));
+            if bash_ended && !self.signal_group("0") {
+                return;
+            }
+            std::thread::sleep(step);
+            waited += step;
+        }
+        self.signal_group("KILL");
+        let _ = self.bash.wait();
+    }
+}
