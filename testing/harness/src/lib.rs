@@ -1,1 +1,31 @@
-//! x
+//! What the integration tests share: real programs, started, killed and compared.
+//!
+//! A [`World`] is a consolidated database with a server's folder and any number of remotes, all
+//! in one temporary folder. A test writes to the databases with plain SQLite, runs `syncline`
+//! as a user would, and asks the oracle ([`differences`]) whether everybody agrees.
+//!
+//! ```no_run
+//! let world = harness::World::new("/path/to/syncline", "CREATE TABLE t (id INTEGER PRIMARY KEY)");
+//! world.add_user("ann");
+//! let server = world.serve();
+//! world.sync("ann", &server);
+//! harness::sql(&world.remote("ann"), "INSERT INTO t VALUES (1)");
+//! world.sync("ann", &server);
+//! world.assert_converged(&["ann"]);
+//! ```
+//!
+//! Everything here panics on failure, because that is how a test fails.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod dump;
+mod program;
+mod server;
+mod wait;
+mod world;
+
+pub use dump::{count, differences, query, sql, tables};
+pub use program::{Outcome, Syncline};
+pub use server::Server;
+pub use wait::{WAIT_MAX, until};
+pub use world::World;

@@ -1,0 +1,122 @@
+//! A consolidated database with its server's folder, users and remotes.
+
+use crate::dump::{differences, sql, tables};
+use crate::program::{Outcome, Syncline};
+use crate::server::Server;
+use serde_json::Value;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// Everything one test needs, in one temporary folder that ends with it.
+#[derive(Debug)]
+pub struct World {
+    folder: TempDir,
+    /// The program, run in the folder of the world.
+    pub syncline: Syncline,
+}
+
+impl World {
+    /// A consolidated database made by this SQL, initialized and deployed.
+    pub fn new(executable: impl AsRef<Path>, create: &str) -> World {
+        let world = World::without_deployment(executable, create);
+        world.syncline.ok(&["init", ".", "--consolidated", "sqlite:consolidated.db"]);
+        world.syncline.ok(&["deploy"]);
+        world
+    }
+
+    /// A consolidated database made by this SQL, and nothing else.
+    pub fn without_deployment(executable: impl AsRef<Path>, create: &str) -> World {
+        let folder = tempfile::tempdir().unwrap();
+        sql(&folder.path().join("consolidated.db"), create);
+        let syncline = Syncline::new(executable, folder.path());
+        World { folder, syncline }
+    }
+
+    /// A file of the world.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The consolidated database.
+    pub fn consolidated(&self) -> PathBuf {
+        self.path("consolidated.db")
+    }
+
+    /// The remote database of this name, which is also that of its user.
+    pub fn remote(&self, name: &str) -> PathBuf {
+        self.path(&format!("{name}.db"))
+    }
+
+    /// Adds a user with the password `NAME-password` in the file `NAME.password`.
+    pub fn add_user(&self, name: &str) {
+        let file = format!("{name}.password");
+        self.write_secret(&file, &format!("{name}-password\n"));
+        self.syncline.ok(&["user", "add", name, "--password-file", &file]);
+    }
+
+    /// Writes a file that only its owner can read.
+    pub fn write_secret(&self, name: &str, text: &str) {
+        let path = self.path(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+    }
+
+    /// Starts a server on a free port.
+    pub fn serve(&self) -> Server {
+        self.serve_with(&[], None)
+    }
+
+    /// Starts a server on a free port with further arguments, and with fail points if wanted.
+    pub fn serve_with(&self, arguments: &[&str], fail_points: Option<&str>) -> Server {
+        let mut all = vec!["serve", "--listen", "tcp://127.0.0.1:0"];
+        all.extend(arguments);
+        let mut command = self.syncline.command(&all);
+        if let Some(fail_points) = fail_points {
+            command.env("FAILPOINTS", fail_points);
+        }
+        Server::start(command, &self.path("server.log"))
+    }
+
+    /// The arguments that synchronize this remote, for tests that add to them.
+    pub fn sync_arguments(&self, name: &str, server: &Server) -> Vec<String> {
+        let password = format!("{name}.password");
+        let file = format!("{name}.db");
+        ["sync", &file, "--server", &server.url, "--user", name, "--password-file", &password]
+            .map(str::to_owned)
+            .to_vec()
+    }
+
+    /// Synchronizes this remote, which must succeed; gives the JSON result.
+    pub fn sync(&self, name: &str, server: &Server) -> Value {
+        let mut arguments = self.sync_arguments(name, server);
+        arguments.push("--json".to_owned());
+        self.syncline.json(&arguments)
+    }
+
+    /// Tries to synchronize this remote, with fail points in the client if wanted.
+    pub fn try_sync(&self, name: &str, server: &Server, fail_points: Option<&str>) -> Outcome {
+        let arguments = self.sync_arguments(name, server);
+        match fail_points {
+            Some(fail_points) => self.syncline.run_with_fail_points(fail_points, &arguments),
+            None => self.syncline.run(&arguments),
+        }
+    }
+
+    /// What is different between this remote and the consolidated database.
+    pub fn differences(&self, name: &str) -> Vec<String> {
+        differences(&self.consolidated(), &self.remote(name), &tables(&self.consolidated()))
+    }
+
+    /// Checks that these remotes hold what the consolidated database holds (S3).
+    ///
+    /// # Panics
+    /// With the rows that differ.
+    pub fn assert_converged(&self, names: &[&str]) {
+        for name in names {
+            let lines = self.differences(name);
+            assert!(lines.is_empty(), "{name} differs:\n{}", lines.join("\n"));
+        }
+    }
+}
