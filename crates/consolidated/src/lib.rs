@@ -1,1 +1,30 @@
-//! x
+//! The consolidated database: the shared database at the centre, and everything kept in it.
+//!
+//! `sync_model.rs` is what the user declares, `script.rs` the SQL that runs at events,
+//! `synchronization.rs` what a server asks of a database for one synchronization. Each backend
+//! has a folder of its own; today `sqlite/`.
+//!
+//! This crate knows no wire message (A2), and no driver type appears in its public signatures
+//! (A4).
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod admin;
+mod echo;
+mod quote;
+mod script;
+mod sqlite;
+mod sync_model;
+mod synchronization;
+mod url;
+
+pub use admin::{Deployment, Finding, InitialModel, Severity, StoredScript, User};
+pub use echo::Echo;
+pub use script::Event;
+pub use sqlite::{Admin, Reader, ServeLock, Writer};
+pub use sync_model::{ConflictRule, SyncModel};
+pub use synchronization::{
+    Applied, Batch, BatchSource, Begun, Change, Credentials, DownloadBatch, DownloadedTable,
+    FetchRequest, Fetched, Identity, Session, TableMark, UploadRequest,
+};
+pub use url::Url;

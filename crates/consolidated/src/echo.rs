@@ -1,0 +1,45 @@
+//! Remembers what a remote has just uploaded, so that it does not come back (trap 8).
+//!
+//! A row is filtered when its whole image is what was uploaded; if the centre made it different,
+//! by a trigger, a rounding type or a rule, its digest differs and it is sent.
+
+use siphasher::sip128::{Hasher128, SipHasher13};
+use std::collections::HashSet;
+use std::hash::Hasher;
+
+/// Digests of the rows and keys of one upload that the centre took over unchanged.
+///
+/// Bound: [`Echo::LEN_MAX`] digests; beyond it rows do come back, which is merely slower.
+#[derive(Debug, Default)]
+pub struct Echo {
+    digests: HashSet<u128>,
+}
+
+#[derive(Clone, Copy)]
+#[repr(u8)]
+pub(crate) enum EchoKind {
+    Row = 1,
+    DeletedKey = 2,
+}
+
+impl Echo {
+    /// Most digests kept, 16 bytes each.
+    pub const LEN_MAX: usize = 1_000_000;
+
+    pub(crate) fn add(&mut self, kind: EchoKind, table: usize, image: &[u8]) {
+        if self.digests.len() < Echo::LEN_MAX {
+            self.digests.insert(digest(kind, table, image));
+        }
+    }
+
+    pub(crate) fn contains(&self, kind: EchoKind, table: usize, image: &[u8]) -> bool {
+        !self.digests.is_empty() && self.digests.contains(&digest(kind, table, image))
+    }
+}
+
+/// 128 bits, because a collision would hide a row from a remote.
+fn digest(kind: EchoKind, table: usize, image: &[u8]) -> u128 {
+    let mut hasher = SipHasher13::new_with_keys(kind as u64, table as u64);
+    hasher.write(image);
+    hasher.finish128().as_u128()
+}

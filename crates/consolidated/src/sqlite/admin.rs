@@ -1,0 +1,238 @@
+//! What the command line does with a consolidated database.
+
+use super::errors::failed;
+use super::tables::{self, UserTable};
+use super::{check, connect, deploy, initial, plan};
+use crate::admin::{Deployment, Finding, InitialModel, StoredScript, User};
+use crate::script::Event;
+use crate::sync_model::SyncModel;
+use crate::url::Url;
+use model::{Code, Failure, PublicationName, ScriptVersion, UserName};
+use rusqlite::{Connection, OptionalExtension, params};
+use std::collections::BTreeMap;
+
+/// One connection for administration.
+#[derive(Debug)]
+pub struct Admin {
+    connection: Connection,
+}
+
+impl Admin {
+    /// Opens an existing database.
+    pub fn open(url: &Url) -> Result<Admin, Failure> {
+        let connection = connect(url, false)?;
+        deploy::require_known_format(&connection)?;
+        Ok(Admin { connection })
+    }
+
+    /// A model with the `wanted` tables, or with all.
+    pub fn initial_model(&self, wanted: &[String]) -> Result<InitialModel, Failure> {
+        initial::model(&self.user_tables()?, wanted)
+    }
+
+    /// Makes the database what the models say; with `dry_run` only tells.
+    pub fn deploy(&mut self, models: &[SyncModel], dry_run: bool) -> Result<Deployment, Failure> {
+        let plan = plan::plan(&self.user_tables()?, models)?;
+        let statements = deploy::deploy(&mut self.connection, &plan, dry_run)?;
+        Ok(Deployment { statements, notices: plan.notices })
+    }
+
+    /// Removes every object of ours and returns the statements that did it.
+    pub fn undeploy(&mut self) -> Result<Vec<String>, Failure> {
+        deploy::undeploy(&mut self.connection)
+    }
+
+    /// Compares models, deployment and database.
+    pub fn check(&mut self, models: &[SyncModel]) -> Result<Vec<Finding>, Failure> {
+        self.require_deployed()?;
+        let plan = plan::plan(&self.user_tables()?, models)?;
+        let pending = deploy::deploy(&mut self.connection, &plan, true)?.len();
+        check::findings(&self.connection, &plan, pending)
+    }
+
+    /// Every deployed script, in the order of versions, tables and events.
+    pub fn scripts(&self) -> Result<Vec<StoredScript>, Failure> {
+        self.require_deployed()?;
+        let mut statement = self
+            .connection
+            .prepare(
+                "SELECT s.script_version, s.table_name, s.event, s.script
+                 FROM syncline_script AS s JOIN syncline_script_version USING (script_version)
+                 JOIN syncline_table AS t USING (script_version, table_name)
+                 ORDER BY syncline_script_version.position, t.position",
+            )
+            .map_err(failed("read the scripts"))?;
+        let rows = statement
+            .query_map([], |row| {
+                Ok((row.get::<_, String>(0)?, row.get(1)?, row.get::<_, String>(2)?, row.get(3)?))
+            })
+            .and_then(Iterator::collect::<rusqlite::Result<Vec<_>>>)
+            .map_err(failed("read the scripts"))?;
+        let mut scripts = Vec::new();
+        for (version, table, event, script) in rows {
+            let event = Event::from_name(&event).ok_or_else(|| {
+                Failure::new(Code::ScriptFailed, format!("unknown event {event}"))
+            })?;
+            let script_version = ScriptVersion::new(version)?;
+            scripts.push(StoredScript { script_version, table, event, script });
+        }
+        let order = |event: Event| Event::ALL.iter().position(|e| *e == event);
+        // Stable: versions and tables keep the order of the query.
+        let mut start = 0;
+        for end in 1..=scripts.len() {
+            let same = end < scripts.len()
+                && scripts[end].table == scripts[start].table
+                && scripts[end].script_version == scripts[start].script_version;
+            if !same {
+                scripts[start..end].sort_by_key(|script| order(script.event));
+                start = end;
+            }
+        }
+        Ok(scripts)
+    }
+
+    /// Every publication with its tables.
+    pub fn publications(
+        &self,
+    ) -> Result<Vec<(ScriptVersion, PublicationName, Vec<String>)>, Failure> {
+        self.require_deployed()?;
+        let mut statement = self
+            .connection
+            .prepare(
+                "SELECT script_version, publication, table_name FROM syncline_publication
+                 ORDER BY script_version, publication, table_name",
+            )
+            .map_err(failed("read the publications"))?;
+        let rows = statement
+            .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+            .and_then(Iterator::collect::<rusqlite::Result<Vec<(String, String, String)>>>)
+            .map_err(failed("read the publications"))?;
+        let mut publications: Vec<(ScriptVersion, PublicationName, Vec<String>)> = Vec::new();
+        for (version, publication, table) in rows {
+            match publications.last_mut() {
+                Some((v, p, tables)) if v.as_str() == version && p.as_str() == publication => {
+                    tables.push(table);
+                }
+                _ => publications.push((
+                    ScriptVersion::new(version)?,
+                    PublicationName::new(publication)?,
+                    vec![table],
+                )),
+            }
+        }
+        Ok(publications)
+    }
+
+    /// Every user, by name.
+    pub fn users(&self) -> Result<Vec<User>, Failure> {
+        self.require_deployed()?;
+        let mut statement = self
+            .connection
+            .prepare("SELECT user_name, claims FROM syncline_user ORDER BY user_name")
+            .map_err(failed("read the users"))?;
+        let rows = statement
+            .query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)))
+            .and_then(Iterator::collect::<rusqlite::Result<Vec<_>>>)
+            .map_err(failed("read the users"))?;
+        rows.into_iter()
+            .map(|(name, claims)| {
+                Ok(User { name: UserName::new(name)?, claims: claims_from(&claims)? })
+            })
+            .collect()
+    }
+
+    /// Adds a user. `password_hash` is Argon2id in the PHC string form.
+    pub fn add_user(
+        &mut self,
+        name: &UserName,
+        password_hash: &str,
+        claims: &BTreeMap<String, String>,
+    ) -> Result<(), Failure> {
+        self.require_deployed()?;
+        let added = self
+            .connection
+            .execute(
+                "INSERT INTO syncline_user VALUES (?1, ?2, random(), ?3) ON CONFLICT DO NOTHING",
+                params![name.as_str(), password_hash, claims_text(claims)],
+            )
+            .map_err(failed("add the user"))?;
+        match added {
+            1 => Ok(()),
+            _ => Err(Failure::new(Code::UserExists, format!("user {name} exists"))),
+        }
+    }
+
+    /// The claims of a user.
+    pub fn claims(&self, name: &UserName) -> Result<BTreeMap<String, String>, Failure> {
+        self.require_deployed()?;
+        let claims: Option<String> = self
+            .connection
+            .query_row(
+                "SELECT claims FROM syncline_user WHERE user_name = ?1",
+                [name.as_str()],
+                |row| row.get(0),
+            )
+            .optional()
+            .map_err(failed("read the user"))?;
+        claims_from(&claims.ok_or_else(|| no_such_user(name))?)
+    }
+
+    /// Replaces the claims of a user.
+    pub fn set_claims(
+        &mut self,
+        name: &UserName,
+        claims: &BTreeMap<String, String>,
+    ) -> Result<(), Failure> {
+        let sql = "UPDATE syncline_user SET claims = ?2 WHERE user_name = ?1";
+        self.change_user(name, sql, &[&name.as_str(), &claims_text(claims)])
+    }
+
+    /// Changes the password, which revokes every session token of the user.
+    pub fn set_password(&mut self, name: &UserName, password_hash: &str) -> Result<(), Failure> {
+        let sql = "UPDATE syncline_user SET password_hash = ?2, password_version = random()
+                   WHERE user_name = ?1";
+        self.change_user(name, sql, &[&name.as_str(), &password_hash])
+    }
+
+    /// Removes a user, which revokes every session token of the user.
+    pub fn remove_user(&mut self, name: &UserName) -> Result<(), Failure> {
+        let sql = "DELETE FROM syncline_user WHERE user_name = ?1";
+        self.change_user(name, sql, &[&name.as_str()])
+    }
+
+    fn change_user(
+        &mut self,
+        name: &UserName,
+        sql: &str,
+        values: &[&dyn rusqlite::ToSql],
+    ) -> Result<(), Failure> {
+        self.require_deployed()?;
+        let changed = self.connection.execute(sql, values).map_err(failed("change the user"))?;
+        if changed == 1 { Ok(()) } else { Err(no_such_user(name)) }
+    }
+
+    fn user_tables(&self) -> Result<BTreeMap<String, UserTable>, Failure> {
+        tables::read(&self.connection)
+    }
+
+    fn require_deployed(&self) -> Result<(), Failure> {
+        match deploy::table_exists(&self.connection, "syncline_system")? {
+            true => Ok(()),
+            false => Err(Failure::new(Code::NotDeployed, "nothing is deployed in this database")),
+        }
+    }
+}
+
+fn no_such_user(name: &UserName) -> Failure {
+    Failure::new(Code::NoSuchUser, format!("there is no user {name}"))
+}
+
+fn claims_text(claims: &BTreeMap<String, String>) -> String {
+    serde_json::json!(claims).to_string()
+}
+
+/// Claims as they are stored: a JSON object of texts.
+pub(super) fn claims_from(text: &str) -> Result<BTreeMap<String, String>, Failure> {
+    serde_json::from_str(text)
+        .map_err(|error| Failure::new(Code::Bug, "stored claims do not parse").source(error))
+}

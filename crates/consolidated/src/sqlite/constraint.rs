@@ -1,0 +1,329 @@
+//! Rows that stand in each other's way, and rows that refer to nothing.
+//!
+//! SQLite cannot defer UNIQUE (trap 10): where values swap (A to B and B to A), the rows in
+//! question first get placeholders. Foreign keys are deferred (trap 11), so a violation shows only
+//! at the end, without naming a row; the row is then searched for.
+
+use super::catalog::CatalogTable;
+use super::errors::{failed, row_fault, script_failed};
+use super::tables::{self, UserTable};
+use super::tracking::unique_columns;
+use super::upload::{Attempt, Parked, Refused, RowId, RowOutcome, UploadedRow};
+use super::values::{Bind, write_row};
+use crate::quote::{ident, idents, join};
+use crate::script::Event;
+use crate::synchronization::Change;
+use model::{Code, Failure, RowReader};
+use rusqlite::{Connection, ffi};
+use std::collections::{BTreeMap, HashMap};
+
+/// Applies the parked rows now that all others are. Returns rows that are impossible and must be
+/// left out of a new attempt.
+pub(super) fn settle_parked(attempt: &mut Attempt<'_>) -> Result<Refused, Failure> {
+    let mut waiting = std::mem::take(&mut attempt.parked);
+    let mut reasons: Vec<String> = Vec::new();
+    while !waiting.is_empty() {
+        let before = waiting.len();
+        let mut still = Vec::new();
+        reasons.clear();
+        for parked in waiting {
+            if let RowOutcome::InTheWay(message) = attempt.retry(&parked)? {
+                reasons.push(message);
+                still.push(parked);
+            }
+        }
+        waiting = still;
+        if waiting.len() == before {
+            break;
+        }
+    }
+    if waiting.is_empty() {
+        return Ok(Refused::new());
+    }
+    let user_tables = tables::read(attempt.connection)?;
+    let mut placed = Vec::new();
+    for (number, parked) in waiting.iter().enumerate() {
+        placed.push(place_holder(attempt, &user_tables, parked, number)?);
+    }
+    let mut impossible = Refused::new();
+    for ((parked, placed), reason) in waiting.iter().zip(&placed).zip(reasons) {
+        let outcome = match placed {
+            true => finish_placed(attempt, parked)?,
+            false => attempt.retry(parked)?,
+        };
+        if outcome != RowOutcome::Done {
+            impossible.insert(row_id(attempt, parked)?, (Code::RowNotUnique, reason));
+        }
+    }
+    attempt
+        .connection
+        .execute_batch("PRAGMA ignore_check_constraints = OFF")
+        .map_err(failed("check constraints again"))?;
+    if placed.contains(&true) {
+        return Ok(impossible);
+    }
+    // Nothing was moved about: the rows are refused on the spot.
+    for (row, reason) in impossible {
+        attempt.reject(row, reason);
+    }
+    Ok(Refused::new())
+}
+
+fn row_id(attempt: &Attempt<'_>, parked: &Parked) -> Result<RowId, Failure> {
+    let table = &attempt.tables[parked.table];
+    let mut row = UploadedRow::default();
+    row.read(&parked.row, parked.change, table.published.width())?;
+    Ok(row.key(table, parked.table))
+}
+
+/// Gives the unique columns of an updated row values that nobody else has, if the row is still
+/// what the remote saw.
+fn place_holder(
+    attempt: &Attempt<'_>,
+    user_tables: &BTreeMap<String, UserTable>,
+    parked: &Parked,
+    number: usize,
+) -> Result<bool, Failure> {
+    let table = &attempt.tables[parked.table];
+    let Some(user_table) = user_tables.get(&table.published.name) else { return Ok(false) };
+    let columns: Vec<String> = unique_columns(user_table)
+        .into_iter()
+        .filter(|column| !user_table.key.contains(column))
+        .collect();
+    let mut row = UploadedRow::default();
+    row.read(&parked.row, parked.change, table.published.width())?;
+    let as_seen = match attempt.fetch(table, &row)? {
+        Some(now) => parked.change == Change::Update && still_old(&now, &row)?,
+        None => false,
+    };
+    if !as_seen || columns.is_empty() {
+        return Ok(false);
+    }
+    let placing = failed("move a row out of the way of another");
+    attempt.connection.execute_batch("PRAGMA ignore_check_constraints = ON").map_err(&placing)?;
+    let set = join(&columns, ", ", |name| {
+        let column = user_table.column(name);
+        let value = match column {
+            Some(column) if !column.not_null => "NULL".to_owned(),
+            Some(column) if column.declared_type.to_uppercase().contains("INT") => {
+                (i64::MIN / 2 + number as i64).to_string()
+            }
+            _ => format!("'syncline parked {number}'"),
+        };
+        format!("{} = {value}", ident(name))
+    });
+    let name = ident(&table.published.name);
+    let (condition, key) = key_condition(table, &row);
+    let mut statement = attempt
+        .connection
+        .prepare(&format!("UPDATE {name} SET {set} WHERE {condition}"))
+        .map_err(&placing)?;
+    for (index, value) in key.iter().enumerate() {
+        statement.raw_bind_parameter(index + 1, Bind(*value)).map_err(&placing)?;
+    }
+    Ok(statement.raw_execute().map_err(&placing)? == 1)
+}
+
+/// `"k" = ?1 AND …` with the key that the row had.
+fn key_condition<'r>(
+    table: &CatalogTable,
+    row: &UploadedRow<'r>,
+) -> (String, Vec<model::ValueRef<'r>>) {
+    let columns: Vec<&str> = table
+        .published
+        .key
+        .iter()
+        .map(|c| table.published.columns[usize::from(*c)].as_str())
+        .collect();
+    let mut number = 0;
+    let parts: Vec<String> = columns
+        .iter()
+        .map(|column| {
+            number += 1;
+            format!("{} = ?{number}", ident(column))
+        })
+        .collect();
+    let key = table.published.key.iter().map(|column| row.old[usize::from(*column)]).collect();
+    (parts.join(" AND "), key)
+}
+
+fn still_old(now: &[u8], row: &UploadedRow<'_>) -> Result<bool, Failure> {
+    let mut reader = RowReader::new(now);
+    for old in &row.old {
+        let now = reader.value()?;
+        if *old != model::ValueRef::Absent && !now.identical(*old) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Gives a row with placeholders its new values. It was compared before it got them.
+fn finish_placed(attempt: &mut Attempt<'_>, parked: &Parked) -> Result<RowOutcome, Failure> {
+    let table = attempt.tables[parked.table].clone();
+    let name = &table.published.name;
+    let mut row = UploadedRow::default();
+    row.read(&parked.row, parked.change, table.published.width())?;
+    let (condition, key) = key_condition(&table, &row);
+    let mut number = key.len();
+    let mut assignments = Vec::new();
+    for column in &table.published.columns {
+        number += 1;
+        assignments.push(format!("{} = ?{number}", ident(column)));
+    }
+    let event = Event::UploadUpdate.name();
+    let sql =
+        format!("UPDATE OR ABORT {} SET {} WHERE {condition}", ident(name), assignments.join(", "));
+    let executed = attempt.connection.prepare(&sql).and_then(|mut statement| {
+        for (index, value) in key.iter().chain(&row.new).enumerate() {
+            statement.raw_bind_parameter(index + 1, Bind(*value))?;
+        }
+        statement.raw_execute()
+    });
+    match executed {
+        Ok(_) => {
+            attempt.echo(&table, parked.table, &row);
+            Ok(RowOutcome::Done)
+        }
+        Err(error) => {
+            row_fault(error, name, event).map(|(_, message)| RowOutcome::InTheWay(message))
+        }
+    }
+}
+
+/// Whether the transaction, committed now, would break a foreign key.
+pub(super) fn foreign_keys_violated(connection: &Connection) -> Result<bool, Failure> {
+    let (mut current, mut highest) = (0, 0);
+    // SAFETY: the handle is valid for as long as `connection` is borrowed, the call only reads the
+    // connection's counters, and both out-pointers are to locals. SQLite offers this count in no
+    // other way; a commit would answer for all synchronizations of the group at once.
+    #[allow(unsafe_code)]
+    let result = unsafe {
+        ffi::sqlite3_db_status(
+            connection.handle(),
+            ffi::SQLITE_DBSTATUS_DEFERRED_FKS,
+            &mut current,
+            &mut highest,
+            0,
+        )
+    };
+    match result {
+        ffi::SQLITE_OK => Ok(current != 0),
+        _ => Err(Failure::new(Code::Bug, "SQLite does not count deferred foreign keys")),
+    }
+}
+
+/// The uploaded rows to blame for broken foreign keys: a row that refers to nothing, or the delete
+/// of a row that others refer to.
+pub(super) fn violators(attempt: &Attempt<'_>) -> Result<Refused, Failure> {
+    let uploaded = uploaded_rows(attempt)?;
+    let position_of: HashMap<&str, usize> = attempt
+        .tables
+        .iter()
+        .enumerate()
+        .map(|(position, table)| (table.published.name.as_str(), position))
+        .collect();
+    let user_tables = tables::read(attempt.connection)?;
+    let mut refused = Refused::new();
+    for child in user_tables.values() {
+        for foreign_key in &child.foreign_keys {
+            let (child_at, parent_at) = (
+                position_of.get(child.name.as_str()).copied(),
+                position_of.get(foreign_key.parent.as_str()).copied(),
+            );
+            if child_at.is_none() && parent_at.is_none() {
+                continue;
+            }
+            let reason = || {
+                let message =
+                    format!("{} refers to a missing row of {}", child.name, foreign_key.parent);
+                (Code::RowReferences, message)
+            };
+            for (child_key, parent_key) in
+                orphans(attempt.connection, &user_tables, child, foreign_key)?
+            {
+                let blamed_child = child_at
+                    .map(|position| (position, child_key))
+                    .filter(|id| uploaded.get(id).is_some_and(|change| *change != Change::Delete));
+                let blamed_parent = || {
+                    parent_at
+                        .zip(parent_key)
+                        .filter(|id| uploaded.get(id).is_some_and(|c| *c == Change::Delete))
+                };
+                if let Some(id) = blamed_child.or_else(blamed_parent) {
+                    refused.insert(id, reason());
+                }
+            }
+        }
+    }
+    Ok(refused)
+}
+
+fn uploaded_rows(attempt: &Attempt<'_>) -> Result<HashMap<RowId, Change>, Failure> {
+    let mut uploaded = HashMap::new();
+    (attempt.request.batches)(&mut |batch| {
+        let table = &attempt.tables[batch.table];
+        let mut rest = batch.rows;
+        for _ in 0..batch.count {
+            let mut row = UploadedRow::default();
+            rest = row.read(rest, batch.change, table.published.width())?;
+            uploaded.insert(row.key(table, batch.table), batch.change);
+        }
+        Ok(())
+    })?;
+    Ok(uploaded)
+}
+
+/// Key of a child row whose parent is missing, and the parent's key where the foreign key is one.
+type Orphan = (Vec<u8>, Option<Vec<u8>>);
+
+/// Rows of `child` whose parent is missing.
+fn orphans(
+    connection: &Connection,
+    user_tables: &BTreeMap<String, UserTable>,
+    child: &UserTable,
+    foreign_key: &tables::ForeignKey,
+) -> Result<Vec<Orphan>, Failure> {
+    let searching = |error| script_failed(error, &child.name, "the search for broken foreign keys");
+    let parent_key = user_tables.get(&foreign_key.parent).map_or(&[][..], |parent| &parent.key);
+    // The referring columns in the order of the parent's key, if that is what they refer to.
+    let by_key: Option<Vec<&str>> = parent_key
+        .iter()
+        .map(|k| foreign_key.columns.iter().find(|(_, to)| to == k).map(|(from, _)| from.as_str()))
+        .collect();
+    let by_key = by_key.filter(|columns| columns.len() == foreign_key.columns.len());
+    let from: Vec<&str> = foreign_key.columns.iter().map(|(from, _)| from.as_str()).collect();
+    let sql = format!(
+        "SELECT {key}, {referring} FROM {child} AS c WHERE {present} AND NOT EXISTS (
+             SELECT 1 FROM {parent} AS p WHERE {same})",
+        key = idents("c.", &child.key),
+        referring = idents("c.", by_key.as_deref().unwrap_or(&from)),
+        child = ident(&child.name),
+        present = join(&from, " AND ", |column| format!("c.{} IS NOT NULL", ident(column))),
+        parent = ident(&foreign_key.parent),
+        same = foreign_key
+            .columns
+            .iter()
+            .map(|(from, to)| format!("p.{} = c.{}", ident(to), ident(from)))
+            .collect::<Vec<_>>()
+            .join(" AND "),
+    );
+    let mut statement = connection.prepare(&sql).map_err(searching)?;
+    let mut rows = statement.query([]).map_err(searching)?;
+    let mut orphans = Vec::new();
+    while let Some(row) = rows.next().map_err(searching)? {
+        let mut values = Vec::new();
+        let width = child.key.len() + from.len();
+        write_row(&mut values, row, width).map_err(searching)?;
+        let parent_from = values.len() - tail_len(&values, child.key.len())?;
+        let parent = by_key.is_some().then(|| values[parent_from..].to_vec());
+        values.truncate(parent_from);
+        orphans.push((values, parent));
+    }
+    Ok(orphans)
+}
+
+/// Length of what follows the first `width` values.
+fn tail_len(row: &[u8], width: usize) -> Result<usize, Failure> {
+    Ok(model::skip_row(row, width)?.len())
+}

@@ -1,0 +1,325 @@
+//! Makes the database what a plan says, and undoes it.
+//!
+//! One transaction, so that a killed `deploy` leaves the database as it was. Idempotent: where
+//! everything is as planned, no statement runs and the deployment number stays.
+
+use super::errors::failed;
+use super::plan::{Plan, VersionPlan};
+use super::tracking::Object;
+use crate::quote::{ident, literal};
+use model::{Code, Failure};
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The layout of the system tables that this program makes and understands.
+pub(super) const SYSTEM_FORMAT: i64 = 1;
+
+const SYSTEM_TABLES: &str = include_str!("system_tables.sql");
+
+/// Runs what is missing, or only says what it would run. Returns the statements.
+pub(super) fn deploy(
+    connection: &mut Connection,
+    plan: &Plan,
+    dry_run: bool,
+) -> Result<Vec<String>, Failure> {
+    require_known_format(connection)?;
+    let journal_mode: String = connection
+        .query_row("PRAGMA journal_mode", [], |row| row.get(0))
+        .map_err(failed("read the journal mode"))?;
+    let statements = in_transaction(connection, dry_run, |work| {
+        work.system_tables(&journal_mode)?;
+        work.objects(plan)?;
+        work.versions(plan)?;
+        match work.statements.is_empty() {
+            true => Ok(()),
+            false => {
+                work.run("UPDATE syncline_system SET value = value + 1 WHERE name = 'deployment'")
+            }
+        }
+    })?;
+    if dry_run {
+        return Ok(statements);
+    }
+    // Readers beside the writer need a write-ahead log; `undeploy` restores what was before.
+    connection
+        .query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))
+        .map_err(failed("switch to a write-ahead log"))?;
+    Ok(statements)
+}
+
+/// Runs `work` in one transaction, which a dry run gives up, and returns its statements.
+fn in_transaction(
+    connection: &mut Connection,
+    dry_run: bool,
+    work: impl FnOnce(&mut Work<'_>) -> Result<(), Failure>,
+) -> Result<Vec<String>, Failure> {
+    let transaction = connection
+        .transaction_with_behavior(TransactionBehavior::Immediate)
+        .map_err(failed("begin a transaction"))?;
+    let mut under_way = Work { transaction, statements: Vec::new() };
+    work(&mut under_way)?;
+    let Work { transaction, statements } = under_way;
+    match dry_run {
+        true => transaction.rollback(),
+        false => transaction.commit(),
+    }
+    .map_err(failed("end the transaction"))?;
+    Ok(statements)
+}
+
+struct Work<'a> {
+    transaction: Transaction<'a>,
+    statements: Vec<String>,
+}
+
+impl Work<'_> {
+    fn run(&mut self, sql: &str) -> Result<(), Failure> {
+        self.transaction
+            .execute_batch(sql)
+            .map_err(|error| failed("deploy")(error).hint(format!("the statement was: {sql}")))?;
+        self.statements.push(sql.to_owned());
+        Ok(())
+    }
+
+    fn system_tables(&mut self, journal_mode: &str) -> Result<(), Failure> {
+        let present: bool = table_exists(&self.transaction, "syncline_system")?;
+        if present {
+            return Ok(());
+        }
+        for statement in SYSTEM_TABLES.lines().filter(|line| !line.is_empty()) {
+            self.run(statement.trim_end_matches(';'))?;
+        }
+        for (name, value) in [
+            ("format", SYSTEM_FORMAT.to_string()),
+            ("deployment", "0".into()),
+            ("database_id", "lower(hex(randomblob(16)))".into()),
+            ("generation", "random()".into()),
+            ("token_key", "randomblob(32)".into()),
+            ("journal_mode_before", literal(journal_mode)),
+        ] {
+            self.run(&format!("INSERT INTO syncline_system VALUES ({}, {value})", literal(name)))?;
+        }
+        Ok(())
+    }
+
+    /// Drops what is no longer planned, creates what is missing or different.
+    fn objects(&mut self, plan: &Plan) -> Result<(), Failure> {
+        let actual = actual_objects(&self.transaction)?;
+        let recorded = recorded_objects(&self.transaction)?;
+        let planned: BTreeMap<&str, &Object> =
+            plan.objects.iter().map(|object| (object.name.as_str(), object)).collect();
+        let mut renewed: BTreeSet<&str> = BTreeSet::new();
+        for (name, (kind, table)) in &recorded {
+            if !planned.contains_key(name.as_str()) {
+                if actual.contains_key(name) {
+                    self.run(&format!("DROP {kind} {}", ident(name)))?;
+                }
+                self.run(&format!("DELETE FROM syncline_object WHERE name = {}", literal(name)))?;
+                if kind == "TABLE" {
+                    let forget = "DELETE FROM syncline_log_state WHERE table_name";
+                    self.run(&format!("{forget} = {}", literal(table)))?;
+                }
+            }
+        }
+        for object in &plan.objects {
+            let same = actual.get(&object.name).is_some_and(|sql| *sql == object.sql);
+            if same && recorded.contains_key(&object.name) {
+                continue;
+            }
+            if actual.contains_key(&object.name) {
+                self.run(&format!("DROP {} {}", object.kind, ident(&object.name)))?;
+            }
+            self.run(&object.sql)?;
+            self.run(&format!(
+                "INSERT OR REPLACE INTO syncline_object VALUES ({}, {}, {}, {})",
+                literal(&object.name),
+                literal(object.kind),
+                literal(&object.table),
+                literal(&object.sql)
+            ))?;
+            renewed.insert(&object.table);
+        }
+        for table in renewed {
+            // Changes may have gone unnoticed: every remote receives the table anew.
+            self.run(&format!(
+                "INSERT OR REPLACE INTO syncline_log_state VALUES ({}, random(), 0)",
+                literal(table)
+            ))?;
+        }
+        Ok(())
+    }
+
+    fn versions(&mut self, plan: &Plan) -> Result<(), Failure> {
+        let mut wanted: Vec<String> = Vec::new();
+        for (position, version) in plan.versions.iter().enumerate() {
+            wanted.extend(version_rows(position, version));
+        }
+        wanted.sort();
+        let mut actual = deployed_rows(&self.transaction)?;
+        actual.sort();
+        if wanted == actual {
+            return Ok(());
+        }
+        for table in
+            ["syncline_script_version", "syncline_publication", "syncline_table", "syncline_script"]
+        {
+            self.run(&format!("DELETE FROM {table}"))?;
+        }
+        for row in wanted {
+            self.run(&row)?;
+        }
+        Ok(())
+    }
+}
+
+/// The rows of a version as the statements that insert them.
+fn version_rows(position: usize, version: &VersionPlan) -> Vec<String> {
+    let name = version.script_version.as_str();
+    let mut rows = vec![row("syncline_script_version", &[name], Some(position as i64))];
+    for (publication, tables) in &version.publications {
+        for table in tables {
+            rows.push(row("syncline_publication", &[name, publication.as_str(), table], None));
+        }
+    }
+    for (position, table) in version.tables.iter().enumerate() {
+        let published = serde_json::json!(table.published).to_string();
+        rows.push(format!(
+            "INSERT INTO syncline_table VALUES ({}, {}, {position}, {}, {})",
+            literal(name),
+            literal(&table.published.name),
+            literal(&published),
+            literal(&table.conflict_rule)
+        ));
+        for (event, script) in &table.scripts {
+            let values = [name, &table.published.name, event.name(), script];
+            rows.push(row("syncline_script", &values, None));
+        }
+    }
+    rows
+}
+
+fn row(table: &str, values: &[&str], number: Option<i64>) -> String {
+    let mut values: Vec<String> = values.iter().map(|value| literal(value)).collect();
+    values.extend(number.map(|number| number.to_string()));
+    format!("INSERT INTO {table} VALUES ({})", values.join(", "))
+}
+
+/// What is deployed, in the form of [`version_rows`].
+fn deployed_rows(connection: &Connection) -> Result<Vec<String>, Failure> {
+    let sql = "
+        SELECT 'INSERT INTO syncline_script_version VALUES (' || quote(script_version) || ', '
+               || position || ')' FROM syncline_script_version
+        UNION ALL
+        SELECT 'INSERT INTO syncline_publication VALUES (' || quote(script_version) || ', '
+               || quote(publication) || ', ' || quote(table_name) || ')' FROM syncline_publication
+        UNION ALL
+        SELECT 'INSERT INTO syncline_table VALUES (' || quote(script_version) || ', '
+               || quote(table_name) || ', ' || position || ', ' || quote(published) || ', '
+               || quote(conflict_rule) || ')' FROM syncline_table
+        UNION ALL
+        SELECT 'INSERT INTO syncline_script VALUES (' || quote(script_version) || ', '
+               || quote(table_name) || ', ' || quote(event) || ', ' || quote(script) || ')'
+        FROM syncline_script";
+    let mut statement = connection.prepare(sql).map_err(failed("read the deployed models"))?;
+    statement
+        .query_map([], |row| row.get(0))
+        .and_then(Iterator::collect)
+        .map_err(failed("read the deployed models"))
+}
+
+/// Removes every object of ours. Returns the statements.
+pub(super) fn undeploy(connection: &mut Connection) -> Result<Vec<String>, Failure> {
+    if !table_exists(connection, "syncline_system")? {
+        return Ok(Vec::new());
+    }
+    require_known_format(connection)?;
+    let before: Option<String> = connection
+        .query_row(
+            "SELECT value FROM syncline_system WHERE name = 'journal_mode_before'",
+            [],
+            |row| row.get(0),
+        )
+        .optional()
+        .map_err(failed("read the former journal mode"))?;
+    let statements = in_transaction(connection, false, |work| {
+        for (kind, name) in our_objects(&work.transaction)? {
+            work.run(&format!("DROP {kind} {}", ident(&name)))?;
+        }
+        Ok(())
+    })?;
+    if let Some(mode) = before.filter(|mode| mode != "wal") {
+        connection
+            .query_row(&format!("PRAGMA journal_mode = {mode}"), [], |_| Ok(()))
+            .map_err(failed("restore the journal mode"))?;
+    }
+    Ok(statements)
+}
+
+/// Everything named like ours, triggers before tables: kind and name.
+fn our_objects(connection: &Connection) -> Result<Vec<(String, String)>, Failure> {
+    let mut statement = connection
+        .prepare(
+            "SELECT upper(type), name FROM sqlite_schema
+             WHERE type IN ('trigger', 'table') AND name LIKE 'syncline\\_%' ESCAPE '\\'
+             ORDER BY type DESC, name",
+        )
+        .map_err(failed("list the objects"))?;
+    statement
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))
+        .and_then(Iterator::collect)
+        .map_err(failed("list the objects"))
+}
+
+/// Refuses system tables that a newer program made (trap 18).
+pub(super) fn require_known_format(connection: &Connection) -> Result<(), Failure> {
+    if !table_exists(connection, "syncline_system")? {
+        return Ok(());
+    }
+    let format: i64 = connection
+        .query_row("SELECT value FROM syncline_system WHERE name = 'format'", [], |row| row.get(0))
+        .map_err(failed("read the format of the system tables"))?;
+    if format > SYSTEM_FORMAT {
+        return Err(Failure::new(
+            Code::DeployedByNewer,
+            format!("the system tables have format {format}; this program knows {SYSTEM_FORMAT}"),
+        ));
+    }
+    Ok(())
+}
+
+pub(super) fn table_exists(connection: &Connection, name: &str) -> Result<bool, Failure> {
+    connection
+        .query_row(
+            "SELECT count(*) > 0 FROM sqlite_schema WHERE type = 'table' AND name = ?1",
+            [name],
+            |row| row.get(0),
+        )
+        .map_err(failed("look for the system tables"))
+}
+
+/// Our logs and triggers as they are in the database: name and text.
+pub(super) fn actual_objects(connection: &Connection) -> Result<BTreeMap<String, String>, Failure> {
+    let mut statement = connection
+        .prepare(
+            "SELECT name, sql FROM sqlite_schema
+             WHERE type IN ('table', 'trigger') AND name LIKE 'syncline\\_%' ESCAPE '\\'",
+        )
+        .map_err(failed("list the objects"))?;
+    statement
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))
+        .and_then(Iterator::collect)
+        .map_err(failed("list the objects"))
+}
+
+/// What was deployed: name, kind and table.
+fn recorded_objects(
+    connection: &Connection,
+) -> Result<BTreeMap<String, (String, String)>, Failure> {
+    let mut statement = connection
+        .prepare("SELECT name, kind, table_name FROM syncline_object")
+        .map_err(failed("list the deployed objects"))?;
+    statement
+        .query_map([], |row| Ok((row.get(0)?, (row.get(1)?, row.get(2)?))))
+        .and_then(Iterator::collect)
+        .map_err(failed("list the deployed objects"))
+}

@@ -1,0 +1,275 @@
+//! Fetches one download from one snapshot.
+//!
+//! Invariants:
+//! F1. Rows and watermarks come from the same snapshot, so nothing is between them (S2).
+//! F2. What the remote is owed is sent whatever its watermark says (trap 5).
+
+use super::catalog::CatalogTable;
+use super::errors::{failed, script_failed};
+use super::upload::{UploadedRow, bind, bind_session};
+use super::values::write_row;
+use super::watermark::Mark;
+use crate::echo::EchoKind;
+use crate::script::{Event, Parameter, Script};
+use crate::synchronization::{DownloadBatch, DownloadedTable, FetchRequest, Fetched, TableMark};
+use model::{Code, Counter, Failure, RowReader, ValueRef};
+use rusqlite::{Connection, OptionalExtension};
+use std::sync::Arc;
+
+/// Where the parts of a download go.
+pub(super) type Sink<'a> = &'a mut dyn FnMut(DownloadBatch) -> Result<(), Failure>;
+
+/// Sends everything of `request` to `sink`. The connection is inside a read transaction.
+pub(super) fn fetch(
+    connection: &Connection,
+    tables: &[Arc<CatalogTable>],
+    request: &FetchRequest<'_>,
+    sink: Sink<'_>,
+) -> Result<Fetched, Failure> {
+    let generation = connection
+        .prepare_cached("SELECT value FROM syncline_system WHERE name = 'generation'")
+        .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
+        .map_err(failed("read the generation"))?;
+    let mut spans = Vec::with_capacity(tables.len());
+    for (position, table) in tables.iter().enumerate() {
+        let held = request.marks.get(position);
+        spans.push(span(connection, table, held, generation, request.counter)?);
+    }
+    let restored = request
+        .marks
+        .iter()
+        .filter_map(|held| Mark::read(held.watermark.as_ref()?))
+        .any(|mark| mark.generation != generation);
+    let modes = spans.iter().map(|span| span.mode).collect();
+    sink(DownloadBatch::Begin { tables: modes, restored })?;
+    let owed = read_owed(connection, tables, request)?;
+    for row in &owed {
+        if let Some((code, message)) = &row.reject {
+            sink(DownloadBatch::Reject {
+                table: row.table,
+                key: row.key.clone(),
+                counter: row.counter,
+                code: *code,
+                message: message.clone(),
+            })?;
+        }
+    }
+    let mut download = Download { connection, request, sink, fetched: Fetched::default() };
+    for (position, (table, span)) in tables.iter().zip(&spans).enumerate() {
+        if span.mode != DownloadedTable::None {
+            download.rows(position, table, span.since)?;
+        }
+        if span.mode == DownloadedTable::Changes {
+            download.deletes(position, table, span.since)?;
+        }
+        for row in owed.iter().filter(|row| row.table == position) {
+            download.owed(table, row)?;
+        }
+    }
+    let mut fetched = download.fetched;
+    for span in spans {
+        fetched.watermarks.push(Some(span.until.write()?));
+    }
+    Ok(fetched)
+}
+
+/// What of a table is sent, and up to where it is complete then.
+struct Span {
+    mode: DownloadedTable,
+    since: Option<i64>,
+    until: Mark,
+}
+
+fn span(
+    connection: &Connection,
+    table: &CatalogTable,
+    held: Option<&TableMark>,
+    generation: i64,
+    counter: Counter,
+) -> Result<Span, Failure> {
+    let published = &table.published;
+    if !published.direction.downloads() {
+        // The mark still carries the counter, which settles what the remote was told.
+        let until = Mark { generation, incarnation: 0, sequence: 0, counter };
+        return Ok(Span { mode: DownloadedTable::None, since: None, until });
+    }
+    let (incarnation, floor): (i64, i64) = connection
+        .prepare_cached("SELECT incarnation, floor FROM syncline_log_state WHERE table_name = ?1")
+        .and_then(|mut statement| {
+            statement.query_row([&published.name], |row| Ok((row.get(0)?, row.get(1)?))).optional()
+        })
+        .map_err(failed("read the state of a log"))?
+        .ok_or_else(|| Failure::new(Code::Drift, format!("table {} has no log", published.name)))?;
+    let log = crate::quote::ident(&super::tracking::log_name(&published.name));
+    let sequence = connection
+        .prepare_cached(&format!("SELECT coalesce(max(sequence), 0) FROM {log}"))
+        .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
+        .map_err(failed("read the end of a log"))?;
+    let since = held
+        .filter(|held| held.fingerprint == published.fingerprint)
+        .and_then(|held| Mark::read(held.watermark.as_ref()?))
+        .filter(|mark| mark.generation == generation && mark.incarnation == incarnation)
+        .filter(|mark| (floor..=sequence).contains(&mark.sequence))
+        .map(|mark| mark.sequence);
+    let mode = match since {
+        Some(_) => DownloadedTable::Changes,
+        None => DownloadedTable::Refresh,
+    };
+    Ok(Span { mode, since, until: Mark { generation, incarnation, sequence, counter } })
+}
+
+/// A row that the remote must be told about.
+struct Owed {
+    table: usize,
+    key: Vec<u8>,
+    counter: Counter,
+    reject: Option<(u16, String)>,
+}
+
+fn read_owed(
+    connection: &Connection,
+    tables: &[Arc<CatalogTable>],
+    request: &FetchRequest<'_>,
+) -> Result<Vec<Owed>, Failure> {
+    let reading = failed("read what the remote is owed");
+    let mut statement = connection
+        .prepare_cached(
+            "SELECT table_name, row_key, counter, code, message FROM syncline_owed
+             WHERE remote_id = ?1 ORDER BY table_name, row_key",
+        )
+        .map_err(&reading)?;
+    let mut rows = statement.query([request.session.remote_id.as_str()]).map_err(&reading)?;
+    let mut owed = Vec::new();
+    while let Some(row) = rows.next().map_err(&reading)? {
+        let read = || -> rusqlite::Result<Option<Owed>> {
+            let name: String = row.get(0)?;
+            let table = tables.iter().position(|table| table.published.name == name);
+            let code: Option<u16> = row.get(3)?;
+            let message: Option<String> = row.get(4)?;
+            let reject = code.map(|code| (code, message.unwrap_or_default()));
+            let (key, counter) = (row.get(1)?, Counter(row.get(2)?));
+            Ok(table.map(|table| Owed { table, key, counter, reject }))
+        };
+        owed.extend(read().map_err(&reading)?);
+    }
+    Ok(owed)
+}
+
+/// A download under way.
+struct Download<'a, 's> {
+    connection: &'a Connection,
+    request: &'a FetchRequest<'a>,
+    sink: Sink<'s>,
+    fetched: Fetched,
+}
+
+impl Download<'_, '_> {
+    fn rows(
+        &mut self,
+        position: usize,
+        table: &CatalogTable,
+        since: Option<i64>,
+    ) -> Result<(), Failure> {
+        let script = table.required(Event::DownloadCursor)?;
+        let width = table.published.width();
+        let batches = Batches { position, kind: EchoKind::Row, width };
+        self.cursor(script, table, Event::DownloadCursor, since, batches)
+    }
+
+    fn deletes(
+        &mut self,
+        position: usize,
+        table: &CatalogTable,
+        since: Option<i64>,
+    ) -> Result<(), Failure> {
+        let script = table.required(Event::DownloadDeleteCursor)?;
+        let width = table.published.key.len();
+        let batches = Batches { position, kind: EchoKind::DeletedKey, width };
+        self.cursor(script, table, Event::DownloadDeleteCursor, since, batches)
+    }
+
+    /// Runs a cursor and cuts what it returns into batches.
+    fn cursor(
+        &mut self,
+        script: &Script,
+        table: &CatalogTable,
+        event: Event,
+        since: Option<i64>,
+        batches: Batches,
+    ) -> Result<(), Failure> {
+        let running = |error| script_failed(error, &table.published.name, event.name());
+        let mut statement = self.connection.prepare_cached(&script.sql).map_err(running)?;
+        for (index, parameter) in script.parameters.iter().enumerate() {
+            match parameter {
+                Parameter::LastDownload => statement.raw_bind_parameter(index + 1, since),
+                other => bind_session(&mut statement, index + 1, other, self.request.session),
+            }
+            .map_err(running)?;
+        }
+        let mut rows = statement.raw_query();
+        let (mut buffer, mut count) = (Vec::new(), 0);
+        while let Some(row) = rows.next().map_err(running)? {
+            let begin = buffer.len();
+            write_row(&mut buffer, row, batches.width).map_err(running)?;
+            if self.request.echo.contains(batches.kind, batches.position, &buffer[begin..]) {
+                buffer.truncate(begin);
+                self.fetched.filtered += 1;
+                continue;
+            }
+            count += 1;
+            if buffer.len() >= self.request.batch_bytes || count >= self.request.batch_rows {
+                self.send(&batches, std::mem::take(&mut buffer), std::mem::take(&mut count))?;
+            }
+        }
+        self.send(&batches, buffer, count)
+    }
+
+    fn send(&mut self, batches: &Batches, rows: Vec<u8>, count: u32) -> Result<(), Failure> {
+        if count == 0 {
+            return Ok(());
+        }
+        self.fetched.rows += u64::from(count);
+        let table = batches.position;
+        (self.sink)(match batches.kind {
+            EchoKind::Row => DownloadBatch::Upserts { table, count, rows },
+            EchoKind::DeletedKey => DownloadBatch::Deletes { table, count, rows },
+        })
+    }
+
+    /// Sends a row as it is now, or its key if it is gone.
+    fn owed(&mut self, table: &CatalogTable, owed: &Owed) -> Result<(), Failure> {
+        if !table.published.direction.downloads() {
+            return Ok(());
+        }
+        let script = table.required(Event::UploadFetch)?;
+        let width = table.published.width();
+        let running =
+            |error| script_failed(error, &table.published.name, Event::UploadFetch.name());
+        let mut image = UploadedRow::default();
+        image.new.resize(width, ValueRef::Null);
+        image.old.resize(width, ValueRef::Null);
+        let mut key = RowReader::new(&owed.key);
+        for column in &table.published.key {
+            image.new[usize::from(*column)] = key.value()?;
+        }
+        let mut statement = self.connection.prepare_cached(&script.sql).map_err(running)?;
+        bind(&mut statement, script, self.request.session, &image).map_err(running)?;
+        let mut rows = statement.raw_query();
+        let mut batches = Batches { position: owed.table, kind: EchoKind::Row, width };
+        let mut buffer = Vec::new();
+        match rows.next().map_err(running)? {
+            Some(row) => write_row(&mut buffer, row, width).map_err(running)?,
+            None => {
+                batches.kind = EchoKind::DeletedKey;
+                buffer.clone_from(&owed.key);
+            }
+        }
+        self.send(&batches, buffer, 1)
+    }
+}
+
+struct Batches {
+    position: usize,
+    kind: EchoKind,
+    width: usize,
+}

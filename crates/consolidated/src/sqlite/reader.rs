@@ -1,0 +1,102 @@
+//! A connection that only reads: who a user is, what a remote shares, what it downloads.
+
+use super::admin::claims_from;
+use super::catalog::{self, Catalog};
+use super::connect;
+use super::errors::failed;
+use super::fetch;
+use crate::synchronization::{Credentials, DownloadBatch, FetchRequest, Fetched, Session};
+use crate::url::Url;
+use model::{Failure, PublicationName, RemoteId, ScriptVersion, UserName};
+use rusqlite::{Connection, OptionalExtension, Transaction};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Reads from the consolidated database.
+#[derive(Debug)]
+pub struct Reader {
+    connection: Connection,
+    catalog: Catalog,
+}
+
+impl Reader {
+    /// Opens the database.
+    pub fn open(url: &Url) -> Result<Reader, Failure> {
+        let connection = connect(url, true)?;
+        let catalog = Catalog::load(&connection)?;
+        Ok(Reader { connection, catalog })
+    }
+
+    /// The key that signs session tokens, the same for every server of this database.
+    pub fn token_key(&self) -> Result<Vec<u8>, Failure> {
+        self.connection
+            .query_row("SELECT value FROM syncline_system WHERE name = 'token_key'", [], |row| {
+                row.get(0)
+            })
+            .map_err(failed("read the key of session tokens"))
+    }
+
+    /// What proves `user`, if there is one.
+    pub fn credentials(&self, user: &UserName) -> Result<Option<Credentials>, Failure> {
+        let found: Option<(String, i64, String)> = self
+            .connection
+            .prepare_cached(
+                "SELECT password_hash, password_version, claims FROM syncline_user
+                 WHERE user_name = ?1",
+            )
+            .and_then(|mut statement| {
+                statement
+                    .query_row([user.as_str()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+                    .optional()
+            })
+            .map_err(failed("read the user"))?;
+        let Some((password_hash, password_version, claims)) = found else { return Ok(None) };
+        Ok(Some(Credentials { password_hash, password_version, claims: claims_from(&claims)? }))
+    }
+
+    /// Settles who synchronizes what.
+    pub fn session(
+        &mut self,
+        user: &UserName,
+        claims: BTreeMap<String, String>,
+        remote_id: &RemoteId,
+        script_version: Option<&ScriptVersion>,
+        publications: &[PublicationName],
+    ) -> Result<Session, Failure> {
+        Reader::refresh(&mut self.catalog, &self.connection)?;
+        let (script_version, schema) = self.catalog.schema(script_version, publications)?;
+        Ok(Session {
+            database_id: self.catalog.database_id.clone(),
+            deployment: self.catalog.deployment,
+            remote_id: remote_id.clone(),
+            user: user.clone(),
+            claims,
+            script_version,
+            schema: Arc::new(schema),
+        })
+    }
+
+    /// Fetches a download, part by part, from one snapshot.
+    pub fn fetch(
+        &mut self,
+        request: &FetchRequest<'_>,
+        sink: &mut dyn FnMut(DownloadBatch) -> Result<(), Failure>,
+    ) -> Result<Fetched, Failure> {
+        let snapshot =
+            Transaction::new_unchecked(&self.connection, rusqlite::TransactionBehavior::Deferred)
+                .map_err(failed("take a snapshot"))?;
+        // Inside the snapshot, so that scripts and rows are of the same moment.
+        Reader::refresh(&mut self.catalog, &self.connection)?;
+        let tables = self.catalog.tables(request.session)?;
+        let fetched = fetch::fetch(&self.connection, &tables, request, sink)?;
+        snapshot.finish().map_err(failed("end the snapshot"))?;
+        Ok(fetched)
+    }
+
+    fn refresh(catalog: &mut Catalog, connection: &Connection) -> Result<(), Failure> {
+        if catalog::deployment(connection)? != catalog.deployment {
+            *catalog = Catalog::load(connection)?;
+        }
+        catalog.verify(connection)
+    }
+}

@@ -1,0 +1,99 @@
+//! SQL that makes a published table at a remote.
+//!
+//! Where everything of the table is published, its own text is used, so that checks, collations,
+//! generated columns and the like arrive unchanged. Where columns or foreign keys stay behind, the
+//! text is made from what SQLite tells about the table.
+
+use super::tables::UserTable;
+use crate::quote::{ident, idents};
+
+/// The statements, and what was left out.
+pub(super) fn create(
+    table: &UserTable,
+    columns: &[String],
+    keep_foreign_key: &dyn Fn(&str) -> bool,
+) -> (Vec<String>, Vec<String>) {
+    let mut notices = Vec::new();
+    let whole = columns.len() == table.stored_columns().len();
+    let kept: Vec<_> =
+        table.foreign_keys.iter().filter(|key| keep_foreign_key(&key.parent)).collect();
+    for left_out in table.foreign_keys.iter().filter(|key| !keep_foreign_key(&key.parent)) {
+        notices.push(format!(
+            "the foreign key of {} to {} is left out at remotes: {} is not published with it",
+            table.name, left_out.parent, left_out.parent
+        ));
+    }
+    let mut statements = Vec::new();
+    if whole && kept.len() == table.foreign_keys.len() {
+        statements.push(table.sql.clone());
+    } else {
+        let mut parts: Vec<String> =
+            columns.iter().filter_map(|name| column_definition(table, name)).collect();
+        parts.push(format!("PRIMARY KEY ({})", idents("", &table.key)));
+        for unique in &table.uniques {
+            // Partial and expression indexes exist as CREATE INDEX only, see below.
+            let plain: Option<Vec<String>> =
+                unique.columns.iter().map(|c| c.as_ref().map(|(name, _)| name.clone())).collect();
+            let Some(plain) = plain.filter(|p| !unique.partial && within(p, columns)) else {
+                continue;
+            };
+            let by_index =
+                table.indexes.iter().any(|i| i.unique && i.columns.as_ref() == Some(&plain));
+            if !by_index {
+                parts.push(format!("UNIQUE ({})", idents("", &plain)));
+            }
+        }
+        for key in &kept {
+            let (from, to): (Vec<_>, Vec<_>) = key.columns.iter().cloned().unzip();
+            if within(&from, columns) {
+                parts.push(format!(
+                    "FOREIGN KEY ({}) REFERENCES {} ({}) ON UPDATE {} ON DELETE {}",
+                    idents("", &from),
+                    ident(&key.parent),
+                    idents("", &to),
+                    key.on_update,
+                    key.on_delete
+                ));
+            }
+        }
+        let options = match (table.without_rowid, table.strict) {
+            (true, true) => " WITHOUT ROWID, STRICT",
+            (true, false) => " WITHOUT ROWID",
+            (false, true) => " STRICT",
+            (false, false) => "",
+        };
+        let name = ident(&table.name);
+        statements
+            .push(format!("CREATE TABLE {name} (\n    {}\n){options}", parts.join(",\n    ")));
+    }
+    for index in &table.indexes {
+        match &index.columns {
+            Some(plain) if within(plain, columns) => statements.push(index.sql.clone()),
+            None if whole => statements.push(index.sql.clone()),
+            _ => notices.push(format!(
+                "an index of {} is left out at remotes: it needs columns that are not published",
+                table.name
+            )),
+        }
+    }
+    (statements, notices)
+}
+
+fn within(names: &[String], columns: &[String]) -> bool {
+    names.iter().all(|name| columns.contains(name))
+}
+
+fn column_definition(table: &UserTable, name: &str) -> Option<String> {
+    let column = table.column(name)?;
+    let mut text = format!("{} {}", ident(name), column.declared_type).trim_end().to_owned();
+    if column.not_null {
+        text.push_str(" NOT NULL");
+    }
+    if let Some(default) = &column.default {
+        text.push_str(&format!(" DEFAULT ({default})"));
+    }
+    if column.collation != "BINARY" {
+        text.push_str(&format!(" COLLATE {}", ident(&column.collation)));
+    }
+    Some(text)
+}

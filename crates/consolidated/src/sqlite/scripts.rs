@@ -1,0 +1,212 @@
+//! The scripts that a model generates for one table, as SQL that a person would have written.
+
+use super::tables::UserTable;
+use crate::quote::{ident, idents, join};
+use crate::script::{Event, parameter};
+use crate::sync_model::ConflictRule;
+use model::Direction;
+
+/// What the generated scripts of a table follow from.
+pub(super) struct Generator<'a> {
+    pub(super) table: &'a UserTable,
+    pub(super) columns: &'a [String],
+    pub(super) direction: Direction,
+    pub(super) rule: &'a ConflictRule,
+}
+
+impl Generator<'_> {
+    /// All scripts of the table, in the order of their events.
+    pub(super) fn scripts(&self) -> Vec<(Event, String)> {
+        let mut scripts = Vec::new();
+        if self.direction.uploads() {
+            scripts.push((Event::UploadInsert, self.insert("INSERT OR ABORT")));
+            if !self.other_columns().is_empty() {
+                scripts.push((Event::UploadUpdate, self.update()));
+            }
+            scripts.push((Event::UploadDelete, self.delete()));
+        }
+        scripts.push((Event::UploadFetch, self.fetch()));
+        if self.direction.uploads() {
+            scripts.extend(self.resolve().map(|sql| (Event::ResolveConflict, sql)));
+            if *self.rule == ConflictRule::RemoteWins {
+                scripts.push((Event::ResolveDeleteConflict, self.delete_whatever_it_is()));
+            }
+        }
+        if self.direction.downloads() {
+            scripts.push((Event::DownloadCursor, self.download()));
+            scripts.push((Event::DownloadDeleteCursor, self.download_deletes()));
+        }
+        scripts
+    }
+
+    fn name(&self) -> String {
+        ident(&self.table.name)
+    }
+
+    fn other_columns(&self) -> Vec<&str> {
+        let other = self.columns.iter().filter(|column| !self.table.key.contains(column));
+        other.map(String::as_str).collect()
+    }
+
+    fn insert(&self, verb: &str) -> String {
+        format!(
+            "{verb} INTO {} ({})\nVALUES ({})",
+            self.name(),
+            idents("", self.columns),
+            join(self.columns, ", ", |column| self.new_value(column)),
+        )
+    }
+
+    fn update(&self) -> String {
+        // A key under a collation may change its spelling and stay the same key.
+        let respelled = self.table.key.iter().filter(|name| {
+            self.table.column(name).is_some_and(|column| column.collation != "BINARY")
+        });
+        let set: Vec<&str> = respelled.map(String::as_str).chain(self.other_columns()).collect();
+        format!(
+            "UPDATE OR ABORT {} SET\n    {}\nWHERE {}",
+            self.name(),
+            join(&set, ",\n    ", |c| format!("{} = {}", ident(c), self.new_value(c))),
+            self.unchanged(),
+        )
+    }
+
+    fn delete(&self) -> String {
+        format!("DELETE FROM {}\nWHERE {}", self.name(), self.unchanged())
+    }
+
+    fn delete_whatever_it_is(&self) -> String {
+        format!("DELETE FROM {}\nWHERE {}", self.name(), self.key_is("o"))
+    }
+
+    fn fetch(&self) -> String {
+        format!(
+            "SELECT {}\nFROM {}\nWHERE {}",
+            idents("", self.columns),
+            self.name(),
+            self.key_is("r")
+        )
+    }
+
+    /// The new value as it is to be stored.
+    fn new_value(&self, column: &str) -> String {
+        let value = parameter("r", column);
+        match self.rule {
+            ConflictRule::Latest(latest) if latest == column => clamped_to_now(&value),
+            _ => value,
+        }
+    }
+
+    fn key_is(&self, kind: &str) -> String {
+        join(&self.table.key, " AND ", |c| format!("{} = {}", ident(c), parameter(kind, c)))
+    }
+
+    /// The row is still what the remote saw before its change (S5).
+    fn unchanged(&self) -> String {
+        let mut condition = self.key_is("o");
+        for column in self.other_columns() {
+            let same = self.still_old(&ident(column), column);
+            condition.push_str("\n  AND ");
+            condition.push_str(&same);
+        }
+        condition
+    }
+
+    /// `place` holds the old value, letter by letter; where the remote did not capture it because
+    /// it kept it, whatever is there will do.
+    fn still_old(&self, place: &str, column: &str) -> String {
+        let same = format!("{place} COLLATE BINARY IS {}", parameter("o", column));
+        let declared = self.table.column(column).map_or("", |c| c.declared_type.as_str());
+        match is_large(declared) {
+            true => format!("(NOT {} OR {same})", parameter("known", column)),
+            false => same,
+        }
+    }
+
+    fn resolve(&self) -> Option<String> {
+        let set = |form: &dyn Fn(&str) -> String| {
+            let columns = self.other_columns();
+            let assignments = join(&columns, ",\n    ", |c| format!("{} = {}", ident(c), form(c)));
+            format!(
+                "{}\nON CONFLICT ({}) DO UPDATE SET\n    {assignments}",
+                self.insert("INSERT"),
+                idents("", &self.table.key),
+            )
+        };
+        if self.other_columns().is_empty() {
+            return None;
+        }
+        match self.rule {
+            ConflictRule::ConsolidatedWins => None,
+            ConflictRule::RemoteWins => Some(set(&|column| format!("excluded.{}", ident(column)))),
+            ConflictRule::Latest(latest) => {
+                let (new, now) = (ident(latest), format!("{}.{}", self.name(), ident(latest)));
+                let newer = set(&|column| format!("excluded.{}", ident(column)));
+                Some(format!("{newer}\nWHERE {now} IS NULL OR excluded.{new} > {now}"))
+            }
+            ConflictRule::Merge => Some(set(&|column| {
+                let mine = format!("excluded.{}", ident(column));
+                let theirs = format!("{}.{}", self.name(), ident(column));
+                let declared = self.table.column(column).map_or("", |c| c.declared_type.as_str());
+                let known = match is_large(declared) {
+                    true => format!("{} AND ", parameter("known", column)),
+                    false => String::new(),
+                };
+                let old = parameter("o", column);
+                format!(
+                    "CASE WHEN {known}{theirs} COLLATE BINARY IS {old} THEN {mine} ELSE {theirs} END"
+                )
+            })),
+        }
+    }
+
+    fn download(&self) -> String {
+        let key = idents("", &self.table.key);
+        format!(
+            "SELECT {columns}\nFROM {table} AS t\nWHERE {{s.last_download}} IS NULL\n\
+             UNION ALL\n\
+             SELECT {columns}\nFROM (\n    SELECT DISTINCT {key} FROM {log}\n    \
+             WHERE sequence > {{s.last_download}}\n) AS l\nJOIN {table} AS t ON {join}",
+            columns = idents("t.", self.columns),
+            table = self.name(),
+            log = ident(&super::tracking::log_name(&self.table.name)),
+            join = self.same_key("t", "l"),
+        )
+    }
+
+    fn download_deletes(&self) -> String {
+        format!(
+            "SELECT DISTINCT {key}\nFROM {log} AS l\nWHERE l.sequence > {{s.last_download}}\n  \
+             AND {present}\n  AND NOT EXISTS (SELECT 1 FROM {table} AS t WHERE {same})",
+            key = idents("l.", &self.table.key),
+            log = ident(&super::tracking::log_name(&self.table.name)),
+            present = join(&self.table.key, " AND ", |c| format!("l.{} IS NOT NULL", ident(c))),
+            table = self.name(),
+            same = self.same_key("t", "l"),
+        )
+    }
+
+    fn same_key(&self, left: &str, right: &str) -> String {
+        join(&self.table.key, " AND ", |c| format!("{left}.{} = {right}.{}", ident(c), ident(c)))
+    }
+}
+
+/// Whether a remote captures old values of such a column only when they change.
+fn is_large(declared_type: &str) -> bool {
+    let upper = declared_type.to_uppercase();
+    upper.is_empty() || upper.contains("BLOB") || upper.contains("CLOB")
+}
+
+/// A time in the future counts as now, or one wrong clock would win for ever. ISO text and
+/// seconds or milliseconds since 1970 are told apart by their looks; times are in UTC.
+fn clamped_to_now(value: &str) -> String {
+    format!(
+        "CASE typeof({value})\n        \
+         WHEN 'text' THEN min({value}, CASE WHEN {value} LIKE '____-__-__T%'\n            \
+         THEN strftime('%Y-%m-%dT%H:%M:%fZ', 'now') ELSE strftime('%Y-%m-%d %H:%M:%f', 'now') END)\n        \
+         WHEN 'integer' THEN min({value}, CASE WHEN {value} > 100000000000\n            \
+         THEN CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)\n            \
+         ELSE CAST(strftime('%s', 'now') AS INTEGER) END)\n        \
+         ELSE {value} END"
+    )
+}

@@ -1,0 +1,299 @@
+//! The user's tables as SQLite describes them.
+
+use super::errors::failed;
+use model::{Code, Failure};
+use rusqlite::Connection;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A base table of the user's.
+#[derive(Debug, Clone)]
+pub(super) struct UserTable {
+    pub(super) name: String,
+    /// The text that created it.
+    pub(super) sql: String,
+    pub(super) columns: Vec<UserColumn>,
+    /// Column names of the primary key, in key order. Empty without one.
+    pub(super) key: Vec<String>,
+    pub(super) without_rowid: bool,
+    pub(super) strict: bool,
+    /// Ordinary table; virtual tables and their shadows cannot be synchronized.
+    pub(super) ordinary: bool,
+    pub(super) uniques: Vec<UniqueIndex>,
+    /// Indexes made by CREATE INDEX: name, text, and whether only plain columns are in it.
+    pub(super) indexes: Vec<UserIndex>,
+    pub(super) foreign_keys: Vec<ForeignKey>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct UserColumn {
+    pub(super) name: String,
+    pub(super) declared_type: String,
+    pub(super) not_null: bool,
+    pub(super) default: Option<String>,
+    pub(super) collation: String,
+    /// Computed by the database itself.
+    pub(super) generated: bool,
+}
+
+/// A UNIQUE constraint or index that is not the primary key.
+#[derive(Debug, Clone)]
+pub(super) struct UniqueIndex {
+    /// Columns with the collation that decides about equality. `None`: an expression.
+    pub(super) columns: Vec<Option<(String, String)>>,
+    pub(super) partial: bool,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct UserIndex {
+    pub(super) sql: String,
+    pub(super) unique: bool,
+    /// The plain columns; `None` where expressions or a condition are in it.
+    pub(super) columns: Option<Vec<String>>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct ForeignKey {
+    pub(super) parent: String,
+    /// Child column and parent column.
+    pub(super) columns: Vec<(String, String)>,
+    pub(super) on_update: String,
+    pub(super) on_delete: String,
+}
+
+impl UserTable {
+    pub(super) fn column(&self, name: &str) -> Option<&UserColumn> {
+        self.columns.iter().find(|column| column.name == name)
+    }
+
+    /// Key columns that the database lets be NULL; such rows have no identity.
+    pub(super) fn nullable_key(&self) -> Vec<&str> {
+        let integer_key = |column: &UserColumn| {
+            self.key.len() == 1 && column.declared_type.eq_ignore_ascii_case("INTEGER")
+        };
+        self.key
+            .iter()
+            .filter_map(|name| self.column(name))
+            .filter(|column| !self.without_rowid && !column.not_null && !integer_key(column))
+            .map(|column| column.name.as_str())
+            .collect()
+    }
+
+    /// Columns that can be published: all but the generated ones.
+    pub(super) fn stored_columns(&self) -> Vec<String> {
+        self.columns.iter().filter(|c| !c.generated).map(|c| c.name.clone()).collect()
+    }
+}
+
+/// Every table of the database but SQLite's and our own, by name.
+pub(super) fn read(connection: &Connection) -> Result<BTreeMap<String, UserTable>, Failure> {
+    let mut statement = connection
+        .prepare(
+            "SELECT l.name, l.type, l.wr, l.strict, coalesce(s.sql, '')
+             FROM pragma_table_list AS l JOIN sqlite_schema AS s ON s.name = l.name
+             WHERE l.schema = 'main' AND l.type IN ('table', 'virtual', 'shadow')
+               AND l.name NOT LIKE 'sqlite\\_%' ESCAPE '\\'
+               AND l.name NOT LIKE 'syncline\\_%' ESCAPE '\\'",
+        )
+        .map_err(failed("list the tables"))?;
+    let listed = statement
+        .query_map([], |row| {
+            Ok((
+                row.get::<_, String>(0)?,
+                row.get::<_, String>(1)?,
+                row.get::<_, bool>(2)?,
+                row.get::<_, bool>(3)?,
+                row.get::<_, String>(4)?,
+            ))
+        })
+        .and_then(Iterator::collect::<rusqlite::Result<Vec<_>>>)
+        .map_err(failed("list the tables"))?;
+    let mut tables = BTreeMap::new();
+    for (name, kind, without_rowid, strict, sql) in listed {
+        let ordinary = kind == "table";
+        let mut table = UserTable {
+            name: name.clone(),
+            sql,
+            columns: Vec::new(),
+            key: Vec::new(),
+            without_rowid,
+            strict,
+            ordinary,
+            uniques: Vec::new(),
+            indexes: Vec::new(),
+            foreign_keys: Vec::new(),
+        };
+        if ordinary {
+            describe(connection, &mut table)
+                .map_err(|error| failed("describe a table")(error).table(name.as_str()))?;
+        }
+        tables.insert(name, table);
+    }
+    resolve_implicit_parents(&mut tables);
+    Ok(tables)
+}
+
+fn describe(connection: &Connection, table: &mut UserTable) -> rusqlite::Result<()> {
+    let mut keyed: Vec<(i64, String)> = Vec::new();
+    let mut statement = connection.prepare_cached(
+        "SELECT name, type, \"notnull\", dflt_value, pk, hidden FROM pragma_table_xinfo(?1)",
+    )?;
+    let mut rows = statement.query([&table.name])?;
+    while let Some(row) = rows.next()? {
+        let name: String = row.get(0)?;
+        let position: i64 = row.get(4)?;
+        if position > 0 {
+            keyed.push((position, name.clone()));
+        }
+        let (_, collation, ..) =
+            connection.column_metadata(None, table.name.as_str(), name.as_str())?;
+        let collation = collation.map_or("BINARY".into(), |c| c.to_string_lossy().into_owned());
+        table.columns.push(UserColumn {
+            declared_type: row.get(1)?,
+            not_null: row.get(2)?,
+            default: row.get(3)?,
+            generated: row.get::<_, i64>(5)? != 0,
+            collation,
+            name,
+        });
+    }
+    keyed.sort();
+    table.key = keyed.into_iter().map(|(_, name)| name).collect();
+    describe_indexes(connection, table)?;
+    describe_foreign_keys(connection, table)
+}
+
+fn describe_indexes(connection: &Connection, table: &mut UserTable) -> rusqlite::Result<()> {
+    let mut statement = connection.prepare_cached(
+        "SELECT i.name, i.\"unique\", i.origin, i.partial, s.sql
+         FROM pragma_index_list(?1) AS i LEFT JOIN sqlite_schema AS s ON s.name = i.name
+         ORDER BY i.name",
+    )?;
+    let mut rows = statement.query([&table.name])?;
+    while let Some(row) = rows.next()? {
+        let (name, unique): (String, bool) = (row.get(0)?, row.get(1)?);
+        let (origin, partial): (String, bool) = (row.get(2)?, row.get(3)?);
+        let mut columns = Vec::new();
+        let mut parts = connection
+            .prepare_cached("SELECT cid, name, coll FROM pragma_index_xinfo(?1) WHERE key = 1")?;
+        let mut part = parts.query([&name])?;
+        while let Some(part) = part.next()? {
+            let plain = part.get::<_, i64>(0)? >= 0;
+            columns.push(match plain {
+                true => Some((part.get::<_, String>(1)?, part.get::<_, String>(2)?)),
+                false => None,
+            });
+        }
+        if let Some(sql) = row.get::<_, Option<String>>(4)? {
+            let plain: Option<Vec<String>> =
+                columns.iter().map(|c| c.as_ref().map(|(name, _)| name.clone())).collect();
+            let columns = plain.filter(|_| !partial);
+            table.indexes.push(UserIndex { sql, unique, columns });
+        }
+        if unique && origin != "pk" {
+            table.uniques.push(UniqueIndex { columns, partial });
+        }
+    }
+    Ok(())
+}
+
+fn describe_foreign_keys(connection: &Connection, table: &mut UserTable) -> rusqlite::Result<()> {
+    let mut statement = connection.prepare_cached(
+        "SELECT id, \"table\", \"from\", \"to\", on_update, on_delete
+         FROM pragma_foreign_key_list(?1) ORDER BY id, seq",
+    )?;
+    let mut rows = statement.query([&table.name])?;
+    let mut last = None;
+    while let Some(row) = rows.next()? {
+        let id: i64 = row.get(0)?;
+        // An empty parent column means the parent's primary key; it is filled in later.
+        let columns = (row.get(2)?, row.get::<_, Option<String>>(3)?.unwrap_or_default());
+        if last == Some(id) {
+            if let Some(key) = table.foreign_keys.last_mut() {
+                key.columns.push(columns);
+            }
+        } else {
+            table.foreign_keys.push(ForeignKey {
+                parent: row.get(1)?,
+                columns: vec![columns],
+                on_update: row.get(4)?,
+                on_delete: row.get(5)?,
+            });
+        }
+        last = Some(id);
+    }
+    Ok(())
+}
+
+/// Gives parents their name as declared and implicit parent columns the parent's key.
+fn resolve_implicit_parents(tables: &mut BTreeMap<String, UserTable>) {
+    let keys: BTreeMap<String, (String, Vec<String>)> =
+        tables.values().map(|t| (t.name.to_lowercase(), (t.name.clone(), t.key.clone()))).collect();
+    for table in tables.values_mut() {
+        for foreign_key in &mut table.foreign_keys {
+            let Some((name, key)) = keys.get(&foreign_key.parent.to_lowercase()) else { continue };
+            foreign_key.parent = name.clone();
+            for (position, (_, to)) in foreign_key.columns.iter_mut().enumerate() {
+                if to.is_empty() {
+                    *to = key.get(position).cloned().unwrap_or_default();
+                }
+            }
+        }
+    }
+}
+
+/// The table named `name`, exactly or else by SQLite's case-blind rule.
+pub(super) fn find<'a>(
+    tables: &'a BTreeMap<String, UserTable>,
+    name: &str,
+) -> Option<&'a UserTable> {
+    tables.get(name).or_else(|| tables.values().find(|table| table.name.eq_ignore_ascii_case(name)))
+}
+
+/// Why the table cannot be synchronized, if it cannot.
+pub(super) fn unsupported(table: &UserTable) -> Option<Failure> {
+    let fault = |code, why: &str| {
+        Some(Failure::new(code, format!("table {} {why}", table.name)).table(table.name.as_str()))
+    };
+    if !table.ordinary {
+        return fault(Code::UnsupportedTable, "is a virtual table");
+    }
+    if table.key.is_empty() {
+        return fault(Code::NoPrimaryKey, "has no primary key");
+    }
+    let key_generated =
+        table.key.iter().any(|name| table.column(name).is_some_and(|column| column.generated));
+    if key_generated {
+        return fault(Code::UnsupportedTable, "has a generated column in its primary key");
+    }
+    if table.columns.iter().any(|column| column.name.contains(['}', '{'])) {
+        return fault(Code::UnsupportedTable, "has a brace in a column name");
+    }
+    None
+}
+
+/// `names` with parents before children; where foreign keys form a cycle, by name.
+pub(super) fn parents_first(
+    tables: &BTreeMap<String, UserTable>,
+    names: &BTreeSet<String>,
+) -> Vec<String> {
+    fn visit(
+        name: &str,
+        tables: &BTreeMap<String, UserTable>,
+        names: &BTreeSet<String>,
+        seen: &mut BTreeSet<String>,
+        ordered: &mut Vec<String>,
+    ) {
+        if !names.contains(name) || !seen.insert(name.to_owned()) {
+            return;
+        }
+        for foreign_key in tables.get(name).map_or(&[][..], |table| &table.foreign_keys) {
+            visit(&foreign_key.parent, tables, names, seen, ordered);
+        }
+        ordered.push(name.to_owned());
+    }
+    let (mut seen, mut ordered) = (BTreeSet::new(), Vec::new());
+    for name in names {
+        visit(name, tables, names, &mut seen, &mut ordered);
+    }
+    ordered
+}

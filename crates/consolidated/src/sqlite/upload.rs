@@ -1,0 +1,522 @@
+//! Applies one upload, row by row with prepared statements, which is what SQLite is best at.
+//!
+//! Order: inserts and updates as they were sent, parents first; then deletes, children first; then
+//! the rows that were in each other's way. Foreign keys are deferred, and looked at before the
+//! savepoint is released.
+//!
+//! Invariants:
+//! U1. Every uploaded row ends in exactly one of: applied, found already so, conflict resolved,
+//!     rejected. The upload as a whole is applied or nothing of it (S4).
+//! U2. Where the row at the centre is not what the remote holds, the row is owed (trap 5).
+
+use super::catalog::CatalogTable;
+use super::conflict;
+use super::constraint;
+use super::errors::{RowFault, failed, row_fault, script_failed};
+use super::identity::{self, Remembered};
+use super::values::{Bind, write_row};
+use super::watermark::Mark;
+use crate::echo::{Echo, EchoKind};
+use crate::script::{Event, Parameter, Script};
+use crate::synchronization::{Applied, Batch, Change, Session, UploadRequest};
+use model::{Code, Counter, Failure, RowReader, ValueRef, write_value};
+use rusqlite::{Connection, Statement, params};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The most times that an upload is applied anew without the rows that stand in its way.
+const ATTEMPTS_MAX: usize = 100;
+
+/// Table and key of a row.
+pub(super) type RowId = (usize, Vec<u8>);
+
+/// Rows that are left out, and why.
+pub(super) type Refused = HashMap<RowId, (Code, String)>;
+
+/// Applies `request` and stores the remote's new state.
+pub(super) fn upload(
+    connection: &Connection,
+    tables: &[Arc<CatalogTable>],
+    request: &UploadRequest<'_>,
+) -> Result<Applied, Failure> {
+    let session = request.session;
+    let mut remote = match request.epoch {
+        Some(epoch) => identity::resume(connection, session, epoch)?,
+        None => identity::begin(connection, session, &request.identity)?,
+    };
+    remote.nonce = request.identity.nonce_attempt;
+    if request.download_follows {
+        remote.counter.0 += 1;
+    }
+    settle_owed(connection, tables, request)?;
+    let has_rows = request.progress != request.previous;
+    let mut applied = Applied::default();
+    if has_rows {
+        if remote.progress != request.previous {
+            return Err(out_of_sequence(request, &remote));
+        }
+        applied = apply(connection, tables, request, remote.counter)?;
+        remote.progress = request.progress;
+    }
+    identity::write(connection, session, &remote)?;
+    note_time(connection, session, has_rows, request.download_follows)?;
+    applied.epoch = remote.epoch;
+    applied.progress = remote.progress;
+    applied.counter = remote.counter;
+    Ok(applied)
+}
+
+fn out_of_sequence(request: &UploadRequest<'_>, remote: &Remembered) -> Failure {
+    Failure::new(
+        Code::OutOfSequence,
+        format!(
+            "the upload follows number {}, but number {} is the last one here",
+            request.previous.0, remote.progress.0
+        ),
+    )
+}
+
+/// Forgets what the remote has received: its watermarks were issued after it was owed.
+fn settle_owed(
+    connection: &Connection,
+    tables: &[Arc<CatalogTable>],
+    request: &UploadRequest<'_>,
+) -> Result<(), Failure> {
+    if request.marks.len() != tables.len() {
+        return Ok(());
+    }
+    let counter = |mark: &Option<Mark>| mark.map_or(Counter(0), |mark| mark.counter);
+    let marks = request.marks.iter().map(|m| m.watermark.as_ref().and_then(Mark::read));
+    let Some(settled) = marks.map(|mark| counter(&mark)).min() else { return Ok(()) };
+    connection
+        .prepare_cached("DELETE FROM syncline_owed WHERE remote_id = ?1 AND counter <= ?2")
+        .and_then(|mut s| s.execute(params![request.session.remote_id.as_str(), settled.0]))
+        .map_err(failed("settle what the remote was owed"))?;
+    Ok(())
+}
+
+fn note_time(
+    connection: &Connection,
+    session: &Session,
+    upload: bool,
+    download: bool,
+) -> Result<(), Failure> {
+    connection
+        .prepare_cached(
+            "UPDATE syncline_remote SET
+                 last_upload_at = CASE WHEN ?2 THEN datetime('now') ELSE last_upload_at END,
+                 last_download_at = CASE WHEN ?3 THEN datetime('now') ELSE last_download_at END
+             WHERE remote_id = ?1",
+        )
+        .and_then(|mut s| s.execute(params![session.remote_id.as_str(), upload, download]))
+        .map_err(failed("note the time of the synchronization"))?;
+    Ok(())
+}
+
+/// Applies the rows; where foreign keys or unique values make some of them impossible, everything
+/// is undone and applied again without these.
+fn apply(
+    connection: &Connection,
+    tables: &[Arc<CatalogTable>],
+    request: &UploadRequest<'_>,
+    counter: Counter,
+) -> Result<Applied, Failure> {
+    let mut refused = Refused::new();
+    for _ in 0..ATTEMPTS_MAX {
+        connection.execute_batch("SAVEPOINT rows").map_err(failed("set a savepoint"))?;
+        let mut attempt = Attempt::new(connection, tables, request, counter, &refused);
+        attempt.rows()?;
+        let mut impossible = constraint::settle_parked(&mut attempt)?;
+        if impossible.is_empty() && constraint::foreign_keys_violated(connection)? {
+            impossible = constraint::violators(&attempt)?;
+            if impossible.is_empty() {
+                return Err(Failure::new(
+                    Code::ConstraintViolated,
+                    "a foreign key is violated and no uploaded row can be blamed",
+                ));
+            }
+        }
+        if impossible.is_empty() {
+            let applied = attempt.finish()?;
+            connection.execute_batch("RELEASE rows").map_err(failed("release a savepoint"))?;
+            return Ok(applied);
+        }
+        drop(attempt);
+        connection
+            .execute_batch("ROLLBACK TO rows; RELEASE rows")
+            .map_err(failed("undo the attempt"))?;
+        refused.extend(impossible);
+    }
+    Err(Failure::new(Code::ConstraintViolated, "too many rows stand in each other's way"))
+}
+
+/// One try at applying an upload.
+pub(super) struct Attempt<'a> {
+    pub(super) connection: &'a Connection,
+    pub(super) tables: &'a [Arc<CatalogTable>],
+    pub(super) request: &'a UploadRequest<'a>,
+    counter: Counter,
+    /// Found impossible by earlier attempts.
+    refused: &'a Refused,
+    /// Rows that met a unique value of another row: tried again when all others are applied.
+    pub(super) parked: Vec<Parked>,
+    pub(super) applied: Applied,
+    /// What the remote is owed: a code where the row was rejected.
+    owed: Vec<(RowId, Option<(Code, String)>)>,
+}
+
+/// A row that waits for others to move out of its way.
+#[derive(Debug, Clone)]
+pub(super) struct Parked {
+    pub(super) table: usize,
+    pub(super) change: Change,
+    pub(super) row: Vec<u8>,
+}
+
+/// What became of one row.
+#[derive(Debug, PartialEq)]
+pub(super) enum RowOutcome {
+    Done,
+    /// Another row has one of its unique values, in the database's words.
+    InTheWay(String),
+}
+
+impl<'a> Attempt<'a> {
+    fn new(
+        connection: &'a Connection,
+        tables: &'a [Arc<CatalogTable>],
+        request: &'a UploadRequest<'a>,
+        counter: Counter,
+        refused: &'a Refused,
+    ) -> Attempt<'a> {
+        let (parked, owed) = (Vec::new(), Vec::new());
+        let applied = Applied::default();
+        Attempt { connection, tables, request, counter, refused, parked, applied, owed }
+    }
+
+    fn rows(&mut self) -> Result<(), Failure> {
+        let batches = self.request.batches;
+        let mut deleting = vec![false; self.tables.len()];
+        batches(&mut |batch| {
+            let count = u64::from(batch.count);
+            match batch.change {
+                Change::Insert => self.applied.inserts += count,
+                Change::Update => self.applied.updates += count,
+                Change::Delete => {
+                    self.applied.deletes += count;
+                    deleting[batch.table] = true;
+                    return Ok(());
+                }
+            }
+            self.batch(batch)
+        })?;
+        // Children first, or RESTRICT would stop the parent's delete.
+        for table in (0..self.tables.len()).rev().filter(|table| deleting[*table]) {
+            batches(&mut |batch| match batch.table == table && batch.change == Change::Delete {
+                true => self.batch(batch),
+                false => Ok(()),
+            })?;
+        }
+        Ok(())
+    }
+
+    fn batch(&mut self, batch: Batch<'_>) -> Result<(), Failure> {
+        let (connection, table) = (self.connection, self.tables[batch.table].clone());
+        let event = event_of(batch.change);
+        let script = table.required(event)?;
+        let mut statement = connection
+            .prepare_cached(&script.sql)
+            .map_err(|error| script_failed(error, &table.published.name, event.name()))?;
+        let width = table.published.width();
+        let mut row = UploadedRow::default();
+        let mut rest = batch.rows;
+        for _ in 0..batch.count {
+            rest = row.read(rest, batch.change, width)?;
+            if let Some(reason) = self.refusal(batch.table, &table, &row) {
+                self.reject(row.key(&table, batch.table), reason);
+                continue;
+            }
+            match self.row(&mut statement, script, &table, batch.table, &row)? {
+                RowOutcome::Done => {}
+                RowOutcome::InTheWay(_) => self.parked.push(Parked {
+                    table: batch.table,
+                    change: batch.change,
+                    row: row.bytes.to_vec(),
+                }),
+            }
+        }
+        Ok(())
+    }
+
+    /// Tries a parked row once more.
+    pub(super) fn retry(&mut self, parked: &Parked) -> Result<RowOutcome, Failure> {
+        let (connection, table) = (self.connection, self.tables[parked.table].clone());
+        let event = event_of(parked.change);
+        let script = table.required(event)?;
+        let mut statement = connection
+            .prepare_cached(&script.sql)
+            .map_err(|error| script_failed(error, &table.published.name, event.name()))?;
+        let mut row = UploadedRow::default();
+        row.read(&parked.row, parked.change, table.published.width())?;
+        self.row(&mut statement, script, &table, parked.table, &row)
+    }
+
+    fn refusal(
+        &self,
+        position: usize,
+        table: &CatalogTable,
+        row: &UploadedRow<'_>,
+    ) -> Option<(Code, String)> {
+        if self.refused.is_empty() {
+            return None;
+        }
+        self.refused.get(&row.key(table, position)).cloned()
+    }
+
+    fn row(
+        &mut self,
+        statement: &mut Statement<'_>,
+        script: &Script,
+        table: &CatalogTable,
+        position: usize,
+        row: &UploadedRow<'_>,
+    ) -> Result<RowOutcome, Failure> {
+        let name = &table.published.name;
+        let event = event_of(row.change);
+        bind(statement, script, self.request.session, row)
+            .map_err(|error| script_failed(error, name, event.name()))?;
+        match statement.raw_execute() {
+            Ok(0) if row.change == Change::Insert => {
+                // Only a trigger's RAISE(IGNORE) does this.
+                let reason = (Code::RowVetoed, "a trigger ignored the row".to_owned());
+                self.reject(row.key(table, position), reason);
+            }
+            Ok(0) => return conflict::resolve(self, table, position, row),
+            Ok(_) => self.echo(table, position, row),
+            Err(error) => {
+                let (fault, message) = row_fault(error, name, event.name())?;
+                match fault {
+                    RowFault::KeyExists => return conflict::resolve(self, table, position, row),
+                    RowFault::NotUnique if row.change == Change::Insert => {
+                        // Which constraint is reported first is SQLite's choice.
+                        if self.fetch(table, row)?.is_some() {
+                            return conflict::resolve(self, table, position, row);
+                        }
+                        return Ok(RowOutcome::InTheWay(message));
+                    }
+                    RowFault::NotUnique => return Ok(RowOutcome::InTheWay(message)),
+                    RowFault::Refused(code) => {
+                        self.reject(row.key(table, position), (code, message));
+                    }
+                }
+            }
+        }
+        Ok(RowOutcome::Done)
+    }
+
+    /// The row as it is at the centre now.
+    pub(super) fn fetch(
+        &self,
+        table: &CatalogTable,
+        row: &UploadedRow<'_>,
+    ) -> Result<Option<Vec<u8>>, Failure> {
+        let script = table.required(Event::UploadFetch)?;
+        let name = &table.published.name;
+        let fetching = |error| script_failed(error, name, Event::UploadFetch.name());
+        let mut statement = self.connection.prepare_cached(&script.sql).map_err(fetching)?;
+        bind(&mut statement, script, self.request.session, row).map_err(fetching)?;
+        let mut rows = statement.raw_query();
+        let Some(found) = rows.next().map_err(fetching)? else { return Ok(None) };
+        let mut image = Vec::new();
+        write_row(&mut image, found, table.published.width()).map_err(fetching)?;
+        Ok(Some(image))
+    }
+
+    /// Notes that the remote need not be sent this row.
+    pub(super) fn echo(&mut self, table: &CatalogTable, position: usize, row: &UploadedRow<'_>) {
+        if !table.published.direction.downloads() {
+            return;
+        }
+        match row.change {
+            Change::Delete => {
+                let (_, key) = row.key(table, position);
+                self.applied.echo.add(EchoKind::DeletedKey, position, &key);
+            }
+            Change::Insert | Change::Update => {
+                self.applied.echo.add(EchoKind::Row, position, row.new_image());
+            }
+        }
+    }
+
+    /// Notes that the remote must be sent this row, whatever it will be then.
+    pub(super) fn owe(&mut self, row: RowId) {
+        self.owed.push((row, None));
+    }
+
+    pub(super) fn reject(&mut self, row: RowId, reason: (Code, String)) {
+        self.applied.rejected += 1;
+        self.owed.push((row, Some(reason)));
+    }
+
+    fn finish(self) -> Result<Applied, Failure> {
+        let owing = failed("note what the remote is owed");
+        let mut statement = self
+            .connection
+            .prepare_cached("INSERT OR REPLACE INTO syncline_owed VALUES (?1, ?2, ?3, ?4, ?5, ?6)")
+            .map_err(&owing)?;
+        for ((table, key), reason) in &self.owed {
+            let (code, message) = match reason {
+                Some((code, message)) => (Some(code.number()), Some(message.as_str())),
+                None => (None, None),
+            };
+            statement
+                .execute(params![
+                    self.request.session.remote_id.as_str(),
+                    self.tables[*table].published.name,
+                    key,
+                    self.counter.0,
+                    code,
+                    message,
+                ])
+                .map_err(&owing)?;
+        }
+        let mut applied = self.applied;
+        if !self.request.download_follows {
+            applied.echo = Echo::default();
+        }
+        Ok(applied)
+    }
+}
+
+fn event_of(change: Change) -> Event {
+    match change {
+        Change::Insert => Event::UploadInsert,
+        Change::Update => Event::UploadUpdate,
+        Change::Delete => Event::UploadDelete,
+    }
+}
+
+/// One uploaded row, decoded; the vectors are reused from row to row.
+pub(super) struct UploadedRow<'a> {
+    pub(super) change: Change,
+    pub(super) bytes: &'a [u8],
+    pub(super) old: Vec<ValueRef<'a>>,
+    pub(super) new: Vec<ValueRef<'a>>,
+    new_from: usize,
+}
+
+impl Default for UploadedRow<'_> {
+    fn default() -> Self {
+        let (old, new) = (Vec::new(), Vec::new());
+        UploadedRow { change: Change::Insert, bytes: &[], old, new, new_from: 0 }
+    }
+}
+
+impl<'a> UploadedRow<'a> {
+    /// Reads the row at the front of `rows` and returns what follows it.
+    ///
+    /// An insert has an old image of NULLs, and a delete its old image as the new one too, so
+    /// that every parameter of every script has a value.
+    pub(super) fn read(
+        &mut self,
+        rows: &'a [u8],
+        change: Change,
+        width: usize,
+    ) -> Result<&'a [u8], Failure> {
+        let mut reader = RowReader::new(rows);
+        let mut images = |values: &mut Vec<ValueRef<'a>>| -> Result<usize, Failure> {
+            values.clear();
+            for _ in 0..width {
+                values.push(reader.value()?);
+            }
+            Ok(rows.len() - reader.rest().len())
+        };
+        self.new_from = 0;
+        match change {
+            Change::Insert => {
+                images(&mut self.new)?;
+                self.old.clear();
+                self.old.resize(width, ValueRef::Null);
+            }
+            Change::Update => {
+                self.new_from = images(&mut self.old)?;
+                images(&mut self.new)?;
+            }
+            Change::Delete => {
+                images(&mut self.old)?;
+                self.new.clone_from(&self.old);
+            }
+        }
+        if change != Change::Delete && self.new.contains(&ValueRef::Absent) {
+            return Err(Failure::new(Code::MalformedMessage, "a new row lacks a value"));
+        }
+        let rest = reader.rest();
+        self.change = change;
+        self.bytes = &rows[..rows.len() - rest.len()];
+        Ok(rest)
+    }
+
+    /// The new row, encoded.
+    pub(super) fn new_image(&self) -> &'a [u8] {
+        &self.bytes[self.new_from..]
+    }
+
+    /// Table and key; of an update the key that the row had.
+    pub(super) fn key(&self, table: &CatalogTable, position: usize) -> RowId {
+        let mut key = Vec::new();
+        let image = if self.change == Change::Insert { &self.new } else { &self.old };
+        for column in &table.published.key {
+            write_value(&mut key, image[usize::from(*column)]);
+        }
+        (position, key)
+    }
+}
+
+/// Binds every parameter of `script`.
+pub(super) fn bind(
+    statement: &mut Statement<'_>,
+    script: &Script,
+    session: &Session,
+    row: &UploadedRow<'_>,
+) -> rusqlite::Result<()> {
+    for (index, parameter) in script.parameters.iter().enumerate() {
+        let index = index + 1;
+        match parameter {
+            Parameter::New(column) => {
+                statement.raw_bind_parameter(index, Bind(row.new[*column]))?
+            }
+            Parameter::Old(column) => {
+                statement.raw_bind_parameter(index, Bind(row.old[*column]))?
+            }
+            Parameter::Known(column) => {
+                let known = row.old[*column] != ValueRef::Absent;
+                statement.raw_bind_parameter(index, known)?;
+            }
+            Parameter::LastDownload => statement.raw_bind_parameter(index, None::<i64>)?,
+            other => bind_session(statement, index, other, session)?,
+        }
+    }
+    Ok(())
+}
+
+/// Binds a parameter that is the same for all rows.
+pub(super) fn bind_session(
+    statement: &mut Statement<'_>,
+    index: usize,
+    parameter: &Parameter,
+    session: &Session,
+) -> rusqlite::Result<()> {
+    match parameter {
+        Parameter::RemoteId => statement.raw_bind_parameter(index, session.remote_id.as_str()),
+        Parameter::Username => statement.raw_bind_parameter(index, session.user.as_str()),
+        Parameter::ScriptVersion => {
+            statement.raw_bind_parameter(index, session.script_version.as_str())
+        }
+        Parameter::Claim(name) => {
+            statement.raw_bind_parameter(index, session.claims.get(name).map(String::as_str))
+        }
+        Parameter::LastDownload | Parameter::New(_) | Parameter::Old(_) | Parameter::Known(_) => {
+            statement.raw_bind_parameter(index, None::<i64>)
+        }
+    }
+}

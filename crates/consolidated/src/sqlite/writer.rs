@@ -1,0 +1,147 @@
+//! The one connection that writes: several synchronizations in one transaction.
+//!
+//! Trap 17: each synchronization has a savepoint of its own, so that a failed one takes nothing
+//! with it, and none is acknowledged before the common commit, which is durable.
+
+use super::catalog::{self, Catalog};
+use super::errors::failed;
+use super::upload;
+use super::{connect, identity};
+use crate::synchronization::{Applied, Begun, Identity, Session, UploadRequest};
+use crate::url::Url;
+use model::{Code, Failure};
+use rusqlite::Connection;
+
+/// Writes to the consolidated database.
+#[derive(Debug)]
+pub struct Writer {
+    connection: Connection,
+    catalog: Catalog,
+}
+
+impl Writer {
+    /// Opens the database; whoever does so for a server holds its lock.
+    pub fn open(url: &Url) -> Result<Writer, Failure> {
+        let connection = connect(url, false)?;
+        let catalog = Catalog::load(&connection)?;
+        Ok(Writer { connection, catalog })
+    }
+
+    /// Begins the common transaction; waits for the lock of other programs for five seconds.
+    pub fn begin(&mut self) -> Result<(), Failure> {
+        self.connection
+            .execute_batch("BEGIN IMMEDIATE; PRAGMA defer_foreign_keys = ON;")
+            .map_err(failed("begin a transaction"))?;
+        if catalog::deployment(&self.connection)? != self.catalog.deployment {
+            self.catalog = Catalog::load(&self.connection)?;
+        }
+        Ok(())
+    }
+
+    /// Makes everything since [`Writer::begin`] durable, all or nothing.
+    pub fn commit(&mut self) -> Result<(), Failure> {
+        self.connection.execute_batch("COMMIT").map_err(failed("commit"))
+    }
+
+    /// Gives up everything since [`Writer::begin`].
+    pub fn rollback(&mut self) {
+        if !self.transaction_lost() {
+            // If even this fails, the next BEGIN tells.
+            let _ = self.connection.execute_batch("ROLLBACK");
+        }
+    }
+
+    /// True when the database itself gave up the common transaction.
+    pub fn transaction_lost(&self) -> bool {
+        self.connection.is_autocommit()
+    }
+
+    /// Answers what is committed, and shuts out predecessors.
+    pub fn begin_synchronization(
+        &mut self,
+        session: &Session,
+        identity: &Identity,
+    ) -> Result<Begun, Failure> {
+        self.in_savepoint(|writer| {
+            identity::begin(&writer.connection, session, identity).map(Begun::from)
+        })
+    }
+
+    /// Applies one upload, and hands out the counter.
+    pub fn upload(&mut self, request: &UploadRequest<'_>) -> Result<Applied, Failure> {
+        self.in_savepoint(|writer| {
+            let tables = writer.catalog.tables(request.session)?;
+            upload::upload(&writer.connection, &tables, request)
+        })
+    }
+
+    /// Runs `work` so that its failure undoes nothing else.
+    fn in_savepoint<T>(
+        &mut self,
+        work: impl FnOnce(&mut Writer) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let run = |connection: &Connection, sql: &str| {
+            connection.execute_batch(sql).map_err(failed("set a savepoint"))
+        };
+        run(&self.connection, "SAVEPOINT synchronization")?;
+        let result = work(self);
+        if self.transaction_lost() {
+            return Err(result.err().unwrap_or_else(|| {
+                Failure::new(Code::ScriptFailed, "a script ended the transaction")
+            }));
+        }
+        if result.is_err() {
+            run(&self.connection, "ROLLBACK TO synchronization")?;
+        }
+        run(&self.connection, "RELEASE synchronization")?;
+        result
+    }
+
+    /// Cuts every log to its newest `log_rows_max` entries (S9). A remote that was away for
+    /// longer receives the table anew. Call outside a transaction.
+    pub fn trim_logs(&mut self, log_rows_max: i64) -> Result<(), Failure> {
+        let trimming = failed("trim the change logs");
+        let mut statement = self
+            .connection
+            .prepare("SELECT name, table_name FROM syncline_object WHERE kind = 'TABLE'")
+            .map_err(&trimming)?;
+        let logs: Vec<(String, String)> = statement
+            .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))
+            .and_then(Iterator::collect)
+            .map_err(&trimming)?;
+        for (log, table) in logs {
+            let log = crate::quote::ident(&log);
+            let floor: i64 = self
+                .connection
+                .query_row(
+                    &format!("SELECT coalesce(max(sequence), 0) - ?1 FROM {log}"),
+                    [log_rows_max],
+                    |row| row.get(0),
+                )
+                .map_err(&trimming)?;
+            if floor <= 0 {
+                continue;
+            }
+            let transaction = self.connection.unchecked_transaction().map_err(&trimming)?;
+            transaction
+                .execute(
+                    "UPDATE syncline_log_state SET floor = max(floor, ?2) WHERE table_name = ?1",
+                    rusqlite::params![table, floor],
+                )
+                .and_then(|_| {
+                    // The newest entry always stays: its number must never be given out again.
+                    transaction.execute(&format!("DELETE FROM {log} WHERE sequence <= ?1"), [floor])
+                })
+                .map_err(&trimming)?;
+            transaction.commit().map_err(&trimming)?;
+        }
+        self.connection
+            .execute(
+                "DELETE FROM syncline_conflict
+                 WHERE conflict_id <= (SELECT max(conflict_id) FROM syncline_conflict) - ?1",
+                [log_rows_max],
+            )
+            .map_err(&trimming)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,235 @@
+//! What a server asks of a consolidated database for one synchronization.
+//!
+//! Two calls: an upload, which is one transaction and hands out the counter, and a fetch, which
+//! is one snapshot and hands out watermarks. A remote whose last outcome is unknown, or that
+//! cannot send its upload with Hello, begins with a third one in front, which answers what is
+//! committed and shuts out every predecessor by raising the epoch (S8).
+
+use crate::echo::Echo;
+use model::{
+    Counter, DatabaseId, Failure, Nonce, Progress, RemoteId, RemoteSchema, ScriptVersion, UserName,
+    Watermark,
+};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What stands for a user, from the system tables.
+#[derive(Clone)]
+pub struct Credentials {
+    /// Argon2id, in the PHC string form.
+    pub password_hash: String,
+    /// Changes with the password, so that tokens of the old one are refused.
+    pub password_version: i64,
+    /// Values that scripts see as `{u.name}`.
+    pub claims: BTreeMap<String, String>,
+}
+
+impl std::fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Credentials").field("claims", &self.claims).finish_non_exhaustive()
+    }
+}
+
+/// Who synchronizes what; settled once per synchronization.
+#[derive(Debug, Clone)]
+pub struct Session {
+    /// The consolidated database.
+    pub database_id: DatabaseId,
+    /// The deployment that `schema` belongs to; a later one refuses the session.
+    pub deployment: i64,
+    /// The remote.
+    pub remote_id: RemoteId,
+    /// The user.
+    pub user: UserName,
+    /// The user's claims.
+    pub claims: BTreeMap<String, String>,
+    /// The script version that runs.
+    pub script_version: ScriptVersion,
+    /// The tables of the remote's publications.
+    pub schema: Arc<RemoteSchema>,
+}
+
+/// What a remote says of its own past.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Identity {
+    /// Synchronizations it knows to be complete.
+    pub counter: Counter,
+    /// The mark of the last complete one.
+    pub nonce_confirmed: Nonce,
+    /// The mark of this attempt.
+    pub nonce_attempt: Nonce,
+    /// The last upload it knows to be committed.
+    pub progress: Progress,
+    /// Whether a later upload may be committed too.
+    pub outcome_unknown: bool,
+}
+
+/// Answer to the beginning of a synchronization.
+#[derive(Debug, Clone, Copy)]
+pub struct Begun {
+    /// Every later write must still find this epoch.
+    pub epoch: i64,
+    /// The last committed upload.
+    pub progress: Progress,
+}
+
+/// What happened to a row at the remote.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// One image: the new row.
+    Insert,
+    /// Two images: old, new.
+    Update,
+    /// One image: the old row.
+    Delete,
+}
+
+/// Rows of one table with one kind of change.
+#[derive(Debug, Clone, Copy)]
+pub struct Batch<'a> {
+    /// Position of the table in the session's schema.
+    pub table: usize,
+    /// What happened to them.
+    pub change: Change,
+    /// How many.
+    pub count: u32,
+    /// The rows, validated to be `count` rows of the table's width (twice for updates).
+    pub rows: &'a [u8],
+}
+
+/// Calls back with every batch of an upload, in the order sent; may be asked several times.
+pub type BatchSource<'a> =
+    &'a dyn Fn(&mut dyn FnMut(Batch<'_>) -> Result<(), Failure>) -> Result<(), Failure>;
+
+/// One upload.
+pub struct UploadRequest<'a> {
+    /// Who synchronizes what.
+    pub session: &'a Session,
+    /// What the remote says of itself.
+    pub identity: Identity,
+    /// The epoch from the beginning of the synchronization, where it had one of its own.
+    pub epoch: Option<i64>,
+    /// The upload that this one follows.
+    pub previous: Progress,
+    /// The number of this upload; `previous` when there is nothing to upload.
+    pub progress: Progress,
+    /// Whether a download follows, so that a counter is handed out.
+    pub download_follows: bool,
+    /// What the remote presented per table of the schema, to settle what it is owed.
+    pub marks: &'a [TableMark],
+    /// The rows.
+    pub batches: BatchSource<'a>,
+}
+
+/// What became of an upload.
+#[derive(Debug, Default)]
+pub struct Applied {
+    /// The epoch of this synchronization.
+    pub epoch: i64,
+    /// The last committed upload, now.
+    pub progress: Progress,
+    /// The counter to hand out with the download.
+    pub counter: Counter,
+    /// Rows uploaded, by change, conflicts and rejects included.
+    pub inserts: u64,
+    /// See `inserts`.
+    pub updates: u64,
+    /// See `inserts`.
+    pub deletes: u64,
+    /// Rows that met somebody else's change.
+    pub conflicts: u64,
+    /// Rows that were refused.
+    pub rejected: u64,
+    /// What need not come back.
+    pub echo: Echo,
+}
+
+/// What a remote holds of one table.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TableMark {
+    /// Digest of the table as the remote knows it.
+    pub fingerprint: String,
+    /// What it was handed last.
+    pub watermark: Option<Watermark>,
+}
+
+/// One download.
+pub struct FetchRequest<'a> {
+    /// Who synchronizes what.
+    pub session: &'a Session,
+    /// The counter handed out by the upload.
+    pub counter: Counter,
+    /// What the remote holds, per table of the schema; shorter or empty for a new remote.
+    pub marks: &'a [TableMark],
+    /// What need not be sent.
+    pub echo: &'a Echo,
+    /// Cut batches at about this many bytes.
+    pub batch_bytes: usize,
+    /// Cut batches at this many rows.
+    pub batch_rows: u32,
+}
+
+/// How a table is downloaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DownloadedTable {
+    /// Not at all.
+    None,
+    /// What changed since the watermark.
+    Changes,
+    /// All rows.
+    Refresh,
+}
+
+/// A part of a download, in the order in which it is to be sent.
+#[derive(Debug)]
+pub enum DownloadBatch {
+    /// First, once: how each table of the schema is downloaded.
+    Begin {
+        /// Per table of the schema.
+        tables: Vec<DownloadedTable>,
+        /// The consolidated database was restored since the remote was here last.
+        restored: bool,
+    },
+    /// A row that the consolidated database refused.
+    Reject {
+        /// Position of the table.
+        table: usize,
+        /// The key's columns as a row.
+        key: Vec<u8>,
+        /// The synchronization that uploaded it.
+        counter: Counter,
+        /// Number of the error code.
+        code: u16,
+        /// In the database's words.
+        message: String,
+    },
+    /// Rows to insert or update.
+    Upserts {
+        /// Position of the table.
+        table: usize,
+        /// How many.
+        count: u32,
+        /// The rows.
+        rows: Vec<u8>,
+    },
+    /// Keys of rows to delete.
+    Deletes {
+        /// Position of the table.
+        table: usize,
+        /// How many.
+        count: u32,
+        /// The keys' columns as rows.
+        rows: Vec<u8>,
+    },
+}
+
+/// What a fetch ends with.
+#[derive(Debug, Default)]
+pub struct Fetched {
+    /// Upserts and deletes.
+    pub rows: u64,
+    /// Rows left out because the remote has just uploaded them.
+    pub filtered: u64,
+    /// Per table of the schema.
+    pub watermarks: Vec<Option<Watermark>>,
+}
