@@ -9,7 +9,7 @@ mod message;
 pub use frame::{FRAME_BYTES_MAX, FrameDecoder, MAGIC, RawFrame};
 pub use message::{
     Credential, DownloadBegin, DownloadEnd, DownloadMode, Failed, Hello, Message, Mode, Operation,
-    Outcome, Reject, RowsFrame, Rejects, SchemaChange, TableDownload, TableWatermark, UploadBegin,
+    Outcome, Reject, Rejects, RowsFrame, SchemaChange, TableDownload, TableWatermark, UploadBegin,
     UploadCommitted, UploadEnd, UploadState, Welcome,
 };
 

@@ -66,6 +66,9 @@ pub enum Message {
 }
 
 impl Message {
+    /// The frame type of [`Message::Rows`], for readers that keep such frames as they are.
+    pub const ROWS_TYPE: u8 = 5;
+
     /// Appends the message as one frame.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
@@ -74,7 +77,7 @@ impl Message {
             Message::SchemaChange(body) => write_body(out, 3, body),
             Message::UploadBegin(body) => write_body(out, 4, body),
             Message::Rows(rows) => {
-                write_header(out, 5, rows.payload_len());
+                write_header(out, Message::ROWS_TYPE, rows.payload_len());
                 rows.write_payload(out);
             }
             Message::UploadEnd(body) => write_body(out, 6, body),
@@ -102,7 +105,7 @@ impl Message {
             2 => Message::Welcome(read_body(payload)?),
             3 => Message::SchemaChange(read_body(payload)?),
             4 => Message::UploadBegin(read_body(payload)?),
-            5 => Message::Rows(RowsFrame::from_payload(frame.payload)?),
+            Message::ROWS_TYPE => Message::Rows(RowsFrame::from_payload(frame.payload)?),
             6 => Message::UploadEnd(read_body(payload)?),
             7 => Message::UploadCommitted(read_body(payload)?),
             8 => Message::Rejects(read_body(payload)?),
@@ -156,8 +159,9 @@ fn write_body<T: Serialize>(out: &mut Vec<u8>, frame_type: u8, body: &T) {
 }
 
 fn read_body<T: DeserializeOwned>(payload: &[u8]) -> Result<T, Failure> {
-    rmp_serde::from_slice(payload)
-        .map_err(|error| Failure::new(Code::MalformedMessage, "a message does not decode").source(error))
+    rmp_serde::from_slice(payload).map_err(|error| {
+        Failure::new(Code::MalformedMessage, "a message does not decode").source(error)
+    })
 }
 
 #[cfg(test)]

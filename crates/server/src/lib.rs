@@ -1,1 +1,33 @@
-//! x
+//! The staged server: read `server.rs`, which wires the stages, then `session.rs`, which is one
+//! synchronization from the first byte to the last.
+//!
+//! ```text
+//!  network ──► session ──► worker: readers ──► consolidated database
+//!     ▲           │   └──► worker: writer  ──►
+//!     └───────────┴── upload and download lie in the spill meanwhile
+//! ```
+//!
+//! The worker never waits for a remote (S10): uploads are complete before it sees them, and
+//! downloads are complete in the spill before the first byte of them is sent. Servers keep
+//! nothing that a restart would lose.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod authenticate;
+mod clock;
+mod config;
+mod fail_point;
+mod files;
+mod lease;
+mod network;
+pub mod password;
+mod random;
+mod server;
+mod session;
+mod stage;
+mod token;
+mod upload;
+mod worker;
+
+pub use config::Config;
+pub use server::{Components, Server, start};

@@ -1,0 +1,92 @@
+//! Every limit of the server, with its unit and default.
+
+/// The server's settings. All limits are per process.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// Where to listen: `tcp://HOST:PORT`; port 0 takes a free one.
+    pub listen: Vec<String>,
+    /// Connections at once; 0: as many as the descriptor limit allows.
+    pub connections_max: usize,
+    /// Synchronizations worked on at once; more are told when to come back.
+    pub sessions_max: usize,
+    /// Connections that fetch downloads; 0: one per core.
+    pub workers: usize,
+    /// Requests that wait in front of the writer, and in front of the readers.
+    pub queue_len_max: usize,
+    /// Uploads applied in one transaction.
+    pub group_commit_len_max: usize,
+    /// Memory for uploads and downloads under way, in bytes; beyond it they go to disk.
+    pub stream_memory_bytes_max: u64,
+    /// Disk for uploads and downloads under way, in bytes.
+    pub spill_bytes_max: u64,
+    /// Folder for what goes to disk; none: the system's temporary folder.
+    pub spill_dir: Option<std::path::PathBuf>,
+    /// Largest upload, in bytes.
+    pub upload_bytes_max: u64,
+    /// Largest frame, in bytes.
+    pub frame_bytes_max: usize,
+    /// Bytes read from a peer before it is known.
+    pub unauthenticated_bytes_max: usize,
+    /// Rows of one downloaded batch.
+    pub batch_rows: u32,
+    /// Bytes of one downloaded batch.
+    pub batch_bytes: usize,
+    /// Seconds that a peer has for its first message.
+    pub hello_timeout_s: u64,
+    /// Seconds without a byte from or to a peer after which it is given up.
+    pub idle_timeout_s: u64,
+    /// Seconds between signs of life while a remote has to wait.
+    pub heartbeat_interval_s: u64,
+    /// Seconds without progress after which a synchronization gives way to its successor.
+    pub takeover_after_s: u64,
+    /// Seconds that synchronizations under way have when the server stops.
+    pub drain_timeout_s: u64,
+    /// Seconds that a session token is valid.
+    pub token_lifetime_s: u64,
+    /// Passwords verified at once; 0: one per core.
+    pub password_hashes_max: usize,
+    /// Passwords that wait to be verified.
+    pub password_queue_len_max: usize,
+    /// Entries kept in each table's change log.
+    pub log_rows_max: i64,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            listen: vec!["tcp://127.0.0.1:2439".into()],
+            connections_max: 0,
+            sessions_max: 1000,
+            workers: 0,
+            queue_len_max: 1000,
+            group_commit_len_max: 64,
+            stream_memory_bytes_max: 256 << 20,
+            spill_bytes_max: 16 << 30,
+            spill_dir: None,
+            upload_bytes_max: 1 << 30,
+            frame_bytes_max: protocol::FRAME_BYTES_MAX,
+            unauthenticated_bytes_max: 64 << 10,
+            batch_rows: 10_000,
+            batch_bytes: 256 << 10,
+            hello_timeout_s: 10,
+            idle_timeout_s: 60,
+            heartbeat_interval_s: 15,
+            takeover_after_s: 5,
+            drain_timeout_s: 10,
+            token_lifetime_s: 24 * 3600,
+            password_hashes_max: 0,
+            password_queue_len_max: 1000,
+            log_rows_max: 1_000_000,
+        }
+    }
+}
+
+impl Config {
+    /// `wanted`, or the number of cores where it is 0.
+    pub(crate) fn or_cores(wanted: usize) -> usize {
+        match wanted {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            wanted => wanted,
+        }
+    }
+}

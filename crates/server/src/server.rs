@@ -1,0 +1,223 @@
+//! Starts every stage, the last first, and stops them in the other order.
+
+use crate::authenticate::Authenticator;
+use crate::clock::SystemClock;
+use crate::config::Config;
+use crate::files::TemporaryFiles;
+use crate::lease::Leases;
+use crate::network::{Connection, Listener, raise_descriptor_limit};
+use crate::session::{self, Shared, Summary};
+use crate::worker;
+use consolidated::{Reader, ServeLock, Url};
+use model::{Clock, Code, Failure, Files, Spills};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::runtime::Runtime;
+use tokio::sync::{Semaphore, watch};
+
+/// What a server takes from the outside world.
+pub struct Components {
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// The files behind the spill.
+    pub files: Arc<dyn Files>,
+}
+
+impl Components {
+    /// The machine's own.
+    pub fn system(config: &Config) -> Components {
+        let folder = config.spill_dir.clone().unwrap_or_else(std::env::temp_dir);
+        Components {
+            clock: Arc::new(SystemClock::new()),
+            files: Arc::new(TemporaryFiles::new(folder)),
+        }
+    }
+}
+
+/// A running server.
+pub struct Server {
+    runtime: Runtime,
+    addresses: Vec<String>,
+    shared: Arc<Shared>,
+    stop: watch::Sender<bool>,
+    /// Closed when the last connection has ended.
+    connections: Arc<Semaphore>,
+    connections_max: u32,
+    threads: Vec<JoinHandle<()>>,
+    drain_timeout: Duration,
+    _lock: ServeLock,
+}
+
+/// Starts a server for the database at `url`.
+pub fn start(config: Config, url: &Url, components: Components) -> Result<Server, Failure> {
+    let lock = ServeLock::take(url)?;
+    let token_key = Reader::open(url)?.token_key()?;
+    let spills =
+        Spills::new(components.files, config.stream_memory_bytes_max, config.spill_bytes_max);
+    let (worker, threads) = worker::start(&config, url, &spills)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .thread_name("network")
+        .build()
+        .map_err(|error| Failure::new(Code::Bug, "cannot start the runtime").source(error))?;
+    let shared = Arc::new(Shared {
+        worker,
+        authenticator: Authenticator::new(&config, token_key, components.clock.clone()),
+        leases: Leases::new(components.clock.clone(), config.takeover_after_s),
+        spills,
+        sessions: Semaphore::new(config.sessions_max),
+        stopping: AtomicBool::new(false),
+        config,
+    });
+    let descriptors = raise_descriptor_limit();
+    let connections_max = match shared.config.connections_max {
+        0 => descriptors,
+        wanted => wanted.min(descriptors),
+    };
+    let connections_max =
+        u32::try_from(connections_max).unwrap_or(u32::MAX >> 4).min(u32::MAX >> 4);
+    let connections = Arc::new(Semaphore::new(connections_max as usize));
+    let (stop, stopped) = watch::channel(false);
+    let mut addresses = Vec::new();
+    for url in &shared.config.listen {
+        let listener = {
+            let _inside = runtime.enter();
+            Listener::bind(url)?
+        };
+        addresses.push(listener.url.clone());
+        let accepting = accept(
+            listener,
+            shared.clone(),
+            connections.clone(),
+            components.clock.clone(),
+            stopped.clone(),
+        );
+        runtime.spawn(accepting);
+    }
+    tracing::info!(database = %url, connections_max, ?addresses, "server started");
+    Ok(Server {
+        drain_timeout: Duration::from_secs(shared.config.drain_timeout_s),
+        runtime,
+        addresses,
+        shared,
+        stop,
+        connections,
+        connections_max,
+        threads,
+        _lock: lock,
+    })
+}
+
+impl Server {
+    /// Where it listens, as `tcp://HOST:PORT` with real ports.
+    pub fn addresses(&self) -> &[String] {
+        &self.addresses
+    }
+
+    /// Stops: accepts nothing more, lets synchronizations under way finish for at most
+    /// `drain_timeout_s`, then ends the rest, which learn of it by their next Hello.
+    pub fn drain(self) {
+        self.shared.stopping.store(true, Ordering::Relaxed);
+        // Nobody listens any more if every listener has failed.
+        let _ = self.stop.send(true);
+        let drained = self.runtime.block_on(async {
+            let all = self.connections.acquire_many(self.connections_max);
+            tokio::time::timeout(self.drain_timeout, all).await.is_ok()
+        });
+        self.runtime.shutdown_timeout(Duration::from_millis(100));
+        // With the last session gone the queues close, and the workers end when they are empty.
+        drop(self.shared);
+        for thread in self.threads {
+            if thread.join().is_err() {
+                tracing::error!("a worker ended by a panic");
+            }
+        }
+        tracing::info!(drained, "server stopped");
+    }
+}
+
+/// Numbers connections, for the log.
+static NEXT_SYNC_ID: AtomicU64 = AtomicU64::new(1);
+
+async fn accept(
+    listener: Listener,
+    shared: Arc<Shared>,
+    connections: Arc<Semaphore>,
+    clock: Arc<dyn Clock>,
+    mut stopped: watch::Receiver<bool>,
+) {
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = stopped.changed() => return,
+        };
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                // Out of descriptors, most likely: a pause lets some end.
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            }
+        };
+        // Beyond the limit the kernel's backlog holds them back.
+        let Ok(place) = connections.clone().acquire_owned().await else { return };
+        let (shared, clock) = (shared.clone(), clock.clone());
+        let sync_id = NEXT_SYNC_ID.fetch_add(1, Ordering::Relaxed);
+        tokio::spawn(async move {
+            let _place = place;
+            serve(stream, &shared, clock.as_ref(), sync_id, &peer.to_string()).await;
+        });
+    }
+}
+
+async fn serve(stream: TcpStream, shared: &Shared, clock: &dyn Clock, sync_id: u64, peer: &str) {
+    let started_ms = clock.monotonic_ms();
+    let idle_timeout = Duration::from_secs(shared.config.idle_timeout_s);
+    let limit = shared.config.unauthenticated_bytes_max;
+    let mut connection = Connection::new(stream, limit, idle_timeout);
+    let mut summary = Summary::default();
+    let result = session::serve(&mut connection, shared, &mut summary).await;
+    let duration_ms = clock.monotonic_ms() - started_ms;
+    let Summary {
+        remote,
+        user,
+        script_version,
+        uploaded,
+        conflicts,
+        rejected,
+        downloaded,
+        filtered,
+    } = summary;
+    let (bytes_in, bytes_out) = (connection.bytes_in, connection.bytes_out);
+    match result {
+        Ok(None) => {}
+        Ok(Some(())) => tracing::info!(
+            sync_id,
+            peer,
+            remote,
+            user,
+            script_version,
+            uploaded,
+            conflicts,
+            rejected,
+            downloaded,
+            filtered,
+            bytes_in,
+            bytes_out,
+            duration_ms,
+            "synchronized"
+        ),
+        Err(failure) => {
+            tracing::warn!(
+                sync_id, peer, remote, user, script_version, uploaded, bytes_in, bytes_out,
+                duration_ms, code = %failure.code(), error = %failure.full_message(),
+                "synchronization failed"
+            );
+            connection.refuse(&failure).await;
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Session tokens: what a verified password is exchanged for.
+//!
+//! A token is `payload.signature`, both in base64: who, until when, under which password. It is
+//! signed with a key that lies in the consolidated database, so any server of that database
+//! accepts it, and none has to remember it. A changed password or a removed user revokes it.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hmac::{Hmac, Mac};
+use model::{Code, Failure, UserName};
+use serde::{Deserialize, Serialize};
+use sha2::Sha256;
+
+#[derive(Serialize, Deserialize)]
+struct Payload {
+    user: UserName,
+    expires_unix_ms: i64,
+    password_version: i64,
+}
+
+/// Issues and checks tokens.
+pub(crate) struct Tokens {
+    key: Vec<u8>,
+}
+
+impl Tokens {
+    pub(crate) fn new(key: Vec<u8>) -> Tokens {
+        Tokens { key }
+    }
+
+    pub(crate) fn issue(
+        &self,
+        user: &UserName,
+        password_version: i64,
+        expires_unix_ms: i64,
+    ) -> Result<String, Failure> {
+        let payload = Payload { user: user.clone(), expires_unix_ms, password_version };
+        let payload = serde_json::to_vec(&payload)
+            .map_err(|error| Failure::new(Code::Bug, "a token does not encode").source(error))?;
+        let payload = URL_SAFE_NO_PAD.encode(payload);
+        let signature = URL_SAFE_NO_PAD.encode(self.sign(&payload)?.finalize().into_bytes());
+        Ok(format!("{payload}.{signature}"))
+    }
+
+    /// Accepts a token of `user` under the password of this version.
+    pub(crate) fn check(
+        &self,
+        token: &str,
+        user: &UserName,
+        password_version: i64,
+        now_unix_ms: i64,
+    ) -> Result<(), Failure> {
+        let refused = |why: &str| Failure::new(Code::TokenRefused, format!("the token {why}"));
+        let invalid = || refused("was not issued here");
+        let (payload, signature) = token.trim().split_once('.').ok_or_else(invalid)?;
+        let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| invalid())?;
+        // Compares in constant time.
+        self.sign(payload)?.verify_slice(&signature).map_err(|_| invalid())?;
+        let payload = URL_SAFE_NO_PAD.decode(payload).map_err(|_| invalid())?;
+        let payload: Payload = serde_json::from_slice(&payload).map_err(|_| invalid())?;
+        if payload.user != *user {
+            return Err(refused("belongs to another user"));
+        }
+        if payload.password_version != password_version {
+            return Err(refused("was revoked"));
+        }
+        if payload.expires_unix_ms <= now_unix_ms {
+            return Err(refused("has expired"));
+        }
+        Ok(())
+    }
+
+    fn sign(&self, payload: &str) -> Result<Hmac<Sha256>, Failure> {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.key)
+            .map_err(|_| Failure::new(Code::Bug, "the token key is unusable"))?;
+        mac.update(payload.as_bytes());
+        Ok(mac)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_good_for_its_user_password_and_time_only() {
+        let tokens = Tokens::new(vec![1; 32]);
+        let (ann, bob) = (UserName::new("ann").unwrap(), UserName::new("bob").unwrap());
+        let token = tokens.issue(&ann, 7, 1000).unwrap();
+        tokens.check(&token, &ann, 7, 999).unwrap();
+        let refused = |tokens: &Tokens, token: &str, user, version, now| {
+            assert_eq!(
+                tokens.check(token, user, version, now).unwrap_err().code(),
+                Code::TokenRefused
+            );
+        };
+        refused(&tokens, &token, &bob, 7, 999);
+        refused(&tokens, &token, &ann, 8, 999);
+        refused(&tokens, &token, &ann, 7, 1000);
+        refused(&Tokens::new(vec![2; 32]), &token, &ann, 7, 999);
+        for rubbish in ["", ".", "a.b", &token[1..], &token[..token.len() - 1]] {
+            refused(&tokens, rubbish, &ann, 7, 999);
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! The stage at the consolidated database: threads with one connection each.
+//!
+//! In: requests whose rows are complete in the spill. Out: answers, whose rows are again complete
+//! in the spill. Bound: `queue_len_max` requests in front of each kind; when full, sessions wait.
+//! Invariant W1 (S10): nothing here ever waits for a remote.
+//!
+//! Ordinary blocking Rust, because SQLite blocks anyway and no transaction lives across an await.
+
+mod reader;
+mod writer;
+
+pub(crate) use reader::{Admission, Admitted, Fetch, FetchedDownload};
+pub(crate) use writer::{Begin, Write};
+
+use crate::config::Config;
+use crate::stage::{self, Queue};
+use consolidated::{Reader, Url, Writer};
+use model::{Code, Failure, Spills};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use tokio::sync::oneshot;
+
+/// Where an answer goes. Its receiver may be gone: the session ended meanwhile.
+pub(crate) type Answer<T> = oneshot::Sender<Result<T, Failure>>;
+
+/// The ways to the database.
+#[derive(Clone)]
+pub(crate) struct Worker {
+    reads: Queue<reader::Read>,
+    writes: Queue<writer::Write>,
+}
+
+/// Starts the writer and the readers.
+pub(crate) fn start(
+    config: &Config,
+    url: &Url,
+    spills: &Arc<Spills>,
+) -> Result<(Worker, Vec<JoinHandle<()>>), Failure> {
+    let mut readers = Vec::new();
+    for _ in 0..Config::or_cores(config.workers) {
+        readers.push(Reader::open(url)?);
+    }
+    let mut writer = Writer::open(url)?;
+    writer.trim_logs(config.log_rows_max)?;
+    let (batch_bytes, batch_rows) = (config.batch_bytes, config.batch_rows);
+    let spills = spills.clone();
+    let (reads, mut threads) =
+        stage::start("reader", config.queue_len_max, readers, move |reader, intake| {
+            reader::run(reader, &intake, &spills, batch_bytes, batch_rows);
+        })?;
+    let limits = writer::Limits {
+        group_len_max: config.group_commit_len_max.max(1),
+        log_rows_max: config.log_rows_max,
+    };
+    let (writes, more) =
+        stage::start("writer", config.queue_len_max, vec![writer], move |writer, intake| {
+            writer::run(writer, &intake, limits);
+        })?;
+    threads.extend(more);
+    Ok((Worker { reads, writes }, threads))
+}
+
+impl Worker {
+    /// Who the user is, and what the remote shares.
+    pub(crate) async fn admit(&self, admission: Admission) -> Result<Admitted, Failure> {
+        let (answer, receiver) = oneshot::channel();
+        self.reads.put(reader::Read::Admit(admission, answer)).await?;
+        receiver.await.map_err(|_| gone())?
+    }
+
+    /// Fetches a download.
+    pub(crate) async fn fetch(&self, fetch: Fetch) -> Result<FetchedDownload, Failure> {
+        let (answer, receiver) = oneshot::channel();
+        self.reads.put(reader::Read::Fetch(fetch, answer)).await?;
+        receiver.await.map_err(|_| gone())?
+    }
+
+    /// Learns what is committed, and shuts out predecessors.
+    pub(crate) async fn begin(&self, begin: Begin) -> Result<consolidated::Begun, Failure> {
+        let (answer, receiver) = oneshot::channel();
+        self.writes.put(Write::Begin(begin, answer)).await?;
+        receiver.await.map_err(|_| gone())?
+    }
+
+    /// Applies an upload; the answer comes after it is durable.
+    pub(crate) async fn upload(
+        &self,
+        upload: writer::Upload,
+    ) -> Result<consolidated::Applied, Failure> {
+        let (answer, receiver) = oneshot::channel();
+        self.writes.put(Write::Upload(Box::new(upload), answer)).await?;
+        receiver.await.map_err(|_| gone())?
+    }
+}
+
+pub(crate) use writer::Upload;
+
+fn gone() -> Failure {
+    Failure::new(Code::Bug, "a worker ended without an answer")
+}

@@ -1,0 +1,153 @@
+//! Answers what needs no write: who a user is, what a remote shares, what it downloads.
+
+use super::Answer;
+use crate::fail_point::fail_point;
+use crate::stage::Intake;
+use consolidated::{
+    Credentials, DownloadBatch, DownloadedTable, Echo, FetchRequest, Reader, Session, TableMark,
+};
+use model::{
+    Counter, Failure, PublicationName, RemoteId, ScriptVersion, Spill, Spills, UserName, Watermark,
+};
+use protocol::{
+    DownloadBegin, DownloadMode, Message, Operation, Reject, Rejects, RowsFrame, TableDownload,
+};
+use std::sync::Arc;
+
+/// Most rejects in one message.
+const REJECTS_PER_MESSAGE: usize = 1000;
+
+/// What a reader is asked.
+pub(crate) enum Read {
+    Admit(Admission, Answer<Admitted>),
+    Fetch(Fetch, Answer<FetchedDownload>),
+}
+
+/// Who wants to synchronize what.
+pub(crate) struct Admission {
+    pub(crate) user: UserName,
+    pub(crate) remote_id: RemoteId,
+    pub(crate) script_version: Option<ScriptVersion>,
+    pub(crate) publications: Vec<PublicationName>,
+}
+
+/// What the database knows of them. The session is used only after the user was verified.
+pub(crate) struct Admitted {
+    pub(crate) credentials: Option<Credentials>,
+    pub(crate) session: Result<Session, Failure>,
+}
+
+/// Fetch a download.
+pub(crate) struct Fetch {
+    pub(crate) session: Arc<Session>,
+    pub(crate) counter: Counter,
+    pub(crate) marks: Arc<Vec<TableMark>>,
+    pub(crate) echo: Echo,
+}
+
+/// A download, complete, as frames.
+pub(crate) struct FetchedDownload {
+    pub(crate) frames: Spill,
+    pub(crate) rows: u64,
+    pub(crate) filtered: u64,
+    pub(crate) watermarks: Vec<Option<Watermark>>,
+}
+
+pub(super) fn run(
+    mut reader: Reader,
+    intake: &Intake<Read>,
+    spills: &Arc<Spills>,
+    batch_bytes: usize,
+    batch_rows: u32,
+) {
+    while let Some(read) = intake.take() {
+        // The session may have ended meanwhile; then nobody wants the answer.
+        match read {
+            Read::Admit(admission, answer) => drop(answer.send(admit(&mut reader, &admission))),
+            Read::Fetch(fetch, answer) => {
+                let result = fetch_download(&mut reader, &fetch, spills, batch_bytes, batch_rows);
+                drop(answer.send(result));
+            }
+        }
+    }
+}
+
+fn admit(reader: &mut Reader, admission: &Admission) -> Result<Admitted, Failure> {
+    let credentials = reader.credentials(&admission.user)?;
+    let claims = credentials.as_ref().map(|c| c.claims.clone()).unwrap_or_default();
+    let session = reader.session(
+        &admission.user,
+        claims,
+        &admission.remote_id,
+        admission.script_version.as_ref(),
+        &admission.publications,
+    );
+    Ok(Admitted { credentials, session })
+}
+
+fn fetch_download(
+    reader: &mut Reader,
+    fetch: &Fetch,
+    spills: &Arc<Spills>,
+    batch_bytes: usize,
+    batch_rows: u32,
+) -> Result<FetchedDownload, Failure> {
+    let mut frames = spills.open();
+    let mut rejects: Vec<Reject> = Vec::new();
+    let request = FetchRequest {
+        session: &fetch.session,
+        counter: fetch.counter,
+        marks: &fetch.marks,
+        echo: &fetch.echo,
+        batch_bytes,
+        batch_rows,
+    };
+    let fetched = reader.fetch(&request, &mut |batch| {
+        let message = match batch {
+            DownloadBatch::Reject { table, key, counter, code, message } => {
+                rejects.push(Reject { table: table as u16, key, counter, code, message });
+                if rejects.len() < REJECTS_PER_MESSAGE {
+                    return Ok(());
+                }
+                Message::Rejects(Rejects { rejects: std::mem::take(&mut rejects) })
+            }
+            DownloadBatch::Begin { tables, restored } => {
+                let tables = tables.into_iter().map(|t| TableDownload { mode: mode(t) }).collect();
+                Message::DownloadBegin(DownloadBegin { tables, restored })
+            }
+            DownloadBatch::Upserts { table, count, rows } => {
+                rows_message(table, Operation::Upsert, count, rows)
+            }
+            DownloadBatch::Deletes { table, count, rows } => {
+                rows_message(table, Operation::Delete, count, rows)
+            }
+        };
+        if !rejects.is_empty() {
+            let waiting = Rejects { rejects: std::mem::take(&mut rejects) };
+            frames.append(Message::Rejects(waiting).to_frame())?;
+        }
+        frames.append(message.to_frame())
+    })?;
+    if !rejects.is_empty() {
+        frames.append(Message::Rejects(Rejects { rejects }).to_frame())?;
+    }
+    fail_point!("server-download-fetched");
+    Ok(FetchedDownload {
+        frames,
+        rows: fetched.rows,
+        filtered: fetched.filtered,
+        watermarks: fetched.watermarks,
+    })
+}
+
+fn mode(table: DownloadedTable) -> DownloadMode {
+    match table {
+        DownloadedTable::None => DownloadMode::None,
+        DownloadedTable::Changes => DownloadMode::Changes,
+        DownloadedTable::Refresh => DownloadMode::Refresh,
+    }
+}
+
+fn rows_message(table: usize, operation: Operation, count: u32, bytes: Vec<u8>) -> Message {
+    Message::Rows(RowsFrame { table: table as u16, operation, count, bytes })
+}

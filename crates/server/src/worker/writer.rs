@@ -1,0 +1,170 @@
+//! Commits uploads in groups: one durable commit for all that wait.
+//!
+//! Each has a savepoint, so one that fails takes nothing with it. Where the database gives up the
+//! whole transaction (a trigger that rolls back, a full disk at the commit), each is tried again
+//! alone, so that only the culprit fails. No answer leaves before the commit (trap 17).
+
+use super::Answer;
+use crate::fail_point::fail_point;
+use crate::stage::Intake;
+use crate::upload::ReceivedUpload;
+use consolidated::{Applied, Begun, Identity, Session, TableMark, UploadRequest, Writer};
+use model::{Failure, Progress};
+use std::sync::Arc;
+
+/// After how many groups the change logs are cut to their limit again.
+const TRIM_EVERY_GROUPS: u64 = 1000;
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    pub(super) group_len_max: usize,
+    pub(super) log_rows_max: i64,
+}
+
+/// What the writer is asked.
+pub(crate) enum Write {
+    Begin(Begin, Answer<Begun>),
+    Upload(Box<Upload>, Answer<Applied>),
+}
+
+/// Learn what is committed, and shut out predecessors.
+pub(crate) struct Begin {
+    pub(crate) session: Arc<Session>,
+    pub(crate) identity: Identity,
+}
+
+/// Apply an upload.
+pub(crate) struct Upload {
+    pub(crate) session: Arc<Session>,
+    pub(crate) identity: Identity,
+    pub(crate) epoch: Option<i64>,
+    pub(crate) previous: Progress,
+    pub(crate) progress: Progress,
+    pub(crate) download_follows: bool,
+    pub(crate) marks: Arc<Vec<TableMark>>,
+    /// None where there is nothing to upload.
+    pub(crate) rows: Option<ReceivedUpload>,
+}
+
+enum Outcome {
+    Begun(Result<Begun, Failure>),
+    Applied(Box<Result<Applied, Failure>>),
+}
+
+pub(super) fn run(mut writer: Writer, intake: &Intake<Write>, limits: Limits) {
+    let mut groups: u64 = 0;
+    while let Some(first) = intake.take() {
+        let mut group = vec![first];
+        let outcomes = match commit_group(&mut writer, &mut group, Some(intake), limits) {
+            Ok(outcomes) => outcomes,
+            Err(failure) if group.len() == 1 => vec![failed(&group[0], failure)],
+            Err(failure) => {
+                tracing::warn!(error = %failure.full_message(), synchronizations = group.len(),
+                    "a common transaction failed; each is tried alone");
+                one_by_one(&mut writer, &mut group, limits)
+            }
+        };
+        for (write, outcome) in group.into_iter().zip(outcomes) {
+            // The session may have ended meanwhile; the outcome is in the database all the same.
+            match (write, outcome) {
+                (Write::Begin(_, answer), Outcome::Begun(result)) => drop(answer.send(result)),
+                (Write::Upload(_, answer), Outcome::Applied(result)) => drop(answer.send(*result)),
+                _ => unreachable!("every request has the outcome of its kind"),
+            }
+        }
+        groups += 1;
+        if groups.is_multiple_of(TRIM_EVERY_GROUPS)
+            && let Err(failure) = writer.trim_logs(limits.log_rows_max)
+        {
+            tracing::warn!(error = %failure.full_message(), "cannot trim the change logs");
+        }
+    }
+}
+
+/// Runs what is in `group`, and what waits at `intake`, in one transaction.
+fn commit_group(
+    writer: &mut Writer,
+    group: &mut Vec<Write>,
+    intake: Option<&Intake<Write>>,
+    limits: Limits,
+) -> Result<Vec<Outcome>, Failure> {
+    writer.begin()?;
+    let mut outcomes = Vec::new();
+    let mut next = 0;
+    while next < group.len() {
+        let outcome = execute(writer, &group[next]);
+        if writer.transaction_lost() {
+            return Err(match outcome {
+                Outcome::Begun(Err(failure)) => failure,
+                Outcome::Applied(result) => match *result {
+                    Err(failure) => failure,
+                    Ok(_) => lost(),
+                },
+                Outcome::Begun(Ok(_)) => lost(),
+            });
+        }
+        outcomes.push(outcome);
+        next += 1;
+        if next == group.len() && group.len() < limits.group_len_max {
+            group.extend(intake.and_then(Intake::take_waiting));
+        }
+    }
+    fail_point!("server-upload-before-commit");
+    if let Err(failure) = writer.commit() {
+        writer.rollback();
+        return Err(failure);
+    }
+    fail_point!("server-upload-committed");
+    Ok(outcomes)
+}
+
+fn lost() -> Failure {
+    Failure::new(model::Code::ScriptFailed, "the database gave up the transaction")
+}
+
+fn one_by_one(writer: &mut Writer, group: &mut Vec<Write>, limits: Limits) -> Vec<Outcome> {
+    let mut done = Vec::new();
+    let mut outcomes = Vec::new();
+    for write in group.drain(..) {
+        let mut alone = vec![write];
+        let outcome = match commit_group(writer, &mut alone, None, limits) {
+            Ok(mut outcome) => outcome.remove(0),
+            Err(failure) => failed(&alone[0], failure),
+        };
+        outcomes.push(outcome);
+        done.append(&mut alone);
+    }
+    *group = done;
+    outcomes
+}
+
+fn failed(write: &Write, failure: Failure) -> Outcome {
+    match write {
+        Write::Begin(..) => Outcome::Begun(Err(failure)),
+        Write::Upload(..) => Outcome::Applied(Box::new(Err(failure))),
+    }
+}
+
+fn execute(writer: &mut Writer, write: &Write) -> Outcome {
+    match write {
+        Write::Begin(begin, _) => {
+            Outcome::Begun(writer.begin_synchronization(&begin.session, &begin.identity))
+        }
+        Write::Upload(upload, _) => {
+            let result = writer.upload(&UploadRequest {
+                session: &upload.session,
+                identity: upload.identity,
+                epoch: upload.epoch,
+                previous: upload.previous,
+                progress: upload.progress,
+                download_follows: upload.download_follows,
+                marks: &upload.marks,
+                batches: &|visit| match &upload.rows {
+                    Some(rows) => rows.for_each_batch(visit),
+                    None => Ok(()),
+                },
+            });
+            Outcome::Applied(Box::new(result))
+        }
+    }
+}
