@@ -241,18 +241,18 @@ pub(super) fn undeploy(connection: &mut Connection) -> Result<Vec<String>, Failu
         )
         .optional()
         .map_err(failed("read the former journal mode"))?;
-    let statements = in_transaction(connection, false, |work| {
-        for (kind, name) in our_objects(&work.transaction)? {
-            work.run(&format!("DROP {kind} {}", ident(&name)))?;
-        }
-        Ok(())
-    })?;
+    // First, because it needs the file to itself: while others use it, nothing is undone.
     if let Some(mode) = before.filter(|mode| mode != "wal") {
         connection
             .query_row(&format!("PRAGMA journal_mode = {mode}"), [], |_| Ok(()))
             .map_err(failed("restore the journal mode"))?;
     }
-    Ok(statements)
+    in_transaction(connection, false, |work| {
+        for (kind, name) in our_objects(&work.transaction)? {
+            work.run(&format!("DROP {kind} {}", ident(&name)))?;
+        }
+        Ok(())
+    })?
 }
 
 /// Everything named like ours, triggers before tables: kind and name.

@@ -98,9 +98,9 @@ fn plan_version(
         let (table, table_model) = (&user_tables[&name], chosen[&name]);
         let with_parent = |parent: &str| {
             let downloads = chosen.get(parent).is_some_and(|parent| parent.direction.downloads());
-            let together = publications.iter().all(|(_, names)| {
-                !names.contains(&name) || names.iter().any(|n| n == parent)
-            });
+            let together = publications
+                .iter()
+                .all(|(_, names)| !names.contains(&name) || names.iter().any(|n| n == parent));
             downloads && together
         };
         planned.push(plan_table(table, table_model, model, &with_parent, notices)?);

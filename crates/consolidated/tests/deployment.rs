@@ -1,0 +1,163 @@
+//! Deploying to a database, looking at it, and leaving no trace.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "support/center.rs"]
+#[allow(dead_code)]
+mod center;
+
+use center::{Center, deploy, sqlite};
+use consolidated::{Admin, Severity, SyncModel, Url};
+use model::{Code, Value};
+
+const SCHEMA: &str = "
+    CREATE TABLE customer (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+    CREATE TABLE \"order\" (id INTEGER PRIMARY KEY, customer INTEGER REFERENCES customer, note TEXT);
+    CREATE TABLE \"Odd \"\"name\"\"\" (\"the key\" TEXT PRIMARY KEY, \"a b\" BLOB) WITHOUT ROWID;
+    CREATE TABLE keyless (a INTEGER);
+    CREATE TABLE audit (id INTEGER PRIMARY KEY, what TEXT);
+    CREATE TRIGGER audited AFTER INSERT ON customer BEGIN INSERT INTO audit (what) VALUES (NEW.name); END;
+    INSERT INTO customer VALUES (1, 'Ann');";
+
+fn dump(path: &std::path::Path) -> String {
+    let output = std::process::Command::new("sqlite3").arg(path).arg(".dump").output().unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn model(tables: &str) -> SyncModel {
+    SyncModel::parse(&format!("script_version = \"v1\"\n{tables}"), "model.toml").unwrap()
+}
+
+#[test]
+fn undeploy_leaves_the_database_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("c.db");
+    sqlite(&path, SCHEMA);
+    let before = dump(&path);
+    let url = Url::parse(&format!("sqlite:{}", path.display())).unwrap();
+    deploy(&url, "[table.customer]\n[table.order]\n[table.\"Odd \\\"name\\\"\"]\n").unwrap();
+    assert_ne!(dump(&path), before);
+    let mut admin = Admin::open(&url).unwrap();
+    assert!(!admin.undeploy().unwrap().is_empty());
+    assert_eq!(dump(&path), before);
+    assert!(admin.undeploy().unwrap().is_empty(), "nothing is left to do");
+    let mode =
+        rusqlite::Connection::open(&path)
+            .unwrap()
+            .query_row("PRAGMA journal_mode", [], |row| row.get::<_, String>(0));
+    assert_eq!(mode.unwrap(), "delete", "the journal mode is what it was");
+}
+
+#[test]
+fn deploying_twice_changes_nothing_and_a_dry_run_never_does() {
+    let center = Center::new(SCHEMA, "[table.customer]\n");
+    let before = dump(&center.path());
+    assert!(deploy(&center.url, "[table.customer]\n").unwrap().statements.is_empty());
+    let wider = model("[table.customer]\n[table.order]\n");
+    let mut admin = Admin::open(&center.url).unwrap();
+    assert!(!admin.deploy(&[wider], true).unwrap().statements.is_empty());
+    assert_eq!(dump(&center.path()), before);
+}
+
+#[test]
+fn check_tells_drift_from_a_changed_model() {
+    let center = Center::new(SCHEMA, "[table.customer]\n");
+    let mut admin = Admin::open(&center.url).unwrap();
+    let same = model("[table.customer]\n");
+    assert_eq!(admin.check(std::slice::from_ref(&same)).unwrap(), []);
+    let findings =
+        admin.check(&[model("[table.customer]\ndirection = \"download_only\"\n")]).unwrap();
+    assert!(findings[0].message.contains("the model is not what was deployed"), "{findings:?}");
+
+    center.foreign("DROP TRIGGER syncline_update_customer");
+    let findings = admin.check(std::slice::from_ref(&same)).unwrap();
+    assert_eq!(findings[0].severity, Severity::Error);
+    assert_eq!(findings[0].table.as_deref(), Some("customer"));
+    admin.deploy(std::slice::from_ref(&same), false).unwrap();
+    assert_eq!(admin.check(&[same]).unwrap(), []);
+}
+
+// S2
+#[test]
+fn a_server_refuses_to_go_on_without_its_triggers() {
+    let mut center = Center::new(SCHEMA, "[table.customer]\n");
+    let remote = center::Remote::new("r");
+    center.session(&remote);
+    center.foreign("DROP TRIGGER syncline_delete_customer");
+    let user = model::UserName::new("ann").unwrap();
+    let id = model::RemoteId::new("r").unwrap();
+    let failure = center.reader.session(&user, Default::default(), &id, None, &[]).unwrap_err();
+    assert_eq!(failure.code(), Code::Drift);
+}
+
+#[test]
+fn what_cannot_be_synchronized_is_refused_by_name() {
+    let center = Center::new(SCHEMA, "[table.customer]\n");
+    for (tables, code) in [
+        ("[table.nobody]\n", Code::ModelMismatch),
+        ("[table.keyless]\n", Code::NoPrimaryKey),
+        ("[table.customer]\ncolumns = [\"age\"]\n", Code::ModelMismatch),
+        ("[table.customer]\ncolumns = [\"id\"]\n", Code::ModelMismatch),
+        ("[table.customer]\nconflict = { latest = \"age\" }\n", Code::ModelMismatch),
+        ("[publication.p]\ntables = [\"order\"]\n[table.customer]\n", Code::ModelMismatch),
+    ] {
+        let before = dump(&center.path());
+        assert_eq!(deploy(&center.url, tables).unwrap_err().code(), code, "{tables}");
+        assert_eq!(dump(&center.path()), before, "{tables}");
+    }
+}
+
+#[test]
+fn the_initial_model_has_every_table_with_a_key_and_says_what_it_left_out() {
+    let center = Center::new(SCHEMA, "[table.customer]\n");
+    let admin = Admin::open(&center.url).unwrap();
+    let initial = admin.initial_model(&[]).unwrap();
+    assert_eq!(initial.tables, 4);
+    assert_eq!(initial.warnings, ["table keyless has no primary key; it is left out"]);
+    let parsed = SyncModel::parse(&initial.toml, "model.toml").unwrap();
+    assert!(parsed.tables.contains_key("Odd \"name\""));
+    assert_eq!(admin.initial_model(&["keyless".into()]).unwrap_err().code(), Code::NoPrimaryKey);
+}
+
+#[test]
+fn a_foreign_key_whose_parent_stays_behind_is_left_out_and_named() {
+    let mut center = Center::new(SCHEMA, "[table.order]\ncolumns = [\"id\", \"customer\"]\n");
+    let notices =
+        deploy(&center.url, "[table.order]\ncolumns = [\"id\", \"customer\"]\n").unwrap().notices;
+    assert!(notices.iter().any(|n| n.contains("foreign key of order to customer")), "{notices:?}");
+    let session = center.session(&center::Remote::new("r"));
+    let create = session.schema.tables[0].create.join(";");
+    assert!(!create.contains("REFERENCES") && !create.contains("note"), "{create}");
+}
+
+// Trap 18
+#[test]
+fn system_tables_of_a_newer_program_are_left_alone() {
+    let center = Center::new(SCHEMA, "[table.customer]\n");
+    center.foreign("UPDATE syncline_system SET value = 99 WHERE name = 'format'");
+    assert_eq!(Admin::open(&center.url).unwrap_err().code(), Code::DeployedByNewer);
+    assert_eq!(center.value("SELECT count(*) FROM customer"), Value::Integer(1));
+}
+
+#[test]
+fn three_hundred_tables_are_deployed_and_undeployed() {
+    let schema: String = (0..300)
+        .map(|n| format!("CREATE TABLE t{n} (id INTEGER PRIMARY KEY, a TEXT UNIQUE, b REAL);\n"))
+        .collect();
+    let tables: String = (0..300).map(|n| format!("[table.t{n}]\n")).collect();
+    let mut center = Center::new(&schema, &tables);
+    assert_eq!(center.session(&center::Remote::new("r")).schema.tables.len(), 300);
+    assert!(deploy(&center.url, &tables).unwrap().statements.is_empty());
+    let mut admin = Admin::open(&center.url).unwrap();
+    let busy = admin.undeploy().unwrap_err();
+    assert_eq!(busy.code(), Code::DatabaseBusy, "nothing is undone while others use the file");
+    assert!(deploy(&center.url, &tables).unwrap().statements.is_empty());
+    let Center { folder, writer, reader, .. } = center;
+    drop((writer, reader));
+    admin.undeploy().unwrap();
+    let path = folder.path().join("consolidated.db");
+    assert_eq!(
+        center::value(&path, "SELECT count(*) FROM sqlite_schema WHERE name LIKE 'syncline%'"),
+        Value::Integer(0)
+    );
+}

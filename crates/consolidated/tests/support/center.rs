@@ -1,0 +1,269 @@
+//! A consolidated database under test, and remotes that are just rows and marks.
+
+use consolidated::{
+    Admin, Applied, Batch, Change, DownloadBatch, DownloadedTable, FetchRequest, Identity, Reader,
+    Session, SyncModel, TableMark, UploadRequest, Url, Writer,
+};
+use model::{Counter, Failure, Nonce, Progress, RemoteId, RowReader, UserName, Value, write_value};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+pub(crate) struct Center {
+    pub(crate) folder: tempfile::TempDir,
+    pub(crate) url: Url,
+    pub(crate) writer: Writer,
+    pub(crate) reader: Reader,
+}
+
+/// A remote as the centre sees it.
+#[derive(Clone)]
+pub(crate) struct Remote {
+    pub(crate) id: &'static str,
+    pub(crate) identity: Identity,
+    pub(crate) marks: Vec<TableMark>,
+}
+
+/// One change: table, what happened, and the images.
+pub(crate) type Row = Vec<Value>;
+pub(crate) enum Upload {
+    Insert(&'static str, Row),
+    Update(&'static str, Row, Row),
+    Delete(&'static str, Row),
+}
+
+/// What a download brought.
+#[derive(Debug, Default)]
+pub(crate) struct Download {
+    pub(crate) modes: Vec<DownloadedTable>,
+    pub(crate) restored: bool,
+    pub(crate) rejects: Vec<(String, Row, u16)>,
+    pub(crate) upserts: Vec<(String, Row)>,
+    pub(crate) deletes: Vec<(String, Row)>,
+    pub(crate) filtered: u64,
+}
+
+pub(crate) fn int(i: i64) -> Value {
+    Value::Integer(i)
+}
+
+pub(crate) fn text(t: &str) -> Value {
+    Value::Text(t.as_bytes().to_vec())
+}
+
+impl Center {
+    /// A database with `schema`, deployed with a model whose tables have `tables` as their text.
+    pub(crate) fn new(schema: &str, tables: &str) -> Center {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("consolidated.db");
+        sqlite(&path, schema);
+        let url = Url::parse(&format!("sqlite:{}", path.display())).unwrap();
+        deploy(&url, tables).unwrap();
+        let (writer, reader) = (Writer::open(&url).unwrap(), Reader::open(&url).unwrap());
+        Center { folder, url, writer, reader }
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.folder.path().join("consolidated.db")
+    }
+
+    /// Another program writes to the file.
+    pub(crate) fn foreign(&self, sql: &str) {
+        sqlite(&self.path(), sql);
+    }
+
+    /// One value that another program reads.
+    pub(crate) fn value(&self, sql: &str) -> Value {
+        value(&self.path(), sql)
+    }
+
+    pub(crate) fn session(&mut self, remote: &Remote) -> Session {
+        let user = UserName::new("ann").unwrap();
+        let id = RemoteId::new(remote.id).unwrap();
+        self.reader.session(&user, BTreeMap::new(), &id, None, &[]).unwrap()
+    }
+
+    /// Uploads in a transaction of its own.
+    pub(crate) fn upload(
+        &mut self,
+        remote: &mut Remote,
+        rows: &[Upload],
+    ) -> Result<Applied, Failure> {
+        let session = self.session(remote);
+        self.writer.begin()?;
+        let result = upload(&mut self.writer, &session, remote, rows);
+        self.writer.commit()?;
+        let applied = result?;
+        remote.identity.progress = applied.progress;
+        Ok(applied)
+    }
+
+    /// Uploads, downloads, and takes what it got.
+    pub(crate) fn synchronize(
+        &mut self,
+        remote: &mut Remote,
+        rows: &[Upload],
+    ) -> (Applied, Download) {
+        let applied = self.upload(remote, rows).unwrap();
+        let download = self.download(remote, &applied);
+        (applied, download)
+    }
+
+    pub(crate) fn download(&mut self, remote: &mut Remote, applied: &Applied) -> Download {
+        let session = self.session(remote);
+        let mut download = Download::default();
+        let schema = session.schema.clone();
+        let fetched = self
+            .reader
+            .fetch(
+                &FetchRequest {
+                    session: &session,
+                    counter: applied.counter,
+                    marks: &remote.marks,
+                    echo: &applied.echo,
+                    batch_bytes: 100,
+                    batch_rows: 3,
+                },
+                &mut |batch| {
+                    let name = |table: usize| schema.tables[table].name.clone();
+                    match batch {
+                        DownloadBatch::Begin { tables, restored } => {
+                            download.modes = tables;
+                            download.restored = restored;
+                        }
+                        DownloadBatch::Reject { table, key, code, .. } => {
+                            download.rejects.push((name(table), decode(&key), code));
+                        }
+                        DownloadBatch::Upserts { table, count, rows } => {
+                            let width = schema.tables[table].width();
+                            let rows = decode_all(&rows, count, width);
+                            download.upserts.extend(rows.into_iter().map(|r| (name(table), r)));
+                        }
+                        DownloadBatch::Deletes { table, count, rows } => {
+                            let width = schema.tables[table].key.len();
+                            let rows = decode_all(&rows, count, width);
+                            download.deletes.extend(rows.into_iter().map(|r| (name(table), r)));
+                        }
+                    }
+                    Ok(())
+                },
+            )
+            .unwrap();
+        download.filtered = fetched.filtered;
+        remote.marks = schema
+            .tables
+            .iter()
+            .zip(fetched.watermarks)
+            .map(|(table, watermark)| TableMark {
+                fingerprint: table.fingerprint.clone(),
+                watermark,
+            })
+            .collect();
+        remote.identity.counter = applied.counter;
+        remote.identity.nonce_confirmed = remote.identity.nonce_attempt;
+        remote.identity.nonce_attempt = Nonce(remote.identity.nonce_attempt.0 + 1);
+        download
+    }
+}
+
+impl Remote {
+    pub(crate) fn new(id: &'static str) -> Remote {
+        let seed = id.bytes().map(i64::from).sum::<i64>() * 1000;
+        let identity = Identity {
+            counter: Counter(0),
+            nonce_confirmed: Nonce(0),
+            nonce_attempt: Nonce(seed),
+            progress: Progress(0),
+            outcome_unknown: false,
+        };
+        Remote { id, identity, marks: Vec::new() }
+    }
+}
+
+pub(crate) fn deploy(url: &Url, tables: &str) -> Result<consolidated::Deployment, Failure> {
+    let model = SyncModel::parse(&format!("script_version = \"v1\"\n{tables}"), "model.toml")?;
+    Admin::open(url)?.deploy(&[model], false)
+}
+
+/// Applies rows inside the writer's transaction.
+pub(crate) fn upload(
+    writer: &mut Writer,
+    session: &Session,
+    remote: &Remote,
+    rows: &[Upload],
+) -> Result<Applied, Failure> {
+    let position = |name: &str| session.schema.tables.iter().position(|t| t.name == name).unwrap();
+    let batches: Vec<(usize, Change, Vec<u8>)> = rows
+        .iter()
+        .map(|row| match row {
+            Upload::Insert(table, new) => (position(table), Change::Insert, encode(&[new])),
+            Upload::Update(table, old, new) => {
+                (position(table), Change::Update, encode(&[old, new]))
+            }
+            Upload::Delete(table, old) => (position(table), Change::Delete, encode(&[old])),
+        })
+        .collect();
+    let step = i64::from(!rows.is_empty());
+    writer.upload(&UploadRequest {
+        session,
+        identity: remote.identity,
+        epoch: None,
+        previous: remote.identity.progress,
+        progress: Progress(remote.identity.progress.0 + step),
+        download_follows: true,
+        marks: &remote.marks,
+        batches: &|visit| {
+            for (table, change, rows) in &batches {
+                visit(Batch { table: *table, change: *change, count: 1, rows })?;
+            }
+            Ok(())
+        },
+    })
+}
+
+fn encode(images: &[&Row]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    images.iter().flat_map(|image| image.iter()).for_each(|v| write_value(&mut bytes, v.as_ref()));
+    bytes
+}
+
+fn decode(bytes: &[u8]) -> Row {
+    let mut reader = RowReader::new(bytes);
+    let mut row = Vec::new();
+    while !reader.is_at_end() {
+        row.push(reader.value().unwrap().to_owned());
+    }
+    row
+}
+
+fn decode_all(bytes: &[u8], count: u32, width: usize) -> Vec<Row> {
+    let all = decode(bytes);
+    assert_eq!(all.len(), count as usize * width);
+    all.chunks(width).map(<[Value]>::to_vec).collect()
+}
+
+/// Runs SQL with SQLite's own shell: a program that knows nothing of us.
+pub(crate) fn sqlite(path: &std::path::Path, sql: &str) {
+    let output = std::process::Command::new("sqlite3")
+        .arg("-bail")
+        .arg(path)
+        .arg(sql)
+        .output()
+        .expect("the tests need the sqlite3 shell");
+    assert!(output.status.success(), "{sql}\n{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// One value that another program reads.
+pub(crate) fn value(path: &std::path::Path, sql: &str) -> Value {
+    let connection = rusqlite::Connection::open(path).unwrap();
+    connection
+        .query_row(sql, [], |row| {
+            Ok(match row.get_ref(0)? {
+                rusqlite::types::ValueRef::Null => Value::Null,
+                rusqlite::types::ValueRef::Integer(i) => Value::Integer(i),
+                rusqlite::types::ValueRef::Real(r) => Value::Real(r),
+                rusqlite::types::ValueRef::Text(t) => Value::Text(t.to_vec()),
+                rusqlite::types::ValueRef::Blob(b) => Value::Blob(b.to_vec()),
+            })
+        })
+        .unwrap()
+}
