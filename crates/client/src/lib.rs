@@ -1,1 +1,208 @@
-//! x
+//! The client engine on SQLite: makes a file a remote and synchronizes it.
+//!
+//! This page is the whole public API. [`Remote`] is a file; [`Remote::synchronize`] is the plot,
+//! told in `synchronize.rs`; what is said meanwhile is decided in `session.rs`, which does no
+//! input or output. The remote's own part is `capture.rs` (what changed here), `upload.rs`,
+//! `apply.rs` (what came) and `progress.rs` (what both sides have agreed on).
+//!
+//! This crate starts no thread and never looks at a server's tables. Sockets are in
+//! `transport/tcp.rs`, files in `files.rs`, time in `clock.rs`, chance in `random.rs`.
+
+mod apply;
+mod capture;
+mod clock;
+mod connection;
+mod fail_point;
+mod files;
+mod progress;
+mod random;
+mod schema;
+mod session;
+mod settings;
+mod sql;
+mod status;
+mod synchronize;
+pub mod transport;
+mod upload;
+
+pub use apply::rejects::StoredReject;
+pub use protocol::{Credential, Mode};
+pub use settings::Settings;
+pub use status::{PendingChange, PendingOperation, Status, TableStatus};
+pub use synchronize::{Counts, Downloaded, Report, Request, Step};
+pub use transport::Transport;
+
+use files::RemoteLock;
+use model::{Clock, Code, Failure, Files, Random, Spills};
+use rusqlite::Connection;
+use schema::RemoteTable;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Memory for rows on their way, in bytes; beyond it they go to a temporary file.
+const SPILL_MEMORY_BYTES_MAX: u64 = 8 << 20;
+/// Temporary files for rows on their way, in bytes.
+const SPILL_DISK_BYTES_MAX: u64 = 64 << 30;
+
+/// What the engine needs from outside.
+pub struct Components {
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Chance.
+    pub random: Random,
+    /// Room for what does not fit in memory.
+    pub files: Arc<dyn Files>,
+}
+
+impl Components {
+    /// Those of the operating system.
+    pub fn system(folder_for_temporary_files: &Path) -> Result<Components, Failure> {
+        Ok(Components {
+            clock: Arc::new(clock::SystemClock::new()),
+            random: random::system()?,
+            files: Arc::new(files::TemporaryFiles::new(folder_for_temporary_files)),
+        })
+    }
+}
+
+/// A remote database: an SQLite file that any SQLite program may go on using.
+pub struct Remote {
+    path: PathBuf,
+    connection: Connection,
+    clock: Arc<dyn Clock>,
+    random: Random,
+    spills: Arc<Spills>,
+    /// The tables as they were last read, with the version they were read from.
+    tables: Option<(schema::Version, Arc<[RemoteTable]>)>,
+}
+
+impl std::fmt::Debug for Remote {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Remote").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl Remote {
+    /// Opens a file that is a remote already; [`Code::NotARemote`] otherwise.
+    pub fn open(path: &Path, components: Components) -> Result<Remote, Failure> {
+        let not_a_remote =
+            || Failure::new(Code::NotARemote, format!("`{}` is not a remote", path.display()));
+        if !files::exists(path) {
+            return Err(not_a_remote());
+        }
+        let connection = connection::open(path)?;
+        if !schema::is_remote(&connection)? {
+            return Err(not_a_remote());
+        }
+        Ok(Remote::new(path, connection, components))
+    }
+
+    /// Opens a file and makes it a remote if it is none: an SQLite file with whatever tables, or
+    /// no file at all.
+    pub fn open_or_create(path: &Path, components: Components) -> Result<Remote, Failure> {
+        let connection = if files::is_missing_or_empty(path) {
+            connection::create(path)?
+        } else {
+            connection::open(path)?
+        };
+        if !schema::is_remote(&connection)? {
+            let transaction = connection::begin_immediate(&connection)?;
+            schema::create(&transaction).map_err(connection::explain)?;
+            transaction.commit().map_err(connection::explain)?;
+        }
+        Ok(Remote::new(path, connection, components))
+    }
+
+    fn new(path: &Path, connection: Connection, components: Components) -> Remote {
+        let Components { clock, random, files } = components;
+        let spills = Spills::new(files, SPILL_MEMORY_BYTES_MAX, SPILL_DISK_BYTES_MAX);
+        Remote { path: path.to_owned(), connection, clock, random, spills, tables: None }
+    }
+
+    /// What the file remembers.
+    pub fn settings(&self) -> Result<Settings, Failure> {
+        settings::read(&self.connection)
+    }
+
+    /// Stores the values that are given; `None` and an empty list leave what is there. The remote
+    /// ID cannot change once it was used.
+    pub fn remember(&mut self, settings: &Settings) -> Result<(), Failure> {
+        settings::remember(&self.connection, settings)
+    }
+
+    /// Synchronizes: uploads what changed here in one transaction and downloads what changed at
+    /// the centre. `connect` is called for every attempt; `observer` hears of every step.
+    pub fn synchronize(
+        &mut self,
+        request: &Request,
+        connect: &mut dyn FnMut() -> Result<Box<dyn Transport>, Failure>,
+        observer: &mut dyn FnMut(Step),
+    ) -> Result<Report, Failure> {
+        synchronize::synchronize(self, request, connect, observer)
+    }
+
+    /// Identity, what was agreed on, and what waits.
+    pub fn status(&self) -> Result<Status, Failure> {
+        status::status(&self.connection)
+    }
+
+    /// The changes that wait to be uploaded, table by table.
+    pub fn pending(&self) -> Result<Vec<PendingChange>, Failure> {
+        status::pending(&self.connection)
+    }
+
+    /// The rows that the consolidated database refused.
+    pub fn rejects(&self) -> Result<Vec<StoredReject>, Failure> {
+        apply::rejects::all(&self.connection)
+    }
+
+    /// Forgets identity, watermarks, rejects and what was captured; keeps tables, rows and
+    /// settings. The next synchronization is that of a new remote and receives every table anew.
+    /// [`Code::PendingChanges`] while changes wait, unless they may be discarded.
+    pub fn reset(&mut self, discard_pending: bool) -> Result<(), Failure> {
+        let _lock = RemoteLock::take(&self.path)?;
+        if !discard_pending {
+            self.refuse_pending_changes()?;
+        }
+        self.tables = None;
+        settings::reset(&self.connection)
+    }
+
+    /// Makes the file an ordinary database again: removes every object of ours, keeps the rows.
+    /// [`Code::PendingChanges`] is no obstacle: what waits is in the rows.
+    pub fn detach(&mut self) -> Result<(), Failure> {
+        let lock = RemoteLock::take(&self.path)?;
+        let transaction = connection::begin_immediate(&self.connection)?;
+        schema::drop_everything(&transaction).map_err(connection::explain)?;
+        transaction.commit().map_err(connection::explain)?;
+        self.tables = None;
+        lock.remove(&self.path)
+    }
+
+    fn refuse_pending_changes(&self) -> Result<(), Failure> {
+        let waiting = self.pending()?.len();
+        if waiting == 0 {
+            return Ok(());
+        }
+        let message = format!("{waiting} changes were not uploaded");
+        Err(Failure::new(Code::PendingChanges, message))
+    }
+
+    /// The published tables. Read again, and their triggers put right, when anybody has changed
+    /// the schema of the file since, or what is published.
+    fn tables(&mut self) -> Result<Arc<[RemoteTable]>, Failure> {
+        let version = schema::version(&self.connection)?;
+        if let Some((known, tables)) = &self.tables
+            && *known == version
+        {
+            return Ok(tables.clone());
+        }
+        let tables: Arc<[RemoteTable]> = schema::verified_tables(&self.connection)?.into();
+        // Putting triggers right was a change of the schema too.
+        self.tables = Some((schema::version(&self.connection)?, tables.clone()));
+        Ok(tables)
+    }
+}
+
+#[cfg(test)]
+mod testing;

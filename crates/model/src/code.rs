@@ -178,6 +178,9 @@ codes! {
     5010 RemoteMadeByNewer Remote false "update this program";
     /// The server and user to synchronize with are not known yet.
     5011 ServerUnknown Remote false "give --server and --user the first time";
+    /// The remote was synchronized under another remote ID. What the server knows about it belongs
+    /// to that ID, so it cannot be changed on the way.
+    5012 RemoteIdInUse Remote false "`syncline remote reset` first, or leave --remote-id out";
 
     /// A configuration or model file cannot be read.
     6001 ConfigUnreadable Operator false "`syncline init` writes a complete file";

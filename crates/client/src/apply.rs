@@ -1,0 +1,214 @@
+//! A download becomes visible: all of it in one transaction, with its watermarks, or nothing (S4).
+//!
+//! The order within the transaction:
+//!
+//! 1. the upload that this download follows is dropped: it is committed (`progress.rs`);
+//! 2. rejects are recorded, while the losing rows are still there (`apply/rejects.rs`);
+//! 3. rows are written, parents and children in any order, since foreign keys are checked at the
+//!    end; rows that stand in each other's way are parked (`apply/parked.rs`, trap 10);
+//! 4. rows are deleted, the last table first; in a refresh also those that did not come
+//!    (`apply/refresh.rs`);
+//! 5. parked rows are written;
+//! 6. watermarks, counter and nonce are recorded.
+//!
+//! Rows with a local change that waits are never touched: what came for them is kept beside the
+//! change (`apply/incoming.rs`, trap 7). Where that cannot be kept up, because a cascade takes
+//! such a row along or a constraint connects it with a downloaded one, nothing is applied and the
+//! change is uploaded first ([`Code::ApplyBlocked`]).
+//!
+//! Triggers are off for this connection, ours and the user's; foreign key actions are not.
+
+pub(crate) mod incoming;
+mod parked;
+mod refresh;
+pub(crate) mod rejects;
+pub(crate) mod rows;
+#[cfg(test)]
+mod tests;
+
+use crate::capture::change_log;
+use crate::connection::{TriggersOff, begin_immediate, explain};
+use crate::fail_point::fail_point;
+use crate::progress::{self, Frozen};
+use crate::schema::RemoteTable;
+use model::{Code, Failure, Spill, Spills};
+use protocol::{DownloadBegin, DownloadEnd, DownloadMode, Message, Operation, Rejects, RowsFrame};
+use rows::Writer;
+use rusqlite::{Connection, ErrorCode};
+use std::sync::Arc;
+
+/// A download, received completely or so far.
+#[derive(Debug)]
+pub(crate) struct Download {
+    begin: DownloadBegin,
+    /// Payloads of [`RowsFrame`]s in the order of the stream.
+    upserts: Spill,
+    /// Likewise per table, because deletes go from the last table to the first.
+    deletes: Vec<Spill>,
+    /// Frames of [`Rejects`].
+    rejects: Spill,
+    pub(crate) upsert_rows: u64,
+    pub(crate) delete_rows: u64,
+}
+
+impl Download {
+    /// An empty one.
+    pub(crate) fn new(begin: DownloadBegin, spills: &Arc<Spills>) -> Download {
+        Download {
+            deletes: begin.tables.iter().map(|_| spills.open()).collect(),
+            upserts: spills.open(),
+            rejects: spills.open(),
+            upsert_rows: 0,
+            delete_rows: 0,
+            begin,
+        }
+    }
+
+    /// Adds rows.
+    pub(crate) fn keep_rows(&mut self, frame: &RowsFrame) -> Result<(), Failure> {
+        let mut payload = Vec::new();
+        frame.write_payload(&mut payload);
+        if frame.operation == Operation::Delete {
+            self.delete_rows += u64::from(frame.count);
+            return self.deletes[usize::from(frame.table)].append(payload);
+        }
+        self.upsert_rows += u64::from(frame.count);
+        self.upserts.append(payload)
+    }
+
+    /// Adds rejects.
+    pub(crate) fn keep_rejects(&mut self, rejects: Rejects) -> Result<(), Failure> {
+        self.rejects.append(Message::Rejects(rejects).to_frame())
+    }
+
+    /// Rows so far.
+    pub(crate) fn rows(&self) -> u64 {
+        self.upsert_rows + self.delete_rows
+    }
+
+    fn mode(&self, table: &RemoteTable) -> DownloadMode {
+        self.begin.tables[usize::from(table.position)].mode
+    }
+}
+
+/// What surrounds the application of a download.
+pub(crate) struct Circumstances<'a> {
+    pub(crate) tables: &'a [RemoteTable],
+    /// The upload that was committed in the same synchronization.
+    pub(crate) committed: Option<Frozen>,
+    /// The generation that triggers write to.
+    pub(crate) open_generation: i64,
+    /// Now, as text.
+    pub(crate) at: &'a str,
+    pub(crate) spills: &'a Arc<Spills>,
+}
+
+/// Applies a download. Idempotent: a kill at any moment leaves all of it or nothing.
+pub(crate) fn apply(
+    connection: &Connection,
+    download: &Download,
+    end: &DownloadEnd,
+    circumstances: &Circumstances<'_>,
+    progress: &mut dyn FnMut(u64),
+) -> Result<(), Failure> {
+    let triggers_off = TriggersOff::new(connection)?;
+    let transaction = begin_immediate(connection)?;
+    connection.pragma_update(None, "defer_foreign_keys", true).map_err(explain)?;
+    let tables = circumstances.tables;
+    if let Some(frozen) = circumstances.committed {
+        progress::drop_frozen(connection, tables, frozen).map_err(explain)?;
+    }
+    rejects::record(connection, tables, &download.rejects, circumstances.at)?;
+    let changed_before = changed_rows(connection, circumstances)?;
+
+    let mut writer = Writer::new(connection, download, circumstances)?;
+    writer.write_rows(&download.upserts, progress)?;
+    for table in tables.iter().rev() {
+        if download.mode(table) == DownloadMode::Refresh {
+            writer.delete_rows_not_received(table)?;
+        }
+        writer.delete_rows(&download.deletes[usize::from(table.position)], progress)?;
+    }
+    writer.retry_deletes()?;
+    writer.write_parked_rows()?;
+    writer.finish()?;
+
+    if changed_rows(connection, circumstances)? != changed_before {
+        return Err(Failure::new(
+            Code::ApplyBlocked,
+            "a delete of the download would take changed rows along with it",
+        ));
+    }
+    progress::confirm(connection, &end.watermarks, end.counter).map_err(explain)?;
+    fail_point!("client-apply-before-commit");
+    commit(connection, transaction, circumstances)?;
+    fail_point!("client-apply-committed");
+    drop(triggers_off);
+    Ok(())
+}
+
+/// Per table: how many rows exist that have a local change. A download adds none and must not
+/// take any away, so an equal count means the same rows.
+fn changed_rows(
+    connection: &Connection,
+    circumstances: &Circumstances<'_>,
+) -> Result<Vec<i64>, Failure> {
+    let generation = circumstances.open_generation;
+    let uploading = circumstances.tables.iter().filter(|table| table.uploads());
+    uploading
+        .map(|table| {
+            if change_log::has_entries(connection, table, generation)? {
+                change_log::live_entries(connection, table, generation)
+            } else {
+                Ok(0)
+            }
+        })
+        .collect::<rusqlite::Result<_>>()
+        .map_err(explain)
+}
+
+fn commit(
+    connection: &Connection,
+    transaction: rusqlite::Transaction<'_>,
+    circumstances: &Circumstances<'_>,
+) -> Result<(), Failure> {
+    // Not `Transaction::commit`: the names of the broken foreign keys are read before the
+    // rollback that dropping the transaction brings.
+    let Err(error) = connection.execute_batch("COMMIT") else {
+        return Ok(());
+    };
+    if error.sqlite_error_code() != Some(ErrorCode::ConstraintViolation) {
+        return Err(explain(error));
+    }
+    let failure = blocked(connection, circumstances, &broken_foreign_key(connection));
+    drop(transaction);
+    Err(failure.source(error))
+}
+
+/// The download cannot be applied. With local changes they may be the reason, and uploading them
+/// helps; without, the published tables do not fit together.
+fn blocked(connection: &Connection, circumstances: &Circumstances<'_>, message: &str) -> Failure {
+    let mut tables = circumstances.tables.iter();
+    let pending = tables.any(|table| {
+        change_log::has_entries(connection, table, circumstances.open_generation).unwrap_or(true)
+    });
+    if pending {
+        return Failure::new(Code::ApplyBlocked, message);
+    }
+    Failure::new(Code::RemoteSchemaDiffers, message)
+        .hint("publish the tables that it refers to, or leave the constraint out at the remote")
+}
+
+fn broken_foreign_key(connection: &Connection) -> String {
+    let first = connection.query_row(
+        "SELECT \"table\", parent FROM pragma_foreign_key_check LIMIT 1",
+        [],
+        |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)),
+    );
+    match first {
+        Ok((table, parent)) => {
+            format!("after the download a row of {table} refers to a row that {parent} lacks")
+        }
+        Err(_) => "the download breaks a foreign key".into(),
+    }
+}

@@ -1,0 +1,183 @@
+//! The incoming base: what was downloaded for a row while a local change of it waits (trap 7).
+//!
+//! The change goes on counting, so the downloaded row must not overwrite it. But if the change is
+//! undone later, nothing would ever be uploaded and the server would never send the row again: so
+//! it is kept beside the change, and applied when there turns out to be no change.
+
+use crate::capture::change_log::{self, Change};
+use crate::connection::{TriggersOff, bind, explain, value};
+use crate::schema::{Image, RemoteTable};
+use crate::sql::parameters;
+use model::{Failure, Value};
+use rusqlite::{Connection, ErrorCode};
+
+/// Applies what was downloaded for rows whose change was undone, and forgets those changes.
+/// The caller holds the write lock; no generation is frozen.
+pub(crate) fn apply_for_undone_changes(
+    connection: &Connection,
+    tables: &[RemoteTable],
+    open: i64,
+) -> Result<(), Failure> {
+    let triggers_off = TriggersOff::new(connection)?;
+    for table in tables.iter().filter(|table| table.uploads()) {
+        for key in undone(connection, table, open).map_err(explain)? {
+            settle(connection, tables, table, open, &key)?;
+        }
+    }
+    drop(triggers_off);
+    Ok(())
+}
+
+/// Keys with an incoming row and without a change.
+fn undone(
+    connection: &Connection,
+    table: &RemoteTable,
+    open: i64,
+) -> rusqlite::Result<Vec<Vec<Value>>> {
+    let sql = format!("SELECT {} FROM {}", table.our_keys_sql(""), table.incoming_sql());
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut rows = statement.query([])?;
+    let mut keys = Vec::new();
+    while let Some(row) = rows.next()? {
+        let key: Vec<Value> = (0..table.key.len())
+            .map(|n| value(row, n).map(|value| value.to_owned()))
+            .collect::<rusqlite::Result<_>>()?;
+        match change_log::change_of(connection, table, open, &key)? {
+            None | Some(Change::None) => keys.push(key),
+            Some(_) => {}
+        }
+    }
+    Ok(keys)
+}
+
+/// Makes one row what was downloaded. Where that breaks a constraint or takes a changed row along
+/// with it, everything stays as it is: the next upload makes room.
+fn settle(
+    connection: &Connection,
+    tables: &[RemoteTable],
+    table: &RemoteTable,
+    open: i64,
+    key: &[Value],
+) -> Result<(), Failure> {
+    let before = live_entries(connection, tables, open, table, key)?;
+    connection.execute_batch("SAVEPOINT syncline_settle").map_err(explain)?;
+    let settled = match write(connection, table, open, key) {
+        Ok(()) => live_entries(connection, tables, open, table, key)? == before,
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) => false,
+        Err(error) => return Err(explain(error)),
+    };
+    if !settled {
+        connection.execute_batch("ROLLBACK TO syncline_settle").map_err(explain)?;
+    }
+    connection.execute_batch("RELEASE syncline_settle").map_err(explain)
+}
+
+/// Changed rows that exist, the one with `key` not counted.
+fn live_entries(
+    connection: &Connection,
+    tables: &[RemoteTable],
+    open: i64,
+    table: &RemoteTable,
+    key: &[Value],
+) -> Result<i64, Failure> {
+    let mut count = 0;
+    for table in tables.iter().filter(|table| table.uploads()) {
+        count += change_log::live_entries(connection, table, open).map_err(explain)?;
+    }
+    let sql = format!(
+        "SELECT EXISTS (SELECT 1 FROM {} AS t WHERE {}) AND EXISTS \
+         (SELECT 1 FROM {} WHERE \"generation\" = ?{} AND {})",
+        table.table_sql(),
+        table.key_is_parameter("t.", 1),
+        table.change_sql(),
+        key.len() + 1,
+        table.our_key_is_parameter(1),
+    );
+    let mut statement = connection.prepare_cached(&sql).map_err(explain)?;
+    bind_key(&mut statement, key).map_err(explain)?;
+    statement.raw_bind_parameter(key.len() + 1, open).map_err(explain)?;
+    let mut rows = statement.raw_query();
+    let own = rows.next().map_err(explain)?.map_or(Ok(0), |row| row.get::<_, i64>(0));
+    Ok(count - own.map_err(explain)?)
+}
+
+fn write(
+    connection: &Connection,
+    table: &RemoteTable,
+    open: i64,
+    key: &[Value],
+) -> rusqlite::Result<()> {
+    let (incoming, ours) = (table.incoming_sql(), table.our_key_is_parameter(1));
+    let run = |sql: &str, open: Option<i64>| -> rusqlite::Result<usize> {
+        let mut statement = connection.prepare_cached(sql)?;
+        bind_key(&mut statement, key)?;
+        if let Some(open) = open {
+            statement.raw_bind_parameter(key.len() + 1, open)?;
+        }
+        statement.raw_execute()
+    };
+    let present = format!(
+        "INSERT INTO {}({}) SELECT {} FROM {incoming} WHERE {ours} AND \"present\" {}",
+        table.table_sql(),
+        table.columns_sql(""),
+        table.images_sql("", Image::Incoming),
+        super::rows::on_conflict(table),
+    );
+    if run(&present, None)? == 0 && is_absent(connection, table, key)? {
+        let live = table.key_is_parameter("", 1);
+        run(&format!("DELETE FROM {} WHERE {live}", table.table_sql()), None)?;
+    }
+    run(&format!("DELETE FROM {incoming} WHERE {ours}"), None)?;
+    let generation = key.len() + 1;
+    let entry = format!(
+        "DELETE FROM {} WHERE \"generation\" = ?{generation} AND {ours}",
+        table.change_sql()
+    );
+    run(&entry, Some(open))?;
+    Ok(())
+}
+
+fn is_absent(
+    connection: &Connection,
+    table: &RemoteTable,
+    key: &[Value],
+) -> rusqlite::Result<bool> {
+    let sql = format!(
+        "SELECT 1 FROM {} WHERE {} AND NOT \"present\"",
+        table.incoming_sql(),
+        table.our_key_is_parameter(1)
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
+    bind_key(&mut statement, key)?;
+    Ok(statement.raw_query().next()?.is_some())
+}
+
+fn bind_key(statement: &mut rusqlite::CachedStatement<'_>, key: &[Value]) -> rusqlite::Result<()> {
+    for (n, value) in key.iter().enumerate() {
+        bind(statement, n + 1, value.as_ref())?;
+    }
+    Ok(())
+}
+
+/// The statement that keeps a downloaded row beside the change: the key's values, then the row's.
+pub(crate) fn keep_row_sql(table: &RemoteTable) -> String {
+    let key_len = table.key.len();
+    format!(
+        "INSERT OR REPLACE INTO {}({}, \"present\", {}) VALUES ({}, 1, {})",
+        table.incoming_sql(),
+        table.our_keys_sql(""),
+        table.images_sql("", Image::Incoming),
+        parameters(1, key_len),
+        parameters(key_len + 1, table.width()),
+    )
+}
+
+/// The statement that keeps a downloaded delete beside the change: the key's values.
+pub(crate) fn keep_delete_sql(table: &RemoteTable) -> String {
+    format!(
+        "INSERT OR REPLACE INTO {}({}, \"present\") VALUES ({}, 0)",
+        table.incoming_sql(),
+        table.our_keys_sql(""),
+        parameters(1, table.key.len()),
+    )
+}

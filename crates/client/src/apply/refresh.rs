@@ -1,0 +1,111 @@
+//! A table sent afresh: rows that lie in it and did not come disappear.
+
+use super::parked::Parked;
+use crate::connection::{explain, value};
+use crate::schema::RemoteTable;
+use crate::sql::{ident, parameters};
+use model::{Failure, write_value};
+use rusqlite::Connection;
+
+fn received_sql(table: &RemoteTable) -> String {
+    ident(&format!("syncline_received_{}", table.position))
+}
+
+/// Prepares to note the keys that come. False when nothing lies in the table, so that there is
+/// nothing that could disappear: the first fill is spared the effort.
+pub(super) fn prepare(connection: &Connection, table: &RemoteTable) -> rusqlite::Result<bool> {
+    let sql = format!("SELECT EXISTS (SELECT 1 FROM {})", table.table_sql());
+    if !connection.query_row(&sql, [], |row| row.get::<_, bool>(0))? {
+        return Ok(false);
+    }
+    connection.execute_batch(&format!(
+        "CREATE TEMP TABLE {} ({}, PRIMARY KEY ({})) WITHOUT ROWID",
+        received_sql(table),
+        table.our_keys_declared(),
+        table.our_keys_sql(""),
+    ))?;
+    Ok(true)
+}
+
+/// The statement that notes a received key.
+pub(super) fn note_key_sql(table: &RemoteTable) -> String {
+    let values = parameters(1, table.key.len());
+    format!("INSERT OR IGNORE INTO {} VALUES ({values})", received_sql(table))
+}
+
+/// Collects the keys of rows to delete. A row with a local change stays, and the delete is kept
+/// beside the change, unless the row is new at this remote and the server never knew it.
+pub(super) fn keys_not_received(
+    connection: &Connection,
+    table: &RemoteTable,
+    generation: i64,
+    keys: &mut Parked,
+) -> Result<(), Failure> {
+    let received = received_sql(table);
+    let missing = |live: &str| {
+        format!("NOT EXISTS (SELECT 1 FROM {received} AS r WHERE {})", table.same_key(live, "r."))
+    };
+    if table.uploads() {
+        keep_deletes(connection, table, generation).map_err(explain)?;
+    }
+    let unchanged = if table.uploads() {
+        format!(
+            " AND NOT EXISTS (SELECT 1 FROM {} AS c WHERE c.\"generation\" = {generation} AND {})",
+            table.change_sql(),
+            table.same_key("t.", "c.")
+        )
+    } else {
+        String::new()
+    };
+    let not_null: String = table
+        .key
+        .iter()
+        .filter(|key| key.nullable)
+        .map(|key| format!(" AND t.{} IS NOT NULL", ident(&key.name)))
+        .collect();
+    let sql = format!(
+        "SELECT {} FROM {} AS t WHERE {}{unchanged}{not_null}",
+        table.keys_sql("t."),
+        table.table_sql(),
+        missing("t."),
+    );
+    let mut statement = connection.prepare(&sql).map_err(explain)?;
+    let mut rows = statement.query([]).map_err(explain)?;
+    while let Some(row) = rows.next().map_err(explain)? {
+        keys.push_with(|out| {
+            for n in 0..table.key.len() {
+                write_value(out, value(row, n).map_err(explain)?);
+            }
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+fn keep_deletes(
+    connection: &Connection,
+    table: &RemoteTable,
+    generation: i64,
+) -> rusqlite::Result<()> {
+    let (incoming, received) = (table.incoming_sql(), received_sql(table));
+    connection.execute(
+        &format!(
+            "INSERT OR REPLACE INTO {incoming}({}, \"present\") \
+             SELECT {}, 0 FROM {} AS c WHERE c.\"generation\" = ?1 \
+             AND (c.\"existed\" = 1 OR EXISTS (SELECT 1 FROM {incoming} AS i WHERE {})) \
+             AND NOT EXISTS (SELECT 1 FROM {received} AS r WHERE {})",
+            table.our_keys_sql(""),
+            table.our_keys_sql("c."),
+            table.change_sql(),
+            table.same_our_key("i.", "c."),
+            table.same_our_key("r.", "c."),
+        ),
+        [generation],
+    )?;
+    Ok(())
+}
+
+/// Removes what [`prepare`] made.
+pub(super) fn clean_up(connection: &Connection, table: &RemoteTable) -> rusqlite::Result<()> {
+    connection.execute_batch(&format!("DROP TABLE {}", received_sql(table)))
+}

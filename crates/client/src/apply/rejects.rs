@@ -1,0 +1,218 @@
+//! The reject table: rows that lost, kept at the remote with the reason (S5, S7).
+
+use crate::capture::change_log::{self, Change};
+use crate::connection::{bind, explain, value};
+use crate::progress;
+use crate::schema::RemoteTable;
+use crate::sql::parameters;
+use model::{Code, Counter, Failure, RowReader, Spill, Value, ValueRef};
+use protocol::{FRAME_BYTES_MAX, FrameDecoder, Message};
+use rusqlite::Connection;
+use serde_json::{Map, Value as Json, json};
+
+/// A row that the consolidated database refused, or lost.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredReject {
+    /// The table.
+    pub table: String,
+    /// The key's values, as a JSON array.
+    pub key: String,
+    /// The synchronization in which it was refused.
+    pub counter: i64,
+    /// Why, as the number of an error code.
+    pub code: u16,
+    /// What the consolidated database said.
+    pub message: String,
+    /// The row as it was at this remote, as a JSON object; none if it was deleted here.
+    pub row: Option<String>,
+    /// When it was recorded.
+    pub at: String,
+}
+
+/// Every reject, the oldest first.
+pub(crate) fn all(connection: &Connection) -> Result<Vec<StoredReject>, Failure> {
+    let mut statement = connection
+        .prepare(
+            "SELECT table_name, key, counter, code, message, row, at FROM syncline_reject
+             ORDER BY at, counter, table_name, key",
+        )
+        .map_err(explain)?;
+    let rows = statement
+        .query_map([], |row| {
+            Ok(StoredReject {
+                table: row.get(0)?,
+                key: row.get(1)?,
+                counter: row.get(2)?,
+                code: row.get(3)?,
+                message: row.get(4)?,
+                row: row.get(5)?,
+                at: row.get(6)?,
+            })
+        })
+        .map_err(explain)?;
+    rows.collect::<rusqlite::Result<_>>().map_err(explain)
+}
+
+/// How many there are.
+pub(crate) fn count(connection: &Connection) -> Result<u64, Failure> {
+    connection
+        .query_row("SELECT count(*) FROM syncline_reject", [], |row| row.get::<_, i64>(0))
+        .map(i64::unsigned_abs)
+        .map_err(explain)
+}
+
+/// Forgets all.
+pub(crate) fn clear(connection: &Connection) -> rusqlite::Result<()> {
+    connection.execute_batch("DELETE FROM syncline_reject")
+}
+
+/// Records what came with a download. A reject comes again until the server knows that it
+/// arrived; its row is taken as it was the first time.
+pub(super) fn record(
+    connection: &Connection,
+    tables: &[RemoteTable],
+    frames: &Spill,
+    at: &str,
+) -> Result<(), Failure> {
+    let mut reader = frames.reader();
+    while let Some(chunk) = reader.next_chunk()? {
+        let mut decoder = FrameDecoder::new(FRAME_BYTES_MAX);
+        decoder.push(&chunk);
+        let message = decoder.next_frame()?.map(Message::decode).transpose()?.flatten();
+        let Some(Message::Rejects(rejects)) = message else {
+            return Err(Failure::new(Code::Bug, "the spill returned something else"));
+        };
+        for reject in rejects.rejects {
+            let unknown = || Failure::new(Code::MalformedMessage, "a reject of an unknown table");
+            let table = tables.get(usize::from(reject.table)).ok_or_else(unknown)?;
+            let mut key = Vec::new();
+            let mut reader = RowReader::new(&reject.key);
+            for _ in &table.key {
+                key.push(reader.value()?.to_owned());
+            }
+            let (code, message) = (reject.code, &reject.message);
+            insert(connection, table, &key, Reason { counter: reject.counter, code, message, at })
+                .map_err(explain)?;
+        }
+    }
+    Ok(())
+}
+
+/// Records rows that a restored consolidated database lacks, before they are deleted here.
+pub(super) fn record_lost_rows(
+    connection: &Connection,
+    table: &RemoteTable,
+    keys: &[u8],
+    at: &str,
+) -> Result<(), Failure> {
+    let counter = Counter(progress::get(connection, "counter").map_err(explain)?.unwrap_or(0));
+    let message = "the consolidated database was restored to a state without this row";
+    let mut reader = RowReader::new(keys);
+    while !reader.is_at_end() {
+        let mut key = Vec::new();
+        for _ in &table.key {
+            key.push(reader.value()?.to_owned());
+        }
+        let code = Code::RowLostByRestore.number();
+        insert(connection, table, &key, Reason { counter, code, message, at }).map_err(explain)?;
+    }
+    Ok(())
+}
+
+/// Records every change of a table that can be uploaded no more, so that none is lost unseen.
+pub(crate) fn record_stranded_changes(
+    connection: &Connection,
+    table: &RemoteTable,
+    generation: i64,
+    code: Code,
+    at: &str,
+) -> Result<(), Failure> {
+    let counter = Counter(progress::get(connection, "counter").map_err(explain)?.unwrap_or(0));
+    let message = "changed before the table ceased to be uploaded";
+    change_log::for_each(connection, table, generation, None, &mut |entry| {
+        if entry.change().map_err(explain)? == Change::None {
+            return Ok(());
+        }
+        let key: Vec<Value> = (0..table.key.len())
+            .map(|n| entry.key(n).map(|value| value.to_owned()))
+            .collect::<rusqlite::Result<_>>()
+            .map_err(explain)?;
+        let reason = Reason { counter, code: code.number(), message, at };
+        insert(connection, table, &key, reason).map_err(explain)
+    })
+}
+
+struct Reason<'a> {
+    counter: Counter,
+    code: u16,
+    message: &'a str,
+    at: &'a str,
+}
+
+fn insert(
+    connection: &Connection,
+    table: &RemoteTable,
+    key: &[Value],
+    reason: Reason<'_>,
+) -> rusqlite::Result<()> {
+    let key_json = Json::Array(key.iter().map(|value| to_json(value.as_ref())).collect());
+    connection
+        .prepare_cached(&format!(
+            "INSERT OR IGNORE INTO syncline_reject VALUES ({})",
+            parameters(1, 7)
+        ))?
+        .execute(rusqlite::params![
+            table.name(),
+            key_json.to_string(),
+            reason.counter.0,
+            reason.code,
+            reason.message,
+            row_json(connection, table, key)?,
+            reason.at,
+        ])?;
+    Ok(())
+}
+
+fn row_json(
+    connection: &Connection,
+    table: &RemoteTable,
+    key: &[Value],
+) -> rusqlite::Result<Option<String>> {
+    let sql = format!(
+        "SELECT {} FROM {} WHERE {}",
+        table.columns_sql(""),
+        table.table_sql(),
+        table.key_is_parameter("", 1)
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
+    for (n, value) in key.iter().enumerate() {
+        bind(&mut statement, n + 1, value.as_ref())?;
+    }
+    let mut rows = statement.raw_query();
+    let Some(row) = rows.next()? else { return Ok(None) };
+    let mut object = Map::new();
+    for (n, name) in table.published.columns.iter().enumerate() {
+        object.insert(name.clone(), to_json(value(row, n)?));
+    }
+    Ok(Some(Json::Object(object).to_string()))
+}
+
+/// A value in JSON. What JSON cannot say stands in an object: bytes as hexadecimal digits,
+/// numbers that are none by name.
+fn to_json(value: ValueRef<'_>) -> Json {
+    match value {
+        ValueRef::Null | ValueRef::Absent => Json::Null,
+        ValueRef::Integer(i) => i.into(),
+        ValueRef::Real(r) if r.is_finite() => r.into(),
+        ValueRef::Real(r) => json!({ "real": r.to_string() }),
+        ValueRef::Text(text) => match std::str::from_utf8(text) {
+            Ok(text) => text.into(),
+            Err(_) => json!({ "text": hex(text) }),
+        },
+        ValueRef::Blob(bytes) => json!({ "blob": hex(bytes) }),
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,462 @@
+//! Writing and deleting downloaded rows, one prepared statement per table and kind.
+
+use super::parked::{Parked, Placeholders};
+use super::{Circumstances, Download, incoming, refresh, rejects};
+use crate::capture::change_log;
+use crate::connection::{bind, explain};
+use crate::schema::RemoteTable;
+use crate::sql::{ident, list, parameters};
+use model::{Code, Failure, RowReader, Spill, ValueRef};
+use protocol::{DownloadMode, RowsFrame};
+use rusqlite::{CachedStatement, Connection, Error, ffi};
+
+/// What an upsert does where the key exists already.
+pub(crate) fn on_conflict(table: &RemoteTable) -> String {
+    let key: Vec<usize> = table.key.iter().map(|key| key.position).collect();
+    let sets: Vec<String> = table
+        .published
+        .columns
+        .iter()
+        .enumerate()
+        .filter(|(position, _)| !key.contains(position))
+        .map(|(_, name)| format!("{0} = excluded.{0}", ident(name)))
+        .collect();
+    let target = table.keys_sql("");
+    if sets.is_empty() {
+        return format!("ON CONFLICT ({target}) DO NOTHING");
+    }
+    format!("ON CONFLICT ({target}) DO UPDATE SET {}", list(sets))
+}
+
+/// One table during the application of a download.
+pub(super) struct Target<'a> {
+    pub(super) table: &'a RemoteTable,
+    /// Local changes wait, so every key is looked up among them.
+    changed: bool,
+    /// Received keys are noted, because rows whose key is not among them are deleted afterwards.
+    pub(super) notes_keys: bool,
+    parked: Option<Parked>,
+    upsert: String,
+    delete: String,
+    is_changed: String,
+    keep_row: String,
+    keep_delete: String,
+    note_key: String,
+}
+
+impl<'a> Target<'a> {
+    fn new(
+        connection: &Connection,
+        table: &'a RemoteTable,
+        mode: DownloadMode,
+        generation: i64,
+    ) -> rusqlite::Result<Target<'a>> {
+        let changed = change_log::has_entries(connection, table, generation)?;
+        let notes_keys = mode == DownloadMode::Refresh && refresh::prepare(connection, table)?;
+        let key_len = table.key.len();
+        Ok(Target {
+            table,
+            changed,
+            notes_keys,
+            parked: None,
+            upsert: format!(
+                "INSERT INTO {}({}) VALUES ({}) {}",
+                table.table_sql(),
+                table.columns_sql(""),
+                parameters(1, table.width()),
+                on_conflict(table),
+            ),
+            delete: format!(
+                "DELETE FROM {} WHERE {}",
+                table.table_sql(),
+                table.key_is_parameter("", 1)
+            ),
+            is_changed: format!(
+                "SELECT 1 FROM {} WHERE {} AND \"generation\" = ?{}",
+                table.change_sql(),
+                table.our_key_is_parameter(1),
+                key_len + 1
+            ),
+            keep_row: incoming::keep_row_sql(table),
+            keep_delete: incoming::keep_delete_sql(table),
+            note_key: refresh::note_key_sql(table),
+        })
+    }
+}
+
+/// Writes a download into the tables.
+pub(super) struct Writer<'a> {
+    connection: &'a Connection,
+    download: &'a Download,
+    circumstances: &'a Circumstances<'a>,
+    targets: Vec<Option<Target<'a>>>,
+    /// Deletes that something still refers to.
+    held: Vec<Option<Parked>>,
+    rows_done: u64,
+}
+
+impl<'a> Writer<'a> {
+    pub(super) fn new(
+        connection: &'a Connection,
+        download: &'a Download,
+        circumstances: &'a Circumstances<'a>,
+    ) -> Result<Writer<'a>, Failure> {
+        let mut writer = Writer {
+            connection,
+            download,
+            circumstances,
+            targets: circumstances.tables.iter().map(|_| None).collect(),
+            held: circumstances.tables.iter().map(|_| None).collect(),
+            rows_done: 0,
+        };
+        for table in circumstances.tables {
+            if download.mode(table) == DownloadMode::Refresh {
+                writer.target(usize::from(table.position))?;
+            }
+        }
+        Ok(writer)
+    }
+
+    /// The table at `position`; its statements are spelled when it is met first.
+    fn target(&mut self, position: usize) -> Result<&mut Target<'a>, Failure> {
+        let table = self.circumstances.tables.get(position);
+        let (Some(table), Some(slot)) = (table, self.targets.get_mut(position)) else {
+            return Err(Failure::new(Code::MalformedMessage, "rows of an unknown table"));
+        };
+        if slot.is_none() {
+            let generation = self.circumstances.open_generation;
+            let mode = self.download.mode(table);
+            let target = Target::new(self.connection, table, mode, generation).map_err(explain)?;
+            *slot = Some(target);
+        }
+        slot.as_mut().ok_or_else(|| Failure::new(Code::Bug, "a table was not prepared"))
+    }
+
+    /// Writes the rows of all frames in their order.
+    pub(super) fn write_rows(
+        &mut self,
+        upserts: &Spill,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<(), Failure> {
+        let mut reader = upserts.reader();
+        while let Some(payload) = reader.next_chunk()? {
+            let (table, _, count) = RowsFrame::split(&payload)?;
+            self.target(usize::from(table))?;
+            let Some(target) = &mut self.targets[usize::from(table)] else { continue };
+            let mut frame = FrameWriter::new(self.connection, self.circumstances, target)?;
+            let rest = frame.write(&payload[RowsFrame::PREFIX_BYTES..], count)?;
+            expect_end(rest)?;
+            self.rows_done += u64::from(count);
+            progress(self.rows_done);
+        }
+        Ok(())
+    }
+
+    /// Deletes the keys of all frames, which are of one table.
+    pub(super) fn delete_rows(
+        &mut self,
+        deletes: &Spill,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<(), Failure> {
+        let mut reader = deletes.reader();
+        while let Some(payload) = reader.next_chunk()? {
+            let (table, _, count) = RowsFrame::split(&payload)?;
+            let position = usize::from(table);
+            self.target(position)?;
+            let rest = self.delete_keys(
+                position,
+                &payload[RowsFrame::PREFIX_BYTES..],
+                Some(u64::from(count)),
+            )?;
+            expect_end(rest)?;
+            self.rows_done += u64::from(count);
+            progress(self.rows_done);
+        }
+        Ok(())
+    }
+
+    /// In a refresh: deletes what lies in the table and was not received.
+    pub(super) fn delete_rows_not_received(&mut self, table: &RemoteTable) -> Result<(), Failure> {
+        let position = usize::from(table.position);
+        if !self.target(position)?.notes_keys {
+            return Ok(());
+        }
+        let mut keys = Parked::new(self.circumstances.spills);
+        let generation = self.circumstances.open_generation;
+        refresh::keys_not_received(self.connection, table, generation, &mut keys)?;
+        if self.download.begin.restored {
+            keys.for_each_chunk(&mut |chunk| {
+                rejects::record_lost_rows(self.connection, table, chunk, self.circumstances.at)
+            })?;
+        }
+        keys.for_each_chunk(&mut |chunk| self.delete_keys(position, chunk, None).map(|_| ()))
+    }
+
+    /// Deletes `count` keys, or all there are. Yields what follows them.
+    fn delete_keys<'b>(
+        &mut self,
+        position: usize,
+        keys: &'b [u8],
+        count: Option<u64>,
+    ) -> Result<&'b [u8], Failure> {
+        let generation = self.circumstances.open_generation;
+        let spills = self.circumstances.spills;
+        let Some(target) = self.targets[position].as_ref() else { return Ok(keys) };
+        let mut delete = self.prepare(&target.delete)?;
+        let mut is_changed = self.prepare_if(target.changed, &target.is_changed)?;
+        let mut keep_delete = self.prepare_if(target.changed, &target.keep_delete)?;
+        let mut key = Vec::new();
+        let (mut rest, mut done) = (keys, 0);
+        while count.map_or(!rest.is_empty(), |count| done < count) {
+            let start = rest;
+            let mut reader = RowReader::new(rest);
+            read_values(&mut reader, target.table.key.len(), &mut key)?;
+            rest = reader.rest();
+            done += 1;
+            if let (Some(is_changed), Some(keep_delete)) = (&mut is_changed, &mut keep_delete)
+                && exists(is_changed, &key, generation).map_err(explain)?
+            {
+                run(keep_delete, &key).map_err(explain)?;
+                continue;
+            }
+            match run(&mut delete, &key) {
+                Ok(_) => {}
+                Err(error) if is_restricted(&error) => {
+                    let held = &mut self.held[position];
+                    let held = held.get_or_insert_with(|| Parked::new(spills));
+                    held.push(&start[..start.len() - rest.len()])?;
+                }
+                Err(error) => return Err(explain(error)),
+            }
+        }
+        Ok(rest)
+    }
+
+    /// Repeats the deletes that were refused because of rows that may be gone by now.
+    pub(super) fn retry_deletes(&mut self) -> Result<(), Failure> {
+        let rows =
+            |held: &[Option<Parked>]| -> u64 { held.iter().flatten().map(Parked::rows).sum() };
+        let mut before = u64::MAX;
+        while rows(&self.held) > 0 && rows(&self.held) < before {
+            before = rows(&self.held);
+            for position in (0..self.held.len()).rev() {
+                if let Some(held) = self.held[position].take() {
+                    held.for_each_chunk(&mut |chunk| {
+                        self.delete_keys(position, chunk, None).map(|_| ())
+                    })?;
+                }
+            }
+        }
+        if rows(&self.held) == 0 {
+            return Ok(());
+        }
+        let message = "a row to be deleted is referred to by another";
+        Err(super::blocked(self.connection, self.circumstances, message))
+    }
+
+    /// Writes the rows that stood in each other's way, with placeholders where they still do.
+    pub(super) fn write_parked_rows(&mut self) -> Result<(), Failure> {
+        for target in self.targets.iter_mut().flatten() {
+            let again = rewrite(self.connection, self.circumstances, target)?;
+            let Some(still) = again else { continue };
+            let placeholders = Placeholders::new(self.connection, target.table)?;
+            still.for_each_chunk(&mut |chunk| placeholders.put(chunk))?;
+            target.parked = Some(still);
+            let last = rewrite(self.connection, self.circumstances, target)?;
+            drop(placeholders);
+            if last.is_some() {
+                let message = format!(
+                    "a downloaded row of {} has a value that a local row has too",
+                    target.table.name()
+                );
+                let failure = super::blocked(self.connection, self.circumstances, &message);
+                return Err(failure.table(target.table.name()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes what was needed only here.
+    pub(super) fn finish(self) -> Result<(), Failure> {
+        for target in self.targets.iter().flatten().filter(|target| target.notes_keys) {
+            refresh::clean_up(self.connection, target.table).map_err(explain)?;
+        }
+        Ok(())
+    }
+
+    fn prepare(&self, sql: &str) -> Result<CachedStatement<'a>, Failure> {
+        self.connection.prepare_cached(sql).map_err(explain)
+    }
+
+    fn prepare_if(&self, needed: bool, sql: &str) -> Result<Option<CachedStatement<'a>>, Failure> {
+        needed.then(|| self.prepare(sql)).transpose()
+    }
+}
+
+/// Writes the parked rows of a table again; yields those that are still in the way.
+fn rewrite<'a>(
+    connection: &'a Connection,
+    circumstances: &'a Circumstances<'a>,
+    target: &mut Target<'a>,
+) -> Result<Option<Parked>, Failure> {
+    let Some(parked) = target.parked.take() else { return Ok(None) };
+    parked.for_each_chunk(&mut |chunk| {
+        let mut frame = FrameWriter::new(connection, circumstances, target)?;
+        let mut rest = chunk;
+        while !rest.is_empty() {
+            rest = frame.write(rest, 1)?;
+        }
+        Ok(())
+    })?;
+    Ok(target.parked.take())
+}
+
+/// Writes rows of one table with the statements prepared once.
+struct FrameWriter<'a, 'b> {
+    circumstances: &'a Circumstances<'a>,
+    table: &'a RemoteTable,
+    parked: &'b mut Option<Parked>,
+    upsert: CachedStatement<'a>,
+    /// Where local changes wait: is this key among them, and where to keep its row.
+    changed: Option<(CachedStatement<'a>, CachedStatement<'a>)>,
+    note_key: Option<CachedStatement<'a>>,
+}
+
+impl<'a, 'b> FrameWriter<'a, 'b> {
+    fn new(
+        connection: &'a Connection,
+        circumstances: &'a Circumstances<'a>,
+        target: &'b mut Target<'a>,
+    ) -> Result<FrameWriter<'a, 'b>, Failure> {
+        let prepare = |sql: &str| connection.prepare_cached(sql).map_err(explain);
+        let changed = match target.changed {
+            true => Some((prepare(&target.is_changed)?, prepare(&target.keep_row)?)),
+            false => None,
+        };
+        Ok(FrameWriter {
+            circumstances,
+            table: target.table,
+            upsert: prepare(&target.upsert)?,
+            changed,
+            note_key: target.notes_keys.then(|| prepare(&target.note_key)).transpose()?,
+            parked: &mut target.parked,
+        })
+    }
+
+    /// Writes `count` rows from the front of `rows`. Yields what follows them.
+    fn write<'c>(&mut self, rows: &'c [u8], count: u32) -> Result<&'c [u8], Failure> {
+        let generation = self.circumstances.open_generation;
+        let mut row: Vec<ValueRef<'c>> = Vec::with_capacity(self.table.width());
+        let mut key: Vec<ValueRef<'c>> = Vec::with_capacity(self.table.key.len());
+        let mut rest = rows;
+        for _ in 0..count {
+            let start = rest;
+            let mut reader = RowReader::new(rest);
+            read_values(&mut reader, self.table.width(), &mut row)?;
+            rest = reader.rest();
+            if self.note_key.is_some() || self.changed.is_some() {
+                key.clear();
+                key.extend(self.table.key.iter().map(|key| row[key.position]));
+            }
+            if let Some(note_key) = &mut self.note_key {
+                run(note_key, &key).map_err(explain)?;
+            }
+            if let Some((is_changed, keep_row)) = &mut self.changed
+                && exists(is_changed, &key, generation).map_err(explain)?
+            {
+                key.extend_from_slice(&row);
+                run(keep_row, &key).map_err(explain)?;
+                continue;
+            }
+            match run(&mut self.upsert, &row) {
+                Ok(_) => {}
+                Err(error) if is_duplicate(&error) => {
+                    let spills = self.circumstances.spills;
+                    let parked = self.parked.get_or_insert_with(|| Parked::new(spills));
+                    parked.push(&start[..start.len() - rest.len()])?;
+                }
+                Err(error) => return Err(refused(self.table, &row, error)),
+            }
+        }
+        Ok(rest)
+    }
+}
+
+fn read_values<'a>(
+    reader: &mut RowReader<'a>,
+    count: usize,
+    values: &mut Vec<ValueRef<'a>>,
+) -> Result<(), Failure> {
+    values.clear();
+    for _ in 0..count {
+        values.push(reader.value()?);
+    }
+    Ok(())
+}
+
+fn expect_end(rest: &[u8]) -> Result<(), Failure> {
+    if rest.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::new(Code::MalformedMessage, "a rows frame has more bytes than rows"))
+}
+
+fn run(statement: &mut CachedStatement<'_>, values: &[ValueRef<'_>]) -> rusqlite::Result<usize> {
+    for (n, value) in values.iter().enumerate() {
+        bind(statement, n + 1, *value)?;
+    }
+    statement.raw_execute()
+}
+
+fn exists(
+    statement: &mut CachedStatement<'_>,
+    key: &[ValueRef<'_>],
+    generation: i64,
+) -> rusqlite::Result<bool> {
+    for (n, value) in key.iter().enumerate() {
+        bind(statement, n + 1, *value)?;
+    }
+    statement.raw_bind_parameter(key.len() + 1, generation)?;
+    Ok(statement.raw_query().next()?.is_some())
+}
+
+/// A row that fits neither a declared constraint nor the columns' types: the tables at both ends
+/// are not the same.
+fn refused(table: &RemoteTable, row: &[ValueRef<'_>], error: Error) -> Failure {
+    let failure = explain(error);
+    if failure.code() != Code::Bug {
+        return failure;
+    }
+    let key = table.key_text(table.key.iter().map(|key| row[key.position]));
+    let message = format!("table {} refuses a downloaded row", table.name());
+    Failure::new(Code::RemoteSchemaDiffers, message)
+        .table(table.name())
+        .key(key)
+        .hint("drop the constraint that the consolidated database does not have")
+        .source(failure)
+}
+
+/// Another row has the same value in a UNIQUE index.
+fn is_duplicate(error: &Error) -> bool {
+    matches!(
+        extended_code(error),
+        Some(
+            ffi::SQLITE_CONSTRAINT_UNIQUE
+                | ffi::SQLITE_CONSTRAINT_PRIMARYKEY
+                | ffi::SQLITE_CONSTRAINT_ROWID
+        )
+    )
+}
+
+/// A foreign key with RESTRICT, which is checked at once. SQLite reports it as a trigger's doing;
+/// there are no other triggers while a download is applied.
+fn is_restricted(error: &Error) -> bool {
+    matches!(
+        extended_code(error),
+        Some(ffi::SQLITE_CONSTRAINT_FOREIGNKEY | ffi::SQLITE_CONSTRAINT_TRIGGER)
+    )
+}
+
+fn extended_code(error: &Error) -> Option<i32> {
+    error.sqlite_error().map(|error| error.extended_code)
+}

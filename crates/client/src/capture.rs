@@ -1,0 +1,16 @@
+//! What changed at this remote since the last upload, whoever changed it.
+//!
+//! Triggers (`capture/triggers.rs`) record, per generation and key, the *base*: whether the row
+//! existed before the generation touched it first, and how it looked. They record nothing else,
+//! so ten updates cost one entry. The change itself is the difference between the base and the
+//! row as it is now (`capture/change_log.rs`): an entry whose row is back to its base is none.
+//!
+//! C1. At most one generation is frozen, and it is the one before the open one.
+//! C2. What a frozen generation says never changes, whatever the application goes on writing:
+//!     the new image of its row is the base of the open generation's entry for the same key, or
+//!     the row itself where there is none (trap 6).
+//! C3. A base is recorded before the row is touched, by BEFORE triggers, so it is right whichever
+//!     other triggers the table has and in whatever order they fire.
+
+pub(crate) mod change_log;
+pub(crate) mod triggers;

@@ -1,0 +1,352 @@
+//! The change tables: what the triggers wrote, read as changes.
+
+use crate::connection::{explain, value};
+use crate::schema::{Image, RemoteTable};
+use crate::sql::{ident, list};
+use model::{Failure, ValueRef};
+use rusqlite::{Connection, OptionalExtension, Row};
+
+/// Creates the change table and the incoming table of `table`.
+pub(crate) fn create(connection: &Connection, table: &RemoteTable) -> rusqlite::Result<()> {
+    let keys = table.our_keys_sql("");
+    let captured = if table.large_bits() == 0 { "" } else { ", \"captured\" INTEGER NOT NULL" };
+    connection.execute_batch(&format!(
+        "CREATE TABLE IF NOT EXISTS {} (\"generation\" INTEGER NOT NULL, {}, \
+         \"existed\" INTEGER NOT NULL, {}{captured}, \
+         PRIMARY KEY (\"generation\", {keys})) WITHOUT ROWID;
+         CREATE TABLE IF NOT EXISTS {} ({}, \"present\" INTEGER NOT NULL, {}, \
+         PRIMARY KEY ({keys})) WITHOUT ROWID;",
+        table.change_sql(),
+        table.our_keys_declared(),
+        table.images_sql("", Image::Old),
+        table.incoming_sql(),
+        table.our_keys_declared(),
+        table.images_sql("", Image::Incoming),
+    ))
+}
+
+/// Records every row that lies in the table as one that did not exist before.
+pub(crate) fn record_all_rows(
+    connection: &Connection,
+    table: &RemoteTable,
+    generation: i64,
+) -> rusqlite::Result<usize> {
+    let (captured, zero) =
+        if table.large_bits() == 0 { ("", "") } else { (", \"captured\"", ", 0") };
+    let not_null: Vec<String> =
+        table.key.iter().map(|key| format!("{} IS NOT NULL", ident(&key.name))).collect();
+    connection.execute(
+        &format!(
+            "INSERT INTO {}(\"generation\", {}, \"existed\"{captured}) \
+             SELECT ?1, {}, 0{zero} FROM {} WHERE {} ON CONFLICT DO NOTHING",
+            table.change_sql(),
+            table.our_keys_sql(""),
+            table.keys_sql(""),
+            table.table_sql(),
+            crate::sql::all(not_null),
+        ),
+        [generation],
+    )
+}
+
+/// True when a generation of the table has entries.
+pub(crate) fn has_entries(
+    connection: &Connection,
+    table: &RemoteTable,
+    generation: i64,
+) -> rusqlite::Result<bool> {
+    if !table.uploads() {
+        return Ok(false);
+    }
+    let found = connection
+        .prepare_cached(&format!("SELECT 1 FROM {} WHERE generation = ?1", table.change_sql()))?
+        .query_row([generation], |_| Ok(()))
+        .optional()?;
+    Ok(found.is_some())
+}
+
+/// Drops the frozen generation of one table, which was committed, and what was downloaded for
+/// its rows meanwhile: the server has seen the change since then, and sends what came of it.
+pub(crate) fn drop_generation(
+    connection: &Connection,
+    table: &RemoteTable,
+    generation: i64,
+) -> rusqlite::Result<()> {
+    let (change, incoming) = (table.change_sql(), table.incoming_sql());
+    connection
+        .prepare_cached(&format!(
+            "DELETE FROM {incoming} WHERE EXISTS (SELECT 1 FROM {change} AS c \
+             WHERE c.\"generation\" = ?1 AND {})",
+            table.same_our_key("c.", &format!("{incoming}.")),
+        ))?
+        .execute([generation])?;
+    connection
+        .prepare_cached(&format!("DELETE FROM {change} WHERE \"generation\" = ?1"))?
+        .execute([generation])?;
+    Ok(())
+}
+
+/// Merges the frozen generation of one table back into the open one, because it was not
+/// committed. The older base wins; large columns that only the newer entry captured had not
+/// changed before, so they are the older base's too.
+pub(crate) fn merge_back(
+    connection: &Connection,
+    table: &RemoteTable,
+    frozen: i64,
+    open: i64,
+) -> rusqlite::Result<()> {
+    let change = table.change_sql();
+    let newer = format!(
+        "FROM {change} AS n WHERE n.\"generation\" = ?2 AND {}",
+        table.same_our_key("n.", &format!("{change}."))
+    );
+    let large = table.published.columns.iter().zip(&table.large);
+    for (name, bit) in large.filter_map(|(name, bit)| bit.map(|bit| (name, 1u64 << bit))) {
+        let old = Image::Old.column(name);
+        connection.execute(
+            &format!(
+                "UPDATE {change} SET {old} = (SELECT n.{old} {newer}), \
+                 \"captured\" = \"captured\" | {bit} \
+                 WHERE \"generation\" = ?1 AND \"existed\" = 1 AND NOT \"captured\" & {bit} \
+                 AND EXISTS (SELECT 1 {newer} AND n.\"captured\" & {bit})"
+            ),
+            [frozen, open],
+        )?;
+    }
+    connection.execute(
+        &format!(
+            "DELETE FROM {change} WHERE \"generation\" = ?2 AND EXISTS \
+             (SELECT 1 FROM {change} AS f WHERE f.\"generation\" = ?1 AND {})",
+            table.same_our_key("f.", &format!("{change}.")),
+        ),
+        [frozen, open],
+    )?;
+    connection.execute(
+        &format!("UPDATE {change} SET \"generation\" = ?2 WHERE \"generation\" = ?1"),
+        [frozen, open],
+    )?;
+    Ok(())
+}
+
+/// A row of a table before and after the changes of one generation.
+#[derive(Debug)]
+pub(crate) struct Entry<'a> {
+    row: &'a Row<'a>,
+    layout: Layout<'a>,
+}
+
+/// Where the parts of an entry lie in a row of the query.
+#[derive(Debug, Clone, Copy)]
+struct Layout<'a> {
+    table: &'a RemoteTable,
+    /// The open generation is looked at for what the row was when the frozen one ended.
+    with_newer: bool,
+}
+
+/// What became of the row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// It is as it was.
+    None,
+    Insert,
+    Update,
+    Delete,
+}
+
+impl<'a> Entry<'a> {
+    /// What became of the row.
+    pub(crate) fn change(&self) -> rusqlite::Result<Change> {
+        let existed: bool = self.row.get(0)?;
+        Ok(match (existed, self.exists_after()?) {
+            (false, false) => Change::None,
+            (false, true) => Change::Insert,
+            (true, false) => Change::Delete,
+            (true, true) => {
+                for column in 0..self.layout.table.width() {
+                    if self.changed(column)? {
+                        return Ok(Change::Update);
+                    }
+                }
+                Change::None
+            }
+        })
+    }
+
+    /// Whether a column of an updated row differs.
+    pub(crate) fn changed(&self, column: usize) -> rusqlite::Result<bool> {
+        let old = self.old(column)?;
+        Ok(old != ValueRef::Absent && !old.identical(self.new(column)?))
+    }
+
+    /// A column as it was; `Absent` where it is large and did not change.
+    pub(crate) fn old(&self, column: usize) -> rusqlite::Result<ValueRef<'a>> {
+        let layout = self.layout;
+        if self.uncaptured(1, column)? {
+            return Ok(ValueRef::Absent);
+        }
+        value(self.row, layout.base_start() + column)
+    }
+
+    /// A column as it became.
+    pub(crate) fn new(&self, column: usize) -> rusqlite::Result<ValueRef<'a>> {
+        let layout = self.layout;
+        if self.has_newer()? && !self.uncaptured(layout.newer_start() + 1, column)? {
+            return value(self.row, layout.newer_start() + 2 + column);
+        }
+        value(self.row, layout.live_start() + column)
+    }
+
+    /// The value of a key's column, from whichever image has it.
+    pub(crate) fn key(&self, n: usize) -> rusqlite::Result<ValueRef<'a>> {
+        value(self.row, self.layout.key_start() + n)
+    }
+
+    /// The key as people read it.
+    pub(crate) fn key_text(&self) -> rusqlite::Result<String> {
+        let table = self.layout.table;
+        let values = (0..table.key.len()).map(|n| self.key(n)).collect::<Result<Vec<_>, _>>()?;
+        Ok(table.key_text(values.into_iter()))
+    }
+
+    fn uncaptured(&self, captured: usize, column: usize) -> rusqlite::Result<bool> {
+        match self.layout.table.large[column] {
+            Some(bit) => Ok(self.row.get::<_, i64>(captured)? & 1 << bit == 0),
+            None => Ok(false),
+        }
+    }
+
+    fn has_newer(&self) -> rusqlite::Result<bool> {
+        let layout = self.layout;
+        Ok(layout.with_newer && value(self.row, layout.newer_start())? != ValueRef::Null)
+    }
+
+    fn exists_after(&self) -> rusqlite::Result<bool> {
+        let layout = self.layout;
+        if self.has_newer()? {
+            return self.row.get(layout.newer_start());
+        }
+        // A row that is not there reads as NULL throughout, and a key that is there never does.
+        let key = layout.table.key[0].position;
+        Ok(value(self.row, layout.live_start() + key)? != ValueRef::Null)
+    }
+}
+
+/// The query: existed, captured, old image; key; live row; and of the newer entry likewise
+/// existed, captured, old image.
+impl<'a> Layout<'a> {
+    fn base_start(self) -> usize {
+        2
+    }
+
+    fn key_start(self) -> usize {
+        2 + self.table.width()
+    }
+
+    fn live_start(self) -> usize {
+        self.key_start() + self.table.key.len()
+    }
+
+    fn newer_start(self) -> usize {
+        self.live_start() + self.table.width()
+    }
+
+    fn sql(self, condition: &str) -> String {
+        let table = self.table;
+        let captured = if table.large_bits() == 0 { "0" } else { "c.\"captured\"" };
+        let mut columns = vec![
+            "c.\"existed\"".to_owned(),
+            captured.to_owned(),
+            table.images_sql("c.", Image::Old),
+            table.our_keys_sql("c."),
+            table.columns_sql("t."),
+        ];
+        let mut joined = String::new();
+        if self.with_newer {
+            columns.push("n.\"existed\"".to_owned());
+            columns.push(captured.replace("c.", "n."));
+            columns.push(table.images_sql("n.", Image::Old));
+            joined = format!(
+                " LEFT JOIN {} AS n ON n.\"generation\" = ?2 AND {}",
+                table.change_sql(),
+                table.same_our_key("n.", "c."),
+            );
+        }
+        format!(
+            "SELECT {} FROM {} AS c LEFT JOIN {} AS t ON {}{joined} WHERE c.\"generation\" = ?1{condition}",
+            list(columns),
+            table.change_sql(),
+            table.table_sql(),
+            table.same_key("t.", "c."),
+        )
+    }
+}
+
+/// Shows `visit` every entry of `generation`, in key order; `newer` is the generation after it,
+/// if there is one. Stops at the first failure.
+pub(crate) fn for_each(
+    connection: &Connection,
+    table: &RemoteTable,
+    generation: i64,
+    newer: Option<i64>,
+    visit: &mut dyn FnMut(&Entry<'_>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    // Nearly always nothing was changed since the freeze, and the join can be left out.
+    let newer = match newer {
+        Some(newer) if has_entries(connection, table, newer).map_err(explain)? => Some(newer),
+        _ => None,
+    };
+    let layout = Layout { table, with_newer: newer.is_some() };
+    let mut statement = connection.prepare_cached(&layout.sql("")).map_err(explain)?;
+    statement.raw_bind_parameter(1, generation).map_err(explain)?;
+    if let Some(newer) = newer {
+        statement.raw_bind_parameter(2, newer).map_err(explain)?;
+    }
+    let mut rows = statement.raw_query();
+    while let Some(row) = rows.next().map_err(explain)? {
+        visit(&Entry { row, layout })?;
+    }
+    Ok(())
+}
+
+/// What became of the row with our key `key` in the open generation, which is the only one;
+/// `None` when it has no entry.
+pub(crate) fn change_of(
+    connection: &Connection,
+    table: &RemoteTable,
+    generation: i64,
+    key: &[model::Value],
+) -> rusqlite::Result<Option<Change>> {
+    let layout = Layout { table, with_newer: false };
+    let condition: String = table
+        .key
+        .iter()
+        .enumerate()
+        .map(|(n, key)| format!(" AND c.{} = ?{}", key.ours(), n + 2))
+        .collect();
+    let mut statement = connection.prepare_cached(&layout.sql(&condition))?;
+    statement.raw_bind_parameter(1, generation)?;
+    for (n, value) in key.iter().enumerate() {
+        crate::connection::bind(&mut statement, n + 2, value.as_ref())?;
+    }
+    let mut rows = statement.raw_query();
+    match rows.next()? {
+        Some(row) => Entry { row, layout }.change().map(Some),
+        None => Ok(None),
+    }
+}
+
+/// Rows of the table that exist and have an entry in `generation`.
+pub(crate) fn live_entries(
+    connection: &Connection,
+    table: &RemoteTable,
+    generation: i64,
+) -> rusqlite::Result<i64> {
+    connection
+        .prepare_cached(&format!(
+            "SELECT count(*) FROM {} AS c JOIN {} AS t ON {} WHERE c.\"generation\" = ?1",
+            table.change_sql(),
+            table.table_sql(),
+            table.same_key("t.", "c."),
+        ))?
+        .query_row([generation], |row| row.get(0))
+}

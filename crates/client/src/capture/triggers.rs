@@ -1,0 +1,369 @@
+//! The triggers that capture, as SQL: built-in functions only, for SQLite 3.40 and later.
+//!
+//! Every trigger fires *before* its event and records the row as it still is. Recording after
+//! the event would go wrong as soon as the table has a trigger of its own that changes the same
+//! row, such as one that stamps a modification time: where that one fires first, its nested
+//! update would be recorded as the base, and the real base lost.
+//!
+//! `INSERT OR REPLACE` removes rows without firing a delete trigger (trap 9), so inserts and
+//! updates record the rows that stand in their way: those with the same key, and those with equal
+//! values in a UNIQUE index. Recording too many is harmless, since an unchanged row is no change;
+//! that is why the condition of a partial index is not looked at. Indexes over expressions cannot
+//! be followed.
+//!
+//! Each statement ends in `ON CONFLICT DO NOTHING`, never in `INSERT OR IGNORE`: SQLite replaces
+//! the latter by the conflict rule of the statement that fired the trigger.
+
+use crate::schema::{Image, RemoteTable};
+use crate::sql::{all, ident, list, literal};
+use rusqlite::Connection;
+
+const GENERATION: &str = "(SELECT \"current\" FROM \"syncline_generation\")";
+
+/// The events with a trigger each, in the names `syncline_<event>_T`.
+const EVENTS: [&str; 5] = ["insert", "inserted", "update", "move", "delete"];
+
+/// Makes the table's triggers what they should be: creates missing ones, replaces others.
+pub(crate) fn ensure(connection: &Connection, table: &RemoteTable) -> rusqlite::Result<()> {
+    let wanted = statements(table);
+    for event in EVENTS {
+        let name = trigger_name(event, table.name());
+        let wanted = wanted.iter().find(|trigger| trigger.event == event);
+        let found = found(connection, &name)?;
+        if found.as_deref() == wanted.map(|trigger| trigger.sql.as_str()) {
+            continue;
+        }
+        if found.is_some() {
+            connection.execute_batch(&format!("DROP TRIGGER {}", ident(&name)))?;
+        }
+        if let Some(trigger) = wanted {
+            connection.execute_batch(&trigger.sql)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether the table has exactly the triggers that it should have.
+pub(crate) fn are_right(connection: &Connection, table: &RemoteTable) -> rusqlite::Result<bool> {
+    let wanted = statements(table);
+    for event in EVENTS {
+        let wanted = wanted.iter().find(|trigger| trigger.event == event);
+        let found = found(connection, &trigger_name(event, table.name()))?;
+        if found.as_deref() != wanted.map(|trigger| trigger.sql.as_str()) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Removes the table's triggers.
+pub(crate) fn drop_all(connection: &Connection, table: &str) -> rusqlite::Result<()> {
+    for event in EVENTS {
+        let name = ident(&trigger_name(event, table));
+        connection.execute_batch(&format!("DROP TRIGGER IF EXISTS {name}"))?;
+    }
+    Ok(())
+}
+
+fn trigger_name(event: &str, table: &str) -> String {
+    format!("syncline_{event}_{table}")
+}
+
+fn found(connection: &Connection, name: &str) -> rusqlite::Result<Option<String>> {
+    use rusqlite::OptionalExtension;
+    connection
+        .prepare_cached("SELECT sql FROM sqlite_schema WHERE type = 'trigger' AND name = ?1")?
+        .query_row([name], |row| row.get(0))
+        .optional()
+}
+
+struct Trigger {
+    event: &'static str,
+    sql: String,
+}
+
+fn statements(table: &RemoteTable) -> Vec<Trigger> {
+    if !table.uploads() {
+        return refuse_changes(table);
+    }
+    let mut triggers = vec![before_insert(table), before_update(table), before_move(table)];
+    if table.key_is_rowid {
+        triggers.push(after_insert(table));
+    }
+    triggers.push(before_delete(table));
+    triggers
+}
+
+fn trigger(table: &RemoteTable, event: &'static str, when: &str, body: Vec<String>) -> Trigger {
+    let name = ident(&trigger_name(event, table.name()));
+    let body: String = body.iter().map(|statement| format!("  {statement};\n")).collect();
+    let sql = format!("CREATE TRIGGER {name} {when}\nBEGIN\n{body}END");
+    Trigger { event, sql }
+}
+
+fn refuse_changes(table: &RemoteTable) -> Vec<Trigger> {
+    let message = literal(&format!("syncline: table {} is download only", table.name()));
+    ["insert", "update", "delete"]
+        .map(|event| {
+            let when = format!("BEFORE {} ON {}", event.to_uppercase(), table.table_sql());
+            trigger(table, event, &when, vec![format!("SELECT RAISE(ABORT, {message})")])
+        })
+        .into()
+}
+
+// === the five triggers ===
+
+fn before_insert(table: &RemoteTable) -> Trigger {
+    let mut body = record_rows(table, &key_equals(table, "NEW."));
+    // A key that SQLite will choose reads as -1 here; the next one it will choose is foreseen.
+    let new_key = if table.key_is_rowid {
+        let key = ident(&table.key[0].name);
+        format!("CASE NEW.{key} WHEN -1 THEN {} ELSE NEW.{key} END", next_rowid(table))
+    } else {
+        table.keys_sql("NEW.")
+    };
+    body.push(record_new_key(table, &new_key, &not_null(table, "NEW.")));
+    for index in unique_matches(table) {
+        body.extend(record_rows(table, &index));
+    }
+    trigger(table, "insert", &format!("BEFORE INSERT ON {}", table.table_sql()), body)
+}
+
+/// For the rare rowid that was not foreseen, such as a random one beyond the largest.
+fn after_insert(table: &RemoteTable) -> Trigger {
+    let body = vec![record_new_key(table, &table.keys_sql("NEW."), "")];
+    trigger(table, "inserted", &format!("AFTER INSERT ON {}", table.table_sql()), body)
+}
+
+fn before_update(table: &RemoteTable) -> Trigger {
+    let captured = if table.large_bits() == 0 { "" } else { ", 0" };
+    let old: Vec<String> = table
+        .published
+        .columns
+        .iter()
+        .zip(&table.large)
+        .map(|(name, large)| match large {
+            Some(_) => "NULL".into(),
+            None => format!("OLD.{}", ident(name)),
+        })
+        .collect();
+    let mut body = vec![format!(
+        "INSERT INTO {}({}) VALUES ({GENERATION}, {}, 1, {}{captured}) ON CONFLICT DO NOTHING",
+        table.change_sql(),
+        entry_columns(table),
+        table.keys_sql("OLD."),
+        list(old),
+    )];
+    body.extend(complete_updated(table));
+    let when = format!("BEFORE UPDATE ON {}{}", table.table_sql(), when_not_null(table, "OLD."));
+    trigger(table, "update", &when, body)
+}
+
+/// Updates that may give the row another key, or put others out of its way.
+fn before_move(table: &RemoteTable) -> Trigger {
+    let own = format!("({}) IS NOT 1", key_equals_old(table));
+    let moved = format!("({}) IS NOT 1", same_new_and_old_key(table));
+    let others = |matches: &str| format!("{matches} AND {own}");
+    let mut body = record_rows(table, &others(&key_equals(table, "NEW.")));
+    let guard = match not_null(table, "NEW.") {
+        guard if guard.is_empty() => moved,
+        guard => format!("{guard} AND {moved}"),
+    };
+    body.push(record_new_key(table, &table.keys_sql("NEW."), &guard));
+    let mut columns: Vec<String> = table.key.iter().map(|key| ident(&key.name)).collect();
+    for (index, matches) in table.unique.iter().zip(unique_matches(table)) {
+        body.extend(record_rows(table, &others(&matches)));
+        columns.extend(index.iter().map(|column| ident(&column.name)));
+    }
+    if table.key_is_rowid {
+        // `UPDATE t SET rowid = …` changes the key without naming its column.
+        columns.extend(["rowid", "_rowid_", "oid"].map(ident));
+    }
+    columns.sort();
+    columns.dedup();
+    let computed = table.unique.iter().flatten().any(|column| column.generated);
+    let of = if computed { String::new() } else { format!(" OF {}", list(columns)) };
+    let when = format!("BEFORE UPDATE{of} ON {}", table.table_sql());
+    trigger(table, "move", &when, body)
+}
+
+fn before_delete(table: &RemoteTable) -> Trigger {
+    let bits = table.large_bits();
+    let captured = if bits == 0 { String::new() } else { format!(", {bits}") };
+    let mut body = vec![format!(
+        "INSERT INTO {}({}) VALUES ({GENERATION}, {}, 1, {}{captured}) ON CONFLICT DO NOTHING",
+        table.change_sql(),
+        entry_columns(table),
+        table.keys_sql("OLD."),
+        table.columns_sql("OLD."),
+    )];
+    if bits != 0 {
+        let values = |column: &str| format!("OLD.{column}");
+        body.push(complete(table, &our_key_equals(table, "OLD."), values));
+    }
+    let when = format!("BEFORE DELETE ON {}{}", table.table_sql(), when_not_null(table, "OLD."));
+    trigger(table, "delete", &when, body)
+}
+
+// === statements ===
+
+fn entry_columns(table: &RemoteTable) -> String {
+    let captured = if table.large_bits() == 0 { "" } else { ", \"captured\"" };
+    format!(
+        "\"generation\", {}, \"existed\", {}{captured}",
+        table.our_keys_sql(""),
+        table.images_sql("", Image::Old)
+    )
+}
+
+/// Records the rows that meet `condition` as they are, large columns included.
+fn record_rows(table: &RemoteTable, condition: &str) -> Vec<String> {
+    let (name, bits) = (table.table_sql(), table.large_bits());
+    let captured = if bits == 0 { String::new() } else { format!(", {bits}") };
+    let condition = match not_null(table, "") {
+        guard if guard.is_empty() => condition.to_owned(),
+        guard => format!("{condition} AND {guard}"),
+    };
+    let mut statements = vec![format!(
+        "INSERT INTO {}({}) SELECT {GENERATION}, {}, 1, {}{captured} FROM {name} \
+         WHERE {condition} ON CONFLICT DO NOTHING",
+        table.change_sql(),
+        entry_columns(table),
+        table.keys_sql(""),
+        table.columns_sql(""),
+    )];
+    if bits != 0 {
+        let change = table.change_sql();
+        let same_key = table.same_key(&format!("{name}."), &format!("{change}."));
+        let live = |column: &str| format!("(SELECT {column} FROM {name} WHERE {same_key})");
+        let keys = format!(
+            "({}) IN (SELECT {} FROM {name} WHERE {condition})",
+            table.our_keys_sql(""),
+            table.keys_sql("")
+        );
+        statements.push(complete(table, &keys, live));
+    }
+    statements
+}
+
+/// Records that there was no row with this key.
+fn record_new_key(table: &RemoteTable, key: &str, guard: &str) -> String {
+    let (captured, zero) =
+        if table.large_bits() == 0 { ("", "") } else { (", \"captured\"", ", 0") };
+    let source = match guard {
+        "" => format!("VALUES ({GENERATION}, {key}, 0{zero})"),
+        guard => format!("SELECT {GENERATION}, {key}, 0{zero} WHERE {guard}"),
+    };
+    format!(
+        "INSERT INTO {}(\"generation\", {}, \"existed\"{captured}) {source} \
+         ON CONFLICT DO NOTHING",
+        table.change_sql(),
+        table.our_keys_sql(""),
+    )
+}
+
+/// Adds the large columns that entries lack, because their rows are about to go.
+fn complete(table: &RemoteTable, keys: &str, value: impl Fn(&str) -> String) -> String {
+    let sets = large_columns(table).map(|(name, bit)| {
+        let old = Image::Old.column(name);
+        let value = value(&ident(name));
+        format!("{old} = CASE WHEN \"captured\" & {} THEN {old} ELSE {value} END", 1u64 << bit)
+    });
+    let bits = table.large_bits();
+    format!(
+        "UPDATE {} SET {}, \"captured\" = {bits} WHERE \"generation\" = {GENERATION} AND {keys} \
+         AND \"existed\" = 1 AND \"captured\" <> {bits}",
+        table.change_sql(),
+        list(sets),
+    )
+}
+
+/// Adds the large columns that the update changes: one statement each, so that an update that
+/// leaves them alone reads none of them.
+fn complete_updated(table: &RemoteTable) -> Vec<String> {
+    let moved = format!("({}) IS NOT 1", same_new_and_old_key(table));
+    large_columns(table)
+        .map(|(name, bit)| {
+            let (column, old, bit) = (ident(name), Image::Old.column(name), 1u64 << bit);
+            format!(
+                "UPDATE {} SET {old} = OLD.{column}, \"captured\" = \"captured\" | {bit} \
+                 WHERE \"generation\" = {GENERATION} AND {} AND \"existed\" = 1 \
+                 AND NOT \"captured\" & {bit} \
+                 AND (OLD.{column} COLLATE BINARY IS NOT NEW.{column} \
+                 OR typeof(OLD.{column}) IS NOT typeof(NEW.{column}) OR {moved})",
+                table.change_sql(),
+                our_key_equals(table, "OLD."),
+            )
+        })
+        .collect()
+}
+
+// === conditions ===
+
+fn large_columns(table: &RemoteTable) -> impl Iterator<Item = (&str, u32)> {
+    table
+        .published
+        .columns
+        .iter()
+        .zip(&table.large)
+        .filter_map(|(name, bit)| bit.map(|bit| (name.as_str(), bit)))
+}
+
+fn key_equals(table: &RemoteTable, row: &str) -> String {
+    all(table.key.iter().map(|key| {
+        let name = ident(&key.name);
+        format!("{name} = {row}{name}{}", key.collate())
+    }))
+}
+
+fn key_equals_old(table: &RemoteTable) -> String {
+    key_equals(table, "OLD.")
+}
+
+fn our_key_equals(table: &RemoteTable, row: &str) -> String {
+    all(table.key.iter().map(|key| format!("{} = {row}{}", key.ours(), ident(&key.name))))
+}
+
+fn same_new_and_old_key(table: &RemoteTable) -> String {
+    all(table.key.iter().map(|key| {
+        let name = ident(&key.name);
+        format!("NEW.{name} = OLD.{name}{}", key.collate())
+    }))
+}
+
+/// Per UNIQUE index: which rows stand in the way of NEW. NULL equals nothing, here as there.
+fn unique_matches(table: &RemoteTable) -> Vec<String> {
+    let matches = |index: &Vec<crate::schema::UniqueColumn>| {
+        all(index.iter().map(|column| {
+            let name = ident(&column.name);
+            format!("{name} = NEW.{name} COLLATE {}", ident(&column.collation))
+        }))
+    };
+    table.unique.iter().map(matches).collect()
+}
+
+/// Rows with NULL in the key have no identity and are not captured.
+fn not_null(table: &RemoteTable, row: &str) -> String {
+    let nullable = table.key.iter().filter(|key| key.nullable);
+    all(nullable.map(|key| format!("{row}{} IS NOT NULL", ident(&key.name))))
+}
+
+fn when_not_null(table: &RemoteTable, row: &str) -> String {
+    match not_null(table, row) {
+        guard if guard.is_empty() => guard,
+        guard => format!(" WHEN {guard}"),
+    }
+}
+
+fn next_rowid(table: &RemoteTable) -> String {
+    let (name, key) = (table.table_sql(), ident(&table.key[0].name));
+    let largest = format!("coalesce((SELECT max({key}) FROM {name}), 0)");
+    if table.autoincrement {
+        let used = format!(
+            "coalesce((SELECT seq FROM sqlite_sequence WHERE name = {}), 0)",
+            literal(table.name())
+        );
+        return format!("max({largest}, {used}) + 1");
+    }
+    format!("{largest} + 1")
+}

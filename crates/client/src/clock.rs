@@ -1,0 +1,67 @@
+//! Time of the operating system: the only file of this crate that reads it (A6).
+
+use model::Clock;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// The clocks of the operating system.
+#[derive(Debug)]
+pub(crate) struct SystemClock {
+    start: Instant,
+}
+
+impl SystemClock {
+    #[allow(clippy::disallowed_methods, reason = "this is the file that reads time")]
+    pub(crate) fn new() -> SystemClock {
+        SystemClock { start: Instant::now() }
+    }
+}
+
+impl Clock for SystemClock {
+    #[allow(clippy::disallowed_methods, reason = "this is the file that reads time")]
+    fn unix_ms(&self) -> i64 {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+    }
+
+    #[allow(clippy::disallowed_methods, reason = "this is the file that reads time")]
+    fn monotonic_ms(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+/// A moment as `YYYY-MM-DDTHH:MM:SS.mmmZ`.
+pub(crate) fn iso_utc(unix_ms: i64) -> String {
+    let (day, ms) = (unix_ms.div_euclid(86_400_000), unix_ms.rem_euclid(86_400_000));
+    let (year, month, day) = civil_date(day);
+    let (hours, minutes, seconds) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1000 % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}.{:03}Z", ms % 1000)
+}
+
+/// The Gregorian date of a day counted from 1970-01-01. Eras of 400 years that begin in March
+/// put the leap day at the end of a year, which is what makes the divisions come out.
+fn civil_date(day: i64) -> (i64, i64, i64) {
+    let shifted = day + 719_468;
+    let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+    (era * 400 + year_of_era + i64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_have_their_date() {
+        let check = |unix_ms, text: &str| assert_eq!(iso_utc(unix_ms), text);
+        check(0, "1970-01-01T00:00:00.000Z");
+        check(951_782_400_123, "2000-02-29T00:00:00.123Z");
+        check(1_709_251_199_999, "2024-02-29T23:59:59.999Z");
+        check(4_107_542_400_000, "2100-03-01T00:00:00.000Z");
+        check(-1, "1969-12-31T23:59:59.999Z");
+    }
+}

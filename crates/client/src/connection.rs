@@ -1,0 +1,140 @@
+//! The engine's own connection to the remote file, and what SQLite's errors mean at a remote.
+
+use model::{Code, Failure, ValueRef};
+use rusqlite::config::DbConfig;
+use rusqlite::types::{ToSqlOutput, ValueRef as SqlValueRef};
+use rusqlite::{
+    CachedStatement, Connection, Error, ErrorCode, OpenFlags, Transaction, TransactionBehavior,
+};
+use std::path::Path;
+use std::time::Duration;
+
+/// How long the engine waits for another program's write lock.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Prepared statements kept: a handful per table of a large schema.
+const STATEMENTS_MAX: usize = 512;
+
+/// Opens an existing file.
+pub(crate) fn open(path: &Path) -> Result<Connection, Failure> {
+    connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)
+}
+
+/// Creates the file, in WAL mode: the journal in which readers and the writer do not wait for
+/// each other. Files that exist keep the mode they have.
+pub(crate) fn create(path: &Path) -> Result<Connection, Failure> {
+    let connection =
+        connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
+    connection
+        .pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))
+        .map_err(|error| at(path, error))?;
+    Ok(connection)
+}
+
+fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, Failure> {
+    let open = || -> rusqlite::Result<Connection> {
+        let connection = Connection::open_with_flags(path, flags)?;
+        connection.busy_timeout(BUSY_TIMEOUT)?;
+        // FULL, because what was recorded as sent must survive a power cut (trap 6).
+        connection.pragma_update(None, "synchronous", "FULL")?;
+        connection.pragma_update(None, "foreign_keys", true)?;
+        connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+        // The first access to the file; before it anything opens.
+        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
+        Ok(connection)
+    };
+    open().map_err(|error| at(path, error))
+}
+
+fn at(path: &Path, error: Error) -> Failure {
+    let failure = explain(error);
+    match failure.code() {
+        Code::RemoteNotADatabase => {
+            let message = format!("cannot open `{}` as a database", path.display());
+            Failure::new(Code::RemoteNotADatabase, message).source(failure)
+        }
+        _ => failure,
+    }
+}
+
+/// Begins a transaction that holds the write lock from the start, so that it cannot fail halfway
+/// because another program was faster. Rolled back when dropped.
+pub(crate) fn begin_immediate(connection: &Connection) -> Result<Transaction<'_>, Failure> {
+    Transaction::new_unchecked(connection, TransactionBehavior::Immediate).map_err(explain)
+}
+
+/// Begins a transaction that reads one state of the file throughout.
+pub(crate) fn begin_read(connection: &Connection) -> Result<Transaction<'_>, Failure> {
+    Transaction::new_unchecked(connection, TransactionBehavior::Deferred).map_err(explain)
+}
+
+/// What a failure of SQLite means for whoever uses the remote.
+pub(crate) fn explain(error: Error) -> Failure {
+    let (code, message) = match error.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
+            (Code::RemoteNotADatabase, "the remote file is not a database, or damaged")
+        }
+        Some(ErrorCode::CannotOpen) => (Code::RemoteNotADatabase, "cannot open the remote file"),
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+            (Code::RemoteBusy, "another program holds the write lock of the remote file")
+        }
+        Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure) => {
+            (Code::RemoteDiskFull, "the remote file cannot be written")
+        }
+        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
+            (Code::CannotWrite, "the remote file is read-only")
+        }
+        _ => (Code::Bug, "the remote file refused a statement"),
+    };
+    Failure::new(code, message).source(error)
+}
+
+/// Keeps every trigger of this connection from firing while it exists; foreign keys go on
+/// working. Other connections are not affected.
+#[derive(Debug)]
+pub(crate) struct TriggersOff<'a>(&'a Connection);
+
+impl<'a> TriggersOff<'a> {
+    pub(crate) fn new(connection: &'a Connection) -> Result<TriggersOff<'a>, Failure> {
+        connection
+            .set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)
+            .map_err(explain)?;
+        Ok(TriggersOff(connection))
+    }
+}
+
+impl Drop for TriggersOff<'_> {
+    fn drop(&mut self) {
+        let _ = self.0.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, true);
+    }
+}
+
+/// Binds a value as it is, without a copy on our side. `Absent` binds NULL.
+pub(crate) fn bind(
+    statement: &mut CachedStatement<'_>,
+    parameter: usize,
+    value: ValueRef<'_>,
+) -> rusqlite::Result<()> {
+    let value = match value {
+        ValueRef::Null | ValueRef::Absent => SqlValueRef::Null,
+        ValueRef::Integer(i) => SqlValueRef::Integer(i),
+        ValueRef::Real(r) => SqlValueRef::Real(r),
+        ValueRef::Text(t) => SqlValueRef::Text(t),
+        ValueRef::Blob(b) => SqlValueRef::Blob(b),
+    };
+    statement.raw_bind_parameter(parameter, ToSqlOutput::Borrowed(value))
+}
+
+/// The value in a column of a row, borrowed from SQLite until the next row.
+pub(crate) fn value<'a>(
+    row: &'a rusqlite::Row<'_>,
+    column: usize,
+) -> rusqlite::Result<ValueRef<'a>> {
+    Ok(match row.get_ref(column)? {
+        SqlValueRef::Null => ValueRef::Null,
+        SqlValueRef::Integer(i) => ValueRef::Integer(i),
+        SqlValueRef::Real(r) => ValueRef::Real(r),
+        SqlValueRef::Text(t) => ValueRef::Text(t),
+        SqlValueRef::Blob(b) => ValueRef::Blob(b),
+    })
+}

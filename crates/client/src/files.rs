@@ -1,0 +1,159 @@
+//! Files beside the remote: what does not fit in memory, and the lock of the engine.
+//!
+//! The only file of this crate that knows the file system, apart from SQLite itself.
+
+use model::{Code, Failure, FileId, Files};
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Temporary files in one folder. They have no name, so nothing remains of them after a kill.
+#[derive(Debug)]
+pub(crate) struct TemporaryFiles {
+    folder: PathBuf,
+    open: Mutex<Open>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    next: u64,
+    files: HashMap<FileId, File>,
+}
+
+impl TemporaryFiles {
+    pub(crate) fn new(folder: &Path) -> TemporaryFiles {
+        TemporaryFiles { folder: folder.to_owned(), open: Mutex::default() }
+    }
+
+    fn open(&self) -> MutexGuard<'_, Open> {
+        // Nothing in the map is ever half changed, so a panic elsewhere does no harm to it.
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn with<T>(
+        &self,
+        file: FileId,
+        action: impl FnOnce(&mut File) -> io::Result<T>,
+    ) -> io::Result<T> {
+        match self.open().files.get_mut(&file) {
+            Some(file) => action(file),
+            None => Err(io::Error::from(io::ErrorKind::NotFound)),
+        }
+    }
+}
+
+impl Files for TemporaryFiles {
+    fn create(&self) -> io::Result<FileId> {
+        let file = tempfile::tempfile_in(&self.folder)?;
+        let mut open = self.open();
+        let id = FileId(open.next);
+        open.next += 1;
+        open.files.insert(id, file);
+        Ok(id)
+    }
+
+    fn append(&self, file: FileId, bytes: &[u8]) -> io::Result<()> {
+        self.with(file, |file| {
+            file.seek(SeekFrom::End(0))?;
+            file.write_all(bytes)
+        })
+    }
+
+    fn read_exact_at(&self, file: FileId, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.with(file, |file| {
+            file.seek(SeekFrom::Start(offset))?;
+            file.read_exact(buffer)
+        })
+    }
+
+    fn remove(&self, file: FileId) {
+        self.open().files.remove(&file);
+    }
+}
+
+/// The right to synchronize one remote file, held against other processes and other
+/// [`crate::Remote`]s of this one. Ends with the value, and with the process however it dies.
+#[derive(Debug)]
+pub(crate) struct RemoteLock {
+    // Locked; closing it unlocks.
+    _file: File,
+}
+
+impl RemoteLock {
+    /// Takes the lock of the remote at `remote`, or says who has it.
+    pub(crate) fn take(remote: &Path) -> Result<RemoteLock, Failure> {
+        let path = lock_path(remote);
+        let cannot = |error: io::Error| {
+            Failure::new(Code::CannotWrite, format!("cannot lock `{}`", path.display()))
+                .source(error)
+        };
+        let file = OpenOptions::new().create(true).append(true).open(&path).map_err(cannot)?;
+        match file.try_lock() {
+            Ok(()) => Ok(RemoteLock { _file: file }),
+            Err(TryLockError::WouldBlock) => Err(Failure::new(
+                Code::RemoteInUse,
+                format!("another process synchronizes `{}`", remote.display()),
+            )),
+            Err(TryLockError::Error(error)) => Err(cannot(error)),
+        }
+    }
+
+    /// Gives the lock up for good: the remote is none any more.
+    pub(crate) fn remove(self, remote: &Path) -> Result<(), Failure> {
+        let path = lock_path(remote);
+        std::fs::remove_file(&path).map_err(|error| {
+            Failure::new(Code::CannotWrite, format!("cannot remove `{}`", path.display()))
+                .source(error)
+        })
+    }
+}
+
+fn lock_path(remote: &Path) -> PathBuf {
+    let mut name = remote.as_os_str().to_owned();
+    name.push("-syncline");
+    PathBuf::from(name)
+}
+
+/// True when there is no file at `path`, or one without a byte.
+pub(crate) fn is_missing_or_empty(path: &Path) -> bool {
+    std::fs::metadata(path).map_or(true, |metadata| metadata.len() == 0)
+}
+
+/// True when there is something at `path`.
+pub(crate) fn exists(path: &Path) -> bool {
+    path.exists()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_appended_can_be_read_at_its_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = TemporaryFiles::new(folder.path());
+        let (a, b) = (files.create().unwrap(), files.create().unwrap());
+        files.append(a, b"hello ").unwrap();
+        files.append(b, b"other").unwrap();
+        files.append(a, b"world").unwrap();
+        let mut buffer = [0; 5];
+        files.read_exact_at(a, 6, &mut buffer).unwrap();
+        assert_eq!(&buffer, b"world");
+        files.remove(a);
+        assert!(files.read_exact_at(a, 0, &mut buffer).is_err());
+        assert_eq!(folder.path().read_dir().unwrap().count(), 0, "the files have no name");
+    }
+
+    // S8
+    #[test]
+    fn a_remote_is_locked_once_and_free_again_afterwards() {
+        let folder = tempfile::tempdir().unwrap();
+        let remote = folder.path().join("r.db");
+        let lock = RemoteLock::take(&remote).unwrap();
+        assert_eq!(RemoteLock::take(&remote).unwrap_err().code(), Code::RemoteInUse);
+        drop(lock);
+        RemoteLock::take(&remote).unwrap();
+    }
+}

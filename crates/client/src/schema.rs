@@ -1,0 +1,179 @@
+//! Our own tables in the remote file, and which of the user's tables are published.
+//!
+//! | table | holds |
+//! |---|---|
+//! | `syncline_state` | one row per fact: identity, counter, progress, … (`progress.rs`) |
+//! | `syncline_generation` | the generation that triggers write to |
+//! | `syncline_table` | the published tables and their watermarks |
+//! | `syncline_reject` | rows that the consolidated database refused (`apply/rejects.rs`) |
+//! | `syncline_change_T` | per table that uploads: what changed (`capture.rs`) |
+//! | `syncline_incoming_T` | likewise: what was downloaded for changed rows (`apply/incoming.rs`) |
+
+pub(crate) mod change;
+mod local_table;
+mod remote_table;
+
+pub(crate) use local_table::{Affinity, LocalTable};
+pub(crate) use remote_table::{Image, RemoteTable, UniqueColumn, large_columns};
+
+use crate::capture::triggers;
+use crate::connection::{begin_immediate, explain};
+use crate::progress;
+use crate::sql::ident;
+use model::{Code, Failure};
+use rusqlite::{Connection, OptionalExtension};
+
+/// The layout of the tables above. Grows by one with each migration.
+const FORMAT_VERSION: i64 = 1;
+
+/// True when the file holds our tables, made by this version or an older one.
+pub(crate) fn is_remote(connection: &Connection) -> Result<bool, Failure> {
+    let ours = connection
+        .query_row("SELECT 1 FROM sqlite_schema WHERE name = 'syncline_state'", [], |_| Ok(()))
+        .optional()
+        .map_err(explain)?;
+    if ours.is_none() {
+        return Ok(false);
+    }
+    let version: i64 = progress::get(connection, "format_version").map_err(explain)?.unwrap_or(0);
+    if version > FORMAT_VERSION {
+        let message = format!(
+            "the remote file has format {version}, this program knows up to {FORMAT_VERSION}"
+        );
+        return Err(Failure::new(Code::RemoteMadeByNewer, message));
+    }
+    Ok(true)
+}
+
+/// Makes the file a remote. Idempotent; the caller holds the write lock.
+pub(crate) fn create(connection: &Connection) -> rusqlite::Result<()> {
+    connection.execute_batch(include_str!("schema/system_tables.sql"))?;
+    progress::set(connection, "format_version", FORMAT_VERSION)
+}
+
+/// Changes with every change of the file's schema, ours or the user's, and of what is published.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Version {
+    schema: i64,
+    fingerprint: Option<String>,
+}
+
+/// The version of now.
+pub(crate) fn version(connection: &Connection) -> Result<Version, Failure> {
+    let read = || -> rusqlite::Result<Version> {
+        let mut statement = connection.prepare_cached("PRAGMA schema_version")?;
+        Ok(Version {
+            schema: statement.query_row([], |row| row.get(0))?,
+            fingerprint: progress::get(connection, "schema_fingerprint")?,
+        })
+    };
+    read().map_err(explain)
+}
+
+/// The published tables as they lie in the file, in the order of the schema agreed on.
+pub(crate) fn tables(connection: &Connection) -> Result<Vec<RemoteTable>, Failure> {
+    let mut tables = Vec::new();
+    for stored in stored_tables(connection)? {
+        let name = &stored.published.name;
+        let local = LocalTable::read(connection, name).map_err(explain)?.ok_or_else(|| {
+            Failure::new(Code::RemoteSchemaDiffers, format!("table {name} is gone"))
+                .table(name)
+                .hint("`syncline remote reset` creates it again, with its rows")
+        })?;
+        tables.push(RemoteTable::new(tables.len(), stored, &local)?);
+    }
+    Ok(tables)
+}
+
+/// A row of `syncline_table`.
+#[derive(Debug, Clone)]
+pub(crate) struct StoredTable {
+    pub(crate) published: model::PublishedTable,
+    pub(crate) watermark: Option<model::Watermark>,
+    /// We created it, so we may create it anew.
+    pub(crate) created: bool,
+    /// Columns that may be large, as the change table was made for them.
+    pub(crate) large: Vec<String>,
+}
+
+/// What `syncline_table` says.
+pub(crate) fn stored_tables(connection: &Connection) -> Result<Vec<StoredTable>, Failure> {
+    let mut statement = connection
+        .prepare_cached(
+            "SELECT published, watermark, created, large FROM syncline_table ORDER BY position",
+        )
+        .map_err(explain)?;
+    let mut rows = statement.query([]).map_err(explain)?;
+    let mut tables = Vec::new();
+    while let Some(row) = rows.next().map_err(explain)? {
+        let published: String = row.get(0).map_err(explain)?;
+        let watermark: Option<Vec<u8>> = row.get(1).map_err(explain)?;
+        let large: String = row.get(3).map_err(explain)?;
+        let unreadable = |error: serde_json::Error| {
+            Failure::new(Code::Bug, "syncline_table does not read").source(error)
+        };
+        tables.push(StoredTable {
+            published: serde_json::from_str(&published).map_err(unreadable)?,
+            large: serde_json::from_str(&large).map_err(unreadable)?,
+            watermark: watermark.map(model::Watermark::new).transpose()?,
+            created: row.get(2).map_err(explain)?,
+        });
+    }
+    Ok(tables)
+}
+
+/// Removes everything of ours that belongs to one table. Its rows stay.
+pub(crate) fn drop_table_objects(connection: &Connection, name: &str) -> rusqlite::Result<()> {
+    triggers::drop_all(connection, name)?;
+    for kind in ["change", "incoming"] {
+        let table = ident(&format!("syncline_{kind}_{name}"));
+        connection.execute_batch(&format!("DROP TABLE IF EXISTS {table}"))?;
+    }
+    Ok(())
+}
+
+/// Removes every object of ours. The user's tables and rows stay.
+pub(crate) fn drop_everything(connection: &Connection) -> rusqlite::Result<()> {
+    let ours: Vec<(String, String)> = connection
+        .prepare(
+            "SELECT type, name FROM sqlite_schema
+             WHERE name LIKE 'syncline\\_%' ESCAPE '\\' AND type IN ('trigger', 'table')
+             ORDER BY type = 'table'",
+        )?
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<rusqlite::Result<_>>()?;
+    for (kind, name) in ours {
+        connection.execute_batch(&format!("DROP {kind} IF EXISTS {}", ident(&name)))?;
+    }
+    Ok(())
+}
+
+/// The change and incoming tables, by name.
+pub(crate) fn our_row_tables(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+    connection
+        .prepare(
+            "SELECT name FROM sqlite_schema WHERE type = 'table'
+             AND (name LIKE 'syncline\\_change\\_%' ESCAPE '\\'
+               OR name LIKE 'syncline\\_incoming\\_%' ESCAPE '\\')",
+        )?
+        .query_map([], |row| row.get(0))?
+        .collect()
+}
+
+/// The published tables, with their triggers put right where somebody dropped or changed them, or
+/// added a UNIQUE index that they must know (trap 9).
+pub(crate) fn verified_tables(connection: &Connection) -> Result<Vec<RemoteTable>, Failure> {
+    let tables = tables(connection)?;
+    let mut missing = false;
+    for table in &tables {
+        missing |= !triggers::are_right(connection, table).map_err(explain)?;
+    }
+    if missing {
+        let transaction = begin_immediate(connection)?;
+        for table in &tables {
+            triggers::ensure(&transaction, table).map_err(explain)?;
+        }
+        transaction.commit().map_err(explain)?;
+    }
+    Ok(tables)
+}

@@ -1,0 +1,231 @@
+//! One conversation as a state machine: messages in, instructions out. No file, socket or clock.
+//!
+//! The host (`synchronize.rs`) sends Hello, then hands in what it receives and performs what it
+//! is told. Rows are columns, `→` is the next state, a dash is a failure with
+//! [`Code::UnexpectedMessage`] that ends the conversation. Heartbeat is ignored and Failed ends
+//! the conversation with its failure, in every state but `Ended`.
+//!
+//! | state | Welcome | SchemaChange | UploadCommitted | DownloadBegin | Rows, Rejects | DownloadEnd |
+//! |---|---|---|---|---|---|---|
+//! | ExpectWelcome | → by its answer | - | - | - | - | - |
+//! | ExpectSchemaChange | - | → by Welcome's answer | - | - | - | - |
+//! | ExpectUploadCommitted | - | - | → ExpectDownloadBegin, Ended | - | - | - |
+//! | ExpectDownloadBegin | - | - | - | → ExpectRows | - | - |
+//! | ExpectRows | - | - | - | - | → ExpectRows | → Ended |
+//! | Ended | - | - | - | - | - | - |
+//!
+//! Messages that only a client sends are unexpected everywhere.
+
+use model::{Code, Failure};
+use protocol::{
+    DownloadBegin, DownloadEnd, DownloadMode, Message, Mode, Operation, Rejects, RowsFrame,
+    SchemaChange, UploadCommitted, UploadState, Welcome,
+};
+
+/// What happens to a conversation.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// The peer said something.
+    Received(Message),
+    /// The peer closed the connection.
+    Closed,
+}
+
+/// What the host has to do, in this order, before it waits for the next event.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Instruction {
+    /// Record what the server says about itself and the last upload.
+    Agree(Welcome),
+    /// Fit the remote to the schema.
+    ChangeSchema(Box<SchemaChange>),
+    /// Freeze, if nothing is frozen, and send the upload.
+    Upload,
+    /// Note that the upload is durable.
+    NoteCommitted(UploadCommitted),
+    /// Prepare to receive a download.
+    BeginDownload(DownloadBegin),
+    /// Keep rows.
+    KeepRows(RowsFrame),
+    /// Keep rejects.
+    KeepRejects(Rejects),
+    /// Apply the download.
+    Apply(DownloadEnd),
+    /// It is done.
+    Finish,
+}
+
+/// A conversation after Hello.
+#[derive(Debug)]
+pub(crate) struct Session {
+    mode: Mode,
+    /// An upload went with Hello.
+    upload_sent: bool,
+    /// Tables of the schema agreed on.
+    tables: usize,
+    state: State,
+}
+
+#[derive(Debug, PartialEq)]
+enum State {
+    ExpectWelcome,
+    ExpectSchemaChange { upload: UploadState },
+    ExpectUploadCommitted,
+    ExpectDownloadBegin,
+    ExpectRows { modes: Vec<DownloadMode>, rows: u64 },
+    Ended,
+}
+
+impl Session {
+    /// A conversation whose Hello was sent, with an upload behind it or not, by a remote that
+    /// holds a schema of `tables` tables.
+    pub(crate) fn new(mode: Mode, upload_sent: bool, tables: usize) -> Session {
+        Session { mode, upload_sent, tables, state: State::ExpectWelcome }
+    }
+
+    /// Takes an event. After a failure the conversation is over.
+    pub(crate) fn handle(&mut self, event: Event) -> Result<Vec<Instruction>, Failure> {
+        let message = match event {
+            Event::Received(message) => message,
+            Event::Closed => return Err(self.closed()),
+        };
+        let state = std::mem::replace(&mut self.state, State::Ended);
+        if state != State::Ended {
+            match message {
+                Message::Heartbeat => {
+                    self.state = state;
+                    return Ok(Vec::new());
+                }
+                Message::Failed(failed) => return Err(failed.into()),
+                _ => {}
+            }
+        }
+        let (state, instructions) = self.next(state, message)?;
+        self.state = state;
+        Ok(instructions)
+    }
+
+    fn next(&mut self, state: State, message: Message) -> Result<Step, Failure> {
+        match (state, message) {
+            (State::ExpectWelcome, Message::Welcome(welcome)) => self.welcome(welcome),
+            (State::ExpectSchemaChange { upload }, Message::SchemaChange(change)) => {
+                self.tables = change.schema.tables.len();
+                Ok(self.after_welcome(upload, vec![Instruction::ChangeSchema(change)]))
+            }
+            (State::ExpectUploadCommitted, Message::UploadCommitted(committed)) => {
+                let note = Instruction::NoteCommitted(committed);
+                Ok(match self.mode {
+                    Mode::UploadOnly => (State::Ended, vec![note, Instruction::Finish]),
+                    _ => (State::ExpectDownloadBegin, vec![note]),
+                })
+            }
+            (State::ExpectDownloadBegin, Message::DownloadBegin(begin)) => {
+                if begin.tables.len() != self.tables {
+                    return Err(malformed("a download of another schema than was agreed on"));
+                }
+                let modes = begin.tables.iter().map(|table| table.mode).collect();
+                let state = State::ExpectRows { modes, rows: 0 };
+                Ok((state, vec![Instruction::BeginDownload(begin)]))
+            }
+            (State::ExpectRows { modes, rows }, Message::Rows(frame)) => {
+                check_rows(&modes, &frame)?;
+                let rows = rows + u64::from(frame.count);
+                Ok((State::ExpectRows { modes, rows }, vec![Instruction::KeepRows(frame)]))
+            }
+            (state @ State::ExpectRows { .. }, Message::Rejects(rejects)) => {
+                Ok((state, vec![Instruction::KeepRejects(rejects)]))
+            }
+            (State::ExpectRows { modes, rows }, Message::DownloadEnd(end)) => {
+                if end.rows != rows {
+                    return Err(malformed(&format!("{rows} rows came, {} were sent", end.rows)));
+                }
+                if end.watermarks.len() != modes.len() {
+                    return Err(malformed("a download with watermarks of another schema"));
+                }
+                Ok((State::Ended, vec![Instruction::Apply(end), Instruction::Finish]))
+            }
+            (state, message) => Err(message.unexpected(state.expected())),
+        }
+    }
+
+    fn welcome(&self, welcome: Welcome) -> Result<Step, Failure> {
+        let fits = match self.mode {
+            Mode::Full | Mode::UploadOnly => match welcome.upload {
+                // A schema change makes an upload under the old schema worthless.
+                UploadState::Taken => self.upload_sent && !welcome.schema_change_follows,
+                UploadState::Send => true,
+                UploadState::None => false,
+            },
+            Mode::DownloadOnly | Mode::Ping => welcome.upload == UploadState::None,
+        };
+        if !fits {
+            let message = format!("Welcome answers {:?} to {:?}", welcome.upload, self.mode);
+            return Err(Failure::new(Code::UnexpectedMessage, message));
+        }
+        let (upload, schema_change_follows) = (welcome.upload, welcome.schema_change_follows);
+        let instructions = vec![Instruction::Agree(welcome)];
+        Ok(match self.mode {
+            Mode::Ping => self.after_welcome(upload, instructions),
+            _ if schema_change_follows => (State::ExpectSchemaChange { upload }, instructions),
+            _ => self.after_welcome(upload, instructions),
+        })
+    }
+
+    fn after_welcome(&self, upload: UploadState, mut instructions: Vec<Instruction>) -> Step {
+        let state = match (self.mode, upload) {
+            (Mode::Ping, _) => {
+                instructions.push(Instruction::Finish);
+                State::Ended
+            }
+            (Mode::DownloadOnly, _) => State::ExpectDownloadBegin,
+            (_, UploadState::Send) => {
+                instructions.push(Instruction::Upload);
+                State::ExpectUploadCommitted
+            }
+            _ => State::ExpectUploadCommitted,
+        };
+        (state, instructions)
+    }
+
+    fn closed(&self) -> Failure {
+        let expected = self.state.expected();
+        Failure::new(
+            Code::ConnectionLost,
+            format!("the server closed the connection where {expected} was expected"),
+        )
+    }
+}
+
+type Step = (State, Vec<Instruction>);
+
+impl State {
+    fn expected(&self) -> &'static str {
+        match self {
+            State::ExpectWelcome => "Welcome",
+            State::ExpectSchemaChange { .. } => "SchemaChange",
+            State::ExpectUploadCommitted => "UploadCommitted",
+            State::ExpectDownloadBegin => "DownloadBegin",
+            State::ExpectRows { .. } => "Rows, Rejects or DownloadEnd",
+            State::Ended => "nothing",
+        }
+    }
+}
+
+fn check_rows(modes: &[DownloadMode], frame: &RowsFrame) -> Result<(), Failure> {
+    match modes.get(usize::from(frame.table)) {
+        Some(DownloadMode::Changes | DownloadMode::Refresh) => {}
+        _ => return Err(malformed("rows of a table that is not downloaded")),
+    }
+    match frame.operation {
+        Operation::Upsert | Operation::Delete => Ok(()),
+        Operation::Insert | Operation::Update => {
+            Err(malformed("rows of an upload within a download"))
+        }
+    }
+}
+
+fn malformed(message: &str) -> Failure {
+    Failure::new(Code::MalformedMessage, message)
+}
+
+#[cfg(test)]
+mod tests;

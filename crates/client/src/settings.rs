@@ -1,0 +1,91 @@
+//! What a remote remembers about its server and user, so that it is told only once.
+
+use crate::apply::rejects;
+use crate::connection::{begin_immediate, explain};
+use crate::progress::{self, State};
+use crate::schema;
+use model::{Code, Failure, PublicationName, RemoteId, ScriptVersion, UserName};
+use rusqlite::Connection;
+
+/// What a remote remembers. Never a password.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Settings {
+    /// The server's URL.
+    pub server: Option<String>,
+    /// Who authenticates.
+    pub user: Option<UserName>,
+    /// The remote's identity; a random one is drawn by the first synchronization.
+    pub remote_id: Option<RemoteId>,
+    /// The script version; the server's default if none.
+    pub script_version: Option<ScriptVersion>,
+    /// The publications; all of the script version if empty.
+    pub publications: Vec<PublicationName>,
+}
+
+/// What the file remembers.
+pub(crate) fn read(connection: &Connection) -> Result<Settings, Failure> {
+    let state = State::read(connection)?;
+    Ok(Settings {
+        server: state.server,
+        user: state.user,
+        remote_id: state.remote_id,
+        script_version: state.script_version,
+        publications: state.publications,
+    })
+}
+
+/// Stores the values that are given.
+pub(crate) fn remember(connection: &Connection, settings: &Settings) -> Result<(), Failure> {
+    let known = read(connection)?;
+    let state = State::read(connection)?;
+    let used = state.nonce_attempt.is_some() || state.counter.0 != 0;
+    if let (Some(old), Some(new)) = (&known.remote_id, &settings.remote_id)
+        && used
+        && old != new
+    {
+        let message = format!("the remote is known as {old} and cannot become {new}");
+        return Err(Failure::new(Code::RemoteIdInUse, message));
+    }
+    let publications = serde_json::to_string(&settings.publications)
+        .map_err(|error| Failure::new(Code::Bug, "publications do not write").source(error))?;
+    let transaction = begin_immediate(connection)?;
+    let texts = [
+        ("server", settings.server.as_deref()),
+        ("user", settings.user.as_ref().map(UserName::as_str)),
+        ("remote_id", settings.remote_id.as_ref().map(RemoteId::as_str)),
+        ("script_version", settings.script_version.as_ref().map(ScriptVersion::as_str)),
+        ("publications", (!settings.publications.is_empty()).then_some(publications.as_str())),
+    ];
+    for (name, text) in texts {
+        if let Some(text) = text {
+            progress::set(&transaction, name, text).map_err(explain)?;
+        }
+    }
+    transaction.commit().map_err(explain)
+}
+
+/// Forgets identity and agreements, captured changes and rejects. Tables stay known, so that
+/// their rows do not count as new at this remote.
+pub(crate) fn reset(connection: &Connection) -> Result<(), Failure> {
+    let transaction = begin_immediate(connection)?;
+    let forget = || -> rusqlite::Result<()> {
+        for name in schema::our_row_tables(&transaction)? {
+            transaction.execute_batch(&format!("DELETE FROM {}", crate::sql::ident(&name)))?;
+        }
+        rejects::clear(&transaction)?;
+        progress::forget_agreements(&transaction)?;
+        progress::forget(
+            &transaction,
+            &[
+                "remote_id",
+                "database_id",
+                "progress_last_used",
+                "progress_frozen",
+                "frozen_generation",
+                "schema_fingerprint",
+            ],
+        )
+    };
+    forget().map_err(explain)?;
+    transaction.commit().map_err(explain)
+}

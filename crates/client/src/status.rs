@@ -1,0 +1,170 @@
+//! What a remote can tell about itself without a network.
+
+use crate::apply::rejects;
+use crate::capture::change_log::{self, Change};
+use crate::connection::{begin_read, explain};
+use crate::progress::{self, State};
+use crate::schema::{self, RemoteTable};
+use model::{
+    Counter, DatabaseId, Direction, Failure, Progress, PublicationName, RemoteId, ScriptVersion,
+    UserName,
+};
+use rusqlite::Connection;
+
+/// What a remote is and what it has agreed on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Status {
+    /// Its identity; none before the first synchronization.
+    pub remote_id: Option<RemoteId>,
+    /// The server's URL, once told.
+    pub server: Option<String>,
+    /// Who authenticates, once told.
+    pub user: Option<UserName>,
+    /// The wanted script version; the server's default if none.
+    pub script_version: Option<ScriptVersion>,
+    /// The wanted publications; all if empty.
+    pub publications: Vec<PublicationName>,
+    /// The consolidated database, once known.
+    pub database_id: Option<DatabaseId>,
+    /// Complete synchronizations.
+    pub counter: Counter,
+    /// The last upload known to be committed.
+    pub progress: Progress,
+    /// An upload was sent whose answer never came. The next synchronization learns it.
+    pub outcome_unknown: bool,
+    /// Rows in the reject table.
+    pub rejects: u64,
+    /// The published tables.
+    pub tables: Vec<TableStatus>,
+}
+
+/// One published table.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TableStatus {
+    /// Its name.
+    pub name: String,
+    /// Which way its rows travel.
+    pub direction: Direction,
+    /// It was received at least once.
+    pub received: bool,
+    /// Changes that wait to be uploaded.
+    pub pending: u64,
+}
+
+/// A change that waits to be uploaded.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PendingChange {
+    /// The table.
+    pub table: String,
+    /// What became of the row.
+    pub operation: PendingOperation,
+    /// The row's key, readable.
+    pub key: String,
+    /// The columns that an update changed.
+    pub columns: Vec<String>,
+}
+
+/// What became of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PendingOperation {
+    /// It is new.
+    Insert,
+    /// It changed.
+    Update,
+    /// It is gone.
+    Delete,
+}
+
+impl PendingOperation {
+    /// Its name, as SQL spells it in lower case.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            PendingOperation::Insert => "insert",
+            PendingOperation::Update => "update",
+            PendingOperation::Delete => "delete",
+        }
+    }
+}
+
+/// Identity, agreements and counts.
+pub(crate) fn status(connection: &Connection) -> Result<Status, Failure> {
+    let _one_state = begin_read(connection)?;
+    let state = State::read(connection)?;
+    let mut tables = Vec::new();
+    let watermarks = progress::watermarks(connection)?;
+    for (table, watermark) in schema::tables(connection)?.iter().zip(watermarks) {
+        let mut pending = 0;
+        for_each_change(connection, table, &state, &mut |_| {
+            pending += 1;
+            Ok(())
+        })?;
+        tables.push(TableStatus {
+            name: table.name().to_owned(),
+            direction: table.published.direction,
+            received: watermark.is_some(),
+            pending,
+        });
+    }
+    Ok(Status {
+        remote_id: state.remote_id,
+        server: state.server,
+        user: state.user,
+        script_version: state.script_version,
+        publications: state.publications,
+        database_id: state.database_id,
+        counter: state.counter,
+        progress: state.progress,
+        outcome_unknown: state.frozen.is_some(),
+        rejects: rejects::count(connection)?,
+        tables,
+    })
+}
+
+/// Every change that waits. A frozen change and a later one of the same row are two, since they
+/// are uploaded one after the other.
+pub(crate) fn pending(connection: &Connection) -> Result<Vec<PendingChange>, Failure> {
+    let _one_state = begin_read(connection)?;
+    let state = State::read(connection)?;
+    let mut changes = Vec::new();
+    for table in schema::tables(connection)? {
+        for_each_change(connection, &table, &state, &mut |change| {
+            changes.push(change);
+            Ok(())
+        })?;
+    }
+    Ok(changes)
+}
+
+fn for_each_change(
+    connection: &Connection,
+    table: &RemoteTable,
+    state: &State,
+    visit: &mut dyn FnMut(PendingChange) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    if !table.uploads() {
+        return Ok(());
+    }
+    let open = state.open_generation;
+    let frozen = state.frozen.map(|frozen| (frozen.generation, Some(open)));
+    for (generation, newer) in frozen.into_iter().chain([(open, None)]) {
+        change_log::for_each(connection, table, generation, newer, &mut |entry| {
+            let operation = match entry.change().map_err(explain)? {
+                Change::None => return Ok(()),
+                Change::Insert => PendingOperation::Insert,
+                Change::Update => PendingOperation::Update,
+                Change::Delete => PendingOperation::Delete,
+            };
+            let mut columns = Vec::new();
+            if operation == PendingOperation::Update {
+                for (n, name) in table.published.columns.iter().enumerate() {
+                    if entry.changed(n).map_err(explain)? {
+                        columns.push(name.clone());
+                    }
+                }
+            }
+            let key = entry.key_text().map_err(explain)?;
+            visit(PendingChange { table: table.name().to_owned(), operation, key, columns })
+        })?;
+    }
+    Ok(())
+}

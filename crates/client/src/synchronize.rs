@@ -1,0 +1,192 @@
+//! The plot of a synchronization: freeze, say Hello, upload, receive, apply.
+//!
+//! This is the host of `session.rs`: it moves bytes and performs instructions. One call makes as
+//! many attempts as it takes: a copied file takes a new identity and tries once more (trap 13),
+//! and a download that changes made meanwhile stand in the way of is given up, so that the next
+//! attempt uploads them first.
+//!
+//! Whatever fails, and wherever the process dies, the file is at a point from which the next
+//! synchronization goes on (S1, S4).
+
+mod channel;
+mod host;
+
+use crate::Remote;
+use crate::files::RemoteLock;
+use crate::progress;
+use crate::transport::Transport;
+use host::Host;
+use model::{Code, Failure, RemoteId, ScriptVersion, UserName};
+use protocol::{Credential, Mode};
+
+/// Attempts to apply a download past changes that are made meanwhile.
+const APPLY_ATTEMPTS_MAX: u32 = 10;
+
+/// What is wanted.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// Which parts of a synchronization.
+    pub mode: Mode,
+    /// What proves the user.
+    pub credential: Credential,
+    /// The program that asks, for the server's log.
+    pub client: String,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Report {
+    /// The remote.
+    pub remote_id: RemoteId,
+    /// The user.
+    pub user: UserName,
+    /// The script version that was asked for; the server's default if none.
+    pub script_version: Option<ScriptVersion>,
+    /// Rows uploaded, as the server counted them.
+    pub uploaded: Counts,
+    /// Rows downloaded.
+    pub downloaded: Downloaded,
+    /// Uploaded rows that met a change of somebody else.
+    pub conflicts: u64,
+    /// Uploaded rows that the consolidated database refused.
+    pub rejected: u64,
+    /// How long all of it took.
+    pub duration_ms: u64,
+    /// A session token to use instead of the password.
+    pub token: Option<String>,
+    /// The file turned out to be a copy and has become a remote of its own.
+    pub took_new_identity: bool,
+}
+
+/// Uploaded rows by operation.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// New rows.
+    pub inserts: u64,
+    /// Changed rows.
+    pub updates: u64,
+    /// Deleted rows.
+    pub deletes: u64,
+}
+
+/// Downloaded rows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Downloaded {
+    /// Rows as they are now.
+    pub upserts: u64,
+    /// Keys of rows that are gone.
+    pub deletes: u64,
+}
+
+/// Where a synchronization is.
+#[derive(Debug)]
+pub enum Step {
+    /// Reaching the server.
+    Connecting,
+    /// Sending the upload.
+    Uploading {
+        /// Rows sent.
+        rows_done: u64,
+        /// Rows to send.
+        rows_total: u64,
+    },
+    /// The server works.
+    Waiting,
+    /// Receiving the download.
+    Downloading {
+        /// Rows received.
+        rows: u64,
+    },
+    /// Applying the download.
+    Applying {
+        /// Rows applied.
+        rows_done: u64,
+        /// Rows to apply.
+        rows_total: u64,
+    },
+    /// The attempt failed in a way that another attempt gets over.
+    Retrying {
+        /// Why.
+        failure: Failure,
+    },
+}
+
+pub(crate) fn synchronize(
+    remote: &mut Remote,
+    request: &Request,
+    connect: &mut dyn FnMut() -> Result<Box<dyn Transport>, Failure>,
+    observer: &mut dyn FnMut(Step),
+) -> Result<Report, Failure> {
+    let _lock = RemoteLock::take(&remote.path)?;
+    let started_ms = remote.clock.monotonic_ms();
+    let user = remote.settings()?.user.ok_or_else(|| {
+        Failure::new(Code::ServerUnknown, "the remote does not know its user yet")
+    })?;
+    let mut total = Total::default();
+    let mut apply_attempts = 1;
+    loop {
+        let Err(failure) = attempt(remote, request, &user, connect, observer, &mut total) else {
+            break;
+        };
+        match failure.code() {
+            Code::CopiedRemote if !total.took_new_identity => {
+                let tables = remote.tables()?;
+                progress::take_new_identity(&remote.connection, &tables, &mut remote.random)?;
+                total.took_new_identity = true;
+            }
+            Code::ApplyBlocked
+                if request.mode == Mode::Full && apply_attempts < APPLY_ATTEMPTS_MAX =>
+            {
+                apply_attempts += 1;
+            }
+            _ => return Err(failure),
+        }
+        observer(Step::Retrying { failure });
+    }
+    let settings = remote.settings()?;
+    Ok(Report {
+        remote_id: settings.remote_id.ok_or_else(|| {
+            Failure::new(Code::Bug, "a remote was synchronized without an identity")
+        })?,
+        user,
+        script_version: settings.script_version,
+        uploaded: total.uploaded,
+        downloaded: total.downloaded,
+        conflicts: total.conflicts,
+        rejected: total.rejected,
+        duration_ms: remote.clock.monotonic_ms().saturating_sub(started_ms),
+        token: total.token,
+        took_new_identity: total.took_new_identity,
+    })
+}
+
+/// What all attempts together came to.
+#[derive(Debug, Default)]
+struct Total {
+    uploaded: Counts,
+    downloaded: Downloaded,
+    conflicts: u64,
+    rejected: u64,
+    token: Option<String>,
+    took_new_identity: bool,
+}
+
+/// One conversation with a server, from Hello to the end.
+fn attempt(
+    remote: &mut Remote,
+    request: &Request,
+    user: &UserName,
+    connect: &mut dyn FnMut() -> Result<Box<dyn Transport>, Failure>,
+    observer: &mut dyn FnMut(Step),
+    total: &mut Total,
+) -> Result<(), Failure> {
+    let mut host = Host::begin(remote, request, user, connect, observer, total)?;
+    let result = host.converse();
+    if result.is_err() {
+        host.save_what_is_known();
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,61 @@
+//! Messages over a transport.
+
+use crate::transport::Transport;
+use model::{Code, Failure};
+use protocol::{FRAME_BYTES_MAX, FrameDecoder, Message};
+
+/// Bytes taken from the transport at once.
+const BUFFER_BYTES: usize = 64 * 1024;
+
+/// One connection as both sides of a conversation see it.
+pub(super) struct Channel {
+    transport: Box<dyn Transport>,
+    decoder: FrameDecoder,
+    buffer: Vec<u8>,
+}
+
+impl Channel {
+    pub(super) fn new(transport: Box<dyn Transport>) -> Channel {
+        Channel {
+            transport,
+            decoder: FrameDecoder::new(FRAME_BYTES_MAX),
+            buffer: vec![0; BUFFER_BYTES],
+        }
+    }
+
+    /// Sends bytes. A server that refuses an upload says why and closes; sending then fails, and
+    /// what it said is worth more than how.
+    pub(super) fn send(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.transport.send(bytes).map_err(|failure| self.last_words().unwrap_or(failure))
+    }
+
+    /// The next message; `None` when the peer has closed between two of them.
+    pub(super) fn receive(&mut self) -> Result<Option<Message>, Failure> {
+        loop {
+            while let Some(frame) = self.decoder.next_frame()? {
+                if let Some(message) = Message::decode(frame)? {
+                    return Ok(Some(message));
+                }
+            }
+            match self.transport.receive(&mut self.buffer)? {
+                0 if self.decoder.is_empty() => return Ok(None),
+                0 => {
+                    return Err(Failure::new(
+                        Code::ConnectionLost,
+                        "the connection ended within a message",
+                    ));
+                }
+                len => self.decoder.push(&self.buffer[..len]),
+            }
+        }
+    }
+
+    fn last_words(&mut self) -> Option<Failure> {
+        while let Ok(Some(message)) = self.receive() {
+            if let Message::Failed(failed) = message {
+                return Some(failed.into());
+            }
+        }
+        None
+    }
+}

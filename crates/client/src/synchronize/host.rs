@@ -1,0 +1,381 @@
+//! One attempt: what the session decides, performed on the file and the connection.
+
+use super::channel::Channel;
+use super::{Request, Step, Total};
+use crate::Remote;
+use crate::apply::{self, Circumstances, Download};
+use crate::clock::iso_utc;
+use crate::connection::{begin_immediate, explain};
+use crate::fail_point::fail_point;
+use crate::progress::{self, Frozen, State};
+use crate::schema::{self, RemoteTable};
+use crate::session::{Event, Instruction, Session};
+use crate::transport::Transport;
+use crate::upload::Upload;
+use model::{Code, Failure, Progress, UserName};
+use protocol::{
+    Credential, DownloadEnd, Hello, MAGIC, Message, Mode, Outcome, PROTOCOL_VERSION, SchemaChange,
+    TableWatermark, UPLOAD_WITH_HELLO_BYTES_MAX, UploadCommitted, UploadState, Welcome,
+};
+use std::sync::Arc;
+
+/// A server that hears nothing for longer may take the client for dead.
+const HEARTBEAT_INTERVAL_MS: u64 = 15_000;
+
+pub(super) struct Host<'a> {
+    remote: &'a mut Remote,
+    request: &'a Request,
+    user: &'a UserName,
+    observer: &'a mut dyn FnMut(Step),
+    total: &'a mut Total,
+    channel: Channel,
+    tables: Arc<[RemoteTable]>,
+    state: State,
+    /// An earlier attempt froze what is frozen: nobody here knows whether it was committed.
+    outcome: Outcome,
+    /// An upload went with Hello.
+    upload_sent: bool,
+    /// The upload that was acknowledged in this attempt.
+    committed: Option<Frozen>,
+    download: Option<Download>,
+}
+
+impl<'a> Host<'a> {
+    /// Connects, and makes the attempt durable before its first byte leaves (P2, P3).
+    pub(super) fn begin(
+        remote: &'a mut Remote,
+        request: &'a Request,
+        user: &'a UserName,
+        connect: &mut dyn FnMut() -> Result<Box<dyn Transport>, Failure>,
+        observer: &'a mut dyn FnMut(Step),
+        total: &'a mut Total,
+    ) -> Result<Host<'a>, Failure> {
+        observer(Step::Connecting);
+        let channel = Channel::new(connect()?);
+        let tables = remote.tables()?;
+        let uploads = matches!(request.mode, Mode::Full | Mode::UploadOnly);
+        let outcome = match State::read(&remote.connection)?.frozen {
+            Some(_) => Outcome::Unknown,
+            None => Outcome::Known,
+        };
+        let state =
+            progress::begin_attempt(&remote.connection, &tables, &mut remote.random, uploads)?;
+        fail_point!("client-frozen");
+        Ok(Host {
+            remote,
+            request,
+            user,
+            observer,
+            total,
+            channel,
+            tables,
+            state,
+            outcome,
+            upload_sent: false,
+            committed: None,
+            download: None,
+        })
+    }
+
+    /// The conversation.
+    pub(super) fn converse(&mut self) -> Result<(), Failure> {
+        let upload = self.upload_with_hello()?;
+        self.send_hello(upload.as_ref())?;
+        self.upload_sent = upload.is_some();
+        let mut session = Session::new(self.request.mode, self.upload_sent, self.tables.len());
+        drop(upload);
+        loop {
+            let event = match self.channel.receive()? {
+                Some(message) => Event::Received(message),
+                None => Event::Closed,
+            };
+            for instruction in session.handle(event)? {
+                match instruction {
+                    Instruction::Agree(welcome) => self.agree(welcome)?,
+                    Instruction::ChangeSchema(change) => self.change_schema(&change)?,
+                    Instruction::Upload => self.upload()?,
+                    Instruction::NoteCommitted(committed) => self.note_committed(committed)?,
+                    Instruction::BeginDownload(begin) => {
+                        self.download = Some(Download::new(begin, &self.remote.spills));
+                    }
+                    Instruction::KeepRows(frame) => self.download()?.keep_rows(&frame)?,
+                    Instruction::KeepRejects(rejects) => self.download()?.keep_rejects(rejects)?,
+                    Instruction::Apply(end) => self.apply(&end)?,
+                    Instruction::Finish => return Ok(()),
+                }
+            }
+            if let Some(download) = &self.download {
+                (self.observer)(Step::Downloading { rows: download.rows() });
+            }
+        }
+    }
+
+    /// The whole upload, where it may travel with Hello: nothing about the last one is unknown,
+    /// there is a schema, and it is small.
+    fn upload_with_hello(&mut self) -> Result<Option<Upload>, Failure> {
+        let uploads = matches!(self.request.mode, Mode::Full | Mode::UploadOnly);
+        if !uploads || self.outcome == Outcome::Unknown || self.state.schema_fingerprint.is_none() {
+            return Ok(None);
+        }
+        self.collect(Some(UPLOAD_WITH_HELLO_BYTES_MAX as u64))
+    }
+
+    fn send_hello(&mut self, upload: Option<&Upload>) -> Result<(), Failure> {
+        let hello = self.hello(upload.is_some())?;
+        let mut bytes = MAGIC.to_vec();
+        Message::Hello(Box::new(hello)).encode(&mut bytes);
+        let mut rows = 0;
+        if let Some(upload) = upload {
+            rows = upload.rows;
+            upload.send(&mut |frame, _| {
+                bytes.extend_from_slice(frame);
+                Ok(())
+            })?;
+        }
+        self.channel.send(&bytes)?;
+        if upload.is_some() {
+            fail_point!("client-upload-sent");
+            (self.observer)(Step::Uploading { rows_done: rows, rows_total: rows });
+        }
+        (self.observer)(Step::Waiting);
+        Ok(())
+    }
+
+    fn hello(&self, upload_follows: bool) -> Result<Hello, Failure> {
+        let state = &self.state;
+        let missing = || Failure::new(Code::Bug, "an attempt was not recorded");
+        Ok(Hello {
+            protocol_version: PROTOCOL_VERSION,
+            capabilities: 0,
+            client: self.request.client.clone(),
+            database: None,
+            remote_id: state.remote_id.clone().ok_or_else(missing)?,
+            user: self.user.clone(),
+            credential: self.credential(),
+            script_version: state.script_version.clone(),
+            publications: state.publications.clone(),
+            database_id: state.database_id.clone(),
+            mode: self.request.mode,
+            progress: state.progress,
+            outcome: self.outcome,
+            counter: state.counter,
+            nonce_confirmed: state.nonce_confirmed,
+            nonce_attempt: state.nonce_attempt.ok_or_else(missing)?,
+            schema_fingerprint: state.schema_fingerprint.clone(),
+            watermarks: self.watermarks()?,
+            upload_follows,
+        })
+    }
+
+    fn watermarks(&self) -> Result<Vec<TableWatermark>, Failure> {
+        let stored = progress::watermarks(&self.remote.connection)?;
+        let with_table = self.tables.iter().zip(stored);
+        Ok(with_table
+            .map(|(table, watermark)| TableWatermark {
+                fingerprint: table.published.fingerprint.clone(),
+                watermark,
+            })
+            .collect())
+    }
+
+    /// A token that an earlier attempt of this call was given saves the server a password check.
+    fn credential(&self) -> Credential {
+        match &self.total.token {
+            Some(token) => Credential::Token(token.clone()),
+            None => self.request.credential.clone(),
+        }
+    }
+
+    /// Records what Welcome says, as far as it is news.
+    fn agree(&mut self, welcome: Welcome) -> Result<(), Failure> {
+        if welcome.token.is_some() {
+            self.total.token = welcome.token;
+        }
+        match &self.state.database_id {
+            Some(known) if *known != welcome.database_id => {
+                let message = format!(
+                    "the remote belongs to database {known}, the server has {}",
+                    welcome.database_id
+                );
+                return Err(Failure::new(Code::WrongDatabase, message));
+            }
+            Some(_) => {}
+            None if self.request.mode == Mode::Ping => {}
+            None => {
+                progress::set(&self.remote.connection, "database_id", &welcome.database_id.0)
+                    .map_err(explain)?;
+            }
+        }
+        if self.request.mode == Mode::Ping {
+            return Ok(());
+        }
+        let news = match (self.outcome, welcome.progress) {
+            (Outcome::Unknown, None) => {
+                let message = "Welcome does not say what became of the last upload";
+                return Err(Failure::new(Code::UnexpectedMessage, message));
+            }
+            (Outcome::Unknown, committed) => committed,
+            // What is being applied has its outcome told by UploadCommitted.
+            (Outcome::Known, _) if welcome.upload == UploadState::Taken => None,
+            (Outcome::Known, committed) => committed.filter(|it| *it != self.state.progress),
+        };
+        if let Some(committed) = news {
+            self.learn_outcome(committed)?;
+        }
+        self.state = self.read_state()?;
+        Ok(())
+    }
+
+    /// The server's last upload is not the one we knew of (trap 6).
+    fn learn_outcome(&mut self, committed: Progress) -> Result<(), Failure> {
+        let number = self.state.frozen.map(|frozen| frozen.progress);
+        let newest = number.filter(|_| self.outcome == Outcome::Unknown || self.upload_sent);
+        let newest = newest.unwrap_or(self.state.progress);
+        if committed > newest {
+            // Somebody else has gone on under this identity: a copy of the file.
+            let message = format!("the server has upload {}, we sent {}", committed.0, newest.0);
+            return Err(Failure::new(Code::CopiedRemote, message));
+        }
+        progress::learn_outcome(&self.remote.connection, &self.tables, &self.state, committed)?;
+        self.outcome = Outcome::Known;
+        fail_point!("client-outcome-learned");
+        Ok(())
+    }
+
+    fn read_state(&self) -> Result<State, Failure> {
+        State::read(&self.remote.connection)
+    }
+
+    fn change_schema(&mut self, change: &SchemaChange) -> Result<(), Failure> {
+        let at = iso_utc(self.remote.clock.unix_ms());
+        schema::change::apply(&self.remote.connection, &change.schema, &at)?;
+        self.remote.tables = None;
+        self.tables = self.remote.tables()?;
+        self.state = self.read_state()?;
+        Ok(())
+    }
+
+    fn upload(&mut self) -> Result<(), Failure> {
+        if self.state.frozen.is_none() {
+            self.state = progress::begin_attempt(
+                &self.remote.connection,
+                &self.tables,
+                &mut self.remote.random,
+                true,
+            )?;
+        }
+        let upload = match self.collect(None) {
+            Ok(upload) => upload,
+            Err(failure) => {
+                self.take_back()?;
+                return Err(failure);
+            }
+        };
+        let Some(upload) = upload else { return Ok(()) };
+        let rows_total = upload.rows;
+        let (channel, observer) = (&mut self.channel, &mut self.observer);
+        upload.send(&mut |frame, rows_done| {
+            channel.send(frame)?;
+            observer(Step::Uploading { rows_done, rows_total });
+            Ok(())
+        })?;
+        fail_point!("client-upload-sent");
+        observer(Step::Waiting);
+        Ok(())
+    }
+
+    /// Nothing of the frozen generation has left, so its outcome is known.
+    fn take_back(&mut self) -> Result<(), Failure> {
+        let Some(frozen) = self.state.frozen else { return Ok(()) };
+        let transaction = begin_immediate(&self.remote.connection)?;
+        progress::merge_back(&transaction, &self.tables, frozen, self.state.open_generation)
+            .map_err(explain)?;
+        transaction.commit().map_err(explain)
+    }
+
+    fn collect(&mut self, bytes_max: Option<u64>) -> Result<Option<Upload>, Failure> {
+        let (channel, clock) = (&mut self.channel, &self.remote.clock);
+        let mut said_ms = clock.monotonic_ms();
+        let mut alive = || {
+            let now_ms = clock.monotonic_ms();
+            if bytes_max.is_none() && now_ms.saturating_sub(said_ms) >= HEARTBEAT_INTERVAL_MS {
+                said_ms = now_ms;
+                channel.send(&Message::Heartbeat.to_frame())?;
+            }
+            Ok(())
+        };
+        let remote = &*self.remote;
+        Upload::collect(
+            &remote.connection,
+            &self.tables,
+            &self.state,
+            &remote.spills,
+            bytes_max,
+            &mut alive,
+        )
+    }
+
+    fn note_committed(&mut self, committed: UploadCommitted) -> Result<(), Failure> {
+        if let Some(frozen) = self.state.frozen {
+            if committed.progress < frozen.progress {
+                let message = format!(
+                    "upload {} was sent, {} is acknowledged",
+                    frozen.progress.0, committed.progress.0
+                );
+                return Err(Failure::new(Code::UnexpectedMessage, message));
+            }
+            self.committed = Some(frozen);
+        }
+        fail_point!("client-upload-committed");
+        let total = &mut *self.total;
+        total.uploaded.inserts += committed.inserts;
+        total.uploaded.updates += committed.updates;
+        total.uploaded.deletes += committed.deletes;
+        total.conflicts += committed.conflicts;
+        total.rejected += committed.rejected;
+        match self.request.mode {
+            Mode::UploadOnly => self.drop_committed(),
+            _ => Ok(()),
+        }
+    }
+
+    fn download(&mut self) -> Result<&mut Download, Failure> {
+        let bug = || Failure::new(Code::Bug, "rows were kept before their download began");
+        self.download.as_mut().ok_or_else(bug)
+    }
+
+    fn apply(&mut self, end: &DownloadEnd) -> Result<(), Failure> {
+        fail_point!("client-download-received");
+        let Some(download) = self.download.take() else { return Ok(()) };
+        let rows_total = download.rows();
+        let at = iso_utc(self.remote.clock.unix_ms());
+        let circumstances = Circumstances {
+            tables: &self.tables,
+            committed: self.committed,
+            open_generation: self.state.open_generation,
+            at: &at,
+            spills: &self.remote.spills,
+        };
+        let observer = &mut self.observer;
+        observer(Step::Applying { rows_done: 0, rows_total });
+        let report = &mut |rows_done| observer(Step::Applying { rows_done, rows_total });
+        apply::apply(&self.remote.connection, &download, end, &circumstances, report)?;
+        self.committed = None;
+        self.total.downloaded.upserts += download.upsert_rows;
+        self.total.downloaded.deletes += download.delete_rows;
+        Ok(())
+    }
+
+    fn drop_committed(&mut self) -> Result<(), Failure> {
+        let Some(frozen) = self.committed.take() else { return Ok(()) };
+        progress::commit_frozen(&self.remote.connection, &self.tables, frozen)?;
+        fail_point!("client-outcome-learned");
+        Ok(())
+    }
+
+    /// After a failure: an acknowledgement that was received is recorded, which spares the next
+    /// attempt the question. If this fails too, it is asked.
+    pub(super) fn save_what_is_known(&mut self) {
+        let _ = self.drop_committed();
+    }
+}

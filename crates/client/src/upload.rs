@@ -1,0 +1,225 @@
+//! The upload: a frozen generation of the change log, as frames.
+//!
+//! The frames are spelled completely before the first one leaves, into a spill: no transaction of
+//! the remote stays open while the network is slow, a row that is too large is found before
+//! anything of the upload is sent, and it is known whether the upload is small enough to travel
+//! with Hello.
+
+use crate::capture::change_log::{self, Change, Entry};
+use crate::connection::{begin_read, explain};
+use crate::progress::{Frozen, State};
+use crate::schema::RemoteTable;
+use model::{Code, Failure, Spill, Spills, write_value};
+use protocol::{FRAME_BYTES_MAX, Message, Operation, RowsFrame, UploadBegin, UploadEnd};
+use rusqlite::Connection;
+use std::sync::Arc;
+
+/// A frame is full at this many bytes of rows …
+const FRAME_BYTES: usize = 256 * 1024;
+/// … or this many rows.
+const FRAME_ROWS: u32 = 10_000;
+
+/// The largest row, in bytes as encoded; an update has two. What is missing to the limit of a
+/// frame is for the frame itself.
+const ROW_BYTES_MAX: usize = FRAME_BYTES_MAX - 64;
+
+/// An upload, ready to be sent.
+#[derive(Debug)]
+pub(crate) struct Upload {
+    begin: UploadBegin,
+    /// Whole frames, in the order of sending.
+    parts: Vec<Spill>,
+    /// Rows.
+    pub(crate) rows: u64,
+}
+
+impl Upload {
+    /// Spells what `state` has frozen, which may be nothing. `None` if it has more than
+    /// `bytes_max` bytes. `alive` is called now and then.
+    pub(crate) fn collect(
+        connection: &Connection,
+        tables: &[RemoteTable],
+        state: &State,
+        spills: &Arc<Spills>,
+        bytes_max: Option<u64>,
+        alive: &mut dyn FnMut() -> Result<(), Failure>,
+    ) -> Result<Option<Upload>, Failure> {
+        let progress = state.frozen.map_or(state.progress, |frozen| frozen.progress);
+        let begin = UploadBegin { previous: state.progress, progress };
+        let mut collector = Collector { spills, alive, bytes_max, rows: 0, bytes: 0 };
+        collector.bytes += Message::UploadBegin(begin).to_frame().len() as u64;
+        collector.bytes += Message::UploadEnd(UploadEnd { rows: u64::MAX }).to_frame().len() as u64;
+        let mut parts = Vec::new();
+        if let Some(frozen) = state.frozen {
+            let transaction = begin_read(connection)?;
+            for table in tables.iter().filter(|table| table.uploads()) {
+                match collector.table(connection, table, frozen, state.open_generation) {
+                    Ok(collected) => parts.extend(collected),
+                    Err(Stop::TooMany) => return Ok(None),
+                    Err(Stop::Failed(failure)) => return Err(failure),
+                }
+            }
+            drop(transaction);
+        }
+        Ok(Some(Upload { begin, parts, rows: collector.rows }))
+    }
+
+    /// Hands every frame to `send`, with the rows that are sent then.
+    pub(crate) fn send(
+        &self,
+        send: &mut dyn FnMut(&[u8], u64) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        send(&Message::UploadBegin(self.begin).to_frame(), 0)?;
+        let mut rows = 0;
+        for part in &self.parts {
+            let mut reader = part.reader();
+            while let Some(frame) = reader.next_chunk()? {
+                // Behind the five bytes of a frame's header.
+                let (_, _, count) = RowsFrame::split(frame.get(5..).unwrap_or_default())?;
+                rows += u64::from(count);
+                send(&frame, rows)?;
+            }
+        }
+        send(&Message::UploadEnd(UploadEnd { rows: self.rows }).to_frame(), rows)
+    }
+}
+
+/// Why collecting ended early.
+enum Stop {
+    TooMany,
+    Failed(Failure),
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Stop {
+        Stop::Failed(failure)
+    }
+}
+
+struct Collector<'a> {
+    spills: &'a Arc<Spills>,
+    alive: &'a mut dyn FnMut() -> Result<(), Failure>,
+    bytes_max: Option<u64>,
+    rows: u64,
+    bytes: u64,
+}
+
+impl Collector<'_> {
+    /// The frames of one table: inserts, updates, deletes.
+    fn table(
+        &mut self,
+        connection: &Connection,
+        table: &RemoteTable,
+        frozen: Frozen,
+        open: i64,
+    ) -> Result<[Spill; 3], Stop> {
+        let mut batches = [Operation::Insert, Operation::Update, Operation::Delete]
+            .map(|operation| Batch::new(table, operation, self.spills));
+        let mut too_many = false;
+        let visit = &mut |entry: &Entry<'_>| {
+            let batch = match entry.change().map_err(explain)? {
+                Change::None => return Ok(()),
+                Change::Insert => &mut batches[0],
+                Change::Update => &mut batches[1],
+                Change::Delete => &mut batches[2],
+            };
+            let bytes = batch.add(entry)?;
+            self.rows += 1;
+            self.bytes += bytes;
+            if self.bytes_max.is_some_and(|max| self.bytes > max) {
+                too_many = true;
+                return Err(Failure::new(Code::Bug, "stopped on purpose"));
+            }
+            if batch.is_full() {
+                self.bytes += batch.flush()?;
+                (self.alive)()?;
+            }
+            Ok(())
+        };
+        let collected =
+            change_log::for_each(connection, table, frozen.generation, Some(open), visit);
+        if too_many {
+            return Err(Stop::TooMany);
+        }
+        collected?;
+        for batch in &mut batches {
+            self.bytes += batch.flush()?;
+        }
+        if self.bytes_max.is_some_and(|max| self.bytes > max) {
+            return Err(Stop::TooMany);
+        }
+        Ok(batches.map(|batch| batch.frames))
+    }
+}
+
+/// Rows of one table and operation on their way into frames.
+struct Batch<'a> {
+    table: &'a RemoteTable,
+    frame: RowsFrame,
+    frames: Spill,
+}
+
+impl<'a> Batch<'a> {
+    fn new(table: &'a RemoteTable, operation: Operation, spills: &Arc<Spills>) -> Batch<'a> {
+        let bytes = Vec::new();
+        let frame = RowsFrame { table: table.position, operation, count: 0, bytes };
+        Batch { table, frame, frames: spills.open() }
+    }
+
+    /// Adds one row; yields its bytes.
+    fn add(&mut self, entry: &Entry<'_>) -> Result<u64, Failure> {
+        let start = self.frame.bytes.len();
+        let (old, new) = match self.frame.operation {
+            Operation::Insert | Operation::Upsert => (false, true),
+            Operation::Update => (true, true),
+            Operation::Delete => (true, false),
+        };
+        let width = self.table.width();
+        let out = &mut self.frame.bytes;
+        let mut write = || -> rusqlite::Result<()> {
+            for column in (0..width).filter(|_| old) {
+                write_value(out, entry.old(column)?);
+            }
+            for column in (0..width).filter(|_| new) {
+                write_value(out, entry.new(column)?);
+            }
+            Ok(())
+        };
+        write().map_err(explain)?;
+        self.frame.count += 1;
+        let bytes = self.frame.bytes.len() - start;
+        if bytes > ROW_BYTES_MAX {
+            let key = entry.key_text().map_err(explain)?;
+            let message = format!("a row of {} has {bytes} bytes", self.table.name());
+            return Err(Failure::new(Code::RowTooLarge, message).table(self.table.name()).key(key));
+        }
+        if start > 0 && self.frame.bytes.len() > ROW_BYTES_MAX {
+            // The rows before it go first, and this one gets a frame of its own.
+            let row = self.frame.bytes.split_off(start);
+            self.frame.count -= 1;
+            self.flush()?;
+            self.frame.bytes = row;
+            self.frame.count = 1;
+        }
+        Ok(bytes as u64)
+    }
+
+    fn is_full(&self) -> bool {
+        self.frame.bytes.len() >= FRAME_BYTES || self.frame.count >= FRAME_ROWS
+    }
+
+    /// Ends the frame; yields the bytes around its rows.
+    fn flush(&mut self) -> Result<u64, Failure> {
+        if self.frame.count == 0 {
+            return Ok(0);
+        }
+        let (table, operation) = (self.frame.table, self.frame.operation);
+        let next = RowsFrame { table, operation, count: 0, bytes: Vec::new() };
+        let frame = std::mem::replace(&mut self.frame, next);
+        let rows_bytes = frame.bytes.len();
+        let encoded = Message::Rows(frame).to_frame();
+        let around = encoded.len() - rows_bytes;
+        self.frames.append(encoded)?;
+        Ok(around as u64)
+    }
+}
