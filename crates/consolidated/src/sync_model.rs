@@ -146,7 +146,8 @@ mod tests {
     #[test]
     fn a_model_says_what_it_leaves_out() {
         let model = SyncModel::parse(
-            "script_version = \"v1\"\n[table.a]\n[table.\"Order Line\"]\nconflict = { latest = \"m\" }\n",
+            "script_version = \"v1\"\n[table.a]\n\
+             [table.\"Order Line\"]\nconflict = { latest = \"m\" }\n",
             "model.toml",
         )
         .unwrap();

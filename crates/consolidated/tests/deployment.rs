@@ -12,11 +12,13 @@ use model::{Code, Value};
 
 const SCHEMA: &str = "
     CREATE TABLE customer (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
-    CREATE TABLE \"order\" (id INTEGER PRIMARY KEY, customer INTEGER REFERENCES customer, note TEXT);
+    CREATE TABLE \"order\" (id INTEGER PRIMARY KEY,
+        customer INTEGER REFERENCES customer, note TEXT);
     CREATE TABLE \"Odd \"\"name\"\"\" (\"the key\" TEXT PRIMARY KEY, \"a b\" BLOB) WITHOUT ROWID;
     CREATE TABLE keyless (a INTEGER);
     CREATE TABLE audit (id INTEGER PRIMARY KEY, what TEXT);
-    CREATE TRIGGER audited AFTER INSERT ON customer BEGIN INSERT INTO audit (what) VALUES (NEW.name); END;
+    CREATE TRIGGER audited AFTER INSERT ON customer
+        BEGIN INSERT INTO audit (what) VALUES (NEW.name); END;
     INSERT INTO customer VALUES (1, 'Ann');";
 
 fn dump(path: &std::path::Path) -> String {

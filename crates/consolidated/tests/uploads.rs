@@ -16,7 +16,8 @@ fn row(id: i64, a: &str, b: &str) -> Row {
 /// A table with one row that the remote has seen.
 fn one_row(rule: &str) -> (Center, Remote) {
     let mut center = Center::new(
-        "CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT, b TEXT); INSERT INTO t VALUES (1, 'a', 'b');",
+        "CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT, b TEXT);
+         INSERT INTO t VALUES (1, 'a', 'b');",
         &format!("[table.t]\nconflict = {rule}\n"),
     );
     let mut remote = Remote::new("r");
@@ -230,8 +231,10 @@ fn a_row_that_breaks_a_constraint_is_rejected_alone_and_its_key_is_owed() {
     let mut center = Center::new(
         "CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT NOT NULL UNIQUE, b TEXT CHECK (b <> 'no'));
          INSERT INTO t VALUES (1, 'x', '');
-         CREATE TRIGGER veto BEFORE INSERT ON t WHEN NEW.b = 'veto' BEGIN SELECT RAISE(ABORT, 'not you'); END;
-         CREATE TRIGGER skip BEFORE INSERT ON t WHEN NEW.b = 'skip' BEGIN SELECT RAISE(IGNORE); END;",
+         CREATE TRIGGER veto BEFORE INSERT ON t WHEN NEW.b = 'veto'
+             BEGIN SELECT RAISE(ABORT, 'not you'); END;
+         CREATE TRIGGER skip BEFORE INSERT ON t WHEN NEW.b = 'skip'
+             BEGIN SELECT RAISE(IGNORE); END;",
         "[table.t]\n",
     );
     let mut remote = Remote::new("r");

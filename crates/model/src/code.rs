@@ -20,7 +20,10 @@ pub enum Actor {
 }
 
 macro_rules! codes {
-    ($($(#[doc = $doc:literal])+ $number:literal $name:ident $actor:ident $retry:literal $hint:literal;)+) => {
+    ($(
+        $(#[doc = $doc:literal])+
+        $number:literal $name:ident $actor:ident $retry:literal $hint:literal;
+    )+) => {
         /// A stable error code.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[repr(u16)]
@@ -53,7 +56,9 @@ macro_rules! codes {
             }
 
             /// The name used in Rust, which is also its heading.
-            pub fn name(self) -> &'static str { match self { $(Code::$name => stringify!($name),)+ } }
+            pub fn name(self) -> &'static str {
+                match self { $(Code::$name => stringify!($name),)+ }
+            }
         }
     };
 }
@@ -73,10 +78,12 @@ codes! {
     1002 UnsupportedVersion Remote false "update the older of the two programs";
     /// A message does not decode. Either the peer is broken or something between the two changed
     /// the bytes. Nothing of the message was used.
-    1003 MalformedMessage Remote false "update both programs; look for a proxy that alters traffic";
+    1003 MalformedMessage Remote false
+        "update both programs; look for a proxy that alters traffic";
     /// A frame is larger than the receiver accepts: `frame_bytes_max`, or
     /// `unauthenticated_bytes_max` before the first message was accepted.
-    1004 FrameTooLarge Remote false "raise `frame_bytes_max` on the server, or store smaller values";
+    1004 FrameTooLarge Remote false
+        "raise `frame_bytes_max` on the server, or store smaller values";
     /// A message arrived that has no place in this state of the conversation.
     1005 UnexpectedMessage Maker false "update both programs, and report it if it stays";
     /// The connection ended in the middle of a synchronization. Nothing is lost: the next
@@ -107,7 +114,8 @@ codes! {
     /// not uploaded yet, and receives all its rows anew.
     2107 CopiedRemote Nobody true "synchronize again";
     /// The remote was synchronized with another consolidated database before.
-    2108 WrongDatabase Remote false "check the address; `syncline remote reset` starts over with a new database";
+    2108 WrongDatabase Remote false
+        "check the address; `syncline remote reset` starts over with a new database";
     /// The upload does not follow the last one the server has. The client must learn the outcome
     /// of its previous upload first; it does so by itself.
     2109 OutOfSequence Nobody true "synchronize again";
@@ -122,7 +130,8 @@ codes! {
     2113 Superseded Nobody true "synchronize again";
 
     /// The consolidated database cannot be opened.
-    3001 DatabaseUnavailable Operator true "check that the database exists and may be read and written";
+    3001 DatabaseUnavailable Operator true
+        "check that the database exists and may be read and written";
     /// Another program holds the write lock of the consolidated database for too long.
     3002 DatabaseBusy Nobody true "wait, or end the long transaction of the other program";
     /// The database has no Syncline system tables.

@@ -19,8 +19,8 @@ macro_rules! name {
             /// Accepts 1 to 128 bytes without control characters.
             pub fn new(name: impl Into<String>) -> Result<$type, Failure> {
                 let name = name.into();
-                if name.is_empty() || name.len() > NAME_BYTES_MAX || name.chars().any(char::is_control)
-                {
+                let fits = (1..=NAME_BYTES_MAX).contains(&name.len());
+                if !fits || name.chars().any(char::is_control) {
                     return Err(Failure::new(
                         Code::MalformedMessage,
                         concat!($what, " must be 1 to 128 bytes without control characters"),

@@ -74,8 +74,7 @@ impl Spill {
     /// Appends one chunk of at most 4 GiB.
     pub fn append(&mut self, chunk: Vec<u8>) -> Result<(), Failure> {
         let len = chunk.len() as u64;
-        if self.file.is_none()
-            && take(&self.spills.memory_bytes, len, self.spills.memory_bytes_max)
+        if self.file.is_none() && take(&self.spills.memory_bytes, len, self.spills.memory_bytes_max)
         {
             self.memory_bytes += len;
             self.memory.push(chunk);
@@ -94,7 +93,8 @@ impl Spill {
             return Err(Failure::new(Code::SpillFailed, "the spill has reached its limit on disk"));
         }
         self.file_bytes += bytes;
-        let failed = |error| Failure::new(Code::SpillFailed, "cannot write the spill").source(error);
+        let failed =
+            |error| Failure::new(Code::SpillFailed, "cannot write the spill").source(error);
         let file = match self.file {
             Some(file) => file,
             None => *self.file.insert(self.spills.files.create().map_err(failed)?),
@@ -121,10 +121,7 @@ impl Spill {
     /// The chunk at `position`, which moves on to the next; `None` after the last.
     ///
     /// For readers that cannot hold a borrow of the spill while they wait.
-    pub fn read_at(
-        &self,
-        position: &mut SpillPosition,
-    ) -> Result<Option<Cow<'_, [u8]>>, Failure> {
+    pub fn read_at(&self, position: &mut SpillPosition) -> Result<Option<Cow<'_, [u8]>>, Failure> {
         if let Some(chunk) = self.memory.get(position.chunk) {
             position.chunk += 1;
             return Ok(Some(Cow::Borrowed(chunk)));

@@ -2,13 +2,14 @@
 
 use crate::config::Config;
 use crate::password;
+use crate::stage::{self, Intake, Queue};
 use crate::token::Tokens;
 use consolidated::Credentials;
 use model::{Clock, Code, Failure, UserName};
 use protocol::Credential;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use tokio::sync::Semaphore;
+use std::thread::JoinHandle;
+use tokio::sync::oneshot;
 
 /// Verifies users.
 ///
@@ -17,22 +18,31 @@ pub(crate) struct Authenticator {
     tokens: Tokens,
     token_lifetime_ms: i64,
     clock: Arc<dyn Clock>,
-    hashes: Arc<Semaphore>,
-    waiting: AtomicUsize,
-    waiting_max: usize,
+    passwords: Queue<Verification>,
+}
+
+/// A password that waits for a core.
+struct Verification {
+    password: String,
+    hash: Option<String>,
+    answer: oneshot::Sender<bool>,
 }
 
 impl Authenticator {
-    pub(crate) fn new(config: &Config, token_key: Vec<u8>, clock: Arc<dyn Clock>) -> Authenticator {
-        Authenticator {
-            tokens: Tokens::new(token_key),
-            token_lifetime_ms: i64::try_from(config.token_lifetime_s).unwrap_or(i64::MAX / 1000)
-                * 1000,
-            clock,
-            hashes: Arc::new(Semaphore::new(Config::or_cores(config.password_hashes_max))),
-            waiting: AtomicUsize::new(0),
-            waiting_max: config.password_queue_len_max,
-        }
+    pub(crate) fn start(
+        config: &Config,
+        token_key: Vec<u8>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<(Authenticator, Vec<JoinHandle<()>>), Failure> {
+        let cores = vec![(); Config::or_cores(config.password_hashes_max)];
+        let (passwords, threads) =
+            stage::start("password", config.password_queue_len_max, cores, |(), intake| {
+                verify_passwords(&intake);
+            })?;
+        let lifetime_s = i64::try_from(config.token_lifetime_s).unwrap_or(i64::MAX);
+        let token_lifetime_ms = lifetime_s.saturating_mul(1000);
+        let tokens = Tokens::new(token_key);
+        Ok((Authenticator { tokens, token_lifetime_ms, clock, passwords }, threads))
     }
 
     /// Accepts the user, with a new token where a password was verified.
@@ -65,27 +75,22 @@ impl Authenticator {
         password: &str,
         known: Option<&Credentials>,
     ) -> Result<(), Failure> {
-        if self.waiting.fetch_add(1, Ordering::Relaxed) >= self.waiting_max {
-            self.waiting.fetch_sub(1, Ordering::Relaxed);
-            return Err(Failure::new(Code::ServerFull, "too many passwords wait to be verified")
-                .retry_after_s(5));
-        }
-        let permit = self.hashes.clone().acquire_owned().await;
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
-        let _permit =
-            permit.map_err(|_| Failure::new(Code::ServerStopping, "the server is stopping"))?;
-        let (password, hash) = (password.to_owned(), known.map(|k| k.password_hash.clone()));
-        let verified =
-            tokio::task::spawn_blocking(move || password::verify(&password, hash.as_deref()))
-                .await
-                .map_err(|error| {
-                    Failure::new(Code::Bug, "the verification ended early").source(error)
-                })?;
-        match verified {
-            true => Ok(()),
-            false => {
+        let (answer, verified) = oneshot::channel();
+        let hash = known.map(|known| known.password_hash.clone());
+        self.passwords.try_put(Verification { password: password.to_owned(), hash, answer })?;
+        match verified.await {
+            Ok(true) => Ok(()),
+            Ok(false) => {
                 Err(Failure::new(Code::AuthenticationFailed, "unknown user or wrong password"))
             }
+            Err(_) => Err(Failure::new(Code::Bug, "the verification ended early")),
         }
+    }
+}
+
+fn verify_passwords(intake: &Intake<Verification>) {
+    while let Some(Verification { password, hash, answer }) = intake.take() {
+        // The session may have ended meanwhile; then nobody wants to know.
+        let _ = answer.send(password::verify(&password, hash.as_deref()));
     }
 }

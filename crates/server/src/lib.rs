@@ -1,5 +1,7 @@
-//! The staged server: read `server.rs`, which wires the stages, then `session.rs`, which is one
-//! synchronization from the first byte to the last.
+//! The staged server.
+//!
+//! Read `server.rs`, which wires the stages, then `session.rs`, which is one synchronization from
+//! the first byte to the last.
 //!
 //! ```text
 //!  network ──► session ──► worker: readers ──► consolidated database

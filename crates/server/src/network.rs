@@ -1,7 +1,9 @@
 //! Bytes in and out: listeners, and connections that speak in messages.
 
+mod accept;
 mod connection;
 mod listener;
 
+pub(crate) use accept::{Accept, start};
 pub(crate) use connection::Connection;
 pub(crate) use listener::{Listener, raise_descriptor_limit};

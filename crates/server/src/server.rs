@@ -5,16 +5,15 @@ use crate::clock::SystemClock;
 use crate::config::Config;
 use crate::files::TemporaryFiles;
 use crate::lease::Leases;
-use crate::network::{Connection, Listener, raise_descriptor_limit};
-use crate::session::{self, Shared, Summary};
+use crate::network::{self, Listener, raise_descriptor_limit};
+use crate::session::Shared;
 use crate::worker;
-use consolidated::{Reader, ServeLock, Url};
+use consolidated::{ServeLock, Url};
 use model::{Clock, Code, Failure, Files, Spills};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, watch};
 
@@ -54,10 +53,12 @@ pub struct Server {
 /// Starts a server for the database at `url`.
 pub fn start(config: Config, url: &Url, components: Components) -> Result<Server, Failure> {
     let lock = ServeLock::take(url)?;
-    let token_key = Reader::open(url)?.token_key()?;
     let spills =
         Spills::new(components.files, config.stream_memory_bytes_max, config.spill_bytes_max);
-    let (worker, threads) = worker::start(&config, url, &spills)?;
+    let worker::Started { worker, token_key, mut threads } = worker::start(&config, url, &spills)?;
+    let clock = components.clock;
+    let (authenticator, more) = Authenticator::start(&config, token_key, clock.clone())?;
+    threads.extend(more);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .thread_name("network")
@@ -65,8 +66,8 @@ pub fn start(config: Config, url: &Url, components: Components) -> Result<Server
         .map_err(|error| Failure::new(Code::Bug, "cannot start the runtime").source(error))?;
     let shared = Arc::new(Shared {
         worker,
-        authenticator: Authenticator::new(&config, token_key, components.clock.clone()),
-        leases: Leases::new(components.clock.clone(), config.takeover_after_s),
+        authenticator,
+        leases: Leases::new(clock.clone(), config.takeover_after_s),
         spills,
         sessions: Semaphore::new(config.sessions_max),
         stopping: AtomicBool::new(false),
@@ -88,14 +89,14 @@ pub fn start(config: Config, url: &Url, components: Components) -> Result<Server
             Listener::bind(url)?
         };
         addresses.push(listener.url.clone());
-        let accepting = accept(
+        let accept = network::Accept {
             listener,
-            shared.clone(),
-            connections.clone(),
-            components.clock.clone(),
-            stopped.clone(),
-        );
-        runtime.spawn(accepting);
+            shared: shared.clone(),
+            connections: connections.clone(),
+            clock: clock.clone(),
+            stopped: stopped.clone(),
+        };
+        network::start(&runtime, accept);
     }
     tracing::info!(database = %url, connections_max, ?addresses, "server started");
     Ok(Server {
@@ -136,88 +137,5 @@ impl Server {
             }
         }
         tracing::info!(drained, "server stopped");
-    }
-}
-
-/// Numbers connections, for the log.
-static NEXT_SYNC_ID: AtomicU64 = AtomicU64::new(1);
-
-async fn accept(
-    listener: Listener,
-    shared: Arc<Shared>,
-    connections: Arc<Semaphore>,
-    clock: Arc<dyn Clock>,
-    mut stopped: watch::Receiver<bool>,
-) {
-    loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            _ = stopped.changed() => return,
-        };
-        let (stream, peer) = match accepted {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                // Out of descriptors, most likely: a pause lets some end.
-                tracing::warn!(%error, "cannot accept a connection");
-                tokio::time::sleep(Duration::from_millis(50)).await;
-                continue;
-            }
-        };
-        // Beyond the limit the kernel's backlog holds them back.
-        let Ok(place) = connections.clone().acquire_owned().await else { return };
-        let (shared, clock) = (shared.clone(), clock.clone());
-        let sync_id = NEXT_SYNC_ID.fetch_add(1, Ordering::Relaxed);
-        tokio::spawn(async move {
-            let _place = place;
-            serve(stream, &shared, clock.as_ref(), sync_id, &peer.to_string()).await;
-        });
-    }
-}
-
-async fn serve(stream: TcpStream, shared: &Shared, clock: &dyn Clock, sync_id: u64, peer: &str) {
-    let started_ms = clock.monotonic_ms();
-    let idle_timeout = Duration::from_secs(shared.config.idle_timeout_s);
-    let limit = shared.config.unauthenticated_bytes_max;
-    let mut connection = Connection::new(stream, limit, idle_timeout);
-    let mut summary = Summary::default();
-    let result = session::serve(&mut connection, shared, &mut summary).await;
-    let duration_ms = clock.monotonic_ms() - started_ms;
-    let Summary {
-        remote,
-        user,
-        script_version,
-        uploaded,
-        conflicts,
-        rejected,
-        downloaded,
-        filtered,
-    } = summary;
-    let (bytes_in, bytes_out) = (connection.bytes_in, connection.bytes_out);
-    match result {
-        Ok(None) => {}
-        Ok(Some(())) => tracing::info!(
-            sync_id,
-            peer,
-            remote,
-            user,
-            script_version,
-            uploaded,
-            conflicts,
-            rejected,
-            downloaded,
-            filtered,
-            bytes_in,
-            bytes_out,
-            duration_ms,
-            "synchronized"
-        ),
-        Err(failure) => {
-            tracing::warn!(
-                sync_id, peer, remote, user, script_version, uploaded, bytes_in, bytes_out,
-                duration_ms, code = %failure.code(), error = %failure.full_message(),
-                "synchronization failed"
-            );
-            connection.refuse(&failure).await;
-        }
     }
 }

@@ -19,13 +19,24 @@ impl<T> Clone for Queue<T> {
 }
 
 impl<T> Queue<T> {
+    /// Hands over if there is a place.
+    pub(crate) fn try_put(&self, item: T) -> Result<(), Failure> {
+        self.0.try_send(item).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => {
+                Failure::new(Code::ServerFull, "too many requests wait").retry_after_s(5)
+            }
+            mpsc::error::TrySendError::Closed(_) => stopping(),
+        })
+    }
+
     /// Waits for a place, then hands over.
     pub(crate) async fn put(&self, item: T) -> Result<(), Failure> {
-        self.0
-            .send(item)
-            .await
-            .map_err(|_| Failure::new(Code::ServerStopping, "the server is stopping"))
+        self.0.send(item).await.map_err(|_| stopping())
     }
+}
+
+fn stopping() -> Failure {
+    Failure::new(Code::ServerStopping, "the server is stopping")
 }
 
 /// What the threads of a stage take from.

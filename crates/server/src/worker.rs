@@ -30,16 +30,21 @@ pub(crate) struct Worker {
     writes: Queue<writer::Write>,
 }
 
+/// A started worker stage.
+pub(crate) struct Started {
+    pub(crate) worker: Worker,
+    /// The key of session tokens, which lies in the database.
+    pub(crate) token_key: Vec<u8>,
+    pub(crate) threads: Vec<JoinHandle<()>>,
+}
+
 /// Starts the writer and the readers.
-pub(crate) fn start(
-    config: &Config,
-    url: &Url,
-    spills: &Arc<Spills>,
-) -> Result<(Worker, Vec<JoinHandle<()>>), Failure> {
+pub(crate) fn start(config: &Config, url: &Url, spills: &Arc<Spills>) -> Result<Started, Failure> {
     let mut readers = Vec::new();
     for _ in 0..Config::or_cores(config.workers) {
         readers.push(Reader::open(url)?);
     }
+    let token_key = Reader::open(url)?.token_key()?;
     let mut writer = Writer::open(url)?;
     writer.trim_logs(config.log_rows_max)?;
     let (batch_bytes, batch_rows) = (config.batch_bytes, config.batch_rows);
@@ -57,7 +62,7 @@ pub(crate) fn start(
             writer::run(writer, &intake, limits);
         })?;
     threads.extend(more);
-    Ok((Worker { reads, writes }, threads))
+    Ok(Started { worker: Worker { reads, writes }, token_key, threads })
 }
 
 impl Worker {

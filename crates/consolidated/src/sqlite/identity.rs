@@ -2,7 +2,7 @@
 //!
 //! | the remote says | the database says | so |
 //! |---|---|---|
-//! | a counter or progress ahead of ours | | we were restored: a new generation for everybody (trap 3) |
+//! | a counter or progress ahead of ours | | we were restored: a new generation (trap 3) |
 //! | this attempt's nonce is our last one | | the answer to it was lost |
 //! | our counter, our nonce, our progress | | all is well |
 //! | nothing yet | something | a new file took over the remote ID |

@@ -154,7 +154,8 @@ impl Generator<'_> {
                 };
                 let old = parameter("o", column);
                 format!(
-                    "CASE WHEN {known}{theirs} COLLATE BINARY IS {old} THEN {mine} ELSE {theirs} END"
+                    "CASE WHEN {known}{theirs} COLLATE BINARY IS {old}\n        \
+                     THEN {mine} ELSE {theirs} END"
                 )
             })),
         }
@@ -203,7 +204,8 @@ fn clamped_to_now(value: &str) -> String {
     format!(
         "CASE typeof({value})\n        \
          WHEN 'text' THEN min({value}, CASE WHEN {value} LIKE '____-__-__T%'\n            \
-         THEN strftime('%Y-%m-%dT%H:%M:%fZ', 'now') ELSE strftime('%Y-%m-%d %H:%M:%f', 'now') END)\n        \
+         THEN strftime('%Y-%m-%dT%H:%M:%fZ', 'now')\n            \
+         ELSE strftime('%Y-%m-%d %H:%M:%f', 'now') END)\n        \
          WHEN 'integer' THEN min({value}, CASE WHEN {value} > 100000000000\n            \
          THEN CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)\n            \
          ELSE CAST(strftime('%s', 'now') AS INTEGER) END)\n        \
