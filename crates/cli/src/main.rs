@@ -1,1 +1,59 @@
-fn main(){}
+//! The program `syncline`: one file per command, each a short story over the other crates.
+//!
+//! `args.rs` is what the user typed, `config.rs` is what `syncline.toml` says; the commands bring
+//! both together and leave the work to `consolidated`, `server` and `client`.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod args;
+mod check;
+mod config;
+mod demo;
+mod deploy;
+mod init;
+mod log;
+mod output;
+mod progress;
+mod remote;
+mod scripts;
+mod secret;
+mod serve;
+mod server_url;
+mod sync;
+mod undeploy;
+mod user;
+
+use args::{Arguments, Command};
+use clap::Parser;
+use model::Failure;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    #[cfg(feature = "fail-points")]
+    let _scenario = fail::FailScenario::setup();
+
+    let arguments = Arguments::parse();
+    log::start(&arguments);
+    match run(arguments.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            output::failure(&failure);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Demo(options) => demo::run(&options),
+        Command::Init(options) => init::run(&options),
+        Command::Deploy(options) => deploy::run(&options),
+        Command::Undeploy(options) => undeploy::run(&options),
+        Command::Check(options) => check::run(&options),
+        Command::Scripts(options) => scripts::run(&options),
+        Command::User(options) => user::run(options),
+        Command::Serve(options) => serve::run(&options),
+        Command::Sync(options) => sync::run(&options),
+        Command::Remote(options) => remote::run(&options),
+    }
+}

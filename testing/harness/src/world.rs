@@ -68,6 +68,12 @@ impl World {
         self.serve_with(&[], None)
     }
 
+    /// Starts a server where one listened before.
+    pub fn serve_at(&self, url: &str) -> Server {
+        let command = self.syncline.command(&["serve", "--listen", url]);
+        Server::start(command, &self.path("server.log"))
+    }
+
     /// Starts a server on a free port with further arguments, and with fail points if wanted.
     pub fn serve_with(&self, arguments: &[&str], fail_points: Option<&str>) -> Server {
         let mut all = vec!["serve", "--listen", "tcp://127.0.0.1:0"];

@@ -1,0 +1,484 @@
+//! What the user typed: every command and option, exactly as design and help name them.
+//!
+//! Nothing here looks at the outside world; what the options mean is decided by the command.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use model::{PublicationName, RemoteId, ScriptVersion, UserName};
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Examples:
+  syncline demo                                        see everything work, without any set-up
+  syncline init sales --consolidated sqlite:sales.db   write sales/syncline.toml and model.toml
+  syncline deploy --dir sales                          prepare the consolidated database
+  syncline user add ann --dir sales                    asks for a password
+  syncline serve --dir sales                           run the server
+  syncline sync ann.db --server tcp://127.0.0.1:2439 --user ann
+
+Exit codes: 0 done, 1 failed (`error E2104: …` on standard error), 2 wrong usage.";
+
+/// Keeps SQLite files everywhere in two-way sync with one consolidated database.
+#[derive(Debug, Parser)]
+#[command(name = "syncline", version, after_help = EXAMPLES, disable_help_subcommand = true)]
+pub(crate) struct Arguments {
+    /// How much to log on standard error [default: info for `serve`, warn otherwise]
+    #[arg(long, global = true, value_enum, value_name = "LEVEL", hide_possible_values = false)]
+    pub(crate) log: Option<LogLevel>,
+
+    /// How to write the log
+    #[arg(long, global = true, value_enum, value_name = "FORMAT", default_value = "text")]
+    pub(crate) log_format: LogFormat,
+
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// How much to log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogLevel {
+    /// Nothing
+    Off,
+    /// Rows at risk or service down
+    Error,
+    /// What somebody should look at
+    Warn,
+    /// Start, stop, one line per synchronization
+    Info,
+    /// For the makers
+    Debug,
+    /// For the makers, everything
+    Trace,
+}
+
+/// How to write the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// Lines for people
+    Text,
+    /// One JSON object per line
+    Json,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Demo(DemoOptions),
+    Init(InitOptions),
+    Deploy(DeployOptions),
+    Undeploy(UndeployOptions),
+    Check(CheckOptions),
+    Scripts(ScriptsOptions),
+    User(UserOptions),
+    Serve(ServeOptions),
+    Sync(Box<SyncOptions>),
+    Remote(RemoteOptions),
+}
+
+/// Where `syncline.toml` is.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Dir {
+    /// The folder with syncline.toml
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub(crate) dir: PathBuf,
+}
+
+/// Shows the whole story on embedded SQLite, without any set-up.
+///
+/// A consolidated database for field sales, a server, three remotes that work offline, a
+/// conflict, a delete, a server killed in the middle of an upload, and at the end a comparison of
+/// every remote with the consolidated database, row by row.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  syncline demo                    leaves its databases in ./syncline-demo
+  syncline demo --dir /tmp/demo    leaves them in /tmp/demo
+
+A former demo in the folder is made anew; any other folder that is not empty is refused.")]
+pub(crate) struct DemoOptions {
+    /// The folder to leave consolidated.db and remotes/*.db in
+    #[arg(long, value_name = "DIR", default_value = "syncline-demo")]
+    pub(crate) dir: PathBuf,
+}
+
+/// Writes syncline.toml and model.toml for a consolidated database.
+///
+/// The model publishes every table with a primary key: all columns, both directions, and the
+/// consolidated database wins conflicts. Tables that cannot be carried are written as comments
+/// with the reason. The database itself is not changed; `syncline deploy` does that.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  syncline init sales --consolidated sqlite:sales.db
+  syncline init sales --consolidated sqlite:/srv/sales.db --table customer --table purchase")]
+pub(crate) struct InitOptions {
+    /// The folder to write to; created if it does not exist
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: PathBuf,
+
+    /// The consolidated database: sqlite:PATH, stored as an absolute path
+    #[arg(long, value_name = "URL")]
+    pub(crate) consolidated: String,
+
+    /// Publish this table only (repeatable) [default: all that can be]
+    #[arg(long = "table", value_name = "T")]
+    pub(crate) tables: Vec<String>,
+
+    /// Overwrite existing files
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// Puts system tables, change tracking and scripts into the consolidated database.
+///
+/// Does only what is missing: a second run finds nothing to do. Your tables keep their columns.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  syncline deploy --dir sales
+  syncline deploy --dir sales --dry-run > deploy.sql    print the SQL, change nothing")]
+pub(crate) struct DeployOptions {
+    #[command(flatten)]
+    pub(crate) dir: Dir,
+
+    /// Print the statements instead of running them
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+/// Removes everything Syncline created from the consolidated database.
+///
+/// Your tables and rows stay as they are. Users and what remotes agreed on are forgotten.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  syncline undeploy --dir sales")]
+pub(crate) struct UndeployOptions {
+    #[command(flatten)]
+    pub(crate) dir: Dir,
+}
+
+/// Compares model, database and what was deployed.
+///
+/// Exit code 1 if something is wrong; notices alone exit 0.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  syncline check --dir sales")]
+pub(crate) struct CheckOptions {
+    #[command(flatten)]
+    pub(crate) dir: Dir,
+}
+
+/// Shows the SQL that runs at the consolidated database.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  syncline scripts show --dir sales")]
+pub(crate) struct ScriptsOptions {
+    #[command(subcommand)]
+    pub(crate) action: ScriptsAction,
+}
+
+/// What to do with scripts.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ScriptsAction {
+    /// Prints script versions, publications and every deployed script
+    Show(Dir),
+}
+
+/// Manages who may synchronize.
+///
+/// Passwords come from a file or are asked on the terminal, never from the command line, where
+/// other users of the machine could read them.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  syncline user add ann --dir sales                        asks for the password twice
+  syncline user add ben --password-file ben.secret --claim region=north
+  syncline user set ben --claim region=south --claim team= changes one claim, removes another
+  syncline user password ann                               revokes ann's session tokens too
+  syncline user list --json")]
+pub(crate) struct UserOptions {
+    #[command(subcommand)]
+    pub(crate) action: UserAction,
+}
+
+/// What to do with a user.
+#[derive(Debug, Subcommand)]
+pub(crate) enum UserAction {
+    /// Adds a user
+    Add {
+        /// The name of the user
+        #[arg(value_name = "NAME", value_parser = parse_user)]
+        name: UserName,
+        #[command(flatten)]
+        dir: Dir,
+        /// Read the password from the first line of this file, which only its owner may read
+        #[arg(long, value_name = "F")]
+        password_file: Option<PathBuf>,
+        /// A fact about the user that subscriptions may depend on (repeatable)
+        #[arg(long = "claim", value_name = "KEY=VALUE", value_parser = parse_claim)]
+        claims: Vec<(String, String)>,
+    },
+    /// Changes claims of a user; others stay, an empty value removes a claim
+    Set {
+        /// The name of the user
+        #[arg(value_name = "NAME", value_parser = parse_user)]
+        name: UserName,
+        #[command(flatten)]
+        dir: Dir,
+        /// A fact about the user that subscriptions may depend on (repeatable)
+        #[arg(
+            long = "claim",
+            value_name = "KEY=VALUE",
+            value_parser = parse_claim,
+            required = true
+        )]
+        claims: Vec<(String, String)>,
+    },
+    /// Changes the password and revokes all session tokens of the user
+    Password {
+        /// The name of the user
+        #[arg(value_name = "NAME", value_parser = parse_user)]
+        name: UserName,
+        #[command(flatten)]
+        dir: Dir,
+        /// Read the password from the first line of this file, which only its owner may read
+        #[arg(long, value_name = "F")]
+        password_file: Option<PathBuf>,
+    },
+    /// Removes a user
+    Remove {
+        /// The name of the user
+        #[arg(value_name = "NAME", value_parser = parse_user)]
+        name: UserName,
+        #[command(flatten)]
+        dir: Dir,
+    },
+    /// Lists all users with their claims
+    List {
+        #[command(flatten)]
+        dir: Dir,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Runs the server.
+///
+/// The first lines on standard output are `listening on URL`, one per listener, written when the
+/// server is ready. SIGTERM or Ctrl-C lets running synchronizations end for at most
+/// `drain_timeout_s`; a second signal ends at once. Both exit 0.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  syncline serve --dir sales
+  syncline serve --dir sales --listen tcp://0.0.0.0:2439 --log-format json
+  syncline serve --dir sales --listen tcp://127.0.0.1:0    any free port")]
+pub(crate) struct ServeOptions {
+    #[command(flatten)]
+    pub(crate) dir: Dir,
+
+    /// Listen here instead of where syncline.toml says (repeatable)
+    #[arg(long, value_name = "URL")]
+    pub(crate) listen: Vec<String>,
+}
+
+/// Makes an SQLite file a remote database, if it is none yet, and synchronizes it.
+///
+/// Server, user, remote ID, script version and publications are remembered in the file and are
+/// optional from the second time on; the password never is. FILE is created if it does not exist.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  syncline sync ann.db --server tcp://127.0.0.1:2439 --user ann     asks for the password
+  syncline sync ann.db --password-file ann.secret                   from the second time on
+  syncline sync ann.db --password-file ann.secret --token-file ann.token
+                                  uses the token while it is valid, then renews it by the password
+  syncline sync ann.db --password-file ann.secret --watch           keeps on until Ctrl-C
+  syncline sync ann.db --password-file ann.secret --json | jq .uploaded
+
+Conflicts and rejected rows are no failures: the exit code is 0, `syncline remote rejects FILE`
+shows the rows.")]
+pub(crate) struct SyncOptions {
+    /// The remote database
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+
+    /// The server: tcp://HOST:PORT, port 2439 if not given
+    #[arg(long, value_name = "URL")]
+    pub(crate) server: Option<String>,
+
+    /// The user
+    #[arg(long, value_name = "NAME", value_parser = parse_user)]
+    pub(crate) user: Option<UserName>,
+
+    /// Read the password from the first line of this file, which only its owner may read
+    #[arg(long, value_name = "F")]
+    pub(crate) password_file: Option<PathBuf>,
+
+    /// Use the session token in this file; with a password at hand, renew it there
+    #[arg(long, value_name = "F")]
+    pub(crate) token_file: Option<PathBuf>,
+
+    /// Share this publication (repeatable) [default: all]
+    #[arg(long = "publication", value_name = "P", value_parser = parse_publication)]
+    pub(crate) publications: Vec<PublicationName>,
+
+    /// The script version [default: the server's]
+    #[arg(long, value_name = "V", value_parser = parse_script_version)]
+    pub(crate) script_version: Option<ScriptVersion>,
+
+    /// The identity of this remote, before its first synchronization [default: a random UUID]
+    #[arg(long, value_name = "ID", value_parser = parse_remote_id)]
+    pub(crate) remote_id: Option<RemoteId>,
+
+    /// Upload local changes, download nothing
+    #[arg(long, group = "part")]
+    pub(crate) upload_only: bool,
+
+    /// Download, leave local changes pending
+    #[arg(long, group = "part")]
+    pub(crate) download_only: bool,
+
+    /// Only check that the server is there and accepts the user
+    #[arg(long, group = "part")]
+    pub(crate) ping: bool,
+
+    /// Keep synchronizing: when there are changes, and every 30 seconds
+    #[arg(long)]
+    pub(crate) watch: bool,
+
+    /// Print the result as one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Looks into a remote database, without a server.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  syncline remote status ann.db      who it is, where it synchronizes, what waits
+  syncline remote pending ann.db     the changes that wait to be uploaded
+  syncline remote rejects ann.db     the rows that the consolidated database refused
+  syncline remote reset ann.db       start over: the next synchronization fetches everything
+  syncline remote detach ann.db      make it an ordinary SQLite file again")]
+pub(crate) struct RemoteOptions {
+    #[command(subcommand)]
+    pub(crate) action: RemoteAction,
+}
+
+/// What to do with a remote database.
+#[derive(Debug, Subcommand)]
+pub(crate) enum RemoteAction {
+    /// Shows identity, server, user, tables and what waits
+    Status(RemoteFile),
+    /// Lists the changes that wait to be uploaded
+    Pending(RemoteFile),
+    /// Lists the rows that the consolidated database refused, with the reason
+    Rejects(RemoteFile),
+    /// Forgets identity and progress; tables and rows stay, the next synchronization starts over
+    Reset {
+        #[command(flatten)]
+        remote: RemoteFile,
+        /// Reset although changes wait; they will not be uploaded
+        #[arg(long)]
+        discard_pending: bool,
+    },
+    /// Removes every Syncline object from the file and keeps the rows
+    Detach(RemoteFile),
+}
+
+/// Which remote database, and how to print.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct RemoteFile {
+    /// The remote database
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+// Names are refused here, as wrong usage, because the message of the failure alone would not say
+// which argument is meant.
+fn parse_user(text: &str) -> Result<UserName, String> {
+    UserName::new(text).map_err(|failure| failure.full_message())
+}
+
+fn parse_publication(text: &str) -> Result<PublicationName, String> {
+    PublicationName::new(text).map_err(|failure| failure.full_message())
+}
+
+fn parse_script_version(text: &str) -> Result<ScriptVersion, String> {
+    ScriptVersion::new(text).map_err(|failure| failure.full_message())
+}
+
+fn parse_remote_id(text: &str) -> Result<RemoteId, String> {
+    RemoteId::new(text).map_err(|failure| failure.full_message())
+}
+
+fn parse_claim(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("a claim is written as key=value".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn check(line: &str) -> Result<Command, clap::error::ErrorKind> {
+        Arguments::try_parse_from(line.split(' '))
+            .map(|arguments| arguments.command)
+            .map_err(|error| error.kind())
+    }
+
+    #[test]
+    fn the_definitions_are_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_of_the_design_is_understood() {
+        for line in [
+            "syncline demo",
+            "syncline demo --dir d",
+            "syncline init d --consolidated sqlite:x.db --table a --table b --force",
+            "syncline deploy --dir d --dry-run",
+            "syncline undeploy --dir d",
+            "syncline check --dir d",
+            "syncline scripts show --dir d",
+            "syncline user add ann --dir d --password-file f --claim a=b --claim c=d=e",
+            "syncline user set ann --dir d --claim a=",
+            "syncline user password ann --password-file f",
+            "syncline user remove ann",
+            "syncline user list --json",
+            "syncline serve --dir d --listen tcp://a:1 --listen tcp://b:2 --log debug",
+            "syncline sync r.db --server tcp://a:1 --user ann --password-file f --token-file t",
+            "syncline sync r.db --publication p --publication q --script-version v --remote-id i",
+            "syncline sync r.db --upload-only --watch --json",
+            "syncline sync r.db --ping --log-format json",
+            "syncline remote status r.db --json",
+            "syncline remote pending r.db",
+            "syncline remote rejects r.db",
+            "syncline remote reset r.db --discard-pending",
+            "syncline remote detach r.db",
+        ] {
+            assert!(check(line).is_ok(), "{line}");
+        }
+    }
+
+    #[test]
+    fn contradictions_and_malformed_names_are_wrong_usage() {
+        use clap::error::ErrorKind;
+        for (line, kind) in [
+            ("syncline sync r.db --upload-only --download-only", ErrorKind::ArgumentConflict),
+            ("syncline sync r.db --ping --upload-only", ErrorKind::ArgumentConflict),
+            ("syncline user add ann --claim =b", ErrorKind::ValueValidation),
+            ("syncline user add a\nnn", ErrorKind::ValueValidation),
+            ("syncline init d", ErrorKind::MissingRequiredArgument),
+            ("syncline user add ann --password secret", ErrorKind::UnknownArgument),
+        ] {
+            assert_eq!(check(line).unwrap_err(), kind, "{line}");
+        }
+    }
+}

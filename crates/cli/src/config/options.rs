@@ -1,0 +1,174 @@
+//! Every option of the table `[server]`: name, unit, default and why, once.
+//!
+//! The struct that serde fills, its defaults, the bounds that are checked and the sample file
+//! that `syncline init` writes all follow from this one list.
+
+use serde::{Deserialize, Serialize};
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+
+/// What is known about one numeric option.
+#[derive(Debug)]
+pub(crate) struct ServerOption {
+    /// The key in the file.
+    pub(crate) name: &'static str,
+    /// What the number counts.
+    pub(crate) unit: &'static str,
+    /// The value when the file does not say.
+    pub(crate) default: u64,
+    /// The values that make sense.
+    pub(crate) bounds: RangeInclusive<u64>,
+    /// What it limits, and why the default is what it is.
+    pub(crate) why: &'static str,
+}
+
+/// Where the server listens unless the file or `--listen` says otherwise.
+pub(crate) const LISTEN_DEFAULT: &str = "tcp://127.0.0.1:2439";
+
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+
+macro_rules! server_options {
+    ($($name:ident = $default:expr, $bounds:expr, $unit:literal, $why:literal;)+) => {
+        /// The table `[server]`, exactly as in the file.
+        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+        #[serde(default)]
+        pub(crate) struct ServerOptions {
+            /// Where to listen.
+            pub(crate) listen: Vec<String>,
+            /// Where rows go that do not fit in memory; the system's temporary folder if none.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            pub(crate) spill_dir: Option<String>,
+            $(#[doc = $why] pub(crate) $name: u64,)+
+        }
+
+        impl Default for ServerOptions {
+            fn default() -> ServerOptions {
+                ServerOptions {
+                    listen: vec![LISTEN_DEFAULT.to_owned()],
+                    spill_dir: None,
+                    $($name: $default,)+
+                }
+            }
+        }
+
+        /// The numeric options in the order of the sample file.
+        pub(crate) const SERVER_OPTIONS: &[ServerOption] = &[$(ServerOption {
+            name: stringify!($name),
+            unit: $unit,
+            default: $default,
+            bounds: $bounds,
+            why: $why,
+        },)+];
+    };
+}
+
+server_options! {
+    connections_max = 0, 0..=10_000_000, "connections",
+        "Open connections. 0: as many as the descriptor limit allows, which is raised to its hard \
+         limit at start, so that nothing needs tuning.";
+    sessions_max = 1000, 1..=1_000_000, "synchronizations",
+        "Synchronizations under way at once. More are told when to come back, which costs less \
+         than letting all of them crawl.";
+    workers = 0, 0..=1024, "connections to the consolidated database",
+        "Downloads are read in parallel. 0: one per core, because reading is bound by the CPU.";
+    queue_len_max = 1000, 1..=1_000_000, "synchronizations",
+        "Synchronizations that wait for a worker. Beyond it the server says when to come back.";
+    stream_memory_bytes_max = 256 * MIB, MIB..=1024 * GIB, "bytes",
+        "Uploads and downloads held in memory, all together. What is above goes to disk.";
+    spill_bytes_max = 16 * GIB, 0..=1024 * 1024 * GIB, "bytes",
+        "Uploads and downloads held on disk, all together, so that they never fill it.";
+    upload_bytes_max = GIB, 64 * 1024..=1024 * GIB, "bytes",
+        "One upload. Ten million short rows fit; a runaway remote does not.";
+    frame_bytes_max = 64 * MIB, 64 * 1024..=GIB, "bytes",
+        "One message, and so the largest row.";
+    unauthenticated_bytes_max = 64 * 1024, 16 * 1024..=GIB, "bytes",
+        "What is read from a peer before it is known who it is. Small uploads travel with the \
+         first message; 64 KiB holds both.";
+    idle_timeout_s = 60, 1..=86_400, "seconds",
+        "A peer that neither sends nor receives for this long is gone.";
+    batch_rows = 10_000, 1..=1_000_000, "rows",
+        "Rows of one downloaded batch: enough to be quick, few enough to show progress.";
+    batch_bytes = 256 * 1024, 1024..=64 * MIB, "bytes",
+        "Bytes of one downloaded batch. Larger ones gain nothing and cost memory.";
+    hello_timeout_s = 10, 1..=3600, "seconds",
+        "A connection must say within this time who it is.";
+    heartbeat_interval_s = 15, 1..=3600, "seconds",
+        "While a remote has to wait it hears this often that the server is alive. Less than \
+         idle_timeout_s, and than the patience of the usual proxies.";
+    takeover_after_s = 5, 1..=3600, "seconds",
+        "A synchronization without progress for this long gives way to a new one of the same \
+         remote, so that nobody is locked out by a dead connection.";
+    drain_timeout_s = 10, 0..=3600, "seconds",
+        "After SIGTERM running synchronizations may take this long to end.";
+    token_lifetime_s = 86_400, 60..=31_536_000, "seconds",
+        "Session tokens are valid this long; then the password is verified again, which costs \
+         20 ms of CPU each.";
+    group_commit_len_max = 64, 1..=10_000, "uploads",
+        "Uploads committed together, since SQLite has one writer and each commit waits for the \
+         disk.";
+    log_rows_max = 1_000_000, 1000..=1_000_000_000, "rows per table",
+        "Changes remembered per table. A remote that stayed away longer gets the table anew.";
+    password_hashes_max = 0, 0..=1024, "passwords",
+        "Passwords verified at once. 0: one per core, because each takes a core for 20 ms.";
+    password_queue_len_max = 1000, 1..=1_000_000, "passwords",
+        "Passwords that wait to be verified. Beyond it the server says when to come back.";
+}
+
+impl ServerOptions {
+    /// What the options mean to the server.
+    pub(crate) fn meaning(&self) -> server::Config {
+        server::Config {
+            listen: self.listen.clone(),
+            connections_max: size(self.connections_max),
+            sessions_max: size(self.sessions_max),
+            workers: size(self.workers),
+            queue_len_max: size(self.queue_len_max),
+            group_commit_len_max: size(self.group_commit_len_max),
+            stream_memory_bytes_max: self.stream_memory_bytes_max,
+            spill_bytes_max: self.spill_bytes_max,
+            spill_dir: self.spill_dir.as_ref().map(PathBuf::from),
+            upload_bytes_max: self.upload_bytes_max,
+            frame_bytes_max: size(self.frame_bytes_max),
+            unauthenticated_bytes_max: size(self.unauthenticated_bytes_max),
+            batch_rows: u32::try_from(self.batch_rows).unwrap_or(u32::MAX),
+            batch_bytes: size(self.batch_bytes),
+            hello_timeout_s: self.hello_timeout_s,
+            idle_timeout_s: self.idle_timeout_s,
+            heartbeat_interval_s: self.heartbeat_interval_s,
+            takeover_after_s: self.takeover_after_s,
+            drain_timeout_s: self.drain_timeout_s,
+            token_lifetime_s: self.token_lifetime_s,
+            password_hashes_max: size(self.password_hashes_max),
+            password_queue_len_max: size(self.password_queue_len_max),
+            log_rows_max: i64::try_from(self.log_rows_max).unwrap_or(i64::MAX),
+        }
+    }
+
+    /// Every key of the table.
+    pub(crate) fn keys() -> impl Iterator<Item = &'static str> {
+        ["listen", "spill_dir"].into_iter().chain(SERVER_OPTIONS.iter().map(|option| option.name))
+    }
+}
+
+// The bounds of the options are far below; only a 16-bit machine would cut anything.
+fn size(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_of_the_file_are_those_of_the_server() {
+        assert_eq!(ServerOptions::default().meaning(), server::Config::default());
+    }
+
+    #[test]
+    fn every_default_is_within_its_bounds() {
+        for option in SERVER_OPTIONS {
+            assert!(option.bounds.contains(&option.default), "{}", option.name);
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! The `syncline.toml` that `syncline init` writes: every option with unit, default and reason.
+
+use super::options::{LISTEN_DEFAULT, SERVER_OPTIONS};
+
+/// Widest comment line of the sample, in characters.
+const COMMENT_WIDTH_MAX: usize = 92;
+
+/// The text of a new `syncline.toml` for this consolidated database.
+pub(crate) fn text(consolidated: &str, models: &[&str]) -> String {
+    let mut text = String::new();
+    comment(
+        &mut text,
+        "Syncline: which consolidated database, which sync models, how the server behaves. \
+         Options behind a # show their defaults; remove the # to change them. Unknown keys are \
+         errors.",
+    );
+    text.push('\n');
+    comment(&mut text, "The consolidated database, as a URL: sqlite:PATH. Required.");
+    text.push_str(&format!("consolidated = {}\n\n", quoted(consolidated)));
+    comment(
+        &mut text,
+        "Sync models, one file per script version, relative to this file. What `syncline deploy` \
+         deploys. Default: [\"model.toml\"].",
+    );
+    let models: Vec<String> = models.iter().map(|model| quoted(model)).collect();
+    text.push_str(&format!("models = [{}]\n\n[server]\n\n", models.join(", ")));
+    comment(
+        &mut text,
+        "listen (URLs, tcp://HOST:PORT): where the server listens. The default is reachable from \
+         this machine only, because tcp:// carries passwords in clear. Port 0 takes any free one.",
+    );
+    text.push_str(&format!("#listen = [{}]\n\n", quoted(LISTEN_DEFAULT)));
+    comment(
+        &mut text,
+        "spill_dir (a folder): where rows go that do not fit in memory. Default: the system's \
+         temporary folder. Name a folder on a disk if that one lies in memory.",
+    );
+    text.push_str("#spill_dir = \"/var/tmp\"\n");
+    for option in SERVER_OPTIONS {
+        text.push('\n');
+        comment(&mut text, &format!("{} ({}): {}", option.name, option.unit, option.why));
+        text.push_str(&format!("#{} = {}\n", option.name, option.default));
+    }
+    text
+}
+
+fn quoted(text: &str) -> String {
+    toml::Value::from(text).to_string()
+}
+
+fn comment(text: &mut String, words: &str) {
+    let mut line = String::from("#");
+    for word in words.split_whitespace() {
+        if line.chars().count() + 1 + word.chars().count() > COMMENT_WIDTH_MAX {
+            text.push_str(&line);
+            text.push('\n');
+            line = String::from("#");
+        }
+        line.push(' ');
+        line.push_str(word);
+    }
+    text.push_str(&line);
+    text.push('\n');
+}

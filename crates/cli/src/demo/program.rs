@@ -1,0 +1,91 @@
+//! Runs the commands of this very program, as a user would type them.
+
+use super::folder::Folder;
+use crate::output;
+use model::{Code, Failure};
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// The program `syncline`, run in the folder of the demo.
+#[derive(Debug, Clone)]
+pub(super) struct Program {
+    executable: PathBuf,
+    folder: PathBuf,
+}
+
+impl Program {
+    /// This program, working in this folder.
+    pub(super) fn new(folder: &Folder) -> Result<Program, Failure> {
+        let executable = std::env::current_exe()
+            .map_err(|error| Failure::new(Code::Bug, "cannot find this program").source(error))?;
+        Ok(Program { executable, folder: folder.root().to_owned() })
+    }
+
+    /// A command with these arguments, not started yet.
+    pub(super) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.executable);
+        command.args(arguments).current_dir(&self.folder).stdin(Stdio::null());
+        // What the demo kills must not be started with somebody's faults switched on.
+        command.env_remove("FAILPOINTS");
+        command
+    }
+
+    /// Shows the command, runs it to its end and gives what it printed.
+    pub(super) fn run(&self, arguments: &[&str]) -> Result<String, Failure> {
+        output::line(&format!("  $ syncline {}", arguments.join(" ")))?;
+        let output = self
+            .command(arguments)
+            .output()
+            .map_err(|error| Failure::new(Code::Bug, "cannot run this program").source(error))?;
+        if output.status.success() {
+            Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        } else {
+            Err(told_failure(arguments[0], &String::from_utf8_lossy(&output.stderr)))
+        }
+    }
+
+    /// Synchronizes the remote of this sales representative and gives the JSON result.
+    pub(super) fn sync(&self, name: &str, server: &str) -> Result<Value, Failure> {
+        let (file, password) = (format!("remotes/{name}.db"), format!("passwords/{name}"));
+        let printed = self.run(&[
+            "sync",
+            &file,
+            "--server",
+            server,
+            "--user",
+            name,
+            "--password-file",
+            &password,
+            "--json",
+        ])?;
+        serde_json::from_str(&printed).map_err(|error| {
+            Failure::new(Code::Bug, "`syncline sync --json` did not print JSON").source(error)
+        })
+    }
+}
+
+/// The failure that a command printed, with its code where it has one.
+fn told_failure(command: &str, stderr: &str) -> Failure {
+    let told = stderr.lines().find_map(|line| line.strip_prefix("error E")?.split_once(": "));
+    let code = told.and_then(|(number, _)| Code::from_number(number.parse().ok()?));
+    match (code, told) {
+        (Some(code), Some((_, message))) => {
+            Failure::new(code, format!("`syncline {command}` failed: {message}"))
+        }
+        _ => Failure::new(Code::Bug, format!("`syncline {command}` failed: {}", stderr.trim())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_printed_failure_keeps_its_code() {
+        let failure = told_failure("sync", "warning: x\nerror E4001: full\nhint: wait\n");
+        assert_eq!(failure.code(), Code::ServerFull);
+        assert_eq!(failure.message(), "`syncline sync` failed: full");
+        assert_eq!(told_failure("sync", "thread panicked\n").code(), Code::Bug);
+    }
+}

@@ -1,0 +1,43 @@
+//! `syncline deploy`: puts system tables, tracking and scripts into the consolidated database.
+
+use crate::args::DeployOptions;
+use crate::config::Config;
+use crate::output;
+use consolidated::Admin;
+use model::Failure;
+
+/// Brings the database to what the models say, or prints what that would take.
+pub(crate) fn run(options: &DeployOptions) -> Result<(), Failure> {
+    let config = Config::read(&options.dir.dir)?;
+    let models = config.read_models()?;
+    let mut admin = Admin::open(&config.consolidated)?;
+    let deployment = admin.deploy(&models, options.dry_run)?;
+
+    if options.dry_run {
+        for notice in &deployment.notices {
+            // As comments, so that the whole output can be fed to a database.
+            output::line(&format!("-- {}", output::one_line(notice)))?;
+        }
+        return print_statements(&deployment.statements);
+    }
+    for notice in &deployment.notices {
+        output::line(&format!("notice: {}", output::one_line(notice)))?;
+    }
+    match deployment.statements.len() as u64 {
+        0 => output::line("nothing to do: the database is what the models say"),
+        count => output::line(&format!(
+            "deployed to {} by {}; next: `syncline user add NAME`, `syncline serve`",
+            config.consolidated,
+            output::counted(count, "statement")
+        )),
+    }
+}
+
+fn print_statements(statements: &[String]) -> Result<(), Failure> {
+    for statement in statements {
+        let statement = statement.trim_end();
+        let end = if statement.ends_with(';') { "" } else { ";" };
+        output::line(&format!("{statement}{end}"))?;
+    }
+    Ok(())
+}

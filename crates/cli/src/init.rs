@@ -1,0 +1,68 @@
+//! `syncline init`: writes `syncline.toml` and `model.toml` for a consolidated database.
+
+use crate::args::InitOptions;
+use crate::config::{self, FILE_NAME, MODEL_FILE_NAME};
+use crate::output;
+use consolidated::{Admin, Url};
+use model::{Code, Failure};
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::path::Path;
+
+/// Reads the database, writes both files, says what to do next.
+pub(crate) fn run(options: &InitOptions) -> Result<(), Failure> {
+    let url = Url::parse(&options.consolidated)?;
+    let model = Admin::open(&url)?.initial_model(&options.tables)?;
+    let config = config::sample::text(&url.to_string(), &[MODEL_FILE_NAME]);
+
+    let dir = options.dir.as_path();
+    fs::create_dir_all(dir).map_err(|error| cannot_write(dir, error))?;
+    let files = [(dir.join(FILE_NAME), config), (dir.join(MODEL_FILE_NAME), model.toml)];
+    if !options.force {
+        // Both are looked at before either is written, so that a refusal leaves nothing behind.
+        for (path, _) in &files {
+            if path.symlink_metadata().is_ok() {
+                return Err(exists(path));
+            }
+        }
+    }
+    for (path, text) in &files {
+        write(path, text, options.force)?;
+    }
+
+    for warning in &model.warnings {
+        output::warning(warning);
+    }
+    for (path, _) in &files {
+        output::line(&format!("wrote {}", path.display()))?;
+    }
+    output::line(&format!(
+        "{} published; next: look at {}, then `syncline deploy --dir {}`",
+        output::counted(model.tables as u64, "table"),
+        files[1].0.display(),
+        dir.display()
+    ))
+}
+
+fn write(path: &Path, text: &str, overwrite: bool) -> Result<(), Failure> {
+    let mut open = OpenOptions::new();
+    open.write(true);
+    if overwrite {
+        open.create(true).truncate(true)
+    } else {
+        open.create_new(true)
+    };
+    let mut file = open.open(path).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => exists(path),
+        _ => cannot_write(path, error),
+    })?;
+    file.write_all(text.as_bytes()).map_err(|error| cannot_write(path, error))
+}
+
+fn exists(path: &Path) -> Failure {
+    Failure::new(Code::FileExists, format!("{} exists", path.display()))
+}
+
+fn cannot_write(path: &Path, error: io::Error) -> Failure {
+    Failure::new(Code::CannotWrite, format!("cannot write {}", path.display())).source(error)
+}

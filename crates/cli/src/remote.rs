@@ -1,0 +1,212 @@
+//! `syncline remote`: looks into a remote database, without a server.
+
+use crate::args::{RemoteAction, RemoteFile, RemoteOptions};
+use crate::output::{self, counted};
+use client::{Components, Remote, Status, TableStatus};
+use model::{Direction, Failure};
+use serde_json::{Value, json};
+
+/// Does what was asked with a remote database.
+pub(crate) fn run(options: &RemoteOptions) -> Result<(), Failure> {
+    match &options.action {
+        RemoteAction::Status(file) => status(file),
+        RemoteAction::Pending(file) => pending(file),
+        RemoteAction::Rejects(file) => rejects(file),
+        RemoteAction::Reset { remote, discard_pending } => reset(remote, *discard_pending),
+        RemoteAction::Detach(file) => detach(file),
+    }
+}
+
+fn open(file: &RemoteFile) -> Result<Remote, Failure> {
+    Remote::open(&file.file, Components::system(&std::env::temp_dir())?)
+}
+
+fn status(file: &RemoteFile) -> Result<(), Failure> {
+    let status = open(file)?.status()?;
+    if file.json {
+        return output::json(&status_json(&status));
+    }
+    for (name, value) in facts(&status) {
+        output::line(&output::one_line(&format!("{name:15} {value}")))?;
+    }
+    if status.tables.is_empty() {
+        return Ok(());
+    }
+    let rows: Vec<Vec<String>> = status.tables.iter().map(table_row).collect();
+    output::line("")?;
+    output::table(&["table", "direction", "pending", "received"], &rows)
+}
+
+fn facts(status: &Status) -> Vec<(&'static str, String)> {
+    let or_unknown = |text: Option<String>| text.unwrap_or_else(|| "not known yet".to_owned());
+    let publications: Vec<&str> = status.publications.iter().map(|name| name.as_str()).collect();
+    vec![
+        ("remote ID", or_unknown(status.remote_id.as_ref().map(ToString::to_string))),
+        ("server", or_unknown(status.server.clone())),
+        ("user", or_unknown(status.user.as_ref().map(ToString::to_string))),
+        (
+            "script version",
+            status
+                .script_version
+                .as_ref()
+                .map_or("the server's default".to_owned(), |version| version.to_string()),
+        ),
+        (
+            "publications",
+            if publications.is_empty() { "all".to_owned() } else { publications.join(", ") },
+        ),
+        ("database", or_unknown(status.database_id.as_ref().map(ToString::to_string))),
+        ("counter", status.counter.0.to_string()),
+        (
+            "last upload",
+            if status.outcome_unknown {
+                format!("{}, and one whose answer never arrived", status.progress.0)
+            } else {
+                status.progress.0.to_string()
+            },
+        ),
+        ("pending", counted(pending_total(status), "change")),
+        ("rejected", counted(status.rejects, "row")),
+    ]
+}
+
+fn table_row(table: &TableStatus) -> Vec<String> {
+    let received = if table.received { "yes" } else { "not yet" };
+    vec![
+        table.name.clone(),
+        direction(table.direction).to_owned(),
+        table.pending.to_string(),
+        received.to_owned(),
+    ]
+}
+
+fn status_json(status: &Status) -> Value {
+    let tables: Vec<Value> = status
+        .tables
+        .iter()
+        .map(|table| {
+            json!({
+                "name": table.name,
+                "direction": direction(table.direction),
+                "pending": table.pending,
+                "received": table.received,
+            })
+        })
+        .collect();
+    json!({
+        "remote_id": status.remote_id,
+        "server": status.server,
+        "user": status.user,
+        "script_version": status.script_version,
+        "publications": status.publications,
+        "database_id": status.database_id,
+        "counter": status.counter.0,
+        "progress": status.progress.0,
+        "outcome_unknown": status.outcome_unknown,
+        "pending": pending_total(status),
+        "rejected": status.rejects,
+        "tables": tables,
+    })
+}
+
+/// Changes of all tables that wait to be uploaded.
+pub(crate) fn pending_total(status: &Status) -> u64 {
+    status.tables.iter().map(|table| table.pending).sum()
+}
+
+// As the sync model spells it.
+fn direction(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Both => "both",
+        Direction::DownloadOnly => "download_only",
+        Direction::UploadOnly => "upload_only",
+    }
+}
+
+fn pending(file: &RemoteFile) -> Result<(), Failure> {
+    let changes = open(file)?.pending()?;
+    if file.json {
+        let changes: Vec<Value> = changes
+            .iter()
+            .map(|change| {
+                json!({
+                    "table": change.table,
+                    "operation": change.operation.as_str(),
+                    "key": change.key,
+                    "columns": change.columns,
+                })
+            })
+            .collect();
+        return output::json(&Value::from(changes));
+    }
+    if changes.is_empty() {
+        return output::line("nothing is pending");
+    }
+    let rows: Vec<Vec<String>> = changes
+        .into_iter()
+        .map(|change| {
+            let operation = change.operation.as_str().to_owned();
+            vec![change.table, operation, change.key, change.columns.join(", ")]
+        })
+        .collect();
+    output::table(&["table", "operation", "key", "columns"], &rows)
+}
+
+fn rejects(file: &RemoteFile) -> Result<(), Failure> {
+    let rejects = open(file)?.rejects()?;
+    if file.json {
+        let rejects: Vec<Value> = rejects
+            .iter()
+            .map(|reject| {
+                json!({
+                    "at": reject.at,
+                    "table": reject.table,
+                    "key": parsed(&reject.key),
+                    "code": format!("E{}", reject.code),
+                    "message": reject.message,
+                    "row": reject.row.as_deref().map(parsed),
+                })
+            })
+            .collect();
+        return output::json(&Value::from(rejects));
+    }
+    if rejects.is_empty() {
+        return output::line("nothing was rejected");
+    }
+    let rows: Vec<Vec<String>> = rejects
+        .into_iter()
+        .map(|reject| {
+            let row = reject.row.unwrap_or_default();
+            let code = format!("E{}", reject.code);
+            vec![reject.at, reject.table, reject.key, code, reject.message, row]
+        })
+        .collect();
+    output::table(&["at", "table", "key", "code", "message", "row"], &rows)
+}
+
+// The file keeps keys and rows as JSON text; programs want the JSON itself.
+fn parsed(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|_| Value::from(text))
+}
+
+fn reset(file: &RemoteFile, discard_pending: bool) -> Result<(), Failure> {
+    open(file)?.reset(discard_pending)?;
+    if file.json {
+        return output::json(&json!({ "reset": true }));
+    }
+    output::line(&output::one_line(&format!(
+        "reset {}; the next synchronization starts over and fetches everything",
+        file.file.display()
+    )))
+}
+
+fn detach(file: &RemoteFile) -> Result<(), Failure> {
+    open(file)?.detach()?;
+    if file.json {
+        return output::json(&json!({ "detached": true }));
+    }
+    output::line(&output::one_line(&format!(
+        "detached {}; it is an ordinary SQLite file with all its rows",
+        file.file.display()
+    )))
+}

@@ -1,0 +1,155 @@
+//! Passwords and session tokens come from files that nobody else can read, or from the terminal.
+//!
+//! They are never taken from the command line and never printed.
+
+use model::{Code, Failure};
+use std::fs::File;
+use std::io::{self, IsTerminal, Read, Write};
+use std::path::Path;
+
+/// Longest secret, in bytes: far above any password or token, far below what could hurt.
+const SECRET_BYTES_MAX: u64 = 64 * 1024;
+
+/// The first line of the file, without its line end.
+///
+/// The file is refused when anybody but its owner may read it: what others know is no secret.
+pub(crate) fn read_file(path: &Path, what: &str) -> Result<String, Failure> {
+    let missing = |error: io::Error| {
+        Failure::new(Code::SecretMissing, format!("cannot read the {what} file {}", path.display()))
+            .hint("check the path")
+            .source(error)
+    };
+    let file = File::open(path).map_err(missing)?;
+    refuse_exposed(&file, path, what)?;
+    let mut bytes = Vec::new();
+    file.take(SECRET_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(missing)?;
+    first_line(&bytes).ok_or_else(|| {
+        Failure::new(
+            Code::SecretMissing,
+            format!("{} does not hold a {what} in its first line", path.display()),
+        )
+        .hint(format!("write the {what} into its first line"))
+    })
+}
+
+fn first_line(bytes: &[u8]) -> Option<String> {
+    let line = bytes.split(|byte| *byte == b'\n').next()?;
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    let too_long = line.len() as u64 > SECRET_BYTES_MAX;
+    let text = std::str::from_utf8(line).ok()?;
+    (!text.is_empty() && !too_long).then(|| text.to_owned())
+}
+
+// Asked of the opened file and not of the path, which could be exchanged in between.
+#[cfg(unix)]
+fn refuse_exposed(file: &File, path: &Path, what: &str) -> Result<(), Failure> {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = file.metadata().map(|metadata| metadata.permissions().mode()).unwrap_or(0o777);
+    if mode & 0o077 != 0 {
+        return Err(Failure::new(
+            Code::SecretExposed,
+            format!("others may read the {what} file {}", path.display()),
+        )
+        .hint(format!("chmod 600 {}", path.display())));
+    }
+    Ok(())
+}
+
+#[cfg(not(unix))]
+fn refuse_exposed(_: &File, _: &Path, _: &str) -> Result<(), Failure> {
+    Ok(())
+}
+
+/// Writes a token so that only the owner can read it, as a whole or not at all.
+pub(crate) fn write_token(path: &Path, token: &str) -> Result<(), Failure> {
+    let failed = |error: io::Error| {
+        Failure::new(Code::CannotWrite, format!("cannot write the token file {}", path.display()))
+            .source(error)
+    };
+    let folder = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    // Temporary files are created with mode 0600, and renaming keeps it.
+    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
+    writeln!(file, "{token}").map_err(failed)?;
+    file.persist(path).map_err(|error| failed(error.error))?;
+    Ok(())
+}
+
+/// Asks for a password on the terminal, without echo.
+pub(crate) fn ask(prompt: &str) -> Result<String, Failure> {
+    if !io::stdin().is_terminal() {
+        return Err(Failure::new(
+            Code::SecretMissing,
+            "no password was given and there is no terminal to ask on",
+        )
+        .hint("give --password-file"));
+    }
+    let password = rpassword::prompt_password(format!("{prompt}: ")).map_err(|error| {
+        Failure::new(Code::SecretMissing, "cannot ask on the terminal").source(error)
+    })?;
+    if password.is_empty() {
+        return Err(Failure::new(Code::SecretMissing, "the password is empty").hint("type one"));
+    }
+    Ok(password)
+}
+
+/// Asks for a new password twice, because nobody sees what is typed.
+pub(crate) fn ask_twice(prompt: &str) -> Result<String, Failure> {
+    let first = ask(prompt)?;
+    if ask("the same again")? != first {
+        return Err(Failure::new(Code::SecretMissing, "the two passwords differ").hint("try again"));
+    }
+    Ok(first)
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn check(content: &[u8], mode: u32) -> Result<String, Code> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("secret");
+        std::fs::write(&path, content).unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+        read_file(&path, "password").map_err(|failure| failure.code())
+    }
+
+    #[test]
+    fn the_first_line_counts_without_its_end() {
+        assert_eq!(check(b"pass word \nmore", 0o600), Ok("pass word ".to_owned()));
+        assert_eq!(check(b"windows\r\n", 0o400), Ok("windows".to_owned()));
+        assert_eq!(check(b"no end", 0o600), Ok("no end".to_owned()));
+    }
+
+    #[test]
+    fn files_that_others_may_read_are_refused() {
+        for mode in [0o644, 0o640, 0o604, 0o620, 0o601] {
+            assert_eq!(check(b"x\n", mode), Err(Code::SecretExposed), "{mode:o}");
+        }
+    }
+
+    #[test]
+    fn empty_missing_endless_and_binary_files_hold_no_secret() {
+        assert_eq!(check(b"", 0o600), Err(Code::SecretMissing));
+        assert_eq!(check(b"\nsecond", 0o600), Err(Code::SecretMissing));
+        assert_eq!(check(b"\xff\xfe", 0o600), Err(Code::SecretMissing));
+        assert_eq!(check(&vec![b'x'; 70_000], 0o600), Err(Code::SecretMissing));
+        let missing = read_file(Path::new("/nonexistent/secret"), "password").unwrap_err();
+        assert_eq!(missing.code(), Code::SecretMissing);
+    }
+
+    #[test]
+    fn a_written_token_is_readable_by_its_owner_only_and_comes_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        std::fs::write(&path, "old").unwrap();
+        write_token(&path, "new").unwrap();
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        assert_eq!(read_file(&path, "token").unwrap(), "new");
+    }
+}

@@ -1,0 +1,58 @@
+//! `syncline serve`: runs the server until a signal ends it.
+
+use crate::args::ServeOptions;
+use crate::config::Config;
+use crate::output;
+use crate::server_url::ServerUrl;
+use model::{Code, Failure};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Starts the server, says where it listens, waits for a signal, drains.
+pub(crate) fn run(options: &ServeOptions) -> Result<(), Failure> {
+    let config = Config::read(&options.dir.dir)?;
+    let mut settings = config.server.meaning();
+    if !options.listen.is_empty() {
+        settings.listen.clone_from(&options.listen);
+    }
+    warn_of_open_listeners(&settings.listen)?;
+    let drain_timeout_s = settings.drain_timeout_s;
+
+    // Before the server starts, so that a signal is never met by its default action.
+    let (mut signals, draining) = end_on_signals()?;
+    let components = server::Components::system(&settings);
+    let server = server::start(settings, &config.consolidated, components)?;
+    for address in server.addresses() {
+        output::line(&format!("listening on {address}"))?;
+    }
+
+    signals.forever().next();
+    draining.store(true, Ordering::SeqCst);
+    tracing::info!(drain_timeout_s, "stopping; a second signal ends at once");
+    server.drain();
+    Ok(())
+}
+
+/// The signals that end the server, and the switch that makes them end it at once, exit code 0.
+fn end_on_signals() -> Result<(Signals, Arc<AtomicBool>), Failure> {
+    let failed =
+        |error| Failure::new(Code::Bug, "cannot receive signals of the system").source(error);
+    let draining = Arc::new(AtomicBool::new(false));
+    for signal in [SIGTERM, SIGINT] {
+        signal_hook::flag::register_conditional_shutdown(signal, 0, draining.clone())
+            .map_err(failed)?;
+    }
+    Ok((Signals::new([SIGTERM, SIGINT]).map_err(failed)?, draining))
+}
+
+fn warn_of_open_listeners(listen: &[String]) -> Result<(), Failure> {
+    for url in listen {
+        let url = ServerUrl::parse(url)?;
+        if !url.is_loopback() {
+            tracing::warn!(listen = %url, "passwords and rows cross the network in clear");
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,71 @@
+//! Token or password: the token while it is valid, the password to get the next one.
+
+use crate::args::SyncOptions;
+use crate::secret;
+use model::{Code, Failure, UserName};
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
+
+/// What proves the user, as far as it is known yet.
+pub(super) struct Secrets {
+    token_file: Option<PathBuf>,
+    token: Option<String>,
+    password: Option<String>,
+}
+
+impl Secrets {
+    /// Reads the files that the options name; asks nobody yet.
+    pub(super) fn read(options: &SyncOptions) -> Result<Secrets, Failure> {
+        let password = match &options.password_file {
+            Some(path) => Some(secret::read_file(path, "password")?),
+            None => None,
+        };
+        // Where a password can fetch the first token, the token file need not exist yet.
+        let can_fetch = password.is_some() || io::stdin().is_terminal();
+        let token = match &options.token_file {
+            Some(path) if path.exists() || !can_fetch => Some(secret::read_file(path, "token")?),
+            _ => None,
+        };
+        if password.is_none() && token.is_none() && !can_fetch {
+            return Err(Failure::new(Code::SecretMissing, "no password or token was given"));
+        }
+        Ok(Secrets { token_file: options.token_file.clone(), token, password })
+    }
+
+    /// The token that was not refused yet.
+    pub(super) fn token(&self) -> Option<String> {
+        self.token.clone()
+    }
+
+    /// Forgets the token; fails with the server's refusal where there is no password to fall
+    /// back to.
+    pub(super) fn token_refused(
+        &mut self,
+        user: &UserName,
+        refusal: Failure,
+    ) -> Result<(), Failure> {
+        if self.password.is_none() && !io::stdin().is_terminal() {
+            return Err(refusal);
+        }
+        self.token = None;
+        self.password(user).map(|_| ())
+    }
+
+    /// The password, asked on the terminal the first time if no file holds it.
+    pub(super) fn password(&mut self, user: &UserName) -> Result<String, Failure> {
+        if let Some(password) = &self.password {
+            return Ok(password.clone());
+        }
+        let password = secret::ask(&format!("password of {user}"))?;
+        Ok(self.password.insert(password).clone())
+    }
+
+    /// Uses this token from now on, and keeps it where the user wants it.
+    pub(super) fn keep_token(&mut self, token: &str) -> Result<(), Failure> {
+        self.token = Some(token.to_owned());
+        match &self.token_file {
+            Some(path) => secret::write_token(path, token),
+            None => Ok(()),
+        }
+    }
+}

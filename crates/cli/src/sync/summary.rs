@@ -1,0 +1,168 @@
+//! What a synchronization did, as a line for people and as JSON for programs.
+
+use crate::args::SyncOptions;
+use crate::output::counted;
+use client::{Report, Settings};
+use model::Failure;
+use serde::Serialize;
+use serde_json::Value;
+use std::path::Path;
+
+/// The result, as far as it is known. The fields and their order are those of `--json`.
+#[derive(Debug, Clone, Default, Serialize)]
+pub(super) struct Summary {
+    remote_id: Option<String>,
+    user: Option<String>,
+    script_version: Option<String>,
+    uploaded: Uploaded,
+    downloaded: Downloaded,
+    conflicts: u64,
+    rejected: u64,
+    pub(super) duration_ms: u64,
+    error: Option<ErrorSummary>,
+}
+
+#[derive(Debug, Clone, Default, Serialize)]
+struct Uploaded {
+    inserts: u64,
+    updates: u64,
+    deletes: u64,
+}
+
+#[derive(Debug, Clone, Default, Serialize)]
+struct Downloaded {
+    upserts: u64,
+    deletes: u64,
+}
+
+#[derive(Debug, Clone, Serialize)]
+struct ErrorSummary {
+    code: String,
+    message: String,
+    retry: bool,
+    retry_after_s: Option<u32>,
+    table: Option<String>,
+    key: Option<String>,
+}
+
+impl Summary {
+    /// What is known before anything happened.
+    pub(super) fn of(options: &SyncOptions) -> Summary {
+        Summary {
+            remote_id: options.remote_id.as_ref().map(ToString::to_string),
+            user: options.user.as_ref().map(ToString::to_string),
+            script_version: options.script_version.as_ref().map(ToString::to_string),
+            ..Summary::default()
+        }
+    }
+
+    /// Adds what the remote file says.
+    pub(super) fn known(&mut self, settings: &Settings) {
+        self.remote_id = settings.remote_id.as_ref().map(ToString::to_string);
+        self.user = settings.user.as_ref().map(ToString::to_string);
+        self.script_version = settings.script_version.as_ref().map(ToString::to_string);
+    }
+
+    /// Takes over what a synchronization reported.
+    pub(super) fn succeeded(&mut self, report: &Report) {
+        self.remote_id = Some(report.remote_id.to_string());
+        self.user = Some(report.user.to_string());
+        self.script_version = report.script_version.as_ref().map(ToString::to_string);
+        self.uploaded = Uploaded {
+            inserts: report.uploaded.inserts,
+            updates: report.uploaded.updates,
+            deletes: report.uploaded.deletes,
+        };
+        self.downloaded =
+            Downloaded { upserts: report.downloaded.upserts, deletes: report.downloaded.deletes };
+        self.conflicts = report.conflicts;
+        self.rejected = report.rejected;
+        self.error = None;
+    }
+
+    /// Takes over why a synchronization failed.
+    pub(super) fn failed(&mut self, failure: &Failure) {
+        self.error = Some(ErrorSummary {
+            code: failure.code().to_string(),
+            message: failure.full_message(),
+            retry: failure.retry(),
+            retry_after_s: failure.retry_after(),
+            table: failure.table_name().map(str::to_owned),
+            key: failure.row_key().map(str::to_owned),
+        });
+    }
+
+    /// True when no row moved.
+    pub(super) fn is_quiet(&self) -> bool {
+        let Uploaded { inserts, updates, deletes } = self.uploaded;
+        let rows = inserts + updates + deletes + self.downloaded.upserts + self.downloaded.deletes;
+        rows + self.conflicts + self.rejected == 0
+    }
+
+    /// The result for programs.
+    pub(super) fn to_json(&self) -> Value {
+        serde_json::json!(self)
+    }
+
+    /// The result for people.
+    pub(super) fn to_text(&self, file: &Path) -> String {
+        let Uploaded { inserts, updates, deletes } = self.uploaded;
+        let mut text = format!(
+            "synchronized {}: uploaded {}, {}, {}; downloaded {}, {}",
+            file.display(),
+            counted(inserts, "insert"),
+            counted(updates, "update"),
+            counted(deletes, "delete"),
+            counted(self.downloaded.upserts, "row"),
+            counted(self.downloaded.deletes, "delete"),
+        );
+        if self.conflicts > 0 {
+            text.push_str(&format!("; {}", counted(self.conflicts, "conflict")));
+        }
+        if self.rejected > 0 {
+            let rows = counted(self.rejected, "row");
+            let file = file.display();
+            text.push_str(&format!("; {rows} rejected, see `syncline remote rejects {file}`"));
+        }
+        text.push_str(&format!(" ({} ms)", self.duration_ms));
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::Code;
+
+    #[test]
+    fn json_has_exactly_the_fields_of_the_design() {
+        let mut summary = Summary::default();
+        assert_eq!(
+            summary.to_json().to_string(),
+            r#"{"remote_id":null,"user":null,"script_version":null,"#.to_owned()
+                + r#""uploaded":{"inserts":0,"updates":0,"deletes":0},"#
+                + r#""downloaded":{"upserts":0,"deletes":0},"#
+                + r#""conflicts":0,"rejected":0,"duration_ms":0,"error":null}"#
+        );
+        let failure = Failure::new(Code::ServerFull, "full").retry_after_s(7).table("t").key("1");
+        summary.failed(&failure);
+        assert_eq!(
+            summary.to_json()["error"].to_string(),
+            r#"{"code":"E4001","message":"full","retry":true,"retry_after_s":7,"#.to_owned()
+                + r#""table":"t","key":"1"}"#
+        );
+    }
+
+    #[test]
+    fn people_read_of_conflicts_and_rejects_only_where_there_are_some() {
+        let mut summary = Summary { duration_ms: 12, ..Summary::default() };
+        summary.uploaded.inserts = 1;
+        assert_eq!(
+            summary.to_text(Path::new("a.db")),
+            "synchronized a.db: uploaded 1 insert, 0 updates, 0 deletes; \
+             downloaded 0 rows, 0 deletes (12 ms)"
+        );
+        summary.rejected = 2;
+        assert!(summary.to_text(Path::new("a.db")).contains("remote rejects a.db"));
+    }
+}

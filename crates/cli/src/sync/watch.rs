@@ -1,0 +1,154 @@
+//! `syncline sync --watch`: synchronizes when there is something to say, and now and then anyway.
+
+use super::{Summary, Synchronizer, told};
+use crate::args::SyncOptions;
+use crate::output;
+use client::{Components, Mode};
+use model::{Code, Failure, Random};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// A synchronization begins at least this often, to fetch what changed at the centre.
+const QUIET_MAX: Duration = Duration::from_secs(30);
+/// Local changes are looked for this often.
+const PENDING_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// After the first failure it is tried again after this long, then after twice as long, …
+const BACKOFF_MIN: Duration = Duration::from_secs(1);
+/// … but never after more than this.
+const BACKOFF_MAX: Duration = Duration::from_secs(60);
+/// A signal is noticed within this time.
+const SIGNAL_CHECK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Synchronizes until a signal ends it or a failure comes that repeating cannot cure.
+pub(super) fn run(synchronizer: &mut Synchronizer, options: &SyncOptions) -> Result<(), Failure> {
+    let ended = end_on_signals()?;
+    let mut backoff = Backoff::new(Components::system(&std::env::temp_dir())?.random);
+    let mut first = true;
+    while !ended.load(Ordering::SeqCst) {
+        let started = synchronizer.clock.monotonic_ms();
+        let result = synchronizer.synchronize();
+        let mut summary = Summary::of(options);
+        summary.known(&synchronizer.remote.settings()?);
+        summary.duration_ms = synchronizer.clock.monotonic_ms().saturating_sub(started);
+        match result {
+            Ok(report) => {
+                backoff.succeeded();
+                summary.succeeded(&report);
+                if first || options.json || !summary.is_quiet() {
+                    told(&report, options, &mut summary)?;
+                }
+                first = false;
+                wait_for_changes(synchronizer, &ended)?;
+            }
+            Err(failure) if failure.retry() => {
+                let delay = backoff.failed(failure.retry_after());
+                tell_retry(&failure, delay, options, summary)?;
+                wait(delay, &ended);
+            }
+            Err(failure) => return Err(failure),
+        }
+    }
+    Ok(())
+}
+
+/// A first signal ends after the synchronization under way, a second at once; both exit 0.
+fn end_on_signals() -> Result<Arc<AtomicBool>, Failure> {
+    let failed =
+        |error| Failure::new(Code::Bug, "cannot receive signals of the system").source(error);
+    let ended = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, 0, ended.clone())
+            .map_err(failed)?;
+        signal_hook::flag::register(signal, ended.clone()).map_err(failed)?;
+    }
+    Ok(ended)
+}
+
+fn tell_retry(
+    failure: &Failure,
+    delay: Duration,
+    options: &SyncOptions,
+    mut summary: Summary,
+) -> Result<(), Failure> {
+    output::notice(&format!(
+        "error {}: {}; trying again in {:.1} s",
+        failure.code(),
+        failure.full_message(),
+        delay.as_secs_f64()
+    ));
+    if options.json {
+        summary.failed(failure);
+        output::json(&summary.to_json())?;
+    }
+    Ok(())
+}
+
+/// Waits until the application has changed something, or long enough.
+fn wait_for_changes(synchronizer: &Synchronizer, ended: &AtomicBool) -> Result<(), Failure> {
+    let mut waited = Duration::ZERO;
+    while waited < QUIET_MAX && !ended.load(Ordering::SeqCst) {
+        wait(PENDING_CHECK_INTERVAL, ended);
+        waited += PENDING_CHECK_INTERVAL;
+        if synchronizer.mode != Mode::DownloadOnly && synchronizer.changes_wait()? {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+fn wait(duration: Duration, ended: &AtomicBool) {
+    let mut waited = Duration::ZERO;
+    while waited < duration && !ended.load(Ordering::SeqCst) {
+        std::thread::sleep(SIGNAL_CHECK_INTERVAL);
+        waited += SIGNAL_CHECK_INTERVAL;
+    }
+}
+
+/// How long to wait after failures: doubled each time, and spread by chance, so that a thousand
+/// remotes do not come back to a restarted server in the same second.
+struct Backoff {
+    next: Duration,
+    random: Random,
+}
+
+impl Backoff {
+    fn new(random: Random) -> Backoff {
+        Backoff { next: BACKOFF_MIN, random }
+    }
+
+    fn succeeded(&mut self) {
+        self.next = BACKOFF_MIN;
+    }
+
+    /// The time to wait now: between half of the whole and the whole, but never less than the
+    /// server asked for.
+    fn failed(&mut self, retry_after_s: Option<u32>) -> Duration {
+        let whole = self.next;
+        self.next = (whole * 2).min(BACKOFF_MAX);
+        let share = (self.random.next_u64() % 1000) as f64 / 1000.0;
+        let spread = whole.mul_f64(0.5 + share / 2.0);
+        let asked = Duration::from_secs(u64::from(retry_after_s.unwrap_or(0))).min(BACKOFF_MAX);
+        if asked > spread { asked + spread.mul_f64(share) } else { spread }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_grow_to_their_limit_and_begin_anew_after_a_success() {
+        let mut backoff = Backoff::new(Random::from_seed([1; 32]));
+        for seconds in [1, 2, 4, 8, 16, 32, 60, 60] {
+            let wait = backoff.failed(None);
+            let whole = Duration::from_secs(seconds);
+            assert!(wait >= whole / 2 && wait <= whole, "{wait:?} for {whole:?}");
+        }
+        backoff.succeeded();
+        assert!(backoff.failed(None) <= BACKOFF_MIN);
+        assert!(backoff.failed(Some(20)) >= Duration::from_secs(20));
+        assert!(backoff.failed(Some(u32::MAX)) <= BACKOFF_MAX * 2);
+    }
+}

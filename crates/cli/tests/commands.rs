@@ -1,0 +1,196 @@
+//! Every command without a synchronization: what it prints, what it writes, how it fails.
+
+use harness::{Server, World, query, sql};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_syncline");
+
+const SHOP: &str = "CREATE TABLE customer (id INTEGER PRIMARY KEY, name TEXT);
+    CREATE TABLE \"order\" (id TEXT PRIMARY KEY NOT NULL, customer_id INTEGER REFERENCES customer);
+    CREATE TABLE note (text TEXT)";
+
+fn shop() -> World {
+    World::without_deployment(PROGRAM, SHOP)
+}
+
+const INIT: &[&str] = &["init", "project", "--consolidated", "sqlite:consolidated.db"];
+
+#[test]
+fn init_writes_both_files_and_warns_of_what_it_left_out() {
+    let world = shop();
+    let outcome = world.syncline.run(INIT);
+    assert_eq!(outcome.code, Some(0));
+    assert!(outcome.stderr.contains("warning: ") && outcome.stderr.contains("note"), "{outcome:?}");
+    assert!(outcome.stdout.contains("2 tables published"), "{outcome:?}");
+    let config = fs::read_to_string(world.path("project/syncline.toml")).unwrap();
+    let absolute = format!("sqlite:{}", world.consolidated().display());
+    assert!(config.contains(&absolute), "the URL is stored absolute");
+    assert!(world.path("project/model.toml").exists());
+}
+
+#[test]
+fn init_overwrites_nothing_unless_forced() {
+    let world = shop();
+    fs::create_dir(world.path("project")).unwrap();
+    fs::write(world.path("project/model.toml"), "mine").unwrap();
+    world.syncline.fails("E6005", INIT);
+    assert!(!world.path("project/syncline.toml").exists(), "a refusal leaves nothing behind");
+    assert_eq!(fs::read_to_string(world.path("project/model.toml")).unwrap(), "mine");
+    let mut forced = INIT.to_vec();
+    forced.push("--force");
+    world.syncline.ok(&forced);
+    assert_ne!(fs::read_to_string(world.path("project/model.toml")).unwrap(), "mine");
+}
+
+#[test]
+fn init_names_what_is_wrong_with_the_database() {
+    let world = shop();
+    fs::write(world.path("text.db"), "this is not a database, it is only text").unwrap();
+    for (url, code) in [
+        ("sqlite:missing.db", "E3001"),
+        ("sqlite:text.db", "E3010"),
+        ("oracle:x", "E6006"),
+        ("consolidated.db", "E6006"),
+    ] {
+        world.syncline.fails(code, &["init", "project", "--consolidated", url]);
+        assert!(!world.path("project").exists(), "{url}");
+    }
+    let mut wanted = INIT.to_vec();
+    wanted.extend(["--table", "note"]);
+    world.syncline.fails("E6004", &wanted);
+}
+
+#[test]
+fn deploy_is_idempotent_and_undeploy_leaves_the_database_as_it_was() {
+    let world = shop();
+    let schema = || query(&world.consolidated(), "SELECT type, name, sql FROM sqlite_schema");
+    let before = schema();
+    world.syncline.ok(INIT);
+    let script = world.syncline.ok(&["deploy", "--dir", "project", "--dry-run"]);
+    assert!(script.contains("CREATE TRIGGER") && schema() == before, "a dry run changes nothing");
+    world.syncline.fails("E3003", &["user", "list", "--dir", "project"]);
+    world.syncline.ok(&["deploy", "--dir", "project"]);
+    assert!(world.syncline.ok(&["deploy", "--dir", "project"]).contains("nothing to do"));
+    assert!(world.syncline.ok(&["check", "--dir", "project"]).contains("agree"));
+    let scripts = world.syncline.ok(&["scripts", "show", "--dir", "project"]);
+    assert!(scripts.contains("table order, event upload_insert"), "{scripts}");
+    world.syncline.ok(&["undeploy", "--dir", "project"]);
+    assert_eq!(schema(), before);
+}
+
+#[test]
+fn check_finds_a_dropped_trigger() {
+    let world = shop();
+    world.syncline.ok(INIT);
+    world.syncline.ok(&["deploy", "--dir", "project"]);
+    sql(&world.consolidated(), "DROP TRIGGER syncline_insert_customer");
+    world.syncline.fails("E3005", &["check", "--dir", "project"]);
+    world.syncline.ok(&["deploy", "--dir", "project"]);
+    world.syncline.ok(&["check", "--dir", "project"]);
+}
+
+#[test]
+fn a_mistake_in_the_configuration_is_told_with_its_line() {
+    let world = shop();
+    world.syncline.fails("E6001", &["deploy", "--dir", "project"]);
+    world.syncline.ok(INIT);
+    let path = world.path("project/syncline.toml");
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, format!("{text}idle_timeouts = 3\n")).unwrap();
+    let message = world.syncline.fails("E6002", &["deploy", "--dir", "project"]);
+    let line = text.lines().count() + 1;
+    assert!(message.contains(&format!("syncline.toml:{line}: unknown key")), "{message}");
+    assert!(message.contains("did you mean `idle_timeout_s`?"), "{message}");
+}
+
+#[test]
+fn users_are_added_changed_listed_and_removed() {
+    let world = World::new(PROGRAM, SHOP);
+    let syncline = &world.syncline;
+    world.write_secret("secret", "hunter2\n");
+    let add = ["user", "add", "ann", "--password-file", "secret", "--claim", "region=north"];
+    syncline.ok(&add);
+    syncline.fails("E6007", &add);
+    syncline.ok(&["user", "set", "ann", "--claim", "region=south", "--claim", "team=a=b"]);
+    let list = syncline.json(&["user", "list", "--json"]);
+    let claims = serde_json::json!({ "region": "south", "team": "a=b" });
+    assert_eq!(list, serde_json::json!([{ "name": "ann", "claims": claims }]));
+    syncline.ok(&["user", "password", "ann", "--password-file", "secret"]);
+    syncline.ok(&["user", "remove", "ann"]);
+    for action in ["remove", "set", "password"] {
+        let mut arguments = vec!["user", action, "ann"];
+        match action {
+            "set" => arguments.extend(["--claim", "a=b"]),
+            "password" => arguments.extend(["--password-file", "secret"]),
+            _ => {}
+        }
+        syncline.fails("E6008", &arguments);
+    }
+}
+
+#[test]
+fn a_password_comes_from_a_file_that_nobody_else_can_read() {
+    let world = World::new(PROGRAM, SHOP);
+    let add = ["user", "add", "ann", "--password-file", "secret"];
+    world.syncline.fails("E2112", &add);
+    world.write_secret("secret", "hunter2");
+    fs::set_permissions(world.path("secret"), fs::Permissions::from_mode(0o640)).unwrap();
+    world.syncline.fails("E2111", &add);
+    world.syncline.fails("E2112", &["user", "add", "ann"]);
+    assert_eq!(world.syncline.ok(&["user", "list"]).lines().count(), 1);
+}
+
+#[test]
+fn wrong_usage_exits_with_two() {
+    let world = shop();
+    let wrong: &[&[&str]] =
+        &[&["synch"], &["init"], &["sync"], &["user", "add", "ann", "--claim", "x"], &[]];
+    for arguments in wrong {
+        assert_eq!(world.syncline.run(arguments).code, Some(2), "{arguments:?}");
+    }
+    assert_eq!(world.syncline.run(&["--help"]).code, Some(0));
+}
+
+#[test]
+fn help_teaches_by_example() {
+    let world = shop();
+    for command in [
+        "demo", "init", "deploy", "undeploy", "check", "scripts", "user", "serve", "sync", "remote",
+    ] {
+        let help = world.syncline.ok(&[command, "--help"]);
+        assert!(help.contains(&format!("  syncline {command}")), "{help}");
+    }
+}
+
+#[test]
+fn serve_says_where_it_listens_and_drains_on_a_signal() {
+    let world = World::new(PROGRAM, SHOP);
+    let server = world.serve();
+    assert!(server.url.starts_with("tcp://127.0.0.1:") && !server.url.ends_with(":0"));
+    world.syncline.fails("E3009", &["serve", "--listen", "tcp://127.0.0.1:0"]);
+    server.stop();
+}
+
+#[test]
+fn a_second_signal_ends_the_server_at_once() {
+    let world = World::new(PROGRAM, SHOP);
+    let mut server: Server = world.serve();
+    let address = server.url.strip_prefix("tcp://").unwrap();
+    // Somebody who says nothing keeps the server from being done.
+    let _silent = std::net::TcpStream::connect(address).unwrap();
+    server.terminate();
+    harness::until("the server to drain", || server.log().contains("stopping"));
+    server.terminate();
+    assert_eq!(server.wait().code(), Some(0));
+}
+
+#[test]
+fn serve_refuses_what_it_cannot_serve() {
+    let world = shop();
+    world.syncline.ok(&["init", ".", "--consolidated", "sqlite:consolidated.db"]);
+    world.syncline.fails("E3003", &["serve", "--listen", "tcp://127.0.0.1:0"]);
+    world.syncline.ok(&["deploy"]);
+    world.syncline.fails("E6006", &["serve", "--listen", "https://127.0.0.1:0"]);
+    world.syncline.fails("E4005", &["serve", "--listen", "tcp://192.0.2.1:1"]);
+}

@@ -1,0 +1,299 @@
+//! Whole synchronizations through the programs: server, remotes, options and failures.
+
+use harness::{Server, World, count, query, sql, until};
+use serde_json::{Value, json};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_syncline");
+
+const SHOP: &str = "CREATE TABLE customer (id INTEGER PRIMARY KEY, name TEXT NOT NULL, phone TEXT);
+    CREATE TABLE \"order\" (id TEXT PRIMARY KEY NOT NULL,
+        customer_id INTEGER NOT NULL REFERENCES customer ON DELETE CASCADE, total REAL);
+    INSERT INTO customer VALUES (1, 'One', '1'), (2, 'Two', '2');
+    INSERT INTO \"order\" VALUES ('a', 1, 1.5)";
+
+/// A shop with a server and these users.
+fn shop(names: &[&str]) -> (World, Server) {
+    let world = World::new(PROGRAM, SHOP);
+    for name in names {
+        world.add_user(name);
+    }
+    let server = world.serve();
+    (world, server)
+}
+
+fn uploaded(inserts: u64, updates: u64, deletes: u64) -> Value {
+    json!({ "inserts": inserts, "updates": updates, "deletes": deletes })
+}
+
+#[test]
+fn a_file_becomes_a_remote_and_rows_travel_both_ways() {
+    let (world, server) = shop(&["ann", "ben"]);
+    let first = world.sync("ann", &server);
+    assert_eq!(first["downloaded"], json!({ "upserts": 3, "deletes": 0 }));
+    assert_eq!(first["user"], json!("ann"));
+    assert_eq!(first["error"], Value::Null);
+    world.sync("ben", &server);
+    sql(
+        &world.remote("ann"),
+        "INSERT INTO customer VALUES (3, 'Three', NULL); UPDATE customer SET phone = '22'
+         WHERE id = 2; DELETE FROM \"order\"",
+    );
+    let second = world.sync("ann", &server);
+    assert_eq!(second["uploaded"], uploaded(1, 1, 1));
+    assert_eq!(second["remote_id"], first["remote_id"]);
+    let bens = world.sync("ben", &server);
+    assert_eq!(bens["downloaded"], json!({ "upserts": 2, "deletes": 1 }));
+    world.assert_converged(&["ann", "ben"]);
+    // S3, trap 8: when nobody writes, nothing moves.
+    for name in ["ann", "ben"] {
+        let quiet = world.sync(name, &server);
+        assert_eq!(quiet["uploaded"], uploaded(0, 0, 0));
+        assert_eq!(quiet["downloaded"], json!({ "upserts": 0, "deletes": 0 }));
+    }
+}
+
+#[test]
+fn the_json_has_exactly_the_documented_fields() {
+    let (world, server) = shop(&["ann"]);
+    let result = world.sync("ann", &server);
+    let names: Vec<&String> = result.as_object().unwrap().keys().collect();
+    assert_eq!(
+        names,
+        [
+            "remote_id",
+            "user",
+            "script_version",
+            "uploaded",
+            "downloaded",
+            "conflicts",
+            "rejected",
+            "duration_ms",
+            "error"
+        ]
+    );
+}
+
+#[test]
+fn a_failure_is_told_in_json_too() {
+    let (world, server) = shop(&["ann"]);
+    world.write_secret("ann.password", "wrong\n");
+    let mut arguments = world.sync_arguments("ann", &server);
+    arguments.extend(["--json".to_owned(), "--remote-id".to_owned(), "till-7".to_owned()]);
+    let outcome = world.syncline.run(&arguments);
+    assert_eq!(outcome.code, Some(1));
+    outcome.message("E2101");
+    let result: Value = serde_json::from_str(&outcome.stdout).unwrap();
+    assert_eq!((&result["remote_id"], &result["user"]), (&json!("till-7"), &json!("ann")));
+    let error = &result["error"];
+    assert_eq!((&error["code"], &error["retry"]), (&json!("E2101"), &json!(false)));
+    for field in ["message", "retry_after_s", "table", "key"] {
+        assert!(error.get(field).is_some(), "{field}");
+    }
+}
+
+#[test]
+fn server_and_user_are_remembered_and_the_password_is_not() {
+    let (world, server) = shop(&["ann"]);
+    world.sync("ann", &server);
+    world.syncline.ok(&["sync", "ann.db", "--password-file", "ann.password"]);
+    world.syncline.fails("E2112", &["sync", "ann.db"]);
+    let bytes = fs::read(world.remote("ann")).unwrap();
+    let password = b"ann-password";
+    assert!(!bytes.windows(password.len()).any(|window| window == password));
+    world.syncline.fails("E5011", &["sync", "new.db", "--password-file", "ann.password"]);
+    assert!(!world.path("new.db").exists(), "nothing is created for what cannot succeed");
+}
+
+#[test]
+fn a_token_replaces_the_password_until_it_is_revoked() {
+    let (world, server) = shop(&["ann"]);
+    let with_both = [
+        "sync",
+        "ann.db",
+        "--server",
+        &server.url,
+        "--user",
+        "ann",
+        "--password-file",
+        "ann.password",
+        "--token-file",
+        "ann.token",
+    ];
+    let with_token = ["sync", "ann.db", "--token-file", "ann.token"];
+    world.syncline.ok(&with_both);
+    let first = fs::read_to_string(world.path("ann.token")).unwrap();
+    let mode = fs::metadata(world.path("ann.token")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    world.syncline.ok(&with_token);
+
+    world.write_secret("ann.password", "another\n");
+    world.syncline.ok(&["user", "password", "ann", "--password-file", "ann.password"]);
+    world.syncline.fails("E2102", &with_token);
+    world.syncline.ok(&with_both);
+    assert_ne!(fs::read_to_string(world.path("ann.token")).unwrap(), first);
+    world.syncline.ok(&with_token);
+}
+
+#[test]
+fn parts_of_a_synchronization_can_be_had_alone() {
+    let (world, server) = shop(&["ann"]);
+    world.sync("ann", &server);
+    let part = |option: &str| {
+        let mut arguments = world.sync_arguments("ann", &server);
+        arguments.extend([option.to_owned(), "--json".to_owned()]);
+        world.syncline.json(&arguments)
+    };
+    sql(&world.remote("ann"), "INSERT INTO customer VALUES (10, 'Ann', NULL)");
+    sql(&world.consolidated(), "INSERT INTO customer VALUES (20, 'Centre', NULL)");
+    let ping = part("--ping");
+    assert_eq!((&ping["uploaded"], &ping["error"]), (&uploaded(0, 0, 0), &Value::Null));
+    let down = part("--download-only");
+    assert_eq!(down["uploaded"], uploaded(0, 0, 0));
+    assert_eq!(count(&world.remote("ann"), "SELECT count(*) FROM customer"), 4);
+    assert_eq!(count(&world.consolidated(), "SELECT count(*) FROM customer"), 3);
+    sql(&world.consolidated(), "INSERT INTO customer VALUES (21, 'Centre', NULL)");
+    let up = part("--upload-only");
+    assert_eq!(up["uploaded"], uploaded(1, 0, 0));
+    assert_eq!(up["downloaded"], json!({ "upserts": 0, "deletes": 0 }));
+    world.sync("ann", &server);
+    world.assert_converged(&["ann"]);
+}
+
+// S5
+#[test]
+fn a_conflict_is_counted_and_the_centre_wins() {
+    let (world, server) = shop(&["ann", "ben"]);
+    for name in ["ann", "ben"] {
+        world.sync(name, &server);
+        sql(&world.remote(name), &format!("UPDATE customer SET name = '{name}' WHERE id = 1"));
+    }
+    assert_eq!(world.sync("ann", &server)["conflicts"], json!(0));
+    assert_eq!(world.sync("ben", &server)["conflicts"], json!(1));
+    world.assert_converged(&["ann", "ben"]);
+    let name = query(&world.remote("ben"), "SELECT name FROM customer WHERE id = 1");
+    assert_eq!(name, [["'ann'"]]);
+}
+
+// S7
+#[test]
+fn a_row_that_the_centre_refuses_is_kept_as_a_reject() {
+    let world = World::new(
+        PROGRAM,
+        "CREATE TABLE product (id INTEGER PRIMARY KEY, price REAL CHECK (price > 0))",
+    );
+    world.add_user("ann");
+    let server = world.serve();
+    world.sync("ann", &server);
+    // The remote has the same CHECK; somebody who switches it off is found out at the centre.
+    sql(
+        &world.remote("ann"),
+        "PRAGMA ignore_check_constraints = ON; INSERT INTO product VALUES (1, 5), (2, -5)",
+    );
+    let result = world.sync("ann", &server);
+    assert_eq!((&result["rejected"], &result["error"]), (&json!(1), &Value::Null));
+    let rejects = world.syncline.json(&["remote", "rejects", "ann.db", "--json"]);
+    assert_eq!(rejects.as_array().unwrap().len(), 1, "{rejects}");
+    assert_eq!((&rejects[0]["table"], &rejects[0]["code"]), (&json!("product"), &json!("E7002")));
+    world.sync("ann", &server);
+    world.assert_converged(&["ann"]);
+}
+
+#[test]
+fn remote_shows_what_waits_and_detaches_the_file() {
+    let (world, server) = shop(&["ann"]);
+    let syncline = &world.syncline;
+    syncline.fails("E5007", &["remote", "status", "consolidated.db"]);
+    let first = world.sync("ann", &server);
+    sql(
+        &world.remote("ann"),
+        "UPDATE customer SET phone = '9' WHERE id = 1; DELETE FROM \"order\"",
+    );
+    let status = syncline.json(&["remote", "status", "ann.db", "--json"]);
+    assert_eq!(status["remote_id"], first["remote_id"]);
+    assert_eq!((&status["user"], &status["server"]), (&json!("ann"), &json!(server.url)));
+    assert_eq!(status["pending"], json!(2));
+    let pending = syncline.json(&["remote", "pending", "ann.db", "--json"]);
+    let shown: Vec<(&Value, &Value)> = pending
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|change| (&change["table"], &change["operation"]))
+        .collect();
+    assert_eq!(
+        shown,
+        [(&json!("customer"), &json!("update")), (&json!("order"), &json!("delete"))]
+    );
+    for action in ["status", "pending", "rejects"] {
+        assert!(!syncline.ok(&["remote", action, "ann.db"]).is_empty());
+    }
+
+    syncline.fails("E5008", &["remote", "reset", "ann.db"]);
+    syncline.ok(&["remote", "reset", "ann.db", "--discard-pending"]);
+    world.sync("ann", &server);
+    world.assert_converged(&["ann"]);
+
+    syncline.ok(&["remote", "detach", "ann.db"]);
+    let ours = "SELECT count(*) FROM sqlite_schema WHERE name LIKE 'syncline%'";
+    assert_eq!(count(&world.remote("ann"), ours), 0);
+    world.assert_converged(&["ann"]);
+    syncline.fails("E5007", &["remote", "status", "ann.db"]);
+}
+
+#[test]
+fn watch_uploads_what_comes_and_ends_on_a_signal() {
+    let (world, server) = shop(&["ann", "ben"]);
+    let mut arguments = world.sync_arguments("ann", &server);
+    arguments.push("--watch".to_owned());
+    let mut watch = world.syncline.command(&arguments).spawn().unwrap();
+    let exists = |path: &Path| path.exists() && !harness::tables(path).is_empty();
+    until("the first synchronization", || exists(&world.remote("ann")));
+    sql(&world.remote("ann"), "INSERT INTO customer VALUES (5, 'Five', NULL)");
+    let five = "SELECT count(*) FROM customer WHERE id = 5";
+    until("the upload", || count(&world.consolidated(), five) == 1);
+    let killed = Command::new("kill").arg(watch.id().to_string()).status().unwrap();
+    assert!(killed.success());
+    assert_eq!(watch.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn watch_survives_a_server_that_comes_late() {
+    let (world, server) = shop(&["ann"]);
+    world.sync("ann", &server);
+    let url = server.url.clone();
+    server.stop();
+    let watching = ["sync", "ann.db", "--password-file", "ann.password", "--watch"];
+    let mut watch = world.syncline.command(&watching).spawn().unwrap();
+    sql(&world.remote("ann"), "INSERT INTO customer VALUES (6, 'Six', NULL)");
+    let mut again = world.serve_at(&url);
+    let six = "SELECT count(*) FROM customer WHERE id = 6";
+    until("the upload", || count(&world.consolidated(), six) == 1);
+    assert!(!again.has_ended());
+    watch.kill().unwrap();
+    watch.wait().unwrap();
+}
+
+// S11
+#[test]
+fn refusals_say_who_must_act() {
+    let (world, server) = shop(&["ann"]);
+    let with = |more: &[&str]| {
+        let mut arguments = world.sync_arguments("ann", &server);
+        arguments.extend(more.iter().map(|text| (*text).to_owned()));
+        arguments
+    };
+    world.syncline.fails("E2104", &with(&["--publication", "nobody"]));
+    world.syncline.fails("E2103", &with(&["--script-version", "v9"]));
+    world.syncline.fails("E6006", &with(&["--server", "http://127.0.0.1:1"]));
+    world.syncline.fails("E1008", &with(&["--server", "tcp://127.0.0.1:1"]));
+    world.syncline.fails("E2101", &with(&["--user", "nobody"]));
+    fs::write(world.path("text.db"), "this is not a database, it is only text").unwrap();
+    let url = server.url.as_str();
+    world.syncline.fails(
+        "E5001",
+        &["sync", "text.db", "--server", url, "--user", "ann", "--password-file", "ann.password"],
+    );
+}
