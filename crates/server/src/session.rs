@@ -183,6 +183,7 @@ impl Synchronization<'_> {
             }
             Mode::DownloadOnly => {
                 self.welcome(UploadState::None, None);
+                self.connection.flush().await?;
                 self.apply(None, None).await?
             }
             Mode::Full | Mode::UploadOnly => self.upload().await?,
