@@ -193,30 +193,35 @@ impl Stage {
     }
 
     fn farewell(&self) -> Result<(), Failure> {
-        let dir = self.folder.root().display();
         chapter("What to try next")?;
+        if let Some(executable) = self.program.path_to_show() {
+            output::line(&format!("  alias syncline={executable}"))?;
+        }
         output::line(&format!(
-            "  cd {dir}
+            "  cd {}
   syncline serve &
   sqlite3 remotes/ann.db \"UPDATE customer SET phone = '110' WHERE customer_id = 1\"
   syncline remote pending remotes/ann.db
   syncline sync remotes/ann.db --server tcp://127.0.0.1:2439 --password-file passwords/ann
   syncline scripts show          the SQL behind it, yours to read
-  less model.toml                directions and conflict rules, yours to change"
+  less model.toml                directions and conflict rules, yours to change",
+            self.folder.root().display()
         ))
     }
 
     /// Synchronizes as a process of its own and tells what moved.
     fn synchronize(&self, name: &str, server: &ServerProcess) -> Result<Value, Failure> {
         let result = self.program.sync(name, server.url())?;
-        let (up, down) = (&result["uploaded"], &result["downloaded"]);
+        let moved = |part: &str, operation: &str, noun: &str| {
+            output::counted(result[part][operation].as_u64().unwrap_or(0), noun)
+        };
         tell(&format!(
-            "{name}: up {} inserts, {} updates, {} deletes; down {} rows, {} deletes; {} ms",
-            up["inserts"],
-            up["updates"],
-            up["deletes"],
-            down["upserts"],
-            down["deletes"],
+            "{name}: up {}, {}, {}; down {}, {}; {} ms",
+            moved("uploaded", "inserts", "insert"),
+            moved("uploaded", "updates", "update"),
+            moved("uploaded", "deletes", "delete"),
+            moved("downloaded", "upserts", "row"),
+            moved("downloaded", "deletes", "delete"),
             result["duration_ms"]
         ))?;
         Ok(result)

@@ -280,18 +280,17 @@ fn watch_survives_a_server_that_comes_late() {
 #[test]
 fn refusals_say_who_must_act() {
     let (world, server) = shop(&["ann"]);
-    let with = |more: &[&str]| {
-        let mut arguments = world.sync_arguments("ann", &server);
-        arguments.extend(more.iter().map(|text| (*text).to_owned()));
-        arguments
+    let refused = |code: &str, server: &str, user: &str, more: &[&str]| {
+        let given = ["sync", "ann.db", "--server", server, "--user", user, "--password-file"];
+        world.syncline.fails(code, &[&given[..], &["ann.password"], more].concat());
     };
-    world.syncline.fails("E2104", &with(&["--publication", "nobody"]));
-    world.syncline.fails("E2103", &with(&["--script-version", "v9"]));
-    world.syncline.fails("E6006", &with(&["--server", "http://127.0.0.1:1"]));
-    world.syncline.fails("E1008", &with(&["--server", "tcp://127.0.0.1:1"]));
-    world.syncline.fails("E2101", &with(&["--user", "nobody"]));
-    fs::write(world.path("text.db"), "this is not a database, it is only text").unwrap();
     let url = server.url.as_str();
+    refused("E2104", url, "ann", &["--publication", "nobody"]);
+    refused("E2103", url, "ann", &["--script-version", "v9"]);
+    refused("E6006", "http://127.0.0.1:1", "ann", &[]);
+    refused("E1008", "tcp://127.0.0.1:1", "ann", &[]);
+    refused("E2101", url, "nobody", &[]);
+    fs::write(world.path("text.db"), "this is not a database, it is only text").unwrap();
     world.syncline.fails(
         "E5001",
         &["sync", "text.db", "--server", url, "--user", "ann", "--password-file", "ann.password"],

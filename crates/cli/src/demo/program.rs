@@ -22,6 +22,16 @@ impl Program {
         Ok(Program { executable, folder: folder.root().to_owned() })
     }
 
+    /// The path of this program, unless typing `syncline` finds it.
+    pub(super) fn path_to_show(&self) -> Option<String> {
+        let folders = std::env::var_os("PATH").unwrap_or_default();
+        let is_this = |folder: PathBuf| {
+            folder.join("syncline").canonicalize().ok() == self.executable.canonicalize().ok()
+        };
+        let found = std::env::split_paths(&folders).any(is_this);
+        (!found).then(|| self.executable.display().to_string())
+    }
+
     /// A command with these arguments, not started yet.
     pub(super) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.executable);
