@@ -1,7 +1,8 @@
 //! What this remote is and what both sides have agreed on; survives a kill and a power cut.
 //!
 //! P1. A progress number names one content for ever: a generation frozen anew gets a new number
-//!     (trap 6).
+//!     (trap 6), and numbers have random gaps, so that two copies of a file do not give the same
+//!     one to different contents (trap 13).
 //! P2. A generation is frozen, durably, before the first byte of it leaves, and stays frozen
 //!     until its outcome is known: *committed* drops it, *not committed* merges it back.
 //! P3. The nonce of an attempt is durable before the first byte leaves and is kept until a
@@ -138,7 +139,7 @@ pub(crate) fn begin_attempt(
     if state.frozen.is_none() {
         incoming::apply_for_undone_changes(&transaction, tables, open)?;
         if uploads {
-            freeze(&transaction, tables, &state)?;
+            freeze(&transaction, tables, &state, random)?;
         }
     }
     transaction.commit().map_err(explain)?;
@@ -151,7 +152,12 @@ fn new_nonce(random: &mut Random) -> i64 {
 }
 
 /// Freezes the open generation, if it has an entry, under a number never used before (P1).
-fn freeze(connection: &Connection, tables: &[RemoteTable], state: &State) -> Result<(), Failure> {
+fn freeze(
+    connection: &Connection,
+    tables: &[RemoteTable],
+    state: &State,
+    random: &mut Random,
+) -> Result<(), Failure> {
     let open = state.open_generation;
     let mut pending = false;
     for table in tables {
@@ -160,7 +166,9 @@ fn freeze(connection: &Connection, tables: &[RemoteTable], state: &State) -> Res
     if !pending {
         return Ok(());
     }
-    let number = state.progress_last_used.0.max(state.progress.0) + 1;
+    // 32 bits of gap leave room for two thousand million uploads.
+    let gap = i64::from(random.next_u64() as u32);
+    let number = state.progress_last_used.0.max(state.progress.0) + 1 + gap;
     let record = || -> rusqlite::Result<()> {
         set(connection, "frozen_generation", open)?;
         set(connection, "progress_frozen", number)?;
@@ -224,8 +232,6 @@ pub(crate) fn learn_outcome(
             if let Some(frozen) = frozen {
                 merge_back(&transaction, tables, frozen, state.open_generation).map_err(explain)?;
             }
-            // A consolidated database that was restored is behind; its word counts (trap 3).
-            set(&transaction, "progress", committed.0).map_err(explain)?;
         }
     }
     transaction.commit().map_err(explain)

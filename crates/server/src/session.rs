@@ -181,11 +181,7 @@ impl Synchronization<'_> {
                 self.welcome(UploadState::None, None);
                 return self.connection.flush().await;
             }
-            Mode::DownloadOnly => {
-                self.welcome(UploadState::None, None);
-                self.connection.flush().await?;
-                self.apply(None, None).await?
-            }
+            Mode::DownloadOnly => self.begin_download_only().await?,
             Mode::Full | Mode::UploadOnly => self.upload().await?,
         };
         if self.hello.mode == Mode::UploadOnly {
@@ -213,6 +209,20 @@ impl Synchronization<'_> {
             let schema = (*self.session.schema).clone();
             self.connection.queue(&Message::SchemaChange(Box::new(SchemaChange { schema })));
         }
+    }
+
+    /// Hands out the counter. A remote that does not know what became of its last upload has to
+    /// learn it first: what it downloads must not be taken for older than what it sent.
+    async fn begin_download_only(&mut self) -> Result<Applied, Failure> {
+        let begun = match self.hello.outcome {
+            Outcome::Known => None,
+            Outcome::Unknown => {
+                let begin = Begin { session: self.session.clone(), identity: self.identity };
+                Some(self.at_database(self.shared.worker.begin(begin)).await?)
+            }
+        };
+        self.welcome(UploadState::None, begun.map(|begun| begun.progress));
+        self.apply(None, begun.map(|begun| begun.epoch)).await
     }
 
     /// Receives and applies the upload, and tells the remote that it is durable.

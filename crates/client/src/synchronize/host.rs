@@ -228,12 +228,11 @@ impl<'a> Host<'a> {
 
     /// The server's last upload is not the one we knew of (trap 6).
     fn learn_outcome(&mut self, committed: Progress) -> Result<(), Failure> {
-        let number = self.state.frozen.map(|frozen| frozen.progress);
-        let newest = number.filter(|_| self.outcome == Outcome::Unknown || self.upload_sent);
-        let newest = newest.unwrap_or(self.state.progress);
-        if committed > newest {
-            // Somebody else has gone on under this identity: a copy of the file.
-            let message = format!("the server has upload {}, we sent {}", committed.0, newest.0);
+        let ours = self.state.frozen.is_some_and(|frozen| frozen.progress == committed);
+        if !ours && committed != self.state.progress {
+            // Somebody else has gone on under this identity: a copy of the file. Numbers have
+            // random gaps, so a number that is ours is our content.
+            let message = format!("the server has upload {}, which is not ours", committed.0);
             return Err(Failure::new(Code::CopiedRemote, message));
         }
         progress::learn_outcome(&self.remote.connection, &self.tables, &self.state, committed)?;

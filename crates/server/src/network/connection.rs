@@ -112,11 +112,16 @@ impl Connection {
     /// Sends what is queued.
     pub(crate) async fn flush(&mut self) -> Result<(), Failure> {
         let outgoing = std::mem::take(&mut self.outgoing);
-        self.send_bytes(&outgoing).await
+        self.write(&outgoing).await
     }
 
-    /// Sends whole frames.
-    pub(crate) async fn send_bytes(&mut self, mut bytes: &[u8]) -> Result<(), Failure> {
+    /// Sends whole frames, after what is queued.
+    pub(crate) async fn send_bytes(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.flush().await?;
+        self.write(bytes).await
+    }
+
+    async fn write(&mut self, mut bytes: &[u8]) -> Result<(), Failure> {
         while !bytes.is_empty() {
             let writing = self.stream.write(bytes);
             let n =
