@@ -22,7 +22,7 @@ Exit codes: 0 done, 1 failed (`error E2104: …` on standard error), 2 wrong usa
 #[command(name = "syncline", version, after_help = EXAMPLES, disable_help_subcommand = true)]
 pub(crate) struct Arguments {
     /// How much to log on standard error [default: info for `serve`, warn otherwise]
-    #[arg(long, global = true, value_enum, value_name = "LEVEL", hide_possible_values = false)]
+    #[arg(long, global = true, value_enum, value_name = "LEVEL")]
     pub(crate) log: Option<LogLevel>,
 
     /// How to write the log
@@ -341,7 +341,7 @@ pub(crate) struct SyncOptions {
     pub(crate) ping: bool,
 
     /// Keep synchronizing: when there are changes, and every 30 seconds
-    #[arg(long)]
+    #[arg(long, conflicts_with = "ping")]
     pub(crate) watch: bool,
 
     /// Print the result as one JSON object

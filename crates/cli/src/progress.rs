@@ -57,6 +57,9 @@ fn spin(bar: &ProgressBar, message: String) {
 }
 
 fn fill(bar: &ProgressBar, message: &'static str, done: u64, total: u64) {
+    if total == 0 {
+        return spin(bar, message.to_owned());
+    }
     bar.set_style(filling());
     bar.set_length(total);
     bar.set_message(message);

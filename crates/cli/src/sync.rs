@@ -120,8 +120,11 @@ impl Synchronizer {
         }
         let password = self.secrets.password(&self.user)?;
         let report = self.attempt(Credential::Password(password))?;
-        if let Some(token) = &report.token {
-            self.secrets.keep_token(token)?;
+        if let Some(token) = &report.token
+            && let Err(failure) = self.secrets.keep_token(token)
+        {
+            // The rows are where they should be; next time the password is needed again.
+            output::warning(&format!("{}: {}", failure.code(), failure.full_message()));
         }
         Ok(report)
     }
