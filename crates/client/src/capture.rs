@@ -14,3 +14,6 @@
 
 pub(crate) mod change_log;
 pub(crate) mod triggers;
+
+#[cfg(test)]
+mod tests;

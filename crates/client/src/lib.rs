@@ -8,6 +8,8 @@
 //! This crate starts no thread and never looks at a server's tables. Sockets are in
 //! `transport/tcp.rs`, files in `files.rs`, time in `clock.rs`, chance in `random.rs`.
 
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
+
 mod apply;
 mod capture;
 mod clock;

@@ -14,7 +14,7 @@ mod local_table;
 mod remote_table;
 
 pub(crate) use local_table::{Affinity, LocalTable};
-pub(crate) use remote_table::{Image, RemoteTable, UniqueColumn, large_columns};
+pub(crate) use remote_table::{Image, KeyColumn, RemoteTable, UniqueColumn, large_columns};
 
 use crate::capture::triggers;
 use crate::connection::{begin_immediate, explain};

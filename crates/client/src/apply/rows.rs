@@ -4,7 +4,7 @@ use super::parked::{Parked, Placeholders};
 use super::{Circumstances, Download, incoming, refresh, rejects};
 use crate::capture::change_log;
 use crate::connection::{bind, explain};
-use crate::schema::RemoteTable;
+use crate::schema::{Affinity, KeyColumn, RemoteTable};
 use crate::sql::{ident, list, parameters};
 use model::{Code, Failure, RowReader, Spill, ValueRef};
 use protocol::{DownloadMode, RowsFrame};
@@ -12,7 +12,13 @@ use rusqlite::{CachedStatement, Connection, Error, ffi};
 
 /// What an upsert does where the key exists already.
 pub(crate) fn on_conflict(table: &RemoteTable) -> String {
-    let key: Vec<usize> = table.key.iter().map(|key| key.position).collect();
+    // Keys that are equal may still differ, in case or in type, where the table says so; then the
+    // key is written as well, so that both ends hold the same.
+    let exact = |key: &&KeyColumn| {
+        let binary = key.collation.as_deref().is_none_or(|it| it.eq_ignore_ascii_case("BINARY"));
+        binary && key.affinity != Affinity::Blob
+    };
+    let key: Vec<usize> = table.key.iter().filter(exact).map(|key| key.position).collect();
     let sets: Vec<String> = table
         .published
         .columns

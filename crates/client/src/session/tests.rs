@@ -1,1 +1,253 @@
-//! Tests.
+//! Every state against every message, and what each answer of the server leads to.
+
+use super::*;
+use model::{Counter, DatabaseId, Progress, RemoteSchema, Watermark};
+use protocol::{Failed, TableDownload, UploadBegin, UploadEnd};
+
+const TABLES: usize = 2;
+
+fn welcome(upload: UploadState, schema_change_follows: bool) -> Message {
+    Message::Welcome(Welcome {
+        protocol_version: 1,
+        server: String::new(),
+        database_id: DatabaseId("d".into()),
+        progress: Some(Progress(0)),
+        upload,
+        schema_change_follows,
+        token: None,
+    })
+}
+
+fn schema_change() -> Message {
+    let table = model::PublishedTable {
+        name: "t".into(),
+        columns: vec!["id".into()],
+        key: vec![0],
+        direction: model::Direction::Both,
+        create: Vec::new(),
+        fingerprint: "t".into(),
+    };
+    let tables = vec![table.clone(), table];
+    let schema = RemoteSchema { tables, fingerprint: "f".into() };
+    Message::SchemaChange(Box::new(SchemaChange { schema }))
+}
+
+fn rows(table: u16, operation: Operation, count: u32) -> Message {
+    Message::Rows(RowsFrame { table, operation, count, bytes: Vec::new() })
+}
+
+fn begin(modes: &[DownloadMode]) -> Message {
+    let tables = modes.iter().map(|&mode| TableDownload { mode }).collect();
+    Message::DownloadBegin(DownloadBegin { tables, restored: false })
+}
+
+fn end(rows: u64, watermarks: usize) -> Message {
+    let watermark = Watermark::new(Vec::new()).unwrap();
+    Message::DownloadEnd(DownloadEnd {
+        rows,
+        watermarks: vec![Some(watermark); watermarks],
+        counter: Counter(1),
+    })
+}
+
+/// One of each, in a form that fits the conversation of the states below.
+fn messages() -> Vec<Message> {
+    vec![
+        welcome(UploadState::Send, false),
+        schema_change(),
+        Message::UploadCommitted(UploadCommitted::default()),
+        begin(&[DownloadMode::Changes, DownloadMode::None]),
+        rows(0, Operation::Upsert, 3),
+        Message::Rejects(Rejects { rejects: Vec::new() }),
+        end(0, TABLES),
+        Message::UploadBegin(UploadBegin { previous: Progress(0), progress: Progress(0) }),
+        Message::UploadEnd(UploadEnd { rows: 0 }),
+        Message::Hello(Box::new(hello())),
+    ]
+}
+
+fn hello() -> protocol::Hello {
+    protocol::Hello {
+        protocol_version: 1,
+        capabilities: 0,
+        client: String::new(),
+        database: None,
+        remote_id: model::RemoteId::new("r").unwrap(),
+        user: model::UserName::new("u").unwrap(),
+        credential: protocol::Credential::Token(String::new()),
+        script_version: None,
+        publications: Vec::new(),
+        database_id: None,
+        mode: Mode::Full,
+        progress: Progress(0),
+        outcome: protocol::Outcome::Known,
+        counter: Counter(0),
+        nonce_confirmed: model::Nonce(0),
+        nonce_attempt: model::Nonce(1),
+        schema_fingerprint: None,
+        watermarks: Vec::new(),
+        upload_follows: false,
+    }
+}
+
+fn states() -> Vec<State> {
+    vec![
+        State::ExpectWelcome,
+        State::ExpectSchemaChange { upload: UploadState::Send },
+        State::ExpectUploadCommitted,
+        State::ExpectDownloadBegin,
+        State::ExpectRows { modes: vec![DownloadMode::Changes, DownloadMode::None], rows: 0 },
+        State::Ended,
+    ]
+}
+
+fn session(state: State) -> Session {
+    let mut session = Session::new(Mode::Full, true, TABLES);
+    session.state = state;
+    session
+}
+
+fn receive(session: &mut Session, message: Message) -> Result<Vec<Instruction>, Failure> {
+    session.handle(Event::Received(message))
+}
+
+// S11
+#[test]
+fn every_message_is_expected_in_exactly_the_states_of_the_table() {
+    // Rows: states. Columns: messages, in the order of `messages`.
+    let table =
+        ["+---------", "-+--------", "--+-------", "---+------", "----+++---", "----------"];
+    for (state, expected) in table.iter().enumerate() {
+        for (message, expected) in expected.chars().enumerate() {
+            let mut session = session(states().remove(state));
+            let message = messages().remove(message);
+            let name = message.name();
+            let result = receive(&mut session, message);
+            let place = format!("{name} in {:?}", states()[state]);
+            match (expected, result) {
+                ('+', result) => assert!(!result.unwrap().is_empty(), "{place}"),
+                (_, result) => {
+                    assert_eq!(result.unwrap_err().code(), Code::UnexpectedMessage, "{place}");
+                    assert_eq!(session.state, State::Ended, "{place} ends the conversation");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn heartbeat_failure_and_the_end_are_understood_everywhere() {
+    for number in 0..states().len() {
+        let state = || states().remove(number);
+        let ended = state() == State::Ended;
+        let mut with_heartbeat = session(state());
+        let heard = receive(&mut with_heartbeat, Message::Heartbeat);
+        if ended {
+            assert_eq!(heard.unwrap_err().code(), Code::UnexpectedMessage);
+        } else {
+            assert!(heard.unwrap().is_empty());
+            assert_eq!(with_heartbeat.state, state(), "a heartbeat changes nothing");
+        }
+        let failed = Failed::from(&Failure::new(Code::ServerFull, "full").retry_after_s(7));
+        let failure = receive(&mut session(state()), Message::Failed(failed)).unwrap_err();
+        let expected = if ended { Code::UnexpectedMessage } else { Code::ServerFull };
+        assert_eq!(failure.code(), expected);
+        let closed = session(state()).handle(Event::Closed).unwrap_err();
+        assert_eq!(closed.code(), Code::ConnectionLost);
+    }
+}
+
+/// The answer `upload` to a Hello of `mode`: the state after it, or none if it is refused.
+fn check_welcome(mode: Mode, sent: bool, upload: UploadState, change: bool, expected: &str) {
+    let mut session = Session::new(mode, sent, TABLES);
+    let place = format!("{mode:?}, sent {sent}, {upload:?}, schema change {change}");
+    match receive(&mut session, welcome(upload, change)) {
+        Err(failure) => {
+            assert_eq!(failure.code(), Code::UnexpectedMessage, "{place}");
+            assert_eq!("refused", expected, "{place}");
+        }
+        Ok(instructions) => {
+            let names: Vec<&str> = instructions.iter().map(name).collect();
+            let text = format!("{}, then {}", names.join(" "), session.state.expected());
+            assert_eq!(text, expected, "{place}");
+        }
+    }
+}
+
+fn name(instruction: &Instruction) -> &'static str {
+    match instruction {
+        Instruction::Agree(_) => "agree",
+        Instruction::ChangeSchema(_) => "change",
+        Instruction::Upload => "upload",
+        Instruction::NoteCommitted(_) => "committed",
+        Instruction::BeginDownload(_) => "begin",
+        Instruction::KeepRows(_) => "rows",
+        Instruction::KeepRejects(_) => "rejects",
+        Instruction::Apply(_) => "apply",
+        Instruction::Finish => "finish",
+    }
+}
+
+#[test]
+fn welcome_leads_to_what_it_says() {
+    use UploadState::{None, Send, Taken};
+    for mode in [Mode::Full, Mode::UploadOnly] {
+        check_welcome(mode, true, Taken, false, "agree, then UploadCommitted");
+        check_welcome(mode, true, Taken, true, "refused");
+        check_welcome(mode, false, Taken, false, "refused");
+        check_welcome(mode, true, Send, false, "agree upload, then UploadCommitted");
+        check_welcome(mode, false, Send, false, "agree upload, then UploadCommitted");
+        check_welcome(mode, true, Send, true, "agree, then SchemaChange");
+        check_welcome(mode, true, None, false, "refused");
+    }
+    check_welcome(Mode::DownloadOnly, false, None, false, "agree, then DownloadBegin");
+    check_welcome(Mode::DownloadOnly, false, None, true, "agree, then SchemaChange");
+    check_welcome(Mode::DownloadOnly, false, Send, false, "refused");
+    check_welcome(Mode::Ping, false, None, false, "agree finish, then nothing");
+    check_welcome(Mode::Ping, false, None, true, "agree finish, then nothing");
+}
+
+#[test]
+fn a_schema_change_leads_on_to_the_upload_or_the_download() {
+    let check = |mode, upload, expected: &[&str], next| {
+        let mut session = Session::new(mode, false, 0);
+        receive(&mut session, welcome(upload, true)).unwrap();
+        let instructions = receive(&mut session, schema_change()).unwrap();
+        let names: Vec<&str> = instructions.iter().map(name).collect();
+        assert_eq!((names.as_slice(), session.state.expected()), (expected, next));
+        assert_eq!(session.tables, TABLES, "what follows is of the new schema");
+    };
+    check(Mode::Full, UploadState::Send, &["change", "upload"], "UploadCommitted");
+    check(Mode::DownloadOnly, UploadState::None, &["change"], "DownloadBegin");
+}
+
+#[test]
+fn an_upload_only_conversation_ends_with_the_acknowledgement() {
+    let mut session = Session::new(Mode::UploadOnly, true, TABLES);
+    receive(&mut session, welcome(UploadState::Taken, false)).unwrap();
+    let committed = Message::UploadCommitted(UploadCommitted::default());
+    let instructions = receive(&mut session, committed).unwrap();
+    assert_eq!(instructions.last(), Some(&Instruction::Finish));
+    assert_eq!(session.state, State::Ended);
+}
+
+// S4
+#[test]
+fn a_download_that_does_not_add_up_is_not_applied() {
+    let check = |messages: Vec<Message>| {
+        let mut session = session(State::ExpectDownloadBegin);
+        let mut result = Ok(Vec::new());
+        for message in messages {
+            result = receive(&mut session, message);
+        }
+        assert_eq!(result.unwrap_err().code(), Code::MalformedMessage);
+    };
+    let both = [DownloadMode::Changes, DownloadMode::None];
+    check(vec![begin(&[DownloadMode::Changes])]);
+    check(vec![begin(&both), rows(0, Operation::Upsert, 3), end(2, TABLES)]);
+    check(vec![begin(&both), end(0, 1)]);
+    check(vec![begin(&both), rows(1, Operation::Upsert, 1)]);
+    check(vec![begin(&both), rows(9, Operation::Upsert, 1)]);
+    check(vec![begin(&both), rows(0, Operation::Insert, 1)]);
+    check(vec![begin(&both), rows(0, Operation::Update, 1)]);
+}
