@@ -206,12 +206,16 @@ impl Download<'_, '_> {
             }
             .map_err(running)?;
         }
+        // A table sent afresh is complete: the remote removes what does not come, so even the rows
+        // that it has just uploaded must.
+        let echo = since.is_some().then_some(self.request.echo);
         let mut rows = statement.raw_query();
         let (mut buffer, mut count) = (Vec::new(), 0);
         while let Some(row) = rows.next().map_err(running)? {
             let begin = buffer.len();
             write_row(&mut buffer, row, batches.width).map_err(running)?;
-            if self.request.echo.contains(batches.kind, batches.position, &buffer[begin..]) {
+            let image = &buffer[begin..];
+            if echo.is_some_and(|echo| echo.contains(batches.kind, batches.position, image)) {
                 buffer.truncate(begin);
                 self.fetched.filtered += 1;
                 continue;
