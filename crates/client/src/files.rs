@@ -118,7 +118,18 @@ fn lock_path(remote: &Path) -> PathBuf {
 
 /// True when there is no file at `path`, or one without a byte.
 pub(crate) fn is_missing_or_empty(path: &Path) -> bool {
-    std::fs::metadata(path).map_or(true, |metadata| metadata.len() == 0)
+    std::fs::metadata(path).map_or(true, |metadata| metadata.is_file() && metadata.len() == 0)
+}
+
+/// Refuses devices, folders and the like, which SQLite would try to read as a file.
+pub(crate) fn require_regular(path: &Path) -> Result<(), Failure> {
+    match std::fs::metadata(path) {
+        Ok(metadata) if !metadata.is_file() => Err(Failure::new(
+            Code::RemoteNotADatabase,
+            format!("`{}` is not a regular file", path.display()),
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// True when there is something at `path`.

@@ -102,6 +102,7 @@ impl Remote {
     /// Opens a file and makes it a remote if it is none: an SQLite file with whatever tables, or
     /// no file at all.
     pub fn open_or_create(path: &Path, components: Components) -> Result<Remote, Failure> {
+        files::require_regular(path)?;
         let connection = if files::is_missing_or_empty(path) {
             connection::create(path)?
         } else {

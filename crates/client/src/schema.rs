@@ -28,11 +28,16 @@ const FORMAT_VERSION: i64 = 1;
 
 /// True when the file holds our tables, made by this version or an older one.
 pub(crate) fn is_remote(connection: &Connection) -> Result<bool, Failure> {
-    let ours = connection
-        .query_row("SELECT 1 FROM sqlite_schema WHERE name = 'syncline_state'", [], |_| Ok(()))
-        .optional()
-        .map_err(explain)?;
-    if ours.is_none() {
+    let has = |table: &str| {
+        connection
+            .query_row("SELECT 1 FROM sqlite_schema WHERE name = ?1", [table], |_| Ok(()))
+            .optional()
+            .map_err(explain)
+    };
+    if has("syncline_system")?.is_some() {
+        return Err(Failure::new(Code::ConsolidatedFile, "the file is a consolidated database"));
+    }
+    if has("syncline_state")?.is_none() {
         return Ok(false);
     }
     let version: i64 = progress::get(connection, "format_version").map_err(explain)?.unwrap_or(0);

@@ -40,7 +40,7 @@ pub struct Report {
     pub remote_id: RemoteId,
     /// The user.
     pub user: UserName,
-    /// The script version that was asked for; the server's default if none.
+    /// The script version that ran.
     pub script_version: Option<ScriptVersion>,
     /// Rows uploaded, as the server counted them.
     pub uploaded: Counts,
@@ -149,7 +149,7 @@ pub(crate) fn synchronize(
             Failure::new(Code::Bug, "a remote was synchronized without an identity")
         })?,
         user,
-        script_version: settings.script_version,
+        script_version: total.script_version,
         uploaded: total.uploaded,
         downloaded: total.downloaded,
         conflicts: total.conflicts,
@@ -167,6 +167,7 @@ struct Total {
     downloaded: Downloaded,
     conflicts: u64,
     rejected: u64,
+    script_version: Option<ScriptVersion>,
     token: Option<String>,
     took_new_identity: bool,
 }

@@ -152,6 +152,8 @@ codes! {
     3009 ServedAlready Operator false "stop the other server first";
     /// The file is not an SQLite database, or it is damaged.
     3010 NotADatabase Operator false "check the path; restore the file from a backup";
+    /// The file is a remote, which cannot be a consolidated database too.
+    3011 RemoteFile Operator false "name the consolidated database, or `syncline remote detach`";
 
     /// The server works on as many synchronizations as it may.
     4001 ServerFull Nobody true "wait, then synchronize again";
@@ -190,6 +192,8 @@ codes! {
     /// The remote was synchronized under another remote ID. What the server knows about it belongs
     /// to that ID, so it cannot be changed on the way.
     5012 RemoteIdInUse Remote false "`syncline remote reset` first, or leave --remote-id out";
+    /// The file is a consolidated database, which cannot be a remote too.
+    5013 ConsolidatedFile Remote false "name the file of a remote; one that is missing is made";
 
     /// A configuration or model file cannot be read.
     6001 ConfigUnreadable Operator false "`syncline init` writes a complete file";

@@ -201,6 +201,7 @@ impl Synchronization<'_> {
             server: concat!("syncline ", env!("CARGO_PKG_VERSION")).into(),
             database_id: self.session.database_id.clone(),
             progress,
+            script_version: Some(self.session.script_version.clone()),
             upload,
             schema_change_follows,
             token: self.token.take(),

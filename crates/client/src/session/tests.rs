@@ -8,6 +8,7 @@ const TABLES: usize = 2;
 
 fn welcome(upload: UploadState, schema_change_follows: bool) -> Message {
     Message::Welcome(Welcome {
+        script_version: None,
         protocol_version: 1,
         server: String::new(),
         database_id: DatabaseId("d".into()),

@@ -191,6 +191,7 @@ impl<'a> Host<'a> {
         if welcome.token.is_some() {
             self.total.token = welcome.token;
         }
+        self.total.script_version = welcome.script_version;
         match &self.state.database_id {
             Some(known) if *known != welcome.database_id => {
                 let message = format!(

@@ -270,8 +270,11 @@ fn our_objects(connection: &Connection) -> Result<Vec<(String, String)>, Failure
         .map_err(failed("list the objects"))
 }
 
-/// Refuses system tables that a newer program made (trap 18).
+/// Refuses a remote, and system tables that a newer program made (trap 18).
 pub(super) fn require_known_format(connection: &Connection) -> Result<(), Failure> {
+    if table_exists(connection, "syncline_state")? {
+        return Err(Failure::new(Code::RemoteFile, "the file is a remote database"));
+    }
     if !table_exists(connection, "syncline_system")? {
         return Ok(());
     }

@@ -1,6 +1,6 @@
 //! Welcome: the server's answer to Hello, where the client needs one before it can go on.
 
-use model::{DatabaseId, Progress, RemoteSchema};
+use model::{DatabaseId, Progress, RemoteSchema, ScriptVersion};
 use serde::{Deserialize, Serialize};
 
 /// Sent once per synchronization. Where the upload came with Hello and is being applied, it
@@ -17,6 +17,9 @@ pub struct Welcome {
     /// The last upload of this remote that is committed, when the client asked for it.
     #[serde(default)]
     pub progress: Option<Progress>,
+    /// The script version that runs: the one asked for, or the server's default.
+    #[serde(default)]
+    pub script_version: Option<ScriptVersion>,
     /// What happens with the upload.
     pub upload: UploadState,
     /// Whether `SchemaChange` follows this message. Without it a client that holds a schema could
