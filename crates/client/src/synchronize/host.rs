@@ -117,7 +117,7 @@ impl<'a> Host<'a> {
         if !uploads || self.outcome == Outcome::Unknown || self.state.schema_fingerprint.is_none() {
             return Ok(None);
         }
-        self.collect(Some(UPLOAD_WITH_HELLO_BYTES_MAX as u64))
+        self.collect_or_take_back(Some(UPLOAD_WITH_HELLO_BYTES_MAX as u64))
     }
 
     fn send_hello(&mut self, upload: Option<&Upload>) -> Result<(), Failure> {
@@ -264,14 +264,7 @@ impl<'a> Host<'a> {
                 true,
             )?;
         }
-        let upload = match self.collect(None) {
-            Ok(upload) => upload,
-            Err(failure) => {
-                self.take_back()?;
-                return Err(failure);
-            }
-        };
-        let Some(upload) = upload else { return Ok(()) };
+        let Some(upload) = self.collect_or_take_back(None)? else { return Ok(()) };
         let rows_total = upload.rows;
         let (channel, observer) = (&mut self.channel, &mut self.observer);
         upload.send(&mut |frame, rows_done| {
@@ -282,6 +275,15 @@ impl<'a> Host<'a> {
         fail_point!("client-upload-sent");
         observer(Step::Waiting);
         Ok(())
+    }
+
+    /// The upload. Where it cannot be sent, for a row that is too large, nothing of it has left.
+    fn collect_or_take_back(&mut self, bytes_max: Option<u64>) -> Result<Option<Upload>, Failure> {
+        let collected = self.collect(bytes_max);
+        if collected.is_err() && !self.upload_sent {
+            self.take_back()?;
+        }
+        collected
     }
 
     /// Nothing of the frozen generation has left, so its outcome is known.

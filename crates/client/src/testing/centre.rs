@@ -1,1 +1,405 @@
-//! t
+//! A consolidated database and its server in a few lines, to synchronize with.
+//!
+//! Keeps rows in maps, resolves no conflicts (the last writer wins) and misbehaves on demand.
+
+use super::{int, remote_schema};
+use crate::transport::Transport;
+use model::{
+    Code, Counter, DatabaseId, Failure, Nonce, Progress, PublishedTable, RemoteSchema, RowReader,
+    Value, Watermark, row_len, write_value,
+};
+use protocol::{
+    DownloadBegin, DownloadEnd, DownloadMode, FRAME_BYTES_MAX, Failed, FrameDecoder, Hello, MAGIC,
+    Message, Mode, Operation, Outcome, RowsFrame, SchemaChange, TableDownload, UploadCommitted,
+    UploadState, Welcome,
+};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
+
+/// Where the server dies, once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    None,
+    /// Before the upload is committed.
+    BeforeCommit,
+    /// After the upload is committed, before its acknowledgement leaves.
+    AfterCommit,
+    /// Behind the acknowledgement.
+    AfterAcknowledgement,
+    /// In the middle of the download.
+    WithinDownload,
+    /// It answers this instead of Welcome.
+    Refuse(Code),
+    /// It sends more rows than it announces.
+    Miscount,
+}
+
+/// A row, or its absence, and who changed it when.
+#[derive(Debug, Clone)]
+struct Version {
+    row: Option<Vec<u8>>,
+    version: i64,
+    author: String,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Known {
+    progress: Progress,
+    counter: Counter,
+    nonce: Nonce,
+}
+
+/// The consolidated database.
+pub(crate) struct Centre {
+    schema: RemoteSchema,
+    rows: Vec<BTreeMap<Vec<u8>, Version>>,
+    remotes: HashMap<String, Known>,
+    version: i64,
+    pub(crate) fault: Fault,
+    /// Every Hello.
+    pub(crate) hellos: Vec<Hello>,
+    /// Numbers of the committed uploads.
+    pub(crate) commits: Vec<Progress>,
+    /// Bytes that came in each write of a client.
+    pub(crate) writes: Vec<usize>,
+}
+
+pub(crate) type SharedCentre = Rc<RefCell<Centre>>;
+
+impl Centre {
+    pub(crate) fn new(tables: &[PublishedTable]) -> SharedCentre {
+        Rc::new(RefCell::new(Centre {
+            schema: remote_schema(tables),
+            rows: tables.iter().map(|_| BTreeMap::new()).collect(),
+            remotes: HashMap::new(),
+            version: 1,
+            fault: Fault::None,
+            hellos: Vec::new(),
+            commits: Vec::new(),
+            writes: Vec::new(),
+        }))
+    }
+
+    /// Publishes other tables; rows of tables that stay at their position are kept.
+    pub(crate) fn publish(&mut self, tables: &[PublishedTable]) {
+        self.schema = remote_schema(tables);
+        self.rows.resize_with(tables.len(), BTreeMap::new);
+    }
+
+    /// Writes a row at the centre; its key is its first value.
+    pub(crate) fn put(&mut self, table: usize, row: &[Value]) {
+        let key = super::encode(&row[..1]);
+        self.set(table, key, Some(super::encode(row)), "centre");
+    }
+
+    /// Deletes a row at the centre.
+    pub(crate) fn remove(&mut self, table: usize, key: i64) {
+        self.set(table, super::encode(&[int(key)]), None, "centre");
+    }
+
+    fn set(&mut self, table: usize, key: Vec<u8>, row: Option<Vec<u8>>, author: &str) {
+        let (version, author) = (self.version, author.to_owned());
+        self.rows[table].insert(key, Version { row, version, author });
+    }
+
+    /// Every row, readable.
+    pub(crate) fn lines(&self, table: usize) -> Vec<String> {
+        let rows = self.rows[table].values().filter_map(|version| version.row.as_ref());
+        rows.map(|row| {
+            let mut reader = RowReader::new(row);
+            let mut values = Vec::new();
+            while !reader.is_at_end() {
+                values.push(reader.value().unwrap().display());
+            }
+            crate::sql::list(values)
+        })
+        .collect()
+    }
+
+    /// A copy of the whole database, to be restored later.
+    pub(crate) fn back_up(&self) -> impl Fn(&mut Centre) + use<> {
+        let (rows, remotes, version) = (self.rows.clone(), self.remotes.clone(), self.version);
+        move |centre| {
+            centre.rows = rows.clone();
+            centre.remotes = remotes.clone();
+            centre.version = version;
+        }
+    }
+}
+
+/// A new connection to the centre.
+pub(crate) fn connect(centre: &SharedCentre) -> Box<dyn Transport> {
+    Box::new(Conversation {
+        centre: centre.clone(),
+        decoder: FrameDecoder::new(FRAME_BYTES_MAX),
+        greeted: false,
+        out: Vec::new(),
+        received: 0,
+        hello: None,
+        upload: None,
+        thrown_away: false,
+        closed: false,
+    })
+}
+
+struct Conversation {
+    centre: SharedCentre,
+    decoder: FrameDecoder,
+    greeted: bool,
+    out: Vec<u8>,
+    /// How much of `out` was received.
+    received: usize,
+    hello: Option<Hello>,
+    upload: Option<(Progress, Vec<RowsFrame>)>,
+    /// The upload that comes with Hello is not looked at.
+    thrown_away: bool,
+    closed: bool,
+}
+
+impl Transport for Conversation {
+    fn send(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        if self.closed {
+            return Err(Failure::new(Code::ConnectionLost, "the centre is gone"));
+        }
+        self.centre.borrow_mut().writes.push(bytes.len());
+        let bytes = match self.greeted {
+            true => bytes,
+            false => bytes.strip_prefix(&MAGIC).expect("a client begins with the magic"),
+        };
+        self.greeted = true;
+        self.decoder.push(bytes);
+        while let Some(frame) = self.decoder.next_frame()? {
+            if let Some(message) = Message::decode(frame)? {
+                self.hear(message);
+            }
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, buffer: &mut [u8]) -> Result<usize, Failure> {
+        // Odd pieces, so that frames arrive cut.
+        let unread = &self.out[self.received..];
+        let len = unread.len().min(buffer.len()).min(50_001);
+        buffer[..len].copy_from_slice(&unread[..len]);
+        self.received += len;
+        Ok(len)
+    }
+}
+
+impl Conversation {
+    fn say(&mut self, message: &Message) {
+        if !self.closed {
+            Message::Heartbeat.encode(&mut self.out);
+            message.encode(&mut self.out);
+        }
+    }
+
+    fn hear(&mut self, message: Message) {
+        if self.closed {
+            return;
+        }
+        match message {
+            Message::Hello(hello) => self.hear_hello(*hello),
+            Message::UploadBegin(begin) => self.upload = Some((begin.progress, Vec::new())),
+            Message::Rows(frame) => self.upload.as_mut().unwrap().1.push(frame),
+            Message::UploadEnd(end) => {
+                let (progress, frames) = self.upload.take().unwrap();
+                let rows: u64 = frames.iter().map(|frame| u64::from(frame.count)).sum();
+                assert_eq!(rows, end.rows);
+                if !std::mem::take(&mut self.thrown_away) {
+                    self.commit(progress, &frames);
+                }
+            }
+            Message::Heartbeat => {}
+            other => panic!("a client said {}", other.name()),
+        }
+    }
+
+    fn hear_hello(&mut self, hello: Hello) {
+        let centre = self.centre.clone();
+        let mut centre = centre.borrow_mut();
+        centre.hellos.push(hello.clone());
+        if let Fault::Refuse(code) = centre.fault {
+            centre.fault = Fault::None;
+            let failed = Failed::from(&Failure::new(code, "refused"));
+            self.say(&Message::Failed(failed));
+            self.closed = true;
+            return;
+        }
+        let known = centre.remotes.entry(hello.remote_id.to_string()).or_default();
+        let fresh = hello.counter.0 == 0 && hello.nonce_confirmed.0 == 0;
+        let same = known.nonce == hello.nonce_attempt
+            || (known.nonce == hello.nonce_confirmed && known.counter <= hello.counter);
+        if fresh && known.nonce != hello.nonce_attempt {
+            *known = Known::default();
+        } else if !same && hello.counter <= known.counter {
+            let failed = Failed::from(&Failure::new(Code::CopiedRemote, "a copy"));
+            self.say(&Message::Failed(failed));
+            self.closed = true;
+            return;
+        }
+        if hello.counter > known.counter || hello.progress > known.progress {
+            // Restored: the remote's word counts.
+            known.progress = known.progress.max(hello.progress);
+        }
+        let progress = Some(known.progress);
+        let changed = hello.schema_fingerprint.as_ref() != Some(&centre.schema.fingerprint);
+        let upload = match hello.mode {
+            Mode::DownloadOnly | Mode::Ping => UploadState::None,
+            _ if hello.upload_follows && !changed && hello.outcome == Outcome::Known => {
+                UploadState::Taken
+            }
+            _ => UploadState::Send,
+        };
+        self.thrown_away = hello.upload_follows && upload != UploadState::Taken;
+        self.say(&Message::Welcome(Welcome {
+            script_version: None,
+            protocol_version: 1,
+            server: "a test".into(),
+            database_id: DatabaseId("the database".into()),
+            progress,
+            upload,
+            schema_change_follows: changed,
+            token: Some("a token".into()),
+        }));
+        if changed {
+            let schema = centre.schema.clone();
+            self.say(&Message::SchemaChange(Box::new(SchemaChange { schema })));
+        }
+        let mode = hello.mode;
+        self.hello = Some(hello);
+        drop(centre);
+        if mode == Mode::DownloadOnly {
+            self.download();
+        }
+    }
+
+    fn commit(&mut self, progress: Progress, frames: &[RowsFrame]) {
+        let centre = self.centre.clone();
+        let mut centre = centre.borrow_mut();
+        let centre = &mut *centre;
+        let hello = self.hello.clone().unwrap();
+        if centre.fault == Fault::BeforeCommit {
+            centre.fault = Fault::None;
+            self.closed = true;
+            return;
+        }
+        let known = centre.remotes.get_mut(hello.remote_id.as_str()).unwrap();
+        known.nonce = hello.nonce_attempt;
+        let mut committed = UploadCommitted { progress, ..UploadCommitted::default() };
+        if progress != known.progress {
+            assert!(progress > known.progress, "numbers of uploads grow");
+            known.progress = progress;
+            centre.commits.push(progress);
+            for frame in frames {
+                match frame.operation {
+                    Operation::Insert => committed.inserts += u64::from(frame.count),
+                    Operation::Update => committed.updates += u64::from(frame.count),
+                    _ => committed.deletes += u64::from(frame.count),
+                }
+                store(centre, frame, hello.remote_id.as_str());
+            }
+        } else {
+            assert!(frames.is_empty(), "rows under a number that was used");
+        }
+        if centre.fault == Fault::AfterCommit {
+            centre.fault = Fault::None;
+            self.closed = true;
+            return;
+        }
+        self.say(&Message::UploadCommitted(committed));
+        if centre.fault == Fault::AfterAcknowledgement {
+            centre.fault = Fault::None;
+            self.closed = true;
+            return;
+        }
+        if hello.mode == Mode::Full {
+            self.download_from(centre);
+        }
+    }
+
+    fn download(&mut self) {
+        let centre = self.centre.clone();
+        self.download_from(&mut centre.borrow_mut());
+    }
+
+    fn download_from(&mut self, centre: &mut Centre) {
+        let hello = self.hello.clone().unwrap();
+        let me = hello.remote_id.to_string();
+        let known = centre.remotes.get_mut(&me).unwrap();
+        let restored = hello.counter > known.counter;
+        known.counter = Counter(known.counter.0.max(hello.counter.0) + 1);
+        known.nonce = hello.nonce_attempt;
+        let counter = known.counter;
+        let (mut modes, mut frames, mut total) = (Vec::new(), Vec::new(), 0);
+        for (position, table) in centre.schema.tables.iter().enumerate() {
+            let mut of_table =
+                hello.watermarks.iter().filter(|it| it.fingerprint == table.fingerprint);
+            let since = of_table.next().and_then(|it| it.watermark.as_ref()).filter(|_| !restored);
+            let since = since.map(|it| i64::from_le_bytes(it.as_bytes().try_into().unwrap()));
+            modes.push(match since {
+                _ if !table.direction.downloads() => DownloadMode::None,
+                Some(_) => DownloadMode::Changes,
+                None => DownloadMode::Refresh,
+            });
+            if !table.direction.downloads() {
+                continue;
+            }
+            for (key, version) in &centre.rows[position] {
+                let seen =
+                    since.is_some_and(|since| version.version <= since || version.author == me);
+                let (operation, bytes) = match &version.row {
+                    _ if seen => continue,
+                    Some(row) => (Operation::Upsert, row.clone()),
+                    None if since.is_none() => continue,
+                    None => (Operation::Delete, key.clone()),
+                };
+                total += 1;
+                frames.push(RowsFrame { table: position as u16, operation, count: 1, bytes });
+            }
+        }
+        let tables = modes.into_iter().map(|mode| TableDownload { mode }).collect();
+        self.say(&Message::DownloadBegin(DownloadBegin { tables, restored }));
+        for frame in frames {
+            self.say(&Message::Rows(frame));
+        }
+        match std::mem::replace(&mut centre.fault, Fault::None) {
+            Fault::WithinDownload => {
+                self.closed = true;
+                return;
+            }
+            Fault::Miscount => total += 1,
+            other => centre.fault = other,
+        }
+        let watermark = Watermark::new(centre.version.to_le_bytes().to_vec()).unwrap();
+        let watermarks = vec![Some(watermark); centre.schema.tables.len()];
+        centre.version += 1;
+        self.say(&Message::DownloadEnd(DownloadEnd { rows: total, watermarks, counter }));
+    }
+}
+
+/// Applies uploaded rows, the last writer winning.
+fn store(centre: &mut Centre, frame: &RowsFrame, author: &str) {
+    let position = usize::from(frame.table);
+    let table = centre.schema.tables[position].clone();
+    let width = table.width();
+    let mut rest = frame.bytes.as_slice();
+    for _ in 0..frame.count {
+        let mut images = Vec::new();
+        for _ in 0..if frame.operation == Operation::Update { 2 } else { 1 } {
+            let (image, after) = rest.split_at(row_len(rest, width).unwrap());
+            images.push(image);
+            rest = after;
+        }
+        let new = images.last().unwrap();
+        let mut reader = RowReader::new(new);
+        let values: Vec<_> = (0..width).map(|_| reader.value().unwrap()).collect();
+        let mut key = Vec::new();
+        for at in &table.key {
+            write_value(&mut key, values[usize::from(*at)]);
+        }
+        let row = (frame.operation != Operation::Delete).then(|| new.to_vec());
+        centre.set(position, key, row, author);
+    }
+}
