@@ -209,3 +209,5 @@ impl Remote {
 
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;

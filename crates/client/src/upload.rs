@@ -23,6 +23,9 @@ const FRAME_ROWS: u32 = 10_000;
 /// frame is for the frame itself.
 const ROW_BYTES_MAX: usize = FRAME_BYTES_MAX - 64;
 
+/// Takes a frame, and the rows that are sent with it.
+type SendFrame<'a> = dyn FnMut(&[u8], u64) -> Result<(), Failure> + 'a;
+
 /// An upload, ready to be sent.
 #[derive(Debug)]
 pub(crate) struct Upload {
@@ -65,10 +68,7 @@ impl Upload {
     }
 
     /// Hands every frame to `send`, with the rows that are sent then.
-    pub(crate) fn send(
-        &self,
-        send: &mut dyn FnMut(&[u8], u64) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
+    pub(crate) fn send(&self, send: &mut SendFrame<'_>) -> Result<(), Failure> {
         send(&Message::UploadBegin(self.begin).to_frame(), 0)?;
         let mut rows = 0;
         for part in &self.parts {
@@ -178,10 +178,10 @@ impl<'a> Batch<'a> {
         let out = &mut self.frame.bytes;
         let mut write = || -> rusqlite::Result<()> {
             for column in (0..width).filter(|_| old) {
-                write_value(out, entry.old(column)?);
+                write_value(out, entry.before(column)?);
             }
             for column in (0..width).filter(|_| new) {
-                write_value(out, entry.new(column)?);
+                write_value(out, entry.after(column)?);
             }
             Ok(())
         };

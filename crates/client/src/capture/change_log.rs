@@ -174,12 +174,12 @@ impl<'a> Entry<'a> {
 
     /// Whether a column of an updated row differs.
     pub(crate) fn changed(&self, column: usize) -> rusqlite::Result<bool> {
-        let old = self.old(column)?;
-        Ok(old != ValueRef::Absent && !old.identical(self.new(column)?))
+        let old = self.before(column)?;
+        Ok(old != ValueRef::Absent && !old.identical(self.after(column)?))
     }
 
     /// A column as it was; `Absent` where it is large and did not change.
-    pub(crate) fn old(&self, column: usize) -> rusqlite::Result<ValueRef<'a>> {
+    pub(crate) fn before(&self, column: usize) -> rusqlite::Result<ValueRef<'a>> {
         let layout = self.layout;
         if self.uncaptured(1, column)? {
             return Ok(ValueRef::Absent);
@@ -188,7 +188,7 @@ impl<'a> Entry<'a> {
     }
 
     /// A column as it became.
-    pub(crate) fn new(&self, column: usize) -> rusqlite::Result<ValueRef<'a>> {
+    pub(crate) fn after(&self, column: usize) -> rusqlite::Result<ValueRef<'a>> {
         let layout = self.layout;
         if self.has_newer()? && !self.uncaptured(layout.newer_start() + 1, column)? {
             return value(self.row, layout.newer_start() + 2 + column);

@@ -337,3 +337,6 @@ fn is_captured(connection: &Connection, table: &PublishedTable) -> bool {
 fn lacks_columns(published: &PublishedTable, local: &LocalTable) -> bool {
     published.columns.iter().any(|name| local.column(name).is_none())
 }
+
+#[cfg(test)]
+mod tests;

@@ -129,7 +129,7 @@ fn read_columns(
         }
         columns.push(LocalColumn {
             affinity: Affinity::of(&declared, strict),
-            nullable: !not_null && !(without_rowid && key_position > 0),
+            nullable: !(not_null || without_rowid && key_position > 0),
             generated: row.get::<_, i64>(4)? != 0,
             large: upper.is_empty() || upper.contains("BLOB") || upper.contains("CLOB"),
             name,

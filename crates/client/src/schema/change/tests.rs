@@ -1,0 +1,198 @@
+//! What a change of the published tables does to a remote that is in use.
+
+use crate::testing::Site;
+use model::{Code, Direction, PublishedTable};
+
+fn table(columns: &[&str], create: &str) -> PublishedTable {
+    PublishedTable {
+        name: "t".into(),
+        columns: columns.iter().map(|name| (*name).into()).collect(),
+        key: vec![0],
+        direction: Direction::Both,
+        create: vec![create.into()],
+        fingerprint: format!("{columns:?}"),
+    }
+}
+
+fn narrow() -> PublishedTable {
+    table(&["id", "v", "photo"], "CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT, photo BLOB)")
+}
+
+fn wide() -> PublishedTable {
+    table(
+        &["id", "photo", "w", "v", "doc"],
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT, photo BLOB, w INT DEFAULT 5, doc CLOB)",
+    )
+}
+
+/// A remote whose table we created.
+fn site() -> Site {
+    let mut site = Site::empty();
+    site.publish(&[narrow()]);
+    site.write("INSERT INTO t VALUES (1, 'one', x'01'), (2, 'two', x'02'), (3, 'three', x'03')");
+    site.settle();
+    site
+}
+
+#[test]
+fn a_missing_table_is_created_with_its_indexes_and_captured() {
+    let mut site = Site::empty();
+    let mut published = narrow();
+    published.create.push("CREATE INDEX i ON t(v)".into());
+    site.publish(&[published]);
+    site.write("INSERT INTO t VALUES (1, 'one', NULL)");
+    assert_eq!(site.upload(), ["insert t (1, 'one', NULL)"]);
+    assert_eq!(site.rows("SELECT count(*) FROM sqlite_schema WHERE name = 'i'"), ["1"]);
+}
+
+// S1
+#[test]
+fn new_columns_come_in_and_what_waits_is_kept() {
+    let mut site = site();
+    site.write(
+        "CREATE INDEX mine ON t(v); CREATE VIEW seen AS SELECT v FROM t;
+         CREATE TABLE c(id INTEGER PRIMARY KEY, t INT REFERENCES t ON DELETE CASCADE);
+         INSERT INTO c VALUES (7, 1);
+         CREATE TRIGGER stamp AFTER INSERT ON t BEGIN UPDATE t SET v = v || '!' WHERE id = NEW.id; END;
+         UPDATE t SET v = 'ONE' WHERE id = 1; UPDATE t SET photo = x'0909' WHERE id = 2;
+         DELETE FROM t WHERE id = 3; INSERT INTO t VALUES (4, 'four', NULL);",
+    );
+    site.publish(&[wide()]);
+    assert_eq!(
+        site.rows("SELECT id, v, w, doc FROM t"),
+        ["1, 'ONE', 5, NULL", "2, 'two', 5, NULL", "4, 'four!', 5, NULL",]
+    );
+    assert_eq!(site.rows("SELECT * FROM c"), ["7, 1"], "building anew deletes nothing elsewhere");
+    assert_eq!(
+        site.upload(),
+        [
+            "insert t (4, NULL, 5, 'four!', NULL)",
+            "update t (1, <1 bytes>, 5, 'one', NULL) -> (1, <1 bytes>, 5, 'ONE', NULL)",
+            "update t (2, <1 bytes>, 5, 'two', NULL) -> (2, <2 bytes>, 5, 'two', NULL)",
+            "delete t (3, <1 bytes>, NULL, 'three', NULL)",
+        ]
+    );
+    // The user's index and trigger are still there, and capture goes on.
+    site.write("INSERT INTO t(id, v) VALUES (5, 'five')");
+    assert_eq!(site.upload(), ["insert t (5, NULL, 5, 'five!', NULL)"]);
+    assert_eq!(
+        site.rows("SELECT name FROM sqlite_schema WHERE tbl_name = 't' AND name = 'mine'"),
+        ["'mine'"]
+    );
+}
+
+#[test]
+fn columns_that_are_published_no_more_stay_in_the_table() {
+    let mut site = site();
+    site.write("UPDATE t SET v = 'ONE', photo = NULL WHERE id = 1");
+    let columns = table(&["id", "v"], "");
+    site.publish(&[columns]);
+    assert_eq!(site.upload(), ["update t (1, 'one') -> (1, 'ONE')"]);
+    site.write("UPDATE t SET photo = NULL");
+    assert_eq!(site.upload(), Vec::<String>::new());
+}
+
+#[test]
+fn a_table_of_the_user_is_never_built_anew() {
+    let mut site = Site::empty();
+    site.write("CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT); INSERT INTO t VALUES (1, 'one')");
+    let failure = site.try_publish(&[narrow()]).unwrap_err();
+    assert_eq!(failure.code(), Code::RemoteSchemaDiffers);
+    assert_eq!(failure.table_name(), Some("t"));
+    assert_eq!(site.rows("SELECT * FROM t"), ["1, 'one'"]);
+    assert_eq!(site.rows("SELECT * FROM syncline_table"), Vec::<String>::new());
+    // Nor one of ours that the user has added a column to.
+    let mut site = self::site();
+    site.write("ALTER TABLE t ADD COLUMN mine");
+    let failure = site.try_publish(&[wide()]).unwrap_err();
+    assert_eq!(failure.code(), Code::RemoteSchemaDiffers);
+    assert_eq!(site.rows("SELECT count(mine), count(*) FROM t"), ["0, 3"]);
+}
+
+#[test]
+fn another_primary_key_is_refused() {
+    let mut site = Site::empty();
+    site.write("CREATE TABLE t(id INT, v TEXT PRIMARY KEY, photo BLOB)");
+    assert_eq!(site.try_publish(&[narrow()]).unwrap_err().code(), Code::RemoteSchemaDiffers);
+}
+
+// S1
+#[test]
+fn a_table_that_is_published_no_more_keeps_its_rows_and_its_changes_are_told() {
+    let mut site = site();
+    site.write("UPDATE t SET v = 'ONE' WHERE id = 1; DELETE FROM t WHERE id = 2");
+    site.publish(&[]);
+    assert_eq!(site.rows("SELECT count(*) FROM t"), ["2"]);
+    assert_eq!(
+        site.rows("SELECT name FROM sqlite_schema WHERE name LIKE 'syncline\\_%\\_t' ESCAPE '\\'"),
+        Vec::<String>::new()
+    );
+    let rejects = site.remote.rejects().unwrap();
+    let told: Vec<_> =
+        rejects.iter().map(|it| (it.key.as_str(), it.code, it.row.as_deref())).collect();
+    assert_eq!(
+        told,
+        [
+            (
+                "[1]",
+                Code::TableNotPublished.number(),
+                Some(r#"{"id":1,"v":"ONE","photo":{"blob":"01"}}"#)
+            ),
+            ("[2]", Code::TableNotPublished.number(), None),
+        ]
+    );
+    // Published again, its rows are new to the server as far as this remote knows.
+    site.publish(&[narrow()]);
+    assert_eq!(site.upload().len(), 2);
+}
+
+#[test]
+fn a_table_that_becomes_download_only_stops_capturing_and_back_again() {
+    let mut site = site();
+    site.write("UPDATE t SET v = 'ONE' WHERE id = 1");
+    let mut published = narrow();
+    published.direction = Direction::DownloadOnly;
+    published.fingerprint = "down".into();
+    site.publish(&[published]);
+    assert!(site.try_write("DELETE FROM t").is_err());
+    assert_eq!(site.remote.rejects().unwrap()[0].code, Code::DirectionNotPublished.number());
+    site.publish(&[narrow()]);
+    site.write("DELETE FROM t WHERE id = 2");
+    assert_eq!(site.upload(), ["delete t (2, 'two', <1 bytes>)"]);
+}
+
+#[test]
+fn rows_of_the_user_are_not_overwritten_by_a_download_only_table() {
+    let mut site = Site::empty();
+    site.write("CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT, photo BLOB); INSERT INTO t VALUES (1, 'mine', NULL)");
+    let mut published = narrow();
+    published.direction = Direction::DownloadOnly;
+    let failure = site.try_publish(&[published]).unwrap_err();
+    assert_eq!(failure.code(), Code::RemoteSchemaDiffers);
+}
+
+#[test]
+fn a_dropped_table_comes_back_empty_and_deletes_nothing_at_the_centre() {
+    let mut site = site();
+    site.write("UPDATE t SET v = 'ONE' WHERE id = 1; DROP TABLE t");
+    let failure = site.remote.pending().unwrap_err();
+    assert_eq!(failure.code(), Code::RemoteSchemaDiffers);
+    site.remote.reset(true).unwrap();
+    site.publish(&[narrow()]);
+    assert_eq!(site.rows("SELECT * FROM t"), Vec::<String>::new());
+    assert_eq!(site.upload(), Vec::<String>::new());
+}
+
+#[test]
+fn statements_that_create_nothing_are_told() {
+    let mut site = Site::empty();
+    let mut wrong = narrow();
+    wrong.create = vec!["CREATE TABLE other(id)".into()];
+    assert_eq!(site.try_publish(&[wrong.clone()]).unwrap_err().code(), Code::RemoteSchemaDiffers);
+    wrong.create = vec!["CREATE NONSENSE".into()];
+    assert_eq!(site.try_publish(&[wrong]).unwrap_err().code(), Code::RemoteSchemaDiffers);
+    assert_eq!(
+        site.rows("SELECT name FROM sqlite_schema WHERE name IN ('other', 't')"),
+        Vec::<String>::new()
+    );
+}

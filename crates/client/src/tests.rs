@@ -1,0 +1,98 @@
+//! Opening, remembering and refusing.
+
+use crate::testing::Site;
+use crate::{Components, Remote, Settings};
+use model::{Code, Failure, RemoteId, UserName};
+use rusqlite::Connection;
+use std::path::Path;
+
+fn components(folder: &Path) -> Components {
+    Components::system(folder).unwrap()
+}
+
+fn open(path: &Path) -> Result<Remote, Failure> {
+    Remote::open(path, components(path.parent().unwrap()))
+}
+
+fn open_or_create(path: &Path) -> Result<Remote, Failure> {
+    Remote::open_or_create(path, components(path.parent().unwrap()))
+}
+
+// S11
+#[test]
+fn what_is_no_remote_is_told_so_and_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name| folder.path().join(name);
+    assert_eq!(open(&path("nothing.db")).unwrap_err().code(), Code::NotARemote);
+    assert!(!path("nothing.db").exists());
+
+    Connection::open(path("plain.db")).unwrap().execute_batch("CREATE TABLE t(a)").unwrap();
+    assert_eq!(open(&path("plain.db")).unwrap_err().code(), Code::NotARemote);
+
+    std::fs::write(path("text.db"), "this is no database, however long it may be. ".repeat(50))
+        .unwrap();
+    let failure = open_or_create(&path("text.db")).unwrap_err();
+    assert_eq!(failure.code(), Code::RemoteNotADatabase);
+    assert!(failure.message().contains("text.db"), "{failure}");
+
+    let failure = open_or_create(&path("no/such/folder.db")).map(|_| ());
+    assert_eq!(failure.unwrap_err().code(), Code::RemoteNotADatabase);
+}
+
+#[test]
+fn a_new_file_is_in_wal_mode_and_an_existing_one_keeps_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let mode = |remote: &Remote| -> String {
+        remote.connection.query_row("PRAGMA journal_mode", [], |row| row.get(0)).unwrap()
+    };
+    let (new, old) = (folder.path().join("new.db"), folder.path().join("old.db"));
+    assert_eq!(mode(&open_or_create(&new).unwrap()), "wal");
+    Connection::open(&old).unwrap().execute_batch("CREATE TABLE t(a)").unwrap();
+    assert_eq!(mode(&open_or_create(&old).unwrap()), "delete");
+    assert_eq!(mode(&open(&old).unwrap()), "delete");
+}
+
+// Trap 18
+#[test]
+fn a_file_of_a_newer_version_is_refused() {
+    let site = Site::empty();
+    site.write("UPDATE syncline_state SET value = 99 WHERE name = 'format_version'");
+    assert_eq!(open(&site.path()).unwrap_err().code(), Code::RemoteMadeByNewer);
+    assert_eq!(open_or_create(&site.path()).unwrap_err().code(), Code::RemoteMadeByNewer);
+}
+
+#[test]
+fn settings_are_remembered_one_by_one() {
+    let mut site = Site::empty();
+    let remote = &mut site.remote;
+    let server = Some("tcp://host:1".to_owned());
+    remote.remember(&Settings { server: server.clone(), ..Settings::default() }).unwrap();
+    let remote_id = Some(RemoteId::new("till-7").unwrap());
+    remote.remember(&Settings { remote_id: remote_id.clone(), ..Settings::default() }).unwrap();
+    let settings = open(&site.path()).unwrap().settings().unwrap();
+    assert_eq!((settings.server, settings.remote_id), (server, remote_id));
+    assert_eq!(settings.user, Some(UserName::new("anna").unwrap()));
+}
+
+#[test]
+fn a_remote_id_that_was_used_cannot_change() {
+    let mut site = Site::empty();
+    let name = |name| Settings { remote_id: RemoteId::new(name).ok(), ..Settings::default() };
+    site.remote.remember(&name("a")).unwrap();
+    site.remote.remember(&name("b")).unwrap();
+    site.freeze();
+    site.remote.remember(&name("b")).unwrap();
+    assert_eq!(site.remote.remember(&name("c")).unwrap_err().code(), Code::RemoteIdInUse);
+    site.remote.reset(false).unwrap();
+    site.remote.remember(&name("c")).unwrap();
+}
+
+// S11
+#[test]
+fn a_busy_file_is_told_as_such() {
+    let mut site = Site::new("CREATE TABLE t(id INTEGER PRIMARY KEY);");
+    site.remote.connection.busy_timeout(std::time::Duration::from_millis(1)).unwrap();
+    let other = Connection::open(site.path()).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    assert_eq!(site.download().apply().unwrap_err().code(), Code::RemoteBusy);
+}
