@@ -77,8 +77,7 @@ impl Files for TemporaryFiles {
 /// [`crate::Remote`]s of this one. Ends with the value, and with the process however it dies.
 #[derive(Debug)]
 pub(crate) struct RemoteLock {
-    // Locked; closing it unlocks.
-    _file: File,
+    file: File,
 }
 
 impl RemoteLock {
@@ -91,7 +90,7 @@ impl RemoteLock {
         };
         let file = OpenOptions::new().create(true).append(true).open(&path).map_err(cannot)?;
         match file.try_lock() {
-            Ok(()) => Ok(RemoteLock { _file: file }),
+            Ok(()) => Ok(RemoteLock { file }),
             Err(TryLockError::WouldBlock) => Err(Failure::new(
                 Code::RemoteInUse,
                 format!("another process synchronizes `{}`", remote.display()),
@@ -107,6 +106,14 @@ impl RemoteLock {
             Failure::new(Code::CannotWrite, format!("cannot remove `{}`", path.display()))
                 .source(error)
         })
+    }
+}
+
+impl Drop for RemoteLock {
+    fn drop(&mut self) {
+        // Closing is not enough: a child that this process is just starting holds a copy of every
+        // open file for a moment, and the lock would last as long.
+        let _ = self.file.unlock();
     }
 }
 
