@@ -2,20 +2,24 @@
 //!
 //! SQLite cannot defer UNIQUE (trap 10): where values swap (A to B and B to A), the rows in
 //! question first get placeholders. Foreign keys are deferred (trap 11), so a violation shows only
-//! at the end, without naming a row; the row is then searched for.
+//! at the end, without naming a row; the row is then searched for (`constraint/blame.rs`).
+
+mod blame;
+
+pub(super) use blame::violators;
 
 use super::catalog::CatalogTable;
-use super::errors::{failed, row_fault, script_failed};
+use super::errors::{failed, row_fault};
 use super::tables::{self, UserTable};
 use super::tracking::unique_columns;
 use super::upload::{Attempt, Parked, Refused, RowId, RowOutcome, UploadedRow};
-use super::values::{Bind, write_row};
-use crate::quote::{ident, idents, join};
+use super::values::Bind;
+use crate::quote::{ident, join};
 use crate::script::Event;
 use crate::synchronization::Change;
 use model::{Code, Failure, RowReader};
 use rusqlite::{Connection, ffi};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 /// Applies the parked rows now that all others are. Returns rows that are impossible and must be
 /// left out of a new attempt.
@@ -211,119 +215,4 @@ pub(super) fn foreign_keys_violated(connection: &Connection) -> Result<bool, Fai
         ffi::SQLITE_OK => Ok(current != 0),
         _ => Err(Failure::new(Code::Bug, "SQLite does not count deferred foreign keys")),
     }
-}
-
-/// The uploaded rows to blame for broken foreign keys: a row that refers to nothing, or the delete
-/// of a row that others refer to.
-pub(super) fn violators(attempt: &Attempt<'_>) -> Result<Refused, Failure> {
-    let uploaded = uploaded_rows(attempt)?;
-    let position_of: HashMap<&str, usize> = attempt
-        .tables
-        .iter()
-        .enumerate()
-        .map(|(position, table)| (table.published.name.as_str(), position))
-        .collect();
-    let user_tables = tables::read(attempt.connection)?;
-    let mut refused = Refused::new();
-    for child in user_tables.values() {
-        for foreign_key in &child.foreign_keys {
-            let (child_at, parent_at) = (
-                position_of.get(child.name.as_str()).copied(),
-                position_of.get(foreign_key.parent.as_str()).copied(),
-            );
-            if child_at.is_none() && parent_at.is_none() {
-                continue;
-            }
-            let reason = || {
-                let message =
-                    format!("{} refers to a missing row of {}", child.name, foreign_key.parent);
-                (Code::RowReferences, message)
-            };
-            for (child_key, parent_key) in
-                orphans(attempt.connection, &user_tables, child, foreign_key)?
-            {
-                let blamed_child = child_at
-                    .map(|position| (position, child_key))
-                    .filter(|id| uploaded.get(id).is_some_and(|change| *change != Change::Delete));
-                let blamed_parent = || {
-                    parent_at
-                        .zip(parent_key)
-                        .filter(|id| uploaded.get(id).is_some_and(|c| *c == Change::Delete))
-                };
-                if let Some(id) = blamed_child.or_else(blamed_parent) {
-                    refused.insert(id, reason());
-                }
-            }
-        }
-    }
-    Ok(refused)
-}
-
-fn uploaded_rows(attempt: &Attempt<'_>) -> Result<HashMap<RowId, Change>, Failure> {
-    let mut uploaded = HashMap::new();
-    (attempt.request.batches)(&mut |batch| {
-        let table = &attempt.tables[batch.table];
-        let mut rest = batch.rows;
-        for _ in 0..batch.count {
-            let mut row = UploadedRow::default();
-            rest = row.read(rest, batch.change, table.published.width())?;
-            uploaded.insert(row.key(table, batch.table), batch.change);
-        }
-        Ok(())
-    })?;
-    Ok(uploaded)
-}
-
-/// Key of a child row whose parent is missing, and the parent's key where the foreign key is one.
-type Orphan = (Vec<u8>, Option<Vec<u8>>);
-
-/// Rows of `child` whose parent is missing.
-fn orphans(
-    connection: &Connection,
-    user_tables: &BTreeMap<String, UserTable>,
-    child: &UserTable,
-    foreign_key: &tables::ForeignKey,
-) -> Result<Vec<Orphan>, Failure> {
-    let searching = |error| script_failed(error, &child.name, "the search for broken foreign keys");
-    let parent_key = user_tables.get(&foreign_key.parent).map_or(&[][..], |parent| &parent.key);
-    // The referring columns in the order of the parent's key, if that is what they refer to.
-    let by_key: Option<Vec<&str>> = parent_key
-        .iter()
-        .map(|k| foreign_key.columns.iter().find(|(_, to)| to == k).map(|(from, _)| from.as_str()))
-        .collect();
-    let by_key = by_key.filter(|columns| columns.len() == foreign_key.columns.len());
-    let from: Vec<&str> = foreign_key.columns.iter().map(|(from, _)| from.as_str()).collect();
-    let sql = format!(
-        "SELECT {key}, {referring} FROM {child} AS c WHERE {present} AND NOT EXISTS (
-             SELECT 1 FROM {parent} AS p WHERE {same})",
-        key = idents("c.", &child.key),
-        referring = idents("c.", by_key.as_deref().unwrap_or(&from)),
-        child = ident(&child.name),
-        present = join(&from, " AND ", |column| format!("c.{} IS NOT NULL", ident(column))),
-        parent = ident(&foreign_key.parent),
-        same = foreign_key
-            .columns
-            .iter()
-            .map(|(from, to)| format!("p.{} = c.{}", ident(to), ident(from)))
-            .collect::<Vec<_>>()
-            .join(" AND "),
-    );
-    let mut statement = connection.prepare(&sql).map_err(searching)?;
-    let mut rows = statement.query([]).map_err(searching)?;
-    let mut orphans = Vec::new();
-    while let Some(row) = rows.next().map_err(searching)? {
-        let mut values = Vec::new();
-        let width = child.key.len() + from.len();
-        write_row(&mut values, row, width).map_err(searching)?;
-        let parent_from = values.len() - tail_len(&values, child.key.len())?;
-        let parent = by_key.is_some().then(|| values[parent_from..].to_vec());
-        values.truncate(parent_from);
-        orphans.push((values, parent));
-    }
-    Ok(orphans)
-}
-
-/// Length of what follows the first `width` values.
-fn tail_len(row: &[u8], width: usize) -> Result<usize, Failure> {
-    Ok(model::skip_row(row, width)?.len())
 }

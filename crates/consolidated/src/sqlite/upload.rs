@@ -157,7 +157,7 @@ pub(super) struct Attempt<'a> {
     pub(super) request: &'a UploadRequest<'a>,
     counter: Counter,
     /// Found impossible by earlier attempts.
-    refused: &'a Refused,
+    pub(super) refused: &'a Refused,
     /// Rows that met a unique value of another row: tried again when all others are applied.
     pub(super) parked: Vec<Parked>,
     pub(super) applied: Applied,

@@ -1,0 +1,250 @@
+//! Which uploaded rows are to blame for a broken foreign key.
+//!
+//! What a remote holds fits together, so of an orphan at the centre there is one of two reasons.
+//! The upload took its parent away, by a delete or by another value: then that change cannot be,
+//! because somebody else refers to the row. Or the upload brought the child to a parent that is
+//! not there: then the child cannot be, nor can those that came with it and refer to it in turn.
+
+use super::super::errors::script_failed;
+use super::super::tables::{self, ForeignKey, UserTable};
+use super::super::upload::{Attempt, Refused, RowId, UploadedRow};
+use super::super::values::write_row;
+use crate::quote::{ident, idents, join};
+use crate::synchronization::Change;
+use model::{Code, Failure, ValueRef, write_value};
+use rusqlite::Connection;
+use std::collections::{BTreeMap, HashMap};
+
+/// A foreign key of the consolidated database, and where its tables are in the upload.
+struct Link<'a> {
+    child: &'a UserTable,
+    foreign_key: &'a ForeignKey,
+    child_at: Option<usize>,
+    parent_at: Option<usize>,
+}
+
+/// Uploaded rows by the values of some of their columns.
+type ByValues = HashMap<Vec<u8>, Vec<RowId>>;
+
+/// The rows to leave out of the next attempt: at least one that was not left out of this one, or
+/// none if the upload is not to blame.
+pub(in super::super) fn violators(attempt: &Attempt<'_>) -> Result<Refused, Failure> {
+    let user_tables = tables::read(attempt.connection)?;
+    let links = links(attempt, &user_tables);
+    let uploaded = uploaded_rows(attempt)?;
+    let may_blame = |id: &RowId| uploaded.contains_key(id) && !attempt.refused.contains_key(id);
+    let (mut refused, mut unexplained) = (Refused::new(), Vec::new());
+    for link in &links {
+        let orphans = orphans(attempt.connection, link)?;
+        if orphans.is_empty() {
+            continue;
+        }
+        let taken = taken_away(attempt, link)?;
+        let mut explained = true;
+        for (child_key, referring) in orphans {
+            let parents = taken.get(&referring).into_iter().flatten().cloned();
+            let parents: Vec<RowId> = parents.filter(may_blame).collect();
+            let child = link.child_at.map(|position| (position, child_key));
+            let child = child.filter(|id| may_blame(id) && uploaded[id] != Change::Delete);
+            explained &= !parents.is_empty() || child.is_some();
+            let blamed = if parents.is_empty() { child.into_iter().collect() } else { parents };
+            refused.extend(blamed.into_iter().map(|id| (id, link.reason())));
+        }
+        if !explained {
+            unexplained.push(link);
+        }
+    }
+    refuse_dependents(attempt, &links, &mut refused)?;
+    if refused.is_empty() {
+        // Values that are equal to SQLite and not to us: whatever may be the reason is left out.
+        for link in unexplained {
+            let suspects = uploaded.iter().filter(|((position, _), change)| match change {
+                Change::Delete => link.parent_at == Some(*position),
+                Change::Update => [link.child_at, link.parent_at].contains(&Some(*position)),
+                Change::Insert => link.child_at == Some(*position),
+            });
+            let suspects = suspects.map(|(id, _)| id).filter(|id| may_blame(id));
+            refused.extend(suspects.map(|id| (id.clone(), link.reason())));
+        }
+    }
+    Ok(refused)
+}
+
+/// The foreign keys with an uploaded table at either end.
+fn links<'a>(attempt: &Attempt<'_>, user_tables: &'a BTreeMap<String, UserTable>) -> Vec<Link<'a>> {
+    let position = |name: &str| attempt.tables.iter().position(|t| t.published.name == name);
+    user_tables
+        .values()
+        .flat_map(|child| child.foreign_keys.iter().map(move |foreign_key| (child, foreign_key)))
+        .map(|(child, foreign_key)| Link {
+            child,
+            foreign_key,
+            child_at: position(&child.name),
+            parent_at: position(&foreign_key.parent),
+        })
+        .filter(|link| link.child_at.is_some() || link.parent_at.is_some())
+        .collect()
+}
+
+impl Link<'_> {
+    fn reason(&self) -> (Code, String) {
+        let (child, parent) = (&self.child.name, &self.foreign_key.parent);
+        (Code::RowReferences, format!("{child} refers to a missing row of {parent}"))
+    }
+
+    /// The referring columns.
+    fn from(&self) -> Vec<&str> {
+        self.foreign_key.columns.iter().map(|(from, _)| from.as_str()).collect()
+    }
+
+    /// The columns that they refer to.
+    fn to(&self) -> Vec<&str> {
+        self.foreign_key.columns.iter().map(|(_, to)| to.as_str()).collect()
+    }
+}
+
+fn uploaded_rows(attempt: &Attempt<'_>) -> Result<HashMap<RowId, Change>, Failure> {
+    let mut uploaded = HashMap::new();
+    each_row(attempt, |position, row| {
+        uploaded.insert(row.key(&attempt.tables[position], position), row.change);
+    })?;
+    Ok(uploaded)
+}
+
+/// Parents that the upload deletes or gives other values, by the values they had.
+fn taken_away(attempt: &Attempt<'_>, link: &Link<'_>) -> Result<ByValues, Failure> {
+    let mut taken = ByValues::new();
+    let Some((parent_at, columns)) = columns_at(attempt, link.parent_at, &link.to()) else {
+        return Ok(taken);
+    };
+    each_row(attempt, |position, row| {
+        if position != parent_at || row.change == Change::Insert {
+            return;
+        }
+        let old = values(&row.old, &columns);
+        if row.change == Change::Update && old == values(&row.new, &columns) {
+            return;
+        }
+        if let Some(old) = old {
+            taken.entry(old).or_default().push(row.key(&attempt.tables[position], position));
+        }
+    })?;
+    Ok(taken)
+}
+
+/// Adds the uploaded rows that refer to a refused new row, and those that refer to them.
+fn refuse_dependents(
+    attempt: &Attempt<'_>,
+    links: &[Link<'_>],
+    refused: &mut Refused,
+) -> Result<(), Failure> {
+    if refused.is_empty() {
+        return Ok(());
+    }
+    let mut by_parent = Vec::new();
+    for link in links {
+        let (parent, child) = (
+            columns_at(attempt, link.parent_at, &link.to()),
+            columns_at(attempt, link.child_at, &link.from()),
+        );
+        let (Some(parent), Some((child_at, columns))) = (parent, child) else { continue };
+        let mut children = ByValues::new();
+        each_row(attempt, |position, row| {
+            if position == child_at && row.change != Change::Delete {
+                let referring = values(&row.new, &columns);
+                let id = || row.key(&attempt.tables[position], position);
+                referring.map(|values| children.entry(values).or_default().push(id()));
+            }
+        })?;
+        by_parent.push((link, parent, children));
+    }
+    loop {
+        let mut more: Vec<(RowId, (Code, String))> = Vec::new();
+        each_row(attempt, |position, row| {
+            let id = row.key(&attempt.tables[position], position);
+            if row.change != Change::Insert || !refused.contains_key(&id) {
+                return;
+            }
+            for (link, (parent_at, columns), children) in &by_parent {
+                if *parent_at != position {
+                    continue;
+                }
+                let found = values(&row.new, columns).and_then(|values| children.get(&values));
+                let new = found.into_iter().flatten().filter(|child| !refused.contains_key(child));
+                more.extend(new.map(|child| (child.clone(), link.reason())));
+            }
+        })?;
+        if more.is_empty() {
+            return Ok(());
+        }
+        refused.extend(more);
+    }
+}
+
+/// The positions of these columns, if the table and all of them are published.
+fn columns_at(
+    attempt: &Attempt<'_>,
+    table: Option<usize>,
+    names: &[&str],
+) -> Option<(usize, Vec<usize>)> {
+    let published = &attempt.tables[table?].published;
+    let position = |name: &&str| published.columns.iter().position(|column| column == name);
+    Some((table?, names.iter().map(position).collect::<Option<_>>()?))
+}
+
+/// Some values of a row; none where one of them refers to nothing.
+fn values(row: &[ValueRef<'_>], columns: &[usize]) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    for column in columns {
+        match row[*column] {
+            ValueRef::Null | ValueRef::Absent => return None,
+            value => write_value(&mut bytes, value),
+        }
+    }
+    Some(bytes)
+}
+
+fn each_row(
+    attempt: &Attempt<'_>,
+    mut visit: impl FnMut(usize, &UploadedRow<'_>),
+) -> Result<(), Failure> {
+    (attempt.request.batches)(&mut |batch| {
+        let width = attempt.tables[batch.table].published.width();
+        let mut row = UploadedRow::default();
+        let mut rest = batch.rows;
+        for _ in 0..batch.count {
+            rest = row.read(rest, batch.change, width)?;
+            visit(batch.table, &row);
+        }
+        Ok(())
+    })
+}
+
+/// Children whose parent is missing: the key, and what they refer to.
+fn orphans(connection: &Connection, link: &Link<'_>) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Failure> {
+    let (child, from) = (link.child, link.from());
+    let searching = |error| script_failed(error, &child.name, "the search for broken foreign keys");
+    let same = link.foreign_key.columns.iter();
+    let same = same.map(|(from, to)| format!("p.{} = c.{}", ident(to), ident(from)));
+    let sql = format!(
+        "SELECT {key}, {referring} FROM {child} AS c WHERE {present} AND NOT EXISTS (
+             SELECT 1 FROM {parent} AS p WHERE {same})",
+        key = idents("c.", &child.key),
+        referring = idents("c.", &from),
+        child = ident(&child.name),
+        present = join(&from, " AND ", |column| format!("c.{} IS NOT NULL", ident(column))),
+        parent = ident(&link.foreign_key.parent),
+        same = same.collect::<Vec<_>>().join(" AND "),
+    );
+    let mut statement = connection.prepare(&sql).map_err(searching)?;
+    let mut rows = statement.query([]).map_err(searching)?;
+    let mut orphans = Vec::new();
+    while let Some(row) = rows.next().map_err(searching)? {
+        let mut key = Vec::new();
+        write_row(&mut key, row, child.key.len() + from.len()).map_err(searching)?;
+        let referring_from = key.len() - model::skip_row(&key, child.key.len())?.len();
+        let referring = key.split_off(referring_from);
+        orphans.push((key, referring));
+    }
+    Ok(orphans)
+}
