@@ -136,7 +136,22 @@ impl SyncModel {
 pub(crate) fn toml_key(name: &str) -> String {
     let bare =
         !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c));
-    if bare { name.to_owned() } else { toml::Value::String(name.to_owned()).to_string() }
+    if bare {
+        return name.to_owned();
+    }
+    // Not what the library writes for a value: a value may span lines, a key may not.
+    let mut quoted = String::from("\"");
+    for character in name.chars() {
+        match character {
+            '"' | '\\' => quoted.extend(['\\', character]),
+            control if control.is_control() => {
+                quoted.push_str(&format!("\\u{:04x}", u32::from(control)));
+            }
+            other => quoted.push(other),
+        }
+    }
+    quoted.push('"');
+    quoted
 }
 
 #[cfg(test)]
@@ -156,6 +171,16 @@ mod tests {
         assert_eq!(model.tables["Order Line"].conflict, ConflictRule::Latest("m".into()));
         let all = PublicationName::new("all").unwrap();
         assert_eq!(model.publications[&all].len(), 2);
+    }
+
+    #[test]
+    fn every_name_can_be_a_key() {
+        for name in ["plain", "", "Order Line", "it's \"big\"", "back\\slash", "a\nb\tc\u{7f}", "ö"]
+        {
+            let text = format!("script_version = \"v1\"\n[table.{}]\n", toml_key(name));
+            let model = SyncModel::parse(&text, "model.toml").unwrap();
+            assert_eq!(model.tables.keys().collect::<Vec<_>>(), [name], "{text}");
+        }
     }
 
     #[test]

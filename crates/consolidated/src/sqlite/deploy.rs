@@ -109,7 +109,7 @@ impl Work<'_> {
         let planned: BTreeMap<&str, &Object> =
             plan.objects.iter().map(|object| (object.name.as_str(), object)).collect();
         let mut renewed: BTreeSet<&str> = BTreeSet::new();
-        for (name, (kind, table)) in &recorded {
+        for (name, (kind, table, _)) in &recorded {
             if !planned.contains_key(name.as_str()) {
                 if actual.contains_key(name) {
                     self.run(&format!("DROP {kind} {}", ident(name)))?;
@@ -123,7 +123,8 @@ impl Work<'_> {
         }
         for object in &plan.objects {
             let same = actual.get(&object.name).is_some_and(|sql| *sql == object.sql);
-            if same && recorded.contains_key(&object.name) {
+            // SQLite itself rewrites a trigger whose column is renamed, maybe to what is planned.
+            if same && recorded.get(&object.name).is_some_and(|(.., sql)| *sql == object.sql) {
                 continue;
             }
             if actual.contains_key(&object.name) {
@@ -314,15 +315,15 @@ pub(super) fn actual_objects(connection: &Connection) -> Result<BTreeMap<String,
         .map_err(failed("list the objects"))
 }
 
-/// What was deployed: name, kind and table.
+/// What was deployed: name, kind, table and text.
 fn recorded_objects(
     connection: &Connection,
-) -> Result<BTreeMap<String, (String, String)>, Failure> {
+) -> Result<BTreeMap<String, (String, String, String)>, Failure> {
     let mut statement = connection
-        .prepare("SELECT name, kind, table_name FROM syncline_object")
+        .prepare("SELECT name, kind, table_name, sql FROM syncline_object")
         .map_err(failed("list the deployed objects"))?;
     statement
-        .query_map([], |row| Ok((row.get(0)?, (row.get(1)?, row.get(2)?))))
+        .query_map([], |row| Ok((row.get(0)?, (row.get(1)?, row.get(2)?, row.get(3)?))))
         .and_then(Iterator::collect)
         .map_err(failed("list the deployed objects"))
 }
