@@ -8,7 +8,7 @@
 //!    end; rows that stand in each other's way are parked (`apply/parked.rs`, trap 10);
 //! 4. rows are deleted, the last table first; in a refresh also those that did not come
 //!    (`apply/refresh.rs`);
-//! 5. parked rows are written;
+//! 5. parked rows are written; all rows are, once more, if foreign keys have acted meanwhile;
 //! 6. watermarks, counter and nonce are recorded.
 //!
 //! Rows with a local change that waits are never touched: what came for them is kept beside the
@@ -131,6 +131,7 @@ pub(crate) fn apply(
     }
     writer.retry_deletes()?;
     writer.write_parked_rows()?;
+    writer.repair_after_actions(&download.upserts)?;
     writer.finish()?;
 
     if changed_rows(connection, circumstances)? != changed_before {

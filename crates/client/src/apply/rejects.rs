@@ -113,10 +113,26 @@ pub(super) fn record_lost_rows(
         for _ in &table.key {
             key.push(reader.value()?.to_owned());
         }
+        if recorded_now(connection, table, &key, at).map_err(explain)? {
+            continue;
+        }
         let code = Code::RowLostByRestore.number();
         insert(connection, table, &key, Reason { counter, code, message, at }).map_err(explain)?;
     }
     Ok(())
+}
+
+/// Whether this very download has rejected the row: then the restore did not lose it.
+fn recorded_now(
+    connection: &Connection,
+    table: &RemoteTable,
+    key: &[Value],
+    at: &str,
+) -> rusqlite::Result<bool> {
+    let mut statement = connection.prepare_cached(
+        "SELECT 1 FROM syncline_reject WHERE table_name = ?1 AND key = ?2 AND at = ?3",
+    )?;
+    statement.exists([table.name(), &key_json(key), at])
 }
 
 /// Records every change of a table that can be uploaded no more, so that none is lost unseen.
@@ -155,7 +171,6 @@ fn insert(
     key: &[Value],
     reason: Reason<'_>,
 ) -> rusqlite::Result<()> {
-    let key_json = Json::Array(key.iter().map(|value| to_json(value.as_ref())).collect());
     connection
         .prepare_cached(&format!(
             "INSERT OR IGNORE INTO syncline_reject VALUES ({})",
@@ -163,7 +178,7 @@ fn insert(
         ))?
         .execute(rusqlite::params![
             table.name(),
-            key_json.to_string(),
+            key_json(key),
             reason.counter.0,
             reason.code,
             reason.message,
@@ -171,6 +186,10 @@ fn insert(
             reason.at,
         ])?;
     Ok(())
+}
+
+fn key_json(key: &[Value]) -> String {
+    Json::Array(key.iter().map(|value| to_json(value.as_ref())).collect()).to_string()
 }
 
 fn row_json(

@@ -9,6 +9,7 @@ use crate::sql::{ident, list, parameters};
 use model::{Code, Failure, RowReader, Spill, ValueRef};
 use protocol::{DownloadMode, RowsFrame};
 use rusqlite::{CachedStatement, Connection, Error, ffi};
+use std::cell::Cell;
 
 /// What an upsert does where the key exists already.
 pub(crate) fn on_conflict(table: &RemoteTable) -> String {
@@ -98,6 +99,8 @@ pub(super) struct Writer<'a> {
     targets: Vec<Option<Target<'a>>>,
     /// Deletes that something still refers to.
     held: Vec<Option<Parked>>,
+    /// Foreign keys have changed rows beyond those that were written or deleted.
+    actions: Actions<'a>,
     rows_done: u64,
 }
 
@@ -113,6 +116,7 @@ impl<'a> Writer<'a> {
             circumstances,
             targets: circumstances.tables.iter().map(|_| None).collect(),
             held: circumstances.tables.iter().map(|_| None).collect(),
+            actions: Actions { connection, seen: Cell::new(false) },
             rows_done: 0,
         };
         for table in circumstances.tables {
@@ -149,7 +153,8 @@ impl<'a> Writer<'a> {
             let (table, _, count) = RowsFrame::split(&payload)?;
             self.target(usize::from(table))?;
             let Some(target) = &mut self.targets[usize::from(table)] else { continue };
-            let mut frame = FrameWriter::new(self.connection, self.circumstances, target)?;
+            let mut frame =
+                FrameWriter::new(self.connection, self.circumstances, &self.actions, target)?;
             let rest = frame.write(&payload[RowsFrame::PREFIX_BYTES..], count)?;
             expect_end(rest)?;
             self.rows_done += u64::from(count);
@@ -225,7 +230,7 @@ impl<'a> Writer<'a> {
                 run(keep_delete, &key).map_err(explain)?;
                 continue;
             }
-            match run(&mut delete, &key) {
+            match self.actions.watch(|| run(&mut delete, &key)) {
                 Ok(_) => {}
                 Err(error) if is_restricted(&error) => {
                     let held = &mut self.held[position];
@@ -263,12 +268,14 @@ impl<'a> Writer<'a> {
     /// Writes the rows that stood in each other's way, with placeholders where they still do.
     pub(super) fn write_parked_rows(&mut self) -> Result<(), Failure> {
         for target in self.targets.iter_mut().flatten() {
-            let again = rewrite(self.connection, self.circumstances, target)?;
+            let again = rewrite(self.connection, self.circumstances, &self.actions, target)?;
             let Some(still) = again else { continue };
             let placeholders = Placeholders::new(self.connection, target.table)?;
             still.for_each_chunk(&mut |chunk| placeholders.put(chunk))?;
+            // Children may have followed to a placeholder; whether they did is not worth asking.
+            self.actions.seen.set(true);
             target.parked = Some(still);
-            let last = rewrite(self.connection, self.circumstances, target)?;
+            let last = rewrite(self.connection, self.circumstances, &self.actions, target)?;
             drop(placeholders);
             if last.is_some() {
                 let message = format!(
@@ -280,6 +287,17 @@ impl<'a> Writer<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Writes all rows again if foreign keys have changed some after they were written: a parent
+    /// that is deleted or loses its value takes along whatever refers to it at that moment, even
+    /// a child that has come with this download for the parent that is to have the value next.
+    pub(super) fn repair_after_actions(&mut self, upserts: &Spill) -> Result<(), Failure> {
+        if !self.actions.seen.get() {
+            return Ok(());
+        }
+        self.write_rows(upserts, &mut |_| {})?;
+        self.write_parked_rows()
     }
 
     /// Removes what was needed only here.
@@ -299,15 +317,37 @@ impl<'a> Writer<'a> {
     }
 }
 
+/// Notices what foreign keys do on their own.
+struct Actions<'a> {
+    connection: &'a Connection,
+    seen: Cell<bool>,
+}
+
+impl Actions<'_> {
+    /// Runs a statement, whose own changes SQLite counts apart from all that came of it.
+    fn watch(
+        &self,
+        statement: impl FnOnce() -> rusqlite::Result<usize>,
+    ) -> rusqlite::Result<usize> {
+        let before = self.connection.total_changes();
+        let own = statement()?;
+        if self.connection.total_changes() - before > own as u64 {
+            self.seen.set(true);
+        }
+        Ok(own)
+    }
+}
+
 /// Writes the parked rows of a table again; yields those that are still in the way.
 fn rewrite<'a>(
     connection: &'a Connection,
     circumstances: &'a Circumstances<'a>,
+    actions: &Actions<'a>,
     target: &mut Target<'a>,
 ) -> Result<Option<Parked>, Failure> {
     let Some(parked) = target.parked.take() else { return Ok(None) };
     parked.for_each_chunk(&mut |chunk| {
-        let mut frame = FrameWriter::new(connection, circumstances, target)?;
+        let mut frame = FrameWriter::new(connection, circumstances, actions, target)?;
         let mut rest = chunk;
         while !rest.is_empty() {
             rest = frame.write(rest, 1)?;
@@ -320,6 +360,7 @@ fn rewrite<'a>(
 /// Writes rows of one table with the statements prepared once.
 struct FrameWriter<'a, 'b> {
     circumstances: &'a Circumstances<'a>,
+    actions: &'b Actions<'a>,
     table: &'a RemoteTable,
     parked: &'b mut Option<Parked>,
     upsert: CachedStatement<'a>,
@@ -332,6 +373,7 @@ impl<'a, 'b> FrameWriter<'a, 'b> {
     fn new(
         connection: &'a Connection,
         circumstances: &'a Circumstances<'a>,
+        actions: &'b Actions<'a>,
         target: &'b mut Target<'a>,
     ) -> Result<FrameWriter<'a, 'b>, Failure> {
         let prepare = |sql: &str| connection.prepare_cached(sql).map_err(explain);
@@ -341,6 +383,7 @@ impl<'a, 'b> FrameWriter<'a, 'b> {
         };
         Ok(FrameWriter {
             circumstances,
+            actions,
             table: target.table,
             upsert: prepare(&target.upsert)?,
             changed,
@@ -374,7 +417,7 @@ impl<'a, 'b> FrameWriter<'a, 'b> {
                 run(keep_row, &key).map_err(explain)?;
                 continue;
             }
-            match run(&mut self.upsert, &row) {
+            match self.actions.watch(|| run(&mut self.upsert, &row)) {
                 Ok(_) => {}
                 Err(error) if is_duplicate(&error) => {
                     let spills = self.circumstances.spills;
