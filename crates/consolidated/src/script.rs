@@ -6,7 +6,6 @@
 //! | `{s.last_download}` | the table's last download, NULL the first time |
 //! | `{r.column}` | the new row |
 //! | `{o.column}` | the row as the remote saw it before its change |
-//! | `{known.column}` | 0 where the remote did not capture the old value because it kept it |
 //! | `{u.name}` | a claim of the user |
 //!
 //! The older spelling with the prefix `ml ` is accepted. Text, comments and quoted identifiers
@@ -87,8 +86,6 @@ pub(crate) enum Parameter {
     New(usize),
     /// Position in the old image.
     Old(usize),
-    /// Whether the old image has that position.
-    Known(usize),
 }
 
 /// A script ready to be prepared: `?1`, `?2`, … stand for the parameters.
@@ -188,7 +185,6 @@ fn resolve(body: &str, table: &PublishedTable) -> Result<Parameter, Failure> {
         ("u" | "ui", _) => Parameter::Claim(name),
         ("r", _) => Parameter::New(column()?),
         ("o", _) => Parameter::Old(column()?),
-        ("known", _) => Parameter::Known(column()?),
         _ => return Err(unknown()),
     })
 }

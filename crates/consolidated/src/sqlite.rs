@@ -69,7 +69,10 @@ fn connect(url: &Url, read_only: bool) -> Result<Connection, Failure> {
     connection
         .execute_batch(match read_only {
             true => "PRAGMA query_only = ON;",
-            false => "PRAGMA foreign_keys = ON; PRAGMA synchronous = FULL;",
+            // With a small cache every page of a large upload would be written several times.
+            false => {
+                "PRAGMA foreign_keys = ON; PRAGMA synchronous = FULL; PRAGMA cache_size = -65536;"
+            }
         })
         .map_err(failed("set up the connection"))?;
     Ok(connection)

@@ -163,3 +163,18 @@ fn three_hundred_tables_are_deployed_and_undeployed() {
         Value::Integer(0)
     );
 }
+
+// S4
+#[test]
+fn a_trigger_that_comes_after_the_deployment_is_found_before_it_can_leave_halves() {
+    let mut center = Center::new(SCHEMA, "[table.order]\n");
+    let remote = center::Remote::new("r");
+    center.session(&remote);
+    center.foreign("CREATE TRIGGER late AFTER INSERT ON \"order\" BEGIN DELETE FROM audit; END");
+    let user = model::UserName::new("ann").unwrap();
+    let id = model::RemoteId::new("r").unwrap();
+    let failure = center.reader.session(&user, Default::default(), &id, None, &[]).unwrap_err();
+    assert_eq!(failure.code(), Code::Drift);
+    deploy(&center.url, "[table.order]\n").unwrap();
+    center.session(&remote);
+}

@@ -384,8 +384,9 @@ fn every_storage_class_arrives_as_it_was() {
     assert_eq!(applied.conflicts, 0);
 }
 
+// S5
 #[test]
-fn an_old_value_that_was_not_captured_is_not_compared() {
+fn an_old_value_that_was_not_captured_is_the_new_one() {
     let mut center = Center::new(
         "CREATE TABLE t (id INTEGER PRIMARY KEY, photo BLOB, note TEXT);
          INSERT INTO t VALUES (1, x'00', 'n');",
@@ -398,4 +399,31 @@ fn an_old_value_that_was_not_captured_is_not_compared() {
     let (applied, _) = center.synchronize(&mut remote, &[Upload::Update("t", old, new)]);
     assert_eq!(applied.conflicts, 0);
     assert_eq!(center.value("SELECT note FROM t"), text("m"));
+    // Meanwhile somebody else changed what this remote kept: that is a conflict like any other.
+    center.foreign("UPDATE t SET photo = x'ff'");
+    let old = vec![int(1), Value::Absent, text("m")];
+    let new = vec![int(1), Value::Blob(vec![0]), text("k")];
+    let (applied, download) = center.synchronize(&mut remote, &[Upload::Update("t", old, new)]);
+    assert_eq!(applied.conflicts, 1);
+    assert_eq!(center.value("SELECT photo FROM t"), Value::Blob(vec![255]));
+    assert_eq!(download.upserts.len(), 1);
+}
+
+// Trap 5
+#[test]
+fn what_an_upload_alone_leaves_owed_comes_with_the_next_download() {
+    let (mut center, mut remote) = one_row("\"consolidated_wins\"");
+    center.foreign("UPDATE t SET a = 'theirs'");
+    center.synchronize(&mut remote, &[]);
+    let session = center.session(&remote);
+    let stale = [Upload::Update("t", row(1, "a", "b"), row(1, "mine", "b"))];
+    center.writer.begin().unwrap();
+    let applied = center::upload_only(&mut center.writer, &session, &remote, &stale).unwrap();
+    center.writer.commit().unwrap();
+    assert_eq!(applied.conflicts, 1);
+    remote.identity.progress = applied.progress;
+    let (_, download) = center.synchronize(&mut remote, &[]);
+    assert_eq!(download.upserts, [("t".into(), row(1, "theirs", "b"))]);
+    let (_, download) = center.synchronize(&mut remote, &[]);
+    assert!(download.upserts.is_empty(), "and is settled by that one");
 }

@@ -3,6 +3,8 @@
 use super::deploy::actual_objects;
 use super::errors::failed;
 use super::plan::Plan;
+use super::scripts::UNJOURNALED;
+use super::tables::has_user_triggers;
 use crate::admin::{Finding, Severity};
 use model::Failure;
 use rusqlite::Connection;
@@ -55,6 +57,35 @@ pub(super) fn drift(connection: &Connection) -> Result<Vec<Finding>, Failure> {
             ),
             table: Some(table),
         });
+    }
+    findings.extend(new_triggers(connection)?);
+    Ok(findings)
+}
+
+/// Triggers of the user's on tables whose scripts were generated when there was none: they need
+/// scripts that undo what a trigger did when a row is refused.
+fn new_triggers(connection: &Connection) -> Result<Vec<Finding>, Failure> {
+    let reading = failed("look for new triggers");
+    let mut statement = connection
+        .prepare(
+            "SELECT DISTINCT table_name FROM syncline_script
+             WHERE script LIKE 'INSERT OR ' || ?1 || ' %' OR script LIKE 'UPDATE OR ' || ?1 || ' %'
+             ORDER BY table_name",
+        )
+        .map_err(&reading)?;
+    let tables = statement
+        .query_map([UNJOURNALED], |row| row.get(0))
+        .and_then(Iterator::collect::<rusqlite::Result<Vec<String>>>)
+        .map_err(&reading)?;
+    let mut findings = Vec::new();
+    for table in tables {
+        if has_user_triggers(connection, &table).map_err(&reading)? {
+            findings.push(Finding {
+                severity: Severity::Error,
+                message: format!("table {table} has got a trigger; its scripts must be made anew"),
+                table: Some(table),
+            });
+        }
     }
     Ok(findings)
 }

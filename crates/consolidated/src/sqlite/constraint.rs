@@ -155,7 +155,7 @@ fn still_old(now: &[u8], row: &UploadedRow<'_>) -> Result<bool, Failure> {
     let mut reader = RowReader::new(now);
     for old in &row.old {
         let now = reader.value()?;
-        if *old != model::ValueRef::Absent && !now.identical(*old) {
+        if !now.identical(*old) {
             return Ok(false);
         }
     }

@@ -12,8 +12,9 @@ use super::watermark::Mark;
 use crate::echo::EchoKind;
 use crate::script::{Event, Parameter, Script};
 use crate::synchronization::{DownloadBatch, DownloadedTable, FetchRequest, Fetched, TableMark};
-use model::{Code, Counter, Failure, RowReader, ValueRef};
+use model::{Code, Counter, Failure, RowReader, ValueRef, write_value};
 use rusqlite::{Connection, OptionalExtension};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Where the parts of a download go.
@@ -54,8 +55,11 @@ pub(super) fn fetch(
             })?;
         }
     }
-    let mut download = Download { connection, request, sink, fetched: Fetched::default() };
+    let (owed_keys, fetched) = (HashSet::new(), Fetched::default());
+    let mut download = Download { connection, request, sink, owed_keys, fetched };
     for (position, (table, span)) in tables.iter().zip(&spans).enumerate() {
+        let owed_here = owed.iter().filter(|row| row.table == position);
+        download.owed_keys = owed_here.map(|row| row.key.as_slice()).collect();
         if span.mode != DownloadedTable::None {
             download.rows(position, table, span.since)?;
         }
@@ -160,10 +164,12 @@ struct Download<'a, 's> {
     connection: &'a Connection,
     request: &'a FetchRequest<'a>,
     sink: Sink<'s>,
+    /// Keys of the present table that are owed: they are sent once, as what is owed.
+    owed_keys: HashSet<&'a [u8]>,
     fetched: Fetched,
 }
 
-impl Download<'_, '_> {
+impl<'a> Download<'a, '_> {
     fn rows(
         &mut self,
         position: usize,
@@ -214,6 +220,10 @@ impl Download<'_, '_> {
         while let Some(row) = rows.next().map_err(running)? {
             let begin = buffer.len();
             write_row(&mut buffer, row, batches.width).map_err(running)?;
+            if self.is_owed(table, batches.kind, &buffer[begin..])? {
+                buffer.truncate(begin);
+                continue;
+            }
             let image = &buffer[begin..];
             if echo.is_some_and(|echo| echo.contains(batches.kind, batches.position, image)) {
                 buffer.truncate(begin);
@@ -226,6 +236,23 @@ impl Download<'_, '_> {
             }
         }
         self.send(&batches, buffer, count)
+    }
+
+    fn is_owed(&self, table: &CatalogTable, kind: EchoKind, image: &[u8]) -> Result<bool, Failure> {
+        if self.owed_keys.is_empty() {
+            return Ok(false);
+        }
+        if let EchoKind::DeletedKey = kind {
+            return Ok(self.owed_keys.contains(image));
+        }
+        let mut reader = RowReader::new(image);
+        let mut values = Vec::with_capacity(table.published.width());
+        for _ in 0..table.published.width() {
+            values.push(reader.value()?);
+        }
+        let mut key = Vec::new();
+        table.published.key.iter().for_each(|at| write_value(&mut key, values[usize::from(*at)]));
+        Ok(self.owed_keys.contains(key.as_slice()))
     }
 
     fn send(&mut self, batches: &Batches, rows: Vec<u8>, count: u32) -> Result<(), Failure> {

@@ -22,6 +22,8 @@ pub(super) struct UserTable {
     /// Indexes made by CREATE INDEX: name, text, and whether only plain columns are in it.
     pub(super) indexes: Vec<UserIndex>,
     pub(super) foreign_keys: Vec<ForeignKey>,
+    /// Triggers that are not ours.
+    pub(super) has_triggers: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -121,6 +123,7 @@ pub(super) fn read(connection: &Connection) -> Result<BTreeMap<String, UserTable
             uniques: Vec::new(),
             indexes: Vec::new(),
             foreign_keys: Vec::new(),
+            has_triggers: false,
         };
         if ordinary {
             describe(connection, &mut table)
@@ -158,8 +161,20 @@ fn describe(connection: &Connection, table: &mut UserTable) -> rusqlite::Result<
     }
     keyed.sort();
     table.key = keyed.into_iter().map(|(_, name)| name).collect();
+    table.has_triggers = has_user_triggers(connection, &table.name)?;
     describe_indexes(connection, table)?;
     describe_foreign_keys(connection, table)
+}
+
+/// Whether the table has triggers that are not ours.
+pub(super) fn has_user_triggers(connection: &Connection, table: &str) -> rusqlite::Result<bool> {
+    connection
+        .prepare_cached(
+            "SELECT count(*) > 0 FROM sqlite_schema
+             WHERE type = 'trigger' AND tbl_name = ?1 COLLATE NOCASE
+               AND name NOT LIKE 'syncline\\_%' ESCAPE '\\'",
+        )?
+        .query_row([table], |row| row.get(0))
 }
 
 fn describe_indexes(connection: &Connection, table: &mut UserTable) -> rusqlite::Result<()> {

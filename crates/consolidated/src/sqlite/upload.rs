@@ -49,13 +49,19 @@ pub(super) fn upload(
         remote.counter.0 += 1;
     }
     settle_owed(connection, tables, request)?;
+    // What is owed is settled by the first watermark issued after it, so without a download it
+    // belongs to the next one.
+    let owed_counter = match request.download_follows {
+        true => remote.counter,
+        false => Counter(remote.counter.0 + 1),
+    };
     let has_rows = request.progress != request.previous;
     let mut applied = Applied::default();
     if has_rows {
         if remote.progress != request.previous {
             return Err(out_of_sequence(request, &remote));
         }
-        applied = apply(connection, tables, request, remote.counter)?;
+        applied = apply(connection, tables, request, owed_counter)?;
         remote.progress = request.progress;
     }
     identity::write(connection, session, &remote)?;
@@ -447,8 +453,14 @@ impl<'a> UploadedRow<'a> {
                 self.new.clone_from(&self.old);
             }
         }
-        if change != Change::Delete && self.new.contains(&ValueRef::Absent) {
-            return Err(Failure::new(Code::MalformedMessage, "a new row lacks a value"));
+        if self.new.contains(&ValueRef::Absent) {
+            return Err(Failure::new(Code::MalformedMessage, "a row lacks a value"));
+        }
+        // The remote does not keep an old value twice: one that it did not change is the new one.
+        for (old, new) in self.old.iter_mut().zip(&self.new) {
+            if *old == ValueRef::Absent {
+                *old = *new;
+            }
         }
         let rest = reader.rest();
         self.change = change;
@@ -488,10 +500,6 @@ pub(super) fn bind(
             Parameter::Old(column) => {
                 statement.raw_bind_parameter(index, Bind(row.old[*column]))?
             }
-            Parameter::Known(column) => {
-                let known = row.old[*column] != ValueRef::Absent;
-                statement.raw_bind_parameter(index, known)?;
-            }
             Parameter::LastDownload => statement.raw_bind_parameter(index, None::<i64>)?,
             other => bind_session(statement, index, other, session)?,
         }
@@ -515,7 +523,7 @@ pub(super) fn bind_session(
         Parameter::Claim(name) => {
             statement.raw_bind_parameter(index, session.claims.get(name).map(String::as_str))
         }
-        Parameter::LastDownload | Parameter::New(_) | Parameter::Old(_) | Parameter::Known(_) => {
+        Parameter::LastDownload | Parameter::New(_) | Parameter::Old(_) => {
             statement.raw_bind_parameter(index, None::<i64>)
         }
     }

@@ -191,6 +191,26 @@ pub(crate) fn upload(
     remote: &Remote,
     rows: &[Upload],
 ) -> Result<Applied, Failure> {
+    apply(writer, session, remote, rows, true)
+}
+
+/// The same for a remote that wants no download.
+pub(crate) fn upload_only(
+    writer: &mut Writer,
+    session: &Session,
+    remote: &Remote,
+    rows: &[Upload],
+) -> Result<Applied, Failure> {
+    apply(writer, session, remote, rows, false)
+}
+
+fn apply(
+    writer: &mut Writer,
+    session: &Session,
+    remote: &Remote,
+    rows: &[Upload],
+    download_follows: bool,
+) -> Result<Applied, Failure> {
     let position = |name: &str| session.schema.tables.iter().position(|t| t.name == name).unwrap();
     let batches: Vec<(usize, Change, Vec<u8>)> = rows
         .iter()
@@ -209,7 +229,7 @@ pub(crate) fn upload(
         epoch: None,
         previous: remote.identity.progress,
         progress: Progress(remote.identity.progress.0 + step),
-        download_follows: true,
+        download_follows,
         marks: &remote.marks,
         batches: &|visit| {
             for (table, change, rows) in &batches {
