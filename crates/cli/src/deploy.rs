@@ -25,11 +25,14 @@ pub(crate) fn run(options: &DeployOptions) -> Result<(), Failure> {
     }
     match deployment.statements.len() as u64 {
         0 => output::line("nothing to do: the database is what the models say"),
-        count => output::line(&format!(
-            "deployed to {} by {}; next: `syncline user add NAME`, `syncline serve`",
-            config.consolidated,
-            output::counted(count, "statement")
-        )),
+        count => {
+            let next = match admin.users()?.is_empty() {
+                true => "; next: `syncline user add NAME`, `syncline serve`",
+                false => "",
+            };
+            let statements = output::counted(count, "statement");
+            output::line(&format!("deployed to {} by {statements}{next}", config.consolidated))
+        }
     }
 }
 

@@ -197,7 +197,7 @@ fn blocked(connection: &Connection, circumstances: &Circumstances<'_>, message: 
         return Failure::new(Code::ApplyBlocked, message);
     }
     Failure::new(Code::RemoteSchemaDiffers, message)
-        .hint("publish the tables that it refers to, or leave the constraint out at the remote")
+        .hint("the constraint holds at the centre: publish what it needs, or leave it out here")
 }
 
 fn broken_foreign_key(connection: &Connection) -> String {

@@ -2,7 +2,7 @@
 
 use super::errors::failed;
 use super::tables::{self, UserTable};
-use super::{check, connect, deploy, initial, plan};
+use super::{ServeLock, check, connect, deploy, initial, plan};
 use crate::admin::{Deployment, Finding, InitialModel, StoredScript, User};
 use crate::script::Event;
 use crate::sync_model::SyncModel;
@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 #[derive(Debug)]
 pub struct Admin {
     connection: Connection,
+    url: Url,
 }
 
 impl Admin {
@@ -22,7 +23,7 @@ impl Admin {
     pub fn open(url: &Url) -> Result<Admin, Failure> {
         let connection = connect(url, false)?;
         deploy::require_known_format(&connection)?;
-        Ok(Admin { connection })
+        Ok(Admin { connection, url: url.clone() })
     }
 
     /// A model with the `wanted` tables, or with all.
@@ -39,7 +40,10 @@ impl Admin {
 
     /// Removes every object of ours and returns the statements that did it.
     pub fn undeploy(&mut self) -> Result<Vec<String>, Failure> {
-        deploy::undeploy(&mut self.connection)
+        let lock = ServeLock::take(&self.url)?;
+        let statements = deploy::undeploy(&mut self.connection)?;
+        lock.remove(&self.url)?;
+        Ok(statements)
     }
 
     /// Compares models, deployment and database.

@@ -13,14 +13,29 @@ pub struct ServeLock {
 }
 
 impl ServeLock {
+    /// Removes the lock's file; for whoever leaves nothing behind. Holding the lock meanwhile
+    /// keeps a server from starting on it.
+    pub(super) fn remove(self, url: &Url) -> Result<(), Failure> {
+        let path = ServeLock::path(url);
+        std::fs::remove_file(&path).map_err(|error| {
+            Failure::new(Code::CannotWrite, format!("cannot remove {}", path.display()))
+                .source(error)
+        })
+    }
+
+    // Beside the database and not the database itself: closing any handle of that file would
+    // drop the locks that SQLite holds on it in this process.
+    fn path(url: &Url) -> PathBuf {
+        let Url::Sqlite(database) = url;
+        let mut path = database.clone().into_os_string();
+        path.push("-syncline");
+        PathBuf::from(path)
+    }
+
     /// Takes the lock, or says that somebody else has it.
     pub fn take(url: &Url) -> Result<ServeLock, Failure> {
         let Url::Sqlite(database) = url;
-        // Beside the database and not the database itself: closing any handle of that file would
-        // drop the locks that SQLite holds on it in this process.
-        let mut path = database.clone().into_os_string();
-        path.push("-syncline");
-        let path = PathBuf::from(path);
+        let path = ServeLock::path(url);
         let file = File::options().create(true).append(true).open(&path).map_err(|e| {
             Failure::new(Code::CannotWrite, format!("cannot write {}", path.display())).source(e)
         })?;
