@@ -291,7 +291,7 @@ fn a_trigger_that_stamps_rows_does_not_disturb_the_base() {
     for key in ["INTEGER PRIMARY KEY", "INTEGER PRIMARY KEY AUTOINCREMENT", "TEXT PRIMARY KEY"] {
         for writer in WRITERS {
             let mut site = Site::new(&format!(
-                "CREATE TABLE t(id {key}, v, stamp); INSERT INTO t VALUES (1, 'old', 0)"
+                "CREATE TABLE t(id {key}, v TEXT, stamp INT); INSERT INTO t VALUES (1, 'old', 0)"
             ));
             site.write(
                 "CREATE TRIGGER a AFTER INSERT ON t BEGIN UPDATE t SET stamp = 1 WHERE id IS NEW.id; END;
@@ -328,10 +328,13 @@ fn a_trigger_that_stamps_rows_does_not_disturb_the_base() {
 
 #[test]
 fn keys_that_sqlite_chooses_are_foreseen() {
-    let tables = "CREATE TABLE t(id INTEGER PRIMARY KEY AUTOINCREMENT, v); INSERT INTO t(v) VALUES (1), (2);
-                  DELETE FROM t WHERE id = 2;
-                  CREATE TRIGGER a AFTER INSERT ON t BEGIN UPDATE t SET v = v + 1 WHERE id = NEW.id; END;";
-    check(tables, "INSERT INTO t(v) VALUES (10), (20)", &["insert t (3, 11)", "insert t (4, 21)"]);
+    // The trigger is made after ours, so it fires first.
+    let tables = "CREATE TABLE t(id INTEGER PRIMARY KEY AUTOINCREMENT, v INT);
+                  INSERT INTO t(v) VALUES (1), (2); DELETE FROM t WHERE id = 2;";
+    let changes = "CREATE TRIGGER a AFTER INSERT ON t
+                   BEGIN UPDATE t SET v = v + 1 WHERE id = NEW.id; END;
+                   INSERT INTO t(v) VALUES (10), (20)";
+    check(tables, changes, &["insert t (3, 11)", "insert t (4, 21)"]);
     let negative =
         "CREATE TABLE t(id INTEGER PRIMARY KEY, v); INSERT INTO t VALUES (-7, 0), (-1, 0);";
     check(
