@@ -114,6 +114,9 @@ impl Change<'_> {
         old: Option<&StoredTable>,
     ) -> Result<StoredTable, Failure> {
         let name = &published.name;
+        if let Some(old) = old.filter(|old| old.created) {
+            self.follow_indexes(published, &old.published).map_err(explain)?;
+        }
         let local = LocalTable::read(self.connection, name).map_err(explain)?;
         let (local, created) = match local {
             Some(local) if lacks_columns(published, &local) => {
@@ -155,6 +158,30 @@ impl Change<'_> {
         let table = RemoteTable::new(0, stored.clone(), &local)?;
         self.capture(&table, old.is_some() || created)?;
         Ok(stored)
+    }
+
+    /// Drops the indexes of ours that the consolidated database has dropped, because a UNIQUE one
+    /// would refuse what is allowed now, and adds new ones. One that does not fit is left out:
+    /// rows that arrive only later may make it fit, and the consolidated database has it anyway.
+    fn follow_indexes(
+        &self,
+        published: &PublishedTable,
+        old: &PublishedTable,
+    ) -> rusqlite::Result<()> {
+        let find = "SELECT name FROM sqlite_schema
+                    WHERE type = 'index' AND tbl_name = ?1 COLLATE NOCASE AND sql = ?2";
+        for statement in old.create.iter().filter(|it| !published.create.contains(it)) {
+            let mut statements = self.connection.prepare_cached(find)?;
+            let names = statements.query_map([&old.name, statement], |row| row.get(0))?;
+            for name in names.collect::<rusqlite::Result<Vec<String>>>()? {
+                self.connection.execute_batch(&format!("DROP INDEX {}", ident(&name)))?;
+            }
+        }
+        let new = published.create.iter().skip(1).filter(|it| !old.create.contains(it));
+        for statement in new {
+            let _ = self.connection.execute_batch(statement);
+        }
+        Ok(())
     }
 
     fn create(&self, published: &PublishedTable) -> Result<(), Failure> {

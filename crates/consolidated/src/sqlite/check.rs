@@ -4,10 +4,12 @@ use super::deploy::actual_objects;
 use super::errors::failed;
 use super::plan::Plan;
 use super::scripts::UNJOURNALED;
-use super::tables::has_user_triggers;
+use super::tables::{self, has_user_triggers};
+use super::tracking;
 use crate::admin::{Finding, Severity};
 use model::Failure;
 use rusqlite::Connection;
+use std::collections::BTreeSet;
 
 /// What `check` has to say about a database where `pending` statements would be deployed.
 pub(super) fn findings(
@@ -40,14 +42,19 @@ pub(super) fn drift(connection: &Connection) -> Result<Vec<Finding>, Failure> {
         .prepare("SELECT name, kind, table_name, sql FROM syncline_object ORDER BY name")
         .map_err(failed("list the deployed objects"))?;
     let mut rows = statement.query([]).map_err(failed("list the deployed objects"))?;
-    let mut findings = Vec::new();
+    let (mut findings, mut deployed) = (Vec::new(), BTreeSet::new());
+    let mut tracked = BTreeSet::new();
     while let Some(row) = rows.next().map_err(failed("list the deployed objects"))? {
         let read = |column| row.get::<_, String>(column).map_err(failed("read an object"));
         let (name, kind, table, sql) = (read(0)?, read(1)?, read(2)?, read(3)?);
+        tracked.insert(table.clone());
         let fault = match actual.get(&name) {
             None => "is missing",
             Some(actual) if *actual != sql => "was changed",
-            Some(_) => continue,
+            Some(_) => {
+                deployed.insert(sql);
+                continue;
+            }
         };
         findings.push(Finding {
             severity: Severity::Error,
@@ -58,8 +65,32 @@ pub(super) fn drift(connection: &Connection) -> Result<Vec<Finding>, Failure> {
             table: Some(table),
         });
     }
+    if findings.is_empty() {
+        findings.extend(not_followed(connection, &tracked, &deployed)?);
+    }
     findings.extend(new_triggers(connection)?);
     Ok(findings)
+}
+
+/// Tables whose triggers are there, but would be others today: a UNIQUE index that came later
+/// lets `REPLACE` remove rows that no trigger notes (trap 9).
+fn not_followed(
+    connection: &Connection,
+    tracked: &BTreeSet<String>,
+    deployed: &BTreeSet<String>,
+) -> Result<Vec<Finding>, Failure> {
+    let user_tables = tables::read(connection)?;
+    let changed = tracked.iter().filter(|name| {
+        let table = user_tables.get(*name);
+        let mut wanted = table.into_iter().flat_map(tracking::objects);
+        wanted.any(|object| !deployed.contains(&object.sql))
+    });
+    let finding = |table: &String| Finding {
+        severity: Severity::Error,
+        message: format!("the key or a unique index of {table} was changed: changes may be missed"),
+        table: Some(table.clone()),
+    };
+    Ok(changed.map(finding).collect())
 }
 
 /// Triggers of the user's on tables whose scripts were generated when there was none: they need
