@@ -33,7 +33,10 @@ pub(crate) fn get<T: FromSql>(connection: &Connection, name: &str) -> rusqlite::
 /// Records a fact.
 pub(crate) fn set(connection: &Connection, name: &str, value: impl ToSql) -> rusqlite::Result<()> {
     connection
-        .prepare_cached("INSERT INTO syncline_state VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = excluded.value")?
+        .prepare_cached(
+            "INSERT INTO syncline_state VALUES (?1, ?2)
+             ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+        )?
         .execute(rusqlite::params![name, value])?;
     Ok(())
 }

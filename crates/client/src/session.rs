@@ -5,7 +5,7 @@
 //! [`Code::UnexpectedMessage`] that ends the conversation. Heartbeat is ignored and Failed ends
 //! the conversation with its failure, in every state but `Ended`.
 //!
-//! | state | Welcome | SchemaChange | UploadCommitted | DownloadBegin | Rows, Rejects | DownloadEnd |
+//! | state | Welcome | SchemaChange | UploadCommitted | DownloadBegin | Rows, Rejects | …End |
 //! |---|---|---|---|---|---|---|
 //! | ExpectWelcome | → by its answer | - | - | - | - | - |
 //! | ExpectSchemaChange | - | → by Welcome's answer | - | - | - | - |

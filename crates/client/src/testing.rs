@@ -1,5 +1,6 @@
-//! A remote in a temporary folder, for the tests of this crate. Real files, real SQLite, and
-//! other programs as foreign writers.
+//! A remote in a temporary folder, for the tests of this crate.
+//!
+//! Real files, real SQLite, and other programs as foreign writers.
 
 pub(crate) mod centre;
 

@@ -123,7 +123,8 @@ fn a_local_row_in_the_way_is_uploaded_first() {
 }
 
 const FAMILY: &str = "CREATE TABLE p(id INTEGER PRIMARY KEY, best INT REFERENCES c(id));
-    CREATE TABLE c(id INTEGER PRIMARY KEY, p INT NOT NULL REFERENCES p(id), next INT REFERENCES c(id));";
+    CREATE TABLE c(id INTEGER PRIMARY KEY, p INT NOT NULL REFERENCES p(id),
+    next INT REFERENCES c(id));";
 
 // Trap 11
 #[test]

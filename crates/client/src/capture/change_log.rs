@@ -272,7 +272,8 @@ impl<'a> Layout<'a> {
             );
         }
         format!(
-            "SELECT {} FROM {} AS c LEFT JOIN {} AS t ON {}{joined} WHERE c.\"generation\" = ?1{condition}",
+            "SELECT {} FROM {} AS c LEFT JOIN {} AS t ON {}{joined} \
+             WHERE c.\"generation\" = ?1{condition}",
             list(columns),
             table.change_sql(),
             table.table_sql(),

@@ -256,7 +256,8 @@ fn keys_are_equal_where_the_table_says_so() {
         &["update t ('Ab', 1) -> ('ab', 1)"],
     );
     // A value that differs only in case is a change, whatever the column's collation.
-    let value = "CREATE TABLE t(k INTEGER PRIMARY KEY, v TEXT COLLATE NOCASE); INSERT INTO t VALUES (1, 'a');";
+    let value = "CREATE TABLE t(k INTEGER PRIMARY KEY, v TEXT COLLATE NOCASE);
+            INSERT INTO t VALUES (1, 'a');";
     check(value, "UPDATE t SET v = 'A'", &["update t (1, 'a') -> (1, 'A')"]);
     let parts = "CREATE TABLE t(a, b INT, c TEXT, v, PRIMARY KEY(c, a)) WITHOUT ROWID;
                  INSERT INTO t VALUES (1, 2, 'x', 3), (1, 2, 'y', 4);";
@@ -272,9 +273,11 @@ fn keys_are_equal_where_the_table_says_so() {
 
 #[test]
 fn names_may_have_spaces_quotes_and_capitals() {
-    let tables = r#"CREATE TABLE "my ""own"" Tab'le"("the Key" TEXT PRIMARY KEY, "a ""b" UNIQUE, "select");
+    let tables = r#"CREATE TABLE "my ""own"" Tab'le"("the Key" TEXT PRIMARY KEY,
+            "a ""b" UNIQUE, "select");
                     INSERT INTO "my ""own"" Tab'le" VALUES ('k', 1, 2);"#;
-    let changes = r#"UPDATE "MY ""OWN"" TAB'LE" SET "select" = 3; REPLACE INTO "my ""own"" Tab'le" VALUES ('l', 1, 4)"#;
+    let changes = r#"UPDATE "MY ""OWN"" TAB'LE" SET "select" = 3;
+            REPLACE INTO "my ""own"" Tab'le" VALUES ('l', 1, 4)"#;
     check(
         tables,
         changes,
@@ -294,9 +297,12 @@ fn a_trigger_that_stamps_rows_does_not_disturb_the_base() {
                 "CREATE TABLE t(id {key}, v TEXT, stamp INT); INSERT INTO t VALUES (1, 'old', 0)"
             ));
             site.write(
-                "CREATE TRIGGER a AFTER INSERT ON t BEGIN UPDATE t SET stamp = 1 WHERE id IS NEW.id; END;
-                 CREATE TRIGGER b AFTER UPDATE OF v ON t BEGIN UPDATE t SET stamp = stamp + 1 WHERE id = NEW.id; END;
-                 CREATE TRIGGER c AFTER DELETE ON t BEGIN INSERT INTO t VALUES (OLD.id, 'undead', 0); END;",
+                "CREATE TRIGGER a AFTER INSERT ON t BEGIN
+                 UPDATE t SET stamp = 1 WHERE id IS NEW.id; END;
+                 CREATE TRIGGER b AFTER UPDATE OF v ON t BEGIN
+                 UPDATE t SET stamp = stamp + 1 WHERE id = NEW.id; END;
+                 CREATE TRIGGER c AFTER DELETE ON t BEGIN
+                 INSERT INTO t VALUES (OLD.id, 'undead', 0); END;",
             );
             let insert = if key.starts_with("TEXT") {
                 "(id, v) VALUES (2, 'new')"
@@ -349,8 +355,10 @@ fn keys_that_sqlite_chooses_are_foreseen() {
     assert_eq!(site.upload().len(), 1);
 }
 
-const LARGE: &str = "CREATE TABLE t(id INTEGER PRIMARY KEY, v, photo BLOB, note CLOB, u TEXT UNIQUE);
-                     INSERT INTO t VALUES (1, 10, x'0102', 'long', 'a'), (2, 20, x'03', 'text', 'b');";
+const LARGE: &str = "CREATE TABLE t(id INTEGER PRIMARY KEY, v, photo BLOB, note CLOB,
+        u TEXT UNIQUE);
+                     INSERT INTO t VALUES (1, 10, x'0102', 'long', 'a'),
+                     (2, 20, x'03', 'text', 'b');";
 
 // `v` has no declared type, so it may be large as well.
 #[test]
@@ -358,21 +366,20 @@ fn large_columns_are_captured_only_where_they_change() {
     check(
         LARGE,
         "UPDATE t SET u = 'z' WHERE id = 1",
-        &[
-            "update t (1, <unchanged>, <unchanged>, <unchanged>, 'a') -> (1, 10, <2 bytes>, 'long', 'z')",
-        ],
+        &["update t (1, <unchanged>, <unchanged>, <unchanged>, 'a') \
+             -> (1, 10, <2 bytes>, 'long', 'z')"],
     );
     check(
         LARGE,
         "UPDATE t SET u = 'z' WHERE id = 1; UPDATE t SET photo = x'09' WHERE id = 1",
-        &[
-            "update t (1, <unchanged>, <2 bytes>, <unchanged>, 'a') -> (1, 10, <1 bytes>, 'long', 'z')",
-        ],
+        &["update t (1, <unchanged>, <2 bytes>, <unchanged>, 'a') \
+             -> (1, 10, <1 bytes>, 'long', 'z')"],
     );
     // The first value is the base, not the one in between.
     check(
         LARGE,
-        "UPDATE t SET note = 'one'; UPDATE t SET note = 'two' WHERE id = 1; DELETE FROM t WHERE id = 2",
+        "UPDATE t SET note = 'one'; UPDATE t SET note = 'two' WHERE id = 1;
+         DELETE FROM t WHERE id = 2",
         &[
             "update t (1, <unchanged>, <unchanged>, 'long', 'a') -> (1, 10, <2 bytes>, 'two', 'a')",
             "delete t (2, 20, <1 bytes>, 'text', 'b')",
@@ -380,7 +387,8 @@ fn large_columns_are_captured_only_where_they_change() {
     );
     check(
         LARGE,
-        "UPDATE t SET photo = x'09'; UPDATE t SET photo = x'0102' WHERE id = 1; UPDATE t SET photo = x'03' WHERE id = 2",
+        "UPDATE t SET photo = x'09'; UPDATE t SET photo = x'0102' WHERE id = 1;
+         UPDATE t SET photo = x'03' WHERE id = 2",
         &[],
     );
     check(
@@ -445,7 +453,8 @@ fn changes_after_the_freeze_do_not_alter_what_is_on_its_way() {
         frozen,
         [
             "insert t (3, 30, <1 bytes>, 'new', 'c')",
-            "update t (1, <unchanged>, <unchanged>, <unchanged>, 'a') -> (1, 10, <2 bytes>, 'long', 'x')",
+            "update t (1, <unchanged>, <unchanged>, <unchanged>, 'a') \
+             -> (1, 10, <2 bytes>, 'long', 'x')",
             "delete t (2, 20, <1 bytes>, 'text', 'b')",
         ]
     );
@@ -500,7 +509,8 @@ fn what_was_not_committed_merges_with_what_came_later_under_a_new_number() {
         site.frozen_upload(),
         [
             "insert t (4, 4, NULL, NULL, 'four')",
-            "update t (1, <unchanged>, <2 bytes>, <unchanged>, 'a') -> (1, 10, <2 bytes>, 'long', 'y')",
+            "update t (1, <unchanged>, <2 bytes>, <unchanged>, 'a') \
+             -> (1, 10, <2 bytes>, 'long', 'y')",
             "update t (2, 20, <1 bytes>, 'text', 'b') -> (2, 1, <0 bytes>, '', 'again')",
         ]
     );

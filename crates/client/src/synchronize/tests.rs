@@ -159,10 +159,16 @@ fn nothing_is_lost_or_doubled_wherever_the_connection_ends() {
         for second in FAULTS {
             let centre = centre();
             let mut site = joined(&centre);
-            site.write("INSERT INTO t VALUES (2, 'two'), (3, 'three'); UPDATE t SET v = 'ONE' WHERE id = 1");
+            site.write(
+                "INSERT INTO t VALUES (2, 'two'), (3, 'three');
+                    UPDATE t SET v = 'ONE' WHERE id = 1",
+            );
             centre.borrow_mut().fault = first;
             sync(&mut site, &centre).unwrap_err();
-            site.write("DELETE FROM t WHERE id = 2; UPDATE t SET v = 'III' WHERE id = 3; INSERT INTO t VALUES (4, 'four')");
+            site.write(
+                "DELETE FROM t WHERE id = 2; UPDATE t SET v = 'III' WHERE id = 3;
+                    INSERT INTO t VALUES (4, 'four')",
+            );
             centre.borrow_mut().put(0, &[int(9), text("nine")]);
             centre.borrow_mut().fault = second;
             sync(&mut site, &centre).unwrap_err();
@@ -447,7 +453,10 @@ fn a_row_above_the_limit_is_named_and_nothing_of_the_upload_is_sent() {
 fn rows_near_the_limit_get_frames_of_their_own() {
     let centre = centre();
     let mut site = joined(&centre);
-    site.write("INSERT INTO t VALUES (7, CAST(zeroblob(40000000) AS TEXT)), (8, CAST(zeroblob(40000000) AS TEXT))");
+    site.write(
+        "INSERT INTO t VALUES (7, CAST(zeroblob(40000000) AS TEXT)),
+            (8, CAST(zeroblob(40000000) AS TEXT))",
+    );
     let report = sync(&mut site, &centre).unwrap();
     assert_eq!(report.uploaded.inserts, 2);
     let mut other = joined(&centre);

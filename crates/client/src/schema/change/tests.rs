@@ -53,7 +53,8 @@ fn new_columns_come_in_and_what_waits_is_kept() {
         "CREATE INDEX mine ON t(v); CREATE VIEW seen AS SELECT v FROM t;
          CREATE TABLE c(id INTEGER PRIMARY KEY, t INT REFERENCES t ON DELETE CASCADE);
          INSERT INTO c VALUES (7, 1);
-         CREATE TRIGGER stamp AFTER INSERT ON t BEGIN UPDATE t SET v = v || '!' WHERE id = NEW.id; END;
+         CREATE TRIGGER stamp AFTER INSERT ON t BEGIN UPDATE t SET v = v || '!' WHERE id = NEW.id;
+         END;
          UPDATE t SET v = 'ONE' WHERE id = 1; UPDATE t SET photo = x'0909' WHERE id = 2;
          DELETE FROM t WHERE id = 3; INSERT INTO t VALUES (4, 'four', NULL);",
     );
@@ -164,7 +165,10 @@ fn a_table_that_becomes_download_only_stops_capturing_and_back_again() {
 #[test]
 fn rows_of_the_user_are_not_overwritten_by_a_download_only_table() {
     let mut site = Site::empty();
-    site.write("CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT, photo BLOB); INSERT INTO t VALUES (1, 'mine', NULL)");
+    site.write(
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT, photo BLOB);
+            INSERT INTO t VALUES (1, 'mine', NULL)",
+    );
     let mut published = narrow();
     published.direction = Direction::DownloadOnly;
     let failure = site.try_publish(&[published]).unwrap_err();
