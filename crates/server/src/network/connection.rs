@@ -21,6 +21,8 @@ pub(crate) struct Connection {
     buffer: Vec<u8>,
     outgoing: Vec<u8>,
     idle_timeout: Duration,
+    /// Bytes that may still be read from a peer who is not known; none once it is.
+    unauthenticated_bytes_left: Option<usize>,
     pub(crate) bytes_in: u64,
     pub(crate) bytes_out: u64,
 }
@@ -37,6 +39,7 @@ impl Connection {
             buffer: vec![0; READ_BYTES],
             outgoing: Vec::new(),
             idle_timeout,
+            unauthenticated_bytes_left: Some(unauthenticated_bytes_max),
             bytes_in: 0,
             bytes_out: 0,
         }
@@ -75,6 +78,7 @@ impl Connection {
     /// The peer is known now and may send frames of this size.
     pub(crate) fn admit(&mut self, frame_bytes_max: usize) {
         self.decoder.set_frame_bytes_max(frame_bytes_max);
+        self.unauthenticated_bytes_left = None;
     }
 
     /// The next frame; waits at most the idle time-out for each piece of it.
@@ -83,13 +87,21 @@ impl Connection {
             if let Some(frame) = self.decoder.next_frame()? {
                 return Ok(frame);
             }
-            let reading = self.stream.read(&mut self.buffer);
+            let len = self.unauthenticated_bytes_left.unwrap_or(READ_BYTES).min(READ_BYTES);
+            if len == 0 {
+                let message = "the peer sent too much before it was known";
+                return Err(Failure::new(Code::FrameTooLarge, message));
+            }
+            let reading = self.stream.read(&mut self.buffer[..len]);
             let n =
                 timeout(self.idle_timeout, reading).await.map_err(|_| silent())?.map_err(lost)?;
             if n == 0 {
                 return Err(Failure::new(Code::ConnectionLost, "the peer closed the connection"));
             }
             self.bytes_in += n as u64;
+            if let Some(left) = &mut self.unauthenticated_bytes_left {
+                *left -= n;
+            }
             self.decoder.push(&self.buffer[..n]);
         }
     }
