@@ -1,7 +1,6 @@
 //! Tables sent afresh meet rows that the remote has just uploaded.
 
 use harness::{World, count, sql};
-use std::fs;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_syncline");
 
@@ -40,8 +39,7 @@ fn a_remote_that_stayed_away_too_long_keeps_what_it_uploads() {
     sql(&world.consolidated(), many);
     sql(&world.consolidated(), "DELETE FROM note WHERE id = 1");
     sql(&world.remote("ann"), "INSERT INTO note VALUES (2, 'ann')");
-    let config = fs::read_to_string(world.path("syncline.toml")).unwrap();
-    fs::write(world.path("syncline.toml"), config + "log_rows_max = 1000\n").unwrap();
+    world.configure("log_rows_max = 1000");
     let server = world.serve();
     let result = world.sync("ann", &server);
     assert_eq!(result["downloaded"]["upserts"], 3001, "all rows, because the log was cut");

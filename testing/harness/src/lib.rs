@@ -18,14 +18,20 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod chance;
 mod dump;
+mod network;
+mod peer;
 mod program;
 mod server;
 mod wait;
 mod world;
 
+pub use chance::{Chance, full};
 pub use dump::{count, differences, query, sql, tables};
-pub use program::{Outcome, Syncline};
-pub use server::Server;
-pub use wait::{WAIT_MAX, until};
+pub use network::Network;
+pub use peer::Peer;
+pub use program::{Outcome, Syncline, finish};
+pub use server::{Server, peak_memory_bytes};
+pub use wait::{WAIT_MAX, time_of, until};
 pub use world::World;

@@ -96,7 +96,7 @@ impl Outcome {
 }
 
 /// Waits for the end of a process and collects what it printed.
-pub(crate) fn finish(mut child: Child) -> Outcome {
+pub fn finish(mut child: Child) -> Outcome {
     // Two pipes are read at once, or a full one would stop the process.
     let stdout = child.stdout.take().map(collect);
     let stderr = child.stderr.take().map(collect);

@@ -37,6 +37,11 @@ impl Server {
         self.child.id()
     }
 
+    /// The most memory it ever held, in bytes.
+    pub fn peak_memory_bytes(&self) -> u64 {
+        peak_memory_bytes(self.id()).unwrap()
+    }
+
     /// What it logged so far, together with its predecessors.
     pub fn log(&self) -> String {
         std::io::read_to_string(File::open(&self.log).unwrap()).unwrap()
@@ -75,6 +80,14 @@ impl Server {
     pub fn has_ended(&mut self) -> bool {
         self.child.try_wait().unwrap().is_some()
     }
+}
+
+/// The most memory that a living process ever held, in bytes; none if it is gone.
+pub fn peak_memory_bytes(process: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kib: u64 = line.trim().strip_suffix(" kB")?.parse().unwrap();
+    Some(kib << 10)
 }
 
 impl Drop for Server {

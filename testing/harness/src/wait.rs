@@ -9,6 +9,13 @@ pub const WAIT_MAX: Duration = Duration::from_secs(60);
 /// How often a condition is looked at: often enough that a test is not slowed down by it.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
+/// How long `work` takes.
+pub fn time_of(work: impl FnOnce()) -> Duration {
+    let started = Instant::now();
+    work();
+    started.elapsed()
+}
+
 /// Waits until `condition` holds.
 ///
 /// # Panics

@@ -5,8 +5,10 @@ use crate::program::{Outcome, Syncline};
 use crate::server::Server;
 use serde_json::Value;
 use std::fs::{self, Permissions};
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Child;
 use tempfile::TempDir;
 
 /// Everything one test needs, in one temporary folder that ends with it.
@@ -63,6 +65,13 @@ impl World {
         fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
     }
 
+    /// Adds lines to the end of `syncline.toml`, which is its table `[server]`.
+    pub fn configure(&self, lines: &str) {
+        let mut file =
+            fs::OpenOptions::new().append(true).open(self.path("syncline.toml")).unwrap();
+        writeln!(file, "{lines}").unwrap();
+    }
+
     /// Starts a server on a free port.
     pub fn serve(&self) -> Server {
         self.serve_with(&[], None)
@@ -108,6 +117,24 @@ impl World {
             Some(fail_points) => self.syncline.run_with_fail_points(fail_points, &arguments),
             None => self.syncline.run(&arguments),
         }
+    }
+
+    /// Synchronizes this remote through another address than the server's own.
+    pub fn sync_through(&self, name: &str, url: &str) -> Child {
+        let (file, password) = (format!("{name}.db"), format!("{name}.password"));
+        let arguments =
+            ["sync", &file, "--server", url, "--user", name, "--password-file", &password];
+        self.syncline.command(&arguments).spawn().unwrap()
+    }
+
+    /// Synchronizes this remote, which must fail with this code; gives the `error` of the JSON.
+    pub fn sync_fails(&self, name: &str, server: &Server, code: &str) -> Value {
+        let mut arguments = self.sync_arguments(name, server);
+        arguments.push("--json".to_owned());
+        let outcome = self.syncline.run(&arguments);
+        let result: Value = serde_json::from_str(&outcome.stdout).unwrap_or_default();
+        assert_eq!(result["error"]["code"], code, "{outcome:?}");
+        result["error"].clone()
     }
 
     /// What is different between this remote and the consolidated database.

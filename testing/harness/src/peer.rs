@@ -1,0 +1,111 @@
+//! A client made by hand, for what the real one never does: to stop, to lie, to flood.
+
+use model::{Counter, Nonce, Progress, RemoteId, RemoteSchema, UserName};
+use protocol::{
+    Credential, FRAME_BYTES_MAX, FrameDecoder, Hello, MAGIC, Message, Mode, Outcome,
+    PROTOCOL_VERSION, Welcome,
+};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use crate::wait::WAIT_MAX;
+
+/// A connection to a server, with nothing said yet.
+#[derive(Debug)]
+pub struct Peer {
+    stream: TcpStream,
+    decoder: FrameDecoder,
+}
+
+impl Peer {
+    /// Connects to the server at this URL.
+    pub fn connect(url: &str) -> Peer {
+        let stream = TcpStream::connect(url.strip_prefix("tcp://").unwrap()).unwrap();
+        stream.set_read_timeout(Some(WAIT_MAX)).unwrap();
+        Peer { stream, decoder: FrameDecoder::new(FRAME_BYTES_MAX) }
+    }
+
+    /// Connects as a remote that never synchronized, with the password of [`crate::World`], and
+    /// hears that it may upload.
+    pub fn admitted(url: &str, user: &str, remote_id: &str) -> (Peer, RemoteSchema) {
+        let mut peer = Peer::connect(url);
+        peer.send_bytes(&MAGIC);
+        peer.send(&Message::Hello(Box::new(hello(user, remote_id))));
+        let welcome = peer.receive();
+        assert!(matches!(welcome, Some(Message::Welcome(Welcome { .. }))), "{welcome:?}");
+        match peer.receive() {
+            Some(Message::SchemaChange(change)) => (peer, change.schema),
+            other => panic!("{other:?} instead of a schema"),
+        }
+    }
+
+    /// Sends a message.
+    pub fn send(&mut self, message: &Message) {
+        self.send_bytes(&message.to_frame());
+    }
+
+    /// Sends bytes.
+    pub fn send_bytes(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).unwrap();
+    }
+
+    /// Sends a message to somebody who may not be there any more.
+    pub fn try_send(&mut self, message: &Message) -> std::io::Result<()> {
+        self.stream.write_all(&message.to_frame())
+    }
+
+    /// The next message that is no mere sign of life; `None` when the server has closed.
+    pub fn receive(&mut self) -> Option<Message> {
+        let mut buffer = [0; 16 << 10];
+        loop {
+            while let Some(frame) = self.decoder.next_frame().unwrap() {
+                match Message::decode(frame).unwrap() {
+                    None | Some(Message::Heartbeat) => {}
+                    message => return message,
+                }
+            }
+            match self.stream.read(&mut buffer) {
+                Ok(0) => return None,
+                Ok(len) => self.decoder.push(&buffer[..len]),
+                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return None,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    /// The code with which the server ends the conversation, whatever it says before; `None` when
+    /// it closes without one.
+    pub fn refusal(&mut self) -> Option<u16> {
+        loop {
+            match self.receive()? {
+                Message::Failed(failed) => return Some(failed.code),
+                _ => continue,
+            }
+        }
+    }
+}
+
+/// The Hello of a remote that never synchronized.
+fn hello(user: &str, remote_id: &str) -> Hello {
+    Hello {
+        protocol_version: PROTOCOL_VERSION,
+        capabilities: 0,
+        client: "harness".into(),
+        database: None,
+        remote_id: RemoteId::new(remote_id).unwrap(),
+        user: UserName::new(user).unwrap(),
+        credential: Credential::Password(format!("{user}-password")),
+        script_version: None,
+        publications: Vec::new(),
+        database_id: None,
+        mode: Mode::Full,
+        progress: Progress(0),
+        outcome: Outcome::Known,
+        counter: Counter(0),
+        nonce_confirmed: Nonce(0),
+        nonce_attempt: Nonce(4711),
+        schema_fingerprint: None,
+        watermarks: Vec::new(),
+        upload_follows: false,
+    }
+}
