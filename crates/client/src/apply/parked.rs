@@ -22,17 +22,11 @@ const BATCH_BYTES: usize = 256 * 1024;
 pub(super) struct Parked {
     spill: Spill,
     batch: Vec<u8>,
-    rows: u64,
 }
 
 impl Parked {
     pub(super) fn new(spills: &Arc<Spills>) -> Parked {
-        Parked { spill: spills.open(), batch: Vec::new(), rows: 0 }
-    }
-
-    /// How many there are.
-    pub(super) fn rows(&self) -> u64 {
-        self.rows
+        Parked { spill: spills.open(), batch: Vec::new() }
     }
 
     /// Adds one encoded row.
@@ -49,7 +43,6 @@ impl Parked {
         encode: impl FnOnce(&mut Vec<u8>) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         encode(&mut self.batch)?;
-        self.rows += 1;
         if self.batch.len() >= BATCH_BYTES {
             self.spill.append(std::mem::take(&mut self.batch))?;
         }

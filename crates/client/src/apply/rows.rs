@@ -97,8 +97,6 @@ pub(super) struct Writer<'a> {
     download: &'a Download,
     circumstances: &'a Circumstances<'a>,
     targets: Vec<Option<Target<'a>>>,
-    /// Deletes that something still refers to.
-    held: Vec<Option<Parked>>,
     /// Foreign keys have changed rows beyond those that were written or deleted.
     actions: Actions<'a>,
     rows_done: u64,
@@ -115,7 +113,6 @@ impl<'a> Writer<'a> {
             download,
             circumstances,
             targets: circumstances.tables.iter().map(|_| None).collect(),
-            held: circumstances.tables.iter().map(|_| None).collect(),
             actions: Actions { connection, seen: Cell::new(false) },
             rows_done: 0,
         };
@@ -211,7 +208,6 @@ impl<'a> Writer<'a> {
         count: Option<u64>,
     ) -> Result<&'b [u8], Failure> {
         let generation = self.circumstances.open_generation;
-        let spills = self.circumstances.spills;
         let Some(target) = self.targets[position].as_ref() else { return Ok(keys) };
         let mut delete = self.prepare(&target.delete)?;
         let mut is_changed = self.prepare_if(target.changed, &target.is_changed)?;
@@ -219,7 +215,6 @@ impl<'a> Writer<'a> {
         let mut key = Vec::new();
         let (mut rest, mut done) = (keys, 0);
         while count.map_or(!rest.is_empty(), |count| done < count) {
-            let start = rest;
             let mut reader = RowReader::new(rest);
             read_values(&mut reader, target.table.key.len(), &mut key)?;
             rest = reader.rest();
@@ -230,39 +225,9 @@ impl<'a> Writer<'a> {
                 run(keep_delete, &key).map_err(explain)?;
                 continue;
             }
-            match self.actions.watch(|| run(&mut delete, &key)) {
-                Ok(_) => {}
-                Err(error) if is_restricted(&error) => {
-                    let held = &mut self.held[position];
-                    let held = held.get_or_insert_with(|| Parked::new(spills));
-                    held.push(&start[..start.len() - rest.len()])?;
-                }
-                Err(error) => return Err(explain(error)),
-            }
+            self.actions.watch(|| run(&mut delete, &key)).map_err(explain)?;
         }
         Ok(rest)
-    }
-
-    /// Repeats the deletes that were refused because of rows that may be gone by now.
-    pub(super) fn retry_deletes(&mut self) -> Result<(), Failure> {
-        let rows =
-            |held: &[Option<Parked>]| -> u64 { held.iter().flatten().map(Parked::rows).sum() };
-        let mut before = u64::MAX;
-        while rows(&self.held) > 0 && rows(&self.held) < before {
-            before = rows(&self.held);
-            for position in (0..self.held.len()).rev() {
-                if let Some(held) = self.held[position].take() {
-                    held.for_each_chunk(&mut |chunk| {
-                        self.delete_keys(position, chunk, None).map(|_| ())
-                    })?;
-                }
-            }
-        }
-        if rows(&self.held) == 0 {
-            return Ok(());
-        }
-        let message = "a row to be deleted is referred to by another";
-        Err(super::blocked(self.connection, self.circumstances, message))
     }
 
     /// Writes the rows that stood in each other's way, with placeholders where they still do.
@@ -494,15 +459,6 @@ fn is_duplicate(error: &Error) -> bool {
                 | ffi::SQLITE_CONSTRAINT_PRIMARYKEY
                 | ffi::SQLITE_CONSTRAINT_ROWID
         )
-    )
-}
-
-/// A foreign key with RESTRICT, which is checked at once. SQLite reports it as a trigger's doing;
-/// there are no other triggers while a download is applied.
-fn is_restricted(error: &Error) -> bool {
-    matches!(
-        extended_code(error),
-        Some(ffi::SQLITE_CONSTRAINT_FOREIGNKEY | ffi::SQLITE_CONSTRAINT_TRIGGER)
     )
 }
 

@@ -73,9 +73,12 @@ fn unique_values_may_swap_rotate_and_shift() {
     site.download().upsert("t", &[&row(1, "b", 1), &row(2, "a", 2)]).apply().unwrap();
     assert_eq!(rows(&site), ["1, 'b', 1", "2, 'a', 2"]);
 
-    for (column, nulls) in
-        [("TEXT", ""), ("INT NOT NULL", ""), ("REAL NOT NULL", ""), ("NOT NULL CHECK (u > 0)", "")]
-    {
+    for (column, nulls) in [
+        ("TEXT", ""),
+        ("INT NOT NULL", ""),
+        ("REAL NOT NULL", ""),
+        ("INT NOT NULL CHECK (u > 0)", ""),
+    ] {
         let mut site = Site::new(&format!(
             "CREATE TABLE t(id INTEGER PRIMARY KEY, u {column} UNIQUE {nulls});
              WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < 500)
@@ -150,7 +153,7 @@ fn foreign_keys_in_cycles_hold_whatever_the_order() {
 
 // Trap 11
 #[test]
-fn restrict_is_overcome_by_the_order_of_deletes() {
+fn restrict_is_checked_at_the_end_too() {
     let mut site = Site::new(
         "CREATE TABLE n(id INTEGER PRIMARY KEY, up INT REFERENCES n ON DELETE RESTRICT);
          WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < 20)
@@ -160,6 +163,27 @@ fn restrict_is_overcome_by_the_order_of_deletes() {
     let slices: Vec<&[Value]> = keys.iter().map(<[Value; 1]>::as_slice).collect();
     site.download().delete("n", &slices).apply().unwrap();
     assert_eq!(site.rows("SELECT id FROM n"), ["1"]);
+}
+
+// S3. The child has come for the new holder of the value when the former one is deleted: the
+// foreign key then takes it for a child of the former.
+#[test]
+fn a_child_that_came_for_the_next_holder_of_a_value_is_not_taken_along_with_the_former() {
+    for action in ["CASCADE", "SET NULL"] {
+        let mut site = Site::new(&format!(
+            "CREATE TABLE p(id INTEGER PRIMARY KEY, u TEXT UNIQUE);
+             CREATE TABLE c(id INTEGER PRIMARY KEY, u TEXT REFERENCES p(u) ON DELETE {action});
+             INSERT INTO p VALUES (1, 'x');"
+        ));
+        site.download()
+            .upsert("c", &[&[int(10), text("x")]])
+            .upsert("p", &[&[int(2), text("x")]])
+            .delete("p", &[&[int(1)]])
+            .apply()
+            .unwrap();
+        assert_eq!(site.rows("SELECT * FROM p"), ["2, 'x'"]);
+        assert_eq!(site.rows("SELECT * FROM c"), ["10, 'x'"], "{action}");
+    }
 }
 
 // S4, trap 11
