@@ -150,10 +150,12 @@ fn refuse_dependents(
         let (Some(parent), Some((child_at, columns))) = (parent, child) else { continue };
         let mut children = ByValues::new();
         each_row(attempt, |position, row| {
-            if position == child_at && row.change != Change::Delete {
-                let referring = values(&row.new, &columns);
-                let id = || row.key(&attempt.tables[position], position);
-                referring.map(|values| children.entry(values).or_default().push(id()));
+            if position == child_at
+                && row.change != Change::Delete
+                && let Some(referring) = values(&row.new, &columns)
+            {
+                let id = row.key(&attempt.tables[position], position);
+                children.entry(referring).or_default().push(id);
             }
         })?;
         by_parent.push((link, parent, children));
@@ -220,8 +222,10 @@ fn each_row(
     })
 }
 
-/// Children whose parent is missing: the key, and what they refer to.
-fn orphans(connection: &Connection, link: &Link<'_>) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Failure> {
+/// The key of a row whose parent is missing, and the values that refer to it.
+type Orphan = (Vec<u8>, Vec<u8>);
+
+fn orphans(connection: &Connection, link: &Link<'_>) -> Result<Vec<Orphan>, Failure> {
     let (child, from) = (link.child, link.from());
     let searching = |error| script_failed(error, &child.name, "the search for broken foreign keys");
     let same = link.foreign_key.columns.iter();
