@@ -45,7 +45,7 @@ fn check(sql: &str, upserts: &[&str], deletes: &[&str]) {
     assert!(again.upserts.is_empty() && again.deletes.is_empty(), "{sql}: nothing comes twice");
 }
 
-// S2
+// S2, Trap 12
 #[test]
 fn every_way_to_change_a_row_is_noticed() {
     check("INSERT INTO customer VALUES (4, 'Dan', NULL)", &["customer 4"], &[]);
