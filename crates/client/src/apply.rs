@@ -5,7 +5,8 @@
 //! 1. the upload that this download follows is dropped: it is committed (`progress.rs`);
 //! 2. rejects are recorded, while the losing rows are still there (`apply/rejects.rs`);
 //! 3. rows are written, parents and children in any order, since foreign keys, RESTRICT included,
-//!    are checked at the end; rows that stand in each other's way are parked (`apply/parked.rs`, trap 10);
+//!    are checked at the end; rows that stand in each other's way are parked (`apply/parked.rs`,
+//!    trap 10);
 //! 4. rows are deleted, the last table first; in a refresh also those that did not come
 //!    (`apply/refresh.rs`);
 //! 5. parked rows are written; all rows are, once more, if foreign keys have acted meanwhile;
