@@ -12,6 +12,8 @@ pub(super) struct Channel {
     transport: Box<dyn Transport>,
     decoder: FrameDecoder,
     buffer: Vec<u8>,
+    /// The peer has shown that it is a server of ours.
+    understood: bool,
 }
 
 impl Channel {
@@ -20,6 +22,7 @@ impl Channel {
             transport,
             decoder: FrameDecoder::new(FRAME_BYTES_MAX),
             buffer: vec![0; BUFFER_BYTES],
+            understood: false,
         }
     }
 
@@ -32,9 +35,15 @@ impl Channel {
     /// The next message; `None` when the peer has closed between two of them.
     pub(super) fn receive(&mut self) -> Result<Option<Message>, Failure> {
         loop {
-            while let Some(frame) = self.decoder.next_frame()? {
-                if let Some(message) = Message::decode(frame)? {
-                    return Ok(Some(message));
+            match self.next_message() {
+                Ok(None) => {}
+                Err(failure) if !self.understood => {
+                    let message = "what answers is no Syncline server";
+                    return Err(Failure::new(Code::NotSyncline, message).source(failure));
+                }
+                result => {
+                    self.understood = true;
+                    return result;
                 }
             }
             match self.transport.receive(&mut self.buffer)? {
@@ -48,6 +57,15 @@ impl Channel {
                 len => self.decoder.push(&self.buffer[..len]),
             }
         }
+    }
+
+    fn next_message(&mut self) -> Result<Option<Message>, Failure> {
+        while let Some(frame) = self.decoder.next_frame()? {
+            if let Some(message) = Message::decode(frame)? {
+                return Ok(Some(message));
+            }
+        }
+        Ok(None)
     }
 
     fn last_words(&mut self) -> Option<Failure> {
