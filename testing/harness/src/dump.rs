@@ -1,6 +1,6 @@
 //! The oracle: what two databases hold, read with plain SQLite behind Syncline's back.
 
-use rusqlite::types::Value;
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,7 +20,8 @@ pub fn query(path: &Path, text: &str) -> Vec<Vec<String>> {
     let connection = open(path);
     let mut statement = connection.prepare(text).unwrap();
     let width = statement.column_count();
-    let rows = statement.query_map([], |row| (0..width).map(|i| Ok(shown(row.get(i)?))).collect());
+    let rows =
+        statement.query_map([], |row| (0..width).map(|i| Ok(shown(row.get_ref(i)?))).collect());
     rows.unwrap().collect::<rusqlite::Result<_>>().unwrap()
 }
 
@@ -68,7 +69,9 @@ pub fn differences(consolidated: &Path, remote: &Path, tables: &[String]) -> Vec
 
 fn columns(path: &Path, table: &str) -> Vec<String> {
     let connection = open(path);
-    let mut statement = connection.prepare("SELECT name FROM pragma_table_info(?1)").unwrap();
+    // Computed columns too: they must come out the same.
+    let text = "SELECT name FROM pragma_table_xinfo(?1) WHERE hidden <> 1";
+    let mut statement = connection.prepare(text).unwrap();
     let names = statement.query_map([table], |row| row.get(0)).unwrap();
     names.collect::<rusqlite::Result<_>>().unwrap()
 }
@@ -94,17 +97,21 @@ fn open(path: &Path) -> Connection {
     connection
 }
 
-fn shown(value: Value) -> String {
+fn shown(value: ValueRef<'_>) -> String {
     match value {
-        Value::Null => "NULL".to_owned(),
-        Value::Integer(number) => number.to_string(),
-        Value::Real(number) => format!("{number:?}"),
-        Value::Text(text) => format!("'{text}'"),
-        Value::Blob(bytes) => {
-            let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-            format!("x'{hex}'")
-        }
+        ValueRef::Null => "NULL".to_owned(),
+        ValueRef::Integer(number) => number.to_string(),
+        ValueRef::Real(number) => format!("{number:?}"),
+        ValueRef::Text(text) => match std::str::from_utf8(text) {
+            Ok(text) => format!("'{text}'"),
+            Err(_) => format!("CAST(x'{}' AS TEXT)", hex(text)),
+        },
+        ValueRef::Blob(bytes) => format!("x'{}'", hex(bytes)),
     }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]
@@ -127,6 +134,9 @@ mod tests {
         assert_eq!(check("UPDATE t SET v = '1'"), 2, "a storage class is a difference");
         assert_eq!(check("DELETE FROM t"), 1);
         assert_eq!(check("INSERT INTO t VALUES (1, 1), (2, 2)"), 1);
+        sql(&a, "UPDATE t SET v = CAST(x'ff' AS TEXT)");
+        assert_eq!(check("DELETE FROM t WHERE id = 2; UPDATE t SET v = CAST(x'fe' AS TEXT)"), 2);
+        assert_eq!(check("UPDATE t SET v = CAST(x'ff' AS TEXT)"), 0, "even where it is no text");
         assert_eq!(check("DROP TABLE t"), 1);
     }
 }

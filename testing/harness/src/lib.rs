@@ -20,6 +20,7 @@
 
 mod chance;
 mod dump;
+mod foreign;
 mod network;
 mod peer;
 mod program;
@@ -29,6 +30,7 @@ mod world;
 
 pub use chance::{Chance, full};
 pub use dump::{count, differences, query, sql, tables};
+pub use foreign::ForeignTool;
 pub use network::Network;
 pub use peer::Peer;
 pub use program::{Outcome, Syncline, finish};
