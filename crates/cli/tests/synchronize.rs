@@ -206,7 +206,7 @@ fn a_row_that_the_centre_refuses_is_kept_as_a_reject() {
 fn remote_shows_what_waits_and_detaches_the_file() {
     let (world, server) = shop(&["ann"]);
     let syncline = &world.syncline;
-    syncline.fails("E5007", &["remote", "status", "consolidated.db"]);
+    syncline.fails("E5013", &["remote", "status", "consolidated.db"]);
     let first = world.sync("ann", &server);
     sql(
         &world.remote("ann"),
