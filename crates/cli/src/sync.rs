@@ -65,6 +65,8 @@ fn told(report: &Report, options: &SyncOptions, summary: &mut Summary) -> Result
 /// One remote, its server, and what opens the server's door.
 struct Synchronizer {
     remote: Remote,
+    /// What the file remembered before this command.
+    known: Settings,
     server: ServerUrl,
     user: UserName,
     secrets: Secrets,
@@ -94,13 +96,13 @@ impl Synchronizer {
         let Some(user) = options.user.clone().or_else(|| known.user.clone()) else {
             return Err(server_unknown(&options.file));
         };
-        remember(&mut remote, known, options, &server)?;
+        remember(&mut remote, &known, options, &server)?;
         summary.known(&remote.settings()?);
         if !server.is_loopback() {
             output::warning(&format!("{server} carries passwords and rows in clear"));
         }
         let mode = mode(options);
-        Ok(Synchronizer { remote, server, user, secrets, mode, clock })
+        Ok(Synchronizer { remote, known, server, user, secrets, mode, clock })
     }
 
     /// Whether the application has changed something since.
@@ -140,7 +142,18 @@ impl Synchronizer {
             Ok(Box::new(tcp::connect(&address, Timeouts::default())?))
         };
         let mut progress = Progress::new();
-        self.remote.synchronize(&request, &mut connect, &mut |step| progress.show(&step))
+        let result =
+            self.remote.synchronize(&request, &mut connect, &mut |step| progress.show(&step));
+        if let Err(failure) = &result
+            && matches!(failure.code(), Code::UnknownScriptVersion | Code::UnknownPublication)
+        {
+            // A name that does not exist must not be what the next command falls back on.
+            let mut known = self.known.clone();
+            known.server = Some(self.server.to_string());
+            known.user = Some(self.user.clone());
+            self.remote.restore_settings(&known)?;
+        }
+        result
     }
 }
 
@@ -148,7 +161,7 @@ impl Synchronizer {
 /// needs no write.
 fn remember(
     remote: &mut Remote,
-    known: Settings,
+    known: &Settings,
     options: &SyncOptions,
     server: &ServerUrl,
 ) -> Result<(), Failure> {
@@ -160,7 +173,7 @@ fn remember(
     if !options.publications.is_empty() {
         wanted.publications.clone_from(&options.publications);
     }
-    if wanted == known { Ok(()) } else { remote.remember(&wanted) }
+    if wanted == *known { Ok(()) } else { remote.remember(&wanted) }
 }
 
 fn mode(options: &SyncOptions) -> Mode {

@@ -267,9 +267,8 @@ const CLIENT_MEMORY_MAX: u64 = 96 * MIB;
 fn assert_little_memory(world: &World, name: &str, server: &Server, server_max: u64) {
     let client = sync_watched(world, name, server);
     let server = server.peak_memory_bytes();
-    println!("{name}: client {client}, server {server}");
-    assert!(server < server_max, "{server}");
-    assert!(client < CLIENT_MEMORY_MAX, "{client}");
+    assert!(server < server_max, "{name}: the server took {server} bytes");
+    assert!(client < CLIENT_MEMORY_MAX, "{name}: the client took {client} bytes");
     assert_same_items(world, name);
 }
 

@@ -109,6 +109,17 @@ fn server_and_user_are_remembered_and_the_password_is_not() {
 }
 
 #[test]
+fn a_name_that_does_not_exist_is_not_remembered() {
+    let (world, server) = shop(&["ann"]);
+    world.sync("ann", &server);
+    let sync = ["sync", "ann.db", "--password-file", "ann.password"];
+    let with = |option: &'static str| [&sync[..], &[option, "nobody"]].concat();
+    world.syncline.fails("E2103", &with("--script-version"));
+    world.syncline.fails("E2104", &with("--publication"));
+    world.syncline.ok(&sync);
+}
+
+#[test]
 fn a_token_replaces_the_password_until_it_is_revoked() {
     let (world, server) = shop(&["ann"]);
     let with_both = [

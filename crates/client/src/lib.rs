@@ -133,6 +133,12 @@ impl Remote {
         settings::remember(&self.connection, settings)
     }
 
+    /// Puts back the settings of before, for whoever tried others that the server does not know.
+    /// The remote ID stays.
+    pub fn restore_settings(&mut self, settings: &Settings) -> Result<(), Failure> {
+        settings::restore(&self.connection, settings)
+    }
+
     /// Synchronizes: uploads what changed here in one transaction and downloads what changed at
     /// the centre. `connect` is called for every attempt; `observer` hears of every step.
     pub fn synchronize(

@@ -34,6 +34,39 @@ pub(crate) fn read(connection: &Connection) -> Result<Settings, Failure> {
     })
 }
 
+/// Puts back what was remembered before, and forgets what was not. The remote ID stays.
+pub(crate) fn restore(connection: &Connection, settings: &Settings) -> Result<(), Failure> {
+    let publications = publications_text(settings)?;
+    let transaction = begin_immediate(connection)?;
+    for (name, text) in texts(settings, &publications) {
+        match text {
+            _ if name == "remote_id" => {}
+            Some(text) => progress::set(&transaction, name, text).map_err(explain)?,
+            None => progress::forget(&transaction, &[name]).map_err(explain)?,
+        }
+    }
+    transaction.commit().map_err(explain)
+}
+
+fn publications_text(settings: &Settings) -> Result<String, Failure> {
+    serde_json::to_string(&settings.publications)
+        .map_err(|error| Failure::new(Code::Bug, "publications do not write").source(error))
+}
+
+/// Each setting as its name and text, none where it is not given.
+fn texts<'a>(
+    settings: &'a Settings,
+    publications: &'a str,
+) -> [(&'static str, Option<&'a str>); 5] {
+    [
+        ("server", settings.server.as_deref()),
+        ("user", settings.user.as_ref().map(UserName::as_str)),
+        ("remote_id", settings.remote_id.as_ref().map(RemoteId::as_str)),
+        ("script_version", settings.script_version.as_ref().map(ScriptVersion::as_str)),
+        ("publications", (!settings.publications.is_empty()).then_some(publications)),
+    ]
+}
+
 /// Stores the values that are given.
 pub(crate) fn remember(connection: &Connection, settings: &Settings) -> Result<(), Failure> {
     let known = read(connection)?;
@@ -46,17 +79,9 @@ pub(crate) fn remember(connection: &Connection, settings: &Settings) -> Result<(
         let message = format!("the remote is known as {old} and cannot become {new}");
         return Err(Failure::new(Code::RemoteIdInUse, message));
     }
-    let publications = serde_json::to_string(&settings.publications)
-        .map_err(|error| Failure::new(Code::Bug, "publications do not write").source(error))?;
+    let publications = publications_text(settings)?;
     let transaction = begin_immediate(connection)?;
-    let texts = [
-        ("server", settings.server.as_deref()),
-        ("user", settings.user.as_ref().map(UserName::as_str)),
-        ("remote_id", settings.remote_id.as_ref().map(RemoteId::as_str)),
-        ("script_version", settings.script_version.as_ref().map(ScriptVersion::as_str)),
-        ("publications", (!settings.publications.is_empty()).then_some(publications.as_str())),
-    ];
-    for (name, text) in texts {
+    for (name, text) in texts(settings, &publications) {
         if let Some(text) = text {
             progress::set(&transaction, name, text).map_err(explain)?;
         }

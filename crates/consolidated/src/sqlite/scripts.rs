@@ -52,6 +52,15 @@ impl Generator<'_> {
         if self.table.has_triggers { "ABORT" } else { UNJOURNALED }
     }
 
+    /// The same for updates. Other rows may refer to a unique column, or to a key that changes its
+    /// spelling, and an action of their foreign key that fails must not leave half of itself.
+    fn update_policy(&self, respells: bool) -> &'static str {
+        match respells || !self.table.uniques.is_empty() {
+            true => "ABORT",
+            false => self.policy(),
+        }
+    }
+
     fn name(&self) -> String {
         ident(&self.table.name)
     }
@@ -75,10 +84,11 @@ impl Generator<'_> {
         let respelled = self.table.key.iter().filter(|name| {
             self.table.column(name).is_some_and(|column| column.collation != "BINARY")
         });
-        let set: Vec<&str> = respelled.map(String::as_str).chain(self.other_columns()).collect();
+        let mut set: Vec<&str> = respelled.map(String::as_str).collect();
+        let policy = self.update_policy(!set.is_empty());
+        set.extend(self.other_columns());
         format!(
-            "UPDATE OR {} {} SET\n    {}\nWHERE {}",
-            self.policy(),
+            "UPDATE OR {policy} {} SET\n    {}\nWHERE {}",
             self.name(),
             join(&set, ",\n    ", |c| format!("{} = {}", ident(c), self.new_value(c))),
             self.unchanged(),
