@@ -61,6 +61,8 @@ pub(crate) struct State {
     pub(crate) counter: Counter,
     pub(crate) nonce_confirmed: Nonce,
     pub(crate) nonce_attempt: Option<Nonce>,
+    /// Connections begun, this one included.
+    pub(crate) attempt: i64,
     /// The last upload known to be committed.
     pub(crate) progress: Progress,
     pub(crate) progress_last_used: Progress,
@@ -102,6 +104,7 @@ impl State {
             counter: Counter(number("counter")?.unwrap_or(0)),
             nonce_confirmed: Nonce(number("nonce_confirmed")?.unwrap_or(0)),
             nonce_attempt: number("nonce_attempt")?.map(Nonce),
+            attempt: number("attempt")?.unwrap_or(0),
             progress: Progress(number("progress")?.unwrap_or(0)),
             progress_last_used: Progress(number("progress_last_used")?.unwrap_or(0)),
             frozen,
@@ -125,14 +128,9 @@ pub(crate) fn begin_attempt(
 ) -> Result<State, Failure> {
     let state = State::read(connection)?;
     let open = state.open_generation;
-    let mut pending = false;
-    for table in tables {
-        pending |= change_log::has_entries(connection, table, open).map_err(explain)?;
-    }
-    if state.remote_id.is_some() && state.nonce_attempt.is_some() && !pending {
-        return Ok(state);
-    }
     let transaction = begin_immediate(connection)?;
+    // So that the server knows a Hello that this one has overtaken.
+    set(&transaction, "attempt", state.attempt + 1).map_err(explain)?;
     if state.remote_id.is_none() {
         set(&transaction, "remote_id", random.next_uuid()).map_err(explain)?;
     }

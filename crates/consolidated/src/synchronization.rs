@@ -58,6 +58,8 @@ pub struct Identity {
     pub nonce_confirmed: Nonce,
     /// The mark of this attempt.
     pub nonce_attempt: Nonce,
+    /// Counts connections; one that is overtaken by a later one must not write any more.
+    pub attempt: i64,
     /// The last upload it knows to be committed.
     pub progress: Progress,
     /// Whether a later upload may be committed too.

@@ -148,7 +148,7 @@ fn a_lost_answer_is_not_taken_for_a_copy() {
     remote.identity.outcome_unknown = true;
     let session = center.session(&remote);
     center.writer.begin().unwrap();
-    let begun = center.writer.begin_synchronization(&session, &remote.identity).unwrap();
+    let begun = center.writer.begin_synchronization(&session, &center::attempt(&remote)).unwrap();
     center.writer.commit().unwrap();
     assert_eq!(begun.progress.0, before.progress.0 + 1);
     assert_eq!(center.value("SELECT count(*) FROM customer WHERE name = 'Eve'"), int(1));
@@ -162,7 +162,8 @@ fn an_upload_that_does_not_follow_the_last_one_is_refused_whole() {
     let begin = |center: &mut Center, remote: &Remote| {
         let session = center.session(remote);
         center.writer.begin().unwrap();
-        let begun = center.writer.begin_synchronization(&session, &remote.identity).unwrap();
+        let begun =
+            center.writer.begin_synchronization(&session, &center::attempt(&remote)).unwrap();
         center.writer.commit().unwrap();
         begun
     };
@@ -214,4 +215,24 @@ fn a_log_made_anew_sends_the_table_anew() {
     let (_, download) = center.synchronize(&mut remote, &[]);
     assert_eq!(download.modes, [DownloadedTable::Refresh, DownloadedTable::Changes]);
     assert!(names(&download.upserts).contains(&"customer 8".to_owned()));
+}
+
+// S1, S8, Trap 6: the upload of a client that died was delivered after its successor had learned
+// that it was not committed; it was applied, the successor was taken for a copy, and what it
+// uploaded then lost against its own former self.
+#[test]
+fn an_upload_that_arrives_after_its_successor_asked_is_shut_out() {
+    let (mut center, mut remote) = synchronized();
+    let late = center::attempt(&remote);
+    let mut asking = remote.clone();
+    asking.identity.outcome_unknown = true;
+    let session = center.session(&remote);
+    center.writer.begin().unwrap();
+    let asked = center::attempt(&asking);
+    let begun = center.writer.begin_synchronization(&session, &asked).unwrap();
+    assert_eq!(begun.progress.0, 0, "nothing is committed");
+    let failure = center.writer.begin_synchronization(&session, &late).unwrap_err();
+    assert_eq!(failure.code(), Code::Superseded);
+    center.writer.commit().unwrap();
+    center.synchronize(&mut remote, &[]);
 }

@@ -144,6 +144,7 @@ fn identity(hello: &Hello) -> Identity {
         counter: hello.counter,
         nonce_confirmed: hello.nonce_confirmed,
         nonce_attempt: hello.nonce_attempt,
+        attempt: hello.attempt,
         progress: hello.progress,
         outcome_unknown: hello.outcome == Outcome::Unknown,
     }

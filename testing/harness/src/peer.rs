@@ -10,6 +10,9 @@ use std::net::TcpStream;
 
 use crate::wait::WAIT_MAX;
 
+/// Every Hello is a later one.
+static NEXT_ATTEMPT: std::sync::atomic::AtomicI64 = std::sync::atomic::AtomicI64::new(1);
+
 /// A connection to a server, with nothing said yet.
 #[derive(Debug)]
 pub struct Peer {
@@ -104,6 +107,7 @@ fn hello(user: &str, remote_id: &str) -> Hello {
         counter: Counter(0),
         nonce_confirmed: Nonce(0),
         nonce_attempt: Nonce(4711),
+        attempt: NEXT_ATTEMPT.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
         schema_fingerprint: None,
         watermarks: Vec::new(),
         upload_follows: false,

@@ -85,6 +85,7 @@ fn hello() -> protocol::Hello {
         counter: Counter(0),
         nonce_confirmed: model::Nonce(0),
         nonce_attempt: model::Nonce(1),
+        attempt: 1,
         schema_fingerprint: None,
         watermarks: Vec::new(),
         upload_follows: false,

@@ -161,6 +161,7 @@ impl<'a> Host<'a> {
             counter: state.counter,
             nonce_confirmed: state.nonce_confirmed,
             nonce_attempt: state.nonce_attempt.ok_or_else(missing)?,
+            attempt: state.attempt,
             schema_fingerprint: state.schema_fingerprint.clone(),
             watermarks: self.watermarks()?,
             upload_follows,

@@ -20,6 +20,8 @@ pub(super) struct Remembered {
     pub(super) counter: Counter,
     pub(super) nonce: Nonce,
     pub(super) epoch: i64,
+    /// The latest connection that began.
+    pub(super) attempt: i64,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -68,8 +70,12 @@ pub(super) fn begin(
         counter: Counter(0),
         nonce: Nonce(0),
         epoch: 0,
+        attempt: 0,
     });
     match judge(identity, remembered.as_ref()) {
+        // A Hello on its way for long must not apply an upload whose remote has meanwhile been
+        // told that it was not committed.
+        Verdict::Known if identity.attempt <= remote.attempt => return Err(overtaken(session)),
         Verdict::Known | Verdict::New => {}
         Verdict::TakenOver => {
             remote.progress = Progress(0);
@@ -98,6 +104,7 @@ pub(super) fn begin(
         }
     }
     remote.epoch += 1;
+    remote.attempt = identity.attempt;
     write(connection, session, &remote)?;
     Ok(remote)
 }
@@ -108,12 +115,14 @@ pub(super) fn resume(
     session: &Session,
     epoch: i64,
 ) -> Result<Remembered, Failure> {
-    read(connection, session)?.filter(|remote| remote.epoch == epoch).ok_or_else(|| {
-        Failure::new(
-            Code::Superseded,
-            format!("a later synchronization of remote {} has begun", session.remote_id),
-        )
-    })
+    read(connection, session)?
+        .filter(|remote| remote.epoch == epoch)
+        .ok_or_else(|| overtaken(session))
+}
+
+fn overtaken(session: &Session) -> Failure {
+    let message = format!("a later synchronization of remote {} has begun", session.remote_id);
+    Failure::new(Code::Superseded, message)
 }
 
 impl From<Remembered> for Begun {
@@ -125,7 +134,8 @@ impl From<Remembered> for Begun {
 fn read(connection: &Connection, session: &Session) -> Result<Option<Remembered>, Failure> {
     connection
         .prepare_cached(
-            "SELECT progress, counter, nonce, epoch FROM syncline_remote WHERE remote_id = ?1",
+            "SELECT progress, counter, nonce, epoch, attempt FROM syncline_remote
+             WHERE remote_id = ?1",
         )
         .and_then(|mut statement| {
             statement
@@ -135,6 +145,7 @@ fn read(connection: &Connection, session: &Session) -> Result<Option<Remembered>
                         counter: Counter(row.get(1)?),
                         nonce: Nonce(row.get(2)?),
                         epoch: row.get(3)?,
+                        attempt: row.get(4)?,
                     })
                 })
                 .optional()
@@ -151,12 +162,13 @@ pub(super) fn write(
     connection
         .prepare_cached(
             "INSERT INTO syncline_remote
-                 (remote_id, user_name, script_version, progress, counter, nonce, epoch)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+                 (remote_id, user_name, script_version, progress, counter, nonce, epoch, attempt)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
              ON CONFLICT (remote_id) DO UPDATE SET
                  user_name = excluded.user_name, script_version = excluded.script_version,
                  progress = excluded.progress, counter = excluded.counter,
-                 nonce = excluded.nonce, epoch = excluded.epoch",
+                 nonce = excluded.nonce, epoch = excluded.epoch,
+                 attempt = excluded.attempt",
         )
         .and_then(|mut statement| {
             statement.execute(params![
@@ -167,6 +179,7 @@ pub(super) fn write(
                 remote.counter.0,
                 remote.nonce.0,
                 remote.epoch,
+                remote.attempt,
             ])
         })
         .map_err(failed("store what is known of the remote"))?;
@@ -183,6 +196,7 @@ mod tests {
             counter: Counter(counter),
             nonce: Nonce(nonce),
             epoch: 1,
+            attempt: 1,
         }
     }
 
@@ -191,6 +205,7 @@ mod tests {
             counter: Counter(counter),
             nonce_confirmed: Nonce(confirmed),
             nonce_attempt: Nonce(attempt),
+            attempt: 2,
             progress: Progress(progress),
             outcome_unknown: unknown,
         }

@@ -172,6 +172,7 @@ impl Remote {
             counter: Counter(0),
             nonce_confirmed: Nonce(0),
             nonce_attempt: Nonce(seed),
+            attempt: 0,
             progress: Progress(0),
             outcome_unknown: false,
         };
@@ -182,6 +183,13 @@ impl Remote {
 pub(crate) fn deploy(url: &Url, tables: &str) -> Result<consolidated::Deployment, Failure> {
     let model = SyncModel::parse(&format!("script_version = \"v1\"\n{tables}"), "model.toml")?;
     Admin::open(url)?.deploy(&[model], false)
+}
+
+/// What the remote says of itself with its next connection.
+pub(crate) fn attempt(remote: &Remote) -> Identity {
+    static NEXT: std::sync::atomic::AtomicI64 = std::sync::atomic::AtomicI64::new(1);
+    let attempt = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    Identity { attempt, ..remote.identity }
 }
 
 /// Applies rows inside the writer's transaction.
@@ -225,7 +233,7 @@ fn apply(
     let step = i64::from(!rows.is_empty());
     writer.upload(&UploadRequest {
         session,
-        identity: remote.identity,
+        identity: attempt(remote),
         epoch: None,
         previous: remote.identity.progress,
         progress: Progress(remote.identity.progress.0 + step),

@@ -48,6 +48,10 @@ pub struct Hello {
     pub nonce_confirmed: Nonce,
     /// The mark of this attempt; kept until an attempt gets its answer.
     pub nonce_attempt: Nonce,
+    /// Counts the connections of this remote. A Hello that arrives after a later one is refused:
+    /// the remote may have been told already that its upload was not committed.
+    #[serde(default)]
+    pub attempt: i64,
     /// The schema that the remote holds, once it holds one.
     #[serde(default)]
     pub schema_fingerprint: Option<String>,
