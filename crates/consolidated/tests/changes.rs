@@ -163,7 +163,7 @@ fn an_upload_that_does_not_follow_the_last_one_is_refused_whole() {
         let session = center.session(remote);
         center.writer.begin().unwrap();
         let begun =
-            center.writer.begin_synchronization(&session, &center::attempt(&remote)).unwrap();
+            center.writer.begin_synchronization(&session, &center::attempt(remote)).unwrap();
         center.writer.commit().unwrap();
         begun
     };

@@ -1,7 +1,7 @@
 //! Everybody writes and synchronizes at once while clients and server are killed at random.
 
 use crate::shop::{REMOTES, Site, assert_atomic, assert_nothing_lost_or_doubled, open_shop};
-use crate::{CLIENT_POINTS, PROGRAM, SERVER_POINTS};
+use crate::{CLIENT_POINTS, LARGE, PROGRAM, SERVER_POINTS};
 use crate::{assert_passing, sync, sync_arguments, was_killed};
 use harness::{Chance, World, full, until};
 use std::io::Read;
@@ -87,7 +87,10 @@ impl Storm {
                     self.guarded(|| {
                         let mut chance = chance;
                         while !self.is_over() {
-                            site.write(path);
+                            match chance.below(16) {
+                                0 => site.write_rows(path, LARGE.0, LARGE.1),
+                                _ => site.write(path),
+                            }
                             assert_atomic(path);
                             pause(&mut chance, WRITER_PAUSE_MS_MAX);
                         }
