@@ -2,7 +2,8 @@
 //!
 //! All `console` blocks of a file are one story: they share an empty folder, the environment and
 //! the background jobs. A line that starts with `$ ` is a command, the lines below it are what it
-//! prints on both outputs, and `…` stands for anything.
+//! prints on both outputs, and `…` stands for anything. A story that mentions `$PGDATABASE` finds
+//! a database of PostgreSQL there.
 
 mod expectation;
 mod shell;
@@ -10,6 +11,7 @@ mod transcript;
 
 use crate::checkout::{Checkout, SourceFile};
 use crate::problem::Problem;
+use harness::postgres::Cluster;
 use shell::Shell;
 use std::path::Path;
 use std::time::Duration;
@@ -23,9 +25,9 @@ const LOOKS_MAX: usize = 1500;
 
 /// Runs the named files, or README.md and everything in docs/.
 pub(crate) fn run(checkout: &Checkout, files: &[&str]) -> Result<Vec<Problem>, String> {
-    let programs = checkout.root.join("target/release");
+    let programs = checkout.root.join("target/debug");
     if !programs.join("syncline").exists() {
-        return Err("target/release/syncline is missing: run `cargo build --release`".to_owned());
+        return Err("target/debug/syncline is missing: run `cargo build`".to_owned());
     }
     for file in files {
         if checkout.text(file).is_none() {
@@ -57,7 +59,10 @@ pub(crate) fn run(checkout: &Checkout, files: &[&str]) -> Result<Vec<Problem>, S
 
 /// Runs the story of one file. After a command that hangs there is no way to go on.
 fn run_steps(path: &str, steps: &[Step], programs: &Path) -> Result<Vec<Problem>, String> {
-    let mut shell = Shell::start(programs).map_err(|error| format!("no shell: {error}"))?;
+    let database = needs_postgres(steps).then(|| Cluster::shared().database().environment());
+    let environment = database.unwrap_or_default();
+    let mut shell =
+        Shell::start(programs, &environment).map_err(|error| format!("no shell: {error}"))?;
     let mut problems = Vec::new();
     for step in steps {
         let ended = shell.run(&step.command, COMMAND_LIMIT).map_err(|error| error.to_string())?;
@@ -77,6 +82,12 @@ fn run_steps(path: &str, steps: &[Step], programs: &Path) -> Result<Vec<Problem>
         }
     }
     Ok(problems)
+}
+
+/// Whether a story speaks of the database that libpq's variables name. It gets one of its own,
+/// empty, which belongs to an ordinary role.
+fn needs_postgres(steps: &[Step]) -> bool {
+    steps.iter().any(|step| step.command.contains("$PGDATABASE"))
 }
 
 /// The difference between what a command should print and what it did, if there is one.
@@ -114,6 +125,13 @@ mod tests {
     fn a_lie_is_found() {
         assert_eq!(check("```console\n$ echo one\ntwo\n```\n"), 1);
         assert_eq!(check("```console\n$ echo silent >&2\n```\n"), 1);
+    }
+
+    #[test]
+    fn a_story_may_have_a_database() {
+        let text = "```console\n$ psql -Atc 'SELECT current_user' $PGDATABASE\napp\n```\n";
+        assert_eq!(check(text), 0);
+        assert_eq!(check("```console\n$ echo ${PGHOST-none}\nnone\n```\n"), 0);
     }
 
     #[test]

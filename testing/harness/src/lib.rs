@@ -23,6 +23,7 @@ mod dump;
 mod foreign;
 mod network;
 mod peer;
+pub mod postgres;
 mod program;
 mod server;
 mod wait;

@@ -1,5 +1,6 @@
 //! The program under test, run as a user runs it.
 
+use crate::postgres::without_surroundings;
 use crate::wait::until;
 use serde_json::Value;
 use std::ffi::OsStr;
@@ -34,6 +35,7 @@ impl Syncline {
     /// A command with these arguments, for tests that need more than [`Syncline::run`].
     pub fn command<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Command {
         let mut command = Command::new(&self.executable);
+        without_surroundings(&mut command);
         command
             .args(arguments)
             .current_dir(&self.folder)

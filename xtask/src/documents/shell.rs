@@ -4,6 +4,7 @@
 //! Every command writes to its own file, so that what a background job prints later does not
 //! mix with what the next command prints.
 
+use harness::postgres::{programs_folder, without_surroundings};
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -39,23 +40,26 @@ pub(super) struct Shell {
 }
 
 impl Shell {
-    /// Starts bash in an empty folder, with the programs first in `PATH`.
-    pub(super) fn start(programs: &Path) -> io::Result<Shell> {
+    /// Starts bash in an empty folder, with the programs first in `PATH` and these variables.
+    pub(super) fn start(programs: &Path, environment: &[(&str, String)]) -> io::Result<Shell> {
         let folder = TempDir::with_prefix("syncline-documents-")?;
         for name in ["work", "home", "steps"] {
             fs::create_dir(folder.path().join(name))?;
         }
         let path = std::env::var("PATH").unwrap_or_default();
-        let mut bash = Command::new("bash")
+        let mut command = Command::new("bash");
+        without_surroundings(&mut command);
+        let mut bash = command
             .args(["--noprofile", "--norc", "-c", LOOP])
             .current_dir(folder.path().join("work"))
-            .env("PATH", format!("{}:{path}", programs.display()))
+            .env("PATH", format!("{}:{}:{path}", programs.display(), programs_folder().display()))
             .env("HOME", folder.path().join("home"))
             .env("NO_COLOR", "1")
             .env("TERM", "dumb")
             .env("LC_ALL", "C.UTF-8")
             .env_remove("FAILPOINTS")
             .env_remove("RUST_LOG")
+            .envs(environment.iter().cloned())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             // A group of its own, so that its jobs can be ended with it.
