@@ -3,14 +3,14 @@
 use crate::args::CheckOptions;
 use crate::config::Config;
 use crate::output;
-use consolidated::{Admin, Severity};
+use consolidated::Severity;
 use model::{Code, Failure};
 
 /// Prints what was found; fails if any of it is an error.
 pub(crate) fn run(options: &CheckOptions) -> Result<(), Failure> {
     let config = Config::read(&options.dir.dir)?;
     let models = config.read_models()?;
-    let findings = Admin::open(&config.consolidated)?.check(&models)?;
+    let findings = consolidated::administer(&config.consolidated)?.check(&models)?;
 
     let mut errors = 0;
     for finding in &findings {

@@ -3,14 +3,13 @@
 use crate::args::DeployOptions;
 use crate::config::Config;
 use crate::output;
-use consolidated::Admin;
 use model::Failure;
 
 /// Brings the database to what the models say, or prints what that would take.
 pub(crate) fn run(options: &DeployOptions) -> Result<(), Failure> {
     let config = Config::read(&options.dir.dir)?;
     let models = config.read_models()?;
-    let mut admin = Admin::open(&config.consolidated)?;
+    let mut admin = consolidated::administer(&config.consolidated)?;
     let deployment = admin.deploy(&models, options.dry_run)?;
 
     if options.dry_run {

@@ -3,7 +3,7 @@
 use crate::args::InitOptions;
 use crate::config::{self, FILE_NAME, MODEL_FILE_NAME};
 use crate::output;
-use consolidated::{Admin, Url};
+use consolidated::Url;
 use model::{Code, Failure};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -12,7 +12,7 @@ use std::path::Path;
 /// Reads the database, writes both files, says what to do next.
 pub(crate) fn run(options: &InitOptions) -> Result<(), Failure> {
     let url = Url::parse(&options.consolidated)?;
-    let model = Admin::open(&url)?.initial_model(&options.tables)?;
+    let model = consolidated::administer(&url)?.initial_model(&options.tables)?;
     let config = config::sample::text(&url.to_string(), &[MODEL_FILE_NAME]);
 
     let dir = options.dir.as_path();

@@ -3,7 +3,6 @@
 use crate::args::{ScriptsAction, ScriptsOptions};
 use crate::config::Config;
 use crate::output;
-use consolidated::Admin;
 use model::Failure;
 
 /// Does what was asked with scripts.
@@ -15,7 +14,7 @@ pub(crate) fn run(options: &ScriptsOptions) -> Result<(), Failure> {
 
 /// Prints publications and scripts; headings are SQL comments, so that the whole is SQL.
 fn show(config: &Config) -> Result<(), Failure> {
-    let admin = Admin::open(&config.consolidated)?;
+    let mut admin = consolidated::administer(&config.consolidated)?;
     let scripts = admin.scripts()?;
     for (version, publication, tables) in admin.publications()? {
         let tables = tables.join(", ");

@@ -3,7 +3,7 @@
 use crate::args::{UserAction, UserOptions};
 use crate::config::Config;
 use crate::{output, secret};
-use consolidated::Admin;
+use consolidated::Administration;
 use model::{Code, Failure, UserName};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -42,7 +42,7 @@ pub(crate) fn run(options: UserOptions) -> Result<(), Failure> {
             open(&dir.dir)?.remove_user(&name)?;
             output::line(&output::one_line(&format!("removed user {name}")))
         }
-        UserAction::List { dir, json } => list(&open(&dir.dir)?, json),
+        UserAction::List { dir, json } => list(open(&dir.dir)?.as_mut(), json),
     }
 }
 
@@ -62,8 +62,8 @@ fn changed(
     claims
 }
 
-fn open(dir: &Path) -> Result<Admin, Failure> {
-    Admin::open(&Config::read(dir)?.consolidated)
+fn open(dir: &Path) -> Result<Box<dyn Administration>, Failure> {
+    consolidated::administer(&Config::read(dir)?.consolidated)
 }
 
 fn password_hash(name: &UserName, password_file: Option<&Path>) -> Result<String, Failure> {
@@ -74,7 +74,7 @@ fn password_hash(name: &UserName, password_file: Option<&Path>) -> Result<String
     server::password::hash(&password)
 }
 
-fn list(admin: &Admin, json: bool) -> Result<(), Failure> {
+fn list(admin: &mut dyn Administration, json: bool) -> Result<(), Failure> {
     let users = admin.users()?;
     if json {
         let users: Vec<Value> = users

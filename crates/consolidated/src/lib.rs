@@ -10,8 +10,13 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod admin;
+mod catalog;
+mod connection;
+mod digest;
 mod echo;
+mod identity;
 mod quote;
+mod row_json;
 mod script;
 mod sqlite;
 mod sync_model;
@@ -19,9 +24,12 @@ mod synchronization;
 mod url;
 
 pub use admin::{Deployment, Finding, InitialModel, Severity, StoredScript, User};
+pub use connection::{
+    Administration, Reader, ServeLock, Writer, administer, lock_for_serving, open_reader,
+    open_writer, writers_max,
+};
 pub use echo::Echo;
 pub use script::Event;
-pub use sqlite::{Admin, Reader, ServeLock, Writer};
 pub use sync_model::{ConflictRule, SyncModel};
 pub use synchronization::{
     Applied, Batch, BatchSource, Begun, Change, Credentials, DownloadBatch, DownloadedTable,

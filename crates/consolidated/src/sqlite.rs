@@ -29,10 +29,10 @@ mod values;
 mod watermark;
 mod writer;
 
-pub use admin::Admin;
-pub use reader::Reader;
-pub use serve_lock::ServeLock;
-pub use writer::Writer;
+pub(crate) use admin::Admin;
+pub(crate) use reader::Reader;
+pub(crate) use serve_lock::ServeLock;
+pub(crate) use writer::Writer;
 
 use crate::url::Url;
 use errors::failed;

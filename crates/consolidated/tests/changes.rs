@@ -113,7 +113,7 @@ fn a_restored_database_gives_every_remote_its_rows_anew() {
     }
     std::fs::copy(&backup, &path).unwrap();
     let (writer, reader) =
-        (consolidated::Writer::open(&url).unwrap(), consolidated::Reader::open(&url).unwrap());
+        (consolidated::open_writer(&url).unwrap(), consolidated::open_reader(&url).unwrap());
     let mut center = Center { folder, url, writer, reader };
     center.foreign("INSERT INTO customer VALUES (60, 'new', NULL)");
     let (_, download) = center.synchronize(&mut remote, &[]);

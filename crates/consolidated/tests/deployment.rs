@@ -7,7 +7,7 @@
 mod center;
 
 use center::{Center, deploy, sqlite};
-use consolidated::{Admin, Severity, SyncModel, Url};
+use consolidated::{Severity, SyncModel, Url, administer};
 use model::{Code, Value};
 
 const SCHEMA: &str = "
@@ -39,7 +39,7 @@ fn undeploy_leaves_the_database_as_it_was() {
     let url = Url::parse(&format!("sqlite:{}", path.display())).unwrap();
     deploy(&url, "[table.customer]\n[table.order]\n[table.\"Odd \\\"name\\\"\"]\n").unwrap();
     assert_ne!(dump(&path), before);
-    let mut admin = Admin::open(&url).unwrap();
+    let mut admin = administer(&url).unwrap();
     assert!(!admin.undeploy().unwrap().is_empty());
     assert_eq!(dump(&path), before);
     assert!(admin.undeploy().unwrap().is_empty(), "nothing is left to do");
@@ -56,7 +56,7 @@ fn deploying_twice_changes_nothing_and_a_dry_run_never_does() {
     let before = dump(&center.path());
     assert!(deploy(&center.url, "[table.customer]\n").unwrap().statements.is_empty());
     let wider = model("[table.customer]\n[table.order]\n");
-    let mut admin = Admin::open(&center.url).unwrap();
+    let mut admin = administer(&center.url).unwrap();
     assert!(!admin.deploy(&[wider], true).unwrap().statements.is_empty());
     assert_eq!(dump(&center.path()), before);
 }
@@ -64,7 +64,7 @@ fn deploying_twice_changes_nothing_and_a_dry_run_never_does() {
 #[test]
 fn check_tells_drift_from_a_changed_model() {
     let center = Center::new(SCHEMA, "[table.customer]\n");
-    let mut admin = Admin::open(&center.url).unwrap();
+    let mut admin = administer(&center.url).unwrap();
     let same = model("[table.customer]\n");
     assert_eq!(admin.check(std::slice::from_ref(&same)).unwrap(), []);
     let findings =
@@ -112,7 +112,7 @@ fn what_cannot_be_synchronized_is_refused_by_name() {
 #[test]
 fn the_initial_model_has_every_table_with_a_key_and_says_what_it_left_out() {
     let center = Center::new(SCHEMA, "[table.customer]\n");
-    let admin = Admin::open(&center.url).unwrap();
+    let mut admin = administer(&center.url).unwrap();
     let initial = admin.initial_model(&[]).unwrap();
     assert_eq!(initial.tables, 4);
     assert_eq!(initial.warnings, ["table keyless has no primary key; it is left out"]);
@@ -137,7 +137,7 @@ fn a_foreign_key_whose_parent_stays_behind_is_left_out_and_named() {
 fn system_tables_of_a_newer_program_are_left_alone() {
     let center = Center::new(SCHEMA, "[table.customer]\n");
     center.foreign("UPDATE syncline_system SET value = 99 WHERE name = 'format'");
-    assert_eq!(Admin::open(&center.url).unwrap_err().code(), Code::DeployedByNewer);
+    assert_eq!(administer(&center.url).unwrap_err().code(), Code::DeployedByNewer);
     assert_eq!(center.value("SELECT count(*) FROM customer"), Value::Integer(1));
 }
 
@@ -150,7 +150,7 @@ fn three_hundred_tables_are_deployed_and_undeployed() {
     let mut center = Center::new(&schema, &tables);
     assert_eq!(center.session(&center::Remote::new("r")).schema.tables.len(), 300);
     assert!(deploy(&center.url, &tables).unwrap().statements.is_empty());
-    let mut admin = Admin::open(&center.url).unwrap();
+    let mut admin = administer(&center.url).unwrap();
     let busy = admin.undeploy().unwrap_err();
     assert_eq!(busy.code(), Code::DatabaseBusy, "nothing is undone while others use the file");
     assert!(deploy(&center.url, &tables).unwrap().statements.is_empty());

@@ -322,13 +322,14 @@ fn a_failed_upload_takes_nothing_with_it_from_its_group() {
     let other = Remote::new("other");
     let (session, other_session) = (center.session(&remote), center.session(&other));
     center.writer.begin().unwrap();
-    upload(&mut center.writer, &session, &remote, &[Upload::Insert("t", row(2, "", ""))]).unwrap();
+    upload(center.writer.as_mut(), &session, &remote, &[Upload::Insert("t", row(2, "", ""))])
+        .unwrap();
     // A value where a new row lacks one fails the whole upload, in its second row.
     let broken = [
         Upload::Insert("t", row(3, "", "")),
         Upload::Insert("t", vec![int(4), Value::Absent, text("")]),
     ];
-    assert!(upload(&mut center.writer, &other_session, &other, &broken).is_err());
+    assert!(upload(center.writer.as_mut(), &other_session, &other, &broken).is_err());
     assert!(!center.writer.transaction_lost());
     center.writer.commit().unwrap();
     assert_eq!(center.value("SELECT group_concat(id) FROM t"), text("1,2"));
@@ -418,7 +419,7 @@ fn what_an_upload_alone_leaves_owed_comes_with_the_next_download() {
     let session = center.session(&remote);
     let stale = [Upload::Update("t", row(1, "a", "b"), row(1, "mine", "b"))];
     center.writer.begin().unwrap();
-    let applied = center::upload_only(&mut center.writer, &session, &remote, &stale).unwrap();
+    let applied = center::upload_only(center.writer.as_mut(), &session, &remote, &stale).unwrap();
     center.writer.commit().unwrap();
     assert_eq!(applied.conflicts, 1);
     remote.identity.progress = applied.progress;

@@ -11,7 +11,10 @@ pub struct Config {
     pub sessions_max: usize,
     /// Connections that fetch downloads; 0: one per core.
     pub workers: usize,
-    /// Requests that wait in front of the writer, and in front of the readers.
+    /// Connections that apply uploads, where the database has more than one writer; 0: two per
+    /// core.
+    pub upload_appliers: usize,
+    /// Requests that wait in front of the writers, and in front of the readers.
     pub queue_len_max: usize,
     /// Uploads applied in one transaction.
     pub group_commit_len_max: usize,
@@ -58,6 +61,7 @@ impl Default for Config {
             connections_max: 0,
             sessions_max: 1000,
             workers: 0,
+            upload_appliers: 0,
             queue_len_max: 1000,
             group_commit_len_max: 64,
             stream_memory_bytes_max: 256 << 20,
@@ -82,6 +86,16 @@ impl Default for Config {
 }
 
 impl Config {
+    /// How many writers a server of the database at `url` has.
+    pub(crate) fn upload_appliers_for(&self, url: &consolidated::Url) -> usize {
+        // More than one per core, because a writer waits for the disk and for its database.
+        let wanted = match self.upload_appliers {
+            0 => 2 * Config::or_cores(0),
+            wanted => wanted,
+        };
+        consolidated::writers_max(url).map_or(wanted, |most| most.min(wanted))
+    }
+
     /// `wanted`, or the number of cores where it is 0.
     pub(crate) fn or_cores(wanted: usize) -> usize {
         match wanted {

@@ -14,7 +14,7 @@ pub(crate) use writer::{Begin, Write};
 
 use crate::config::Config;
 use crate::stage::{self, Queue};
-use consolidated::{Reader, Url, Writer};
+use consolidated::Url;
 use model::{Code, Failure, Spills};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -38,15 +38,20 @@ pub(crate) struct Started {
     pub(crate) threads: Vec<JoinHandle<()>>,
 }
 
-/// Starts the writer and the readers.
+/// Starts the writers and the readers.
 pub(crate) fn start(config: &Config, url: &Url, spills: &Arc<Spills>) -> Result<Started, Failure> {
     let mut readers = Vec::new();
     for _ in 0..Config::or_cores(config.workers) {
-        readers.push(Reader::open(url)?);
+        readers.push(consolidated::open_reader(url)?);
     }
-    let token_key = Reader::open(url)?.token_key()?;
-    let mut writer = Writer::open(url)?;
-    writer.trim_logs(config.log_rows_max)?;
+    let token_key = consolidated::open_reader(url)?.token_key()?;
+    let mut writers = Vec::new();
+    for _ in 0..config.upload_appliers_for(url) {
+        writers.push(consolidated::open_writer(url)?);
+    }
+    if let Some(writer) = writers.first_mut() {
+        writer.trim_logs(config.log_rows_max)?;
+    }
     let (batch_bytes, batch_rows) = (config.batch_bytes, config.batch_rows);
     let spills = spills.clone();
     let (reads, mut threads) =
@@ -58,7 +63,7 @@ pub(crate) fn start(config: &Config, url: &Url, spills: &Arc<Spills>) -> Result<
         log_rows_max: config.log_rows_max,
     };
     let (writes, more) =
-        stage::start("writer", config.queue_len_max, vec![writer], move |writer, intake| {
+        stage::start("writer", config.queue_len_max, writers, move |writer, intake| {
             writer::run(writer, &intake, limits);
         })?;
     threads.extend(more);

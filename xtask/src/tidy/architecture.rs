@@ -5,7 +5,7 @@
 //! A3 `client`, `replay` and `server` do not know each other.
 //! A4 Only `server/src/network` and `client/src/transport` know sockets; only a backend of
 //!    `consolidated`, and the client engine, know a driver.
-//! A5 Only the worker stage touches the consolidated database.
+//! A5 Only the worker stage touches the consolidated database; what it calls is blocking code.
 //! A6 Only `clock.rs` reads time and only `random.rs` draws numbers.
 //! A7 Nothing depends on `server` but programs and tests.
 //!
@@ -64,9 +64,6 @@ fn dependency_fault(Dependency { from, from_folder, to }: &Dependency<'_>) -> Op
             "A3: they meet only in `protocol` and in tests"
         }
         ("server", "rusqlite") => "A4: only a backend of `consolidated` knows a driver",
-        ("consolidated", "tokio") => {
-            "A5: a backend is blocking code on threads of the worker stage"
-        }
         (_, "server") if !is_program => "A7: only programs and tests know the server",
         _ => return None,
     };
@@ -167,10 +164,26 @@ fn mention_fault(place: &Place<'_>, mention: &Mention) -> Option<&'static str> {
         || place.is("cli", "demo")
         || place.is("cli", "bench")
         || place.owner == "bench";
+    let knows_postgres = place.is("consolidated", "postgres")
+        || place.is("cli", "bench")
+        || place.owner == "harness";
+    let postgres =
+        ["tokio_postgres", "tokio_postgres_rustls", "postgres_types", "postgres_protocol"];
+    if any(&postgres) && !knows_postgres {
+        return Some("A4: only a backend of `consolidated` knows its driver");
+    }
     if any(&["rusqlite"]) && !knows_driver {
         return Some("A4: only a backend of `consolidated` and the client engine know a driver");
     }
-    let touches = any(&["consolidated::Writer", "consolidated::Reader"]);
+    if place.owner == "consolidated" && any(&["tokio"]) && !place.is("consolidated", "postgres") {
+        return Some("A5: a backend is blocking code; only a driver that needs it has a runtime");
+    }
+    let touches = any(&[
+        "consolidated::Reader",
+        "consolidated::Writer",
+        "consolidated::open_reader",
+        "consolidated::open_writer",
+    ]);
     if place.owner == "server" && touches && !place.is("server", "worker") {
         return Some("A5: only the worker stage touches the consolidated database");
     }
@@ -233,6 +246,11 @@ mod tests {
         assert!(!depends("server", "crates/server", "rusqlite"));
         assert!(!mentions("crates/consolidated/src/script.rs", "use rusqlite::Connection;"));
         assert!(mentions("crates/consolidated/src/sqlite/rows.rs", "use rusqlite::Connection;"));
+        assert!(!mentions("crates/consolidated/src/sqlite/rows.rs", "use tokio_postgres::Client;"));
+        assert!(mentions(
+            "crates/consolidated/src/postgres/link.rs",
+            "use tokio_postgres::Client;"
+        ));
     }
 
     #[test]
@@ -240,6 +258,9 @@ mod tests {
         let text = "use consolidated::Writer;";
         assert!(!mentions("crates/server/src/command.rs", text));
         assert!(mentions("crates/server/src/worker/apply.rs", text));
+        let runtime = "use tokio::runtime::Runtime;";
+        assert!(!mentions("crates/consolidated/src/sqlite/writer.rs", runtime));
+        assert!(mentions("crates/consolidated/src/postgres/link.rs", runtime));
     }
 
     #[test]

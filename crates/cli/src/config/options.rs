@@ -72,6 +72,9 @@ server_options! {
          than letting all of them crawl.";
     workers = 0, 0..=1024, "connections to the consolidated database",
         "Downloads are read in parallel. 0: one per core, because reading is bound by the CPU.";
+    upload_appliers = 0, 0..=1024, "connections to the consolidated database",
+        "Uploads applied in parallel, where the database can. 0: two per core, because each waits \
+         for the database and the disk.";
     queue_len_max = 1000, 1..=1_000_000, "synchronizations",
         "Synchronizations that wait for a worker. Beyond it the server says when to come back.";
     stream_memory_bytes_max = 256 * MIB, MIB..=1024 * GIB, "bytes",
@@ -123,6 +126,7 @@ impl ServerOptions {
             connections_max: size(self.connections_max),
             sessions_max: size(self.sessions_max),
             workers: size(self.workers),
+            upload_appliers: size(self.upload_appliers),
             queue_len_max: size(self.queue_len_max),
             group_commit_len_max: size(self.group_commit_len_max),
             stream_memory_bytes_max: self.stream_memory_bytes_max,

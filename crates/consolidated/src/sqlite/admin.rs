@@ -4,6 +4,7 @@ use super::errors::failed;
 use super::tables::{self, UserTable};
 use super::{ServeLock, check, connect, deploy, initial, plan};
 use crate::admin::{Deployment, Finding, InitialModel, StoredScript, User};
+use crate::connection::Administration;
 use crate::script::Event;
 use crate::sync_model::SyncModel;
 use crate::url::Url;
@@ -13,49 +14,68 @@ use std::collections::BTreeMap;
 
 /// One connection for administration.
 #[derive(Debug)]
-pub struct Admin {
+pub(crate) struct Admin {
     connection: Connection,
     url: Url,
 }
 
 impl Admin {
     /// Opens an existing database.
-    pub fn open(url: &Url) -> Result<Admin, Failure> {
+    pub(crate) fn open(url: &Url) -> Result<Admin, Failure> {
         let connection = connect(url, false)?;
         deploy::require_known_format(&connection)?;
         Ok(Admin { connection, url: url.clone() })
     }
 
-    /// A model with the `wanted` tables, or with all.
-    pub fn initial_model(&self, wanted: &[String]) -> Result<InitialModel, Failure> {
+    fn change_user(
+        &mut self,
+        name: &UserName,
+        sql: &str,
+        values: &[&dyn rusqlite::ToSql],
+    ) -> Result<(), Failure> {
+        self.require_deployed()?;
+        let changed = self.connection.execute(sql, values).map_err(failed("change the user"))?;
+        if changed == 1 { Ok(()) } else { Err(no_such_user(name)) }
+    }
+
+    fn user_tables(&self) -> Result<BTreeMap<String, UserTable>, Failure> {
+        tables::read(&self.connection)
+    }
+
+    fn require_deployed(&self) -> Result<(), Failure> {
+        match deploy::table_exists(&self.connection, "syncline_system")? {
+            true => Ok(()),
+            false => Err(Failure::new(Code::NotDeployed, "nothing is deployed in this database")),
+        }
+    }
+}
+
+impl Administration for Admin {
+    fn initial_model(&mut self, wanted: &[String]) -> Result<InitialModel, Failure> {
         initial::model(&self.user_tables()?, wanted)
     }
 
-    /// Makes the database what the models say; with `dry_run` only tells.
-    pub fn deploy(&mut self, models: &[SyncModel], dry_run: bool) -> Result<Deployment, Failure> {
+    fn deploy(&mut self, models: &[SyncModel], dry_run: bool) -> Result<Deployment, Failure> {
         let plan = plan::plan(&self.user_tables()?, models)?;
         let statements = deploy::deploy(&mut self.connection, &plan, dry_run)?;
         Ok(Deployment { statements, notices: plan.notices })
     }
 
-    /// Removes every object of ours and returns the statements that did it.
-    pub fn undeploy(&mut self) -> Result<Vec<String>, Failure> {
+    fn undeploy(&mut self) -> Result<Vec<String>, Failure> {
         let lock = ServeLock::take(&self.url)?;
         let statements = deploy::undeploy(&mut self.connection)?;
         lock.remove(&self.url)?;
         Ok(statements)
     }
 
-    /// Compares models, deployment and database.
-    pub fn check(&mut self, models: &[SyncModel]) -> Result<Vec<Finding>, Failure> {
+    fn check(&mut self, models: &[SyncModel]) -> Result<Vec<Finding>, Failure> {
         self.require_deployed()?;
         let plan = plan::plan(&self.user_tables()?, models)?;
         let pending = deploy::deploy(&mut self.connection, &plan, true)?.len();
         check::findings(&self.connection, &plan, pending)
     }
 
-    /// Every deployed script, in the order of versions, tables and events.
-    pub fn scripts(&self) -> Result<Vec<StoredScript>, Failure> {
+    fn scripts(&mut self) -> Result<Vec<StoredScript>, Failure> {
         self.require_deployed()?;
         let mut statement = self
             .connection
@@ -95,9 +115,8 @@ impl Admin {
         Ok(scripts)
     }
 
-    /// Every publication with its tables.
-    pub fn publications(
-        &self,
+    fn publications(
+        &mut self,
     ) -> Result<Vec<(ScriptVersion, PublicationName, Vec<String>)>, Failure> {
         self.require_deployed()?;
         let mut statement = self
@@ -127,8 +146,7 @@ impl Admin {
         Ok(publications)
     }
 
-    /// Every user, by name.
-    pub fn users(&self) -> Result<Vec<User>, Failure> {
+    fn users(&mut self) -> Result<Vec<User>, Failure> {
         self.require_deployed()?;
         let mut statement = self
             .connection
@@ -145,8 +163,7 @@ impl Admin {
             .collect()
     }
 
-    /// Adds a user. `password_hash` is Argon2id in the PHC string form.
-    pub fn add_user(
+    fn add_user(
         &mut self,
         name: &UserName,
         password_hash: &str,
@@ -166,8 +183,7 @@ impl Admin {
         }
     }
 
-    /// The claims of a user.
-    pub fn claims(&self, name: &UserName) -> Result<BTreeMap<String, String>, Failure> {
+    fn claims(&mut self, name: &UserName) -> Result<BTreeMap<String, String>, Failure> {
         self.require_deployed()?;
         let claims: Option<String> = self
             .connection
@@ -181,8 +197,7 @@ impl Admin {
         claims_from(&claims.ok_or_else(|| no_such_user(name))?)
     }
 
-    /// Replaces the claims of a user.
-    pub fn set_claims(
+    fn set_claims(
         &mut self,
         name: &UserName,
         claims: &BTreeMap<String, String>,
@@ -191,39 +206,15 @@ impl Admin {
         self.change_user(name, sql, &[&name.as_str(), &claims_text(claims)])
     }
 
-    /// Changes the password, which revokes every session token of the user.
-    pub fn set_password(&mut self, name: &UserName, password_hash: &str) -> Result<(), Failure> {
+    fn set_password(&mut self, name: &UserName, password_hash: &str) -> Result<(), Failure> {
         let sql = "UPDATE syncline_user SET password_hash = ?2, password_version = random()
                    WHERE user_name = ?1";
         self.change_user(name, sql, &[&name.as_str(), &password_hash])
     }
 
-    /// Removes a user, which revokes every session token of the user.
-    pub fn remove_user(&mut self, name: &UserName) -> Result<(), Failure> {
+    fn remove_user(&mut self, name: &UserName) -> Result<(), Failure> {
         let sql = "DELETE FROM syncline_user WHERE user_name = ?1";
         self.change_user(name, sql, &[&name.as_str()])
-    }
-
-    fn change_user(
-        &mut self,
-        name: &UserName,
-        sql: &str,
-        values: &[&dyn rusqlite::ToSql],
-    ) -> Result<(), Failure> {
-        self.require_deployed()?;
-        let changed = self.connection.execute(sql, values).map_err(failed("change the user"))?;
-        if changed == 1 { Ok(()) } else { Err(no_such_user(name)) }
-    }
-
-    fn user_tables(&self) -> Result<BTreeMap<String, UserTable>, Failure> {
-        tables::read(&self.connection)
-    }
-
-    fn require_deployed(&self) -> Result<(), Failure> {
-        match deploy::table_exists(&self.connection, "syncline_system")? {
-            true => Ok(()),
-            false => Err(Failure::new(Code::NotDeployed, "nothing is deployed in this database")),
-        }
     }
 }
 

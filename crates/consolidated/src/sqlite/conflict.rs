@@ -6,7 +6,7 @@
 use super::catalog::CatalogTable;
 use super::errors::{RowFault, failed, row_fault, script_failed};
 use super::upload::{Attempt, RowOutcome, UploadedRow, bind};
-use super::values::row_json;
+use crate::row_json::row_json;
 use crate::script::Event;
 use crate::synchronization::Change;
 use model::{Code, Failure, write_value};

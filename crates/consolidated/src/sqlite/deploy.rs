@@ -12,7 +12,7 @@ use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The layout of the system tables that this program makes and understands.
-pub(super) const SYSTEM_FORMAT: i64 = 1;
+pub(super) const SYSTEM_FORMAT: i64 = 2;
 
 const SYSTEM_TABLES: &str = include_str!("system_tables.sql");
 
@@ -82,9 +82,8 @@ impl Work<'_> {
     }
 
     fn system_tables(&mut self, journal_mode: &str) -> Result<(), Failure> {
-        let present: bool = table_exists(&self.transaction, "syncline_system")?;
-        if present {
-            return Ok(());
+        if let Some(format) = format(&self.transaction)? {
+            return self.migrate(format);
         }
         for statement in SYSTEM_TABLES.lines().filter(|line| !line.is_empty()) {
             self.run(statement.trim_end_matches(';'))?;
@@ -100,6 +99,19 @@ impl Work<'_> {
             self.run(&format!("INSERT INTO syncline_system VALUES ({}, {value})", literal(name)))?;
         }
         Ok(())
+    }
+
+    /// Brings system tables that an older program made to today's format.
+    fn migrate(&mut self, format: i64) -> Result<(), Failure> {
+        if format == SYSTEM_FORMAT {
+            return Ok(());
+        }
+        if format < 2 {
+            self.run("ALTER TABLE syncline_table ADD COLUMN details TEXT NOT NULL DEFAULT '{}'")?;
+        }
+        self.run(&format!(
+            "UPDATE syncline_system SET value = {SYSTEM_FORMAT} WHERE name = 'format'"
+        ))
     }
 
     /// Drops what is no longer planned, creates what is missing or different.
@@ -185,11 +197,12 @@ fn version_rows(position: usize, version: &VersionPlan) -> Vec<String> {
     for (position, table) in version.tables.iter().enumerate() {
         let published = serde_json::json!(table.published).to_string();
         rows.push(format!(
-            "INSERT INTO syncline_table VALUES ({}, {}, {position}, {}, {})",
+            "INSERT INTO syncline_table VALUES ({}, {}, {position}, {}, {}, {})",
             literal(name),
             literal(&table.published.name),
             literal(&published),
-            literal(&table.conflict_rule)
+            literal(&table.conflict_rule),
+            literal(&serde_json::json!(table.details).to_string())
         ));
         for (event, script) in &table.scripts {
             let values = [name, &table.published.name, event.name(), script];
@@ -216,7 +229,7 @@ fn deployed_rows(connection: &Connection) -> Result<Vec<String>, Failure> {
         UNION ALL
         SELECT 'INSERT INTO syncline_table VALUES (' || quote(script_version) || ', '
                || quote(table_name) || ', ' || position || ', ' || quote(published) || ', '
-               || quote(conflict_rule) || ')' FROM syncline_table
+               || quote(conflict_rule) || ', ' || quote(details) || ')' FROM syncline_table
         UNION ALL
         SELECT 'INSERT INTO syncline_script VALUES (' || quote(script_version) || ', '
                || quote(table_name) || ', ' || quote(event) || ', ' || quote(script) || ')'
@@ -276,19 +289,36 @@ pub(super) fn require_known_format(connection: &Connection) -> Result<(), Failur
     if table_exists(connection, "syncline_state")? {
         return Err(Failure::new(Code::RemoteFile, "the file is a remote database"));
     }
-    if !table_exists(connection, "syncline_system")? {
-        return Ok(());
-    }
-    let format: i64 = connection
-        .query_row("SELECT value FROM syncline_system WHERE name = 'format'", [], |row| row.get(0))
-        .map_err(failed("read the format of the system tables"))?;
-    if format > SYSTEM_FORMAT {
-        return Err(Failure::new(
+    match format(connection)? {
+        Some(format) if format > SYSTEM_FORMAT => Err(Failure::new(
             Code::DeployedByNewer,
             format!("the system tables have format {format}; this program knows {SYSTEM_FORMAT}"),
-        ));
+        )),
+        _ => Ok(()),
     }
-    Ok(())
+}
+
+/// The same for whoever works with the system tables: those of an older program need a deploy.
+pub(super) fn require_present_format(connection: &Connection) -> Result<(), Failure> {
+    require_known_format(connection)?;
+    match format(connection)? {
+        Some(format) if format < SYSTEM_FORMAT => Err(Failure::new(
+            Code::NotDeployed,
+            format!("the system tables have format {format}; this program needs {SYSTEM_FORMAT}"),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The layout of the system tables, if there are any.
+fn format(connection: &Connection) -> Result<Option<i64>, Failure> {
+    if !table_exists(connection, "syncline_system")? {
+        return Ok(None);
+    }
+    connection
+        .query_row("SELECT value FROM syncline_system WHERE name = 'format'", [], |row| row.get(0))
+        .optional()
+        .map_err(failed("read the format of the system tables"))
 }
 
 pub(super) fn table_exists(connection: &Connection, name: &str) -> Result<bool, Failure> {

@@ -1,13 +1,14 @@
 //! What a set of models comes to: objects, scripts, publications. Nothing is changed here.
 
+use super::catalog::TableDetails;
 use super::remote_ddl;
 use super::scripts::Generator;
 use super::tables::{self, UserTable};
 use super::tracking::{self, Object};
+use crate::digest::digest;
 use crate::script::{Event, Script};
 use crate::sync_model::{ConflictRule, SyncModel, TableModel};
 use model::{Code, Failure, PublicationName, PublishedTable, ScriptVersion};
-use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Everything that `deploy` has to make true.
@@ -31,6 +32,7 @@ pub(super) struct VersionPlan {
 pub(super) struct TablePlan {
     pub(super) published: PublishedTable,
     pub(super) conflict_rule: String,
+    pub(super) details: TableDetails,
     pub(super) scripts: Vec<(Event, String)>,
 }
 
@@ -164,7 +166,7 @@ fn plan_table(
         ConflictRule::Latest(column) => format!("latest by {column}"),
         ConflictRule::Merge => "merge by column".to_owned(),
     };
-    Ok(TablePlan { published, conflict_rule, scripts })
+    Ok(TablePlan { published, conflict_rule, details: TableDetails::default(), scripts })
 }
 
 /// The published columns in the table's order; the key is always among them.
@@ -207,14 +209,4 @@ fn published_columns(
 
 fn mismatch(model: &SyncModel, message: String) -> Failure {
     Failure::new(Code::ModelMismatch, format!("{}: {message}", model.file_name))
-}
-
-/// A digest of the parts, in 32 hexadecimal digits.
-pub(super) fn digest(parts: &[&str]) -> String {
-    let mut hasher = Sha256::new();
-    for part in parts {
-        hasher.update((part.len() as u64).to_le_bytes());
-        hasher.update(part);
-    }
-    hasher.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }

@@ -14,21 +14,29 @@ use std::sync::Arc;
 
 /// Reads from the consolidated database.
 #[derive(Debug)]
-pub struct Reader {
+pub(crate) struct Reader {
     connection: Connection,
     catalog: Catalog,
 }
 
 impl Reader {
     /// Opens the database.
-    pub fn open(url: &Url) -> Result<Reader, Failure> {
+    pub(crate) fn open(url: &Url) -> Result<Reader, Failure> {
         let connection = connect(url, true)?;
         let catalog = Catalog::load(&connection)?;
         Ok(Reader { connection, catalog })
     }
 
-    /// The key that signs session tokens, the same for every server of this database.
-    pub fn token_key(&self) -> Result<Vec<u8>, Failure> {
+    fn refresh(catalog: &mut Catalog, connection: &Connection) -> Result<(), Failure> {
+        if catalog::deployment(connection)? != catalog.deployed.deployment {
+            *catalog = Catalog::load(connection)?;
+        }
+        catalog.verify(connection)
+    }
+}
+
+impl crate::connection::Reader for Reader {
+    fn token_key(&mut self) -> Result<Vec<u8>, Failure> {
         self.connection
             .query_row("SELECT value FROM syncline_system WHERE name = 'token_key'", [], |row| {
                 row.get(0)
@@ -36,8 +44,7 @@ impl Reader {
             .map_err(failed("read the key of session tokens"))
     }
 
-    /// What proves `user`, if there is one.
-    pub fn credentials(&self, user: &UserName) -> Result<Option<Credentials>, Failure> {
+    fn credentials(&mut self, user: &UserName) -> Result<Option<Credentials>, Failure> {
         let found: Option<(String, i64, String)> = self
             .connection
             .prepare_cached(
@@ -54,8 +61,7 @@ impl Reader {
         Ok(Some(Credentials { password_hash, password_version, claims: claims_from(&claims)? }))
     }
 
-    /// Settles who synchronizes what.
-    pub fn session(
+    fn session(
         &mut self,
         user: &UserName,
         claims: BTreeMap<String, String>,
@@ -64,10 +70,11 @@ impl Reader {
         publications: &[PublicationName],
     ) -> Result<Session, Failure> {
         Reader::refresh(&mut self.catalog, &self.connection)?;
-        let (script_version, schema) = self.catalog.schema(script_version, publications)?;
+        let (script_version, schema) =
+            self.catalog.deployed.schema(script_version, publications)?;
         Ok(Session {
-            database_id: self.catalog.database_id.clone(),
-            deployment: self.catalog.deployment,
+            database_id: self.catalog.deployed.database_id.clone(),
+            deployment: self.catalog.deployed.deployment,
             remote_id: remote_id.clone(),
             user: user.clone(),
             claims,
@@ -76,8 +83,7 @@ impl Reader {
         })
     }
 
-    /// Fetches a download, part by part, from one snapshot.
-    pub fn fetch(
+    fn fetch(
         &mut self,
         request: &FetchRequest<'_>,
         sink: &mut dyn FnMut(DownloadBatch) -> Result<(), Failure>,
@@ -87,16 +93,9 @@ impl Reader {
                 .map_err(failed("take a snapshot"))?;
         // Inside the snapshot, so that scripts and rows are of the same moment.
         Reader::refresh(&mut self.catalog, &self.connection)?;
-        let tables = self.catalog.tables(request.session)?;
+        let tables = self.catalog.deployed.tables(request.session)?;
         let fetched = fetch::fetch(&self.connection, &tables, request, sink)?;
         snapshot.finish().map_err(failed("end the snapshot"))?;
         Ok(fetched)
-    }
-
-    fn refresh(catalog: &mut Catalog, connection: &Connection) -> Result<(), Failure> {
-        if catalog::deployment(connection)? != catalog.deployment {
-            *catalog = Catalog::load(connection)?;
-        }
-        catalog.verify(connection)
     }
 }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 /// Held for as long as a server serves a database; the operating system gives it back even when
 /// the server is killed.
 #[derive(Debug)]
-pub struct ServeLock {
+pub(crate) struct ServeLock {
     _file: File,
 }
 
@@ -33,7 +33,7 @@ impl ServeLock {
     }
 
     /// Takes the lock, or says that somebody else has it.
-    pub fn take(url: &Url) -> Result<ServeLock, Failure> {
+    pub(crate) fn take(url: &Url) -> Result<ServeLock, Failure> {
         let Url::Sqlite(database) = url;
         let path = ServeLock::path(url);
         let file = File::options().create(true).append(true).open(&path).map_err(|e| {

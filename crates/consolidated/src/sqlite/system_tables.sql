@@ -3,7 +3,7 @@ CREATE TABLE syncline_object (name TEXT PRIMARY KEY, kind TEXT NOT NULL, table_n
 CREATE TABLE syncline_log_state (table_name TEXT PRIMARY KEY, incarnation INTEGER NOT NULL, floor INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE syncline_script_version (script_version TEXT PRIMARY KEY, position INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE syncline_publication (script_version TEXT, publication TEXT, table_name TEXT, PRIMARY KEY (script_version, publication, table_name)) WITHOUT ROWID;
-CREATE TABLE syncline_table (script_version TEXT, table_name TEXT, position INTEGER NOT NULL, published TEXT NOT NULL, conflict_rule TEXT NOT NULL, PRIMARY KEY (script_version, table_name)) WITHOUT ROWID;
+CREATE TABLE syncline_table (script_version TEXT, table_name TEXT, position INTEGER NOT NULL, published TEXT NOT NULL, conflict_rule TEXT NOT NULL, details TEXT NOT NULL DEFAULT '{}', PRIMARY KEY (script_version, table_name)) WITHOUT ROWID;
 CREATE TABLE syncline_script (script_version TEXT, table_name TEXT, event TEXT, script TEXT NOT NULL, PRIMARY KEY (script_version, table_name, event)) WITHOUT ROWID;
 CREATE TABLE syncline_user (user_name TEXT PRIMARY KEY, password_hash TEXT NOT NULL, password_version INTEGER NOT NULL, claims TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE syncline_remote (remote_id TEXT PRIMARY KEY, user_name TEXT NOT NULL, script_version TEXT NOT NULL, progress INTEGER NOT NULL, counter INTEGER NOT NULL, nonce INTEGER NOT NULL, epoch INTEGER NOT NULL, attempt INTEGER NOT NULL, last_upload_at TEXT, last_download_at TEXT) WITHOUT ROWID;

@@ -1,6 +1,6 @@
 //! Values between the row format and SQLite, without a copy.
 
-use model::{RowReader, ValueRef, write_value};
+use model::{ValueRef, write_value};
 use rusqlite::Row;
 use rusqlite::types::{ToSql, ToSqlOutput, ValueRef as SqliteRef};
 
@@ -32,24 +32,4 @@ pub(super) fn write_row(out: &mut Vec<u8>, row: &Row<'_>, width: usize) -> rusql
         write_value(out, value);
     }
     Ok(())
-}
-
-/// The row's values as a JSON array, for people: blobs in hexadecimal, odd text repaired.
-pub(super) fn row_json(row: &[u8]) -> String {
-    let mut reader = RowReader::new(row);
-    let mut values = Vec::new();
-    while !reader.is_at_end() {
-        let Ok(value) = reader.value() else { break };
-        values.push(match value {
-            ValueRef::Null => serde_json::Value::Null,
-            ValueRef::Integer(i) => i.into(),
-            ValueRef::Real(r) => r.into(),
-            ValueRef::Text(t) => String::from_utf8_lossy(t).into(),
-            ValueRef::Blob(b) => {
-                b.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into()
-            }
-            ValueRef::Absent => "<unchanged>".into(),
-        });
-    }
-    serde_json::Value::Array(values).to_string()
 }

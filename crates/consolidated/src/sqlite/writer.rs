@@ -14,65 +14,17 @@ use rusqlite::Connection;
 
 /// Writes to the consolidated database.
 #[derive(Debug)]
-pub struct Writer {
+pub(crate) struct Writer {
     connection: Connection,
     catalog: Catalog,
 }
 
 impl Writer {
     /// Opens the database; whoever does so for a server holds its lock.
-    pub fn open(url: &Url) -> Result<Writer, Failure> {
+    pub(crate) fn open(url: &Url) -> Result<Writer, Failure> {
         let connection = connect(url, false)?;
         let catalog = Catalog::load(&connection)?;
         Ok(Writer { connection, catalog })
-    }
-
-    /// Begins the common transaction; waits for the lock of other programs for five seconds.
-    pub fn begin(&mut self) -> Result<(), Failure> {
-        self.connection
-            .execute_batch("BEGIN IMMEDIATE; PRAGMA defer_foreign_keys = ON;")
-            .map_err(failed("begin a transaction"))?;
-        if catalog::deployment(&self.connection)? != self.catalog.deployment {
-            self.catalog = Catalog::load(&self.connection)?;
-        }
-        Ok(())
-    }
-
-    /// Makes everything since [`Writer::begin`] durable, all or nothing.
-    pub fn commit(&mut self) -> Result<(), Failure> {
-        self.connection.execute_batch("COMMIT").map_err(failed("commit"))
-    }
-
-    /// Gives up everything since [`Writer::begin`].
-    pub fn rollback(&mut self) {
-        if !self.transaction_lost() {
-            // If even this fails, the next BEGIN tells.
-            let _ = self.connection.execute_batch("ROLLBACK");
-        }
-    }
-
-    /// True when the database itself gave up the common transaction.
-    pub fn transaction_lost(&self) -> bool {
-        self.connection.is_autocommit()
-    }
-
-    /// Answers what is committed, and shuts out predecessors.
-    pub fn begin_synchronization(
-        &mut self,
-        session: &Session,
-        identity: &Identity,
-    ) -> Result<Begun, Failure> {
-        self.in_savepoint(|writer| {
-            identity::begin(&writer.connection, session, identity).map(Begun::from)
-        })
-    }
-
-    /// Applies one upload, and hands out the counter.
-    pub fn upload(&mut self, request: &UploadRequest<'_>) -> Result<Applied, Failure> {
-        self.in_savepoint(|writer| {
-            let tables = writer.catalog.tables(request.session)?;
-            upload::upload(&writer.connection, &tables, request)
-        })
     }
 
     /// Runs `work` so that its failure undoes nothing else.
@@ -85,7 +37,7 @@ impl Writer {
         };
         run(&self.connection, "SAVEPOINT synchronization")?;
         let result = work(self);
-        if self.transaction_lost() {
+        if self.connection.is_autocommit() {
             return Err(result.err().unwrap_or_else(|| {
                 Failure::new(Code::ScriptFailed, "a script ended the transaction")
             }));
@@ -96,10 +48,57 @@ impl Writer {
         run(&self.connection, "RELEASE synchronization")?;
         result
     }
+}
 
-    /// Cuts every log to its newest `log_rows_max` entries (S9). A remote that was away for
-    /// longer receives the table anew. Call outside a transaction.
-    pub fn trim_logs(&mut self, log_rows_max: i64) -> Result<(), Failure> {
+impl crate::connection::Writer for Writer {
+    fn group_len_max(&self) -> usize {
+        usize::MAX
+    }
+
+    // Waits for the lock of other programs for five seconds.
+    fn begin(&mut self) -> Result<(), Failure> {
+        self.connection
+            .execute_batch("BEGIN IMMEDIATE; PRAGMA defer_foreign_keys = ON;")
+            .map_err(failed("begin a transaction"))?;
+        if catalog::deployment(&self.connection)? != self.catalog.deployed.deployment {
+            self.catalog = Catalog::load(&self.connection)?;
+        }
+        Ok(())
+    }
+
+    fn commit(&mut self) -> Result<(), Failure> {
+        self.connection.execute_batch("COMMIT").map_err(failed("commit"))
+    }
+
+    fn rollback(&mut self) {
+        if !self.transaction_lost() {
+            // If even this fails, the next BEGIN tells.
+            let _ = self.connection.execute_batch("ROLLBACK");
+        }
+    }
+
+    fn transaction_lost(&self) -> bool {
+        self.connection.is_autocommit()
+    }
+
+    fn begin_synchronization(
+        &mut self,
+        session: &Session,
+        identity: &Identity,
+    ) -> Result<Begun, Failure> {
+        self.in_savepoint(|writer| {
+            identity::begin(&writer.connection, session, identity).map(Begun::from)
+        })
+    }
+
+    fn upload(&mut self, request: &UploadRequest<'_>) -> Result<Applied, Failure> {
+        self.in_savepoint(|writer| {
+            let tables = writer.catalog.deployed.tables(request.session)?;
+            upload::upload(&writer.connection, &tables, request)
+        })
+    }
+
+    fn trim_logs(&mut self, log_rows_max: i64) -> Result<(), Failure> {
         let trimming = failed("trim the change logs");
         let mut statement = self
             .connection

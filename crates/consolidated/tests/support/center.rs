@@ -1,8 +1,9 @@
 //! A consolidated database under test, and remotes that are just rows and marks.
 
 use consolidated::{
-    Admin, Applied, Batch, Change, DownloadBatch, DownloadedTable, FetchRequest, Identity, Reader,
-    Session, SyncModel, TableMark, UploadRequest, Url, Writer,
+    Applied, Batch, Change, DownloadBatch, DownloadedTable, FetchRequest, Identity, Reader,
+    Session, SyncModel, TableMark, UploadRequest, Url, Writer, administer, open_reader,
+    open_writer,
 };
 use model::{Counter, Failure, Nonce, Progress, RemoteId, RowReader, UserName, Value, write_value};
 use std::collections::BTreeMap;
@@ -11,8 +12,8 @@ use std::path::PathBuf;
 pub(crate) struct Center {
     pub(crate) folder: tempfile::TempDir,
     pub(crate) url: Url,
-    pub(crate) writer: Writer,
-    pub(crate) reader: Reader,
+    pub(crate) writer: Box<dyn Writer>,
+    pub(crate) reader: Box<dyn Reader>,
 }
 
 /// A remote as the centre sees it.
@@ -58,7 +59,7 @@ impl Center {
         sqlite(&path, schema);
         let url = Url::parse(&format!("sqlite:{}", path.display())).unwrap();
         deploy(&url, tables).unwrap();
-        let (writer, reader) = (Writer::open(&url).unwrap(), Reader::open(&url).unwrap());
+        let (writer, reader) = (open_writer(&url).unwrap(), open_reader(&url).unwrap());
         Center { folder, url, writer, reader }
     }
 
@@ -90,7 +91,7 @@ impl Center {
     ) -> Result<Applied, Failure> {
         let session = self.session(remote);
         self.writer.begin()?;
-        let result = upload(&mut self.writer, &session, remote, rows);
+        let result = upload(self.writer.as_mut(), &session, remote, rows);
         self.writer.commit()?;
         let applied = result?;
         remote.identity.progress = applied.progress;
@@ -182,7 +183,7 @@ impl Remote {
 
 pub(crate) fn deploy(url: &Url, tables: &str) -> Result<consolidated::Deployment, Failure> {
     let model = SyncModel::parse(&format!("script_version = \"v1\"\n{tables}"), "model.toml")?;
-    Admin::open(url)?.deploy(&[model], false)
+    administer(url)?.deploy(&[model], false)
 }
 
 /// What the remote says of itself with its next connection.
@@ -194,7 +195,7 @@ pub(crate) fn attempt(remote: &Remote) -> Identity {
 
 /// Applies rows inside the writer's transaction.
 pub(crate) fn upload(
-    writer: &mut Writer,
+    writer: &mut dyn Writer,
     session: &Session,
     remote: &Remote,
     rows: &[Upload],
@@ -204,7 +205,7 @@ pub(crate) fn upload(
 
 /// The same for a remote that wants no download.
 pub(crate) fn upload_only(
-    writer: &mut Writer,
+    writer: &mut dyn Writer,
     session: &Session,
     remote: &Remote,
     rows: &[Upload],
@@ -213,7 +214,7 @@ pub(crate) fn upload_only(
 }
 
 fn apply(
-    writer: &mut Writer,
+    writer: &mut dyn Writer,
     session: &Session,
     remote: &Remote,
     rows: &[Upload],

@@ -54,7 +54,7 @@ pub(crate) struct FetchedDownload {
 }
 
 pub(super) fn run(
-    mut reader: Reader,
+    mut reader: Box<dyn Reader>,
     intake: &Intake<Read>,
     spills: &Arc<Spills>,
     batch_bytes: usize,
@@ -63,16 +63,17 @@ pub(super) fn run(
     while let Some(read) = intake.take() {
         // The session may have ended meanwhile; then nobody wants the answer.
         match read {
-            Read::Admit(admission, answer) => drop(answer.send(admit(&mut reader, &admission))),
+            Read::Admit(admission, answer) => drop(answer.send(admit(reader.as_mut(), &admission))),
             Read::Fetch(fetch, answer) => {
-                let result = fetch_download(&mut reader, &fetch, spills, batch_bytes, batch_rows);
+                let result =
+                    fetch_download(reader.as_mut(), &fetch, spills, batch_bytes, batch_rows);
                 drop(answer.send(result));
             }
         }
     }
 }
 
-fn admit(reader: &mut Reader, admission: &Admission) -> Result<Admitted, Failure> {
+fn admit(reader: &mut dyn Reader, admission: &Admission) -> Result<Admitted, Failure> {
     let credentials = reader.credentials(&admission.user)?;
     let claims = credentials.as_ref().map(|c| c.claims.clone()).unwrap_or_default();
     let session = reader.session(
@@ -86,7 +87,7 @@ fn admit(reader: &mut Reader, admission: &Admission) -> Result<Admitted, Failure
 }
 
 fn fetch_download(
-    reader: &mut Reader,
+    reader: &mut dyn Reader,
     fetch: &Fetch,
     spills: &Arc<Spills>,
     batch_bytes: usize,

@@ -1,5 +1,7 @@
 //! Commits uploads in groups: one durable commit for all that wait.
 //!
+//! Where a database commits well for many connections at once, a group is one upload.
+//!
 //! Each has a savepoint, so one that fails takes nothing with it. Where the database gives up the
 //! whole transaction (a trigger that rolls back, a full disk at the commit), each is tried again
 //! alone, so that only the culprit fails. No answer leaves before the commit (trap 17).
@@ -51,17 +53,20 @@ enum Outcome {
     Applied(Box<Result<Applied, Failure>>),
 }
 
-pub(super) fn run(mut writer: Writer, intake: &Intake<Write>, limits: Limits) {
+pub(super) fn run(mut writer: Box<dyn Writer>, intake: &Intake<Write>, limits: Limits) {
     let mut groups: u64 = 0;
+    let writer = writer.as_mut();
+    let limits =
+        Limits { group_len_max: limits.group_len_max.min(writer.group_len_max()), ..limits };
     while let Some(first) = intake.take() {
         let mut group = vec![first];
-        let outcomes = match commit_group(&mut writer, &mut group, Some(intake), limits) {
+        let outcomes = match commit_group(writer, &mut group, Some(intake), limits) {
             Ok(outcomes) => outcomes,
             Err(failure) if group.len() == 1 => vec![failed(&group[0], failure)],
             Err(failure) => {
                 tracing::warn!(error = %failure.full_message(), synchronizations = group.len(),
                     "a common transaction failed; each is tried alone");
-                one_by_one(&mut writer, &mut group, limits)
+                one_by_one(writer, &mut group, limits)
             }
         };
         for (write, outcome) in group.into_iter().zip(outcomes) {
@@ -83,7 +88,7 @@ pub(super) fn run(mut writer: Writer, intake: &Intake<Write>, limits: Limits) {
 
 /// Runs what is in `group`, and what waits at `intake`, in one transaction.
 fn commit_group(
-    writer: &mut Writer,
+    writer: &mut dyn Writer,
     group: &mut Vec<Write>,
     intake: Option<&Intake<Write>>,
     limits: Limits,
@@ -122,7 +127,7 @@ fn lost() -> Failure {
     Failure::new(model::Code::ScriptFailed, "the database gave up the transaction")
 }
 
-fn one_by_one(writer: &mut Writer, group: &mut Vec<Write>, limits: Limits) -> Vec<Outcome> {
+fn one_by_one(writer: &mut dyn Writer, group: &mut Vec<Write>, limits: Limits) -> Vec<Outcome> {
     let mut done = Vec::new();
     let mut outcomes = Vec::new();
     for write in group.drain(..) {
@@ -145,7 +150,7 @@ fn failed(write: &Write, failure: Failure) -> Outcome {
     }
 }
 
-fn execute(writer: &mut Writer, write: &Write) -> Outcome {
+fn execute(writer: &mut dyn Writer, write: &Write) -> Outcome {
     match write {
         Write::Begin(begin, _) => {
             Outcome::Begun(writer.begin_synchronization(&begin.session, &begin.identity))

@@ -1,0 +1,194 @@
+//! What is deployed, as one connection knows it: script versions, publications, tables, scripts.
+//!
+//! Backends read the rows of the system tables; what the rows mean is the same for all. `D` is
+//! what a backend remembers of a table beyond that.
+
+use crate::digest::digest;
+use crate::script::{Event, Script};
+use crate::synchronization::Session;
+use model::{
+    Code, DatabaseId, Failure, PublicationName, PublishedTable, RemoteSchema, ScriptVersion,
+};
+use serde::de::DeserializeOwned;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+/// A deployment.
+#[derive(Debug)]
+pub(crate) struct Catalog<D> {
+    /// Counts deployments that changed something.
+    pub(crate) deployment: i64,
+    pub(crate) database_id: DatabaseId,
+    /// In their order; the first is the default.
+    versions: Vec<Version<D>>,
+}
+
+#[derive(Debug)]
+struct Version<D> {
+    name: ScriptVersion,
+    publications: Vec<(PublicationName, BTreeSet<String>)>,
+    /// Parents first.
+    tables: Vec<Arc<CatalogTable<D>>>,
+}
+
+/// One table of a script version, ready to run.
+#[derive(Debug)]
+pub(crate) struct CatalogTable<D> {
+    pub(crate) published: PublishedTable,
+    pub(crate) conflict_rule: String,
+    /// What the backend noted when it deployed the table.
+    #[allow(dead_code, reason = "SQLite notes nothing yet")]
+    pub(crate) details: D,
+    scripts: HashMap<Event, Script>,
+}
+
+/// The rows of the system tables that describe a deployment, each in its order.
+#[derive(Debug, Default)]
+pub(crate) struct DeployedRows {
+    pub(crate) versions: Vec<String>,
+    /// Script version, publication, table.
+    pub(crate) publications: Vec<(String, String, String)>,
+    /// Script version, table as JSON, conflict rule, details as JSON; parents first.
+    pub(crate) tables: Vec<(String, String, String, String)>,
+    /// Script version, table, event, text.
+    pub(crate) scripts: Vec<(String, String, String, String)>,
+}
+
+impl<D> CatalogTable<D> {
+    pub(crate) fn script(&self, event: Event) -> Option<&Script> {
+        self.scripts.get(&event)
+    }
+
+    /// The script of an event that every table of this direction has.
+    pub(crate) fn required(&self, event: Event) -> Result<&Script, Failure> {
+        self.script(event).ok_or_else(|| {
+            let name = &self.published.name;
+            Failure::new(Code::ScriptFailed, format!("table {name} has no script {event}"))
+                .table(name.as_str())
+        })
+    }
+}
+
+impl<D: DeserializeOwned> Catalog<D> {
+    /// Makes sense of what a backend has read.
+    pub(crate) fn new(
+        deployment: i64,
+        database_id: DatabaseId,
+        rows: DeployedRows,
+    ) -> Result<Catalog<D>, Failure> {
+        if rows.versions.is_empty() {
+            return Err(Failure::new(Code::NotDeployed, "no script version is deployed"));
+        }
+        let mut versions = Vec::new();
+        for name in &rows.versions {
+            let mut publications: Vec<(PublicationName, BTreeSet<String>)> = Vec::new();
+            for (_, publication, table) in rows.publications.iter().filter(|row| row.0 == *name) {
+                match publications.last_mut() {
+                    Some((last, tables)) if last.as_str() == publication => {
+                        tables.insert(table.clone());
+                    }
+                    _ => publications.push((
+                        PublicationName::new(publication.clone())?,
+                        BTreeSet::from([table.clone()]),
+                    )),
+                }
+            }
+            let tables = tables(&rows, name)?;
+            let name = ScriptVersion::new(name.clone())?;
+            versions.push(Version { name, publications, tables });
+        }
+        Ok(Catalog { deployment, database_id, versions })
+    }
+}
+
+impl<D> Catalog<D> {
+    /// The wanted script version, or the default, with the schema of the wanted publications, or
+    /// of all.
+    pub(crate) fn schema(
+        &self,
+        version: Option<&ScriptVersion>,
+        publications: &[PublicationName],
+    ) -> Result<(ScriptVersion, RemoteSchema), Failure> {
+        let version = match version {
+            None => &self.versions[0],
+            Some(name) => self.versions.iter().find(|v| v.name == *name).ok_or_else(|| {
+                Failure::new(
+                    Code::UnknownScriptVersion,
+                    format!("there is no script version {name}"),
+                )
+            })?,
+        };
+        let mut names: BTreeSet<&str> = BTreeSet::new();
+        for wanted in publications {
+            let known = version.publications.iter().find(|(name, _)| name == wanted);
+            let (_, tables) = known.ok_or_else(|| {
+                Failure::new(
+                    Code::UnknownPublication,
+                    format!("script version {} has no publication {wanted}", version.name),
+                )
+            })?;
+            names.extend(tables.iter().map(String::as_str));
+        }
+        if publications.is_empty() {
+            let all = version.publications.iter().flat_map(|(_, tables)| tables);
+            names.extend(all.map(String::as_str));
+        }
+        let tables: Vec<PublishedTable> = version
+            .tables
+            .iter()
+            .filter(|table| names.contains(table.published.name.as_str()))
+            .map(|table| table.published.clone())
+            .collect();
+        let digests: Vec<&str> = tables.iter().map(|table| table.fingerprint.as_str()).collect();
+        let fingerprint = digest(&digests);
+        Ok((version.name.clone(), RemoteSchema { tables, fingerprint }))
+    }
+
+    /// The tables of a session, in the order of its schema.
+    pub(crate) fn tables(&self, session: &Session) -> Result<Vec<Arc<CatalogTable<D>>>, Failure> {
+        if session.deployment != self.deployment {
+            return Err(Failure::new(Code::Superseded, "a new model was deployed meanwhile"));
+        }
+        let version = self.versions.iter().find(|v| v.name == session.script_version);
+        let by_name: HashMap<&str, &Arc<CatalogTable<D>>> = version
+            .iter()
+            .flat_map(|version| &version.tables)
+            .map(|table| (table.published.name.as_str(), table))
+            .collect();
+        let find = |table: &PublishedTable| {
+            by_name.get(table.name.as_str()).map(|table| (*table).clone()).ok_or_else(|| {
+                Failure::new(Code::Bug, format!("table {} is not in the catalog", table.name))
+            })
+        };
+        session.schema.tables.iter().map(find).collect()
+    }
+}
+
+fn tables<D: DeserializeOwned>(
+    rows: &DeployedRows,
+    version: &str,
+) -> Result<Vec<Arc<CatalogTable<D>>>, Failure> {
+    let unreadable =
+        |what: &str, error| Failure::new(Code::Bug, format!("{what} does not parse")).source(error);
+    let mut tables = Vec::new();
+    let mut places = HashMap::new();
+    for (_, published, rule, details) in rows.tables.iter().filter(|row| row.0 == version) {
+        let published: PublishedTable = serde_json::from_str(published)
+            .map_err(|error| unreadable("a deployed table", error))?;
+        let details = serde_json::from_str(details)
+            .map_err(|error| unreadable("what is noted of a deployed table", error))?;
+        places.insert(published.name.clone(), tables.len());
+        let (conflict_rule, scripts) = (rule.clone(), HashMap::new());
+        tables.push(CatalogTable { published, conflict_rule, details, scripts });
+    }
+    for (_, name, event, text) in rows.scripts.iter().filter(|row| row.0 == version) {
+        let event = Event::from_name(event).ok_or_else(|| {
+            Failure::new(Code::ScriptFailed, format!("table {name} has an unknown event {event}"))
+        })?;
+        if let Some(table) = places.get(name).and_then(|place| tables.get_mut(*place)) {
+            let script = Script::parse(text, &table.published)?;
+            table.scripts.insert(event, script);
+        }
+    }
+    Ok(tables.into_iter().map(Arc::new).collect())
+}

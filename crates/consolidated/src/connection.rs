@@ -1,0 +1,178 @@
+//! What a backend is: three kinds of connections to a consolidated database.
+//!
+//! They speak of outcomes, not of SQL. A new backend is a folder beside `sqlite/` that implements
+//! these traits, and a line in each function below.
+
+use crate::admin::{Deployment, Finding, InitialModel, StoredScript, User};
+use crate::sqlite;
+use crate::sync_model::SyncModel;
+use crate::synchronization::{
+    Applied, Begun, Credentials, DownloadBatch, FetchRequest, Fetched, Identity, Session,
+    UploadRequest,
+};
+use crate::url::Url;
+use model::{Failure, PublicationName, RemoteId, ScriptVersion, UserName};
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+/// A connection for whoever administers the database: `init`, `deploy`, `check`, `user`.
+pub trait Administration: Debug {
+    /// A model with the `wanted` tables, or with all.
+    fn initial_model(&mut self, wanted: &[String]) -> Result<InitialModel, Failure>;
+
+    /// Makes the database what the models say; with `dry_run` only tells.
+    fn deploy(&mut self, models: &[SyncModel], dry_run: bool) -> Result<Deployment, Failure>;
+
+    /// Removes every object of ours and returns the statements that did it.
+    fn undeploy(&mut self) -> Result<Vec<String>, Failure>;
+
+    /// Compares models, deployment and database.
+    fn check(&mut self, models: &[SyncModel]) -> Result<Vec<Finding>, Failure>;
+
+    /// Every deployed script, in the order of versions, tables and events.
+    fn scripts(&mut self) -> Result<Vec<StoredScript>, Failure>;
+
+    /// Every publication with its tables.
+    #[allow(clippy::type_complexity, reason = "version, publication, tables: three plain columns")]
+    fn publications(
+        &mut self,
+    ) -> Result<Vec<(ScriptVersion, PublicationName, Vec<String>)>, Failure>;
+
+    /// Every user, by name.
+    fn users(&mut self) -> Result<Vec<User>, Failure>;
+
+    /// Adds a user. `password_hash` is Argon2id in the PHC string form.
+    fn add_user(
+        &mut self,
+        name: &UserName,
+        password_hash: &str,
+        claims: &BTreeMap<String, String>,
+    ) -> Result<(), Failure>;
+
+    /// The claims of a user.
+    fn claims(&mut self, name: &UserName) -> Result<BTreeMap<String, String>, Failure>;
+
+    /// Replaces the claims of a user.
+    fn set_claims(
+        &mut self,
+        name: &UserName,
+        claims: &BTreeMap<String, String>,
+    ) -> Result<(), Failure>;
+
+    /// Changes the password, which revokes every session token of the user.
+    fn set_password(&mut self, name: &UserName, password_hash: &str) -> Result<(), Failure>;
+
+    /// Removes a user, which revokes every session token of the user.
+    fn remove_user(&mut self, name: &UserName) -> Result<(), Failure>;
+}
+
+/// A connection that applies uploads, in groups that become durable together.
+pub trait Writer: Debug + Send {
+    /// Most uploads of one group. A database where commits of many connections are durable
+    /// together by themselves has groups of one.
+    fn group_len_max(&self) -> usize;
+
+    /// Begins a group.
+    fn begin(&mut self) -> Result<(), Failure>;
+
+    /// Makes everything since [`Writer::begin`] durable, all or nothing.
+    fn commit(&mut self) -> Result<(), Failure>;
+
+    /// Gives up everything since [`Writer::begin`].
+    fn rollback(&mut self);
+
+    /// True when the database itself gave up the group.
+    fn transaction_lost(&self) -> bool;
+
+    /// Answers what is committed, and shuts out predecessors. When it fails, it alone has had no
+    /// effect.
+    fn begin_synchronization(
+        &mut self,
+        session: &Session,
+        identity: &Identity,
+    ) -> Result<Begun, Failure>;
+
+    /// Applies one upload, and hands out the counter. When it fails, it alone has had no effect.
+    fn upload(&mut self, request: &UploadRequest<'_>) -> Result<Applied, Failure>;
+
+    /// Cuts what is kept for remotes that were away to its newest `log_rows_max` entries a table
+    /// (S9). A remote that was away for longer receives the table anew. Call outside a group.
+    fn trim_logs(&mut self, log_rows_max: i64) -> Result<(), Failure>;
+
+    /// Exchanges with the database so far, where there is a network between.
+    fn round_trips(&self) -> u64 {
+        0
+    }
+}
+
+/// A connection that only reads: who a user is, what a remote shares, what it downloads.
+pub trait Reader: Debug + Send {
+    /// The key that signs session tokens, the same for every server of this database.
+    fn token_key(&mut self) -> Result<Vec<u8>, Failure>;
+
+    /// What proves `user`, if there is one.
+    fn credentials(&mut self, user: &UserName) -> Result<Option<Credentials>, Failure>;
+
+    /// Settles who synchronizes what.
+    fn session(
+        &mut self,
+        user: &UserName,
+        claims: BTreeMap<String, String>,
+        remote_id: &RemoteId,
+        script_version: Option<&ScriptVersion>,
+        publications: &[PublicationName],
+    ) -> Result<Session, Failure>;
+
+    /// Fetches a download, part by part, from one snapshot.
+    fn fetch(
+        &mut self,
+        request: &FetchRequest<'_>,
+        sink: &mut dyn FnMut(DownloadBatch) -> Result<(), Failure>,
+    ) -> Result<Fetched, Failure>;
+
+    /// Exchanges with the database so far, where there is a network between.
+    fn round_trips(&self) -> u64 {
+        0
+    }
+}
+
+/// The right to serve a database, where only one server at a time may; given back when dropped.
+#[derive(Debug)]
+pub struct ServeLock {
+    _file: sqlite::ServeLock,
+}
+
+/// Connects for administration.
+pub fn administer(url: &Url) -> Result<Box<dyn Administration>, Failure> {
+    match url {
+        Url::Sqlite(_) => Ok(Box::new(sqlite::Admin::open(url)?)),
+    }
+}
+
+/// Connects to apply uploads.
+pub fn open_writer(url: &Url) -> Result<Box<dyn Writer>, Failure> {
+    match url {
+        Url::Sqlite(_) => Ok(Box::new(sqlite::Writer::open(url)?)),
+    }
+}
+
+/// How many writers a database can have at once; none: as many as wanted.
+pub fn writers_max(url: &Url) -> Option<usize> {
+    match url {
+        Url::Sqlite(_) => Some(1),
+    }
+}
+
+/// Connects to read.
+pub fn open_reader(url: &Url) -> Result<Box<dyn Reader>, Failure> {
+    match url {
+        Url::Sqlite(_) => Ok(Box::new(sqlite::Reader::open(url)?)),
+    }
+}
+
+/// Takes the right to serve the database, or says that another server has it.
+pub fn lock_for_serving(url: &Url) -> Result<ServeLock, Failure> {
+    match url {
+        Url::Sqlite(_) => Ok(ServeLock { _file: sqlite::ServeLock::take(url)? }),
+    }
+}
