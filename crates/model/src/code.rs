@@ -154,6 +154,13 @@ codes! {
     3010 NotADatabase Operator false "check the path; restore the file from a backup";
     /// The file is a remote, which cannot be a consolidated database too.
     3011 RemoteFile Operator false "name the consolidated database, or `syncline remote detach`";
+    /// The database user that Syncline connects as lacks a right that it needs: on the schema
+    /// `syncline`, or on a published table.
+    3012 DatabaseRights Operator false
+        "grant the rights that the guide to PostgreSQL lists, or deploy as the owner of the tables";
+    /// The database server is a standby, which knows too little of the transactions in flight for
+    /// a download to be complete, and takes no uploads.
+    3013 NotPrimary Operator true "name the primary, or several hosts to search for it";
 
     /// The server works on as many synchronizations as it may.
     4001 ServerFull Nobody true "wait, then synchronize again";

@@ -1,0 +1,11 @@
+//! The consolidated database on PostgreSQL.
+//!
+//! Everything lives in the schema `syncline`. Rows carry the transaction that wrote them, and a
+//! watermark is the snapshot that a download was read from, so that no clock is trusted.
+//!
+//! `link.rs` is the connection that everything here shares.
+
+mod connect;
+mod errors;
+mod link;
+mod tls;

@@ -1,0 +1,133 @@
+//! Makes a connection to a primary and gives its session the settings that scripts rely on.
+
+use super::errors::of_error;
+use super::tls::{self, Check};
+use model::{Code, Failure};
+use std::path::PathBuf;
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+use tokio_postgres::config::{SslMode, TargetSessionAttrs};
+use tokio_postgres::{Client, Config};
+
+/// How long one host may take to accept a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// When the operating system begins to ask a silent host whether it still lives.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
+
+/// How long sent bytes may stay unconfirmed before the connection counts as lost.
+const UNCONFIRMED_MAX: Duration = Duration::from_secs(30);
+
+/// The oldest release that has `pg_current_snapshot()`.
+const SERVER_VERSION_MIN: i32 = 130_000;
+
+/// What every session needs, so that values as text look the same everywhere.
+const SETTINGS: &str = "SET TimeZone = 'UTC';
+SET DateStyle = 'ISO';
+SET IntervalStyle = 'iso_8601';
+SET extra_float_digits = 3;
+SET bytea_output = 'hex';
+SET standard_conforming_strings = on;
+SET lock_timeout = '5s';";
+
+/// Ends a statement whose client is gone; not every platform has it.
+const NOTICE_LOST_CLIENT: &str = "SET client_connection_check_interval = '5s'";
+
+/// What a connection is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    /// Deploys; may take its time.
+    Administer,
+    /// Fetches downloads.
+    Read,
+    /// Applies uploads; a dead server must not lock out its remotes for longer than this (S8).
+    Apply,
+}
+
+impl Role {
+    fn idle_in_transaction(self) -> &'static str {
+        match self {
+            Role::Administer => "SET idle_in_transaction_session_timeout = '60s'",
+            Role::Read => "SET idle_in_transaction_session_timeout = '30s'",
+            Role::Apply => "SET idle_in_transaction_session_timeout = '5s'",
+        }
+    }
+}
+
+/// Where to connect and as whom.
+#[derive(Clone)]
+pub(super) struct Options {
+    /// Hosts, port, user, password, database, and whether to use TLS.
+    pub(super) config: Config,
+    pub(super) check: Check,
+    /// The authorities to trust, instead of the system's.
+    pub(super) root: Option<PathBuf>,
+}
+
+impl std::fmt::Debug for Options {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Options").field("host", &self.config.get_hosts()).finish_non_exhaustive()
+    }
+}
+
+/// A live connection. The task moves its bytes and ends with it.
+pub(super) struct Connected {
+    pub(super) client: Client,
+    pub(super) task: JoinHandle<()>,
+}
+
+/// Connects, or tells why not. Runs inside the runtime of the link.
+pub(super) async fn connect(options: &Options, role: Role) -> Result<Connected, Failure> {
+    let mut config = options.config.clone();
+    config
+        .application_name("syncline")
+        .connect_timeout(CONNECT_TIMEOUT)
+        .tcp_user_timeout(UNCONFIRMED_MAX)
+        .keepalives_idle(KEEPALIVE_IDLE);
+    if config.get_hosts().len() > 1 {
+        config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+    }
+    let connecting = |error| of_error(error, "cannot connect to PostgreSQL".to_owned());
+    // On this very thread, whenever it waits for an answer.
+    let runtime = Handle::current();
+    let (client, task) = if config.get_ssl_mode() == SslMode::Disable {
+        let (client, connection) =
+            config.connect(tokio_postgres::NoTls).await.map_err(connecting)?;
+        (client, runtime.spawn(async move { drop(connection.await) }))
+    } else {
+        let tls = tls::connector(options.check, options.root.as_deref())?;
+        let (client, connection) = config.connect(tls).await.map_err(connecting)?;
+        (client, runtime.spawn(async move { drop(connection.await) }))
+    };
+    set_up(&client, role).await?;
+    Ok(Connected { client, task })
+}
+
+async fn set_up(client: &Client, role: Role) -> Result<(), Failure> {
+    let setting = |error| of_error(error, "cannot set up the session".to_owned());
+    let settings = client.batch_execute(SETTINGS);
+    let idle = client.batch_execute(role.idle_in_transaction());
+    let notice = client.batch_execute(NOTICE_LOST_CLIENT);
+    let facts = client.query_typed_one(
+        "SELECT pg_is_in_recovery(), current_setting('server_version_num')::int4",
+        &[],
+    );
+    // Together: one round trip.
+    let (settings, idle, _, facts) = tokio::join!(settings, idle, notice, facts);
+    settings.map_err(setting)?;
+    idle.map_err(setting)?;
+    let facts = facts.map_err(setting)?;
+    let standby: bool = facts.try_get(0).map_err(setting)?;
+    let version: i32 = facts.try_get(1).map_err(setting)?;
+    if version < SERVER_VERSION_MIN {
+        let message = format!("PostgreSQL {} is too old", version / 10_000);
+        return Err(Failure::new(Code::DatabaseUnavailable, message)
+            .hint("Syncline needs PostgreSQL 13 or later"));
+    }
+    match standby {
+        // The snapshots of a standby do not list the transactions in flight (trap 1).
+        true => Err(Failure::new(Code::NotPrimary, "the PostgreSQL server is a standby")),
+        false => Ok(()),
+    }
+}

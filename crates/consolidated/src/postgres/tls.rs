@@ -1,0 +1,142 @@
+//! TLS to PostgreSQL, with the meanings that libpq gives to `sslmode`.
+//!
+//! | mode | encrypted | certificate | name |
+//! |---|---|---|---|
+//! | `disable` | never | | |
+//! | `allow`, `prefer` | when the server can | not checked | not checked |
+//! | `require` | always | only with `sslrootcert` | not checked |
+//! | `verify-ca` | always | checked | not checked |
+//! | `verify-full` | always | checked | checked |
+
+use model::{Code, Failure};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::verify_server_cert_signed_by_trust_anchor;
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+/// How the server's certificate is checked, weakest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Check {
+    Nothing,
+    /// Signed by a trusted authority, whatever the name.
+    Authority,
+    Full,
+}
+
+/// Where distributions keep the system's certificates.
+const SYSTEM_BUNDLES: [&str; 4] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
+
+/// The TLS of one connection. Without `root` the system's certificates are trusted.
+pub(super) fn connector(check: Check, root: Option<&Path>) -> Result<MakeRustlsConnect, Failure> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| Failure::new(Code::Bug, "cannot set up TLS").source(error))?;
+    let builder = match check {
+        Check::Full => builder.with_root_certificates(roots(root)?),
+        Check::Nothing | Check::Authority => {
+            let roots = match check {
+                Check::Nothing => None,
+                _ => Some(roots(root)?),
+            };
+            builder
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(Nameless { provider, roots }))
+        }
+    };
+    Ok(MakeRustlsConnect::new(builder.with_no_client_auth()))
+}
+
+fn roots(root: Option<&Path>) -> Result<RootCertStore, Failure> {
+    let path = match root {
+        Some(path) => path.to_owned(),
+        None => system_bundle()?,
+    };
+    let unreadable = |error: rustls::pki_types::pem::Error| {
+        let message = format!("cannot read the certificates in {}", path.display());
+        Failure::new(Code::ConfigUnreadable, message).source(error)
+    };
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(&path).map_err(unreadable)? {
+        // Systems keep certificates that nobody can read; the others are as good.
+        let _ = roots.add(certificate.map_err(unreadable)?);
+    }
+    if roots.is_empty() {
+        let message = format!("{} holds no certificate", path.display());
+        return Err(Failure::new(Code::ConfigUnreadable, message));
+    }
+    Ok(roots)
+}
+
+fn system_bundle() -> Result<PathBuf, Failure> {
+    SYSTEM_BUNDLES.iter().map(PathBuf::from).find(|path| path.is_file()).ok_or_else(|| {
+        Failure::new(Code::ConfigUnreadable, "the system's certificates are not found")
+            .hint("name the file of the authority with sslrootcert=")
+    })
+}
+
+/// Checks the signatures of the handshake, the authority where there are roots, never the name.
+#[derive(Debug)]
+struct Nameless {
+    provider: Arc<CryptoProvider>,
+    roots: Option<RootCertStore>,
+}
+
+impl ServerCertVerifier for Nameless {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        if let Some(roots) = &self.roots {
+            let certificate = ParsedCertificate::try_from(end_entity)?;
+            let algorithms = self.provider.signature_verification_algorithms.all;
+            verify_server_cert_signed_by_trust_anchor(
+                &certificate,
+                roots,
+                intermediates,
+                now,
+                algorithms,
+            )?;
+        }
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signed, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signed, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
