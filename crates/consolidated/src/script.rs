@@ -7,6 +7,11 @@
 //! | `{r.column}` | the new row |
 //! | `{o.column}` | the row as the remote saw it before its change |
 //! | `{u.name}` | a claim of the user |
+//! | `{inserts}`, `{updates}`, `{deletes}` | the uploaded rows as a relation |
+//! | `{keys}` | the keys of wanted rows as a relation |
+//!
+//! A relation has the new row's values under the names of the columns, and those of the row that
+//! the remote saw as `old_` and the name.
 //!
 //! The older spelling with the prefix `ml ` is accepted. Text, comments and quoted identifiers
 //! are left alone.
@@ -88,11 +93,31 @@ pub(crate) enum Parameter {
     Old(usize),
 }
 
-/// A script ready to be prepared: `?1`, `?2`, … stand for the parameters.
+/// A batch that a script names like a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Relation {
+    Inserts,
+    Updates,
+    Deletes,
+    Keys,
+}
+
+/// A stretch of a script.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Piece {
+    Text(String),
+    /// Position among the script's parameters.
+    Parameter(usize),
+    Relation(Relation),
+}
+
+/// A script, taken apart.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Script {
+    /// The text with `?1`, `?2`, … for the parameters, which is how SQLite spells them.
     pub(crate) sql: String,
     pub(crate) parameters: Vec<Parameter>,
+    pub(crate) pieces: Vec<Piece>,
 }
 
 impl Script {
@@ -100,14 +125,22 @@ impl Script {
     pub(crate) fn parse(text: &str, table: &PublishedTable) -> Result<Script, Failure> {
         let mut sql = String::with_capacity(text.len());
         let mut parameters: Vec<Parameter> = Vec::new();
+        let mut pieces = Vec::new();
         let mut rest = text;
         while let Some(part) = next_part(rest) {
             match part {
                 Part::Verbatim(verbatim) => {
                     sql.push_str(verbatim);
+                    pieces.push(Piece::Text(verbatim.to_owned()));
                     rest = &rest[verbatim.len()..];
                 }
                 Part::Parameter(body) => {
+                    rest = &rest[body.len() + 2..];
+                    if let Some(relation) = relation(body) {
+                        sql.push_str(&format!("{{{body}}}"));
+                        pieces.push(Piece::Relation(relation));
+                        continue;
+                    }
                     let parameter = resolve(body, table)?;
                     let index = match parameters.iter().position(|known| *known == parameter) {
                         Some(index) => index,
@@ -117,12 +150,22 @@ impl Script {
                         }
                     };
                     sql.push_str(&format!("?{}", index + 1));
-                    rest = &rest[body.len() + 2..];
+                    pieces.push(Piece::Parameter(index));
                 }
             }
         }
-        Ok(Script { sql, parameters })
+        Ok(Script { sql, parameters, pieces })
     }
+}
+
+fn relation(body: &str) -> Option<Relation> {
+    Some(match body.trim() {
+        "inserts" => Relation::Inserts,
+        "updates" => Relation::Updates,
+        "deletes" => Relation::Deletes,
+        "keys" => Relation::Keys,
+        _ => return None,
+    })
 }
 
 enum Part<'a> {
@@ -241,6 +284,16 @@ mod tests {
     fn braces_in_text_comments_and_identifiers_are_left_alone() {
         let text = "SELECT '{r.id}''{x}', \"{y}\", [{z}] -- {r.no}\n /* {q} */ , {r.id}";
         check(text, &text.replace(", {r.id}", ", ?1"), &[Parameter::New(0)]);
+    }
+
+    #[test]
+    fn a_batch_is_named_like_a_table() {
+        let script = Script::parse("DELETE FROM t USING {deletes} AS d", &table()).unwrap();
+        let text = |text: &str| Piece::Text(text.into());
+        let pieces =
+            [text("DELETE FROM t USING "), Piece::Relation(Relation::Deletes), text(" AS d")];
+        assert_eq!(script.pieces, pieces);
+        assert_eq!(script.parameters, []);
     }
 
     #[test]
