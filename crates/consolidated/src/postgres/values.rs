@@ -1,0 +1,447 @@
+//! Values between the row format and PostgreSQL, in its binary format.
+//!
+//! | PostgreSQL | at the remote |
+//! |---|---|
+//! | smallint, integer, bigint | INTEGER |
+//! | boolean | INTEGER 0, 1 |
+//! | real, double precision | REAL; NaN, which SQLite would turn into NULL, as TEXT |
+//! | numeric | TEXT, REAL or INTEGER, as the model says ([`NumericAs`]) |
+//! | text, varchar, char | TEXT |
+//! | bytea | BLOB |
+//! | uuid | TEXT in lower case |
+//! | date, time, timestamp, timestamptz | TEXT, see `datetime.rs` |
+//! | interval | TEXT, ISO 8601 |
+//! | json, jsonb, enums, arrays, domains and whatever else | TEXT, as PostgreSQL shows it |
+//!
+//! A value is never bent to fit: what a column cannot hold is a [`Misfit`], which rejects its row
+//! and nothing else (trap 15). Infinity survives everywhere.
+
+use super::datetime;
+use super::numeric::{self, Class};
+use super::scratch::Scratch;
+use model::{ValueRef, write_value};
+use postgres_types::{FromSql, Kind as TypeKind, Type};
+use serde::{Deserialize, Serialize};
+use std::error::Error;
+
+/// Why a value cannot be stored: the end of a sentence that begins with column and value.
+pub(super) type Misfit = &'static str;
+
+/// A published column, as far as its values are concerned.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ColumnType {
+    /// The SQL type without length or scale, which must raise an error and never cut in a cast.
+    pub(super) cast: String,
+    pub(super) kind: Kind,
+}
+
+/// How values of a type travel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Kind {
+    Bool,
+    Int2,
+    Int4,
+    Int8,
+    Float4,
+    Float8,
+    Numeric(NumericAs),
+    Text,
+    /// Blanks at the end have no meaning, so it must be compared by its own rules.
+    Char,
+    Bytea,
+    Uuid,
+    Date,
+    Time,
+    Timestamp,
+    Timestamptz,
+    Interval,
+    /// As text that PostgreSQL itself reads and shows.
+    Other,
+}
+
+/// What a numeric column is at the remote.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum NumericAs {
+    /// Canonical text: exact, but compared as text.
+    Text,
+    /// A double.
+    Real,
+    /// INTEGER where it is whole, else as `Numeric`.
+    Integer,
+    /// What SQLite's NUMERIC affinity makes of it: INTEGER, REAL up to 15 digits, else TEXT.
+    Numeric,
+}
+
+/// Digits that a double keeps for certain.
+const DOUBLE_DIGITS: usize = 15;
+
+impl ColumnType {
+    /// The type named `name` by `format_type(oid, -1)`, for a domain that of its base type.
+    pub(super) fn of(name: &str, oid: u32, is_domain: bool, numeric: NumericAs) -> ColumnType {
+        let kind = match Type::from_oid(oid) {
+            Some(Type::TEXT | Type::VARCHAR) => Kind::Text,
+            Some(Type::BPCHAR) => Kind::Char,
+            // Domains are text at the remote, whatever they are made of.
+            _ if is_domain => Kind::Other,
+            Some(Type::BOOL) => Kind::Bool,
+            Some(Type::INT2) => Kind::Int2,
+            Some(Type::INT4) => Kind::Int4,
+            Some(Type::INT8) => Kind::Int8,
+            Some(Type::FLOAT4) => Kind::Float4,
+            Some(Type::FLOAT8) => Kind::Float8,
+            Some(Type::NUMERIC) => Kind::Numeric(numeric),
+            Some(Type::BYTEA) => Kind::Bytea,
+            Some(Type::UUID) => Kind::Uuid,
+            Some(Type::DATE) => Kind::Date,
+            Some(Type::TIME) => Kind::Time,
+            Some(Type::TIMESTAMP) => Kind::Timestamp,
+            Some(Type::TIMESTAMPTZ) => Kind::Timestamptz,
+            Some(Type::INTERVAL) => Kind::Interval,
+            _ => Kind::Other,
+        };
+        ColumnType { cast: name.to_owned(), kind }
+    }
+
+    /// The type in which values reach the database.
+    pub(super) fn wire(&self) -> Type {
+        match self.kind {
+            Kind::Bool => Type::BOOL,
+            Kind::Int2 => Type::INT2,
+            Kind::Int4 => Type::INT4,
+            Kind::Int8 => Type::INT8,
+            Kind::Float4 => Type::FLOAT4,
+            Kind::Float8 => Type::FLOAT8,
+            Kind::Numeric(_) => Type::NUMERIC,
+            Kind::Text | Kind::Char | Kind::Interval | Kind::Other => Type::TEXT,
+            Kind::Bytea => Type::BYTEA,
+            Kind::Uuid => Type::UUID,
+            Kind::Date => Type::DATE,
+            Kind::Time => Type::TIME,
+            Kind::Timestamp => Type::TIMESTAMP,
+            Kind::Timestamptz => Type::TIMESTAMPTZ,
+        }
+    }
+
+    /// The cast that makes of a value on the wire one of the column, where one is needed.
+    pub(super) fn cast_from_wire(&self) -> Option<&str> {
+        matches!(self.kind, Kind::Char | Kind::Interval | Kind::Other).then_some(&self.cast)
+    }
+
+    /// Whether scripts must select the column with `::text`.
+    pub(super) fn read_as_text(&self) -> bool {
+        matches!(self.kind, Kind::Interval | Kind::Other)
+    }
+
+    /// Appends `value` as an element of an array: its length, then its binary form. After a
+    /// misfit `out` may have a part of it.
+    pub(super) fn write_element(
+        &self,
+        value: ValueRef<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Misfit> {
+        match (self.kind, value) {
+            (_, ValueRef::Null | ValueRef::Absent) => {
+                out.extend_from_slice(&(-1_i32).to_be_bytes())
+            }
+            (Kind::Bool, value) => match whole(value)? {
+                0 | 1 => element(out, &[u8::from(value != ValueRef::Integer(0))]),
+                _ => return Err("is neither 0 nor 1"),
+            },
+            (Kind::Int2, value) => element(out, &in_range::<i16>(value)?.to_be_bytes()),
+            (Kind::Int4, value) => element(out, &in_range::<i32>(value)?.to_be_bytes()),
+            (Kind::Int8, value) => element(out, &whole(value)?.to_be_bytes()),
+            (Kind::Float4, value) => element(out, &single(value)?.to_be_bytes()),
+            (Kind::Float8, value) => element(out, &double(value)?.to_be_bytes()),
+            (Kind::Numeric(_), value) => return write_numeric(value, out),
+            (Kind::Text | Kind::Char | Kind::Interval | Kind::Other, value) => {
+                element(out, text(value)?);
+            }
+            (Kind::Bytea, ValueRef::Blob(bytes)) => element(out, bytes),
+            (Kind::Bytea, _) => return Err("is no BLOB"),
+            (Kind::Uuid, value) => element(out, &read_uuid(text(value)?)?),
+            (Kind::Date, value) => {
+                element(out, &datetime::read_date(text(value)?)?.to_be_bytes());
+            }
+            (Kind::Time, value) => {
+                element(out, &datetime::read_time(text(value)?)?.to_be_bytes());
+            }
+            (Kind::Timestamp | Kind::Timestamptz, value) => {
+                let with_zone = self.kind == Kind::Timestamptz;
+                let micros = datetime::read_timestamp(text(value)?, with_zone)?;
+                element(out, &micros.to_be_bytes());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn element(out: &mut Vec<u8>, bytes: &[u8]) {
+    // Rows are far below 2 GiB: a frame bounds them.
+    out.extend_from_slice(&(bytes.len() as i32).to_be_bytes());
+    out.extend_from_slice(bytes);
+}
+
+fn whole(value: ValueRef<'_>) -> Result<i64, Misfit> {
+    /// 2 to the power of 63, the first double beyond the integers.
+    const END: f64 = (1_u64 << 63) as f64;
+    match value {
+        ValueRef::Integer(i) => Ok(i),
+        ValueRef::Real(r) if r.fract() == 0.0 && (-END..END).contains(&r) => Ok(r as i64),
+        _ => Err("is no integer"),
+    }
+}
+
+fn in_range<T: TryFrom<i64>>(value: ValueRef<'_>) -> Result<T, Misfit> {
+    T::try_from(whole(value)?).map_err(|_| "is out of the column's range")
+}
+
+fn double(value: ValueRef<'_>) -> Result<f64, Misfit> {
+    match value {
+        ValueRef::Real(r) => Ok(r),
+        ValueRef::Integer(i) if (i as f64) as i128 == i128::from(i) => Ok(i as f64),
+        ValueRef::Integer(_) => Err("has too many digits"),
+        ValueRef::Text(b"NaN") => Ok(f64::NAN),
+        ValueRef::Text(b"Infinity") => Ok(f64::INFINITY),
+        ValueRef::Text(b"-Infinity") => Ok(f64::NEG_INFINITY),
+        _ => Err("is no number"),
+    }
+}
+
+fn single(value: ValueRef<'_>) -> Result<f32, Misfit> {
+    let double = double(value)?;
+    let single = double as f32;
+    let vanished = single == 0.0 && double != 0.0 || single.is_infinite() && double.is_finite();
+    if vanished { Err("is out of the column's range") } else { Ok(single) }
+}
+
+fn text(value: ValueRef<'_>) -> Result<&[u8], Misfit> {
+    let ValueRef::Text(bytes) = value else { return Err("is no text") };
+    if bytes.contains(&0) {
+        return Err("has a NUL character, which PostgreSQL cannot store");
+    }
+    match std::str::from_utf8(bytes) {
+        Ok(_) => Ok(bytes),
+        Err(_) => Err("is not valid UTF-8"),
+    }
+}
+
+fn write_numeric(value: ValueRef<'_>, out: &mut Vec<u8>) -> Result<(), Misfit> {
+    let start = out.len();
+    out.extend_from_slice(&[0; 4]);
+    match value {
+        ValueRef::Text(digits) => numeric::write_binary(digits, out)?,
+        ValueRef::Integer(i) => {
+            let mut digits = Scratch::new();
+            if i < 0 {
+                digits.push(b'-');
+            }
+            digits.padded(i.unsigned_abs(), 1);
+            numeric::write_binary(digits.as_bytes(), out)?;
+        }
+        // The shortest decimal that is this double: 0.1 and not its 55 digits.
+        ValueRef::Real(r) => numeric::write_binary(r.to_string().as_bytes(), out)?,
+        _ => return Err("is no number"),
+    }
+    let len = (out.len() - start - 4) as i32;
+    out[start..start + 4].copy_from_slice(&len.to_be_bytes());
+    Ok(())
+}
+
+/// 32 hexadecimal digits, with hyphens and braces where people put them.
+fn read_uuid(text: &[u8]) -> Result<[u8; 16], Misfit> {
+    let inner = text.strip_prefix(b"{").and_then(|inner| inner.strip_suffix(b"}"));
+    let mut bytes = [0; 16];
+    let mut digits = 0;
+    for byte in inner.unwrap_or(text) {
+        let digit = match byte {
+            b'-' if digits > 0 && digits % 4 == 0 => continue,
+            byte => (*byte as char).to_digit(16).ok_or("is no UUID")? as u8,
+        };
+        let place: &mut u8 = bytes.get_mut(digits / 2).ok_or("is no UUID")?;
+        *place = *place << 4 | digit;
+        digits += 1;
+    }
+    if digits == 32 { Ok(bytes) } else { Err("is no UUID") }
+}
+
+/// How a column of a result is read; follows from what the statement returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reading {
+    Bool,
+    Int2,
+    Int4,
+    Int8,
+    Float4,
+    Float8,
+    Numeric(NumericAs),
+    Text,
+    /// Text behind a version byte.
+    Jsonb,
+    Bytea,
+    Uuid,
+    Date,
+    Time,
+    Timestamp,
+    Timestamptz,
+}
+
+/// The bytes of a result are not what its type promises.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Garbled;
+
+impl Reading {
+    /// For a result of type `result` that goes into `column`. `None`: select it with `::text`.
+    pub(super) fn of(result: &Type, column: &ColumnType) -> Option<Reading> {
+        let numeric = match column.kind {
+            Kind::Numeric(numeric) => numeric,
+            _ => NumericAs::Text,
+        };
+        Some(match *result {
+            Type::BOOL => Reading::Bool,
+            Type::INT2 => Reading::Int2,
+            Type::INT4 => Reading::Int4,
+            Type::INT8 => Reading::Int8,
+            Type::FLOAT4 => Reading::Float4,
+            Type::FLOAT8 => Reading::Float8,
+            Type::NUMERIC => Reading::Numeric(numeric),
+            Type::TEXT | Type::VARCHAR | Type::BPCHAR | Type::NAME | Type::JSON | Type::XML => {
+                Reading::Text
+            }
+            Type::JSONB => Reading::Jsonb,
+            Type::BYTEA => Reading::Bytea,
+            Type::UUID => Reading::Uuid,
+            Type::DATE => Reading::Date,
+            Type::TIME => Reading::Time,
+            Type::TIMESTAMP => Reading::Timestamp,
+            Type::TIMESTAMPTZ => Reading::Timestamptz,
+            _ if matches!(result.kind(), TypeKind::Enum(_)) => Reading::Text,
+            _ => return None,
+        })
+    }
+
+    /// Appends the value whose binary form is `raw` to a compact row.
+    pub(super) fn write(self, raw: Option<&[u8]>, out: &mut Vec<u8>) -> Result<(), Garbled> {
+        let Some(raw) = raw else {
+            write_value(out, ValueRef::Null);
+            return Ok(());
+        };
+        let value = match self {
+            Reading::Bool => ValueRef::Integer(i64::from(array::<1>(raw)?[0] != 0)),
+            Reading::Int2 => ValueRef::Integer(i16::from_be_bytes(array(raw)?).into()),
+            Reading::Int4 => ValueRef::Integer(i32::from_be_bytes(array(raw)?).into()),
+            Reading::Int8 => ValueRef::Integer(i64::from_be_bytes(array(raw)?)),
+            Reading::Float4 => real(widened(f32::from_be_bytes(array(raw)?))),
+            Reading::Float8 => real(f64::from_be_bytes(array(raw)?)),
+            Reading::Text => ValueRef::Text(raw),
+            Reading::Jsonb => ValueRef::Text(raw.strip_prefix(&[1]).ok_or(Garbled)?),
+            Reading::Bytea => ValueRef::Blob(raw),
+            Reading::Numeric(numeric) => return read_numeric(raw, numeric, out),
+            Reading::Uuid | Reading::Date | Reading::Time => return self.write_text(raw, out),
+            Reading::Timestamp | Reading::Timestamptz => return self.write_text(raw, out),
+        };
+        write_value(out, value);
+        Ok(())
+    }
+
+    fn write_text(self, raw: &[u8], out: &mut Vec<u8>) -> Result<(), Garbled> {
+        let mut text = Scratch::new();
+        match self {
+            Reading::Uuid => uuid_text(&array(raw)?, &mut text),
+            Reading::Date => datetime::write_date(i32::from_be_bytes(array(raw)?), &mut text),
+            Reading::Time => datetime::write_time(i64::from_be_bytes(array(raw)?), &mut text),
+            _ => {
+                let micros = i64::from_be_bytes(array(raw)?);
+                datetime::write_timestamp(micros, self == Reading::Timestamptz, &mut text);
+            }
+        }
+        write_value(out, ValueRef::Text(text.as_bytes()));
+        Ok(())
+    }
+}
+
+fn array<const N: usize>(raw: &[u8]) -> Result<[u8; N], Garbled> {
+    raw.try_into().map_err(|_| Garbled)
+}
+
+fn real(double: f64) -> ValueRef<'static> {
+    // SQLite stores NaN as NULL.
+    if double.is_nan() { ValueRef::Text(b"NaN") } else { ValueRef::Real(double) }
+}
+
+/// The double that a person means by the single: 0.1 and not 0.10000000149.
+fn widened(single: f32) -> f64 {
+    if !single.is_finite() || single == single.trunc() {
+        return f64::from(single);
+    }
+    single.to_string().parse().unwrap_or_else(|_| f64::from(single))
+}
+
+fn uuid_text(bytes: &[u8; 16], out: &mut Scratch) {
+    for (at, byte) in bytes.iter().enumerate() {
+        if matches!(at, 4 | 6 | 8 | 10) {
+            out.push(b'-');
+        }
+        for digit in [byte >> 4, byte & 15] {
+            out.push(b"0123456789abcdef"[usize::from(digit)]);
+        }
+    }
+}
+
+fn read_numeric(raw: &[u8], as_: NumericAs, out: &mut Vec<u8>) -> Result<(), Garbled> {
+    let mut text = Scratch::new();
+    let class = numeric::write_text(raw, &mut text).ok_or(Garbled)?;
+    let digits = text.as_str();
+    let parsed = || digits.parse::<f64>().ok();
+    let value = match (as_, class) {
+        (NumericAs::Text, _) | (_, Class::NotANumber) => None,
+        (NumericAs::Real, _) => parsed().map(ValueRef::Real),
+        (_, Class::Infinite) => None,
+        (NumericAs::Integer | NumericAs::Numeric, Class::Finite) => whole_part(digits)
+            .and_then(|whole| whole.parse().ok())
+            .map(ValueRef::Integer)
+            .or_else(|| match significant(digits) <= DOUBLE_DIGITS {
+                true => parsed().map(ValueRef::Real),
+                false => None,
+            }),
+    };
+    write_value(out, value.unwrap_or(ValueRef::Text(text.as_bytes())));
+    Ok(())
+}
+
+/// The digits before the point, if there are only zeros behind it.
+fn whole_part(digits: &str) -> Option<&str> {
+    match digits.split_once('.') {
+        None => Some(digits),
+        Some((whole, fraction)) => fraction.bytes().all(|digit| digit == b'0').then_some(whole),
+    }
+}
+
+fn significant(digits: &str) -> usize {
+    let digit = |byte: &u8| byte.is_ascii_digit();
+    let trimmed = digits.trim_start_matches(['-', '0', '.']);
+    let trimmed = if digits.contains('.') { trimmed.trim_end_matches('0') } else { trimmed };
+    trimmed.as_bytes().iter().filter(|byte| digit(byte)).count()
+}
+
+/// The bytes of a result's column, whatever its type.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Raw<'a>(pub(super) Option<&'a [u8]>);
+
+impl<'a> FromSql<'a> for Raw<'a> {
+    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn Error + Sync + Send>> {
+        Ok(Raw(Some(raw)))
+    }
+
+    fn from_sql_null(_: &Type) -> Result<Self, Box<dyn Error + Sync + Send>> {
+        Ok(Raw(None))
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests;
