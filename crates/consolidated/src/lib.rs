@@ -20,6 +20,8 @@ mod postgres;
 mod quote;
 mod row_json;
 mod script;
+#[allow(dead_code, unused_imports, reason = "no backend asks yet")]
+mod selection;
 mod sqlite;
 mod sync_model;
 mod synchronization;

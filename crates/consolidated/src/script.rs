@@ -30,6 +30,8 @@ pub enum Event {
     UploadDelete,
     /// Reads the row as it is now, when an upload did not find what it expected.
     UploadFetch,
+    /// Tells whether a row is inside the subscription, whatever is in it.
+    UploadFence,
     /// An insert or update met somebody else's change: make the row what it shall be.
     ResolveConflict,
     /// A delete met somebody else's change.
@@ -42,11 +44,12 @@ pub enum Event {
 
 impl Event {
     /// Every event, in the order in which they run.
-    pub const ALL: [Event; 8] = [
+    pub const ALL: [Event; 9] = [
         Event::UploadInsert,
         Event::UploadUpdate,
         Event::UploadDelete,
         Event::UploadFetch,
+        Event::UploadFence,
         Event::ResolveConflict,
         Event::ResolveDeleteConflict,
         Event::DownloadCursor,
@@ -60,6 +63,7 @@ impl Event {
             Event::UploadUpdate => "upload_update",
             Event::UploadDelete => "upload_delete",
             Event::UploadFetch => "upload_fetch",
+            Event::UploadFence => "upload_fence",
             Event::ResolveConflict => "resolve_conflict",
             Event::ResolveDeleteConflict => "resolve_delete_conflict",
             Event::DownloadCursor => "download_cursor",
@@ -166,6 +170,21 @@ fn relation(body: &str) -> Option<Relation> {
         "keys" => Relation::Keys,
         _ => return None,
     })
+}
+
+/// What stands between the braces of every parameter in `text`.
+pub(crate) fn parameter_bodies(text: &str) -> Vec<&str> {
+    let (mut bodies, mut rest) = (Vec::new(), text);
+    while let Some(part) = next_part(rest) {
+        rest = match part {
+            Part::Verbatim(verbatim) => &rest[verbatim.len()..],
+            Part::Parameter(body) => {
+                bodies.push(body);
+                &rest[body.len() + 2..]
+            }
+        };
+    }
+    bodies
 }
 
 enum Part<'a> {

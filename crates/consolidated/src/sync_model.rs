@@ -1,8 +1,15 @@
-//! What the user declares: tables, columns, directions, conflict rules, publications.
+//! What the user declares: tables, columns, partitions, conflict rules, publications.
+
+mod partition;
+
+pub(crate) use partition::{Claim, ClaimTest, Parent, Partition};
 
 use model::{Code, Direction, Failure, PublicationName, ScriptVersion};
+use partition::{ParentFile, PartitionFile};
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::ops::Range;
+use toml::Spanned;
 
 /// A sync model: one TOML file, one script version.
 #[derive(Debug, Clone)]
@@ -26,6 +33,23 @@ pub struct TableModel {
     pub direction: Direction,
     /// What happens when two changed the same row.
     pub conflict: ConflictRule,
+    /// Which rows belong to a subscription.
+    pub rows: CoveredRows,
+    /// Whether an upload may move a row out of its own subscription.
+    pub may_leave: bool,
+    /// Where `partition` or `parent` is in the file; the table's own line without them.
+    pub line: usize,
+}
+
+/// Which rows of a table a subscription covers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CoveredRows {
+    /// All of them.
+    All,
+    /// Those that meet a condition.
+    Partition(Partition),
+    /// Those whose parent is covered.
+    Parent(Parent),
 }
 
 /// What happens when a row was changed at a remote and, meanwhile, by somebody else.
@@ -49,7 +73,7 @@ struct ModelFile {
     script_version: String,
     #[serde(default)]
     publication: BTreeMap<String, PublicationFile>,
-    table: BTreeMap<String, TableFile>,
+    table: BTreeMap<String, Spanned<TableFile>>,
 }
 
 #[derive(Deserialize)]
@@ -64,6 +88,9 @@ struct TableFile {
     columns: Option<Vec<String>>,
     direction: Option<Direction>,
     conflict: Option<ConflictFile>,
+    partition: Option<Spanned<PartitionFile>>,
+    parent: Option<Spanned<ParentFile>>,
+    may_leave: Option<Spanned<bool>>,
 }
 
 #[derive(Deserialize)]
@@ -79,35 +106,15 @@ impl SyncModel {
         let invalid =
             |message: String| Failure::new(Code::ConfigInvalid, format!("{file_name}: {message}"));
         let file: ModelFile = toml::from_str(text).map_err(|error| {
-            let line = error.span().map_or(1, |span| {
-                text.as_bytes()[..span.start.min(text.len())]
-                    .iter()
-                    .filter(|b| **b == b'\n')
-                    .count()
-                    + 1
-            });
+            let line = error.span().map_or(1, |span| line_of(text, &span));
             invalid(format!("line {line}: {}", error.message().replace('\n', " ")))
         })?;
         let mut tables = BTreeMap::new();
         for (name, table) in file.table {
-            let conflict = match table.conflict {
-                None => ConflictRule::ConsolidatedWins,
-                Some(ConflictFile::Latest { latest }) => ConflictRule::Latest(latest),
-                Some(ConflictFile::Named(rule)) => match rule.as_str() {
-                    "consolidated_wins" => ConflictRule::ConsolidatedWins,
-                    "remote_wins" => ConflictRule::RemoteWins,
-                    "merge" => ConflictRule::Merge,
-                    other => {
-                        return Err(invalid(format!(
-                            "table {name}: unknown conflict rule \"{other}\"; known are \
-                             \"consolidated_wins\", \"remote_wins\", \"merge\" and \
-                             {{ latest = \"COLUMN\" }}"
-                        )));
-                    }
-                },
-            };
-            let direction = table.direction.unwrap_or(Direction::Both);
-            tables.insert(name, TableModel { columns: table.columns, direction, conflict });
+            let table = read_table(table, text).map_err(|(line, message)| {
+                invalid(format!("line {line}: table {name}: {message}"))
+            })?;
+            tables.insert(name, table);
         }
         if tables.is_empty() {
             return Err(invalid("no table is published".into()));
@@ -130,6 +137,56 @@ impl SyncModel {
             tables,
         })
     }
+}
+
+/// The line that something begins in.
+fn line_of(text: &str, span: &Range<usize>) -> usize {
+    let before = &text.as_bytes()[..span.start.min(text.len())];
+    before.iter().filter(|byte| **byte == b'\n').count() + 1
+}
+
+/// One table of the file, or what is wrong with it and in which line.
+fn read_table(table: Spanned<TableFile>, text: &str) -> Result<TableModel, (usize, String)> {
+    let own_line = line_of(text, &table.span());
+    let table = table.into_inner();
+    let conflict = match table.conflict {
+        None => ConflictRule::ConsolidatedWins,
+        Some(ConflictFile::Latest { latest }) => ConflictRule::Latest(latest),
+        Some(ConflictFile::Named(rule)) => match rule.as_str() {
+            "consolidated_wins" => ConflictRule::ConsolidatedWins,
+            "remote_wins" => ConflictRule::RemoteWins,
+            "merge" => ConflictRule::Merge,
+            other => {
+                let known = "\"consolidated_wins\", \"remote_wins\", \"merge\" and \
+                             { latest = \"COLUMN\" }";
+                let message = format!("unknown conflict rule \"{other}\"; known are {known}");
+                return Err((own_line, message));
+            }
+        },
+    };
+    let direction = table.direction.unwrap_or(Direction::Both);
+    let (mut rows, mut line) = (CoveredRows::All, own_line);
+    if let Some(partition) = table.partition {
+        line = line_of(text, &partition.span());
+        let read = partition.into_inner().read();
+        let partition = read.map_err(|message| (line, format!("partition: {message}")))?;
+        rows = CoveredRows::Partition(partition);
+    }
+    if let Some(parent) = table.parent {
+        line = line_of(text, &parent.span());
+        if rows != CoveredRows::All {
+            return Err((line, "partition and parent exclude each other".into()));
+        }
+        rows = CoveredRows::Parent(parent.into_inner().into());
+    }
+    let may_leave = match table.may_leave {
+        Some(leave) if rows == CoveredRows::All || !direction.uploads() => {
+            let line = line_of(text, &leave.span());
+            return Err((line, "may_leave needs a partition or parent, and uploads".into()));
+        }
+        leave => leave.is_some_and(Spanned::into_inner),
+    };
+    Ok(TableModel { columns: table.columns, direction, conflict, rows, may_leave, line })
 }
 
 /// `name` as a TOML key.
@@ -174,6 +231,27 @@ mod tests {
     }
 
     #[test]
+    fn a_model_says_which_rows_it_covers() {
+        let model = SyncModel::parse(
+            "script_version = \"v1\"\n[table.a]\npartition = \"b = {u.b}\"\nmay_leave = true\n\
+             [table.c]\nparent = \"a\"\n[table.d]\nparent = { table = \"c\", columns = [\"x\"] }\n\
+             [table.e]\npartition = { custom = \"t.x > 3\" }\n",
+            "model.toml",
+        )
+        .unwrap();
+        let rows = |name: &str| model.tables[name].rows.clone();
+        let parent = |table: &str, columns| Parent { table: table.into(), columns };
+        let test = ClaimTest::Is(Claim::User("b".into()));
+        let column = Partition::Column { column: "b".into(), test };
+        assert_eq!(rows("a"), CoveredRows::Partition(column));
+        assert!(model.tables["a"].may_leave);
+        assert_eq!(model.tables["a"].line, 3);
+        assert_eq!(rows("c"), CoveredRows::Parent(parent("a", None)));
+        assert_eq!(rows("d"), CoveredRows::Parent(parent("c", Some(vec!["x".into()]))));
+        assert_eq!(rows("e"), CoveredRows::Partition(Partition::Custom("t.x > 3".into())));
+    }
+
+    #[test]
     fn every_name_can_be_a_key() {
         for name in ["plain", "", "Order Line", "it's \"big\"", "back\\slash", "a\nb\tc\u{7f}", "ö"]
         {
@@ -194,6 +272,22 @@ mod tests {
             (
                 "script_version = \"v1\"\n[table.a]\nconflict = \"mine\"\n",
                 "unknown conflict rule \"mine\"",
+            ),
+            (
+                "script_version = \"v1\"\n[table.a]\ncolumns = [\"b\"]\npartition = \"b > 3\"\n",
+                "line 4: table a: partition: expected IN, found >",
+            ),
+            (
+                "script_version = \"v1\"\n[table.a]\npartition = { sql = \"b > 3\" }\n",
+                "line 3: expected a condition or { custom = \"SQL\" }",
+            ),
+            (
+                "script_version = \"v1\"\n[table.a]\nparent = \"b\"\npartition = \"b = {u.b}\"\n",
+                "line 3: table a: partition and parent exclude each other",
+            ),
+            (
+                "script_version = \"v1\"\n[table.a]\nmay_leave = true\n",
+                "line 3: table a: may_leave needs a partition or parent",
             ),
             ("script_version = \"v1\"\n[table]\n", "no table"),
             ("[table.a]\n", "missing field `script_version`"),

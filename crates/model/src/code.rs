@@ -233,6 +233,10 @@ codes! {
     7004 RowVetoed Remote false "the message is the trigger's";
     /// The consolidated database was restored to an earlier state that lacks this row.
     7005 RowLostByRestore Operator false "enter the row again if it is still wanted";
+    /// The row is outside what this remote shares, or the change would have moved it there. Either
+    /// it has gone to somebody else since the remote saw it, or it never was the remote's. The row
+    /// is kept in the reject table and disappears from the remote.
+    7006 RowOutsideSubscription Remote false "whoever the row belongs to now can change it";
 
     /// A defect of Syncline. Nothing was half done.
     9001 Bug Maker false "report it with the log";

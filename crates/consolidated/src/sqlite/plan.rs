@@ -7,7 +7,7 @@ use super::tables::{self, UserTable};
 use super::tracking::{self, Object};
 use crate::digest::digest;
 use crate::script::{Event, Script};
-use crate::sync_model::{ConflictRule, SyncModel, TableModel};
+use crate::sync_model::{ConflictRule, CoveredRows, SyncModel, TableModel};
 use model::{Code, Failure, PublicationName, PublishedTable, ScriptVersion};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -76,6 +76,10 @@ fn plan_version(
         })?;
         if let Some(failure) = tables::unsupported(table) {
             return Err(failure);
+        }
+        if table_model.rows != CoveredRows::All {
+            let message = format!("line {}: partitions are not served yet", table_model.line);
+            return Err(mismatch(model, message).table(name.as_str()));
         }
         chosen.insert(table.name.clone(), table_model);
     }

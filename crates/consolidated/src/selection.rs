@@ -1,0 +1,235 @@
+//! Which rows of a table belong to a subscription, as SQL.
+//!
+//! A [`Selection`] is a table's own condition and those of its parents, resolved against the
+//! database (`selection/resolve.rs`). From it come the conditions and queries of the scripts
+//! (`selection/render.rs`); what differs between databases is a [`Dialect`].
+//!
+//! Words: the *place* of a row is the values that decide whether it is covered: its partition
+//! column, or the columns that refer to its parent. A *departure* is a row that was deleted, or
+//! changed its key or its place; its entry in a log has the old key and the old place.
+//!
+//! Invariants, with *then* for the remote's last download and *now* for this one:
+//!
+//! P1. Covered then and not now: either the row has departed since, and the first entry has the
+//!     place it had then ([`Selection::deletes`], first half); or it is as it was, and what decided
+//!     about its place has departed (second half). Recursively for parents.
+//! P2. Covered now and not then, unchanged: what decides about its place came or moved since
+//!     ([`Selection::entered`]). A parent that was merely updated is not among this.
+//! P3. A claim that is missing is NULL, and NULL covers nothing.
+//!
+//! All of this holds as long as the claims stay the same; where they differ, or where a condition
+//! is custom, the table is sent afresh (trap 4).
+
+mod render;
+mod resolve;
+
+pub(crate) use resolve::{Shape, resolve};
+
+use crate::sync_model::{Claim, ClaimTest};
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// Most parents above a table; a watermark has a place for each.
+pub(crate) const ANCESTORS_MAX: usize = 16;
+
+/// Which rows of a table are covered.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Selection {
+    /// The table.
+    pub(crate) table: Table,
+    /// What decides.
+    pub(crate) rows: Rows,
+}
+
+/// A table and the columns of its key.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Table {
+    /// As the database spells it.
+    pub(crate) name: String,
+    /// In key order.
+    pub(crate) key: Vec<String>,
+}
+
+/// What decides about a row.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Rows {
+    /// Every row is covered.
+    All,
+    /// A column of its own.
+    Column {
+        /// The column.
+        column: String,
+        /// How it is compared.
+        test: ClaimTest,
+    },
+    /// Rows of a mapping table with the same value.
+    Mapping {
+        /// The row's column.
+        column: String,
+        /// The mapping table.
+        mapping: Table,
+        /// The mapping table's column with the same value.
+        selected: String,
+        /// The mapping table's column that is compared with a claim.
+        matched: String,
+        /// How it is compared.
+        test: ClaimTest,
+    },
+    /// The row that it refers to.
+    Parent {
+        /// Referring column and column of the parent.
+        link: Vec<(String, String)>,
+        /// Which parents are covered.
+        parent: Box<Selection>,
+    },
+    /// A condition over the row `t`, of which nothing is known.
+    Custom(String),
+}
+
+/// How a database spells what a selection needs.
+pub(crate) trait Dialect {
+    /// The table as statements name it.
+    fn table(&self, table: &Table) -> String;
+
+    /// The log with the departures of `table`. It has the key's columns under their own names and
+    /// the others under [`place_column`].
+    fn departures(&self, table: &Table) -> String;
+
+    /// The condition that `entry` of that log is a departure that the remote's last download did
+    /// not see.
+    fn departed_since(&self, table: &Table, entry: &str) -> String;
+
+    /// The condition that `row` of `table` was inserted or updated since that download.
+    fn changed_since(&self, table: &Table, row: &str) -> String;
+
+    /// The condition that `value`, which is of the type of `column` of `table`, passes the test.
+    fn passes(&self, test: &ClaimTest, value: &str, table: &Table, column: &str) -> String;
+}
+
+/// How a condition is best spelled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// For a few rows that are at hand: each is looked up.
+    Probe,
+    /// For finding rows in the table: what is covered drives the search.
+    Search,
+}
+
+impl Selection {
+    /// True when every row of the table is covered.
+    pub(crate) fn is_all(&self) -> bool {
+        self.rows == Rows::All
+    }
+
+    /// True when it is not known what leaves and enters, so that the table is sent afresh in every
+    /// synchronization.
+    pub(crate) fn is_custom(&self) -> bool {
+        match &self.rows {
+            Rows::Custom(_) => true,
+            Rows::Parent { parent, .. } => parent.is_custom(),
+            Rows::All | Rows::Column { .. } | Rows::Mapping { .. } => false,
+        }
+    }
+
+    /// The claims that decide, so that a watermark can say with which values it was made.
+    pub(crate) fn claims(&self) -> BTreeSet<Claim> {
+        match &self.rows {
+            Rows::Column { test, .. } | Rows::Mapping { test, .. } => {
+                BTreeSet::from([test.claim().clone()])
+            }
+            Rows::Parent { parent, .. } => parent.claims(),
+            Rows::All | Rows::Custom(_) => BTreeSet::new(),
+        }
+    }
+
+    /// The tables whose logs a download looks at: this one first, then the others, each once.
+    pub(crate) fn logs(&self) -> Vec<&Table> {
+        let mut tables = vec![&self.table];
+        let mut deciding = Some(self);
+        while let Some(selection) = deciding {
+            deciding = None;
+            let table = match &selection.rows {
+                Rows::Mapping { mapping, .. } => mapping,
+                Rows::Parent { parent, .. } => {
+                    deciding = Some(parent);
+                    &parent.table
+                }
+                Rows::All | Rows::Column { .. } | Rows::Custom(_) => continue,
+            };
+            if !tables.contains(&table) {
+                tables.push(table);
+            }
+        }
+        tables
+    }
+
+    /// The columns whose old values the logs must have, by table: the place of every row that is
+    /// looked at, and what children refer to. Key columns are not among them: a log has them
+    /// anyway.
+    pub(crate) fn places(&self) -> Vec<(&Table, Vec<&str>)> {
+        let mut places = Vec::new();
+        match &self.rows {
+            Rows::All | Rows::Custom(_) => places.push((&self.table, Vec::new())),
+            Rows::Column { column, .. } => places.push((&self.table, vec![column.as_str()])),
+            Rows::Mapping { column, mapping, selected, matched, .. } => {
+                places.push((&self.table, vec![column.as_str()]));
+                places.push((mapping, vec![selected.as_str(), matched.as_str()]));
+            }
+            Rows::Parent { link, parent } => {
+                let (from, to): (Vec<&str>, Vec<&str>) =
+                    link.iter().map(|(from, to)| (from.as_str(), to.as_str())).unzip();
+                places.push((&self.table, from));
+                places.push((&parent.table, to));
+                places.extend(parent.places());
+            }
+        }
+        for (table, columns) in &mut places {
+            columns.retain(|column| !table.key.iter().any(|key| key == column));
+        }
+        places
+    }
+
+    /// The columns of the table that an index should begin with, for departures and arrivals to be
+    /// found by it.
+    pub(crate) fn place(&self) -> Vec<&str> {
+        match &self.rows {
+            Rows::All | Rows::Custom(_) => Vec::new(),
+            Rows::Column { column, .. } | Rows::Mapping { column, .. } => vec![column.as_str()],
+            Rows::Parent { link, .. } => link.iter().map(|(from, _)| from.as_str()).collect(),
+        }
+    }
+}
+
+/// The column of a departure log with the old value of `column`, which is not one of the key.
+pub(crate) fn place_column(column: &str) -> String {
+    format!("place_{column}")
+}
+
+/// What the selection is, in a line: where two are the same, so are their rows for the same
+/// claims.
+impl fmt::Display for Selection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let test = |test: &ClaimTest| match test {
+            ClaimTest::Is(claim) => format!("= {claim}"),
+            ClaimTest::IsIn(claim) => format!("IN {claim}"),
+        };
+        match &self.rows {
+            Rows::All => write!(f, "all of {}", self.table.name),
+            Rows::Column { column, test: how } => {
+                write!(f, "{}: {column} {}", self.table.name, test(how))
+            }
+            Rows::Mapping { column, mapping, selected, matched, test: how } => write!(
+                f,
+                "{}: {column} IN (SELECT {selected} FROM {} WHERE {matched} {})",
+                self.table.name,
+                mapping.name,
+                test(how)
+            ),
+            Rows::Parent { link, parent } => {
+                let link: Vec<String> = link.iter().map(|(a, b)| format!("{a} to {b}")).collect();
+                write!(f, "{}: {} of {parent}", self.table.name, link.join(", "))
+            }
+            Rows::Custom(condition) => write!(f, "{}: custom {condition}", self.table.name),
+        }
+    }
+}
