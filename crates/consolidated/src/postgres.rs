@@ -7,9 +7,11 @@
 
 mod connect;
 mod datetime;
+mod details;
 mod errors;
 mod link;
 mod numeric;
 mod scratch;
+mod statement;
 mod tls;
 mod values;

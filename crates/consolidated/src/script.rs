@@ -251,6 +251,21 @@ fn resolve(body: &str, table: &PublishedTable) -> Result<Parameter, Failure> {
     })
 }
 
+/// What a relation calls the value of `column` that the remote saw, in a table of `columns`.
+///
+/// `old_` and the name, unless that is the name of another column.
+pub(crate) fn old_name<S: AsRef<str>>(columns: &[S], column: &str) -> String {
+    let taken = |prefix: &str| {
+        let olds = columns.iter().filter_map(|c| c.as_ref().strip_prefix(prefix));
+        olds.into_iter().any(|rest| columns.iter().any(|c| c.as_ref() == rest))
+    };
+    let mut prefix = String::from("old_");
+    while taken(&prefix) {
+        prefix.push('_');
+    }
+    format!("{prefix}{column}")
+}
+
 /// `{kind.column}`, with quotes where the name needs them.
 pub(crate) fn parameter(kind: &str, column: &str) -> String {
     let plain = !column.is_empty()
@@ -313,6 +328,14 @@ mod tests {
             [text("DELETE FROM t USING "), Piece::Relation(Relation::Deletes), text(" AS d")];
         assert_eq!(script.pieces, pieces);
         assert_eq!(script.parameters, []);
+    }
+
+    #[test]
+    fn old_values_have_names_of_their_own() {
+        assert_eq!(old_name(&["id", "price"], "price"), "old_price");
+        let columns = ["price", "old_price", "old__price"];
+        assert_eq!(old_name(&columns, "price"), "old___price");
+        assert_eq!(old_name(&columns, "old_price"), "old___old_price");
     }
 
     #[test]

@@ -1,0 +1,27 @@
+//! What is noted of a published table when it is deployed, and read by whoever serves it.
+
+use super::values::ColumnType;
+use serde::{Deserialize, Serialize};
+
+/// Beyond what the remote knows of the table.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct TableDetails {
+    pub(super) schema: String,
+    /// The name without its schema.
+    pub(super) name: String,
+    /// Of the published columns, in their order.
+    pub(super) columns: Vec<ColumnType>,
+    /// Nobody but whoever writes a row decides what is in it: no trigger, no identity column that
+    /// insists, no type that rounds. What was uploaded is what is stored (trap 8).
+    pub(super) quiet: bool,
+    /// Published names of the tables whose incarnation counts: this one and those that decide
+    /// which of its rows are covered.
+    pub(super) depends_on: Vec<String>,
+    /// The parameters that decide which rows are covered, as scripts spell them: `{u.region}`.
+    pub(super) parameters: Vec<String>,
+    /// The selection as text; empty for all rows. Another one sends the table afresh.
+    pub(super) selection: String,
+    /// The selection is a condition that nobody can follow: sent afresh every time.
+    pub(super) afresh: bool,
+}

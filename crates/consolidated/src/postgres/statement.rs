@@ -1,0 +1,208 @@
+//! Scripts as PostgreSQL prepares them: `$1`, `$2`, … with their types, batches as arrays.
+//!
+//! A batch reaches a set-based script as one array for each column:
+//!
+//! ```sql
+//! INSERT INTO customer (id, mood)
+//! SELECT id, mood FROM {inserts}
+//! -- becomes
+//! SELECT id, mood FROM (SELECT c1 AS "id", c2::mood AS "mood"
+//!     FROM unnest($1::int4[], $2::text[]) AS r (c1, c2))
+//! ```
+
+use super::values::ColumnType;
+use crate::quote::ident;
+use crate::script::{Parameter, Piece, Relation, Script, old_name};
+use bytes::BytesMut;
+use model::PublishedTable;
+use std::error::Error;
+use tokio_postgres::types::{IsNull, ToSql, Type};
+
+/// Where the value of a parameter comes from.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Slot {
+    /// The same for all rows: text.
+    Session(Parameter),
+    /// One value of the new row.
+    New(usize),
+    /// One value of the old row.
+    Old(usize),
+    /// An array with this column of every new row; of [`Relation::Keys`] of every key.
+    NewColumn(usize),
+    /// An array with this column of every old row.
+    OldColumn(usize),
+}
+
+/// A script ready to be prepared.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Statement {
+    pub(super) sql: String,
+    /// One for each parameter, in order.
+    pub(super) slots: Vec<Slot>,
+    /// Runs once for a whole batch.
+    pub(super) set_based: bool,
+}
+
+impl Statement {
+    /// `script` of `table`, whose columns are of these types.
+    pub(super) fn of(script: &Script, table: &PublishedTable, columns: &[ColumnType]) -> Statement {
+        let mut statement = Statement { sql: String::new(), slots: Vec::new(), set_based: false };
+        for piece in &script.pieces {
+            match piece {
+                Piece::Text(text) => statement.sql.push_str(text),
+                Piece::Parameter(at) => {
+                    let spelled = statement.parameter(&script.parameters[*at], columns);
+                    statement.sql.push_str(&spelled);
+                }
+                Piece::Relation(relation) => {
+                    let spelled = statement.relation(*relation, table, columns);
+                    statement.sql.push_str(&spelled);
+                    statement.set_based = true;
+                }
+            }
+        }
+        statement
+    }
+
+    fn number(&mut self, slot: Slot) -> usize {
+        if let Some(at) = self.slots.iter().position(|known| *known == slot) {
+            return at + 1;
+        }
+        self.slots.push(slot);
+        self.slots.len()
+    }
+
+    fn parameter(&mut self, parameter: &Parameter, columns: &[ColumnType]) -> String {
+        let (slot, column) = match parameter {
+            Parameter::New(at) => (Slot::New(*at), &columns[*at]),
+            Parameter::Old(at) => (Slot::Old(*at), &columns[*at]),
+            // Travels as text, so that a mark needs no binary form of the type.
+            Parameter::LastDownload => {
+                let number = self.number(Slot::Session(parameter.clone()));
+                return format!("${number}::text::pg_snapshot");
+            }
+            session => {
+                let number = self.number(Slot::Session(session.clone()));
+                return format!("${number}::text");
+            }
+        };
+        let number = self.number(slot);
+        let cast = column.cast_from_wire().map(|cast| format!("::{cast}")).unwrap_or_default();
+        format!("${number}::{}{cast}", column.wire().name())
+    }
+
+    fn relation(
+        &mut self,
+        relation: Relation,
+        table: &PublishedTable,
+        columns: &[ColumnType],
+    ) -> String {
+        let all = 0..table.width();
+        let key = || table.key.iter().map(|at| usize::from(*at));
+        let slots: Vec<Slot> = match relation {
+            Relation::Inserts => all.map(Slot::NewColumn).collect(),
+            Relation::Updates => {
+                all.clone().map(Slot::NewColumn).chain(all.map(Slot::OldColumn)).collect()
+            }
+            Relation::Deletes => all.map(Slot::OldColumn).collect(),
+            Relation::Keys => key().map(Slot::NewColumn).collect(),
+        };
+        let (mut selected, mut arrays, mut names) = (Vec::new(), Vec::new(), Vec::new());
+        for (position, slot) in slots.into_iter().enumerate() {
+            let (at, name) = match slot {
+                Slot::OldColumn(at) => (at, old_name(&table.columns, &table.columns[at])),
+                Slot::NewColumn(at) | Slot::New(at) | Slot::Old(at) => {
+                    (at, table.columns[at].clone())
+                }
+                Slot::Session(_) => continue,
+            };
+            let (column, place) = (&columns[at], format!("c{}", position + 1));
+            let cast = column.cast_from_wire().map(|cast| format!("::{cast}")).unwrap_or_default();
+            selected.push(format!("{place}{cast} AS {}", ident(&name)));
+            arrays.push(format!("${}::{}[]", self.number(slot), column.wire().name()));
+            names.push(place);
+        }
+        format!(
+            "(SELECT {} FROM unnest({}) AS r ({}))",
+            selected.join(", "),
+            arrays.join(", "),
+            names.join(", ")
+        )
+    }
+}
+
+/// A parameter in its binary form already.
+#[derive(Debug)]
+pub(super) struct Raw<'a>(pub(super) Option<&'a [u8]>);
+
+impl ToSql for Raw<'_> {
+    fn to_sql(
+        &self,
+        _type: &Type,
+        out: &mut BytesMut,
+    ) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
+        match self.0 {
+            Some(bytes) => {
+                out.extend_from_slice(bytes);
+                Ok(IsNull::No)
+            }
+            None => Ok(IsNull::Yes),
+        }
+    }
+
+    fn accepts(_type: &Type) -> bool {
+        true
+    }
+
+    tokio_postgres::types::to_sql_checked!();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::values::NumericAs;
+    use super::*;
+    use model::Direction;
+
+    fn check(script: &str, sql: &str, slots: &[Slot]) {
+        let table = PublishedTable {
+            name: "t".into(),
+            columns: vec!["id".into(), "mood".into()],
+            key: vec![0],
+            direction: Direction::Both,
+            create: vec![],
+            fingerprint: String::new(),
+        };
+        let columns = [
+            ColumnType::of("integer", Type::INT4.oid(), false, NumericAs::Text),
+            ColumnType::of("mood", 99_999, false, NumericAs::Text),
+        ];
+        let script = Script::parse(script, &table).unwrap();
+        let statement = Statement::of(&script, &table, &columns);
+        assert_eq!(statement.sql, sql);
+        assert_eq!(statement.slots, slots);
+    }
+
+    #[test]
+    fn a_batch_becomes_arrays_and_a_value_its_type() {
+        check(
+            "INSERT INTO t SELECT * FROM {inserts}",
+            "INSERT INTO t SELECT * FROM (SELECT c1 AS \"id\", c2::mood AS \"mood\" \
+             FROM unnest($1::int4[], $2::text[]) AS r (c1, c2))",
+            &[Slot::NewColumn(0), Slot::NewColumn(1)],
+        );
+        check(
+            "DELETE FROM t USING {keys} AS k WHERE t.id = k.id AND t.mood = {o.mood}",
+            "DELETE FROM t USING (SELECT c1 AS \"id\" FROM unnest($1::int4[]) AS r (c1)) AS k \
+             WHERE t.id = k.id AND t.mood = $2::text::mood",
+            &[Slot::NewColumn(0), Slot::Old(1)],
+        );
+        check(
+            "SELECT {u.rep}, {s.last_download}, {u.rep}",
+            "SELECT $1::text, $2::text::pg_snapshot, $1::text",
+            &[
+                Slot::Session(Parameter::Claim("rep".into())),
+                Slot::Session(Parameter::LastDownload),
+            ],
+        );
+    }
+}
