@@ -55,7 +55,7 @@ impl Config {
         let path = dir.join(FILE_NAME);
         let file = parse(&read_text(&path)?, &path.display().to_string())?;
         Ok(Config {
-            consolidated: Url::parse(&file.consolidated)?,
+            consolidated: Url::parse_in(dir, &file.consolidated)?,
             server: file.server,
             models: file.models.iter().map(|model| dir.join(model)).collect(),
         })

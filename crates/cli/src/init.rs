@@ -3,7 +3,8 @@
 use crate::args::InitOptions;
 use crate::config::{self, FILE_NAME, MODEL_FILE_NAME};
 use crate::output;
-use consolidated::Url;
+use crate::secret;
+use consolidated::{PASSWORD_FILE_NAME, Url};
 use model::{Code, Failure};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -11,20 +12,26 @@ use std::path::Path;
 
 /// Reads the database, writes both files, says what to do next.
 pub(crate) fn run(options: &InitOptions) -> Result<(), Failure> {
-    let url = Url::parse(&options.consolidated)?;
+    let url = Url::parse_in(&options.dir, &options.consolidated)?;
     let model = consolidated::administer(&url)?.initial_model(&options.tables)?;
     let config = config::sample::text(&url.to_string(), &[MODEL_FILE_NAME]);
 
     let dir = options.dir.as_path();
     fs::create_dir_all(dir).map_err(|error| cannot_write(dir, error))?;
     let files = [(dir.join(FILE_NAME), config), (dir.join(MODEL_FILE_NAME), model.toml)];
+    // A password does not stay where whoever reads the configuration would see it.
+    let password = url.password_in_text().map(|secret| (dir.join(PASSWORD_FILE_NAME), secret));
     if !options.force {
-        // Both are looked at before either is written, so that a refusal leaves nothing behind.
-        for (path, _) in &files {
+        // All are looked at before any is written, so that a refusal leaves nothing behind.
+        let password_path = password.iter().map(|(path, _)| path);
+        for path in files.iter().map(|(path, _)| path).chain(password_path) {
             if path.symlink_metadata().is_ok() {
                 return Err(exists(path));
             }
         }
+    }
+    if let Some((path, secret)) = &password {
+        secret::write_file(path, "password", secret.reveal())?;
     }
     for (path, text) in &files {
         write(path, text, options.force)?;
@@ -32,6 +39,9 @@ pub(crate) fn run(options: &InitOptions) -> Result<(), Failure> {
 
     for warning in &model.warnings {
         output::warning(warning);
+    }
+    if let Some((path, _)) = &password {
+        output::line(&format!("moved the password to {}", path.display()))?;
     }
     for (path, _) in &files {
         output::line(&format!("wrote {}", path.display()))?;

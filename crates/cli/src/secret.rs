@@ -60,10 +60,10 @@ fn refuse_exposed(_: &File, _: &Path, _: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes a token so that only the owner can read it, as a whole or not at all.
-pub(crate) fn write_token(path: &Path, token: &str) -> Result<(), Failure> {
+/// Writes a secret so that only the owner can read it, as a whole or not at all.
+pub(crate) fn write_file(path: &Path, what: &str, secret: &str) -> Result<(), Failure> {
     let failed = |error: io::Error| {
-        Failure::new(Code::CannotWrite, format!("cannot write the token file {}", path.display()))
+        Failure::new(Code::CannotWrite, format!("cannot write the {what} file {}", path.display()))
             .source(error)
     };
     let folder = match path.parent() {
@@ -72,7 +72,7 @@ pub(crate) fn write_token(path: &Path, token: &str) -> Result<(), Failure> {
     };
     // Temporary files are created with mode 0600, and renaming keeps it.
     let mut file = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
-    writeln!(file, "{token}").map_err(failed)?;
+    writeln!(file, "{secret}").map_err(failed)?;
     file.persist(path).map_err(|error| failed(error.error))?;
     Ok(())
 }
@@ -143,11 +143,11 @@ mod tests {
     }
 
     #[test]
-    fn a_written_token_is_readable_by_its_owner_only_and_comes_back() {
+    fn a_written_secret_is_readable_by_its_owner_only_and_comes_back() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
         std::fs::write(&path, "old").unwrap();
-        write_token(&path, "new").unwrap();
+        write_file(&path, "token", "new").unwrap();
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         assert_eq!(read_file(&path, "token").unwrap(), "new");

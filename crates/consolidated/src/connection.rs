@@ -11,7 +11,7 @@ use crate::synchronization::{
     UploadRequest,
 };
 use crate::url::Url;
-use model::{Failure, PublicationName, RemoteId, ScriptVersion, UserName};
+use model::{Code, Failure, PublicationName, RemoteId, ScriptVersion, UserName};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
@@ -139,20 +139,22 @@ pub trait Reader: Debug + Send {
 /// The right to serve a database, where only one server at a time may; given back when dropped.
 #[derive(Debug)]
 pub struct ServeLock {
-    _file: sqlite::ServeLock,
+    _file: Option<sqlite::ServeLock>,
 }
 
 /// Connects for administration.
 pub fn administer(url: &Url) -> Result<Box<dyn Administration>, Failure> {
     match url {
-        Url::Sqlite(_) => Ok(Box::new(sqlite::Admin::open(url)?)),
+        Url::Sqlite(path) => Ok(Box::new(sqlite::Admin::open(path)?)),
+        Url::Postgres(_) => Err(not_yet()),
     }
 }
 
 /// Connects to apply uploads.
 pub fn open_writer(url: &Url) -> Result<Box<dyn Writer>, Failure> {
     match url {
-        Url::Sqlite(_) => Ok(Box::new(sqlite::Writer::open(url)?)),
+        Url::Sqlite(path) => Ok(Box::new(sqlite::Writer::open(path)?)),
+        Url::Postgres(_) => Err(not_yet()),
     }
 }
 
@@ -160,19 +162,27 @@ pub fn open_writer(url: &Url) -> Result<Box<dyn Writer>, Failure> {
 pub fn writers_max(url: &Url) -> Option<usize> {
     match url {
         Url::Sqlite(_) => Some(1),
+        Url::Postgres(_) => None,
     }
 }
 
 /// Connects to read.
 pub fn open_reader(url: &Url) -> Result<Box<dyn Reader>, Failure> {
     match url {
-        Url::Sqlite(_) => Ok(Box::new(sqlite::Reader::open(url)?)),
+        Url::Sqlite(path) => Ok(Box::new(sqlite::Reader::open(path)?)),
+        Url::Postgres(_) => Err(not_yet()),
     }
 }
 
 /// Takes the right to serve the database, or says that another server has it.
 pub fn lock_for_serving(url: &Url) -> Result<ServeLock, Failure> {
     match url {
-        Url::Sqlite(_) => Ok(ServeLock { _file: sqlite::ServeLock::take(url)? }),
+        Url::Sqlite(path) => Ok(ServeLock { _file: Some(sqlite::ServeLock::take(path)?) }),
+        // Any number of servers may share it.
+        Url::Postgres(_) => Ok(ServeLock { _file: None }),
     }
+}
+
+fn not_yet() -> Failure {
+    Failure::new(Code::BadUrl, "PostgreSQL is not supported yet").hint("use sqlite:PATH")
 }

@@ -39,4 +39,4 @@ pub use synchronization::{
     Applied, Batch, BatchSource, Begun, Change, Credentials, DownloadBatch, DownloadedTable,
     FetchRequest, Fetched, Identity, Session, TableMark, UploadRequest,
 };
-pub use url::Url;
+pub use url::{Host, PASSWORD_FILE_NAME, PostgresUrl, Secret, SslMode, Url};

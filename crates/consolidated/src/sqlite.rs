@@ -34,7 +34,6 @@ pub(crate) use reader::Reader;
 pub(crate) use serve_lock::ServeLock;
 pub(crate) use writer::Writer;
 
-use crate::url::Url;
 use errors::failed;
 use model::{Code, Failure};
 use rusqlite::{Connection, OpenFlags};
@@ -48,8 +47,7 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 const STATEMENTS_MAX: usize = 4096;
 
 /// Opens an existing database file.
-fn connect(url: &Url, read_only: bool) -> Result<Connection, Failure> {
-    let Url::Sqlite(path) = url;
+fn connect(path: &Path, read_only: bool) -> Result<Connection, Failure> {
     if !path.is_file() {
         return Err(Failure::new(
             Code::DatabaseUnavailable,

@@ -213,7 +213,8 @@ codes! {
     /// A file exists and is not overwritten.
     6005 FileExists Operator false "give --force to overwrite it";
     /// A database or server URL is not understood.
-    6006 BadUrl Remote false "sqlite:PATH for databases, tcp://HOST:PORT for servers";
+    6006 BadUrl Remote false
+        "sqlite:PATH or postgres://USER@HOST/DATABASE for databases, tcp://HOST:PORT for servers";
     /// A user of this name exists.
     6007 UserExists Operator false "`syncline user password NAME` changes the password";
     /// No user of this name exists.

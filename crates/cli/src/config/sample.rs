@@ -15,7 +15,11 @@ pub(crate) fn text(consolidated: &str, models: &[&str]) -> String {
          errors.",
     );
     text.push('\n');
-    comment(&mut text, "The consolidated database, as a URL: sqlite:PATH. Required.");
+    comment(
+        &mut text,
+        "The consolidated database, as a URL: sqlite:PATH, or postgres://USER@HOST/DATABASE. \
+         Its password belongs into the file consolidated.password beside this one. Required.",
+    );
     text.push_str(&format!("consolidated = {}\n\n", quoted(consolidated)));
     comment(
         &mut text,

@@ -64,7 +64,7 @@ impl Secrets {
     pub(super) fn keep_token(&mut self, token: &str) -> Result<(), Failure> {
         self.token = Some(token.to_owned());
         match &self.token_file {
-            Some(path) => secret::write_token(path, token),
+            Some(path) => secret::write_file(path, "token", token),
             None => Ok(()),
         }
     }

@@ -7,24 +7,24 @@ use crate::admin::{Deployment, Finding, InitialModel, StoredScript, User};
 use crate::connection::Administration;
 use crate::script::Event;
 use crate::sync_model::SyncModel;
-use crate::url::Url;
 use model::{Code, Failure, PublicationName, ScriptVersion, UserName};
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 /// One connection for administration.
 #[derive(Debug)]
 pub(crate) struct Admin {
     connection: Connection,
-    url: Url,
+    path: PathBuf,
 }
 
 impl Admin {
     /// Opens an existing database.
-    pub(crate) fn open(url: &Url) -> Result<Admin, Failure> {
-        let connection = connect(url, false)?;
+    pub(crate) fn open(path: &Path) -> Result<Admin, Failure> {
+        let connection = connect(path, false)?;
         deploy::require_known_format(&connection)?;
-        Ok(Admin { connection, url: url.clone() })
+        Ok(Admin { connection, path: path.to_owned() })
     }
 
     fn change_user(
@@ -62,9 +62,9 @@ impl Administration for Admin {
     }
 
     fn undeploy(&mut self) -> Result<Vec<String>, Failure> {
-        let lock = ServeLock::take(&self.url)?;
+        let lock = ServeLock::take(&self.path)?;
         let statements = deploy::undeploy(&mut self.connection)?;
-        lock.remove(&self.url)?;
+        lock.remove(&self.path)?;
         Ok(statements)
     }
 

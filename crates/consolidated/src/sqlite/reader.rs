@@ -6,10 +6,10 @@ use super::connect;
 use super::errors::failed;
 use super::fetch;
 use crate::synchronization::{Credentials, DownloadBatch, FetchRequest, Fetched, Session};
-use crate::url::Url;
 use model::{Failure, PublicationName, RemoteId, ScriptVersion, UserName};
 use rusqlite::{Connection, OptionalExtension, Transaction};
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Reads from the consolidated database.
@@ -21,8 +21,8 @@ pub(crate) struct Reader {
 
 impl Reader {
     /// Opens the database.
-    pub(crate) fn open(url: &Url) -> Result<Reader, Failure> {
-        let connection = connect(url, true)?;
+    pub(crate) fn open(path: &Path) -> Result<Reader, Failure> {
+        let connection = connect(path, true)?;
         let catalog = Catalog::load(&connection)?;
         Ok(Reader { connection, catalog })
     }

@@ -1,9 +1,8 @@
 //! One server process per file (trap 17).
 
-use crate::url::Url;
 use model::{Code, Failure};
 use std::fs::{File, TryLockError};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Held for as long as a server serves a database; the operating system gives it back even when
 /// the server is killed.
@@ -15,8 +14,8 @@ pub(crate) struct ServeLock {
 impl ServeLock {
     /// Removes the lock's file; for whoever leaves nothing behind. Holding the lock meanwhile
     /// keeps a server from starting on it.
-    pub(super) fn remove(self, url: &Url) -> Result<(), Failure> {
-        let path = ServeLock::path(url);
+    pub(super) fn remove(self, database: &Path) -> Result<(), Failure> {
+        let path = ServeLock::path(database);
         std::fs::remove_file(&path).map_err(|error| {
             Failure::new(Code::CannotWrite, format!("cannot remove {}", path.display()))
                 .source(error)
@@ -25,17 +24,15 @@ impl ServeLock {
 
     // Beside the database and not the database itself: closing any handle of that file would
     // drop the locks that SQLite holds on it in this process.
-    fn path(url: &Url) -> PathBuf {
-        let Url::Sqlite(database) = url;
-        let mut path = database.clone().into_os_string();
+    fn path(database: &Path) -> PathBuf {
+        let mut path = database.to_owned().into_os_string();
         path.push("-syncline");
         PathBuf::from(path)
     }
 
     /// Takes the lock, or says that somebody else has it.
-    pub(crate) fn take(url: &Url) -> Result<ServeLock, Failure> {
-        let Url::Sqlite(database) = url;
-        let path = ServeLock::path(url);
+    pub(crate) fn take(database: &Path) -> Result<ServeLock, Failure> {
+        let path = ServeLock::path(database);
         let file = File::options().create(true).append(true).open(&path).map_err(|e| {
             Failure::new(Code::CannotWrite, format!("cannot write {}", path.display())).source(e)
         })?;

@@ -8,9 +8,9 @@ use super::errors::failed;
 use super::upload;
 use super::{connect, identity};
 use crate::synchronization::{Applied, Begun, Identity, Session, UploadRequest};
-use crate::url::Url;
 use model::{Code, Failure};
 use rusqlite::Connection;
+use std::path::Path;
 
 /// Writes to the consolidated database.
 #[derive(Debug)]
@@ -21,8 +21,8 @@ pub(crate) struct Writer {
 
 impl Writer {
     /// Opens the database; whoever does so for a server holds its lock.
-    pub(crate) fn open(url: &Url) -> Result<Writer, Failure> {
-        let connection = connect(url, false)?;
+    pub(crate) fn open(path: &Path) -> Result<Writer, Failure> {
+        let connection = connect(path, false)?;
         let catalog = Catalog::load(&connection)?;
         Ok(Writer { connection, catalog })
     }
