@@ -25,6 +25,7 @@ mod selection;
 mod sqlite;
 mod sync_model;
 mod synchronization;
+mod uploaded_row;
 mod url;
 
 pub use admin::{Deployment, Finding, InitialModel, Severity, StoredScript, User};

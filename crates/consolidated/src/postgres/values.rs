@@ -6,7 +6,8 @@
 //! | boolean | INTEGER 0, 1 |
 //! | real, double precision | REAL; NaN, which SQLite would turn into NULL, as TEXT |
 //! | numeric | TEXT, REAL or INTEGER, as the model says ([`NumericAs`]) |
-//! | text, varchar, char | TEXT |
+//! | text, varchar | TEXT |
+//! | char | TEXT without the blanks at its end |
 //! | bytea | BLOB |
 //! | uuid | TEXT in lower case |
 //! | date, time, timestamp, timestamptz | TEXT, see `datetime.rs` |
@@ -177,6 +178,29 @@ impl ColumnType {
     }
 }
 
+impl ColumnType {
+    /// Whether a key with this value, which fits, comes back in the same letters. If not, the
+    /// remote would hold two rows where the centre has one.
+    pub(super) fn keeps_spelling(&self, value: ValueRef<'_>) -> bool {
+        let reading = match self.kind {
+            Kind::Char => Reading::Char,
+            Kind::Uuid => Reading::Uuid,
+            Kind::Date => Reading::Date,
+            Kind::Time => Reading::Time,
+            Kind::Timestamp => Reading::Timestamp,
+            Kind::Timestamptz => Reading::Timestamptz,
+            Kind::Numeric(numeric) => Reading::Numeric(numeric),
+            _ => return true,
+        };
+        let (mut element, mut back, mut row) = (Vec::new(), Vec::new(), Vec::new());
+        write_value(&mut row, value);
+        if value == ValueRef::Null || self.write_element(value, &mut element).is_err() {
+            return true;
+        }
+        reading.write(element.get(4..), &mut back).is_ok() && back == row
+    }
+}
+
 fn element(out: &mut Vec<u8>, bytes: &[u8]) {
     // Rows are far below 2 GiB: a frame bounds them.
     out.extend_from_slice(&(bytes.len() as i32).to_be_bytes());
@@ -277,6 +301,8 @@ pub(super) enum Reading {
     Float8,
     Numeric(NumericAs),
     Text,
+    /// Without the blanks at its end, which have no meaning and would be part of a key.
+    Char,
     /// Text behind a version byte.
     Jsonb,
     Bytea,
@@ -306,9 +332,8 @@ impl Reading {
             Type::FLOAT4 => Reading::Float4,
             Type::FLOAT8 => Reading::Float8,
             Type::NUMERIC => Reading::Numeric(numeric),
-            Type::TEXT | Type::VARCHAR | Type::BPCHAR | Type::NAME | Type::JSON | Type::XML => {
-                Reading::Text
-            }
+            Type::TEXT | Type::VARCHAR | Type::NAME | Type::JSON | Type::XML => Reading::Text,
+            Type::BPCHAR => Reading::Char,
             Type::JSONB => Reading::Jsonb,
             Type::BYTEA => Reading::Bytea,
             Type::UUID => Reading::Uuid,
@@ -335,6 +360,10 @@ impl Reading {
             Reading::Float4 => real(widened(f32::from_be_bytes(array(raw)?))),
             Reading::Float8 => real(f64::from_be_bytes(array(raw)?)),
             Reading::Text => ValueRef::Text(raw),
+            Reading::Char => {
+                let end = raw.iter().rposition(|byte| *byte != b' ').map_or(0, |last| last + 1);
+                ValueRef::Text(&raw[..end])
+            }
             Reading::Jsonb => ValueRef::Text(raw.strip_prefix(&[1]).ok_or(Garbled)?),
             Reading::Bytea => ValueRef::Blob(raw),
             Reading::Numeric(numeric) => return read_numeric(raw, numeric, out),

@@ -5,10 +5,11 @@
 
 use super::catalog::CatalogTable;
 use super::errors::{RowFault, failed, row_fault, script_failed};
-use super::upload::{Attempt, RowOutcome, UploadedRow, bind};
+use super::upload::{Attempt, RowOutcome, bind};
 use crate::row_json::row_json;
 use crate::script::Event;
 use crate::synchronization::Change;
+use crate::uploaded_row::UploadedRow;
 use model::{Code, Failure, write_value};
 use rusqlite::params;
 
@@ -33,9 +34,11 @@ pub(super) fn resolve(
             RowFault::NotUnique => return Ok(RowOutcome::InTheWay(message)),
             RowFault::KeyExists => {
                 let reason = (Code::RowRefused, message);
-                attempt.reject(row.key(table, position), reason);
+                attempt.reject(row.key(&table.published, position), reason);
             }
-            RowFault::Refused(code) => attempt.reject(row.key(table, position), (code, message)),
+            RowFault::Refused(code) => {
+                attempt.reject(row.key(&table.published, position), (code, message))
+            }
         }
         return Ok(RowOutcome::Done);
     }
@@ -45,7 +48,7 @@ pub(super) fn resolve(
     if agrees(row, after.as_deref()) {
         attempt.echo(table, position, row);
     } else {
-        attempt.owe(row.key(table, position));
+        attempt.owe(row.key(&table.published, position));
     }
     Ok(RowOutcome::Done)
 }

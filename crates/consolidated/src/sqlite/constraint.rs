@@ -12,11 +12,12 @@ use super::catalog::CatalogTable;
 use super::errors::{failed, row_fault};
 use super::tables::{self, UserTable};
 use super::tracking::unique_columns;
-use super::upload::{Attempt, Parked, Refused, RowId, RowOutcome, UploadedRow};
+use super::upload::{Attempt, Parked, Refused, RowOutcome};
 use super::values::Bind;
 use crate::quote::{ident, join};
 use crate::script::Event;
 use crate::synchronization::Change;
+use crate::uploaded_row::{RowId, UploadedRow};
 use model::{Code, Failure, RowReader};
 use rusqlite::{Connection, ffi};
 use std::collections::BTreeMap;
@@ -77,7 +78,7 @@ fn row_id(attempt: &Attempt<'_>, parked: &Parked) -> Result<RowId, Failure> {
     let table = &attempt.tables[parked.table];
     let mut row = UploadedRow::default();
     row.read(&parked.row, parked.change, table.published.width())?;
-    Ok(row.key(table, parked.table))
+    Ok(row.key(&table.published, parked.table))
 }
 
 /// Gives the unique columns of an updated row values that nobody else has, if the row is still

@@ -6,12 +6,13 @@
 
 use super::catalog::CatalogTable;
 use super::errors::{failed, script_failed};
-use super::upload::{UploadedRow, bind, bind_session};
+use super::upload::{bind, bind_session};
 use super::values::write_row;
 use super::watermark::Mark;
 use crate::echo::EchoKind;
 use crate::script::{Event, Parameter, Script};
 use crate::synchronization::{DownloadBatch, DownloadedTable, FetchRequest, Fetched, TableMark};
+use crate::uploaded_row::UploadedRow;
 use model::{Code, Counter, Failure, RowReader, ValueRef, write_value};
 use rusqlite::{Connection, OptionalExtension};
 use std::collections::HashSet;

@@ -20,16 +20,14 @@ use crate::echo::{Echo, EchoKind};
 use crate::identity::Remembered;
 use crate::script::{Event, Parameter, Script};
 use crate::synchronization::{Applied, Batch, Change, Session, UploadRequest};
-use model::{Code, Counter, Failure, RowReader, ValueRef, write_value};
+use crate::uploaded_row::{RowId, UploadedRow, event_of};
+use model::{Code, Counter, Failure};
 use rusqlite::{Connection, Statement, params};
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// The most times that an upload is applied anew without the rows that stand in its way.
 const ATTEMPTS_MAX: usize = 100;
-
-/// Table and key of a row.
-pub(super) type RowId = (usize, Vec<u8>);
 
 /// Rows that are left out, and why.
 pub(super) type Refused = HashMap<RowId, (Code, String)>;
@@ -240,7 +238,7 @@ impl<'a> Attempt<'a> {
         for _ in 0..batch.count {
             rest = row.read(rest, batch.change, width)?;
             if let Some(reason) = self.refusal(batch.table, &table, &row) {
-                self.reject(row.key(&table, batch.table), reason);
+                self.reject(row.key(&table.published, batch.table), reason);
                 continue;
             }
             match self.row(&mut statement, script, &table, batch.table, &row)? {
@@ -277,7 +275,7 @@ impl<'a> Attempt<'a> {
         if self.refused.is_empty() {
             return None;
         }
-        self.refused.get(&row.key(table, position)).cloned()
+        self.refused.get(&row.key(&table.published, position)).cloned()
     }
 
     fn row(
@@ -296,7 +294,7 @@ impl<'a> Attempt<'a> {
             Ok(0) if row.change == Change::Insert => {
                 // Only a trigger's RAISE(IGNORE) does this.
                 let reason = (Code::RowVetoed, "a trigger ignored the row".to_owned());
-                self.reject(row.key(table, position), reason);
+                self.reject(row.key(&table.published, position), reason);
             }
             Ok(0) => return conflict::resolve(self, table, position, row),
             Ok(_) => self.echo(table, position, row),
@@ -313,7 +311,7 @@ impl<'a> Attempt<'a> {
                     }
                     RowFault::NotUnique => return Ok(RowOutcome::InTheWay(message)),
                     RowFault::Refused(code) => {
-                        self.reject(row.key(table, position), (code, message));
+                        self.reject(row.key(&table.published, position), (code, message));
                     }
                 }
             }
@@ -346,7 +344,7 @@ impl<'a> Attempt<'a> {
         }
         match row.change {
             Change::Delete => {
-                let (_, key) = row.key(table, position);
+                let (_, key) = row.key(&table.published, position);
                 self.applied.echo.add(EchoKind::DeletedKey, position, &key);
             }
             Change::Insert | Change::Update => {
@@ -392,96 +390,6 @@ impl<'a> Attempt<'a> {
             applied.echo = Echo::default();
         }
         Ok(applied)
-    }
-}
-
-fn event_of(change: Change) -> Event {
-    match change {
-        Change::Insert => Event::UploadInsert,
-        Change::Update => Event::UploadUpdate,
-        Change::Delete => Event::UploadDelete,
-    }
-}
-
-/// One uploaded row, decoded; the vectors are reused from row to row.
-pub(super) struct UploadedRow<'a> {
-    pub(super) change: Change,
-    pub(super) bytes: &'a [u8],
-    pub(super) old: Vec<ValueRef<'a>>,
-    pub(super) new: Vec<ValueRef<'a>>,
-    new_from: usize,
-}
-
-impl Default for UploadedRow<'_> {
-    fn default() -> Self {
-        let (old, new) = (Vec::new(), Vec::new());
-        UploadedRow { change: Change::Insert, bytes: &[], old, new, new_from: 0 }
-    }
-}
-
-impl<'a> UploadedRow<'a> {
-    /// Reads the row at the front of `rows` and returns what follows it.
-    ///
-    /// An insert has an old image of NULLs, and a delete its old image as the new one too, so
-    /// that every parameter of every script has a value.
-    pub(super) fn read(
-        &mut self,
-        rows: &'a [u8],
-        change: Change,
-        width: usize,
-    ) -> Result<&'a [u8], Failure> {
-        let mut reader = RowReader::new(rows);
-        let mut images = |values: &mut Vec<ValueRef<'a>>| -> Result<usize, Failure> {
-            values.clear();
-            for _ in 0..width {
-                values.push(reader.value()?);
-            }
-            Ok(rows.len() - reader.rest().len())
-        };
-        self.new_from = 0;
-        match change {
-            Change::Insert => {
-                images(&mut self.new)?;
-                self.old.clear();
-                self.old.resize(width, ValueRef::Null);
-            }
-            Change::Update => {
-                self.new_from = images(&mut self.old)?;
-                images(&mut self.new)?;
-            }
-            Change::Delete => {
-                images(&mut self.old)?;
-                self.new.clone_from(&self.old);
-            }
-        }
-        if self.new.contains(&ValueRef::Absent) {
-            return Err(Failure::new(Code::MalformedMessage, "a row lacks a value"));
-        }
-        // The remote does not keep an old value twice: one that it did not change is the new one.
-        for (old, new) in self.old.iter_mut().zip(&self.new) {
-            if *old == ValueRef::Absent {
-                *old = *new;
-            }
-        }
-        let rest = reader.rest();
-        self.change = change;
-        self.bytes = &rows[..rows.len() - rest.len()];
-        Ok(rest)
-    }
-
-    /// The new row, encoded.
-    pub(super) fn new_image(&self) -> &'a [u8] {
-        &self.bytes[self.new_from..]
-    }
-
-    /// Table and key; of an update the key that the row had.
-    pub(super) fn key(&self, table: &CatalogTable, position: usize) -> RowId {
-        let mut key = Vec::new();
-        let image = if self.change == Change::Insert { &self.new } else { &self.old };
-        for column in &table.published.key {
-            write_value(&mut key, image[usize::from(*column)]);
-        }
-        (position, key)
     }
 }
 

@@ -108,3 +108,15 @@ fn a_column_survives_its_way_through_the_deployment() {
     assert_eq!(stored, r#"{"cast":"numeric","kind":{"numeric":"real"}}"#);
     assert_eq!(serde_json::from_str::<ColumnType>(&stored).unwrap(), numeric);
 }
+
+// Trap 15
+#[test]
+fn a_key_in_other_letters_is_noticed() {
+    let uuid = column(&Type::UUID);
+    assert!(uuid.keeps_spelling(ValueRef::Text(b"a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11")));
+    assert!(!uuid.keeps_spelling(ValueRef::Text(b"A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11")));
+    assert!(!column(&Type::TIMESTAMP).keeps_spelling(ValueRef::Text(b"2024-02-29T08:30")));
+    assert!(!column(&Type::BPCHAR).keeps_spelling(ValueRef::Text(b"ab ")));
+    assert!(column(&Type::BPCHAR).keeps_spelling(ValueRef::Text(b"ab")));
+    assert!(!numeric(NumericAs::Text).keeps_spelling(ValueRef::Text(b"007")));
+}

@@ -7,10 +7,11 @@
 
 use super::super::errors::script_failed;
 use super::super::tables::{self, ForeignKey, UserTable};
-use super::super::upload::{Attempt, Refused, RowId, UploadedRow};
+use super::super::upload::{Attempt, Refused};
 use super::super::values::write_row;
 use crate::quote::{ident, idents, join};
 use crate::synchronization::Change;
+use crate::uploaded_row::{RowId, UploadedRow};
 use model::{Code, Failure, ValueRef, write_value};
 use rusqlite::Connection;
 use std::collections::{BTreeMap, HashMap};
@@ -106,7 +107,7 @@ impl Link<'_> {
 fn uploaded_rows(attempt: &Attempt<'_>) -> Result<HashMap<RowId, Change>, Failure> {
     let mut uploaded = HashMap::new();
     each_row(attempt, |position, row| {
-        uploaded.insert(row.key(&attempt.tables[position], position), row.change);
+        uploaded.insert(row.key(&attempt.tables[position].published, position), row.change);
     })?;
     Ok(uploaded)
 }
@@ -126,7 +127,10 @@ fn taken_away(attempt: &Attempt<'_>, link: &Link<'_>) -> Result<ByValues, Failur
             return;
         }
         if let Some(old) = old {
-            taken.entry(old).or_default().push(row.key(&attempt.tables[position], position));
+            taken
+                .entry(old)
+                .or_default()
+                .push(row.key(&attempt.tables[position].published, position));
         }
     })?;
     Ok(taken)
@@ -154,7 +158,7 @@ fn refuse_dependents(
                 && row.change != Change::Delete
                 && let Some(referring) = values(&row.new, &columns)
             {
-                let id = row.key(&attempt.tables[position], position);
+                let id = row.key(&attempt.tables[position].published, position);
                 children.entry(referring).or_default().push(id);
             }
         })?;
@@ -163,7 +167,7 @@ fn refuse_dependents(
     loop {
         let mut more: Vec<(RowId, (Code, String))> = Vec::new();
         each_row(attempt, |position, row| {
-            let id = row.key(&attempt.tables[position], position);
+            let id = row.key(&attempt.tables[position].published, position);
             if row.change != Change::Insert || !refused.contains_key(&id) {
                 return;
             }

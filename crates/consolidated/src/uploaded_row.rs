@@ -1,0 +1,99 @@
+//! One uploaded row, decoded.
+
+use crate::script::Event;
+use crate::synchronization::Change;
+use model::{Code, Failure, PublishedTable, RowReader, ValueRef, write_value};
+
+/// Table and key of a row.
+pub(crate) type RowId = (usize, Vec<u8>);
+
+/// The event at which rows with this change are applied.
+pub(crate) fn event_of(change: Change) -> Event {
+    match change {
+        Change::Insert => Event::UploadInsert,
+        Change::Update => Event::UploadUpdate,
+        Change::Delete => Event::UploadDelete,
+    }
+}
+
+/// One uploaded row, decoded; the vectors are reused from row to row.
+pub(crate) struct UploadedRow<'a> {
+    pub(crate) change: Change,
+    pub(crate) bytes: &'a [u8],
+    pub(crate) old: Vec<ValueRef<'a>>,
+    pub(crate) new: Vec<ValueRef<'a>>,
+    new_from: usize,
+}
+
+impl Default for UploadedRow<'_> {
+    fn default() -> Self {
+        let (old, new) = (Vec::new(), Vec::new());
+        UploadedRow { change: Change::Insert, bytes: &[], old, new, new_from: 0 }
+    }
+}
+
+impl<'a> UploadedRow<'a> {
+    /// Reads the row at the front of `rows` and returns what follows it.
+    ///
+    /// An insert has an old image of NULLs, and a delete its old image as the new one too, so
+    /// that every parameter of every script has a value.
+    pub(crate) fn read(
+        &mut self,
+        rows: &'a [u8],
+        change: Change,
+        width: usize,
+    ) -> Result<&'a [u8], Failure> {
+        let mut reader = RowReader::new(rows);
+        let mut images = |values: &mut Vec<ValueRef<'a>>| -> Result<usize, Failure> {
+            values.clear();
+            for _ in 0..width {
+                values.push(reader.value()?);
+            }
+            Ok(rows.len() - reader.rest().len())
+        };
+        self.new_from = 0;
+        match change {
+            Change::Insert => {
+                images(&mut self.new)?;
+                self.old.clear();
+                self.old.resize(width, ValueRef::Null);
+            }
+            Change::Update => {
+                self.new_from = images(&mut self.old)?;
+                images(&mut self.new)?;
+            }
+            Change::Delete => {
+                images(&mut self.old)?;
+                self.new.clone_from(&self.old);
+            }
+        }
+        if self.new.contains(&ValueRef::Absent) {
+            return Err(Failure::new(Code::MalformedMessage, "a row lacks a value"));
+        }
+        // The remote does not keep an old value twice: one that it did not change is the new one.
+        for (old, new) in self.old.iter_mut().zip(&self.new) {
+            if *old == ValueRef::Absent {
+                *old = *new;
+            }
+        }
+        let rest = reader.rest();
+        self.change = change;
+        self.bytes = &rows[..rows.len() - rest.len()];
+        Ok(rest)
+    }
+
+    /// The new row, encoded.
+    pub(crate) fn new_image(&self) -> &'a [u8] {
+        &self.bytes[self.new_from..]
+    }
+
+    /// Table and key; of an update the key that the row had.
+    pub(crate) fn key(&self, table: &PublishedTable, position: usize) -> RowId {
+        let mut key = Vec::new();
+        let image = if self.change == Change::Insert { &self.new } else { &self.old };
+        for column in &table.key {
+            write_value(&mut key, image[usize::from(*column)]);
+        }
+        (position, key)
+    }
+}
