@@ -1,9 +1,10 @@
 //! The oracle: what two databases hold, read with plain SQLite behind Syncline's back.
 
+use crate::postgres::{RemoteColumn, TestDatabase};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Runs SQL in one transaction with foreign keys on, as an application would. Creates the file
@@ -46,14 +47,54 @@ pub fn tables(path: &Path) -> Vec<String> {
 /// Of columns that only one side has, those of the remote count and those of the consolidated
 /// database do not: a publication may leave columns out.
 pub fn differences(consolidated: &Path, remote: &Path, tables: &[String]) -> Vec<String> {
+    let whole: Vec<Share> = tables.iter().map(|table| Share::whole(table)).collect();
+    differences_in(&Centre::Sqlite(consolidated.to_owned()), remote, &whole)
+}
+
+/// Where the consolidated database is.
+#[derive(Debug, Clone)]
+pub enum Centre {
+    /// In a file.
+    Sqlite(PathBuf),
+    /// In a database of PostgreSQL.
+    Postgres(TestDatabase),
+}
+
+/// The rows of a table that a remote should have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Share {
+    /// The table, as the remote calls it.
+    pub table: String,
+    /// Which rows, as SQL over the table `t` of the consolidated database.
+    pub condition: String,
+}
+
+impl Share {
+    /// All rows of the table.
+    pub fn whole(table: &str) -> Share {
+        Share::of(table, "1 = 1")
+    }
+
+    /// The rows of the table that meet the condition.
+    pub fn of(table: &str, condition: &str) -> Share {
+        Share { table: table.to_owned(), condition: condition.to_owned() }
+    }
+}
+
+/// What is different between these rows and what the remote has, one line per row.
+pub fn differences_in(centre: &Centre, remote: &Path, shares: &[Share]) -> Vec<String> {
     let mut lines = Vec::new();
-    for table in tables {
+    for Share { table, condition } in shares {
         let columns = columns(remote, table);
         if columns.is_empty() {
             lines.push(format!("{table}: missing at the remote"));
             continue;
         }
-        let (centre, here) = (dump(consolidated, table, &columns), dump(remote, table, &columns));
+        let here = dump(remote, table, &columns, "1 = 1");
+        let centre = match centre {
+            Centre::Sqlite(path) => dump(path, table, &columns, condition),
+            Centre::Postgres(database) => database.dump_table(table, &columns, condition),
+        };
         for (row, copies) in &centre {
             let found = here.get(row).copied().unwrap_or(0);
             if found != *copies {
@@ -67,22 +108,34 @@ pub fn differences(consolidated: &Path, remote: &Path, tables: &[String]) -> Vec
     lines
 }
 
-fn columns(path: &Path, table: &str) -> Vec<String> {
+fn columns(path: &Path, table: &str) -> Vec<RemoteColumn> {
     let connection = open(path);
     // Computed columns too: they must come out the same.
-    let text = "SELECT name FROM pragma_table_xinfo(?1) WHERE hidden <> 1";
+    let text = "SELECT name, type FROM pragma_table_xinfo(?1) WHERE hidden <> 1";
     let mut statement = connection.prepare(text).unwrap();
-    let names = statement.query_map([table], |row| row.get(0)).unwrap();
+    let names = statement
+        .query_map([table], |row| Ok(RemoteColumn { name: row.get(0)?, declared: row.get(1)? }))
+        .unwrap();
     names.collect::<rusqlite::Result<_>>().unwrap()
 }
 
 /// Every row as text, with how often it occurs.
-fn dump(path: &Path, table: &str, columns: &[String]) -> BTreeMap<String, usize> {
-    let quoted: Vec<String> =
-        columns.iter().map(|column| format!("\"{}\"", column.replace('"', "\"\""))).collect();
+fn dump(
+    path: &Path,
+    table: &str,
+    columns: &[RemoteColumn],
+    condition: &str,
+) -> BTreeMap<String, usize> {
+    let quoted: Vec<String> = columns
+        .iter()
+        .map(|column| format!("t.\"{}\"", column.name.replace('"', "\"\"")))
+        .collect();
     let table = table.replace('"', "\"\"");
     let mut rows = BTreeMap::new();
-    for row in query(path, &format!("SELECT {} FROM \"{table}\"", quoted.join(", "))) {
+    for row in query(
+        path,
+        &format!("SELECT {} FROM \"{table}\" AS t WHERE {condition}", quoted.join(", ")),
+    ) {
         *rows.entry(format!("({})", row.join(", "))).or_insert(0) += 1;
     }
     rows

@@ -30,7 +30,7 @@ mod wait;
 mod world;
 
 pub use chance::{Chance, full};
-pub use dump::{count, differences, query, sql, tables};
+pub use dump::{Centre, Share, count, differences, differences_in, query, sql, tables};
 pub use foreign::ForeignTool;
 pub use network::Network;
 pub use peer::Peer;

@@ -7,12 +7,14 @@
 
 mod account;
 mod certificate;
+mod content;
 mod database;
 mod programs;
 mod session;
 mod settings;
 mod watchdog;
 
+pub(crate) use content::RemoteColumn;
 pub use database::{APP_PASSWORD, APP_ROLE, SUPERUSER, TestDatabase};
 pub use programs::{programs_folder, without_surroundings};
 pub use session::PsqlSession;

@@ -1,6 +1,7 @@
 //! A consolidated database with its server's folder, users and remotes.
 
-use crate::dump::{differences, sql, tables};
+use crate::dump::{Centre, Share, count, differences_in, sql, tables};
+use crate::postgres::{Cluster, TestDatabase};
 use crate::program::{Outcome, Syncline};
 use crate::server::Server;
 use serde_json::Value;
@@ -15,6 +16,7 @@ use tempfile::TempDir;
 #[derive(Debug)]
 pub struct World {
     folder: TempDir,
+    centre: Centre,
     /// The program, run in the folder of the world.
     pub syncline: Syncline,
 }
@@ -31,9 +33,62 @@ impl World {
     /// A consolidated database made by this SQL, and nothing else.
     pub fn without_deployment(executable: impl AsRef<Path>, create: &str) -> World {
         let folder = tempfile::tempdir().unwrap();
-        sql(&folder.path().join("consolidated.db"), create);
+        let path = folder.path().join("consolidated.db");
+        sql(&path, create);
         let syncline = Syncline::new(executable, folder.path());
-        World { folder, syncline }
+        World { folder, centre: Centre::Sqlite(path), syncline }
+    }
+
+    /// The same on PostgreSQL, in a database of its own.
+    pub fn on_postgres(executable: impl AsRef<Path>, create: &str) -> World {
+        let database = Cluster::shared().database();
+        database.sql(create);
+        let world = World::on_database(executable, database);
+        world.syncline.ok(&["init", ".", "--consolidated", &world.database().url()]);
+        world.syncline.ok(&["deploy"]);
+        world
+    }
+
+    /// A world around this database of PostgreSQL, as it is.
+    pub fn on_database(executable: impl AsRef<Path>, database: TestDatabase) -> World {
+        let folder = tempfile::tempdir().unwrap();
+        let syncline = Syncline::new(executable, folder.path());
+        World { folder, centre: Centre::Postgres(database), syncline }
+    }
+
+    /// The consolidated database, where it is one of PostgreSQL.
+    ///
+    /// # Panics
+    /// When it is a file.
+    pub fn database(&self) -> &TestDatabase {
+        match &self.centre {
+            Centre::Postgres(database) => database,
+            Centre::Sqlite(path) => panic!("{} is no database of PostgreSQL", path.display()),
+        }
+    }
+
+    /// Runs SQL at the consolidated database, by a program that knows nothing of Syncline.
+    pub fn centre_sql(&self, text: &str) {
+        match &self.centre {
+            Centre::Sqlite(path) => sql(path, text),
+            Centre::Postgres(database) => database.sql(text),
+        }
+    }
+
+    /// The one number that a query at the consolidated database answers.
+    pub fn centre_count(&self, text: &str) -> i64 {
+        match &self.centre {
+            Centre::Sqlite(path) => count(path, text),
+            Centre::Postgres(database) => database.count(text),
+        }
+    }
+
+    /// The user's tables at the consolidated database, as a remote calls them.
+    pub fn centre_tables(&self) -> Vec<String> {
+        match &self.centre {
+            Centre::Sqlite(path) => tables(path),
+            Centre::Postgres(database) => database.tables(),
+        }
     }
 
     /// A file of the world.
@@ -41,7 +96,7 @@ impl World {
         self.folder.path().join(name)
     }
 
-    /// The consolidated database.
+    /// The file of the consolidated database, where it is one of SQLite.
     pub fn consolidated(&self) -> PathBuf {
         self.path("consolidated.db")
     }
@@ -139,7 +194,14 @@ impl World {
 
     /// What is different between this remote and the consolidated database.
     pub fn differences(&self, name: &str) -> Vec<String> {
-        differences(&self.consolidated(), &self.remote(name), &tables(&self.consolidated()))
+        let tables = self.centre_tables();
+        let whole: Vec<Share> = tables.iter().map(|table| Share::whole(table)).collect();
+        self.differences_in(name, &whole)
+    }
+
+    /// What is different between this remote and its share of the consolidated database.
+    pub fn differences_in(&self, name: &str, shares: &[Share]) -> Vec<String> {
+        differences_in(&self.centre, &self.remote(name), shares)
     }
 
     /// Checks that these remotes hold what the consolidated database holds (S3).

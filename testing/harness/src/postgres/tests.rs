@@ -100,3 +100,39 @@ fn a_killed_program_leaves_nothing_behind() {
     let is_running = || fs::read(server.join("cmdline")).is_ok_and(|line| !line.is_empty());
     until("the end of the cluster", || !cluster.exists() && !is_running());
 }
+
+#[test]
+fn the_oracle_sees_every_difference_from_a_remote() {
+    let database = Cluster::shared().database();
+    database.sql(
+        "CREATE TYPE mood AS ENUM ('ok'); CREATE DOMAIN short AS int;
+         CREATE TABLE t (id bigint PRIMARY KEY, flag bool, ratio float8, price numeric(10, 2),
+             exact numeric, word char(3), raw bytea, at timestamp, zoned timestamptz,
+             day date, span interval, mood mood, short short);
+         INSERT INTO t VALUES
+             (1, true, 0.1, 5.00, 1.50, 'a', '\\xff', '2024-02-29 08:30:00.5', '2024-01-01 00:00+02',
+              '0044-03-15 BC', '1 day 2 hours', 'ok', 7),
+             (2, false, 'NaN', 0.99, 'NaN', NULL, '', 'infinity', '0044-03-15 00:00:00+00 BC',
+              NULL, NULL, NULL, NULL)",
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let remote = folder.path().join("remote.db");
+    crate::sql(
+        &remote,
+        "CREATE TABLE t (id INTEGER PRIMARY KEY, flag INTEGER, ratio REAL, price NUMERIC,
+             exact TEXT, word TEXT, raw BLOB, at TEXT, zoned TEXT, day TEXT, span TEXT, mood TEXT,
+             short TEXT);
+         INSERT INTO t VALUES
+             (1, 1, 0.1, 5, '1.50', 'a  ', x'ff', '2024-02-29 08:30:00.500000',
+              '2023-12-31 22:00:00.000000Z', '0044-03-15 BC', 'P1DT2H', 'ok', '7'),
+             (2, 0, 'NaN', 0.99, 'NaN', NULL, x'', 'infinity', '0044-03-15 00:00:00.000000Z BC',
+              NULL, NULL, NULL, NULL)",
+    );
+    assert_eq!(database.tables(), ["t"]);
+    let centre = crate::Centre::Postgres(database.clone());
+    let check = |shares: &[crate::Share]| crate::differences_in(&centre, &remote, shares);
+    assert_eq!(check(&[crate::Share::whole("t")]), Vec::<String>::new());
+    assert_eq!(check(&[crate::Share::of("t", "t.id = 1")]).len(), 1);
+    database.sql("UPDATE t SET price = 5.01 WHERE id = 1");
+    assert_eq!(check(&[crate::Share::whole("t")]).len(), 2);
+}
