@@ -4,6 +4,7 @@
 //! these traits, and a line in each function below.
 
 use crate::admin::{Deployment, Finding, InitialModel, StoredScript, User};
+use crate::postgres;
 use crate::sqlite;
 use crate::sync_model::SyncModel;
 use crate::synchronization::{
@@ -170,7 +171,7 @@ pub fn writers_max(url: &Url) -> Option<usize> {
 pub fn open_reader(url: &Url) -> Result<Box<dyn Reader>, Failure> {
     match url {
         Url::Sqlite(path) => Ok(Box::new(sqlite::Reader::open(path)?)),
-        Url::Postgres(_) => Err(not_yet()),
+        Url::Postgres(url) => Ok(Box::new(postgres::Reader::open(url)?)),
     }
 }
 

@@ -2,12 +2,14 @@
 
 use super::errors::of_error;
 use super::tls::{self, Check};
+use super::watermark::Place;
+use crate::url::{Host, PostgresUrl, SslMode};
 use model::{Code, Failure};
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
-use tokio_postgres::config::{SslMode, TargetSessionAttrs};
+use tokio_postgres::config::{self, TargetSessionAttrs};
 use tokio_postgres::{Client, Config};
 
 /// How long one host may take to accept a connection.
@@ -58,11 +60,48 @@ impl Role {
 /// Where to connect and as whom.
 #[derive(Clone)]
 pub(super) struct Options {
-    /// Hosts, port, user, password, database, and whether to use TLS.
-    pub(super) config: Config,
-    pub(super) check: Check,
-    /// The authorities to trust, instead of the system's.
-    pub(super) root: Option<PathBuf>,
+    config: Config,
+    /// None: no TLS.
+    check: Option<Check>,
+    root: Option<PathBuf>,
+}
+
+impl Options {
+    pub(super) fn of(url: &PostgresUrl) -> Options {
+        let mut config = Config::new();
+        for host in &url.hosts {
+            match host {
+                Host::Tcp(name, port) => config.host(name).port(*port),
+                Host::Socket(folder, port) => {
+                    config.host(folder.to_string_lossy().into_owned()).port(*port)
+                }
+            };
+        }
+        config
+            .user(&url.user)
+            .dbname(&url.database)
+            .application_name(url.application_name.as_deref().unwrap_or("syncline"))
+            .connect_timeout(url.connect_timeout.unwrap_or(CONNECT_TIMEOUT))
+            .tcp_user_timeout(UNCONFIRMED_MAX)
+            .keepalives_idle(KEEPALIVE_IDLE);
+        if let Some(password) = &url.password {
+            config.password(password.reveal());
+        }
+        if url.hosts.len() > 1 {
+            config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+        }
+        let (mode, check) = match (url.sslmode, &url.sslrootcert) {
+            (SslMode::Disable, _) => (config::SslMode::Disable, None),
+            (SslMode::Prefer, _) => (config::SslMode::Prefer, Some(Check::Nothing)),
+            (SslMode::Require, None) => (config::SslMode::Require, Some(Check::Nothing)),
+            (SslMode::Require, Some(_)) | (SslMode::VerifyCa, _) => {
+                (config::SslMode::Require, Some(Check::Authority))
+            }
+            (SslMode::VerifyFull, _) => (config::SslMode::Require, Some(Check::Full)),
+        };
+        config.ssl_mode(mode);
+        Options { config, check, root: url.sslrootcert.clone() }
+    }
 }
 
 impl std::fmt::Debug for Options {
@@ -75,59 +114,60 @@ impl std::fmt::Debug for Options {
 pub(super) struct Connected {
     pub(super) client: Client,
     pub(super) task: JoinHandle<()>,
+    pub(super) place: Place,
 }
 
 /// Connects, or tells why not. Runs inside the runtime of the link.
 pub(super) async fn connect(options: &Options, role: Role) -> Result<Connected, Failure> {
-    let mut config = options.config.clone();
-    config
-        .application_name("syncline")
-        .connect_timeout(CONNECT_TIMEOUT)
-        .tcp_user_timeout(UNCONFIRMED_MAX)
-        .keepalives_idle(KEEPALIVE_IDLE);
-    if config.get_hosts().len() > 1 {
-        config.target_session_attrs(TargetSessionAttrs::ReadWrite);
-    }
+    let config = &options.config;
     let connecting = |error| of_error(error, "cannot connect to PostgreSQL".to_owned());
     // On this very thread, whenever it waits for an answer.
     let runtime = Handle::current();
-    let (client, task) = if config.get_ssl_mode() == SslMode::Disable {
-        let (client, connection) =
-            config.connect(tokio_postgres::NoTls).await.map_err(connecting)?;
-        (client, runtime.spawn(async move { drop(connection.await) }))
-    } else {
-        let tls = tls::connector(options.check, options.root.as_deref())?;
-        let (client, connection) = config.connect(tls).await.map_err(connecting)?;
-        (client, runtime.spawn(async move { drop(connection.await) }))
+    let (client, task) = match options.check {
+        None => {
+            let (client, connection) =
+                config.connect(tokio_postgres::NoTls).await.map_err(connecting)?;
+            (client, runtime.spawn(async move { drop(connection.await) }))
+        }
+        Some(check) => {
+            let tls = tls::connector(check, options.root.as_deref())?;
+            let (client, connection) = config.connect(tls).await.map_err(connecting)?;
+            (client, runtime.spawn(async move { drop(connection.await) }))
+        }
     };
-    set_up(&client, role).await?;
-    Ok(Connected { client, task })
+    let place = set_up(&client, role).await?;
+    Ok(Connected { client, task, place })
 }
 
-async fn set_up(client: &Client, role: Role) -> Result<(), Failure> {
+const FACTS: &str = "SELECT pg_is_in_recovery(), current_setting('server_version_num')::int4,
+    (SELECT system_identifier FROM pg_control_system()),
+    CASE WHEN NOT pg_is_in_recovery() THEN pg_walfile_name(pg_current_wal_insert_lsn()) END";
+
+async fn set_up(client: &Client, role: Role) -> Result<Place, Failure> {
     let setting = |error| of_error(error, "cannot set up the session".to_owned());
     let settings = client.batch_execute(SETTINGS);
     let idle = client.batch_execute(role.idle_in_transaction());
     let notice = client.batch_execute(NOTICE_LOST_CLIENT);
-    let facts = client.query_typed_one(
-        "SELECT pg_is_in_recovery(), current_setting('server_version_num')::int4",
-        &[],
-    );
+    let facts = client.query_typed_one(FACTS, &[]);
     // Together: one round trip.
     let (settings, idle, _, facts) = tokio::join!(settings, idle, notice, facts);
     settings.map_err(setting)?;
     idle.map_err(setting)?;
     let facts = facts.map_err(setting)?;
-    let standby: bool = facts.try_get(0).map_err(setting)?;
     let version: i32 = facts.try_get(1).map_err(setting)?;
     if version < SERVER_VERSION_MIN {
         let message = format!("PostgreSQL {} is too old", version / 10_000);
         return Err(Failure::new(Code::DatabaseUnavailable, message)
             .hint("Syncline needs PostgreSQL 13 or later"));
     }
-    match standby {
+    let system: i64 = facts.try_get(2).map_err(setting)?;
+    let segment: Option<&str> = facts.try_get(3).map_err(setting)?;
+    // The name of a segment begins with its timeline. The control file would tell the old one
+    // for a while after a promotion.
+    let timeline = segment.and_then(|name| u32::from_str_radix(name.get(..8)?, 16).ok());
+    match timeline {
+        Some(timeline) => Ok(Place { system: system.cast_unsigned(), timeline }),
         // The snapshots of a standby do not list the transactions in flight (trap 1).
-        true => Err(Failure::new(Code::NotPrimary, "the PostgreSQL server is a standby")),
-        false => Ok(()),
+        None => Err(Failure::new(Code::NotPrimary, "the PostgreSQL server is a standby")),
     }
 }

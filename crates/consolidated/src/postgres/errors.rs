@@ -77,7 +77,9 @@ pub(super) fn of_error(error: Error, message: String) -> Failure {
         }
         return Failure::new(Code::ScriptFailed, message).source(error);
     };
-    let code = code(said.code());
+    // A table changed under a prepared statement, which is prepared anew the next time.
+    let stale = said.routine() == Some("RevalidateCachedQuery");
+    let code = if stale { Code::DatabaseBusy } else { code(said.code()) };
     let failure = Failure::new(code, message).source(Said::new(said));
     match code {
         Code::DatabaseBusy => failure.retry_after_s(RETRY_AFTER_S),

@@ -8,6 +8,8 @@
 
 use super::connect::{self, Connected, Options, Role};
 use super::errors::{Fault, FaultKind};
+use super::watermark::Place;
+use crate::url::PostgresUrl;
 use futures_util::StreamExt;
 use futures_util::future::{MaybeDone, maybe_done};
 use model::{Code, Failure};
@@ -59,6 +61,7 @@ pub(super) struct Link {
     runtime: Runtime,
     options: Options,
     role: Role,
+    place: Place,
     round_trips: u64,
 }
 
@@ -75,12 +78,13 @@ impl std::fmt::Debug for Link {
 
 impl Link {
     /// Connects.
-    pub(super) fn open(options: Options, role: Role) -> Result<Link, Failure> {
+    pub(super) fn open(url: &PostgresUrl, role: Role) -> Result<Link, Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(|error| Failure::new(Code::Bug, "cannot start a runtime").source(error))?;
-        let mut link = Link { session: None, runtime, options, role, round_trips: 0 };
+        let (options, place) = (Options::of(url), Place::default());
+        let mut link = Link { session: None, runtime, options, role, place, round_trips: 0 };
         link.connect()?;
         Ok(link)
     }
@@ -88,6 +92,11 @@ impl Link {
     /// How often an answer was awaited.
     pub(super) fn round_trips(&self) -> u64 {
         self.round_trips
+    }
+
+    /// Where the numbers of transactions come from that this connection sees.
+    pub(super) fn place(&self) -> Place {
+        self.place
     }
 
     /// Sends the first statements of a transaction, on a new connection if the old one is lost.
@@ -161,6 +170,7 @@ impl Link {
     fn connect(&mut self) -> Result<(), Failure> {
         self.session = None;
         let connected = self.runtime.block_on(connect::connect(&self.options, self.role))?;
+        self.place = connected.place;
         self.session = Some(Session { connected, statements: HashMap::new() });
         Ok(())
     }

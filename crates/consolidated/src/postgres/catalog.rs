@@ -1,0 +1,146 @@
+//! What is deployed, read once per connection and again when the deployment number moves.
+
+use super::details::TableDetails;
+use super::errors::{Fault, failed};
+use super::link::{Call, Link};
+use super::statement::Statement;
+use crate::catalog::{self, CatalogTable, DeployedRows};
+use crate::script::{Event, Parameter};
+use crate::synchronization::Session;
+use model::{Code, DatabaseId, Failure};
+use std::collections::HashMap;
+use std::sync::Arc;
+use tokio_postgres::{Error, Row};
+
+/// Asks for the deployment number alone.
+pub(super) const DEPLOYMENT: &str =
+    "SELECT value::int8 FROM syncline.syncline_system WHERE name = 'deployment'";
+
+const READ: [&str; 5] = [
+    "SELECT name, value FROM syncline.syncline_system WHERE name IN ('deployment', 'database_id')",
+    "SELECT script_version FROM syncline.syncline_script_version ORDER BY position",
+    "SELECT script_version, publication, table_name FROM syncline.syncline_publication
+     ORDER BY publication",
+    "SELECT script_version, published, conflict_rule, details FROM syncline.syncline_table
+     ORDER BY position",
+    "SELECT script_version, table_name, event, script FROM syncline.syncline_script",
+];
+
+/// The deployment as one connection knows it.
+#[derive(Debug)]
+pub(super) struct Catalog {
+    pub(super) deployed: catalog::Catalog<TableDetails>,
+    /// Ready to run, by script version and published name.
+    tables: HashMap<(String, String), Arc<Table>>,
+}
+
+/// One table of a script version, ready to run.
+#[derive(Debug)]
+pub(super) struct Table {
+    pub(super) deployed: Arc<CatalogTable<TableDetails>>,
+    statements: HashMap<Event, Statement>,
+    /// The parameters that decide which rows a remote has.
+    pub(super) claims: Vec<Parameter>,
+}
+
+impl Catalog {
+    /// Reads the deployment. Outside a transaction, or in one that shows a single moment.
+    pub(super) fn load(link: &mut Link) -> Result<Catalog, Failure> {
+        link.forget_statements();
+        let calls = READ.map(|sql| Call::new(sql, &[]));
+        let mut answers = link.flight(&calls).map_err(not_deployed)?.into_iter();
+        let mut rows = || answers.next().map(|answer| answer.rows).unwrap_or_default();
+        let garbled = |error: Error| {
+            Failure::new(Code::Drift, "the system tables are not what deploy made").source(error)
+        };
+        let system: HashMap<String, String> = two(rows()).map_err(garbled)?.into_iter().collect();
+        let missing = || Failure::new(Code::NotDeployed, "nothing is deployed in this database");
+        let deployment = system.get("deployment").and_then(|value| value.parse().ok());
+        let deployment: i64 = deployment.ok_or_else(missing)?;
+        let database_id = system.get("database_id").ok_or_else(missing)?.clone();
+        let rows = DeployedRows {
+            versions: rows()
+                .iter()
+                .map(|row| row.try_get(0))
+                .collect::<Result<_, _>>()
+                .map_err(garbled)?,
+            publications: three(rows()).map_err(garbled)?,
+            tables: four(rows()).map_err(garbled)?,
+            scripts: four(rows()).map_err(garbled)?,
+        };
+        let deployed = catalog::Catalog::new(deployment, DatabaseId(database_id), rows)?;
+        Ok(Catalog { deployed, tables: HashMap::new() })
+    }
+
+    /// The tables of a session, in the order of its schema.
+    pub(super) fn tables(&mut self, session: &Session) -> Result<Vec<Arc<Table>>, Failure> {
+        let deployed = self.deployed.tables(session)?;
+        let version = session.script_version.as_str();
+        let ready = deployed.into_iter().map(|table| {
+            let key = (version.to_owned(), table.published.name.clone());
+            self.tables.entry(key).or_insert_with(|| Arc::new(Table::new(table))).clone()
+        });
+        Ok(ready.collect())
+    }
+}
+
+impl Table {
+    fn new(deployed: Arc<CatalogTable<TableDetails>>) -> Table {
+        let (published, columns) = (&deployed.published, &deployed.details.columns);
+        let mut statements = HashMap::new();
+        let mut claims: Vec<Parameter> = Vec::new();
+        for event in Event::ALL {
+            let Some(script) = deployed.script(event) else { continue };
+            statements.insert(event, Statement::of(script, published, columns));
+            if !matches!(event, Event::DownloadCursor | Event::DownloadDeleteCursor) {
+                continue;
+            }
+            for parameter in &script.parameters {
+                if *parameter != Parameter::LastDownload && !claims.contains(parameter) {
+                    claims.push(parameter.clone());
+                }
+            }
+        }
+        Table { deployed, statements, claims }
+    }
+
+    pub(super) fn statement(&self, event: Event) -> Option<&Statement> {
+        self.statements.get(&event)
+    }
+
+    /// The statement of an event that every table of this direction has.
+    pub(super) fn required(&self, event: Event) -> Result<&Statement, Failure> {
+        self.deployed.required(event)?;
+        self.statement(event).ok_or_else(|| Failure::new(Code::Bug, "a script was not rendered"))
+    }
+}
+
+/// The number that [`DEPLOYMENT`] answered.
+pub(super) fn deployment(rows: &[Row]) -> Result<i64, Failure> {
+    rows.first()
+        .and_then(|row| row.try_get(0).ok())
+        .ok_or_else(|| Failure::new(Code::NotDeployed, "nothing is deployed in this database"))
+}
+
+/// The failure of a statement on the system tables: without them nothing is deployed.
+pub(super) fn not_deployed(fault: Fault) -> Failure {
+    match fault.sqlstate().map(|state| state.code()) {
+        Some("42P01" | "3F000") => {
+            Failure::new(Code::NotDeployed, "nothing is deployed in this database")
+        }
+        _ => failed("read what is deployed")(fault),
+    }
+}
+
+fn two(rows: Vec<Row>) -> Result<Vec<(String, String)>, Error> {
+    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+}
+
+fn three(rows: Vec<Row>) -> Result<Vec<(String, String, String)>, Error> {
+    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?))).collect()
+}
+
+fn four(rows: Vec<Row>) -> Result<Vec<(String, String, String, String)>, Error> {
+    let read = |row: &Row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?));
+    rows.iter().map(read).collect()
+}

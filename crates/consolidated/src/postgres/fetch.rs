@@ -1,0 +1,208 @@
+//! Fetches one download from one snapshot, in two flights: what is there to do, then all rows.
+//!
+//! Invariants:
+//! F1. Rows and watermarks come from the same snapshot, so nothing is between them (S2).
+//! F2. What the remote is owed is sent whatever its watermark says (trap 5).
+
+use super::catalog::{self, Table};
+use super::errors::{failed, script_failed};
+use super::link::{Answer, Call, Link};
+use super::owed::{self, Owed};
+use super::rows::{Batches, Download, Kind};
+use super::snapshot::Snapshot;
+use super::span::{LogState, Moment, Span, session_value};
+use super::statement::{Slot, Statement};
+use super::timeline::Timelines;
+use super::watermark::Mark;
+use crate::script::{Event, Parameter};
+use crate::synchronization::{DownloadBatch, DownloadedTable, FetchRequest, Fetched};
+use model::{Code, Failure};
+use std::collections::HashMap;
+use std::sync::Arc;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Error, Row};
+
+/// Where the parts of a download go.
+pub(super) type Sink<'a> = &'a mut dyn FnMut(DownloadBatch) -> Result<(), Failure>;
+
+const STATE: &str = "SELECT pg_current_snapshot()::text,
+    (SELECT value::int8 FROM syncline.syncline_system WHERE name = 'generation')";
+
+const LOGS: &str = "SELECT table_name, incarnation, floor::text FROM syncline.syncline_log_state";
+
+/// A download's transaction, and what it found.
+pub(super) struct Opening {
+    pub(super) deployment: i64,
+    moment: Moment,
+    owed: Vec<Row>,
+}
+
+/// Begins the transaction whose snapshot everything comes from.
+pub(super) fn open(link: &mut Link, request: &FetchRequest<'_>) -> Result<Opening, Failure> {
+    let remote_id = request.session.remote_id.as_str();
+    let answers = link
+        .begin(&[
+            Call::Simple("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"),
+            Call::new(STATE, &[]),
+            Call::new(LOGS, &[]),
+            Call::new(catalog::DEPLOYMENT, &[]),
+            Call::new(owed::READ, &[&remote_id]),
+        ])
+        .map_err(catalog::not_deployed)?;
+    let [_, state, logs, deployment, owed]: [Answer; 5] = answers
+        .try_into()
+        .map_err(|_| Failure::new(Code::Bug, "a flight has other answers than calls"))?;
+    let moment = moment(link, &state.rows, &logs.rows)
+        .ok_or_else(|| Failure::new(Code::Drift, "the state of the database cannot be read"))?;
+    Ok(Opening { deployment: catalog::deployment(&deployment.rows)?, moment, owed: owed.rows })
+}
+
+fn moment(link: &Link, state: &[Row], logs: &[Row]) -> Option<Moment> {
+    let state = state.first()?;
+    let read = |row: &Row| -> Option<(String, LogState)> {
+        let floor: &str = row.try_get(2).ok()?;
+        let log = LogState { incarnation: row.try_get(1).ok()?, floor: floor.parse().ok()? };
+        Some((row.try_get(0).ok()?, log))
+    };
+    Some(Moment {
+        place: link.place(),
+        snapshot: Snapshot::parse(state.try_get(0).ok()?)?,
+        generation: state.try_get(1).ok()?,
+        logs: logs.iter().map(read).collect::<Option<HashMap<_, _>>>()?,
+    })
+}
+
+/// Sends everything of `request` to `sink`, and ends the transaction.
+pub(super) fn fetch(
+    link: &mut Link,
+    tables: &[Arc<Table>],
+    request: &FetchRequest<'_>,
+    timelines: &Timelines,
+    opening: &Opening,
+    sink: Sink<'_>,
+) -> Result<Fetched, Failure> {
+    let moment = &opening.moment;
+    let mut spans = Vec::with_capacity(tables.len());
+    for (position, table) in tables.iter().enumerate() {
+        let held = request.marks.get(position);
+        spans.push(moment.span(table, request.session, held, timelines, request.counter)?);
+    }
+    let restored = request
+        .marks
+        .iter()
+        .filter_map(|held| Mark::read(held.watermark.as_ref()?))
+        .any(|mark| mark.generation != moment.generation);
+    let modes = spans.iter().map(|span| span.mode).collect();
+    sink(DownloadBatch::Begin { tables: modes, restored })?;
+    let owed = owed::understand(&opening.owed, tables)?;
+    owed::reject(&owed, sink)?;
+    let cursors = plan(tables, &spans, &owed, request)?;
+    let fetched = run(link, tables, &cursors, &owed, request, sink)?;
+    let watermarks = spans.iter().map(|span| span.until.write().map(Some));
+    Ok(Fetched { watermarks: watermarks.collect::<Result<_, _>>()?, ..fetched })
+}
+
+/// A statement of the second flight, and what its rows are.
+struct Cursor<'a> {
+    event: Event,
+    statement: &'a Statement,
+    values: Vec<Value<'a>>,
+    batches: Batches,
+}
+
+/// The value of a parameter.
+enum Value<'a> {
+    Text(Option<&'a str>),
+    Snapshot(Option<String>),
+    Keys(owed::KeyArray),
+}
+
+impl Value<'_> {
+    fn as_parameter(&self) -> &(dyn ToSql + Sync) {
+        match self {
+            Value::Text(text) => text,
+            Value::Snapshot(text) => text,
+            Value::Keys(keys) => keys,
+        }
+    }
+}
+
+/// Everything that is to be asked, in the order in which it is sent.
+fn plan<'a>(
+    tables: &'a [Arc<Table>],
+    spans: &[Span],
+    owed: &[Owed],
+    request: &'a FetchRequest<'a>,
+) -> Result<Vec<Cursor<'a>>, Failure> {
+    let mut cursors = Vec::new();
+    for (position, (table, span)) in tables.iter().zip(spans).enumerate() {
+        let refreshed = span.mode == DownloadedTable::Refresh;
+        let mut add = |event: Event, kind: Kind| -> Result<(), Failure> {
+            let statement = table.required(event)?;
+            let batches = Batches { position, kind, refreshed };
+            let mut values = Vec::with_capacity(statement.slots.len());
+            for slot in &statement.slots {
+                values.push(match slot {
+                    Slot::Session(Parameter::LastDownload) => {
+                        Value::Snapshot(span.since.as_ref().map(Snapshot::text))
+                    }
+                    Slot::Session(parameter) => {
+                        Value::Text(session_value(parameter, request.session))
+                    }
+                    Slot::NewColumn(column) | Slot::OldColumn(column) => {
+                        Value::Keys(owed::keys(owed, position, table, *column)?)
+                    }
+                    Slot::New(_) | Slot::Old(_) => Value::Text(None),
+                });
+            }
+            cursors.push(Cursor { event, statement, values, batches });
+            Ok(())
+        };
+        if span.mode != DownloadedTable::None {
+            add(Event::DownloadCursor, Kind::Rows)?;
+            if !refreshed {
+                add(Event::DownloadDeleteCursor, Kind::DeletedKeys)?;
+            }
+            if owed.iter().any(|row| row.table == position) {
+                add(Event::UploadFetch, Kind::Owed)?;
+            }
+        }
+    }
+    Ok(cursors)
+}
+
+fn run(
+    link: &mut Link,
+    tables: &[Arc<Table>],
+    cursors: &[Cursor<'_>],
+    owed: &[Owed],
+    request: &FetchRequest<'_>,
+    sink: Sink<'_>,
+) -> Result<Fetched, Failure> {
+    let parameters: Vec<Vec<&(dyn ToSql + Sync)>> = cursors
+        .iter()
+        .map(|cursor| cursor.values.iter().map(Value::as_parameter).collect())
+        .collect();
+    let with_parameters = cursors.iter().zip(&parameters);
+    let mut calls: Vec<Call<'_>> = with_parameters
+        .map(|(cursor, parameters)| Call::new(&cursor.statement.sql, parameters))
+        .collect();
+    calls.push(Call::Simple("COMMIT"));
+    let mut download = Download::new(tables, owed, request, sink);
+    let batches: Vec<Batches> = cursors.iter().map(|cursor| cursor.batches).collect();
+    link.stream(&calls, &mut |call, row| download.row(&batches, call, row)).map_err(|fault| {
+        match cursors.get(fault.call) {
+            Some(cursor) => {
+                let name = &tables[cursor.batches.position].deployed.published.name;
+                script_failed(name, cursor.event.name())(fault)
+            }
+            None => failed("end the snapshot")(fault),
+        }
+    })?;
+    download.finish(&batches)
+}
+
+/// For values of system tables.
+pub(super) fn unreadable(error: Error) -> Failure {
+    Failure::new(Code::Drift, "a system table is not what deploy made").source(error)
+}

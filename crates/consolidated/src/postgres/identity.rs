@@ -1,0 +1,186 @@
+//! What the database remembers of remotes, in its system tables.
+//!
+//! A remote's row is locked from its first statement to the commit, so the same remote never
+//! applies twice at once, on whichever server (S8). A lock ends with its connection: that of a
+//! dead server is ended by PostgreSQL after the idle time that `connect.rs` sets.
+
+use super::errors::{Fault, failed};
+use super::link::{Answer, Call, Link};
+use crate::identity::{Consequence, Remembered, recognize, still_ours};
+use crate::synchronization::{Identity, Session};
+use model::{Code, Counter, Failure, Nonce, Progress};
+use tokio_postgres::Error;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::ToSql;
+
+/// When somebody who met a synchronization under way should come back, in seconds.
+const RETRY_AFTER_S: u32 = 5;
+
+/// Locks what is known of a remote: the only parameter.
+pub(super) const LOCK: &str = "SELECT progress, counter, nonce, epoch, attempt
+FROM syncline.syncline_remote WHERE remote_id = $1 FOR UPDATE";
+
+/// Takes a remote ID for its first synchronization; waits for whoever does the same.
+const TAKE: &str = "INSERT INTO syncline.syncline_remote
+    (remote_id, user_name, script_version, progress, counter, nonce, epoch, attempt)
+VALUES ($1, $2, $3, 0, 0, 0, 0, 0) ON CONFLICT DO NOTHING";
+
+/// The snapshot proves to a promoted standby what has reached it (trap 2).
+const STORE: &str = "UPDATE syncline.syncline_remote SET
+    user_name = $2, script_version = $3, progress = $4, counter = $5, nonce = $6, epoch = $7,
+    attempt = $8,
+    last_upload_at = CASE WHEN $9 THEN now() ELSE last_upload_at END,
+    last_download_at = CASE WHEN $10 THEN now() ELSE last_download_at END,
+    timeline = $11::int8,
+    snapshot = CASE WHEN octet_length(pg_current_snapshot()::text) < 1000
+        THEN pg_current_snapshot()
+        ELSE (pg_snapshot_xmin(pg_current_snapshot())::text || ':'
+            || pg_snapshot_xmin(pg_current_snapshot())::text || ':')::pg_snapshot END
+WHERE remote_id = $1";
+
+const FORGET_OWED: &str = "DELETE FROM syncline.syncline_owed WHERE remote_id = $1";
+
+const NEW_GENERATION: &str = "UPDATE syncline.syncline_system
+SET value = ((random() - 0.5) * 9e18)::bigint::text WHERE name = 'generation'";
+
+/// What [`LOCK`] found. `answer` is its own.
+pub(super) fn remembered(answer: &Answer) -> Result<Option<Remembered>, Failure> {
+    let Some(row) = answer.rows.first() else { return Ok(None) };
+    let read = || -> Result<Remembered, Error> {
+        Ok(Remembered {
+            progress: Progress(row.try_get(0)?),
+            counter: Counter(row.try_get(1)?),
+            nonce: Nonce(row.try_get(2)?),
+            epoch: row.try_get(3)?,
+            attempt: row.try_get(4)?,
+        })
+    };
+    read().map(Some).map_err(|error| {
+        Failure::new(Code::Drift, "what is known of the remote cannot be read").source(error)
+    })
+}
+
+/// The failure of the flight that has [`LOCK`] at position `lock`.
+pub(super) fn lock_failed(lock: usize) -> impl Fn(Fault) -> Failure {
+    move |fault| {
+        let waited = fault.sqlstate() == Some(&SqlState::LOCK_NOT_AVAILABLE);
+        if waited && fault.call == lock {
+            return under_way();
+        }
+        fault.failure("read what is known of the remote")
+    }
+}
+
+fn under_way() -> Failure {
+    Failure::new(Code::AlreadySynchronizing, "another synchronization of this remote is under way")
+        .retry_after_s(RETRY_AFTER_S)
+}
+
+/// Recognizes the remote and shuts out its predecessors. `found` is what [`LOCK`] found in this
+/// transaction. The result takes effect with [`Stored`].
+pub(super) fn begin(
+    link: &mut Link,
+    session: &Session,
+    identity: &Identity,
+    found: Option<Remembered>,
+) -> Result<Remembered, Failure> {
+    let found = match found {
+        Some(found) => Some(found),
+        None => take(link, session)?,
+    };
+    let (remote, consequence) = recognize(session, identity, found)?;
+    match consequence {
+        Consequence::Nothing => {}
+        Consequence::ForgetOwed => {
+            link.query(FORGET_OWED, &[&session.remote_id.as_str()])
+                .map_err(failed("forget what the former file was owed"))?;
+        }
+        Consequence::NewGeneration => {
+            link.query(NEW_GENERATION, &[]).map_err(failed("begin a new generation"))?;
+        }
+    }
+    Ok(remote)
+}
+
+/// The remote as this synchronization left it.
+pub(super) fn resume(
+    session: &Session,
+    found: Option<Remembered>,
+    epoch: i64,
+) -> Result<Remembered, Failure> {
+    still_ours(session, found, epoch)
+}
+
+/// Makes the row of a new remote, or finds what somebody else has made meanwhile.
+fn take(link: &mut Link, session: &Session) -> Result<Option<Remembered>, Failure> {
+    let (remote_id, user) = (session.remote_id.as_str(), session.user.as_str());
+    let parameters: [&(dyn ToSql + Sync); 3] =
+        [&remote_id, &user, &session.script_version.as_str()];
+    let lock: [&(dyn ToSql + Sync); 1] = [&remote_id];
+    let answers =
+        link.flight(&[Call::new(TAKE, &parameters), Call::new(LOCK, &lock)]).map_err(|fault| {
+            match fault.sqlstate() == Some(&SqlState::LOCK_NOT_AVAILABLE) {
+                true => under_way(),
+                false => fault.failure("note a new remote"),
+            }
+        })?;
+    match answers[0].affected {
+        0 => remembered(&answers[1]),
+        _ => Ok(None),
+    }
+}
+
+/// What is stored of a remote when a synchronization ends.
+pub(super) struct Stored<'a> {
+    remote_id: &'a str,
+    user: &'a str,
+    script_version: &'a str,
+    remote: Remembered,
+    uploaded: bool,
+    downloads: bool,
+    timeline: i64,
+}
+
+impl<'a> Stored<'a> {
+    /// `uploaded` and `downloads`: whether to note the time.
+    pub(super) fn new(
+        link: &Link,
+        session: &'a Session,
+        remote: Remembered,
+        uploaded: bool,
+        downloads: bool,
+    ) -> Stored<'a> {
+        Stored {
+            remote_id: session.remote_id.as_str(),
+            user: session.user.as_str(),
+            script_version: session.script_version.as_str(),
+            remote,
+            uploaded,
+            downloads,
+            timeline: i64::from(link.place().timeline),
+        }
+    }
+
+    /// For [`Stored::call`].
+    pub(super) fn parameters(&self) -> [&(dyn ToSql + Sync); 11] {
+        let Remembered { progress, counter, nonce, epoch, attempt } = &self.remote;
+        [
+            &self.remote_id,
+            &self.user,
+            &self.script_version,
+            &progress.0,
+            &counter.0,
+            &nonce.0,
+            epoch,
+            attempt,
+            &self.uploaded,
+            &self.downloads,
+            &self.timeline,
+        ]
+    }
+
+    /// Belongs into the flight that commits.
+    pub(super) fn call<'p>(parameters: &'p [&'p (dyn ToSql + Sync)]) -> Call<'p> {
+        Call::new(STORE, parameters)
+    }
+}

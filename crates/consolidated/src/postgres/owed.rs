@@ -1,0 +1,132 @@
+//! What a remote must be told about whatever its watermark says (trap 5).
+
+use super::catalog::Table;
+use super::fetch::{Sink, unreadable};
+use super::values::ColumnType;
+use crate::synchronization::DownloadBatch;
+use bytes::{BufMut, BytesMut};
+use model::{Code, Counter, Failure, RowReader};
+use std::error::Error;
+use std::sync::Arc;
+use tokio_postgres::Row;
+use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
+
+/// The only parameter is the remote ID.
+pub(super) const READ: &str = "SELECT table_name, row_key, counter, code, message
+FROM syncline.syncline_owed WHERE remote_id = $1 ORDER BY table_name, row_key";
+
+/// A row that the remote must be told about.
+#[derive(Debug)]
+pub(super) struct Owed {
+    pub(super) table: usize,
+    /// The key's columns as a row.
+    pub(super) key: Vec<u8>,
+    counter: Counter,
+    reject: Option<(u16, String)>,
+}
+
+/// What [`READ`] found, where it concerns tables of this session.
+pub(super) fn understand(rows: &[Row], tables: &[Arc<Table>]) -> Result<Vec<Owed>, Failure> {
+    let mut owed = Vec::with_capacity(rows.len());
+    for row in rows {
+        let name: &str = row.try_get(0).map_err(unreadable)?;
+        let found = tables.iter().position(|table| table.deployed.published.name == name);
+        let Some(table) = found else { continue };
+        let code: Option<i32> = row.try_get(3).map_err(unreadable)?;
+        let message: Option<String> = row.try_get(4).map_err(unreadable)?;
+        let code = code.and_then(|code| u16::try_from(code).ok());
+        owed.push(Owed {
+            table,
+            key: row.try_get(1).map_err(unreadable)?,
+            counter: Counter(row.try_get(2).map_err(unreadable)?),
+            reject: code.map(|code| (code, message.unwrap_or_default())),
+        });
+    }
+    Ok(owed)
+}
+
+/// Tells which rows were refused.
+pub(super) fn reject(owed: &[Owed], sink: Sink<'_>) -> Result<(), Failure> {
+    for row in owed {
+        if let Some((code, message)) = &row.reject {
+            sink(DownloadBatch::Reject {
+                table: row.table,
+                key: row.key.clone(),
+                counter: row.counter,
+                code: *code,
+                message: message.clone(),
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// One column of the keys that are owed of one table.
+#[derive(Debug)]
+pub(super) struct KeyArray {
+    element: Type,
+    count: i32,
+    elements: Vec<u8>,
+}
+
+/// Column `column` of the keys owed of `table`, without those that PostgreSQL cannot hold: there
+/// is no such row.
+pub(super) fn keys(
+    owed: &[Owed],
+    position: usize,
+    table: &Table,
+    column: usize,
+) -> Result<KeyArray, Failure> {
+    let (published, columns) = (&table.deployed.published, &table.deployed.details.columns);
+    let types: Vec<&ColumnType> =
+        published.key.iter().map(|at| &columns[usize::from(*at)]).collect();
+    let wanted =
+        published.key.iter().position(|at| usize::from(*at) == column).ok_or_else(|| {
+            Failure::new(
+                Code::ScriptFailed,
+                "a script that fetches rows asks for more than the key",
+            )
+            .table(published.name.as_str())
+        })?;
+    let element = types[wanted].wire();
+    let mut array = KeyArray { element, count: 0, elements: Vec::new() };
+    let mut scratch = Vec::new();
+    'rows: for row in owed.iter().filter(|row| row.table == position) {
+        let mut reader = RowReader::new(&row.key);
+        scratch.clear();
+        let mut taken = 0..0;
+        for (place, kind) in types.iter().enumerate() {
+            let begin = scratch.len();
+            if kind.write_element(reader.value()?, &mut scratch).is_err() {
+                continue 'rows;
+            }
+            if place == wanted {
+                taken = begin..scratch.len();
+            }
+        }
+        array.elements.extend_from_slice(&scratch[taken]);
+        array.count += 1;
+    }
+    Ok(array)
+}
+
+impl ToSql for KeyArray {
+    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
+        // One dimension, perhaps with NULLs, counted from 1.
+        out.put_i32(i32::from(self.count > 0));
+        out.put_i32(1);
+        out.put_u32(self.element.oid());
+        if self.count > 0 {
+            out.put_i32(self.count);
+            out.put_i32(1);
+        }
+        out.extend_from_slice(&self.elements);
+        Ok(IsNull::No)
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+
+    to_sql_checked!();
+}

@@ -1,0 +1,97 @@
+//! What a promoted standby may believe of the watermarks of its predecessor (trap 2).
+//!
+//! Numbers of transactions that had not reached the standby are given out again by it. But
+//! every synchronization stores the snapshot that its own commit follows. What such a snapshot
+//! shows was committed before it, so where it has arrived, all of that has. The largest one that
+//! arrived is the *floor* of the new timeline; a watermark that shows nothing beyond it is as good
+//! as ever, and with any other the table is sent afresh.
+
+use super::errors::failed;
+use super::link::Link;
+use super::snapshot::Snapshot;
+use super::watermark::{Mark, Place};
+use model::Failure;
+
+/// Records the floor, once for each timeline; also where nothing had arrived yet.
+const RECORD: &str = "INSERT INTO syncline.syncline_timeline (timeline, floor)
+SELECT $1::int8, coalesce((
+    SELECT snapshot FROM syncline.syncline_remote WHERE timeline < $1::int8 AND snapshot IS NOT NULL
+    ORDER BY pg_snapshot_xmax(snapshot) DESC LIMIT 1
+), '1:1:')
+ON CONFLICT DO NOTHING";
+
+const READ: &str = "SELECT timeline, floor::text FROM syncline.syncline_timeline";
+
+/// The floors as one connection knows them: a connection sees only one timeline.
+#[derive(Debug, Default)]
+pub(super) struct Timelines {
+    place: Place,
+    floors: Vec<(u32, Snapshot)>,
+}
+
+impl Timelines {
+    /// Whether this is for the timeline that the connection is on.
+    pub(super) fn is_for(&self, place: Place) -> bool {
+        self.place == place
+    }
+
+    /// Records the floor of the connection's timeline, and reads all. Outside a transaction.
+    pub(super) fn meet(link: &mut Link) -> Result<Timelines, Failure> {
+        let place = link.place();
+        let timeline = i64::from(place.timeline);
+        link.query(RECORD, &[&timeline]).map_err(failed("record a timeline"))?;
+        let rows = link.query(READ, &[]).map_err(failed("read the timelines"))?;
+        let floors = rows.iter().filter_map(|row| {
+            let timeline: i64 = row.try_get(0).ok()?;
+            Some((u32::try_from(timeline).ok()?, Snapshot::parse(row.try_get(1).ok()?)?))
+        });
+        Ok(Timelines { place, floors: floors.collect() })
+    }
+
+    /// Whether everything that the mark shows is in this database.
+    pub(super) fn prove(&self, mark: &Mark) -> bool {
+        let Some(shown) = &mark.snapshot else { return true };
+        let later = self.floors.iter().filter(|(timeline, _)| *timeline > mark.place.timeline);
+        let here = mark.place.timeline == self.place.timeline;
+        let before = mark.place.timeline < self.place.timeline;
+        mark.place.system == self.place.system
+            && (here || before)
+            && later.into_iter().all(|(_, floor)| shown.is_within(floor))
+            // Without the floor of the present timeline nothing is known.
+            && (here || self.floors.iter().any(|(timeline, _)| *timeline == self.place.timeline))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::Counter;
+
+    fn mark(system: u64, timeline: u32, snapshot: &str) -> Mark {
+        let (generation, counter) = (1, Counter(1));
+        let place = Place { system, timeline };
+        let snapshot = Snapshot::parse(snapshot);
+        Mark { place, generation, counter, incarnations: 0, claims: 0, snapshot }
+    }
+
+    // Trap 2
+    #[test]
+    fn a_mark_of_an_older_timeline_must_be_below_every_floor_since() {
+        let floor = |timeline, text| (timeline, Snapshot::parse(text).unwrap());
+        let timelines = Timelines {
+            place: Place { system: 7, timeline: 3 },
+            floors: vec![floor(1, "1:1:"), floor(2, "100:120:110"), floor(3, "200:200:")],
+        };
+        for (mark, proven) in [
+            (mark(7, 3, "900:900:"), true),
+            (mark(7, 2, "150:150:"), true),
+            (mark(7, 2, "150:201:"), false),
+            (mark(7, 1, "110:120:110"), true),
+            (mark(7, 1, "110:120:"), false),
+            (mark(7, 4, "1:1:"), false),
+            (mark(8, 3, "1:1:"), false),
+        ] {
+            assert_eq!(timelines.prove(&mark), proven, "{mark:?}");
+        }
+    }
+}
