@@ -300,3 +300,6 @@ async fn finish<F: Future<Output = Result<T, Error>>, T>(
         None => Err(Error::__private_api_timeout()),
     }
 }
+
+#[cfg(test)]
+mod tests;
