@@ -1,7 +1,7 @@
 //! What `init`, `deploy`, `check`, `scripts` and `user` say and hear, whatever the database.
 
 use crate::script::Event;
-use model::{ScriptVersion, UserName};
+use model::{Code, Failure, PublicationName, ScriptVersion, UserName};
 use std::collections::BTreeMap;
 
 /// A sync model to start from.
@@ -64,4 +64,50 @@ pub struct User {
     pub name: UserName,
     /// Values that scripts see as `{u.name}`.
     pub claims: BTreeMap<String, String>,
+}
+
+pub(crate) fn no_such_user(name: &UserName) -> Failure {
+    Failure::new(Code::NoSuchUser, format!("there is no user {name}"))
+}
+
+/// Claims as they are stored: a JSON object of texts.
+pub(crate) fn claims_text(claims: &BTreeMap<String, String>) -> String {
+    serde_json::json!(claims).to_string()
+}
+
+/// Understands [`claims_text`].
+pub(crate) fn claims_from(text: &str) -> Result<BTreeMap<String, String>, Failure> {
+    serde_json::from_str(text)
+        .map_err(|error| Failure::new(Code::Bug, "stored claims do not parse").source(error))
+}
+
+/// Puts the scripts of each table into the order of their events; versions and tables stay.
+pub(crate) fn order_by_event(scripts: &mut [StoredScript]) {
+    let order = |event: Event| Event::ALL.iter().position(|known| *known == event);
+    let same_table = |a: &StoredScript, b: &StoredScript| {
+        a.table == b.table && a.script_version == b.script_version
+    };
+    for scripts in scripts.chunk_by_mut(same_table) {
+        scripts.sort_by_key(|script| order(script.event));
+    }
+}
+
+/// Gathers script version, publication and table, which are sorted by the first two.
+pub(crate) fn group_publications(
+    rows: Vec<(String, String, String)>,
+) -> Result<Vec<(ScriptVersion, PublicationName, Vec<String>)>, Failure> {
+    let mut publications: Vec<(ScriptVersion, PublicationName, Vec<String>)> = Vec::new();
+    for (version, publication, table) in rows {
+        match publications.last_mut() {
+            Some((v, p, tables)) if v.as_str() == version && p.as_str() == publication => {
+                tables.push(table);
+            }
+            _ => publications.push((
+                ScriptVersion::new(version)?,
+                PublicationName::new(publication)?,
+                vec![table],
+            )),
+        }
+    }
+    Ok(publications)
 }

@@ -147,7 +147,7 @@ pub struct ServeLock {
 pub fn administer(url: &Url) -> Result<Box<dyn Administration>, Failure> {
     match url {
         Url::Sqlite(path) => Ok(Box::new(sqlite::Admin::open(path)?)),
-        Url::Postgres(_) => Err(not_yet()),
+        Url::Postgres(url) => Ok(Box::new(postgres::Admin::open(url)?)),
     }
 }
 

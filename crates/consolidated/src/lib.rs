@@ -15,6 +15,7 @@ mod connection;
 mod digest;
 mod echo;
 mod identity;
+mod initial;
 #[allow(dead_code, reason = "the backend is not whole yet")]
 mod postgres;
 mod quote;
@@ -35,7 +36,7 @@ pub use connection::{
 };
 pub use echo::Echo;
 pub use script::Event;
-pub use sync_model::{ConflictRule, SyncModel};
+pub use sync_model::{ConflictRule, StoredAs, SyncModel};
 pub use synchronization::{
     Applied, Batch, BatchSource, Begun, Change, Credentials, DownloadBatch, DownloadedTable,
     FetchRequest, Fetched, Identity, Session, TableMark, UploadRequest,

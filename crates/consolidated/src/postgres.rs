@@ -6,9 +6,12 @@
 //! `link.rs` is the connection that everything here shares, `values.rs` the table of types,
 //! `reader.rs` and `writer.rs` what a server uses.
 
+mod admin;
 mod catalog;
+mod check;
 mod connect;
 mod datetime;
+mod deploy;
 mod details;
 mod errors;
 mod fetch;
@@ -16,15 +19,23 @@ mod identity;
 mod link;
 mod numeric;
 mod owed;
+mod plan;
+mod present;
 mod reader;
+mod remote_ddl;
 mod rows;
 mod scratch;
+mod scripts;
 mod snapshot;
 mod span;
 mod statement;
+mod steps;
+mod tables;
 mod timeline;
 mod tls;
+mod tracking;
 mod values;
 mod watermark;
 
+pub(crate) use admin::Admin;
 pub(crate) use reader::Reader;

@@ -16,7 +16,6 @@ mod deploy;
 mod errors;
 mod fetch;
 mod identity;
-mod initial;
 mod plan;
 mod reader;
 mod remote_ddl;

@@ -8,6 +8,7 @@ use model::{Code, Direction, Failure, PublicationName, ScriptVersion};
 use partition::{ParentFile, PartitionFile};
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::ops::Range;
 use toml::Spanned;
 
@@ -29,6 +30,8 @@ pub struct SyncModel {
 pub struct TableModel {
     /// The published columns, all if none.
     pub columns: Option<Vec<String>>,
+    /// Numeric columns that are not what their type alone makes of them at remotes.
+    pub stored_as: BTreeMap<String, StoredAs>,
     /// Which way rows travel.
     pub direction: Direction,
     /// What happens when two changed the same row.
@@ -39,6 +42,18 @@ pub struct TableModel {
     pub may_leave: bool,
     /// Where `partition` or `parent` is in the file; the table's own line without them.
     pub line: usize,
+}
+
+/// What a numeric column is at remotes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StoredAs {
+    /// Text: exact, but compared as text.
+    Text,
+    /// A double.
+    Real,
+    /// An integer where it is whole.
+    Integer,
 }
 
 /// Which rows of a table a subscription covers.
@@ -67,6 +82,17 @@ pub enum ConflictRule {
     Merge,
 }
 
+impl fmt::Display for ConflictRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ConflictRule::ConsolidatedWins => f.write_str("consolidated wins"),
+            ConflictRule::RemoteWins => f.write_str("remote wins"),
+            ConflictRule::Latest(column) => write!(f, "latest by {column}"),
+            ConflictRule::Merge => f.write_str("merge by column"),
+        }
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ModelFile {
@@ -86,6 +112,8 @@ struct PublicationFile {
 #[serde(deny_unknown_fields, default)]
 struct TableFile {
     columns: Option<Vec<String>>,
+    #[serde(rename = "as")]
+    stored_as: BTreeMap<String, StoredAs>,
     direction: Option<Direction>,
     conflict: Option<ConflictFile>,
     partition: Option<Spanned<PartitionFile>>,
@@ -186,7 +214,8 @@ fn read_table(table: Spanned<TableFile>, text: &str) -> Result<TableModel, (usiz
         }
         leave => leave.is_some_and(Spanned::into_inner),
     };
-    Ok(TableModel { columns: table.columns, direction, conflict, rows, may_leave, line })
+    let (columns, stored_as) = (table.columns, table.stored_as);
+    Ok(TableModel { columns, stored_as, direction, conflict, rows, may_leave, line })
 }
 
 /// `name` as a TOML key.

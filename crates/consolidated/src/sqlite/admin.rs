@@ -2,9 +2,10 @@
 
 use super::errors::failed;
 use super::tables::{self, UserTable};
-use super::{ServeLock, check, connect, deploy, initial, plan};
-use crate::admin::{Deployment, Finding, InitialModel, StoredScript, User};
+use super::{ServeLock, check, connect, deploy, plan};
+use crate::admin::{self, Deployment, Finding, InitialModel, StoredScript, User};
 use crate::connection::Administration;
+use crate::initial::{self, Candidate};
 use crate::script::Event;
 use crate::sync_model::SyncModel;
 use model::{Code, Failure, PublicationName, ScriptVersion, UserName};
@@ -35,7 +36,7 @@ impl Admin {
     ) -> Result<(), Failure> {
         self.require_deployed()?;
         let changed = self.connection.execute(sql, values).map_err(failed("change the user"))?;
-        if changed == 1 { Ok(()) } else { Err(no_such_user(name)) }
+        if changed == 1 { Ok(()) } else { Err(admin::no_such_user(name)) }
     }
 
     fn user_tables(&self) -> Result<BTreeMap<String, UserTable>, Failure> {
@@ -52,7 +53,15 @@ impl Admin {
 
 impl Administration for Admin {
     fn initial_model(&mut self, wanted: &[String]) -> Result<InitialModel, Failure> {
-        initial::model(&self.user_tables()?, wanted)
+        let user_tables = self.user_tables()?;
+        let candidate = |table: &UserTable| Candidate {
+            name: table.name.clone(),
+            refusal: tables::unsupported(table),
+            offered: !tables::is_shadow(table, &user_tables),
+        };
+        let candidates = user_tables.values().map(candidate).collect();
+        let find = |name: &str| tables::find(&user_tables, name).map(|table| table.name.clone());
+        initial::model(candidates, &find, wanted)
     }
 
     fn deploy(&mut self, models: &[SyncModel], dry_run: bool) -> Result<Deployment, Failure> {
@@ -100,18 +109,7 @@ impl Administration for Admin {
             let script_version = ScriptVersion::new(version)?;
             scripts.push(StoredScript { script_version, table, event, script });
         }
-        let order = |event: Event| Event::ALL.iter().position(|e| *e == event);
-        // Stable: versions and tables keep the order of the query.
-        let mut start = 0;
-        for end in 1..=scripts.len() {
-            let same = end < scripts.len()
-                && scripts[end].table == scripts[start].table
-                && scripts[end].script_version == scripts[start].script_version;
-            if !same {
-                scripts[start..end].sort_by_key(|script| order(script.event));
-                start = end;
-            }
-        }
+        admin::order_by_event(&mut scripts);
         Ok(scripts)
     }
 
@@ -130,20 +128,7 @@ impl Administration for Admin {
             .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
             .and_then(Iterator::collect::<rusqlite::Result<Vec<(String, String, String)>>>)
             .map_err(failed("read the publications"))?;
-        let mut publications: Vec<(ScriptVersion, PublicationName, Vec<String>)> = Vec::new();
-        for (version, publication, table) in rows {
-            match publications.last_mut() {
-                Some((v, p, tables)) if v.as_str() == version && p.as_str() == publication => {
-                    tables.push(table);
-                }
-                _ => publications.push((
-                    ScriptVersion::new(version)?,
-                    PublicationName::new(publication)?,
-                    vec![table],
-                )),
-            }
-        }
-        Ok(publications)
+        admin::group_publications(rows)
     }
 
     fn users(&mut self) -> Result<Vec<User>, Failure> {
@@ -158,7 +143,7 @@ impl Administration for Admin {
             .map_err(failed("read the users"))?;
         rows.into_iter()
             .map(|(name, claims)| {
-                Ok(User { name: UserName::new(name)?, claims: claims_from(&claims)? })
+                Ok(User { name: UserName::new(name)?, claims: admin::claims_from(&claims)? })
             })
             .collect()
     }
@@ -174,7 +159,7 @@ impl Administration for Admin {
             .connection
             .execute(
                 "INSERT INTO syncline_user VALUES (?1, ?2, random(), ?3) ON CONFLICT DO NOTHING",
-                params![name.as_str(), password_hash, claims_text(claims)],
+                params![name.as_str(), password_hash, admin::claims_text(claims)],
             )
             .map_err(failed("add the user"))?;
         match added {
@@ -194,7 +179,7 @@ impl Administration for Admin {
             )
             .optional()
             .map_err(failed("read the user"))?;
-        claims_from(&claims.ok_or_else(|| no_such_user(name))?)
+        admin::claims_from(&claims.ok_or_else(|| admin::no_such_user(name))?)
     }
 
     fn set_claims(
@@ -203,7 +188,7 @@ impl Administration for Admin {
         claims: &BTreeMap<String, String>,
     ) -> Result<(), Failure> {
         let sql = "UPDATE syncline_user SET claims = ?2 WHERE user_name = ?1";
-        self.change_user(name, sql, &[&name.as_str(), &claims_text(claims)])
+        self.change_user(name, sql, &[&name.as_str(), &admin::claims_text(claims)])
     }
 
     fn set_password(&mut self, name: &UserName, password_hash: &str) -> Result<(), Failure> {
@@ -216,18 +201,4 @@ impl Administration for Admin {
         let sql = "DELETE FROM syncline_user WHERE user_name = ?1";
         self.change_user(name, sql, &[&name.as_str()])
     }
-}
-
-fn no_such_user(name: &UserName) -> Failure {
-    Failure::new(Code::NoSuchUser, format!("there is no user {name}"))
-}
-
-fn claims_text(claims: &BTreeMap<String, String>) -> String {
-    serde_json::json!(claims).to_string()
-}
-
-/// Claims as they are stored: a JSON object of texts.
-pub(super) fn claims_from(text: &str) -> Result<BTreeMap<String, String>, Failure> {
-    serde_json::from_str(text)
-        .map_err(|error| Failure::new(Code::Bug, "stored claims do not parse").source(error))
 }

@@ -121,6 +121,13 @@ fn plan_table(
     with_parent: &dyn Fn(&str) -> bool,
     notices: &mut Vec<String>,
 ) -> Result<TablePlan, Failure> {
+    if let Some(column) = table_model.stored_as.keys().next() {
+        let message = format!(
+            "table {}: `as` names {column}; SQLite keeps values as they are at both ends",
+            table.name
+        );
+        return Err(mismatch(model, message).table(table.name.as_str()));
+    }
     let columns = published_columns(table, table_model, model)?;
     if let ConflictRule::Latest(latest) = &table_model.conflict
         && !columns.contains(latest)
@@ -164,12 +171,7 @@ fn plan_table(
     for (_, script) in &scripts {
         Script::parse(script, &published)?;
     }
-    let conflict_rule = match &table_model.conflict {
-        ConflictRule::ConsolidatedWins => "consolidated wins".to_owned(),
-        ConflictRule::RemoteWins => "remote wins".to_owned(),
-        ConflictRule::Latest(column) => format!("latest by {column}"),
-        ConflictRule::Merge => "merge by column".to_owned(),
-    };
+    let conflict_rule = table_model.conflict.to_string();
     Ok(TablePlan { published, conflict_rule, details: TableDetails::default(), scripts })
 }
 

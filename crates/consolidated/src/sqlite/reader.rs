@@ -1,10 +1,10 @@
 //! A connection that only reads: who a user is, what a remote shares, what it downloads.
 
-use super::admin::claims_from;
 use super::catalog::{self, Catalog};
 use super::connect;
 use super::errors::failed;
 use super::fetch;
+use crate::admin::claims_from;
 use crate::synchronization::{Credentials, DownloadBatch, FetchRequest, Fetched, Session};
 use model::{Failure, PublicationName, RemoteId, ScriptVersion, UserName};
 use rusqlite::{Connection, OptionalExtension, Transaction};

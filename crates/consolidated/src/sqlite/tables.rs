@@ -264,6 +264,12 @@ pub(super) fn find<'a>(
     tables.get(name).or_else(|| tables.values().find(|table| table.name.eq_ignore_ascii_case(name)))
 }
 
+/// The tables behind a virtual table are its own business.
+pub(super) fn is_shadow(table: &UserTable, user_tables: &BTreeMap<String, UserTable>) -> bool {
+    let owner = table.name.rsplit_once('_').and_then(|(owner, _)| user_tables.get(owner));
+    !table.ordinary && owner.is_some_and(|owner| !owner.ordinary)
+}
+
 /// Why the table cannot be synchronized, if it cannot.
 pub(super) fn unsupported(table: &UserTable) -> Option<Failure> {
     let fault = |code, why: &str| {

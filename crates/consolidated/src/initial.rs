@@ -1,10 +1,8 @@
 //! The model that `init` writes: every table, all columns, both directions.
 
-use super::tables::{self, UserTable};
 use crate::admin::InitialModel;
 use crate::sync_model::toml_key;
 use model::{Code, Failure};
-use std::collections::BTreeMap;
 
 const HEADER: &str = "\
 # What is synchronized. Deploy changes with `syncline deploy`.
@@ -24,30 +22,47 @@ script_version = \"v1\"
 #               { latest = \"COLUMN\" }   the later value in COLUMN wins, future ones count as now
 ";
 
-/// Writes the model for `wanted` tables, or for all that can be synchronized.
-pub(super) fn model(
-    user_tables: &BTreeMap<String, UserTable>,
+/// A table that a model may name.
+pub(crate) struct Candidate {
+    pub(crate) name: String,
+    /// Why it cannot be synchronized, if it cannot.
+    pub(crate) refusal: Option<Failure>,
+    /// It is proposed although nobody asked for it.
+    pub(crate) offered: bool,
+}
+
+/// Writes the model for `wanted` tables, or for all that are offered. `find` finds the name of a
+/// candidate by what somebody wrote.
+pub(crate) fn model(
+    mut candidates: Vec<Candidate>,
+    find: &dyn Fn(&str) -> Option<String>,
     wanted: &[String],
 ) -> Result<InitialModel, Failure> {
     let mut toml = HEADER.to_owned();
     let mut warnings = Vec::new();
     let mut count = 0;
-    let mut chosen: Vec<&UserTable> = Vec::new();
+    let mut chosen: Vec<Candidate> = Vec::new();
     for name in wanted {
-        let table = tables::find(user_tables, name).ok_or_else(|| {
+        let missing = || {
             Failure::new(Code::ModelMismatch, format!("there is no table {name}"))
                 .table(name.as_str())
-        })?;
-        if let Some(failure) = tables::unsupported(table) {
+        };
+        let found = find(name).ok_or_else(missing)?;
+        let Some(position) = candidates.iter().position(|table| table.name == found) else {
+            // Named twice.
+            continue;
+        };
+        let table = candidates.swap_remove(position);
+        if let Some(failure) = table.refusal {
             return Err(failure);
         }
         chosen.push(table);
     }
     if wanted.is_empty() {
-        chosen.extend(user_tables.values().filter(|table| !is_shadow(table, user_tables)));
+        chosen.extend(candidates.into_iter().filter(|table| table.offered));
     }
     for table in chosen {
-        match tables::unsupported(table) {
+        match table.refusal {
             None => {
                 toml.push_str(&format!("\n[table.{}]\n", toml_key(&table.name)));
                 count += 1;
@@ -68,10 +83,4 @@ pub(super) fn model(
             .hint("create the tables first; `syncline init` reads them"));
     }
     Ok(InitialModel { toml, tables: count, warnings })
-}
-
-/// The tables behind a virtual table are its own business, and no warning.
-fn is_shadow(table: &UserTable, user_tables: &BTreeMap<String, UserTable>) -> bool {
-    let owner = table.name.rsplit_once('_').and_then(|(owner, _)| user_tables.get(owner));
-    !table.ordinary && owner.is_some_and(|owner| !owner.ordinary)
 }

@@ -1,0 +1,210 @@
+//! What the command line does with a consolidated database.
+
+use super::connect::Role;
+use super::errors::failed;
+use super::link::Link;
+use super::present::{is_deployed, require_known_format, text};
+use super::tables::{self, UserTable};
+use super::{check, deploy, plan};
+use crate::admin::{self, Deployment, Finding, InitialModel, StoredScript, User};
+use crate::connection::Administration;
+use crate::initial::{self, Candidate};
+use crate::script::Event;
+use crate::sync_model::SyncModel;
+use crate::url::PostgresUrl;
+use model::{Code, Failure, PublicationName, ScriptVersion, UserName};
+use std::collections::BTreeMap;
+use tokio_postgres::types::ToSql;
+
+/// The schemas of the search path that exist, in their order.
+const SEARCH_PATH: &str = "SELECT unnest(current_schemas(false))::text";
+
+/// From here on every name is written with its schema, by us and by the database.
+const NO_SEARCH_PATH: &str = "SET search_path = pg_catalog";
+
+/// A value that no former password had.
+const NEW_PASSWORD_VERSION: &str = "(random() * 9007199254740992)::bigint";
+
+/// One connection for administration.
+#[derive(Debug)]
+pub(crate) struct Admin {
+    link: Link,
+    url: PostgresUrl,
+    search_path: Vec<String>,
+}
+
+impl Admin {
+    /// Connects to an existing database.
+    pub(crate) fn open(url: &PostgresUrl) -> Result<Admin, Failure> {
+        let mut link = Link::open(url, Role::Administer)?;
+        let rows = link.query(SEARCH_PATH, &[]).map_err(failed("read the search path"))?;
+        let search_path = rows.iter().map(|row| text(row, 0)).collect::<Result<_, _>>()?;
+        link.batch(NO_SEARCH_PATH).map_err(failed("set up the session"))?;
+        require_known_format(&mut link)?;
+        Ok(Admin { link, url: url.clone(), search_path })
+    }
+
+    fn user_tables(&mut self) -> Result<BTreeMap<String, UserTable>, Failure> {
+        tables::read(&mut self.link, &self.search_path)
+    }
+
+    fn require_deployed(&mut self) -> Result<(), Failure> {
+        match is_deployed(&mut self.link)? {
+            true => Ok(()),
+            false => Err(Failure::new(Code::NotDeployed, "nothing is deployed in this database")),
+        }
+    }
+
+    /// Runs a statement about one user, and tells whether there was one.
+    fn change_user(
+        &mut self,
+        sql: &str,
+        values: &[&(dyn ToSql + Sync)],
+        doing: &str,
+    ) -> Result<bool, Failure> {
+        self.require_deployed()?;
+        let sql = format!("{sql} RETURNING user_name");
+        let rows = self.link.query(&sql, values).map_err(failed(doing))?;
+        Ok(!rows.is_empty())
+    }
+
+    fn change_known_user(
+        &mut self,
+        name: &UserName,
+        sql: &str,
+        values: &[&(dyn ToSql + Sync)],
+    ) -> Result<(), Failure> {
+        match self.change_user(sql, values, "change the user")? {
+            true => Ok(()),
+            false => Err(admin::no_such_user(name)),
+        }
+    }
+}
+
+impl Administration for Admin {
+    fn initial_model(&mut self, wanted: &[String]) -> Result<InitialModel, Failure> {
+        let user_tables = self.user_tables()?;
+        let candidate = |(name, table): (&String, &UserTable)| Candidate {
+            name: name.clone(),
+            refusal: tables::unsupported(table),
+            offered: table.is_on_path(),
+        };
+        let find = |wanted: &str| tables::find(&user_tables, wanted).map(|(name, _)| name.clone());
+        initial::model(user_tables.iter().map(candidate).collect(), &find, wanted)
+    }
+
+    fn deploy(&mut self, models: &[SyncModel], dry_run: bool) -> Result<Deployment, Failure> {
+        let plan = plan::plan(&self.user_tables()?, models)?;
+        let statements = deploy::deploy(&mut self.link, &self.url, &plan, dry_run)?;
+        Ok(Deployment { statements, notices: plan.notices })
+    }
+
+    fn undeploy(&mut self) -> Result<Vec<String>, Failure> {
+        deploy::undeploy(&mut self.link, &self.url)
+    }
+
+    fn check(&mut self, models: &[SyncModel]) -> Result<Vec<Finding>, Failure> {
+        self.require_deployed()?;
+        let user_tables = self.user_tables()?;
+        let plan = plan::plan(&user_tables, models)?;
+        let pending = deploy::deploy(&mut self.link, &self.url, &plan, true)?.len();
+        check::findings(&mut self.link, &user_tables, &plan, pending)
+    }
+
+    fn scripts(&mut self) -> Result<Vec<StoredScript>, Failure> {
+        self.require_deployed()?;
+        let sql = "SELECT s.script_version, s.table_name, s.event, s.script
+                   FROM syncline.syncline_script AS s
+                   JOIN syncline.syncline_script_version AS v USING (script_version)
+                   JOIN syncline.syncline_table AS t USING (script_version, table_name)
+                   ORDER BY v.position, t.position";
+        let mut scripts = Vec::new();
+        for row in self.link.query(sql, &[]).map_err(failed("read the scripts"))? {
+            let event = text(&row, 2)?;
+            let event = Event::from_name(&event).ok_or_else(|| {
+                Failure::new(Code::ScriptFailed, format!("unknown event {event}"))
+            })?;
+            let script_version = ScriptVersion::new(text(&row, 0)?)?;
+            let (table, script) = (text(&row, 1)?, text(&row, 3)?);
+            scripts.push(StoredScript { script_version, table, event, script });
+        }
+        admin::order_by_event(&mut scripts);
+        Ok(scripts)
+    }
+
+    fn publications(
+        &mut self,
+    ) -> Result<Vec<(ScriptVersion, PublicationName, Vec<String>)>, Failure> {
+        self.require_deployed()?;
+        let sql = "SELECT script_version, publication, table_name
+                   FROM syncline.syncline_publication
+                   ORDER BY script_version COLLATE \"C\", publication COLLATE \"C\",
+                       table_name COLLATE \"C\"";
+        let rows = self.link.query(sql, &[]).map_err(failed("read the publications"))?;
+        let rows: Vec<_> = rows
+            .iter()
+            .map(|row| Ok((text(row, 0)?, text(row, 1)?, text(row, 2)?)))
+            .collect::<Result<_, Failure>>()?;
+        admin::group_publications(rows)
+    }
+
+    fn users(&mut self) -> Result<Vec<User>, Failure> {
+        self.require_deployed()?;
+        let sql = "SELECT user_name, claims FROM syncline.syncline_user
+                   ORDER BY user_name COLLATE \"C\"";
+        let rows = self.link.query(sql, &[]).map_err(failed("read the users"))?;
+        let user = |row| {
+            let (name, claims) = (UserName::new(text(row, 0)?)?, text(row, 1)?);
+            Ok(User { name, claims: admin::claims_from(&claims)? })
+        };
+        rows.iter().map(user).collect()
+    }
+
+    fn add_user(
+        &mut self,
+        name: &UserName,
+        password_hash: &str,
+        claims: &BTreeMap<String, String>,
+    ) -> Result<(), Failure> {
+        let sql = format!(
+            "INSERT INTO syncline.syncline_user VALUES ($1, $2, {NEW_PASSWORD_VERSION}, $3)
+             ON CONFLICT DO NOTHING"
+        );
+        let claims = admin::claims_text(claims);
+        match self.change_user(&sql, &[&name.as_str(), &password_hash, &claims], "add the user")? {
+            true => Ok(()),
+            false => Err(Failure::new(Code::UserExists, format!("user {name} exists"))),
+        }
+    }
+
+    fn claims(&mut self, name: &UserName) -> Result<BTreeMap<String, String>, Failure> {
+        self.require_deployed()?;
+        let sql = "SELECT claims FROM syncline.syncline_user WHERE user_name = $1";
+        let rows = self.link.query(sql, &[&name.as_str()]).map_err(failed("read the user"))?;
+        let row = rows.first().ok_or_else(|| admin::no_such_user(name))?;
+        admin::claims_from(&text(row, 0)?)
+    }
+
+    fn set_claims(
+        &mut self,
+        name: &UserName,
+        claims: &BTreeMap<String, String>,
+    ) -> Result<(), Failure> {
+        let sql = "UPDATE syncline.syncline_user SET claims = $2 WHERE user_name = $1";
+        self.change_known_user(name, sql, &[&name.as_str(), &admin::claims_text(claims)])
+    }
+
+    fn set_password(&mut self, name: &UserName, password_hash: &str) -> Result<(), Failure> {
+        let sql = format!(
+            "UPDATE syncline.syncline_user
+             SET password_hash = $2, password_version = {NEW_PASSWORD_VERSION}
+             WHERE user_name = $1"
+        );
+        self.change_known_user(name, &sql, &[&name.as_str(), &password_hash])
+    }
+
+    fn remove_user(&mut self, name: &UserName) -> Result<(), Failure> {
+        let sql = "DELETE FROM syncline.syncline_user WHERE user_name = $1";
+        self.change_known_user(name, sql, &[&name.as_str()])
+    }
+}

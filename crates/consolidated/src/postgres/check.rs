@@ -1,0 +1,83 @@
+//! Compares three things: the models, what was deployed, and what is there.
+
+use super::errors::failed;
+use super::link::Link;
+use super::plan::Plan;
+use super::present::{OBJECTS, Present, text};
+use super::tables::UserTable;
+use crate::admin::{Finding, Severity};
+use model::Failure;
+use std::collections::BTreeMap;
+
+/// What `check` has to say about a database where `pending` statements would be deployed.
+pub(super) fn findings(
+    link: &mut Link,
+    user_tables: &BTreeMap<String, UserTable>,
+    plan: &Plan,
+    pending: usize,
+) -> Result<Vec<Finding>, Failure> {
+    let mut findings = drift(link)?;
+    let present = Present::read(link)?;
+    findings.extend(present.from_the_future.iter().map(|table| Finding {
+        severity: Severity::Error,
+        table: Some(table.clone()),
+        message: format!(
+            "{table} has row versions of another server: it was restored; deploy stamps them anew"
+        ),
+    }));
+    if findings.is_empty() && pending > 0 {
+        findings.push(Finding {
+            severity: Severity::Error,
+            table: None,
+            message: format!(
+                "the model is not what was deployed; deploy would run {pending} statements"
+            ),
+        });
+    }
+    findings.extend(plan.notices.iter().map(|notice| notice_of(None, notice.clone())));
+    let published = plan.versions.iter().flat_map(|version| &version.tables);
+    for table in published {
+        let name = &table.published.name;
+        let triggers = user_tables.get(name).map_or(&[][..], |table| &table.triggers);
+        if !triggers.is_empty() {
+            let message = format!(
+                "{name} has triggers of its own ({}): what remotes upload is read back to see what \
+                 they made of it",
+                triggers.join(", ")
+            );
+            findings.push(notice_of(Some(name.clone()), message));
+        }
+    }
+    Ok(findings)
+}
+
+fn notice_of(table: Option<String>, message: String) -> Finding {
+    Finding { severity: Severity::Notice, table, message }
+}
+
+/// Objects that were deployed and are no longer there, or no longer the same.
+pub(super) fn drift(link: &mut Link) -> Result<Vec<Finding>, Failure> {
+    let sql = format!(
+        "SELECT o.kind, o.table_name, o.name, (a.name IS NULL)::text\n\
+         FROM syncline.syncline_object AS o\n\
+         LEFT JOIN (\n{OBJECTS}) AS a USING (kind, table_name, name)\n\
+         WHERE a.definition IS DISTINCT FROM o.definition\n\
+         ORDER BY o.table_name COLLATE \"C\", o.kind COLLATE \"C\", o.name COLLATE \"C\""
+    );
+    let rows = link.query(&sql, &[]).map_err(failed("compare the objects"))?;
+    let mut findings = Vec::new();
+    for row in rows {
+        let (kind, table, name) = (text(&row, 0)?, text(&row, 1)?, text(&row, 2)?);
+        let fault = if text(&row, 3)? == "true" { "is missing" } else { "was changed" };
+        let on = if table.is_empty() { String::new() } else { format!(" of {table}") };
+        findings.push(Finding {
+            severity: Severity::Error,
+            message: format!(
+                "the {} {name}{on} {fault}: changes may be missed",
+                kind.to_lowercase()
+            ),
+            table: Some(table).filter(|table| !table.is_empty()),
+        });
+    }
+    Ok(findings)
+}

@@ -1,0 +1,150 @@
+//! Makes the database what a plan says, and undoes it.
+//!
+//! Table by table, in transactions so short that writers hardly notice: what would wait for a
+//! lock gives up after [`LOCK_WAIT`] and tries again, so that nobody queues behind it for longer.
+//! A deploy that was killed leaves some tables done and others not; the next one does the rest.
+//! Idempotent: where everything is as planned, no statement runs and the deployment number stays.
+//!
+//! Invariant D1: deploys exclude each other by a lock of a transaction that does nothing else. It
+//! has no snapshot and no transaction ID, so that it holds back neither downloads nor indexes,
+//! and it ends with its connection.
+
+use super::connect::Role;
+use super::errors::{Fault, failed};
+use super::link::Link;
+use super::plan::Plan;
+use super::present::{Present, one, text};
+use super::steps::{self, Step};
+use crate::url::PostgresUrl;
+use model::Failure;
+use std::time::Duration;
+
+/// How long one attempt waits for a lock on a table, and others behind it, in PostgreSQL's words.
+const LOCK_WAIT: &str = "250ms";
+
+/// How long a statement may wait that lets others write meanwhile.
+const PATIENT_LOCK_WAIT: &str = "60s";
+
+/// Attempts to get a lock, about a minute in all.
+const LOCK_ATTEMPTS_MAX: u32 = 80;
+
+/// Between two attempts.
+const LOCK_PAUSE: Duration = Duration::from_millis(500);
+
+/// Waits for another deploy.
+const EXCLUSION: &str = "BEGIN; SET LOCAL lock_timeout = '60s'; \
+     SET LOCAL idle_in_transaction_session_timeout = 0; \
+     SELECT pg_advisory_xact_lock(hashtext('syncline deploy'))";
+
+/// Runs what is missing, or only says what it would run. Returns the statements.
+pub(super) fn deploy(
+    link: &mut Link,
+    url: &PostgresUrl,
+    plan: &Plan,
+    dry_run: bool,
+) -> Result<Vec<String>, Failure> {
+    if dry_run {
+        return Ok(statements(&steps::deploy(plan, &Present::read(link)?)));
+    }
+    exclusively(url, || {
+        let steps = steps::deploy(plan, &Present::read(link)?);
+        steps.iter().try_for_each(|step| run(link, step))?;
+        Ok(statements(&steps))
+    })
+}
+
+/// Removes everything of ours.
+pub(super) fn undeploy(link: &mut Link, url: &PostgresUrl) -> Result<Vec<String>, Failure> {
+    exclusively(url, || {
+        let present = Present::read(link)?;
+        let objects = system_objects(link)?;
+        let sql = "SELECT value FROM syncline.syncline_system WHERE name = 'schema_created'";
+        let drops_schema = match present.format {
+            Some(_) => one(link, sql, "read who made the schema")?.as_deref() == Some("1"),
+            None => false,
+        };
+        let steps = steps::undeploy(&present, &objects, drops_schema);
+        steps.iter().try_for_each(|step| run(link, step))?;
+        Ok(statements(&steps))
+    })
+}
+
+fn statements(steps: &[Step]) -> Vec<String> {
+    steps.iter().flat_map(Step::statements).collect()
+}
+
+fn exclusively<T>(
+    url: &PostgresUrl,
+    work: impl FnOnce() -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let mut guard = Link::open(url, Role::Administer)?;
+    guard.batch(EXCLUSION).map_err(failed("wait for another deploy to end"))?;
+    let outcome = work();
+    guard.roll_back();
+    outcome
+}
+
+/// Runs a step, again and again while others hold the lock that it needs.
+fn run(link: &mut Link, step: &Step) -> Result<(), Failure> {
+    let mut attempt = 1;
+    loop {
+        let fault = match attempt_once(link, step) {
+            Ok(()) => return Ok(()),
+            Err(fault) => fault,
+        };
+        let again = matches!(step, Step::Together(..)) && is_locked(&fault);
+        if attempt == LOCK_ATTEMPTS_MAX || !again {
+            let doing = match step {
+                Step::Together(Some(table), _) => format!("deploy to {table}"),
+                _ => "deploy".to_owned(),
+            };
+            return Err(fault.failure(doing));
+        }
+        attempt += 1;
+        std::thread::sleep(LOCK_PAUSE);
+    }
+}
+
+/// Somebody else holds a lock, or waits for one of ours.
+fn is_locked(fault: &Fault) -> bool {
+    fault.sqlstate().is_some_and(|state| matches!(state.code(), "55P03" | "40P01"))
+}
+
+fn attempt_once(link: &mut Link, step: &Step) -> Result<(), Fault> {
+    match step {
+        Step::Alone(statement) => {
+            // It waits for transactions to end and blocks nobody meanwhile.
+            link.batch(&format!("SET lock_timeout = '{PATIENT_LOCK_WAIT}'"))?;
+            link.batch(statement)?;
+            link.batch("SET lock_timeout = '5s'")
+        }
+        Step::Together(table, statements) => {
+            let mut sql = format!("BEGIN;\nSET LOCAL lock_timeout = '{LOCK_WAIT}';\n");
+            if let Some(table) = table {
+                // Once and for all: no statement below has to raise a lock that it holds already.
+                sql.push_str(&format!("LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE;\n"));
+            }
+            sql.push_str(&statements.join(";\n"));
+            sql.push_str(";\nCOMMIT");
+            let outcome = link.batch(&sql);
+            if outcome.is_err() {
+                link.roll_back();
+            }
+            outcome
+        }
+    }
+}
+
+/// What is in the schema by our name, as DROP wants to hear it: functions behind the triggers that
+/// are gone by then, and tables.
+fn system_objects(link: &mut Link) -> Result<Vec<String>, Failure> {
+    let sql = "SELECT 'FUNCTION ' || p.oid::regprocedure::text FROM pg_proc AS p
+               WHERE p.pronamespace = to_regnamespace('syncline') AND p.proname LIKE 'syncline\\_%'
+               UNION ALL
+               SELECT 'TABLE ' || c.oid::regclass::text FROM pg_class AS c
+               WHERE c.relnamespace = to_regnamespace('syncline') AND c.relkind = 'r'
+                 AND c.relname LIKE 'syncline\\_%'
+               ORDER BY 1";
+    let rows = link.query(sql, &[]).map_err(failed("list the system tables"))?;
+    rows.iter().map(|row| text(row, 0)).collect()
+}

@@ -1,0 +1,330 @@
+//! The steps from what is there to what shall be. Nothing is changed here.
+
+use super::plan::Plan;
+use super::present::{OBJECTS, ObjectId, Present, SYSTEM_FORMAT, planned_rows};
+use super::tracking::{FUNCTIONS, Object, Tracking};
+use crate::quote::{ident, literal};
+use std::collections::{BTreeMap, BTreeSet};
+
+const SYSTEM_TABLES: &str = include_str!("system_tables.sql");
+
+/// What is done at once.
+#[derive(Debug, PartialEq)]
+pub(super) enum Step {
+    /// Statements of one short transaction; the user's table that it locks, where it locks one.
+    Together(Option<String>, Vec<String>),
+    /// A statement that must not be in a transaction.
+    Alone(String),
+}
+
+impl Step {
+    /// As a person would type it.
+    pub(super) fn statements(&self) -> Vec<String> {
+        match self {
+            Step::Alone(statement) => vec![statement.clone()],
+            Step::Together(_, statements) => {
+                let begin = std::iter::once("BEGIN".to_owned());
+                begin.chain(statements.iter().cloned()).chain(["COMMIT".to_owned()]).collect()
+            }
+        }
+    }
+}
+
+/// What `deploy` has to do.
+pub(super) fn deploy(plan: &Plan, present: &Present) -> Vec<Step> {
+    let mut steps = Vec::new();
+    if present.format.is_none() {
+        steps.push(Step::Together(None, system_tables(present.has_schema)));
+    }
+    let functions = shared_functions(present);
+    if !functions.is_empty() {
+        steps.push(Step::Together(None, functions));
+    }
+    let planned: BTreeMap<&str, &Tracking> =
+        plan.tracked.iter().map(|tracking| (tracking.sql_name.as_str(), tracking)).collect();
+    steps.extend(removals(&planned, present));
+    for tracking in &plan.tracked {
+        steps.extend(track(tracking, present));
+    }
+    let rows = planned_rows(plan);
+    if rows == present.rows && steps.is_empty() {
+        return steps;
+    }
+    let mut statements = Vec::new();
+    if rows != present.rows {
+        let tables = [
+            "syncline_script_version",
+            "syncline_publication",
+            "syncline_table",
+            "syncline_script",
+        ];
+        statements.extend(tables.map(|table| format!("DELETE FROM syncline.{table}")));
+        statements.extend(rows);
+    }
+    statements.push(
+        "UPDATE syncline.syncline_system SET value = (value::bigint + 1)::text \
+         WHERE name = 'deployment'"
+            .into(),
+    );
+    steps.push(Step::Together(None, statements));
+    steps
+}
+
+fn system_tables(has_schema: bool) -> Vec<String> {
+    let mut statements = Vec::new();
+    if !has_schema {
+        statements.push("CREATE SCHEMA syncline".to_owned());
+    }
+    let tables = SYSTEM_TABLES.lines().filter(|line| !line.is_empty());
+    statements.extend(tables.map(|line| line.trim_end_matches(';').to_owned()));
+    let random = "replace(gen_random_uuid()::text, '-', '')";
+    for (name, value) in [
+        ("format", literal(&SYSTEM_FORMAT.to_string())),
+        ("deployment", literal("0")),
+        ("database_id", random.into()),
+        ("generation", "((random() * 9007199254740992)::bigint)::text".into()),
+        ("token_key", format!("{random} || {random}")),
+        // Whether `undeploy` drops the schema too.
+        ("schema_created", literal(if has_schema { "0" } else { "1" })),
+    ] {
+        let name = literal(name);
+        statements.push(format!("INSERT INTO syncline.syncline_system VALUES ({name}, {value})"));
+    }
+    statements
+}
+
+fn shared_functions(present: &Present) -> Vec<String> {
+    let mut statements = Vec::new();
+    for (name, sql) in FUNCTIONS {
+        let id = (String::from("FUNCTION"), String::new(), name.to_owned());
+        if !is_as_deployed(&id, sql, present) {
+            statements.push(sql.to_owned());
+            statements.push(record(&id, sql));
+        }
+    }
+    statements
+}
+
+/// Whether the object is there, as it was deployed, and as it would be deployed now.
+fn is_as_deployed(id: &ObjectId, sql: &str, present: &Present) -> bool {
+    let Some((recorded, definition)) = present.recorded.get(id) else { return false };
+    recorded == sql && present.objects.get(id) == Some(definition)
+}
+
+/// Notes an object with the definition that the database gives it.
+fn record((kind, table, name): &ObjectId, sql: &str) -> String {
+    format!(
+        "INSERT INTO syncline.syncline_object\n\
+         SELECT o.table_name, o.kind, o.name, {sql}, o.definition FROM (\n{OBJECTS}) AS o\n\
+         WHERE o.kind = {kind} AND o.table_name = {table} AND o.name = {name}\n\
+         ON CONFLICT (table_name, kind, name) DO UPDATE\n\
+         SET sql = excluded.sql, definition = excluded.definition",
+        sql = literal(sql),
+        kind = literal(kind),
+        table = literal(table),
+        name = literal(name),
+    )
+}
+
+fn forget((kind, table, name): &ObjectId) -> String {
+    format!(
+        "DELETE FROM syncline.syncline_object WHERE kind = {} AND table_name = {} AND name = {}",
+        literal(kind),
+        literal(table),
+        literal(name)
+    )
+}
+
+fn id_of(object: &Object, tracking: &Tracking) -> ObjectId {
+    let table = match object.kind {
+        "TABLE" | "FUNCTION" => String::new(),
+        _ => tracking.sql_name.clone(),
+    };
+    (object.kind.to_owned(), table, object.name.clone())
+}
+
+/// The statement that removes an object.
+fn drop_object((kind, table, name): &ObjectId) -> String {
+    match kind.as_str() {
+        "COLUMN" => format!("ALTER TABLE {table} DROP COLUMN {}", ident(name)),
+        "TRIGGER" => format!("DROP TRIGGER {} ON {table}", ident(name)),
+        "INDEX" => {
+            // An index is in the schema of its table.
+            let schema = table.rsplit_once("\".\"").map_or("", |(schema, _)| schema);
+            format!("DROP INDEX {schema}\".{}", ident(name))
+        }
+        "FUNCTION" => format!("DROP FUNCTION syncline.{}()", ident(name)),
+        _ => format!("DROP TABLE syncline.{}", ident(name)),
+    }
+}
+
+/// Triggers need functions, and the column is in triggers and indexes.
+fn drop_order(id: &ObjectId) -> usize {
+    ["TRIGGER", "INDEX", "COLUMN", "FUNCTION", "TABLE"]
+        .iter()
+        .position(|kind| *kind == id.0)
+        .unwrap_or(0)
+}
+
+/// Everything of ours in the database, in the order in which it can be dropped, by table.
+fn by_table(present: &Present) -> BTreeMap<&str, Vec<&ObjectId>> {
+    let mut tables: BTreeMap<&str, Vec<&ObjectId>> = BTreeMap::new();
+    for id in present.objects.keys() {
+        tables.entry(&id.1).or_default().push(id);
+    }
+    tables.values_mut().for_each(|ids| ids.sort_by_key(|id| drop_order(id)));
+    tables
+}
+
+/// Stops tracking tables that are not planned, and removes logs that belong to none.
+fn removals(planned: &BTreeMap<&str, &Tracking>, present: &Present) -> Vec<Step> {
+    let mut steps = Vec::new();
+    for (table, ids) in by_table(present) {
+        if table.is_empty() || planned.contains_key(table) {
+            continue;
+        }
+        let statements = ids.iter().flat_map(|id| [drop_object(id), forget(id)]).collect();
+        steps.push(Step::Together(Some(table.to_owned()), statements));
+    }
+    let mut wanted: BTreeSet<ObjectId> = BTreeSet::new();
+    for tracking in planned.values() {
+        wanted.extend(tracking.objects.iter().map(|object| id_of(object, tracking)));
+        wanted.extend(index_id(tracking));
+    }
+    wanted.extend(FUNCTIONS.map(|(name, _)| ("FUNCTION".into(), String::new(), name.to_owned())));
+    let stray = |id: &&ObjectId| id.1.is_empty() && !wanted.contains(*id);
+    let mut strays: Vec<&ObjectId> = present.objects.keys().filter(stray).collect();
+    strays.sort_by_key(|id| drop_order(id));
+    let mut statements: Vec<String> = strays.iter().map(|id| drop_object(id)).collect();
+    // What is gone already is forgotten too.
+    let gone = present.recorded.keys().filter(|id| !wanted.contains(*id));
+    statements.extend(gone.filter(|id| !is_dropped(id, planned, present)).map(forget));
+    if !statements.is_empty() {
+        let tables: Vec<String> = planned.values().map(|t| literal(&t.table)).collect();
+        let kept = if tables.is_empty() { "NULL".to_owned() } else { tables.join(", ") };
+        statements.push(format!(
+            "DELETE FROM syncline.syncline_log_state WHERE (table_name IN ({kept})) IS NOT TRUE"
+        ));
+        steps.push(Step::Together(None, statements));
+    }
+    steps
+}
+
+/// Whether a step of its table forgets it.
+fn is_dropped(id: &ObjectId, planned: &BTreeMap<&str, &Tracking>, present: &Present) -> bool {
+    !id.1.is_empty() && !planned.contains_key(id.1.as_str()) && present.objects.contains_key(id)
+}
+
+fn index_id(tracking: &Tracking) -> Option<ObjectId> {
+    let index = tracking.version_index.as_ref()?;
+    Some(("INDEX".into(), tracking.sql_name.clone(), index.name.clone()))
+}
+
+/// Makes the tracking of one table what is planned.
+fn track(tracking: &Tracking, present: &Present) -> Vec<Step> {
+    let table = &tracking.sql_name;
+    let ids: Vec<ObjectId> = tracking.objects.iter().map(|o| id_of(o, tracking)).collect();
+    let as_deployed =
+        |(object, id): (&Object, &ObjectId)| is_as_deployed(id, &object.sql.join(";\n"), present);
+    let restored = present.from_the_future.contains(table);
+    let whole = !restored && tracking.objects.iter().zip(&ids).all(as_deployed);
+    let index = index_id(tracking);
+    let mut steps = Vec::new();
+    let mut statements = Vec::new();
+    if !whole {
+        statements = retrack(tracking, &ids, present);
+    }
+    let strays = by_table(present).remove(table.as_str()).unwrap_or_default();
+    for id in strays.into_iter().filter(|id| !ids.contains(id) && Some(*id) != index.as_ref()) {
+        statements.insert(0, forget(id));
+        statements.insert(0, drop_object(id));
+    }
+    let Some((index, id)) = tracking.version_index.as_ref().zip(index) else {
+        steps.extend(together(table, statements));
+        return steps;
+    };
+    // With the column the index went too.
+    if statements.iter().any(|sql| sql.contains(" DROP COLUMN "))
+        || !is_as_deployed(&id, &index.sql, present)
+    {
+        let column_drops_it = statements.iter().any(|sql| sql.contains(" DROP COLUMN "));
+        if present.objects.contains_key(&id) && !column_drops_it {
+            statements.insert(0, drop_object(&id));
+        }
+        if index.large {
+            steps.extend(together(table, std::mem::take(&mut statements)));
+            let concurrently = index.sql.replacen("INDEX", "INDEX CONCURRENTLY", 1);
+            steps.push(Step::Alone(concurrently));
+            steps.push(Step::Together(None, vec![record(&id, &index.sql)]));
+        } else {
+            statements.extend([index.sql.clone(), record(&id, &index.sql)]);
+        }
+    }
+    steps.extend(together(table, statements));
+    steps
+}
+
+fn together(table: &str, statements: Vec<String>) -> Option<Step> {
+    (!statements.is_empty()).then(|| Step::Together(Some(table.to_owned()), statements))
+}
+
+/// Makes everything of a table anew that has to be: where only triggers differ, rows and log keep
+/// what they know. In any case changes may have gone unnoticed, so that the table gets a new
+/// incarnation and every remote receives it anew.
+fn retrack(tracking: &Tracking, ids: &[ObjectId], present: &Present) -> Vec<String> {
+    let restored = present.from_the_future.contains(&tracking.sql_name);
+    let objects = || tracking.objects.iter().zip(ids);
+    let keeps = |kind: &str| {
+        !restored
+            && objects()
+                .filter(|(object, _)| object.kind == kind)
+                .all(|(object, id)| is_as_deployed(id, &object.sql.join(";\n"), present))
+    };
+    let (keeps_column, keeps_log) = (keeps("COLUMN"), keeps("TABLE"));
+    let renewed = |object: &Object| match object.kind {
+        "COLUMN" => !keeps_column,
+        "TABLE" => !keeps_log,
+        _ => true,
+    };
+    let mut dropped: Vec<&ObjectId> = objects()
+        .filter(|(object, id)| renewed(object) && present.objects.contains_key(*id))
+        .map(|(_, id)| id)
+        .collect();
+    dropped.sort_by_key(|id| drop_order(id));
+    let mut statements: Vec<String> = dropped.into_iter().map(drop_object).collect();
+    for (object, id) in objects().filter(|(object, _)| renewed(object)) {
+        statements.extend(object.sql.iter().cloned());
+        statements.push(record(id, &object.sql.join(";\n")));
+    }
+    statements.push(format!(
+        "INSERT INTO syncline.syncline_log_state (table_name, incarnation)\n\
+         VALUES ({}, (random() * 9007199254740992)::bigint)\n\
+         ON CONFLICT (table_name) DO UPDATE SET incarnation = excluded.incarnation",
+        literal(&tracking.table)
+    ));
+    statements
+}
+
+/// What `undeploy` has to do.
+pub(super) fn undeploy(
+    present: &Present,
+    system_objects: &[String],
+    drops_schema: bool,
+) -> Vec<Step> {
+    let mut steps = Vec::new();
+    for (table, ids) in by_table(present) {
+        if !table.is_empty() {
+            let statements = ids.into_iter().map(drop_object).collect();
+            steps.push(Step::Together(Some(table.to_owned()), statements));
+        }
+    }
+    let mut statements: Vec<String> =
+        system_objects.iter().map(|object| format!("DROP {object}")).collect();
+    if drops_schema {
+        statements.push("DROP SCHEMA syncline".into());
+    }
+    if !statements.is_empty() {
+        steps.push(Step::Together(None, statements));
+    }
+    steps
+}

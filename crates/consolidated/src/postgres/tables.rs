@@ -1,0 +1,395 @@
+//! The user's tables as PostgreSQL describes them.
+
+use super::errors::failed;
+use super::link::Link;
+use crate::quote::{ident, literal};
+use model::{Code, Failure};
+use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// One JSON object per relation, everything in one statement: three hundred tables cost no more
+/// round trips than one.
+const DESCRIBE: &str = include_str!("tables.sql");
+
+/// The column of ours at the end of a downloaded table.
+pub(super) const VERSION: &str = "syncline_version";
+
+/// PostgreSQL cuts longer names.
+const NAME_BYTES_MAX: usize = 63;
+
+/// A relation of the user's.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct UserTable {
+    pub(super) schema: String,
+    pub(super) name: String,
+    /// The letter of `pg_class.relkind`; `r` is an ordinary table.
+    pub(super) kind: char,
+    /// On disk.
+    pub(super) bytes: i64,
+    /// A crash empties it.
+    unlogged: bool,
+    /// From 1; none outside the search path.
+    path_position: Option<u32>,
+    /// Belongs to an extension, which looks after it.
+    of_extension: bool,
+    /// Has a parent or children by inheritance, or is a partition.
+    inherits: bool,
+    /// Has rewrite rules.
+    rules: bool,
+    /// Rows may be hidden from some roles.
+    pub(super) row_security: bool,
+    /// Triggers that are not ours.
+    pub(super) triggers: Vec<String>,
+    pub(super) columns: Vec<UserColumn>,
+    /// Column names of the primary key, in key order.
+    #[serde(default, deserialize_with = "none_is_empty")]
+    pub(super) key: Vec<String>,
+    key_deferrable: bool,
+    /// All but the one of the primary key and ours.
+    pub(super) indexes: Vec<UserIndex>,
+    pub(super) foreign_keys: Vec<ForeignKey>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct UserColumn {
+    pub(super) name: String,
+    /// As `format_type` writes it, with its schema where it needs one.
+    pub(super) declared_type: String,
+    /// Of a domain the type below it, otherwise the same.
+    pub(super) base_type: String,
+    /// The base type without length or scale.
+    pub(super) cast: String,
+    /// The base type.
+    pub(super) oid: u32,
+    /// Length, precision and scale as PostgreSQL packs them.
+    typmod: i32,
+    pub(super) domain: bool,
+    /// The letter of `pg_type.typtype` of the base type: `b`, `e`, `r`, `m`, `c`.
+    pub(super) kind: char,
+    array: bool,
+    pub(super) not_null: bool,
+    pub(super) default: Option<String>,
+    /// Computed by the database itself.
+    pub(super) generated: bool,
+    /// `a` always, `d` by default, empty: no identity column.
+    identity: String,
+    /// With its schema; none for the one of the database.
+    pub(super) collation: Option<String>,
+    /// Its collation calls texts equal that differ.
+    loose: bool,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct UserIndex {
+    pub(super) name: String,
+    pub(super) unique: bool,
+    /// `None`: an expression.
+    pub(super) columns: Vec<Option<String>>,
+    pub(super) partial: bool,
+    /// Several rows may have NULL, as in SQLite.
+    pub(super) nulls_distinct: bool,
+    pub(super) tree: bool,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct ForeignKey {
+    parent_schema: String,
+    parent_table: String,
+    /// The parent's published name.
+    #[serde(default)]
+    pub(super) parent: String,
+    /// Child column and parent column.
+    pub(super) columns: Vec<(String, String)>,
+    on_update: char,
+    on_delete: char,
+    pub(super) deferrable: bool,
+}
+
+fn none_is_empty<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    Ok(Option::<Vec<String>>::deserialize(from)?.unwrap_or_default())
+}
+
+impl UserTable {
+    /// The name in models and at remotes: with its schema unless that is the first of the search
+    /// path or `public`.
+    pub(super) fn published_name(&self) -> String {
+        match self.path_position == Some(1) || self.schema == "public" {
+            true => self.name.clone(),
+            false => format!("{}.{}", self.schema, self.name),
+        }
+    }
+
+    /// The name in SQL.
+    pub(super) fn sql_name(&self) -> String {
+        format!("{}.{}", ident(&self.schema), ident(&self.name))
+    }
+
+    pub(super) fn column(&self, name: &str) -> Option<&UserColumn> {
+        self.columns.iter().find(|column| column.name == name)
+    }
+
+    /// Columns that can be published: all but the generated ones.
+    pub(super) fn stored_columns(&self) -> Vec<String> {
+        self.columns.iter().filter(|c| !c.generated).map(|c| c.name.clone()).collect()
+    }
+
+    /// Whether `init` without names should think of it.
+    pub(super) fn is_on_path(&self) -> bool {
+        self.path_position.is_some() && !self.of_extension
+    }
+
+    /// Whether an index finds rows by these columns.
+    pub(super) fn finds_by(&self, columns: &[String]) -> bool {
+        let leads = |names: &[Option<String>]| {
+            columns
+                .iter()
+                .all(|column| names.iter().take(columns.len()).flatten().any(|n| n == column))
+        };
+        let key: Vec<Option<String>> = self.key.iter().cloned().map(Some).collect();
+        leads(&key) || self.indexes.iter().any(|i| i.tree && !i.partial && leads(&i.columns))
+    }
+}
+
+impl UserColumn {
+    /// The database computes the value of an identity column unless it is told otherwise.
+    pub(super) fn always_identity(&self) -> bool {
+        self.identity == "a"
+    }
+
+    /// A value comes from somewhere although an insert names none.
+    pub(super) fn fills_itself(&self) -> bool {
+        self.default.is_some() || self.generated || !self.identity.is_empty()
+    }
+
+    pub(super) fn is_numeric(&self) -> bool {
+        self.cast == "numeric"
+    }
+
+    /// The most digits that a numeric column can show, where it has a bound.
+    pub(super) fn numeric_digits(&self) -> Option<i32> {
+        if !self.is_numeric() || self.typmod < 4 {
+            return None;
+        }
+        let packed = self.typmod - 4;
+        let (precision, scale) = ((packed >> 16) & 0xffff, ((packed & 0x7ff) ^ 1024) - 1024);
+        Some(precision.max(scale).max(precision - scale))
+    }
+
+    /// What is stored may differ from what was written although nobody else wrote: fewer digits,
+    /// blanks added.
+    pub(super) fn rounds(&self) -> bool {
+        let rounding = ["numeric(", "time(", "timestamp(", "interval(", "interval ", "character("];
+        rounding.iter().any(|start| self.base_type.starts_with(start))
+    }
+
+    /// Two values that are equal to the database may differ letter by letter, or the type knows no
+    /// equality at all: such values are compared as text.
+    pub(super) fn compares_as_text(&self) -> bool {
+        let exact = [
+            "smallint",
+            "integer",
+            "bigint",
+            "real",
+            "double precision",
+            "numeric",
+            "boolean",
+            "text",
+            "character varying",
+            "bytea",
+            "date",
+            "time",
+            "timestamp",
+            "uuid",
+            "oid",
+            "jsonb",
+        ];
+        let name = self.base_type.split('(').next().unwrap_or_default();
+        let name = name.split(" with").next().unwrap_or_default();
+        self.loose || self.array || !(self.kind == 'e' || exact.contains(&name.trim_end()))
+    }
+}
+
+impl ForeignKey {
+    pub(super) fn on_update(&self) -> &'static str {
+        action(self.on_update)
+    }
+
+    pub(super) fn on_delete(&self) -> &'static str {
+        action(self.on_delete)
+    }
+}
+
+fn action(letter: char) -> &'static str {
+    match letter {
+        'r' => "RESTRICT",
+        'c' => "CASCADE",
+        'n' => "SET NULL",
+        'd' => "SET DEFAULT",
+        _ => "NO ACTION",
+    }
+}
+
+/// Every relation of the user's, by published name. `path` is the search path.
+pub(super) fn read(
+    link: &mut Link,
+    path: &[String],
+) -> Result<BTreeMap<String, UserTable>, Failure> {
+    let schemas: Vec<String> = path.iter().map(|schema| literal(schema)).collect();
+    let sql = DESCRIBE.replace("{path}", &format!("ARRAY[{}]", schemas.join(", ")));
+    let rows = link.query(&sql, &[]).map_err(failed("describe the tables"))?;
+    let mut tables = BTreeMap::new();
+    for row in rows {
+        let text: String = row.try_get(0).map_err(|error| unreadable().source(error))?;
+        let table: UserTable =
+            serde_json::from_str(&text).map_err(|error| unreadable().source(error))?;
+        let name = table.published_name();
+        // `"a.b"` and the `b` of schema `a` have one name: the table of the nearer schema has it.
+        match tables.get(&name) {
+            Some(known) if nearness(known) <= nearness(&table) => {}
+            _ => drop(tables.insert(name, table)),
+        }
+    }
+    name_parents(&mut tables);
+    Ok(tables)
+}
+
+fn nearness(table: &UserTable) -> u32 {
+    table.path_position.unwrap_or(u32::MAX)
+}
+
+fn unreadable() -> Failure {
+    Failure::new(Code::Bug, "the description of a table does not parse")
+}
+
+/// Gives the parents of foreign keys their published names.
+fn name_parents(tables: &mut BTreeMap<String, UserTable>) {
+    let names: BTreeMap<(String, String), String> = tables
+        .iter()
+        .map(|(name, table)| ((table.schema.clone(), table.name.clone()), name.clone()))
+        .collect();
+    for table in tables.values_mut() {
+        for key in &mut table.foreign_keys {
+            let parent = (key.parent_schema.clone(), key.parent_table.clone());
+            key.parent = names.get(&parent).cloned().unwrap_or_else(|| parent.1.clone());
+        }
+    }
+}
+
+/// The published name and the table that `name` stands for, with or without its schema.
+pub(super) fn find<'a>(
+    tables: &'a BTreeMap<String, UserTable>,
+    name: &str,
+) -> Option<(&'a String, &'a UserTable)> {
+    let spelled = |table: &UserTable| {
+        name.strip_prefix(&table.schema).and_then(|rest| rest.strip_prefix('.'))
+            == Some(table.name.as_str())
+    };
+    tables.get_key_value(name).or_else(|| tables.iter().find(|(_, table)| spelled(table)))
+}
+
+/// Why the table cannot be synchronized, if it cannot.
+pub(super) fn unsupported(table: &UserTable) -> Option<Failure> {
+    let name = table.published_name();
+    let fault = |code, why: &str| {
+        Some(Failure::new(code, format!("table {name} {why}")).table(name.as_str()))
+    };
+    let kind = match table.kind {
+        'r' => None,
+        'p' => Some("is partitioned"),
+        'v' => Some("is a view"),
+        'm' => Some("is a materialized view"),
+        _ => Some("is a foreign table"),
+    };
+    if let Some(kind) = kind {
+        return fault(Code::UnsupportedTable, kind);
+    }
+    if table.inherits {
+        return fault(Code::UnsupportedTable, "is a partition, or inherits or is inherited from");
+    }
+    if table.key.is_empty() {
+        return fault(Code::NoPrimaryKey, "has no primary key");
+    }
+    let why = if table.key_deferrable {
+        "has a primary key that is DEFERRABLE"
+    } else if table.unlogged {
+        "is unlogged: a crash empties it and nobody would notice"
+    } else if table.rules {
+        "has rewrite rules"
+    } else if table.columns.iter().any(|c| table.key.contains(&c.name) && c.generated) {
+        "has a generated column in its primary key"
+    } else if table.columns.iter().any(|column| column.name.contains(['}', '{'])) {
+        "has a brace in a column name"
+    } else if table.columns.iter().any(|column| column.kind == 'c' || column.kind == 'p') {
+        "has a column of a composite type"
+    } else if same_but_for_case(table.columns.iter().map(|column| column.name.as_str())).is_some() {
+        "has columns whose names differ in letter case only, which SQLite cannot tell apart"
+    } else if ["sqlite_", "syncline_"].iter().any(|start| name.to_lowercase().starts_with(start)) {
+        "has a name that is reserved at remotes"
+    } else {
+        return None;
+    };
+    fault(Code::UnsupportedTable, why)
+}
+
+/// A name that SQLite could not tell from one before it.
+pub(super) fn same_but_for_case<'a>(names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let mut seen = BTreeSet::new();
+    names.into_iter().find(|name| !seen.insert(name.to_ascii_lowercase()))
+}
+
+/// `names` with parents before children; where foreign keys form a cycle, by name.
+pub(super) fn parents_first(
+    tables: &BTreeMap<String, UserTable>,
+    names: &BTreeSet<String>,
+) -> Vec<String> {
+    let (mut seen, mut ordered) = (BTreeSet::new(), Vec::new());
+    for start in names {
+        // What is still to be looked at, and whether its parents have been.
+        let mut open = vec![(start.as_str(), false)];
+        while let Some((name, ready)) = open.pop() {
+            if ready {
+                ordered.push(name.to_owned());
+            } else if names.contains(name) && seen.insert(name.to_owned()) {
+                open.push((name, true));
+                let parents = tables.get(name).map_or(&[][..], |table| &table.foreign_keys);
+                open.extend(parents.iter().rev().map(|key| (key.parent.as_str(), false)));
+            }
+        }
+    }
+    ordered
+}
+
+/// `start` and `name`, shortened with a digest where PostgreSQL would cut it.
+pub(super) fn bounded_name(start: &str, name: &str) -> String {
+    let whole = format!("{start}{name}");
+    if whole.len() <= NAME_BYTES_MAX {
+        return whole;
+    }
+    let digest = &crate::digest::digest(&[name])[..12];
+    let mut end = NAME_BYTES_MAX - digest.len() - 1;
+    while !whole.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}_{digest}", &whole[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_names_stay_distinct() {
+        let long = "ä".repeat(31);
+        let (one, two) = (format!("{long}1"), format!("{long}2"));
+        let (one, two) =
+            (bounded_name("syncline_gone_", &one), bounded_name("syncline_gone_", &two));
+        assert!(one.len() <= NAME_BYTES_MAX && two.len() <= NAME_BYTES_MAX && one != two);
+        assert_eq!(bounded_name("syncline_gone_", "order"), "syncline_gone_order");
+    }
+
+    #[test]
+    fn names_that_sqlite_confuses_are_found() {
+        assert_eq!(same_but_for_case(["a", "b", "A"].into_iter()), Some("A"));
+        assert_eq!(same_but_for_case(["a", "b"].into_iter()), None);
+    }
+}

@@ -1,0 +1,107 @@
+WITH RECURSIVE base(domain, oid, typmod, not_null) AS (
+    SELECT oid, typbasetype, typtypmod, typnotnull FROM pg_type WHERE typtype = 'd'
+    UNION ALL
+    SELECT b.domain, t.typbasetype, t.typtypmod, b.not_null OR t.typnotnull
+    FROM base AS b JOIN pg_type AS t ON t.oid = b.oid AND t.typtype = 'd'
+),
+domain AS (
+    SELECT b.domain, b.oid, b.typmod, b.not_null
+    FROM base AS b JOIN pg_type AS t ON t.oid = b.oid AND t.typtype <> 'd'
+)
+SELECT json_build_object(
+    'schema', n.nspname,
+    'name', c.relname,
+    'kind', c.relkind,
+    'bytes', CASE WHEN c.relkind = 'r' THEN pg_relation_size(c.oid) ELSE 0 END,
+    'unlogged', c.relpersistence <> 'p',
+    'path_position', array_position({path}::name[], n.nspname),
+    'of_extension', EXISTS (
+        SELECT FROM pg_depend AS d
+        WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e'),
+    'inherits', EXISTS (
+        SELECT FROM pg_inherits AS i WHERE i.inhrelid = c.oid OR i.inhparent = c.oid),
+    'rules', EXISTS (SELECT FROM pg_rewrite AS r WHERE r.ev_class = c.oid),
+    'row_security', c.relrowsecurity,
+    'triggers', (
+        SELECT coalesce(json_agg(t.tgname ORDER BY t.tgname), '[]') FROM pg_trigger AS t
+        JOIN pg_proc AS p ON p.oid = t.tgfoid
+        WHERE t.tgrelid = c.oid AND NOT t.tgisinternal
+          AND p.pronamespace IS DISTINCT FROM to_regnamespace('syncline')),
+    'columns', (
+        SELECT coalesce(json_agg(json_build_object(
+            'name', a.attname,
+            'declared_type', format_type(a.atttypid, a.atttypmod),
+            'base_type', format_type(b.oid, coalesce(d.typmod, a.atttypmod)),
+            'cast', format_type(b.oid, -1),
+            'oid', b.oid::bigint,
+            'typmod', coalesce(d.typmod, a.atttypmod),
+            'domain', d.oid IS NOT NULL,
+            'kind', b.typtype,
+            'array', b.typcategory = 'A',
+            'not_null', a.attnotnull OR coalesce(d.not_null, false),
+            'default', CASE WHEN a.attgenerated = '' THEN pg_get_expr(f.adbin, f.adrelid) END,
+            'generated', a.attgenerated <> '',
+            'identity', a.attidentity,
+            'collation', CASE WHEN l.collname <> 'default'
+                THEN quote_ident(m.nspname) || '.' || quote_ident(l.collname) END,
+            'loose', NOT coalesce(l.collisdeterministic, true)
+        ) ORDER BY a.attnum), '[]')
+        FROM pg_attribute AS a
+        LEFT JOIN domain AS d ON d.domain = a.atttypid
+        JOIN pg_type AS b ON b.oid = coalesce(d.oid, a.atttypid)
+        LEFT JOIN pg_attrdef AS f ON f.adrelid = a.attrelid AND f.adnum = a.attnum
+        LEFT JOIN pg_collation AS l ON l.oid = a.attcollation
+        LEFT JOIN pg_namespace AS m ON m.oid = l.collnamespace
+        WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+          AND a.attname <> 'syncline_version'),
+    'key', (
+        SELECT json_agg(a.attname ORDER BY k.position)
+        FROM pg_index AS i
+        CROSS JOIN unnest(i.indkey) WITH ORDINALITY AS k(attnum, position)
+        JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum = k.attnum
+        WHERE i.indrelid = c.oid AND i.indisprimary AND k.position <= i.indnkeyatts),
+    'key_deferrable', coalesce(
+        (SELECT NOT i.indimmediate FROM pg_index AS i
+         WHERE i.indrelid = c.oid AND i.indisprimary), false),
+    'indexes', (
+        SELECT coalesce(json_agg(json_build_object(
+            'name', x.relname,
+            'unique', i.indisunique,
+            'columns', (
+                SELECT json_agg(a.attname ORDER BY k.position)
+                FROM unnest(i.indkey) WITH ORDINALITY AS k(attnum, position)
+                LEFT JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum = k.attnum
+                WHERE k.position <= i.indnkeyatts),
+            'partial', i.indpred IS NOT NULL,
+            'nulls_distinct', coalesce((to_jsonb(i) ->> 'indnullsnotdistinct') = 'false', true),
+            'tree', m.amname = 'btree'
+        ) ORDER BY x.relname), '[]')
+        FROM pg_index AS i
+        JOIN pg_class AS x ON x.oid = i.indexrelid
+        JOIN pg_am AS m ON m.oid = x.relam
+        WHERE i.indrelid = c.oid AND i.indisvalid AND NOT i.indisprimary
+          AND x.relname NOT LIKE 'syncline\_%'),
+    'foreign_keys', (
+        SELECT coalesce(json_agg(json_build_object(
+            'parent_schema', pn.nspname,
+            'parent_table', p.relname,
+            'columns', (
+                SELECT json_agg(json_build_array(a.attname, b.attname) ORDER BY k.position)
+                FROM unnest(o.conkey, o.confkey)
+                    WITH ORDINALITY AS k(child, parent, position)
+                JOIN pg_attribute AS a ON a.attrelid = o.conrelid AND a.attnum = k.child
+                JOIN pg_attribute AS b ON b.attrelid = o.confrelid AND b.attnum = k.parent),
+            'on_update', o.confupdtype,
+            'on_delete', o.confdeltype,
+            'deferrable', o.condeferrable
+        ) ORDER BY o.conname), '[]')
+        FROM pg_constraint AS o
+        JOIN pg_class AS p ON p.oid = o.confrelid
+        JOIN pg_namespace AS pn ON pn.oid = p.relnamespace
+        WHERE o.conrelid = c.oid AND o.contype = 'f')
+)::text
+FROM pg_class AS c
+JOIN pg_namespace AS n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f')
+  AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'syncline')
+  AND n.nspname NOT LIKE 'pg\_toast%' AND n.nspname NOT LIKE 'pg\_temp\_%'

@@ -1,0 +1,200 @@
+//! What notes every change of a table: a version in each row, and a log of the keys that departed.
+//!
+//! The version is the transaction that wrote the row last. Our own statements set it, a column
+//! default does for inserts, and a trigger catches everybody else; when the version is right
+//! already it does not even run. A row that is deleted, or whose key changes, leaves its key in
+//! the log. Truncating a table gives it a new incarnation: every remote receives it anew.
+//!
+//! The functions run with the rights of whoever deployed them: who may write to a user's table
+//! needs no right on ours. Triggers are ALWAYS enabled, also for replicas and restores.
+
+use super::tables::{UserTable, VERSION, bounded_name};
+use crate::quote::{ident, idents, join, literal};
+use crate::selection::place_column;
+
+/// A database object of ours.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Object {
+    /// `COLUMN`, `TABLE`, `INDEX`, `FUNCTION` or `TRIGGER`.
+    pub(super) kind: &'static str,
+    pub(super) name: String,
+    /// Makes it, one statement each.
+    pub(super) sql: Vec<String>,
+}
+
+/// All that tracks one table.
+#[derive(Debug, Clone)]
+pub(super) struct Tracking {
+    /// The published name.
+    pub(super) table: String,
+    /// The name in SQL.
+    pub(super) sql_name: String,
+    /// In the order in which they are made.
+    pub(super) objects: Vec<Object>,
+    /// The index on the version, made while others write where the table is large.
+    pub(super) version_index: Option<VersionIndex>,
+}
+
+/// An index that finds rows by their version.
+#[derive(Debug, Clone)]
+pub(super) struct VersionIndex {
+    pub(super) name: String,
+    pub(super) sql: String,
+    /// The table is so large that others must be able to write meanwhile.
+    pub(super) large: bool,
+}
+
+/// Tables up to this size are read for an index within a moment, in bytes.
+const SMALL_TABLE_BYTES_MAX: i64 = 8 << 20;
+
+/// Functions that all tables share.
+pub(super) const FUNCTIONS: [(&str, &str); 2] = [
+    (
+        "syncline_stamp",
+        "CREATE OR REPLACE FUNCTION syncline.syncline_stamp() RETURNS trigger LANGUAGE plpgsql\n\
+         AS $$\nBEGIN\n    NEW.syncline_version := pg_catalog.pg_current_xact_id();\n    \
+         RETURN NEW;\nEND\n$$",
+    ),
+    (
+        "syncline_truncated",
+        "CREATE OR REPLACE FUNCTION syncline.syncline_truncated() RETURNS trigger \
+         LANGUAGE plpgsql\n\
+         SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$\nBEGIN\n    \
+         UPDATE syncline.syncline_log_state\n    \
+         SET incarnation = (random() * 9007199254740992)::bigint\n    \
+         WHERE table_name = TG_ARGV[0];\n    RETURN NULL;\nEND\n$$",
+    ),
+];
+
+pub(super) fn log_name(published: &str) -> String {
+    bounded_name("syncline_gone_", published)
+}
+
+/// What tracks `table`. `places` are the columns beside the key that decide who receives a row;
+/// `indexed` says whether changed rows are found by their version alone.
+pub(super) fn of(table: &UserTable, places: &[String], indexed: bool) -> Tracking {
+    let published = table.published_name();
+    let name = table.sql_name();
+    let log = format!("syncline.{}", ident(&log_name(&published)));
+    let mut objects = vec![
+        Object {
+            kind: "COLUMN",
+            name: VERSION.into(),
+            // In two steps: rows that are there already stay as they are, without a rewrite.
+            sql: vec![
+                format!("ALTER TABLE {name} ADD COLUMN {VERSION} xid8"),
+                format!(
+                    "ALTER TABLE {name} ALTER COLUMN {VERSION} SET DEFAULT pg_current_xact_id()"
+                ),
+            ],
+        },
+        log_table(table, &log, places),
+        gone_function(table, &log, places),
+    ];
+    let trigger = |trigger: &str, body: String| Object {
+        kind: "TRIGGER",
+        name: trigger.to_owned(),
+        sql: vec![
+            format!("CREATE TRIGGER {trigger} {body}"),
+            format!("ALTER TABLE {name} ENABLE ALWAYS TRIGGER {trigger}"),
+        ],
+    };
+    objects.push(trigger(
+        "syncline_stamp",
+        format!(
+            "BEFORE INSERT OR UPDATE ON {name} FOR EACH ROW\n\
+             WHEN (NEW.{VERSION} IS DISTINCT FROM pg_current_xact_id())\n\
+             EXECUTE FUNCTION syncline.syncline_stamp()"
+        ),
+    ));
+    objects.push(trigger(
+        "syncline_gone",
+        format!(
+            "AFTER DELETE ON {name} FOR EACH ROW\n\
+             WHEN (pg_trigger_depth() > 0\n    \
+             OR current_setting('syncline.applying', true) IS DISTINCT FROM 'on')\n\
+             EXECUTE FUNCTION {log}()"
+        ),
+    ));
+    let moved: Vec<String> = table.key.iter().chain(places).cloned().collect();
+    let moved = join(&moved, "\n    OR ", |column| differs(table, column));
+    objects.push(trigger(
+        "syncline_moved",
+        format!("AFTER UPDATE ON {name} FOR EACH ROW\nWHEN ({moved})\nEXECUTE FUNCTION {log}()"),
+    ));
+    objects.push(trigger(
+        "syncline_truncated",
+        format!(
+            "AFTER TRUNCATE ON {name} FOR EACH STATEMENT\n\
+             EXECUTE FUNCTION syncline.syncline_truncated({})",
+            literal(&published)
+        ),
+    ));
+    let version_index = indexed.then(|| version_index(table));
+    Tracking { table: published, sql_name: name, objects, version_index }
+}
+
+fn version_index(table: &UserTable) -> VersionIndex {
+    let index = bounded_name("syncline_version_", &table.name);
+    VersionIndex {
+        // Rows from before the tracking have no version, and nobody looks for them.
+        sql: format!(
+            "CREATE INDEX {} ON {} ({VERSION}) WHERE {VERSION} IS NOT NULL",
+            ident(&index),
+            table.sql_name()
+        ),
+        name: index,
+        large: table.bytes > SMALL_TABLE_BYTES_MAX,
+    }
+}
+
+fn differs(table: &UserTable, column: &str) -> String {
+    let name = ident(column);
+    match table.column(column).is_some_and(|column| column.compares_as_text()) {
+        true => format!("OLD.{name}::text COLLATE \"C\" IS DISTINCT FROM NEW.{name}::text"),
+        false => format!("OLD.{name} IS DISTINCT FROM NEW.{name}"),
+    }
+}
+
+fn log_table(table: &UserTable, log: &str, places: &[String]) -> Object {
+    let column = |name: String, column: &str| {
+        let column = table.column(column);
+        let collation = column.and_then(|column| column.collation.as_deref());
+        let kind = column.map_or("text", |column| column.base_type.as_str());
+        match collation {
+            Some(collation) => format!("{} {kind} COLLATE {collation}", ident(&name)),
+            None => format!("{} {kind}", ident(&name)),
+        }
+    };
+    let mut columns: Vec<String> =
+        table.key.iter().map(|key| column(key.clone(), key) + " NOT NULL").collect();
+    columns.extend(places.iter().map(|place| column(place_column(place), place)));
+    // Not `version`, which a key may have.
+    columns.push(format!("{VERSION} xid8 NOT NULL DEFAULT pg_current_xact_id()"));
+    Object {
+        kind: "TABLE",
+        name: log_name(&table.published_name()),
+        sql: vec![
+            format!("CREATE TABLE {log} ({})", columns.join(", ")),
+            format!("CREATE INDEX ON {log} ({VERSION})"),
+        ],
+    }
+}
+
+fn gone_function(table: &UserTable, log: &str, places: &[String]) -> Object {
+    let mut into: Vec<String> = table.key.clone();
+    into.extend(places.iter().map(|place| place_column(place)));
+    let mut values: Vec<String> = table.key.clone();
+    values.extend(places.iter().cloned());
+    Object {
+        kind: "FUNCTION",
+        name: log_name(&table.published_name()),
+        sql: vec![format!(
+            "CREATE OR REPLACE FUNCTION {log}() RETURNS trigger LANGUAGE plpgsql\n\
+             SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$\nBEGIN\n    \
+             INSERT INTO {log} ({})\n    VALUES ({});\n    RETURN NULL;\nEND\n$$",
+            idents("", &into),
+            idents("OLD.", &values),
+        )],
+    }
+}
