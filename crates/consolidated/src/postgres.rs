@@ -7,8 +7,11 @@
 //! `reader.rs` and `writer.rs` what a server uses.
 
 mod admin;
+mod batch;
+mod careful;
 mod catalog;
 mod check;
+mod conflict;
 mod connect;
 mod datetime;
 mod deploy;
@@ -16,6 +19,9 @@ mod details;
 mod errors;
 mod fetch;
 mod identity;
+mod image;
+mod knot;
+mod ledger;
 mod link;
 mod numeric;
 mod owed;
@@ -34,6 +40,7 @@ mod tables;
 mod timeline;
 mod tls;
 mod tracking;
+mod upload;
 mod values;
 mod watermark;
 

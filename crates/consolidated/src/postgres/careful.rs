@@ -1,0 +1,521 @@
+//! Applies an upload in which something fails or falls short, and finds the rows to blame.
+//!
+//! A batch that fails is undone and cut in halves until what fails is one row. Rows that may only
+//! be in each other's way wait until all others are applied (`knot.rs`), rows that did not find
+//! what they expected are resolved together (`conflict.rs`).
+
+use super::batch::{self, Batch, Reason};
+use super::catalog::Table;
+use super::conflict;
+use super::errors::{Fault, script_failed};
+use super::image::Decoder;
+use super::knot;
+use super::ledger::Ledger;
+use super::link::{Call, Link};
+use super::statement::Statement;
+use super::upload::{Outline, Stop, Upload, stopped};
+use crate::script::Event;
+use crate::synchronization::Change;
+use crate::uploaded_row::{UploadedRow, event_of};
+use model::{Code, Failure, RowReader, write_value};
+use std::collections::HashMap;
+use std::sync::Arc;
+use tokio_postgres::Row;
+
+/// Most bytes of rows that are looked at together here.
+const GROUP_BYTES: usize = batch::BATCH_BYTES;
+
+/// Errors are to be met by the statement that makes them, so that a row can be blamed.
+const BEGIN: &str = "SET CONSTRAINTS ALL IMMEDIATE";
+
+/// Uploaded rows, as they came.
+pub(super) type Rows = Vec<Vec<u8>>;
+
+/// Uploaded rows of one table with one change.
+#[derive(Debug, Clone)]
+pub(super) struct Group {
+    pub(super) table: usize,
+    pub(super) change: Change,
+    pub(super) rows: Rows,
+}
+
+/// Rows that met an obstacle which other rows may move, and its description.
+#[derive(Debug)]
+pub(super) struct Parked {
+    pub(super) table: usize,
+    pub(super) change: Change,
+    pub(super) row: Vec<u8>,
+    pub(super) reason: Reason,
+}
+
+/// What is wrong with one row.
+#[derive(Debug, Clone)]
+pub(super) enum RowFault {
+    /// Another row has a value that must be unique, perhaps the key.
+    NotUnique(String),
+    /// It refers to a row that is not there, or others refer to it.
+    References(String),
+    Refused(Reason),
+}
+
+/// What became of a set of rows.
+pub(super) enum Ran {
+    /// Rows that the script changed.
+    Affected(u64),
+    Fault(RowFault),
+}
+
+/// Applies all rows and returns what is to be written about them.
+pub(super) fn apply(
+    link: &mut Link,
+    upload: Upload<'_>,
+    outline: &Outline,
+) -> Result<Ledger, Stop> {
+    let ledger = Ledger::default();
+    let mut careful =
+        Careful { link, upload, ledger, parked: Vec::new(), before: "", kept: Kept::default() };
+    careful.link.batch(BEGIN).map_err(stopped("check constraints at once"))?;
+    let mut group: Option<Group> = None;
+    let mut bytes = 0;
+    outline.visit(upload, &mut |table, row| {
+        let same = group.as_ref().is_some_and(|group| {
+            (group.table, group.change) == (table, row.change) && bytes < GROUP_BYTES
+        });
+        if !same {
+            if let Some(full) = group.take() {
+                careful.group(full)?;
+            }
+            bytes = 0;
+        }
+        let published = &upload.tables[table].deployed.published;
+        if let Some(reason) = careful.misfit(table, row)? {
+            careful.ledger.reject(row.key(published, table), reason);
+            return Ok(());
+        }
+        bytes += row.bytes.len();
+        group
+            .get_or_insert_with(|| Group { table, change: row.change, rows: Vec::new() })
+            .rows
+            .push(row.bytes.to_vec());
+        Ok(())
+    })?;
+    if let Some(last) = group {
+        careful.group(last)?;
+    }
+    careful.settle_parked()?;
+    careful.flush()?;
+    Ok(careful.ledger)
+}
+
+/// An upload under way.
+pub(super) struct Careful<'l, 'a> {
+    pub(super) link: &'l mut Link,
+    pub(super) upload: Upload<'a>,
+    pub(super) ledger: Ledger,
+    pub(super) parked: Vec<Parked>,
+    /// What is still to be sent in front of the next statement.
+    before: &'static str,
+    kept: Kept,
+}
+
+/// Statements of our own, rendered when they are needed first.
+#[derive(Default)]
+struct Kept {
+    present: HashMap<usize, Arc<Statement>>,
+}
+
+const UNDO: &str = "ROLLBACK TO SAVEPOINT careful; RELEASE SAVEPOINT careful;";
+const KEEP: &str = "RELEASE SAVEPOINT careful;";
+
+impl<'a> Careful<'_, 'a> {
+    pub(super) fn table(&self, position: usize) -> &'a Table {
+        &self.upload.tables[position]
+    }
+
+    /// Applies a group: all at once, or else in halves.
+    pub(super) fn group(&mut self, group: Group) -> Result<(), Stop> {
+        let Group { table, change, rows } = group;
+        let event = event_of(change);
+        let mut unmatched = Vec::new();
+        let mut looked = false;
+        let mut stack = vec![rows];
+        while let Some(rows) = stack.pop() {
+            if rows.is_empty() {
+                continue;
+            }
+            let ran = self.run(table, change, event, &rows)?;
+            match ran {
+                Ran::Affected(count) if count >= rows.len() as u64 => {
+                    self.keep();
+                    self.echo(table, change, &rows)?;
+                    continue;
+                }
+                Ran::Affected(0) if change != Change::Insert || rows.len() == 1 => {
+                    self.undo();
+                    unmatched.extend(rows);
+                    continue;
+                }
+                Ran::Fault(fault) if rows.len() == 1 => {
+                    self.undo();
+                    self.blame(table, change, rows, fault, &mut unmatched)?;
+                    continue;
+                }
+                Ran::Affected(_) | Ran::Fault(_) => self.undo(),
+            }
+            if !looked {
+                looked = true;
+                let (likely, unlikely) = self.look(table, change, rows)?;
+                match likely.is_empty() || unlikely.is_empty() {
+                    true => halve(if likely.is_empty() { unlikely } else { likely }, &mut stack),
+                    false => stack.extend([unlikely, likely]),
+                }
+            } else {
+                halve(rows, &mut stack);
+            }
+        }
+        match unmatched.is_empty() {
+            true => Ok(()),
+            false => conflict::resolve(self, Group { table, change, rows: unmatched }),
+        }
+    }
+
+    /// Parts rows that will probably find what they expect from those that will not.
+    fn look(&mut self, table: usize, change: Change, rows: Rows) -> Result<(Rows, Rows), Stop> {
+        let now = self.fetch(table, change, &rows)?;
+        let (mut likely, mut unlikely) = (Vec::new(), Vec::new());
+        for bytes in rows {
+            let row = self.read(table, change, &bytes)?;
+            let found = now.get(&row.key(&self.table(table).deployed.published, table).1);
+            let expected = match change {
+                Change::Insert => found.is_none(),
+                Change::Update | Change::Delete => {
+                    found.is_some_and(|image| *image == old_image(&row))
+                }
+            };
+            if expected { likely.push(bytes) } else { unlikely.push(bytes) }
+        }
+        Ok((likely, unlikely))
+    }
+
+    /// Decides what is to become of the one row that failed.
+    fn blame(
+        &mut self,
+        table: usize,
+        change: Change,
+        mut rows: Rows,
+        fault: RowFault,
+        unmatched: &mut Rows,
+    ) -> Result<(), Stop> {
+        let reason = match fault {
+            RowFault::NotUnique(message) => {
+                if change == Change::Insert && !self.present(table, change, &rows)?.is_empty() {
+                    unmatched.append(&mut rows);
+                    return Ok(());
+                }
+                (Code::RowNotUnique, message)
+            }
+            RowFault::References(message) => (Code::RowReferences, message),
+            RowFault::Refused(reason) => {
+                for bytes in &rows {
+                    self.reject(table, change, bytes, reason.clone())?;
+                }
+                return Ok(());
+            }
+        };
+        for row in rows {
+            self.parked.push(Parked { table, change, row, reason: reason.clone() });
+        }
+        Ok(())
+    }
+
+    /// Tries the waiting rows again for as long as that helps.
+    fn settle_parked(&mut self) -> Result<(), Stop> {
+        loop {
+            let waiting = std::mem::take(&mut self.parked);
+            let before = waiting.len();
+            if before == 0 {
+                return Ok(());
+            }
+            for group in groups(waiting) {
+                self.group(group)?;
+            }
+            if self.parked.len() >= before {
+                break;
+            }
+        }
+        knot::untie(self)
+    }
+
+    /// Runs the script of `event` for `rows` inside a savepoint, which [`Careful::keep`] or
+    /// [`Careful::undo`] ends.
+    pub(super) fn run(
+        &mut self,
+        table: usize,
+        change: Change,
+        event: Event,
+        rows: &[Vec<u8>],
+    ) -> Result<Ran, Stop> {
+        let statement = self.table(table).required(event)?;
+        let batches = self.batches(table, change, statement, rows)?;
+        let begin = format!("{} SAVEPOINT careful", std::mem::take(&mut self.before));
+        let values: Vec<_> = batches.iter().map(Batch::values).collect();
+        let parameters: Vec<_> = values.iter().map(|values| batch::as_parameters(values)).collect();
+        let mut calls = vec![Call::Simple(&begin)];
+        calls.extend(batches.iter().zip(&parameters).map(|(batch, p)| batch::call(batch, p)));
+        match self.link.execute(&calls) {
+            Ok(affected) => Ok(Ran::Affected(affected.iter().sum())),
+            Err(fault) => match row_fault(&fault) {
+                Some(row_fault) => Ok(Ran::Fault(row_fault)),
+                None if may_collide(&fault) => Err(stopped("apply rows one by one")(fault)),
+                None => {
+                    let name = &self.table(table).deployed.published.name;
+                    Err(script_failed(name, event.name())(fault).into())
+                }
+            },
+        }
+    }
+
+    pub(super) fn keep(&mut self) {
+        self.before = KEEP;
+    }
+
+    pub(super) fn undo(&mut self) {
+        self.before = UNDO;
+    }
+
+    /// Sends what is still to be sent.
+    pub(super) fn flush(&mut self) -> Result<(), Stop> {
+        match std::mem::take(&mut self.before) {
+            "" => Ok(()),
+            sql => self.link.batch(sql).map_err(stopped("end a savepoint")),
+        }
+    }
+
+    fn batches(
+        &self,
+        table: usize,
+        change: Change,
+        statement: &'a Statement,
+        rows: &[Vec<u8>],
+    ) -> Result<Vec<Batch<'a>>, Stop> {
+        batches(self.table(table), statement, self.upload, change, rows)
+    }
+
+    /// The rows as they are at the centre now, as far as the subscription covers them, by key.
+    pub(super) fn fetch(
+        &mut self,
+        table: usize,
+        change: Change,
+        rows: &[Vec<u8>],
+    ) -> Result<HashMap<Vec<u8>, Vec<u8>>, Stop> {
+        let this = self.table(table);
+        let columns = &this.deployed.details.columns;
+        let statement = this.required(Event::UploadFetch)?;
+        let batches = batches(this, statement, self.upload, change, rows)?;
+        let mut images = HashMap::new();
+        let key = &this.deployed.published.key;
+        let mut decoder: Option<Decoder> = None;
+        self.select(&batches, &mut |row| {
+            let decoder = match &mut decoder {
+                Some(decoder) => decoder,
+                none => none.insert(Decoder::new(row, columns.iter())?),
+            };
+            let mut image = Vec::new();
+            decoder.write(row, &mut image)?;
+            images.insert(key_of(&image, columns.len(), key)?, image);
+            Ok(())
+        })?;
+        Ok(images)
+    }
+
+    /// The keys of those rows that exist at the centre, covered or not.
+    pub(super) fn present(
+        &mut self,
+        table: usize,
+        change: Change,
+        rows: &[Vec<u8>],
+    ) -> Result<Rows, Stop> {
+        let this = self.table(table);
+        let statement = match self.kept.present.get(&table) {
+            Some(statement) => statement.clone(),
+            None => {
+                let statement = Arc::new(conflict::presence(this)?);
+                self.kept.present.insert(table, statement.clone());
+                statement
+            }
+        };
+        let batches = batches(this, &statement, self.upload, change, rows)?;
+        let (published, columns) = (&this.deployed.published, &this.deployed.details.columns);
+        let key: Vec<_> = published.key.iter().map(|at| &columns[usize::from(*at)]).collect();
+        let mut keys = Vec::new();
+        self.select(&batches, &mut |row| {
+            let mut bytes = Vec::new();
+            Decoder::new(row, key.iter().copied())?.write(row, &mut bytes)?;
+            keys.push(bytes);
+            Ok(())
+        })?;
+        Ok(keys)
+    }
+
+    /// Sends queries and hands on their rows.
+    fn select(
+        &mut self,
+        batches: &[Batch<'_>],
+        each: &mut dyn FnMut(&Row) -> Result<(), Failure>,
+    ) -> Result<(), Stop> {
+        self.flush()?;
+        let values: Vec<_> = batches.iter().map(Batch::values).collect();
+        let parameters: Vec<_> = values.iter().map(|values| batch::as_parameters(values)).collect();
+        let calls: Vec<_> =
+            batches.iter().zip(&parameters).map(|(batch, p)| batch::call(batch, p)).collect();
+        let fetched = self.link.stream(&calls, &mut |_, row| each(row));
+        fetched.map_err(stopped("read rows as they are now"))
+    }
+
+    pub(super) fn read<'r>(
+        &self,
+        table: usize,
+        change: Change,
+        bytes: &'r [u8],
+    ) -> Result<UploadedRow<'r>, Failure> {
+        let mut row = UploadedRow::default();
+        row.read(bytes, change, self.table(table).deployed.published.width())?;
+        Ok(row)
+    }
+
+    /// Why no statement can take the row at all.
+    fn misfit(&self, table: usize, row: &UploadedRow<'_>) -> Result<Option<Reason>, Failure> {
+        let this = self.table(table);
+        if let Some(reason) = batch::misspelled_key(this, row) {
+            return Ok(Some(reason));
+        }
+        let statement = this.required(event_of(row.change))?;
+        Ok(Batch::new(this, statement, self.upload.request.session).add(row).err())
+    }
+
+    pub(super) fn echo(
+        &mut self,
+        table: usize,
+        change: Change,
+        rows: &[Vec<u8>],
+    ) -> Result<(), Failure> {
+        let published = &self.table(table).deployed.published;
+        for bytes in rows {
+            let row = self.read(table, change, bytes)?;
+            self.ledger.echo(published, table, &row);
+        }
+        Ok(())
+    }
+
+    pub(super) fn reject(
+        &mut self,
+        table: usize,
+        change: Change,
+        bytes: &[u8],
+        reason: Reason,
+    ) -> Result<(), Failure> {
+        let row = self.read(table, change, bytes)?;
+        self.ledger.reject(row.key(&self.table(table).deployed.published, table), reason);
+        Ok(())
+    }
+}
+
+fn halve(mut rows: Rows, stack: &mut Vec<Rows>) {
+    let second = rows.split_off(rows.len().div_ceil(2));
+    stack.extend([second, rows]);
+}
+
+/// Rows in the order in which they are applied, those of one kind together.
+pub(super) fn groups(parked: Vec<Parked>) -> Vec<Group> {
+    let place = |table: usize, change: Change| match change {
+        Change::Insert => (0, table as isize, 0),
+        Change::Update => (0, table as isize, 1),
+        Change::Delete => (1, -(table as isize), 0),
+    };
+    let mut groups: Vec<Group> = Vec::new();
+    for Parked { table, change, row, .. } in parked {
+        match groups.iter_mut().find(|group| (group.table, group.change) == (table, change)) {
+            Some(group) => group.rows.push(row),
+            None => groups.push(Group { table, change, rows: vec![row] }),
+        }
+    }
+    groups.sort_by_key(|group| place(group.table, group.change));
+    groups
+}
+
+fn batches<'a>(
+    table: &'a Table,
+    statement: &'a Statement,
+    upload: Upload<'_>,
+    change: Change,
+    rows: &[Vec<u8>],
+) -> Result<Vec<Batch<'a>>, Stop> {
+    let new = || Batch::new(table, statement, upload.request.session);
+    let mut batches: Vec<Batch<'a>> = Vec::new();
+    for bytes in rows {
+        let mut row = UploadedRow::default();
+        row.read(bytes, change, table.deployed.published.width())?;
+        if batches.last().is_none_or(Batch::is_full) {
+            batches.push(new());
+        }
+        let Some(batch) = batches.last_mut() else { continue };
+        // Rows that do not fit were rejected before.
+        batch.add(&row).map_err(|(_, message)| Failure::new(Code::Bug, message))?;
+    }
+    batches.iter_mut().for_each(Batch::finish);
+    Ok(batches)
+}
+
+/// The row as the remote saw it, encoded.
+pub(super) fn old_image(row: &UploadedRow<'_>) -> Vec<u8> {
+    let mut image = Vec::new();
+    row.old.iter().for_each(|value| write_value(&mut image, *value));
+    image
+}
+
+fn key_of(image: &[u8], width: usize, key: &[u16]) -> Result<Vec<u8>, Failure> {
+    let mut reader = RowReader::new(image);
+    let values = (0..width).map(|_| reader.value()).collect::<Result<Vec<_>, _>>()?;
+    let mut bytes = Vec::new();
+    key.iter().for_each(|at| write_value(&mut bytes, values[usize::from(*at)]));
+    Ok(bytes)
+}
+
+fn may_collide(fault: &Fault) -> bool {
+    matches!(fault.sqlstate().map(|state| state.code()), Some("40001" | "40P01"))
+}
+
+/// Whether doing it again row by row can help.
+pub(super) fn may_be_a_row(fault: &Fault) -> bool {
+    row_fault(fault).is_some()
+}
+
+/// What is wrong with the row that a statement was run for; none if nothing is wrong with it.
+pub(super) fn row_fault(fault: &Fault) -> Option<RowFault> {
+    let said = fault.db()?;
+    let state = said.code().code();
+    let message = said.message().to_owned();
+    let refused = |code| Some(RowFault::Refused((code, said.message().to_owned())));
+    match state {
+        "23505" | "23P01" => Some(RowFault::NotUnique(message)),
+        "23503" | "23001" => Some(RowFault::References(message)),
+        // 54000: an index entry that is too large; 44000: a view's check option.
+        "54000" | "44000" => refused(Code::RowRefused),
+        // Whatever a function raises by itself.
+        state if state.starts_with("P0") => refused(Code::RowVetoed),
+        state if state.starts_with("22") || state.starts_with("23") => refused(Code::RowRefused),
+        state if is_unassigned(state) => refused(Code::RowVetoed),
+        _ => None,
+    }
+}
+
+/// A state that only people invent: PostgreSQL's own classes are below.
+fn is_unassigned(state: &str) -> bool {
+    const CLASSES: [&str; 41] = [
+        "00", "01", "02", "03", "08", "09", "0A", "0B", "0F", "0L", "0P", "0Z", "20", "21", "22",
+        "23", "24", "25", "26", "27", "28", "2B", "2D", "2F", "34", "38", "39", "3B", "3D", "3F",
+        "40", "42", "44", "53", "54", "55", "57", "58", "72", "F0", "HV",
+    ];
+    let class = state.get(..2).unwrap_or_default();
+    !(CLASSES.contains(&class) || matches!(class, "P0" | "XX"))
+}

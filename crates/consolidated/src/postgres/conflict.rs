@@ -1,0 +1,161 @@
+//! Rows that did not find what they expected: resolves them by the table's rule (S5).
+//!
+//! What the rule decides is a script; here is only when it runs, what is counted, and what the
+//! remote is owed afterwards. A row that the subscription does not cover is no conflict: nothing
+//! of it is told, and nothing of it is changed (S7).
+
+use super::careful::{Careful, Group, Parked, Ran, RowFault, Rows, old_image};
+use super::catalog::Table;
+use super::statement::Statement;
+use super::upload::{Stop, resolution_of};
+use crate::quote::{ident, join};
+use crate::script::Script;
+use crate::synchronization::Change;
+use model::{Code, Failure};
+use std::collections::HashMap;
+
+/// Resolves `group`. Two sides that did the same are no conflict.
+pub(super) fn resolve(careful: &mut Careful<'_, '_>, group: Group) -> Result<(), Stop> {
+    let Group { table, change, rows } = group;
+    let published = &careful.table(table).deployed.published;
+    let fenced = !careful.table(table).deployed.details.selection.is_empty();
+    let now = careful.fetch(table, change, &rows)?;
+    let beyond = match fenced && now.len() < rows.len() {
+        true => careful.present(table, change, &rows)?,
+        false => Vec::new(),
+    };
+    let mut conflicts = Vec::new();
+    for bytes in rows {
+        let row = careful.read(table, change, &bytes)?;
+        let (position, key) = row.key(published, table);
+        let found = now.get(&key);
+        let outcome = match (change, found) {
+            (_, None) if beyond.contains(&key) => Some(outside()),
+            (Change::Delete, None) => None,
+            // Nobody has it, and it was not taken either.
+            (Change::Insert, None) if fenced => Some(outside()),
+            (Change::Insert, None) => Some(vetoed()),
+            (Change::Insert | Change::Update, Some(image)) if image == row.new_image() => None,
+            (Change::Update, Some(image)) if *image == old_image(&row) => {
+                Some(if fenced { outside() } else { vetoed() })
+            }
+            (Change::Delete, Some(image)) if *image == old_image(&row) => Some(vetoed()),
+            _ => {
+                conflicts.push(bytes);
+                continue;
+            }
+        };
+        match outcome {
+            Some(reason) => careful.ledger.reject((position, key), reason),
+            None => careful.ledger.echo(published, table, &row),
+        }
+    }
+    settle(careful, Group { table, change, rows: conflicts }, &now)
+}
+
+fn outside() -> (Code, String) {
+    (Code::RowOutsideSubscription, "the row is outside the subscription".to_owned())
+}
+
+fn vetoed() -> (Code, String) {
+    (Code::RowVetoed, "a trigger ignored the row".to_owned())
+}
+
+/// Lets the rule decide, then counts, notes and owes.
+fn settle(
+    careful: &mut Careful<'_, '_>,
+    group: Group,
+    now: &HashMap<Vec<u8>, Vec<u8>>,
+) -> Result<(), Stop> {
+    let Group { table, change, rows } = group;
+    let published = &careful.table(table).deployed.published;
+    let rows = match careful.table(table).statement(resolution_of(change)) {
+        Some(_) => run(careful, Group { table, change, rows })?,
+        None => rows,
+    };
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let after = careful.fetch(table, change, &rows)?;
+    for bytes in &rows {
+        let row = careful.read(table, change, bytes)?;
+        let (position, key) = row.key(published, table);
+        careful.ledger.conflict(table, &row, now.get(&key).map(Vec::as_slice));
+        let agrees = match change {
+            Change::Delete => !after.contains_key(&key),
+            Change::Insert | Change::Update => {
+                after.get(&key).is_some_and(|image| image == row.new_image())
+            }
+        };
+        match agrees {
+            true => careful.ledger.echo(published, table, &row),
+            false => careful.ledger.owe((position, key)),
+        }
+    }
+    Ok(())
+}
+
+/// Runs the rule's script, in halves where it fails. Returns the rows that it could be run for.
+fn run(careful: &mut Careful<'_, '_>, group: Group) -> Result<Rows, Stop> {
+    let Group { table, change, rows } = group;
+    let event = resolution_of(change);
+    let mut resolved = Vec::new();
+    let mut stack = vec![rows];
+    while let Some(mut rows) = stack.pop() {
+        if rows.is_empty() {
+            continue;
+        }
+        match careful.run(table, change, event, &rows)? {
+            Ran::Affected(_) => {
+                careful.keep();
+                resolved.append(&mut rows);
+            }
+            Ran::Fault(fault) => {
+                careful.undo();
+                if rows.len() > 1 {
+                    let second = rows.split_off(rows.len().div_ceil(2));
+                    stack.extend([second, rows]);
+                    continue;
+                }
+                let reason = match fault {
+                    RowFault::Refused(reason) => {
+                        careful.reject(table, change, &rows[0], reason)?;
+                        continue;
+                    }
+                    RowFault::NotUnique(message) => (Code::RowNotUnique, message),
+                    RowFault::References(message) => (Code::RowReferences, message),
+                };
+                let parked = rows.into_iter();
+                let parked =
+                    parked.map(|row| Parked { table, change, row, reason: reason.clone() });
+                careful.parked.extend(parked);
+            }
+        }
+    }
+    Ok(resolved)
+}
+
+/// Asks which of some keys exist, covered or not.
+pub(super) fn presence(table: &Table) -> Result<Statement, Failure> {
+    let (published, details) = (&table.deployed.published, &table.deployed.details);
+    let key: Vec<(&str, bool)> = published
+        .key
+        .iter()
+        .map(|at| usize::from(*at))
+        .map(|at| (published.columns[at].as_str(), details.columns[at].read_as_text()))
+        .collect();
+    let selected: Vec<String> = key
+        .iter()
+        .map(|(name, as_text)| format!("k.{}{}", ident(name), if *as_text { "::text" } else { "" }))
+        .collect();
+    let names: Vec<&str> = key.iter().map(|(name, _)| *name).collect();
+    let text = format!(
+        "SELECT {} FROM {{keys}} AS k WHERE EXISTS (SELECT FROM {}.{} AS t WHERE {})",
+        selected.join(", "),
+        ident(&details.schema),
+        ident(&details.name),
+        join(&names, " AND ", |name| format!("t.{0} = k.{0}", ident(name))),
+    );
+    let script = Script::parse(&text, published)?;
+    Ok(Statement::of(&script, published, &details.columns))
+}

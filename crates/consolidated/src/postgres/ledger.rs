@@ -1,0 +1,176 @@
+//! What is written about an upload: what the remote is owed, conflicts, and what need not return.
+
+use super::link::Call;
+use super::upload::Upload;
+use crate::echo::{Echo, EchoKind};
+use crate::row_json::row_json;
+use crate::synchronization::{Applied, Change};
+use crate::uploaded_row::{RowId, UploadedRow};
+use model::{PublishedTable, write_value};
+use std::collections::BTreeMap;
+use tokio_postgres::types::ToSql;
+
+use super::batch::Reason;
+
+const OWE: &str = "INSERT INTO syncline.syncline_owed
+    (remote_id, table_name, row_key, counter, code, message)
+SELECT $1, u.table_name, u.row_key, $2, u.code, u.message
+FROM unnest($3::text[], $4::bytea[], $5::int4[], $6::text[])
+    AS u (table_name, row_key, code, message)
+ON CONFLICT (remote_id, table_name, row_key) DO UPDATE SET
+    counter = excluded.counter, code = excluded.code, message = excluded.message";
+
+const NOTE_CONFLICTS: &str = "INSERT INTO syncline.syncline_conflict
+    (remote_id, user_name, table_name, operation, conflict_rule, old_row, new_row,
+     consolidated_row)
+SELECT $1, $2, u.table_name, u.operation, u.conflict_rule, u.old_row, u.new_row,
+    u.consolidated_row
+FROM unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[])
+    AS u (table_name, operation, conflict_rule, old_row, new_row, consolidated_row)";
+
+/// Grows while rows are applied, and is written in the flight that commits.
+#[derive(Default)]
+pub(super) struct Ledger {
+    pub(super) applied: Applied,
+    /// A reason where the row was rejected.
+    owed: BTreeMap<RowId, Option<Reason>>,
+    conflicts: Vec<Conflict>,
+}
+
+/// The three rows of a conflict, for people.
+struct Conflict {
+    table: usize,
+    operation: &'static str,
+    old: Option<String>,
+    new: Option<String>,
+    consolidated: Option<String>,
+}
+
+impl Ledger {
+    /// Notes that the remote need not be sent this row.
+    pub(super) fn echo(&mut self, table: &PublishedTable, position: usize, row: &UploadedRow<'_>) {
+        if !table.direction.downloads() {
+            return;
+        }
+        match row.change {
+            Change::Delete => {
+                let (_, key) = row.key(table, position);
+                self.applied.echo.add(EchoKind::DeletedKey, position, &key);
+            }
+            Change::Insert | Change::Update => {
+                self.applied.echo.add(EchoKind::Row, position, row.new_image());
+            }
+        }
+    }
+
+    /// Notes that the remote must be sent this row, whatever it will be then.
+    pub(super) fn owe(&mut self, row: RowId) {
+        self.owed.entry(row).or_insert(None);
+    }
+
+    pub(super) fn reject(&mut self, row: RowId, reason: Reason) {
+        self.applied.rejected += 1;
+        self.owed.insert(row, Some(reason));
+    }
+
+    /// Keeps the three rows of a conflict, so that it can be looked at later.
+    pub(super) fn conflict(&mut self, table: usize, row: &UploadedRow<'_>, now: Option<&[u8]>) {
+        self.applied.conflicts += 1;
+        let mut old = Vec::new();
+        row.old.iter().for_each(|value| write_value(&mut old, *value));
+        let (operation, old, new) = match row.change {
+            Change::Insert => ("insert", None, Some(row_json(row.new_image()))),
+            Change::Update => ("update", Some(row_json(&old)), Some(row_json(row.new_image()))),
+            Change::Delete => ("delete", Some(row_json(&old)), None),
+        };
+        let consolidated = now.map(row_json);
+        self.conflicts.push(Conflict { table, operation, old, new, consolidated });
+    }
+
+    pub(super) fn into_applied(self, download_follows: bool) -> Applied {
+        let mut applied = self.applied;
+        if !download_follows {
+            applied.echo = Echo::default();
+        }
+        applied
+    }
+
+    /// The ledger as columns.
+    pub(super) fn entries<'a>(&'a self, upload: Upload<'a>) -> Entries<'a> {
+        let session = upload.request.session;
+        let table = |at: usize| upload.tables[at].deployed.as_ref();
+        let mut entries = Entries {
+            remote_id: session.remote_id.as_str(),
+            user: session.user.as_str(),
+            counter: upload.counter.0,
+            ..Entries::default()
+        };
+        for ((at, key), reason) in &self.owed {
+            entries.tables.push(&table(*at).published.name);
+            entries.keys.push(key);
+            entries.codes.push(reason.as_ref().map(|(code, _)| i32::from(code.number())));
+            entries.messages.push(reason.as_ref().map(|(_, message)| message.replace('\0', "")));
+        }
+        for conflict in &self.conflicts {
+            entries.conflict_tables.push(&table(conflict.table).published.name);
+            entries.operations.push(conflict.operation);
+            entries.rules.push(&table(conflict.table).conflict_rule);
+            entries.old_rows.push(conflict.old.as_deref());
+            entries.new_rows.push(conflict.new.as_deref());
+            entries.consolidated_rows.push(conflict.consolidated.as_deref());
+        }
+        entries
+    }
+}
+
+/// A ledger as columns.
+#[derive(Default)]
+pub(super) struct Entries<'a> {
+    remote_id: &'a str,
+    user: &'a str,
+    counter: i64,
+    tables: Vec<&'a str>,
+    keys: Vec<&'a [u8]>,
+    codes: Vec<Option<i32>>,
+    messages: Vec<Option<String>>,
+    conflict_tables: Vec<&'a str>,
+    operations: Vec<&'a str>,
+    rules: Vec<&'a str>,
+    old_rows: Vec<Option<&'a str>>,
+    new_rows: Vec<Option<&'a str>>,
+    consolidated_rows: Vec<Option<&'a str>>,
+}
+
+impl Entries<'_> {
+    pub(super) fn owed_parameters(&self) -> [&(dyn ToSql + Sync); 6] {
+        let Entries { remote_id, counter, tables, keys, codes, messages, .. } = self;
+        [remote_id, counter, tables, keys, codes, messages]
+    }
+
+    pub(super) fn conflict_parameters(&self) -> [&(dyn ToSql + Sync); 8] {
+        [
+            &self.remote_id,
+            &self.user,
+            &self.conflict_tables,
+            &self.operations,
+            &self.rules,
+            &self.old_rows,
+            &self.new_rows,
+            &self.consolidated_rows,
+        ]
+    }
+
+    pub(super) fn owed_call<'p>(
+        &self,
+        parameters: &'p [&'p (dyn ToSql + Sync)],
+    ) -> Option<Call<'p>> {
+        (!self.tables.is_empty()).then(|| Call::new(OWE, parameters))
+    }
+
+    pub(super) fn conflict_call<'p>(
+        &self,
+        parameters: &'p [&'p (dyn ToSql + Sync)],
+    ) -> Option<Call<'p>> {
+        (!self.operations.is_empty()).then(|| Call::new(NOTE_CONFLICTS, parameters))
+    }
+}

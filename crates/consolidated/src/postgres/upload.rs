@@ -1,0 +1,394 @@
+//! Applies one upload: one transaction, in a handful of flights.
+//!
+//! First all rows *together*, one statement for each batch: inserts and updates as they were sent,
+//! parents first, then deletes, children first. Only if something fails or falls short everything
+//! is undone, and done again *carefully* (`careful.rs`), which finds the rows to blame. What a row
+//! that did not find what it expected becomes is in `conflict.rs`, what is written about the
+//! upload itself in `ledger.rs`.
+//!
+//! Foreign keys and unique constraints that can be deferred are (traps 10 and 11).
+//!
+//! Invariants:
+//! U1. Every uploaded row ends in exactly one of: applied, found already so, conflict resolved,
+//!     rejected. The upload as a whole is applied or nothing of it (S4).
+//! U2. Where the row at the centre is not what the remote holds, the row is owed (trap 5).
+
+use super::batch::{self, Batch};
+use super::careful;
+use super::catalog::Table;
+use super::errors::{Fault, failed};
+use super::identity::Stored;
+use super::ledger::Ledger;
+use super::link::{Call, Link};
+use super::watermark::Mark;
+use crate::identity::Remembered;
+use crate::script::Event;
+use crate::synchronization::{Applied, Change, UploadRequest};
+use crate::uploaded_row::{UploadedRow, event_of};
+use model::{Code, Counter, Failure};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use tokio_postgres::types::ToSql;
+
+/// The most times that an upload is begun anew after it met another one (trap 14).
+const ATTEMPTS_MAX: u32 = 5;
+
+/// Bytes of parameters that are sent before their answers are awaited.
+const FLIGHT_BYTES: usize = 16 << 20;
+
+/// In front of the first batch.
+const BEGIN: &str = "SET CONSTRAINTS ALL DEFERRED; SAVEPOINT together";
+
+const UNDO: &str = "ROLLBACK TO SAVEPOINT together; RELEASE SAVEPOINT together";
+
+/// What remains is to be noticed here, where it can still be undone, and not at the commit.
+pub(super) const CHECK_CONSTRAINTS: &str = "SET CONSTRAINTS ALL IMMEDIATE";
+
+const SETTLE: &str = "DELETE FROM syncline.syncline_owed WHERE remote_id = $1 AND counter <= $2";
+
+/// Why a transaction cannot go on.
+#[derive(Debug)]
+pub(super) enum Stop {
+    /// It met another one; done again it may succeed.
+    Collision(Failure),
+    Failed(Failure),
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Stop {
+        Stop::Failed(failure)
+    }
+}
+
+/// For `map_err`: what was being done.
+pub(super) fn stopped(doing: &str) -> impl Fn(Fault) -> Stop + '_ {
+    move |fault| {
+        let state = fault.sqlstate().map(|state| state.code().to_owned());
+        let failure = failed(doing)(fault);
+        match state.as_deref() {
+            Some("40001" | "40P01") => Stop::Collision(failure),
+            _ => Stop::Failed(failure),
+        }
+    }
+}
+
+/// What everything that belongs to one upload needs to know.
+#[derive(Clone, Copy)]
+pub(super) struct Upload<'a> {
+    /// In the order of the session's schema: parents first.
+    pub(super) tables: &'a [Arc<Table>],
+    pub(super) request: &'a UploadRequest<'a>,
+    /// With which watermark the remote has what it is owed now.
+    pub(super) counter: Counter,
+}
+
+/// Applies `request` inside a transaction that has locked `remote`, stores the remote's new state
+/// and commits.
+pub(super) fn upload(
+    link: &mut Link,
+    tables: &[Arc<Table>],
+    request: &UploadRequest<'_>,
+    mut remote: Remembered,
+) -> Result<Applied, Failure> {
+    remote.nonce = request.identity.nonce_attempt;
+    if request.download_follows {
+        remote.counter.0 += 1;
+    }
+    // What is owed is settled by the first watermark issued after it, so without a download it
+    // belongs to the next one.
+    let counter = match request.download_follows {
+        true => remote.counter,
+        false => Counter(remote.counter.0 + 1),
+    };
+    let upload = Upload { tables, request, counter };
+    let has_rows = request.progress != request.previous;
+    let mut ledger = Ledger::default();
+    if has_rows {
+        if remote.progress != request.previous {
+            return Err(out_of_sequence(request, &remote));
+        }
+        ledger = apply(link, upload)?;
+        remote.progress = request.progress;
+    }
+    commit(link, upload, remote, &ledger)?;
+    let mut applied = ledger.into_applied(request.download_follows);
+    applied.epoch = remote.epoch;
+    applied.progress = remote.progress;
+    applied.counter = remote.counter;
+    Ok(applied)
+}
+
+fn out_of_sequence(request: &UploadRequest<'_>, remote: &Remembered) -> Failure {
+    Failure::new(
+        Code::OutOfSequence,
+        format!(
+            "the upload follows number {}, but number {} is the last one here",
+            request.previous.0, remote.progress.0
+        ),
+    )
+}
+
+/// Writes what is to be known of the upload, and commits, in one flight.
+fn commit(
+    link: &mut Link,
+    upload: Upload<'_>,
+    remote: Remembered,
+    ledger: &Ledger,
+) -> Result<(), Failure> {
+    let request = upload.request;
+    let remote_id = request.session.remote_id.as_str();
+    let settled = settled(upload).map(|counter| counter.0);
+    let settling: [&(dyn ToSql + Sync); 2] = [&remote_id, &settled];
+    let uploaded = request.progress != request.previous;
+    let stored = Stored::new(link, request.session, remote, uploaded, request.download_follows);
+    let storing = stored.parameters();
+    let entries = ledger.entries(upload);
+    let (owing, noting) = (entries.owed_parameters(), entries.conflict_parameters());
+    let mut calls = Vec::with_capacity(5);
+    if settled.is_some() {
+        calls.push(Call::new(SETTLE, &settling));
+    }
+    calls.extend(entries.owed_call(&owing));
+    calls.extend(entries.conflict_call(&noting));
+    calls.push(Stored::call(&storing));
+    calls.push(Call::Simple("COMMIT"));
+    link.execute(&calls).map_err(failed("commit the upload"))?;
+    Ok(())
+}
+
+/// Up to where the remote has received what it was owed: its watermarks were issued after that.
+fn settled(upload: Upload<'_>) -> Option<Counter> {
+    let marks = upload.request.marks;
+    if marks.len() != upload.tables.len() {
+        return None;
+    }
+    let counters = marks.iter().map(|mark| {
+        let mark = mark.watermark.as_ref().and_then(Mark::read);
+        mark.map_or(Counter(0), |mark| mark.counter)
+    });
+    counters.min()
+}
+
+/// Applies the rows; anew where they met another transaction.
+fn apply(link: &mut Link, upload: Upload<'_>) -> Result<Ledger, Failure> {
+    let outline = Outline::of(upload)?;
+    let mut attempts = 1;
+    let mut ledger = loop {
+        match attempt(link, upload, &outline) {
+            Ok(ledger) => break ledger,
+            Err(Stop::Collision(_)) if attempts < ATTEMPTS_MAX => attempts += 1,
+            Err(Stop::Collision(failure) | Stop::Failed(failure)) => return Err(failure),
+        }
+        link.batch(UNDO).map_err(failed("undo the upload"))?;
+    };
+    outline.count(&mut ledger.applied);
+    Ok(ledger)
+}
+
+fn attempt(link: &mut Link, upload: Upload<'_>, outline: &Outline) -> Result<Ledger, Stop> {
+    let mut together = Together::new(link, upload);
+    if together.rows(outline)? {
+        return Ok(together.ledger);
+    }
+    link.batch("ROLLBACK TO SAVEPOINT together").map_err(stopped("undo the upload"))?;
+    careful::apply(link, upload, outline)
+}
+
+/// What an upload consists of.
+#[derive(Default)]
+pub(super) struct Outline {
+    inserts: u64,
+    updates: u64,
+    deletes: u64,
+    /// Tables with inserts, and with updates, parents first.
+    written: BTreeSet<(usize, bool)>,
+    /// Whether they were sent in this order.
+    in_order: bool,
+    deleted: BTreeSet<usize>,
+}
+
+impl Outline {
+    fn of(upload: Upload<'_>) -> Result<Outline, Failure> {
+        let mut outline = Outline { in_order: true, ..Outline::default() };
+        let mut last = (0, false);
+        (upload.request.batches)(&mut |batch| {
+            let count = u64::from(batch.count);
+            let place = (batch.table, batch.change == Change::Update);
+            match batch.change {
+                Change::Insert => outline.inserts += count,
+                Change::Update => outline.updates += count,
+                Change::Delete => {
+                    outline.deletes += count;
+                    outline.deleted.insert(batch.table);
+                    return Ok(());
+                }
+            }
+            outline.in_order &= last <= place;
+            last = place;
+            outline.written.insert(place);
+            Ok(())
+        })?;
+        Ok(outline)
+    }
+
+    fn count(&self, applied: &mut Applied) {
+        applied.inserts = self.inserts;
+        applied.updates = self.updates;
+        applied.deletes = self.deletes;
+    }
+
+    /// Shows every row in the order in which rows are applied: inserts and updates, parents
+    /// first, then deletes, children first, or RESTRICT would stop the parent's.
+    pub(super) fn visit(
+        &self,
+        upload: Upload<'_>,
+        each: &mut dyn FnMut(usize, &UploadedRow<'_>) -> Result<(), Stop>,
+    ) -> Result<(), Stop> {
+        let mut pass = |wanted: &dyn Fn(usize, Change) -> bool| {
+            let mut stop = None;
+            let visited = (upload.request.batches)(&mut |batch| {
+                if !wanted(batch.table, batch.change) {
+                    return Ok(());
+                }
+                let width = upload.tables[batch.table].deployed.published.width();
+                let mut row = UploadedRow::default();
+                let mut rest = batch.rows;
+                for _ in 0..batch.count {
+                    rest = row.read(rest, batch.change, width)?;
+                    if let Err(reason) = each(batch.table, &row) {
+                        stop = Some(reason);
+                        return Err(Failure::new(Code::Bug, "stopped on purpose"));
+                    }
+                }
+                Ok(())
+            });
+            match stop {
+                Some(stop) => Err(stop),
+                None => visited.map_err(Stop::from),
+            }
+        };
+        if self.in_order && !self.written.is_empty() {
+            pass(&|_, change| change != Change::Delete)?;
+        } else {
+            for (table, updates) in &self.written {
+                let wanted = if *updates { Change::Update } else { Change::Insert };
+                pass(&|at, change| at == *table && change == wanted)?;
+            }
+        }
+        for table in self.deleted.iter().rev() {
+            pass(&|at, change| at == *table && change == Change::Delete)?;
+        }
+        Ok(())
+    }
+}
+
+/// One try at applying all rows with one statement for each batch.
+struct Together<'l, 'a> {
+    link: &'l mut Link,
+    upload: Upload<'a>,
+    /// Complete batches on their way, and the one that is being filled.
+    ready: Vec<Batch<'a>>,
+    /// Whether anything was sent.
+    begun: bool,
+    filling: Option<(usize, Change, Batch<'a>)>,
+    ledger: Ledger,
+    fell_short: bool,
+}
+
+impl<'l, 'a> Together<'l, 'a> {
+    fn new(link: &'l mut Link, upload: Upload<'a>) -> Together<'l, 'a> {
+        let (ready, filling, ledger) = (Vec::new(), None, Ledger::default());
+        Together { link, upload, ready, begun: false, filling, ledger, fell_short: false }
+    }
+
+    /// True if every row was applied, or rejected before it was sent.
+    fn rows(&mut self, outline: &Outline) -> Result<bool, Stop> {
+        let upload = self.upload;
+        let mut gave_up = false;
+        let visited = outline.visit(upload, &mut |table, row| {
+            self.row(table, row)?;
+            if self.fell_short {
+                gave_up = true;
+                return Err(Failure::new(Code::Bug, "stopped on purpose").into());
+            }
+            Ok(())
+        });
+        if gave_up {
+            return Ok(false);
+        }
+        visited?;
+        self.flush();
+        self.send(true)?;
+        Ok(!self.fell_short)
+    }
+
+    fn row(&mut self, position: usize, row: &UploadedRow<'_>) -> Result<(), Stop> {
+        let fits = self.filling.as_ref().is_some_and(|(table, change, batch)| {
+            (*table, *change) == (position, row.change) && !batch.is_full()
+        });
+        if !fits {
+            self.flush();
+            if self.ready.iter().map(Batch::bytes).sum::<usize>() > FLIGHT_BYTES {
+                self.send(false)?;
+            }
+            let table = &self.upload.tables[position];
+            let statement = table.required(event_of(row.change))?;
+            let batch = Batch::new(table, statement, self.upload.request.session);
+            self.filling = Some((position, row.change, batch));
+        }
+        let Some((_, _, batch)) = &mut self.filling else { return Ok(()) };
+        let table = &self.upload.tables[position].deployed.published;
+        let added = match batch::misspelled_key(&self.upload.tables[position], row) {
+            Some(reason) => Err(reason),
+            None => batch.add(row),
+        };
+        match added {
+            Ok(()) => self.ledger.echo(table, position, row),
+            Err(reason) => self.ledger.reject(row.key(table, position), reason),
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) {
+        if let Some((_, _, mut batch)) = self.filling.take() {
+            batch.finish();
+            if batch.rows > 0 {
+                self.ready.push(batch);
+            }
+        }
+    }
+
+    /// Sends what is ready and looks whether every row of it was applied.
+    fn send(&mut self, last: bool) -> Result<(), Stop> {
+        let ready = std::mem::take(&mut self.ready);
+        let values: Vec<_> = ready.iter().map(Batch::values).collect();
+        let parameters: Vec<_> = values.iter().map(|values| batch::as_parameters(values)).collect();
+        let mut calls = vec![Call::Simple(if self.begun { "" } else { BEGIN })];
+        self.begun = true;
+        calls.extend(ready.iter().zip(&parameters).map(|(batch, p)| batch::call(batch, p)));
+        if last {
+            calls.push(Call::Simple(CHECK_CONSTRAINTS));
+        }
+        match self.link.execute(&calls) {
+            Ok(affected) => {
+                let all =
+                    ready.iter().zip(&affected[1..]).all(|(b, count)| *count >= u64::from(b.rows));
+                self.fell_short |= !all;
+                Ok(())
+            }
+            Err(fault) if careful::may_be_a_row(&fault) => {
+                self.fell_short = true;
+                Ok(())
+            }
+            Err(fault) => Err(stopped("apply the upload")(fault)),
+        }
+    }
+}
+
+/// The event at which rows that met somebody else's change are resolved.
+pub(super) fn resolution_of(change: Change) -> Event {
+    match change {
+        Change::Delete => Event::ResolveDeleteConflict,
+        Change::Insert | Change::Update => Event::ResolveConflict,
+    }
+}
