@@ -1,12 +1,12 @@
 CREATE TABLE syncline.syncline_system (name text PRIMARY KEY, value text NOT NULL);
 CREATE TABLE syncline.syncline_object (table_name text, kind text, name text, sql text NOT NULL, definition text NOT NULL, PRIMARY KEY (table_name, kind, name));
 CREATE TABLE syncline.syncline_log_state (table_name text PRIMARY KEY, incarnation bigint NOT NULL, floor xid8 NOT NULL DEFAULT '0');
-CREATE TABLE syncline.syncline_timeline (timeline integer PRIMARY KEY, floor xid8 NOT NULL);
+CREATE TABLE syncline.syncline_timeline (timeline integer PRIMARY KEY, floor pg_snapshot NOT NULL);
 CREATE TABLE syncline.syncline_script_version (script_version text PRIMARY KEY, position integer NOT NULL);
 CREATE TABLE syncline.syncline_publication (script_version text, publication text, table_name text, PRIMARY KEY (script_version, publication, table_name));
 CREATE TABLE syncline.syncline_table (script_version text, table_name text, position integer NOT NULL, published text NOT NULL, conflict_rule text NOT NULL, details text NOT NULL, PRIMARY KEY (script_version, table_name));
 CREATE TABLE syncline.syncline_script (script_version text, table_name text, event text, script text NOT NULL, PRIMARY KEY (script_version, table_name, event));
 CREATE TABLE syncline.syncline_user (user_name text PRIMARY KEY, password_hash text NOT NULL, password_version bigint NOT NULL, claims text NOT NULL);
-CREATE TABLE syncline.syncline_remote (remote_id text PRIMARY KEY, user_name text NOT NULL, script_version text NOT NULL, progress bigint NOT NULL, counter bigint NOT NULL, nonce bigint NOT NULL, epoch bigint NOT NULL, attempt bigint NOT NULL, last_upload_at timestamptz, last_download_at timestamptz) WITH (fillfactor = 50);
+CREATE TABLE syncline.syncline_remote (remote_id text PRIMARY KEY, user_name text NOT NULL, script_version text NOT NULL, progress bigint NOT NULL, counter bigint NOT NULL, nonce bigint NOT NULL, epoch bigint NOT NULL, attempt bigint NOT NULL, last_upload_at timestamptz, last_download_at timestamptz, timeline integer, snapshot pg_snapshot) WITH (fillfactor = 50);
 CREATE TABLE syncline.syncline_owed (remote_id text, table_name text, row_key bytea, counter bigint NOT NULL, code integer, message text, PRIMARY KEY (remote_id, table_name, row_key));
 CREATE TABLE syncline.syncline_conflict (conflict_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, detected_at timestamptz NOT NULL DEFAULT now(), remote_id text NOT NULL, user_name text NOT NULL, table_name text NOT NULL, operation text NOT NULL, conflict_rule text NOT NULL, old_row text, new_row text, consolidated_row text);
