@@ -12,7 +12,7 @@ use crate::synchronization::{
     UploadRequest,
 };
 use crate::url::Url;
-use model::{Code, Failure, PublicationName, RemoteId, ScriptVersion, UserName};
+use model::{Failure, PublicationName, RemoteId, ScriptVersion, UserName};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
@@ -155,7 +155,7 @@ pub fn administer(url: &Url) -> Result<Box<dyn Administration>, Failure> {
 pub fn open_writer(url: &Url) -> Result<Box<dyn Writer>, Failure> {
     match url {
         Url::Sqlite(path) => Ok(Box::new(sqlite::Writer::open(path)?)),
-        Url::Postgres(_) => Err(not_yet()),
+        Url::Postgres(url) => Ok(Box::new(postgres::Writer::open(url)?)),
     }
 }
 
@@ -182,8 +182,4 @@ pub fn lock_for_serving(url: &Url) -> Result<ServeLock, Failure> {
         // Any number of servers may share it.
         Url::Postgres(_) => Ok(ServeLock { _file: None }),
     }
-}
-
-fn not_yet() -> Failure {
-    Failure::new(Code::BadUrl, "PostgreSQL is not supported yet").hint("use sqlite:PATH")
 }

@@ -40,9 +40,12 @@ mod tables;
 mod timeline;
 mod tls;
 mod tracking;
+mod trim;
 mod upload;
 mod values;
 mod watermark;
+mod writer;
 
 pub(crate) use admin::Admin;
 pub(crate) use reader::Reader;
+pub(crate) use writer::Writer;

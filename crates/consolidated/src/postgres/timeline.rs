@@ -20,7 +20,7 @@ SELECT $1::int8, coalesce((
 ), '1:1:')
 ON CONFLICT DO NOTHING";
 
-const READ: &str = "SELECT timeline, floor::text FROM syncline.syncline_timeline";
+const READ: &str = "SELECT timeline::int8, floor::text FROM syncline.syncline_timeline";
 
 /// The floors as one connection knows them: a connection sees only one timeline.
 #[derive(Debug, Default)]

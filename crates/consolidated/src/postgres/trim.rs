@@ -1,0 +1,61 @@
+//! Keeps what is remembered for remotes that were away within bounds (S9).
+//!
+//! What is cut from a departure log raises the log's floor. A watermark that may not have shown
+//! all of it makes its table be sent afresh.
+
+use super::errors::failed;
+use super::fetch::unreadable;
+use super::link::{Call, Link};
+use super::tracking::log_name;
+use crate::quote::ident;
+use model::Failure;
+
+/// Raises the floor of the log of table `$1`; the answer is the new floor, where it rose.
+///
+/// Never above the oldest transaction in flight, or the remotes that are here now would be sent
+/// everything again.
+fn raise(log: &str) -> String {
+    format!(
+        "UPDATE syncline.syncline_log_state AS s SET floor = wanted.floor
+FROM (
+    SELECT least(syncline_version::text::bigint + 1,
+        pg_snapshot_xmin(pg_current_snapshot())::text::bigint)::text::xid8 AS floor
+    FROM {log} ORDER BY syncline_version DESC OFFSET $2 LIMIT 1
+) AS wanted
+WHERE s.table_name = $1 AND s.floor < wanted.floor
+RETURNING s.floor::text"
+    )
+}
+
+fn cut(log: &str) -> String {
+    format!("DELETE FROM {log} WHERE syncline_version < $1::text::xid8")
+}
+
+const CONFLICTS: &str = "DELETE FROM syncline.syncline_conflict WHERE conflict_id <= (
+    SELECT conflict_id FROM syncline.syncline_conflict
+    ORDER BY conflict_id DESC OFFSET $1 LIMIT 1)";
+
+/// Cuts every log to about its newest `log_rows_max` entries, a transaction each.
+pub(super) fn trim(link: &mut Link, log_rows_max: i64) -> Result<(), Failure> {
+    let trimming = failed("trim the departure logs");
+    let sql = "SELECT table_name FROM syncline.syncline_log_state ORDER BY table_name";
+    let tables = link.begin(&[Call::new(sql, &[])]).map_err(&trimming)?.remove(0).rows;
+    for row in tables {
+        let table: &str = row.try_get(0).map_err(unreadable)?;
+        let log = format!("syncline.{}", ident(&log_name(table)));
+        let answers = link
+            .flight(&[Call::Simple("BEGIN"), Call::new(&raise(&log), &[&table, &log_rows_max])])
+            .map_err(&trimming)?;
+        let mut calls = Vec::new();
+        let floor: Option<&str> =
+            answers[1].rows.first().map(|row| row.try_get(0)).transpose().map_err(unreadable)?;
+        let (cut, parameters) = (cut(&log), [&floor as &(dyn tokio_postgres::types::ToSql + Sync)]);
+        if floor.is_some() {
+            calls.push(Call::new(&cut, &parameters));
+        }
+        calls.push(Call::Simple("COMMIT"));
+        link.flight(&calls).map_err(&trimming)?;
+    }
+    link.query(CONFLICTS, &[&log_rows_max]).map_err(trimming)?;
+    Ok(())
+}

@@ -1,0 +1,245 @@
+//! Changes in PostgreSQL arrive once, whoever makes them and whenever they commit.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "support/center.rs"]
+#[allow(dead_code)]
+mod center;
+#[path = "support/on_postgres.rs"]
+mod on_postgres;
+
+use center::{Center, Download, Remote};
+use consolidated::DownloadedTable::{Changes, Refresh};
+use harness::postgres::{Cluster, SUPERUSER, TestDatabase};
+use harness::until;
+use model::Code;
+
+const SCHEMA: &str = "
+    CREATE TABLE customer (id integer PRIMARY KEY, name text NOT NULL);
+    CREATE TABLE purchase (id integer PRIMARY KEY, customer integer REFERENCES customer);
+    INSERT INTO customer VALUES (1, 'Ann'), (2, 'Bob');
+    INSERT INTO purchase VALUES (10, 1);";
+const TABLES: &str = "[table.customer]\n[table.purchase]\n";
+
+fn synchronized() -> (Center, TestDatabase, Remote) {
+    let (mut center, database) = on_postgres::center(SCHEMA, TABLES);
+    let mut remote = Remote::new("r");
+    let (_, download) = center.synchronize(&mut remote, &[]);
+    assert_eq!(download.modes, [Refresh, Refresh]);
+    assert_eq!(came(&download), ["customer 1", "customer 2", "purchase 10"]);
+    (center, database, remote)
+}
+
+/// What a download brought: tables and keys, deletes with a minus.
+fn came(download: &Download) -> Vec<String> {
+    let key = |row: &[model::Value]| row[0].as_ref().display();
+    let upserts = download.upserts.iter().map(|(table, row)| format!("{table} {}", key(row)));
+    let deletes = download.deletes.iter().map(|(table, row)| format!("-{table} {}", key(row)));
+    let mut all: Vec<String> = upserts.chain(deletes).collect();
+    all.sort();
+    all
+}
+
+fn download(center: &mut Center, remote: &mut Remote) -> Vec<String> {
+    came(&center.synchronize(remote, &[]).1)
+}
+
+// S2, Trap 1: neither missed nor sent twice, however long a transaction is open.
+#[test]
+fn a_row_comes_once_after_its_commit_whatever_is_open_meanwhile() {
+    let (mut center, database, mut remote) = synchronized();
+    let (mut old, mut saved) = (database.session(), database.session());
+    old.sql("BEGIN; INSERT INTO customer VALUES (3, 'Cid')");
+    // A savepoint has a transaction number of its own, which no snapshot shows.
+    saved.sql(
+        "BEGIN; SAVEPOINT a; INSERT INTO customer VALUES (4, 'Dan'); SAVEPOINT b;
+         UPDATE customer SET name = 'Ben' WHERE id = 2; RELEASE b; RELEASE a;
+         SAVEPOINT c; INSERT INTO customer VALUES (99, 'undone'); ROLLBACK TO c",
+    );
+    database.sql("BEGIN; DELETE FROM purchase; PREPARE TRANSACTION 'later'");
+    database.sql("COPY customer (id, name) FROM STDIN;\n5\tEve\n\\.\n");
+    assert_eq!(download(&mut center, &mut remote), ["customer 5"]);
+    assert!(download(&mut center, &mut remote).is_empty());
+    saved.sql("COMMIT");
+    assert_eq!(download(&mut center, &mut remote), ["customer 2", "customer 4"]);
+    database.sql("INSERT INTO purchase VALUES (11, 4)");
+    assert_eq!(download(&mut center, &mut remote), ["purchase 11"]);
+    database.sql("COMMIT PREPARED 'later'");
+    assert_eq!(download(&mut center, &mut remote), ["-purchase 10"]);
+    old.sql("COMMIT");
+    assert_eq!(download(&mut center, &mut remote), ["customer 3"]);
+    assert!(download(&mut center, &mut remote).is_empty());
+}
+
+// Trap 12
+#[test]
+fn every_way_to_change_a_row_is_noticed() {
+    let (mut center, database, mut remote) = synchronized();
+    let mut check = |sql: &str, expected: &[&str]| {
+        database.sql(sql);
+        assert_eq!(download(&mut center, &mut remote), expected, "{sql}");
+        assert!(download(&mut center, &mut remote).is_empty(), "{sql}: nothing comes twice");
+    };
+    check("UPDATE customer SET name = 'Ben' WHERE id = 2", &["customer 2"]);
+    check("UPDATE customer SET id = 3 WHERE id = 2", &["-customer 2", "customer 3"]);
+    check("DELETE FROM purchase; INSERT INTO purchase VALUES (10, 3)", &["purchase 10"]);
+    check(
+        "INSERT INTO purchase VALUES (11, 1); DELETE FROM purchase WHERE id = 11",
+        &["-purchase 11"],
+    );
+    check(
+        "INSERT INTO customer VALUES (3, 'x') ON CONFLICT (id) DO UPDATE SET name = 'y'",
+        &["customer 3"],
+    );
+    check("BEGIN; UPDATE customer SET name = 'z'; ROLLBACK", &[]);
+}
+
+// Trap 12
+#[test]
+fn triggers_that_are_off_for_replicas_still_note_what_a_replica_writes() {
+    let (mut center, database, mut remote) = synchronized();
+    database.as_role(SUPERUSER).sql(
+        "SET session_replication_role = replica;
+         UPDATE customer SET name = 'Ben' WHERE id = 2; DELETE FROM purchase",
+    );
+    assert_eq!(download(&mut center, &mut remote), ["-purchase 10", "customer 2"]);
+}
+
+#[test]
+fn an_emptied_table_is_sent_afresh_and_no_other() {
+    let (mut center, database, mut remote) = synchronized();
+    database.sql("TRUNCATE purchase; INSERT INTO purchase VALUES (12, 1)");
+    let (_, download) = center.synchronize(&mut remote, &[]);
+    assert_eq!(download.modes, [Changes, Refresh]);
+    assert_eq!(came(&download), ["purchase 12"]);
+}
+
+// S9
+#[test]
+fn what_was_trimmed_is_made_good_by_sending_the_table_afresh() {
+    // A cluster where nothing else is open: entries go only when no older transaction is.
+    let cluster = Cluster::start_with("autovacuum = off");
+    let database = cluster.database();
+    database.sql(SCHEMA);
+    let mut center = on_postgres::deployed(&database, TABLES);
+    let mut remote = Remote::new("r");
+    center.synchronize(&mut remote, &[]);
+    let mut away = remote.clone();
+    database.sql("INSERT INTO purchase SELECT g, 1 FROM generate_series(20, 29) AS g");
+    for id in 20..30 {
+        database.sql(&format!("DELETE FROM purchase WHERE id = {id}"));
+    }
+    center.synchronize(&mut remote, &[]);
+    center.writer.trim_logs(3).unwrap();
+    assert_eq!(database.count("SELECT count(*) FROM syncline.syncline_gone_purchase"), 3);
+    let (_, near) = center.synchronize(&mut remote, &[]);
+    assert_eq!((near.modes.as_slice(), near.upserts.len()), ([Changes, Changes].as_slice(), 0));
+    let applied = consolidated::Applied { counter: away.identity.counter, ..Default::default() };
+    let far = center.download(&mut away, &applied);
+    assert_eq!(far.modes, [Changes, Refresh]);
+    assert_eq!(came(&far), ["purchase 10"]);
+}
+
+// Trap 3
+#[test]
+fn a_remote_that_is_ahead_gives_every_remote_its_rows_anew() {
+    let (mut center, database, mut remote) = synchronized();
+    let mut other = Remote::new("other");
+    center.synchronize(&mut other, &[]);
+    center.synchronize(&mut remote, &[]);
+    database.sql("UPDATE syncline.syncline_remote SET counter = 1 WHERE remote_id = 'r'");
+    let (_, download) = center.synchronize(&mut remote, &[]);
+    assert!(download.restored);
+    assert_eq!(download.modes, [Refresh, Refresh]);
+    let (_, download) = center.synchronize(&mut other, &[]);
+    assert!(download.restored);
+    assert_eq!(download.modes, [Refresh, Refresh]);
+    assert!(!center.synchronize(&mut other, &[]).1.restored);
+}
+
+// S8
+#[test]
+fn a_remote_whose_predecessor_still_applies_is_told_to_come_back() {
+    let (mut center, database, remote) = synchronized();
+    let session = center.session(&remote);
+    let mut predecessor = database.session();
+    predecessor.sql("BEGIN; SELECT * FROM syncline.syncline_remote FOR UPDATE");
+    let again = center::attempt(&remote);
+    let failure = center.writer.begin_synchronization(&session, &again).unwrap_err();
+    assert_eq!(failure.code(), Code::AlreadySynchronizing);
+    assert!(failure.retry_after().is_some());
+    drop(predecessor);
+    until("the lock to be free", || {
+        let again = center::attempt(&remote);
+        center.writer.begin_synchronization(&session, &again).is_ok()
+    });
+}
+
+// S8: nobody of two that begin with the same new remote ID is lost or let in twice.
+#[test]
+fn two_first_connections_of_one_remote_are_told_apart() {
+    let (mut center, database, _) = synchronized();
+    let remote = Remote::new("new");
+    let session = center.session(&remote);
+    let mut elsewhere = database.session();
+    elsewhere.sql(
+        "BEGIN; INSERT INTO syncline.syncline_remote (remote_id, user_name, script_version,
+             progress, counter, nonce, epoch, attempt) VALUES ('new', 'ann', 'v1', 0, 7, 8, 1, 1)",
+    );
+    let first = center::attempt(&remote);
+    let waited = center.writer.begin_synchronization(&session, &first).unwrap_err();
+    assert_eq!(waited.code(), Code::AlreadySynchronizing);
+    elsewhere.sql("COMMIT");
+    let second = center::attempt(&remote);
+    let begun = center.writer.begin_synchronization(&session, &second).unwrap();
+    assert_eq!(begun.epoch, 2, "it took over what the other had begun");
+}
+
+// Trap 2: numbers that the old primary gave out are given out again by the new one.
+#[test]
+fn after_a_promotion_nothing_is_missed_and_what_is_proven_is_not_sent_again() {
+    let primary = Cluster::start();
+    let database = primary.database();
+    database.sql(SCHEMA);
+    let mut center = on_postgres::deployed(&database, TABLES);
+    let (mut proven, mut beyond) = (Remote::new("proven"), Remote::new("beyond"));
+    center.synchronize(&mut proven, &[]);
+    database.sql("INSERT INTO customer VALUES (3, 'Cid')");
+    let applied = center.upload(&mut beyond, &[]).unwrap();
+    let standby = primary.standby();
+    standby.wait_until_replayed(&primary);
+    let alone = standby.database_named("postgres").as_role(SUPERUSER);
+    alone.sql("ALTER SYSTEM SET primary_conninfo = ''; SELECT pg_reload_conf()");
+    until("the standby to stop following", || {
+        alone.count("SELECT count(*) FROM pg_stat_wal_receiver") == 0
+    });
+    // What never reaches the standby is what the remote has seen.
+    for id in 100..110 {
+        database.sql(&format!("INSERT INTO customer VALUES ({id}, 'lost')"));
+    }
+    assert_eq!(center.download(&mut beyond, &applied).upserts.len(), 14);
+    primary.kill();
+    standby.promote();
+    let database = standby.database_named(&database.name);
+    let mut center = on_postgres::connected(&database);
+    for id in 200..203 {
+        database.sql(&format!("INSERT INTO customer VALUES ({id}, 'new')"));
+    }
+    let (_, download) = center.synchronize(&mut proven, &[]);
+    assert_eq!(download.modes, [Changes, Changes]);
+    assert_eq!(came(&download), ["customer 200", "customer 201", "customer 202", "customer 3"]);
+    let (_, download) = center.synchronize(&mut beyond, &[]);
+    assert_eq!(download.modes, [Refresh, Refresh]);
+    assert_eq!(download.upserts.len(), 7);
+}
+
+#[test]
+fn a_reader_survives_the_loss_of_its_connection() {
+    let (mut center, database, mut remote) = synchronized();
+    database.sql("INSERT INTO customer VALUES (3, 'Cid')");
+    database.sql(
+        "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity
+         WHERE datname = current_database() AND pid <> pg_backend_pid()",
+    );
+    assert_eq!(download(&mut center, &mut remote), ["customer 3"]);
+}
