@@ -111,11 +111,20 @@ fn is_as_deployed(id: &ObjectId, sql: &str, present: &Present) -> bool {
     recorded == sql && present.objects.get(id) == Some(definition)
 }
 
-/// Notes an object with the definition that the database gives it.
+/// Notes an object with the definition that the database gives it. Looks only where this object
+/// can be, or a large schema would take minutes.
 fn record((kind, table, name): &ObjectId, sql: &str) -> String {
+    let is_of_kind = |query: &&str| query.starts_with(&format!("SELECT {}", literal(kind)));
+    let query = OBJECTS.split("UNION ALL\n").find(is_of_kind).unwrap_or(OBJECTS).trim_end();
+    let place = match kind.as_str() {
+        "FUNCTION" => format!("p.proname = {}", literal(name)),
+        "TABLE" => format!("c.relname = {}", literal(name)),
+        _ => format!("c.oid = {}::regclass", literal(table)),
+    };
     format!(
         "INSERT INTO syncline.syncline_object\n\
-         SELECT o.table_name, o.kind, o.name, {sql}, o.definition FROM (\n{OBJECTS}) AS o\n\
+         SELECT o.table_name, o.kind, o.name, {sql}, o.definition FROM (\n\
+         {query} AND {place}) AS o (kind, table_name, name, definition)\n\
          WHERE o.kind = {kind} AND o.table_name = {table} AND o.name = {name}\n\
          ON CONFLICT (table_name, kind, name) DO UPDATE\n\
          SET sql = excluded.sql, definition = excluded.definition",
