@@ -5,6 +5,7 @@ use consolidated::{
     Session, SyncModel, TableMark, UploadRequest, Url, Writer, administer, open_reader,
     open_writer,
 };
+use harness::postgres::{Cluster, client_command, run_client};
 use model::{Counter, Failure, Nonce, Progress, RemoteId, RowReader, UserName, Value, write_value};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -51,13 +52,51 @@ pub(crate) fn text(t: &str) -> Value {
     Value::Text(t.as_bytes().to_vec())
 }
 
+/// The databases that every test of what all backends promise runs on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Backend {
+    Sqlite,
+    Postgres,
+}
+
+impl Backend {
+    /// Runs a test on each.
+    pub(crate) fn each(test: impl Fn(Backend)) {
+        [Backend::Sqlite, Backend::Postgres].into_iter().for_each(test);
+    }
+
+    /// Where the two speak different SQL.
+    pub(crate) fn pick<'a>(self, sqlite: &'a str, postgres: &'a str) -> &'a str {
+        match self {
+            Backend::Sqlite => sqlite,
+            Backend::Postgres => postgres,
+        }
+    }
+}
+
 impl Center {
-    /// A database with `schema`, deployed with a model whose tables have `tables` as their text.
+    /// A SQLite database with `schema`, deployed with a model whose tables have `tables` as their
+    /// text.
     pub(crate) fn new(schema: &str, tables: &str) -> Center {
+        Center::on(Backend::Sqlite, schema, tables)
+    }
+
+    /// The same on any database.
+    pub(crate) fn on(backend: Backend, schema: &str, tables: &str) -> Center {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("consolidated.db");
-        sqlite(&path, schema);
-        let url = Url::parse(&format!("sqlite:{}", path.display())).unwrap();
+        let url = match backend {
+            Backend::Sqlite => {
+                sqlite(&path, schema);
+                format!("sqlite:{}", path.display())
+            }
+            Backend::Postgres => {
+                let database = Cluster::shared().database();
+                database.sql(schema);
+                database.url()
+            }
+        };
+        let url = Url::parse(&url).unwrap();
         deploy(&url, tables).unwrap();
         let (writer, reader) = (open_writer(&url).unwrap(), open_reader(&url).unwrap());
         Center { folder, url, writer, reader }
@@ -67,14 +106,41 @@ impl Center {
         self.folder.path().join("consolidated.db")
     }
 
-    /// Another program writes to the file.
+    /// Another program writes to the database.
     pub(crate) fn foreign(&self, sql: &str) {
-        sqlite(&self.path(), sql);
+        match &self.url {
+            Url::Sqlite(path) => sqlite(path, sql),
+            Url::Postgres(_) => {
+                psql(&self.url.to_string(), sql);
+            }
+        }
     }
 
-    /// One value that another program reads.
+    /// One value that another program reads; on PostgreSQL an integer or a text.
     pub(crate) fn value(&self, sql: &str) -> Value {
-        value(&self.path(), sql)
+        match &self.url {
+            Url::Sqlite(path) => value(path, sql),
+            Url::Postgres(_) => {
+                let printed = psql(&self.url.to_string(), sql);
+                match printed.trim_end_matches('\n') {
+                    NULL => Value::Null,
+                    printed => printed.parse().map_or(text(printed), Value::Integer),
+                }
+            }
+        }
+    }
+
+    /// The values of one column, in the order of the query.
+    pub(crate) fn list(&self, sql: &str) -> String {
+        match &self.url {
+            Url::Sqlite(path) => match value(path, &format!("SELECT group_concat(v) FROM ({sql})"))
+            {
+                Value::Text(list) => String::from_utf8(list).unwrap(),
+                Value::Null => String::new(),
+                other => other.as_ref().display(),
+            },
+            Url::Postgres(_) => psql(&self.url.to_string(), sql).trim().replace('\n', ","),
+        }
     }
 
     pub(crate) fn session(&mut self, remote: &Remote) -> Session {
@@ -167,6 +233,13 @@ impl Center {
 }
 
 impl Remote {
+    /// One that no test had before.
+    pub(crate) fn another() -> Remote {
+        static NEXT: std::sync::atomic::AtomicI64 = std::sync::atomic::AtomicI64::new(1);
+        let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        Remote::new(format!("remote-{number}").leak())
+    }
+
     pub(crate) fn new(id: &'static str) -> Remote {
         let seed = id.bytes().map(i64::from).sum::<i64>() * 1000;
         let identity = Identity {
@@ -280,6 +353,19 @@ pub(crate) fn sqlite(path: &std::path::Path, sql: &str) {
         .expect("the tests need the sqlite3 shell");
     assert!(output.status.success(), "{sql}\n{}", String::from_utf8_lossy(&output.stderr));
 }
+
+/// What `psql` prints for SQL that must succeed.
+fn psql(url: &str, sql: &str) -> String {
+    let mut command = client_command("psql");
+    command.args([url, "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-P"]);
+    command.arg(format!("null={NULL}")).args(["-c", sql]);
+    let outcome = run_client(&mut command);
+    assert_eq!(outcome.code, Some(0), "{sql}\n{}", outcome.stderr);
+    outcome.stdout
+}
+
+/// What `psql` prints for NULL.
+const NULL: &str = "<null>";
 
 /// One value that another program reads.
 pub(crate) fn value(path: &std::path::Path, sql: &str) -> Value {
