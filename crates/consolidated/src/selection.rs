@@ -26,7 +26,7 @@ mod resolve;
 pub(crate) use resolve::{Shape, resolve};
 
 use crate::sync_model::{Claim, ClaimTest};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// Most parents above a table; a watermark has a place for each.
@@ -131,6 +131,28 @@ impl Selection {
         }
     }
 
+    /// True when rows depart and enter and it can be worked out which.
+    pub(crate) fn departs(&self) -> bool {
+        !self.is_all() && !self.is_custom()
+    }
+
+    /// The parent's table, if a parent decides.
+    pub(crate) fn parent(&self) -> Option<&str> {
+        match &self.rows {
+            Rows::Parent { parent, .. } => Some(&parent.table.name),
+            _ => None,
+        }
+    }
+
+    /// True when every covered row refers to a covered row of `parent` by these columns: then a
+    /// foreign key over them holds at a remote.
+    pub(crate) fn follows(&self, parent: &str, columns: &[(String, String)]) -> bool {
+        let Rows::Parent { link, parent: above } = &self.rows else { return false };
+        above.table.name == parent
+            && link.len() == columns.len()
+            && link.iter().all(|pair| columns.contains(pair))
+    }
+
     /// The claims that decide, so that a watermark can say with which values it was made.
     pub(crate) fn claims(&self) -> BTreeSet<Claim> {
         match &self.rows {
@@ -198,6 +220,28 @@ impl Selection {
             Rows::Parent { link, .. } => link.iter().map(|(from, _)| from.as_str()).collect(),
         }
     }
+}
+
+/// `ordered` with the parents that decide about rows before their children, which fences need even
+/// where foreign keys form a cycle, or where there is none.
+pub(crate) fn deciding_first(
+    ordered: Vec<String>,
+    selections: &BTreeMap<String, Selection>,
+) -> Vec<String> {
+    let mut placed: Vec<String> = Vec::with_capacity(ordered.len());
+    for name in ordered {
+        let mut chain = vec![name.as_str()];
+        while let Some(parent) = selections.get(chain[chain.len() - 1]).and_then(Selection::parent)
+        {
+            chain.push(parent);
+        }
+        for name in chain.into_iter().rev() {
+            if !placed.iter().any(|placed| placed == name) {
+                placed.push(name.to_owned());
+            }
+        }
+    }
+    placed
 }
 
 /// The column of a departure log with the old value of `column`, which is not one of the key.

@@ -24,4 +24,6 @@ pub(super) struct TableDetails {
     pub(super) selection: String,
     /// The selection is a condition that nobody can follow: sent afresh every time.
     pub(super) afresh: bool,
+    /// An upload may move a row out of the subscription.
+    pub(super) may_leave: bool,
 }

@@ -1,21 +1,17 @@
 //! What a set of models comes to: tracking, scripts, publications. Nothing is changed here.
 
-use super::details::TableDetails;
-use super::remote_ddl;
-use super::scripts::{self, Generator};
-use super::tables::{self, UserColumn, UserTable};
-use super::tracking::{self, Tracking};
-use super::values::{ColumnType, NumericAs};
-use crate::digest::digest;
-use crate::script::{Event, Script};
-use crate::sync_model::{ConflictRule, StoredAs, SyncModel, TableModel};
-use model::{Code, Failure, PublicationName, PublishedTable, ScriptVersion};
+use super::table_plan::{TablePlan, TablePlanner};
+use super::tables::{self, UserTable};
+use super::tracking::{self, Tracking, Wanted};
+use crate::selection::{self, Rows, Selection, Shape};
+use crate::sync_model::{SyncModel, TableModel};
+use model::{Code, Failure, PublicationName, ScriptVersion};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Everything that `deploy` has to make true.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
-    /// One per downloaded table, however many versions need it.
+    /// One per table whose changes count, however many versions need it.
     pub(super) tracked: Vec<Tracking>,
     pub(super) versions: Vec<VersionPlan>,
     pub(super) notices: Vec<String>,
@@ -29,71 +25,131 @@ pub(super) struct VersionPlan {
     pub(super) tables: Vec<TablePlan>,
 }
 
-#[derive(Debug)]
-pub(super) struct TablePlan {
-    pub(super) published: PublishedTable,
-    pub(super) conflict_rule: String,
-    pub(super) details: TableDetails,
-    pub(super) scripts: Vec<(Event, String)>,
-}
-
-/// Digits that SQLite's NUMERIC affinity keeps.
-const NUMERIC_DIGITS_MAX: i32 = 15;
+/// What is tracked and why, by published name.
+pub(super) type Tracked = BTreeMap<String, Wanted>;
 
 /// Plans `models` for a database with these `user_tables`.
 pub(super) fn plan(
     user_tables: &BTreeMap<String, UserTable>,
     models: &[SyncModel],
 ) -> Result<Plan, Failure> {
-    let mut plan = Plan::default();
-    let mut tracked = BTreeSet::new();
+    let mut versions: Vec<Version<'_>> = Vec::new();
     for model in models {
-        if plan.versions.iter().any(|version| version.script_version == model.script_version) {
+        if versions.iter().any(|version| version.model.script_version == model.script_version) {
             let message = format!("script version {} is twice", model.script_version);
             return Err(mismatch(model, message));
         }
-        let version = plan_version(user_tables, model, &mut plan.notices)?;
-        for table in &version.tables {
-            let published = &table.published;
-            if published.direction.downloads() && tracked.insert(published.name.clone()) {
-                plan.tracked.push(tracking::of(&user_tables[&published.name], &[], true));
-            }
-        }
-        plan.versions.push(version);
+        versions.push(Version::resolve(user_tables, model)?);
     }
+    // Scripts depend on what any version wants to know of a table.
+    let mut tracked = Tracked::new();
+    versions.iter().for_each(|version| version.track(&mut tracked));
+    let mut plan = Plan::default();
+    for version in &versions {
+        plan.versions.push(version.plan(&tracked, &mut plan.notices)?);
+    }
+    let tracking = tracked.iter().map(|(name, wanted)| tracking::of(&user_tables[name], wanted));
+    plan.tracked = tracking.collect();
     let mut seen = BTreeSet::new();
     plan.notices.retain(|notice| seen.insert(notice.clone()));
     Ok(plan)
 }
 
-fn plan_version(
-    user_tables: &BTreeMap<String, UserTable>,
-    model: &SyncModel,
-    notices: &mut Vec<String>,
-) -> Result<VersionPlan, Failure> {
-    // By their published names, with their models.
-    let mut chosen: BTreeMap<String, &TableModel> = BTreeMap::new();
-    for (name, table_model) in &model.tables {
-        let (published, table) = tables::find(user_tables, name).ok_or_else(|| {
-            mismatch(model, format!("there is no table {name}")).table(name.as_str())
-        })?;
-        if let Some(failure) = tables::unsupported(table) {
-            return Err(failure);
+/// A model with its names resolved.
+pub(super) struct Version<'a> {
+    pub(super) model: &'a SyncModel,
+    pub(super) user_tables: &'a BTreeMap<String, UserTable>,
+    /// By their published names.
+    pub(super) chosen: BTreeMap<String, &'a TableModel>,
+    pub(super) selections: BTreeMap<String, Selection>,
+    pub(super) publications: Vec<(PublicationName, Vec<String>)>,
+}
+
+impl<'a> Version<'a> {
+    fn resolve(
+        user_tables: &'a BTreeMap<String, UserTable>,
+        model: &'a SyncModel,
+    ) -> Result<Version<'a>, Failure> {
+        let (mut chosen, mut selections) = (BTreeMap::new(), BTreeMap::new());
+        for (name, table_model) in &model.tables {
+            let (published, table) = tables::find(user_tables, name).ok_or_else(|| {
+                mismatch(model, format!("there is no table {name}")).table(name.as_str())
+            })?;
+            if let Some(failure) = tables::unsupported(table) {
+                return Err(failure);
+            }
+            let selection = selection::resolve(model, name, &|name| shape(user_tables, name))?;
+            for deciding in selection.logs() {
+                if let Some(failure) = tables::unsupported(&user_tables[&deciding.name]) {
+                    return Err(failure);
+                }
+            }
+            if chosen.insert(published.clone(), table_model).is_some() {
+                return Err(mismatch(model, format!("table {published} is there twice")));
+            }
+            selections.insert(published.clone(), selection);
         }
-        chosen.insert(published.clone(), table_model);
+        if let Some(name) = tables::same_but_for_case(chosen.keys().map(String::as_str)) {
+            let message = format!("table {name} and another differ in letter case only");
+            return Err(mismatch(model, message).table(name));
+        }
+        let publications = publications(user_tables, model, &chosen)?;
+        Ok(Version { model, user_tables, chosen, selections, publications })
     }
-    if let Some(name) = tables::same_but_for_case(chosen.keys().map(String::as_str)) {
-        let message = format!("table {name} and another differ in letter case only");
-        return Err(mismatch(model, message).table(name));
+
+    /// Adds what this version wants to know of tables.
+    fn track(&self, tracked: &mut Tracked) {
+        for (name, selection) in &self.selections {
+            if !self.chosen[name].direction.downloads() {
+                continue;
+            }
+            let place: Vec<String> = selection.place().into_iter().map(str::to_owned).collect();
+            let found = !place.is_empty() && self.user_tables[name].finds_by(&place);
+            tracked.entry(name.clone()).or_default().indexed |= !found && !selection.is_custom();
+            if !selection.departs() {
+                continue;
+            }
+            for (deciding, columns) in selection.places() {
+                let wanted = tracked.entry(deciding.name.clone()).or_default();
+                for column in columns {
+                    if !wanted.places.iter().any(|known| known == column) {
+                        wanted.places.push(column.to_owned());
+                    }
+                }
+                wanted.places.sort();
+            }
+            self.track_arrivals(selection, tracked);
+        }
     }
-    let publications = publications(user_tables, model, &chosen)?;
-    let ordered = tables::parents_first(user_tables, &chosen.keys().cloned().collect());
-    let mut planned = Vec::new();
-    for name in ordered {
-        let version = Version { model, chosen: &chosen, publications: &publications, user_tables };
-        planned.push(version.plan_table(&name, chosen[&name], notices)?);
+
+    /// Where no foreign key keeps a row from coming before its parent, the parent's coming counts.
+    fn track_arrivals(&self, selection: &Selection, tracked: &mut Tracked) {
+        let mut child = selection;
+        while let Rows::Parent { link, parent } = &child.rows {
+            let keys = &self.user_tables[&child.table.name].foreign_keys;
+            let guarded = keys.iter().any(|key| {
+                key.parent == parent.table.name
+                    && key.columns.len() == link.len()
+                    && link.iter().all(|pair| key.columns.contains(pair))
+            });
+            let wanted = tracked.entry(parent.table.name.clone()).or_default();
+            wanted.arrivals |= !guarded;
+            child = parent;
+        }
     }
-    Ok(VersionPlan { script_version: model.script_version.clone(), publications, tables: planned })
+
+    fn plan(&self, tracked: &Tracked, notices: &mut Vec<String>) -> Result<VersionPlan, Failure> {
+        let names = self.chosen.keys().cloned().collect();
+        let ordered = tables::parents_first(self.user_tables, &names);
+        let ordered = selection::deciding_first(ordered, &self.selections);
+        let mut tables = Vec::new();
+        for name in ordered.iter().filter(|name| self.chosen.contains_key(*name)) {
+            tables.push(TablePlanner::new(self, name, tracked).plan(notices)?);
+        }
+        let (script_version, publications) =
+            (self.model.script_version.clone(), self.publications.clone());
+        Ok(VersionPlan { script_version, publications, tables })
+    }
 }
 
 fn publications(
@@ -118,225 +174,17 @@ fn publications(
     Ok(publications)
 }
 
-/// The surroundings of a table that is planned.
-struct Version<'a> {
-    model: &'a SyncModel,
-    chosen: &'a BTreeMap<String, &'a TableModel>,
-    publications: &'a [(PublicationName, Vec<String>)],
-    user_tables: &'a BTreeMap<String, UserTable>,
+/// What a selection must know of the table that somebody calls `name`.
+fn shape(user_tables: &BTreeMap<String, UserTable>, name: &str) -> Option<Shape> {
+    let (published, table) = tables::find(user_tables, name)?;
+    let keys = table.foreign_keys.iter().map(|key| (key.parent.clone(), key.columns.clone()));
+    Some(Shape {
+        table: selection::Table { name: published.clone(), key: table.key.clone() },
+        columns: table.columns.iter().map(|column| column.name.clone()).collect(),
+        foreign_keys: keys.collect(),
+    })
 }
 
-impl Version<'_> {
-    fn plan_table(
-        &self,
-        name: &str,
-        table_model: &TableModel,
-        notices: &mut Vec<String>,
-    ) -> Result<TablePlan, Failure> {
-        let table = &self.user_tables[name];
-        let columns = self.published_columns(table, table_model, notices)?;
-        self.check_latest(table, table_model, &columns)?;
-        let types = self.column_types(table, table_model, &columns)?;
-        let foreign_keys = self.foreign_keys(table, &columns, notices);
-        let (create, left_out) = remote_ddl::create(table, &columns, &types, &foreign_keys);
-        notices.extend(left_out);
-        if table.row_security {
-            notices.push(format!(
-                "{name} has row security: rows that the server's database user does not see are \
-                 not synchronized"
-            ));
-        }
-        let key =
-            table.key.iter().filter_map(|k| columns.iter().position(|c| c == k)).map(|p| p as u16);
-        let mut published = PublishedTable {
-            name: name.to_owned(),
-            key: key.collect(),
-            direction: table_model.direction,
-            create,
-            fingerprint: String::new(),
-            columns,
-        };
-        let identity = (&published, &types);
-        published.fingerprint = digest(&[&serde_json::json!(identity).to_string()]);
-        let generator = Generator {
-            table,
-            columns: &published.columns,
-            types: &types,
-            direction: published.direction,
-            rule: &table_model.conflict,
-        };
-        let scripts = generator.scripts();
-        for (_, script) in &scripts {
-            Script::parse(script, &published)?;
-        }
-        let details = TableDetails {
-            schema: table.schema.clone(),
-            name: table.name.clone(),
-            quiet: is_quiet(table, &published.columns),
-            columns: types,
-            depends_on: vec![name.to_owned()],
-            parameters: Vec::new(),
-            selection: String::new(),
-            afresh: false,
-        };
-        let conflict_rule = table_model.conflict.to_string();
-        Ok(TablePlan { published, conflict_rule, details, scripts })
-    }
-
-    /// The published columns in the table's order; the key is always among them.
-    fn published_columns(
-        &self,
-        table: &UserTable,
-        table_model: &TableModel,
-        notices: &mut Vec<String>,
-    ) -> Result<Vec<String>, Failure> {
-        let (name, stored) = (table.published_name(), table.stored_columns());
-        if table_model.columns.is_none() && stored.len() < table.columns.len() {
-            notices.push(format!("{name}: generated columns are left out at remotes"));
-        }
-        for wanted in table_model.columns.iter().flatten() {
-            if !stored.contains(wanted) {
-                let message = format!("table {name} has no column {wanted} that can be published");
-                return Err(mismatch(self.model, message).table(name.as_str()));
-            }
-        }
-        let is_published = |column: &String| match &table_model.columns {
-            Some(wanted) => wanted.contains(column) || table.key.contains(column),
-            None => true,
-        };
-        let columns: Vec<String> = stored.into_iter().filter(is_published).collect();
-        let missing = |column: &&UserColumn| {
-            column.not_null && !column.fills_itself() && !columns.contains(&column.name)
-        };
-        let column = table.columns.iter().find(missing);
-        if let Some(column) = column.filter(|_| table_model.direction.uploads()) {
-            let message = format!(
-                "table {name}: column {} is not published, yet remotes insert rows and it has \
-                 neither NULL nor a default",
-                column.name
-            );
-            return Err(mismatch(self.model, message).table(name.as_str()));
-        }
-        Ok(columns)
-    }
-
-    fn check_latest(
-        &self,
-        table: &UserTable,
-        table_model: &TableModel,
-        columns: &[String],
-    ) -> Result<(), Failure> {
-        let ConflictRule::Latest(latest) = &table_model.conflict else { return Ok(()) };
-        let name = table.published_name();
-        let wrong = |why: &str| {
-            let message = format!("table {name}: latest names {latest}, which {why}");
-            Err(mismatch(self.model, message).table(name.as_str()))
-        };
-        if !columns.contains(latest) {
-            return wrong("is not published");
-        }
-        match table.column(latest).is_some_and(|column| scripts::can_be_latest(&column.cast)) {
-            true => Ok(()),
-            false => wrong("is no date, time, number or text"),
-        }
-    }
-
-    fn column_types(
-        &self,
-        table: &UserTable,
-        table_model: &TableModel,
-        columns: &[String],
-    ) -> Result<Vec<ColumnType>, Failure> {
-        let name = table.published_name();
-        for wanted in table_model.stored_as.keys() {
-            let numeric = table.column(wanted).is_some_and(|c| c.is_numeric() && !c.domain);
-            if !(numeric && columns.contains(wanted)) {
-                let message = format!(
-                    "table {name}: `as` names {wanted}, which is no published \
-                     column of type numeric"
-                );
-                return Err(mismatch(self.model, message).table(name.as_str()));
-            }
-        }
-        let of = |column: &UserColumn| {
-            let numeric = match table_model.stored_as.get(&column.name) {
-                Some(StoredAs::Text) => NumericAs::Text,
-                Some(StoredAs::Real) => NumericAs::Real,
-                Some(StoredAs::Integer) => NumericAs::Integer,
-                None => match column.numeric_digits() {
-                    Some(digits) if digits <= NUMERIC_DIGITS_MAX => NumericAs::Numeric,
-                    _ => NumericAs::Text,
-                },
-            };
-            ColumnType::of(&column.cast, column.oid, column.domain, numeric)
-        };
-        Ok(columns.iter().filter_map(|name| table.column(name)).map(of).collect())
-    }
-
-    /// Positions of the foreign keys whose parents are at every remote that has the table.
-    fn foreign_keys(
-        &self,
-        table: &UserTable,
-        columns: &[String],
-        notices: &mut Vec<String>,
-    ) -> Vec<usize> {
-        let name = table.published_name();
-        let mut kept = Vec::new();
-        for (position, key) in table.foreign_keys.iter().enumerate() {
-            let parent = &key.parent;
-            let downloads = self.chosen.get(parent).is_some_and(|p| p.direction.downloads());
-            let together = self
-                .publications
-                .iter()
-                .all(|(_, names)| !names.contains(&name) || names.contains(parent));
-            let (from, to): (Vec<_>, Vec<_>) = key.columns.iter().cloned().unzip();
-            if !downloads || !together {
-                notices.push(format!(
-                    "the foreign key of {name} to {parent} is left out at remotes: {parent} is \
-                     not published with it"
-                ));
-            } else if from.iter().all(|column| columns.contains(column))
-                && self.is_unique_at_remotes(parent, &to)
-            {
-                kept.push(position);
-            } else {
-                notices.push(format!(
-                    "the foreign key of {name} to {parent} is left out at remotes: its columns \
-                     are not published"
-                ));
-            }
-        }
-        kept
-    }
-
-    /// Whether a foreign key may refer to these columns of a published table.
-    fn is_unique_at_remotes(&self, parent: &str, columns: &[String]) -> bool {
-        let Some(table) = self.user_tables.get(parent) else { return false };
-        let published = |column: &&String| {
-            let model = self.chosen.get(parent).and_then(|model| model.columns.as_ref());
-            model.is_none_or(|wanted| wanted.contains(column) || table.key.contains(column))
-        };
-        let set: BTreeSet<&String> = columns.iter().collect();
-        let is_key = table.key.iter().collect::<BTreeSet<_>>() == set;
-        let unique = |index: &tables::UserIndex| {
-            let plain: Option<BTreeSet<&String>> =
-                index.columns.iter().map(Option::as_ref).collect();
-            index.unique && index.tree && !index.partial && plain.as_ref() == Some(&set)
-        };
-        columns.iter().all(|column| published(&column))
-            && (is_key || table.indexes.iter().any(unique))
-    }
-}
-
-/// Nothing but an upload decides what is in the published columns.
-fn is_quiet(table: &UserTable, columns: &[String]) -> bool {
-    let steady = |column: &UserColumn| {
-        let insists = column.always_identity() && !table.key.contains(&column.name);
-        !column.rounds() && !insists
-    };
-    table.triggers.is_empty() && columns.iter().filter_map(|name| table.column(name)).all(steady)
-}
-
-fn mismatch(model: &SyncModel, message: String) -> Failure {
+pub(super) fn mismatch(model: &SyncModel, message: String) -> Failure {
     Failure::new(Code::ModelMismatch, format!("{}: {message}", model.file_name))
 }

@@ -3,12 +3,16 @@
 //! A script takes a whole batch as a relation: `{inserts}` and `{updates}` have the new row under
 //! the columns' names, `{updates}` and `{deletes}` the row as the remote saw it under names that
 //! begin with `old_`, `{keys}` the key alone.
+//!
+//! Fences (S7): a script touches covered rows only, and writes only rows that are covered then.
+//! What it leaves out falls short of the batch, which whoever runs it counts.
 
+use super::dialect::{Postgres, log, since};
 use super::tables::{UserTable, VERSION};
-use super::tracking::log_name;
 use super::values::ColumnType;
 use crate::quote::{ident, idents, join};
 use crate::script::{Event, old_name};
+use crate::selection::{Form, Rows, Selection, place_column};
 use crate::sync_model::ConflictRule;
 use model::Direction;
 
@@ -20,6 +24,12 @@ pub(super) struct Generator<'a> {
     pub(super) types: &'a [ColumnType],
     pub(super) direction: Direction,
     pub(super) rule: &'a ConflictRule,
+    pub(super) selection: &'a Selection,
+    /// An update may make of a covered row one that is not.
+    pub(super) may_leave: bool,
+    /// The columns whose old values a departure notes; none where the table is not tracked.
+    pub(super) places: Option<&'a [String]>,
+    pub(super) dialect: Postgres<'a>,
 }
 
 impl Generator<'_> {
@@ -27,7 +37,8 @@ impl Generator<'_> {
     pub(super) fn scripts(&self) -> Vec<(Event, String)> {
         let mut scripts = Vec::new();
         if self.direction.uploads() {
-            scripts.push((Event::UploadInsert, self.insert("{inserts}")));
+            scripts
+                .push((Event::UploadInsert, self.insert("{inserts}", self.will_be_covered("r"))));
             if !self.changeable_columns().is_empty() {
                 scripts.push((Event::UploadUpdate, self.update()));
             }
@@ -42,7 +53,9 @@ impl Generator<'_> {
         }
         if self.direction.downloads() {
             scripts.push((Event::DownloadCursor, self.download()));
-            scripts.push((Event::DownloadDeleteCursor, self.download_deletes()));
+            if !self.selection.is_custom() {
+                scripts.push((Event::DownloadDeleteCursor, self.download_deletes()));
+            }
         }
         scripts
     }
@@ -51,8 +64,22 @@ impl Generator<'_> {
         self.table.sql_name()
     }
 
-    fn log(&self) -> String {
-        format!("syncline.{}", ident(&log_name(&self.table.published_name())))
+    /// The condition that the row as it is now is covered, in front of `and`.
+    fn and_covered(&self) -> String {
+        let covered = self.selection.covered(&self.dialect, "t", Form::Probe);
+        covered.map_or(String::new(), |covered| format!("\n  AND {covered}"))
+    }
+
+    /// The condition that the new row `row` of a relation will be covered.
+    fn will_be_covered(&self, row: &str) -> Option<String> {
+        match &self.selection.rows {
+            // It says `t`, and looks at a row that is not in the table yet.
+            Rows::Custom(condition) => Some(format!(
+                "(SELECT {condition}\n    FROM (SELECT {}) AS t)",
+                idents(&format!("{row}."), self.columns)
+            )),
+            _ => self.selection.covered(&self.dialect, row, Form::Probe),
+        }
     }
 
     fn is_key(&self, column: &str) -> bool {
@@ -75,26 +102,29 @@ impl Generator<'_> {
     fn selected(&self, alias: &str, columns: &[String]) -> String {
         join(columns, ", ", |column| {
             let name = ident(column);
-            let position = self.columns.iter().position(|known| known == column);
-            let as_text =
-                position.and_then(|at| self.types.get(at)).is_some_and(|kind| kind.read_as_text());
-            match as_text {
+            match self.is_read_as_text(column) {
                 true => format!("{alias}.{name}::text AS {name}"),
                 false => format!("{alias}.{name}"),
             }
         })
     }
 
-    fn insert(&self, relation: &str) -> String {
+    fn is_read_as_text(&self, column: &str) -> bool {
+        let position = self.columns.iter().position(|known| known == column);
+        position.and_then(|at| self.types.get(at)).is_some_and(ColumnType::read_as_text)
+    }
+
+    fn insert(&self, relation: &str, condition: Option<String>) -> String {
         let overriding = match self.table.columns.iter().any(|c| c.always_identity()) {
             true => "OVERRIDING SYSTEM VALUE\n",
             false => "",
         };
         format!(
-            "INSERT INTO {} AS t ({})\n{overriding}SELECT {}\nFROM {relation} AS r",
+            "INSERT INTO {} AS t ({})\n{overriding}SELECT {}\nFROM {relation} AS r{}",
             self.name(),
             idents("", self.columns),
             join(self.columns, ", ", |column| self.new_value("r", column)),
+            condition.map_or(String::new(), |condition| format!("\nWHERE {condition}")),
         )
     }
 
@@ -104,44 +134,60 @@ impl Generator<'_> {
         });
         set.push_str(&self.stamp());
         format!(
-            "UPDATE {} AS t SET\n    {set}\nFROM {{updates}} AS u\nWHERE {}\nRETURNING {}",
+            "UPDATE {} AS t SET\n    {set}\nFROM {{updates}} AS u\nWHERE {}{}{}\nRETURNING {}",
             self.name(),
             self.unchanged("t", "u"),
+            self.and_covered(),
+            match self.may_leave {
+                true => String::new(),
+                false =>
+                    self.will_be_covered("u").map_or(String::new(), |c| format!("\n  AND {c}")),
+            },
             self.selected("t", &self.table.key),
         )
     }
 
     /// The version that our own statements set, so that no trigger has to.
     fn stamp(&self) -> String {
-        match self.direction.downloads() {
-            true => format!(",\n    {VERSION} = pg_current_xact_id()"),
-            false => String::new(),
+        match self.places {
+            Some(_) => format!(",\n    {VERSION} = pg_current_xact_id()"),
+            None => String::new(),
         }
     }
 
+    /// Deletes, and notes in the same statement what departs.
     fn delete(&self, condition: &str) -> String {
         let returned = self.selected("t", &self.table.key);
         let delete = format!(
-            "DELETE FROM {} AS t\nUSING {{deletes}} AS d\nWHERE {condition}\nRETURNING ",
-            self.name()
+            "DELETE FROM {} AS t\nUSING {{deletes}} AS d\nWHERE {condition}{}\nRETURNING ",
+            self.name(),
+            self.and_covered(),
         );
-        if !self.direction.downloads() {
-            return format!("{delete}{returned}");
+        let Some(places) = self.places else { return format!("{delete}{returned}") };
+        let mut noted: Vec<String> = idents_of(&self.table.key);
+        let mut gone: Vec<String> =
+            self.table.key.iter().map(|c| format!("t.{}", ident(c))).collect();
+        for place in places {
+            let name = ident(&place_column(place));
+            gone.push(format!("t.{} AS {name}", ident(place)));
+            noted.push(name);
         }
-        let key = idents("", &self.table.key);
-        let log = format!("INSERT INTO {} AS t ({key})\nSELECT {key} FROM gone", self.log());
+        let noted = noted.join(", ");
         format!(
-            "WITH gone AS (\n{}\n)\n{log}\nRETURNING {returned}",
-            indented(&format!("{delete}{}", idents("t.", &self.table.key))),
+            "WITH gone AS (\n{}\n)\nINSERT INTO {} AS t ({noted})\nSELECT {noted} FROM gone\n\
+             RETURNING {returned}",
+            indented(&format!("{delete}{}", gone.join(", "))),
+            log(&self.table.published_name()),
         )
     }
 
     fn fetch(&self) -> String {
         format!(
-            "SELECT {}\nFROM {{keys}} AS k\nJOIN {} AS t ON {}",
+            "SELECT {}\nFROM {{keys}} AS k\nJOIN {} AS t ON {}{}",
             self.selected("t", self.columns),
             self.name(),
             self.same_key("t", "k"),
+            self.and_covered(),
         )
     }
 
@@ -189,80 +235,134 @@ impl Generator<'_> {
     /// `{updates}` has an insert too, with an old row of NULLs.
     fn resolve(&self) -> Option<String> {
         let columns = self.changeable_columns();
-        if columns.is_empty() || *self.rule == ConflictRule::ConsolidatedWins {
+        if columns.is_empty() {
             return None;
         }
-        let on_conflict = format!("ON CONFLICT ({}) DO UPDATE SET", idents("", &self.table.key));
-        let returning = format!("RETURNING {}", self.selected("t", &self.table.key));
-        let stamp = self.stamp();
-        let taken = join(&columns, ",\n    ", |c| format!("{} = excluded.{}", ident(c), ident(c)));
-        Some(match self.rule {
+        let taken = |form: &dyn Fn(&str) -> String| {
+            join(&columns, ",\n    ", |c| format!("{} = {}", ident(c), form(c)))
+        };
+        let mut relation = "{updates}";
+        let (mut with, mut decides) = (String::new(), None);
+        let set = match self.rule {
             ConflictRule::ConsolidatedWins => return None,
-            ConflictRule::RemoteWins => format!(
-                "{}\n{on_conflict}\n    {taken}{stamp}\n{returning}",
-                self.insert("{updates}")
-            ),
+            ConflictRule::RemoteWins => taken(&|c| format!("excluded.{}", ident(c))),
             ConflictRule::Latest(latest) => {
-                let c = ident(latest);
-                let collate = match self.table.column(latest).map(|c| c.cast.as_str()) {
-                    Some("text" | "character varying") => " COLLATE \"C\"",
-                    _ => "",
-                };
-                format!(
-                    "{}\n{on_conflict}\n    {taken}{stamp}\n\
-                     WHERE t.{c} IS NULL OR excluded.{c}{collate} > t.{c}\n{returning}",
-                    self.insert("{updates}"),
-                )
+                decides = Some(self.is_later(latest));
+                taken(&|c| format!("excluded.{}", ident(c)))
             }
             ConflictRule::Merge => {
-                let merged = join(&columns, ",\n        ", |c| {
-                    let (theirs, column) = (format!("t.{}", ident(c)), ident(c));
-                    let seen = format!("u.{}", ident(&old_name(self.columns, c)));
-                    let same = self.same(c, &theirs, &seen);
-                    format!(
-                        "CASE WHEN {same}\n            THEN excluded.{column} ELSE {theirs} END"
-                    )
-                });
-                format!(
-                    "WITH u AS (SELECT * FROM {{updates}} AS u)\n{}\n{on_conflict} ({}) = (\n    \
-                     SELECT {merged}\n    FROM u\n    WHERE {}\n){stamp}\n{returning}",
-                    self.insert("u"),
-                    idents("", &columns),
-                    self.same_key("u", "excluded"),
-                )
+                with = "WITH u AS (SELECT * FROM {updates} AS u)\n".into();
+                relation = "u";
+                self.merged(&columns)
             }
-        })
+        };
+        let covered = self.selection.covered(&self.dialect, "t", Form::Probe);
+        let conditions: Vec<String> = decides.into_iter().chain(covered).collect();
+        let condition = match conditions.is_empty() {
+            true => String::new(),
+            false => format!("\nWHERE {}", conditions.join("\n  AND ")),
+        };
+        Some(format!(
+            "{with}{}\nON CONFLICT ({}) DO UPDATE SET\n    {set}{}{condition}\nRETURNING {}",
+            self.insert(relation, self.may_be_written("r")),
+            idents("", &self.table.key),
+            self.stamp(),
+            self.selected("t", &self.table.key),
+        ))
     }
 
-    fn download(&self) -> String {
-        let columns = self.selected("t", self.columns);
-        let table = self.name();
+    /// The new row `row` will be covered, or was, where that is enough.
+    fn may_be_written(&self, row: &str) -> Option<String> {
+        let will_be = self.will_be_covered(row)?;
+        if !self.may_leave {
+            return Some(will_be);
+        }
+        let is = self.selection.covered(&self.dialect, "t", Form::Probe)?;
+        Some(format!(
+            "({will_be}\n    OR EXISTS (\n        SELECT 1 FROM {} AS t\n        \
+             WHERE {} AND {is}))",
+            self.name(),
+            self.same_key("t", row),
+        ))
+    }
+
+    fn is_later(&self, latest: &str) -> String {
+        let column = ident(latest);
+        let collate = match self.table.column(latest).map(|c| c.cast.as_str()) {
+            Some("text" | "character varying") => " COLLATE \"C\"",
+            _ => "",
+        };
+        format!("(t.{column} IS NULL OR excluded.{column}{collate} > t.{column})")
+    }
+
+    /// Column by column: where the remote alone changed one, its value.
+    fn merged(&self, columns: &[&str]) -> String {
+        let merged = join(columns, ",\n        ", |c| {
+            let (theirs, column) = (format!("t.{}", ident(c)), ident(c));
+            let seen = format!("u.{}", ident(&old_name(self.columns, c)));
+            let same = self.same(c, &theirs, &seen);
+            format!("CASE WHEN {same}\n            THEN excluded.{column} ELSE {theirs} END")
+        });
         format!(
-            "SELECT {columns}\nFROM {table} AS t\nWHERE {{s.last_download}} IS NULL\nUNION ALL\n\
-             SELECT {columns}\nFROM {table} AS t\nWHERE {}",
-            since("t", VERSION),
+            "({}) = (\n    SELECT {merged}\n    FROM u\n    WHERE {}\n)",
+            idents("", columns),
+            self.same_key("u", "excluded"),
         )
     }
 
+    /// Afresh, or what changed and is covered, and what is unchanged and has entered.
+    fn download(&self) -> String {
+        let select = format!(
+            "SELECT {}\nFROM {} AS t\nWHERE ",
+            self.selected("t", self.columns),
+            self.name()
+        );
+        let covered = self.selection.covered(&self.dialect, "t", Form::Search);
+        let and_covered =
+            covered.as_ref().map_or(String::new(), |covered| format!("\n  AND {covered}"));
+        if let (true, Some(covered)) = (self.selection.is_custom(), covered) {
+            return format!("{select}{covered}");
+        }
+        let changed = since("t");
+        let mut sql = format!(
+            "{select}{{s.last_download}} IS NULL{and_covered}\nUNION ALL\n\
+             {select}{changed}{and_covered}"
+        );
+        if let Some(entered) = self.selection.entered(&self.dialect, "t") {
+            sql.push_str(&format!(
+                "\nUNION ALL\n{select}{entered}{and_covered}\n  AND ({changed}) IS NOT TRUE"
+            ));
+        }
+        sql
+    }
+
     fn download_deletes(&self) -> String {
+        if !self.selection.is_all() {
+            let keys = self.selection.deletes(&self.dialect);
+            let as_text = |column: &&String| self.is_read_as_text(column);
+            return match self.table.key.iter().any(|column| as_text(&column)) {
+                true => format!(
+                    "SELECT {}\nFROM (\n{}\n) AS g",
+                    self.selected("g", &self.table.key),
+                    indented(&keys)
+                ),
+                false => keys,
+            };
+        }
         format!(
             "SELECT DISTINCT {}\nFROM {} AS g\nWHERE {}\n  \
              AND NOT EXISTS (SELECT FROM {} AS t WHERE {})",
             self.selected("g", &self.table.key),
-            self.log(),
-            since("g", VERSION),
+            log(&self.table.published_name()),
+            since("g"),
             self.name(),
             self.same_key("t", "g"),
         )
     }
 }
 
-/// The transaction of `version` was not yet visible to the last download.
-fn since(alias: &str, version: &str) -> String {
-    format!(
-        "{alias}.{version} >= pg_snapshot_xmin({{s.last_download}})\n  \
-         AND NOT pg_visible_in_snapshot({alias}.{version}, {{s.last_download}})"
-    )
+fn idents_of(names: &[String]) -> Vec<String> {
+    names.iter().map(|name| ident(name)).collect()
 }
 
 fn indented(sql: &str) -> String {

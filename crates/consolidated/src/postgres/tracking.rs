@@ -70,9 +70,24 @@ pub(super) fn log_name(published: &str) -> String {
     bounded_name("syncline_gone_", published)
 }
 
-/// What tracks `table`. `places` are the columns beside the key that decide who receives a row;
-/// `indexed` says whether changed rows are found by their version alone.
-pub(super) fn of(table: &UserTable, places: &[String], indexed: bool) -> Tracking {
+fn came_name(published: &str) -> String {
+    bounded_name("syncline_came_", published)
+}
+
+/// What somebody wants to know of a table's changes.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Wanted {
+    /// The columns beside the key that decide who receives a row.
+    pub(super) places: Vec<String>,
+    /// Changed rows are found by their version alone.
+    pub(super) indexed: bool,
+    /// Rows that come are logged too: they decide about rows that may have been there before.
+    pub(super) arrivals: bool,
+}
+
+/// What tracks `table`.
+pub(super) fn of(table: &UserTable, wanted: &Wanted) -> Tracking {
+    let places = &wanted.places;
     let published = table.published_name();
     let name = table.sql_name();
     let log = format!("syncline.{}", ident(&log_name(&published)));
@@ -91,6 +106,17 @@ pub(super) fn of(table: &UserTable, places: &[String], indexed: bool) -> Trackin
         log_table(table, &log, places),
         gone_function(table, &log, places),
     ];
+    if wanted.arrivals {
+        objects.push(came_function(table, &log));
+    }
+    objects.extend(triggers(table, &log, wanted));
+    let version_index = wanted.indexed.then(|| version_index(table));
+    Tracking { table: published, sql_name: name, objects, version_index }
+}
+
+fn triggers(table: &UserTable, log: &str, wanted: &Wanted) -> Vec<Object> {
+    let name = table.sql_name();
+    let mut objects = Vec::new();
     let trigger = |trigger: &str, body: String| Object {
         kind: "TRIGGER",
         name: trigger.to_owned(),
@@ -116,7 +142,17 @@ pub(super) fn of(table: &UserTable, places: &[String], indexed: bool) -> Trackin
              EXECUTE FUNCTION {log}()"
         ),
     ));
-    let moved: Vec<String> = table.key.iter().chain(places).cloned().collect();
+    if wanted.arrivals {
+        let function = came_name(&table.published_name());
+        objects.push(trigger(
+            "syncline_came",
+            format!(
+                "AFTER INSERT ON {name} FOR EACH ROW\nEXECUTE FUNCTION syncline.{}()",
+                ident(&function)
+            ),
+        ));
+    }
+    let moved: Vec<String> = table.key.iter().chain(&wanted.places).cloned().collect();
     let moved = join(&moved, "\n    OR ", |column| differs(table, column));
     objects.push(trigger(
         "syncline_moved",
@@ -127,11 +163,10 @@ pub(super) fn of(table: &UserTable, places: &[String], indexed: bool) -> Trackin
         format!(
             "AFTER TRUNCATE ON {name} FOR EACH STATEMENT\n\
              EXECUTE FUNCTION syncline.syncline_truncated({})",
-            literal(&published)
+            literal(&table.published_name())
         ),
     ));
-    let version_index = indexed.then(|| version_index(table));
-    Tracking { table: published, sql_name: name, objects, version_index }
+    objects
 }
 
 fn version_index(table: &UserTable) -> VersionIndex {
@@ -181,20 +216,29 @@ fn log_table(table: &UserTable, log: &str, places: &[String]) -> Object {
     }
 }
 
+/// Logs the key and the place that a row had.
 fn gone_function(table: &UserTable, log: &str, places: &[String]) -> Object {
     let mut into: Vec<String> = table.key.clone();
     into.extend(places.iter().map(|place| place_column(place)));
     let mut values: Vec<String> = table.key.clone();
     values.extend(places.iter().cloned());
-    Object {
-        kind: "FUNCTION",
-        name: log_name(&table.published_name()),
-        sql: vec![format!(
-            "CREATE OR REPLACE FUNCTION {log}() RETURNS trigger LANGUAGE plpgsql\n\
-             SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$\nBEGIN\n    \
-             INSERT INTO {log} ({})\n    VALUES ({});\n    RETURN NULL;\nEND\n$$",
-            idents("", &into),
-            idents("OLD.", &values),
-        )],
-    }
+    let name = log_name(&table.published_name());
+    log_function(name, log, &into, &idents("OLD.", &values))
+}
+
+/// Logs the key of a row that comes; it had no place before.
+fn came_function(table: &UserTable, log: &str) -> Object {
+    let name = came_name(&table.published_name());
+    log_function(name, log, &table.key, &idents("NEW.", &table.key))
+}
+
+fn log_function(name: String, log: &str, into: &[String], values: &str) -> Object {
+    let sql = format!(
+        "CREATE OR REPLACE FUNCTION syncline.{}() RETURNS trigger LANGUAGE plpgsql\n\
+         SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$\nBEGIN\n    \
+         INSERT INTO {log} ({})\n    VALUES ({values});\n    RETURN NULL;\nEND\n$$",
+        ident(&name),
+        idents("", into),
+    );
+    Object { kind: "FUNCTION", name, sql: vec![sql] }
 }

@@ -1,0 +1,58 @@
+//! How PostgreSQL spells what a selection needs.
+
+use super::tables::{UserTable, VERSION};
+use super::tracking::log_name;
+use crate::quote::ident;
+use crate::selection::{Dialect, Table};
+use crate::sync_model::ClaimTest;
+use std::collections::BTreeMap;
+
+/// The dialect for the tables of one database, by published name.
+#[derive(Clone, Copy)]
+pub(super) struct Postgres<'a> {
+    pub(super) user_tables: &'a BTreeMap<String, UserTable>,
+}
+
+/// The transaction that wrote `row` was not yet visible to the remote's last download.
+pub(super) fn since(row: &str) -> String {
+    format!(
+        "{row}.{VERSION} >= pg_snapshot_xmin({{s.last_download}})\n  \
+         AND NOT pg_visible_in_snapshot({row}.{VERSION}, {{s.last_download}})"
+    )
+}
+
+/// The departure log of a table.
+pub(super) fn log(published: &str) -> String {
+    format!("syncline.{}", ident(&log_name(published)))
+}
+
+impl Dialect for Postgres<'_> {
+    fn table(&self, table: &Table) -> String {
+        self.user_tables.get(&table.name).map_or_else(|| ident(&table.name), UserTable::sql_name)
+    }
+
+    fn departures(&self, table: &Table) -> String {
+        log(&table.name)
+    }
+
+    fn departed_since(&self, _: &Table, entry: &str) -> String {
+        since(entry)
+    }
+
+    fn changed_since(&self, _: &Table, row: &str) -> String {
+        since(row)
+    }
+
+    /// A claim is text; it becomes a value of the column's type, so that the column's index counts.
+    fn passes(&self, test: &ClaimTest, value: &str, table: &Table, column: &str) -> String {
+        let column = self.user_tables.get(&table.name).and_then(|table| table.column(column));
+        let cast = column.map_or("text", |column| column.cast.as_str());
+        match test {
+            ClaimTest::Is(claim) => format!("{value} = {claim}::{cast}"),
+            ClaimTest::IsIn(claim) => format!(
+                "{value} = ANY (ARRAY(\n    SELECT trim(v)::{cast} \
+                 FROM unnest(string_to_array({claim}, ',')) AS v WHERE trim(v) <> ''))"
+            ),
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! What one table of a model comes to: its definition at remotes, its scripts, what is noted of it.
+
+use super::details::TableDetails;
+use super::dialect::Postgres;
+use super::plan::{Tracked, Version, mismatch};
+use super::remote_ddl;
+use super::scripts::{self, Generator};
+use super::tables::{self, ForeignKey, UserColumn, UserTable};
+use super::values::{ColumnType, NumericAs};
+use crate::digest::digest;
+use crate::script::{Event, Script};
+use crate::selection::Selection;
+use crate::sync_model::{ConflictRule, StoredAs, TableModel};
+use model::{Failure, PublishedTable};
+use std::collections::BTreeSet;
+
+#[derive(Debug)]
+pub(super) struct TablePlan {
+    pub(super) published: PublishedTable,
+    pub(super) conflict_rule: String,
+    pub(super) details: TableDetails,
+    pub(super) scripts: Vec<(Event, String)>,
+}
+
+/// Digits that SQLite's NUMERIC affinity keeps.
+const NUMERIC_DIGITS_MAX: i32 = 15;
+
+/// Plans one table.
+pub(super) struct TablePlanner<'a> {
+    version: &'a Version<'a>,
+    name: &'a str,
+    table: &'a UserTable,
+    table_model: &'a TableModel,
+    selection: &'a Selection,
+    tracked: &'a Tracked,
+}
+
+impl<'a> TablePlanner<'a> {
+    pub(super) fn new(
+        version: &'a Version<'a>,
+        name: &'a str,
+        tracked: &'a Tracked,
+    ) -> TablePlanner<'a> {
+        TablePlanner {
+            version,
+            name,
+            table: &version.user_tables[name],
+            table_model: version.chosen[name],
+            selection: &version.selections[name],
+            tracked,
+        }
+    }
+
+    pub(super) fn plan(&self, notices: &mut Vec<String>) -> Result<TablePlan, Failure> {
+        let (table, name) = (self.table, self.name);
+        let columns = self.published_columns(notices)?;
+        self.check_latest(&columns)?;
+        self.check_places(&columns)?;
+        let types = self.column_types(&columns)?;
+        self.notice(notices);
+        let foreign_keys = self.foreign_keys(&columns, notices);
+        let (create, left_out) = remote_ddl::create(table, &columns, &types, &foreign_keys);
+        notices.extend(left_out);
+        let key =
+            table.key.iter().filter_map(|k| columns.iter().position(|c| c == k)).map(|p| p as u16);
+        let mut published = PublishedTable {
+            name: name.to_owned(),
+            key: key.collect(),
+            direction: self.table_model.direction,
+            create,
+            fingerprint: String::new(),
+            columns,
+        };
+        // Values that travel in another form are other values to a remote.
+        let identity = (&published, &types);
+        published.fingerprint = digest(&[&serde_json::json!(identity).to_string()]);
+        let generator = Generator {
+            table,
+            columns: &published.columns,
+            types: &types,
+            direction: published.direction,
+            rule: &self.table_model.conflict,
+            selection: self.selection,
+            may_leave: self.table_model.may_leave,
+            places: self.tracked.get(name).map(|wanted| wanted.places.as_slice()),
+            dialect: Postgres { user_tables: self.version.user_tables },
+        };
+        let scripts = generator.scripts();
+        for (_, script) in &scripts {
+            Script::parse(script, &published)?;
+        }
+        let quiet = is_quiet(table, &published.columns);
+        let conflict_rule = self.table_model.conflict.to_string();
+        Ok(TablePlan { published, conflict_rule, details: self.details(types, quiet), scripts })
+    }
+
+    fn details(&self, columns: Vec<ColumnType>, quiet: bool) -> TableDetails {
+        let selection = self.selection;
+        let logs = if selection.departs() { selection.logs() } else { vec![&selection.table] };
+        TableDetails {
+            schema: self.table.schema.clone(),
+            name: self.table.name.clone(),
+            columns,
+            quiet,
+            depends_on: logs.into_iter().map(|table| table.name.clone()).collect(),
+            parameters: selection.claims().iter().map(ToString::to_string).collect(),
+            selection: if selection.is_all() { String::new() } else { selection.to_string() },
+            afresh: selection.is_custom(),
+            may_leave: self.table_model.may_leave,
+        }
+    }
+
+    fn notice(&self, notices: &mut Vec<String>) {
+        let name = self.name;
+        if self.table.row_security {
+            notices.push(format!(
+                "{name} has row security: rows that the server's database user does not see are \
+                 not synchronized"
+            ));
+        }
+        if !self.table_model.direction.downloads() {
+            return;
+        }
+        if self.selection.is_custom() {
+            notices.push(format!(
+                "{name}: its condition is custom, so all its rows are sent in every synchronization"
+            ));
+        }
+        let place: Vec<String> = self.selection.place().into_iter().map(str::to_owned).collect();
+        if !place.is_empty() && !self.table.finds_by(&place) {
+            notices.push(format!(
+                "{name}: no index begins with {}, which decides who receives a row: every download \
+                 reads the whole table",
+                place.join(", ")
+            ));
+        }
+    }
+
+    fn wrong(&self, why: &str) -> Failure {
+        let message = format!("table {}: {why}", self.name);
+        mismatch(self.version.model, message).table(self.name)
+    }
+
+    /// A fence looks at the row that a remote sends.
+    fn check_places(&self, columns: &[String]) -> Result<(), Failure> {
+        let place = self.selection.place();
+        let missing = place.iter().find(|place| !columns.iter().any(|column| column == **place));
+        match missing.filter(|_| self.table_model.direction.uploads()) {
+            Some(column) => Err(self.wrong(&format!(
+                "{column} decides who receives a row; where remotes send rows it must be published"
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// The published columns in the table's order; the key is always among them.
+    fn published_columns(&self, notices: &mut Vec<String>) -> Result<Vec<String>, Failure> {
+        let (table, table_model) = (self.table, self.table_model);
+        let (name, stored) = (self.name, table.stored_columns());
+        if table_model.columns.is_none() && stored.len() < table.columns.len() {
+            notices.push(format!("{name}: generated columns are left out at remotes"));
+        }
+        for wanted in table_model.columns.iter().flatten() {
+            if !stored.contains(wanted) {
+                return Err(self.wrong(&format!("it has no column {wanted} to publish")));
+            }
+        }
+        let is_published = |column: &String| match &table_model.columns {
+            Some(wanted) => wanted.contains(column) || table.key.contains(column),
+            None => true,
+        };
+        let columns: Vec<String> = stored.into_iter().filter(is_published).collect();
+        let missing = |column: &&UserColumn| {
+            column.not_null && !column.fills_itself() && !columns.contains(&column.name)
+        };
+        let column = table.columns.iter().find(missing);
+        if let Some(column) = column.filter(|_| table_model.direction.uploads()) {
+            return Err(self.wrong(&format!(
+                "column {} is not published, yet remotes insert rows and it has neither NULL nor a \
+                 default",
+                column.name
+            )));
+        }
+        Ok(columns)
+    }
+
+    fn check_latest(&self, columns: &[String]) -> Result<(), Failure> {
+        let ConflictRule::Latest(latest) = &self.table_model.conflict else { return Ok(()) };
+        if !columns.contains(latest) {
+            return Err(self.wrong(&format!("latest names {latest}, which is not published")));
+        }
+        let column = self.table.column(latest);
+        match column.is_some_and(|column| scripts::can_be_latest(&column.cast)) {
+            true => Ok(()),
+            false => Err(self
+                .wrong(&format!("latest names {latest}, which is no date, time, number or text"))),
+        }
+    }
+
+    fn column_types(&self, columns: &[String]) -> Result<Vec<ColumnType>, Failure> {
+        let (table, table_model) = (self.table, self.table_model);
+        for wanted in table_model.stored_as.keys() {
+            let numeric = table.column(wanted).is_some_and(|c| c.is_numeric() && !c.domain);
+            if !(numeric && columns.contains(wanted)) {
+                return Err(self.wrong(&format!(
+                    "`as` names {wanted}, which is no published column of type numeric"
+                )));
+            }
+        }
+        let of = |column: &UserColumn| {
+            let numeric = match table_model.stored_as.get(&column.name) {
+                Some(StoredAs::Text) => NumericAs::Text,
+                Some(StoredAs::Real) => NumericAs::Real,
+                Some(StoredAs::Integer) => NumericAs::Integer,
+                None => match column.numeric_digits() {
+                    Some(digits) if digits <= NUMERIC_DIGITS_MAX => NumericAs::Numeric,
+                    _ => NumericAs::Text,
+                },
+            };
+            ColumnType::of(&column.cast, column.oid, column.domain, numeric)
+        };
+        Ok(columns.iter().filter_map(|name| table.column(name)).map(of).collect())
+    }
+
+    /// Positions of the foreign keys that hold at every remote.
+    fn foreign_keys(&self, columns: &[String], notices: &mut Vec<String>) -> Vec<usize> {
+        let mut kept = Vec::new();
+        for (position, key) in self.table.foreign_keys.iter().enumerate() {
+            match self.left_out(key, columns) {
+                None => kept.push(position),
+                Some(why) => notices.push(format!(
+                    "the foreign key of {} to {} is left out at remotes: {why}",
+                    self.name, key.parent
+                )),
+            }
+        }
+        kept
+    }
+
+    /// Why a foreign key cannot be kept at remotes, if it cannot.
+    fn left_out(&self, key: &ForeignKey, columns: &[String]) -> Option<String> {
+        let (version, parent) = (self.version, &key.parent);
+        let downloads = version.chosen.get(parent).is_some_and(|p| p.direction.downloads());
+        let holds = |names: &Vec<String>| {
+            !names.iter().any(|name| name == self.name) || names.contains(parent)
+        };
+        if !downloads || !version.publications.iter().all(|(_, names)| holds(names)) {
+            return Some(format!("{parent} is not published with it"));
+        }
+        let (from, to): (Vec<_>, Vec<_>) = key.columns.iter().cloned().unzip();
+        let published = from.iter().all(|column| columns.contains(column));
+        if !published || !self.is_unique_at_remotes(parent, &to) {
+            return Some("its columns are not published".into());
+        }
+        let closed = version.selections[parent].is_all()
+            || self.table_model.direction.downloads()
+                && self.selection.follows(parent, &key.columns);
+        (!closed).then(|| format!("a remote may lack the row of {parent}"))
+    }
+
+    /// Whether a foreign key may refer to these columns of a published table.
+    fn is_unique_at_remotes(&self, parent: &str, columns: &[String]) -> bool {
+        let Some(table) = self.version.user_tables.get(parent) else { return false };
+        let published = |column: &&String| {
+            let model = self.version.chosen.get(parent).and_then(|model| model.columns.as_ref());
+            model.is_none_or(|wanted| wanted.contains(column) || table.key.contains(column))
+        };
+        let set: BTreeSet<&String> = columns.iter().collect();
+        let is_key = table.key.iter().collect::<BTreeSet<_>>() == set;
+        let unique = |index: &tables::UserIndex| {
+            let plain: Option<BTreeSet<&String>> =
+                index.columns.iter().map(Option::as_ref).collect();
+            index.unique && index.tree && !index.partial && plain.as_ref() == Some(&set)
+        };
+        columns.iter().all(|column| published(&column))
+            && (is_key || table.indexes.iter().any(unique))
+    }
+}
+
+/// Nothing but an upload decides what is in the published columns.
+fn is_quiet(table: &UserTable, columns: &[String]) -> bool {
+    let steady = |column: &UserColumn| {
+        let insists = column.always_identity() && !table.key.contains(&column.name);
+        !column.rounds() && !insists
+    };
+    table.triggers.is_empty() && columns.iter().filter_map(|name| table.column(name)).all(steady)
+}
