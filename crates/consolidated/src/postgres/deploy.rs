@@ -10,11 +10,13 @@
 //! and it ends with its connection.
 
 use super::connect::Role;
-use super::errors::{Fault, failed};
+use super::errors::{Fault, failed, script_failed};
 use super::link::Link;
 use super::plan::Plan;
 use super::present::{Present, one, text};
+use super::statement::Statement;
 use super::steps::{self, Step};
+use crate::script::Script;
 use crate::url::PostgresUrl;
 use model::Failure;
 use std::time::Duration;
@@ -48,9 +50,29 @@ pub(super) fn deploy(
     }
     exclusively(url, || {
         let steps = steps::deploy(plan, &Present::read(link)?);
-        steps.iter().try_for_each(|step| run(link, step))?;
+        if let Some((last, before)) = steps.split_last() {
+            before.iter().try_for_each(|step| run(link, step))?;
+            // Only now is there everything that scripts name; and nobody runs them yet.
+            prepare_scripts(link, plan)?;
+            run(link, last)?;
+        }
         Ok(statements(&steps))
     })
+}
+
+/// Lets the database understand every script, above all conditions that people wrote.
+fn prepare_scripts(link: &mut Link, plan: &Plan) -> Result<(), Failure> {
+    for table in plan.versions.iter().flat_map(|version| &version.tables) {
+        let published = &table.published;
+        for (event, text) in &table.scripts {
+            let script = Script::parse(text, published)?;
+            let statement = Statement::of(&script, published, &table.details.columns);
+            link.batch(&format!("PREPARE syncline_script AS {}", statement.sql))
+                .map_err(|fault| script_failed(&published.name, event.name())(fault))?;
+            link.batch("DEALLOCATE syncline_script").map_err(failed("forget a script"))?;
+        }
+    }
+    Ok(())
 }
 
 /// Removes everything of ours.
