@@ -37,7 +37,6 @@ pub(crate) struct CatalogTable<D> {
     pub(crate) published: PublishedTable,
     pub(crate) conflict_rule: String,
     /// What the backend noted when it deployed the table.
-    #[allow(dead_code, reason = "SQLite notes nothing yet")]
     pub(crate) details: D,
     scripts: HashMap<Event, Script>,
 }

@@ -21,7 +21,6 @@ mod postgres;
 mod quote;
 mod row_json;
 mod script;
-#[allow(dead_code, unused_imports, reason = "no backend asks yet")]
 mod selection;
 mod sqlite;
 mod sync_model;

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `{s.remote_id}`, `{s.username}`, `{s.script_version}` | who synchronizes |
 //! | `{s.last_download}` | the table's last download, NULL the first time |
+//! | `{s.last_download.table}` | the same in the count of another table that the script looks at |
 //! | `{r.column}` | the new row |
 //! | `{o.column}` | the row as the remote saw it before its change |
 //! | `{u.name}` | a claim of the user |
@@ -90,6 +91,8 @@ pub(crate) enum Parameter {
     Username,
     ScriptVersion,
     LastDownload,
+    /// The last download, as another table counts.
+    LastDownloadOf(String),
     Claim(String),
     /// Position in the new row.
     New(usize),
@@ -234,16 +237,16 @@ fn resolve(body: &str, table: &PublishedTable) -> Result<Parameter, Failure> {
     };
     let name = body.strip_prefix("ml ").unwrap_or(body).trim();
     let (kind, name) = name.split_once('.').ok_or_else(unknown)?;
-    let name = match name.strip_prefix('"').and_then(|inner| inner.strip_suffix('"')) {
-        Some(inner) => inner.replace("\"\"", "\""),
-        None => name.to_owned(),
-    };
+    let name = unquoted(name);
     let column = || table.columns.iter().position(|column| *column == name).ok_or_else(unknown);
     Ok(match (kind, name.as_str()) {
         ("s", "remote_id") => Parameter::RemoteId,
         ("s", "username") => Parameter::Username,
         ("s", "script_version") => Parameter::ScriptVersion,
         ("s", "last_download" | "last_table_download") => Parameter::LastDownload,
+        ("s", other) if other.starts_with("last_download.") => {
+            Parameter::LastDownloadOf(unquoted(&other["last_download.".len()..]))
+        }
         ("u" | "ui", _) => Parameter::Claim(name),
         ("r", _) => Parameter::New(column()?),
         ("o", _) => Parameter::Old(column()?),
@@ -264,6 +267,14 @@ pub(crate) fn old_name<S: AsRef<str>>(columns: &[S], column: &str) -> String {
         prefix.push('_');
     }
     format!("{prefix}{column}")
+}
+
+/// A name without its quotes, if it has some.
+fn unquoted(name: &str) -> String {
+    match name.strip_prefix('"').and_then(|inner| inner.strip_suffix('"')) {
+        Some(inner) => inner.replace("\"\"", "\""),
+        None => name.to_owned(),
+    }
 }
 
 /// `{kind.column}`, with quotes where the name needs them.

@@ -134,6 +134,9 @@ pub(super) fn session_value<'a>(parameter: &Parameter, session: &'a Session) -> 
         Parameter::Username => Some(session.user.as_str()),
         Parameter::ScriptVersion => Some(session.script_version.as_str()),
         Parameter::Claim(name) => session.claims.get(name).map(String::as_str),
-        Parameter::LastDownload | Parameter::New(_) | Parameter::Old(_) => None,
+        Parameter::LastDownload
+        | Parameter::LastDownloadOf(_)
+        | Parameter::New(_)
+        | Parameter::Old(_) => None,
     }
 }

@@ -4,6 +4,7 @@ use super::check;
 use super::deploy::{require_present_format, table_exists};
 use super::errors::failed;
 use crate::catalog::{self, DeployedRows};
+use crate::sync_model::Claim;
 use model::{Code, DatabaseId, Failure};
 use rusqlite::{Connection, OptionalExtension};
 use serde::{Deserialize, Serialize};
@@ -11,7 +12,25 @@ use serde::{Deserialize, Serialize};
 /// What this backend notes of a table when it is deployed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct TableDetails {}
+pub(super) struct TableDetails {
+    /// What the table's selection is; empty if it has all rows.
+    pub(super) selection: String,
+    /// The claims that decide about it, as a script spells them.
+    pub(super) claims: Vec<Claim>,
+    /// The tables whose logs its downloads look at, itself first; empty if it alone.
+    pub(super) logs: Vec<String>,
+    /// Nobody knows what leaves and enters, so all of it is sent in every synchronization.
+    pub(super) sent_afresh: bool,
+    /// An upload may move a row out of its own subscription.
+    pub(super) may_leave: bool,
+}
+
+impl TableDetails {
+    /// True when a fence stands around the rows of a remote (S7).
+    pub(super) fn is_fenced(&self) -> bool {
+        !self.selection.is_empty()
+    }
+}
 
 /// One table of a script version, ready to run.
 pub(super) type CatalogTable = catalog::CatalogTable<TableDetails>;

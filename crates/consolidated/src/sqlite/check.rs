@@ -80,17 +80,19 @@ fn not_followed(
     deployed: &BTreeSet<String>,
 ) -> Result<Vec<Finding>, Failure> {
     let user_tables = tables::read(connection)?;
-    let changed = tracked.iter().filter(|name| {
-        let table = user_tables.get(*name);
-        let mut wanted = table.into_iter().flat_map(tracking::objects);
-        wanted.any(|object| !deployed.contains(&object.sql))
-    });
-    let finding = |table: &String| Finding {
-        severity: Severity::Error,
-        message: format!("the key or a unique index of {table} was changed: changes may be missed"),
-        table: Some(table.clone()),
-    };
-    Ok(changed.map(finding).collect())
+    let mut findings = Vec::new();
+    for name in tracked {
+        let Some(table) = user_tables.get(name) else { continue };
+        let place = tracking::deployed_place(connection, name)?;
+        let wanted = tracking::objects(table, place.as_deref());
+        if wanted.iter().any(|object| !deployed.contains(&object.sql)) {
+            let message =
+                format!("the key or a unique index of {name} was changed: changes may be missed");
+            let table = Some(name.clone());
+            findings.push(Finding { severity: Severity::Error, table, message });
+        }
+    }
+    Ok(findings)
 }
 
 /// Triggers of the user's on tables whose scripts were generated when there was none: they need

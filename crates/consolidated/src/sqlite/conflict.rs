@@ -5,6 +5,7 @@
 
 use super::catalog::CatalogTable;
 use super::errors::{RowFault, failed, row_fault, script_failed};
+use super::fence::{self, Standing};
 use super::upload::{Attempt, RowOutcome, bind};
 use crate::row_json::row_json;
 use crate::script::Event;
@@ -20,6 +21,14 @@ pub(super) fn resolve(
     position: usize,
     row: &UploadedRow<'_>,
 ) -> Result<RowOutcome, Failure> {
+    let before = match table.details.is_fenced() {
+        true => fence::standing(attempt, table, row)?,
+        false => Standing::Inside,
+    };
+    if before == Standing::Outside {
+        fence::reject_touching(attempt, table, position, row);
+        return Ok(RowOutcome::Done);
+    }
     let now = attempt.fetch(table, row)?;
     if agrees(row, now.as_deref()) {
         attempt.echo(table, position, row);
@@ -42,6 +51,7 @@ pub(super) fn resolve(
         }
         return Ok(RowOutcome::Done);
     }
+    fence::check_written(attempt, table, position, row, before)?;
     attempt.applied.conflicts += 1;
     note(attempt, table, row, now.as_deref())?;
     let after = attempt.fetch(table, row)?;

@@ -10,6 +10,7 @@ pub(super) use blame::violators;
 
 use super::catalog::CatalogTable;
 use super::errors::{failed, row_fault};
+use super::fence::{self, Standing};
 use super::tables::{self, UserTable};
 use super::tracking::unique_columns;
 use super::upload::{Attempt, Parked, Refused, RowOutcome};
@@ -187,6 +188,7 @@ fn finish_placed(attempt: &mut Attempt<'_>, parked: &Parked) -> Result<RowOutcom
     });
     match executed {
         Ok(_) => {
+            fence::check_written(attempt, &table, parked.table, &row, Standing::Inside)?;
             attempt.echo(&table, parked.table, &row);
             Ok(RowOutcome::Done)
         }

@@ -8,7 +8,7 @@ use super::catalog::CatalogTable;
 use super::errors::{failed, script_failed};
 use super::upload::{bind, bind_session};
 use super::values::write_row;
-use super::watermark::Mark;
+use super::watermark::{self, LogMark, Mark};
 use crate::echo::EchoKind;
 use crate::script::{Event, Parameter, Script};
 use crate::synchronization::{DownloadBatch, DownloadedTable, FetchRequest, Fetched, TableMark};
@@ -35,7 +35,7 @@ pub(super) fn fetch(
     let mut spans = Vec::with_capacity(tables.len());
     for (position, table) in tables.iter().enumerate() {
         let held = request.marks.get(position);
-        spans.push(span(connection, table, held, generation, request.counter)?);
+        spans.push(span(connection, table, held, generation, request)?);
     }
     let restored = request
         .marks
@@ -61,11 +61,12 @@ pub(super) fn fetch(
     for (position, (table, span)) in tables.iter().zip(&spans).enumerate() {
         let owed_here = owed.iter().filter(|row| row.table == position);
         download.owed_keys = owed_here.map(|row| row.key.as_slice()).collect();
+        let since = span.since.as_deref();
         if span.mode != DownloadedTable::None {
-            download.rows(position, table, span.since)?;
+            download.rows(position, table, since)?;
         }
         if span.mode == DownloadedTable::Changes {
-            download.deletes(position, table, span.since)?;
+            download.deletes(position, table, since)?;
         }
         for row in owed.iter().filter(|row| row.table == position) {
             download.owed(table, row)?;
@@ -81,7 +82,8 @@ pub(super) fn fetch(
 /// What of a table is sent, and up to where it is complete then.
 struct Span {
     mode: DownloadedTable,
-    since: Option<i64>,
+    /// The last entry that the remote has of each log that the scripts look at.
+    since: Option<Vec<i64>>,
     until: Mark,
 }
 
@@ -90,37 +92,61 @@ fn span(
     table: &CatalogTable,
     held: Option<&TableMark>,
     generation: i64,
-    counter: Counter,
+    request: &FetchRequest<'_>,
 ) -> Result<Span, Failure> {
     let published = &table.published;
+    let mut until = Mark { generation, counter: request.counter, subscription: 0, logs: vec![] };
     if !published.direction.downloads() {
         // The mark still carries the counter, which settles what the remote was told.
-        let until = Mark { generation, incarnation: 0, sequence: 0, counter };
         return Ok(Span { mode: DownloadedTable::None, since: None, until });
     }
-    let (incarnation, floor): (i64, i64) = connection
-        .prepare_cached("SELECT incarnation, floor FROM syncline_log_state WHERE table_name = ?1")
-        .and_then(|mut statement| {
-            statement.query_row([&published.name], |row| Ok((row.get(0)?, row.get(1)?))).optional()
-        })
-        .map_err(failed("read the state of a log"))?
-        .ok_or_else(|| Failure::new(Code::Drift, format!("table {} has no log", published.name)))?;
-    let log = crate::quote::ident(&super::tracking::log_name(&published.name));
-    let sequence = connection
-        .prepare_cached(&format!("SELECT coalesce(max(sequence), 0) FROM {log}"))
-        .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
-        .map_err(failed("read the end of a log"))?;
+    until.subscription = watermark::subscription(&table.details, request.session)?;
+    let mut floors = Vec::new();
+    for name in logs_of(table) {
+        let (log, floor) = end_of_log(connection, name)?;
+        until.logs.push(log);
+        floors.push(floor);
+    }
+    let follows = |(then, (now, floor)): (&LogMark, (&LogMark, &i64))| {
+        then.incarnation == now.incarnation && (*floor..=now.sequence).contains(&then.sequence)
+    };
     let since = held
-        .filter(|held| held.fingerprint == published.fingerprint)
+        .filter(|held| held.fingerprint == published.fingerprint && !table.details.sent_afresh)
         .and_then(|held| Mark::read(held.watermark.as_ref()?))
-        .filter(|mark| mark.generation == generation && mark.incarnation == incarnation)
-        .filter(|mark| (floor..=sequence).contains(&mark.sequence))
-        .map(|mark| mark.sequence);
+        .filter(|mark| mark.generation == generation && mark.subscription == until.subscription)
+        .filter(|mark| mark.logs.len() == until.logs.len())
+        .filter(|mark| mark.logs.iter().zip(until.logs.iter().zip(&floors)).all(follows))
+        .map(|mark| mark.logs.iter().map(|log| log.sequence).collect());
     let mode = match since {
         Some(_) => DownloadedTable::Changes,
         None => DownloadedTable::Refresh,
     };
-    Ok(Span { mode, since, until: Mark { generation, incarnation, sequence, counter } })
+    Ok(Span { mode, since, until })
+}
+
+/// The tables whose logs decide about a download of `table`, itself first.
+fn logs_of(table: &CatalogTable) -> &[String] {
+    match table.details.logs.as_slice() {
+        [] => std::slice::from_ref(&table.published.name),
+        logs => logs,
+    }
+}
+
+/// Where the log of a table ends, and what of it was trimmed.
+fn end_of_log(connection: &Connection, table: &str) -> Result<(LogMark, i64), Failure> {
+    let (incarnation, floor): (i64, i64) = connection
+        .prepare_cached("SELECT incarnation, floor FROM syncline_log_state WHERE table_name = ?1")
+        .and_then(|mut statement| {
+            statement.query_row([table], |row| Ok((row.get(0)?, row.get(1)?))).optional()
+        })
+        .map_err(failed("read the state of a log"))?
+        .ok_or_else(|| Failure::new(Code::Drift, format!("table {table} has no log")))?;
+    let log = crate::quote::ident(&super::tracking::log_name(table));
+    let sequence = connection
+        .prepare_cached(&format!("SELECT coalesce(max(sequence), 0) FROM {log}"))
+        .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
+        .map_err(failed("read the end of a log"))?;
+    Ok((LogMark { incarnation, sequence }, floor))
 }
 
 /// A row that the remote must be told about.
@@ -175,7 +201,7 @@ impl<'a> Download<'a, '_> {
         &mut self,
         position: usize,
         table: &CatalogTable,
-        since: Option<i64>,
+        since: Option<&[i64]>,
     ) -> Result<(), Failure> {
         let script = table.required(Event::DownloadCursor)?;
         let width = table.published.width();
@@ -187,7 +213,7 @@ impl<'a> Download<'a, '_> {
         &mut self,
         position: usize,
         table: &CatalogTable,
-        since: Option<i64>,
+        since: Option<&[i64]>,
     ) -> Result<(), Failure> {
         let script = table.required(Event::DownloadDeleteCursor)?;
         let width = table.published.key.len();
@@ -201,14 +227,21 @@ impl<'a> Download<'a, '_> {
         script: &Script,
         table: &CatalogTable,
         event: Event,
-        since: Option<i64>,
+        since: Option<&[i64]>,
         batches: Batches,
     ) -> Result<(), Failure> {
         let running = |error| script_failed(error, &table.published.name, event.name());
         let mut statement = self.connection.prepare_cached(&script.sql).map_err(running)?;
         for (index, parameter) in script.parameters.iter().enumerate() {
             match parameter {
-                Parameter::LastDownload => statement.raw_bind_parameter(index + 1, since),
+                Parameter::LastDownload => {
+                    statement.raw_bind_parameter(index + 1, since.map(|since| since[0]))
+                }
+                Parameter::LastDownloadOf(name) => {
+                    let log = logs_of(table).iter().position(|log| log == name);
+                    let since = since.and_then(|since| since.get(log?).copied());
+                    statement.raw_bind_parameter(index + 1, since)
+                }
                 other => bind_session(&mut statement, index + 1, other, self.request.session),
             }
             .map_err(running)?;

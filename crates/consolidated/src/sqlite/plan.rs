@@ -3,11 +3,12 @@
 use super::catalog::TableDetails;
 use super::remote_ddl;
 use super::scripts::Generator;
-use super::tables::{self, UserTable};
+use super::tables::{self, ForeignKey, UserTable};
 use super::tracking::{self, Object};
 use crate::digest::digest;
 use crate::script::{Event, Script};
-use crate::sync_model::{ConflictRule, CoveredRows, SyncModel, TableModel};
+use crate::selection::{self, Selection, Shape};
+use crate::sync_model::{ConflictRule, SyncModel, TableModel};
 use model::{Code, Failure, PublicationName, PublishedTable, ScriptVersion};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,6 +35,8 @@ pub(super) struct TablePlan {
     pub(super) conflict_rule: String,
     pub(super) details: TableDetails,
     pub(super) scripts: Vec<(Event, String)>,
+    /// The tables that decide about its rows, and the columns whose old values their logs need.
+    pub(super) places: Vec<(String, Vec<String>)>,
 }
 
 /// Plans `models` for a database with these `user_tables`.
@@ -42,7 +45,8 @@ pub(super) fn plan(
     models: &[SyncModel],
 ) -> Result<Plan, Failure> {
     let mut plan = Plan::default();
-    let mut tracked = BTreeSet::new();
+    // Whose changes are noted, and which columns' old values where departures count.
+    let mut tracked: BTreeMap<String, Option<BTreeSet<String>>> = BTreeMap::new();
     for model in models {
         if plan.versions.iter().any(|version| version.script_version == model.script_version) {
             return Err(mismatch(
@@ -51,13 +55,18 @@ pub(super) fn plan(
             ));
         }
         let version = plan_version(user_tables, model, &mut plan.notices)?;
-        for table in &version.tables {
-            let published = &table.published;
-            if published.direction.downloads() && tracked.insert(published.name.clone()) {
-                plan.objects.extend(tracking::objects(&user_tables[&published.name]));
+        for table in version.tables.iter().filter(|t| t.published.direction.downloads()) {
+            tracked.entry(table.published.name.clone()).or_default();
+            for (deciding, place) in &table.places {
+                let noted = tracked.entry(deciding.clone()).or_default();
+                noted.get_or_insert_default().extend(place.iter().cloned());
             }
         }
         plan.versions.push(version);
+    }
+    for (name, place) in tracked {
+        let place = place.map(|place| place.into_iter().collect::<Vec<_>>());
+        plan.objects.extend(tracking::objects(&user_tables[&name], place.as_deref()));
     }
     plan.notices.dedup();
     Ok(plan)
@@ -70,6 +79,7 @@ fn plan_version(
 ) -> Result<VersionPlan, Failure> {
     // The names as the database spells them, with their models.
     let mut chosen: BTreeMap<String, &TableModel> = BTreeMap::new();
+    let mut selections: BTreeMap<String, Selection> = BTreeMap::new();
     for (name, table_model) in &model.tables {
         let table = tables::find(user_tables, name).ok_or_else(|| {
             mismatch(model, format!("there is no table {name}")).table(name.as_str())
@@ -77,11 +87,14 @@ fn plan_version(
         if let Some(failure) = tables::unsupported(table) {
             return Err(failure);
         }
-        if table_model.rows != CoveredRows::All {
-            let message = format!("line {}: partitions are not served yet", table_model.line);
-            return Err(mismatch(model, message).table(name.as_str()));
-        }
         chosen.insert(table.name.clone(), table_model);
+        let selection = selection::resolve(model, name, &|name| shape(user_tables, name))?;
+        for deciding in selection.logs() {
+            if let Some(failure) = tables::unsupported(&user_tables[&deciding.name]) {
+                return Err(failure);
+            }
+        }
+        selections.insert(table.name.clone(), selection);
     }
     let mut publications: Vec<(PublicationName, Vec<String>)> = Vec::new();
     for (publication, names) in &model.publications {
@@ -99,80 +112,150 @@ fn plan_version(
         publications.push((publication.clone(), published));
     }
     let ordered = tables::parents_first(user_tables, &chosen.keys().cloned().collect());
+    let ordered = selection::deciding_first(ordered, &selections);
     let mut planned = Vec::new();
     for name in ordered {
         let (table, table_model) = (&user_tables[&name], chosen[&name]);
-        let with_parent = |parent: &str| {
+        let selection = &selections[&name];
+        let left_out = |key: &ForeignKey| {
+            let parent = &key.parent;
             let downloads = chosen.get(parent).is_some_and(|parent| parent.direction.downloads());
             let together = publications
                 .iter()
-                .all(|(_, names)| !names.contains(&name) || names.iter().any(|n| n == parent));
-            downloads && together
+                .all(|(_, names)| !names.contains(&name) || names.contains(parent));
+            if !downloads || !together {
+                return Some(format!("{parent} is not published with it"));
+            }
+            let closed = selections[parent].is_all()
+                || table_model.direction.downloads() && selection.follows(parent, &key.columns);
+            (!closed).then(|| format!("a remote may lack the row of {parent}"))
         };
-        planned.push(plan_table(table, table_model, model, &with_parent, notices)?);
+        let plan = TablePlanner { table, table_model, model, selection };
+        planned.push(plan.plan(&left_out, notices)?);
     }
     Ok(VersionPlan { script_version: model.script_version.clone(), publications, tables: planned })
 }
 
-fn plan_table(
-    table: &UserTable,
-    table_model: &TableModel,
-    model: &SyncModel,
-    with_parent: &dyn Fn(&str) -> bool,
-    notices: &mut Vec<String>,
-) -> Result<TablePlan, Failure> {
-    if let Some(column) = table_model.stored_as.keys().next() {
-        let message = format!(
-            "table {}: `as` names {column}; SQLite keeps values as they are at both ends",
-            table.name
-        );
-        return Err(mismatch(model, message).table(table.name.as_str()));
+/// Plans one table.
+struct TablePlanner<'a> {
+    table: &'a UserTable,
+    table_model: &'a TableModel,
+    model: &'a SyncModel,
+    selection: &'a Selection,
+}
+
+impl TablePlanner<'_> {
+    fn plan(
+        &self,
+        left_out: &dyn Fn(&ForeignKey) -> Option<String>,
+        notices: &mut Vec<String>,
+    ) -> Result<TablePlan, Failure> {
+        let table = self.table;
+        if let Some(column) = self.table_model.stored_as.keys().next() {
+            let message = format!(
+                "table {}: `as` names {column}; SQLite keeps values as they are at both ends",
+                table.name
+            );
+            return Err(mismatch(self.model, message).table(table.name.as_str()));
+        }
+        let columns = published_columns(table, self.table_model, self.model)?;
+        let rule = &self.table_model.conflict;
+        if let ConflictRule::Latest(latest) = rule
+            && !columns.contains(latest)
+        {
+            let message =
+                format!("table {}: latest names {latest}, which is not published", table.name);
+            return Err(mismatch(self.model, message).table(table.name.as_str()));
+        }
+        self.notice(notices);
+        let (create, left_out) = remote_ddl::create(table, &columns, left_out);
+        notices.extend(left_out);
+        let key =
+            table.key.iter().filter_map(|k| columns.iter().position(|c| c == k)).map(|p| p as u16);
+        let mut published = PublishedTable {
+            name: table.name.clone(),
+            key: key.collect(),
+            direction: self.table_model.direction,
+            create,
+            fingerprint: String::new(),
+            columns,
+        };
+        published.fingerprint = digest(&[&serde_json::json!(published).to_string()]);
+        let generator = Generator {
+            table,
+            columns: &published.columns,
+            direction: published.direction,
+            rule,
+            selection: self.selection,
+        };
+        let scripts = generator.scripts();
+        for (_, script) in &scripts {
+            Script::parse(script, &published)?;
+        }
+        let conflict_rule = rule.to_string();
+        let places = if self.selection.departs() { self.selection.places() } else { Vec::new() };
+        let owned = |columns: Vec<&str>| columns.into_iter().map(str::to_owned).collect();
+        Ok(TablePlan {
+            published,
+            conflict_rule,
+            details: self.details(),
+            scripts,
+            places: places.into_iter().map(|(t, place)| (t.name.clone(), owned(place))).collect(),
+        })
     }
-    let columns = published_columns(table, table_model, model)?;
-    if let ConflictRule::Latest(latest) = &table_model.conflict
-        && !columns.contains(latest)
-    {
-        let message =
-            format!("table {}: latest names {latest}, which is not published", table.name);
-        return Err(mismatch(model, message).table(table.name.as_str()));
+
+    fn details(&self) -> TableDetails {
+        let selection = self.selection;
+        if selection.is_all() {
+            return TableDetails::default();
+        }
+        let logs = if selection.departs() { selection.logs() } else { Vec::new() };
+        TableDetails {
+            selection: selection.to_string(),
+            claims: selection.claims().into_iter().collect(),
+            logs: logs.into_iter().map(|table| table.name.clone()).collect(),
+            sent_afresh: selection.is_custom(),
+            may_leave: self.table_model.may_leave,
+        }
     }
-    for column in table.nullable_key() {
-        notices.push(format!(
-            "{}: the key column {column} may be NULL; rows where it is are not synchronized",
-            table.name
-        ));
+
+    fn notice(&self, notices: &mut Vec<String>) {
+        let name = &self.table.name;
+        for column in self.table.nullable_key() {
+            notices.push(format!(
+                "{name}: the key column {column} may be NULL; rows where it is are not synchronized"
+            ));
+        }
+        if self.table.uniques.iter().any(|unique| unique.columns.contains(&None)) {
+            notices.push(format!(
+                "{name}: a UNIQUE index on an expression is not watched for INSERT OR REPLACE"
+            ));
+        }
+        if self.selection.is_custom() && self.table_model.direction.downloads() {
+            notices.push(format!(
+                "{name}: its condition is custom, so all its rows are sent in every synchronization"
+            ));
+        }
+        let place = self.selection.place();
+        if !place.is_empty() && !self.table.has_index(&place) {
+            let columns = place.join(", ");
+            notices.push(format!(
+                "{name}: no index begins with {columns}, which decides who receives a row: every \
+                 download reads the whole table"
+            ));
+        }
     }
-    if table.uniques.iter().any(|unique| unique.columns.contains(&None)) {
-        notices.push(format!(
-            "{}: a UNIQUE index on an expression is not watched for INSERT OR REPLACE",
-            table.name
-        ));
-    }
-    let (create, left_out) = remote_ddl::create(table, &columns, with_parent);
-    notices.extend(left_out);
-    let key =
-        table.key.iter().filter_map(|k| columns.iter().position(|c| c == k)).map(|p| p as u16);
-    let mut published = PublishedTable {
-        name: table.name.clone(),
-        key: key.collect(),
-        direction: table_model.direction,
-        create,
-        fingerprint: String::new(),
-        columns,
-    };
-    published.fingerprint = digest(&[&serde_json::json!(published).to_string()]);
-    let generator = Generator {
-        table,
-        columns: &published.columns,
-        direction: published.direction,
-        rule: &table_model.conflict,
-    };
-    let scripts = generator.scripts();
-    for (_, script) in &scripts {
-        Script::parse(script, &published)?;
-    }
-    let conflict_rule = table_model.conflict.to_string();
-    Ok(TablePlan { published, conflict_rule, details: TableDetails::default(), scripts })
+}
+
+/// What a selection must know of the table that somebody calls `name`.
+fn shape(user_tables: &BTreeMap<String, UserTable>, name: &str) -> Option<Shape> {
+    let table = tables::find(user_tables, name)?;
+    let keys = table.foreign_keys.iter().map(|key| (key.parent.clone(), key.columns.clone()));
+    Some(Shape {
+        table: selection::Table { name: table.name.clone(), key: table.key.clone() },
+        columns: table.columns.iter().map(|column| column.name.clone()).collect(),
+        foreign_keys: keys.collect(),
+    })
 }
 
 /// The published columns in the table's order; the key is always among them.

@@ -4,68 +4,31 @@
 //! generated columns and the like arrive unchanged. Where columns or foreign keys stay behind, the
 //! text is made from what SQLite tells about the table.
 
-use super::tables::UserTable;
+use super::tables::{ForeignKey, UserTable};
 use crate::quote::{ident, idents};
 
-/// The statements, and what was left out.
+/// The statements, and what was left out. `left_out` says why a foreign key is.
 pub(super) fn create(
     table: &UserTable,
     columns: &[String],
-    keep_foreign_key: &dyn Fn(&str) -> bool,
+    left_out: &dyn Fn(&ForeignKey) -> Option<String>,
 ) -> (Vec<String>, Vec<String>) {
     let mut notices = Vec::new();
     let whole = columns.len() == table.stored_columns().len();
-    let kept: Vec<_> =
-        table.foreign_keys.iter().filter(|key| keep_foreign_key(&key.parent)).collect();
-    for left_out in table.foreign_keys.iter().filter(|key| !keep_foreign_key(&key.parent)) {
-        notices.push(format!(
-            "the foreign key of {} to {} is left out at remotes: {} is not published with it",
-            table.name, left_out.parent, left_out.parent
-        ));
-    }
-    let mut statements = Vec::new();
-    if whole && kept.len() == table.foreign_keys.len() {
-        statements.push(table.sql.clone());
-    } else {
-        let mut parts: Vec<String> =
-            columns.iter().filter_map(|name| column_definition(table, name)).collect();
-        parts.push(format!("PRIMARY KEY ({})", idents("", &table.key)));
-        for unique in &table.uniques {
-            // Partial and expression indexes exist as CREATE INDEX only, see below.
-            let plain: Option<Vec<String>> =
-                unique.columns.iter().map(|c| c.as_ref().map(|(name, _)| name.clone())).collect();
-            let Some(plain) = plain.filter(|p| !unique.partial && within(p, columns)) else {
-                continue;
-            };
-            let by_index =
-                table.indexes.iter().any(|i| i.unique && i.columns.as_ref() == Some(&plain));
-            if !by_index {
-                parts.push(format!("UNIQUE ({})", idents("", &plain)));
-            }
+    let mut kept = Vec::new();
+    for key in &table.foreign_keys {
+        match left_out(key) {
+            None => kept.push(key),
+            Some(reason) => notices.push(format!(
+                "the foreign key of {} to {} is left out at remotes: {reason}",
+                table.name, key.parent
+            )),
         }
-        for key in &kept {
-            let (from, to): (Vec<_>, Vec<_>) = key.columns.iter().cloned().unzip();
-            if within(&from, columns) {
-                parts.push(format!(
-                    "FOREIGN KEY ({}) REFERENCES {} ({}) ON UPDATE {} ON DELETE {}",
-                    idents("", &from),
-                    ident(&key.parent),
-                    idents("", &to),
-                    key.on_update,
-                    key.on_delete
-                ));
-            }
-        }
-        let options = match (table.without_rowid, table.strict) {
-            (true, true) => " WITHOUT ROWID, STRICT",
-            (true, false) => " WITHOUT ROWID",
-            (false, true) => " STRICT",
-            (false, false) => "",
-        };
-        let name = ident(&table.name);
-        statements
-            .push(format!("CREATE TABLE {name} (\n    {}\n){options}", parts.join(",\n    ")));
     }
+    let mut statements = match whole && kept.len() == table.foreign_keys.len() {
+        true => vec![table.sql.clone()],
+        false => vec![table_of(table, columns, &kept)],
+    };
     for index in &table.indexes {
         match &index.columns {
             Some(plain) if within(plain, columns) => statements.push(index.sql.clone()),
@@ -77,6 +40,46 @@ pub(super) fn create(
         }
     }
     (statements, notices)
+}
+
+/// The table with these columns and these foreign keys only.
+fn table_of(table: &UserTable, columns: &[String], kept: &[&ForeignKey]) -> String {
+    let mut parts: Vec<String> =
+        columns.iter().filter_map(|name| column_definition(table, name)).collect();
+    parts.push(format!("PRIMARY KEY ({})", idents("", &table.key)));
+    for unique in &table.uniques {
+        // Partial and expression indexes exist as CREATE INDEX only, see below.
+        let plain: Option<Vec<String>> =
+            unique.columns.iter().map(|c| c.as_ref().map(|(name, _)| name.clone())).collect();
+        let Some(plain) = plain.filter(|p| !unique.partial && within(p, columns)) else {
+            continue;
+        };
+        let by_index = table.indexes.iter().any(|i| i.unique && i.columns.as_ref() == Some(&plain));
+        if !by_index {
+            parts.push(format!("UNIQUE ({})", idents("", &plain)));
+        }
+    }
+    for key in kept {
+        let (from, to): (Vec<_>, Vec<_>) = key.columns.iter().cloned().unzip();
+        if within(&from, columns) {
+            parts.push(format!(
+                "FOREIGN KEY ({}) REFERENCES {} ({}) ON UPDATE {} ON DELETE {}",
+                idents("", &from),
+                ident(&key.parent),
+                idents("", &to),
+                key.on_update,
+                key.on_delete
+            ));
+        }
+    }
+    let options = match (table.without_rowid, table.strict) {
+        (true, true) => " WITHOUT ROWID, STRICT",
+        (true, false) => " WITHOUT ROWID",
+        (false, true) => " STRICT",
+        (false, false) => "",
+    };
+    let name = ident(&table.name);
+    format!("CREATE TABLE {name} (\n    {}\n){options}", parts.join(",\n    "))
 }
 
 fn within(names: &[String], columns: &[String]) -> bool {

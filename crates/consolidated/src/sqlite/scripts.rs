@@ -1,8 +1,10 @@
 //! The scripts that a model generates for one table, as SQL that a person would have written.
 
+use super::dialect::Sqlite;
 use super::tables::UserTable;
 use crate::quote::{ident, idents, join};
 use crate::script::{Event, parameter};
+use crate::selection::{Form, Selection};
 use crate::sync_model::ConflictRule;
 use model::Direction;
 
@@ -15,6 +17,7 @@ pub(super) struct Generator<'a> {
     pub(super) columns: &'a [String],
     pub(super) direction: Direction,
     pub(super) rule: &'a ConflictRule,
+    pub(super) selection: &'a Selection,
 }
 
 impl Generator<'_> {
@@ -30,6 +33,7 @@ impl Generator<'_> {
             scripts.push((Event::UploadDelete, self.delete()));
         }
         scripts.push((Event::UploadFetch, self.fetch()));
+        scripts.extend(self.fence().map(|sql| (Event::UploadFence, sql)));
         if self.direction.uploads() {
             scripts.extend(self.resolve().map(|sql| (Event::ResolveConflict, sql)));
             if *self.rule == ConflictRule::RemoteWins {
@@ -38,7 +42,9 @@ impl Generator<'_> {
         }
         if self.direction.downloads() {
             scripts.push((Event::DownloadCursor, self.download()));
-            scripts.push((Event::DownloadDeleteCursor, self.download_deletes()));
+            if !self.selection.is_custom() {
+                scripts.push((Event::DownloadDeleteCursor, self.download_deletes()));
+            }
         }
         scripts
     }
@@ -73,7 +79,7 @@ impl Generator<'_> {
     fn insert(&self, verb: &str) -> String {
         format!(
             "{verb} INTO {} ({})\nVALUES ({})",
-            self.name(),
+            self.target(),
             idents("", self.columns),
             join(self.columns, ", ", |column| self.new_value(column)),
         )
@@ -88,28 +94,57 @@ impl Generator<'_> {
         let policy = self.update_policy(!set.is_empty());
         set.extend(self.other_columns());
         format!(
-            "UPDATE OR {policy} {} SET\n    {}\nWHERE {}",
-            self.name(),
+            "UPDATE OR {policy} {} SET\n    {}\nWHERE {}{}",
+            self.target(),
             join(&set, ",\n    ", |c| format!("{} = {}", ident(c), self.new_value(c))),
             self.unchanged(),
+            self.and_covered(),
         )
     }
 
     fn delete(&self) -> String {
-        format!("DELETE FROM {}\nWHERE {}", self.name(), self.unchanged())
+        let (table, condition) = (self.target(), self.unchanged());
+        format!("DELETE FROM {table}\nWHERE {condition}{}", self.and_covered())
     }
 
     fn delete_whatever_it_is(&self) -> String {
-        format!("DELETE FROM {}\nWHERE {}", self.name(), self.key_is("o"))
+        let (table, condition) = (self.target(), self.key_is("o"));
+        format!("DELETE FROM {table}\nWHERE {condition}{}", self.and_covered())
     }
 
     fn fetch(&self) -> String {
         format!(
-            "SELECT {}\nFROM {}\nWHERE {}",
+            "SELECT {}\nFROM {}\nWHERE {}{}",
             idents("", self.columns),
-            self.name(),
-            self.key_is("r")
+            self.target(),
+            self.key_is("r"),
+            self.and_covered(),
         )
+    }
+
+    /// Whether the row with this key is inside the subscription.
+    fn fence(&self) -> Option<String> {
+        let covered = self.covered(Form::Probe)?;
+        let (table, condition) = (self.target(), self.key_is("r"));
+        Some(format!("SELECT ({covered}) IS TRUE\nFROM {table}\nWHERE {condition}"))
+    }
+
+    fn covered(&self, form: Form) -> Option<String> {
+        self.selection.covered(&Sqlite { own: &self.table.name }, "t", form)
+    }
+
+    /// The table, as `t` where a condition says which of its rows are covered.
+    fn target(&self) -> String {
+        match self.selection.is_all() {
+            true => self.name(),
+            false => format!("{} AS t", self.name()),
+        }
+    }
+
+    /// The fence around the rows of a statement (S7).
+    fn and_covered(&self) -> String {
+        let covered = self.covered(Form::Probe);
+        covered.map_or(String::new(), |covered| format!("\n  AND {covered}"))
     }
 
     /// The new value as it is to be stored.
@@ -146,30 +181,47 @@ impl Generator<'_> {
                 idents("", &self.table.key),
             )
         };
+        let fence = self.covered(Form::Probe);
+        let only_covered =
+            fence.as_ref().map_or(String::new(), |covered| format!("\nWHERE {covered}"));
+        let now = if self.selection.is_all() { self.name() } else { "t".to_owned() };
         if self.other_columns().is_empty() {
             return None;
         }
         match self.rule {
             ConflictRule::ConsolidatedWins => None,
-            ConflictRule::RemoteWins => Some(set(&|column| format!("excluded.{}", ident(column)))),
-            ConflictRule::Latest(latest) => {
-                let (new, now) = (ident(latest), format!("{}.{}", self.name(), ident(latest)));
-                let newer = set(&|column| format!("excluded.{}", ident(column)));
-                Some(format!("{newer}\nWHERE {now} IS NULL OR excluded.{new} > {now}"))
+            ConflictRule::RemoteWins => {
+                let mine = set(&|column| format!("excluded.{}", ident(column)));
+                Some(format!("{mine}{only_covered}"))
             }
-            ConflictRule::Merge => Some(set(&|column| {
-                let mine = format!("excluded.{}", ident(column));
-                let theirs = format!("{}.{}", self.name(), ident(column));
-                let old = parameter("o", column);
-                format!(
-                    "CASE WHEN {theirs} COLLATE BINARY IS {old}\n        \
-                     THEN {mine} ELSE {theirs} END"
-                )
-            })),
+            ConflictRule::Latest(latest) => {
+                let (new, now) = (ident(latest), format!("{now}.{}", ident(latest)));
+                let newer = set(&|column| format!("excluded.{}", ident(column)));
+                let later = format!("{now} IS NULL OR excluded.{new} > {now}");
+                Some(match fence {
+                    None => format!("{newer}\nWHERE {later}"),
+                    Some(covered) => format!("{newer}\nWHERE ({later})\n  AND {covered}"),
+                })
+            }
+            ConflictRule::Merge => {
+                let merged = set(&|column| {
+                    let mine = format!("excluded.{}", ident(column));
+                    let theirs = format!("{now}.{}", ident(column));
+                    let old = parameter("o", column);
+                    format!(
+                        "CASE WHEN {theirs} COLLATE BINARY IS {old}\n        \
+                         THEN {mine} ELSE {theirs} END"
+                    )
+                });
+                Some(format!("{merged}{only_covered}"))
+            }
         }
     }
 
     fn download(&self) -> String {
+        if let Some(covered) = self.covered(Form::Search) {
+            return self.download_covered(&covered);
+        }
         let key = idents("", &self.table.key);
         format!(
             "SELECT {columns}\nFROM {table} AS t\nWHERE {{s.last_download}} IS NULL\n\
@@ -183,7 +235,42 @@ impl Generator<'_> {
         )
     }
 
+    /// The rows that are `covered`; where it is known what enters, only those that changed or
+    /// entered.
+    fn download_covered(&self, covered: &str) -> String {
+        let columns = idents("t.", self.columns);
+        let table = self.name();
+        let all = format!("SELECT {columns}\nFROM {table} AS t\nWHERE {covered}");
+        if self.selection.is_custom() {
+            return all;
+        }
+        let dialect = Sqlite { own: &self.table.name };
+        let entered = self.selection.entered(&dialect, "t").map(|entered| {
+            let key = idents("t.", &self.table.key);
+            let entered = entered.replace('\n', "\n    ");
+            format!("    UNION\n    SELECT {key} FROM {table} AS t\n    WHERE {entered}\n")
+        });
+        format!(
+            "{all}\n  AND {{s.last_download}} IS NULL\n\
+             UNION ALL\n\
+             SELECT {columns}\nFROM (\n    SELECT {key} FROM {log}\n    \
+             WHERE sequence > {{s.last_download}}\n{union}) AS l\nJOIN {table} AS t ON {join}\n\
+             WHERE {covered}",
+            key = idents("", &self.table.key),
+            log = ident(&super::tracking::log_name(&self.table.name)),
+            union = entered.unwrap_or_else(|| {
+                let key = idents("", &self.table.key);
+                format!("    GROUP BY {key}\n")
+            }),
+            join = self.same_key("t", "l"),
+            covered = self.covered(Form::Probe).unwrap_or_default(),
+        )
+    }
+
     fn download_deletes(&self) -> String {
+        if !self.selection.is_all() {
+            return self.selection.deletes(&Sqlite { own: &self.table.name });
+        }
         format!(
             "SELECT DISTINCT {key}\nFROM {log} AS l\nWHERE l.sequence > {{s.last_download}}\n  \
              AND {present}\n  AND NOT EXISTS (SELECT 1 FROM {table} AS t WHERE {same})",

@@ -80,6 +80,20 @@ impl UserTable {
             .collect()
     }
 
+    /// Whether an index begins with these columns, in any order.
+    pub(super) fn has_index(&self, columns: &[&str]) -> bool {
+        let begins = |index: &[String]| {
+            index.len() >= columns.len()
+                && index[..columns.len()].iter().all(|column| columns.contains(&column.as_str()))
+        };
+        let mut plain = self.indexes.iter().filter_map(|index| index.columns.as_deref());
+        let unique = self.uniques.iter().filter(|unique| !unique.partial).filter_map(|unique| {
+            let columns = unique.columns.iter();
+            columns.map(|c| c.as_ref().map(|(name, _)| name.clone())).collect::<Option<Vec<_>>>()
+        });
+        begins(&self.key) || plain.any(begins) || { unique }.any(|columns| begins(&columns))
+    }
+
     /// Columns that can be published: all but the generated ones.
     pub(super) fn stored_columns(&self) -> Vec<String> {
         self.columns.iter().filter(|c| !c.generated).map(|c| c.name.clone()).collect()

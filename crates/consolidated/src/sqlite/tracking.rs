@@ -4,11 +4,23 @@
 //! exists tells a download which of both it is. The triggers use built-in functions only, so that
 //! any program that writes to the file runs them.
 //!
+//! Where rows of the table decide what a subscription covers, the log also has the *place* that a
+//! row had before it was deleted, moved or got another key, and says which entries are of that
+//! kind, so that an ordinary update of a parent is not taken for a move.
+//!
 //! Trap 9: `REPLACE` removes rows without firing delete triggers. The row with the same key is
 //! logged by the insert itself; the victims of other UNIQUE indexes are logged before it.
 
+use super::errors::failed;
 use super::tables::{UniqueIndex, UserTable};
 use crate::quote::{ident, idents, join};
+use crate::selection::place_column;
+use model::Failure;
+use rusqlite::Connection;
+
+/// The column of a log that is 1 in the entries of rows that came, went or changed their place or
+/// key, and NULL in all others. No table has it among its key columns.
+pub(super) const MOVED: &str = "syncline_moved";
 
 /// A database object of ours.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,84 +38,204 @@ pub(super) fn log_name(table: &str) -> String {
     format!("syncline_log_{table}")
 }
 
-/// The log of a table and its triggers.
-pub(super) fn objects(table: &UserTable) -> Vec<Object> {
-    let mut objects = vec![log(table)];
-    let values = |row: &str| idents(&format!("{row}."), &table.key);
-    let log_into =
-        format!("INSERT INTO {} ({})", ident(&log_name(&table.name)), idents("", &table.key));
-    let trigger = |event: &str, when: &str, statements: Vec<String>| {
-        let name = format!("syncline_{event}_{}", table.name);
-        let body: String = statements.iter().map(|s| format!("    {s};\n")).collect();
-        let sql = format!(
-            "CREATE TRIGGER {} {when} ON {}\nBEGIN\n{body}END",
-            ident(&name),
-            ident(&table.name)
-        );
-        Object { kind: "TRIGGER", name, table: table.name.clone(), sql }
-    };
-    let moved = join(&table.key, " OR ", |column| {
-        let column = ident(column);
-        format!("NEW.{column} COLLATE BINARY IS NOT OLD.{column}")
-    });
-    objects.push(trigger(
-        "insert",
-        "AFTER INSERT",
-        vec![format!("{log_into} VALUES ({})", values("NEW"))],
-    ));
-    objects.push(trigger(
-        "update",
-        "AFTER UPDATE",
-        vec![
-            format!("{log_into} VALUES ({})", values("NEW")),
-            format!("{log_into} SELECT {} WHERE {moved}", values("OLD")),
-        ],
-    ));
-    objects.push(trigger(
-        "delete",
-        "AFTER DELETE",
-        vec![format!("{log_into} VALUES ({})", values("OLD"))],
-    ));
-    let victims: Vec<String> =
-        table.uniques.iter().filter_map(|unique| victims_of(table, unique, &log_into)).collect();
-    if !victims.is_empty() {
-        let columns = unique_columns(table);
-        let before_update = format!("BEFORE UPDATE OF {}", idents("", &columns));
-        objects.push(trigger("replace", "BEFORE INSERT", victims.clone()));
-        objects.push(trigger("update_replace", &before_update, victims));
+/// The log of a table and its triggers. `place` has the columns whose old values are kept too;
+/// none where nobody asks for departures.
+pub(super) fn objects(table: &UserTable, place: Option<&[String]>) -> Vec<Object> {
+    let log = Log { table, place };
+    let mut objects = vec![log.table()];
+    objects.push(log.trigger("insert", "AFTER INSERT", vec![log.note("NEW", Kind::Came)]));
+    let updated = vec![log.note("NEW", Kind::Updated), log.note("OLD", Kind::MovedAway)];
+    objects.push(log.trigger("update", "AFTER UPDATE", updated));
+    objects.push(log.trigger("delete", "AFTER DELETE", vec![log.note("OLD", Kind::Went)]));
+    let (mut by_insert, mut by_update) = (Vec::new(), Vec::new());
+    let mut watched = unique_columns(table);
+    if let Some(place) = place {
+        // Elsewhere the entry of the new row tells enough about the one with its key.
+        if !place.is_empty() {
+            let moves = log.differs(place, &ident(&table.name));
+            by_insert.push(log.replaced(&format!("{} AND ({moves})", log.has_new_key())));
+        }
+        let another = format!("{} AND NOT ({})", log.has_new_key(), log.key_stays());
+        by_update.push(log.replaced(&another));
+        let more = table.key.iter().filter(|column| !watched.contains(column));
+        watched.extend(more.cloned().collect::<Vec<_>>());
+    }
+    for same in table.uniques.iter().filter_map(|unique| log.has_new_values(unique)) {
+        let (insert, update) = match place {
+            None => (same.clone(), same),
+            // What the row itself becomes is not to look like a departure.
+            Some(_) => (
+                format!("{same} AND NOT ({})", log.has_new_key()),
+                format!("{same} AND NOT ({})", log.has_old_key()),
+            ),
+        };
+        by_insert.push(log.replaced(&insert));
+        by_update.push(log.replaced(&update));
+    }
+    if !by_insert.is_empty() {
+        objects.push(log.trigger("replace", "BEFORE INSERT", by_insert));
+    }
+    if !by_update.is_empty() {
+        let before_update = format!("BEFORE UPDATE OF {}", idents("", &watched));
+        objects.push(log.trigger("update_replace", &before_update, by_update));
     }
     objects
 }
 
-fn log(table: &UserTable) -> Object {
-    let name = log_name(&table.name);
-    let columns = join(&table.key, ", ", |name| {
-        let column = table.column(name);
-        let declared = column.map_or("", |column| column.declared_type.as_str());
-        let collation = column.map_or("BINARY", |column| column.collation.as_str());
-        format!("{} {declared} COLLATE {}", ident(name), ident(collation))
-    });
-    let sql = format!("CREATE TABLE {} (sequence INTEGER PRIMARY KEY, {columns})", ident(&name));
-    Object { kind: "TABLE", name, table: table.name.clone(), sql }
+/// What happened to the row of an entry.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Came,
+    Updated,
+    MovedAway,
+    Went,
 }
 
-/// Logs the rows that a REPLACE by this index would remove. The condition of a partial index is
-/// left out: an entry too many does no harm.
-fn victims_of(table: &UserTable, unique: &UniqueIndex, log_into: &str) -> Option<String> {
-    let columns: Option<Vec<_>> = unique.columns.iter().cloned().collect();
-    let matches: Vec<String> = columns?
-        .iter()
-        .map(|(column, collation)| {
+struct Log<'a> {
+    table: &'a UserTable,
+    place: Option<&'a [String]>,
+}
+
+impl Log<'_> {
+    fn table(&self) -> Object {
+        let table = self.table;
+        let name = log_name(&table.name);
+        let column = |name: &str, kept_as: &str| {
+            let column = table.column(name);
+            let declared = column.map_or("", |column| column.declared_type.as_str());
+            let collation = column.map_or("BINARY", |column| column.collation.as_str());
+            format!("{} {declared} COLLATE {}", ident(kept_as), ident(collation))
+        };
+        let mut columns = vec!["sequence INTEGER PRIMARY KEY".to_owned()];
+        columns.extend(table.key.iter().map(|name| column(name, name)));
+        if let Some(place) = self.place {
+            columns.extend(place.iter().map(|name| column(name, &place_column(name))));
+            columns.push(format!("{MOVED} INTEGER"));
+        }
+        let sql = format!("CREATE TABLE {} ({})", ident(&name), columns.join(", "));
+        Object { kind: "TABLE", name, table: table.name.clone(), sql }
+    }
+
+    fn trigger(&self, event: &str, when: &str, statements: Vec<String>) -> Object {
+        let name = format!("syncline_{event}_{}", self.table.name);
+        let body: String = statements.iter().map(|s| format!("    {s};\n")).collect();
+        let sql = format!(
+            "CREATE TRIGGER {} {when} ON {}\nBEGIN\n{body}END",
+            ident(&name),
+            ident(&self.table.name)
+        );
+        Object { kind: "TRIGGER", name, table: self.table.name.clone(), sql }
+    }
+
+    /// The statement that appends an entry for `row`, which is NEW or OLD.
+    fn note(&self, row: &str, kind: Kind) -> String {
+        let key = idents(&format!("{row}."), &self.table.key);
+        let moved_key = self.differs(&self.table.key, "OLD");
+        let Some(place) = self.place else {
+            let into = self.into();
+            return match kind {
+                Kind::MovedAway => format!("{into} SELECT {key} WHERE {moved_key}"),
+                _ => format!("{into} VALUES ({key})"),
+            };
+        };
+        let (into, old) = (self.into(), self.place_values(place, row));
+        let none: String = place.iter().map(|_| ", NULL").collect();
+        match kind {
+            Kind::Came => format!("{into} VALUES ({key}{none}, 1)"),
+            Kind::Updated => {
+                format!("{into} VALUES ({key}{none}, CASE WHEN {moved_key} THEN 1 END)")
+            }
+            Kind::Went => format!("{into} VALUES ({key}{old}, 1)"),
+            Kind::MovedAway if place.is_empty() => {
+                format!("{into} SELECT {key}, 1 WHERE {moved_key}")
+            }
+            Kind::MovedAway => {
+                let moved = self.differs(place, "OLD");
+                format!("{into} SELECT {key}{old}, 1 WHERE {moved_key} OR {moved}")
+            }
+        }
+    }
+
+    /// Logs the rows of this condition, which REPLACE would remove. The condition of a partial
+    /// index is left out: an entry too many does no harm.
+    fn replaced(&self, condition: &str) -> String {
+        let table = ident(&self.table.name);
+        let place = self.place.map(|place| format!("{}, 1", self.place_values(place, &table)));
+        format!(
+            "{} SELECT {}{} FROM {table} WHERE {condition}",
+            self.into(),
+            idents("", &self.table.key),
+            place.unwrap_or_default(),
+        )
+    }
+
+    fn into(&self) -> String {
+        let mut columns = idents("", &self.table.key);
+        if let Some(place) = self.place {
+            columns.extend(place.iter().map(|name| format!(", {}", ident(&place_column(name)))));
+            columns.push_str(&format!(", {MOVED}"));
+        }
+        format!("INSERT INTO {} ({columns})", ident(&log_name(&self.table.name)))
+    }
+
+    fn place_values(&self, place: &[String], row: &str) -> String {
+        place.iter().map(|column| format!(", {row}.{}", ident(column))).collect()
+    }
+
+    /// The new row differs from `other` in one of these columns.
+    fn differs(&self, columns: &[String], other: &str) -> String {
+        join(columns, " OR ", |column| {
             let column = ident(column);
-            format!("{column} = NEW.{column} COLLATE {}", ident(collation))
+            format!("NEW.{column} COLLATE BINARY IS NOT {other}.{column}")
         })
-        .collect();
-    Some(format!(
-        "{log_into} SELECT {} FROM {} WHERE {}",
-        idents("", &table.key),
-        ident(&table.name),
-        matches.join(" AND ")
-    ))
+    }
+
+    fn has_new_key(&self) -> String {
+        self.key(|column| format!("{column} = NEW.{column}"))
+    }
+
+    fn has_old_key(&self) -> String {
+        self.key(|column| format!("{column} IS OLD.{column}"))
+    }
+
+    fn key_stays(&self) -> String {
+        self.key(|column| format!("NEW.{column} IS OLD.{column}"))
+    }
+
+    fn key(&self, form: impl Fn(&str) -> String) -> String {
+        join(&self.table.key, " AND ", |column| form(&ident(column)))
+    }
+
+    /// The same values in all columns of an index, under its collations; none where it has
+    /// expressions.
+    fn has_new_values(&self, unique: &UniqueIndex) -> Option<String> {
+        let columns: Option<Vec<_>> = unique.columns.iter().cloned().collect();
+        let same = columns?.into_iter().map(|(column, collation)| {
+            let column = ident(&column);
+            format!("{column} = NEW.{column} COLLATE {}", ident(&collation))
+        });
+        Some(same.collect::<Vec<_>>().join(" AND "))
+    }
+}
+
+/// The columns whose old values the log of `table` keeps, as it was deployed.
+pub(super) fn deployed_place(
+    connection: &Connection,
+    table: &str,
+) -> Result<Option<Vec<String>>, Failure> {
+    let reading = failed("describe a log");
+    let mut statement = connection
+        .prepare_cached("SELECT name FROM pragma_table_info(?1) ORDER BY cid")
+        .map_err(&reading)?;
+    let columns = statement
+        .query_map([log_name(table)], |row| row.get(0))
+        .and_then(Iterator::collect::<rusqlite::Result<Vec<String>>>)
+        .map_err(&reading)?;
+    if !columns.iter().any(|column| column == MOVED) {
+        return Ok(None);
+    }
+    let place = columns.iter().filter_map(|column| column.strip_prefix(&place_column("")));
+    Ok(Some(place.map(str::to_owned).collect()))
 }
 
 /// Columns of UNIQUE indexes, each once.

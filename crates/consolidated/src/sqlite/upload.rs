@@ -1,7 +1,8 @@
 //! Applies one upload, row by row with prepared statements, which is what SQLite is best at.
 //!
 //! Order: inserts and updates as they were sent, parents first; then deletes, children first; then
-//! the rows that were in each other's way. Foreign keys are deferred, and looked at before the
+//! rows that leave the subscription, if others must not lose their parent before; then the rows
+//! that were in each other's way. Foreign keys are deferred, and looked at before the
 //! savepoint is released.
 //!
 //! Invariants:
@@ -13,6 +14,7 @@ use super::catalog::CatalogTable;
 use super::conflict;
 use super::constraint;
 use super::errors::{RowFault, failed, row_fault, script_failed};
+use super::fence::{self, Standing};
 use super::identity;
 use super::values::{Bind, write_row};
 use super::watermark::Mark;
@@ -23,7 +25,7 @@ use crate::synchronization::{Applied, Batch, Change, Session, UploadRequest};
 use crate::uploaded_row::{RowId, UploadedRow, event_of};
 use model::{Code, Counter, Failure};
 use rusqlite::{Connection, Statement, params};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// The most times that an upload is applied anew without the rows that stand in its way.
@@ -90,9 +92,9 @@ fn settle_owed(
     if request.marks.len() != tables.len() {
         return Ok(());
     }
-    let counter = |mark: &Option<Mark>| mark.map_or(Counter(0), |mark| mark.counter);
     let marks = request.marks.iter().map(|m| m.watermark.as_ref().and_then(Mark::read));
-    let Some(settled) = marks.map(|mark| counter(&mark)).min() else { return Ok(()) };
+    let counters = marks.map(|mark| mark.map_or(Counter(0), |mark| mark.counter));
+    let Some(settled) = counters.min() else { return Ok(()) };
     connection
         .prepare_cached("DELETE FROM syncline_owed WHERE remote_id = ?1 AND counter <= ?2")
         .and_then(|mut s| s.execute(params![request.session.remote_id.as_str(), settled.0]))
@@ -126,13 +128,17 @@ fn apply(
     request: &UploadRequest<'_>,
     counter: Counter,
 ) -> Result<Applied, Failure> {
-    let mut refused = Refused::new();
+    let (mut refused, mut postponed) = (Refused::new(), HashSet::new());
     for _ in 0..ATTEMPTS_MAX {
         connection.execute_batch("SAVEPOINT rows").map_err(failed("set a savepoint"))?;
-        let mut attempt = Attempt::new(connection, tables, request, counter, &refused);
+        let mut attempt = Attempt::new(connection, tables, request, counter, &refused, &postponed);
         attempt.rows()?;
         let mut impossible = constraint::settle_parked(&mut attempt)?;
-        if impossible.is_empty() && constraint::foreign_keys_violated(connection)? {
+        impossible.extend(fence::written_outside(&mut attempt)?);
+        attempt.fence_was_met |= !impossible.is_empty();
+        let leaving = std::mem::take(&mut attempt.leaving);
+        let again = attempt.fence_was_met && leaving.iter().any(|row| !postponed.contains(row));
+        if !again && impossible.is_empty() && constraint::foreign_keys_violated(connection)? {
             impossible = constraint::violators(&attempt)?;
             if impossible.is_empty() {
                 return Err(Failure::new(
@@ -141,7 +147,7 @@ fn apply(
                 ));
             }
         }
-        if impossible.is_empty() {
+        if impossible.is_empty() && !again {
             let applied = attempt.finish()?;
             connection.execute_batch("RELEASE rows").map_err(failed("release a savepoint"))?;
             return Ok(applied);
@@ -150,7 +156,11 @@ fn apply(
         connection
             .execute_batch("ROLLBACK TO rows; RELEASE rows")
             .map_err(failed("undo the attempt"))?;
-        refused.extend(impossible);
+        // What met a fence because its parent had left is tried once more before it is refused.
+        match again {
+            true => postponed.extend(leaving),
+            false => refused.extend(impossible),
+        }
     }
     Err(Failure::new(Code::ConstraintViolated, "too many rows stand in each other's way"))
 }
@@ -165,6 +175,15 @@ pub(super) struct Attempt<'a> {
     pub(super) refused: &'a Refused,
     /// Rows that met a unique value of another row: tried again when all others are applied.
     pub(super) parked: Vec<Parked>,
+    /// Rows that were outside the subscription after they were written.
+    pub(super) outside: Vec<Parked>,
+    /// Rows that left the subscription, as they may.
+    pub(super) leaving: HashSet<RowId>,
+    /// A row met a fence, and one that left may have been its parent.
+    pub(super) fence_was_met: bool,
+    /// Rows to be applied after the others, because they leave.
+    postponed: &'a HashSet<RowId>,
+    leaving_last: Vec<Parked>,
     pub(super) applied: Applied,
     /// What the remote is owed: a code where the row was rejected.
     owed: Vec<(RowId, Option<(Code, String)>)>,
@@ -193,10 +212,23 @@ impl<'a> Attempt<'a> {
         request: &'a UploadRequest<'a>,
         counter: Counter,
         refused: &'a Refused,
+        postponed: &'a HashSet<RowId>,
     ) -> Attempt<'a> {
-        let (parked, owed) = (Vec::new(), Vec::new());
-        let applied = Applied::default();
-        Attempt { connection, tables, request, counter, refused, parked, applied, owed }
+        Attempt {
+            connection,
+            tables,
+            request,
+            counter,
+            refused,
+            parked: Vec::new(),
+            outside: Vec::new(),
+            leaving: HashSet::new(),
+            fence_was_met: false,
+            postponed,
+            leaving_last: Vec::new(),
+            applied: Applied::default(),
+            owed: Vec::new(),
+        }
     }
 
     fn rows(&mut self) -> Result<(), Failure> {
@@ -222,6 +254,11 @@ impl<'a> Attempt<'a> {
                 false => Ok(()),
             })?;
         }
+        for row in std::mem::take(&mut self.leaving_last) {
+            if let RowOutcome::InTheWay(_) = self.retry(&row)? {
+                self.parked.push(row);
+            }
+        }
         Ok(())
     }
 
@@ -241,13 +278,17 @@ impl<'a> Attempt<'a> {
                 self.reject(row.key(&table.published, batch.table), reason);
                 continue;
             }
+            let parked =
+                || Parked { table: batch.table, change: batch.change, row: row.bytes.to_vec() };
+            if !self.postponed.is_empty()
+                && self.postponed.contains(&row.key(&table.published, batch.table))
+            {
+                self.leaving_last.push(parked());
+                continue;
+            }
             match self.row(&mut statement, script, &table, batch.table, &row)? {
                 RowOutcome::Done => {}
-                RowOutcome::InTheWay(_) => self.parked.push(Parked {
-                    table: batch.table,
-                    change: batch.change,
-                    row: row.bytes.to_vec(),
-                }),
+                RowOutcome::InTheWay(_) => self.parked.push(parked()),
             }
         }
         Ok(())
@@ -297,14 +338,22 @@ impl<'a> Attempt<'a> {
                 self.reject(row.key(&table.published, position), reason);
             }
             Ok(0) => return conflict::resolve(self, table, position, row),
-            Ok(_) => self.echo(table, position, row),
+            Ok(_) => {
+                // Scripts write to covered rows and to keys where there is none.
+                let before = match row.change {
+                    Change::Insert => Standing::Absent,
+                    Change::Update | Change::Delete => Standing::Inside,
+                };
+                fence::check_written(self, table, position, row, before)?;
+                self.echo(table, position, row);
+            }
             Err(error) => {
                 let (fault, message) = row_fault(error, name, event.name())?;
                 match fault {
                     RowFault::KeyExists => return conflict::resolve(self, table, position, row),
                     RowFault::NotUnique if row.change == Change::Insert => {
                         // Which constraint is reported first is SQLite's choice.
-                        if self.fetch(table, row)?.is_some() {
+                        if fence::standing(self, table, row)? != Standing::Absent {
                             return conflict::resolve(self, table, position, row);
                         }
                         return Ok(RowOutcome::InTheWay(message));
@@ -432,8 +481,9 @@ pub(super) fn bind_session(
         Parameter::Claim(name) => {
             statement.raw_bind_parameter(index, session.claims.get(name).map(String::as_str))
         }
-        Parameter::LastDownload | Parameter::New(_) | Parameter::Old(_) => {
-            statement.raw_bind_parameter(index, None::<i64>)
-        }
+        Parameter::LastDownload
+        | Parameter::LastDownloadOf(_)
+        | Parameter::New(_)
+        | Parameter::Old(_) => statement.raw_bind_parameter(index, None::<i64>),
     }
 }

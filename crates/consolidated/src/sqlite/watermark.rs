@@ -1,52 +1,98 @@
 //! What a watermark of this backend says. Nobody else reads it.
 //!
-//! 33 bytes: version 1, then generation, incarnation, sequence, counter, each eight bytes,
-//! little-endian.
+//! Version 2, one byte; generation and counter, eight bytes each; the subscription, 16; then for
+//! each log that the table's downloads look at, in the order of [`TableDetails::logs`], incarnation
+//! and sequence, eight bytes each. All numbers are little-endian.
 //!
 //! Why the sequence is safe (S2): entries of a table's log are numbered inside the transaction
 //! that makes the change, SQLite has one writer, and a reader's snapshot holds whole transactions
 //! only. So the largest number a snapshot shows has no smaller one still to come.
+//!
+//! [`TableDetails::logs`]: super::catalog::TableDetails
 
-use model::{Counter, Failure, Watermark};
+use super::catalog::TableDetails;
+use crate::digest::digest;
+use crate::synchronization::Session;
+use model::{Code, Counter, Failure, Watermark};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+const VERSION: u8 = 2;
+const HEAD_BYTES: usize = 32;
+const LOG_BYTES: usize = 16;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Mark {
     /// Changes when the database is found to have been restored (trap 3).
     pub(super) generation: i64,
-    /// Changes when the table's log is made anew.
-    pub(super) incarnation: i64,
-    /// The last entry of the table's log that the remote has.
-    pub(super) sequence: i64,
     /// The synchronization that handed this out; settles what was owed before it.
     pub(super) counter: Counter,
+    /// Which rows the remote was sent: of another selection, or of other claims, it needs all
+    /// (trap 4). 0 where the table has no partition.
+    pub(super) subscription: u128,
+    /// How far the remote has followed each log.
+    pub(super) logs: Vec<LogMark>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct LogMark {
+    /// Changes when the log is made anew.
+    pub(super) incarnation: i64,
+    /// The last entry that the remote has.
+    pub(super) sequence: i64,
 }
 
 impl Mark {
     pub(super) fn read(watermark: &Watermark) -> Option<Mark> {
         let (version, rest) = watermark.as_bytes().split_first()?;
-        if *version != 1 || rest.len() != 32 {
+        let (head, logs) = rest.split_at_checked(HEAD_BYTES)?;
+        if *version != VERSION || logs.len() % LOG_BYTES != 0 {
             return None;
         }
-        let number = |at: usize| {
-            let mut bytes = [0; 8];
-            bytes.copy_from_slice(&rest[at * 8..at * 8 + 8]);
-            i64::from_le_bytes(bytes)
-        };
+        let subscription = u128::from_le_bytes(head[16..].try_into().ok()?);
         Some(Mark {
-            generation: number(0),
-            incarnation: number(1),
-            sequence: number(2),
-            counter: Counter(number(3)),
+            generation: number(head, 0),
+            counter: Counter(number(head, 1)),
+            subscription,
+            logs: logs
+                .chunks(LOG_BYTES)
+                .map(|log| LogMark { incarnation: number(log, 0), sequence: number(log, 1) })
+                .collect(),
         })
     }
 
-    pub(super) fn write(self) -> Result<Watermark, Failure> {
-        let mut bytes = vec![1];
-        for number in [self.generation, self.incarnation, self.sequence, self.counter.0] {
-            bytes.extend_from_slice(&number.to_le_bytes());
+    pub(super) fn write(&self) -> Result<Watermark, Failure> {
+        let mut bytes = vec![VERSION];
+        bytes.extend_from_slice(&self.generation.to_le_bytes());
+        bytes.extend_from_slice(&self.counter.0.to_le_bytes());
+        bytes.extend_from_slice(&self.subscription.to_le_bytes());
+        for log in &self.logs {
+            bytes.extend_from_slice(&log.incarnation.to_le_bytes());
+            bytes.extend_from_slice(&log.sequence.to_le_bytes());
         }
         Watermark::new(bytes)
     }
+}
+
+fn number(bytes: &[u8], at: usize) -> i64 {
+    let mut number = [0; 8];
+    number.copy_from_slice(&bytes[at * 8..at * 8 + 8]);
+    i64::from_le_bytes(number)
+}
+
+/// A digest of the table's selection and of the values that it has for whoever synchronizes.
+pub(super) fn subscription(details: &TableDetails, session: &Session) -> Result<u128, Failure> {
+    if !details.is_fenced() {
+        return Ok(0);
+    }
+    let mut parts = vec![details.selection.as_str()];
+    for claim in &details.claims {
+        match claim.value(session) {
+            // A claim that is missing is not the same as an empty one.
+            None => parts.push("missing"),
+            Some(value) => parts.extend(["is", value]),
+        }
+    }
+    u128::from_str_radix(&digest(&parts), 16)
+        .map_err(|error| Failure::new(Code::Bug, "a digest is no number").source(error))
 }
 
 #[cfg(test)]
@@ -55,9 +101,13 @@ mod tests {
 
     #[test]
     fn a_mark_comes_back_and_rubbish_is_none() {
-        let mark = Mark { generation: -1, incarnation: 2, sequence: i64::MAX, counter: Counter(4) };
-        assert_eq!(Mark::read(&mark.write().unwrap()), Some(mark));
-        for bytes in [vec![], vec![1], vec![2; 33], vec![1; 34]] {
+        let log = |incarnation, sequence| LogMark { incarnation, sequence };
+        for logs in [vec![], vec![log(2, i64::MAX)], vec![log(2, 3), log(-4, 5), log(6, 7)]] {
+            let (generation, counter, subscription) = (-1, Counter(4), u128::MAX - 5);
+            let mark = Mark { generation, counter, subscription, logs };
+            assert_eq!(Mark::read(&mark.write().unwrap()), Some(mark));
+        }
+        for bytes in [vec![], vec![1; 33], vec![2; 32], vec![2; 34], vec![2; 48]] {
             assert_eq!(Mark::read(&Watermark::new(bytes).unwrap()), None);
         }
     }

@@ -11,7 +11,8 @@
 //! double quotes. Anything that is not in the table above is a mistake, not a custom condition:
 //! only for what is in it can departures be worked out.
 
-use serde::Deserialize;
+use crate::synchronization::Session;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Which rows of a table are covered by a subscription.
@@ -51,7 +52,8 @@ pub enum ClaimTest {
 }
 
 /// What is known of whoever synchronizes.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Claim {
     /// The remote ID.
     RemoteId,
@@ -107,6 +109,17 @@ impl ClaimTest {
     pub fn claim(&self) -> &Claim {
         match self {
             ClaimTest::Is(claim) | ClaimTest::IsIn(claim) => claim,
+        }
+    }
+}
+
+impl Claim {
+    /// What it is for whoever synchronizes.
+    pub(crate) fn value<'s>(&self, session: &'s Session) -> Option<&'s str> {
+        match self {
+            Claim::RemoteId => Some(session.remote_id.as_str()),
+            Claim::Username => Some(session.user.as_str()),
+            Claim::User(name) => session.claims.get(name).map(String::as_str),
         }
     }
 }

@@ -23,6 +23,7 @@ pub(crate) struct Remote {
     pub(crate) id: &'static str,
     pub(crate) identity: Identity,
     pub(crate) marks: Vec<TableMark>,
+    pub(crate) claims: BTreeMap<String, String>,
 }
 
 /// One change: table, what happened, and the images.
@@ -116,6 +117,20 @@ impl Center {
         }
     }
 
+    /// Another program, which heeds foreign keys, tries one statement after the other; those that
+    /// break a constraint change nothing.
+    pub(crate) fn try_foreign(&self, statements: &[String]) {
+        let connection = rusqlite::Connection::open(self.path()).unwrap();
+        connection.pragma_update(None, "foreign_keys", true).unwrap();
+        for sql in statements {
+            let done = connection.execute_batch(sql);
+            let refused = done.as_ref().is_err_and(|error| {
+                error.sqlite_error_code() == Some(rusqlite::ErrorCode::ConstraintViolation)
+            });
+            assert!(done.is_ok() || refused, "{sql}: {done:?}");
+        }
+    }
+
     /// One value that another program reads; on PostgreSQL an integer or a text.
     pub(crate) fn value(&self, sql: &str) -> Value {
         match &self.url {
@@ -143,10 +158,15 @@ impl Center {
         }
     }
 
+    /// Rows that another program reads.
+    pub(crate) fn rows(&self, sql: &str) -> Vec<Row> {
+        rows(&self.path(), sql)
+    }
+
     pub(crate) fn session(&mut self, remote: &Remote) -> Session {
         let user = UserName::new("ann").unwrap();
         let id = RemoteId::new(remote.id).unwrap();
-        self.reader.session(&user, BTreeMap::new(), &id, None, &[]).unwrap()
+        self.reader.session(&user, remote.claims.clone(), &id, None, &[]).unwrap()
     }
 
     /// Uploads in a transaction of its own.
@@ -250,7 +270,7 @@ impl Remote {
             progress: Progress(0),
             outcome_unknown: false,
         };
-        Remote { id, identity, marks: Vec::new() }
+        Remote { id, identity, marks: Vec::new(), claims: BTreeMap::new() }
     }
 }
 
@@ -369,16 +389,23 @@ const NULL: &str = "<null>";
 
 /// One value that another program reads.
 pub(crate) fn value(path: &std::path::Path, sql: &str) -> Value {
+    rows(path, sql).remove(0).remove(0)
+}
+
+/// Rows that another program reads.
+pub(crate) fn rows(path: &std::path::Path, sql: &str) -> Vec<Row> {
     let connection = rusqlite::Connection::open(path).unwrap();
-    connection
-        .query_row(sql, [], |row| {
-            Ok(match row.get_ref(0)? {
-                rusqlite::types::ValueRef::Null => Value::Null,
-                rusqlite::types::ValueRef::Integer(i) => Value::Integer(i),
-                rusqlite::types::ValueRef::Real(r) => Value::Real(r),
-                rusqlite::types::ValueRef::Text(t) => Value::Text(t.to_vec()),
-                rusqlite::types::ValueRef::Blob(b) => Value::Blob(b.to_vec()),
-            })
-        })
-        .unwrap()
+    let mut statement = connection.prepare(sql).unwrap();
+    let width = statement.column_count();
+    let value = |row: &rusqlite::Row<'_>, column: usize| match row.get_ref(column).unwrap() {
+        rusqlite::types::ValueRef::Null => Value::Null,
+        rusqlite::types::ValueRef::Integer(i) => Value::Integer(i),
+        rusqlite::types::ValueRef::Real(r) => Value::Real(r),
+        rusqlite::types::ValueRef::Text(t) => Value::Text(t.to_vec()),
+        rusqlite::types::ValueRef::Blob(b) => Value::Blob(b.to_vec()),
+    };
+    let rows = statement
+        .query_map([], |row| Ok((0..width).map(|column| value(row, column)).collect()))
+        .unwrap();
+    rows.map(Result::unwrap).collect()
 }

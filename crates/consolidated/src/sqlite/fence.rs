@@ -1,0 +1,97 @@
+//! The fence around the rows of a subscription (S7).
+//!
+//! The row as it was is checked by the scripts themselves: they touch covered rows only. The row
+//! as it becomes is looked at after it was written, because only then its types, its defaults and
+//! what triggers made of it are known. A row that is outside then is left out, and the upload is
+//! applied anew without it: the same way that rows go which stand in each other's way.
+
+use super::catalog::CatalogTable;
+use super::errors::script_failed;
+use super::upload::{Attempt, Parked, Refused, bind};
+use crate::script::Event;
+use crate::synchronization::Change;
+use crate::uploaded_row::UploadedRow;
+use model::{Code, Failure};
+
+/// Where a row at the centre is, seen from a remote.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Standing {
+    Absent,
+    Inside,
+    Outside,
+}
+
+/// Where the row with the key of `row` is now. Without a fence every row is inside.
+pub(super) fn standing(
+    attempt: &Attempt<'_>,
+    table: &CatalogTable,
+    row: &UploadedRow<'_>,
+) -> Result<Standing, Failure> {
+    let event = if table.details.is_fenced() { Event::UploadFence } else { Event::UploadFetch };
+    let script = table.required(event)?;
+    let asking = |error| script_failed(error, &table.published.name, event.name());
+    let mut statement = attempt.connection.prepare_cached(&script.sql).map_err(asking)?;
+    bind(&mut statement, script, attempt.request.session, row).map_err(asking)?;
+    let mut rows = statement.raw_query();
+    let Some(found) = rows.next().map_err(asking)? else { return Ok(Standing::Absent) };
+    if event == Event::UploadFetch || found.get(0).map_err(asking)? {
+        return Ok(Standing::Inside);
+    }
+    Ok(Standing::Outside)
+}
+
+/// Looks at a row that was written over one that stood there as `before`.
+pub(super) fn check_written(
+    attempt: &mut Attempt<'_>,
+    table: &CatalogTable,
+    position: usize,
+    row: &UploadedRow<'_>,
+    before: Standing,
+) -> Result<(), Failure> {
+    if !table.details.is_fenced()
+        || row.change == Change::Delete
+        || standing(attempt, table, row)? != Standing::Outside
+    {
+        return Ok(());
+    }
+    if before == Standing::Inside && table.details.may_leave {
+        attempt.leaving.insert(row.key(&table.published, position));
+    } else {
+        // Its parent may be waiting for another row to move out of its way.
+        let (table, change) = (position, row.change);
+        attempt.outside.push(Parked { table, change, row: row.bytes.to_vec() });
+    }
+    Ok(())
+}
+
+/// A row that somebody else's fence keeps from being touched.
+pub(super) fn reject_touching(
+    attempt: &mut Attempt<'_>,
+    table: &CatalogTable,
+    position: usize,
+    row: &UploadedRow<'_>,
+) {
+    let message = "the row is outside the subscription".to_owned();
+    attempt.fence_was_met = true;
+    attempt.reject(row.key(&table.published, position), (Code::RowOutsideSubscription, message));
+}
+
+/// The rows that are still outside now that all others are written.
+pub(super) fn written_outside(attempt: &mut Attempt<'_>) -> Result<Refused, Failure> {
+    let mut refused = Refused::new();
+    for written in std::mem::take(&mut attempt.outside) {
+        let table = attempt.tables[written.table].clone();
+        let mut row = UploadedRow::default();
+        row.read(&written.row, written.change, table.published.width())?;
+        if standing(attempt, &table, &row)? != Standing::Outside {
+            continue;
+        }
+        let message = match row.change {
+            Change::Update => "the change moves the row out of the subscription",
+            Change::Insert | Change::Delete => "the row is outside the subscription",
+        };
+        let reason = (Code::RowOutsideSubscription, message.to_owned());
+        refused.insert(row.key(&table.published, written.table), reason);
+    }
+    Ok(refused)
+}
