@@ -56,6 +56,12 @@ impl World {
         World { folder, centre: Centre::Postgres(database), syncline }
     }
 
+    /// The same folder and remotes around another database of PostgreSQL.
+    #[must_use]
+    pub fn with_database(self, database: TestDatabase) -> World {
+        World { centre: Centre::Postgres(database), ..self }
+    }
+
     /// The consolidated database, where it is one of PostgreSQL.
     ///
     /// # Panics

@@ -110,7 +110,8 @@ fn the_oracle_sees_every_difference_from_a_remote() {
              exact numeric, word char(3), raw bytea, at timestamp, zoned timestamptz,
              day date, span interval, mood mood, short short);
          INSERT INTO t VALUES
-             (1, true, 0.1, 5.00, 1.50, 'a', '\\xff', '2024-02-29 08:30:00.5', '2024-01-01 00:00+02',
+             (1, true, 0.1, 5.00, 1.50, 'a', '\\xff', '2024-02-29 08:30:00.5',
+              '2024-01-01 00:00+02',
               '0044-03-15 BC', '1 day 2 hours', 'ok', 7),
              (2, false, 'NaN', 0.99, 'NaN', NULL, '', 'infinity', '0044-03-15 00:00:00+00 BC',
               NULL, NULL, NULL, NULL)",

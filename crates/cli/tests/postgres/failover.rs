@@ -1,0 +1,191 @@
+//! Another past at the centre: a standby that was promoted, a database that was restored.
+
+use crate::PROGRAM;
+use harness::postgres::{Cluster, SUPERUSER, TestDatabase, run_client};
+use harness::{Server, World, sql};
+use std::fs;
+
+const SHOP: &str = "CREATE TABLE customer (id int PRIMARY KEY, name text);
+    CREATE TABLE purchase (id int PRIMARY KEY, customer int NOT NULL REFERENCES customer
+        ON DELETE CASCADE, total numeric(10, 2));
+    INSERT INTO customer SELECT n, 'customer ' || n FROM generate_series(1, 20) n;
+    INSERT INTO purchase SELECT n, n, n * 1.5 FROM generate_series(1, 20) n;";
+
+const NAMES: [&str; 2] = ["ann", "ben"];
+
+fn shop(database: TestDatabase) -> World {
+    database.sql(SHOP);
+    let world = World::on_database(PROGRAM, database);
+    world.syncline.ok(&["init", ".", "--consolidated", &world.database().url()]);
+    world.syncline.ok(&["deploy"]);
+    for name in NAMES {
+        world.add_user(name);
+    }
+    world
+}
+
+fn sync_all(world: &World, server: &Server) {
+    for name in NAMES {
+        world.sync(name, server);
+    }
+}
+
+/// The same folder and remotes, with their centre in another place.
+fn moved(world: World, to: TestDatabase) -> World {
+    let config = fs::read_to_string(world.path("syncline.toml")).unwrap();
+    let there = config.replace(&world.database().url(), &to.url());
+    assert_ne!(config, there);
+    fs::write(world.path("syncline.toml"), there).unwrap();
+    world.with_database(to)
+}
+
+fn converge(world: &World) {
+    let server = world.serve();
+    for _ in 0..2 {
+        sync_all(world, &server);
+    }
+    world.assert_converged(&NAMES);
+    server.stop();
+}
+
+/// Uses up transaction ids that leave no trace in what a standby receives.
+fn abort_transactions(database: &TestDatabase, count: usize) {
+    database.sql(&"BEGIN; SELECT pg_current_xact_id(); ROLLBACK;\n".repeat(count));
+}
+
+// Trap 2, S2: the standby gives the ids of transactions again that the primary gave to aborted
+// ones. A remote whose watermark has seen those must not miss the rows that get them now.
+#[test]
+fn rows_of_a_promoted_standby_arrive_though_their_transactions_were_seen() {
+    const ABORTED: usize = 500;
+    let primary = Cluster::start();
+    let world = shop(primary.database());
+    let name = world.database().name.clone();
+    let server = world.serve();
+    sync_all(&world, &server);
+    let standby = primary.standby();
+    world.database().sql("UPDATE customer SET name = 'before' WHERE id = 1");
+    sync_all(&world, &server);
+    standby.wait_until_replayed(&primary);
+    abort_transactions(world.database(), ABORTED);
+    sync_all(&world, &server);
+    standby.wait_until_replayed(&primary);
+    server.stop();
+    primary.kill();
+    standby.promote();
+
+    let promoted = standby.database_named(&name);
+    promoted
+        .sql("UPDATE customer SET name = 'after' WHERE id = 2; DELETE FROM customer WHERE id = 3");
+    let world = moved(world, promoted);
+    sql(&world.remote("ann"), "UPDATE customer SET name = 'ann' WHERE id = 4");
+    let server = world.serve();
+    sync_all(&world, &server);
+    // Nothing was lost with the primary: one synchronization each has to do.
+    world.sync("ann", &server);
+    world.assert_converged(&NAMES);
+    server.stop();
+    drop(primary);
+}
+
+// Trap 2, Trap 3: the standby did not get everything; what remotes saw of the lost part goes, and
+// what they have yet to send arrives.
+#[test]
+fn a_standby_that_lags_behind_is_promoted_and_all_converge() {
+    let primary = Cluster::start();
+    let world = shop(primary.database());
+    let name = world.database().name.clone();
+    let server = world.serve();
+    sync_all(&world, &server);
+    let standby = primary.standby();
+    standby.wait_until_replayed(&primary);
+    standby.stop();
+    world.database().sql("INSERT INTO customer VALUES (100, 'lost')");
+    abort_transactions(world.database(), 100);
+    sql(&world.remote("ann"), "INSERT INTO purchase VALUES (500, 1, 5)");
+    sync_all(&world, &server);
+    world.assert_converged(&NAMES);
+    server.stop();
+    primary.kill();
+    standby.restart();
+    standby.promote();
+
+    let promoted = standby.database_named(&name);
+    promoted.sql(
+        "INSERT INTO customer VALUES (101, 'after'); UPDATE purchase SET total = 7 WHERE id = 1",
+    );
+    sql(&world.remote("ben"), "UPDATE customer SET name = 'ben' WHERE id = 5");
+    let world = moved(world, promoted);
+    converge(&world);
+    let lost = "SELECT count(*) FROM customer WHERE id = 100";
+    assert_eq!(world.centre_count(lost), 0);
+    assert_eq!(world.centre_count("SELECT count(*) FROM customer WHERE name = 'ben'"), 1);
+}
+
+/// A copy of the database as `pg_dump` takes it.
+fn back_up(world: &World) -> String {
+    let file = world.path("backup.dump").to_str().unwrap().to_owned();
+    run_client(world.database().client("pg_dump").args(["-Fc", "-f", &file]));
+    file
+}
+
+fn restore(file: &str, into: &TestDatabase) {
+    // The database is its owner's, the schema public that of the system, which stays.
+    run_client(into.client("pg_restore").args(["--no-owner", "-d", &into.name, file]));
+}
+
+/// Goes on for a while, takes the backup in the middle, loses what came after it.
+fn restored(world: World, to: &TestDatabase) -> World {
+    let server = world.serve();
+    sync_all(&world, &server);
+    world.database().sql("UPDATE customer SET name = 'before' WHERE id = 1");
+    let file = back_up(&world);
+    sql(
+        &world.remote("ann"),
+        "INSERT INTO customer VALUES (50, 'lost'); DELETE FROM purchase WHERE id = 2",
+    );
+    world.database().sql("INSERT INTO customer VALUES (60, 'lost too')");
+    world.sync("ann", &server);
+    server.stop();
+    sql(&world.remote("ann"), "UPDATE customer SET name = 'waits' WHERE id = 7");
+    restore(&file, to);
+    to.sql(
+        "UPDATE customer SET name = 'restored' WHERE id = 8;
+         INSERT INTO customer VALUES (60, 'other')",
+    );
+    let world = moved(world, to.clone());
+    world.syncline.ok(&["deploy"]);
+    world
+}
+
+fn check_restored(world: &World) {
+    converge(world);
+    let names =
+        world.database().query("SELECT name FROM customer WHERE id IN (1, 7, 8, 60) ORDER BY id");
+    assert_eq!(names.concat(), ["before", "waits", "restored", "other"]);
+    assert_eq!(world.centre_count("SELECT count(*) FROM customer WHERE id = 50"), 0);
+    assert_eq!(world.centre_count("SELECT count(*) FROM purchase WHERE id = 2"), 1);
+}
+
+// Trap 3: restored beside the old one, in the same cluster, whose ids of transactions went on.
+#[test]
+fn a_database_restored_in_its_cluster_is_noticed_and_all_converge() {
+    let world = shop(Cluster::shared().database());
+    let to = Cluster::shared().database();
+    let world = restored(world, &to);
+    check_restored(&world);
+}
+
+// Trap 3: restored in a new cluster, where every row is from the future.
+#[test]
+fn a_database_restored_in_a_new_cluster_is_noticed_and_all_converge() {
+    let old = Cluster::start();
+    // Far ahead of what a new cluster has given out.
+    abort_transactions(&old.database_named("postgres").as_role(SUPERUSER), 3000);
+    let world = shop(old.database());
+    let new = Cluster::start();
+    let to = new.database();
+    let world = restored(world, &to);
+    drop(old);
+    check_restored(&world);
+}

@@ -1,0 +1,12 @@
+//! PostgreSQL at the centre, as its users meet it: real servers, real programs, real failures.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod chinook;
+mod crash;
+mod deployment;
+mod failover;
+mod servers;
+mod transactions;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_syncline");

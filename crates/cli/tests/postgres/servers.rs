@@ -1,0 +1,117 @@
+//! Several server processes on one database: anybody may serve anybody (S3, S8).
+
+use crate::PROGRAM;
+use harness::{Server, World, sql, until};
+
+const NOTES: &str = "CREATE TABLE note (id int PRIMARY KEY, text text);
+    CREATE TABLE seen (n int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, id int);
+    CREATE FUNCTION note_seen() RETURNS trigger LANGUAGE plpgsql AS
+        'BEGIN INSERT INTO seen (id) VALUES (NEW.id); RETURN NULL; END';
+    CREATE TRIGGER note_seen AFTER INSERT ON note FOR EACH ROW EXECUTE FUNCTION note_seen();";
+
+fn notes(names: &[&str]) -> World {
+    let world = World::on_database(PROGRAM, harness::postgres::Cluster::shared().database());
+    world.centre_sql(NOTES);
+    let url = world.database().url();
+    world.syncline.ok(&["init", ".", "--consolidated", &url, "--table", "note"]);
+    world.syncline.ok(&["deploy"]);
+    for name in names {
+        world.add_user(name);
+    }
+    world
+}
+
+fn assert_seen_once(world: &World, notes: i64) {
+    assert_eq!(world.centre_count("SELECT count(*) FROM note"), notes);
+    assert_eq!(world.centre_count("SELECT count(*) FROM seen"), notes);
+    assert_eq!(world.centre_count("SELECT count(DISTINCT id) FROM seen"), notes);
+}
+
+fn assert_converged(world: &World, names: &[&str]) {
+    for name in names {
+        let lines = world.differences_in(name, &[harness::Share::whole("note")]);
+        assert!(lines.is_empty(), "{name} differs:\n{}", lines.join("\n"));
+    }
+}
+
+// S3, S8: remotes go to either server, both at once, and all agree.
+#[test]
+fn two_servers_share_a_database() {
+    const ROUNDS: i64 = 6;
+    let names = ["ann", "ben", "cleo", "dora"];
+    let world = notes(&names);
+    let servers = [world.serve(), world.serve()];
+    for round in 0..ROUNDS {
+        std::thread::scope(|scope| {
+            for (index, name) in names.iter().enumerate() {
+                let (world, server) = (&world, &servers[(index + round as usize) % 2]);
+                scope.spawn(move || {
+                    world.sync(name, server);
+                    let id = 1000 * (index as i64 + 1) + round;
+                    let text = format!(
+                        "INSERT INTO note VALUES ({id}, '{name}');
+                         UPDATE note SET text = text || '{index}' WHERE id % 4 = {index}"
+                    );
+                    sql(&world.remote(name), &text);
+                    world.sync(name, server);
+                });
+            }
+        });
+    }
+    for name in names.iter().chain(&names) {
+        world.sync(name, &servers[0]);
+    }
+    assert_converged(&world, &names);
+    assert_seen_once(&world, ROUNDS * names.len() as i64);
+}
+
+fn sync_elsewhere(world: &World, name: &str, server: &Server) {
+    until("another server to take over", || world.try_sync(name, server, None).code == Some(0));
+}
+
+// S1, S8: a server dies with an upload in its hands, another takes over, nothing is done twice.
+#[cfg(feature = "fail-points")]
+#[test]
+fn a_killed_server_is_followed_by_another() {
+    let points =
+        ["server-upload-received", "server-upload-before-commit", "server-upload-committed"];
+    let world = notes(&["ann"]);
+    let living = world.serve();
+    world.sync("ann", &living);
+    for (number, point) in (1..).zip(points) {
+        let mut dying = world.serve_with(&[], Some(&format!("{point}=return")));
+        sql(&world.remote("ann"), &format!("INSERT INTO note VALUES ({number}, 'x')"));
+        assert_ne!(world.try_sync("ann", &dying, None).code, Some(0), "{point}");
+        until("the server to die", || dying.has_ended());
+        sql(&world.remote("ann"), &format!("INSERT INTO note VALUES ({number} + 100, 'x')"));
+        sync_elsewhere(&world, "ann", &living);
+        assert_converged(&world, &["ann"]);
+        assert_seen_once(&world, 2 * number);
+    }
+}
+
+// S8: a server that hangs in the middle of an upload holds a row of its remote in a transaction.
+// Neither that nor the session it still has locks the remote out.
+#[cfg(feature = "fail-points")]
+#[test]
+fn a_server_that_hangs_is_followed_by_another() {
+    let world = notes(&["ann"]);
+    world.configure("takeover_after_s = 1");
+    let living = world.serve();
+    world.sync("ann", &living);
+    let hanging = world.serve_with(&[], Some("server-upload-before-commit=pause"));
+    sql(&world.remote("ann"), "INSERT INTO note VALUES (1, 'x')");
+    let mut first = world.sync_through("ann", &hanging.url);
+    let open = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+        AND state = 'idle in transaction'";
+    until("the upload to hang", || world.centre_count(open) > 0);
+    // The file is locked by its process, which may die as well.
+    first.kill().unwrap();
+    first.wait().unwrap();
+    sync_elsewhere(&world, "ann", &living);
+    assert_converged(&world, &["ann"]);
+    assert_seen_once(&world, 1);
+    hanging.kill();
+    world.sync("ann", &living);
+    assert_seen_once(&world, 1);
+}
