@@ -1,20 +1,23 @@
 //! Rows that stand in each other's way in a circle.
 //!
 //! Values of unique columns swap (trap 10), or rows refer to each other (trap 11). They are applied
-//! together, with constraints deferred as far as they can be. Updated rows whose unique values are
-//! taken first get values that nobody has. Where that fails too, the rows that failed are rejected,
-//! and the others tried again without them.
+//! together, with constraints deferred as far as they can be. Before that, updated rows whose
+//! unique values are taken get values that nobody has, and rows whose references cannot be deferred
+//! refer to nothing for a moment. Where that fails too, the rows that failed are rejected, and the
+//! others tried again without them.
 
 use super::careful::{Careful, Parked, Ran, RowFault, groups, row_fault};
+use super::details::TableDetails;
 use super::errors::Fault;
+use super::image::Decoder;
 use super::upload::{CHECK_CONSTRAINTS, Stop, stopped};
 use super::values::Kind;
 use crate::quote::ident;
 use crate::synchronization::Change;
 use crate::uploaded_row::event_of;
-use model::{Code, ValueRef, write_value};
-use std::collections::HashMap;
+use model::{Code, RowReader, ValueRef, write_value};
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 
 /// The most times that a knot is tried without the rows that failed.
 const ATTEMPTS_MAX: usize = 100;
@@ -25,9 +28,33 @@ FROM pg_index AS i
 JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey::int2[])
 WHERE i.indrelid = $1::text::regclass AND i.indisunique AND NOT i.indisprimary";
 
+/// Columns of foreign keys, and whether they may be NULL.
+const REFERRING_COLUMNS: &str = "SELECT DISTINCT a.attname::text, NOT a.attnotnull
+FROM pg_constraint AS o
+JOIN pg_attribute AS a ON a.attrelid = o.conrelid AND a.attnum = ANY (o.conkey)
+WHERE o.conrelid = $1::text::regclass AND o.contype = 'f'";
+
+/// A foreign key: its parent, the condition that child `c` and parent `p` match, and the one that
+/// the child refers to something at all.
+const FOREIGN_KEY: &str = "SELECT o.confrelid::regclass::text,
+    string_agg(format('p.%I = c.%I', b.attname, a.attname), ' AND '),
+    string_agg(format('c.%I IS NOT NULL', a.attname), ' AND ')
+FROM pg_constraint AS o
+CROSS JOIN unnest(o.conkey, o.confkey) AS k(child, parent)
+JOIN pg_attribute AS a ON a.attrelid = o.conrelid AND a.attnum = k.child
+JOIN pg_attribute AS b ON b.attrelid = o.confrelid AND b.attnum = k.parent
+WHERE o.conrelid = $1::text::regclass AND o.conname = $2::text AND o.contype = 'f'
+GROUP BY o.oid";
+
+/// Positions of columns, and whether they may be NULL.
+type Columns = Vec<(usize, bool)>;
+
+/// What was learned about the columns of tables, by query and table.
+type Known = HashMap<(&'static str, usize), Columns>;
+
 /// Applies what waits, or rejects it.
 pub(super) fn untie(careful: &mut Careful<'_, '_>) -> Result<(), Stop> {
-    let mut uniques = HashMap::new();
+    let mut known = Known::new();
     for _ in 0..ATTEMPTS_MAX {
         if careful.parked.is_empty() {
             return Ok(());
@@ -38,7 +65,7 @@ pub(super) fn untie(careful: &mut Careful<'_, '_>) -> Result<(), Stop> {
             .batch("SAVEPOINT knot; SET CONSTRAINTS ALL DEFERRED")
             .map_err(stopped("set a savepoint"))?;
         let waiting = std::mem::take(&mut careful.parked);
-        let failed = attempt(careful, &waiting, &mut uniques)?;
+        let failed = attempt(careful, &waiting, &mut known)?;
         careful.flush()?;
         if !failed.contains(&true) {
             careful.link.batch("RELEASE SAVEPOINT knot").map_err(stopped("end a savepoint"))?;
@@ -73,28 +100,25 @@ fn reject(careful: &mut Careful<'_, '_>, parked: Parked) -> Result<(), Stop> {
 fn attempt(
     careful: &mut Careful<'_, '_>,
     waiting: &[Parked],
-    uniques: &mut HashMap<usize, Vec<(usize, bool)>>,
+    known: &mut Known,
 ) -> Result<Vec<bool>, Stop> {
     let mut rows = Vec::new();
     for (number, parked) in waiting.iter().enumerate() {
-        rows.push(match parked.change == Change::Update && parked.reason.0 == Code::RowNotUnique {
-            true => make_room(careful, parked, number, uniques)?,
-            false => parked.row.clone(),
-        });
+        rows.push(make_room(careful, parked, number, known)?);
     }
     let mut failed = vec![false; waiting.len()];
     // Rows that refer to each other within one table must come in one statement.
     let mut sets: Vec<(usize, Change, Vec<usize>)> = Vec::new();
-    for (at, parked) in waiting.iter().enumerate() {
-        match sets.iter_mut().find(|set| (set.0, set.1) == (parked.table, parked.change)) {
+    for (at, (parked, (change, _))) in waiting.iter().zip(&rows).enumerate() {
+        match sets.iter_mut().find(|set| (set.0, set.1) == (parked.table, *change)) {
             Some(set) => set.2.push(at),
-            None => sets.push((parked.table, parked.change, vec![at])),
+            None => sets.push((parked.table, *change, vec![at])),
         }
     }
     for (table, change, members) in sets {
         let mut stack = vec![members];
         while let Some(members) = stack.pop() {
-            let set: Vec<Vec<u8>> = members.iter().map(|at| rows[*at].clone()).collect();
+            let set: Vec<Vec<u8>> = members.iter().map(|at| rows[*at].1.clone()).collect();
             match careful.run(table, change, event_of(change), &set)? {
                 Ran::Affected(count) if count >= set.len() as u64 => careful.keep(),
                 _ if members.len() == 1 => {
@@ -116,19 +140,34 @@ fn attempt(
     Ok(failed)
 }
 
-/// Checks what was deferred. Blames the waiting rows of the table that is named.
+/// Checks what was deferred. Blames the rows that refer to nothing, or else all of the table that
+/// is named, or else all.
 fn check(
     careful: &mut Careful<'_, '_>,
     waiting: &[Parked],
     failed: &mut [bool],
 ) -> Result<(), Stop> {
-    let Err(fault) = careful.link.batch(CHECK_CONSTRAINTS) else { return Ok(()) };
+    let checking = format!("SAVEPOINT checked; {CHECK_CONSTRAINTS}");
+    let Err(fault) = careful.link.batch(&checking) else { return Ok(()) };
     if !matches!(row_fault(&fault), Some(RowFault::References(_) | RowFault::NotUnique(_))) {
         return Err(stopped("check constraints")(fault));
     }
-    for (parked, failed) in waiting.iter().zip(failed.iter_mut()) {
-        let details = &careful.table(parked.table).deployed.details;
-        *failed = names(&fault, &details.schema, &details.name);
+    careful.link.batch("ROLLBACK TO SAVEPOINT checked").map_err(stopped("undo what failed"))?;
+    let named: Vec<bool> = waiting
+        .iter()
+        .map(|parked| names(&fault, &careful.table(parked.table).deployed.details))
+        .collect();
+    let first = waiting.iter().zip(&named).find(|(_, named)| **named);
+    if let Some((Parked { table, .. }, _)) = first {
+        let orphans = orphans(careful, *table, fault.db().and_then(|said| said.constraint()))?;
+        for (parked, failed) in waiting.iter().zip(failed.iter_mut()) {
+            let row = careful.read(parked.table, parked.change, &parked.row)?;
+            let (_, key) = row.key(&careful.table(parked.table).deployed.published, parked.table);
+            *failed = parked.table == *table && orphans.contains(&key);
+        }
+    }
+    if !failed.contains(&true) {
+        failed.copy_from_slice(&named);
     }
     if !failed.contains(&true) {
         failed.fill(true);
@@ -136,64 +175,129 @@ fn check(
     Ok(())
 }
 
-fn names(fault: &Fault, schema: &str, table: &str) -> bool {
-    fault.db().is_some_and(|said| said.schema() == Some(schema) && said.table() == Some(table))
+fn names(fault: &Fault, details: &TableDetails) -> bool {
+    let is = |said: Option<&str>, name: &str| said == Some(name);
+    fault
+        .db()
+        .is_some_and(|said| is(said.schema(), &details.schema) && is(said.table(), &details.name))
 }
 
-/// Gives the unique columns of an updated row values that nobody else has, if the row is still
-/// what the remote saw. Returns the row as it is to be uploaded then.
+/// Keys of the rows of a table whose foreign key `constraint` finds no parent.
+fn orphans(
+    careful: &mut Careful<'_, '_>,
+    table: usize,
+    constraint: Option<&str>,
+) -> Result<HashSet<Vec<u8>>, Stop> {
+    let this = careful.table(table);
+    let (published, details) = (&this.deployed.published, &this.deployed.details);
+    let name = format!("{}.{}", ident(&details.schema), ident(&details.name));
+    let asking = stopped("read a foreign key");
+    let found = careful
+        .link
+        .query(FOREIGN_KEY, &[&name, &constraint.unwrap_or_default()])
+        .map_err(&asking)?;
+    let mut read = found.iter().map(|row| {
+        Some((row.try_get::<_, String>(0).ok()?, row.try_get::<_, String>(1).ok()?, row))
+    });
+    let Some(Some((parent, same, row))) = read.next() else { return Ok(HashSet::new()) };
+    let present: String = row.try_get(2).unwrap_or_default();
+    let key: Vec<_> = published.key.iter().map(|at| usize::from(*at)).collect();
+    let selected: Vec<String> = key
+        .iter()
+        .map(|at| {
+            let cast = if details.columns[*at].read_as_text() { "::text" } else { "" };
+            format!("c.{}{cast}", ident(&published.columns[*at]))
+        })
+        .collect();
+    let sql = format!(
+        "SELECT {} FROM {name} AS c WHERE {present}
+         AND NOT EXISTS (SELECT FROM {parent} AS p WHERE {same})",
+        selected.join(", ")
+    );
+    let columns: Vec<_> = key.iter().map(|at| &details.columns[*at]).collect();
+    let mut keys = HashSet::new();
+    for row in careful.link.query(&sql, &[]).map_err(&asking)? {
+        let mut bytes = Vec::new();
+        Decoder::new(&row, columns.iter().copied())?.write(&row, &mut bytes)?;
+        keys.insert(bytes);
+    }
+    Ok(keys)
+}
+
+/// Puts something harmless in place of a row, if it can. Returns what is left to do then.
 fn make_room(
     careful: &mut Careful<'_, '_>,
     parked: &Parked,
     number: usize,
-    uniques: &mut HashMap<usize, Vec<(usize, bool)>>,
-) -> Result<Vec<u8>, Stop> {
-    let table = careful.table(parked.table);
-    let uniques = match uniques.entry(parked.table) {
-        Entry::Occupied(known) => known.into_mut(),
-        Entry::Vacant(unknown) => unknown.insert(unique_columns(careful, parked.table)?),
-    };
+    known: &mut Known,
+) -> Result<(Change, Vec<u8>), Stop> {
     let row = careful.read(parked.table, parked.change, &parked.row)?;
-    let mut placed = row.old.clone();
-    let mut values: Vec<(usize, Vec<u8>)> = Vec::new();
-    for (at, nullable) in uniques.iter() {
-        let kind = table.deployed.details.columns[*at].kind;
-        let Some(value) = place_holder(kind, *nullable, number) else {
-            return Ok(parked.row.clone());
-        };
-        values.push((*at, value));
-    }
-    for (at, value) in &values {
-        placed[*at] = model::RowReader::new(value).value()?;
-    }
-    let write = |images: [&[ValueRef<'_>]; 2]| {
-        let mut bytes = Vec::new();
-        images.iter().flat_map(|i| i.iter()).for_each(|value| write_value(&mut bytes, *value));
-        bytes
+    let as_it_is = (parked.change, parked.row.clone());
+    let query = match (parked.reason.0, parked.change) {
+        (Code::RowNotUnique, Change::Update) => UNIQUE_COLUMNS,
+        (Code::RowReferences, _) => REFERRING_COLUMNS,
+        _ => return Ok(as_it_is),
     };
-    let away = write([&row.old, &placed]);
-    match careful.run(parked.table, Change::Update, event_of(Change::Update), &[away])? {
+    let columns = match known.entry((query, parked.table)) {
+        Entry::Occupied(entry) => entry.into_mut(),
+        Entry::Vacant(entry) => entry.insert(columns(careful, parked.table, query)?),
+    };
+    let mut fillers: Vec<(usize, Vec<u8>)> = Vec::new();
+    for (at, nullable) in columns.iter() {
+        let kind = careful.table(parked.table).deployed.details.columns[*at].kind;
+        match (query, place_holder(kind, *nullable, number)) {
+            (REFERRING_COLUMNS, _) if !nullable => {}
+            (_, Some(filler)) => fillers.push((*at, filler)),
+            (_, None) => return Ok(as_it_is),
+        }
+    }
+    if fillers.is_empty() {
+        return Ok(as_it_is);
+    }
+    let mut placed = match parked.change {
+        Change::Insert => row.new.clone(),
+        Change::Update | Change::Delete => row.old.clone(),
+    };
+    for (at, filler) in &fillers {
+        placed[*at] = RowReader::new(filler).value()?;
+    }
+    let (first, away, last) = match parked.change {
+        Change::Insert => (Change::Insert, image(&[&placed]), Change::Update),
+        change => (Change::Update, image(&[&row.old, &placed]), change),
+    };
+    match careful.run(parked.table, first, event_of(first), &[away])? {
         Ran::Affected(1) => {
             careful.keep();
-            Ok(write([&placed, &row.new]))
+            Ok(match last {
+                Change::Delete => (last, image(&[&placed])),
+                _ => (last, image(&[&placed, &row.new])),
+            })
         }
         _ => {
             careful.undo();
-            Ok(parked.row.clone())
+            Ok(as_it_is)
         }
     }
 }
 
-fn unique_columns(
+fn image(images: &[&[ValueRef<'_>]]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    images.iter().flat_map(|i| i.iter()).for_each(|value| write_value(&mut bytes, *value));
+    bytes
+}
+
+/// The published columns that `query` finds for a table, without those of its key.
+fn columns(
     careful: &mut Careful<'_, '_>,
     position: usize,
-) -> Result<Vec<(usize, bool)>, Stop> {
+    query: &'static str,
+) -> Result<Columns, Stop> {
     let table = careful.table(position);
     let (published, details) = (&table.deployed.published, &table.deployed.details);
     let name = format!("{}.{}", ident(&details.schema), ident(&details.name));
     careful.flush()?;
-    let asking = stopped("read which columns are unique");
-    let rows = careful.link.query(UNIQUE_COLUMNS, &[&name]).map_err(&asking)?;
+    let asking = stopped("read what constrains a table");
+    let rows = careful.link.query(query, &[&name]).map_err(&asking)?;
     let mut columns = Vec::new();
     for row in rows {
         let (Ok(name), Ok(nullable)) = (row.try_get::<_, String>(0), row.try_get(1)) else {
@@ -215,9 +319,7 @@ fn place_holder(kind: Kind, nullable: bool, number: usize) -> Option<Vec<u8>> {
         Kind::Int2 => ValueRef::Integer(i64::from(i16::MIN) + number),
         Kind::Int4 => ValueRef::Integer(i64::from(i32::MIN) + number),
         Kind::Int8 => ValueRef::Integer(i64::MIN + number),
-        Kind::Float4 | Kind::Float8 | Kind::Numeric(_) => {
-            ValueRef::Real(-1e6 - number as f64 - 0.125)
-        }
+        Kind::Float4 | Kind::Float8 | Kind::Numeric(_) => ValueRef::Integer(-9001 - number),
         Kind::Text | Kind::Char => {
             text = format!("\u{1}{number}");
             ValueRef::Text(text.as_bytes())

@@ -103,6 +103,12 @@ impl Center {
         Center { folder, url, writer, reader }
     }
 
+    /// New connections, which read again what is deployed.
+    pub(crate) fn reconnect(&mut self) {
+        self.writer = open_writer(&self.url).unwrap();
+        self.reader = open_reader(&self.url).unwrap();
+    }
+
     pub(crate) fn path(&self) -> PathBuf {
         self.folder.path().join("consolidated.db")
     }

@@ -1,0 +1,206 @@
+//! What only PostgreSQL does to an upload.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "support/center.rs"]
+#[allow(dead_code)]
+mod center;
+
+use center::{Backend, Center, Download, Remote, Row, Upload, int, text};
+use model::{Code, Value};
+
+fn pair(id: i64, other: impl Into<Option<i64>>) -> Row {
+    vec![int(id), other.into().map_or(Value::Null, int)]
+}
+
+fn rejects(download: &Download) -> Vec<String> {
+    let mut rejects: Vec<String> = download
+        .rejects
+        .iter()
+        .map(|(table, key, code)| format!("{table} {} E{code}", key[0].as_ref().display()))
+        .collect();
+    rejects.sort();
+    rejects
+}
+
+fn center(schema: &str, tables: &str) -> (Center, Remote) {
+    let mut center = Center::on(Backend::Postgres, schema, tables);
+    let mut remote = Remote::new("r");
+    center.synchronize(&mut remote, &[]);
+    (center, remote)
+}
+
+// Trap 14
+#[test]
+fn an_upload_that_meets_another_one_is_applied_again() {
+    // A sequence is not rolled back: the first two attempts are chosen as victims.
+    let (mut center, mut remote) = center(
+        "CREATE TABLE t (id integer PRIMARY KEY, n integer);
+         CREATE SEQUENCE attempts;
+         CREATE FUNCTION collide() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+             IF nextval('attempts') < 3 THEN
+                 RAISE EXCEPTION 'deadlock detected' USING ERRCODE = '40P01';
+             END IF;
+             RETURN NEW;
+         END $$;
+         CREATE TRIGGER collide BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION collide();",
+        "[table.t]\n",
+    );
+    let inserts = [Upload::Insert("t", pair(1, 1)), Upload::Insert("t", pair(2, 2))];
+    let (applied, download) = center.synchronize(&mut remote, &inserts);
+    assert_eq!((applied.inserts, applied.rejected, download.filtered), (2, 0, 2));
+    assert_eq!(center.list("SELECT id FROM t ORDER BY id"), "1,2");
+}
+
+// S7
+#[test]
+fn a_few_bad_rows_are_found_among_many_good_ones() {
+    let (mut center, mut remote) = center(
+        "CREATE TABLE t (id integer PRIMARY KEY, n integer CHECK (n < 1000) UNIQUE);
+         INSERT INTO t VALUES (0, 0);",
+        "[table.t]\n",
+    );
+    let value = |id: i64| match id {
+        17 | 400 => 5000,
+        333 => 0,
+        id => id,
+    };
+    let inserts: Vec<Upload> =
+        (1..=500).map(|id| Upload::Insert("t", pair(id, value(id)))).collect();
+    let (applied, download) = center.synchronize(&mut remote, &inserts);
+    assert_eq!((applied.inserts, applied.rejected, applied.conflicts), (500, 3, 0));
+    assert_eq!(rejects(&download), ["t 17 E7002", "t 333 E7001", "t 400 E7002"]);
+    assert_eq!((download.filtered, download.deletes.len()), (497, 3));
+    assert_eq!(center.value("SELECT count(*) FROM t"), int(498));
+}
+
+// S5
+#[test]
+fn conflicts_among_many_rows_are_found_and_resolved_together() {
+    for (rule, ours) in [("consolidated_wins", 0), ("remote_wins", 30)] {
+        let (mut center, mut remote) = center(
+            "CREATE TABLE t (id integer PRIMARY KEY, n integer);
+             INSERT INTO t SELECT n, 0 FROM generate_series(1, 300) AS n;",
+            &format!("[table.t]\nconflict = \"{rule}\"\n"),
+        );
+        center.foreign(
+            "UPDATE t SET n = 7 WHERE id % 15 = 0; DELETE FROM t WHERE id % 30 = 1;
+             UPDATE t SET n = -id WHERE id % 30 = 2",
+        );
+        let updates: Vec<Upload> =
+            (1..=300).map(|id| Upload::Update("t", pair(id, 0), pair(id, -id))).collect();
+        let (applied, download) = center.synchronize(&mut remote, &updates);
+        assert_eq!((applied.conflicts, applied.rejected), (30, 0), "{rule}");
+        assert_eq!(center.value("SELECT count(*) FROM t WHERE n = -id"), int(270 + ours), "{rule}");
+        let (lost, deleted) = if ours == 0 { (20, 10) } else { (0, 0) };
+        assert_eq!((download.upserts.len(), download.deletes.len()), (lost, deleted), "{rule}");
+        assert_eq!(center.value("SELECT count(*) FROM syncline.syncline_conflict"), int(30));
+        let first = center.value(
+            "SELECT old_row || new_row || coalesce(consolidated_row, '')
+             FROM syncline.syncline_conflict ORDER BY conflict_id LIMIT 1",
+        );
+        assert_eq!(first, text("[1,0][1,-1]"), "{rule}: nothing was left of it");
+    }
+}
+
+// Trap 11
+#[test]
+fn rows_of_two_tables_that_refer_to_each_other_come_and_go() {
+    for deferrable in ["", "DEFERRABLE"] {
+        let (mut center, mut remote) = center(
+            &format!(
+                "CREATE TABLE person (id integer PRIMARY KEY, team integer);
+                 CREATE TABLE team (id integer PRIMARY KEY, lead integer
+                     REFERENCES person {deferrable});
+                 ALTER TABLE person ADD FOREIGN KEY (team) REFERENCES team {deferrable};"
+            ),
+            "[table.person]\n[table.team]\n",
+        );
+        let rows = [
+            Upload::Insert("person", pair(1, 10)),
+            Upload::Insert("team", pair(10, 1)),
+            // Nobody has ever seen team 99.
+            Upload::Insert("person", pair(2, 99)),
+        ];
+        let (applied, download) = center.synchronize(&mut remote, &rows);
+        assert_eq!(rejects(&download), ["person 2 E7003"], "{deferrable}");
+        assert_eq!(applied.conflicts, 0, "{deferrable}");
+        assert_eq!(center.list("SELECT team FROM person"), "10", "{deferrable}");
+        assert_eq!(center.list("SELECT lead FROM team"), "1", "{deferrable}");
+        assert!(download.upserts.is_empty(), "{deferrable}: {:?}", download.upserts);
+        let rows = [Upload::Delete("person", pair(1, 10)), Upload::Delete("team", pair(10, 1))];
+        let (applied, _) = center.synchronize(&mut remote, &rows);
+        assert_eq!((applied.rejected, applied.conflicts), (0, 0), "{deferrable}");
+        assert_eq!(center.value("SELECT count(*) FROM person"), int(0), "{deferrable}");
+    }
+}
+
+// Trap 10
+#[test]
+fn unique_values_swap_in_columns_of_every_kind() {
+    for (kind, constraint) in [
+        ("integer NOT NULL", "UNIQUE"),
+        ("integer NOT NULL", "UNIQUE DEFERRABLE"),
+        ("text NOT NULL", "UNIQUE"),
+        ("numeric(5) NOT NULL", "UNIQUE"),
+        ("integer", "UNIQUE"),
+    ] {
+        let (mut center, mut remote) = center(
+            &format!(
+                "CREATE TABLE t (id integer PRIMARY KEY, v {kind} {constraint});
+                 INSERT INTO t VALUES (1, 11), (2, 22), (3, 33), (4, 44);"
+            ),
+            "[table.t]\n",
+        );
+        let value = |n: i64| if kind.starts_with("text") { text(&n.to_string()) } else { int(n) };
+        let change = |id: i64, from: i64, to: i64| {
+            Upload::Update("t", vec![int(id), value(from)], vec![int(id), value(to)])
+        };
+        // A ring of three, and one that takes a value that nobody gives up.
+        let ring = [change(1, 11, 22), change(2, 22, 33), change(3, 33, 11)];
+        let (applied, _) = center.synchronize(&mut remote, &ring);
+        assert_eq!((applied.rejected, applied.conflicts), (0, 0), "{kind} {constraint}");
+        assert_eq!(center.list("SELECT v FROM t ORDER BY id"), "22,33,11,44");
+        let (applied, download) =
+            center.synchronize(&mut remote, &[change(1, 22, 33), change(2, 33, 44)]);
+        assert_eq!(applied.rejected, 2, "{kind} {constraint}: {:?}", download.rejects);
+        assert!(download.rejects.iter().all(|(_, _, code)| *code == Code::RowNotUnique.number()));
+        assert_eq!(download.upserts.len(), 2, "{kind}: the remote has the old rows again");
+    }
+}
+
+#[test]
+fn a_script_by_the_row_runs_for_each() {
+    let mut center = Center::on(
+        Backend::Postgres,
+        "CREATE TABLE t (id integer PRIMARY KEY, n integer)",
+        "[table.t]\n",
+    );
+    center.foreign(
+        "UPDATE syncline.syncline_script
+         SET script = 'INSERT INTO t (id, n) VALUES ({r.id}, {ml r.n} * 2)'
+         WHERE event = 'upload_insert'",
+    );
+    center.reconnect();
+    let mut remote = Remote::new("r");
+    center.synchronize(&mut remote, &[]);
+    let inserts: Vec<Upload> = (1..=3).map(|id| Upload::Insert("t", pair(id, id))).collect();
+    let (applied, download) = center.synchronize(&mut remote, &inserts);
+    assert_eq!((applied.inserts, applied.rejected), (3, 0));
+    assert_eq!(center.list("SELECT n FROM t ORDER BY id"), "2,4,6");
+    assert_eq!(download.upserts.len(), 3, "the centre made them different");
+}
+
+// Trap 14: the same row twice in one batch.
+#[test]
+fn two_changes_of_one_row_in_one_batch_are_not_taken_for_one() {
+    let (mut center, mut remote) = center(
+        "CREATE TABLE t (id integer PRIMARY KEY, n integer); INSERT INTO t VALUES (1, 0)",
+        "[table.t]\n",
+    );
+    let twice =
+        [Upload::Update("t", pair(1, 0), pair(1, 1)), Upload::Update("t", pair(1, 1), pair(1, 2))];
+    let (applied, _) = center.synchronize(&mut remote, &twice);
+    assert_eq!((applied.updates, applied.conflicts, applied.rejected), (2, 0, 0));
+    assert_eq!(center.value("SELECT n FROM t"), int(2));
+}
