@@ -9,7 +9,7 @@ use harness::{Server, World};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-fn script(name: &str) -> String {
+pub(crate) fn script(name: &str) -> String {
     let folder = std::env::var_os("SYNCLINE_TEST_DATA").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/chinook"),
         PathBuf::from,
@@ -20,7 +20,7 @@ fn script(name: &str) -> String {
 }
 
 /// Chinook as published, and nothing of ours yet.
-fn chinook_on_postgres() -> World {
+pub(crate) fn chinook_on_postgres() -> World {
     let text = script("Chinook_PostgreSql.sql");
     let (_, tables) = text.split_once("\\c chinook;").unwrap();
     let database = Cluster::shared().database();
@@ -28,13 +28,13 @@ fn chinook_on_postgres() -> World {
     World::on_database(PROGRAM, database)
 }
 
-fn init(world: &World, url: &str) {
+pub(crate) fn init(world: &World, url: &str) {
     let init = world.syncline.run(&["init", ".", "--consolidated", url]);
     assert!(init.code == Some(0) && init.stderr.is_empty(), "{init:?}");
     assert!(init.stdout.contains("11 tables published"), "{init:?}");
 }
 
-fn synchronize(world: &World, server: &Server, name: &str) -> Value {
+pub(crate) fn synchronize(world: &World, server: &Server, name: &str) -> Value {
     let mut arguments = world.sync_arguments(name, server);
     // With a token beside the password, which is verified only once.
     arguments.extend(["--token-file".to_owned(), format!("{name}.token"), "--json".to_owned()]);

@@ -6,6 +6,7 @@ mod chinook;
 mod crash;
 mod deployment;
 mod failover;
+mod representatives;
 mod servers;
 mod transactions;
 
