@@ -204,9 +204,9 @@ fn after_a_promotion_nothing_is_missed_and_what_is_proven_is_not_sent_again() {
     let mut center = on_postgres::deployed(&database, TABLES);
     let (mut proven, mut beyond) = (Remote::new("proven"), Remote::new("beyond"));
     center.synchronize(&mut proven, &[]);
+    let standby = primary.standby();
     database.sql("INSERT INTO customer VALUES (3, 'Cid')");
     let applied = center.upload(&mut beyond, &[]).unwrap();
-    let standby = primary.standby();
     standby.wait_until_replayed(&primary);
     let alone = standby.database_named("postgres").as_role(SUPERUSER);
     alone.sql("ALTER SYSTEM SET primary_conninfo = ''; SELECT pg_reload_conf()");
