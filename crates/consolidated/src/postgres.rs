@@ -25,6 +25,7 @@ mod knot;
 mod ledger;
 mod link;
 mod numeric;
+mod oldest;
 mod owed;
 mod plan;
 mod present;

@@ -1,5 +1,6 @@
 //! What is deployed, read once per connection and again when the deployment number moves.
 
+use super::check;
 use super::details::TableDetails;
 use super::errors::{Fault, failed};
 use super::link::{Call, Link};
@@ -16,7 +17,7 @@ use tokio_postgres::{Error, Row};
 pub(super) const DEPLOYMENT: &str =
     "SELECT value::int8 FROM syncline.syncline_system WHERE name = 'deployment'";
 
-const READ: [&str; 5] = [
+const READ: [&str; 6] = [
     "SELECT name, value FROM syncline.syncline_system WHERE name IN ('deployment', 'database_id')",
     "SELECT script_version FROM syncline.syncline_script_version ORDER BY position",
     "SELECT script_version, publication, table_name FROM syncline.syncline_publication
@@ -24,7 +25,12 @@ const READ: [&str; 5] = [
     "SELECT script_version, published, conflict_rule, details FROM syncline.syncline_table
      ORDER BY position",
     "SELECT script_version, table_name, event, script FROM syncline.syncline_script",
+    // Once more: had it moved meanwhile, the parts would not belong together.
+    DEPLOYMENT,
 ];
+
+/// How often the deployment may change while it is read.
+const READS_MAX: usize = 10;
 
 /// The deployment as one connection knows it.
 #[derive(Debug)]
@@ -44,9 +50,24 @@ pub(super) struct Table {
 }
 
 impl Catalog {
-    /// Reads the deployment. Outside a transaction, or in one that shows a single moment.
+    /// Reads the deployment, and refuses one whose objects are no longer what they were.
     pub(super) fn load(link: &mut Link) -> Result<Catalog, Failure> {
         link.forget_statements();
+        for _ in 0..READS_MAX {
+            let (catalog, last) = Catalog::read(link)?;
+            if catalog.deployed.deployment != last {
+                continue;
+            }
+            if let Some(drift) = check::drift(link)?.into_iter().next() {
+                return Err(Failure::new(Code::Drift, drift.message));
+            }
+            return Ok(catalog);
+        }
+        Err(Failure::new(Code::DatabaseBusy, "the model is being deployed again and again"))
+    }
+
+    /// The deployment, and its number afterwards.
+    fn read(link: &mut Link) -> Result<(Catalog, i64), Failure> {
         let calls = READ.map(|sql| Call::new(sql, &[]));
         let mut answers = link.flight(&calls).map_err(not_deployed)?.into_iter();
         let mut rows = || answers.next().map(|answer| answer.rows).unwrap_or_default();
@@ -58,7 +79,7 @@ impl Catalog {
         let deployment = system.get("deployment").and_then(|value| value.parse().ok());
         let deployment: i64 = deployment.ok_or_else(missing)?;
         let database_id = system.get("database_id").ok_or_else(missing)?.clone();
-        let rows = DeployedRows {
+        let described = DeployedRows {
             versions: rows()
                 .iter()
                 .map(|row| row.try_get(0))
@@ -68,8 +89,10 @@ impl Catalog {
             tables: four(rows()).map_err(garbled)?,
             scripts: four(rows()).map_err(garbled)?,
         };
-        let deployed = catalog::Catalog::new(deployment, DatabaseId(database_id), rows)?;
-        Ok(Catalog { deployed, tables: HashMap::new() })
+        let last = answers.next().map(|answer| answer.rows).unwrap_or_default();
+        let deployed = catalog::Catalog::new(deployment, DatabaseId(database_id), described)?;
+        let last = self::deployment(&last)?;
+        Ok((Catalog { deployed, tables: HashMap::new() }, last))
     }
 
     /// The tables of a session, in the order of its schema.

@@ -37,6 +37,12 @@ pub(super) struct Opening {
     owed: Vec<Row>,
 }
 
+impl Opening {
+    pub(super) fn snapshot(&self) -> &Snapshot {
+        &self.moment.snapshot
+    }
+}
+
 /// Begins the transaction whose snapshot everything comes from.
 pub(super) fn open(link: &mut Link, request: &FetchRequest<'_>) -> Result<Opening, Failure> {
     let remote_id = request.session.remote_id.as_str();

@@ -5,6 +5,7 @@ use super::connect::Role;
 use super::errors::failed;
 use super::fetch;
 use super::link::{Call, Link};
+use super::oldest::Oldest;
 use super::timeline::Timelines;
 use crate::synchronization::{Credentials, DownloadBatch, FetchRequest, Fetched, Session};
 use crate::url::PostgresUrl;
@@ -19,6 +20,7 @@ pub(crate) struct Reader {
     link: Link,
     catalog: Catalog,
     timelines: Timelines,
+    oldest: Oldest,
 }
 
 impl Reader {
@@ -26,7 +28,7 @@ impl Reader {
     pub(crate) fn open(url: &PostgresUrl) -> Result<Reader, Failure> {
         let mut link = Link::open(url, Role::Read)?;
         let catalog = Catalog::load(&mut link)?;
-        Ok(Reader { link, catalog, timelines: Timelines::default() })
+        Ok(Reader { link, catalog, timelines: Timelines::default(), oldest: Oldest::default() })
     }
 
     fn fetch_in_transaction(
@@ -46,7 +48,10 @@ impl Reader {
             self.catalog = Catalog::load(&mut self.link)?;
         }
         let tables = self.catalog.tables(request.session)?;
-        fetch::fetch(&mut self.link, &tables, request, &self.timelines, &opening, sink)
+        let fetched =
+            fetch::fetch(&mut self.link, &tables, request, &self.timelines, &opening, sink)?;
+        self.oldest.look(&mut self.link, opening.snapshot());
+        Ok(fetched)
     }
 }
 

@@ -1,0 +1,46 @@
+//! Names the transaction that keeps snapshots old (trap 1).
+//!
+//! A transaction that is open for long costs no remote a row twice, but the snapshots of all
+//! watermarks grow with it, and nothing can be trimmed. Whoever runs the database should know.
+
+use super::link::Link;
+use super::snapshot::Snapshot;
+
+/// So many transactions must have begun since the oldest that is still open.
+const BEHIND_MIN: u64 = 10_000;
+
+/// Downloads of one reader between two warnings.
+const DOWNLOADS_BETWEEN: u32 = 1_000;
+
+const NAME: &str = "SELECT coalesce(nullif(application_name, ''), 'without a name') || ', process '
+    || pid FROM pg_stat_activity WHERE backend_xid = $1::text::xid
+UNION ALL
+SELECT 'prepared transaction ' || gid FROM pg_prepared_xacts WHERE transaction = $1::text::xid";
+
+/// Remembers when somebody was warned last.
+#[derive(Debug, Default)]
+pub(super) struct Oldest {
+    downloads_until_next: u32,
+}
+
+impl Oldest {
+    /// Warns, now and then, while a transaction is open for long. Outside a transaction.
+    pub(super) fn look(&mut self, link: &mut Link, snapshot: &Snapshot) {
+        self.downloads_until_next = self.downloads_until_next.saturating_sub(1);
+        let behind = snapshot.xmax - snapshot.xmin;
+        if self.downloads_until_next > 0 || behind < BEHIND_MIN {
+            return;
+        }
+        self.downloads_until_next = DOWNLOADS_BETWEEN;
+        // Snapshots count further than the numbers that other functions know.
+        let number = (snapshot.xmin & u64::from(u32::MAX)).to_string();
+        let found = link.query(NAME, &[&number]).ok();
+        let name = found.as_ref().and_then(|rows| rows.first()?.try_get(0).ok());
+        tracing::warn!(
+            transaction = snapshot.xmin,
+            of = name.unwrap_or("an unknown program"),
+            behind,
+            "a transaction has been open in PostgreSQL for long; snapshots grow with it"
+        );
+    }
+}
