@@ -1,0 +1,23 @@
+//! What a remote costs: capture, upload and download of `purchase`, through the public API.
+//!
+//! The server is a script without a database (`centre.rs`), so that every figure is the engine's
+//! and SQLite's. Files lie in `/dev/shm` where a bench says memory and in the folder for temporary
+//! files otherwise; both are ordinary remotes in WAL mode.
+
+#![allow(clippy::unwrap_used)]
+
+mod capture;
+mod centre;
+mod download;
+mod site;
+mod upload;
+
+use divan::AllocProfiler;
+
+/// Counts allocations beside the time; those of SQLite itself are not among them.
+#[global_allocator]
+static ALLOCATOR: AllocProfiler = AllocProfiler::system();
+
+fn main() {
+    divan::main();
+}
