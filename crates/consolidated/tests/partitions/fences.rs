@@ -1,12 +1,12 @@
 //! Fences: what a remote may upload, and what comes of the rest.
 
-use crate::center::{Center, Download, Row, Upload, deploy};
+use crate::center::{Backend, Center, Download, Row, Upload, deploy};
 use crate::shop::{Site, listed, model, row};
 use model::{Code, Value};
 
 /// The database of the shop, and the remote of representative 3 with all its rows.
-fn shop(customer: &str) -> (Center, Site) {
-    let mut center = crate::center(customer);
+fn shop(backend: Backend, customer: &str) -> (Center, Site) {
+    let mut center = crate::center(backend, customer);
     let mut site = Site::new("one", 3, "north, south");
     site.synchronize(&mut center, &[]);
     (center, site)
@@ -29,95 +29,111 @@ fn outside(row: &str) -> String {
 
 /// Uploads `changes`, of which `refused` meet a fence; the remote ends with what it may have, and
 /// the centre with `same`, a query whose answer must not change.
-fn check(customer: &str, changes: &[Upload], refused: &[&str], same: &str) -> Download {
-    let (mut center, mut site) = shop(customer);
+fn check(
+    backend: Backend,
+    customer: &str,
+    changes: &[Upload],
+    refused: &[&str],
+    same: &str,
+) -> Download {
+    let (mut center, mut site) = shop(backend, customer);
     let before = center.rows(same);
     let download = site.synchronize(&mut center, changes);
     let refused: Vec<String> = refused.iter().map(|row| outside(row)).collect();
     assert_eq!(rejects(&download), refused);
     assert_eq!(center.rows(same), before);
-    assert_eq!(center.value("SELECT count(*) FROM syncline_conflict"), Value::Integer(0));
+    let conflicts = backend.pick("syncline_conflict", "syncline.syncline_conflict");
+    assert_eq!(center.value(&format!("SELECT count(*) FROM {conflicts}")), Value::Integer(0));
     download
 }
 
-const FOREIGN: &str = "SELECT * FROM customer AS c LEFT JOIN invoice AS i ON i.customer = c.id
-    LEFT JOIN line AS l ON l.invoice = i.id WHERE c.rep IS NOT 3 ORDER BY c.id, i.id, l.id";
+const FOREIGN: &str = "SELECT c.id, c.rep, c.name, i.id, i.note, l.id, l.note FROM customer AS c
+    LEFT JOIN invoice AS i ON i.customer = c.id LEFT JOIN line AS l ON l.invoice = i.id
+    WHERE c.rep <> 3 ORDER BY c.id, i.id, l.id";
 
 // S7
 #[test]
 fn inserts_outside_are_refused_one_by_one() {
-    let changes = [
-        Upload::Insert("customer", row(51, 4, "foreign")),
-        Upload::Insert("customer", row(52, 3, "own")),
-        Upload::Insert("invoice", row(61, 3, "of a foreign customer")),
-        Upload::Insert("invoice", row(62, 52, "of the new customer")),
-        Upload::Insert("line", row(71, 31, "of a foreign invoice")),
-        Upload::Insert("line", row(72, 62, "of the new invoice")),
-        Upload::Insert("task", row(81, "q", "")),
-        Upload::Insert("task", row(82, "p", "")),
-        Upload::Insert("comment", row(91, 2, "")),
-        Upload::Insert("comment", row(92, 82, "")),
-        Upload::Insert("shop", row(41, "east", "")),
-        Upload::Insert("device", row(42, "two", "")),
-        Upload::Insert("offer", row(43, 77, "")),
-        Upload::Insert("offer", row(44, 7, "")),
-    ];
-    let refused = [
-        "comment:91",
-        "customer:51",
-        "device:42",
-        "invoice:61",
-        "line:71",
-        "offer:43",
-        "shop:41",
-        "task:81",
-    ];
-    let download = check("", &changes, &refused, FOREIGN);
-    assert_eq!(
-        listed(&download.deletes),
-        "comment:91 customer:51 device:42 invoice:61 line:71 offer:43 shop:41 task:81"
-    );
+    Backend::each(|backend| {
+        let changes = [
+            Upload::Insert("customer", row(51, 4, "foreign")),
+            Upload::Insert("customer", row(52, 3, "own")),
+            Upload::Insert("invoice", row(61, 3, "of a foreign customer")),
+            Upload::Insert("invoice", row(62, 52, "of the new customer")),
+            Upload::Insert("line", row(71, 31, "of a foreign invoice")),
+            Upload::Insert("line", row(72, 62, "of the new invoice")),
+            Upload::Insert("task", row(81, "q", "")),
+            Upload::Insert("task", row(82, "p", "")),
+            Upload::Insert("comment", row(91, 2, "")),
+            Upload::Insert("comment", row(92, 82, "")),
+            Upload::Insert("shop", row(41, "east", "")),
+            Upload::Insert("device", row(42, "two", "")),
+            Upload::Insert("offer", row(43, 77, "")),
+            Upload::Insert("offer", row(44, 7, "")),
+        ];
+        let refused = [
+            "comment:91",
+            "customer:51",
+            "device:42",
+            "invoice:61",
+            "line:71",
+            "offer:43",
+            "shop:41",
+            "task:81",
+        ];
+        let download = check(backend, "", &changes, &refused, FOREIGN);
+        assert_eq!(
+            listed(&download.deletes),
+            "comment:91 customer:51 device:42 invoice:61 line:71 offer:43 shop:41 task:81"
+        );
+    });
 }
 
 /// A refused parent takes the rows along that were to be its children.
 // S7
 #[test]
 fn children_of_a_refused_row_are_refused() {
-    let changes = [
-        Upload::Insert("customer", row(51, 4, "")),
-        Upload::Insert("invoice", row(61, 51, "")),
-        Upload::Insert("line", row(71, 61, "")),
-        Upload::Insert("line", row(72, 11, "own")),
-    ];
-    check("", &changes, &["customer:51", "invoice:61", "line:71"], FOREIGN);
+    Backend::each(|backend| {
+        let changes = [
+            Upload::Insert("customer", row(51, 4, "")),
+            Upload::Insert("invoice", row(61, 51, "")),
+            Upload::Insert("line", row(71, 61, "")),
+            Upload::Insert("line", row(72, 11, "own")),
+        ];
+        check(backend, "", &changes, &["customer:51", "invoice:61", "line:71"], FOREIGN);
+    });
 }
 
 // S7
 #[test]
 fn foreign_rows_are_neither_changed_nor_deleted_nor_shown() {
-    let changes = [
-        Upload::Update("customer", row(3, 4, "c"), row(3, 3, "stolen")),
-        Upload::Update("invoice", row(31, 3, ""), row(31, 1, "stolen")),
-        Upload::Delete("line", row(311, 31, "")),
-        Upload::Delete("task", row(2, "q", "")),
-    ];
-    let refused = ["customer:3", "invoice:31", "line:311", "task:2"];
-    let download = check("", &changes, &refused, FOREIGN);
-    assert_eq!(listed(&download.upserts), "offer:1");
-    assert_eq!(listed(&download.deletes), "customer:3 invoice:31 line:311 task:2");
+    Backend::each(|backend| {
+        let changes = [
+            Upload::Update("customer", row(3, 4, "c"), row(3, 3, "stolen")),
+            Upload::Update("invoice", row(31, 3, ""), row(31, 1, "stolen")),
+            Upload::Delete("line", row(311, 31, "")),
+            Upload::Delete("task", row(2, "q", "")),
+        ];
+        let refused = ["customer:3", "invoice:31", "line:311", "task:2"];
+        let download = check(backend, "", &changes, &refused, FOREIGN);
+        assert_eq!(listed(&download.upserts), "offer:1");
+        assert_eq!(listed(&download.deletes), "customer:3 invoice:31 line:311 task:2");
+    });
 }
 
 // S7
 #[test]
 fn a_row_that_nobody_has_is_no_fence() {
-    let (mut center, mut site) = shop("");
-    let old = row(77, 3, "deleted long ago");
-    let changes = [Upload::Delete("customer", old.clone())];
-    assert!(site.synchronize(&mut center, &changes).rejects.is_empty());
-    let changes = [Upload::Update("customer", old, row(77, 3, "x"))];
-    let download = site.synchronize(&mut center, &changes);
-    assert!(download.rejects.is_empty());
-    assert_eq!(listed(&download.deletes), "customer:77");
+    Backend::each(|backend| {
+        let (mut center, mut site) = shop(backend, "");
+        let old = row(77, 3, "deleted long ago");
+        let changes = [Upload::Delete("customer", old.clone())];
+        assert!(site.synchronize(&mut center, &changes).rejects.is_empty());
+        let changes = [Upload::Update("customer", old, row(77, 3, "x"))];
+        let download = site.synchronize(&mut center, &changes);
+        assert!(download.rejects.is_empty());
+        assert_eq!(listed(&download.deletes), "customer:77");
+    });
 }
 
 /// A row must not leave by an upload, unless the model says that it may; then it takes its
@@ -125,33 +141,41 @@ fn a_row_that_nobody_has_is_no_fence() {
 // S6, S7
 #[test]
 fn a_row_leaves_by_an_upload_only_where_the_model_says_so() {
-    let away = || [Upload::Update("customer", row(1, 3, "a"), row(1, 4, "handed over"))];
-    let download = check("", &away(), &["customer:1"], "SELECT * FROM customer");
-    assert_eq!(listed(&download.upserts), "customer:1 offer:1");
+    Backend::each(|backend| {
+        let away = || [Upload::Update("customer", row(1, 3, "a"), row(1, 4, "handed over"))];
+        let download = check(
+            backend,
+            "",
+            &away(),
+            &["customer:1"],
+            "SELECT id, rep, name FROM customer ORDER BY id",
+        );
+        assert_eq!(listed(&download.upserts), "customer:1 offer:1");
 
-    let (mut center, mut site) = shop("may_leave = true");
-    let download = site.synchronize(&mut center, &away());
-    assert!(download.rejects.is_empty());
-    assert_eq!(
-        listed(&download.deletes),
-        "customer:1 invoice:11 invoice:12 line:111 line:112 line:121"
-    );
-    assert_eq!(center.value("SELECT rep FROM customer WHERE id = 1"), Value::Integer(4));
-    // Nor may it bring a new row to somebody else.
-    let changes = [Upload::Insert("customer", row(51, 4, ""))];
-    assert_eq!(rejects(&site.synchronize(&mut center, &changes)), [outside("customer:51")]);
-    // And not even what may leave may be taken.
-    let changes = [Upload::Update("customer", row(3, 4, "c"), row(3, 3, "stolen"))];
-    assert_eq!(rejects(&site.synchronize(&mut center, &changes)), [outside("customer:3")]);
-    let other = [Upload::Update("invoice", row(21, 2, ""), row(21, 3, "given"))];
-    assert_eq!(rejects(&site.synchronize(&mut center, &other)), [outside("invoice:21")]);
+        let (mut center, mut site) = shop(backend, "may_leave = true");
+        let download = site.synchronize(&mut center, &away());
+        assert!(download.rejects.is_empty());
+        assert_eq!(
+            listed(&download.deletes),
+            "customer:1 invoice:11 invoice:12 line:111 line:112 line:121"
+        );
+        assert_eq!(center.value("SELECT rep FROM customer WHERE id = 1"), Value::Integer(4));
+        // Nor may it bring a new row to somebody else.
+        let changes = [Upload::Insert("customer", row(51, 4, ""))];
+        assert_eq!(rejects(&site.synchronize(&mut center, &changes)), [outside("customer:51")]);
+        // And not even what may leave may be taken.
+        let changes = [Upload::Update("customer", row(3, 4, "c"), row(3, 3, "stolen"))];
+        assert_eq!(rejects(&site.synchronize(&mut center, &changes)), [outside("customer:3")]);
+        let other = [Upload::Update("invoice", row(21, 2, ""), row(21, 3, "given"))];
+        assert_eq!(rejects(&site.synchronize(&mut center, &other)), [outside("invoice:21")]);
+    });
 }
 
 /// Whoever hands a customer over has worked for it until then.
 // S7
 #[test]
 fn what_was_done_before_a_row_left_counts() {
-    let (mut center, mut site) = shop("may_leave = true");
+    let (mut center, mut site) = shop(Backend::Sqlite, "may_leave = true");
     let changes = [
         Upload::Update("customer", row(1, 3, "a"), row(1, 4, "handed over")),
         Upload::Insert("invoice", row(61, 1, "new")),
@@ -173,23 +197,27 @@ fn what_was_done_before_a_row_left_counts() {
 // S7
 #[test]
 fn no_conflict_rule_crosses_the_fence() {
-    for rule in ["consolidated_wins", "remote_wins", "merge"] {
-        let conflict = format!("conflict = \"{rule}\"");
-        for changes in [
-            [Upload::Insert("customer", row(3, 3, "mine"))],
-            [Upload::Update("customer", row(3, 3, "was mine"), row(3, 3, "mine"))],
-            [Upload::Delete("customer", row(3, 3, "was mine"))],
-        ] {
-            let download = check(&conflict, &changes, &["customer:3"], FOREIGN);
-            assert_eq!(listed(&download.deletes), "customer:3", "{rule}");
+    Backend::each(|backend| {
+        let rules =
+            ["\"consolidated_wins\"", "\"remote_wins\"", "\"merge\"", "{ latest = \"name\" }"];
+        let (mut center, _) = shop(backend, "");
+        for rule in rules {
+            deploy(&center.url, &model(&format!("conflict = {rule}"))).unwrap();
+            for change in [
+                Upload::Insert("customer", row(3, 3, "zzz")),
+                Upload::Update("customer", row(3, 3, "was mine"), row(3, 3, "zzz")),
+                Upload::Delete("customer", row(3, 3, "was mine")),
+            ] {
+                let mut site = Site::new("one", 3, "north, south");
+                site.synchronize(&mut center, &[]);
+                let before = center.rows(FOREIGN);
+                let download = site.synchronize(&mut center, &[change]);
+                assert_eq!(rejects(&download), [outside("customer:3")], "{rule} {backend:?}");
+                assert_eq!(listed(&download.deletes), "customer:3", "{rule} {backend:?}");
+                assert_eq!(center.rows(FOREIGN), before, "{rule} {backend:?}");
+            }
         }
-    }
-    for changes in [
-        [Upload::Insert("customer", row(3, 3, "zzz"))],
-        [Upload::Update("customer", row(3, 3, "was mine"), row(3, 3, "zzz"))],
-    ] {
-        check("conflict = { latest = \"name\" }", &changes, &["customer:3"], FOREIGN);
-    }
+    });
 }
 
 /// A rule may let the remote win, but not with a row that leaves.
@@ -199,17 +227,16 @@ fn no_conflict_rule_moves_a_row_out() {
     let away = || [Upload::Update("customer", row(1, 3, "was"), row(1, 4, "handed over"))];
     for (rule, leaves) in [("consolidated_wins", false), ("remote_wins", true), ("merge", true)] {
         let conflict = format!("conflict = \"{rule}\"");
-        let (mut center, mut site) = shop(&conflict);
+        let (mut center, mut site) = shop(Backend::Sqlite, &conflict);
         let refused = if leaves { vec![outside("customer:1")] } else { vec![] };
         assert_eq!(rejects(&site.synchronize(&mut center, &away())), refused, "{rule}");
         assert_eq!(center.value("SELECT rep FROM customer WHERE id = 1"), Value::Integer(3));
 
-        let (mut center, mut site) = shop(&format!("{conflict}\nmay_leave = true"));
+        deploy(&center.url, &model(&format!("{conflict}\nmay_leave = true"))).unwrap();
         let download = site.synchronize(&mut center, &away());
         assert!(download.rejects.is_empty());
-        let gone =
-            if leaves { "customer:1 invoice:11 invoice:12 line:111 line:112 line:121" } else { "" };
-        assert_eq!(listed(&download.deletes), gone, "{rule}");
+        let gone = "customer:1 invoice:11 invoice:12 line:111 line:112 line:121";
+        assert_eq!(listed(&download.deletes), if leaves { gone } else { "" }, "{rule}");
     }
 }
 
@@ -219,7 +246,7 @@ fn no_conflict_rule_moves_a_row_out() {
 fn a_deleted_row_does_not_come_back_outside() {
     for customer in ["conflict = \"remote_wins\"", "conflict = \"remote_wins\"\nmay_leave = true"] {
         let changes = [Upload::Update("customer", row(77, 3, "was"), row(77, 4, "handed over"))];
-        check(customer, &changes, &["customer:77"], FOREIGN);
+        check(Backend::Sqlite, customer, &changes, &["customer:77"], FOREIGN);
     }
 }
 
@@ -227,28 +254,30 @@ fn a_deleted_row_does_not_come_back_outside() {
 // S7, Trap 10
 #[test]
 fn rows_that_wait_for_each_other_meet_the_fence_too() {
-    let mut center = crate::center("");
-    center.foreign("CREATE UNIQUE INDEX customer_name ON customer (name)");
-    deploy(&center.url, &model("")).unwrap();
-    let mut site = Site::new("one", 3, "north, south");
-    site.synchronize(&mut center, &[]);
-    let changes = [
-        Upload::Insert("customer", row(51, 3, "a")),
-        Upload::Insert("invoice", row(61, 51, "of a customer that waits")),
-        Upload::Update("customer", row(1, 3, "a"), row(1, 3, "b")),
-        Upload::Update("customer", row(2, 3, "b"), row(2, 4, "b'")),
-    ];
-    let download = site.synchronize(&mut center, &changes);
-    assert!(rejects(&download).contains(&outside("customer:2")), "{:?}", rejects(&download));
-    let changes = [
-        Upload::Update("customer", row(1, 3, "a"), row(1, 4, "b")),
-        Upload::Update("customer", row(2, 3, "b"), row(2, 3, "a")),
-    ];
-    let (mut center, mut site) = shop("");
-    center.foreign("CREATE UNIQUE INDEX customer_name ON customer (name)");
-    deploy(&center.url, &model("")).unwrap();
-    site.synchronize(&mut center, &[]);
-    let download = site.synchronize(&mut center, &changes);
-    assert!(rejects(&download).contains(&outside("customer:1")), "{:?}", rejects(&download));
-    assert_eq!(center.rows(FOREIGN).len(), 1);
+    Backend::each(|backend| {
+        let mut center = crate::center(backend, "");
+        center.foreign("CREATE UNIQUE INDEX customer_name ON customer (name)");
+        deploy(&center.url, &model("")).unwrap();
+        let mut site = Site::new("one", 3, "north, south");
+        site.synchronize(&mut center, &[]);
+        let changes = [
+            Upload::Insert("customer", row(51, 3, "a")),
+            Upload::Insert("invoice", row(61, 51, "of a customer that waits")),
+            Upload::Update("customer", row(1, 3, "a"), row(1, 3, "b")),
+            Upload::Update("customer", row(2, 3, "b"), row(2, 4, "b'")),
+        ];
+        let download = site.synchronize(&mut center, &changes);
+        assert!(rejects(&download).contains(&outside("customer:2")), "{:?}", rejects(&download));
+        let changes = [
+            Upload::Update("customer", row(1, 3, "a"), row(1, 4, "b")),
+            Upload::Update("customer", row(2, 3, "b"), row(2, 3, "a")),
+        ];
+        let (mut center, mut site) = shop(backend, "");
+        center.foreign("CREATE UNIQUE INDEX customer_name ON customer (name)");
+        deploy(&center.url, &model("")).unwrap();
+        site.synchronize(&mut center, &[]);
+        let download = site.synchronize(&mut center, &changes);
+        assert!(rejects(&download).contains(&outside("customer:1")), "{:?}", rejects(&download));
+        assert_eq!(center.rows(FOREIGN).len(), 1);
+    });
 }

@@ -126,14 +126,27 @@ impl Center {
     /// Another program, which heeds foreign keys, tries one statement after the other; those that
     /// break a constraint change nothing.
     pub(crate) fn try_foreign(&self, statements: &[String]) {
-        let connection = rusqlite::Connection::open(self.path()).unwrap();
-        connection.pragma_update(None, "foreign_keys", true).unwrap();
-        for sql in statements {
-            let done = connection.execute_batch(sql);
-            let refused = done.as_ref().is_err_and(|error| {
-                error.sqlite_error_code() == Some(rusqlite::ErrorCode::ConstraintViolation)
-            });
-            assert!(done.is_ok() || refused, "{sql}: {done:?}");
+        match &self.url {
+            Url::Sqlite(path) => {
+                let connection = rusqlite::Connection::open(path).unwrap();
+                connection.pragma_update(None, "foreign_keys", true).unwrap();
+                for sql in statements {
+                    let done = connection.execute_batch(sql);
+                    let refused = done.as_ref().is_err_and(|error| {
+                        error.sqlite_error_code() == Some(rusqlite::ErrorCode::ConstraintViolation)
+                    });
+                    assert!(done.is_ok() || refused, "{sql}: {done:?}");
+                }
+            }
+            Url::Postgres(_) => {
+                let tried = statements.iter().map(|sql| {
+                    format!(
+                        "BEGIN {sql}; EXCEPTION WHEN integrity_constraint_violation THEN NULL; END;"
+                    )
+                });
+                let all = tried.collect::<String>();
+                psql(&self.url.to_string(), &format!("DO $$ BEGIN {all} END $$"));
+            }
         }
     }
 
@@ -143,10 +156,7 @@ impl Center {
             Url::Sqlite(path) => value(path, sql),
             Url::Postgres(_) => {
                 let printed = psql(&self.url.to_string(), sql);
-                match printed.trim_end_matches('\n') {
-                    NULL => Value::Null,
-                    printed => printed.parse().map_or(text(printed), Value::Integer),
-                }
+                printed_value(printed.trim_end_matches('\n'))
             }
         }
     }
@@ -164,9 +174,32 @@ impl Center {
         }
     }
 
-    /// Rows that another program reads.
+    /// Rows that another program reads; on PostgreSQL of integers and texts without a bar.
     pub(crate) fn rows(&self, sql: &str) -> Vec<Row> {
-        rows(&self.path(), sql)
+        self.answers(&[sql.to_owned()]).remove(0)
+    }
+
+    /// The same for several queries in one go.
+    pub(crate) fn answers(&self, queries: &[String]) -> Vec<Vec<Row>> {
+        if let Url::Sqlite(path) = &self.url {
+            return queries.iter().map(|sql| rows(path, sql)).collect();
+        }
+        let mut commands: Vec<&str> = Vec::new();
+        for query in queries {
+            commands.extend([query.as_str(), "\\echo <end>"]);
+        }
+        let printed = psql_all(&self.url.to_string(), &commands);
+        let mut answers = vec![Vec::new()];
+        for line in printed.lines() {
+            match line {
+                "<end>" => answers.push(Vec::new()),
+                row => {
+                    let row = row.split('|').map(printed_value).collect();
+                    answers.last_mut().unwrap().push(row);
+                }
+            }
+        }
+        answers
     }
 
     pub(crate) fn session(&mut self, remote: &Remote) -> Session {
@@ -382,12 +415,27 @@ pub(crate) fn sqlite(path: &std::path::Path, sql: &str) {
 
 /// What `psql` prints for SQL that must succeed.
 fn psql(url: &str, sql: &str) -> String {
+    psql_all(url, &[sql])
+}
+
+/// The same for several commands, each on its own.
+fn psql_all(url: &str, commands: &[&str]) -> String {
     let mut command = client_command("psql");
     command.args([url, "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-P"]);
-    command.arg(format!("null={NULL}")).args(["-c", sql]);
+    command.arg(format!("null={NULL}"));
+    commands.iter().for_each(|sql| {
+        command.args(["-c", sql]);
+    });
     let outcome = run_client(&mut command);
-    assert_eq!(outcome.code, Some(0), "{sql}\n{}", outcome.stderr);
+    assert_eq!(outcome.code, Some(0), "{commands:?}\n{}", outcome.stderr);
     outcome.stdout
+}
+
+fn printed_value(printed: &str) -> Value {
+    match printed {
+        NULL => Value::Null,
+        printed => printed.parse().map_or(text(printed), Value::Integer),
+    }
 }
 
 /// What `psql` prints for NULL.
