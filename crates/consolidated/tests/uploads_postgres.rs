@@ -52,7 +52,7 @@ fn an_upload_that_meets_another_one_is_applied_again() {
     assert_eq!(center.list("SELECT id FROM t ORDER BY id"), "1,2");
 }
 
-// S7
+// S7, Trap 19
 #[test]
 fn a_few_bad_rows_are_found_among_many_good_ones() {
     let (mut center, mut remote) = center(
@@ -74,7 +74,7 @@ fn a_few_bad_rows_are_found_among_many_good_ones() {
     assert_eq!(center.value("SELECT count(*) FROM t"), int(498));
 }
 
-// S5
+// S5, Trap 19
 #[test]
 fn conflicts_among_many_rows_are_found_and_resolved_together() {
     for (rule, ours) in [("consolidated_wins", 0), ("remote_wins", 30)] {
