@@ -233,6 +233,30 @@ fn after_a_promotion_nothing_is_missed_and_what_is_proven_is_not_sent_again() {
     assert_eq!(download.upserts.len(), 7);
 }
 
+// Trap 2: a crash gives out again the numbers of which nothing had reached the disk.
+#[test]
+fn after_a_crash_nothing_is_missed() {
+    let cluster = Cluster::start_with("autovacuum = off\nbgwriter_lru_maxpages = 0");
+    let database = cluster.database();
+    database.sql(SCHEMA);
+    let mut center = on_postgres::deployed(&database, TABLES);
+    let mut remote = Remote::new("r");
+    center.synchronize(&mut remote, &[]);
+    let applied = center.upload(&mut remote, &[]).unwrap();
+    let all = cluster.database_named("postgres").as_role(SUPERUSER);
+    let writer = all.text("SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'");
+    let stop = std::process::Command::new("kill").args(["-STOP", writer.trim()]).status();
+    assert!(stop.unwrap().success());
+    for _ in 0..10 {
+        database.sql("BEGIN; INSERT INTO customer VALUES (50, 'undone'); ROLLBACK");
+    }
+    center.download(&mut remote, &applied);
+    cluster.kill();
+    cluster.restart();
+    database.sql("INSERT INTO customer VALUES (60, 'new')");
+    assert_eq!(download(&mut center, &mut remote), ["customer 60"]);
+}
+
 #[test]
 fn a_reader_survives_the_loss_of_its_connection() {
     let (mut center, database, mut remote) = synchronized();

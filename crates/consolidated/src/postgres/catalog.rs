@@ -119,7 +119,9 @@ impl Table {
                 continue;
             }
             for parameter in &script.parameters {
-                if *parameter != Parameter::LastDownload && !claims.contains(parameter) {
+                let claim =
+                    !matches!(parameter, Parameter::LastDownload | Parameter::LastDownloadOf(_));
+                if claim && !claims.contains(parameter) {
                     claims.push(parameter.clone());
                 }
             }

@@ -24,14 +24,17 @@ const UNCONFIRMED_MAX: Duration = Duration::from_secs(30);
 /// The oldest release that has `pg_current_snapshot()`.
 const SERVER_VERSION_MIN: i32 = 130_000;
 
-/// What every session needs, so that values as text look the same everywhere.
+/// What every session needs, so that values as text look the same everywhere, and nothing is
+/// acknowledged that a crash could undo (S1).
 const SETTINGS: &str = "SET TimeZone = 'UTC';
 SET DateStyle = 'ISO';
 SET IntervalStyle = 'iso_8601';
 SET extra_float_digits = 3;
 SET bytea_output = 'hex';
 SET standard_conforming_strings = on;
-SET lock_timeout = '5s';";
+SET lock_timeout = '5s';
+SELECT set_config('synchronous_commit', 'on', false)
+WHERE current_setting('synchronous_commit') = 'off';";
 
 /// Ends a statement whose client is gone; not every platform has it.
 const NOTICE_LOST_CLIENT: &str = "SET client_connection_check_interval = '5s'";

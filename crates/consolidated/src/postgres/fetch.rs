@@ -25,8 +25,10 @@ use tokio_postgres::{Error, Row};
 /// Where the parts of a download go.
 pub(super) type Sink<'a> = &'a mut dyn FnMut(DownloadBatch) -> Result<(), Failure>;
 
+/// Of the transaction that uploaded last for the remote, the lower half of its number.
 const STATE: &str = "SELECT pg_current_snapshot()::text,
-    (SELECT value::int8 FROM syncline.syncline_system WHERE name = 'generation')";
+    (SELECT value::int8 FROM syncline.syncline_system WHERE name = 'generation'),
+    (SELECT xmin::text::int8 FROM syncline.syncline_remote WHERE remote_id = $1)";
 
 const LOGS: &str = "SELECT table_name, incarnation, floor::text FROM syncline.syncline_log_state";
 
@@ -49,7 +51,7 @@ pub(super) fn open(link: &mut Link, request: &FetchRequest<'_>) -> Result<Openin
     let answers = link
         .begin(&[
             Call::Simple("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"),
-            Call::new(STATE, &[]),
+            Call::new(STATE, &[&remote_id]),
             Call::new(LOGS, &[]),
             Call::new(catalog::DEPLOYMENT, &[]),
             Call::new(owed::READ, &[&remote_id]),
@@ -70,12 +72,21 @@ fn moment(link: &Link, state: &[Row], logs: &[Row]) -> Option<Moment> {
         let log = LogState { incarnation: row.try_get(1).ok()?, floor: floor.parse().ok()? };
         Some((row.try_get(0).ok()?, log))
     };
+    let snapshot = Snapshot::parse(state.try_get(0).ok()?)?;
+    let uploaded: Option<i64> = state.try_get(2).ok()?;
     Some(Moment {
         place: link.place(),
-        snapshot: Snapshot::parse(state.try_get(0).ok()?)?,
+        perishable: uploaded.map_or(0, |low| after(low as u32, snapshot.xmax)),
+        snapshot,
         generation: state.try_get(1).ok()?,
         logs: logs.iter().map(read).collect::<Option<HashMap<_, _>>>()?,
     })
+}
+
+/// The number after the transaction whose lower half is `low`, which began before `now`.
+fn after(low: u32, now: u64) -> u64 {
+    let ago = (now as u32).wrapping_sub(low);
+    now.saturating_sub(u64::from(ago)) + 1
 }
 
 /// Sends everything of `request` to `sink`, and ends the transaction.

@@ -34,6 +34,13 @@ impl Snapshot {
         Snapshot { xmin: self.xmin, xmax: self.xmin, in_flight: Vec::new() }
     }
 
+    /// Shows what `self` shows of the transactions below `end`.
+    pub(super) fn below(&self, end: u64) -> Snapshot {
+        let xmax = self.xmax.min(end);
+        let in_flight = self.in_flight.iter().copied().filter(|t| *t < xmax).collect();
+        Snapshot { xmin: self.xmin.min(xmax), xmax, in_flight }
+    }
+
     /// Whether everything that `self` shows, `other` shows too.
     pub(super) fn is_within(&self, other: &Snapshot) -> bool {
         let hidden = other.in_flight.iter().take_while(|transaction| **transaction < self.xmax);
@@ -146,6 +153,8 @@ mod tests {
         ] {
             assert_eq!(snapshot(one).is_within(&snapshot(other)), within, "{one} in {other}");
         }
+        assert_eq!(snapshot("10:20:10,15").below(14), snapshot("10:14:10"));
+        assert_eq!(snapshot("10:20:10,15").below(7), snapshot("7:7:"));
         assert!(snapshot("10:20:12").coarse().is_within(&snapshot("10:20:12")));
     }
 }

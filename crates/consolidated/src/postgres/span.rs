@@ -17,6 +17,8 @@ pub(super) struct Moment {
     pub(super) place: Place,
     pub(super) snapshot: Snapshot,
     pub(super) generation: i64,
+    /// The first transaction whose number may be given out again after a crash.
+    pub(super) perishable: u64,
     /// By published name.
     pub(super) logs: HashMap<String, LogState>,
 }
@@ -56,6 +58,7 @@ impl Moment {
             counter,
             incarnations: 0,
             claims: 0,
+            perishable: self.perishable,
             snapshot: None,
         };
         if !published.direction.downloads() {
@@ -74,7 +77,7 @@ impl Moment {
             .filter(|mark| mark.generation == self.generation)
             .filter(|mark| mark.incarnations == until.incarnations && mark.claims == until.claims)
             .filter(|mark| timelines.prove(mark))
-            .and_then(|mark| mark.snapshot)
+            .and_then(|mark| Some(mark.snapshot?.below(mark.perishable)))
             .filter(|shown| shown.xmin >= floor);
         let mode = match since {
             Some(_) => DownloadedTable::Changes,

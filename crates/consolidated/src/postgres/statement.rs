@@ -77,8 +77,9 @@ impl Statement {
             Parameter::New(at) => (Slot::New(*at), &columns[*at]),
             Parameter::Old(at) => (Slot::Old(*at), &columns[*at]),
             // Travels as text, so that a mark needs no binary form of the type.
-            Parameter::LastDownload => {
-                let number = self.number(Slot::Session(parameter.clone()));
+            // One snapshot is that of all tables.
+            Parameter::LastDownload | Parameter::LastDownloadOf(_) => {
+                let number = self.number(Slot::Session(Parameter::LastDownload));
                 return format!("${number}::text::pg_snapshot");
             }
             session => {

@@ -71,7 +71,7 @@ mod tests {
         let (generation, counter) = (1, Counter(1));
         let place = Place { system, timeline };
         let snapshot = Snapshot::parse(snapshot);
-        Mark { place, generation, counter, incarnations: 0, claims: 0, snapshot }
+        Mark { place, generation, counter, incarnations: 0, claims: 0, perishable: 0, snapshot }
     }
 
     // Trap 2

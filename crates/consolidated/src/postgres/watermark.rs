@@ -6,6 +6,10 @@
 //! Why the snapshot is exact (S2): rows carry the transaction that wrote them, and the snapshot is
 //! that of the very transaction that reads them. What it shows the remote has; what it does not
 //! show is sent next time, whenever it commits.
+//!
+//! But a server that crashes gives out again the numbers of transactions of which nothing had
+//! reached its disk, such as those that were rolled back last. The last number that is certain to
+//! have reached it is that of the remote's own upload, and what is younger is sent again.
 
 use super::snapshot::Snapshot;
 use model::{Counter, Failure, Watermark};
@@ -16,7 +20,7 @@ const SNAPSHOT_BYTES_MAX: usize = 3072;
 const VERSION: u8 = 1;
 
 /// Bytes before the snapshot.
-const HEAD_BYTES: usize = 53;
+const HEAD_BYTES: usize = 61;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Mark {
@@ -30,6 +34,8 @@ pub(super) struct Mark {
     pub(super) incarnations: u64,
     /// Digest of the selection and of the values that it depends on (trap 4).
     pub(super) claims: u128,
+    /// The first transaction whose number may be given out again after a crash.
+    pub(super) perishable: u64,
     /// None for a table that is not downloaded.
     pub(super) snapshot: Option<Snapshot>,
 }
@@ -58,6 +64,7 @@ impl Mark {
             counter: Counter(number(21).cast_signed()),
             incarnations: number(29),
             claims: u128::from(number(37)) | u128::from(number(45)) << 64,
+            perishable: number(53),
             snapshot: if rest.is_empty() { None } else { Some(Snapshot::read(rest)?) },
         })
     }
@@ -70,6 +77,7 @@ impl Mark {
         bytes.extend_from_slice(&self.counter.0.to_le_bytes());
         bytes.extend_from_slice(&self.incarnations.to_le_bytes());
         bytes.extend_from_slice(&self.claims.to_le_bytes());
+        bytes.extend_from_slice(&self.perishable.to_le_bytes());
         if let Some(snapshot) = &self.snapshot {
             snapshot.write(&mut bytes);
             if bytes.len() > HEAD_BYTES + SNAPSHOT_BYTES_MAX {
@@ -93,6 +101,7 @@ mod tests {
             counter: Counter(i64::MAX),
             incarnations: 5,
             claims: u128::MAX - 6,
+            perishable: 8,
             snapshot: Snapshot::parse(snapshot),
         }
     }
@@ -103,7 +112,7 @@ mod tests {
             let mark = mark(snapshot);
             assert_eq!(Mark::read(&mark.write().unwrap()), Some(mark), "{snapshot}");
         }
-        for bytes in [vec![], vec![1], vec![2; 60], vec![1; 52], vec![255; 60]] {
+        for bytes in [vec![], vec![1], vec![2; 70], vec![1; 60], vec![255; 70]] {
             assert_eq!(Mark::read(&Watermark::new(bytes).unwrap()), None);
         }
     }
