@@ -17,7 +17,7 @@ use crate::fail_point::fail_point;
 use crate::lease::{Lease, Leases};
 use crate::network::Connection;
 use crate::upload::{ReceivedUpload, UploadInProgress};
-use crate::worker::{Admission, Begin, Fetch, Upload, Worker};
+use crate::worker::{Admission, Begin, Cost, Costed, Fetch, Upload, Worker};
 use consolidated::{Applied, Identity, Session, TableMark};
 use model::{Code, Failure, Progress, Spills};
 use protocol::{
@@ -52,6 +52,7 @@ pub(crate) struct Summary {
     pub(crate) rejected: u64,
     pub(crate) downloaded: u64,
     pub(crate) filtered: u64,
+    pub(crate) cost: Cost,
 }
 
 /// Serves one connection. `Ok(None)`: it left without a word.
@@ -76,7 +77,7 @@ pub(crate) async fn serve(
         let message = format!("{} synchronizations are under way", shared.config.sessions_max);
         return Err(Failure::new(Code::ServerFull, message).retry_after_s(1));
     };
-    let (session, token) = admit(shared, &hello).await?;
+    let (session, token) = admit(shared, &hello, &mut summary.cost).await?;
     summary.script_version = session.script_version.to_string();
     let lease = shared.leases.take(&hello.remote_id).await?;
     connection.admit(shared.config.frame_bytes_max);
@@ -117,8 +118,12 @@ async fn expect_hello(connection: &mut Connection) -> Result<Hello, Failure> {
 }
 
 /// Verifies the user before anything else is told.
-async fn admit(shared: &Shared, hello: &Hello) -> Result<(Session, Option<String>), Failure> {
-    let admitted = shared
+async fn admit(
+    shared: &Shared,
+    hello: &Hello,
+    cost: &mut Cost,
+) -> Result<(Session, Option<String>), Failure> {
+    let Costed { value: admitted, cost: spent } = shared
         .worker
         .admit(Admission {
             user: hello.user.clone(),
@@ -127,6 +132,7 @@ async fn admit(shared: &Shared, hello: &Hello) -> Result<(Session, Option<String
             publications: hello.publications.clone(),
         })
         .await?;
+    *cost += spent;
     let known = admitted.credentials.as_ref();
     let token = shared.authenticator.verify(&hello.user, &hello.credential, known).await?;
     let session = admitted.session?;
@@ -352,7 +358,7 @@ impl Synchronization<'_> {
     /// Waits for the database, and lets the remote know that somebody is still there.
     async fn at_database<T>(
         &mut self,
-        work: impl Future<Output = Result<T, Failure>>,
+        work: impl Future<Output = Result<Costed<T>, Failure>>,
     ) -> Result<T, Failure> {
         self.lease.at_database(true);
         let heartbeat = Duration::from_secs(self.shared.config.heartbeat_interval_s.max(1));
@@ -367,6 +373,8 @@ impl Synchronization<'_> {
             }
         };
         self.lease.at_database(false);
-        result
+        let Costed { value, cost } = result?;
+        self.summary.cost += cost;
+        Ok(value)
     }
 }

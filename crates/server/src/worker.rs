@@ -21,7 +21,29 @@ use std::thread::JoinHandle;
 use tokio::sync::oneshot;
 
 /// Where an answer goes. Its receiver may be gone: the session ended meanwhile.
-pub(crate) type Answer<T> = oneshot::Sender<Result<T, Failure>>;
+pub(crate) type Answer<T> = oneshot::Sender<Result<Costed<T>, Failure>>;
+
+/// An answer and what it cost at the database.
+pub(crate) struct Costed<T> {
+    pub(crate) value: T,
+    pub(crate) cost: Cost,
+}
+
+/// What a synchronization cost at the database, for the log.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Cost {
+    /// Exchanges with the database.
+    pub(crate) round_trips: u64,
+    /// Durable commits; where several synchronizations had one together, the share of each.
+    pub(crate) commits: f64,
+}
+
+impl std::ops::AddAssign for Cost {
+    fn add_assign(&mut self, more: Cost) {
+        self.round_trips += more.round_trips;
+        self.commits += more.commits;
+    }
+}
 
 /// The ways to the database.
 #[derive(Clone)]
@@ -72,21 +94,21 @@ pub(crate) fn start(config: &Config, url: &Url, spills: &Arc<Spills>) -> Result<
 
 impl Worker {
     /// Who the user is, and what the remote shares.
-    pub(crate) async fn admit(&self, admission: Admission) -> Result<Admitted, Failure> {
+    pub(crate) async fn admit(&self, admission: Admission) -> Result<Costed<Admitted>, Failure> {
         let (answer, receiver) = oneshot::channel();
         self.reads.put(reader::Read::Admit(admission, answer)).await?;
         receiver.await.map_err(|_| gone())?
     }
 
     /// Fetches a download.
-    pub(crate) async fn fetch(&self, fetch: Fetch) -> Result<FetchedDownload, Failure> {
+    pub(crate) async fn fetch(&self, fetch: Fetch) -> Result<Costed<FetchedDownload>, Failure> {
         let (answer, receiver) = oneshot::channel();
         self.reads.put(reader::Read::Fetch(fetch, answer)).await?;
         receiver.await.map_err(|_| gone())?
     }
 
     /// Learns what is committed, and shuts out predecessors.
-    pub(crate) async fn begin(&self, begin: Begin) -> Result<consolidated::Begun, Failure> {
+    pub(crate) async fn begin(&self, begin: Begin) -> Result<Costed<consolidated::Begun>, Failure> {
         let (answer, receiver) = oneshot::channel();
         self.writes.put(Write::Begin(begin, answer)).await?;
         receiver.await.map_err(|_| gone())?
@@ -96,7 +118,7 @@ impl Worker {
     pub(crate) async fn upload(
         &self,
         upload: writer::Upload,
-    ) -> Result<consolidated::Applied, Failure> {
+    ) -> Result<Costed<consolidated::Applied>, Failure> {
         let (answer, receiver) = oneshot::channel();
         self.writes.put(Write::Upload(Box::new(upload), answer)).await?;
         receiver.await.map_err(|_| gone())?

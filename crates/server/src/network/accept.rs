@@ -75,6 +75,7 @@ async fn serve(stream: TcpStream, shared: &Shared, clock: &dyn Clock, sync_id: u
         rejected,
         downloaded,
         filtered,
+        cost,
     } = summary;
     let (bytes_in, bytes_out) = (connection.bytes_in, connection.bytes_out);
     match result {
@@ -92,6 +93,8 @@ async fn serve(stream: TcpStream, shared: &Shared, clock: &dyn Clock, sync_id: u
             filtered,
             bytes_in,
             bytes_out,
+            round_trips = cost.round_trips,
+            commits = cost.commits,
             duration_ms,
             "synchronized"
         ),

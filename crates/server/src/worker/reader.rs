@@ -1,6 +1,6 @@
 //! Answers what needs no write: who a user is, what a remote shares, what it downloads.
 
-use super::Answer;
+use super::{Answer, Cost, Costed};
 use crate::fail_point::fail_point;
 use crate::stage::Intake;
 use consolidated::{
@@ -61,16 +61,24 @@ pub(super) fn run(
     batch_rows: u32,
 ) {
     while let Some(read) = intake.take() {
+        let before = reader.round_trips();
         // The session may have ended meanwhile; then nobody wants the answer.
         match read {
-            Read::Admit(admission, answer) => drop(answer.send(admit(reader.as_mut(), &admission))),
+            Read::Admit(admission, answer) => {
+                let result = admit(reader.as_mut(), &admission);
+                drop(answer.send(costed(result, reader.round_trips() - before)));
+            }
             Read::Fetch(fetch, answer) => {
                 let result =
                     fetch_download(reader.as_mut(), &fetch, spills, batch_bytes, batch_rows);
-                drop(answer.send(result));
+                drop(answer.send(costed(result, reader.round_trips() - before)));
             }
         }
     }
+}
+
+fn costed<T>(result: Result<T, Failure>, round_trips: u64) -> Result<Costed<T>, Failure> {
+    result.map(|value| Costed { value, cost: Cost { round_trips, commits: 0.0 } })
 }
 
 fn admit(reader: &mut dyn Reader, admission: &Admission) -> Result<Admitted, Failure> {

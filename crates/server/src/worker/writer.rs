@@ -6,7 +6,7 @@
 //! whole transaction (a trigger that rolls back, a full disk at the commit), each is tried again
 //! alone, so that only the culprit fails. No answer leaves before the commit (trap 17).
 
-use super::Answer;
+use super::{Answer, Cost, Costed};
 use crate::fail_point::fail_point;
 use crate::stage::Intake;
 use crate::upload::ReceivedUpload;
@@ -53,6 +53,9 @@ enum Outcome {
     Applied(Box<Result<Applied, Failure>>),
 }
 
+/// What became of a group, and what each of it cost.
+type Outcomes = Vec<(Outcome, Cost)>;
+
 pub(super) fn run(mut writer: Box<dyn Writer>, intake: &Intake<Write>, limits: Limits) {
     let mut groups: u64 = 0;
     let writer = writer.as_mut();
@@ -62,18 +65,24 @@ pub(super) fn run(mut writer: Box<dyn Writer>, intake: &Intake<Write>, limits: L
         let mut group = vec![first];
         let outcomes = match commit_group(writer, &mut group, Some(intake), limits) {
             Ok(outcomes) => outcomes,
-            Err(failure) if group.len() == 1 => vec![failed(&group[0], failure)],
+            Err(failure) if group.len() == 1 => {
+                vec![(failed(&group[0], failure), Cost::default())]
+            }
             Err(failure) => {
                 tracing::warn!(error = %failure.full_message(), synchronizations = group.len(),
                     "a common transaction failed; each is tried alone");
                 one_by_one(writer, &mut group, limits)
             }
         };
-        for (write, outcome) in group.into_iter().zip(outcomes) {
+        for (write, (outcome, cost)) in group.into_iter().zip(outcomes) {
             // The session may have ended meanwhile; the outcome is in the database all the same.
             match (write, outcome) {
-                (Write::Begin(_, answer), Outcome::Begun(result)) => drop(answer.send(result)),
-                (Write::Upload(_, answer), Outcome::Applied(result)) => drop(answer.send(*result)),
+                (Write::Begin(_, answer), Outcome::Begun(result)) => {
+                    drop(answer.send(result.map(|value| Costed { value, cost })));
+                }
+                (Write::Upload(_, answer), Outcome::Applied(result)) => {
+                    drop(answer.send(result.map(|value| Costed { value, cost })));
+                }
                 _ => unreachable!("every request has the outcome of its kind"),
             }
         }
@@ -92,7 +101,8 @@ fn commit_group(
     group: &mut Vec<Write>,
     intake: Option<&Intake<Write>>,
     limits: Limits,
-) -> Result<Vec<Outcome>, Failure> {
+) -> Result<Outcomes, Failure> {
+    let round_trips = writer.round_trips();
     writer.begin()?;
     let mut outcomes = Vec::new();
     let mut next = 0;
@@ -120,21 +130,24 @@ fn commit_group(
         return Err(failure);
     }
     fail_point!("server-upload-committed");
-    Ok(outcomes)
+    let together = outcomes.len() as u64;
+    let round_trips = (writer.round_trips() - round_trips) / together.max(1);
+    let cost = Cost { round_trips, commits: 1.0 / together as f64 };
+    Ok(outcomes.into_iter().map(|outcome| (outcome, cost)).collect())
 }
 
 fn lost() -> Failure {
     Failure::new(model::Code::ScriptFailed, "the database gave up the transaction")
 }
 
-fn one_by_one(writer: &mut dyn Writer, group: &mut Vec<Write>, limits: Limits) -> Vec<Outcome> {
+fn one_by_one(writer: &mut dyn Writer, group: &mut Vec<Write>, limits: Limits) -> Outcomes {
     let mut done = Vec::new();
     let mut outcomes = Vec::new();
     for write in group.drain(..) {
         let mut alone = vec![write];
         let outcome = match commit_group(writer, &mut alone, None, limits) {
             Ok(mut outcome) => outcome.remove(0),
-            Err(failure) => failed(&alone[0], failure),
+            Err(failure) => (failed(&alone[0], failure), Cost::default()),
         };
         outcomes.push(outcome);
         done.append(&mut alone);
