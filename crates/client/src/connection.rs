@@ -31,6 +31,11 @@ pub(crate) fn create(path: &Path) -> Result<Connection, Failure> {
     Ok(connection)
 }
 
+/// A database without a file, which ends with its connection.
+pub(crate) fn in_memory() -> Result<Connection, Failure> {
+    connect(Path::new(":memory:"), OpenFlags::default())
+}
+
 fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, Failure> {
     let open = || -> rusqlite::Result<Connection> {
         let connection = Connection::open_with_flags(path, flags)?;

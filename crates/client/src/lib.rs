@@ -35,7 +35,7 @@ pub use synchronize::{Counts, Downloaded, Report, Request, Step};
 pub use transport::Transport;
 
 use files::RemoteLock;
-use model::{Clock, Code, Failure, Files, Random, Spills};
+use model::{Clock, Code, Failure, Files, Random, Spills, ValueRef};
 use rusqlite::Connection;
 use schema::RemoteTable;
 use std::path::{Path, PathBuf};
@@ -69,7 +69,8 @@ impl Components {
 
 /// A remote database: an SQLite file that any SQLite program may go on using.
 pub struct Remote {
-    path: PathBuf,
+    /// None where the database lives in memory.
+    path: Option<PathBuf>,
     connection: Connection,
     clock: Arc<dyn Clock>,
     random: Random,
@@ -96,7 +97,7 @@ impl Remote {
         if !schema::is_remote(&connection)? {
             return Err(not_a_remote());
         }
-        Ok(Remote::new(path, connection, components))
+        Ok(Remote::new(Some(path), connection, components))
     }
 
     /// Opens a file and makes it a remote if it is none: an SQLite file with whatever tables, or
@@ -109,17 +110,55 @@ impl Remote {
             connection::open(path)?
         };
         if !schema::is_remote(&connection)? {
-            let transaction = connection::begin_immediate(&connection)?;
-            schema::create(&transaction).map_err(connection::explain)?;
-            transaction.commit().map_err(connection::explain)?;
+            create_schema(&connection)?;
         }
-        Ok(Remote::new(path, connection, components))
+        Ok(Remote::new(Some(path), connection, components))
     }
 
-    fn new(path: &Path, connection: Connection, components: Components) -> Remote {
+    /// A remote without a file. Nobody else can open it, so the application writes and reads
+    /// through [`Remote::execute`] and [`Remote::for_each_row`]; it ends with this value.
+    pub fn in_memory(components: Components) -> Result<Remote, Failure> {
+        let connection = connection::in_memory()?;
+        create_schema(&connection)?;
+        Ok(Remote::new(None, connection, components))
+    }
+
+    fn new(path: Option<&Path>, connection: Connection, components: Components) -> Remote {
         let Components { clock, random, files } = components;
         let spills = Spills::new(files, SPILL_MEMORY_BYTES_MAX, SPILL_DISK_BYTES_MAX);
-        Remote { path: path.to_owned(), connection, clock, random, spills, tables: None }
+        let path = path.map(Path::to_owned);
+        Remote { path, connection, clock, random, spills, tables: None }
+    }
+
+    /// Runs statements of the application in one transaction. What they change is captured.
+    pub fn execute(&mut self, sql: &str) -> Result<(), Failure> {
+        let transaction = connection::begin_immediate(&self.connection)?;
+        transaction.execute_batch(sql).map_err(connection::explain)?;
+        transaction.commit().map_err(connection::explain)
+    }
+
+    /// Shows every row that a query of the application finds.
+    pub fn for_each_row(
+        &self,
+        query: &str,
+        visit: &mut dyn FnMut(&[ValueRef<'_>]) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let mut statement = self.connection.prepare(query).map_err(connection::explain)?;
+        let width = statement.column_count();
+        let mut rows = statement.query([]).map_err(connection::explain)?;
+        while let Some(row) = rows.next().map_err(connection::explain)? {
+            let values: Vec<ValueRef<'_>> = (0..width)
+                .map(|column| connection::value(row, column))
+                .collect::<rusqlite::Result<_>>()
+                .map_err(connection::explain)?;
+            visit(&values)?;
+        }
+        Ok(())
+    }
+
+    /// The right to synchronize, which other processes can only want where there is a file.
+    fn lock(&self) -> Result<Option<RemoteLock>, Failure> {
+        self.path.as_deref().map(RemoteLock::take).transpose()
     }
 
     /// What the file remembers.
@@ -169,7 +208,7 @@ impl Remote {
     /// settings. The next synchronization is that of a new remote and receives every table anew.
     /// [`Code::PendingChanges`] while changes wait, unless they may be discarded.
     pub fn reset(&mut self, discard_pending: bool) -> Result<(), Failure> {
-        let _lock = RemoteLock::take(&self.path)?;
+        let _lock = self.lock()?;
         if !discard_pending {
             self.refuse_pending_changes()?;
         }
@@ -180,12 +219,15 @@ impl Remote {
     /// Makes the file an ordinary database again: removes every object of ours, keeps the rows.
     /// [`Code::PendingChanges`] is no obstacle: what waits is in the rows.
     pub fn detach(&mut self) -> Result<(), Failure> {
-        let lock = RemoteLock::take(&self.path)?;
+        let lock = self.lock()?;
         let transaction = connection::begin_immediate(&self.connection)?;
         schema::drop_everything(&transaction).map_err(connection::explain)?;
         transaction.commit().map_err(connection::explain)?;
         self.tables = None;
-        lock.remove(&self.path)
+        match (lock, &self.path) {
+            (Some(lock), Some(path)) => lock.remove(path),
+            _ => Ok(()),
+        }
     }
 
     fn refuse_pending_changes(&self) -> Result<(), Failure> {
@@ -211,6 +253,12 @@ impl Remote {
         self.tables = Some((schema::version(&self.connection)?, tables.clone()));
         Ok(tables)
     }
+}
+
+fn create_schema(connection: &Connection) -> Result<(), Failure> {
+    let transaction = connection::begin_immediate(connection)?;
+    schema::create(&transaction).map_err(connection::explain)?;
+    transaction.commit().map_err(connection::explain)
 }
 
 #[cfg(test)]

@@ -12,7 +12,6 @@ mod channel;
 mod host;
 
 use crate::Remote;
-use crate::files::RemoteLock;
 use crate::progress;
 use crate::transport::Transport;
 use host::Host;
@@ -117,7 +116,7 @@ pub(crate) fn synchronize(
     connect: &mut dyn FnMut() -> Result<Box<dyn Transport>, Failure>,
     observer: &mut dyn FnMut(Step),
 ) -> Result<Report, Failure> {
-    let _lock = RemoteLock::take(&remote.path)?;
+    let _lock = remote.lock()?;
     let started_ms = remote.clock.monotonic_ms();
     let user = remote.settings()?.user.ok_or_else(|| {
         Failure::new(Code::ServerUnknown, "the remote does not know its user yet")

@@ -2,7 +2,7 @@
 
 use crate::testing::Site;
 use crate::{Components, Remote, Settings};
-use model::{Code, Failure, RemoteId, UserName};
+use model::{Code, Failure, RemoteId, UserName, Value, ValueRef};
 use rusqlite::Connection;
 use std::path::Path;
 
@@ -95,4 +95,26 @@ fn a_busy_file_is_told_as_such() {
     let other = Connection::open(site.path()).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     assert_eq!(site.download().apply().unwrap_err().code(), Code::RemoteBusy);
+}
+
+#[test]
+fn a_remote_in_memory_works_through_its_application() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut remote = Remote::in_memory(components(folder.path())).unwrap();
+    remote.execute("CREATE TABLE t(a INTEGER PRIMARY KEY, b)").unwrap();
+    remote.execute("INSERT INTO t VALUES (1, 'x'); INSERT INTO t VALUES (2, NULL)").unwrap();
+    let failure = remote.execute("DELETE FROM t; INSERT INTO nowhere VALUES (1)");
+    assert_eq!(failure.unwrap_err().code(), Code::Bug);
+    let mut rows = Vec::new();
+    let mut keep = |values: &[ValueRef<'_>]| {
+        rows.push(values.iter().map(|value| ValueRef::to_owned(*value)).collect::<Vec<_>>());
+        Ok(())
+    };
+    remote.for_each_row("SELECT b, a FROM t ORDER BY a", &mut keep).unwrap();
+    let wanted =
+        [[Value::Text(b"x".to_vec()), Value::Integer(1)], [Value::Null, Value::Integer(2)]];
+    assert_eq!(rows, wanted, "a failed statement takes the others with it");
+    remote.reset(false).unwrap();
+    remote.detach().unwrap();
+    assert_eq!(folder.path().read_dir().unwrap().count(), 0, "nothing is on disk");
 }
