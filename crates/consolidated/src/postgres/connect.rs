@@ -90,6 +90,9 @@ impl Options {
         if let Some(password) = &url.password {
             config.password(password.reveal());
         }
+        if let Some(settings) = &url.options {
+            config.options(settings);
+        }
         if url.hosts.len() > 1 {
             config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         }

@@ -24,11 +24,12 @@ const HOSTS_MAX: usize = 16;
 pub(super) const SOCKET_FOLDERS: [&str; 2] = ["/var/run/postgresql", "/tmp"];
 
 /// The options that are understood.
-const OPTIONS: [&str; 9] = [
+const OPTIONS: [&str; 10] = [
     "application_name",
     "connect_timeout",
     "dbname",
     "host",
+    "options",
     "password",
     "port",
     "sslmode",
@@ -55,6 +56,8 @@ pub struct PostgresUrl {
     pub connect_timeout: Option<Duration>,
     /// What the server shows as the name of the program, instead of `syncline`.
     pub application_name: Option<String>,
+    /// Settings of every session, as `-c name=value`.
+    pub options: Option<String>,
     /// Whether the password was in the text of the URL.
     pub(super) password_in_text: bool,
 }
@@ -155,6 +158,7 @@ pub(super) fn parse(text: &str, variable: Variable<'_>) -> Result<PostgresUrl, F
         sslrootcert: root_certificate(get("sslrootcert", "PGSSLROOTCERT"), sslmode, variable)?,
         connect_timeout,
         application_name: get("application_name", "PGAPPNAME"),
+        options: get("options", "PGOPTIONS"),
     })
 }
 
@@ -315,6 +319,9 @@ impl fmt::Display for PostgresUrl {
         }
         if let Some(name) = &self.application_name {
             options.push(("application_name", percent::encode(name)));
+        }
+        if let Some(settings) = &self.options {
+            options.push(("options", percent::encode(settings)));
         }
         for (index, (name, value)) in options.iter().enumerate() {
             let mark = if index == 0 { '?' } else { '&' };

@@ -56,13 +56,14 @@ fn what_the_url_leaves_out_comes_from_the_environment_and_stays() {
             "PGSSLMODE" => "require",
             "PGAPPNAME" => "till",
             "PGCONNECT_TIMEOUT" => "7",
+            "PGOPTIONS" => "-c a=b",
             _ => return None,
         };
         Some(value.to_owned())
     };
     let url = parse("", &variable).unwrap();
     let shown = "postgres:///shop?host=/run/x,b&port=1,2&user=ann&sslmode=require\
-                 &connect_timeout=7&application_name=till";
+                 &connect_timeout=7&application_name=till&options=-c%20a%3Db";
     assert_eq!(url.to_string(), shown);
     let url = parse("bob@h:9/db?sslmode=disable", &variable).unwrap();
     assert_eq!(url.hosts, [Host::Tcp("h".to_owned(), 9)]);
@@ -76,7 +77,7 @@ fn mistakes_are_told() {
         "/db",
         "ann@h/db?sslmod=require",
         "ann@h/db?sslmode=allow",
-        "ann@h/db?options=-c%20a%3Db",
+        "ann@h/db?service=shop",
         "ann@h:0/db",
         "ann@h:65536/db",
         "ann@[::1/db",
