@@ -2,6 +2,10 @@
 //!
 //! Nothing here looks at the outside world; what the options mean is decided by the command.
 
+mod bench;
+
+pub(crate) use bench::{BenchAction, BenchOptions, BenchRunOptions, ClientsOn, Operation};
+
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use model::{PublicationName, RemoteId, ScriptVersion, UserName};
 use std::path::PathBuf;
@@ -72,6 +76,7 @@ pub(crate) enum Command {
     Serve(ServeOptions),
     Sync(Box<SyncOptions>),
     Remote(RemoteOptions),
+    Bench(Box<BenchOptions>),
 }
 
 /// Where `syncline.toml` is.
@@ -462,6 +467,13 @@ mod tests {
             "syncline remote rejects r.db",
             "syncline remote reset r.db --discard-pending",
             "syncline remote detach r.db",
+            "syncline bench run --operation download --consolidated sqlite:x.db",
+            "syncline bench run --operation upload-insert --clients 1000 --rows 1000 --sets 10 \
+             --consolidated sqlite:x.db --transport tcp --compression none --clients-on wire \
+             --connection-limit 1024 --workers 4 --retry-delay 0.5 --json f.json",
+            "syncline bench run --operation upload-update --consolidated sqlite:x.db --workers 2-2",
+            "syncline bench run --operation upload-delete --consolidated x --server-url tcp://a:1",
+            "syncline bench clients",
         ] {
             assert!(check(line).is_ok(), "{line}");
         }
@@ -477,6 +489,21 @@ mod tests {
             ("syncline user add a\nnn", ErrorKind::ValueValidation),
             ("syncline init d", ErrorKind::MissingRequiredArgument),
             ("syncline user add ann --password secret", ErrorKind::UnknownArgument),
+            ("syncline bench run --operation download", ErrorKind::MissingRequiredArgument),
+            ("syncline bench run --consolidated x", ErrorKind::MissingRequiredArgument),
+            ("syncline bench run --operation x --consolidated x", ErrorKind::InvalidValue),
+            (
+                "syncline bench run --operation download --consolidated x --rows 0",
+                ErrorKind::ValueValidation,
+            ),
+            (
+                "syncline bench run --operation download --consolidated x --workers 1-8",
+                ErrorKind::ValueValidation,
+            ),
+            (
+                "syncline bench run --operation download --consolidated x --compression zstd",
+                ErrorKind::InvalidValue,
+            ),
         ] {
             assert_eq!(check(line).unwrap_err(), kind, "{line}");
         }

@@ -6,6 +6,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod args;
+mod bench;
 mod check;
 mod config;
 mod demo;
@@ -55,5 +56,6 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Serve(options) => serve::run(&options),
         Command::Sync(options) => sync::run(&options),
         Command::Remote(options) => remote::run(&options),
+        Command::Bench(options) => bench::run(&options),
     }
 }

@@ -241,6 +241,10 @@ codes! {
 
     /// A defect of Syncline. Nothing was half done.
     9001 Bug Maker false "report it with the log";
+    /// A benchmark did not end with the rows that it should have ended with, or a synchronization
+    /// carried other rows than its own. Its figures would mean nothing, so there are none. Either
+    /// somebody else changed the rows meanwhile, or rows were lost.
+    9002 BenchmarkWrong Maker false "run it again; report it if nobody else changed the rows";
 }
 
 #[cfg(test)]

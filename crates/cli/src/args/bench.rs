@@ -1,0 +1,182 @@
+//! What the user typed after `syncline bench`.
+
+use clap::{Args, Subcommand, ValueEnum};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// Measures how many rows a second travel between many remotes and a consolidated database.
+#[derive(Debug, Args)]
+pub(crate) struct BenchOptions {
+    #[command(subcommand)]
+    pub(crate) action: BenchAction,
+}
+
+/// What to measure.
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchAction {
+    /// Measures one operation with one set of parameters
+    Run(Box<BenchRunOptions>),
+    /// Plays many clients; started by `run`, which tells it on its standard input what to do
+    #[command(hide = true)]
+    Clients,
+}
+
+/// Measures one operation with one set of parameters.
+///
+/// Makes a table `purchase` of its own (an embedded database: a new file beside the one named,
+/// otherwise the schema `syncline_bench`), deploys a generated model, starts a server and many
+/// clients, lets them all begin together, once per set, and compares the rows at both ends when
+/// they are done. A run whose rows differ fails and has no figures. Then it measures what the bare
+/// database can do, and removes everything it has made.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  syncline bench run --operation upload-insert --consolidated sqlite:bench.db
+  syncline bench run --operation download --consolidated postgres:///bench \\
+                     --clients 1000 --rows 1000 --sets 10 --json download.json
+
+FILE is overwritten, also by a run that fails, which then says why under `error`.")]
+pub(crate) struct BenchRunOptions {
+    /// What every timed synchronization does
+    #[arg(long, value_enum, value_name = "OP")]
+    pub(crate) operation: Operation,
+
+    /// Remotes that synchronize at once
+    #[arg(long, value_name = "N", default_value_t = 100,
+          value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) clients: u32,
+
+    /// Rows of each timed synchronization
+    #[arg(long, value_name = "R", default_value_t = 1000,
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) rows: u32,
+
+    /// Timed synchronizations of each client
+    #[arg(long, value_name = "S", default_value_t = 5,
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) sets: u32,
+
+    /// The consolidated database; only a schema or file made for the run is touched
+    #[arg(long, value_name = "URL")]
+    pub(crate) consolidated: String,
+
+    /// Use the server that runs there for the same database [default: start one]
+    #[arg(long, value_name = "URL")]
+    pub(crate) server_url: Option<String>,
+
+    /// How clients reach the server
+    #[arg(long, value_enum, value_name = "T", default_value_t = Transport::Tcp)]
+    pub(crate) transport: Transport,
+
+    /// How rows are compressed on their way
+    #[arg(long, value_enum, value_name = "C", default_value_t = Compression::None)]
+    pub(crate) compression: Compression,
+
+    /// Where clients keep their rows
+    #[arg(long, value_enum, value_name = "KIND", default_value_t = ClientsOn::Memory)]
+    pub(crate) clients_on: ClientsOn,
+
+    /// Synchronizations that the server works on at once; more are refused and come back
+    /// [default: all]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) connection_limit: Option<u32>,
+
+    /// Connections of the server to the database, for uploads and for downloads
+    /// [default: the server's]
+    #[arg(long, value_name = "N", value_parser = parse_workers)]
+    pub(crate) workers: Option<Workers>,
+
+    /// Seconds until a refused client comes back [default: what the server tells it]
+    #[arg(long, value_name = "S", value_parser = parse_delay)]
+    pub(crate) retry_delay: Option<f64>,
+
+    /// Write the result to this file as one JSON object
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+/// What every timed synchronization does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Operation {
+    /// Rows that are new at the consolidated database go to the remotes
+    Download,
+    /// Rows that are new at the remotes go to the consolidated database
+    UploadInsert,
+    /// Rows changed at the remotes; each is compared with what it was, to detect conflicts
+    UploadUpdate,
+    /// Rows deleted at the remotes
+    UploadDelete,
+}
+
+impl Operation {
+    /// The name, as on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Operation::Download => "download",
+            Operation::UploadInsert => "upload-insert",
+            Operation::UploadUpdate => "upload-update",
+            Operation::UploadDelete => "upload-delete",
+        }
+    }
+}
+
+/// How clients reach the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Transport {
+    /// Plain TCP
+    Tcp,
+}
+
+/// How rows are compressed on their way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Compression {
+    /// Not at all
+    None,
+}
+
+/// Where clients keep their rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum ClientsOn {
+    /// The real client on SQLite databases in memory
+    Memory,
+    /// The real client on SQLite files
+    File,
+    /// Nowhere: clients that only speak the protocol, to load the server alone
+    Wire,
+}
+
+impl ClientsOn {
+    /// The name, as on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            ClientsOn::Memory => "memory",
+            ClientsOn::File => "file",
+            ClientsOn::Wire => "wire",
+        }
+    }
+}
+
+/// How many connections the server has to the database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Workers(pub(crate) u32);
+
+fn parse_workers(text: &str) -> Result<Workers, String> {
+    let number = |text: &str| match text.parse() {
+        Ok(number @ 1..=1024) => Ok(number),
+        _ => Err("write a number from 1 to 1024".to_owned()),
+    };
+    match text.split_once('-') {
+        None => number(text).map(Workers),
+        Some((least, most)) if number(least)? == number(most)? => number(least).map(Workers),
+        Some(_) => Err("this version's server has a fixed number of workers".to_owned()),
+    }
+}
+
+fn parse_delay(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(seconds) if (0.001..=3600.0).contains(&seconds) => Ok(seconds),
+        _ => Err("write seconds from 0.001 to 3600".to_owned()),
+    }
+}

@@ -1,0 +1,141 @@
+//! A new SQLite file, beside the one that was named, in a folder that ends with the run.
+
+use super::{Centre, NAME};
+use crate::bench::ceiling::{self, Ceiling, Load};
+use crate::bench::purchase::{COLUMNS, DEFINITION, Purchase, digest};
+use crate::bench::tally::Tally;
+use consolidated::Url;
+use model::{Code, Failure};
+use rusqlite::{Connection, params};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// How long the run waits for the server's lock.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The file, and the connection of an ordinary program.
+pub(super) struct Sqlite {
+    folder: TempDir,
+    url: Url,
+    connection: Connection,
+}
+
+impl Sqlite {
+    /// Makes the file beside `path`, on the same disk. Nothing is done to `path` itself.
+    pub(super) fn create(path: &Path) -> Result<Sqlite, Failure> {
+        let beside = path.parent().unwrap_or(Path::new("."));
+        let folder = tempfile::Builder::new()
+            .prefix(&format!("{NAME}-"))
+            .tempdir_in(beside)
+            .map_err(|error| {
+                let message = format!("cannot make a folder in {}", beside.display());
+                Failure::new(Code::CannotWrite, message).source(error)
+            })?;
+        let file = folder.path().join("consolidated.db");
+        let connection = Connection::open(&file).map_err(failed)?;
+        connection.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
+        connection
+            .execute_batch(&format!("CREATE TABLE purchase ({DEFINITION})"))
+            .map_err(failed)?;
+        Ok(Sqlite { folder, url: Url::Sqlite(file), connection })
+    }
+}
+
+impl Centre for Sqlite {
+    fn url(&self) -> &Url {
+        &self.url
+    }
+
+    fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn table(&self) -> &str {
+        "purchase"
+    }
+
+    fn has_decimals(&self) -> bool {
+        false
+    }
+
+    fn insert(&mut self, rows: &mut dyn Iterator<Item = Purchase>) -> Result<(), Failure> {
+        let transaction = self.connection.transaction().map_err(failed)?;
+        let mut statement = transaction
+            .prepare("INSERT INTO purchase VALUES (?, ?, ?, ?, ?, ?)")
+            .map_err(failed)?;
+        for row in rows {
+            statement
+                .execute(params![
+                    row.employee(),
+                    row.id(),
+                    row.customer(),
+                    row.cost_real(),
+                    row.order_date(),
+                    row.notes()
+                ])
+                .map_err(failed)?;
+        }
+        drop(statement);
+        transaction.commit().map_err(failed)
+    }
+
+    fn settle(&mut self) -> Result<(), Failure> {
+        self.connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").map_err(failed)
+    }
+
+    fn tallies(&mut self) -> Result<BTreeMap<i64, Tally>, Failure> {
+        let mut tallies: BTreeMap<i64, Tally> = BTreeMap::new();
+        let query = format!("SELECT {} FROM purchase", COLUMNS.join(", "));
+        let mut statement = self.connection.prepare(&query).map_err(failed)?;
+        let mut rows = statement.query([]).map_err(failed)?;
+        while let Some(row) = rows.next().map_err(failed)? {
+            let read = || -> rusqlite::Result<(i64, u64)> {
+                let ids = [row.get(0)?, row.get(1)?, row.get(2)?];
+                let cost = format!("{:.6}", row.get::<_, f64>(3)?);
+                let date = row.get_ref(4)?.as_str()?;
+                Ok((ids[0], digest(ids, &cost, date, row.get_ref(5)?.as_str()?)))
+            };
+            let (employee, digest) = read().map_err(failed)?;
+            tallies.entry(employee).or_default().add(digest);
+        }
+        Ok(tallies)
+    }
+
+    fn cpu(&self) -> Option<Duration> {
+        // The database is a part of the server's process.
+        None
+    }
+
+    fn ceiling(&mut self, load: &Load) -> Result<Ceiling, Failure> {
+        ceiling::sqlite::measure(&self.folder.path().join("bare.db"), load)
+    }
+
+    fn settings(&mut self) -> Result<Value, Failure> {
+        let pragma = |name: &str| -> Result<String, Failure> {
+            self.connection
+                .query_row(&format!("PRAGMA {name}"), [], |row| row.get(0))
+                .map_err(failed)
+        };
+        Ok(json!({
+            "database": "SQLite",
+            "version": rusqlite::version(),
+            "journal_mode": pragma("journal_mode")?,
+            "synchronous": "FULL",
+        }))
+    }
+
+    fn remove(self: Box<Self>) -> Result<(), Failure> {
+        let Sqlite { folder, connection, .. } = *self;
+        drop(connection);
+        folder.close().map_err(|error| {
+            Failure::new(Code::CannotWrite, "cannot remove the folder of the run").source(error)
+        })
+    }
+}
+
+fn failed(error: rusqlite::Error) -> Failure {
+    Failure::new(Code::ScriptFailed, "the database of the benchmark failed").source(error)
+}

@@ -1,0 +1,127 @@
+//! One client of a run: the real one, or one that only speaks the protocol.
+
+mod real;
+mod wire;
+
+use super::gate::{Assignment, Order};
+use super::tally::Tally;
+use crate::args::{ClientsOn, Operation};
+use client::transport::tcp::{self, Timeouts};
+use client::{Components, Transport};
+use model::{Code, Failure, RemoteId, UserName};
+use real::RealClient;
+use wire::WireClient;
+
+/// The password of every user of a run, which lasts as long as the run.
+pub(super) const PASSWORD: &str = "benchmark";
+
+/// Its hash, at the least cost there is: the first synchronizations of thousands of clients are
+/// not what is measured, and should not take longer than the rest.
+pub(super) const PASSWORD_HASH: &str =
+    "$argon2id$v=19$m=8,t=1,p=1$c3luY2xpbmUgYmVuY2guLg$dT0GfK9eFyvAfIafg7p7efAY0ChzpcQ2opA3qZeGB3M";
+
+/// The claim by which rows are divided among the users.
+pub(super) const CLAIM: &str = "employee";
+
+/// The user of a client, who has this one remote.
+pub(super) fn user_of(client: u32) -> Result<UserName, Failure> {
+    UserName::new(name_of(client))
+}
+
+/// The name of a client's user and of its remote.
+pub(super) fn name_of(client: u32) -> String {
+    format!("bench-{client:06}")
+}
+
+/// Rows that a synchronization carried.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Traffic {
+    uploaded: u64,
+    downloaded: u64,
+    /// Uploaded rows that met somebody else's change, or were refused.
+    disputed: u64,
+}
+
+/// A client.
+pub(super) struct Client {
+    number: u32,
+    assignment: Assignment,
+    kind: Kind,
+}
+
+enum Kind {
+    Real(Box<RealClient>),
+    Wire(Box<WireClient>),
+}
+
+impl Client {
+    pub(super) fn new(number: u32, assignment: &Assignment) -> Result<Client, Failure> {
+        let (user, remote_id) = (user_of(number)?, RemoteId::new(name_of(number))?);
+        let kind = match assignment.clients_on {
+            ClientsOn::Wire => Kind::Wire(Box::new(WireClient::new(user, remote_id))),
+            ClientsOn::Memory | ClientsOn::File => {
+                let components = Components::system(&assignment.folder)?;
+                let real = RealClient::open(user, remote_id, assignment, components)?;
+                Kind::Real(Box::new(real))
+            }
+        };
+        Ok(Client { number, assignment: assignment.clone(), kind })
+    }
+
+    /// One attempt to synchronize.
+    pub(super) fn synchronize(&mut self, order: Order) -> Result<(), Failure> {
+        let server = &self.assignment.server;
+        let mut connect = || -> Result<Box<dyn Transport>, Failure> {
+            Ok(Box::new(tcp::connect(server, Timeouts::default())?))
+        };
+        let traffic = match &mut self.kind {
+            Kind::Real(real) => real.synchronize(&mut connect)?,
+            Kind::Wire(wire) => wire.synchronize(connect()?)?,
+        };
+        match order {
+            Order::SynchronizeTimed => self.check(traffic),
+            _ => Ok(()),
+        }
+    }
+
+    /// A timed synchronization carries the rows of one set, all of them and nothing else.
+    fn check(&self, traffic: Traffic) -> Result<(), Failure> {
+        let rows = u64::from(self.assignment.rows);
+        let wanted = match self.assignment.operation {
+            Operation::Download => Traffic { downloaded: rows, ..Traffic::default() },
+            _ => Traffic { uploaded: rows, ..Traffic::default() },
+        };
+        if traffic == wanted {
+            return Ok(());
+        }
+        let Traffic { uploaded, downloaded, disputed } = traffic;
+        Err(Failure::new(
+            Code::BenchmarkWrong,
+            format!(
+                "client {} uploaded {uploaded} rows ({disputed} of them disputed) and downloaded \
+                 {downloaded}, instead of {} and {}",
+                self.number, wanted.uploaded, wanted.downloaded
+            ),
+        ))
+    }
+
+    /// The application changes the rows of a set.
+    pub(super) fn change(&mut self, set: u32) -> Result<(), Failure> {
+        let rows = self.assignment.layout().set(self.number, set);
+        match &mut self.kind {
+            Kind::Real(real) => real.change(self.assignment.operation, rows),
+            Kind::Wire(wire) => {
+                wire.change(self.assignment.operation, rows, self.assignment.cost_as_text);
+                Ok(())
+            }
+        }
+    }
+
+    /// The rows that the remote holds.
+    pub(super) fn tally(&mut self) -> Result<Tally, Failure> {
+        match &mut self.kind {
+            Kind::Real(real) => real.tally(),
+            Kind::Wire(wire) => wire.tally(),
+        }
+    }
+}

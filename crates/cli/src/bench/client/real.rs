@@ -1,0 +1,110 @@
+//! The real client, on SQLite.
+
+use super::{PASSWORD, Traffic};
+use crate::args::{ClientsOn, Operation};
+use crate::bench::gate::Assignment;
+use crate::bench::purchase::{COLUMNS, Purchase, digest_of_values};
+use crate::bench::tally::Tally;
+use client::{Components, Credential, Mode, Remote, Request, Settings, Transport};
+use model::{Failure, RemoteId, UserName};
+
+/// Rows of one INSERT statement.
+const ROWS_PER_STATEMENT: usize = 500;
+
+/// A remote, and the application that writes to it.
+pub(super) struct RealClient {
+    remote: Remote,
+    credential: Credential,
+    /// The table, quoted.
+    table: String,
+}
+
+impl RealClient {
+    pub(super) fn open(
+        user: UserName,
+        remote_id: RemoteId,
+        assignment: &Assignment,
+        components: Components,
+    ) -> Result<RealClient, Failure> {
+        let mut remote = match assignment.clients_on {
+            ClientsOn::File => {
+                let path = assignment.folder.join(format!("{remote_id}.db"));
+                Remote::open_or_create(&path, components)?
+            }
+            _ => Remote::in_memory(components)?,
+        };
+        remote.remember(&Settings {
+            server: Some(assignment.server.clone()),
+            user: Some(user),
+            remote_id: Some(remote_id),
+            ..Settings::default()
+        })?;
+        let table = format!("\"{}\"", assignment.table.replace('"', "\"\""));
+        Ok(RealClient { remote, credential: Credential::Password(PASSWORD.to_owned()), table })
+    }
+
+    pub(super) fn synchronize(
+        &mut self,
+        connect: &mut dyn FnMut() -> Result<Box<dyn Transport>, Failure>,
+    ) -> Result<Traffic, Failure> {
+        let request = Request {
+            mode: Mode::Full,
+            credential: self.credential.clone(),
+            client: concat!("syncline ", env!("CARGO_PKG_VERSION"), " bench").to_owned(),
+        };
+        let report = self.remote.synchronize(&request, connect, &mut |_| {})?;
+        if let Some(token) = report.token {
+            self.credential = Credential::Token(token);
+        }
+        Ok(Traffic {
+            uploaded: report.uploaded.inserts + report.uploaded.updates + report.uploaded.deletes,
+            downloaded: report.downloaded.upserts + report.downloaded.deletes,
+            disputed: report.conflicts + report.rejected,
+        })
+    }
+
+    pub(super) fn change(
+        &mut self,
+        operation: Operation,
+        rows: impl Iterator<Item = Purchase>,
+    ) -> Result<(), Failure> {
+        let (table, rows) = (&self.table, rows.collect::<Vec<_>>());
+        let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return Ok(()) };
+        let of_the_set = format!("WHERE purch_id BETWEEN {} AND {}", first.id(), last.id());
+        let sql = match operation {
+            Operation::Download => return Ok(()),
+            Operation::UploadInsert => inserts(table, &rows),
+            Operation::UploadUpdate => {
+                let cost = first.after_update().cost();
+                format!("UPDATE {table} SET cost = '{cost}' {of_the_set}")
+            }
+            Operation::UploadDelete => format!("DELETE FROM {table} {of_the_set}"),
+        };
+        self.remote.execute(&sql)
+    }
+
+    pub(super) fn tally(&self) -> Result<Tally, Failure> {
+        let mut tally = Tally::default();
+        let query = format!("SELECT {} FROM {}", COLUMNS.join(", "), self.table);
+        self.remote.for_each_row(&query, &mut |values| {
+            tally.add(digest_of_values(values)?);
+            Ok(())
+        })?;
+        Ok(tally)
+    }
+}
+
+fn inserts(table: &str, rows: &[Purchase]) -> String {
+    let mut sql = String::new();
+    for rows in rows.chunks(ROWS_PER_STATEMENT) {
+        sql.push_str(&format!("INSERT INTO {table} ({}) VALUES ", COLUMNS.join(", ")));
+        for (at, row) in rows.iter().enumerate() {
+            if at > 0 {
+                sql.push_str(", ");
+            }
+            row.write_sql(&mut sql);
+        }
+        sql.push(';');
+    }
+    sql
+}

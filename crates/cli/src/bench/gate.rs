@@ -1,0 +1,100 @@
+//! What the run and its client processes say to each other, one JSON object a line.
+//!
+//! The gate: the run gives an order to every process at once, and gives the next one when the
+//! last client has carried it out. So all clients begin a timed synchronization together, and
+//! nothing else goes on meanwhile.
+
+use super::purchase::Layout;
+use super::tally::Tally;
+use crate::args::{ClientsOn, Operation};
+use model::{Code, Failure};
+use protocol::Failed;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::io::{BufRead, Write};
+use std::path::PathBuf;
+
+/// The first line that a client process reads: who its clients are.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Assignment {
+    pub(super) operation: Operation,
+    pub(super) rows: u32,
+    pub(super) sets: u32,
+    pub(super) clients_on: ClientsOn,
+    /// The number of the first client, and how many there are.
+    pub(super) first: u32,
+    pub(super) count: u32,
+    pub(super) server: String,
+    /// The table as remotes know it.
+    pub(super) table: String,
+    /// Whether the consolidated database has decimal numbers.
+    pub(super) cost_as_text: bool,
+    /// Where remote files lie.
+    pub(super) folder: PathBuf,
+    pub(super) retry_delay_s: Option<f64>,
+}
+
+impl Assignment {
+    pub(super) fn layout(&self) -> Layout {
+        Layout { operation: self.operation, rows: self.rows, sets: self.sets }
+    }
+}
+
+/// What every client has to do, together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Order {
+    /// Synchronize, without anybody looking at the clock.
+    Synchronize,
+    /// The application changes the rows of a set.
+    Change { set: u32 },
+    /// Synchronize, and find exactly the rows of one set to carry.
+    SynchronizeTimed,
+    /// Count the rows.
+    Tally,
+}
+
+/// What a client process answers. To every order it says `Ended` at once when its last client is
+/// done, and then the rest.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Answer {
+    Ended,
+    Done(Report),
+    Failed(Failed),
+}
+
+/// What came of an order.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Report {
+    /// Per client, from its first step to its last, in microseconds.
+    pub(super) latencies_us: Vec<u64>,
+    /// Refusals of a full server, after which a client came back.
+    pub(super) retries: u64,
+    /// Other failures that passed.
+    pub(super) errors: u64,
+    /// Per client, where it was asked for.
+    pub(super) tallies: Vec<Tally>,
+}
+
+/// Says something, now.
+pub(super) fn say<T: Serialize>(pipe: &mut impl Write, what: &T) -> Result<(), Failure> {
+    let broken =
+        |error| Failure::new(Code::Bug, "the other end of a benchmark is gone").source(error);
+    let mut line = serde_json::to_vec(what)
+        .map_err(|error| Failure::new(Code::Bug, "a line does not encode").source(error))?;
+    line.push(b'\n');
+    pipe.write_all(&line).and_then(|()| pipe.flush()).map_err(broken)
+}
+
+/// Hears the next line; `None` when the other end is gone.
+pub(super) fn hear<T: DeserializeOwned>(pipe: &mut impl BufRead) -> Result<Option<T>, Failure> {
+    let broken = |error| Failure::new(Code::Bug, "a pipe of the benchmark broke").source(error);
+    let mut line = String::new();
+    if pipe.read_line(&mut line).map_err(broken)? == 0 {
+        return Ok(None);
+    }
+    let heard = serde_json::from_str(&line)
+        .map_err(|error| Failure::new(Code::Bug, "a line does not decode").source(error))?;
+    Ok(Some(heard))
+}
