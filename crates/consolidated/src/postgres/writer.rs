@@ -7,7 +7,8 @@ use super::catalog::{self, Catalog, Table};
 use super::connect::Role;
 use super::errors::failed;
 use super::identity::{self, Stored};
-use super::link::{Call, Link};
+use super::link::{Answer, Call, Link};
+use super::timeline::Timelines;
 use super::{trim, upload};
 use crate::identity::Remembered;
 use crate::synchronization::{Applied, Begun, Identity, Session, UploadRequest};
@@ -18,11 +19,16 @@ use std::sync::Arc;
 /// Our own deletes write their departures themselves, all at once; triggers need not.
 const APPLYING: &str = "SELECT set_config('syncline.applying', 'on', true)";
 
+/// Positions in the first flight.
+const DEPLOYMENT_AT: usize = 2;
+const LOCK_AT: usize = 3;
+
 /// Writes to the consolidated database.
 #[derive(Debug)]
 pub(crate) struct Writer {
     link: Link,
     catalog: Catalog,
+    timelines: Timelines,
 }
 
 impl Writer {
@@ -30,7 +36,7 @@ impl Writer {
     pub(crate) fn open(url: &PostgresUrl) -> Result<Writer, Failure> {
         let mut link = Link::open(url, Role::Apply)?;
         let catalog = Catalog::load(&mut link)?;
-        Ok(Writer { link, catalog })
+        Ok(Writer { link, catalog, timelines: Timelines::default() })
     }
 
     /// Runs `work` in a transaction, which it commits itself; undone where it fails.
@@ -50,22 +56,30 @@ impl Writer {
         &mut self,
         session: &Session,
     ) -> Result<(Vec<Arc<Table>>, Option<Remembered>), Failure> {
-        const LOCK_AT: usize = 3;
+        let mut answers = self.begin_transaction(session)?;
+        if !self.timelines.is_for(self.link.place()) {
+            // What was stored on older timelines is about to be overwritten.
+            self.link.roll_back();
+            self.timelines = Timelines::meet(&mut self.link)?;
+            answers = self.begin_transaction(session)?;
+        }
+        if catalog::deployment(&answers[DEPLOYMENT_AT].rows)? != self.catalog.deployed.deployment {
+            self.catalog = Catalog::load(&mut self.link)?;
+        }
+        let tables = self.catalog.tables(session)?;
+        Ok((tables, identity::remembered(&answers[LOCK_AT])?))
+    }
+
+    fn begin_transaction(&mut self, session: &Session) -> Result<Vec<Answer>, Failure> {
         let remote_id = session.remote_id.as_str();
-        let answers = self
-            .link
+        self.link
             .begin(&[
                 Call::Simple("BEGIN"),
                 Call::new(APPLYING, &[]),
                 Call::new(catalog::DEPLOYMENT, &[]),
                 Call::new(identity::LOCK, &[&remote_id]),
             ])
-            .map_err(identity::lock_failed(LOCK_AT))?;
-        if catalog::deployment(&answers[2].rows)? != self.catalog.deployed.deployment {
-            self.catalog = Catalog::load(&mut self.link)?;
-        }
-        let tables = self.catalog.tables(session)?;
-        Ok((tables, identity::remembered(&answers[LOCK_AT])?))
+            .map_err(identity::lock_failed(LOCK_AT))
     }
 }
 
