@@ -2,7 +2,9 @@
 
 use crate::PROGRAM;
 use harness::World;
-use harness::postgres::{Cluster, SUPERUSER};
+use harness::postgres::{APP_PASSWORD, Cluster, SUPERUSER};
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 
 // A schema of 300 tables, with parents and children, is deployed, checked and undeployed.
 #[test]
@@ -98,4 +100,37 @@ fn whoever_serves_or_writes_needs_no_right_of_the_owner() {
     world.syncline.fails("E3012", &["undeploy"]);
     let owner = database.as_role(&server_role);
     assert!(owner.try_sql("DROP TABLE note").stderr.contains("must be owner"));
+}
+
+// A password that came in a URL is kept where only its owner can read it, and is never shown.
+#[test]
+fn a_password_is_moved_out_of_the_url_and_a_wrong_one_is_refused() {
+    let database = Cluster::shared().database();
+    database.sql("CREATE TABLE note (id int PRIMARY KEY, text text)");
+    let root = Cluster::shared().root_certificate();
+    let url = database.tcp_url(APP_PASSWORD).replace("127.0.0.1", "localhost");
+    let url = format!("{url}?sslmode=verify-full&sslrootcert={}", root.display());
+    let world = World::on_database(PROGRAM, database);
+    let printed = world.syncline.ok(&["init", ".", "--consolidated", &url]);
+    assert!(printed.contains("moved the password to ./consolidated.password"), "{printed}");
+    let config = std::fs::read_to_string(world.path("syncline.toml")).unwrap();
+    assert!(config.contains("sslmode=verify-full"));
+    let file = world.path("consolidated.password");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), format!("{APP_PASSWORD}\n"));
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let deployed = world.syncline.ok(&["deploy"]);
+    world.add_user("ann");
+    let server = world.serve();
+    world.sync("ann", &server);
+    for told in [printed, config, deployed, server.log()] {
+        assert!(!told.contains(APP_PASSWORD), "{told}");
+    }
+    server.stop();
+
+    world.write_secret("consolidated.password", "not the one\n");
+    let message = world.syncline.fails("E3001", &["check"]);
+    assert!(message.contains("password authentication failed"), "{message}");
+    assert!(!message.contains("not the one"), "{message}");
+    std::fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+    world.syncline.fails("E2111", &["check"]);
 }

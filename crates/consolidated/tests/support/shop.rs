@@ -65,8 +65,8 @@ pub(crate) fn model(customer: &str) -> String {
     )
 }
 
-/// Every published table, its columns, and the condition that a row of it is covered, for somebody who asks
-/// the database and not us. `REP`, `REGIONS` and `REMOTE` stand for the claims.
+/// Every published table, its columns, and the condition that a row of it is covered, for somebody
+/// who asks the database and not us. `REP`, `REGIONS` and `REMOTE` stand for the claims.
 pub(crate) const COVERED: [(&str, &str, &str); 9] = [
     ("customer", "id, rep, name", "rep = REP"),
     ("invoice", "id, customer, note", "customer IN (SELECT id FROM customer WHERE rep = REP)"),
