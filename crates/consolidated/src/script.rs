@@ -31,7 +31,7 @@ pub enum Event {
     UploadDelete,
     /// Reads the row as it is now, when an upload did not find what it expected.
     UploadFetch,
-    /// Tells whether a row is inside the subscription, whatever is in it.
+    /// Tells which rows are inside the subscription, whatever is in them.
     UploadFence,
     /// An insert or update met somebody else's change: make the row what it shall be.
     ResolveConflict,

@@ -191,7 +191,8 @@ fn a_script_by_the_row_runs_for_each() {
     assert_eq!(download.upserts.len(), 3, "the centre made them different");
 }
 
-// Trap 14: the same row twice in one batch.
+/// One statement would change the row once.
+// S1
 #[test]
 fn two_changes_of_one_row_in_one_batch_are_not_taken_for_one() {
     let (mut center, mut remote) = center(

@@ -18,7 +18,7 @@ use crate::script::Event;
 use crate::synchronization::Change;
 use crate::uploaded_row::{UploadedRow, event_of};
 use model::{Code, Failure, RowReader, write_value};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use tokio_postgres::Row;
 
@@ -71,9 +71,15 @@ pub(super) fn apply(
     upload: Upload<'_>,
     outline: &Outline,
 ) -> Result<Ledger, Stop> {
-    let ledger = Ledger::default();
-    let mut careful =
-        Careful { link, upload, ledger, parked: Vec::new(), before: "", kept: Kept::default() };
+    let mut careful = Careful {
+        link,
+        upload,
+        ledger: Ledger::default(),
+        parked: Vec::new(),
+        before: "",
+        present: HashMap::new(),
+        leaving: Vec::new(),
+    };
     careful.link.batch(BEGIN).map_err(stopped("check constraints at once"))?;
     let mut group: Option<Group> = None;
     let mut bytes = 0;
@@ -83,7 +89,7 @@ pub(super) fn apply(
         });
         if !same {
             if let Some(full) = group.take() {
-                careful.group(full)?;
+                careful.unless_it_leaves(full)?;
             }
             bytes = 0;
         }
@@ -100,7 +106,10 @@ pub(super) fn apply(
         Ok(())
     })?;
     if let Some(last) = group {
-        careful.group(last)?;
+        careful.unless_it_leaves(last)?;
+    }
+    for group in std::mem::take(&mut careful.leaving) {
+        careful.group(group)?;
     }
     careful.settle_parked()?;
     careful.flush()?;
@@ -115,13 +124,11 @@ pub(super) struct Careful<'l, 'a> {
     pub(super) parked: Vec<Parked>,
     /// What is still to be sent in front of the next statement.
     before: &'static str,
-    kept: Kept,
-}
-
-/// Statements of our own, rendered when they are needed first.
-#[derive(Default)]
-struct Kept {
+    /// Asks which keys exist, by table.
     present: HashMap<usize, Arc<Statement>>,
+    /// Rows that leave the subscription, as they may: applied when all others are, so that these
+    /// do not lose their parent before.
+    leaving: Vec<Group>,
 }
 
 const UNDO: &str = "ROLLBACK TO SAVEPOINT careful; RELEASE SAVEPOINT careful;";
@@ -130,6 +137,26 @@ const KEEP: &str = "RELEASE SAVEPOINT careful;";
 impl<'a> Careful<'_, 'a> {
     pub(super) fn table(&self, position: usize) -> &'a Table {
         &self.upload.tables[position]
+    }
+
+    /// Applies a group, and keeps the rows that leave for later.
+    fn unless_it_leaves(&mut self, mut group: Group) -> Result<(), Stop> {
+        let (table, change) = (group.table, group.change);
+        if change == Change::Update && self.table(table).deployed.details.may_leave {
+            let Some(inside) = self.inside(table, change, &group.rows)? else {
+                return self.group(group);
+            };
+            let published = &self.table(table).deployed.published;
+            let mut leaving = Vec::new();
+            let mut staying = Vec::new();
+            for bytes in group.rows {
+                let key = self.read(table, change, &bytes)?.key(published, table).1;
+                if inside.contains(&key) { &mut staying } else { &mut leaving }.push(bytes);
+            }
+            self.leaving.push(Group { table, change, rows: leaving });
+            group.rows = staying;
+        }
+        self.group(group)
     }
 
     /// Applies a group: all at once, or else in halves.
@@ -334,24 +361,47 @@ impl<'a> Careful<'_, 'a> {
         table: usize,
         change: Change,
         rows: &[Vec<u8>],
-    ) -> Result<Rows, Stop> {
-        let this = self.table(table);
-        let statement = match self.kept.present.get(&table) {
+    ) -> Result<HashSet<Vec<u8>>, Stop> {
+        let statement = match self.present.get(&table) {
             Some(statement) => statement.clone(),
             None => {
-                let statement = Arc::new(conflict::presence(this)?);
-                self.kept.present.insert(table, statement.clone());
+                let statement = Arc::new(conflict::presence(self.table(table))?);
+                self.present.insert(table, statement.clone());
                 statement
             }
         };
-        let batches = batches(this, &statement, self.upload, change, rows)?;
+        self.keys(table, change, &statement, rows)
+    }
+
+    /// The keys of those new rows that the subscription will cover. `None`: there is no fence.
+    pub(super) fn inside(
+        &mut self,
+        table: usize,
+        change: Change,
+        rows: &[Vec<u8>],
+    ) -> Result<Option<HashSet<Vec<u8>>>, Stop> {
+        match self.table(table).statement(Event::UploadFence) {
+            Some(fence) => self.keys(table, change, fence, rows).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn keys(
+        &mut self,
+        table: usize,
+        change: Change,
+        statement: &Statement,
+        rows: &[Vec<u8>],
+    ) -> Result<HashSet<Vec<u8>>, Stop> {
+        let this = self.table(table);
+        let batches = batches(this, statement, self.upload, change, rows)?;
         let (published, columns) = (&this.deployed.published, &this.deployed.details.columns);
         let key: Vec<_> = published.key.iter().map(|at| &columns[usize::from(*at)]).collect();
-        let mut keys = Vec::new();
+        let mut keys = HashSet::new();
         self.select(&batches, &mut |row| {
             let mut bytes = Vec::new();
             Decoder::new(row, key.iter().copied())?.write(row, &mut bytes)?;
-            keys.push(bytes);
+            keys.insert(bytes);
             Ok(())
         })?;
         Ok(keys)

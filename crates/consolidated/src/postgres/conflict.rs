@@ -11,46 +11,106 @@ use super::upload::{Stop, resolution_of};
 use crate::quote::{ident, join};
 use crate::script::Script;
 use crate::synchronization::Change;
+use crate::uploaded_row::UploadedRow;
 use model::{Code, Failure};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Resolves `group`. Two sides that did the same are no conflict.
 pub(super) fn resolve(careful: &mut Careful<'_, '_>, group: Group) -> Result<(), Stop> {
     let Group { table, change, rows } = group;
     let published = &careful.table(table).deployed.published;
-    let fenced = !careful.table(table).deployed.details.selection.is_empty();
-    let now = careful.fetch(table, change, &rows)?;
-    let beyond = match fenced && now.len() < rows.len() {
-        true => careful.present(table, change, &rows)?,
-        false => Vec::new(),
-    };
+    let ground = Ground::look(careful, table, change, &rows)?;
     let mut conflicts = Vec::new();
     for bytes in rows {
         let row = careful.read(table, change, &bytes)?;
         let (position, key) = row.key(published, table);
-        let found = now.get(&key);
-        let outcome = match (change, found) {
-            (_, None) if beyond.contains(&key) => Some(outside()),
-            (Change::Delete, None) => None,
-            // Nobody has it, and it was not taken either.
-            (Change::Insert, None) if fenced => Some(outside()),
-            (Change::Insert, None) => Some(vetoed()),
-            (Change::Insert | Change::Update, Some(image)) if image == row.new_image() => None,
-            (Change::Update, Some(image)) if *image == old_image(&row) => {
-                Some(if fenced { outside() } else { vetoed() })
+        match ground.verdict(&row, &key) {
+            Verdict::Same => careful.ledger.echo(published, table, &row),
+            Verdict::Conflict => conflicts.push(bytes),
+            // Its parent may be waiting for another row to move out of its way.
+            Verdict::Leads if !careful.parked.is_empty() => {
+                careful.parked.push(Parked { table, change, row: bytes, reason: outside() });
             }
-            (Change::Delete, Some(image)) if *image == old_image(&row) => Some(vetoed()),
-            _ => {
-                conflicts.push(bytes);
-                continue;
+            Verdict::Leads | Verdict::Touches => {
+                careful.ledger.reject((position, key), outside());
             }
-        };
-        match outcome {
-            Some(reason) => careful.ledger.reject((position, key), reason),
-            None => careful.ledger.echo(published, table, &row),
+            Verdict::Vetoed => careful.ledger.reject((position, key), vetoed()),
         }
     }
-    settle(careful, Group { table, change, rows: conflicts }, &now)
+    settle(careful, Group { table, change, rows: conflicts }, &ground.now)
+}
+
+/// What some rows found.
+struct Ground {
+    /// The rows at the centre, by key, as far as the subscription covers them.
+    now: HashMap<Vec<u8>, Vec<u8>>,
+    /// Keys of rows that the centre has beside these.
+    beyond: HashSet<Vec<u8>>,
+    /// Keys of new rows that will be covered; none without a fence.
+    inside: Option<HashSet<Vec<u8>>>,
+    may_leave: bool,
+    /// The rule may write what the remote sent.
+    writes: bool,
+}
+
+enum Verdict {
+    /// Both sides did the same.
+    Same,
+    Conflict,
+    /// The row is behind the fence.
+    Touches,
+    /// The row would be behind the fence.
+    Leads,
+    /// Nothing stood in its way, and yet it was not taken.
+    Vetoed,
+}
+
+impl Ground {
+    fn look(
+        careful: &mut Careful<'_, '_>,
+        table: usize,
+        change: Change,
+        rows: &[Vec<u8>],
+    ) -> Result<Ground, Stop> {
+        let this = careful.table(table);
+        let now = careful.fetch(table, change, rows)?;
+        let inside = match change {
+            Change::Delete => None,
+            Change::Insert | Change::Update => careful.inside(table, change, rows)?,
+        };
+        let fenced = !this.deployed.details.selection.is_empty();
+        let beyond = match fenced && now.len() < rows.len() {
+            true => careful.present(table, change, rows)?,
+            false => HashSet::new(),
+        };
+        let may_leave = this.deployed.details.may_leave;
+        let writes = this.statement(resolution_of(change)).is_some();
+        Ok(Ground { now, beyond, inside, may_leave, writes })
+    }
+
+    fn verdict(&self, row: &UploadedRow<'_>, key: &[u8]) -> Verdict {
+        let leads = self.inside.as_ref().is_some_and(|inside| !inside.contains(key));
+        let Some(now) = self.now.get(key) else {
+            return match row.change {
+                _ if self.beyond.contains(key) => Verdict::Touches,
+                Change::Delete => Verdict::Same,
+                Change::Insert if leads => Verdict::Leads,
+                Change::Insert => Verdict::Vetoed,
+                Change::Update if leads && self.writes => Verdict::Leads,
+                Change::Update => Verdict::Conflict,
+            };
+        };
+        if row.change != Change::Delete && now == row.new_image() {
+            return Verdict::Same;
+        }
+        if row.change != Change::Insert && *now == old_image(row) {
+            return if leads && !self.may_leave { Verdict::Leads } else { Verdict::Vetoed };
+        }
+        match leads && self.writes && !self.may_leave {
+            true => Verdict::Leads,
+            false => Verdict::Conflict,
+        }
+    }
 }
 
 fn outside() -> (Code, String) {

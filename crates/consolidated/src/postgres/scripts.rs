@@ -46,6 +46,9 @@ impl Generator<'_> {
         }
         scripts.push((Event::UploadFetch, self.fetch()));
         if self.direction.uploads() {
+            scripts.extend(self.fence().map(|sql| (Event::UploadFence, sql)));
+        }
+        if self.direction.uploads() {
             scripts.extend(self.resolve().map(|sql| (Event::ResolveConflict, sql)));
             if *self.rule == ConflictRule::RemoteWins {
                 scripts.push((Event::ResolveDeleteConflict, self.delete(&self.key_is("t", "d"))));
@@ -189,6 +192,13 @@ impl Generator<'_> {
             self.same_key("t", "k"),
             self.and_covered(),
         )
+    }
+
+    /// The keys of those new rows that will be covered. `{updates}` has inserts too.
+    fn fence(&self) -> Option<String> {
+        let covered = self.will_be_covered("r")?;
+        let key = self.selected("r", &self.table.key);
+        Some(format!("SELECT {key}\nFROM {{updates}} AS r\nWHERE {covered}"))
     }
 
     /// The new value as it is to be stored.

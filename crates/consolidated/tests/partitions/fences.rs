@@ -175,21 +175,23 @@ fn a_row_leaves_by_an_upload_only_where_the_model_says_so() {
 // S7
 #[test]
 fn what_was_done_before_a_row_left_counts() {
-    let (mut center, mut site) = shop(Backend::Sqlite, "may_leave = true");
-    let changes = [
-        Upload::Update("customer", row(1, 3, "a"), row(1, 4, "handed over")),
-        Upload::Insert("invoice", row(61, 1, "new")),
-        Upload::Insert("line", row(71, 61, "new")),
-        Upload::Update("invoice", row(11, 1, ""), row(11, 1, "paid")),
-        Upload::Delete("line", row(121, 12, "")),
-        Upload::Insert("customer", row(51, 4, "foreign")),
-    ];
-    let download = site.synchronize(&mut center, &changes);
-    assert_eq!(rejects(&download), [outside("customer:51")]);
-    let after = "SELECT count(*) FROM customer AS c, invoice AS i, line AS l
-        WHERE c.id = 1 AND c.rep = 4 AND i.id = 11 AND i.note = 'paid' AND l.id = 71
-          AND NOT EXISTS (SELECT 1 FROM line WHERE id IN (121, 51))";
-    assert_eq!(center.value(after), Value::Integer(1));
+    Backend::each(|backend| {
+        let (mut center, mut site) = shop(backend, "may_leave = true");
+        let changes = [
+            Upload::Update("customer", row(1, 3, "a"), row(1, 4, "handed over")),
+            Upload::Insert("invoice", row(61, 1, "new")),
+            Upload::Insert("line", row(71, 61, "new")),
+            Upload::Update("invoice", row(11, 1, ""), row(11, 1, "paid")),
+            Upload::Delete("line", row(121, 12, "")),
+            Upload::Insert("customer", row(51, 4, "foreign")),
+        ];
+        let download = site.synchronize(&mut center, &changes);
+        assert_eq!(rejects(&download), [outside("customer:51")]);
+        let after = "SELECT count(*) FROM customer AS c, invoice AS i, line AS l
+            WHERE c.id = 1 AND c.rep = 4 AND i.id = 11 AND i.note = 'paid' AND l.id = 71
+              AND NOT EXISTS (SELECT 1 FROM line WHERE id IN (121, 51))";
+        assert_eq!(center.value(after), Value::Integer(1));
+    });
 }
 
 /// The rule that resolves a conflict must not write over a row behind the fence, not even where it
@@ -224,30 +226,38 @@ fn no_conflict_rule_crosses_the_fence() {
 // S7
 #[test]
 fn no_conflict_rule_moves_a_row_out() {
-    let away = || [Upload::Update("customer", row(1, 3, "was"), row(1, 4, "handed over"))];
-    for (rule, leaves) in [("consolidated_wins", false), ("remote_wins", true), ("merge", true)] {
-        let conflict = format!("conflict = \"{rule}\"");
-        let (mut center, mut site) = shop(Backend::Sqlite, &conflict);
-        let refused = if leaves { vec![outside("customer:1")] } else { vec![] };
-        assert_eq!(rejects(&site.synchronize(&mut center, &away())), refused, "{rule}");
-        assert_eq!(center.value("SELECT rep FROM customer WHERE id = 1"), Value::Integer(3));
+    Backend::each(|backend| {
+        let away = || [Upload::Update("customer", row(1, 3, "was"), row(1, 4, "handed over"))];
+        for (rule, leaves) in [("consolidated_wins", false), ("remote_wins", true), ("merge", true)]
+        {
+            let conflict = format!("conflict = \"{rule}\"");
+            let (mut center, mut site) = shop(backend, &conflict);
+            let refused = if leaves { vec![outside("customer:1")] } else { vec![] };
+            assert_eq!(rejects(&site.synchronize(&mut center, &away())), refused, "{rule}");
+            assert_eq!(center.value("SELECT rep FROM customer WHERE id = 1"), Value::Integer(3));
 
-        deploy(&center.url, &model(&format!("{conflict}\nmay_leave = true"))).unwrap();
-        let download = site.synchronize(&mut center, &away());
-        assert!(download.rejects.is_empty());
-        let gone = "customer:1 invoice:11 invoice:12 line:111 line:112 line:121";
-        assert_eq!(listed(&download.deletes), if leaves { gone } else { "" }, "{rule}");
-    }
+            deploy(&center.url, &model(&format!("{conflict}\nmay_leave = true"))).unwrap();
+            let download = site.synchronize(&mut center, &away());
+            assert!(download.rejects.is_empty());
+            let gone = "customer:1 invoice:11 invoice:12 line:111 line:112 line:121";
+            assert_eq!(listed(&download.deletes), if leaves { gone } else { "" }, "{rule}");
+        }
+    });
 }
 
 /// A row that somebody has deleted at the centre comes back only inside.
 // S7
 #[test]
 fn a_deleted_row_does_not_come_back_outside() {
-    for customer in ["conflict = \"remote_wins\"", "conflict = \"remote_wins\"\nmay_leave = true"] {
-        let changes = [Upload::Update("customer", row(77, 3, "was"), row(77, 4, "handed over"))];
-        check(Backend::Sqlite, customer, &changes, &["customer:77"], FOREIGN);
-    }
+    Backend::each(|backend| {
+        for customer in
+            ["conflict = \"remote_wins\"", "conflict = \"remote_wins\"\nmay_leave = true"]
+        {
+            let changes =
+                [Upload::Update("customer", row(77, 3, "was"), row(77, 4, "handed over"))];
+            check(backend, customer, &changes, &["customer:77"], FOREIGN);
+        }
+    });
 }
 
 /// Values that swap put rows aside until others have moved; the fence waits for them.
