@@ -31,6 +31,18 @@ impl Chance {
         Chance(seed)
     }
 
+    /// A generator with this seed, unless the environment names another one, and with another one
+    /// each time where longer runs are wanted. For tests whose every run must be as long as the
+    /// last one.
+    #[allow(clippy::print_stdout, reason = "cargo shows what a failed test printed")]
+    pub fn usual(seed: u64) -> Chance {
+        if full() || std::env::var_os(SEED_VARIABLE).is_some() {
+            return Chance::from_environment();
+        }
+        println!("repeat with {SEED_VARIABLE}={seed}");
+        Chance(seed)
+    }
+
     /// A generator for somebody who draws at the same time as this one.
     pub fn split(&mut self) -> Chance {
         Chance(self.next())

@@ -71,7 +71,7 @@ impl Company {
             server: Company::deploy(&world, on_postgres),
             world,
             on_postgres,
-            chance: Chance::from_environment(),
+            chance: Chance::usual(1),
             fresh: 100_000,
             rejected: 0,
             conflicts: 0,

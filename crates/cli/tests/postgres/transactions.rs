@@ -122,7 +122,7 @@ fn overlapping_transactions_arrive_as_they_commit() {
     const WRITERS: u64 = 4;
     const STEPS: usize = 60;
     let (world, server) = notes(&["ann"]);
-    let mut chance = Chance::from_environment();
+    let mut chance = Chance::usual(1);
     let mut writers: Vec<Writer> = (1..=WRITERS)
         .map(|number| Writer {
             session: world.database().session(),
