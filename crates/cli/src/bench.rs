@@ -14,6 +14,7 @@ mod clock;
 mod cpu;
 mod figures;
 mod gate;
+mod interruption;
 mod latency;
 mod machine;
 mod measurement;

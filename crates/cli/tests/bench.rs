@@ -114,6 +114,28 @@ fn rows_that_somebody_else_changed_make_the_run_a_failure() {
     assert_eq!(site.names(), ["result.json"]);
 }
 
+#[test]
+fn a_signal_ends_a_run_and_nothing_stays_behind() {
+    let database = Cluster::shared().database();
+    let site = Site::new();
+    let url = database.url();
+    let what = ["bench", "run", "--operation", "upload-insert", "--consolidated", &url];
+    let sizes = ["--clients", "2", "--rows", "1", "--sets", "1000", "--clients-on", "wire"];
+    let to = ["--json", "result.json"];
+    let child = site.syncline.command(&[&what[..], &sizes, &to].concat()).spawn().unwrap();
+    until("the rows of the run", || {
+        let counted = database.try_sql("SELECT 1 / count(*) FROM syncline_bench.purchase");
+        counted.code == Some(0)
+    });
+    let id = rustix::process::Pid::from_raw(child.id().cast_signed()).unwrap();
+    rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
+    let outcome = harness::finish(child);
+    assert_eq!(outcome.code, Some(1), "{outcome:?}");
+    outcome.message("E9003");
+    assert_eq!(site.result()["error"]["code"], "E9003");
+    assert_eq!(database.count("SELECT count(*) FROM pg_namespace WHERE nspname ~ 'syncline'"), 0);
+}
+
 /// Changes a row at the consolidated database of the run in this folder, as soon as there is one.
 fn change_a_row(folder: &Path) -> bool {
     let mut entries = folder.read_dir().unwrap().flatten().map(|entry| entry.path());

@@ -245,6 +245,8 @@ codes! {
     /// carried other rows than its own. Its figures would mean nothing, so there are none. Either
     /// somebody else changed the rows meanwhile, or rows were lost.
     9002 BenchmarkWrong Maker false "run it again; report it if nobody else changed the rows";
+    /// A signal ended a benchmark. What it had made was removed; figures there are none.
+    9003 Interrupted Nobody true "run it again";
 }
 
 #[cfg(test)]

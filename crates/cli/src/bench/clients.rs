@@ -96,7 +96,12 @@ impl Clients {
 
     /// Processor time of all processes so far.
     pub(super) fn cpu(&self) -> Option<Duration> {
-        self.processes.iter().map(|process| cpu::used_by(process.child.id())).sum()
+        self.ids().map(cpu::used_by).sum()
+    }
+
+    /// The numbers of the processes.
+    pub(super) fn ids(&self) -> impl Iterator<Item = u32> {
+        self.processes.iter().map(|process| process.child.id())
     }
 }
 

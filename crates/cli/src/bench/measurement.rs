@@ -2,9 +2,10 @@
 
 use super::ceiling::Load;
 use super::centre::{self, Centre};
-use super::clients::{self, Clients};
+use super::clients::{self, Clients, Round};
 use super::figures::{CpuTimes, Figures};
 use super::gate::{Assignment, Order};
+use super::interruption::Interruption;
 use super::machine;
 use super::purchase::Layout;
 use super::server_process::ServerProcess;
@@ -23,12 +24,13 @@ const UNTIMED: usize = 2;
 /// Measures, and removes what was made, also after a failure.
 pub(super) fn run(options: &BenchRunOptions) -> Result<Figures, Failure> {
     let url = Url::parse(&options.consolidated)?;
+    let interruption = Interruption::listen()?;
     let steps = Steps::new(options.sets);
     steps.next("preparing");
     let mut centre = centre::create(&url)?;
-    let measured = measure(centre.as_mut(), options, &steps);
+    let measured = measure(centre.as_mut(), options, &steps, &interruption);
     let removed = centre.remove();
-    let figures = measured?;
+    let figures = interruption.explain(measured)?;
     removed.map(|()| figures)
 }
 
@@ -36,9 +38,10 @@ fn measure(
     centre: &mut dyn Centre,
     options: &BenchRunOptions,
     steps: &Steps,
+    interruption: &Interruption,
 ) -> Result<Figures, Failure> {
     centre::deploy(centre, options.clients)?;
-    let mut stage = Stage::set_up(centre, options)?;
+    let mut stage = Stage::set_up(centre, options, interruption)?;
 
     steps.next("first synchronization");
     stage.clients.carry_out(Order::Synchronize)?;
@@ -65,18 +68,50 @@ fn measure(
     Ok(figures)
 }
 
+/// The clients, which a signal ends.
+struct WatchedClients<'a> {
+    clients: Clients,
+    interruption: &'a Interruption,
+}
+
+impl<'a> WatchedClients<'a> {
+    fn start(
+        assignment: &Assignment,
+        shares: &[u32],
+        interruption: &'a Interruption,
+    ) -> Result<WatchedClients<'a>, Failure> {
+        let clients = Clients::start(assignment, shares)?;
+        interruption.watch(&clients);
+        Ok(WatchedClients { clients, interruption })
+    }
+
+    fn carry_out(&mut self, order: Order) -> Result<Round, Failure> {
+        self.clients.carry_out(order)
+    }
+}
+
+impl Drop for WatchedClients<'_> {
+    fn drop(&mut self) {
+        self.interruption.forget();
+    }
+}
+
 /// Everybody who takes part.
 struct Stage<'a> {
     centre: &'a mut dyn Centre,
     server: Option<ServerProcess>,
-    clients: Clients,
+    clients: WatchedClients<'a>,
     layout: Layout,
     client_count: u32,
     client_processes: usize,
 }
 
 impl<'a> Stage<'a> {
-    fn set_up(centre: &'a mut dyn Centre, options: &BenchRunOptions) -> Result<Stage<'a>, Failure> {
+    fn set_up(
+        centre: &'a mut dyn Centre,
+        options: &BenchRunOptions,
+        interruption: &'a Interruption,
+    ) -> Result<Stage<'a>, Failure> {
         let (server, url) = match &options.server_url {
             Some(url) => (None, ServerUrl::parse(url)?.to_string()),
             None => {
@@ -104,7 +139,7 @@ impl<'a> Stage<'a> {
         Ok(Stage {
             centre,
             server,
-            clients: Clients::start(&assignment, &shares)?,
+            clients: WatchedClients::start(&assignment, &shares, interruption)?,
             layout,
             client_count: options.clients,
             client_processes: shares.len(),
@@ -147,7 +182,7 @@ impl<'a> Stage<'a> {
         CpuTimes {
             consolidated: self.centre.cpu(),
             server: self.server.as_ref().and_then(ServerProcess::cpu),
-            clients: self.clients.cpu(),
+            clients: self.clients.clients.cpu(),
         }
     }
 
