@@ -21,6 +21,7 @@ mod errors;
 mod fetch;
 mod identity;
 mod image;
+mod key_order;
 mod knot;
 mod ledger;
 mod link;

@@ -18,6 +18,7 @@ use super::careful;
 use super::catalog::Table;
 use super::errors::{Fault, failed};
 use super::identity::Stored;
+use super::key_order;
 use super::ledger::Ledger;
 use super::link::{Call, Link};
 use super::watermark::Mark;
@@ -250,11 +251,16 @@ impl Outline {
                 if !wanted(batch.table, batch.change) {
                     return Ok(());
                 }
-                let width = upload.tables[batch.table].deployed.published.width();
+                let published = &upload.tables[batch.table].deployed.published;
+                let sorted = key_order::sorted(&batch, published)?;
                 let mut row = UploadedRow::default();
                 let mut rest = batch.rows;
-                for _ in 0..batch.count {
-                    rest = row.read(rest, batch.change, width)?;
+                for at in 0..batch.count as usize {
+                    rest = row.read(
+                        sorted.as_ref().map_or(rest, |rows| rows[at]),
+                        batch.change,
+                        published.width(),
+                    )?;
                     if let Err(reason) = each(batch.table, &row) {
                         stop = Some(reason);
                         return Err(Failure::new(Code::Bug, "stopped on purpose"));
