@@ -258,6 +258,18 @@ fn after_a_crash_nothing_is_missed() {
 }
 
 #[test]
+fn a_server_that_runs_on_notices_a_deployment_from_scratch() {
+    let (mut center, database, remote) = synchronized();
+    let before = center.session(&remote);
+    consolidated::administer(&center.url).unwrap().undeploy().unwrap();
+    database.sql("ALTER TABLE customer ADD COLUMN city text");
+    center::deploy(&center.url, TABLES).unwrap();
+    let after = center.session(&remote);
+    assert_ne!(after.database_id, before.database_id);
+    assert_eq!(after.schema.tables[0].columns, ["id", "name", "city"]);
+}
+
+#[test]
 fn a_reader_survives_the_loss_of_its_connection() {
     let (mut center, database, mut remote) = synchronized();
     database.sql("INSERT INTO customer VALUES (3, 'Cid')");

@@ -80,7 +80,9 @@ fn system_tables(has_schema: bool) -> Vec<String> {
     let random = "replace(gen_random_uuid()::text, '-', '')";
     for (name, value) in [
         ("format", literal(&SYSTEM_FORMAT.to_string())),
-        ("deployment", literal("0")),
+        // Not from zero: a server that runs on while all is undeployed and deployed again must
+        // not take the new deployment for the one that it knows.
+        ("deployment", "((random() * 1000000000)::bigint)::text".into()),
         ("database_id", random.into()),
         ("generation", "((random() * 9007199254740992)::bigint)::text".into()),
         ("token_key", format!("{random} || {random}")),
