@@ -11,6 +11,7 @@ mod batch;
 mod careful;
 mod catalog;
 mod check;
+mod claims;
 mod conflict;
 mod connect;
 mod datetime;

@@ -2,10 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 
-use consolidated::{Administration, Deployment, Severity, SyncModel, Url, administer};
+use consolidated::{Administration, Deployment, Severity, SyncModel, Url, administer, open_reader};
 use harness::postgres::{Cluster, TestDatabase};
 use harness::until;
-use model::{Code, Failure};
+use model::{Code, Failure, RemoteId, UserName};
+use std::collections::BTreeMap;
 
 const SCHEMA: &str = r#"
     CREATE SCHEMA sales;
@@ -272,6 +273,52 @@ fn row_versions_of_another_server_are_found_and_made_anew() {
     assert_eq!(errors(&database, MODEL), Vec::<String>::new());
     assert_eq!(database.text("SELECT syncline_version FROM word"), "NULL\n");
     assert_ne!(database.text(incarnation), before, "every remote gets it anew");
+}
+
+// S7: nobody's rows are refused for a mistake in a claim.
+#[test]
+fn a_claim_that_is_no_value_of_its_column_refuses_the_session() {
+    let database = database(
+        "CREATE TYPE kind AS ENUM ('a', 'b');
+         CREATE TABLE customer (id integer PRIMARY KEY, rep integer, kind kind);",
+    );
+    for (partition, right, wrong) in [
+        ("rep = {u.x}", " 3", "three"),
+        ("rep = {u.x}", "3", "30000000000"),
+        ("rep IN {u.x}", "1, 2,", "1, two"),
+        ("kind = {u.x}", "a", "c"),
+        ("kind IN {u.x}", "a,b", "a,c"),
+    ] {
+        deploy(&database, &format!("[table.customer]\npartition = \"{partition}\"\n")).unwrap();
+        let mut reader = open_reader(&Url::parse(&database.url()).unwrap()).unwrap();
+        let mut session = |value: &str| {
+            let (ann, one) = (UserName::new("ann").unwrap(), RemoteId::new("one").unwrap());
+            let claims = BTreeMap::from([("x".to_owned(), value.to_owned())]);
+            reader.session(&ann, claims, &one, None, &[])
+        };
+        session(right).unwrap();
+        let failure = session(wrong).unwrap_err();
+        assert_eq!(failure.code(), Code::ClaimInvalid, "{partition}");
+        assert!(failure.message().contains("{u.x} of user ann"), "{}", failure.message());
+    }
+}
+
+// A table that is not published any more keeps nothing of ours; one that is gone leaves nothing.
+#[test]
+fn what_the_model_drops_is_tracked_no_longer() {
+    let database = database(SCHEMA);
+    deploy(&database, MODEL).unwrap();
+    database.sql("DROP TABLE word");
+    let rest = "[table.\"sales.Order Line\"]\n";
+    deploy(&database, rest).unwrap();
+    assert_eq!(errors(&database, rest), Vec::<String>::new());
+    let ours = "SELECT string_agg(DISTINCT name, ' ' ORDER BY name) FROM syncline.syncline_object";
+    let names = database.text(ours);
+    assert!(!names.contains("customer") && !names.contains("word"), "{names}");
+    let column = "SELECT count(*) FROM pg_attribute WHERE attname = 'syncline_version'
+                  AND attrelid = 'customer'::regclass AND NOT attisdropped";
+    assert_eq!(database.count(column), 0);
+    assert_eq!(database.count("SELECT count(*) FROM syncline.syncline_log_state"), 1);
 }
 
 #[test]

@@ -128,6 +128,9 @@ codes! {
     2112 SecretMissing Remote false "give --password-file or --token-file";
     /// This synchronization was superseded by a later one of the same remote ID.
     2113 Superseded Nobody true "synchronize again";
+    /// A claim of the user decides which rows a remote has, and is no value of the column that it
+    /// is compared with: text where the column is a number, for example. Nothing was done.
+    2114 ClaimInvalid Operator false "correct the claim with `syncline user set`";
 
     /// The consolidated database cannot be opened.
     3001 DatabaseUnavailable Operator true

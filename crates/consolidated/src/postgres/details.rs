@@ -1,5 +1,6 @@
 //! What is noted of a published table when it is deployed, and read by whoever serves it.
 
+use super::claims::TypedClaim;
 use super::values::ColumnType;
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +21,8 @@ pub(super) struct TableDetails {
     pub(super) depends_on: Vec<String>,
     /// The parameters that decide which rows are covered, as scripts spell them: `{u.region}`.
     pub(super) parameters: Vec<String>,
+    /// The claims among them, unless any text will do.
+    pub(super) claims: Vec<TypedClaim>,
     /// The selection as text; empty for all rows. Another one sends the table afresh.
     pub(super) selection: String,
     /// The selection is a condition that nobody can follow: sent afresh every time.

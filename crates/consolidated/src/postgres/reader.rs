@@ -1,6 +1,7 @@
 //! A connection that only reads: who a user is, what a remote shares, what it downloads.
 
 use super::catalog::{self, Catalog};
+use super::claims::Claims;
 use super::connect::Role;
 use super::errors::failed;
 use super::fetch;
@@ -21,6 +22,7 @@ pub(crate) struct Reader {
     catalog: Catalog,
     timelines: Timelines,
     oldest: Oldest,
+    claims: Claims,
 }
 
 impl Reader {
@@ -28,7 +30,8 @@ impl Reader {
     pub(crate) fn open(url: &PostgresUrl) -> Result<Reader, Failure> {
         let mut link = Link::open(url, Role::Read)?;
         let catalog = Catalog::load(&mut link)?;
-        Ok(Reader { link, catalog, timelines: Timelines::default(), oldest: Oldest::default() })
+        let (timelines, oldest) = (Timelines::default(), Oldest::default());
+        Ok(Reader { link, catalog, timelines, oldest, claims: Claims::default() })
     }
 
     fn fetch_in_transaction(
@@ -106,7 +109,7 @@ impl crate::connection::Reader for Reader {
         }
         let deployed = &self.catalog.deployed;
         let (script_version, schema) = deployed.schema(script_version, publications)?;
-        Ok(Session {
+        let session = Session {
             database_id: deployed.database_id.clone(),
             deployment: deployed.deployment,
             remote_id: remote_id.clone(),
@@ -114,7 +117,10 @@ impl crate::connection::Reader for Reader {
             claims,
             script_version,
             schema: Arc::new(schema),
-        })
+        };
+        let tables = self.catalog.tables(&session)?;
+        self.claims.check(&mut self.link, &tables, &session)?;
+        Ok(session)
     }
 
     fn fetch(

@@ -1,5 +1,6 @@
 //! What one table of a model comes to: its definition at remotes, its scripts, what is noted of it.
 
+use super::claims::TypedClaim;
 use super::details::TableDetails;
 use super::dialect::Postgres;
 use super::plan::{Tracked, Version, mismatch};
@@ -9,8 +10,8 @@ use super::tables::{self, ForeignKey, UserColumn, UserTable};
 use super::values::{ColumnType, NumericAs};
 use crate::digest::digest;
 use crate::script::{Event, Script};
-use crate::selection::Selection;
-use crate::sync_model::{ConflictRule, StoredAs, TableModel};
+use crate::selection::{Rows, Selection};
+use crate::sync_model::{ClaimTest, ConflictRule, StoredAs, TableModel};
 use model::{Failure, PublishedTable};
 use std::collections::BTreeSet;
 
@@ -103,11 +104,37 @@ impl<'a> TablePlanner<'a> {
             columns,
             quiet,
             depends_on: logs.into_iter().map(|table| table.name.clone()).collect(),
+            claims: self.typed_claims(),
             parameters: selection.claims().iter().map(ToString::to_string).collect(),
             selection: if selection.is_all() { String::new() } else { selection.to_string() },
             afresh: selection.is_custom(),
             may_leave: self.table_model.may_leave,
         }
+    }
+
+    /// The claims that must be values of a type, here and above.
+    fn typed_claims(&self) -> Vec<TypedClaim> {
+        let mut claims = Vec::new();
+        let mut deciding = Some(self.selection);
+        while let Some(selection) = deciding {
+            deciding = None;
+            let (table, column, test) = match &selection.rows {
+                Rows::Column { column, test } => (&selection.table, column, test),
+                Rows::Mapping { mapping, matched, test, .. } => (mapping, matched, test),
+                Rows::Parent { parent, .. } => {
+                    deciding = Some(parent);
+                    continue;
+                }
+                Rows::All | Rows::Custom(_) => continue,
+            };
+            let column = self.version.user_tables[&table.name].column(column);
+            let Some(cast) = column.map(|column| column.cast.clone()) else { continue };
+            if !matches!(cast.as_str(), "text" | "character varying" | "bpchar") {
+                let list = matches!(test, ClaimTest::IsIn(_));
+                claims.push(TypedClaim { claim: test.claim().clone(), cast, list });
+            }
+        }
+        claims
     }
 
     fn notice(&self, notices: &mut Vec<String>) {

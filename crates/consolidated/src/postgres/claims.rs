@@ -1,0 +1,87 @@
+//! Claims as values of the columns that they are compared with.
+//!
+//! A claim is text. One that is no value of its column would fail every script, and rows would be
+//! blamed for it: so it is looked at before anything else is done.
+
+use super::catalog::Table;
+use super::errors::failed;
+use super::link::Link;
+use crate::sync_model::Claim;
+use crate::synchronization::Session;
+use model::{Code, Failure};
+use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// Most values that a connection remembers to be right.
+const KNOWN_MAX: usize = 10_000;
+
+/// A claim and the type that it must be a value of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct TypedClaim {
+    pub(super) claim: Claim,
+    /// The SQL type, without length or scale.
+    pub(super) cast: String,
+    /// Several values, with commas between.
+    pub(super) list: bool,
+}
+
+/// Which values were found to be right.
+#[derive(Debug, Default)]
+pub(super) struct Claims {
+    known: HashSet<(String, bool, String)>,
+}
+
+impl Claims {
+    /// Refuses a session with a claim that cannot be compared.
+    pub(super) fn check(
+        &mut self,
+        link: &mut Link,
+        tables: &[Arc<Table>],
+        session: &Session,
+    ) -> Result<(), Failure> {
+        for typed in tables.iter().flat_map(|table| &table.deployed.details.claims) {
+            let value = match &typed.claim {
+                Claim::RemoteId => Some(session.remote_id.as_str()),
+                Claim::Username => Some(session.user.as_str()),
+                Claim::User(name) => session.claims.get(name).map(String::as_str),
+            };
+            let Some(value) = value else { continue };
+            let known = (typed.cast.clone(), typed.list, value.to_owned());
+            if self.known.contains(&known) {
+                continue;
+            }
+            if !is_value(link, typed, value)? {
+                let message = format!(
+                    "the claim {} of user {} is no {}: {value}",
+                    typed.claim, session.user, typed.cast
+                );
+                return Err(Failure::new(Code::ClaimInvalid, message));
+            }
+            if self.known.len() >= KNOWN_MAX {
+                self.known.clear();
+            }
+            self.known.insert(known);
+        }
+        Ok(())
+    }
+}
+
+fn is_value(link: &mut Link, typed: &TypedClaim, value: &str) -> Result<bool, Failure> {
+    let cast = &typed.cast;
+    let sql = match typed.list {
+        false => format!("SELECT $1::text::{cast} IS NULL"),
+        true => format!(
+            "SELECT count(trim(v)::{cast}) FROM unnest(string_to_array($1::text, ',')) AS v
+             WHERE trim(v) <> ''"
+        ),
+    };
+    match link.query(&sql, &[&value]) {
+        Ok(_) => Ok(true),
+        // Data exceptions.
+        Err(fault) if fault.sqlstate().is_some_and(|state| state.code().starts_with("22")) => {
+            Ok(false)
+        }
+        Err(fault) => Err(failed("look at the claims")(fault)),
+    }
+}
