@@ -20,6 +20,12 @@ script_version = \"v1\"
 #               remote_wins         the row becomes what the remote made of it
 #               merge               column by column; where both changed one, the centre's stays
 #               { latest = \"COLUMN\" }   the later value in COLUMN wins, future ones count as now
+#   partition = \"COLUMN = {u.CLAIM}\"     which rows a remote receives; default: all
+#               \"COLUMN IN {u.CLAIM}\"    a list with commas; also {s.username}, {s.remote_id}
+#               \"COLUMN IN (SELECT COLUMN FROM TABLE WHERE COLUMN = {u.CLAIM})\"
+#               { custom = \"SQL over t\" } anything else; sent afresh every time
+#   parent    = \"TABLE\"      instead: the rows follow those that they refer to
+#   may_leave = true         uploads may move a row out of the remote's own part
 ";
 
 /// A table that a model may name.

@@ -260,6 +260,27 @@ fn a_deleted_row_does_not_come_back_outside() {
     });
 }
 
+/// A child may come before its parent is there, because a third row is in the parent's way.
+// S7, Trap 10
+#[test]
+fn a_child_waits_with_its_parent() {
+    Backend::each(|backend| {
+        let mut center = crate::center(backend, "");
+        center.foreign("CREATE UNIQUE INDEX customer_name ON customer (name)");
+        deploy(&center.url, &model("")).unwrap();
+        let mut site = Site::new("one", 3, "north, south");
+        site.synchronize(&mut center, &[]);
+        let changes = [
+            Upload::Insert("customer", row(51, 3, "a")),
+            Upload::Insert("invoice", row(61, 51, "")),
+            Upload::Insert("line", row(71, 61, "")),
+            Upload::Update("customer", row(1, 3, "a"), row(1, 3, "z")),
+        ];
+        let download = site.synchronize(&mut center, &changes);
+        assert_eq!(rejects(&download), [""; 0], "{backend:?}");
+    });
+}
+
 /// Values that swap put rows aside until others have moved; the fence waits for them.
 // S7, Trap 10
 #[test]
