@@ -53,10 +53,19 @@ impl Server {
         self.child.wait().unwrap();
     }
 
+    /// Stops it where it stands, with all that it holds.
+    pub fn freeze(&self) {
+        self.signal(Signal::STOP);
+    }
+
     /// Sends SIGTERM.
     pub fn terminate(&self) {
+        self.signal(Signal::TERM);
+    }
+
+    fn signal(&self, signal: Signal) {
         let id = Pid::from_raw(self.child.id().cast_signed()).unwrap();
-        kill_process(id, Signal::TERM).unwrap();
+        kill_process(id, signal).unwrap();
     }
 
     /// Waits for the end of the process.

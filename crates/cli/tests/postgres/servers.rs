@@ -90,28 +90,40 @@ fn a_killed_server_is_followed_by_another() {
     }
 }
 
-// S8: a server that hangs in the middle of an upload holds a row of its remote in a transaction.
-// Neither that nor the session it still has locks the remote out.
-#[cfg(feature = "fail-points")]
+// S8: a server that freezes in the middle of an upload holds the row of its remote in a
+// transaction. Neither that nor the session it still has locks the remote out.
 #[test]
-fn a_server_that_hangs_is_followed_by_another() {
+fn a_server_that_freezes_is_followed_by_another() {
     let world = notes(&["ann"]);
     world.configure("takeover_after_s = 1");
+    world.centre_sql("INSERT INTO note VALUES (1, 'x')");
     let living = world.serve();
     world.sync("ann", &living);
-    let hanging = world.serve_with(&[], Some("server-upload-before-commit=pause"));
-    sql(&world.remote("ann"), "INSERT INTO note VALUES (1, 'x')");
-    let mut first = world.sync_through("ann", &hanging.url);
-    let open = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
-        AND state = 'idle in transaction'";
-    until("the upload to hang", || world.centre_count(open) > 0);
+    let freezing = world.serve();
+    sql(&world.remote("ann"), "UPDATE note SET text = 'y'; INSERT INTO note VALUES (2, 'x')");
+
+    // Somebody else holds a row that the upload wants; that is where it is frozen.
+    let mut other = world.database().session();
+    other.sql("BEGIN; SELECT FROM note WHERE id = 1 FOR UPDATE");
+    let waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+        AND wait_event_type = 'Lock'";
+    let mut first = world.sync_through("ann", &freezing.url);
+    until("the upload to wait", || {
+        // It waits for seconds only, and then tries again.
+        if first.try_wait().unwrap().is_some() {
+            first = world.sync_through("ann", &freezing.url);
+        }
+        world.centre_count(waits) > 0
+    });
+    freezing.freeze();
+    other.sql("ROLLBACK");
     // The file is locked by its process, which may die as well.
     first.kill().unwrap();
     first.wait().unwrap();
     sync_elsewhere(&world, "ann", &living);
     assert_converged(&world, &["ann"]);
-    assert_seen_once(&world, 1);
-    hanging.kill();
+    assert_seen_once(&world, 2);
+    freezing.kill();
     world.sync("ann", &living);
-    assert_seen_once(&world, 1);
+    assert_seen_once(&world, 2);
 }
