@@ -28,7 +28,7 @@ pub(crate) mod rows;
 mod tests;
 
 use crate::capture::change_log;
-use crate::connection::{TriggersOff, begin_immediate, explain};
+use crate::connection::{LargeCache, TriggersOff, begin_immediate, explain};
 use crate::fail_point::fail_point;
 use crate::progress::{self, Frozen};
 use crate::schema::RemoteTable;
@@ -37,6 +37,9 @@ use protocol::{DownloadBegin, DownloadEnd, DownloadMode, Message, Operation, Rej
 use rows::Writer;
 use rusqlite::{Connection, ErrorCode};
 use std::sync::Arc;
+
+/// Downloads of more rows get a larger cache.
+const SMALL_DOWNLOAD_ROWS: u64 = 1_000;
 
 /// A download, received completely or so far.
 #[derive(Debug)]
@@ -66,15 +69,13 @@ impl Download {
     }
 
     /// Adds rows.
-    pub(crate) fn keep_rows(&mut self, frame: &RowsFrame) -> Result<(), Failure> {
-        let mut payload = Vec::new();
-        frame.write_payload(&mut payload);
+    pub(crate) fn keep_rows(&mut self, frame: RowsFrame) -> Result<(), Failure> {
         if frame.operation == Operation::Delete {
             self.delete_rows += u64::from(frame.count);
-            return self.deletes[usize::from(frame.table)].append(payload);
+            return self.deletes[usize::from(frame.table)].append(frame.into_payload());
         }
         self.upsert_rows += u64::from(frame.count);
-        self.upserts.append(payload)
+        self.upserts.append(frame.into_payload())
     }
 
     /// Adds rejects.
@@ -113,6 +114,8 @@ pub(crate) fn apply(
     progress: &mut dyn FnMut(u64),
 ) -> Result<(), Failure> {
     let triggers_off = TriggersOff::new(connection)?;
+    let large = download.rows() > SMALL_DOWNLOAD_ROWS;
+    let _large_cache = large.then(|| LargeCache::new(connection)).transpose()?;
     let transaction = begin_immediate(connection)?;
     connection.pragma_update(None, "defer_foreign_keys", true).map_err(explain)?;
     let tables = circumstances.tables;

@@ -37,6 +37,8 @@ pub(crate) fn in_memory() -> Result<Connection, Failure> {
 }
 
 fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, Failure> {
+    // One thread uses it at a time, as Rust sees to: no lock for every value that is bound.
+    let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let open = || -> rusqlite::Result<Connection> {
         let connection = Connection::open_with_flags(path, flags)?;
         connection.busy_timeout(BUSY_TIMEOUT)?;
@@ -111,6 +113,33 @@ impl<'a> TriggersOff<'a> {
 impl Drop for TriggersOff<'_> {
     fn drop(&mut self) {
         let _ = self.0.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, true);
+    }
+}
+
+/// Pages kept in memory while it exists, in KiB; they are given back afterwards. Rows that come in
+/// another order than they lie in would otherwise make SQLite write and read the same pages over
+/// and over.
+const LARGE_CACHE_KIB: i64 = 32 * 1024;
+
+/// Gives this connection a larger cache while it exists.
+#[derive(Debug)]
+pub(crate) struct LargeCache<'a> {
+    connection: &'a Connection,
+    before: i64,
+}
+
+impl<'a> LargeCache<'a> {
+    pub(crate) fn new(connection: &'a Connection) -> Result<LargeCache<'a>, Failure> {
+        let before = connection.pragma_query_value(None, "cache_size", |row| row.get(0));
+        let before = before.map_err(explain)?;
+        connection.pragma_update(None, "cache_size", -LARGE_CACHE_KIB).map_err(explain)?;
+        Ok(LargeCache { connection, before })
+    }
+}
+
+impl Drop for LargeCache<'_> {
+    fn drop(&mut self) {
+        let _ = self.connection.pragma_update(None, "cache_size", self.before);
     }
 }
 

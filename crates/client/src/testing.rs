@@ -282,7 +282,7 @@ impl Incoming<'_> {
         let mut download = Download::new(begin, &remote.spills);
         for message in self.messages {
             match message {
-                Message::Rows(frame) => download.keep_rows(&frame).unwrap(),
+                Message::Rows(frame) => download.keep_rows(frame).unwrap(),
                 Message::Rejects(rejects) => download.keep_rejects(rejects).unwrap(),
                 _ => unreachable!(),
             }

@@ -31,6 +31,7 @@ const ABSENT: u8 = 5;
 const INLINE_LEN: usize = 28;
 
 /// Appends one value to `out`.
+#[inline]
 pub fn write_value(out: &mut Vec<u8>, value: ValueRef<'_>) {
     match value {
         ValueRef::Null => out.push(NULL),
@@ -38,8 +39,11 @@ pub fn write_value(out: &mut Vec<u8>, value: ValueRef<'_>) {
         ValueRef::Integer(i) => {
             let zigzag = ((i << 1) ^ (i >> 63)) as u64;
             let len = (64 - zigzag.leading_zeros()).div_ceil(8) as usize;
-            out.push(INTEGER | (len as u8) << 3);
-            out.extend_from_slice(&zigzag.to_le_bytes()[..len]);
+            let end = out.len() + 1 + len;
+            // A copy of fixed length, cut afterwards, is a single store.
+            let [a, b, c, d, e, f, g, h] = zigzag.to_le_bytes();
+            out.extend_from_slice(&[INTEGER | (len as u8) << 3, a, b, c, d, e, f, g, h]);
+            out.truncate(end);
         }
         ValueRef::Real(r) => {
             out.push(REAL);
@@ -93,16 +97,16 @@ impl<'a> RowReader<'a> {
     }
 
     /// The next value, or [`Code::MalformedMessage`].
+    #[inline]
     pub fn value(&mut self) -> Result<ValueRef<'a>, Failure> {
-        let tag = self.take(1)?[0];
+        let (&tag, rest) = self.rest.split_first().ok_or_else(malformed)?;
+        self.rest = rest;
         let n = tag >> 3;
         match tag & 7 {
             NULL if n == 0 => Ok(ValueRef::Null),
             ABSENT if n == 0 => Ok(ValueRef::Absent),
             INTEGER if n <= 8 => {
-                let mut bytes = [0; 8];
-                bytes[..n as usize].copy_from_slice(self.take(n as usize)?);
-                let zigzag = u64::from_le_bytes(bytes);
+                let zigzag = self.integer(n)?;
                 Ok(ValueRef::Integer((zigzag >> 1) as i64 ^ -((zigzag & 1) as i64)))
             }
             REAL if n == 0 => Ok(ValueRef::Real(f64::from_le_bytes(self.array()?))),
@@ -112,13 +116,30 @@ impl<'a> RowReader<'a> {
         }
     }
 
+    /// The next `n` bytes as a number; `n` is at most 8.
+    #[inline]
+    fn integer(&mut self, n: u8) -> Result<u64, Failure> {
+        let Some(eight) = self.rest.first_chunk() else {
+            let mut bytes = [0; 8];
+            bytes[..n as usize].copy_from_slice(self.take(n as usize)?);
+            return Ok(u64::from_le_bytes(bytes));
+        };
+        // Nearly always more follows: one load, of which the first `n` bytes count.
+        self.rest = &self.rest[n as usize..];
+        let others = 64 - 8 * u32::from(n);
+        Ok(u64::from_le_bytes(*eight) & u64::MAX.checked_shr(others).unwrap_or(0))
+    }
+
+    #[inline]
     fn bytes(&mut self, n: u8) -> Result<&'a [u8], Failure> {
+        if usize::from(n) < INLINE_LEN {
+            return self.take(usize::from(n));
+        }
         let len = match n {
             28 => u64::from(self.take(1)?[0]),
             29 => u64::from(u16::from_le_bytes(self.array()?)),
             30 => u64::from(u32::from_le_bytes(self.array()?)),
-            31 => u64::from_le_bytes(self.array()?),
-            inline => u64::from(inline),
+            _ => u64::from_le_bytes(self.array()?),
         };
         self.take(usize::try_from(len).map_err(|_| malformed())?)
     }
@@ -129,6 +150,7 @@ impl<'a> RowReader<'a> {
         Ok(array)
     }
 
+    #[inline]
     fn take(&mut self, len: usize) -> Result<&'a [u8], Failure> {
         let (taken, rest) = self.rest.split_at_checked(len).ok_or_else(malformed)?;
         self.rest = rest;
@@ -171,6 +193,7 @@ pub fn row_len(bytes: &[u8], width: usize) -> Result<usize, Failure> {
     Ok(bytes.len() - skip_row(bytes, width)?.len())
 }
 
+#[cold]
 fn malformed() -> Failure {
     Failure::new(Code::MalformedMessage, "a row does not decode")
 }

@@ -45,6 +45,15 @@ fn deleted_rows(bencher: Bencher<'_, '_>, place: Place) {
     measure(bencher, place, ROWS, ROWS, deletes(0..ROWS));
 }
 
+/// Many rows in another order than they lie in.
+#[divan::bench(args = PLACES, sample_count = 5)]
+fn scattered_rows(bencher: Bencher<'_, '_>, place: Place) {
+    const ROWS: i64 = 64_000;
+    // A step that has no factor in common with the number of rows meets each once.
+    let order = (0..ROWS).map(|n| n * 7_919 % ROWS);
+    measure(bencher, place, ROWS, ROWS, upserts(DownloadMode::Changes, order, 0.34));
+}
+
 /// A table sent afresh to a remote that holds it already.
 #[divan::bench(args = [1_000, 100_000], sample_count = 5)]
 fn refreshed_rows(bencher: Bencher<'_, '_>, rows: i64) {

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use tempfile::TempDir;
 
 /// Rows of one frame of a download, as a server cuts them.
-const ROWS_IN_FRAME: i64 = 2_000;
+const ROWS_IN_FRAME: usize = 2_000;
 
 pub(crate) const CREATE: &str = "CREATE TABLE purchase(
     emp_id INTEGER NOT NULL, purch_id INTEGER NOT NULL, cust_id INTEGER NOT NULL,
@@ -129,7 +129,7 @@ pub(crate) fn row(n: i64, cents: f64) -> [ValueRef<'static>; 6] {
 }
 
 /// A download of rows.
-pub(crate) fn upserts(mode: DownloadMode, rows: std::ops::Range<i64>, cents: f64) -> Download {
+pub(crate) fn upserts(mode: DownloadMode, rows: impl Iterator<Item = i64>, cents: f64) -> Download {
     frames(mode, Operation::Upsert, rows, |bytes, n| {
         for value in row(n, cents) {
             write_value(bytes, value);
@@ -138,7 +138,7 @@ pub(crate) fn upserts(mode: DownloadMode, rows: std::ops::Range<i64>, cents: f64
 }
 
 /// A download of deletes.
-pub(crate) fn deletes(rows: std::ops::Range<i64>) -> Download {
+pub(crate) fn deletes(rows: impl Iterator<Item = i64>) -> Download {
     frames(DownloadMode::Changes, Operation::Delete, rows, |bytes, n| {
         for value in key(n) {
             write_value(bytes, value);
@@ -149,19 +149,19 @@ pub(crate) fn deletes(rows: std::ops::Range<i64>) -> Download {
 fn frames(
     mode: DownloadMode,
     operation: Operation,
-    rows: std::ops::Range<i64>,
+    mut rows: impl Iterator<Item = i64>,
     encode: impl Fn(&mut Vec<u8>, i64),
 ) -> Download {
     let mut download = Download::new(mode);
-    let mut start = rows.start;
-    while start < rows.end {
-        let end = rows.end.min(start + ROWS_IN_FRAME);
-        let mut bytes = Vec::new();
-        for n in start..end {
+    loop {
+        let (mut bytes, mut count) = (Vec::new(), 0);
+        for n in rows.by_ref().take(ROWS_IN_FRAME) {
             encode(&mut bytes, n);
+            count += 1;
         }
-        download.add(operation, (end - start) as u32, bytes);
-        start = end;
+        if count == 0 {
+            return download;
+        }
+        download.add(operation, count, bytes);
     }
-    download
 }

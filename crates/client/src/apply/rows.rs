@@ -3,13 +3,18 @@
 use super::parked::{Parked, Placeholders};
 use super::{Circumstances, Download, incoming, refresh, rejects};
 use crate::capture::change_log;
-use crate::connection::{bind, explain};
+use crate::connection::{bind, explain, value};
 use crate::schema::{Affinity, KeyColumn, RemoteTable};
 use crate::sql::{ident, list, parameters};
 use model::{Code, Failure, RowReader, Spill, ValueRef};
 use protocol::{DownloadMode, RowsFrame};
-use rusqlite::{CachedStatement, Connection, Error, ffi};
+use rusqlite::{CachedStatement, Connection, Error, ErrorCode, ffi};
 use std::cell::Cell;
+
+/// Rows that one statement writes into a table that was empty. Beginning and ending a statement
+/// costs as much as the row itself. Not more, and not elsewhere: a statement of many rows keeps
+/// a copy of every page that it changes, to be able to undo itself.
+const BATCH_ROWS: u32 = 8;
 
 /// What an upsert does where the key exists already.
 pub(crate) fn on_conflict(table: &RemoteTable) -> String {
@@ -35,6 +40,19 @@ pub(crate) fn on_conflict(table: &RemoteTable) -> String {
     format!("ON CONFLICT ({target}) DO UPDATE SET {}", list(sets))
 }
 
+/// The statement that writes so many rows.
+fn upsert_sql(table: &RemoteTable, rows: usize) -> String {
+    let width = table.width();
+    let values = (0..rows).map(|row| format!("({})", parameters(1 + row * width, width)));
+    format!(
+        "INSERT INTO {}({}) VALUES {} {}",
+        table.table_sql(),
+        table.columns_sql(""),
+        list(values),
+        on_conflict(table),
+    )
+}
+
 /// One table during the application of a download.
 pub(super) struct Target<'a> {
     pub(super) table: &'a RemoteTable,
@@ -42,8 +60,12 @@ pub(super) struct Target<'a> {
     changed: bool,
     /// Received keys are noted, because rows whose key is not among them are deleted afterwards.
     pub(super) notes_keys: bool,
+    /// Nothing lay in the table, so that rows only arrive.
+    was_empty: bool,
     parked: Option<Parked>,
     upsert: String,
+    upsert_batch: String,
+    select: String,
     delete: String,
     is_changed: String,
     keep_row: String,
@@ -65,13 +87,15 @@ impl<'a> Target<'a> {
             table,
             changed,
             notes_keys,
+            was_empty: mode == DownloadMode::Refresh && !notes_keys,
             parked: None,
-            upsert: format!(
-                "INSERT INTO {}({}) VALUES ({}) {}",
-                table.table_sql(),
+            upsert: upsert_sql(table, 1),
+            upsert_batch: upsert_sql(table, BATCH_ROWS as usize),
+            select: format!(
+                "SELECT {} FROM {} WHERE {}",
                 table.columns_sql(""),
-                parameters(1, table.width()),
-                on_conflict(table),
+                table.table_sql(),
+                table.key_is_parameter("", 1)
             ),
             delete: format!(
                 "DELETE FROM {} WHERE {}",
@@ -329,6 +353,11 @@ struct FrameWriter<'a, 'b> {
     table: &'a RemoteTable,
     parked: &'b mut Option<Parked>,
     upsert: CachedStatement<'a>,
+    /// For the first fill.
+    upsert_batch: Option<CachedStatement<'a>>,
+    /// In a refresh: reads the row with a key. One that is the same already is not written again,
+    /// since reading costs a fraction of writing.
+    select: Option<CachedStatement<'a>>,
     /// Where local changes wait: is this key among them, and where to keep its row.
     changed: Option<(CachedStatement<'a>, CachedStatement<'a>)>,
     note_key: Option<CachedStatement<'a>>,
@@ -351,6 +380,10 @@ impl<'a, 'b> FrameWriter<'a, 'b> {
             actions,
             table: target.table,
             upsert: prepare(&target.upsert)?,
+            upsert_batch: (target.was_empty && !target.changed)
+                .then(|| prepare(&target.upsert_batch))
+                .transpose()?,
+            select: target.notes_keys.then(|| prepare(&target.select)).transpose()?,
             changed,
             note_key: target.notes_keys.then(|| prepare(&target.note_key)).transpose()?,
             parked: &mut target.parked,
@@ -359,6 +392,35 @@ impl<'a, 'b> FrameWriter<'a, 'b> {
 
     /// Writes `count` rows from the front of `rows`. Yields what follows them.
     fn write<'c>(&mut self, rows: &'c [u8], count: u32) -> Result<&'c [u8], Failure> {
+        let (mut rest, mut count) = (rows, count);
+        while count >= BATCH_ROWS && self.upsert_batch.is_some() {
+            rest = match self.write_batch(rest)? {
+                Some(rest) => rest,
+                None => self.write_each(rest, BATCH_ROWS)?,
+            };
+            count -= BATCH_ROWS;
+        }
+        self.write_each(rest, count)
+    }
+
+    /// Writes [`BATCH_ROWS`] rows at once. `None` where one of them breaks a constraint: then
+    /// none is written.
+    fn write_batch<'c>(&mut self, rows: &'c [u8]) -> Result<Option<&'c [u8]>, Failure> {
+        let Some(statement) = &mut self.upsert_batch else { return Ok(None) };
+        let mut reader = RowReader::new(rows);
+        for parameter in 1..=BATCH_ROWS as usize * self.table.width() {
+            bind(statement, parameter, reader.value()?).map_err(explain)?;
+        }
+        match self.actions.watch(|| statement.raw_execute()) {
+            Ok(_) => Ok(Some(reader.rest())),
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) => {
+                Ok(None)
+            }
+            Err(error) => Err(explain(error)),
+        }
+    }
+
+    fn write_each<'c>(&mut self, rows: &'c [u8], count: u32) -> Result<&'c [u8], Failure> {
         let generation = self.circumstances.open_generation;
         let mut row: Vec<ValueRef<'c>> = Vec::with_capacity(self.table.width());
         let mut key: Vec<ValueRef<'c>> = Vec::with_capacity(self.table.key.len());
@@ -380,6 +442,11 @@ impl<'a, 'b> FrameWriter<'a, 'b> {
             {
                 key.extend_from_slice(&row);
                 run(keep_row, &key).map_err(explain)?;
+                continue;
+            }
+            if let Some(select) = &mut self.select
+                && is_same(select, &key, &row).map_err(explain)?
+            {
                 continue;
             }
             match self.actions.watch(|| run(&mut self.upsert, &row)) {
@@ -420,6 +487,25 @@ fn run(statement: &mut CachedStatement<'_>, values: &[ValueRef<'_>]) -> rusqlite
         bind(statement, n + 1, *value)?;
     }
     statement.raw_execute()
+}
+
+/// The row with this key is there and stored identically.
+fn is_same(
+    select: &mut CachedStatement<'_>,
+    key: &[ValueRef<'_>],
+    row: &[ValueRef<'_>],
+) -> rusqlite::Result<bool> {
+    for (n, value) in key.iter().enumerate() {
+        bind(select, n + 1, *value)?;
+    }
+    let mut rows = select.raw_query();
+    let Some(stored) = rows.next()? else { return Ok(false) };
+    for (column, wanted) in row.iter().enumerate() {
+        if !value(stored, column)?.identical(*wanted) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 fn exists(

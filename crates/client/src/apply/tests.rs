@@ -282,6 +282,57 @@ fn a_refresh_of_an_empty_table_is_a_first_fill() {
     assert_eq!(rows(&site), ["3, 'c', 30"]);
 }
 
+// Trap 10
+#[test]
+fn a_first_fill_of_many_rows_gets_over_rows_that_stand_in_each_others_way() {
+    let mut site = Site::new("CREATE TABLE t(id INTEGER PRIMARY KEY, u TEXT UNIQUE, v INT);");
+    let mut came: Vec<Vec<Value>> = (0..30).map(|id| row(id, &format!("u{id}"), id)).collect();
+    // In one batch: a row with the value that the next one is to have, sent again as it is now.
+    came.insert(10, row(11, "u10", 1));
+    let came: Vec<&[Value]> = came.iter().map(Vec::as_slice).collect();
+    site.download().refresh("t").upsert("t", &came).apply().unwrap();
+    let wanted: Vec<String> = (0..30).map(|id| format!("{id}, 'u{id}', {id}")).collect();
+    assert_eq!(rows(&site), wanted);
+    assert_eq!(site.upload(), Vec::<String>::new());
+}
+
+// S4, S11
+#[test]
+fn a_first_fill_of_many_rows_names_the_one_that_is_refused() {
+    let mut site = Site::new("CREATE TABLE t(id INTEGER PRIMARY KEY, u TEXT, v INT CHECK(v < 9))");
+    let came: Vec<Vec<Value>> = (0..20).map(|id| row(id, "u", id)).collect();
+    let came: Vec<&[Value]> = came.iter().map(Vec::as_slice).collect();
+    let failure = site.download().refresh("t").upsert("t", &came).apply().unwrap_err();
+    assert_eq!(failure.code(), Code::RemoteSchemaDiffers);
+    assert_eq!(failure.row_key(), Some("id = 9"));
+    assert_eq!(rows(&site), Vec::<String>::new());
+}
+
+#[test]
+fn a_refresh_writes_only_rows_that_are_not_stored_identically() {
+    let mut site = Site::new(
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, u, v);
+         INSERT INTO t VALUES (1, 'a', 0.0), (2, 'b', 2), (3, 'c', 3), (4, NULL, x'34');",
+    );
+    let (sender, written) = std::sync::mpsc::sync_channel(100);
+    let note = move |_, _: &str, table: &str, id| {
+        if table == "t" {
+            sender.send(id).unwrap();
+        }
+    };
+    site.remote.connection.update_hook(Some(note)).unwrap();
+    let came: [&[Value]; 4] = [
+        &[int(1), text("a"), Value::Real(-0.0)],
+        &[int(2), text("b"), Value::Real(2.0)],
+        &[int(3), text("c"), int(3)],
+        &[int(4), Value::Null, text("4")],
+    ];
+    site.download().refresh("t").upsert("t", &came).apply().unwrap();
+    assert_eq!(written.try_iter().collect::<Vec<i64>>(), [1, 2, 4]);
+    assert_eq!(rows(&site), ["1, 'a', -0", "2, 'b', 2", "3, 'c', 3", "4, NULL, '4'"]);
+    assert_eq!(site.rows("SELECT typeof(v) FROM t WHERE id = 2"), ["'real'"]);
+}
+
 // Trap 3
 #[test]
 fn rows_that_a_restored_database_lacks_are_kept_as_rejects() {
@@ -356,7 +407,6 @@ fn changes_made_while_the_upload_was_under_way_survive_the_download() {
 // Trap 15
 #[test]
 fn values_of_every_kind_are_stored_as_they_came() {
-    let mut site = Site::new("CREATE TABLE t(id INTEGER PRIMARY KEY, v);");
     let values = [
         Value::Integer(i64::MIN),
         Value::Integer(i64::MAX),
@@ -372,19 +422,25 @@ fn values_of_every_kind_are_stored_as_they_came() {
     let rows: Vec<Vec<Value>> =
         values.iter().enumerate().map(|(n, value)| vec![int(n as i64), value.clone()]).collect();
     let slices: Vec<&[Value]> = rows.iter().map(Vec::as_slice).collect();
-    site.download().upsert("t", &slices).apply().unwrap();
-    let mut statement = site.remote.connection.prepare("SELECT v FROM t ORDER BY id").unwrap();
-    let mut stored = statement.query([]).unwrap();
-    for value in &values {
-        let row = stored.next().unwrap().unwrap();
-        let found = crate::connection::value(row, 0).unwrap();
-        assert!(found.identical(value.as_ref()), "{found:?} is not {value:?}");
+    for table in ["one_by_one", "at_once"] {
+        let mut site = Site::new(&format!("CREATE TABLE {table}(id INTEGER PRIMARY KEY, v)"));
+        let download = site.download();
+        let download = if table == "at_once" { download.refresh(table) } else { download };
+        download.upsert(table, &slices).apply().unwrap();
+        let sql = format!("SELECT v FROM {table} ORDER BY id");
+        let mut statement = site.remote.connection.prepare(&sql).unwrap();
+        let mut stored = statement.query([]).unwrap();
+        for value in &values {
+            let row = stored.next().unwrap().unwrap();
+            let found = crate::connection::value(row, 0).unwrap();
+            assert!(found.identical(value.as_ref()), "{found:?} is not {value:?}");
+        }
+        // SQLite has no NaN: it stores NULL.
+        drop(stored);
+        drop(statement);
+        site.download().upsert(table, &[&[int(99), Value::Real(f64::NAN)]]).apply().unwrap();
+        assert_eq!(site.rows(&format!("SELECT v FROM {table} WHERE id = 99")), ["NULL"]);
     }
-    // SQLite has no NaN: it stores NULL.
-    drop(stored);
-    drop(statement);
-    site.download().upsert("t", &[&[int(99), Value::Real(f64::NAN)]]).apply().unwrap();
-    assert_eq!(site.rows("SELECT v FROM t WHERE id = 99"), ["NULL"]);
 }
 
 #[test]

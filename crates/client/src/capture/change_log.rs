@@ -351,3 +351,27 @@ pub(crate) fn live_entries(
         ))?
         .query_row([generation], |row| row.get(0))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Site;
+
+    #[test]
+    fn collecting_looks_up_the_changed_rows_and_no_others() {
+        for key in
+            ["id INTEGER PRIMARY KEY", "id TEXT PRIMARY KEY COLLATE NOCASE", "id PRIMARY KEY"]
+        {
+            let mut site = Site::new(&format!("CREATE TABLE t({key}, v)"));
+            let tables = site.tables();
+            for with_newer in [false, true] {
+                let sql = Layout { table: &tables[0], with_newer }.sql("");
+                let plan =
+                    format!("EXPLAIN QUERY PLAN {}", sql.replace("?1", "1").replace("?2", "2"));
+                for line in site.rows(&plan) {
+                    assert!(line.contains("SEARCH"), "{key}: {line}");
+                }
+            }
+        }
+    }
+}

@@ -98,7 +98,7 @@ impl<'a> Host<'a> {
                     Instruction::BeginDownload(begin) => {
                         self.download = Some(Download::new(begin, &self.remote.spills));
                     }
-                    Instruction::KeepRows(frame) => self.download()?.keep_rows(&frame)?,
+                    Instruction::KeepRows(frame) => self.download()?.keep_rows(frame)?,
                     Instruction::KeepRejects(rejects) => self.download()?.keep_rejects(rejects)?,
                     Instruction::Apply(end) => self.apply(&end)?,
                     Instruction::Finish => return Ok(()),

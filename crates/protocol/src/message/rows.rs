@@ -53,10 +53,24 @@ impl RowsFrame {
     /// Appends the payload.
     pub fn write_payload(&self, out: &mut Vec<u8>) {
         out.reserve(self.payload_len());
-        out.extend_from_slice(&self.table.to_le_bytes());
-        out.push(self.operation as u8);
-        out.extend_from_slice(&self.count.to_le_bytes());
+        out.extend_from_slice(&self.prefix());
         out.extend_from_slice(&self.bytes);
+    }
+
+    /// The payload, in the memory of the rows.
+    pub fn into_payload(self) -> Vec<u8> {
+        let prefix = self.prefix();
+        let mut payload = self.bytes;
+        payload.splice(..0, prefix);
+        payload
+    }
+
+    fn prefix(&self) -> [u8; RowsFrame::PREFIX_BYTES] {
+        let mut prefix = [0; RowsFrame::PREFIX_BYTES];
+        prefix[..2].copy_from_slice(&self.table.to_le_bytes());
+        prefix[2] = self.operation as u8;
+        prefix[3..].copy_from_slice(&self.count.to_le_bytes());
+        prefix
     }
 
     /// Reads a payload, reusing its memory.
