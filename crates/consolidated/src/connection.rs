@@ -68,9 +68,11 @@ pub trait Administration: Debug {
 }
 
 /// A connection that applies uploads, in groups that become durable together.
+///
+/// Where each synchronization commits by itself, a group is one, and beginning or committing it
+/// does nothing.
 pub trait Writer: Debug + Send {
-    /// Most uploads of one group. A database where commits of many connections are durable
-    /// together by themselves has groups of one.
+    /// Most uploads of one group.
     fn group_len_max(&self) -> usize;
 
     /// Begins a group.

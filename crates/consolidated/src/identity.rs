@@ -22,6 +22,17 @@ pub(crate) struct Remembered {
     pub(crate) attempt: i64,
 }
 
+impl Remembered {
+    /// The failure of an upload that follows `previous`, which is not the last one here.
+    pub(crate) fn out_of_sequence(&self, previous: Progress) -> Failure {
+        let message = format!(
+            "the upload follows number {}, but number {} is the last one here",
+            previous.0, self.progress.0
+        );
+        Failure::new(Code::OutOfSequence, message)
+    }
+}
+
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
     Known,

@@ -106,7 +106,7 @@ pub(super) fn upload(
     let mut ledger = Ledger::default();
     if has_rows {
         if remote.progress != request.previous {
-            return Err(out_of_sequence(request, &remote));
+            return Err(remote.out_of_sequence(request.previous));
         }
         ledger = apply(link, upload)?;
         remote.progress = request.progress;
@@ -117,16 +117,6 @@ pub(super) fn upload(
     applied.progress = remote.progress;
     applied.counter = remote.counter;
     Ok(applied)
-}
-
-fn out_of_sequence(request: &UploadRequest<'_>, remote: &Remembered) -> Failure {
-    Failure::new(
-        Code::OutOfSequence,
-        format!(
-            "the upload follows number {}, but number {} is the last one here",
-            request.previous.0, remote.progress.0
-        ),
-    )
 }
 
 /// Writes what is to be known of the upload, and commits, in one flight.

@@ -19,7 +19,6 @@ use super::identity;
 use super::values::{Bind, write_row};
 use super::watermark::Mark;
 use crate::echo::{Echo, EchoKind};
-use crate::identity::Remembered;
 use crate::script::{Event, Parameter, Script};
 use crate::synchronization::{Applied, Batch, Change, Session, UploadRequest};
 use crate::uploaded_row::{RowId, UploadedRow, event_of};
@@ -60,7 +59,7 @@ pub(super) fn upload(
     let mut applied = Applied::default();
     if has_rows {
         if remote.progress != request.previous {
-            return Err(out_of_sequence(request, &remote));
+            return Err(remote.out_of_sequence(request.previous));
         }
         applied = apply(connection, tables, request, owed_counter)?;
         remote.progress = request.progress;
@@ -71,16 +70,6 @@ pub(super) fn upload(
     applied.progress = remote.progress;
     applied.counter = remote.counter;
     Ok(applied)
-}
-
-fn out_of_sequence(request: &UploadRequest<'_>, remote: &Remembered) -> Failure {
-    Failure::new(
-        Code::OutOfSequence,
-        format!(
-            "the upload follows number {}, but number {} is the last one here",
-            request.previous.0, remote.progress.0
-        ),
-    )
 }
 
 /// Forgets what the remote has received: its watermarks were issued after it was owed.
