@@ -211,6 +211,31 @@ impl Selection {
         places
     }
 
+    /// The column of its own that decides, and how.
+    pub(crate) fn sought(&self) -> Option<(&str, &ClaimTest)> {
+        match &self.rows {
+            Rows::Column { column, test } => Some((column, test)),
+            _ => None,
+        }
+    }
+
+    /// How the logs are searched: for the departures of one value of a column, or for all.
+    pub(crate) fn lookups(&self) -> Vec<(&Table, Option<&str>)> {
+        match &self.rows {
+            Rows::All | Rows::Custom(_) => vec![(&self.table, None)],
+            Rows::Column { column, .. } => vec![(&self.table, Some(column))],
+            Rows::Mapping { mapping, matched, .. } => {
+                vec![(&self.table, None), (mapping, Some(matched))]
+            }
+            Rows::Parent { parent, .. } => {
+                // Children look for any parent that has moved.
+                let mut lookups = vec![(&self.table, None), (&parent.table, None)];
+                lookups.extend(parent.lookups());
+                lookups
+            }
+        }
+    }
+
     /// The columns of the table that an index should begin with, for departures and arrivals to be
     /// found by it.
     pub(crate) fn place(&self) -> Vec<&str> {

@@ -106,6 +106,10 @@ impl<'a> Version<'a> {
             let place: Vec<String> = selection.place().into_iter().map(str::to_owned).collect();
             let found = !place.is_empty() && self.user_tables[name].finds_by(&place);
             tracked.entry(name.clone()).or_default().indexed |= !found && !selection.is_custom();
+            for (table, column) in selection.lookups() {
+                let wanted = tracked.entry(table.name.clone()).or_default();
+                wanted.lookups.insert(column.map(str::to_owned));
+            }
             if !selection.departs() {
                 continue;
             }

@@ -11,6 +11,7 @@
 use super::tables::{UserTable, VERSION, bounded_name};
 use crate::quote::{ident, idents, join, literal};
 use crate::selection::place_column;
+use std::collections::BTreeSet;
 
 /// A database object of ours.
 #[derive(Debug, Clone, PartialEq)]
@@ -83,6 +84,8 @@ pub(super) struct Wanted {
     pub(super) indexed: bool,
     /// Rows that come are logged too: they decide about rows that may have been there before.
     pub(super) arrivals: bool,
+    /// How departures are looked for: those of one value of this column, or all since a version.
+    pub(super) lookups: BTreeSet<Option<String>>,
 }
 
 /// What tracks `table`.
@@ -103,7 +106,7 @@ pub(super) fn of(table: &UserTable, wanted: &Wanted) -> Tracking {
                 ),
             ],
         },
-        log_table(table, &log, places),
+        log_table(table, &log, wanted),
         gone_function(table, &log, places),
     ];
     if wanted.arrivals {
@@ -191,7 +194,8 @@ fn differs(table: &UserTable, column: &str) -> String {
     }
 }
 
-fn log_table(table: &UserTable, log: &str, places: &[String]) -> Object {
+fn log_table(table: &UserTable, log: &str, wanted: &Wanted) -> Object {
+    let places = &wanted.places;
     let column = |name: String, column: &str| {
         let column = table.column(column);
         let collation = column.and_then(|column| column.collation.as_deref());
@@ -206,14 +210,18 @@ fn log_table(table: &UserTable, log: &str, places: &[String]) -> Object {
     columns.extend(places.iter().map(|place| column(place_column(place), place)));
     // Not `version`, which a key may have.
     columns.push(format!("{VERSION} xid8 NOT NULL DEFAULT pg_current_xact_id()"));
-    Object {
-        kind: "TABLE",
-        name: log_name(&table.published_name()),
-        sql: vec![
-            format!("CREATE TABLE {log} ({})", columns.join(", ")),
-            format!("CREATE INDEX ON {log} ({VERSION})"),
-        ],
-    }
+    let mut sql = vec![format!("CREATE TABLE {log} ({})", columns.join(", "))];
+    // By the value first: among a thousand remotes, each would read what all others have lost.
+    sql.extend(wanted.lookups.iter().map(|column| match column {
+        None => format!("CREATE INDEX ON {log} ({VERSION})"),
+        Some(place) if table.key.contains(place) => {
+            format!("CREATE INDEX ON {log} ({}, {VERSION})", ident(place))
+        }
+        Some(place) => {
+            format!("CREATE INDEX ON {log} ({}, {VERSION})", ident(&place_column(place)))
+        }
+    }));
+    Object { kind: "TABLE", name: log_name(&table.published_name()), sql }
 }
 
 /// Logs the key and the place that a row had.

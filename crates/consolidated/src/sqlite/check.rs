@@ -83,8 +83,8 @@ fn not_followed(
     let mut findings = Vec::new();
     for name in tracked {
         let Some(table) = user_tables.get(name) else { continue };
-        let place = tracking::deployed_place(connection, name)?;
-        let wanted = tracking::objects(table, place.as_deref());
+        let kept = tracking::deployed(connection, table)?;
+        let wanted = tracking::objects(table, kept.as_ref());
         if wanted.iter().any(|object| !deployed.contains(&object.sql)) {
             let message =
                 format!("the key or a unique index of {name} was changed: changes may be missed");

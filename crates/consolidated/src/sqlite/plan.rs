@@ -4,13 +4,13 @@ use super::catalog::TableDetails;
 use super::remote_ddl;
 use super::scripts::Generator;
 use super::tables::{self, ForeignKey, UserTable};
-use super::tracking::{self, Object};
+use super::tracking::{self, Kept, Object};
 use crate::digest::digest;
 use crate::script::{Event, Script};
 use crate::selection::{self, Selection, Shape};
 use crate::sync_model::{ConflictRule, SyncModel, TableModel};
 use model::{Code, Failure, PublicationName, PublishedTable, ScriptVersion};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Everything that `deploy` has to make true.
 #[derive(Debug, Default)]
@@ -37,6 +37,8 @@ pub(super) struct TablePlan {
     pub(super) scripts: Vec<(Event, String)>,
     /// The tables that decide about its rows, and the columns whose old values their logs need.
     pub(super) places: Vec<(String, Vec<String>)>,
+    /// The column by whose value its own log is searched.
+    pub(super) sought: Option<String>,
 }
 
 /// Plans `models` for a database with these `user_tables`.
@@ -46,7 +48,7 @@ pub(super) fn plan(
 ) -> Result<Plan, Failure> {
     let mut plan = Plan::default();
     // Whose changes are noted, and which columns' old values where departures count.
-    let mut tracked: BTreeMap<String, Option<BTreeSet<String>>> = BTreeMap::new();
+    let mut tracked: BTreeMap<String, Option<Kept>> = BTreeMap::new();
     for model in models {
         if plan.versions.iter().any(|version| version.script_version == model.script_version) {
             return Err(mismatch(
@@ -58,15 +60,18 @@ pub(super) fn plan(
         for table in version.tables.iter().filter(|t| t.published.direction.downloads()) {
             tracked.entry(table.published.name.clone()).or_default();
             for (deciding, place) in &table.places {
-                let noted = tracked.entry(deciding.clone()).or_default();
-                noted.get_or_insert_default().extend(place.iter().cloned());
+                let kept = tracked.entry(deciding.clone()).or_default().get_or_insert_default();
+                kept.place.extend(place.iter().cloned());
+            }
+            if let Some(column) = &table.sought {
+                let kept = tracked.entry(table.published.name.clone()).or_default();
+                kept.get_or_insert_default().sought.insert(column.clone());
             }
         }
         plan.versions.push(version);
     }
-    for (name, place) in tracked {
-        let place = place.map(|place| place.into_iter().collect::<Vec<_>>());
-        plan.objects.extend(tracking::objects(&user_tables[&name], place.as_deref()));
+    for (name, kept) in tracked {
+        plan.objects.extend(tracking::objects(&user_tables[&name], kept.as_ref()));
     }
     plan.notices.dedup();
     Ok(plan)
@@ -201,6 +206,7 @@ impl TablePlanner<'_> {
             details: self.details(),
             scripts,
             places: places.into_iter().map(|(t, place)| (t.name.clone(), owned(place))).collect(),
+            sought: self.selection.sought().map(|(column, _)| column.to_owned()),
         })
     }
 

@@ -4,7 +4,7 @@ use super::dialect::Sqlite;
 use super::tables::UserTable;
 use crate::quote::{ident, idents, join};
 use crate::script::{Event, parameter};
-use crate::selection::{Form, Selection};
+use crate::selection::{Dialect, Form, Selection};
 use crate::sync_model::ConflictRule;
 use model::Direction;
 
@@ -250,12 +250,18 @@ impl Generator<'_> {
             let entered = entered.replace('\n', "\n    ");
             format!("    UNION\n    SELECT {key} FROM {table} AS t\n    WHERE {entered}\n")
         });
+        // The entry of the last change has the place that the row has now.
+        let mine = self.selection.sought().map(|(column, test)| {
+            let kept = ident(&super::tracking::log_column(self.table, column));
+            format!("{} AND ", dialect.passes(test, &kept, &self.selection.table, column))
+        });
         format!(
             "{all}\n  AND {{s.last_download}} IS NULL\n\
              UNION ALL\n\
              SELECT {columns}\nFROM (\n    SELECT {key} FROM {log}\n    \
-             WHERE sequence > {{s.last_download}}\n{union}) AS l\nJOIN {table} AS t ON {join}\n\
-             WHERE {covered}",
+             WHERE {mine}sequence > {{s.last_download}}\n{union}) AS l\n\
+             JOIN {table} AS t ON {join}\nWHERE {covered}",
+            mine = mine.unwrap_or_default(),
             key = idents("", &self.table.key),
             log = ident(&super::tracking::log_name(&self.table.name)),
             union = entered.unwrap_or_else(|| {

@@ -6,7 +6,8 @@
 //!
 //! Where rows of the table decide what a subscription covers, the log also has the *place* that a
 //! row had before it was deleted, moved or got another key, and says which entries are of that
-//! kind, so that an ordinary update of a parent is not taken for a move.
+//! kind, so that an ordinary update of a parent is not taken for a move. Entries of other rows have
+//! a place only where they are sought by it: the one that the row got.
 //!
 //! Trap 9: `REPLACE` removes rows without firing delete triggers. The row with the same key is
 //! logged by the insert itself; the victims of other UNIQUE indexes are logged before it.
@@ -17,6 +18,7 @@ use crate::quote::{ident, idents, join};
 use crate::selection::place_column;
 use model::Failure;
 use rusqlite::Connection;
+use std::collections::BTreeSet;
 
 /// The column of a log that is 1 in the entries of rows that came, went or changed their place or
 /// key, and NULL in all others. No table has it among its key columns.
@@ -38,10 +40,23 @@ pub(super) fn log_name(table: &str) -> String {
     format!("syncline_log_{table}")
 }
 
-/// The log of a table and its triggers. `place` has the columns whose old values are kept too;
-/// none where nobody asks for departures.
-pub(super) fn objects(table: &UserTable, place: Option<&[String]>) -> Vec<Object> {
-    let log = Log { table, place };
+/// What the log of a table keeps where departures count.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Kept {
+    /// The columns beside the key whose old values are kept.
+    pub(super) place: BTreeSet<String>,
+    /// The columns by whose value entries are sought: among a thousand remotes, each would read
+    /// what all others have changed. Entries of new rows keep their values too.
+    pub(super) sought: BTreeSet<String>,
+}
+
+/// The log of a table and its triggers, with what is `kept`; none where nobody asks for
+/// departures.
+pub(super) fn objects(table: &UserTable, kept: Option<&Kept>) -> Vec<Object> {
+    let place = kept.map(|kept| kept.place.iter().cloned().collect::<Vec<_>>());
+    let place = place.as_deref();
+    let sought = kept.map(|kept| &kept.sought);
+    let log = Log { table, place, sought };
     let mut objects = vec![log.table()];
     objects.push(log.trigger("insert", "AFTER INSERT", vec![log.note("NEW", Kind::Came)]));
     let updated = vec![log.note("NEW", Kind::Updated), log.note("OLD", Kind::MovedAway)];
@@ -94,6 +109,7 @@ enum Kind {
 struct Log<'a> {
     table: &'a UserTable,
     place: Option<&'a [String]>,
+    sought: Option<&'a BTreeSet<String>>,
 }
 
 impl Log<'_> {
@@ -111,6 +127,10 @@ impl Log<'_> {
         if let Some(place) = self.place {
             columns.extend(place.iter().map(|name| column(name, &place_column(name))));
             columns.push(format!("{MOVED} INTEGER"));
+        }
+        // An index, in the form in which it comes and goes with its table.
+        for column in self.sought.into_iter().flatten() {
+            columns.push(format!("UNIQUE ({}, sequence)", ident(&log_column(table, column))));
         }
         let sql = format!("CREATE TABLE {} ({})", ident(&name), columns.join(", "));
         Object { kind: "TABLE", name, table: table.name.clone(), sql }
@@ -139,11 +159,17 @@ impl Log<'_> {
             };
         };
         let (into, old) = (self.into(), self.place_values(place, row));
-        let none: String = place.iter().map(|_| ", NULL").collect();
+        let new: String = place
+            .iter()
+            .map(|column| match self.sought.is_some_and(|sought| sought.contains(column)) {
+                true => format!(", NEW.{}", ident(column)),
+                false => ", NULL".into(),
+            })
+            .collect();
         match kind {
-            Kind::Came => format!("{into} VALUES ({key}{none}, 1)"),
+            Kind::Came => format!("{into} VALUES ({key}{new}, 1)"),
             Kind::Updated => {
-                format!("{into} VALUES ({key}{none}, CASE WHEN {moved_key} THEN 1 END)")
+                format!("{into} VALUES ({key}{new}, CASE WHEN {moved_key} THEN 1 END)")
             }
             Kind::Went => format!("{into} VALUES ({key}{old}, 1)"),
             Kind::MovedAway if place.is_empty() => {
@@ -218,24 +244,48 @@ impl Log<'_> {
     }
 }
 
-/// The columns whose old values the log of `table` keeps, as it was deployed.
-pub(super) fn deployed_place(
+/// The column of the log with the value of `column`.
+pub(super) fn log_column(table: &UserTable, column: &str) -> String {
+    match table.key.iter().any(|key| key == column) {
+        true => column.to_owned(),
+        false => place_column(column),
+    }
+}
+
+/// What the log of `table` keeps, as it was deployed.
+pub(super) fn deployed(
     connection: &Connection,
-    table: &str,
-) -> Result<Option<Vec<String>>, Failure> {
-    let reading = failed("describe a log");
-    let mut statement = connection
-        .prepare_cached("SELECT name FROM pragma_table_info(?1) ORDER BY cid")
-        .map_err(&reading)?;
-    let columns = statement
-        .query_map([log_name(table)], |row| row.get(0))
-        .and_then(Iterator::collect::<rusqlite::Result<Vec<String>>>)
-        .map_err(&reading)?;
+    table: &UserTable,
+) -> Result<Option<Kept>, Failure> {
+    let names = |sql: &str| {
+        connection
+            .prepare_cached(sql)
+            .and_then(|mut statement| {
+                statement
+                    .query_map([log_name(&table.name)], |row| row.get(0))?
+                    .collect::<rusqlite::Result<Vec<String>>>()
+            })
+            .map_err(failed("describe a log"))
+    };
+    let columns = names("SELECT name FROM pragma_table_info(?1)")?;
     if !columns.iter().any(|column| column == MOVED) {
         return Ok(None);
     }
-    let place = columns.iter().filter_map(|column| column.strip_prefix(&place_column("")));
-    Ok(Some(place.map(str::to_owned).collect()))
+    let sought = names(
+        "SELECT column.name FROM pragma_index_list(?1) AS list
+         JOIN pragma_index_info(list.name) AS column ON column.seqno = 0",
+    )?;
+    let own = |column: &str| column.strip_prefix(&place_column("")).map(str::to_owned);
+    Ok(Some(Kept {
+        place: columns.iter().filter_map(|column| own(column)).collect(),
+        sought: sought
+            .into_iter()
+            .map(|column| match table.key.contains(&column) {
+                true => column,
+                false => own(&column).unwrap_or(column),
+            })
+            .collect(),
+    }))
 }
 
 /// Columns of UNIQUE indexes, each once.
