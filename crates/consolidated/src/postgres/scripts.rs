@@ -137,7 +137,7 @@ impl Generator<'_> {
         });
         set.push_str(&self.stamp());
         format!(
-            "UPDATE {} AS t SET\n    {set}\nFROM {{updates}} AS u\nWHERE {}{}{}\nRETURNING {}",
+            "UPDATE {} AS t SET\n    {set}\nFROM {{updates}} AS u\nWHERE {}{}{}",
             self.name(),
             self.unchanged("t", "u"),
             self.and_covered(),
@@ -146,7 +146,6 @@ impl Generator<'_> {
                 false =>
                     self.will_be_covered("u").map_or(String::new(), |c| format!("\n  AND {c}")),
             },
-            self.selected("t", &self.table.key),
         )
     }
 
@@ -160,13 +159,12 @@ impl Generator<'_> {
 
     /// Deletes, and notes in the same statement what departs.
     fn delete(&self, condition: &str) -> String {
-        let returned = self.selected("t", &self.table.key);
         let delete = format!(
-            "DELETE FROM {} AS t\nUSING {{deletes}} AS d\nWHERE {condition}{}\nRETURNING ",
+            "DELETE FROM {} AS t\nUSING {{deletes}} AS d\nWHERE {condition}{}",
             self.name(),
             self.and_covered(),
         );
-        let Some(places) = self.places else { return format!("{delete}{returned}") };
+        let Some(places) = self.places else { return delete };
         let mut noted: Vec<String> = idents_of(&self.table.key);
         let mut gone: Vec<String> =
             self.table.key.iter().map(|c| format!("t.{}", ident(c))).collect();
@@ -177,9 +175,8 @@ impl Generator<'_> {
         }
         let noted = noted.join(", ");
         format!(
-            "WITH gone AS (\n{}\n)\nINSERT INTO {} AS t ({noted})\nSELECT {noted} FROM gone\n\
-             RETURNING {returned}",
-            indented(&format!("{delete}{}", gone.join(", "))),
+            "WITH gone AS (\n{}\n)\nINSERT INTO {} ({noted})\nSELECT {noted} FROM gone",
+            indented(&format!("{delete}\nRETURNING {}", gone.join(", "))),
             log(&self.table.published_name()),
         )
     }
@@ -273,11 +270,10 @@ impl Generator<'_> {
             false => format!("\nWHERE {}", conditions.join("\n  AND ")),
         };
         Some(format!(
-            "{with}{}\nON CONFLICT ({}) DO UPDATE SET\n    {set}{}{condition}\nRETURNING {}",
+            "{with}{}\nON CONFLICT ({}) DO UPDATE SET\n    {set}{}{condition}",
             self.insert(relation, self.may_be_written("r")),
             idents("", &self.table.key),
             self.stamp(),
-            self.selected("t", &self.table.key),
         ))
     }
 
