@@ -1,5 +1,6 @@
-//! Changes at the centre, by any program, arrive at remotes (S2); on every database where its own
-//! SQL does not matter.
+//! Changes at the centre, by any program, arrive at remotes (S2).
+//!
+//! On every database, but for what only one of them can do.
 
 #![allow(clippy::unwrap_used)]
 
