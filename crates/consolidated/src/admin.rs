@@ -81,8 +81,24 @@ pub(crate) fn claims_from(text: &str) -> Result<BTreeMap<String, String>, Failur
         .map_err(|error| Failure::new(Code::Bug, "stored claims do not parse").source(error))
 }
 
+/// Makes sense of script version, table, event and text, sorted by the first two; the scripts of
+/// each table come in the order of their events.
+pub(crate) fn gather_scripts(
+    rows: Vec<(String, String, String, String)>,
+) -> Result<Vec<StoredScript>, Failure> {
+    let mut scripts = Vec::new();
+    for (version, table, event, script) in rows {
+        let event = Event::from_name(&event)
+            .ok_or_else(|| Failure::new(Code::ScriptFailed, format!("unknown event {event}")))?;
+        let script_version = ScriptVersion::new(version)?;
+        scripts.push(StoredScript { script_version, table, event, script });
+    }
+    order_by_event(&mut scripts);
+    Ok(scripts)
+}
+
 /// Puts the scripts of each table into the order of their events; versions and tables stay.
-pub(crate) fn order_by_event(scripts: &mut [StoredScript]) {
+fn order_by_event(scripts: &mut [StoredScript]) {
     let order = |event: Event| Event::ALL.iter().position(|known| *known == event);
     let same_table = |a: &StoredScript, b: &StoredScript| {
         a.table == b.table && a.script_version == b.script_version

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 #[path = "support/center.rs"]
-#[allow(dead_code)]
+#[allow(dead_code, reason = "no test needs all of it")]
 mod center;
 #[path = "support/on_postgres.rs"]
 mod on_postgres;

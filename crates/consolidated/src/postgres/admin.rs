@@ -9,7 +9,6 @@ use super::{check, deploy, plan};
 use crate::admin::{self, Deployment, Finding, InitialModel, StoredScript, User};
 use crate::connection::Administration;
 use crate::initial::{self, Candidate};
-use crate::script::Event;
 use crate::sync_model::SyncModel;
 use crate::url::PostgresUrl;
 use model::{Code, Failure, PublicationName, ScriptVersion, UserName};
@@ -118,18 +117,12 @@ impl Administration for Admin {
                    JOIN syncline.syncline_script_version AS v USING (script_version)
                    JOIN syncline.syncline_table AS t USING (script_version, table_name)
                    ORDER BY v.position, t.position";
-        let mut scripts = Vec::new();
-        for row in self.link.query(sql, &[]).map_err(failed("read the scripts"))? {
-            let event = text(&row, 2)?;
-            let event = Event::from_name(&event).ok_or_else(|| {
-                Failure::new(Code::ScriptFailed, format!("unknown event {event}"))
-            })?;
-            let script_version = ScriptVersion::new(text(&row, 0)?)?;
-            let (table, script) = (text(&row, 1)?, text(&row, 3)?);
-            scripts.push(StoredScript { script_version, table, event, script });
-        }
-        admin::order_by_event(&mut scripts);
-        Ok(scripts)
+        let rows = self.link.query(sql, &[]).map_err(failed("read the scripts"))?;
+        let rows = rows
+            .iter()
+            .map(|row| Ok((text(row, 0)?, text(row, 1)?, text(row, 2)?, text(row, 3)?)))
+            .collect::<Result<_, Failure>>()?;
+        admin::gather_scripts(rows)
     }
 
     fn publications(

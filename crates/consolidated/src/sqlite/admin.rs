@@ -6,7 +6,6 @@ use super::{ServeLock, check, connect, deploy, plan};
 use crate::admin::{self, Deployment, Finding, InitialModel, StoredScript, User};
 use crate::connection::Administration;
 use crate::initial::{self, Candidate};
-use crate::script::Event;
 use crate::sync_model::SyncModel;
 use model::{Code, Failure, PublicationName, ScriptVersion, UserName};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -96,21 +95,10 @@ impl Administration for Admin {
             )
             .map_err(failed("read the scripts"))?;
         let rows = statement
-            .query_map([], |row| {
-                Ok((row.get::<_, String>(0)?, row.get(1)?, row.get::<_, String>(2)?, row.get(3)?))
-            })
+            .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))
             .and_then(Iterator::collect::<rusqlite::Result<Vec<_>>>)
             .map_err(failed("read the scripts"))?;
-        let mut scripts = Vec::new();
-        for (version, table, event, script) in rows {
-            let event = Event::from_name(&event).ok_or_else(|| {
-                Failure::new(Code::ScriptFailed, format!("unknown event {event}"))
-            })?;
-            let script_version = ScriptVersion::new(version)?;
-            scripts.push(StoredScript { script_version, table, event, script });
-        }
-        admin::order_by_event(&mut scripts);
-        Ok(scripts)
+        admin::gather_scripts(rows)
     }
 
     fn publications(
