@@ -201,6 +201,19 @@ fn every_operation_runs_on_postgres_and_leaves_the_database_as_it_was() {
     assert_eq!(database.dump(&[]), before);
 }
 
+// Whether an upload fits behind Hello or not, it is one transaction.
+#[test]
+fn an_upload_of_any_size_is_one_commit() {
+    let database = Cluster::shared().database();
+    for rows in ["5", "1000"] {
+        let site = Site::new();
+        let sizes = ["--clients", "2", "--rows", rows, "--sets", "2", "--clients-on", "memory"];
+        let what = ["--operation", "upload-insert"];
+        let result = site.figures(&database.url(), &[&what[..], &sizes].concat());
+        assert_eq!(result["database"]["commits_per_sync"], 1.0, "{rows}: {result}");
+    }
+}
+
 #[test]
 fn a_database_that_serves_somebody_is_refused() {
     let database = Cluster::shared().database();

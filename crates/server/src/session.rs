@@ -18,7 +18,7 @@ use crate::lease::{Lease, Leases};
 use crate::network::Connection;
 use crate::upload::{ReceivedUpload, UploadInProgress};
 use crate::worker::{Admission, Begin, Cost, Costed, Fetch, Upload, Worker};
-use consolidated::{Applied, Identity, Session, TableMark};
+use consolidated::{Applied, Begun, Identity, Session, TableMark};
 use model::{Code, Failure, Progress, Spills};
 use protocol::{
     DownloadEnd, Hello, Message, Mode, Outcome, PROTOCOL_VERSION, SchemaChange, UploadCommitted,
@@ -219,15 +219,18 @@ impl Synchronization<'_> {
         }
     }
 
+    /// Answers what is committed, and shuts out every predecessor.
+    async fn begin(&mut self) -> Result<Begun, Failure> {
+        let begin = Begin { session: self.session.clone(), identity: self.identity };
+        self.at_database(self.shared.worker.begin(begin)).await
+    }
+
     /// Hands out the counter. A remote that does not know what became of its last upload has to
     /// learn it first: what it downloads must not be taken for older than what it sent.
     async fn begin_download_only(&mut self) -> Result<Applied, Failure> {
         let begun = match self.hello.outcome {
             Outcome::Known => None,
-            Outcome::Unknown => {
-                let begin = Begin { session: self.session.clone(), identity: self.identity };
-                Some(self.at_database(self.shared.worker.begin(begin)).await?)
-            }
+            Outcome::Unknown => Some(self.begin().await?),
         };
         self.welcome(UploadState::None, begun.map(|begun| begun.progress));
         self.apply(None, begun.map(|begun| begun.epoch)).await
@@ -235,22 +238,25 @@ impl Synchronization<'_> {
 
     /// Receives and applies the upload, and tells the remote that it is durable.
     async fn upload(&mut self) -> Result<Applied, Failure> {
-        let known = self.hello.outcome == Outcome::Known;
-        let (upload, epoch) = if self.hello.upload_follows && known && self.same_schema() {
+        let known = self.hello.outcome == Outcome::Known && self.same_schema();
+        // Where nothing is in doubt the database is not asked before the rows are here. The
+        // remote has no upload on its way that had to be shut out first, and the transaction of
+        // this one recognizes it, and refuses it if it was overtaken meanwhile (S8, trap 6).
+        let begun = if known { None } else { Some(self.begin().await?) };
+        let upload = if known && self.hello.upload_follows {
             let upload = self.receive_upload().await?;
             self.welcome(UploadState::Taken, None);
-            (upload, None)
+            upload
         } else {
-            let begin = Begin { session: self.session.clone(), identity: self.identity };
-            let begun = self.at_database(self.shared.worker.begin(begin)).await?;
             if self.hello.upload_follows {
                 // It was built on assumptions that do not hold: thrown away unseen, sent again.
                 self.skip_upload().await?;
             }
-            self.welcome(UploadState::Send, Some(begun.progress));
+            self.welcome(UploadState::Send, begun.map(|begun| begun.progress));
             self.connection.flush().await?;
-            (self.receive_upload().await?, Some(begun.epoch))
+            self.receive_upload().await?
         };
+        let epoch = begun.map(|begun| begun.epoch);
         fail_point!("server-upload-received");
         self.summary.uploaded = upload.rows;
         let applied = self.apply(Some(upload), epoch).await?;

@@ -33,7 +33,7 @@ pub use chance::{Chance, full};
 pub use dump::{Centre, Share, count, differences, differences_in, query, sql, tables};
 pub use foreign::ForeignTool;
 pub use network::Network;
-pub use peer::Peer;
+pub use peer::{Peer, hello};
 pub use program::{Outcome, Syncline, finish};
 pub use server::{Server, peak_memory_bytes};
 pub use wait::{WAIT_MAX, time_of, until};

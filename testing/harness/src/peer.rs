@@ -31,14 +31,21 @@ impl Peer {
     /// Connects as a remote that never synchronized, with the password of [`crate::World`], and
     /// hears that it may upload.
     pub fn admitted(url: &str, user: &str, remote_id: &str) -> (Peer, RemoteSchema) {
-        let mut peer = Peer::connect(url);
-        peer.send_bytes(&MAGIC);
-        peer.send(&Message::Hello(Box::new(hello(user, remote_id))));
-        let welcome = peer.receive();
-        assert!(matches!(welcome, Some(Message::Welcome(Welcome { .. }))), "{welcome:?}");
+        let (mut peer, _) = Peer::greeting(url, hello(user, remote_id));
         match peer.receive() {
             Some(Message::SchemaChange(change)) => (peer, change.schema),
             other => panic!("{other:?} instead of a schema"),
+        }
+    }
+
+    /// Connects with this Hello, without an upload behind it, and hears that it is welcome.
+    pub fn greeting(url: &str, hello: Hello) -> (Peer, Welcome) {
+        let mut peer = Peer::connect(url);
+        peer.send_bytes(&MAGIC);
+        peer.send(&Message::Hello(Box::new(hello)));
+        match peer.receive() {
+            Some(Message::Welcome(welcome)) => (peer, welcome),
+            other => panic!("{other:?} instead of a welcome"),
         }
     }
 
@@ -88,8 +95,8 @@ impl Peer {
     }
 }
 
-/// The Hello of a remote that never synchronized.
-fn hello(user: &str, remote_id: &str) -> Hello {
+/// The Hello of a remote that never synchronized; each is later than those before.
+pub fn hello(user: &str, remote_id: &str) -> Hello {
     Hello {
         protocol_version: PROTOCOL_VERSION,
         capabilities: 0,

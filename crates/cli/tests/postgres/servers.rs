@@ -1,7 +1,12 @@
 //! Several server processes on one database: anybody may serve anybody (S3, S8).
 
 use crate::PROGRAM;
-use harness::{Server, World, sql, until};
+use harness::{Peer, Server, World, hello, sql, until};
+use model::{Code, Counter, Nonce, Progress, ValueRef, write_value};
+use protocol::{
+    Hello, Message, Operation, Outcome, RowsFrame, UploadBegin, UploadCommitted, UploadEnd,
+    UploadState,
+};
 
 const NOTES: &str = "CREATE TABLE note (id int PRIMARY KEY, text text);
     CREATE TABLE seen (n int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, id int);
@@ -126,4 +131,55 @@ fn a_server_that_freezes_is_followed_by_another() {
     freezing.kill();
     world.sync("ann", &living);
     assert_seen_once(&world, 2);
+}
+
+/// Uploads one note under number 1, or nothing, and hears how that ended.
+fn upload(peer: &mut Peer, note: Option<i64>) -> Option<Message> {
+    let progress = Progress(i64::from(note.is_some()));
+    peer.send(&Message::UploadBegin(UploadBegin { previous: Progress(0), progress }));
+    if let Some(id) = note {
+        let mut bytes = Vec::new();
+        write_value(&mut bytes, ValueRef::Integer(id));
+        write_value(&mut bytes, ValueRef::Text(b"peer"));
+        let operation = Operation::Insert;
+        peer.send(&Message::Rows(RowsFrame { table: 0, operation, count: 1, bytes }));
+    }
+    peer.send(&Message::UploadEnd(UploadEnd { rows: u64::from(note.is_some()) }));
+    peer.receive()
+}
+
+// S8, Trap 6: a large upload waits for its Welcome, for which the database is not asked where
+// nothing is in doubt. Somebody who asks elsewhere meanwhile is told that it was not committed,
+// and from then on it cannot be.
+#[test]
+fn an_upload_that_was_let_in_is_shut_out_by_whoever_asks_for_it() {
+    let world = notes(&["ann"]);
+    let (first, other) = (world.serve(), world.serve());
+    let (mut peer, schema) = Peer::admitted(&first.url, "ann", "till-7");
+    assert!(matches!(upload(&mut peer, None), Some(Message::UploadCommitted(_))));
+    let mut last = peer.receive();
+    while !matches!(last, Some(Message::DownloadEnd(_))) {
+        last = peer.receive();
+    }
+    let again = || Hello {
+        counter: Counter(1),
+        nonce_confirmed: Nonce(4711),
+        nonce_attempt: Nonce(4712),
+        schema_fingerprint: Some(schema.fingerprint.clone()),
+        ..hello("ann", "till-7")
+    };
+
+    let (mut late, welcome) = Peer::greeting(&first.url, again());
+    assert_eq!((welcome.upload, welcome.progress), (UploadState::Send, None));
+    let asking = Hello { outcome: Outcome::Unknown, ..again() };
+    let (mut asking, welcome) = Peer::greeting(&other.url, asking);
+    assert_eq!((welcome.upload, welcome.progress), (UploadState::Send, Some(Progress(0))));
+    match upload(&mut late, Some(1)) {
+        Some(Message::Failed(failed)) => assert_eq!(failed.code, Code::Superseded.number()),
+        other => panic!("{other:?} instead of a refusal"),
+    }
+    assert_seen_once(&world, 0);
+    let committed = UploadCommitted { progress: Progress(1), inserts: 1, ..Default::default() };
+    assert_eq!(upload(&mut asking, Some(2)), Some(Message::UploadCommitted(committed)));
+    assert_seen_once(&world, 1);
 }

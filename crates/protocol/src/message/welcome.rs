@@ -14,7 +14,7 @@ pub struct Welcome {
     pub server: String,
     /// The consolidated database behind it.
     pub database_id: DatabaseId,
-    /// The last upload of this remote that is committed, when the client asked for it.
+    /// The last upload of this remote that is committed, when the client did not know it.
     #[serde(default)]
     pub progress: Option<Progress>,
     /// The script version that runs: the one asked for, or the server's default.
