@@ -4,7 +4,9 @@
 
 mod bench;
 
-pub(crate) use bench::{BenchAction, BenchOptions, BenchRunOptions, ClientsOn, Operation};
+pub(crate) use bench::{
+    BenchAction, BenchOptions, BenchReportOptions, BenchRunOptions, ClientsOn, Operation,
+};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use model::{PublicationName, RemoteId, ScriptVersion, UserName};

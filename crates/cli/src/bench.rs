@@ -3,7 +3,7 @@
 //! `measurement.rs` is the plot of a run. `centre.rs` is the consolidated database made for it,
 //! `server_process.rs` and `clients.rs` are the processes that it starts, `client.rs` what one of
 //! thousands of clients does; they speak through `gate.rs`. `ceiling.rs` measures the same work on
-//! the bare database.
+//! the bare database. `report.rs` makes a page of what a suite has left.
 
 mod ceiling;
 mod centre;
@@ -19,6 +19,7 @@ mod latency;
 mod machine;
 mod measurement;
 mod purchase;
+mod report;
 mod server_process;
 mod session;
 mod steps;
@@ -33,6 +34,7 @@ use model::{Code, Failure};
 pub(crate) fn run(options: &BenchOptions) -> Result<(), Failure> {
     match &options.action {
         BenchAction::Run(options) => measure(options),
+        BenchAction::Report(options) => report::run(options),
         BenchAction::Clients => client_process::run(),
     }
 }

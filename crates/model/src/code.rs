@@ -226,6 +226,8 @@ codes! {
     6009 UnsupportedTable Operator false "leave the table out of the model";
     /// A file or folder cannot be written.
     6010 CannotWrite Operator false "check the folder and its permissions";
+    /// The folder holds no benchmark suite: its `suite.json` is missing, or is something else.
+    6011 SuiteUnreadable Operator false "`syncline bench suite` makes one";
 
     /// The row would break a UNIQUE constraint of the consolidated database.
     7001 RowNotUnique Remote false "change the value, then synchronize again";

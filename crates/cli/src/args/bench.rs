@@ -16,6 +16,8 @@ pub(crate) struct BenchOptions {
 pub(crate) enum BenchAction {
     /// Measures one operation with one set of parameters
     Run(Box<BenchRunOptions>),
+    /// Writes what a suite has measured as one page, beside the published figures
+    Report(BenchReportOptions),
     /// Plays many clients; started by `run`, which tells it on its standard input what to do
     #[command(hide = true)]
     Clients,
@@ -107,6 +109,27 @@ pub(crate) enum Operation {
     UploadUpdate,
     /// Rows deleted at the remotes
     UploadDelete,
+}
+
+/// Writes what a suite has measured as one page, beside the published figures.
+///
+/// The page is one HTML file with all its charts, which needs no network and no script. It can be
+/// made while the suite runs: what is not done yet, or failed, is shown as such.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  syncline bench report bench-suite
+  syncline bench report bench-suite --output figures.html
+
+FILE is overwritten.")]
+pub(crate) struct BenchReportOptions {
+    /// The folder of the suite
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: PathBuf,
+
+    /// Write the page to this file
+    #[arg(long, value_name = "FILE", default_value = "report.html")]
+    pub(crate) output: PathBuf,
 }
 
 impl Operation {

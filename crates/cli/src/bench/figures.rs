@@ -214,7 +214,7 @@ pub(super) fn print(options: &BenchRunOptions, json: &Value) -> Result<(), Failu
 }
 
 /// A number with its thousands apart.
-fn grouped(number: &str) -> String {
+pub(super) fn grouped(number: &str) -> String {
     let (whole, fraction) = match number.split_once('.') {
         Some((whole, "0")) => (whole, None),
         Some((whole, fraction)) => (whole, Some(fraction)),

@@ -1,0 +1,300 @@
+//! The end of the page: what is missing, what to keep in mind, and how to repeat it.
+
+use super::headline::operation_title;
+use super::html::Page;
+use super::number::{bytes, percent, plain};
+use super::published;
+use super::suite::{Figures, Outcome, Run, Suite};
+use serde_json::Value;
+
+/// Different values of one setting that are written out.
+const VALUES_MAX: usize = 8;
+
+/// How many runs came to what end.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Count {
+    pub(super) measured: u64,
+    pub(super) failed: u64,
+    pub(super) not_run: u64,
+}
+
+impl Count {
+    pub(super) fn of(suite: &Suite) -> Count {
+        let mut count = Count::default();
+        for (_, _, run) in suite.runs() {
+            match run.outcome {
+                Outcome::Measured(_) => count.measured += 1,
+                Outcome::Failed(_) => count.failed += 1,
+                Outcome::NotRun => count.not_run += 1,
+            }
+        }
+        count
+    }
+
+    pub(super) fn all(self) -> u64 {
+        self.measured + self.failed + self.not_run
+    }
+}
+
+/// Tests that were not run, with the reason.
+pub(super) fn write_missing(page: &mut Page, suite: &Suite) {
+    let missing = || suite.tests.iter().filter(|test| test.points.is_empty());
+    if missing().next().is_none() {
+        return;
+    }
+    page.markup("<section id=\"missing\">\n<h2>Published, but not measured here</h2>\n<dl>\n");
+    for test in missing() {
+        page.element("<dt>", &test.title, "</dt>");
+        page.element("<dd>", test.missing.as_deref().unwrap_or("no runs"), "</dd>\n");
+    }
+    page.markup("</dl>\n</section>\n");
+}
+
+/// What to keep in mind when reading the figures.
+pub(super) fn write_notes(page: &mut Page, suite: &Suite) {
+    page.markup("<section id=\"notes\">\n<h2>What to keep in mind</h2>\n<ul class=\"notes\">\n");
+    let cores = machine_number(suite, "cores");
+    page.markup("<li>Everything of ours ran on <b>one machine");
+    if let Some(cores) = cores {
+        page.markup(" with ").text(&plain(cores)).markup(if cores == 1.0 {
+            " core"
+        } else {
+            " cores"
+        });
+    }
+    page.markup(
+        "</b>: the database, the server and all clients. The published figures of 2012 took two \
+         servers with 12 cores each, ten more machines for the clients, and a network. Ours are \
+         years younger: this compares systems as they were measured, not programs on equal \
+         machines.</li>\n\
+         <li>Rows have 92 bytes, as the published ones, unless a test says otherwise. The time is \
+         the <b>total server time</b>: from the moment when the gate opens for all clients until \
+         the last of them is done, summed over the sets. The number of rows at both ends and a \
+         checksum were compared after every run; a run with a wrong row has no figures.</li>\n\
+         <li><b>The bare database</b> is the same work on a table without tracking, with nothing \
+         between it and the program that measures: no system for synchronization can be faster on \
+         this database.</li>\n",
+    );
+    let fsync = distinct(suite, "/settings/consolidated/fsync");
+    if fsync.iter().any(|value| value == "off") {
+        page.markup(
+            "<li>The database did not wait for its disk (<code>fsync</code> off); the published \
+             ones held everything in memory.</li>\n",
+        );
+    }
+    if distinct(suite, "/machine/build").iter().any(|build| build == "debug") {
+        page.markup(
+            "<li><b>This was a debug build</b>, whose figures say nothing about a release.</li>\n",
+        );
+    }
+    let most =
+        suite.measured().filter_map(|(.., figures)| figures.number("/rows")).fold(0.0, f64::max);
+    if (1.0..1e7).contains(&most) {
+        page.element("<li>The largest run synchronized ", &plain(most), " rows; ");
+        page.markup("the published ones 10,000,000 each. Small runs vary more.</li>\n");
+    }
+    let count = Count::of(suite);
+    if count.failed > 0 {
+        page.element("<li>Runs that failed: ", &count.failed.to_string(), ". ");
+        page.markup(
+            "They are shown as failed, with their reason, where their figures would be.</li>\n",
+        );
+    }
+    if count.not_run > 0 {
+        page.element("<li>Runs that have not been run: ", &count.not_run.to_string(), ". ");
+        page.markup("The suite goes on with them when it is started again.</li>\n");
+    }
+    page.markup("</ul>\n</section>\n");
+}
+
+/// What the figures were measured on, and what the published ones.
+pub(super) fn write_machine(page: &mut Page, suite: &Suite) {
+    page.markup("<section id=\"machine\">\n<h2>Machine and settings</h2>\n<dl class=\"facts\">\n");
+    let mut fact = |name: &str, values: Vec<String>| {
+        if !values.is_empty() {
+            page.element("<dt>", name, "</dt>").element("<dd>", &listed(values), "</dd>\n");
+        }
+    };
+    fact("Processor", machine_texts(suite, "cpu"));
+    fact("Cores", machine_number(suite, "cores").map(plain).into_iter().collect());
+    fact("Memory", machine_number(suite, "memory_bytes").map(bytes).into_iter().collect());
+    fact("System", machine_texts(suite, "system"));
+    fact("Kernel", machine_texts(suite, "kernel"));
+    fact("Syncline", machine_texts(suite, "syncline"));
+    fact("Build", machine_texts(suite, "build"));
+    fact("Database URL", suite.consolidated.clone().into_iter().collect());
+    for key in keys(suite, "/settings/consolidated") {
+        let values = distinct(suite, &format!("/settings/consolidated/{key}"));
+        fact(&titled(&key), values);
+    }
+    for key in keys(suite, "/settings").into_iter().filter(|key| key != "consolidated") {
+        let values = distinct(suite, &format!("/settings/{key}"));
+        fact(&titled(&key), values);
+    }
+    let ceilings = distinct(suite, "/ceiling/technique");
+    fact("Bare database", ceilings);
+    page.markup("</dl>\n<h3>The published figures</h3>\n<dl>\n");
+    for source in published::SOURCES {
+        page.element("<dt>", source.title, "</dt>").element("<dd>", source.hardware, ".</dd>\n");
+    }
+    page.markup("</dl>\n</section>\n");
+}
+
+/// The commands of the suite and of each run.
+pub(super) fn write_commands(page: &mut Page, suite: &Suite) {
+    page.markup("<section id=\"repeat\">\n<h2>Repeat it</h2>\n");
+    if let Some(command) = &suite.command {
+        page.markup("<p>The whole suite, and this page:</p>\n");
+        page.element("<pre>", command, "\nsyncline bench report DIR</pre>\n");
+    }
+    if suite.runs().any(|(_, _, run)| run.command.is_some()) {
+        page.markup("<p>Each run alone:</p>\n<pre class=\"commands\">");
+        for test in &suite.tests {
+            let commands: Vec<&str> = test
+                .points
+                .iter()
+                .flat_map(|point| &point.runs)
+                .filter_map(|run| run.command.as_deref())
+                .collect();
+            if !commands.is_empty() {
+                page.element("<b># ", &test.title, "</b>\n");
+            }
+            for command in commands {
+                page.text(command).markup("\n");
+            }
+        }
+        page.markup("</pre>\n");
+    }
+    page.markup("</section>\n");
+}
+
+/// A column of the table of all runs: heading, place in the result, and how it is written.
+type Column = (&'static str, &'static str, fn(f64) -> String);
+
+const COLUMNS: [Column; 14] = [
+    ("rows/s", "/rows_per_second", plain),
+    ("syncs/s", "/syncs_per_second", plain),
+    ("total, s", "/total_server_time_s", plain),
+    ("median, ms", "/latency_ms/p50", plain),
+    ("99 %, ms", "/latency_ms/p99", plain),
+    ("database, µs/row", "/cpu_us_per_row/consolidated", plain),
+    ("server, µs/row", "/cpu_us_per_row/server", plain),
+    ("clients, µs/row", "/cpu_us_per_row/clients", plain),
+    ("bare, rows/s", "/ceiling/rows_per_second", plain),
+    ("of bare", "/ratio_to_ceiling", percent),
+    ("server : database", "/server_to_consolidated_cpu", plain),
+    ("server memory", "/peak_server_memory_bytes", bytes),
+    ("retries", "/retries", plain),
+    ("errors", "/errors", plain),
+];
+
+/// A table of all runs.
+pub(super) fn write_every_run(page: &mut Page, suite: &Suite) {
+    page.markup("<section id=\"runs\">\n<h2>Every run</h2>\n");
+    page.markup(
+        "<p class=\"lead\">µs/row is processor time, by the accounting of the operating system; \
+         – is what cannot be seen, or is a part of another process.</p>\n",
+    );
+    page.markup(
+        "<div class=\"wide\"><table class=\"runs\">\n<caption>Every run</caption>\n<thead><tr>",
+    );
+    page.markup(
+        "<th scope=\"col\">test</th><th scope=\"col\">point</th><th scope=\"col\">operation</th>",
+    );
+    for (heading, ..) in COLUMNS {
+        page.element("<th scope=\"col\">", heading, "</th>");
+    }
+    page.markup("</tr></thead>\n<tbody>\n");
+    for (test, point, run) in suite.runs() {
+        page.element("<tr><td>", &test.name, "</td>").element("<td>", &point.label, "</td>");
+        page.element("<th scope=\"row\">", operation_title(&run.operation), "</th>");
+        cells(page, run);
+        page.markup("</tr>\n");
+    }
+    page.markup("</tbody>\n</table></div>\n</section>\n");
+}
+
+fn cells(page: &mut Page, run: &Run) {
+    match &run.outcome {
+        Outcome::Measured(figures) => {
+            for (_, pointer, show) in COLUMNS {
+                let text = figures.number(pointer).map_or_else(|| "–".to_owned(), show);
+                page.element("<td>", &text, "</td>");
+            }
+        }
+        Outcome::Failed(why) => {
+            page.element("<td class=\"failed why\" colspan=\"14\">failed: ", why, "</td>");
+        }
+        Outcome::NotRun => {
+            page.markup("<td class=\"faint why\" colspan=\"14\">not run yet</td>");
+        }
+    }
+}
+
+/// A number of the machine: of the suite, or the largest of its runs (a test may leave a run
+/// fewer processors).
+pub(super) fn machine_number(suite: &Suite, key: &str) -> Option<f64> {
+    let of_suite = suite.machine.get(key).and_then(Value::as_f64);
+    of_suite.or_else(|| {
+        let numbers =
+            suite.measured().filter_map(|(.., figures)| figures.number(&format!("/machine/{key}")));
+        numbers.max_by(f64::total_cmp)
+    })
+}
+
+/// What the suite and its runs say of the machine; several things, when runs were made on several.
+pub(super) fn machine_texts(suite: &Suite, key: &str) -> Vec<String> {
+    let mut texts = distinct(suite, &format!("/machine/{key}"));
+    if let Some(text) = suite.machine.get(key).and_then(Value::as_str)
+        && !texts.iter().any(|known| known == text)
+    {
+        texts.insert(0, text.to_owned());
+    }
+    texts
+}
+
+/// The different values at a place of the results.
+pub(super) fn distinct(suite: &Suite, pointer: &str) -> Vec<String> {
+    let mut values: Vec<String> = Vec::new();
+    for (.., figures) in suite.measured() {
+        let value = match figures.part(pointer) {
+            Value::Null => continue,
+            Value::String(text) => text.clone(),
+            Value::Number(number) => plain(number.as_f64().unwrap_or_default()),
+            other => other.to_string(),
+        };
+        if !values.contains(&value) {
+            values.push(value);
+        }
+    }
+    values
+}
+
+/// The keys of an object in the results.
+fn keys(suite: &Suite, pointer: &str) -> Vec<String> {
+    let mut keys: Vec<String> = Vec::new();
+    let objects = suite
+        .measured()
+        .filter_map(|(.., figures): (_, _, _, &Figures)| figures.part(pointer).as_object());
+    for key in objects.flat_map(|object| object.keys()) {
+        if !keys.contains(key) {
+            keys.push(key.clone());
+        }
+    }
+    keys
+}
+
+/// A key of the result in words.
+fn titled(key: &str) -> String {
+    super::upper_first(&key.replace('_', " "))
+}
+
+fn listed(mut values: Vec<String>) -> String {
+    let more = values.len().saturating_sub(VALUES_MAX);
+    values.truncate(VALUES_MAX);
+    let mut text = values.join(", ");
+    if more > 0 {
+        text.push_str(&format!(", and {more} more"));
+    }
+    text
+}

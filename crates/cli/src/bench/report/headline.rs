@@ -1,0 +1,140 @@
+//! The four operations at a glance: our fastest run beside the published headline.
+
+use super::chart::{Bar, Frame, Group, draw_bars};
+use super::html::Page;
+use super::ink::Ink;
+use super::number::{percent, plain, short, times};
+use super::published;
+use super::suite::{Figures, Suite};
+use model::Failure;
+
+/// Tests with the published rows and operations.
+const COMPARABLE: [&str; 3] = ["clients", "workers", "rows"];
+/// Rows of each synchronization in the published headline.
+const ROWS_PER_SYNC: f64 = 1000.0;
+
+/// An operation in words.
+pub(super) fn operation_title(operation: &str) -> &str {
+    match operation {
+        "download" => "Download",
+        "upload-insert" => "Upload of inserts",
+        "upload-update" => "Upload of updates",
+        "upload-delete" => "Upload of deletes",
+        "exchange" => "Exchange, half up and half down",
+        other => other,
+    }
+}
+
+/// The fastest run of an operation that may stand beside the published one; clients that only
+/// speak the protocol stand back behind real ones.
+fn fastest<'a>(suite: &'a Suite, operation: &str) -> Option<&'a Figures> {
+    let candidates = || {
+        suite
+            .measured()
+            .filter(|(test, ..)| COMPARABLE.contains(&&*test.name))
+            .filter(|(_, _, run, _)| run.operation == operation)
+            .map(|(_, _, _, figures)| figures)
+    };
+    let best = |accept: &dyn Fn(&&Figures) -> bool| {
+        let rows = |one: &&Figures, other: &&Figures| {
+            one.rows_per_second.total_cmp(&other.rows_per_second)
+        };
+        candidates().filter(accept).max_by(rows)
+    };
+    let real = |figures: &&Figures| figures.text("/settings/clients_on") != Some("wire");
+    let size = |figures: &&Figures| figures.number("/rows_per_sync") == Some(ROWS_PER_SYNC);
+    best(&|figures| real(figures) && size(figures))
+        .or_else(|| best(&|figures| size(figures)))
+        .or_else(|| best(&|_| true))
+}
+
+/// Adds a card for each of the four operations.
+pub(super) fn write(page: &mut Page, suite: &Suite) -> Result<(), Failure> {
+    let fastest = published::OPERATIONS.map(|operation| (operation, fastest(suite, operation)));
+    let ours = fastest.iter().filter_map(|(_, figures)| Some((*figures)?.rows_per_second));
+    let theirs =
+        published::OPERATIONS.iter().filter_map(|operation| published::headline(operation));
+    let most = ours.chain(theirs).fold(0.0, f64::max);
+    page.markup("<div class=\"headlines\">\n");
+    for (operation, figures) in fastest {
+        card(page, operation, figures, most)?;
+    }
+    page.markup("</div>\n");
+    Ok(())
+}
+
+fn card(
+    page: &mut Page,
+    operation: &str,
+    figures: Option<&Figures>,
+    most: f64,
+) -> Result<(), Failure> {
+    let published = published::headline(operation).unwrap_or_default();
+    page.element("<section class=\"headline\">\n<h3>", operation_title(operation), "</h3>\n");
+    let mut bars = Vec::new();
+    match figures {
+        Some(figures) => {
+            let rows = figures.rows_per_second;
+            page.element("<p class=\"figure\">", &plain(rows), " <span>rows/s</span></p>\n");
+            page.element("<p class=\"ratio\"><b>", &times(rows / published), "</b> the published ");
+            page.text(&rounded(published)).markup("</p>\n");
+            bars.push(Bar { value: Some(rows), text: short_of("Syncline", rows), ink: Ink::Ours });
+        }
+        None => {
+            page.markup("<p class=\"figure none\">–</p>\n");
+            page.markup("<p class=\"ratio\">no run to compare with the published ");
+            page.text(&rounded(published)).markup("</p>\n");
+        }
+    }
+    let ink = Ink::Published(published::NEWEST.age);
+    let text = short_of(published::NEWEST.label, published);
+    bars.push(Bar { value: Some(published), text, ink });
+    let drawing = draw_bars(&[Group { label: String::new(), bars }], most, &Frame::NARROW)?;
+    page.markup("<div class=\"chart bars\" aria-hidden=\"true\">")
+        .drawing(&drawing)
+        .markup("</div>\n");
+    if let Some(figures) = figures {
+        page.element("<p class=\"setting\">", &circumstances(figures), "</p>\n");
+    }
+    page.markup("</section>\n");
+    Ok(())
+}
+
+fn short_of(name: &str, rows: f64) -> String {
+    format!("{name} {}", rounded(rows))
+}
+
+/// As exact as headlines are: `469k`.
+fn rounded(rows: f64) -> String {
+    if rows >= 1000.0 { short((rows / 1000.0).round() * 1000.0) } else { short(rows) }
+}
+
+/// In how many of the operations we are ahead of the published headline; none where nothing was
+/// measured.
+pub(super) fn ahead(suite: &Suite) -> Option<(usize, usize)> {
+    let ratios = published::OPERATIONS.iter().filter_map(|operation| {
+        Some(fastest(suite, operation)?.rows_per_second / published::headline(operation)?)
+    });
+    let ratios: Vec<f64> = ratios.collect();
+    let ahead = ratios.iter().filter(|ratio| **ratio > 1.0).count();
+    (!ratios.is_empty()).then_some((ahead, ratios.len()))
+}
+
+/// In which run a figure was measured.
+fn circumstances(figures: &Figures) -> String {
+    let number = |pointer: &str| figures.number(pointer).map_or_else(|| "?".to_owned(), plain);
+    let mut text = format!("{} clients × {} rows", number("/clients"), number("/rows_per_sync"));
+    match figures.text("/settings/clients_on") {
+        Some("memory") => text.push_str(", on SQLite in memory"),
+        Some("file") => text.push_str(", on SQLite files"),
+        Some("wire") => text.push_str(", that only speak the protocol"),
+        _ => {}
+    }
+    if let Some(workers) = figures.number("/settings/workers") {
+        text.push_str(&format!("; {} workers", plain(workers)));
+    }
+    if let Some(share) = figures.number("/ratio_to_ceiling") {
+        text.push_str(&format!("; {} of the bare database", percent(share)));
+    }
+    text
+}

@@ -1,0 +1,199 @@
+//! The page of a suite: made of real results, of wrong ones and of none.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use harness::Syncline;
+use serde_json::{Value, json};
+use std::fs;
+use std::path::PathBuf;
+use tempfile::TempDir;
+
+/// A folder with a suite in `suite/`.
+struct Site {
+    folder: TempDir,
+    syncline: Syncline,
+}
+
+impl Site {
+    fn new() -> Site {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("suite")).unwrap();
+        let syncline = Syncline::new(env!("CARGO_BIN_EXE_syncline"), folder.path());
+        Site { folder, syncline }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.path("suite").join(name), text).unwrap();
+    }
+
+    /// A real result, however small.
+    fn measure(&self, operation: &str, name: &str) -> Value {
+        let file = format!("suite/{name}");
+        self.syncline.ok(&[
+            "bench",
+            "run",
+            "--consolidated",
+            "sqlite:bench.db",
+            "--clients",
+            "2",
+            "--rows",
+            "10",
+            "--sets",
+            "1",
+            "--operation",
+            operation,
+            "--json",
+            &file,
+        ]);
+        serde_json::from_str(&fs::read_to_string(self.path(&file)).unwrap()).unwrap()
+    }
+
+    fn page(&self) -> String {
+        fs::read_to_string(self.path("report.html")).unwrap()
+    }
+}
+
+fn point(label: &str, value: Value, operation: &str, file: &str) -> Value {
+    let command = format!("syncline bench run --operation {operation} > {label}");
+    let run = json!({ "operation": operation, "file": file, "command": command });
+    json!({ "label": label, "value": value, "runs": [run] })
+}
+
+fn suite(tests: &Value) -> Value {
+    json!({
+        "suite_version": 1,
+        "started": "2026-01-31T12:34:56Z",
+        "command": "syncline bench suite --consolidated 'sqlite:bench.db' --scale 0.01",
+        "scale": 0.01,
+        "consolidated": "sqlite:bench.db",
+        "machine": null,
+        "tests": tests,
+    })
+}
+
+/// Everything that a suite may hold: figures, failures, rubbish, and names that are markup.
+fn write_everything(site: &Site) -> Value {
+    let download = site.measure("download", "download.json");
+    site.measure("upload-insert", "insert.json");
+    site.write("cut.json", "{\"operation\": \"download\", \"rows_per_sec");
+    site.write("empty.json", "");
+    site.write("list.json", "[1, 2]");
+    let told = json!({ "error": { "code": "E9002", "message": "<b>2 rows</b> & more" } });
+    site.write("told.json", &told.to_string());
+    let mut absurd = download.clone();
+    absurd["rows_per_second"] = json!(1e300);
+    site.write("absurd.json", &absurd.to_string());
+    let down = |label: &str, value: Value, file: &str| point(label, value, "download", file);
+    let tests = json!([
+        {
+            "name": "clients",
+            "title": "Number of clients",
+            "parameter": { "name": "clients", "unit": "" },
+            "points": [
+                down("2", json!(2), "download.json"),
+                down("200", json!(200), "told.json"),
+                down("5", json!(5), "cut.json"),
+                down("7", json!(7), "not-there.json"),
+                point("2", json!(2), "upload-insert", "insert.json"),
+            ],
+        },
+        {
+            "name": "odd",
+            "title": "<script>alert(1)</script>",
+            "parameter": { "name": "\"><img alt=x>", "unit": null },
+            "points": [
+                down("</svg><script>", Value::Null, "download.json"),
+                down("empty", Value::Null, "empty.json"),
+                down("list", Value::Null, "list.json"),
+                down("outside", Value::Null, "../suite/download.json"),
+                down("absurd", json!(-1e300), "absurd.json"),
+                down("folder", Value::Null, "."),
+            ],
+        },
+        { "name": "transports", "title": "Transports", "missing": "only one <as yet>" },
+        { "name": "nothing" },
+    ]);
+    site.write("suite.json", &suite(&tests).to_string());
+    download
+}
+
+/// Nothing of the page is elsewhere, and nothing of it runs.
+fn check_whole_in_itself(page: &str) {
+    let svg = "xmlns=\"http://www.w3.org/2000/svg\"";
+    let rest = page.replace(svg, "").replace("href=\"data:,\"", "").to_lowercase();
+    for reference in ["://", "src=", "<img", "url(", "@import", "<script", "javascript:", "<iframe"]
+    {
+        assert!(!rest.contains(reference), "{reference}");
+    }
+    for link in rest.split("href=\"").skip(1) {
+        assert!(link.starts_with('#'), "{}", &link[..link.len().min(80)]);
+    }
+}
+
+#[test]
+fn a_page_shows_figures_failures_and_what_is_missing() {
+    let site = Site::new();
+    let download = write_everything(&site);
+    fs::write(site.path("report.html"), "an earlier page").unwrap();
+    let told = site.syncline.ok(&["bench", "report", "suite"]);
+    assert_eq!(told, "report.html: figures of 3 of 11 runs, 7 failed, 1 not run yet\n");
+    let page = site.page();
+    check_whole_in_itself(&page);
+    for text in [
+        // Ours and theirs: the headline, and table 10 of the whitepaper for 10,000 clients.
+        "469k",
+        "432,900",
+        "MobiLink 12 performance whitepaper, 2012",
+        // Why there are no figures.
+        "E9002: &lt;b&gt;2 rows&lt;/b&gt; &amp; more",
+        "its file is no result: EOF while parsing",
+        "its file is outside the folder of the suite",
+        "its file has no figures",
+        "not run yet",
+        "only one &lt;as yet&gt;",
+        // Names that are markup, in the page and in a chart.
+        "&lt;script&gt;alert(1)&lt;/script&gt;",
+        "&lt;/svg&gt;&lt;script&gt;",
+        // To repeat it.
+        "--consolidated &#39;sqlite:bench.db&#39; --scale 0.01",
+        "syncline bench run --operation download &gt; 2",
+        "2026-01-31, 12:34 UTC",
+    ] {
+        assert!(page.contains(text), "{text}");
+    }
+    let ours = download["rows_per_second"].as_f64().unwrap().round().to_string();
+    assert!(page.replace(',', "").contains(&format!("<td class=\"ours\">{ours}</td>")), "{ours}");
+    let headings = page.matches("<h3>Download</h3>").count();
+    assert_eq!(headings, 3, "one in the headline, one for each test");
+}
+
+#[test]
+fn a_folder_without_a_suite_is_an_error_and_leaves_the_page_alone() {
+    let site = Site::new();
+    fs::write(site.path("report.html"), "an earlier page").unwrap();
+    let fails = |code: &str, arguments: &[&str]| {
+        site.syncline.fails(code, &[&["bench", "report"], arguments].concat());
+        assert_eq!(site.page(), "an earlier page", "{arguments:?}");
+    };
+    fails("E6011", &["nowhere"]);
+    fails("E6011", &["suite"]);
+    for rubbish in ["", "{", "[]", "{}", "{\"suite_version\": 99}", "{\"suite_version\": \"1\"}"] {
+        site.write("suite.json", rubbish);
+        fails("E6011", &["suite"]);
+    }
+    fs::remove_file(site.path("suite/suite.json")).unwrap();
+    fs::create_dir(site.path("suite/suite.json")).unwrap();
+    fails("E6011", &["suite"]);
+    fs::remove_dir(site.path("suite/suite.json")).unwrap();
+
+    // A suite of which nothing has been run is one.
+    site.write("suite.json", &suite(&json!([])).to_string());
+    fails("E6010", &["suite", "--output", "nowhere/report.html"]);
+    let told = site.syncline.ok(&["bench", "report", "suite"]);
+    assert_eq!(told, "report.html: figures of 0 runs\n");
+    check_whole_in_itself(&site.page());
+}
