@@ -6,9 +6,11 @@
 //! INSERT INTO customer (id, mood)
 //! SELECT id, mood FROM {inserts}
 //! -- becomes
-//! SELECT id, mood FROM (SELECT c1 AS "id", c2::mood AS "mood"
-//!     FROM unnest($1::int4[], $2::text[]) AS r (c1, c2))
+//! SELECT id, mood FROM (SELECT unnest($1::int4[]) AS "id", unnest($2::text[])::mood AS "mood")
 //! ```
+//!
+//! The arrays of a batch are of one length, so the sets advance together, row by row. As one
+//! function with several arguments in `FROM` they would first be stored as a whole.
 
 use super::values::ColumnType;
 use crate::quote::ident;
@@ -108,8 +110,8 @@ impl Statement {
             Relation::Deletes => all.map(Slot::OldColumn).collect(),
             Relation::Keys => key().map(Slot::NewColumn).collect(),
         };
-        let (mut selected, mut arrays, mut names) = (Vec::new(), Vec::new(), Vec::new());
-        for (position, slot) in slots.into_iter().enumerate() {
+        let mut selected = Vec::with_capacity(slots.len());
+        for slot in slots {
             let (at, name) = match slot {
                 Slot::OldColumn(at) => (at, old_name(&table.columns, &table.columns[at])),
                 Slot::NewColumn(at) | Slot::New(at) | Slot::Old(at) => {
@@ -117,18 +119,12 @@ impl Statement {
                 }
                 Slot::Session(_) => continue,
             };
-            let (column, place) = (&columns[at], format!("c{}", position + 1));
+            let (column, number) = (&columns[at], self.number(slot));
             let cast = column.cast_from_wire().map(|cast| format!("::{cast}")).unwrap_or_default();
-            selected.push(format!("{place}{cast} AS {}", ident(&name)));
-            arrays.push(format!("${}::{}[]", self.number(slot), column.wire().name()));
-            names.push(place);
+            let wire = column.wire();
+            selected.push(format!("unnest(${number}::{}[]){cast} AS {}", wire.name(), ident(&name)));
         }
-        format!(
-            "(SELECT {} FROM unnest({}) AS r ({}))",
-            selected.join(", "),
-            arrays.join(", "),
-            names.join(", ")
-        )
+        format!("(SELECT {})", selected.join(", "))
     }
 }
 
@@ -187,13 +183,13 @@ mod tests {
     fn a_batch_becomes_arrays_and_a_value_its_type() {
         check(
             "INSERT INTO t SELECT * FROM {inserts}",
-            "INSERT INTO t SELECT * FROM (SELECT c1 AS \"id\", c2::mood AS \"mood\" \
-             FROM unnest($1::int4[], $2::text[]) AS r (c1, c2))",
+            "INSERT INTO t SELECT * FROM (SELECT unnest($1::int4[]) AS \"id\", \
+             unnest($2::text[])::mood AS \"mood\")",
             &[Slot::NewColumn(0), Slot::NewColumn(1)],
         );
         check(
             "DELETE FROM t USING {keys} AS k WHERE t.id = k.id AND t.mood = {o.mood}",
-            "DELETE FROM t USING (SELECT c1 AS \"id\" FROM unnest($1::int4[]) AS r (c1)) AS k \
+            "DELETE FROM t USING (SELECT unnest($1::int4[]) AS \"id\") AS k \
              WHERE t.id = k.id AND t.mood = $2::text::mood",
             &[Slot::NewColumn(0), Slot::Old(1)],
         );
