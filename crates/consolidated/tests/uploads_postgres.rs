@@ -205,3 +205,57 @@ fn two_changes_of_one_row_in_one_batch_are_not_taken_for_one() {
     assert_eq!((applied.updates, applied.conflicts, applied.rejected), (2, 0, 0));
     assert_eq!(center.value("SELECT n FROM t"), int(2));
 }
+
+/// Many rows appear behind statements whose plans were kept when there was hardly one.
+#[test]
+fn an_upload_finds_rows_by_index_although_tables_were_empty_when_it_was_first_planned() {
+    const MANY: i64 = 50_000;
+    let (mut center, mut remote) = center(
+        "CREATE TABLE parent (id integer PRIMARY KEY) WITH (autovacuum_enabled = off);
+         CREATE TABLE child (id integer PRIMARY KEY, parent integer REFERENCES parent)
+             WITH (autovacuum_enabled = off);
+         INSERT INTO parent VALUES (1);",
+        "[table.parent]\n[table.child]\n",
+    );
+    for table in ["syncline_remote", "syncline_owed"] {
+        center.foreign(&format!("ALTER TABLE syncline.{table} SET (autovacuum_enabled = off)"));
+    }
+    // The rows of 8 are enough for plans of foreign keys, 8 uploads for those of our own.
+    for upload in 0..8 {
+        let ids = upload * 8 + 1..upload * 8 + 9;
+        let rows: Vec<Upload> = ids.map(|id| Upload::Insert("child", pair(id, 1))).collect();
+        center.synchronize(&mut remote, &rows);
+    }
+    center.foreign(&format!(
+        "INSERT INTO parent SELECT generate_series(2, {MANY});
+         INSERT INTO child SELECT g, g FROM generate_series(1000, {MANY}) AS g;
+         INSERT INTO syncline.syncline_remote
+         SELECT 'other' || g, 'ann', 'v1', 0, 0, 0, 0, 0 FROM generate_series(1, {MANY}) AS g;
+         INSERT INTO syncline.syncline_owed
+         SELECT 'other' || g, 'child', '', 1 FROM generate_series(1, {MANY}) AS g;"
+    ));
+    let rows = [
+        Upload::Insert("child", pair(100, 2)),
+        Upload::Update("child", pair(1, 1), pair(1, MANY)),
+        Upload::Delete("child", pair(2, 1)),
+    ];
+    let applied = center.upload(&mut remote, &rows).unwrap();
+    assert_eq!((applied.inserts, applied.updates, applied.deletes), (1, 1, 1));
+    assert_eq!((applied.conflicts, applied.rejected), (0, 0));
+
+    // What a connection has read is known for certain when it is gone.
+    let url = center.url.to_string();
+    drop(center);
+    let ours = "SELECT count(*) FROM pg_stat_activity
+                WHERE datname = current_database() AND application_name = 'syncline'";
+    while center::psql(&url, ours).trim() != "0" {
+        std::thread::yield_now();
+    }
+    let read = center::psql(
+        &url,
+        "SELECT coalesce(sum(seq_tup_read), 0) FROM pg_stat_all_tables
+         WHERE relname IN ('parent', 'child', 'syncline_remote', 'syncline_owed')",
+    );
+    let read: i64 = read.trim().parse().unwrap();
+    assert!(read < MANY, "{read} rows were read in the order of the tables");
+}

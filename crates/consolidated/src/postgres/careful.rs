@@ -26,7 +26,8 @@ use tokio_postgres::Row;
 const GROUP_BYTES: usize = batch::BATCH_BYTES;
 
 /// Errors are to be met by the statement that makes them, so that a row can be blamed.
-const BEGIN: &str = "SET CONSTRAINTS ALL IMMEDIATE";
+const BEGIN: &str =
+    "SET LOCAL plan_cache_mode = 'force_custom_plan'; SET CONSTRAINTS ALL IMMEDIATE";
 
 /// Uploaded rows, as they came.
 pub(super) type Rows = Vec<Vec<u8>>;

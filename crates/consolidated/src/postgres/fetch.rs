@@ -32,6 +32,10 @@ const STATE: &str = "SELECT pg_current_snapshot()::text,
 
 const LOGS: &str = "SELECT table_name, incarnation, floor::text FROM syncline.syncline_log_state";
 
+/// What a download reads is for the planner to decide, anew each time (decision 0008).
+const FOR_SCRIPTS: &str =
+    "SET LOCAL plan_cache_mode = 'force_custom_plan'; SET LOCAL enable_seqscan = on";
+
 /// A download's transaction, and what it found.
 pub(super) struct Opening {
     pub(super) deployment: i64,
@@ -55,9 +59,10 @@ pub(super) fn open(link: &mut Link, request: &FetchRequest<'_>) -> Result<Openin
             Call::new(LOGS, &[]),
             Call::new(catalog::DEPLOYMENT, &[]),
             Call::new(owed::READ, &[&remote_id]),
+            Call::Simple(FOR_SCRIPTS),
         ])
         .map_err(catalog::not_deployed)?;
-    let [_, state, logs, deployment, owed]: [Answer; 5] = answers
+    let [_, state, logs, deployment, owed, _]: [Answer; 6] = answers
         .try_into()
         .map_err(|_| Failure::new(Code::Bug, "a flight has other answers than calls"))?;
     let moment = moment(link, &state.rows, &logs.rows)

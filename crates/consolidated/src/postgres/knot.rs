@@ -10,7 +10,7 @@ use super::careful::{Careful, Parked, Ran, RowFault, groups, row_fault};
 use super::details::TableDetails;
 use super::errors::Fault;
 use super::image::Decoder;
-use super::upload::{CHECK_CONSTRAINTS, Stop, stopped};
+use super::upload::{Stop, stopped};
 use super::values::Kind;
 use crate::quote::ident;
 use crate::synchronization::Change;
@@ -147,8 +147,8 @@ fn check(
     waiting: &[Parked],
     failed: &mut [bool],
 ) -> Result<(), Stop> {
-    let checking = format!("SAVEPOINT checked; {CHECK_CONSTRAINTS}");
-    let Err(fault) = careful.link.batch(&checking) else { return Ok(()) };
+    let checking = "SAVEPOINT checked; SET CONSTRAINTS ALL IMMEDIATE";
+    let Err(fault) = careful.link.batch(checking) else { return Ok(()) };
     if !matches!(row_fault(&fault), Some(RowFault::References(_) | RowFault::NotUnique(_))) {
         return Err(stopped("check constraints")(fault));
     }

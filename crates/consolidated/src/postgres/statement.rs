@@ -122,7 +122,11 @@ impl Statement {
             let (column, number) = (&columns[at], self.number(slot));
             let cast = column.cast_from_wire().map(|cast| format!("::{cast}")).unwrap_or_default();
             let wire = column.wire();
-            selected.push(format!("unnest(${number}::{}[]){cast} AS {}", wire.name(), ident(&name)));
+            selected.push(format!(
+                "unnest(${number}::{}[]){cast} AS {}",
+                wire.name(),
+                ident(&name)
+            ));
         }
         format!("(SELECT {})", selected.join(", "))
     }

@@ -37,13 +37,16 @@ const ATTEMPTS_MAX: u32 = 5;
 /// Bytes of parameters that are sent before their answers are awaited.
 const FLIGHT_BYTES: usize = 16 << 20;
 
-/// In front of the first batch.
-const BEGIN: &str = "SET CONSTRAINTS ALL DEFERRED; SAVEPOINT together";
+/// In front of the first batch. Scripts are planned each time (decision 0008).
+const BEGIN: &str = "SET LOCAL plan_cache_mode = 'force_custom_plan'; \
+     SET CONSTRAINTS ALL DEFERRED; SAVEPOINT together";
 
 const UNDO: &str = "ROLLBACK TO SAVEPOINT together; RELEASE SAVEPOINT together";
 
-/// What remains is to be noticed here, where it can still be undone, and not at the commit.
-pub(super) const CHECK_CONSTRAINTS: &str = "SET CONSTRAINTS ALL IMMEDIATE";
+/// Behind the last batch. What remains is to be noticed here, where it can still be undone, and
+/// not at the commit. Foreign keys are looked up row by row: planned each time, that would cost
+/// three times as much.
+const END: &str = "SET LOCAL plan_cache_mode = 'auto'; SET CONSTRAINTS ALL IMMEDIATE";
 
 const SETTLE: &str = "DELETE FROM syncline.syncline_owed WHERE remote_id = $1 AND counter <= $2";
 
@@ -363,7 +366,7 @@ impl<'l, 'a> Together<'l, 'a> {
         self.begun = true;
         calls.extend(ready.iter().zip(&parameters).map(|(batch, p)| batch::call(batch, p)));
         if last {
-            calls.push(Call::Simple(CHECK_CONSTRAINTS));
+            calls.push(Call::Simple(END));
         }
         match self.link.execute(&calls) {
             Ok(affected) => {

@@ -414,7 +414,7 @@ pub(crate) fn sqlite(path: &std::path::Path, sql: &str) {
 }
 
 /// What `psql` prints for SQL that must succeed.
-fn psql(url: &str, sql: &str) -> String {
+pub(crate) fn psql(url: &str, sql: &str) -> String {
     psql_all(url, &[sql])
 }
 
