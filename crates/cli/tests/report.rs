@@ -1,8 +1,8 @@
-//! The page of a suite: made of real results, of wrong ones and of none.
+//! The page of a suite: made of real results, of wrong ones and of none, and read by a browser.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use harness::Syncline;
+use harness::{BROWSER_PICTURE_SIZE, Browser, Syncline};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::PathBuf;
@@ -196,4 +196,38 @@ fn a_folder_without_a_suite_is_an_error_and_leaves_the_page_alone() {
     let told = site.syncline.ok(&["bench", "report", "suite"]);
     assert_eq!(told, "report.html: figures of 0 runs\n");
     check_whole_in_itself(&site.page());
+}
+
+#[test]
+fn a_browser_shows_the_page_as_it_was_written() {
+    let site = Site::new();
+    write_everything(&site);
+    site.syncline.ok(&["bench", "report", "suite"]);
+    let browser = Browser::new(&site.path("browser"));
+    let page = site.page();
+
+    // Where markup is wrong a browser repairs it, and there are other elements than were written.
+    let shown = browser.elements(&site.path("report.html"));
+    assert!(shown.trim_end().ends_with("</html>"), "{shown}");
+    for tag in ["section", "figure", "svg", "polyline", "text", "table", "tr", "th", "td", "dd"] {
+        let count = |text: &str| {
+            text.matches(&format!("<{tag} ")).count() + text.matches(&format!("<{tag}>")).count()
+        };
+        assert!(count(&page) > 0, "{tag}");
+        assert_eq!(count(&shown), count(&page), "{tag}");
+    }
+    let light = browser.picture(&site.path("report.html"), &site.path("light.png"), &[]);
+    let dark = ["--blink-settings=preferredColorScheme=0"];
+    let dark = browser.picture(&site.path("report.html"), &site.path("dark.png"), &dark);
+    assert!(light != dark, "the page is the same in the dark");
+    check_picture(&light);
+    check_picture(&dark);
+}
+
+/// A picture of the size that was asked for, with something on it.
+fn check_picture(picture: &[u8]) {
+    assert!(picture.starts_with(b"\x89PNG\r\n\x1a\n"));
+    let (width, height) = BROWSER_PICTURE_SIZE;
+    assert_eq!(picture[16..24], [width.to_be_bytes(), height.to_be_bytes()].concat());
+    assert!(picture.len() > 20_000, "{} bytes", picture.len());
 }

@@ -18,6 +18,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod browser;
 mod chance;
 mod dump;
 mod foreign;
@@ -29,6 +30,7 @@ mod server;
 mod wait;
 mod world;
 
+pub use browser::{BROWSER_PICTURE_SIZE, Browser};
 pub use chance::{Chance, full};
 pub use dump::{Centre, Share, count, differences, differences_in, query, sql, tables};
 pub use foreign::ForeignTool;

@@ -66,6 +66,7 @@ fn write(suite: &Suite) -> Result<String, Failure> {
     page.markup("</style>\n</head>\n<body>\n");
     header(&mut page, suite, tests());
     page.markup("<main>\n<section id=\"headlines\">\n<h2>Four operations</h2>\n");
+    page.markup("<p class=\"lead\">Our fastest run of each beside the published headline.</p>\n");
     headline::write(&mut page, suite)?;
     machines(&mut page, suite);
     page.markup("</section>\n");

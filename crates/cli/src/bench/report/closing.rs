@@ -72,8 +72,8 @@ pub(super) fn write_notes(page: &mut Page, suite: &Suite) {
          the last of them is done, summed over the sets. The number of rows at both ends and a \
          checksum were compared after every run; a run with a wrong row has no figures.</li>\n\
          <li><b>The bare database</b> is the same work on a table without tracking, with nothing \
-         between it and the program that measures: no system for synchronization can be faster on \
-         this database.</li>\n",
+         between it and the program that measures: the ceiling for everything that \
+         synchronizes with this database.</li>\n",
     );
     let fsync = distinct(suite, "/settings/consolidated/fsync");
     if fsync.iter().any(|value| value == "off") {
