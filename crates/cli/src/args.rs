@@ -5,7 +5,8 @@
 mod bench;
 
 pub(crate) use bench::{
-    BenchAction, BenchOptions, BenchReportOptions, BenchRunOptions, ClientsOn, Operation,
+    BenchAction, BenchOptions, BenchReportOptions, BenchRunOptions, BenchSuiteOptions, ClientsOn,
+    Model, Operation, TestName,
 };
 
 use clap::{Args, Parser, Subcommand, ValueEnum};

@@ -3,7 +3,8 @@
 //! `measurement.rs` is the plot of a run. `centre.rs` is the consolidated database made for it,
 //! `server_process.rs` and `clients.rs` are the processes that it starts, `client.rs` what one of
 //! thousands of clients does; they speak through `gate.rs`. `ceiling.rs` measures the same work on
-//! the bare database. `report.rs` makes a page of what a suite has left.
+//! the bare database. `suite.rs` makes many runs, each a process of its own; `report.rs` makes a
+//! page of what they have left.
 
 mod ceiling;
 mod centre;
@@ -16,16 +17,19 @@ mod figures;
 mod gate;
 mod interruption;
 mod latency;
+mod layout;
 mod machine;
 mod measurement;
+mod processors;
 mod purchase;
 mod report;
 mod server_process;
 mod session;
 mod steps;
+mod suite;
 mod tally;
 
-use crate::args::{Arguments, BenchAction, BenchOptions, BenchRunOptions};
+use crate::args::{Arguments, BenchAction, BenchOptions, BenchRunOptions, Model, Operation};
 use clap::CommandFactory;
 use clap::error::ErrorKind;
 use model::{Code, Failure};
@@ -34,6 +38,7 @@ use model::{Code, Failure};
 pub(crate) fn run(options: &BenchOptions) -> Result<(), Failure> {
     match &options.action {
         BenchAction::Run(options) => measure(options),
+        BenchAction::Suite(options) => suite::run(options),
         BenchAction::Report(options) => report::run(options),
         BenchAction::Clients => client_process::run(),
     }
@@ -45,13 +50,13 @@ fn measure(options: &BenchRunOptions) -> Result<(), Failure> {
     if let Some(path) = &options.json {
         // First, so that no figures of an earlier run survive a run that is killed.
         let unfinished = Failure::new(Code::BenchmarkWrong, "the run has not ended");
-        figures::write_json(path, &figures::failed_json(options, &unfinished))?;
+        figures::write_json(path, &figures::settings::failed_json(options, &unfinished))?;
     }
     let result = measurement::run(options).map(|figures| figures.into_json(options));
     if let Some(path) = &options.json {
         let json = match &result {
             Ok(json) => json.clone(),
-            Err(failure) => figures::failed_json(options, failure),
+            Err(failure) => figures::settings::failed_json(options, failure),
         };
         figures::write_json(path, &json)?;
     }
@@ -60,9 +65,20 @@ fn measure(options: &BenchRunOptions) -> Result<(), Failure> {
 
 /// Ends the program where options exclude each other, as `clap` does with wrong usage.
 fn refuse_contradictions(options: &BenchRunOptions) {
-    if options.server_url.is_some() && options.consolidated.starts_with("sqlite:") {
-        let message = "--server-url wants a database with a server of its own: the file of a run \
-                       is new, so nobody can serve it yet";
-        Arguments::command().error(ErrorKind::ArgumentConflict, message).exit();
-    }
+    let overlapping = options.model == Model::Overlapping;
+    let message = if options.server_url.is_some() && options.consolidated.starts_with("sqlite:") {
+        "--server-url wants a database with a server of its own: the file of a run is new, so \
+         nobody can serve it yet"
+    } else if options.conflicts > 0 && options.operation != Operation::UploadUpdate {
+        "--conflicts wants --operation upload-update: only rows that were there before can have \
+         been changed by somebody else"
+    } else if overlapping && (options.clients < 2 || !options.rows.is_multiple_of(2)) {
+        "--model overlapping wants two clients and an even number of rows: every row is at two \
+         remotes"
+    } else if options.cpus.is_some_and(|cpus| cpus > machine::cores()) {
+        "--cpus wants more processors than this program may use here"
+    } else {
+        return;
+    };
+    Arguments::command().error(ErrorKind::ArgumentConflict, message).exit();
 }

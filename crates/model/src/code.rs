@@ -252,6 +252,9 @@ codes! {
     9002 BenchmarkWrong Maker false "run it again; report it if nobody else changed the rows";
     /// A signal ended a benchmark. What it had made was removed; figures there are none.
     9003 Interrupted Nobody true "run it again";
+    /// The system does not let the benchmark choose the processors on which a process works. That
+    /// takes the rights of the process's owner, and Linux.
+    9004 CannotPin Operator false "run it as the user of the database, or without --cpus";
 }
 
 #[cfg(test)]

@@ -25,6 +25,8 @@ struct State {
 
 #[derive(Debug, Default)]
 struct Flow {
+    /// Where the server is, once there is one.
+    server: Option<String>,
     /// Bytes that still pass, from clients and to clients; none: all.
     up: Option<usize>,
     down: Option<usize>,
@@ -42,19 +44,32 @@ enum Direction {
 impl Network {
     /// A network in front of the server at this URL.
     pub fn new(server_url: &str) -> Network {
-        let server = server_url.strip_prefix("tcp://").unwrap().to_owned();
+        let network = Network::without_server();
+        network.lead_to(server_url);
+        network
+    }
+
+    /// A network with nobody behind it, so that an address is known before its server starts.
+    pub fn without_server() -> Network {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("tcp://{}", listener.local_addr().unwrap());
         let state = Arc::new(State::default());
         let shared = state.clone();
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
-                // A server that is gone looks like one through any network.
-                let Ok(server) = TcpStream::connect(&server) else { continue };
+                let server = shared.flow.lock().unwrap().server.clone();
+                // A server that is gone, or not there yet, looks like one through any network.
+                let Some(Ok(server)) = server.map(TcpStream::connect) else { continue };
                 connect(&shared, &client, &server);
             }
         });
         Network { url, state }
+    }
+
+    /// From now on new connections go to the server at this URL.
+    pub fn lead_to(&self, server_url: &str) {
+        let server = server_url.strip_prefix("tcp://").unwrap().to_owned();
+        self.state.flow.lock().unwrap().server = Some(server);
     }
 
     /// Stalls everything after this many more bytes from clients.

@@ -1,5 +1,9 @@
 //! What the user typed after `syncline bench`.
 
+mod suite;
+
+pub(crate) use suite::{BenchSuiteOptions, TestName};
+
 use clap::{Args, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -16,6 +20,8 @@ pub(crate) struct BenchOptions {
 pub(crate) enum BenchAction {
     /// Measures one operation with one set of parameters
     Run(Box<BenchRunOptions>),
+    /// Repeats the published tests, one parameter at a time
+    Suite(Box<BenchSuiteOptions>),
     /// Writes what a suite has measured as one page, beside the published figures
     Report(BenchReportOptions),
     /// Plays many clients; started by `run`, which tells it on its standard input what to do
@@ -30,12 +36,14 @@ pub(crate) enum BenchAction {
 /// clients, lets them all begin together, once per set, and compares the rows at both ends when
 /// they are done. A run whose rows differ fails and has no figures. Then it measures what the bare
 /// database can do, and removes everything it has made.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
   syncline bench run --operation upload-insert --consolidated sqlite:bench.db
   syncline bench run --operation download --consolidated postgres:///bench \\
                      --clients 1000 --rows 1000 --sets 10 --json download.json
+  syncline bench run --operation upload-update --conflicts 1 --model order-lines \\
+                     --consolidated postgres:///bench
 
 FILE is overwritten, also by a run that fails, which then says why under `error`.")]
 pub(crate) struct BenchRunOptions {
@@ -48,15 +56,24 @@ pub(crate) struct BenchRunOptions {
           value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) clients: u32,
 
-    /// Rows of each timed synchronization
+    /// Rows of each timed synchronization; 0: there is nothing to carry
     #[arg(long, value_name = "R", default_value_t = 1000,
-          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+          value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     pub(crate) rows: u32,
 
     /// Timed synchronizations of each client
     #[arg(long, value_name = "S", default_value_t = 5,
           value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) sets: u32,
+
+    /// Tables, and who receives their rows
+    #[arg(long, value_enum, value_name = "M", default_value_t = Model::Purchase)]
+    pub(crate) model: Model,
+
+    /// With upload-update: changed rows, in percent, that somebody changed at the centre meanwhile
+    #[arg(long, value_name = "PERCENT", default_value_t = 0,
+          value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub(crate) conflicts: u32,
 
     /// The consolidated database; only a schema or file made for the run is touched
     #[arg(long, value_name = "URL")]
@@ -78,6 +95,11 @@ pub(crate) struct BenchRunOptions {
     #[arg(long, value_enum, value_name = "KIND", default_value_t = ClientsOn::Memory)]
     pub(crate) clients_on: ClientsOn,
 
+    /// Bytes a second that pass between each client and the server in timed sets, each way
+    /// [default: no limit]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) client_bandwidth: Option<u32>,
+
     /// Synchronizations that the server works on at once; more are refused and come back
     /// [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -91,6 +113,11 @@ pub(crate) struct BenchRunOptions {
     /// Seconds until a refused client comes back [default: what the server tells it]
     #[arg(long, value_name = "S", value_parser = parse_delay)]
     pub(crate) retry_delay: Option<f64>,
+
+    /// Processors for everything: clients, server, and the database's work for them (Linux)
+    /// [default: all]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) cpus: Option<u32>,
 
     /// Write the result to this file as one JSON object
     #[arg(long, value_name = "FILE")]
@@ -109,6 +136,8 @@ pub(crate) enum Operation {
     UploadUpdate,
     /// Rows deleted at the remotes
     UploadDelete,
+    /// Half of the rows changed at the remotes, the other half at the consolidated database
+    Exchange,
 }
 
 /// Writes what a suite has measured as one page, beside the published figures.
@@ -140,6 +169,33 @@ impl Operation {
             Operation::UploadInsert => "upload-insert",
             Operation::UploadUpdate => "upload-update",
             Operation::UploadDelete => "upload-delete",
+            Operation::Exchange => "exchange",
+        }
+    }
+}
+
+/// Tables, and who receives their rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Model {
+    /// One table of 92-byte rows, each at one remote
+    Purchase,
+    /// Purchases of nine lines each; lines follow their purchase
+    OrderLines,
+    /// The same table, with every row at two remotes
+    Overlapping,
+    /// The same table with rows of 116 bytes, as in a published test of merge replication
+    Merge,
+}
+
+impl Model {
+    /// The name, as on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Model::Purchase => "purchase",
+            Model::OrderLines => "order-lines",
+            Model::Overlapping => "overlapping",
+            Model::Merge => "merge",
         }
     }
 }

@@ -7,8 +7,11 @@ pub(super) use postgres::FILLFACTOR;
 
 use super::ceiling::{Ceiling, Load};
 use super::client::{CLAIM, PASSWORD_HASH, user_of};
-use super::purchase::{Purchase, employee};
+use super::layout::{Layout, notes_len};
+use super::processors::Processors;
+use super::purchase::{Purchase, Table, employee_id};
 use super::tally::Tally;
+use crate::args::Model;
 use consolidated::{SyncModel, Url};
 use model::Failure;
 use serde_json::Value;
@@ -27,14 +30,14 @@ pub(super) trait Centre {
     /// The folder of the run, for everything that is no database.
     fn folder(&self) -> &Path;
 
-    /// The table, as the model and the remotes name it.
-    fn table(&self) -> &str;
-
     /// Whether it has decimal numbers, which remotes hold as text.
     fn has_decimals(&self) -> bool;
 
     /// Writes rows as any other program does.
     fn insert(&mut self, rows: &mut dyn Iterator<Item = Purchase>) -> Result<(), Failure>;
+
+    /// Gives rows the cost that they have here, as any other program does.
+    fn update(&mut self, rows: &mut dyn Iterator<Item = Purchase>) -> Result<(), Failure>;
 
     /// Does now what a database does after many changes, so that it does not do so later.
     fn settle(&mut self) -> Result<(), Failure>;
@@ -42,11 +45,15 @@ pub(super) trait Centre {
     /// The rows of every employee.
     fn tallies(&mut self) -> Result<BTreeMap<i64, Tally>, Failure>;
 
+    /// Lets the database's work for this run, as far as it has begun, use these processors only.
+    fn pin(&mut self, processors: &Processors) -> Result<(), Failure>;
+
     /// Processor time of the database so far; none where it cannot be told from the server's.
     fn cpu(&self) -> Option<Duration>;
 
     /// What the database can do without us.
-    fn ceiling(&mut self, load: &Load) -> Result<Ceiling, Failure>;
+    fn ceiling(&mut self, load: &Load, processors: Option<&Processors>)
+    -> Result<Ceiling, Failure>;
 
     /// What it is, and what was set up.
     fn settings(&mut self) -> Result<Value, Failure>;
@@ -55,25 +62,60 @@ pub(super) trait Centre {
     fn remove(self: Box<Self>) -> Result<(), Failure>;
 }
 
-/// Makes the table in a place of its own.
-pub(super) fn create(url: &Url) -> Result<Box<dyn Centre>, Failure> {
+/// Makes the tables in a place of their own.
+pub(super) fn create(url: &Url, model: Model) -> Result<Box<dyn Centre>, Failure> {
     match url {
-        Url::Sqlite(path) => Ok(Box::new(sqlite::Sqlite::create(path)?)),
-        Url::Postgres(url) => Ok(Box::new(postgres::Postgres::create(url)?)),
+        Url::Sqlite(path) => Ok(Box::new(sqlite::Sqlite::create(path, model)?)),
+        Url::Postgres(url) => Ok(Box::new(postgres::Postgres::create(url, model)?)),
     }
 }
 
+/// The tables of a model, parents first.
+pub(super) fn tables(model: Model) -> &'static [Table] {
+    match model {
+        Model::OrderLines => &Table::ALL,
+        Model::Purchase | Model::Overlapping | Model::Merge => &[Table::Purchase],
+    }
+}
+
+/// Makes the tables; `schema` is in front of their names, `with` behind their definitions.
+fn create_tables(model: Model, schema: &str, with: &str) -> String {
+    let create = |table: &Table| {
+        let definition = table.definition(schema, notes_len(model));
+        let mut sql = format!("CREATE TABLE {schema}{} ({definition}) {with};", table.name());
+        if *table == Table::Line {
+            // As `deploy` advises, or every download would read all lines.
+            sql.push_str(&format!(
+                "CREATE INDEX purchase_line_purchase ON {schema}purchase_line (emp_id, purch_id);"
+            ));
+        }
+        sql
+    };
+    tables(model).iter().map(create).collect()
+}
+
 /// Deploys the model, and adds the user of every client.
-pub(super) fn deploy(centre: &dyn Centre, clients: u32) -> Result<(), Failure> {
-    let text = format!(
-        "script_version = \"{NAME}\"\n[table.{}]\npartition = \"emp_id = {{u.{CLAIM}}}\"\n",
-        toml::Value::from(centre.table())
-    );
+pub(super) fn deploy(centre: &dyn Centre, layout: &Layout) -> Result<(), Failure> {
+    let condition = match layout.model {
+        Model::Overlapping => format!("emp_id IN {{u.{CLAIM}}}"),
+        Model::Purchase | Model::OrderLines | Model::Merge => format!("emp_id = {{u.{CLAIM}}}"),
+    };
+    let mut text = format!("script_version = \"{NAME}\"\n");
+    for table in tables(layout.model) {
+        text.push_str(&format!("[table.{}]\n", table.name()));
+        text.push_str(&match table {
+            Table::Purchase => format!("partition = \"{condition}\"\n"),
+            Table::Line => "parent = \"purchase\"\n".to_owned(),
+        });
+    }
     let model = SyncModel::parse(&text, "the model of the benchmark")?;
     let mut admin = consolidated::administer(centre.url())?;
     admin.deploy(&[model], false)?;
-    for client in 0..clients {
-        let claims = BTreeMap::from([(CLAIM.to_owned(), employee(client).to_string())]);
+    for client in 0..layout.clients {
+        let employees = layout.employees_of(client).into_iter();
+        let ids: Vec<String> =
+            employees.map(|employee| employee_id(employee).to_string()).collect();
+        let claims = BTreeMap::from([(CLAIM.to_owned(), ids.join(","))]);
         admin.add_user(&user_of(client)?, PASSWORD_HASH, &claims)?;
     }
     Ok(())

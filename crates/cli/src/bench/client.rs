@@ -1,15 +1,18 @@
 //! One client of a run: the real one, or one that only speaks the protocol.
 
 mod real;
+mod throttle;
 mod wire;
 
 use super::gate::{Assignment, Order};
+use super::layout::Expected;
 use super::tally::Tally;
-use crate::args::{ClientsOn, Operation};
+use crate::args::ClientsOn;
 use client::transport::tcp::{self, Timeouts};
 use client::{Components, Transport};
 use model::{Code, Failure, RemoteId, UserName};
 use real::RealClient;
+use throttle::Throttled;
 use wire::WireClient;
 
 /// The password of every user of a run, which lasts as long as the run.
@@ -35,11 +38,11 @@ pub(super) fn name_of(client: u32) -> String {
 
 /// Rows that a synchronization carried.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Traffic {
-    uploaded: u64,
-    downloaded: u64,
+pub(super) struct Traffic {
+    pub(super) uploaded: u64,
+    pub(super) downloaded: u64,
     /// Uploaded rows that met somebody else's change, or were refused.
-    disputed: u64,
+    pub(super) disputed: u64,
 }
 
 /// A client.
@@ -68,52 +71,56 @@ impl Client {
         Ok(Client { number, assignment: assignment.clone(), kind })
     }
 
-    /// One attempt to synchronize.
-    pub(super) fn synchronize(&mut self, order: Order) -> Result<(), Failure> {
+    /// One attempt to synchronize; the rows that it carried.
+    pub(super) fn synchronize(&mut self, order: Order) -> Result<Traffic, Failure> {
         let server = &self.assignment.server;
+        // What comes before is the same for all, and takes as long as it takes.
+        let timed = order == Order::SynchronizeTimed;
+        let bandwidth = self.assignment.bandwidth.filter(|_| timed);
         let mut connect = || -> Result<Box<dyn Transport>, Failure> {
-            Ok(Box::new(tcp::connect(server, Timeouts::default())?))
+            let transport = Box::new(tcp::connect(server, Timeouts::default())?);
+            Ok(match bandwidth {
+                Some(bytes_per_second) => Box::new(Throttled::new(transport, bytes_per_second)),
+                None => transport,
+            })
         };
         let traffic = match &mut self.kind {
             Kind::Real(real) => real.synchronize(&mut connect)?,
             Kind::Wire(wire) => wire.synchronize(connect()?)?,
         };
-        match order {
-            Order::SynchronizeTimed => self.check(traffic),
-            _ => Ok(()),
+        if timed {
+            self.check(traffic)?;
         }
+        Ok(traffic)
     }
 
     /// A timed synchronization carries the rows of one set, all of them and nothing else.
     fn check(&self, traffic: Traffic) -> Result<(), Failure> {
-        let rows = u64::from(self.assignment.rows);
-        let wanted = match self.assignment.operation {
-            Operation::Download => Traffic { downloaded: rows, ..Traffic::default() },
-            _ => Traffic { uploaded: rows, ..Traffic::default() },
-        };
-        if traffic == wanted {
+        let Traffic { uploaded, downloaded, disputed } = traffic;
+        let wanted = self.assignment.layout.expected();
+        let seen =
+            Expected { uploaded, downloaded: wanted.downloaded.map(|_| downloaded), disputed };
+        if seen == wanted {
             return Ok(());
         }
-        let Traffic { uploaded, downloaded, disputed } = traffic;
+        let others = wanted.downloaded.map_or("any".to_owned(), |rows| rows.to_string());
         Err(Failure::new(
             Code::BenchmarkWrong,
             format!(
                 "client {} uploaded {uploaded} rows ({disputed} of them disputed) and downloaded \
-                 {downloaded}, instead of {} and {}",
-                self.number, wanted.uploaded, wanted.downloaded
+                 {downloaded}, instead of {} ({}) and {others}",
+                self.number, wanted.uploaded, wanted.disputed
             ),
         ))
     }
 
     /// The application changes the rows of a set.
     pub(super) fn change(&mut self, set: u32) -> Result<(), Failure> {
-        let rows = self.assignment.layout().set(self.number, set);
+        let layout = self.assignment.layout;
+        let rows = layout.changed_at_remote(self.number, set).collect::<Vec<_>>();
         match &mut self.kind {
-            Kind::Real(real) => real.change(self.assignment.operation, rows),
-            Kind::Wire(wire) => {
-                wire.change(self.assignment.operation, rows, self.assignment.cost_as_text);
-                Ok(())
-            }
+            Kind::Real(real) => real.change(layout.operation, &rows),
+            Kind::Wire(wire) => wire.change(layout.operation, &rows, self.assignment.cost_as_text),
         }
     }
 

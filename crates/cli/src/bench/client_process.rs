@@ -60,6 +60,7 @@ struct Performed {
     latency: Duration,
     retries: u64,
     errors: u64,
+    conflicts: u64,
     tally: Option<Tally>,
 }
 
@@ -71,6 +72,7 @@ impl Report {
             report.latencies_us.push(performed.latency.as_micros() as u64);
             report.retries += performed.retries;
             report.errors += performed.errors;
+            report.conflicts += performed.conflicts;
             report.tallies.extend(performed.tally);
         }
         Ok(report)
@@ -146,20 +148,36 @@ fn perform(
         Order::Change { set } => client.change(set)?,
         Order::Tally => performed.tally = Some(client.tally()?),
         Order::Synchronize | Order::SynchronizeTimed => {
-            while let Err(failure) = client.synchronize(order) {
-                let failures = performed.retries + performed.errors;
-                if !failure.retry() || failures >= ATTEMPTS_MAX {
-                    return Err(failure);
-                }
-                match failure.code() {
-                    Code::ServerFull => performed.retries += 1,
-                    _ => performed.errors += 1,
-                }
-                std::thread::sleep(delay(assignment, &failure));
-            }
+            synchronize(client, assignment, order, &mut performed)?;
         }
     }
     Ok(performed)
+}
+
+/// Comes back until a synchronization succeeds.
+fn synchronize(
+    client: &mut Client,
+    assignment: &Assignment,
+    order: Order,
+    performed: &mut Performed,
+) -> Result<(), Failure> {
+    loop {
+        let failure = match client.synchronize(order) {
+            Ok(traffic) => {
+                performed.conflicts += traffic.disputed;
+                return Ok(());
+            }
+            Err(failure) => failure,
+        };
+        if !failure.retry() || performed.retries + performed.errors >= ATTEMPTS_MAX {
+            return Err(failure);
+        }
+        match failure.code() {
+            Code::ServerFull => performed.retries += 1,
+            _ => performed.errors += 1,
+        }
+        std::thread::sleep(delay(assignment, &failure));
+    }
 }
 
 /// How long to wait before the next attempt.

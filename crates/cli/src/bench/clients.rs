@@ -89,6 +89,7 @@ impl Clients {
             report.latencies_us.extend(part.latencies_us);
             report.retries += part.retries;
             report.errors += part.errors;
+            report.conflicts += part.conflicts;
             report.tallies.extend(part.tallies);
         }
         Ok(Round { duration, report })

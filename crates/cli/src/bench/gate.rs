@@ -4,9 +4,9 @@
 //! last client has carried it out. So all clients begin a timed synchronization together, and
 //! nothing else goes on meanwhile.
 
-use super::purchase::Layout;
+use super::layout::Layout;
 use super::tally::Tally;
-use crate::args::{ClientsOn, Operation};
+use crate::args::ClientsOn;
 use model::{Code, Failure};
 use protocol::Failed;
 use serde::de::DeserializeOwned;
@@ -17,27 +17,19 @@ use std::path::PathBuf;
 /// The first line that a client process reads: who its clients are.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Assignment {
-    pub(super) operation: Operation,
-    pub(super) rows: u32,
-    pub(super) sets: u32,
+    pub(super) layout: Layout,
     pub(super) clients_on: ClientsOn,
-    /// The number of the first client, and how many there are.
+    /// The number of the first client of the process, and how many it plays.
     pub(super) first: u32,
     pub(super) count: u32,
     pub(super) server: String,
-    /// The table as remotes know it.
-    pub(super) table: String,
     /// Whether the consolidated database has decimal numbers.
     pub(super) cost_as_text: bool,
     /// Where remote files lie.
     pub(super) folder: PathBuf,
     pub(super) retry_delay_s: Option<f64>,
-}
-
-impl Assignment {
-    pub(super) fn layout(&self) -> Layout {
-        Layout { operation: self.operation, rows: self.rows, sets: self.sets }
-    }
+    /// Bytes a second, each way, in timed sets.
+    pub(super) bandwidth: Option<u32>,
 }
 
 /// What every client has to do, together.
@@ -73,6 +65,8 @@ pub(super) struct Report {
     pub(super) retries: u64,
     /// Other failures that passed.
     pub(super) errors: u64,
+    /// Uploaded rows that met somebody else's change.
+    pub(super) conflicts: u64,
     /// Per client, where it was asked for.
     pub(super) tallies: Vec<Tally>,
 }

@@ -5,17 +5,19 @@ use super::centre::{self, Centre};
 use super::clients::{self, Clients, Round};
 use super::figures::{CpuTimes, Figures};
 use super::gate::{Assignment, Order};
-use super::interruption::Interruption;
+use super::interruption::{Ending, Interruption};
+use super::layout::Layout;
 use super::machine;
-use super::purchase::Layout;
+use super::processors::Processors;
+use super::purchase::Content;
 use super::server_process::ServerProcess;
 use super::steps::Steps;
 use super::tally;
 use crate::args::{BenchRunOptions, Operation};
+use crate::output;
 use crate::server_url::ServerUrl;
 use consolidated::Url;
 use model::Failure;
-use std::time::Duration;
 
 /// Synchronizations of each remote before the first timed one: one that finds nothing and brings
 /// the token, and one that brings the rows to begin with.
@@ -24,48 +26,77 @@ const UNTIMED: usize = 2;
 /// Measures, and removes what was made, also after a failure.
 pub(super) fn run(options: &BenchRunOptions) -> Result<Figures, Failure> {
     let url = Url::parse(&options.consolidated)?;
-    let interruption = Interruption::listen()?;
+    // Before anything starts that is to inherit it.
+    let processors = options.cpus.map(Processors::restrict).transpose()?;
+    let interruption = Interruption::listen(Ending::Kill)?;
     let steps = Steps::new(options.sets);
     steps.next("preparing");
-    let mut centre = centre::create(&url)?;
-    let measured = measure(centre.as_mut(), options, &steps, &interruption);
+    let mut centre = centre::create(&url, options.model)?;
+    let run = Run { options, steps: &steps, interruption: &interruption, processors };
+    let measured = run.measure(centre.as_mut());
     let removed = centre.remove();
     let figures = interruption.explain(measured)?;
     removed.map(|()| figures)
 }
 
-fn measure(
-    centre: &mut dyn Centre,
-    options: &BenchRunOptions,
-    steps: &Steps,
-    interruption: &Interruption,
-) -> Result<Figures, Failure> {
-    centre::deploy(centre, options.clients)?;
-    let mut stage = Stage::set_up(centre, options, interruption)?;
+/// What a run needs beside the database.
+struct Run<'a> {
+    options: &'a BenchRunOptions,
+    steps: &'a Steps,
+    interruption: &'a Interruption,
+    processors: Option<Processors>,
+}
 
-    steps.next("first synchronization");
-    stage.clients.carry_out(Order::Synchronize)?;
-    steps.next("writing the rows to begin with");
-    let layout = stage.layout;
-    stage.centre.insert(&mut (0..options.clients).flat_map(|client| layout.initial(client)))?;
-    stage.centre.settle()?;
-    stage.clients.carry_out(Order::Synchronize)?;
+impl Run<'_> {
+    fn measure(&self, centre: &mut dyn Centre) -> Result<Figures, Failure> {
+        let (options, steps) = (self.options, self.steps);
+        let layout = layout(options);
+        centre::deploy(centre, &layout)?;
+        let mut stage = Stage::set_up(centre, self, layout)?;
 
-    let mut figures = Figures::default();
-    for set in 0..options.sets {
-        steps.next(format!("set {} of {}", set + 1, options.sets));
-        stage.change(set)?;
-        stage.time(&mut figures)?;
+        steps.next("first synchronization");
+        stage.clients.carry_out(Order::Synchronize)?;
+        steps.next("writing the rows to begin with");
+        stage
+            .centre
+            .insert(&mut (0..layout.clients).flat_map(|employee| layout.initial(employee)))?;
+        stage.centre.settle()?;
+        stage.clients.carry_out(Order::Synchronize)?;
+
+        let mut figures = Figures::default();
+        for set in 0..options.sets {
+            steps.next(format!("set {} of {}", set + 1, options.sets));
+            stage.change(set)?;
+            stage.time(&mut figures)?;
+        }
+
+        steps.next("comparing the rows");
+        if layout.expected().downloaded.is_none() {
+            // What others did last was perhaps too late for the last set.
+            stage.clients.carry_out(Order::Synchronize)?;
+        }
+        let at_clients = stage.clients.carry_out(Order::Tally)?.report.tallies;
+        tally::compare(&layout, &at_clients, &stage.centre.tallies()?)?;
+        steps.next("measuring the bare database");
+        stage.finish(&mut figures)?;
+        if let Some(load) = Load::of(&layout) {
+            figures.ceiling = Some(centre.ceiling(&load, self.processors.as_ref())?);
+        }
+        figures.database = centre.settings()?;
+        Ok(figures)
     }
+}
 
-    steps.next("comparing the rows");
-    let at_clients = stage.clients.carry_out(Order::Tally)?.report.tallies;
-    tally::compare(&layout, &at_clients, &stage.centre.tallies()?)?;
-    steps.next("measuring the bare database");
-    stage.finish(&mut figures)?;
-    figures.ceiling = Some(centre.ceiling(&Load::of(&layout, options.clients))?);
-    figures.database = centre.settings()?;
-    Ok(figures)
+/// What the run is about.
+fn layout(options: &BenchRunOptions) -> Layout {
+    Layout {
+        operation: options.operation,
+        model: options.model,
+        clients: options.clients,
+        rows: options.rows,
+        sets: options.sets,
+        conflicts_percent: options.conflicts,
+    }
 }
 
 /// The clients, which a signal ends.
@@ -81,7 +112,7 @@ impl<'a> WatchedClients<'a> {
         interruption: &'a Interruption,
     ) -> Result<WatchedClients<'a>, Failure> {
         let clients = Clients::start(assignment, shares)?;
-        interruption.watch(&clients);
+        interruption.watch(clients.ids());
         Ok(WatchedClients { clients, interruption })
     }
 
@@ -101,80 +132,80 @@ struct Stage<'a> {
     centre: &'a mut dyn Centre,
     server: Option<ServerProcess>,
     clients: WatchedClients<'a>,
+    processors: Option<&'a Processors>,
     layout: Layout,
-    client_count: u32,
     client_processes: usize,
 }
 
 impl<'a> Stage<'a> {
     fn set_up(
         centre: &'a mut dyn Centre,
-        options: &BenchRunOptions,
-        interruption: &'a Interruption,
+        run: &'a Run<'_>,
+        layout: Layout,
     ) -> Result<Stage<'a>, Failure> {
+        let options = run.options;
         let (server, url) = match &options.server_url {
-            Some(url) => (None, ServerUrl::parse(url)?.to_string()),
+            Some(url) => {
+                let url = ServerUrl::parse(url)?.to_string();
+                output::notice(&format!(
+                    "deployed; waiting for the server {url} of the database {}",
+                    centre.url()
+                ));
+                (None, url)
+            }
             None => {
                 let server = ServerProcess::start(centre.folder(), centre.url(), options)?;
                 let url = server.url().to_owned();
                 (Some(server), url)
             }
         };
-        let layout =
-            Layout { operation: options.operation, rows: options.rows, sets: options.sets };
         let assignment = Assignment {
-            operation: options.operation,
-            rows: options.rows,
-            sets: options.sets,
+            layout,
             clients_on: options.clients_on,
             first: 0,
             count: options.clients,
             server: url,
-            table: centre.table().to_owned(),
             cost_as_text: centre.has_decimals(),
             folder: centre.folder().to_owned(),
             retry_delay_s: options.retry_delay,
+            bandwidth: options.client_bandwidth,
         };
         let shares = clients::shares(options.clients, machine::cores());
         Ok(Stage {
             centre,
             server,
-            clients: WatchedClients::start(&assignment, &shares, interruption)?,
+            clients: WatchedClients::start(&assignment, &shares, run.interruption)?,
+            processors: run.processors.as_ref(),
             layout,
-            client_count: options.clients,
             client_processes: shares.len(),
         })
     }
 
-    /// Changes the rows of a set, where the operation wants them changed.
+    /// Changes the rows of a set, at the end or the ends where the operation wants them changed.
     fn change(&mut self, set: u32) -> Result<(), Failure> {
         let layout = self.layout;
-        match layout.operation {
-            Operation::Download => {
-                let rows = (0..self.client_count).flat_map(|client| layout.set(client, set));
-                self.centre.insert(&mut { rows })
-            }
-            _ => self.clients.carry_out(Order::Change { set }).map(drop),
+        let employees = 0..layout.clients;
+        if layout.operation == Operation::Download {
+            return self.centre.insert(&mut employees.flat_map(|it| layout.set(it, set)));
         }
+        self.clients.carry_out(Order::Change { set })?;
+        let mut rows = employees.flat_map(|employee| {
+            let rows = layout.changed_at_centre(employee, set);
+            rows.map(|row| row.with(Content::ByCentre))
+        });
+        self.centre.update(&mut rows)
     }
 
     /// One timed synchronization of every client.
     fn time(&mut self, figures: &mut Figures) -> Result<(), Failure> {
+        if let Some(processors) = self.processors {
+            // The server opens connections when it needs them.
+            self.centre.pin(processors)?;
+        }
         let before = self.cpu();
         let round = self.clients.carry_out(Order::SynchronizeTimed)?;
         let used = self.cpu().since(before);
-        figures.cpu = match figures.syncs {
-            0 => used,
-            _ => figures.cpu.plus(used),
-        };
-        figures.total_server_time += round.duration;
-        figures.syncs += u64::from(self.client_count);
-        figures.rows += u64::from(self.client_count) * u64::from(self.layout.rows);
-        figures.retries += round.report.retries;
-        figures.errors += round.report.errors;
-        for latency_us in round.report.latencies_us {
-            figures.latencies.add(Duration::from_micros(latency_us));
-        }
+        figures.add_set(&self.layout, round, used);
         Ok(())
     }
 
@@ -192,7 +223,7 @@ impl<'a> Stage<'a> {
         drop(self.clients);
         if let Some(server) = self.server {
             figures.peak_server_memory_bytes = server.peak_memory_bytes();
-            figures.database_cost = Some(server.stop(UNTIMED)?);
+            figures.database_cost = Some(server.stop(UNTIMED, self.layout.sets as usize)?);
         }
         Ok(())
     }

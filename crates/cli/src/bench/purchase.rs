@@ -3,121 +3,146 @@
 //! A row follows from its client and its number alone, so that clients, consolidated database and
 //! the final comparison need not tell each other what they wrote.
 
-use super::tally::Tally;
-use crate::args::Operation;
 use model::{Code, Failure, ValueRef, write_value};
 use std::fmt::Write as _;
 
-/// The columns, in order.
-pub(super) const COLUMNS: [&str; 6] =
-    ["emp_id", "purch_id", "cust_id", "cost", "order_date", "notes"];
+/// A table of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Table {
+    /// The published one.
+    Purchase,
+    /// Its lines, in the model that has them; of the same width and types.
+    Line,
+}
 
-/// What stands between the parentheses of CREATE TABLE.
-pub(super) const DEFINITION: &str = "
-    emp_id INT NOT NULL,
-    purch_id INT NOT NULL,
-    cust_id INT NOT NULL,
-    cost NUMERIC(30,6) NOT NULL,
-    order_date TIMESTAMP NOT NULL,
-    notes VARCHAR(64),
-    PRIMARY KEY (emp_id, purch_id)";
+impl Table {
+    /// Parents before children.
+    pub(super) const ALL: [Table; 2] = [Table::Purchase, Table::Line];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Table::Purchase => "purchase",
+            Table::Line => "purchase_line",
+        }
+    }
+
+    /// The columns, in order; the first two are the key.
+    pub(super) fn columns(self) -> [&'static str; WIDTH] {
+        match self {
+            Table::Purchase => ["emp_id", "purch_id", "cust_id", "cost", "order_date", "notes"],
+            Table::Line => ["emp_id", "line_id", "purch_id", "cost", "order_date", "notes"],
+        }
+    }
+
+    /// The column by which the rows of an employee are told apart.
+    pub(super) fn id_column(self) -> &'static str {
+        self.columns()[1]
+    }
+
+    /// What stands between the parentheses of CREATE TABLE; `schema` is in front of other tables.
+    pub(super) fn definition(self, schema: &str, notes_len: usize) -> String {
+        let [employee, id, third, cost, date, notes] = self.columns();
+        let foreign_key = match self {
+            Table::Purchase => String::new(),
+            Table::Line => {
+                format!(",\n    FOREIGN KEY ({employee}, {third}) REFERENCES {schema}purchase")
+            }
+        };
+        format!(
+            "
+    {employee} INT NOT NULL,
+    {id} INT NOT NULL,
+    {third} INT NOT NULL,
+    {cost} NUMERIC(30,6) NOT NULL,
+    {date} TIMESTAMP NOT NULL,
+    {notes} VARCHAR({notes_len}),
+    PRIMARY KEY ({employee}, {id}){foreign_key}"
+        )
+    }
+}
+
+/// Columns of every table.
+pub(super) const WIDTH: usize = 6;
 
 /// Integers begin here, large enough not to shrink on the wire.
 const EMPLOYEE_FIRST: i64 = 100_000_000;
 const PURCHASE_FIRST: i64 = 200_000_000;
 const CUSTOMER_FIRST: i64 = 300_000_000;
 
-/// Where rows begin that only the measurement of the bare database uses.
-pub(super) const CEILING_CLIENT_FIRST: u32 = 500_000_000;
+/// Where employees begin whom only the measurement of the bare database has.
+pub(super) const CEILING_EMPLOYEE_FIRST: u32 = 500_000_000;
 
-/// How large a table and its parts are.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Layout {
-    pub(super) operation: Operation,
-    pub(super) rows: u32,
-    pub(super) sets: u32,
+/// The value of `emp_id` of an employee, by which the model divides the tables.
+pub(super) fn employee_id(employee: u32) -> i64 {
+    EMPLOYEE_FIRST + i64::from(employee)
 }
 
-impl Layout {
-    /// The rows of a client that set number `set` is about.
-    pub(super) fn set(&self, client: u32, set: u32) -> impl Iterator<Item = Purchase> + use<> {
-        // Number 0 is a row that nobody ever touches, so that there is always one to compare.
-        let first = 1 + u64::from(set) * u64::from(self.rows);
-        let rows = u64::from(self.rows);
-        (first..first + rows).map(move |number| Purchase { client, number, changed: false })
-    }
-
-    /// The rows of a client that are at the consolidated database before anything is timed.
-    pub(super) fn initial(&self, client: u32) -> impl Iterator<Item = Purchase> + use<> {
-        let sets = match self.operation {
-            Operation::Download | Operation::UploadInsert => 0,
-            Operation::UploadUpdate | Operation::UploadDelete => self.sets,
-        };
-        let rows = 1 + u64::from(sets) * u64::from(self.rows);
-        (0..rows).map(move |number| Purchase { client, number, changed: false })
-    }
-
-    /// The rows of a client that both ends must have when everything was done.
-    pub(super) fn last(&self, client: u32) -> impl Iterator<Item = Purchase> + use<> {
-        let sets = match self.operation {
-            Operation::UploadDelete => 0,
-            _ => self.sets,
-        };
-        let changed = self.operation == Operation::UploadUpdate;
-        let rows = 1 + u64::from(sets) * u64::from(self.rows);
-        (0..rows).map(move |number| Purchase { client, number, changed: changed && number > 0 })
-    }
-
-    /// What [`Layout::last`] comes to.
-    pub(super) fn last_tally(&self, client: u32) -> Tally {
-        self.last(client).map(|purchase| Tally::of(purchase.digest())).sum()
-    }
+/// Who changed a row last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Content {
+    /// Nobody: it is as it was written.
+    First,
+    /// A remote: one more on the cost.
+    ByRemote,
+    /// A program at the centre: two more on the cost.
+    ByCentre,
 }
 
-/// The value of `emp_id` of a client, by which the model divides the table.
-pub(super) fn employee(client: u32) -> i64 {
-    EMPLOYEE_FIRST + i64::from(client)
-}
-
-/// Which client has this `emp_id`.
-pub(super) fn client_of(employee: i64) -> Option<u32> {
-    u32::try_from(employee.checked_sub(EMPLOYEE_FIRST)?).ok()
-}
-
-/// One row.
+/// One row, a purchase or a line of one.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Purchase {
-    client: u32,
-    number: u64,
-    changed: bool,
+    pub(super) employee: u32,
+    pub(super) number: u64,
+    pub(super) content: Content,
+    /// The number of the purchase that it is a line of.
+    pub(super) parent: Option<u64>,
+    pub(super) notes_len: usize,
 }
 
 impl Purchase {
-    /// The row as an update leaves it: one more on the cost.
-    pub(super) fn after_update(self) -> Purchase {
-        Purchase { changed: true, ..self }
+    pub(super) fn with(self, content: Content) -> Purchase {
+        Purchase { content, ..self }
+    }
+
+    pub(super) fn table(&self) -> Table {
+        match self.parent {
+            None => Table::Purchase,
+            Some(_) => Table::Line,
+        }
     }
 
     pub(super) fn employee(&self) -> i64 {
-        employee(self.client)
+        employee_id(self.employee)
     }
 
     pub(super) fn id(&self) -> i64 {
         PURCHASE_FIRST + self.number as i64
     }
 
-    pub(super) fn customer(&self) -> i64 {
-        CUSTOMER_FIRST + (self.draw(0) % 1_000_000) as i64
+    /// The customer of a purchase, the purchase of a line.
+    pub(super) fn third(&self) -> i64 {
+        match self.parent {
+            None => CUSTOMER_FIRST + (self.draw(0) % 1_000_000) as i64,
+            Some(number) => PURCHASE_FIRST + number as i64,
+        }
     }
 
     /// The cost as a database with decimal numbers spells it.
     pub(super) fn cost(&self) -> &'static str {
-        if self.changed { "123456790.120000" } else { "123456789.120000" }
+        match self.content {
+            Content::First => "123456789.120000",
+            Content::ByRemote => "123456790.120000",
+            Content::ByCentre => "123456791.120000",
+        }
     }
 
     /// The cost as a database without decimal numbers has it.
     pub(super) fn cost_real(&self) -> f64 {
-        if self.changed { 123_456_790.12 } else { 123_456_789.12 }
+        match self.content {
+            Content::First => 123_456_789.12,
+            Content::ByRemote => 123_456_790.12,
+            Content::ByCentre => 123_456_791.12,
+        }
     }
 
     /// A moment whose last digit is not zero, so that nobody shortens it.
@@ -140,12 +165,12 @@ impl Purchase {
         (draw % 28, draw / 28 % 24, draw / 672 % 60, draw / 40_320 % 99_999 * 10 + 1)
     }
 
-    /// Exactly 64 characters that do not compress.
+    /// Exactly so many characters, which do not compress.
     pub(super) fn notes(&self) -> String {
         const LETTERS: &[u8; 64] =
             b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-        let mut notes = String::with_capacity(64);
-        for word in 0..8 {
+        let mut notes = String::with_capacity(self.notes_len);
+        for word in 0..self.notes_len as u64 / 8 {
             let bits = self.draw(2 + word);
             notes.extend((0..8).map(|at| char::from(LETTERS[(bits >> (8 * at)) as usize % 64])));
         }
@@ -154,7 +179,7 @@ impl Purchase {
 
     /// Bits that follow from the row and `which`.
     fn draw(&self, which: u64) -> u64 {
-        let seed = (u64::from(self.client) << 40) ^ (self.number << 8) ^ which;
+        let seed = (u64::from(self.employee) << 40) ^ (self.number << 8) ^ which;
         mix(seed.wrapping_add(0x9E37_79B9_7F4A_7C15))
     }
 
@@ -167,7 +192,7 @@ impl Purchase {
             "({}, {}, {}, '{}', '{}', '{}')",
             self.employee(),
             self.id(),
-            self.customer(),
+            self.third(),
             self.cost(),
             self.order_date(),
             self.notes()
@@ -176,7 +201,7 @@ impl Purchase {
 
     /// Appends the row in the format of the wire.
     pub(super) fn write_row(&self, out: &mut Vec<u8>, cost_as_text: bool) {
-        for id in [self.employee(), self.id(), self.customer()] {
+        for id in [self.employee(), self.id(), self.third()] {
             write_value(out, ValueRef::Integer(id));
         }
         write_value(
@@ -192,7 +217,7 @@ impl Purchase {
 
     pub(super) fn digest(&self) -> u64 {
         digest(
-            [self.employee(), self.id(), self.customer()],
+            [self.employee(), self.id(), self.third()],
             self.cost(),
             &self.order_date(),
             &self.notes(),
@@ -258,40 +283,31 @@ mod tests {
     use super::*;
     use model::{RowReader, ValueRef};
 
-    const LAYOUT: Layout = Layout { operation: Operation::UploadUpdate, rows: 10, sets: 3 };
+    const ROW: Purchase =
+        Purchase { employee: 7, number: 3, content: Content::First, parent: None, notes_len: 64 };
 
     #[test]
     fn a_row_has_the_published_size_and_the_same_digest_everywhere() {
-        for (purchase, cost_as_text) in LAYOUT.initial(7).flat_map(|p| [(p, true), (p, false)]) {
-            let mut row = Vec::new();
-            purchase.write_row(&mut row, cost_as_text);
-            assert!(row.len() >= 92, "{}", row.len());
-            let mut reader = RowReader::new(&row);
-            let values: Vec<ValueRef<'_>> = (0..6).map(|_| reader.value().unwrap()).collect();
-            assert_eq!(digest_of_values(&values).unwrap(), purchase.digest());
-            assert_eq!(purchase.notes().len(), 64);
+        let contents = [Content::First, Content::ByRemote, Content::ByCentre];
+        for (content, cost_as_text) in contents.iter().flat_map(|c| [(c, true), (c, false)]) {
+            for (notes_len, bytes) in [(64, 92), (88, 116)] {
+                let purchase = Purchase { notes_len, ..ROW.with(*content) };
+                let mut row = Vec::new();
+                purchase.write_row(&mut row, cost_as_text);
+                assert!(row.len() >= bytes, "{}", row.len());
+                let mut reader = RowReader::new(&row);
+                let values: Vec<ValueRef<'_>> =
+                    (0..WIDTH).map(|_| reader.value().unwrap()).collect();
+                assert_eq!(digest_of_values(&values).unwrap(), purchase.digest());
+                assert_eq!(purchase.notes().len(), notes_len);
+            }
         }
     }
 
     #[test]
-    fn sets_are_disjoint_and_make_up_the_table() {
-        let keys = |rows: &mut dyn Iterator<Item = Purchase>| -> Vec<i64> {
-            rows.map(|purchase| purchase.id()).collect()
-        };
-        let mut all: Vec<i64> = (0..3).flat_map(|set| keys(&mut LAYOUT.set(1, set))).collect();
-        all.push(PURCHASE_FIRST);
-        all.sort_unstable();
-        assert_eq!(all, keys(&mut LAYOUT.initial(1)));
-        assert_eq!(all, keys(&mut LAYOUT.last(1)));
-        let inserts = Layout { operation: Operation::UploadInsert, ..LAYOUT };
-        assert_eq!((inserts.initial(1).count(), inserts.last(1).count()), (1, 31));
-        let deletes = Layout { operation: Operation::UploadDelete, ..LAYOUT };
-        assert_eq!((deletes.initial(1).count(), deletes.last(1).count()), (31, 1));
-    }
-
-    #[test]
     fn a_changed_row_is_noticed() {
-        let purchase = LAYOUT.initial(1).last().unwrap();
-        assert_ne!(purchase.digest(), purchase.after_update().digest());
+        let digests = [Content::First, Content::ByRemote, Content::ByCentre]
+            .map(|content| ROW.with(content).digest());
+        assert!(digests[0] != digests[1] && digests[1] != digests[2] && digests[0] != digests[2]);
     }
 }

@@ -95,14 +95,14 @@ impl ServerProcess {
     }
 
     /// Stops the server, and reads from its log what the synchronizations of every remote cost,
-    /// from its number `first` on, counted from 0.
-    pub(super) fn stop(mut self, first: usize) -> Result<DatabaseCost, Failure> {
+    /// without its first `untimed` ones, `timed` of each.
+    pub(super) fn stop(mut self, untimed: usize, timed: usize) -> Result<DatabaseCost, Failure> {
         self.terminate()?;
         let file = File::open(&self.log).map_err(|error| {
             Failure::new(Code::CannotWrite, "cannot read the server's log").source(error)
         })?;
         let lines = BufReader::new(file).lines().map_while(Result::ok);
-        Ok(cost(lines, first))
+        Ok(cost(lines, untimed, timed))
     }
 
     #[cfg(unix)]
@@ -162,8 +162,8 @@ fn config(consolidated: &Url, options: &BenchRunOptions) -> String {
     text
 }
 
-/// Adds up the lines of all synchronizations of every remote, without its first ones.
-fn cost(lines: impl Iterator<Item = String>, first: usize) -> DatabaseCost {
+/// Adds up the lines of the timed synchronizations of every remote.
+fn cost(lines: impl Iterator<Item = String>, untimed: usize, timed: usize) -> DatabaseCost {
     let mut seen: HashMap<String, usize> = HashMap::new();
     let mut cost = DatabaseCost::default();
     for line in lines {
@@ -174,7 +174,7 @@ fn cost(lines: impl Iterator<Item = String>, first: usize) -> DatabaseCost {
         let seen =
             seen.entry(fields["remote"].as_str().unwrap_or_default().to_owned()).or_default();
         *seen += 1;
-        if *seen > first {
+        if (untimed + 1..=untimed + timed).contains(seen) {
             cost.synchronizations += 1;
             cost.round_trips += fields["round_trips"].as_u64().unwrap_or(0);
             cost.commits += fields["commits"].as_f64().unwrap_or(0.0);
@@ -202,8 +202,9 @@ mod tests {
             line("a", "synchronized", 3),
             "no JSON".to_owned(),
             line("b", "synchronized", 4),
+            line("b", "synchronized", 100),
         ];
-        let cost = cost(lines.into_iter(), 1);
+        let cost = cost(lines.into_iter(), 1, 1);
         assert_eq!((cost.synchronizations, cost.round_trips), (2, 7));
         assert!((cost.commits - 1.0).abs() < 1e-9);
     }

@@ -1,6 +1,7 @@
-//! How far a run is: a bar on a terminal, nothing in a pipe.
+//! How far a run or a suite is: a bar on a terminal, nothing in a pipe.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use model::Failure;
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 
@@ -16,15 +17,7 @@ pub(super) struct Steps(Option<ProgressBar>);
 impl Steps {
     /// A bar on standard error, if that is a terminal.
     pub(super) fn new(sets: u32) -> Steps {
-        Steps(io::stderr().is_terminal().then(|| {
-            let style = ProgressStyle::with_template("{spinner} {bar:30} {msg}")
-                .unwrap_or(ProgressStyle::default_bar());
-            let length = Some(u64::from(sets) + OTHER_STEPS);
-            let bar = ProgressBar::with_draw_target(length, ProgressDrawTarget::stderr());
-            bar.set_style(style);
-            bar.enable_steady_tick(TICK);
-            bar
-        }))
+        Steps(bar(u64::from(sets) + OTHER_STEPS, "{spinner} {bar:30} {msg}"))
     }
 
     /// The next step begins.
@@ -42,4 +35,48 @@ impl Drop for Steps {
             bar.finish_and_clear();
         }
     }
+}
+
+/// The runs of a suite. Dropping it clears the line.
+pub(super) struct SuiteSteps(Option<ProgressBar>);
+
+impl SuiteSteps {
+    /// A bar on standard error, if that is a terminal.
+    pub(super) fn new(runs: u64) -> SuiteSteps {
+        SuiteSteps(bar(runs, "{spinner} {bar:30} {pos} of {len}: {msg} ({elapsed})"))
+    }
+
+    /// The next run begins.
+    pub(super) fn next(&self, what: String) {
+        if let Some(bar) = &self.0 {
+            bar.inc(1);
+            bar.set_message(what);
+        }
+    }
+
+    /// Prints something without disturbing the bar.
+    pub(super) fn told(&self, print: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
+        match &self.0 {
+            Some(bar) => bar.suspend(print),
+            None => print(),
+        }
+    }
+}
+
+impl Drop for SuiteSteps {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.0 {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn bar(steps: u64, template: &str) -> Option<ProgressBar> {
+    io::stderr().is_terminal().then(|| {
+        let style = ProgressStyle::with_template(template).unwrap_or(ProgressStyle::default_bar());
+        let bar = ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::stderr());
+        bar.set_style(style);
+        bar.enable_steady_tick(TICK);
+        bar
+    })
 }

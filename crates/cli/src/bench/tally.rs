@@ -1,6 +1,7 @@
 //! How many rows there are, and a checksum over them, whatever their order.
 
-use super::purchase::{self, Layout};
+use super::layout::Layout;
+use super::purchase::employee_id;
 use model::{Code, Failure};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -20,53 +21,52 @@ impl Tally {
     }
 
     pub(super) fn add(&mut self, digest: u64) {
-        // A client that does not hold its rows yet may already have taken one out.
-        self.rows = self.rows.wrapping_add(1);
+        self.rows += 1;
         self.checksum = self.checksum.wrapping_add(digest);
-    }
-
-    /// Takes out a row that is in.
-    pub(super) fn remove(&mut self, digest: u64) {
-        self.rows = self.rows.wrapping_sub(1);
-        self.checksum = self.checksum.wrapping_sub(digest);
     }
 }
 
 impl Sum for Tally {
     fn sum<I: Iterator<Item = Tally>>(tallies: I) -> Tally {
         tallies.fold(Tally::default(), |sum, tally| Tally {
-            rows: sum.rows.wrapping_add(tally.rows),
+            rows: sum.rows + tally.rows,
             checksum: sum.checksum.wrapping_add(tally.checksum),
         })
     }
 }
 
-/// Compares what should be there with what is, at both ends.
+/// Compares what should be there with what is, at both ends. At the centre by `emp_id`.
 pub(super) fn compare(
     layout: &Layout,
     clients: &[Tally],
     centre: &BTreeMap<i64, Tally>,
 ) -> Result<(), Failure> {
+    let wanted: Vec<Tally> =
+        (0..layout.clients).map(|employee| layout.last_tally(employee)).collect();
+    let of = |employees: &[u32]| -> Tally {
+        employees.iter().filter_map(|employee| wanted.get(*employee as usize)).copied().sum()
+    };
     for (client, at_client) in (0..).zip(clients) {
-        let wanted = layout.last_tally(client);
-        let at_centre = centre.get(&purchase::employee(client)).copied().unwrap_or_default();
-        for (tally, place) in [(at_centre, "the consolidated database"), (*at_client, "itself")] {
-            if tally != wanted {
-                let what = match tally.rows == wanted.rows {
-                    true => format!("{} rows, but not the right ones,", tally.rows),
-                    false => format!("{} rows instead of {}", tally.rows, wanted.rows),
-                };
-                return Err(wrong(format!("client {client} has {what} at {place}")));
-            }
-        }
+        let at_centre = centre.get(&employee_id(client)).copied().unwrap_or_default();
+        check(client, of(&[client]), at_centre, "the consolidated database")?;
+        check(client, of(&layout.employees_of(client)), *at_client, "itself")?;
     }
-    let strangers = centre.keys().filter(|employee| {
-        purchase::client_of(**employee).is_none_or(|client| client as usize >= clients.len())
-    });
-    match strangers.count() {
+    let ours = (0..layout.clients).filter(|client| centre.contains_key(&employee_id(*client)));
+    match centre.len() - ours.count() {
         0 => Ok(()),
         count => Err(wrong(format!("{count} employees at the centre belong to no client"))),
     }
+}
+
+fn check(client: u32, wanted: Tally, tally: Tally, place: &str) -> Result<(), Failure> {
+    if tally == wanted {
+        return Ok(());
+    }
+    let what = match tally.rows == wanted.rows {
+        true => format!("{} rows, but not the right ones,", tally.rows),
+        false => format!("{} rows instead of {}", tally.rows, wanted.rows),
+    };
+    Err(wrong(format!("client {client} has {what} at {place}")))
 }
 
 fn wrong(message: String) -> Failure {
@@ -76,14 +76,21 @@ fn wrong(message: String) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::Operation;
+    use crate::args::{Model, Operation};
 
-    const LAYOUT: Layout = Layout { operation: Operation::UploadUpdate, rows: 3, sets: 2 };
+    const LAYOUT: Layout = Layout {
+        operation: Operation::UploadUpdate,
+        model: Model::Purchase,
+        clients: 2,
+        rows: 3,
+        sets: 2,
+        conflicts_percent: 0,
+    };
 
     fn check(change: impl FnOnce(&mut Vec<Tally>, &mut BTreeMap<i64, Tally>)) -> Option<String> {
         let mut clients: Vec<Tally> = (0..2).map(|client| LAYOUT.last_tally(client)).collect();
         let mut centre =
-            (0..2).map(|client| (purchase::employee(client), clients[client as usize])).collect();
+            (0..2).map(|client| (employee_id(client), clients[client as usize])).collect();
         change(&mut clients, &mut centre);
         compare(&LAYOUT, &clients, &centre).err().map(|failure| failure.message().to_owned())
     }

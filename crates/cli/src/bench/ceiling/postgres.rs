@@ -2,14 +2,16 @@
 //!
 //! On a table without tracking. The best of several numbers of connections counts.
 
-use super::{Ceiling, Load};
+use super::{Ceiling, Deletes, Load};
 use crate::args::Operation;
 use crate::bench::centre::{FILLFACTOR, NAME};
 use crate::bench::clock::Stopwatch;
 use crate::bench::cpu;
+use crate::bench::layout::notes_len;
 use crate::bench::machine;
-use crate::bench::purchase::{DEFINITION, Purchase};
-use crate::bench::session::{self, Numeric, Timestamp};
+use crate::bench::processors::Processors;
+use crate::bench::purchase::{Content, Purchase, Table};
+use crate::bench::session::{self, Numeric, Session, Timestamp};
 use consolidated::PostgresUrl;
 use futures_util::TryStreamExt;
 use model::{Code, Failure};
@@ -23,11 +25,12 @@ use tokio_postgres::{Client, Config, Statement};
 /// Connections that work at once.
 const CONNECTIONS: [u32; 3] = [2, 4, 8];
 
-/// One transaction's rows as arrays, one per column, with the changed cost behind the others.
+/// One transaction: the rows that are written as arrays, one per column, with the changed cost
+/// behind the others; and where the rows begin that are read.
 struct Columns {
     employees: Vec<i32>,
     ids: Vec<i32>,
-    customers: Vec<i32>,
+    thirds: Vec<i32>,
     costs: Vec<Numeric>,
     dates: Vec<Timestamp>,
     notes: Vec<String>,
@@ -39,14 +42,15 @@ impl Columns {
         let column = |f: fn(&Purchase) -> i64| -> Vec<i32> {
             rows.iter().map(|row| f(row) as i32).collect()
         };
+        let cost_after = |row: &Purchase| Numeric::cost(&row.with(Content::ByRemote));
         Columns {
             employees: column(Purchase::employee),
             ids: column(Purchase::id),
-            customers: column(Purchase::customer),
+            thirds: column(Purchase::third),
             costs: rows.iter().map(Numeric::cost).collect(),
             dates: rows.iter().map(Timestamp::order_date).collect(),
             notes: rows.iter().map(Purchase::notes).collect(),
-            costs_after: rows.iter().map(|row| Numeric::cost(&row.after_update())).collect(),
+            costs_after: rows.iter().map(cost_after).collect(),
         }
     }
 
@@ -54,17 +58,48 @@ impl Columns {
         let mut parameters: Vec<&(dyn ToSql + Sync)> = vec![&self.employees, &self.ids];
         if operation != Operation::UploadDelete {
             let values: [&(dyn ToSql + Sync); 4] =
-                [&self.customers, &self.costs, &self.dates, &self.notes];
+                [&self.thirds, &self.costs, &self.dates, &self.notes];
             parameters.extend(values);
         }
-        if operation == Operation::UploadUpdate {
+        if matches!(operation, Operation::UploadUpdate | Operation::Exchange) {
             // The new image of all that is no key, as an update ships it.
             let values: [&(dyn ToSql + Sync); 4] =
-                [&self.customers, &self.costs_after, &self.dates, &self.notes];
+                [&self.thirds, &self.costs_after, &self.dates, &self.notes];
             parameters.extend(values);
         }
         parameters
     }
+}
+
+/// One transaction.
+struct Transaction {
+    all: Columns,
+    written: Columns,
+    /// The key where reading begins, if anything is read.
+    read_from: Option<(i32, i32)>,
+}
+
+impl Transaction {
+    fn new(load: &Load, number: u32) -> Transaction {
+        let (rows, written) = load.transaction(number);
+        let key = |row: &Purchase| (row.employee() as i32, row.id() as i32);
+        Transaction {
+            all: Columns::new(&rows),
+            written: Columns::new(&rows[..written]),
+            read_from: rows.get(written).map(key),
+        }
+    }
+}
+
+/// What does the work, and where.
+struct Bench<'a> {
+    runtime: Runtime,
+    config: Config,
+    backend: Option<u32>,
+    load: &'a Load,
+    transactions: Arc<Vec<Transaction>>,
+    /// Chooses processors for the connections.
+    pinning: Option<(&'a Processors, Session)>,
 }
 
 /// Measures on a table of its own, with every number of connections.
@@ -72,51 +107,56 @@ pub(in crate::bench) fn measure(
     url: &PostgresUrl,
     backend: Option<u32>,
     load: &Load,
+    processors: Option<&Processors>,
 ) -> Result<Ceiling, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(machine::cores() as usize)
         .enable_all()
         .build()
         .map_err(|error| Failure::new(Code::Bug, "cannot start the runtime").source(error))?;
-    let config = session::config(url)?;
-    let transactions: Arc<Vec<Columns>> = Arc::new(
-        (0..load.transactions).map(|number| Columns::new(&load.transaction(number))).collect(),
-    );
-    let mut best: Option<Ceiling> = None;
-    for connections in CONNECTIONS {
-        runtime.block_on(fill(&config, load, &transactions))?;
-        let (took, used) = work(&runtime, &config, backend, load, &transactions, connections)?;
-        let ceiling = Ceiling::new(technique(load.operation), connections, load.rows(), took, used);
-        best = Some(match best {
-            Some(best) => best.best(ceiling),
-            None => ceiling,
-        });
-    }
-    best.ok_or_else(|| Failure::new(Code::Bug, "nothing was measured"))
+    let transactions = (0..load.transactions).map(|number| Transaction::new(load, number));
+    let open = |processors| Ok::<_, Failure>((processors, Session::open(url)?));
+    let mut bench = Bench {
+        runtime,
+        config: session::config(url)?,
+        backend,
+        load,
+        transactions: Arc::new(transactions.collect()),
+        pinning: processors.map(open).transpose()?,
+    };
+    let bare = bench.best(Deletes::Bare)?;
+    let tracked = match load.operation() {
+        Operation::UploadDelete => Some(bench.best(Deletes::Tracked)?),
+        _ => None,
+    };
+    Ok(bare.with_tracked_delete(tracked))
 }
 
-fn technique(operation: Operation) -> &'static str {
-    match operation {
-        Operation::Download => "prepared SELECT, binary results, not decoded",
-        Operation::UploadInsert => "INSERT … SELECT FROM unnest",
-        Operation::UploadUpdate => "UPDATE … FROM unnest(new, old), old values compared",
-        Operation::UploadDelete => "DELETE … USING unnest",
+fn technique(operation: Operation, deletes: Deletes) -> &'static str {
+    match (operation, deletes) {
+        (Operation::Download, _) => "prepared SELECT, binary results, not decoded",
+        (Operation::UploadInsert, _) => "INSERT … SELECT FROM unnest",
+        (Operation::UploadUpdate, _) => "UPDATE … FROM unnest(new, old), old values compared",
+        (Operation::UploadDelete, Deletes::Bare) => "DELETE … USING unnest",
+        (Operation::UploadDelete, Deletes::Tracked) => {
+            "DELETE … USING unnest that writes the same log of departures"
+        }
+        (Operation::Exchange, _) => {
+            "UPDATE … FROM unnest(new, old), old values compared, and prepared SELECT"
+        }
     }
 }
 
-/// What is measured, one transaction each.
+/// What writes, one transaction each; for a download what reads.
 fn statement(operation: Operation) -> String {
     const IMAGE: &str = "::int4[], $2::int4[], $3::int4[], $4::numeric[], $5::timestamp[], \
                          $6::text[]";
     match operation {
-        Operation::Download => format!(
-            "SELECT emp_id, purch_id, cust_id, cost, order_date, notes
-             FROM {NAME}.bare WHERE emp_id = $1"
-        ),
+        Operation::Download => READ.replace("NAME", NAME),
         Operation::UploadInsert => {
             format!("INSERT INTO {NAME}.bare SELECT * FROM unnest($1{IMAGE})")
         }
-        Operation::UploadUpdate => format!(
+        Operation::UploadUpdate | Operation::Exchange => format!(
             "UPDATE {NAME}.bare AS t
              SET cust_id = u.cust_id, cost = u.cost, order_date = u.order_date, notes = u.notes
              FROM unnest($1{IMAGE}, $7::int4[], $8::numeric[], $9::timestamp[], $10::text[])
@@ -135,95 +175,169 @@ fn statement(operation: Operation) -> String {
     }
 }
 
-/// Makes the table anew, with the rows that the operation needs.
-async fn fill(config: &Config, load: &Load, transactions: &[Columns]) -> Result<(), Failure> {
-    let client = session::connect(config).await?;
-    let create = format!(
-        "DROP TABLE IF EXISTS {NAME}.bare;
-         CREATE TABLE {NAME}.bare ({DEFINITION}) WITH (fillfactor = {FILLFACTOR})"
+/// Reads the rows of an employee from one on.
+const READ: &str = "SELECT emp_id, purch_id, cust_id, cost, order_date, notes
+                    FROM NAME.bare WHERE emp_id = $1 AND purch_id >= $2";
+
+/// The statement that also logs what it deletes, in a copy of the deployed log with all that it
+/// has: so that whatever the log looks like, it is the same.
+async fn tracked_delete(client: &Client) -> Result<String, tokio_postgres::Error> {
+    let copy = format!(
+        "DROP TABLE IF EXISTS {NAME}.bare_gone;
+         CREATE TABLE {NAME}.bare_gone (LIKE syncline.syncline_gone_purchase INCLUDING ALL)"
     );
-    client.batch_execute(&create).await.map_err(session::failed)?;
-    if load.needs_rows() {
-        let insert =
-            client.prepare(&statement(Operation::UploadInsert)).await.map_err(session::failed)?;
-        for columns in transactions {
-            let parameters = columns.parameters(Operation::UploadInsert);
-            client.execute(&insert, &parameters).await.map_err(session::failed)?;
-        }
-    }
-    // As the table of the run is settled before its sets.
-    client.batch_execute(&format!("VACUUM (ANALYZE) {NAME}.bare")).await.map_err(session::failed)
-}
-
-/// Does all transactions over so many connections; how long that took, and what it cost.
-fn work(
-    runtime: &Runtime,
-    config: &Config,
-    backend: Option<u32>,
-    load: &Load,
-    transactions: &Arc<Vec<Columns>>,
-    connections: u32,
-) -> Result<(Duration, Option<Duration>), Failure> {
-    let operation = load.operation;
-    let sql = statement(operation);
-    let ready: Vec<(Client, Statement)> = runtime.block_on(async {
-        let mut ready = Vec::new();
-        for _ in 0..connections {
-            let client = session::connect(config).await?;
-            let statement = client.prepare(&sql).await.map_err(session::failed)?;
-            ready.push((client, statement));
-        }
-        Ok::<_, Failure>(ready)
-    })?;
-    let next = Arc::new(AtomicUsize::new(0));
-    let (before, started) = (used(backend), Stopwatch::start());
-    let tasks: Vec<_> = ready
-        .into_iter()
-        .map(|(client, statement)| {
-            let (next, transactions) = (next.clone(), transactions.clone());
-            runtime.spawn(async move {
-                let mut rows = 0;
-                while let Some(columns) = transactions.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    rows += one(&client, &statement, operation, columns).await?;
-                }
-                Ok::<_, tokio_postgres::Error>((rows, client))
-            })
-        })
+    client.batch_execute(&copy).await?;
+    let columns = format!(
+        "SELECT attname::text FROM pg_attribute
+         WHERE attrelid = '{NAME}.bare_gone'::regclass AND attnum > 0 AND NOT atthasdef"
+    );
+    let rows = client.query(&columns, &[]).await?;
+    let columns: Vec<&str> = rows.iter().map(|row| row.get(0)).collect();
+    let values: Vec<String> = columns
+        .iter()
+        .map(|column| format!("t.{}", column.strip_prefix("place_").unwrap_or(column)))
         .collect();
-    let mut rows = 0;
-    let mut clients = Vec::new();
-    for task in tasks {
-        let crashed = |error| Failure::new(Code::Bug, "the ceiling crashed").source(error);
-        let (done, client) = runtime.block_on(task).map_err(crashed)?.map_err(session::failed)?;
-        rows += done;
-        clients.push(client);
-    }
-    let took = started.elapsed();
-    let cpu = used(backend).zip(before).map(|(after, before)| after.saturating_sub(before));
-    drop(clients);
-    if rows != load.rows() {
-        let message = format!("the bare database did {rows} rows instead of {}", load.rows());
-        return Err(Failure::new(Code::BenchmarkWrong, message));
-    }
-    Ok((took, cpu))
+    Ok(format!(
+        "WITH gone AS ({} RETURNING {}) INSERT INTO {NAME}.bare_gone ({}) SELECT * FROM gone",
+        statement(Operation::UploadDelete),
+        values.join(", "),
+        columns.join(", ")
+    ))
 }
 
-/// One transaction; how many rows it was about.
-async fn one(
-    client: &Client,
-    statement: &Statement,
-    operation: Operation,
-    columns: &Columns,
-) -> Result<u64, tokio_postgres::Error> {
-    if operation != Operation::Download {
-        return client.execute(statement, &columns.parameters(operation)).await;
+/// A connection with all that it needs.
+struct Worker {
+    client: Client,
+    write: Statement,
+    read: Statement,
+}
+
+impl Bench<'_> {
+    fn best(&mut self, deletes: Deletes) -> Result<Ceiling, Failure> {
+        let mut best: Option<Ceiling> = None;
+        for connections in CONNECTIONS {
+            let sql = self.runtime.block_on(self.fill(deletes))?;
+            let (took, used) = self.work(&sql, connections)?;
+            let technique = technique(self.load.operation(), deletes);
+            let ceiling = Ceiling::new(technique, connections, self.load.rows(), took, used);
+            best = Some(match best {
+                Some(best) => best.best(ceiling),
+                None => ceiling,
+            });
+        }
+        best.ok_or_else(|| Failure::new(Code::Bug, "nothing was measured"))
     }
-    let mut rows = Box::pin(client.query_raw(statement, &columns.employees[..1]).await?);
-    let mut count = 0;
-    while rows.try_next().await?.is_some() {
-        count += 1;
+
+    /// Makes the table anew, with the rows that the operation needs; the statement to measure.
+    async fn fill(&self, deletes: Deletes) -> Result<String, Failure> {
+        let client = session::connect(&self.config).await?;
+        let fill = async {
+            let definition = Table::Purchase.definition("", notes_len(self.load.model()));
+            let create = format!(
+                "DROP TABLE IF EXISTS {NAME}.bare;
+                 CREATE TABLE {NAME}.bare ({definition}) WITH (fillfactor = {FILLFACTOR})"
+            );
+            client.batch_execute(&create).await?;
+            if self.load.needs_rows() {
+                let insert = client.prepare(&statement(Operation::UploadInsert)).await?;
+                for Transaction { all, .. } in self.transactions.iter() {
+                    client.execute(&insert, &all.parameters(Operation::UploadInsert)).await?;
+                }
+            }
+            // As the table of the run is settled before its sets.
+            client.batch_execute(&format!("VACUUM (ANALYZE) {NAME}.bare")).await?;
+            match deletes {
+                Deletes::Bare => Ok(statement(self.load.operation())),
+                Deletes::Tracked => tracked_delete(&client).await,
+            }
+        };
+        fill.await.map_err(session::failed)
     }
-    Ok(count)
+
+    async fn connect(&self, sql: &str, connections: u32) -> Result<Vec<Worker>, Failure> {
+        let mut workers = Vec::new();
+        for _ in 0..connections {
+            let client = session::connect(&self.config).await?;
+            let write = client.prepare(sql).await.map_err(session::failed)?;
+            let read = statement(Operation::Download);
+            let read = client.prepare(&read).await.map_err(session::failed)?;
+            workers.push(Worker { client, write, read });
+        }
+        Ok(workers)
+    }
+
+    /// Does all transactions over so many connections; how long that took, and what it cost.
+    fn work(
+        &mut self,
+        sql: &str,
+        connections: u32,
+    ) -> Result<(Duration, Option<Duration>), Failure> {
+        let workers = self.runtime.block_on(self.connect(sql, connections))?;
+        if let Some((processors, session)) = &mut self.pinning {
+            processors.pin_backends(session)?;
+        }
+        let operation = self.load.operation();
+        let next = Arc::new(AtomicUsize::new(0));
+        let (before, started) = (used(self.backend), Stopwatch::start());
+        let start = |worker: Worker| {
+            let (next, transactions) = (next.clone(), self.transactions.clone());
+            self.runtime.spawn(async move {
+                let mut rows = 0;
+                while let Some(one) = transactions.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    rows += worker.carry_out(operation, one).await?;
+                }
+                Ok::<_, tokio_postgres::Error>((rows, worker))
+            })
+        };
+        let tasks: Vec<_> = workers.into_iter().map(start).collect();
+        let mut rows = 0;
+        let mut workers = Vec::new();
+        for task in tasks {
+            let crashed = |error| Failure::new(Code::Bug, "the ceiling crashed").source(error);
+            let (done, worker) =
+                self.runtime.block_on(task).map_err(crashed)?.map_err(session::failed)?;
+            rows += done;
+            workers.push(worker);
+        }
+        let took = started.elapsed();
+        let cpu =
+            used(self.backend).zip(before).map(|(after, before)| after.saturating_sub(before));
+        drop(workers);
+        if rows != self.load.rows() {
+            let wanted = self.load.rows();
+            let message = format!("the bare database did {rows} rows instead of {wanted}");
+            return Err(Failure::new(Code::BenchmarkWrong, message));
+        }
+        Ok((took, cpu))
+    }
+}
+
+impl Worker {
+    /// One transaction; how many rows it was about.
+    async fn carry_out(
+        &self,
+        operation: Operation,
+        transaction: &Transaction,
+    ) -> Result<u64, tokio_postgres::Error> {
+        let mut count = 0;
+        if operation == Operation::Exchange {
+            self.client.batch_execute("BEGIN").await?;
+        }
+        if operation != Operation::Download {
+            let parameters = transaction.written.parameters(operation);
+            count += self.client.execute(&self.write, &parameters).await?;
+        }
+        if let Some((employee, id)) = transaction.read_from {
+            let mut rows = Box::pin(self.client.query_raw(&self.read, [employee, id]).await?);
+            while rows.try_next().await?.is_some() {
+                count += 1;
+            }
+        }
+        if operation == Operation::Exchange {
+            self.client.batch_execute("COMMIT").await?;
+        }
+        Ok(count)
+    }
 }
 
 /// Processor time of the database and of this program.

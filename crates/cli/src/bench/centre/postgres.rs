@@ -2,10 +2,12 @@
 //!
 //! A database that serves somebody already is refused: its deployment must not be touched.
 
-use super::{Centre, NAME};
+use super::{Centre, NAME, create_tables, tables};
+use crate::args::Model;
 use crate::bench::ceiling::{self, Ceiling, Load};
 use crate::bench::cpu;
-use crate::bench::purchase::{COLUMNS, DEFINITION, Purchase, digest};
+use crate::bench::processors::Processors;
+use crate::bench::purchase::{Purchase, Table, digest};
 use crate::bench::session::{Numeric, Session, Timestamp};
 use crate::bench::tally::Tally;
 use consolidated::{Host, PostgresUrl, Url};
@@ -30,13 +32,14 @@ pub(super) struct Postgres {
     folder: TempDir,
     url: Url,
     session: Session,
+    model: Model,
     /// The process of that connection, where it runs on this machine.
     backend: Option<u32>,
 }
 
 impl Postgres {
     /// Makes schema and table.
-    pub(super) fn create(url: &PostgresUrl) -> Result<Postgres, Failure> {
+    pub(super) fn create(url: &PostgresUrl, model: Model) -> Result<Postgres, Failure> {
         let folder =
             tempfile::Builder::new().prefix(&format!("{NAME}-")).tempdir().map_err(|error| {
                 Failure::new(Code::CannotWrite, "cannot make a temporary folder").source(error)
@@ -49,14 +52,48 @@ impl Postgres {
         refuse_deployments_of_others(&mut session, &whole_url)?;
         session.batch(&format!(
             "DROP SCHEMA IF EXISTS {NAME} CASCADE;
-             CREATE SCHEMA {NAME};
-             CREATE TABLE {NAME}.purchase ({DEFINITION}) WITH (fillfactor = {FILLFACTOR})"
+             CREATE SCHEMA {NAME}; {}",
+            create_tables(model, &format!("{NAME}."), &format!("WITH (fillfactor = {FILLFACTOR})"))
         ))?;
         let backend = match url.hosts.iter().all(is_here) {
             true => u32::try_from(session.one::<i32>("SELECT pg_backend_pid()")?).ok(),
             false => None,
         };
-        Ok(Postgres { folder, url: whole_url, session, backend })
+        Ok(Postgres { folder, url: whole_url, session, model, backend })
+    }
+}
+
+impl Postgres {
+    /// Writes rows with a statement per table that takes their columns as arrays.
+    fn write(
+        &mut self,
+        rows: &mut dyn Iterator<Item = Purchase>,
+        statement: &dyn Fn(Table) -> String,
+    ) -> Result<(), Failure> {
+        loop {
+            let part: Vec<Purchase> = rows.take(ROWS_PER_STATEMENT).collect();
+            if part.is_empty() {
+                return Ok(());
+            }
+            // A line comes behind its purchase, so in the same part or a later one.
+            for table in tables(self.model) {
+                let rows: Vec<&Purchase> =
+                    part.iter().filter(|row| row.table() == *table).collect();
+                let column = |f: fn(&Purchase) -> i64| -> Vec<i32> {
+                    rows.iter().map(|row| f(row) as i32).collect()
+                };
+                let (employees, ids) = (column(Purchase::employee), column(Purchase::id));
+                let thirds = column(Purchase::third);
+                let costs: Vec<Numeric> = rows.iter().map(|row| Numeric::cost(row)).collect();
+                let dates: Vec<Timestamp> =
+                    rows.iter().map(|row| Timestamp::order_date(row)).collect();
+                let notes: Vec<String> = rows.iter().map(|row| row.notes()).collect();
+                self.session.execute(
+                    &statement(*table),
+                    &[&employees, &ids, &thirds, &costs, &dates, &notes],
+                )?;
+            }
+        }
     }
 }
 
@@ -95,49 +132,56 @@ impl Centre for Postgres {
         self.folder.path()
     }
 
-    fn table(&self) -> &'static str {
-        "purchase"
-    }
-
     fn has_decimals(&self) -> bool {
         true
     }
 
     fn insert(&mut self, rows: &mut dyn Iterator<Item = Purchase>) -> Result<(), Failure> {
-        let sql = format!(
-            "INSERT INTO {NAME}.purchase ({})
-             SELECT * FROM unnest($1::int4[], $2::int4[], $3::int4[], $4::numeric[],
-                                  $5::timestamp[], $6::text[])",
-            COLUMNS.join(", ")
-        );
-        loop {
-            let part: Vec<Purchase> = rows.take(ROWS_PER_STATEMENT).collect();
-            if part.is_empty() {
-                return Ok(());
-            }
-            let column = |f: fn(&Purchase) -> i64| -> Vec<i32> {
-                part.iter().map(|row| f(row) as i32).collect()
-            };
-            let (employees, ids) = (column(Purchase::employee), column(Purchase::id));
-            let customers = column(Purchase::customer);
-            let costs: Vec<Numeric> = part.iter().map(Numeric::cost).collect();
-            let dates: Vec<Timestamp> = part.iter().map(Timestamp::order_date).collect();
-            let notes: Vec<String> = part.iter().map(Purchase::notes).collect();
-            self.session.execute(&sql, &[&employees, &ids, &customers, &costs, &dates, &notes])?;
-        }
+        self.write(rows, &|table| {
+            format!(
+                "INSERT INTO {NAME}.{} ({})
+                 SELECT * FROM unnest($1::int4[], $2::int4[], $3::int4[], $4::numeric[],
+                                      $5::timestamp[], $6::text[])",
+                table.name(),
+                table.columns().join(", ")
+            )
+        })
+    }
+
+    fn update(&mut self, rows: &mut dyn Iterator<Item = Purchase>) -> Result<(), Failure> {
+        self.write(rows, &|table| {
+            format!(
+                "UPDATE {NAME}.{} AS t SET cost = u.cost
+                 FROM unnest($1::int4[], $2::int4[], $3::int4[], $4::numeric[],
+                             $5::timestamp[], $6::text[])
+                     AS u(emp_id, id, third, cost, order_date, notes)
+                 WHERE t.emp_id = u.emp_id AND t.{} = u.id",
+                table.name(),
+                table.id_column()
+            )
+        })
     }
 
     fn settle(&mut self) -> Result<(), Failure> {
-        self.session.batch(&format!("VACUUM (ANALYZE) {NAME}.purchase"))
+        for table in tables(self.model) {
+            self.session.batch(&format!("VACUUM (ANALYZE) {NAME}.{}", table.name()))?;
+        }
+        Ok(())
     }
 
     fn tallies(&mut self) -> Result<BTreeMap<i64, Tally>, Failure> {
         let mut tallies: BTreeMap<i64, Tally> = BTreeMap::new();
-        self.session.batch(&format!(
-            "BEGIN; DECLARE counted CURSOR FOR
-             SELECT emp_id, purch_id, cust_id, cost::text, order_date::text, notes
-             FROM {NAME}.purchase"
-        ))?;
+        let rows_of = |table: &Table| {
+            let [employee, id, third, cost, date, notes] = table.columns();
+            format!(
+                "SELECT {employee}, {id}, {third}, {cost}::text, {date}::text, {notes}
+                 FROM {NAME}.{}",
+                table.name()
+            )
+        };
+        let selects: Vec<String> = tables(self.model).iter().map(rows_of).collect();
+        let query = selects.join(" UNION ALL ");
+        self.session.batch(&format!("BEGIN; DECLARE counted CURSOR FOR {query}"))?;
         loop {
             let rows = self.session.query(ROWS_PER_FETCH)?;
             if rows.is_empty() {
@@ -154,15 +198,23 @@ impl Centre for Postgres {
         }
     }
 
+    fn pin(&mut self, processors: &Processors) -> Result<(), Failure> {
+        processors.pin_backends(&mut self.session)
+    }
+
     fn cpu(&self) -> Option<Duration> {
         cpu::used_by_postgres(self.backend?)
     }
 
-    fn ceiling(&mut self, load: &Load) -> Result<Ceiling, Failure> {
+    fn ceiling(
+        &mut self,
+        load: &Load,
+        processors: Option<&Processors>,
+    ) -> Result<Ceiling, Failure> {
         let Url::Postgres(url) = &self.url else {
             return Err(Failure::new(Code::Bug, "a schema without a server"));
         };
-        ceiling::postgres::measure(url, self.backend, load)
+        ceiling::postgres::measure(url, self.backend, load, processors)
     }
 
     fn settings(&mut self) -> Result<Value, Failure> {

@@ -1,8 +1,10 @@
 //! A new SQLite file, beside the one that was named, in a folder that ends with the run.
 
-use super::{Centre, NAME};
+use super::{Centre, NAME, create_tables, tables};
+use crate::args::Model;
 use crate::bench::ceiling::{self, Ceiling, Load};
-use crate::bench::purchase::{COLUMNS, DEFINITION, Purchase, digest};
+use crate::bench::processors::Processors;
+use crate::bench::purchase::{Purchase, digest};
 use crate::bench::tally::Tally;
 use consolidated::Url;
 use model::{Code, Failure};
@@ -21,11 +23,12 @@ pub(super) struct Sqlite {
     folder: TempDir,
     url: Url,
     connection: Connection,
+    model: Model,
 }
 
 impl Sqlite {
     /// Makes the file beside `path`, on the same disk. Nothing is done to `path` itself.
-    pub(super) fn create(path: &Path) -> Result<Sqlite, Failure> {
+    pub(super) fn create(path: &Path, model: Model) -> Result<Sqlite, Failure> {
         let beside = path.parent().unwrap_or(Path::new("."));
         let folder = tempfile::Builder::new()
             .prefix(&format!("{NAME}-"))
@@ -37,10 +40,17 @@ impl Sqlite {
         let file = folder.path().join("consolidated.db");
         let connection = Connection::open(&file).map_err(failed)?;
         connection.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
-        connection
-            .execute_batch(&format!("CREATE TABLE purchase ({DEFINITION})"))
-            .map_err(failed)?;
-        Ok(Sqlite { folder, url: Url::Sqlite(file), connection })
+        connection.execute_batch(&create_tables(model, "", "")).map_err(failed)?;
+        Ok(Sqlite { folder, url: Url::Sqlite(file), connection, model })
+    }
+}
+
+impl Sqlite {
+    /// How the deployed log of changes is made, with its indexes.
+    fn log_of_changes(&self) -> Result<String, Failure> {
+        let query = "SELECT coalesce(group_concat(sql, ';'), '') FROM sqlite_master
+                     WHERE tbl_name = 'syncline_log_purchase' AND type IN ('table', 'index')";
+        self.connection.query_row(query, [], |row| row.get(0)).map_err(failed)
     }
 }
 
@@ -53,32 +63,39 @@ impl Centre for Sqlite {
         self.folder.path()
     }
 
-    fn table(&self) -> &str {
-        "purchase"
-    }
-
     fn has_decimals(&self) -> bool {
         false
     }
 
     fn insert(&mut self, rows: &mut dyn Iterator<Item = Purchase>) -> Result<(), Failure> {
         let transaction = self.connection.transaction().map_err(failed)?;
-        let mut statement = transaction
-            .prepare("INSERT INTO purchase VALUES (?, ?, ?, ?, ?, ?)")
-            .map_err(failed)?;
         for row in rows {
+            let sql = format!("INSERT INTO {} VALUES (?, ?, ?, ?, ?, ?)", row.table().name());
+            let mut statement = transaction.prepare_cached(&sql).map_err(failed)?;
             statement
                 .execute(params![
                     row.employee(),
                     row.id(),
-                    row.customer(),
+                    row.third(),
                     row.cost_real(),
                     row.order_date(),
                     row.notes()
                 ])
                 .map_err(failed)?;
         }
-        drop(statement);
+        transaction.commit().map_err(failed)
+    }
+
+    fn update(&mut self, rows: &mut dyn Iterator<Item = Purchase>) -> Result<(), Failure> {
+        let transaction = self.connection.transaction().map_err(failed)?;
+        for row in rows {
+            let (table, id) = (row.table().name(), row.table().id_column());
+            let sql = format!("UPDATE {table} SET cost = ?3 WHERE emp_id = ?1 AND {id} = ?2");
+            let mut statement = transaction.prepare_cached(&sql).map_err(failed)?;
+            statement
+                .execute(params![row.employee(), row.id(), row.cost_real()])
+                .map_err(failed)?;
+        }
         transaction.commit().map_err(failed)
     }
 
@@ -88,20 +105,27 @@ impl Centre for Sqlite {
 
     fn tallies(&mut self) -> Result<BTreeMap<i64, Tally>, Failure> {
         let mut tallies: BTreeMap<i64, Tally> = BTreeMap::new();
-        let query = format!("SELECT {} FROM purchase", COLUMNS.join(", "));
-        let mut statement = self.connection.prepare(&query).map_err(failed)?;
-        let mut rows = statement.query([]).map_err(failed)?;
-        while let Some(row) = rows.next().map_err(failed)? {
-            let read = || -> rusqlite::Result<(i64, u64)> {
-                let ids = [row.get(0)?, row.get(1)?, row.get(2)?];
-                let cost = format!("{:.6}", row.get::<_, f64>(3)?);
-                let date = row.get_ref(4)?.as_str()?;
-                Ok((ids[0], digest(ids, &cost, date, row.get_ref(5)?.as_str()?)))
-            };
-            let (employee, digest) = read().map_err(failed)?;
-            tallies.entry(employee).or_default().add(digest);
+        for table in tables(self.model) {
+            let query = format!("SELECT {} FROM {}", table.columns().join(", "), table.name());
+            let mut statement = self.connection.prepare(&query).map_err(failed)?;
+            let mut rows = statement.query([]).map_err(failed)?;
+            while let Some(row) = rows.next().map_err(failed)? {
+                let read = || -> rusqlite::Result<(i64, u64)> {
+                    let ids = [row.get(0)?, row.get(1)?, row.get(2)?];
+                    let cost = format!("{:.6}", row.get::<_, f64>(3)?);
+                    let date = row.get_ref(4)?.as_str()?;
+                    Ok((ids[0], digest(ids, &cost, date, row.get_ref(5)?.as_str()?)))
+                };
+                let (employee, digest) = read().map_err(failed)?;
+                tallies.entry(employee).or_default().add(digest);
+            }
         }
         Ok(tallies)
+    }
+
+    fn pin(&mut self, _: &Processors) -> Result<(), Failure> {
+        // The database is a part of the server's process, which is pinned as a whole.
+        Ok(())
     }
 
     fn cpu(&self) -> Option<Duration> {
@@ -109,8 +133,9 @@ impl Centre for Sqlite {
         None
     }
 
-    fn ceiling(&mut self, load: &Load) -> Result<Ceiling, Failure> {
-        ceiling::sqlite::measure(&self.folder.path().join("bare.db"), load)
+    fn ceiling(&mut self, load: &Load, _: Option<&Processors>) -> Result<Ceiling, Failure> {
+        let log = self.log_of_changes()?;
+        ceiling::sqlite::measure(&self.folder.path().join("bare.db"), load, &log)
     }
 
     fn settings(&mut self) -> Result<Value, Failure> {

@@ -2,8 +2,9 @@
 
 use super::{PASSWORD, Traffic};
 use crate::args::{ClientsOn, Operation};
+use crate::bench::centre::tables;
 use crate::bench::gate::Assignment;
-use crate::bench::purchase::{COLUMNS, Purchase, digest_of_values};
+use crate::bench::purchase::{Content, Purchase, Table, digest_of_values};
 use crate::bench::tally::Tally;
 use client::{Components, Credential, Mode, Remote, Request, Settings, Transport};
 use model::{Failure, RemoteId, UserName};
@@ -15,8 +16,7 @@ const ROWS_PER_STATEMENT: usize = 500;
 pub(super) struct RealClient {
     remote: Remote,
     credential: Credential,
-    /// The table, quoted.
-    table: String,
+    tables: &'static [Table],
 }
 
 impl RealClient {
@@ -39,8 +39,8 @@ impl RealClient {
             remote_id: Some(remote_id),
             ..Settings::default()
         })?;
-        let table = format!("\"{}\"", assignment.table.replace('"', "\"\""));
-        Ok(RealClient { remote, credential: Credential::Password(PASSWORD.to_owned()), table })
+        let tables = tables(assignment.layout.model);
+        Ok(RealClient { remote, credential: Credential::Password(PASSWORD.to_owned()), tables })
     }
 
     pub(super) fn synchronize(
@@ -66,38 +66,59 @@ impl RealClient {
     pub(super) fn change(
         &mut self,
         operation: Operation,
-        rows: impl Iterator<Item = Purchase>,
+        rows: &[Purchase],
     ) -> Result<(), Failure> {
-        let (table, rows) = (&self.table, rows.collect::<Vec<_>>());
         let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return Ok(()) };
-        let of_the_set = format!("WHERE purch_id BETWEEN {} AND {}", first.id(), last.id());
-        let sql = match operation {
-            Operation::Download => return Ok(()),
-            Operation::UploadInsert => inserts(table, &rows),
-            Operation::UploadUpdate => {
-                let cost = first.after_update().cost();
-                format!("UPDATE {table} SET cost = '{cost}' {of_the_set}")
-            }
-            Operation::UploadDelete => format!("DELETE FROM {table} {of_the_set}"),
+        let of_the_set = |table: Table| {
+            format!(
+                "WHERE emp_id = {} AND {} BETWEEN {} AND {}",
+                first.employee(),
+                table.id_column(),
+                first.id(),
+                last.id()
+            )
         };
-        self.remote.execute(&sql)
+        let sql = |table: &Table| match operation {
+            Operation::Download => String::new(),
+            Operation::UploadInsert => inserts(*table, rows),
+            Operation::UploadUpdate | Operation::Exchange => {
+                let cost = first.with(Content::ByRemote).cost();
+                format!("UPDATE {} SET cost = '{cost}' {};", table.name(), of_the_set(*table))
+            }
+            Operation::UploadDelete => {
+                format!("DELETE FROM {} {};", table.name(), of_the_set(*table))
+            }
+        };
+        // A parent goes last, and comes first.
+        let all: String = match operation {
+            Operation::UploadDelete => self.tables.iter().rev().map(sql).collect(),
+            _ => self.tables.iter().map(sql).collect(),
+        };
+        self.remote.execute(&all)
     }
 
     pub(super) fn tally(&self) -> Result<Tally, Failure> {
         let mut tally = Tally::default();
-        let query = format!("SELECT {} FROM {}", COLUMNS.join(", "), self.table);
-        self.remote.for_each_row(&query, &mut |values| {
-            tally.add(digest_of_values(values)?);
-            Ok(())
-        })?;
+        for table in self.tables {
+            let query = format!("SELECT {} FROM {}", table.columns().join(", "), table.name());
+            self.remote.for_each_row(&query, &mut |values| {
+                tally.add(digest_of_values(values)?);
+                Ok(())
+            })?;
+        }
         Ok(tally)
     }
 }
 
-fn inserts(table: &str, rows: &[Purchase]) -> String {
+fn inserts(table: Table, rows: &[Purchase]) -> String {
+    let rows: Vec<&Purchase> = rows.iter().filter(|row| row.table() == table).collect();
     let mut sql = String::new();
     for rows in rows.chunks(ROWS_PER_STATEMENT) {
-        sql.push_str(&format!("INSERT INTO {table} ({}) VALUES ", COLUMNS.join(", ")));
+        sql.push_str(&format!(
+            "INSERT INTO {} ({}) VALUES ",
+            table.name(),
+            table.columns().join(", ")
+        ));
         for (at, row) in rows.iter().enumerate() {
             if at > 0 {
                 sql.push_str(", ");

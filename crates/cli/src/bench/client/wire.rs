@@ -1,21 +1,22 @@
 //! A client that only speaks the protocol, so that a small machine can load a large server.
 //!
-//! It keeps what a remote must remember of a synchronization, and of its rows a checksum.
+//! It keeps what a remote must remember of a synchronization, and of its rows keys and checksums.
 
 use super::{PASSWORD, Traffic};
 use crate::args::Operation;
-use crate::bench::purchase::{COLUMNS, Purchase, digest_of_values};
+use crate::bench::purchase::{Content, Purchase, Table, WIDTH, digest_of_values};
 use crate::bench::tally::Tally;
 use client::Transport;
 use model::{
-    Code, Counter, DatabaseId, Failure, Nonce, Progress, RemoteId, RowReader, UserName, ValueRef,
-    Watermark,
+    Code, Counter, DatabaseId, Failure, Nonce, Progress, PublishedTable, RemoteId, RemoteSchema,
+    RowReader, UserName, ValueRef, Watermark,
 };
 use protocol::{
     Credential, DownloadEnd, DownloadMode, FRAME_BYTES_MAX, FrameDecoder, Hello, MAGIC, Message,
     Mode, Operation as RowOperation, Outcome, PROTOCOL_VERSION, RawFrame, RowsFrame,
     TableWatermark, UPLOAD_WITH_HELLO_BYTES_MAX, UploadBegin, UploadEnd, UploadState, Welcome,
 };
+use std::collections::HashMap;
 
 /// Rows of one uploaded frame.
 const ROWS_PER_FRAME: usize = 1000;
@@ -29,9 +30,7 @@ pub(super) struct WireClient {
     remote_id: RemoteId,
     credential: Credential,
     database_id: Option<DatabaseId>,
-    /// The schema, and its only table.
-    fingerprints: Option<(String, String)>,
-    watermark: Option<Watermark>,
+    schema: Option<Schema>,
     progress: Progress,
     /// An upload that was sent and not acknowledged.
     sent: Option<Progress>,
@@ -40,9 +39,22 @@ pub(super) struct WireClient {
     attempt: i64,
     /// What waits to be uploaded, encoded.
     outbox: Outbox,
-    held: Tally,
-    /// Downloaded frames that were not counted yet.
+    /// The digest of every row, by its table and key.
+    held: HashMap<(u16, i64, i64), u64>,
+    /// Downloaded frames that were not applied to it yet.
     received: Vec<Vec<u8>>,
+}
+
+/// The schema that the server announced, and what is held of its tables.
+struct Schema {
+    fingerprint: String,
+    tables: Vec<HeldTable>,
+}
+
+struct HeldTable {
+    name: String,
+    fingerprint: String,
+    watermark: Option<Watermark>,
 }
 
 #[derive(Default)]
@@ -58,15 +70,14 @@ impl WireClient {
             remote_id,
             credential: Credential::Password(PASSWORD.to_owned()),
             database_id: None,
-            fingerprints: None,
-            watermark: None,
+            schema: None,
             progress: Progress(0),
             sent: None,
             counter: Counter(0),
             nonce_confirmed: Nonce(0),
             attempt: 0,
             outbox: Outbox::default(),
-            held: Tally::default(),
+            held: HashMap::new(),
             received: Vec::new(),
         }
     }
@@ -75,56 +86,92 @@ impl WireClient {
     pub(super) fn change(
         &mut self,
         operation: Operation,
-        rows: impl Iterator<Item = Purchase>,
+        rows: &[Purchase],
         cost_as_text: bool,
-    ) {
+    ) -> Result<(), Failure> {
         let operation = match operation {
-            Operation::Download => return,
+            Operation::Download => return Ok(()),
             Operation::UploadInsert => RowOperation::Insert,
-            Operation::UploadUpdate => RowOperation::Update,
+            Operation::UploadUpdate | Operation::Exchange => RowOperation::Update,
             Operation::UploadDelete => RowOperation::Delete,
         };
-        let rows: Vec<Purchase> = rows.collect();
-        for batch in rows.chunks(ROWS_PER_FRAME) {
-            let mut bytes = Vec::new();
-            for row in batch {
-                row.write_row(&mut bytes, cost_as_text);
-                match operation {
-                    RowOperation::Update => {
-                        row.after_update().write_row(&mut bytes, cost_as_text);
-                        self.held.remove(row.digest());
-                        self.held.add(row.after_update().digest());
-                    }
-                    RowOperation::Delete => self.held.remove(row.digest()),
-                    _ => self.held.add(row.digest()),
-                }
+        self.apply_received()?;
+        for table in Table::ALL {
+            let of_table: Vec<&Purchase> = rows.iter().filter(|row| row.table() == table).collect();
+            if of_table.is_empty() {
+                continue;
             }
-            let count = batch.len() as u32;
-            Message::Rows(RowsFrame { table: 0, operation, count, bytes })
-                .encode(&mut self.outbox.frames);
+            let position = self.position(table)?;
+            for batch in of_table.chunks(ROWS_PER_FRAME) {
+                self.change_batch(position, operation, batch, cost_as_text);
+            }
         }
         self.outbox.rows += rows.len() as u64;
+        Ok(())
+    }
+
+    fn change_batch(
+        &mut self,
+        table: u16,
+        operation: RowOperation,
+        batch: &[&Purchase],
+        cost_as_text: bool,
+    ) {
+        let mut bytes = Vec::new();
+        for row in batch {
+            let key = (table, row.employee(), row.id());
+            row.write_row(&mut bytes, cost_as_text);
+            match operation {
+                RowOperation::Update => {
+                    let after = row.with(Content::ByRemote);
+                    after.write_row(&mut bytes, cost_as_text);
+                    self.held.insert(key, after.digest());
+                }
+                RowOperation::Delete => drop(self.held.remove(&key)),
+                RowOperation::Insert | RowOperation::Upsert => {
+                    self.held.insert(key, row.digest());
+                }
+            }
+        }
+        let count = batch.len() as u32;
+        Message::Rows(RowsFrame { table, operation, count, bytes }).encode(&mut self.outbox.frames);
+    }
+
+    /// The place of a table in the schema.
+    fn position(&self, table: Table) -> Result<u16, Failure> {
+        let tables = self.schema.iter().flat_map(|schema| &schema.tables);
+        let place = (0..).zip(tables).find(|(_, held)| held.name == table.name());
+        place.map(|(place, _)| place).ok_or_else(|| {
+            Failure::new(Code::BenchmarkWrong, format!("there is no table {}", table.name()))
+        })
     }
 
     /// The rows that a remote would hold.
     pub(super) fn tally(&mut self) -> Result<Tally, Failure> {
-        self.count_received()?;
-        Ok(self.held)
+        self.apply_received()?;
+        Ok(self.held.values().map(|digest| Tally::of(*digest)).sum())
     }
 
-    fn count_received(&mut self) -> Result<(), Failure> {
+    fn apply_received(&mut self) -> Result<(), Failure> {
         for payload in std::mem::take(&mut self.received) {
-            let (_, operation, count) = RowsFrame::split(&payload)?;
-            if operation != RowOperation::Upsert {
-                return Err(Failure::new(Code::BenchmarkWrong, "a row was deleted at the centre"));
-            }
+            let (table, operation, count) = RowsFrame::split(&payload)?;
+            // A row, or its key.
+            let width = if operation == RowOperation::Delete { 2 } else { WIDTH };
             let mut reader = RowReader::new(&payload[RowsFrame::PREFIX_BYTES..]);
             for _ in 0..count {
-                let mut values = [ValueRef::Null; COLUMNS.len()];
-                for value in &mut values {
+                let mut values = [ValueRef::Null; WIDTH];
+                for value in &mut values[..width] {
                     *value = reader.value()?;
                 }
-                self.held.add(digest_of_values(&values)?);
+                let [ValueRef::Integer(employee), ValueRef::Integer(id), ..] = values else {
+                    return Err(Failure::new(Code::BenchmarkWrong, "a key is no pair of numbers"));
+                };
+                match operation {
+                    RowOperation::Delete => drop(self.held.remove(&(table, employee, id))),
+                    _ => {
+                        self.held.insert((table, employee, id), digest_of_values(&values)?);
+                    }
+                }
             }
         }
         Ok(())
@@ -138,7 +185,7 @@ impl WireClient {
         self.attempt += 1;
         let mut line = Line::new(transport);
         let upload_follows = self.sent.is_none()
-            && self.fingerprints.is_some()
+            && self.schema.is_some()
             && self.outbox.frames.len() <= UPLOAD_WITH_HELLO_BYTES_MAX;
         let mut bytes = MAGIC.to_vec();
         Message::Hello(Box::new(self.hello(upload_follows))).encode(&mut bytes);
@@ -165,9 +212,7 @@ impl WireClient {
                     }
                 }
                 Some(Message::SchemaChange(change)) => {
-                    let table = change.schema.tables.first().map(|table| table.fingerprint.clone());
-                    self.fingerprints =
-                        Some((change.schema.fingerprint, table.unwrap_or_default()));
+                    self.schema = Some(Schema::announced(&change.schema));
                     self.upload(&mut line)?;
                 }
                 Some(Message::UploadCommitted(committed)) => {
@@ -176,7 +221,9 @@ impl WireClient {
                     traffic.disputed += committed.conflicts + committed.rejected;
                 }
                 Some(Message::DownloadBegin(begin)) => {
-                    download.refresh = begin.tables.iter().any(|t| t.mode == DownloadMode::Refresh);
+                    let afresh = (0..).zip(&begin.tables);
+                    let afresh = afresh.filter(|(_, table)| table.mode == DownloadMode::Refresh);
+                    download.afresh = afresh.map(|(place, _)| place).collect();
                 }
                 Some(Message::DownloadEnd(end)) => {
                     self.apply(download, end);
@@ -189,9 +236,10 @@ impl WireClient {
     }
 
     fn hello(&self, upload_follows: bool) -> Hello {
-        let watermarks = self.fingerprints.iter().map(|(_, table)| TableWatermark {
-            fingerprint: table.clone(),
-            watermark: self.watermark.clone(),
+        let tables = self.schema.iter().flat_map(|schema| &schema.tables);
+        let watermarks = tables.map(|table| TableWatermark {
+            fingerprint: table.fingerprint.clone(),
+            watermark: table.watermark.clone(),
         });
         Hello {
             protocol_version: PROTOCOL_VERSION,
@@ -214,7 +262,7 @@ impl WireClient {
             nonce_confirmed: self.nonce_confirmed,
             nonce_attempt: self.nonce_attempt(),
             attempt: self.attempt,
-            schema_fingerprint: self.fingerprints.as_ref().map(|(schema, _)| schema.clone()),
+            schema_fingerprint: self.schema.as_ref().map(|schema| schema.fingerprint.clone()),
             watermarks: watermarks.collect(),
             upload_follows,
         }
@@ -271,21 +319,42 @@ impl WireClient {
     }
 
     fn apply(&mut self, download: Download, end: DownloadEnd) {
-        if download.refresh {
-            self.held = Tally::default();
-            self.received.clear();
+        if !download.afresh.is_empty() {
+            self.held.retain(|(table, ..), _| !download.afresh.contains(table));
+            self.received.retain(|payload| match RowsFrame::split(payload) {
+                Ok((table, ..)) => !download.afresh.contains(&table),
+                Err(_) => true,
+            });
         }
         self.received.extend(download.frames);
-        self.watermark = end.watermarks.into_iter().next().flatten();
+        let tables = self.schema.iter_mut().flat_map(|schema| &mut schema.tables);
+        for (table, watermark) in tables.zip(end.watermarks) {
+            table.watermark = watermark;
+        }
         self.counter = end.counter;
         self.nonce_confirmed = self.nonce_attempt();
+    }
+}
+
+impl Schema {
+    fn announced(schema: &RemoteSchema) -> Schema {
+        let table = |table: &PublishedTable| HeldTable {
+            name: table.name.to_string(),
+            fingerprint: table.fingerprint.clone(),
+            watermark: None,
+        };
+        Schema {
+            fingerprint: schema.fingerprint.clone(),
+            tables: schema.tables.iter().map(table).collect(),
+        }
     }
 }
 
 /// A download that is not complete yet.
 #[derive(Default)]
 struct Download {
-    refresh: bool,
+    /// Tables that come as a whole.
+    afresh: Vec<u16>,
     frames: Vec<Vec<u8>>,
 }
 

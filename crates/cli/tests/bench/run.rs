@@ -1,70 +1,11 @@
-//! Tiny benchmarks: what they measure is worth nothing, but everything about them must be right.
+//! One run: every operation, what it leaves behind, and how it fails.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
+use crate::{OPERATIONS, Site, check_counts};
 use harness::postgres::{Cluster, TestDatabase};
-use harness::{Outcome, Syncline, until};
+use harness::until;
 use rusqlite::Connection;
 use serde_json::Value;
 use std::path::Path;
-use tempfile::TempDir;
-
-const OPERATIONS: [&str; 4] = ["download", "upload-insert", "upload-update", "upload-delete"];
-
-/// A folder in which benchmarks are run.
-struct Site {
-    folder: TempDir,
-    syncline: Syncline,
-}
-
-impl Site {
-    fn new() -> Site {
-        let folder = tempfile::tempdir().unwrap();
-        let syncline = Syncline::new(env!("CARGO_BIN_EXE_syncline"), folder.path());
-        Site { folder, syncline }
-    }
-
-    fn run(&self, url: &str, arguments: &[&str]) -> Outcome {
-        let fixed = ["bench", "run", "--consolidated", url, "--json", "result.json"];
-        self.syncline.run(&[&fixed, arguments].concat())
-    }
-
-    /// Runs a benchmark that must succeed.
-    fn figures(&self, url: &str, arguments: &[&str]) -> Value {
-        let outcome = self.run(url, arguments);
-        assert_eq!(outcome.code, Some(0), "{arguments:?}: {outcome:?}");
-        assert!(outcome.stdout.contains("rows per second"), "{outcome:?}");
-        let result = self.result();
-        assert_eq!(result["error"], Value::Null);
-        result
-    }
-
-    /// What the last run wrote.
-    fn result(&self) -> Value {
-        let text = std::fs::read_to_string(self.folder.path().join("result.json")).unwrap();
-        serde_json::from_str(&text).unwrap()
-    }
-
-    fn names(&self) -> Vec<String> {
-        let entries = self.folder.path().read_dir().unwrap();
-        let mut names: Vec<String> =
-            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-        names.sort();
-        names
-    }
-}
-
-fn check_counts(result: &Value, operation: &str, clients: u64, rows: u64, sets: u64) {
-    assert_eq!(result["operation"], operation);
-    assert_eq!(result["syncs"], clients * sets, "{result}");
-    assert_eq!(result["rows"], clients * sets * rows, "{result}");
-    for figure in ["/rows_per_second", "/latency_ms/p99", "/ceiling/rows_per_second"] {
-        assert!(result.pointer(figure).and_then(Value::as_f64) > Some(0.0), "{figure}: {result}");
-    }
-    assert_eq!(result["errors"], 0, "{result}");
-    let commits = result.pointer("/database/commits_per_sync").unwrap().as_f64().unwrap();
-    assert!(commits > 0.0, "{result}");
-}
 
 #[test]
 fn every_operation_runs_with_every_kind_of_client() {
@@ -78,6 +19,9 @@ fn every_operation_runs_with_every_kind_of_client() {
             let result = site.figures("sqlite:mine.db", &[&what[..], &sizes].concat());
             check_counts(&result, operation, 3, 5, 1);
             assert_eq!(result["settings"]["clients_on"], kind);
+            assert_eq!(result["sets"].as_array().map(Vec::len), Some(1), "{result}");
+            let share = &result["ratio_to_tracked_delete"];
+            assert_eq!(share.is_number(), operation == "upload-delete", "{result}");
             assert_eq!(result["cpu_us_per_row"]["consolidated"], Value::Null);
         }
     }
@@ -170,6 +114,11 @@ fn failures_are_told_and_wrong_usage_is_refused() {
     for wrong in [
         &["--operation", "download", "--server-url", "tcp://127.0.0.1:1"][..],
         &["--operation", "everything"],
+        &["--operation", "upload-insert", "--conflicts", "1"],
+        &["--operation", "upload-update", "--conflicts", "101"],
+        &["--operation", "download", "--model", "overlapping", "--rows", "3"],
+        &["--operation", "download", "--model", "overlapping", "--clients", "1"],
+        &["--operation", "download", "--cpus", "1024"],
         &["--operation", "download", "--transport", "https"],
         &["--clients", "3"],
     ] {
@@ -190,13 +139,15 @@ fn every_operation_runs_on_postgres_and_leaves_the_database_as_it_was() {
     let database = Cluster::shared().database();
     database.sql("CREATE TABLE purchase (id int PRIMARY KEY); INSERT INTO purchase VALUES (1)");
     let before = database.dump(&[]);
-    for (operation, kind) in OPERATIONS.iter().zip(["memory", "wire", "memory", "wire"]) {
+    for (operation, kind) in OPERATIONS.iter().zip(["memory", "wire", "memory", "wire", "memory"]) {
         let result = run_on(&database, operation, kind);
         check_counts(&result, operation, 3, 5, 2);
         let round_trips = &result["database"]["round_trips_per_sync"];
         assert!(round_trips.as_f64() > Some(0.0), "{result}");
         assert_eq!(result["settings"]["consolidated"]["database"], "PostgreSQL");
         assert!(result["cpu_us_per_row"]["consolidated"].is_number(), "{result}");
+        let share = &result["ratio_to_tracked_delete"];
+        assert_eq!(share.is_number(), *operation == "upload-delete", "{result}");
     }
     assert_eq!(database.dump(&[]), before);
 }

@@ -1,0 +1,263 @@
+//! Which rows there are, who has them, and what happens to which of them.
+//!
+//! Everything follows from the parameters of the run, so that clients, consolidated database and
+//! the final comparison need not tell each other what they wrote.
+
+use super::purchase::{Content, Purchase};
+use super::tally::Tally;
+use crate::args::{Model, Operation};
+use serde::{Deserialize, Serialize};
+
+/// A purchase and its lines.
+const ROWS_PER_PURCHASE: u64 = 10;
+
+/// What a run is about. Rows belong to employees, of whom there are as many as clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Layout {
+    pub(super) operation: Operation,
+    pub(super) model: Model,
+    pub(super) clients: u32,
+    /// Rows of each timed synchronization.
+    pub(super) rows: u32,
+    pub(super) sets: u32,
+    /// The share of updated rows that were updated at the centre as well.
+    pub(super) conflicts_percent: u32,
+}
+
+/// Rows that a timed synchronization must carry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Expected {
+    pub(super) uploaded: u64,
+    /// None where it depends on who is faster: a row of somebody else may come now or later.
+    pub(super) downloaded: Option<u64>,
+    pub(super) disputed: u64,
+}
+
+impl Layout {
+    /// The employees whose rows a client has; the first one is the client's own, and nobody else
+    /// changes its rows.
+    pub(super) fn employees_of(&self, client: u32) -> Vec<u32> {
+        match self.model {
+            Model::Overlapping => vec![client, (client + 1) % self.clients],
+            Model::Purchase | Model::OrderLines | Model::Merge => vec![client],
+        }
+    }
+
+    /// Rows of each employee in each set.
+    fn rows_per_employee(&self) -> u64 {
+        match (self.model, self.operation) {
+            // A client receives the rows of two.
+            (Model::Overlapping, Operation::Download) => u64::from(self.rows / 2),
+            _ => u64::from(self.rows),
+        }
+    }
+
+    /// The rows of an employee that set number `set` is about, as they are before it.
+    pub(super) fn set(&self, employee: u32, set: u32) -> impl Iterator<Item = Purchase> + use<> {
+        let layout = *self;
+        // Number 0 is a row that nobody ever touches, so that there is always one to compare.
+        let first = 1 + u64::from(set) * self.rows_per_employee();
+        (first..first + self.rows_per_employee())
+            .map(move |number| layout.row(employee, number, Content::First))
+    }
+
+    /// The rows of a set that the remote changes.
+    pub(super) fn changed_at_remote(
+        &self,
+        employee: u32,
+        set: u32,
+    ) -> impl Iterator<Item = Purchase> + use<> {
+        let rows = match self.operation {
+            Operation::Download => 0,
+            Operation::Exchange => self.rows.div_ceil(2),
+            _ => self.rows,
+        };
+        self.set(employee, set).take(rows as usize)
+    }
+
+    /// The rows of a set that the centre changes meanwhile.
+    pub(super) fn changed_at_centre(
+        &self,
+        employee: u32,
+        set: u32,
+    ) -> impl Iterator<Item = Purchase> + use<> {
+        let layout = *self;
+        self.set(employee, set)
+            .enumerate()
+            .filter(move |(place, _)| layout.is_changed_at_centre(*place as u64))
+            .map(|(_, row)| row)
+    }
+
+    /// Whether the centre changes the row at this place of a set.
+    fn is_changed_at_centre(&self, place: u64) -> bool {
+        let percent = u64::from(self.conflicts_percent);
+        match self.operation {
+            Operation::Exchange => place >= u64::from(self.rows.div_ceil(2)),
+            // Spread over the set, and exactly so many of it.
+            Operation::UploadUpdate => (place + 1) * percent / 100 > place * percent / 100,
+            Operation::Download | Operation::UploadInsert | Operation::UploadDelete => false,
+        }
+    }
+
+    /// The rows of an employee that are at the consolidated database before anything is timed.
+    pub(super) fn initial(&self, employee: u32) -> impl Iterator<Item = Purchase> + use<> {
+        let layout = *self;
+        let sets = match self.operation {
+            Operation::Download | Operation::UploadInsert => 0,
+            Operation::UploadUpdate | Operation::UploadDelete | Operation::Exchange => self.sets,
+        };
+        (0..1 + u64::from(sets) * self.rows_per_employee())
+            .map(move |number| layout.row(employee, number, Content::First))
+    }
+
+    /// The rows of an employee that all must have when everything was done.
+    pub(super) fn last(&self, employee: u32) -> impl Iterator<Item = Purchase> + use<> {
+        let layout = *self;
+        let sets = match self.operation {
+            Operation::UploadDelete => 0,
+            _ => self.sets,
+        };
+        (0..1 + u64::from(sets) * self.rows_per_employee())
+            .map(move |number| layout.row(employee, number, layout.last_content(number)))
+    }
+
+    fn last_content(&self, number: u64) -> Content {
+        match (self.operation, self.place(number)) {
+            (Operation::Exchange | Operation::UploadUpdate, Some(place)) => {
+                match self.is_changed_at_centre(place) {
+                    // The consolidated database wins conflicts: the rule of a model without one.
+                    true => Content::ByCentre,
+                    false => Content::ByRemote,
+                }
+            }
+            _ => Content::First,
+        }
+    }
+
+    /// What [`Layout::last`] comes to.
+    pub(super) fn last_tally(&self, employee: u32) -> Tally {
+        self.last(employee).map(|purchase| Tally::of(purchase.digest())).sum()
+    }
+
+    /// Where in its set a row is; none for the one that belongs to no set.
+    fn place(&self, number: u64) -> Option<u64> {
+        (number.checked_sub(1)?).checked_rem(self.rows_per_employee())
+    }
+
+    fn row(&self, employee: u32, number: u64, content: Content) -> Purchase {
+        let parent = match (self.model, self.place(number)) {
+            // A purchase and its lines are of one set, which may end with fewer of them.
+            (Model::OrderLines, Some(place)) if !place.is_multiple_of(ROWS_PER_PURCHASE) => {
+                Some(number - place % ROWS_PER_PURCHASE)
+            }
+            _ => None,
+        };
+        Purchase { employee, number, content, parent, notes_len: notes_len(self.model) }
+    }
+
+    /// What every timed synchronization must carry.
+    pub(super) fn expected(&self) -> Expected {
+        let rows = u64::from(self.rows);
+        let at_centre = (0..rows).filter(|place| self.is_changed_at_centre(*place)).count() as u64;
+        let (uploaded, downloaded, disputed) = match self.operation {
+            Operation::Download => (0, rows, 0),
+            Operation::Exchange => (rows - at_centre, at_centre, 0),
+            _ => (rows, at_centre, at_centre),
+        };
+        let waits_for_others =
+            self.model == Model::Overlapping && self.operation != Operation::Download;
+        let downloaded = (!waits_for_others).then_some(downloaded);
+        Expected { uploaded, downloaded, disputed }
+    }
+}
+
+/// Characters of the last column.
+pub(super) fn notes_len(model: Model) -> usize {
+    match model {
+        Model::Merge => 88,
+        Model::Purchase | Model::OrderLines | Model::Overlapping => 64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::purchase::Table;
+
+    fn layout(operation: Operation) -> Layout {
+        Layout {
+            operation,
+            model: Model::Purchase,
+            clients: 4,
+            rows: 10,
+            sets: 3,
+            conflicts_percent: 0,
+        }
+    }
+
+    fn ids(rows: impl Iterator<Item = Purchase>) -> Vec<i64> {
+        rows.map(|row| row.id()).collect()
+    }
+
+    #[test]
+    fn sets_are_disjoint_and_make_up_the_table() {
+        let updates = layout(Operation::UploadUpdate);
+        let mut all: Vec<i64> = (0..3).flat_map(|set| ids(updates.set(1, set))).collect();
+        all.push(ids(updates.initial(1))[0]);
+        all.sort_unstable();
+        assert_eq!(all, ids(updates.initial(1)));
+        assert_eq!(all, ids(updates.last(1)));
+        let inserts = layout(Operation::UploadInsert);
+        assert_eq!((inserts.initial(1).count(), inserts.last(1).count()), (1, 31));
+        let deletes = layout(Operation::UploadDelete);
+        assert_eq!((deletes.initial(1).count(), deletes.last(1).count()), (31, 1));
+        let empty = Layout { rows: 0, ..updates };
+        assert_eq!((empty.initial(1).count(), empty.last(1).count()), (1, 1));
+    }
+
+    #[test]
+    fn conflicts_are_spread_and_exactly_so_many() {
+        for (rows, percent, wanted) in [(10, 0, 0), (10, 30, 3), (1000, 1, 10), (7, 100, 7)] {
+            let layout =
+                Layout { rows, conflicts_percent: percent, ..layout(Operation::UploadUpdate) };
+            assert_eq!(layout.changed_at_centre(1, 2).count(), wanted);
+            assert_eq!(layout.changed_at_remote(1, 2).count(), rows as usize);
+            let Expected { uploaded, downloaded, disputed } = layout.expected();
+            let wanted = wanted as u64;
+            assert_eq!((uploaded, downloaded, disputed), (rows.into(), Some(wanted), wanted));
+            let at_centre = layout.last(1).filter(|row| row.content == Content::ByCentre);
+            assert_eq!(at_centre.count() as u64, wanted * 3);
+        }
+    }
+
+    #[test]
+    fn an_exchange_changes_other_rows_at_each_end() {
+        let layout = Layout { rows: 5, ..layout(Operation::Exchange) };
+        let mut both = ids(layout.changed_at_remote(0, 1));
+        assert_eq!(both.len(), 3);
+        both.extend(ids(layout.changed_at_centre(0, 1)));
+        assert_eq!(both, ids(layout.set(0, 1)));
+    }
+
+    #[test]
+    fn lines_follow_a_purchase_of_their_own_set() {
+        let layout = Layout { model: Model::OrderLines, rows: 14, ..layout(Operation::Download) };
+        let rows: Vec<Purchase> = layout.set(1, 2).collect();
+        let purchases: Vec<i64> =
+            rows.iter().filter(|row| row.table() == Table::Purchase).map(Purchase::id).collect();
+        assert_eq!(purchases, [rows[0].id(), rows[10].id()]);
+        assert!(rows[1..10].iter().all(|row| row.third() == rows[0].id()));
+        assert!(rows[11..].iter().all(|row| row.third() == rows[10].id()));
+    }
+
+    #[test]
+    fn overlapping_clients_have_each_others_rows() {
+        let layout = Layout { model: Model::Overlapping, ..layout(Operation::Download) };
+        assert_eq!(layout.employees_of(0), [0, 1]);
+        assert_eq!(layout.employees_of(3), [3, 0]);
+        assert_eq!(layout.set(0, 0).count(), 5);
+        assert_eq!(layout.expected().downloaded, Some(10));
+        let inserts = Layout { operation: Operation::UploadInsert, ..layout };
+        assert_eq!((inserts.set(0, 0).count(), inserts.expected().downloaded), (10, None));
+    }
+}

@@ -1,0 +1,422 @@
+//! The tests of the suite: what each varies, and what stays as it was published.
+//!
+//! Published sizes are 1,000 clients, 1,000 rows a synchronization, ten million rows a run. The
+//! scale is a factor on the number of clients alone, so that what a synchronization carries is
+//! the same everywhere; only where the network is slow on purpose do rows become fewer too.
+
+use crate::args::{
+    Arguments, BenchAction, BenchRunOptions, BenchSuiteOptions, Command, Operation, TestName,
+};
+use clap::Parser;
+
+/// The usual sizes.
+const CLIENTS: u32 = 1000;
+const ROWS: u32 = 1000;
+const SETS: u32 = 10;
+
+/// In the order of the published runs.
+const OPERATIONS: [Operation; 4] = [
+    Operation::Download,
+    Operation::UploadUpdate,
+    Operation::UploadDelete,
+    Operation::UploadInsert,
+];
+
+/// What is asked of machine and database at most.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    pub(super) workers_max: u32,
+    pub(super) cpus_max: u32,
+}
+
+/// A test: one parameter, some of its values.
+#[derive(Debug)]
+pub(super) struct Test {
+    pub(super) name: &'static str,
+    pub(super) title: &'static str,
+    /// The name of the parameter, and its unit.
+    pub(super) parameter: (&'static str, &'static str),
+    pub(super) points: Vec<Point>,
+    /// Why there is nothing to run.
+    pub(super) missing: Option<&'static str>,
+}
+
+/// One value of the parameter.
+#[derive(Debug)]
+pub(super) struct Point {
+    pub(super) label: String,
+    /// None where the values are no numbers.
+    pub(super) value: Option<u32>,
+    /// The value of the published point that this one stands for.
+    pub(super) published: Option<u32>,
+    pub(super) runs: Vec<Run>,
+}
+
+/// One `syncline bench run`.
+#[derive(Debug)]
+pub(super) struct Run {
+    pub(super) operation: Operation,
+    label: String,
+    /// Where its result goes, from the folder of the suite.
+    pub(super) file: String,
+    /// What is said behind `syncline bench run`.
+    pub(super) arguments: Vec<String>,
+    /// What that means.
+    pub(super) options: BenchRunOptions,
+}
+
+impl Test {
+    pub(super) fn runs(&self) -> impl Iterator<Item = &Run> {
+        self.points.iter().flat_map(|point| &point.runs)
+    }
+}
+
+impl Run {
+    /// For people.
+    pub(super) fn title(&self) -> String {
+        format!("{} {}", self.label, self.operation.name())
+    }
+}
+
+/// All tests, those included that cannot be run yet.
+pub(super) fn tests(options: &BenchSuiteOptions, limits: &Limits) -> Vec<Test> {
+    let plan = Plan { options, limits };
+    let mut tests = vec![
+        plan.workers(),
+        plan.clients(),
+        plan.rows(),
+        plan.cpus(),
+        plan.slow_clients(),
+        plan.merge_replication(),
+        plan.small(),
+        plan.conflicts(),
+        plan.parent(),
+        plan.overlapping(),
+    ];
+    tests.extend(MISSING.map(|(name, title, parameter, why)| Test {
+        name,
+        title,
+        parameter,
+        points: Vec::new(),
+        missing: Some(why),
+    }));
+    tests
+}
+
+type Missing = (&'static str, &'static str, (&'static str, &'static str), &'static str);
+
+const MISSING: [Missing; 4] = [
+    (
+        "auto-workers",
+        "Workers that the server chooses itself",
+        ("range of workers", ""),
+        "this version's server has a fixed number of workers",
+    ),
+    (
+        "retry-delay",
+        "Delay of clients that a full server turned away",
+        ("retry delay", "s"),
+        "this version's server limits the synchronizations that wait, not the connections",
+    ),
+    (
+        "upload-limit",
+        "Workers that may upload at once",
+        ("upload appliers", ""),
+        "this version's benchmark has one number for all workers",
+    ),
+    (
+        "transports",
+        "Encryption, compression and HTTP",
+        ("transport", ""),
+        "this version speaks TCP only, without compression",
+    ),
+];
+
+/// The sizes of a run.
+#[derive(Debug, Clone, Copy)]
+struct Sizes {
+    clients: u32,
+    rows: u32,
+    sets: u32,
+}
+
+struct Plan<'a> {
+    options: &'a BenchSuiteOptions,
+    limits: &'a Limits,
+}
+
+impl Plan<'_> {
+    fn workers(&self) -> Test {
+        let clients = self.scaled(CLIENTS);
+        let most = self.limits.workers_max.min(clients);
+        let values = [1, 2, 5, 10, 20, 50, 75, 100, 200].into_iter().filter(|it| *it <= most);
+        let point = |workers: u32| {
+            let extra = ["--workers", &workers.to_string()].map(str::to_owned);
+            self.numbered(TestName::Workers, workers, workers, self.sizes(), &extra)
+        };
+        test(TestName::Workers, "Fixed number of workers", "workers", values.map(point))
+    }
+
+    fn clients(&self) -> Test {
+        let mut values: Vec<(u32, u32)> = [200, 500, 1000, 2000, 5000, 10_000]
+            .map(|published| (published, self.scaled(published)))
+            .to_vec();
+        // A small scale makes the same of several.
+        values.dedup_by_key(|(_, clients)| *clients);
+        let point = |(published, clients): (u32, u32)| {
+            let sets = SETS * CLIENTS / published;
+            let sizes = Sizes { clients, rows: ROWS, sets };
+            self.numbered(TestName::Clients, clients, published, sizes, &[])
+        };
+        test(TestName::Clients, "Number of clients", "clients", values.into_iter().map(point))
+    }
+
+    fn rows(&self) -> Test {
+        let point = |rows: u32| {
+            let sizes = Sizes { rows, sets: SETS * ROWS / rows, ..self.sizes() };
+            self.numbered(TestName::Rows, rows, rows, sizes, &[])
+        };
+        let values = [100, 200, 500, 1000, 2000, 5000, 10_000].into_iter();
+        test(TestName::Rows, "Rows of a synchronization", "rows", values.map(point))
+    }
+
+    fn cpus(&self) -> Test {
+        let most = self.limits.cpus_max;
+        let values = [1, 2, 3, 4, 8, 16, 32, 64, 128].into_iter().filter(|it| *it <= most);
+        let point = |cpus: u32| {
+            let extra = ["--cpus", &cpus.to_string()].map(str::to_owned);
+            self.numbered(TestName::Cpus, cpus, cpus, self.sizes(), &extra)
+        };
+        test(TestName::Cpus, "Number of processors", "processors", values.map(point))
+    }
+
+    /// The published clients shared a network of 100 or of 10 Mbit/s, or had a modem each.
+    fn slow_clients(&self) -> Test {
+        let rows = self.scaled(ROWS).max(10);
+        let sizes = Sizes { clients: self.scaled(CLIENTS), rows, sets: 1 };
+        let points = [
+            ("no limit", None),
+            ("12,500 bytes/s", Some(12_500)),
+            ("1,250 bytes/s", Some(1_250)),
+            ("480 bytes/s", Some(480)),
+        ];
+        let point = |(label, bandwidth): (&str, Option<u32>)| {
+            let extra = match bandwidth {
+                Some(bytes) => vec!["--client-bandwidth".to_owned(), bytes.to_string()],
+                None => Vec::new(),
+            };
+            self.labelled(TestName::SlowClients, label, &OPERATIONS, sizes, &extra)
+        };
+        let points = points.into_iter().map(point);
+        Test {
+            parameter: ("network of each client", "bytes/s"),
+            ..test(TestName::SlowClients, "Slow and very slow clients", "", points)
+        }
+    }
+
+    fn merge_replication(&self) -> Test {
+        let sizes = Sizes { clients: self.scaled(1200), ..self.sizes() };
+        let extra = ["--model", "merge"].map(str::to_owned);
+        let operations = [Operation::Exchange];
+        let point = self.labelled(TestName::MergeReplication, "1,200", &operations, sizes, &extra);
+        let clients = Some(sizes.clients);
+        let label = sizes.clients.to_string();
+        let point = Point { value: clients, published: Some(1200), label, ..point };
+        let title = "Rows of 116 bytes that change at both ends";
+        test(TestName::MergeReplication, title, "subscribers", [point].into_iter())
+    }
+
+    fn small(&self) -> Test {
+        let sizes = |rows| Sizes { rows, ..self.sizes() };
+        let points = [
+            self.labelled(TestName::Small, "1 row", &OPERATIONS, sizes(1), &[]),
+            self.labelled(TestName::Small, "no row", &[Operation::Download], sizes(0), &[]),
+        ];
+        let title = "Synchronizations of one row and of none";
+        test(TestName::Small, title, "rows", points.into_iter())
+    }
+
+    fn conflicts(&self) -> Test {
+        let point = |percent: u32| {
+            let extra = ["--conflicts", &percent.to_string()].map(str::to_owned);
+            let label = format!("{percent} %");
+            let operations = [Operation::UploadUpdate];
+            let point =
+                self.labelled(TestName::Conflicts, &label, &operations, self.sizes(), &extra);
+            Point { value: Some(percent), ..point }
+        };
+        Test {
+            parameter: ("conflicts", "%"),
+            ..test(TestName::Conflicts, "Conflicts", "", [0, 1, 100].into_iter().map(point))
+        }
+    }
+
+    fn parent(&self) -> Test {
+        let models = [("one table", "purchase"), ("purchases and lines", "order-lines")];
+        self.models(TestName::Parent, "Lines that follow their purchase", &models)
+    }
+
+    fn overlapping(&self) -> Test {
+        let models = [("one remote", "purchase"), ("two remotes", "overlapping")];
+        self.models(TestName::Overlapping, "Rows that are at two remotes", &models)
+    }
+
+    fn models(&self, name: TestName, title: &'static str, models: &[(&str, &str)]) -> Test {
+        let sizes = self.sizes();
+        // Two remotes cannot share a row where there is one.
+        let sizes = Sizes { clients: sizes.clients.max(2), ..sizes };
+        let point = |(label, model): &(&str, &str)| {
+            let extra = ["--model", model].map(str::to_owned);
+            self.labelled(name, label, &OPERATIONS, sizes, &extra)
+        };
+        test(name, title, "model", models.iter().map(point))
+    }
+
+    fn scaled(&self, published: u32) -> u32 {
+        ((f64::from(published) * self.options.scale).round() as u32).max(1)
+    }
+
+    fn sizes(&self) -> Sizes {
+        Sizes { clients: self.scaled(CLIENTS), rows: ROWS, sets: SETS }
+    }
+
+    fn numbered(
+        &self,
+        test: TestName,
+        value: u32,
+        published: u32,
+        sizes: Sizes,
+        extra: &[String],
+    ) -> Point {
+        let point = self.labelled(test, &value.to_string(), &OPERATIONS, sizes, extra);
+        Point { value: Some(value), published: Some(published), ..point }
+    }
+
+    fn labelled(
+        &self,
+        test: TestName,
+        label: &str,
+        operations: &[Operation],
+        sizes: Sizes,
+        extra: &[String],
+    ) -> Point {
+        let run = |operation: &Operation| {
+            let mut arguments = self.arguments(*operation, sizes);
+            arguments.extend_from_slice(extra);
+            let file = format!("{}/{}-{}.json", test.name(), plain(label), operation.name());
+            let options = meaning(&arguments);
+            options.map(|options| Run {
+                operation: *operation,
+                label: label.to_owned(),
+                file,
+                arguments,
+                options,
+            })
+        };
+        let runs = operations.iter().filter_map(run).collect();
+        Point { label: label.to_owned(), value: None, published: None, runs }
+    }
+
+    fn arguments(&self, operation: Operation, sizes: Sizes) -> Vec<String> {
+        let sets = self.options.sets.unwrap_or(sizes.sets);
+        let pairs = [
+            ("--operation", operation.name().to_owned()),
+            ("--clients", sizes.clients.to_string()),
+            ("--rows", sizes.rows.to_string()),
+            ("--sets", sets.to_string()),
+            ("--clients-on", self.options.clients_on.name().to_owned()),
+            ("--consolidated", self.options.consolidated.clone()),
+        ];
+        pairs.into_iter().flat_map(|(name, value)| [name.to_owned(), value]).collect()
+    }
+}
+
+/// A test of a parameter whose unit is its name.
+fn test(
+    name: TestName,
+    title: &'static str,
+    parameter: &'static str,
+    points: impl Iterator<Item = Point>,
+) -> Test {
+    let points = points.collect();
+    Test { name: name.name(), title, parameter: (parameter, ""), points, missing: None }
+}
+
+/// A label as a part of a file's name.
+fn plain(label: &str) -> String {
+    let label = label.replace('%', "percent").replace([',', '/'], "");
+    label.split_whitespace().collect::<Vec<_>>().join("-")
+}
+
+/// What the program would understand, so that a suite and a run cannot disagree.
+fn meaning(arguments: &[String]) -> Option<BenchRunOptions> {
+    let words = ["syncline", "bench", "run"].map(str::to_owned);
+    let parsed = Arguments::try_parse_from(words.iter().chain(arguments)).ok()?;
+    match parsed.command {
+        Command::Bench(bench) => match bench.action {
+            BenchAction::Run(options) => Some(*options),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::ClientsOn;
+    use std::collections::BTreeSet;
+
+    fn plan(scale: f64) -> Vec<Test> {
+        let options = BenchSuiteOptions {
+            consolidated: "sqlite:x.db".to_owned(),
+            dir: "suite".into(),
+            scale,
+            only: Vec::new(),
+            sets: None,
+            clients_on: ClientsOn::Wire,
+        };
+        tests(&options, &Limits { workers_max: 90, cpus_max: 2 })
+    }
+
+    fn test_named<'a>(tests: &'a [Test], name: &str) -> &'a Test {
+        tests.iter().find(|test| test.name == name).unwrap()
+    }
+
+    #[test]
+    fn scale_1_is_what_was_published() {
+        let tests = plan(1.0);
+        for name in ["workers", "clients", "rows"] {
+            for run in test_named(&tests, name).runs() {
+                let options = &run.options;
+                let rows = u64::from(options.clients * options.rows) * u64::from(options.sets);
+                assert_eq!(rows, 10_000_000, "{name} {}", run.title());
+            }
+        }
+        let values = |name: &str| -> Vec<Option<u32>> {
+            test_named(&tests, name).points.iter().map(|point| point.value).collect()
+        };
+        assert_eq!(values("workers"), [1, 2, 5, 10, 20, 50, 75].map(Some));
+        assert_eq!(values("clients"), [200, 500, 1000, 2000, 5000, 10_000].map(Some));
+        assert_eq!(values("cpus"), [1, 2].map(Some));
+        assert_eq!(test_named(&tests, "merge-replication").points[0].value, Some(1200));
+    }
+
+    #[test]
+    fn every_run_is_understood_and_has_a_file_of_its_own() {
+        for scale in [0.001, 0.05, 1.0, 10.0] {
+            let tests = plan(scale);
+            let files: Vec<&str> =
+                tests.iter().flat_map(Test::runs).map(|run| run.file.as_str()).collect();
+            assert_eq!(files.iter().collect::<BTreeSet<_>>().len(), files.len());
+            for test in &tests {
+                assert_eq!(test.points.is_empty(), test.missing.is_some(), "{}", test.name);
+                assert!(test.points.iter().all(|point| !point.runs.is_empty()), "{}", test.name);
+            }
+        }
+        let tests = plan(0.05);
+        let files: Vec<&str> =
+            test_named(&tests, "conflicts").runs().map(|run| run.file.as_str()).collect();
+        assert_eq!(files[1], "conflicts/1-percent-upload-update.json");
+    }
+}
