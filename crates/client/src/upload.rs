@@ -9,7 +9,7 @@ use crate::capture::change_log::{self, Change, Entry};
 use crate::connection::{begin_read, explain};
 use crate::progress::{Frozen, State};
 use crate::schema::RemoteTable;
-use model::{Code, Failure, Spill, Spills, write_value};
+use model::{Code, Failure, Spill, Spills, ValueRef, write_value};
 use protocol::{FRAME_BYTES_MAX, Message, Operation, RowsFrame, UploadBegin, UploadEnd};
 use rusqlite::Connection;
 use std::sync::Arc;
@@ -26,6 +26,10 @@ const ROW_BYTES_MAX: usize = FRAME_BYTES_MAX - 64;
 /// Takes a frame, and the rows that are sent with it.
 type SendFrame<'a> = dyn FnMut(&[u8], u64) -> Result<(), Failure> + 'a;
 
+/// Frames are handed over together while they have fewer bytes, because every call of the network
+/// costs as much as copying so many.
+const SEND_BYTES: usize = 256 * 1024;
+
 /// An upload, ready to be sent.
 #[derive(Debug)]
 pub(crate) struct Upload {
@@ -34,6 +38,8 @@ pub(crate) struct Upload {
     parts: Vec<Spill>,
     /// Rows.
     pub(crate) rows: u64,
+    /// All that is to be sent.
+    pub(crate) bytes: u64,
 }
 
 impl Upload {
@@ -64,23 +70,37 @@ impl Upload {
             }
             drop(transaction);
         }
-        Ok(Some(Upload { begin, parts, rows: collector.rows }))
+        Ok(Some(Upload { begin, parts, rows: collector.rows, bytes: collector.bytes }))
+    }
+
+    /// It has what is frozen.
+    pub(crate) fn is_of(&self, frozen: Frozen) -> bool {
+        self.begin.progress == frozen.progress
     }
 
     /// Hands every frame to `send`, with the rows that are sent then.
     pub(crate) fn send(&self, send: &mut SendFrame<'_>) -> Result<(), Failure> {
-        send(&Message::UploadBegin(self.begin).to_frame(), 0)?;
+        let mut gathered = Message::UploadBegin(self.begin).to_frame();
         let mut rows = 0;
         for part in &self.parts {
             let mut reader = part.reader();
             while let Some(frame) = reader.next_chunk()? {
+                if gathered.len() + frame.len() > SEND_BYTES {
+                    send(&gathered, rows)?;
+                    gathered.clear();
+                }
                 // Behind the five bytes of a frame's header.
                 let (_, _, count) = RowsFrame::split(frame.get(5..).unwrap_or_default())?;
                 rows += u64::from(count);
-                send(&frame, rows)?;
+                if frame.len() > SEND_BYTES {
+                    send(&frame, rows)?;
+                } else {
+                    gathered.extend_from_slice(&frame);
+                }
             }
         }
-        send(&Message::UploadEnd(UploadEnd { rows: self.rows }).to_frame(), rows)
+        Message::UploadEnd(UploadEnd { rows: self.rows }).encode(&mut gathered);
+        send(&gathered, rows)
     }
 }
 
@@ -117,13 +137,16 @@ impl Collector<'_> {
             .map(|operation| Batch::new(table, operation, self.spills));
         let mut too_many = false;
         let visit = &mut |entry: &Entry<'_>| {
-            let batch = match entry.change().map_err(explain)? {
-                Change::None => return Ok(()),
-                Change::Insert => &mut batches[0],
-                Change::Update => &mut batches[1],
-                Change::Delete => &mut batches[2],
+            let batch = match (entry.existed, entry.exists_after().map_err(explain)?) {
+                (false, false) => return Ok(()),
+                (false, true) => &mut batches[0],
+                (true, true) => &mut batches[1],
+                (true, false) => &mut batches[2],
             };
             let bytes = batch.add(entry)?;
+            if bytes == 0 {
+                return Ok(());
+            }
             self.rows += 1;
             self.bytes += bytes;
             if self.bytes_max.is_some_and(|max| self.bytes > max) {
@@ -166,26 +189,18 @@ impl<'a> Batch<'a> {
         Batch { table, frame, frames: spills.open() }
     }
 
-    /// Adds one row; yields its bytes.
+    /// Adds one row; yields its bytes, which are none where the row is as it was.
     fn add(&mut self, entry: &Entry<'_>) -> Result<u64, Failure> {
         let start = self.frame.bytes.len();
-        let (old, new) = match self.frame.operation {
-            Operation::Insert | Operation::Upsert => (false, true),
-            Operation::Update => (true, true),
-            Operation::Delete => (true, false),
+        let changed = match self.frame.operation {
+            Operation::Insert | Operation::Upsert => self.write_after(entry).map(|()| true),
+            Operation::Delete => self.write_before(entry).map(|_| true),
+            Operation::Update => self.write_update(entry),
         };
-        let width = self.table.width();
-        let out = &mut self.frame.bytes;
-        let mut write = || -> rusqlite::Result<()> {
-            for column in (0..width).filter(|_| old) {
-                write_value(out, entry.before(column)?);
-            }
-            for column in (0..width).filter(|_| new) {
-                write_value(out, entry.after(column)?);
-            }
-            Ok(())
-        };
-        write().map_err(explain)?;
+        if !changed.map_err(explain)? {
+            self.frame.bytes.truncate(start);
+            return Ok(0);
+        }
         self.frame.count += 1;
         let bytes = self.frame.bytes.len() - start;
         if bytes > ROW_BYTES_MAX {
@@ -202,6 +217,38 @@ impl<'a> Batch<'a> {
             self.frame.count = 1;
         }
         Ok(bytes as u64)
+    }
+
+    /// Writes both images; false where they are the same. Values are the same exactly where their
+    /// encodings are, so nothing is read twice.
+    fn write_update(&mut self, entry: &Entry<'_>) -> rusqlite::Result<bool> {
+        let start = self.frame.bytes.len();
+        let whole = self.write_before(entry)?;
+        let middle = self.frame.bytes.len();
+        self.write_after(entry)?;
+        if whole {
+            let (old, new) = self.frame.bytes[start..].split_at(middle - start);
+            return Ok(old != new);
+        }
+        Ok(entry.change()? == Change::Update)
+    }
+
+    /// Writes the old image; false where a large column is missing in it, which did not change.
+    fn write_before(&mut self, entry: &Entry<'_>) -> rusqlite::Result<bool> {
+        let mut whole = true;
+        for column in 0..self.table.width() {
+            let value = entry.before(column)?;
+            whole &= value != ValueRef::Absent;
+            write_value(&mut self.frame.bytes, value);
+        }
+        Ok(whole)
+    }
+
+    fn write_after(&mut self, entry: &Entry<'_>) -> rusqlite::Result<()> {
+        for column in 0..self.table.width() {
+            write_value(&mut self.frame.bytes, entry.after(column)?);
+        }
+        Ok(())
     }
 
     fn is_full(&self) -> bool {

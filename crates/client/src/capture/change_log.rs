@@ -67,6 +67,9 @@ pub(crate) fn has_entries(
 
 /// Drops the frozen generation of one table, which was committed, and what was downloaded for
 /// its rows meanwhile: the server has seen the change since then, and sends what came of it.
+///
+/// Nearly always no other generation has entries. Then the table is emptied as a whole, which
+/// SQLite does page by page; deleting a range is done row by row and keeps the tree balanced.
 pub(crate) fn drop_generation(
     connection: &Connection,
     table: &RemoteTable,
@@ -80,9 +83,18 @@ pub(crate) fn drop_generation(
             table.same_our_key("c.", &format!("{incoming}.")),
         ))?
         .execute([generation])?;
-    connection
-        .prepare_cached(&format!("DELETE FROM {change} WHERE \"generation\" = ?1"))?
-        .execute([generation])?;
+    // Two probes of the key; "differs" would read every entry.
+    let others = format!(
+        "SELECT EXISTS (SELECT 1 FROM {change} WHERE \"generation\" > ?1) \
+         OR EXISTS (SELECT 1 FROM {change} WHERE \"generation\" < ?1)"
+    );
+    if connection.prepare_cached(&others)?.query_row([generation], |row| row.get(0))? {
+        connection
+            .prepare_cached(&format!("DELETE FROM {change} WHERE \"generation\" = ?1"))?
+            .execute([generation])?;
+    } else {
+        connection.prepare_cached(&format!("DELETE FROM {change}"))?.execute([])?;
+    }
     Ok(())
 }
 
@@ -133,15 +145,36 @@ pub(crate) fn merge_back(
 pub(crate) struct Entry<'a> {
     row: &'a Row<'a>,
     layout: Layout<'a>,
+    /// The row was there before.
+    pub(crate) existed: bool,
+    /// What the row was when this generation ended, where the next one has touched it.
+    newer: Option<Base>,
+    /// The large columns that were captured.
+    captured: i64,
 }
 
-/// Where the parts of an entry lie in a row of the query.
+/// What the entry of the next generation says.
+#[derive(Debug, Clone, Copy)]
+struct Base {
+    existed: bool,
+    captured: i64,
+}
+
+/// Where the parts of an entry lie in a row of the query: existed, captured, old image; key; live
+/// row; and of the newer entry likewise existed, captured, old image.
 #[derive(Debug, Clone, Copy)]
 struct Layout<'a> {
     table: &'a RemoteTable,
     /// The open generation is looked at for what the row was when the frozen one ended.
     with_newer: bool,
+    has_large: bool,
+    key_start: usize,
+    live_start: usize,
+    newer_start: usize,
 }
+
+/// Where the old image lies.
+const BASE_START: usize = 2;
 
 /// What became of the row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -154,10 +187,22 @@ pub(crate) enum Change {
 }
 
 impl<'a> Entry<'a> {
+    fn new(row: &'a Row<'a>, layout: Layout<'a>) -> rusqlite::Result<Entry<'a>> {
+        let captured = |at: usize| if layout.has_large { row.get(at) } else { Ok(0) };
+        let newer = match layout.with_newer {
+            true => row.get::<_, Option<bool>>(layout.newer_start)?,
+            false => None,
+        };
+        let newer = match newer {
+            Some(existed) => Some(Base { existed, captured: captured(layout.newer_start + 1)? }),
+            None => None,
+        };
+        Ok(Entry { row, layout, existed: row.get(0)?, newer, captured: captured(1)? })
+    }
+
     /// What became of the row.
     pub(crate) fn change(&self) -> rusqlite::Result<Change> {
-        let existed: bool = self.row.get(0)?;
-        Ok(match (existed, self.exists_after()?) {
+        Ok(match (self.existed, self.exists_after()?) {
             (false, false) => Change::None,
             (false, true) => Change::Insert,
             (true, false) => Change::Delete,
@@ -179,26 +224,28 @@ impl<'a> Entry<'a> {
     }
 
     /// A column as it was; `Absent` where it is large and did not change.
+    #[inline]
     pub(crate) fn before(&self, column: usize) -> rusqlite::Result<ValueRef<'a>> {
-        let layout = self.layout;
-        if self.uncaptured(1, column)? {
+        if self.uncaptured(self.captured, column) {
             return Ok(ValueRef::Absent);
         }
-        value(self.row, layout.base_start() + column)
+        value(self.row, BASE_START + column)
     }
 
     /// A column as it became.
+    #[inline]
     pub(crate) fn after(&self, column: usize) -> rusqlite::Result<ValueRef<'a>> {
-        let layout = self.layout;
-        if self.has_newer()? && !self.uncaptured(layout.newer_start() + 1, column)? {
-            return value(self.row, layout.newer_start() + 2 + column);
+        match self.newer {
+            Some(newer) if !self.uncaptured(newer.captured, column) => {
+                value(self.row, self.layout.newer_start + 2 + column)
+            }
+            _ => value(self.row, self.layout.live_start + column),
         }
-        value(self.row, layout.live_start() + column)
     }
 
     /// The value of a key's column, from whichever image has it.
     pub(crate) fn key(&self, n: usize) -> rusqlite::Result<ValueRef<'a>> {
-        value(self.row, self.layout.key_start() + n)
+        value(self.row, self.layout.key_start + n)
     }
 
     /// The key as people read it.
@@ -208,51 +255,39 @@ impl<'a> Entry<'a> {
         Ok(table.key_text(values.into_iter()))
     }
 
-    fn uncaptured(&self, captured: usize, column: usize) -> rusqlite::Result<bool> {
-        match self.layout.table.large[column] {
-            Some(bit) => Ok(self.row.get::<_, i64>(captured)? & 1 << bit == 0),
-            None => Ok(false),
-        }
-    }
-
-    fn has_newer(&self) -> rusqlite::Result<bool> {
-        let layout = self.layout;
-        Ok(layout.with_newer && value(self.row, layout.newer_start())? != ValueRef::Null)
-    }
-
-    fn exists_after(&self) -> rusqlite::Result<bool> {
-        let layout = self.layout;
-        if self.has_newer()? {
-            return self.row.get(layout.newer_start());
+    /// The row is there afterwards.
+    pub(crate) fn exists_after(&self) -> rusqlite::Result<bool> {
+        if let Some(newer) = self.newer {
+            return Ok(newer.existed);
         }
         // A row that is not there reads as NULL throughout, and a key that is there never does.
-        let key = layout.table.key[0].position;
-        Ok(value(self.row, layout.live_start() + key)? != ValueRef::Null)
+        let key = self.layout.table.key[0].position;
+        Ok(value(self.row, self.layout.live_start + key)? != ValueRef::Null)
+    }
+
+    fn uncaptured(&self, captured: i64, column: usize) -> bool {
+        self.layout.has_large
+            && self.layout.table.large[column].is_some_and(|bit| captured & 1 << bit == 0)
     }
 }
 
-/// The query: existed, captured, old image; key; live row; and of the newer entry likewise
-/// existed, captured, old image.
 impl<'a> Layout<'a> {
-    fn base_start(self) -> usize {
-        2
-    }
-
-    fn key_start(self) -> usize {
-        2 + self.table.width()
-    }
-
-    fn live_start(self) -> usize {
-        self.key_start() + self.table.key.len()
-    }
-
-    fn newer_start(self) -> usize {
-        self.live_start() + self.table.width()
+    fn new(table: &'a RemoteTable, with_newer: bool) -> Layout<'a> {
+        let (width, key_start) = (table.width(), BASE_START + table.width());
+        let live_start = key_start + table.key.len();
+        Layout {
+            table,
+            with_newer,
+            has_large: table.large_bits() != 0,
+            key_start,
+            live_start,
+            newer_start: live_start + width,
+        }
     }
 
     fn sql(self, condition: &str) -> String {
         let table = self.table;
-        let captured = if table.large_bits() == 0 { "0" } else { "c.\"captured\"" };
+        let captured = if self.has_large { "c.\"captured\"" } else { "0" };
         let mut columns = vec![
             "c.\"existed\"".to_owned(),
             captured.to_owned(),
@@ -296,7 +331,7 @@ pub(crate) fn for_each(
         Some(newer) if has_entries(connection, table, newer).map_err(explain)? => Some(newer),
         _ => None,
     };
-    let layout = Layout { table, with_newer: newer.is_some() };
+    let layout = Layout::new(table, newer.is_some());
     let mut statement = connection.prepare_cached(&layout.sql("")).map_err(explain)?;
     statement.raw_bind_parameter(1, generation).map_err(explain)?;
     if let Some(newer) = newer {
@@ -304,7 +339,7 @@ pub(crate) fn for_each(
     }
     let mut rows = statement.raw_query();
     while let Some(row) = rows.next().map_err(explain)? {
-        visit(&Entry { row, layout })?;
+        visit(&Entry::new(row, layout).map_err(explain)?)?;
     }
     Ok(())
 }
@@ -317,7 +352,7 @@ pub(crate) fn change_of(
     generation: i64,
     key: &[model::Value],
 ) -> rusqlite::Result<Option<Change>> {
-    let layout = Layout { table, with_newer: false };
+    let layout = Layout::new(table, false);
     let condition: String = table
         .key
         .iter()
@@ -331,7 +366,7 @@ pub(crate) fn change_of(
     }
     let mut rows = statement.raw_query();
     match rows.next()? {
-        Some(row) => Entry { row, layout }.change().map(Some),
+        Some(row) => Entry::new(row, layout)?.change().map(Some),
         None => Ok(None),
     }
 }
@@ -365,7 +400,7 @@ mod tests {
             let mut site = Site::new(&format!("CREATE TABLE t({key}, v)"));
             let tables = site.tables();
             for with_newer in [false, true] {
-                let sql = Layout { table: &tables[0], with_newer }.sql("");
+                let sql = Layout::new(&tables[0], with_newer).sql("");
                 let plan =
                     format!("EXPLAIN QUERY PLAN {}", sql.replace("?1", "1").replace("?2", "2"));
                 for line in site.rows(&plan) {
