@@ -28,12 +28,14 @@ pub(crate) mod rows;
 mod tests;
 
 use crate::capture::change_log;
-use crate::connection::{LargeCache, TriggersOff, begin_immediate, explain};
+use crate::connection::{LargeCache, begin_immediate, explain, triggers_off};
 use crate::fail_point::fail_point;
-use crate::progress::{self, Frozen};
+use crate::progress::{self, Agreed, Frozen};
 use crate::schema::RemoteTable;
-use model::{Code, Failure, Spill, Spills};
-use protocol::{DownloadBegin, DownloadEnd, DownloadMode, Message, Operation, Rejects, RowsFrame};
+use model::{Code, Failure, Nonce, Spill, Spills};
+use protocol::{
+    DownloadBegin, DownloadEnd, DownloadMode, Message, Operation, Rejects, RowsFrame, TableDownload,
+};
 use rows::Writer;
 use rusqlite::{Connection, ErrorCode};
 use std::sync::Arc;
@@ -88,6 +90,12 @@ impl Download {
         self.upsert_rows + self.delete_rows
     }
 
+    /// Nothing came that could change a row or a reject, and no row has to go for not coming.
+    fn is_empty(&self) -> bool {
+        let refreshes = |table: &TableDownload| table.mode == DownloadMode::Refresh;
+        self.rows() == 0 && self.rejects.is_empty() && !self.begin.tables.iter().any(refreshes)
+    }
+
     fn mode(&self, table: &RemoteTable) -> DownloadMode {
         self.begin.tables[usize::from(table.position)].mode
     }
@@ -100,6 +108,8 @@ pub(crate) struct Circumstances<'a> {
     pub(crate) committed: Option<Frozen>,
     /// The generation that triggers write to.
     pub(crate) open_generation: i64,
+    /// The nonce of the attempt.
+    pub(crate) nonce: Option<Nonce>,
     /// Now, as text.
     pub(crate) at: &'a str,
     pub(crate) spills: &'a Arc<Spills>,
@@ -113,14 +123,40 @@ pub(crate) fn apply(
     circumstances: &Circumstances<'_>,
     progress: &mut dyn FnMut(u64),
 ) -> Result<(), Failure> {
-    let triggers_off = TriggersOff::new(connection)?;
+    triggers_off(connection)?;
     let large = download.rows() > SMALL_DOWNLOAD_ROWS;
     let _large_cache = large.then(|| LargeCache::new(connection)).transpose()?;
     let transaction = begin_immediate(connection)?;
-    connection.pragma_update(None, "defer_foreign_keys", true).map_err(explain)?;
-    let tables = circumstances.tables;
     if let Some(frozen) = circumstances.committed {
-        progress::drop_frozen(connection, tables, frozen).map_err(explain)?;
+        progress::drop_entries(connection, circumstances.tables, frozen).map_err(explain)?;
+    }
+    if !download.is_empty() {
+        write(connection, download, circumstances, progress)?;
+    }
+    let agreed = Agreed {
+        watermarks: &end.watermarks,
+        counter: end.counter,
+        nonce: circumstances.nonce,
+        committed: circumstances.committed,
+    };
+    progress::confirm(connection, &agreed).map_err(explain)?;
+    fail_point!("client-apply-before-commit");
+    commit(connection, transaction, circumstances)?;
+    fail_point!("client-apply-committed");
+    Ok(())
+}
+
+/// Records the rejects, and writes and deletes the rows.
+fn write(
+    connection: &Connection,
+    download: &Download,
+    circumstances: &Circumstances<'_>,
+    progress: &mut dyn FnMut(u64),
+) -> Result<(), Failure> {
+    let tables = circumstances.tables;
+    // Not without need: the pragma makes SQLite prepare every statement anew.
+    if tables.iter().any(|table| table.in_foreign_keys) {
+        connection.pragma_update(None, "defer_foreign_keys", true).map_err(explain)?;
     }
     rejects::record(connection, tables, &download.rejects, circumstances.at)?;
     let changed_before = changed_rows(connection, circumstances)?;
@@ -137,34 +173,31 @@ pub(crate) fn apply(
     writer.repair_after_actions(&download.upserts)?;
     writer.finish()?;
 
-    if changed_rows(connection, circumstances)? != changed_before {
+    // Only triggers add entries, and they are off: where there were none there are none.
+    let changed = changed_before.iter().any(Option::is_some);
+    if changed && changed_rows(connection, circumstances)? != changed_before {
         return Err(Failure::new(
             Code::ApplyBlocked,
             "a delete of the download would take changed rows along with it",
         ));
     }
-    progress::confirm(connection, &end.watermarks, end.counter).map_err(explain)?;
-    fail_point!("client-apply-before-commit");
-    commit(connection, transaction, circumstances)?;
-    fail_point!("client-apply-committed");
-    drop(triggers_off);
     Ok(())
 }
 
-/// Per table: how many rows exist that have a local change. A download adds none and must not
-/// take any away, so an equal count means the same rows.
+/// Per table with local changes: how many rows exist that have one. A download adds none and must
+/// not take any away, so an equal count means the same rows.
 fn changed_rows(
     connection: &Connection,
     circumstances: &Circumstances<'_>,
-) -> Result<Vec<i64>, Failure> {
+) -> Result<Vec<Option<i64>>, Failure> {
     let generation = circumstances.open_generation;
     let uploading = circumstances.tables.iter().filter(|table| table.uploads());
     uploading
         .map(|table| {
             if change_log::has_entries(connection, table, generation)? {
-                change_log::live_entries(connection, table, generation)
+                change_log::live_entries(connection, table, generation).map(Some)
             } else {
-                Ok(0)
+                Ok(None)
             }
         })
         .collect::<rusqlite::Result<_>>()

@@ -45,6 +45,7 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, Failure> {
         // FULL, because what was recorded as sent must survive a power cut (trap 6).
         connection.pragma_update(None, "synchronous", "FULL")?;
         connection.pragma_update(None, "foreign_keys", true)?;
+        enable_triggers(&connection, false)?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
         // The first access to the file; before it anything opens.
         connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
@@ -96,24 +97,35 @@ pub(crate) fn explain(error: Error) -> Failure {
     Failure::new(code, message).source(error)
 }
 
-/// Keeps every trigger of this connection from firing while it exists; foreign keys go on
-/// working. Other connections are not affected.
-#[derive(Debug)]
-pub(crate) struct TriggersOff<'a>(&'a Connection);
+/// Keeps every trigger of this connection from firing, ours and the user's: what the engine writes
+/// is no change of this remote. Foreign keys work all the same, and other connections are not
+/// affected.
+///
+/// They are off from the start, because every switch makes SQLite prepare every statement anew;
+/// whoever relies on it says so once more, which costs nothing.
+pub(crate) fn triggers_off(connection: &Connection) -> Result<(), Failure> {
+    enable_triggers(connection, false).map_err(explain)
+}
 
-impl<'a> TriggersOff<'a> {
-    pub(crate) fn new(connection: &'a Connection) -> Result<TriggersOff<'a>, Failure> {
-        connection
-            .set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)
-            .map_err(explain)?;
-        Ok(TriggersOff(connection))
+/// Lets triggers fire while it exists, for statements of the application.
+#[derive(Debug)]
+pub(crate) struct TriggersOn<'a>(&'a Connection);
+
+impl<'a> TriggersOn<'a> {
+    pub(crate) fn new(connection: &'a Connection) -> Result<TriggersOn<'a>, Failure> {
+        enable_triggers(connection, true).map_err(explain)?;
+        Ok(TriggersOn(connection))
     }
 }
 
-impl Drop for TriggersOff<'_> {
+impl Drop for TriggersOn<'_> {
     fn drop(&mut self) {
-        let _ = self.0.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, true);
+        let _ = enable_triggers(self.0, false);
     }
+}
+
+fn enable_triggers(connection: &Connection, enable: bool) -> rusqlite::Result<()> {
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, enable).map(drop)
 }
 
 /// Pages kept in memory while it exists, in KiB; they are given back afterwards. Rows that come in

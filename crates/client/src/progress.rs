@@ -14,12 +14,14 @@ use crate::apply::incoming;
 use crate::capture::change_log;
 use crate::connection::{begin_immediate, explain};
 use crate::schema::RemoteTable;
+use crate::sql::{list, parameters};
 use model::{
     Code, Counter, DatabaseId, Failure, Nonce, Progress, PublicationName, Random, RemoteId,
     ScriptVersion, UserName, Watermark,
 };
-use rusqlite::types::FromSql;
+use rusqlite::types::{FromSql, Null, Value};
 use rusqlite::{Connection, OptionalExtension, ToSql};
+use std::collections::HashMap;
 
 /// One fact of `syncline_state`; `None` when it is not known yet.
 pub(crate) fn get<T: FromSql>(connection: &Connection, name: &str) -> rusqlite::Result<Option<T>> {
@@ -30,23 +32,35 @@ pub(crate) fn get<T: FromSql>(connection: &Connection, name: &str) -> rusqlite::
     Ok(value.flatten())
 }
 
+/// Records facts, all in one statement. NULL forgets a fact.
+pub(crate) fn record(
+    connection: &Connection,
+    facts: &[(&str, &dyn ToSql)],
+) -> rusqlite::Result<()> {
+    let values = (0..facts.len()).map(|n| format!("({})", parameters(2 * n + 1, 2)));
+    let mut statement = connection.prepare_cached(&format!(
+        "INSERT INTO syncline_state VALUES {}
+         ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+        list(values)
+    ))?;
+    for (n, (name, value)) in facts.iter().enumerate() {
+        statement.raw_bind_parameter(2 * n + 1, name)?;
+        statement.raw_bind_parameter(2 * n + 2, value)?;
+    }
+    statement.raw_execute()?;
+    Ok(())
+}
+
 /// Records a fact.
 pub(crate) fn set(connection: &Connection, name: &str, value: impl ToSql) -> rusqlite::Result<()> {
-    connection
-        .prepare_cached(
-            "INSERT INTO syncline_state VALUES (?1, ?2)
-             ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-        )?
-        .execute(rusqlite::params![name, value])?;
-    Ok(())
+    record(connection, &[(name, &value)])
 }
 
 /// Forgets facts.
 pub(crate) fn forget(connection: &Connection, names: &[&str]) -> rusqlite::Result<()> {
-    for name in names {
-        connection.execute("DELETE FROM syncline_state WHERE name = ?1", [name])?;
-    }
-    Ok(())
+    let facts: Vec<(&str, &dyn ToSql)> =
+        names.iter().map(|name| (*name, &Null as &dyn ToSql)).collect();
+    record(connection, &facts)
 }
 
 /// Everything in `syncline_state`.
@@ -83,38 +97,70 @@ pub(crate) struct Frozen {
 impl State {
     /// Reads all of it.
     pub(crate) fn read(connection: &Connection) -> Result<State, Failure> {
-        let text = |name| get::<String>(connection, name).map_err(explain);
-        let number = |name| get::<i64>(connection, name).map_err(explain);
-        let publications = text("publications")?.unwrap_or_else(|| "[]".into());
-        let frozen = match (number("frozen_generation")?, number("progress_frozen")?) {
+        let mut facts = Facts::read(connection).map_err(explain)?;
+        let publications: Option<String> = facts.take("publications")?;
+        let frozen = match (facts.take("frozen_generation")?, facts.take("progress_frozen")?) {
             (Some(generation), Some(progress)) => {
                 Some(Frozen { generation, progress: Progress(progress) })
             }
             _ => None,
         };
+        let bug = || Failure::new(Code::Bug, "the remote has no open generation");
         Ok(State {
-            remote_id: text("remote_id")?.map(RemoteId::new).transpose()?,
-            server: text("server")?,
-            user: text("user")?.map(UserName::new).transpose()?,
-            script_version: text("script_version")?.map(ScriptVersion::new).transpose()?,
-            publications: serde_json::from_str(&publications).map_err(|error| {
-                Failure::new(Code::Bug, "the remote's publications do not read").source(error)
-            })?,
-            database_id: text("database_id")?.map(DatabaseId),
-            counter: Counter(number("counter")?.unwrap_or(0)),
-            nonce_confirmed: Nonce(number("nonce_confirmed")?.unwrap_or(0)),
-            nonce_attempt: number("nonce_attempt")?.map(Nonce),
-            attempt: number("attempt")?.unwrap_or(0),
-            progress: Progress(number("progress")?.unwrap_or(0)),
-            progress_last_used: Progress(number("progress_last_used")?.unwrap_or(0)),
+            remote_id: facts.take::<String>("remote_id")?.map(RemoteId::new).transpose()?,
+            server: facts.take("server")?,
+            user: facts.take::<String>("user")?.map(UserName::new).transpose()?,
+            script_version: facts
+                .take::<String>("script_version")?
+                .map(ScriptVersion::new)
+                .transpose()?,
+            publications: serde_json::from_str(publications.as_deref().unwrap_or("[]")).map_err(
+                |error| {
+                    Failure::new(Code::Bug, "the remote's publications do not read").source(error)
+                },
+            )?,
+            database_id: facts.take("database_id")?.map(DatabaseId),
+            counter: Counter(facts.take("counter")?.unwrap_or(0)),
+            nonce_confirmed: Nonce(facts.take("nonce_confirmed")?.unwrap_or(0)),
+            nonce_attempt: facts.take("nonce_attempt")?.map(Nonce),
+            attempt: facts.take("attempt")?.unwrap_or(0),
+            progress: Progress(facts.take("progress")?.unwrap_or(0)),
+            progress_last_used: Progress(facts.take("progress_last_used")?.unwrap_or(0)),
             frozen,
-            open_generation: connection
-                .prepare_cached("SELECT current FROM syncline_generation")
-                .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
-                .map_err(explain)?,
-            schema_fingerprint: text("schema_fingerprint")?,
+            open_generation: facts.take("open_generation")?.ok_or_else(bug)?,
+            schema_fingerprint: facts.take("schema_fingerprint")?,
         })
     }
+}
+
+/// What lies in `syncline_state`, read by one statement.
+struct Facts(HashMap<String, Value>);
+
+impl Facts {
+    fn read(connection: &Connection) -> rusqlite::Result<Facts> {
+        let mut statement = connection.prepare_cached(
+            "SELECT name, value FROM syncline_state
+             UNION ALL SELECT 'open_generation', current FROM syncline_generation",
+        )?;
+        let facts = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok(Facts(facts.collect::<rusqlite::Result<_>>()?))
+    }
+
+    /// One fact; `None` when it is not known yet.
+    fn take<T: FromSql>(&mut self, name: &str) -> Result<Option<T>, Failure> {
+        let value = self.0.remove(name).unwrap_or(Value::Null);
+        Option::column_result((&value).into()).map_err(|error| {
+            Failure::new(Code::Bug, format!("the remote's {name} does not read")).source(error)
+        })
+    }
+}
+
+/// An attempt that is durable.
+#[derive(Debug)]
+pub(crate) struct Attempt {
+    pub(crate) state: State,
+    /// An earlier attempt froze what is frozen: nobody here knows whether it was committed.
+    pub(crate) outcome_unknown: bool,
 }
 
 /// Begins an attempt, in one transaction: gives the remote its identity, the attempt its nonce,
@@ -125,63 +171,88 @@ pub(crate) fn begin_attempt(
     tables: &[RemoteTable],
     random: &mut Random,
     uploads: bool,
-) -> Result<State, Failure> {
-    let state = State::read(connection)?;
-    let open = state.open_generation;
+) -> Result<Attempt, Failure> {
     let transaction = begin_immediate(connection)?;
+    let mut state = State::read(&transaction)?;
+    let outcome_unknown = state.frozen.is_some();
     // So that the server knows a Hello that this one has overtaken.
-    set(&transaction, "attempt", state.attempt + 1).map_err(explain)?;
-    if state.remote_id.is_none() {
-        set(&transaction, "remote_id", random.next_uuid()).map_err(explain)?;
+    state.attempt += 1;
+    let remote_id = match state.remote_id.take() {
+        Some(remote_id) => remote_id,
+        None => RemoteId::new(random.next_uuid())?,
+    };
+    let nonce = state.nonce_attempt.unwrap_or_else(|| new_nonce(random));
+    let identity: [(&str, &dyn ToSql); 3] = [
+        ("attempt", &state.attempt),
+        ("remote_id", &remote_id.as_str()),
+        ("nonce_attempt", &nonce.0),
+    ];
+    let mut freezes = false;
+    if !outcome_unknown {
+        incoming::apply_for_undone_changes(&transaction, tables, state.open_generation)?;
+        freezes = uploads && has_entries(&transaction, tables, state.open_generation)?;
     }
-    if state.nonce_attempt.is_none() {
-        set(&transaction, "nonce_attempt", new_nonce(random)).map_err(explain)?;
-    }
-    if state.frozen.is_none() {
-        incoming::apply_for_undone_changes(&transaction, tables, open)?;
-        if uploads {
-            freeze(&transaction, tables, &state, random)?;
-        }
+    if freezes {
+        let frozen = freeze(&transaction, &state, random, &identity).map_err(explain)?;
+        state.frozen = Some(frozen);
+        state.progress_last_used = frozen.progress;
+        state.open_generation += 1;
+    } else {
+        record(&transaction, &identity).map_err(explain)?;
     }
     transaction.commit().map_err(explain)?;
-    State::read(connection)
+    state.remote_id = Some(remote_id);
+    state.nonce_attempt = Some(nonce);
+    Ok(Attempt { state, outcome_unknown })
 }
 
 /// Zero means "none" on the wire, so it is never drawn.
-fn new_nonce(random: &mut Random) -> i64 {
-    (random.next_u64() | 1) as i64
+fn new_nonce(random: &mut Random) -> Nonce {
+    Nonce((random.next_u64() | 1) as i64)
 }
 
-/// Freezes the open generation, if it has an entry, under a number never used before (P1).
-fn freeze(
+/// True when a generation has entries, of whichever table.
+fn has_entries(
     connection: &Connection,
     tables: &[RemoteTable],
+    generation: i64,
+) -> Result<bool, Failure> {
+    for table in tables {
+        if change_log::has_entries(connection, table, generation).map_err(explain)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Freezes the open generation under a number never used before (P1), and records what else there
+/// is to record.
+fn freeze(
+    connection: &Connection,
     state: &State,
     random: &mut Random,
-) -> Result<(), Failure> {
-    let open = state.open_generation;
-    let mut pending = false;
-    for table in tables {
-        pending |= change_log::has_entries(connection, table, open).map_err(explain)?;
-    }
-    if !pending {
-        return Ok(());
-    }
+    others: &[(&str, &dyn ToSql)],
+) -> rusqlite::Result<Frozen> {
     // 32 bits of gap leave room for two thousand million uploads.
     let gap = i64::from(random.next_u64() as u32);
     let number = state.progress_last_used.0.max(state.progress.0) + 1 + gap;
-    let record = || -> rusqlite::Result<()> {
-        set(connection, "frozen_generation", open)?;
-        set(connection, "progress_frozen", number)?;
-        set(connection, "progress_last_used", number)?;
-        connection.execute("UPDATE syncline_generation SET current = current + 1", [])?;
-        Ok(())
-    };
-    record().map_err(explain)
+    let frozen = Frozen { generation: state.open_generation, progress: Progress(number) };
+    let mut facts = others.to_vec();
+    facts.extend([
+        ("frozen_generation", &frozen.generation as &dyn ToSql),
+        ("progress_frozen", &number),
+        ("progress_last_used", &number),
+    ]);
+    record(connection, &facts)?;
+    connection
+        .prepare_cached("UPDATE syncline_generation SET current = current + 1")?
+        .execute([])?;
+    Ok(frozen)
 }
 
-/// Drops the frozen generation, which is known to be committed.
-pub(crate) fn drop_frozen(
+/// Forgets the entries of the frozen generation, which is known to be committed. That it was is
+/// recorded in the same transaction: by [`drop_frozen`] or [`confirm`].
+pub(crate) fn drop_entries(
     connection: &Connection,
     tables: &[RemoteTable],
     frozen: Frozen,
@@ -189,8 +260,24 @@ pub(crate) fn drop_frozen(
     for table in tables.iter().filter(|table| table.uploads()) {
         change_log::drop_generation(connection, table, frozen.generation)?;
     }
-    set(connection, "progress", frozen.progress.0)?;
-    forget(connection, &["frozen_generation", "progress_frozen"])
+    Ok(())
+}
+
+/// Drops the frozen generation, which is known to be committed.
+fn drop_frozen(
+    connection: &Connection,
+    tables: &[RemoteTable],
+    frozen: Frozen,
+) -> rusqlite::Result<()> {
+    drop_entries(connection, tables, frozen)?;
+    record(
+        connection,
+        &[
+            ("progress", &frozen.progress.0),
+            ("frozen_generation", &Null),
+            ("progress_frozen", &Null),
+        ],
+    )
 }
 
 /// Merges the frozen generation back, which is known not to be committed. Its number is used up.
@@ -278,21 +365,35 @@ pub(crate) fn watermarks(connection: &Connection) -> Result<Vec<Option<Watermark
     Ok(watermarks)
 }
 
+/// What a download agrees on.
+#[derive(Debug)]
+pub(crate) struct Agreed<'a> {
+    pub(crate) watermarks: &'a [Option<Watermark>],
+    pub(crate) counter: Counter,
+    /// The nonce of the attempt.
+    pub(crate) nonce: Option<Nonce>,
+    /// The upload that was committed in the same synchronization.
+    pub(crate) committed: Option<Frozen>,
+}
+
 /// Records what a download agreed on, within the transaction of its rows (P4).
-pub(crate) fn confirm(
-    connection: &Connection,
-    watermarks: &[Option<Watermark>],
-    counter: Counter,
-) -> rusqlite::Result<()> {
+pub(crate) fn confirm(connection: &Connection, agreed: &Agreed<'_>) -> rusqlite::Result<()> {
     let mut statement = connection
         .prepare_cached("UPDATE syncline_table SET watermark = ?2 WHERE position = ?1")?;
-    for (position, watermark) in watermarks.iter().enumerate() {
+    for (position, watermark) in agreed.watermarks.iter().enumerate() {
         let bytes = watermark.as_ref().map(Watermark::as_bytes);
         statement.execute(rusqlite::params![position as i64, bytes])?;
     }
-    set(connection, "counter", counter.0)?;
-    if let Some(attempt) = get::<i64>(connection, "nonce_attempt")? {
-        set(connection, "nonce_confirmed", attempt)?;
+    let mut facts: Vec<(&str, &dyn ToSql)> = vec![("counter", &agreed.counter.0)];
+    if let Some(nonce) = &agreed.nonce {
+        facts.extend([("nonce_confirmed", &nonce.0 as &dyn ToSql), ("nonce_attempt", &Null)]);
     }
-    forget(connection, &["nonce_attempt"])
+    if let Some(frozen) = &agreed.committed {
+        facts.extend([
+            ("progress", &frozen.progress.0 as &dyn ToSql),
+            ("frozen_generation", &Null),
+            ("progress_frozen", &Null),
+        ]);
+    }
+    record(connection, &facts)
 }

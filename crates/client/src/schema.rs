@@ -22,6 +22,7 @@ use crate::progress;
 use crate::sql::ident;
 use model::{Code, Failure};
 use rusqlite::{Connection, OptionalExtension};
+use std::collections::HashSet;
 
 /// The layout of the tables above. Grows by one with each migration.
 const FORMAT_VERSION: i64 = 1;
@@ -78,6 +79,7 @@ pub(crate) fn version(connection: &Connection) -> Result<Version, Failure> {
 /// The published tables as they lie in the file, in the order of the schema agreed on.
 pub(crate) fn tables(connection: &Connection) -> Result<Vec<RemoteTable>, Failure> {
     let mut tables = Vec::new();
+    let in_foreign_keys = tables_in_foreign_keys(connection).map_err(explain)?;
     for stored in stored_tables(connection)? {
         let name = &stored.published.name;
         let local = LocalTable::read(connection, name).map_err(explain)?.ok_or_else(|| {
@@ -85,9 +87,27 @@ pub(crate) fn tables(connection: &Connection) -> Result<Vec<RemoteTable>, Failur
                 .table(name)
                 .hint("`syncline remote reset` creates it again, with its rows")
         })?;
-        tables.push(RemoteTable::new(tables.len(), stored, &local)?);
+        let mut table = RemoteTable::new(tables.len(), stored, &local)?;
+        table.in_foreign_keys = in_foreign_keys.contains(&table.name().to_ascii_lowercase());
+        tables.push(table);
     }
     Ok(tables)
+}
+
+/// Every table that refers to another one or is referred to, in lower case, the user's own too.
+fn tables_in_foreign_keys(connection: &Connection) -> rusqlite::Result<HashSet<String>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT s.name, f.\"table\" FROM sqlite_schema AS s, pragma_foreign_key_list(s.name) AS f
+         WHERE s.type = 'table'",
+    )?;
+    let mut rows = statement.query([])?;
+    let mut names = HashSet::new();
+    while let Some(row) = rows.next()? {
+        for column in [0, 1] {
+            names.insert(row.get::<_, String>(column)?.to_ascii_lowercase());
+        }
+    }
+    Ok(names)
 }
 
 /// A row of `syncline_table`.

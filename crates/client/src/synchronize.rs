@@ -12,6 +12,7 @@ mod channel;
 mod host;
 
 use crate::Remote;
+use crate::connection::explain;
 use crate::progress;
 use crate::transport::Transport;
 use host::Host;
@@ -118,7 +119,8 @@ pub(crate) fn synchronize(
 ) -> Result<Report, Failure> {
     let _lock = remote.lock()?;
     let started_ms = remote.clock.monotonic_ms();
-    let user = remote.settings()?.user.ok_or_else(|| {
+    let user = progress::get::<String>(&remote.connection, "user").map_err(explain)?;
+    let user = user.map(UserName::new).transpose()?.ok_or_else(|| {
         Failure::new(Code::ServerUnknown, "the remote does not know its user yet")
     })?;
     let mut total = Total::default();
@@ -142,9 +144,8 @@ pub(crate) fn synchronize(
         }
         observer(Step::Retrying { failure });
     }
-    let settings = remote.settings()?;
     Ok(Report {
-        remote_id: settings.remote_id.ok_or_else(|| {
+        remote_id: total.remote_id.ok_or_else(|| {
             Failure::new(Code::Bug, "a remote was synchronized without an identity")
         })?,
         user,
@@ -162,6 +163,7 @@ pub(crate) fn synchronize(
 /// What all attempts together came to.
 #[derive(Debug, Default)]
 struct Total {
+    remote_id: Option<RemoteId>,
     uploaded: Counts,
     downloaded: Downloaded,
     conflicts: u64,

@@ -157,7 +157,8 @@ impl Site {
     pub(crate) fn freeze(&mut self) -> State {
         let tables = self.tables();
         let remote = &mut self.remote;
-        progress::begin_attempt(&remote.connection, &tables, &mut remote.random, true).unwrap()
+        let (connection, random) = (&remote.connection, &mut remote.random);
+        progress::begin_attempt(connection, &tables, random, true).unwrap().state
     }
 
     /// The frozen upload, one line per row.
@@ -298,6 +299,7 @@ impl Incoming<'_> {
             tables: &self.tables,
             committed: state.frozen,
             open_generation: state.open_generation,
+            nonce: state.nonce_attempt,
             at: "2024-02-29T00:00:00.000Z",
             spills: &remote.spills,
         };

@@ -5,7 +5,7 @@
 //! it is kept beside the change, and applied when there turns out to be no change.
 
 use crate::capture::change_log::{self, Change};
-use crate::connection::{TriggersOff, bind, explain, value};
+use crate::connection::{bind, explain, triggers_off, value};
 use crate::schema::{Image, RemoteTable};
 use crate::sql::parameters;
 use model::{Failure, Value};
@@ -18,13 +18,12 @@ pub(crate) fn apply_for_undone_changes(
     tables: &[RemoteTable],
     open: i64,
 ) -> Result<(), Failure> {
-    let triggers_off = TriggersOff::new(connection)?;
+    triggers_off(connection)?;
     for table in tables.iter().filter(|table| table.uploads()) {
         for key in undone(connection, table, open).map_err(explain)? {
             settle(connection, tables, table, open, &key)?;
         }
     }
-    drop(triggers_off);
     Ok(())
 }
 

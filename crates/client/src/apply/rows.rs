@@ -57,20 +57,36 @@ fn upsert_sql(table: &RemoteTable, rows: usize) -> String {
 pub(super) struct Target<'a> {
     pub(super) table: &'a RemoteTable,
     /// Local changes wait, so every key is looked up among them.
-    changed: bool,
+    changed: Option<ChangedSql>,
     /// Received keys are noted, because rows whose key is not among them are deleted afterwards.
     pub(super) notes_keys: bool,
     /// Nothing lay in the table, so that rows only arrive.
     was_empty: bool,
     parked: Option<Parked>,
     upsert: String,
-    upsert_batch: String,
-    select: String,
     delete: String,
+}
+
+/// Statements for tables with local changes.
+struct ChangedSql {
     is_changed: String,
     keep_row: String,
     keep_delete: String,
-    note_key: String,
+}
+
+impl ChangedSql {
+    fn new(table: &RemoteTable) -> ChangedSql {
+        ChangedSql {
+            is_changed: format!(
+                "SELECT 1 FROM {} WHERE {} AND \"generation\" = ?{}",
+                table.change_sql(),
+                table.our_key_is_parameter(1),
+                table.key.len() + 1
+            ),
+            keep_row: incoming::keep_row_sql(table),
+            keep_delete: incoming::keep_delete_sql(table),
+        }
+    }
 }
 
 impl<'a> Target<'a> {
@@ -82,36 +98,30 @@ impl<'a> Target<'a> {
     ) -> rusqlite::Result<Target<'a>> {
         let changed = change_log::has_entries(connection, table, generation)?;
         let notes_keys = mode == DownloadMode::Refresh && refresh::prepare(connection, table)?;
-        let key_len = table.key.len();
         Ok(Target {
             table,
-            changed,
+            changed: changed.then(|| ChangedSql::new(table)),
             notes_keys,
             was_empty: mode == DownloadMode::Refresh && !notes_keys,
             parked: None,
             upsert: upsert_sql(table, 1),
-            upsert_batch: upsert_sql(table, BATCH_ROWS as usize),
-            select: format!(
-                "SELECT {} FROM {} WHERE {}",
-                table.columns_sql(""),
-                table.table_sql(),
-                table.key_is_parameter("", 1)
-            ),
             delete: format!(
                 "DELETE FROM {} WHERE {}",
                 table.table_sql(),
                 table.key_is_parameter("", 1)
             ),
-            is_changed: format!(
-                "SELECT 1 FROM {} WHERE {} AND \"generation\" = ?{}",
-                table.change_sql(),
-                table.our_key_is_parameter(1),
-                key_len + 1
-            ),
-            keep_row: incoming::keep_row_sql(table),
-            keep_delete: incoming::keep_delete_sql(table),
-            note_key: refresh::note_key_sql(table),
         })
+    }
+
+    /// The statement that reads the row with a key.
+    fn select_sql(&self) -> String {
+        let table = self.table;
+        format!(
+            "SELECT {} FROM {} WHERE {}",
+            table.columns_sql(""),
+            table.table_sql(),
+            table.key_is_parameter("", 1)
+        )
     }
 }
 
@@ -234,8 +244,10 @@ impl<'a> Writer<'a> {
         let generation = self.circumstances.open_generation;
         let Some(target) = self.targets[position].as_ref() else { return Ok(keys) };
         let mut delete = self.prepare(&target.delete)?;
-        let mut is_changed = self.prepare_if(target.changed, &target.is_changed)?;
-        let mut keep_delete = self.prepare_if(target.changed, &target.keep_delete)?;
+        let mut changed = match &target.changed {
+            Some(sql) => Some((self.prepare(&sql.is_changed)?, self.prepare(&sql.keep_delete)?)),
+            None => None,
+        };
         let mut key = Vec::new();
         let (mut rest, mut done) = (keys, 0);
         while count.map_or(!rest.is_empty(), |count| done < count) {
@@ -243,7 +255,7 @@ impl<'a> Writer<'a> {
             read_values(&mut reader, target.table.key.len(), &mut key)?;
             rest = reader.rest();
             done += 1;
-            if let (Some(is_changed), Some(keep_delete)) = (&mut is_changed, &mut keep_delete)
+            if let Some((is_changed, keep_delete)) = &mut changed
                 && exists(is_changed, &key, generation).map_err(explain)?
             {
                 run(keep_delete, &key).map_err(explain)?;
@@ -299,10 +311,6 @@ impl<'a> Writer<'a> {
 
     fn prepare(&self, sql: &str) -> Result<CachedStatement<'a>, Failure> {
         self.connection.prepare_cached(sql).map_err(explain)
-    }
-
-    fn prepare_if(&self, needed: bool, sql: &str) -> Result<Option<CachedStatement<'a>>, Failure> {
-        needed.then(|| self.prepare(sql)).transpose()
     }
 }
 
@@ -371,21 +379,23 @@ impl<'a, 'b> FrameWriter<'a, 'b> {
         target: &'b mut Target<'a>,
     ) -> Result<FrameWriter<'a, 'b>, Failure> {
         let prepare = |sql: &str| connection.prepare_cached(sql).map_err(explain);
-        let changed = match target.changed {
-            true => Some((prepare(&target.is_changed)?, prepare(&target.keep_row)?)),
-            false => None,
+        let changed = match &target.changed {
+            Some(sql) => Some((prepare(&sql.is_changed)?, prepare(&sql.keep_row)?)),
+            None => None,
         };
+        let prepare_if =
+            |needed: bool, sql: &dyn Fn() -> String| needed.then(|| prepare(&sql())).transpose();
         Ok(FrameWriter {
             circumstances,
             actions,
             table: target.table,
             upsert: prepare(&target.upsert)?,
-            upsert_batch: (target.was_empty && !target.changed)
-                .then(|| prepare(&target.upsert_batch))
-                .transpose()?,
-            select: target.notes_keys.then(|| prepare(&target.select)).transpose()?,
+            upsert_batch: prepare_if(target.was_empty && target.changed.is_none(), &|| {
+                upsert_sql(target.table, BATCH_ROWS as usize)
+            })?,
+            select: prepare_if(target.notes_keys, &|| target.select_sql())?,
+            note_key: prepare_if(target.notes_keys, &|| refresh::note_key_sql(target.table))?,
             changed,
-            note_key: target.notes_keys.then(|| prepare(&target.note_key)).transpose()?,
             parked: &mut target.parked,
         })
     }

@@ -50,9 +50,21 @@ fn a_download_that_fails_leaves_nothing_behind() {
     assert_eq!((failure.table_name(), failure.row_key()), (Some("z"), Some("id = 2")));
     assert_eq!(rows(&site), ["1, 'a', 10", "2, 'b', 20"]);
     assert_eq!(site.rows("SELECT name, value FROM syncline_state ORDER BY 1"), before);
-    // The connection captures again.
-    site.remote.connection.execute("UPDATE t SET v = 0 WHERE id = 1", []).unwrap();
+    // What the application writes through the same connection is captured.
+    site.remote.execute("UPDATE t SET v = 0 WHERE id = 1").unwrap();
     assert_eq!(site.upload(), ["update t (1, 'a', 10) -> (1, 'a', 0)"]);
+}
+
+// S4: foreign keys are deferred where the file has any, published or not.
+#[test]
+fn a_table_that_only_the_user_knows_may_refer_to_what_moves() {
+    let published = "CREATE TABLE t(id INTEGER PRIMARY KEY, name TEXT UNIQUE);
+        INSERT INTO t VALUES (1, 'x'), (2, 'y');";
+    let mut site = Site::new(published);
+    site.write("CREATE TABLE note(of TEXT REFERENCES T(name)); INSERT INTO note VALUES ('x')");
+    site.download().upsert("t", &[&[int(2), text("x")]]).delete("t", &[&[int(1)]]).apply().unwrap();
+    assert_eq!(site.rows("SELECT * FROM t"), ["2, 'x'"]);
+    assert_eq!(site.rows("SELECT * FROM note"), ["'x'"]);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::apply::rejects;
 use crate::capture::{change_log, triggers};
-use crate::connection::{TriggersOff, begin_immediate, explain};
+use crate::connection::{begin_immediate, explain, triggers_off};
 use crate::progress::{self, State};
 use crate::sql::{ident, list, literal};
 use model::{Code, Failure, PublishedTable, RemoteSchema};
@@ -31,7 +31,7 @@ pub(crate) fn apply(
 }
 
 fn change(connection: &Connection, schema: &RemoteSchema, at: &str) -> Result<(), Failure> {
-    let triggers_off = TriggersOff::new(connection)?;
+    triggers_off(connection)?;
     let transaction = begin_immediate(connection)?;
     let state = State::read(connection)?;
     let stored = stored_tables(connection)?;
@@ -48,9 +48,7 @@ fn change(connection: &Connection, schema: &RemoteSchema, at: &str) -> Result<()
     }
     store(connection, &tables).map_err(explain)?;
     progress::set(connection, "schema_fingerprint", &schema.fingerprint).map_err(explain)?;
-    transaction.commit().map_err(explain)?;
-    drop(triggers_off);
-    Ok(())
+    transaction.commit().map_err(explain)
 }
 
 fn same_name(a: &PublishedTable, b: &PublishedTable) -> bool {

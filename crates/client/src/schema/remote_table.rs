@@ -55,6 +55,8 @@ pub(crate) struct RemoteTable {
     pub(crate) large: Vec<Option<u32>>,
     pub(crate) key_is_rowid: bool,
     pub(crate) autoincrement: bool,
+    /// A foreign key of the file, of whichever table, begins or ends here; or nobody has looked.
+    pub(crate) in_foreign_keys: bool,
 }
 
 impl RemoteTable {
@@ -84,6 +86,7 @@ impl RemoteTable {
             large,
             key_is_rowid: local.key_is_rowid,
             autoincrement: local.autoincrement,
+            in_foreign_keys: true,
             published,
         })
     }

@@ -7,7 +7,7 @@ use crate::apply::{self, Circumstances, Download};
 use crate::clock::iso_utc;
 use crate::connection::{begin_immediate, explain};
 use crate::fail_point::fail_point;
-use crate::progress::{self, Frozen, State};
+use crate::progress::{self, Attempt, Frozen, State};
 use crate::schema::{self, RemoteTable};
 use crate::session::{Event, Instruction, Session};
 use crate::transport::Transport;
@@ -22,6 +22,10 @@ use std::sync::Arc;
 /// A server that hears nothing for longer may take the client for dead.
 const HEARTBEAT_INTERVAL_MS: u64 = 15_000;
 
+/// An upload of more bytes is collected after Welcome, under heartbeats: the server does not wait
+/// for Hello as long as a large one may take.
+const COLLECTED_BEFORE_HELLO_BYTES_MAX: u64 = 2 << 20;
+
 pub(super) struct Host<'a> {
     remote: &'a mut Remote,
     request: &'a Request,
@@ -33,6 +37,8 @@ pub(super) struct Host<'a> {
     state: State,
     /// An earlier attempt froze what is frozen: nobody here knows whether it was committed.
     outcome: Outcome,
+    /// The upload, spelled before Hello but too large to go with it.
+    collected: Option<Upload>,
     /// An upload went with Hello.
     upload_sent: bool,
     /// The upload that was acknowledged in this attempt.
@@ -54,13 +60,11 @@ impl<'a> Host<'a> {
         let channel = Channel::new(connect()?);
         let tables = remote.tables()?;
         let uploads = matches!(request.mode, Mode::Full | Mode::UploadOnly);
-        let outcome = match State::read(&remote.connection)?.frozen {
-            Some(_) => Outcome::Unknown,
-            None => Outcome::Known,
-        };
-        let state =
+        let Attempt { state, outcome_unknown } =
             progress::begin_attempt(&remote.connection, &tables, &mut remote.random, uploads)?;
         fail_point!("client-frozen");
+        total.remote_id.clone_from(&state.remote_id);
+        let outcome = if outcome_unknown { Outcome::Unknown } else { Outcome::Known };
         Ok(Host {
             remote,
             request,
@@ -71,6 +75,7 @@ impl<'a> Host<'a> {
             tables,
             state,
             outcome,
+            collected: None,
             upload_sent: false,
             committed: None,
             download: None,
@@ -79,11 +84,13 @@ impl<'a> Host<'a> {
 
     /// The conversation.
     pub(super) fn converse(&mut self) -> Result<(), Failure> {
-        let upload = self.upload_with_hello()?;
-        self.send_hello(upload.as_ref())?;
-        self.upload_sent = upload.is_some();
+        self.collected = self.collect_before_hello()?;
+        let with_hello =
+            self.collected.take_if(|it| it.bytes <= UPLOAD_WITH_HELLO_BYTES_MAX as u64);
+        self.send_hello(with_hello.as_ref())?;
+        self.upload_sent = with_hello.is_some();
         let mut session = Session::new(self.request.mode, self.upload_sent, self.tables.len());
-        drop(upload);
+        drop(with_hello);
         loop {
             let event = match self.channel.receive()? {
                 Some(message) => Event::Received(message),
@@ -110,14 +117,21 @@ impl<'a> Host<'a> {
         }
     }
 
-    /// The whole upload, where it may travel with Hello: nothing about the last one is unknown,
-    /// there is a schema, and it is small.
-    fn upload_with_hello(&mut self) -> Result<Option<Upload>, Failure> {
+    /// The whole upload, where nothing about the last one is unknown, there is a schema, and it is
+    /// not so large that the server would wait for Hello.
+    fn collect_before_hello(&mut self) -> Result<Option<Upload>, Failure> {
         let uploads = matches!(self.request.mode, Mode::Full | Mode::UploadOnly);
         if !uploads || self.outcome == Outcome::Unknown || self.state.schema_fingerprint.is_none() {
             return Ok(None);
         }
-        self.collect_or_take_back(Some(UPLOAD_WITH_HELLO_BYTES_MAX as u64))
+        self.collect_or_take_back(Some(COLLECTED_BEFORE_HELLO_BYTES_MAX))
+    }
+
+    /// What was collected before Hello, where it is still what is to be uploaded: C2 sees to its
+    /// content, but the schema may have changed since, or the frozen set.
+    fn collected_already(&mut self) -> Option<Upload> {
+        let frozen = self.state.frozen?;
+        self.collected.take().filter(|upload| upload.is_of(frozen))
     }
 
     fn send_hello(&mut self, upload: Option<&Upload>) -> Result<(), Failure> {
@@ -206,6 +220,7 @@ impl<'a> Host<'a> {
             None => {
                 progress::set(&self.remote.connection, "database_id", &welcome.database_id.0)
                     .map_err(explain)?;
+                self.state.database_id = Some(welcome.database_id);
             }
         }
         if self.request.mode == Mode::Ping {
@@ -221,11 +236,10 @@ impl<'a> Host<'a> {
             (Outcome::Known, _) if welcome.upload == UploadState::Taken => None,
             (Outcome::Known, committed) => committed.filter(|it| *it != self.state.progress),
         };
-        if let Some(committed) = news {
-            self.learn_outcome(committed)?;
+        match news {
+            Some(committed) => self.learn_outcome(committed),
+            None => Ok(()),
         }
-        self.state = self.read_state()?;
-        Ok(())
     }
 
     /// The server's last upload is not the one we knew of (trap 6).
@@ -239,6 +253,7 @@ impl<'a> Host<'a> {
         }
         progress::learn_outcome(&self.remote.connection, &self.tables, &self.state, committed)?;
         self.outcome = Outcome::Known;
+        self.state = self.read_state()?;
         fail_point!("client-outcome-learned");
         Ok(())
     }
@@ -250,6 +265,7 @@ impl<'a> Host<'a> {
     fn change_schema(&mut self, change: &SchemaChange) -> Result<(), Failure> {
         let at = iso_utc(self.remote.clock.unix_ms());
         schema::change::apply(&self.remote.connection, &change.schema, &at)?;
+        self.collected = None;
         self.remote.tables = None;
         self.tables = self.remote.tables()?;
         self.state = self.read_state()?;
@@ -258,14 +274,14 @@ impl<'a> Host<'a> {
 
     fn upload(&mut self) -> Result<(), Failure> {
         if self.state.frozen.is_none() {
-            self.state = progress::begin_attempt(
-                &self.remote.connection,
-                &self.tables,
-                &mut self.remote.random,
-                true,
-            )?;
+            let (connection, random) = (&self.remote.connection, &mut self.remote.random);
+            self.state = progress::begin_attempt(connection, &self.tables, random, true)?.state;
         }
-        let Some(upload) = self.collect_or_take_back(None)? else { return Ok(()) };
+        let collected = match self.collected_already() {
+            Some(upload) => Some(upload),
+            None => self.collect_or_take_back(None)?,
+        };
+        let Some(upload) = collected else { return Ok(()) };
         let rows_total = upload.rows;
         let (channel, observer) = (&mut self.channel, &mut self.observer);
         upload.send(&mut |frame, rows_done| {
@@ -356,6 +372,7 @@ impl<'a> Host<'a> {
             tables: &self.tables,
             committed: self.committed,
             open_generation: self.state.open_generation,
+            nonce: self.state.nonce_attempt,
             at: &at,
             spills: &self.remote.spills,
         };

@@ -6,6 +6,7 @@ use crate::testing::{Site, int, text};
 use crate::{Components, Remote};
 use model::{Code, Direction, Failure, PublishedTable};
 use protocol::{Credential, Mode, Outcome};
+use rusqlite::StatementStatus;
 
 const FAULTS: [Fault; 5] = [
     Fault::BeforeCommit,
@@ -127,6 +128,32 @@ fn a_small_synchronization_is_one_write() {
     sync(&mut site, &centre).unwrap();
     assert_eq!(centre.borrow().writes.len(), 2);
     assert_eq!(centre.borrow().commits.len(), commits);
+}
+
+// Preparing a statement costs as much as running it for several rows, and a synchronization of one
+// row has dozens.
+#[test]
+fn a_synchronization_prepares_no_statement_anew() {
+    let statements = [
+        "SELECT name, value FROM syncline_state
+             UNION ALL SELECT 'open_generation', current FROM syncline_generation",
+        "UPDATE syncline_table SET watermark = ?2 WHERE position = ?1",
+    ];
+    let prepared_anew = |site: &Site| {
+        let of = |sql| site.remote.connection.prepare_cached(sql).unwrap();
+        statements.map(|sql| of(sql).get_status(StatementStatus::RePrepare))
+    };
+    let (centre, runs) = (centre(), 3);
+    let mut site = joined(&centre);
+    sync(&mut site, &centre).unwrap();
+    let before = prepared_anew(&site);
+    for n in 0..runs {
+        site.write(&format!("INSERT INTO t VALUES ({}, 'here')", 10 + n));
+        centre.borrow_mut().put(0, &[int(1), text(&format!("there {n}"))]);
+        let report = sync(&mut site, &centre).unwrap();
+        assert_eq!((report.uploaded.inserts, report.downloaded.upserts), (1, 1));
+    }
+    assert_eq!(prepared_anew(&site), before);
 }
 
 #[test]
