@@ -54,6 +54,10 @@ pub(crate) struct DeployedRows {
 }
 
 impl<D> CatalogTable<D> {
+    pub(crate) fn scripts(&self) -> &HashMap<Event, Script> {
+        &self.scripts
+    }
+
     pub(crate) fn script(&self, event: Event) -> Option<&Script> {
         self.scripts.get(&event)
     }

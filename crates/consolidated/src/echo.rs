@@ -1,7 +1,9 @@
 //! Remembers what a remote has just uploaded, so that it does not come back (trap 8).
 //!
 //! A row is filtered when its whole image is what was uploaded; if the centre made it different,
-//! by a trigger, a rounding type or a rule, its digest differs and it is sent.
+//! by a trigger, a rounding type or a rule, its digest differs and it is sent. Where a centre that
+//! numbers its transactions proves that nothing of an upload can differ, the number of its
+//! transaction is enough, and the rows are not even read.
 
 use siphasher::sip128::{Hasher128, SipHasher13};
 use std::collections::HashSet;
@@ -13,6 +15,17 @@ use std::hash::Hasher;
 #[derive(Debug, Default)]
 pub struct Echo {
     digests: HashSet<u128>,
+    /// Of which nothing has to come back, whatever its digests.
+    pub(crate) upload: Option<Transaction>,
+}
+
+/// A transaction of the centre. Its number means nothing on another system or timeline, where
+/// another transaction may have it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Transaction {
+    pub(crate) system: u64,
+    pub(crate) timeline: u32,
+    pub(crate) number: u64,
 }
 
 #[derive(Clone, Copy)]

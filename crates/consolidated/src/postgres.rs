@@ -48,6 +48,7 @@ mod tracking;
 mod trim;
 mod upload;
 mod values;
+mod verbatim;
 mod watermark;
 mod writer;
 

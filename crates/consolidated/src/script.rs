@@ -5,6 +5,7 @@
 //! | `{s.remote_id}`, `{s.username}`, `{s.script_version}` | who synchronizes |
 //! | `{s.last_download}` | the table's last download, NULL the first time |
 //! | `{s.last_download.table}` | the same in the count of another table that the script looks at |
+//! | `{s.last_upload}` | on PostgreSQL, the transaction whose rows need not come back |
 //! | `{r.column}` | the new row |
 //! | `{o.column}` | the row as the remote saw it before its change |
 //! | `{u.name}` | a claim of the user |
@@ -93,6 +94,9 @@ pub(crate) enum Parameter {
     LastDownload,
     /// The last download, as another table counts.
     LastDownloadOf(String),
+    /// The transaction of the synchronization's own upload, where nothing it wrote has to come
+    /// back; otherwise one that wrote nothing.
+    LastUpload,
     Claim(String),
     /// Position in the new row.
     New(usize),
@@ -244,6 +248,7 @@ fn resolve(body: &str, table: &PublishedTable) -> Result<Parameter, Failure> {
         ("s", "username") => Parameter::Username,
         ("s", "script_version") => Parameter::ScriptVersion,
         ("s", "last_download" | "last_table_download") => Parameter::LastDownload,
+        ("s", "last_upload") => Parameter::LastUpload,
         ("s", other) if other.starts_with("last_download.") => {
             Parameter::LastDownloadOf(unquoted(&other["last_download.".len()..]))
         }

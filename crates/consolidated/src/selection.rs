@@ -99,6 +99,12 @@ pub(crate) trait Dialect {
     /// not see.
     fn departed_since(&self, table: &Table, entry: &str) -> String;
 
+    /// The same for an entry of which nothing but its key is wanted: one that the remote made
+    /// itself may be left out.
+    fn departed_unknown(&self, table: &Table, entry: &str) -> String {
+        self.departed_since(table, entry)
+    }
+
     /// The condition that `row` of `table` was inserted or updated since that download.
     fn changed_since(&self, table: &Table, row: &str) -> String;
 

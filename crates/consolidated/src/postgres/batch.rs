@@ -7,6 +7,7 @@ use super::catalog::Table;
 use super::link::Call;
 use super::span::session_value;
 use super::statement::{Raw, Slot, Statement};
+use super::verbatim::Verbatim;
 use crate::synchronization::Session;
 use crate::uploaded_row::UploadedRow;
 use model::{Code, ValueRef};
@@ -34,6 +35,8 @@ pub(super) struct Batch<'a> {
     null: Vec<bool>,
     /// Where each parameter ended before the row that is being added.
     marks: Vec<usize>,
+    /// For as long as every value comes back as it is sent.
+    pub(super) verbatim: Option<&'a Verbatim>,
     pub(super) rows: u32,
 }
 
@@ -58,7 +61,8 @@ impl<'a> Batch<'a> {
             null.push(parameter.is_none());
             parameters.push(parameter.unwrap_or_default());
         }
-        Batch { table, statement, parameters, null, marks: Vec::new(), rows: 0 }
+        let verbatim = table.verbatim();
+        Batch { table, statement, parameters, null, marks: Vec::new(), verbatim, rows: 0 }
     }
 
     /// Whether the next row belongs into a batch of its own.
@@ -92,6 +96,13 @@ impl<'a> Batch<'a> {
                     format!("column {name}: {} {misfit}", value.display()),
                 ));
             }
+            if let Some(verbatim) = self.verbatim {
+                let element = &self.parameters[position][self.marks[position]..];
+                let counts = matches!(slot, Slot::NewColumn(_)) || self.is_key(at);
+                if counts && !verbatim.keeps(at, value, element) {
+                    self.verbatim = None;
+                }
+            }
             if matches!(slot, Slot::New(_) | Slot::Old(_)) {
                 // A scalar has no length in front.
                 self.parameters[position].drain(..4);
@@ -100,6 +111,10 @@ impl<'a> Batch<'a> {
         }
         self.rows += 1;
         Ok(())
+    }
+
+    fn is_key(&self, column: usize) -> bool {
+        self.table.deployed.published.key.iter().any(|at| usize::from(*at) == column)
     }
 
     /// Writes the length into every array; before the batch is sent.

@@ -5,6 +5,7 @@ use super::details::TableDetails;
 use super::errors::{Fault, failed};
 use super::link::{Call, Link};
 use super::statement::Statement;
+use super::verbatim::Verbatim;
 use crate::catalog::{self, CatalogTable, DeployedRows};
 use crate::script::{Event, Parameter};
 use crate::synchronization::Session;
@@ -47,6 +48,7 @@ pub(super) struct Table {
     statements: HashMap<Event, Statement>,
     /// The parameters that decide which rows a remote has.
     pub(super) claims: Vec<Parameter>,
+    is_verbatim: bool,
 }
 
 impl Catalog {
@@ -119,14 +121,23 @@ impl Table {
                 continue;
             }
             for parameter in &script.parameters {
-                let claim =
-                    !matches!(parameter, Parameter::LastDownload | Parameter::LastDownloadOf(_));
+                let claim = !matches!(
+                    parameter,
+                    Parameter::LastDownload | Parameter::LastDownloadOf(_) | Parameter::LastUpload
+                );
                 if claim && !claims.contains(parameter) {
                     claims.push(parameter.clone());
                 }
             }
         }
-        Table { deployed, statements, claims }
+        let verbatim = deployed.details.verbatim.as_ref();
+        let is_verbatim = verbatim.is_some_and(|verbatim| verbatim.is_about(deployed.scripts()));
+        Table { deployed, statements, claims, is_verbatim }
+    }
+
+    /// How it is proven that what was uploaded is what is stored; none where it is not.
+    pub(super) fn verbatim(&self) -> Option<&Verbatim> {
+        self.deployed.details.verbatim.as_ref().filter(|_| self.is_verbatim)
     }
 
     pub(super) fn statement(&self, event: Event) -> Option<&Statement> {

@@ -38,17 +38,30 @@ pub(super) fn findings(
     let published = plan.versions.iter().flat_map(|version| &version.tables);
     for table in published {
         let name = &table.published.name;
-        let triggers = user_tables.get(name).map_or(&[][..], |table| &table.triggers);
-        if !triggers.is_empty() {
+        let writers = writers(user_tables, name);
+        if !writers.is_empty() {
             let message = format!(
-                "{name} has triggers of its own ({}): what remotes upload is read back to see what \
-                 they made of it",
-                triggers.join(", ")
+                "{name}: the rows of an upload are read back and compared, for {} may change rows \
+                 with it",
+                writers.join(", ")
             );
             findings.push(notice_of(Some(name.clone()), message));
         }
     }
     Ok(findings)
+}
+
+/// What of somebody else writes when a row of the table is written (trap 8).
+fn writers(user_tables: &BTreeMap<String, UserTable>, name: &str) -> Vec<String> {
+    let triggers = user_tables.get(name).map_or(&[][..], |table| &table.triggers);
+    let mut writers: Vec<String> =
+        triggers.iter().map(|trigger| format!("trigger {trigger}")).collect();
+    for (child, table) in user_tables {
+        for key in table.foreign_keys.iter().filter(|key| key.parent == name) {
+            writers.extend(key.cascades().map(|action| format!("{action} of {child}")));
+        }
+    }
+    writers
 }
 
 fn notice_of(table: Option<String>, message: String) -> Finding {

@@ -2,6 +2,7 @@
 
 use super::claims::TypedClaim;
 use super::values::ColumnType;
+use super::verbatim::Verbatim;
 use serde::{Deserialize, Serialize};
 
 /// Beyond what the remote knows of the table.
@@ -13,9 +14,8 @@ pub(super) struct TableDetails {
     pub(super) name: String,
     /// Of the published columns, in their order.
     pub(super) columns: Vec<ColumnType>,
-    /// Nobody but whoever writes a row decides what is in it: no trigger, no identity column that
-    /// insists, no type that rounds. What was uploaded is what is stored (trap 8).
-    pub(super) quiet: bool,
+    /// How it is proven that what was uploaded is what is stored (trap 8); none where it is not.
+    pub(super) verbatim: Option<Verbatim>,
     /// Published names of the tables whose incarnation counts: this one and those that decide
     /// which of its rows are covered.
     pub(super) depends_on: Vec<String>,

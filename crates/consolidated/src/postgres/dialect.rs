@@ -21,6 +21,15 @@ pub(super) fn since(row: &str) -> String {
     )
 }
 
+/// The same, and nothing that the remote has itself just uploaded as it is now.
+pub(super) fn news(row: &str) -> String {
+    format!(
+        "{row}.{VERSION} >= pg_snapshot_xmin({{s.last_download}})\n  \
+         AND {row}.{VERSION} <> {{s.last_upload}}\n  \
+         AND NOT pg_visible_in_snapshot({row}.{VERSION}, {{s.last_download}})"
+    )
+}
+
 /// The departure log of a table.
 pub(super) fn log(published: &str) -> String {
     format!("syncline.{}", ident(&log_name(published)))
@@ -37,6 +46,10 @@ impl Dialect for Postgres<'_> {
 
     fn departed_since(&self, _: &Table, entry: &str) -> String {
         since(entry)
+    }
+
+    fn departed_unknown(&self, _: &Table, entry: &str) -> String {
+        news(entry)
     }
 
     fn changed_since(&self, _: &Table, row: &str) -> String {

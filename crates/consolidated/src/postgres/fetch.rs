@@ -13,7 +13,8 @@ use super::snapshot::Snapshot;
 use super::span::{LogState, Moment, Span, session_value};
 use super::statement::{Slot, Statement};
 use super::timeline::Timelines;
-use super::watermark::Mark;
+use super::watermark::{Mark, Place};
+use crate::echo::{Echo, Transaction};
 use crate::script::{Event, Parameter};
 use crate::synchronization::{DownloadBatch, DownloadedTable, FetchRequest, Fetched};
 use model::{Code, Failure};
@@ -29,6 +30,9 @@ pub(super) type Sink<'a> = &'a mut dyn FnMut(DownloadBatch) -> Result<(), Failur
 const STATE: &str = "SELECT pg_current_snapshot()::text,
     (SELECT value::int8 FROM syncline.syncline_system WHERE name = 'generation'),
     (SELECT xmin::text::int8 FROM syncline.syncline_remote WHERE remote_id = $1)";
+
+/// The number of none.
+const NO_TRANSACTION: u64 = 0;
 
 const LOGS: &str = "SELECT table_name, incarnation, floor::text FROM syncline.syncline_log_state";
 
@@ -118,10 +122,20 @@ pub(super) fn fetch(
     sink(DownloadBatch::Begin { tables: modes, restored })?;
     let owed = owed::understand(&opening.owed, tables)?;
     owed::reject(&owed, sink)?;
-    let cursors = plan(tables, &spans, &owed, request)?;
+    let own_upload = own_upload(request.echo, moment.place);
+    let cursors = plan(tables, &spans, &owed, request, &own_upload)?;
     let fetched = run(link, tables, &cursors, &owed, request, sink)?;
     let watermarks = spans.iter().map(|span| span.until.write().map(Some));
     Ok(Fetched { watermarks: watermarks.collect::<Result<_, _>>()?, ..fetched })
+}
+
+/// The number of the transaction that the remote need not be sent, as text. The upload may have
+/// gone to a server whose place this one has taken since.
+fn own_upload(echo: &Echo, place: Place) -> String {
+    let here =
+        |upload: &Transaction| (upload.system, upload.timeline) == (place.system, place.timeline);
+    let number = echo.upload.filter(here).map_or(NO_TRANSACTION, |upload| upload.number);
+    number.to_string()
 }
 
 /// A statement of the second flight, and what its rows are.
@@ -136,6 +150,7 @@ struct Cursor<'a> {
 enum Value<'a> {
     Text(Option<&'a str>),
     Snapshot(Option<String>),
+    Number(&'a str),
     Keys(owed::KeyArray),
 }
 
@@ -144,6 +159,7 @@ impl Value<'_> {
         match self {
             Value::Text(text) => text,
             Value::Snapshot(text) => text,
+            Value::Number(text) => text,
             Value::Keys(keys) => keys,
         }
     }
@@ -155,6 +171,7 @@ fn plan<'a>(
     spans: &[Span],
     owed: &[Owed],
     request: &'a FetchRequest<'a>,
+    own_upload: &'a str,
 ) -> Result<Vec<Cursor<'a>>, Failure> {
     let mut cursors = Vec::new();
     for (position, (table, span)) in tables.iter().zip(spans).enumerate() {
@@ -168,6 +185,7 @@ fn plan<'a>(
                     Slot::Session(Parameter::LastDownload) => {
                         Value::Snapshot(span.since.as_ref().map(Snapshot::text))
                     }
+                    Slot::Session(Parameter::LastUpload) => Value::Number(own_upload),
                     Slot::Session(parameter) => {
                         Value::Text(session_value(parameter, request.session))
                     }
@@ -227,4 +245,24 @@ fn run(
 /// For values of system tables.
 pub(super) fn unreadable(error: Error) -> Failure {
     Failure::new(Code::Drift, "a system table is not what deploy made").source(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Trap 2, Trap 8: promotion gives numbers out again.
+    #[test]
+    fn a_transaction_of_another_timeline_is_not_our_own_upload() {
+        let echo_at = |system, timeline| {
+            let mut echo = Echo::default();
+            echo.upload = Some(Transaction { system, timeline, number: 700 });
+            echo
+        };
+        let here = Place { system: 1, timeline: 1 };
+        assert_eq!(own_upload(&echo_at(1, 1), here), "700");
+        for elsewhere in [echo_at(1, 2), echo_at(2, 1), Echo::default()] {
+            assert_eq!(own_upload(&elsewhere, here), "0");
+        }
+    }
 }

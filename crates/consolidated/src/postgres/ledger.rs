@@ -7,7 +7,7 @@ use crate::row_json::row_json;
 use crate::synchronization::{Applied, Change};
 use crate::uploaded_row::{RowId, UploadedRow};
 use model::{PublishedTable, write_value};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use tokio_postgres::types::ToSql;
 
 use super::batch::Reason;
@@ -35,6 +35,12 @@ pub(super) struct Ledger {
     /// A reason where the row was rejected.
     owed: BTreeMap<RowId, Option<Reason>>,
     conflicts: Vec<Conflict>,
+    /// The rows are not in the echo yet: it is not known whether they must be.
+    pub(super) undigested: bool,
+    /// Every row was stored as it was sent.
+    pub(super) verbatim: bool,
+    /// The tables with rows.
+    pub(super) written: BTreeSet<usize>,
 }
 
 /// The three rows of a conflict, for people.
@@ -85,6 +91,11 @@ impl Ledger {
         };
         let consolidated = now.map(row_json);
         self.conflicts.push(Conflict { table, operation, old, new, consolidated });
+    }
+
+    /// Whether nothing is to be told of any row.
+    pub(super) fn is_clear(&self) -> bool {
+        self.owed.is_empty() && self.conflicts.is_empty()
     }
 
     pub(super) fn into_applied(self, download_follows: bool) -> Applied {

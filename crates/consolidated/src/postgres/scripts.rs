@@ -7,7 +7,7 @@
 //! Fences (S7): a script touches covered rows only, and writes only rows that are covered then.
 //! What it leaves out falls short of the batch, which whoever runs it counts.
 
-use super::dialect::{Postgres, log, since};
+use super::dialect::{Postgres, log, news, since};
 use super::tables::{UserTable, VERSION};
 use super::values::ColumnType;
 use crate::quote::{ident, idents, join};
@@ -332,7 +332,8 @@ impl Generator<'_> {
         let changed = since("t");
         let mut sql = format!(
             "{select}{{s.last_download}} IS NULL{and_covered}\nUNION ALL\n\
-             {select}{changed}{and_covered}"
+             {select}{}{and_covered}",
+            news("t")
         );
         if let Some(entered) = self.selection.entered(&self.dialect, "t") {
             sql.push_str(&format!(
@@ -360,7 +361,7 @@ impl Generator<'_> {
              AND NOT EXISTS (SELECT FROM {} AS t WHERE {})",
             self.selected("g", &self.table.key),
             log(&self.table.published_name()),
-            since("g"),
+            news("g"),
             self.name(),
             self.same_key("t", "g"),
         )

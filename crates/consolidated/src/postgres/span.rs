@@ -139,6 +139,7 @@ pub(super) fn session_value<'a>(parameter: &Parameter, session: &'a Session) -> 
         Parameter::Claim(name) => session.claims.get(name).map(String::as_str),
         Parameter::LastDownload
         | Parameter::LastDownloadOf(_)
+        | Parameter::LastUpload
         | Parameter::New(_)
         | Parameter::Old(_) => None,
     }

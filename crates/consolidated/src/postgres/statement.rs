@@ -84,6 +84,10 @@ impl Statement {
                 let number = self.number(Slot::Session(Parameter::LastDownload));
                 return format!("${number}::text::pg_snapshot");
             }
+            Parameter::LastUpload => {
+                let number = self.number(Slot::Session(Parameter::LastUpload));
+                return format!("${number}::text::xid8");
+            }
             session => {
                 let number = self.number(Slot::Session(session.clone()));
                 return format!("${number}::text");

@@ -8,12 +8,13 @@ use super::remote_ddl;
 use super::scripts::{self, Generator};
 use super::tables::{self, ForeignKey, UserColumn, UserTable};
 use super::values::{ColumnType, NumericAs};
+use super::verbatim::Verbatim;
 use crate::digest::digest;
 use crate::script::{Event, Script};
 use crate::selection::{Rows, Selection};
 use crate::sync_model::{ClaimTest, ConflictRule, StoredAs, TableModel};
 use model::{Failure, PublishedTable};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 #[derive(Debug)]
 pub(super) struct TablePlan {
@@ -87,22 +88,39 @@ impl<'a> TablePlanner<'a> {
             dialect: Postgres { user_tables: self.version.user_tables },
         };
         let scripts = generator.scripts();
-        for (_, script) in &scripts {
-            Script::parse(script, &published)?;
-        }
-        let quiet = is_quiet(table, &published.columns);
+        let parsed =
+            scripts.iter().map(|(event, text)| Ok((*event, Script::parse(text, &published)?)));
+        let verbatim = self.verbatim(&published, &types, &parsed.collect::<Result<_, Failure>>()?);
         let conflict_rule = self.table_model.conflict.to_string();
-        Ok(TablePlan { published, conflict_rule, details: self.details(types, quiet), scripts })
+        let details = self.details(types, verbatim);
+        Ok(TablePlan { published, conflict_rule, details, scripts })
     }
 
-    fn details(&self, columns: Vec<ColumnType>, quiet: bool) -> TableDetails {
+    /// `latest` stores a time in the future as now, and nobody knows what a condition of one's own
+    /// calls.
+    fn verbatim(
+        &self,
+        published: &PublishedTable,
+        types: &[ColumnType],
+        scripts: &HashMap<Event, Script>,
+    ) -> Option<Verbatim> {
+        let clamps = matches!(self.table_model.conflict, ConflictRule::Latest(_));
+        if clamps || self.selection.is_custom() || !published.direction.uploads() {
+            return None;
+        }
+        let kinds = types.iter().map(|column| column.kind);
+        let columns: Vec<_> = published.columns.iter().map(String::as_str).zip(kinds).collect();
+        Verbatim::of(self.table, &columns, scripts, self.tracked.contains_key(self.name))
+    }
+
+    fn details(&self, columns: Vec<ColumnType>, verbatim: Option<Verbatim>) -> TableDetails {
         let selection = self.selection;
         let logs = if selection.departs() { selection.logs() } else { vec![&selection.table] };
         TableDetails {
             schema: self.table.schema.clone(),
             name: self.table.name.clone(),
             columns,
-            quiet,
+            verbatim,
             depends_on: logs.into_iter().map(|table| table.name.clone()).collect(),
             claims: self.typed_claims(),
             parameters: selection.claims().iter().map(ToString::to_string).collect(),
@@ -302,13 +320,4 @@ impl<'a> TablePlanner<'a> {
         columns.iter().all(|column| published(&column))
             && (is_key || table.indexes.iter().any(unique))
     }
-}
-
-/// Nothing but an upload decides what is in the published columns.
-fn is_quiet(table: &UserTable, columns: &[String]) -> bool {
-    let steady = |column: &UserColumn| {
-        let insists = column.always_identity() && !table.key.contains(&column.name);
-        !column.rounds() && !insists
-    };
-    table.triggers.is_empty() && columns.iter().filter_map(|name| table.column(name)).all(steady)
 }

@@ -62,7 +62,7 @@ pub(super) struct UserColumn {
     /// The base type.
     pub(super) oid: u32,
     /// Length, precision and scale as PostgreSQL packs them.
-    typmod: i32,
+    pub(super) typmod: i32,
     pub(super) domain: bool,
     /// The letter of `pg_type.typtype` of the base type: `b`, `e`, `r`, `m`, `c`.
     pub(super) kind: char,
@@ -72,7 +72,7 @@ pub(super) struct UserColumn {
     /// Computed by the database itself.
     pub(super) generated: bool,
     /// `a` always, `d` by default, empty: no identity column.
-    identity: String,
+    pub(super) identity: String,
     /// With its schema; none for the one of the database.
     pub(super) collation: Option<String>,
     /// Its collation calls texts equal that differ.
@@ -161,6 +161,11 @@ impl UserColumn {
         self.default.is_some() || self.generated || !self.identity.is_empty()
     }
 
+    /// Values that differ may be called equal.
+    pub(super) fn is_loose(&self) -> bool {
+        self.loose
+    }
+
     pub(super) fn is_numeric(&self) -> bool {
         self.cast == "numeric"
     }
@@ -173,13 +178,6 @@ impl UserColumn {
         let packed = self.typmod - 4;
         let (precision, scale) = ((packed >> 16) & 0xffff, ((packed & 0x7ff) ^ 1024) - 1024);
         Some(precision.max(scale).max(precision - scale))
-    }
-
-    /// What is stored may differ from what was written although nobody else wrote: fewer digits,
-    /// blanks added.
-    pub(super) fn rounds(&self) -> bool {
-        let rounding = ["numeric(", "time(", "timestamp(", "interval(", "interval ", "character("];
-        rounding.iter().any(|start| self.base_type.starts_with(start))
     }
 
     /// Two values that are equal to the database may differ letter by letter, or the type knows no
@@ -216,6 +214,17 @@ impl ForeignKey {
 
     pub(super) fn on_delete(&self) -> &'static str {
         action(self.on_delete)
+    }
+
+    /// What it does to the child's rows when the parent's are written.
+    pub(super) fn cascades(&self) -> impl Iterator<Item = String> {
+        let actions = [
+            ("DELETE", self.on_delete, self.on_delete()),
+            ("UPDATE", self.on_update, self.on_update()),
+        ];
+        let writing =
+            actions.into_iter().filter(|(_, letter, _)| matches!(letter, 'c' | 'n' | 'd'));
+        writing.map(|(event, _, action)| format!("ON {event} {action}"))
     }
 }
 

@@ -21,7 +21,9 @@ use super::identity::Stored;
 use super::key_order;
 use super::ledger::Ledger;
 use super::link::{Call, Link};
-use super::watermark::Mark;
+use super::verbatim::{self, Look};
+use super::watermark::{Mark, Place};
+use crate::echo::{Echo, Transaction};
 use crate::identity::Remembered;
 use crate::script::Event;
 use crate::synchronization::{Applied, Change, UploadRequest};
@@ -114,7 +116,13 @@ pub(super) fn upload(
         ledger = apply(link, upload)?;
         remote.progress = request.progress;
     }
-    commit(link, upload, remote, &ledger)?;
+    let own = commit(link, upload, remote, &ledger)?;
+    if ledger.undigested && request.download_follows {
+        match own {
+            Some(_) => ledger.applied.echo.upload = own,
+            None => digest(upload, &mut ledger),
+        }
+    }
     let mut applied = ledger.into_applied(request.download_follows);
     applied.epoch = remote.epoch;
     applied.progress = remote.progress;
@@ -122,13 +130,28 @@ pub(super) fn upload(
     Ok(applied)
 }
 
-/// Writes what is to be known of the upload, and commits, in one flight.
+/// Notes every row as one that need not come back. Where they cannot be read again they do.
+fn digest(upload: Upload<'_>, ledger: &mut Ledger) {
+    let outline = Outline::of(upload);
+    let visited = outline.map_err(Stop::from).and_then(|outline| {
+        outline.visit(upload, &mut |position, row| {
+            ledger.echo(&upload.tables[position].deployed.published, position, row);
+            Ok(())
+        })
+    });
+    if visited.is_err() {
+        ledger.applied.echo = Echo::default();
+    }
+}
+
+/// Writes what is to be known of the upload, and commits, in one flight. Returns the transaction
+/// if nothing that it wrote has to come back.
 fn commit(
     link: &mut Link,
     upload: Upload<'_>,
     remote: Remembered,
     ledger: &Ledger,
-) -> Result<(), Failure> {
+) -> Result<Option<Transaction>, Failure> {
     let request = upload.request;
     let remote_id = request.session.remote_id.as_str();
     let settled = settled(upload).map(|counter| counter.0);
@@ -138,16 +161,37 @@ fn commit(
     let storing = stored.parameters();
     let entries = ledger.entries(upload);
     let (owing, noting) = (entries.owed_parameters(), entries.conflict_parameters());
-    let mut calls = Vec::with_capacity(5);
+    let looks = looks(upload, ledger);
+    let looking: Vec<_> = looks.iter().map(Look::parameters).collect();
+    let mut calls = Vec::with_capacity(5 + looks.len());
     if settled.is_some() {
         calls.push(Call::new(SETTLE, &settling));
     }
     calls.extend(entries.owed_call(&owing));
     calls.extend(entries.conflict_call(&noting));
     calls.push(Stored::call(&storing));
+    // Behind the last write: nobody can change now what fires with it.
+    let first = calls.len();
+    calls.extend(looking.iter().map(|parameters| Call::new(verbatim::LOOK, parameters)));
     calls.push(Call::Simple("COMMIT"));
-    link.execute(&calls).map_err(failed("commit the upload"))?;
-    Ok(())
+    let answers = link.flight(&calls).map_err(failed("commit the upload"))?;
+    let looked = &answers[first..first + looks.len()];
+    Ok(verbatim::proven(looked).map(|number| {
+        let Place { system, timeline } = link.place();
+        Transaction { system, timeline, number }
+    }))
+}
+
+/// What is to be asked of every table that was written, where it may prove something.
+fn looks<'a>(upload: Upload<'a>, ledger: &Ledger) -> Vec<Look<'a>> {
+    if !(ledger.undigested && ledger.verbatim && ledger.is_clear()) {
+        return Vec::new();
+    }
+    let looks = ledger.written.iter().map(|position| {
+        let table: &Table = &upload.tables[*position];
+        table.verbatim().map(|verbatim| verbatim.look(table))
+    });
+    looks.collect::<Option<_>>().unwrap_or_default()
 }
 
 /// Up to where the remote has received what it was owed: its watermarks were issued after that.
@@ -180,9 +224,12 @@ fn apply(link: &mut Link, upload: Upload<'_>) -> Result<Ledger, Failure> {
 }
 
 fn attempt(link: &mut Link, upload: Upload<'_>, outline: &Outline) -> Result<Ledger, Stop> {
-    let mut together = Together::new(link, upload);
+    let mut together = Together::new(link, upload, outline);
     if together.rows(outline)? {
-        return Ok(together.ledger);
+        let mut ledger = together.ledger;
+        ledger.verbatim = together.verbatim;
+        ledger.written = outline.tables();
+        return Ok(ledger);
     }
     link.batch("ROLLBACK TO SAVEPOINT together").map_err(stopped("undo the upload"))?;
     careful::apply(link, upload, outline)
@@ -223,6 +270,15 @@ impl Outline {
             Ok(())
         })?;
         Ok(outline)
+    }
+
+    fn rows(&self) -> u64 {
+        self.inserts + self.updates + self.deletes
+    }
+
+    /// The tables with rows.
+    fn tables(&self) -> BTreeSet<usize> {
+        self.written.iter().map(|(table, _)| *table).chain(self.deleted.iter().copied()).collect()
     }
 
     fn count(&self, applied: &mut Applied) {
@@ -292,12 +348,17 @@ struct Together<'l, 'a> {
     filling: Option<(usize, Change, Batch<'a>)>,
     ledger: Ledger,
     fell_short: bool,
+    /// Every row so far was applied as it was sent.
+    verbatim: bool,
 }
 
 impl<'l, 'a> Together<'l, 'a> {
-    fn new(link: &'l mut Link, upload: Upload<'a>) -> Together<'l, 'a> {
-        let (ready, filling, ledger) = (Vec::new(), None, Ledger::default());
-        Together { link, upload, ready, begun: false, filling, ledger, fell_short: false }
+    fn new(link: &'l mut Link, upload: Upload<'a>, outline: &Outline) -> Together<'l, 'a> {
+        let (ready, filling) = (Vec::new(), None);
+        let verbatim = upload.request.download_follows;
+        let mut ledger = Ledger::default();
+        ledger.undigested = !verbatim || outline.rows() >= verbatim::ROWS_MIN;
+        Together { link, upload, ready, begun: false, filling, ledger, fell_short: false, verbatim }
     }
 
     /// True if every row was applied, or rejected before it was sent.
@@ -342,6 +403,7 @@ impl<'l, 'a> Together<'l, 'a> {
             None => batch.add(row),
         };
         match added {
+            Ok(()) if self.ledger.undigested => {}
             Ok(()) => self.ledger.echo(table, position, row),
             Err(reason) => self.ledger.reject(row.key(table, position), reason),
         }
@@ -349,7 +411,11 @@ impl<'l, 'a> Together<'l, 'a> {
     }
 
     fn flush(&mut self) {
-        if let Some((_, _, mut batch)) = self.filling.take() {
+        if let Some((position, change, mut batch)) = self.filling.take() {
+            // A row that leaves the subscription comes back as a delete.
+            let leaves =
+                change == Change::Update && self.upload.tables[position].deployed.details.may_leave;
+            self.verbatim &= batch.verbatim.is_some() && !leaves;
             batch.finish();
             if batch.rows > 0 {
                 self.ready.push(batch);
@@ -373,6 +439,9 @@ impl<'l, 'a> Together<'l, 'a> {
                 let all =
                     ready.iter().zip(&affected[1..]).all(|(b, count)| *count >= u64::from(b.rows));
                 self.fell_short |= !all;
+                let exactly =
+                    ready.iter().zip(&affected[1..]).all(|(b, count)| *count == u64::from(b.rows));
+                self.verbatim &= exactly;
                 Ok(())
             }
             Err(fault) if careful::may_be_a_row(&fault) => {

@@ -400,7 +400,7 @@ fn real(double: f64) -> ValueRef<'static> {
 }
 
 /// The double that a person means by the single: 0.1 and not 0.10000000149.
-fn widened(single: f32) -> f64 {
+pub(super) fn widened(single: f32) -> f64 {
     if !single.is_finite() || single == single.trunc() {
         return f64::from(single);
     }

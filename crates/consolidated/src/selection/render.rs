@@ -26,7 +26,7 @@ impl Selection {
         let covered = render.covered(self, "t", Form::Probe, 1);
         let here = render.both(&same_key(&self.table, "t", "g"), &covered);
         let departed = render.both(
-            &dialect.departed_since(&self.table, "g"),
+            &dialect.departed_unknown(&self.table, "g"),
             &render.was(self, "g", Image::Departed, 1),
         );
         let mut query = format!(

@@ -472,6 +472,7 @@ pub(super) fn bind_session(
         }
         Parameter::LastDownload
         | Parameter::LastDownloadOf(_)
+        | Parameter::LastUpload
         | Parameter::New(_)
         | Parameter::Old(_) => statement.raw_bind_parameter(index, None::<i64>),
     }
