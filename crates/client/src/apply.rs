@@ -123,7 +123,6 @@ pub(crate) fn apply(
     circumstances: &Circumstances<'_>,
     progress: &mut dyn FnMut(u64),
 ) -> Result<(), Failure> {
-    triggers_off(connection)?;
     let large = download.rows() > SMALL_DOWNLOAD_ROWS;
     let _large_cache = large.then(|| LargeCache::new(connection)).transpose()?;
     let transaction = begin_immediate(connection)?;
@@ -153,6 +152,7 @@ fn write(
     circumstances: &Circumstances<'_>,
     progress: &mut dyn FnMut(u64),
 ) -> Result<(), Failure> {
+    triggers_off(connection)?;
     let tables = circumstances.tables;
     // Not without need: the pragma makes SQLite prepare every statement anew.
     if tables.iter().any(|table| table.in_foreign_keys) {

@@ -97,31 +97,20 @@ pub(crate) fn explain(error: Error) -> Failure {
     Failure::new(code, message).source(error)
 }
 
-/// Keeps every trigger of this connection from firing, ours and the user's: what the engine writes
-/// is no change of this remote. Foreign keys work all the same, and other connections are not
+/// From now on no trigger of this connection fires, ours and the user's: what the engine writes is
+/// no change of this remote. Foreign keys work all the same, and other connections are not
 /// affected.
 ///
-/// They are off from the start, because every switch makes SQLite prepare every statement anew;
-/// whoever relies on it says so once more, which costs nothing.
+/// Every switch makes SQLite prepare every statement anew. So triggers stay as they are until
+/// somebody needs them otherwise, and whoever writes to the user's tables says what they must be,
+/// which costs nothing where they are so already.
 pub(crate) fn triggers_off(connection: &Connection) -> Result<(), Failure> {
     enable_triggers(connection, false).map_err(explain)
 }
 
-/// Lets triggers fire while it exists, for statements of the application.
-#[derive(Debug)]
-pub(crate) struct TriggersOn<'a>(&'a Connection);
-
-impl<'a> TriggersOn<'a> {
-    pub(crate) fn new(connection: &'a Connection) -> Result<TriggersOn<'a>, Failure> {
-        enable_triggers(connection, true).map_err(explain)?;
-        Ok(TriggersOn(connection))
-    }
-}
-
-impl Drop for TriggersOn<'_> {
-    fn drop(&mut self) {
-        let _ = enable_triggers(self.0, false);
-    }
+/// From now on triggers fire, for statements of the application.
+pub(crate) fn triggers_on(connection: &Connection) -> Result<(), Failure> {
+    enable_triggers(connection, true).map_err(explain)
 }
 
 fn enable_triggers(connection: &Connection, enable: bool) -> rusqlite::Result<()> {

@@ -133,9 +133,8 @@ impl Remote {
     /// Runs statements of the application in one transaction. What they change is captured.
     pub fn execute(&mut self, sql: &str) -> Result<(), Failure> {
         let transaction = connection::begin_immediate(&self.connection)?;
-        let triggers_on = connection::TriggersOn::new(&self.connection)?;
+        connection::triggers_on(&self.connection)?;
         transaction.execute_batch(sql).map_err(connection::explain)?;
-        drop(triggers_on);
         transaction.commit().map_err(connection::explain)
     }
 

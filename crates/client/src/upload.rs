@@ -80,7 +80,8 @@ impl Upload {
 
     /// Hands every frame to `send`, with the rows that are sent then.
     pub(crate) fn send(&self, send: &mut SendFrame<'_>) -> Result<(), Failure> {
-        let mut gathered = Message::UploadBegin(self.begin).to_frame();
+        let mut gathered = Vec::with_capacity(self.bytes.min(SEND_BYTES as u64) as usize);
+        Message::UploadBegin(self.begin).encode(&mut gathered);
         let mut rows = 0;
         for part in &self.parts {
             let mut reader = part.reader();

@@ -18,9 +18,9 @@ pub(crate) fn apply_for_undone_changes(
     tables: &[RemoteTable],
     open: i64,
 ) -> Result<(), Failure> {
-    triggers_off(connection)?;
     for table in tables.iter().filter(|table| table.uploads()) {
         for key in undone(connection, table, open).map_err(explain)? {
+            triggers_off(connection)?;
             settle(connection, tables, table, open, &key)?;
         }
     }

@@ -76,6 +76,12 @@ fn the_users_triggers_do_not_fire_for_downloads() {
     );
     site.download().upsert("t", &[&row(1, "a", 5), &row(3, "c", 6)]).apply().unwrap();
     assert_eq!(rows(&site), ["1, 'a', 5", "2, 'b', 20", "3, 'c', 6"]);
+    // Nor after the application has written through the same connection, where they do.
+    site.remote.execute("UPDATE t SET v = 7 WHERE id = 2").unwrap();
+    assert_eq!(site.upload().len(), 3);
+    site.download().upsert("t", &[&row(1, "a", 5), &row(4, "d", 7)]).apply().unwrap();
+    assert_eq!(rows(&site), ["1, 'a', 5", "2, 'b', -1", "3, 'c', -1", "4, 'd', 7"]);
+    assert_eq!(site.upload(), Vec::<String>::new());
 }
 
 // Trap 10
