@@ -115,7 +115,10 @@ impl LineChart {
         let width = if series.ink == Ink::Ours { 6 } else { 4 };
         let points = || series.points.iter().copied();
         let colour = colour(series.ink);
-        plot.draw_series(LineSeries::new(points(), colour.stroke_width(width)))?;
+        for unbroken in self.unbroken(series) {
+            let line = unbroken.iter().copied();
+            plot.draw_series(LineSeries::new(line, colour.stroke_width(width)))?;
+        }
         match series.ink {
             Ink::Ceiling => {}
             Ink::Ours => {
@@ -133,6 +136,15 @@ impl LineChart {
             }
         }
         Ok(())
+    }
+
+    /// The pieces of a line: it does not go on over a run of ours that failed.
+    fn unbroken<'s>(&self, series: &'s Series) -> impl Iterator<Item = &'s [(f64, f64)]> {
+        let ours = matches!(series.ink, Ink::Ours | Ink::Ceiling);
+        series.points.chunk_by(move |one, next| {
+            let between = |failed: &f64| one.0 < *failed && *failed < next.0;
+            !ours || !self.failed.iter().any(between)
+        })
     }
 
     fn draw_failures(&self, root: &Area<'_>, plot: &Plot<'_, '_>) -> Drawn {
@@ -304,6 +316,19 @@ mod tests {
             let svg = chart(points, "clients").draw().unwrap();
             assert!(!svg.svg().contains("NaN"), "{svg:?}");
         }
+    }
+
+    #[test]
+    fn a_line_does_not_go_on_over_a_failed_run() {
+        let chart = chart(vec![(1.0, 5.0), (5.0, 6.0), (20.0, 9.0)], "clients");
+        let pieces: Vec<usize> = chart.unbroken(&chart.series[0]).map(<[_]>::len).collect();
+        assert_eq!(pieces, [2, 1]);
+        let published = Series {
+            label: "2012".to_owned(),
+            ink: Ink::Published(Age::Newest),
+            points: chart.series[0].points.clone(),
+        };
+        assert_eq!(chart.unbroken(&published).count(), 1);
     }
 
     #[test]
