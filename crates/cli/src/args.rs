@@ -476,6 +476,7 @@ mod tests {
              --connection-limit 1024 --workers 4 --retry-delay 0.5 --json f.json",
             "syncline bench run --operation upload-update --consolidated sqlite:x.db --workers 2-2",
             "syncline bench run --operation upload-delete --consolidated x --server-url tcp://a:1",
+            "syncline bench report d --output f.html",
             "syncline bench clients",
         ] {
             assert!(check(line).is_ok(), "{line}");
@@ -496,7 +497,7 @@ mod tests {
             ("syncline bench run --consolidated x", ErrorKind::MissingRequiredArgument),
             ("syncline bench run --operation x --consolidated x", ErrorKind::InvalidValue),
             (
-                "syncline bench run --operation download --consolidated x --rows 0",
+                "syncline bench run --operation download --consolidated x --rows 1000001",
                 ErrorKind::ValueValidation,
             ),
             (
