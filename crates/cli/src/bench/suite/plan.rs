@@ -205,7 +205,8 @@ impl Plan<'_> {
                 Some(bytes) => vec!["--client-bandwidth".to_owned(), bytes.to_string()],
                 None => Vec::new(),
             };
-            self.labelled(TestName::SlowClients, label, &OPERATIONS, sizes, &extra)
+            let point = self.labelled(TestName::SlowClients, label, &OPERATIONS, sizes, &extra);
+            Point { published: bandwidth, ..point }
         };
         let points = points.into_iter().map(point);
         Test {
