@@ -127,7 +127,7 @@ pub(super) fn write_machine(page: &mut Page, suite: &Suite) {
         let values = distinct(suite, &format!("/settings/consolidated/{key}"));
         fact(&titled(&key), values);
     }
-    for key in keys(suite, "/settings").into_iter().filter(|key| key != "consolidated") {
+    for key in keys(suite, "/settings").into_iter().filter(|key| !key.starts_with("consolidated")) {
         let values = distinct(suite, &format!("/settings/{key}"));
         fact(&titled(&key), values);
     }
@@ -171,7 +171,7 @@ pub(super) fn write_commands(page: &mut Page, suite: &Suite) {
 /// A column of the table of all runs: heading, place in the result, and how it is written.
 type Column = (&'static str, &'static str, fn(f64) -> String);
 
-const COLUMNS: [Column; 14] = [
+const COLUMNS: [Column; 15] = [
     ("rows/s", "/rows_per_second", plain),
     ("syncs/s", "/syncs_per_second", plain),
     ("total, s", "/total_server_time_s", plain),
@@ -182,6 +182,7 @@ const COLUMNS: [Column; 14] = [
     ("clients, µs/row", "/cpu_us_per_row/clients", plain),
     ("bare, rows/s", "/ceiling/rows_per_second", plain),
     ("of bare", "/ratio_to_ceiling", percent),
+    ("of tracked delete", "/ratio_to_tracked_delete", percent),
     ("server : database", "/server_to_consolidated_cpu", plain),
     ("server memory", "/peak_server_memory_bytes", bytes),
     ("retries", "/retries", plain),
@@ -193,7 +194,8 @@ pub(super) fn write_every_run(page: &mut Page, suite: &Suite) {
     page.markup("<section id=\"runs\">\n<h2>Every run</h2>\n");
     page.markup(
         "<p class=\"lead\">µs/row is processor time, by the accounting of the operating system; \
-         – is what cannot be seen, or is a part of another process.</p>\n",
+         – is what cannot be seen, or is a part of another process. A tracked delete is the bare \
+         one, with a record of every row that has gone.</p>\n",
     );
     page.markup(
         "<div class=\"wide\"><table class=\"runs\">\n<caption>Every run</caption>\n<thead><tr>",
@@ -223,10 +225,10 @@ fn cells(page: &mut Page, run: &Run) {
             }
         }
         Outcome::Failed(why) => {
-            page.element("<td class=\"failed why\" colspan=\"14\">failed: ", why, "</td>");
+            page.element("<td class=\"failed why\" colspan=\"15\">failed: ", why, "</td>");
         }
         Outcome::NotRun => {
-            page.markup("<td class=\"faint why\" colspan=\"14\">not run yet</td>");
+            page.markup("<td class=\"faint why\" colspan=\"15\">not run yet</td>");
         }
     }
 }

@@ -146,7 +146,7 @@ impl<'a> Comparison<'a> {
         let x = [all(|point| point.0), failed.clone()].concat();
         let summary = told(&series);
         let chart = LineChart {
-            parameter: self.test.parameter.clone(),
+            parameter: self.test.axis(),
             x: Scale::of_parameter(&x),
             y: Scale::of_quantities(&all(|point| point.1)),
             series,
@@ -202,7 +202,8 @@ impl<'a> Comparison<'a> {
         // A number says nothing without its parameter, `1 row` and `100 %` do.
         let bare = |point: &Point| point.label.chars().all(|c| c.is_ascii_digit() || c == ',');
         let label = match point.is_none_or(bare) {
-            true => format!("{label} {}", self.test.parameter),
+            true if self.test.unit.is_empty() => format!("{label} {}", self.test.parameter),
+            true => format!("{label} {}", self.test.unit),
             false => label.clone(),
         };
         Group { label, bars }
@@ -237,7 +238,7 @@ impl<'a> Comparison<'a> {
     }
 
     pub(super) fn table(&self) -> Table {
-        let mut headings = vec![self.test.parameter.clone()];
+        let mut headings = vec![self.test.axis()];
         match self.measure {
             Measure::RowsPerSecond => headings.push("Syncline".to_owned()),
             Measure::Speedup => headings.extend(["rows/s", "Syncline"].map(str::to_owned)),

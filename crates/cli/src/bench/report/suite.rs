@@ -33,6 +33,8 @@ pub(super) struct Test {
     pub(super) name: String,
     pub(super) title: String,
     pub(super) parameter: String,
+    /// Of its values; empty where the name says it.
+    pub(super) unit: String,
     pub(super) points: Vec<Point>,
     /// Why the test cannot be run.
     pub(super) missing: Option<String>,
@@ -145,16 +147,15 @@ pub(super) fn read(folder: &Path) -> Result<Suite, Failure> {
 }
 
 fn read_test(folder: &Path, test: TestFile) -> Test {
-    let parameter = test.parameter.map_or_else(String::new, |parameter| match parameter.unit {
-        Some(unit) if !unit.is_empty() && unit != parameter.name => {
-            format!("{}, {unit}", parameter.name)
-        }
-        _ => parameter.name,
-    });
+    let (parameter, unit) = match test.parameter {
+        Some(ParameterFile { name, unit }) => (name, unit.unwrap_or_default()),
+        None => (String::new(), String::new()),
+    };
     Test {
         title: test.title.unwrap_or_else(|| test.name.clone()),
         name: test.name,
         parameter,
+        unit,
         points: test.points.into_iter().map(|point| read_point(folder, point)).collect(),
         missing: test.missing,
     }
@@ -248,6 +249,14 @@ impl Suite {
 }
 
 impl Test {
+    /// The parameter with its unit: `network of each client, bytes/s`.
+    pub(super) fn axis(&self) -> String {
+        match self.unit.is_empty() || self.unit == self.parameter {
+            true => self.parameter.clone(),
+            false => format!("{}, {}", self.parameter, self.unit),
+        }
+    }
+
     /// The operations that it runs, in the order of the published tables, then as they come.
     pub(super) fn operations(&self) -> Vec<&str> {
         let mut operations: Vec<&str> = Vec::new();
