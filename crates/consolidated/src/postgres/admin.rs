@@ -12,8 +12,8 @@ use crate::initial::{self, Candidate};
 use crate::sync_model::SyncModel;
 use crate::url::PostgresUrl;
 use model::{Code, Failure, PublicationName, ScriptVersion, UserName};
+use postgres_types::ToSql;
 use std::collections::BTreeMap;
-use tokio_postgres::types::ToSql;
 
 /// The schemas of the search path that exist, in their order.
 const SEARCH_PATH: &str = "SELECT unnest(current_schemas(false))::text";

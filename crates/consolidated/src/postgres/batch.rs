@@ -11,7 +11,7 @@ use super::verbatim::Verbatim;
 use crate::synchronization::Session;
 use crate::uploaded_row::UploadedRow;
 use model::{Code, ValueRef};
-use tokio_postgres::types::ToSql;
+use postgres_types::ToSql;
 
 /// Most bytes of one statement's parameters; PostgreSQL's messages end at 1 GB (trap 16). One row
 /// may exceed it, and a frame bounds that.

@@ -11,7 +11,7 @@ use super::errors::{Fault, script_failed};
 use super::image::Decoder;
 use super::knot;
 use super::ledger::Ledger;
-use super::link::{Call, Link};
+use super::link::{Call, Link, RowRef};
 use super::statement::Statement;
 use super::upload::{Outline, Stop, Upload, stopped};
 use crate::script::Event;
@@ -20,7 +20,6 @@ use crate::uploaded_row::{UploadedRow, event_of};
 use model::{Code, Failure, RowReader, write_value};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use tokio_postgres::Row;
 
 /// Most bytes of rows that are looked at together here.
 const GROUP_BYTES: usize = batch::BATCH_BYTES;
@@ -412,7 +411,7 @@ impl<'a> Careful<'_, 'a> {
     fn select(
         &mut self,
         batches: &[Batch<'_>],
-        each: &mut dyn FnMut(&Row) -> Result<(), Failure>,
+        each: &mut dyn FnMut(RowRef<'_>) -> Result<(), Failure>,
     ) -> Result<(), Stop> {
         self.flush()?;
         let values: Vec<_> = batches.iter().map(Batch::values).collect();
@@ -533,7 +532,7 @@ fn key_of(image: &[u8], width: usize, key: &[u16]) -> Result<Vec<u8>, Failure> {
 }
 
 fn may_collide(fault: &Fault) -> bool {
-    matches!(fault.sqlstate().map(|state| state.code()), Some("40001" | "40P01"))
+    matches!(fault.sqlstate(), Some("40001" | "40P01"))
 }
 
 /// Whether doing it again row by row can help.
@@ -544,7 +543,7 @@ pub(super) fn may_be_a_row(fault: &Fault) -> bool {
 /// What is wrong with the row that a statement was run for; none if nothing is wrong with it.
 pub(super) fn row_fault(fault: &Fault) -> Option<RowFault> {
     let said = fault.db()?;
-    let state = said.code().code();
+    let state = said.state();
     let message = said.message().to_owned();
     let refused = |code| Some(RowFault::Refused((code, said.message().to_owned())));
     match state {

@@ -3,7 +3,7 @@
 use super::check;
 use super::details::TableDetails;
 use super::errors::{Fault, failed};
-use super::link::{Call, Link};
+use super::link::{Call, Link, Row, Unreadable};
 use super::statement::Statement;
 use super::verbatim::Verbatim;
 use crate::catalog::{self, CatalogTable, DeployedRows};
@@ -12,7 +12,6 @@ use crate::synchronization::Session;
 use model::{Code, DatabaseId, Failure};
 use std::collections::HashMap;
 use std::sync::Arc;
-use tokio_postgres::{Error, Row};
 
 /// Asks for the deployment number alone.
 pub(super) const DEPLOYMENT: &str =
@@ -73,7 +72,7 @@ impl Catalog {
         let calls = READ.map(|sql| Call::new(sql, &[]));
         let mut answers = link.flight(&calls).map_err(not_deployed)?.into_iter();
         let mut rows = || answers.next().map(|answer| answer.rows).unwrap_or_default();
-        let garbled = |error: Error| {
+        let garbled = |error: Unreadable| {
             Failure::new(Code::Drift, "the system tables are not what deploy made").source(error)
         };
         let system: HashMap<String, String> = two(rows()).map_err(garbled)?.into_iter().collect();
@@ -160,7 +159,7 @@ pub(super) fn deployment(rows: &[Row]) -> Result<i64, Failure> {
 
 /// The failure of a statement on the system tables: without them nothing is deployed.
 pub(super) fn not_deployed(fault: Fault) -> Failure {
-    match fault.sqlstate().map(|state| state.code()) {
+    match fault.sqlstate() {
         Some("42P01" | "3F000") => {
             Failure::new(Code::NotDeployed, "nothing is deployed in this database")
         }
@@ -168,15 +167,15 @@ pub(super) fn not_deployed(fault: Fault) -> Failure {
     }
 }
 
-fn two(rows: Vec<Row>) -> Result<Vec<(String, String)>, Error> {
+fn two(rows: Vec<Row>) -> Result<Vec<(String, String)>, Unreadable> {
     rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
 }
 
-fn three(rows: Vec<Row>) -> Result<Vec<(String, String, String)>, Error> {
+fn three(rows: Vec<Row>) -> Result<Vec<(String, String, String)>, Unreadable> {
     rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?))).collect()
 }
 
-fn four(rows: Vec<Row>) -> Result<Vec<(String, String, String, String)>, Error> {
+fn four(rows: Vec<Row>) -> Result<Vec<(String, String, String, String)>, Unreadable> {
     let read = |row: &Row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?));
     rows.iter().map(read).collect()
 }

@@ -79,9 +79,7 @@ fn is_value(link: &mut Link, typed: &TypedClaim, value: &str) -> Result<bool, Fa
     match link.query(&sql, &[&value]) {
         Ok(_) => Ok(true),
         // Data exceptions.
-        Err(fault) if fault.sqlstate().is_some_and(|state| state.code().starts_with("22")) => {
-            Ok(false)
-        }
+        Err(fault) if fault.sqlstate().is_some_and(|state| state.starts_with("22")) => Ok(false),
         Err(fault) => Err(failed("look at the claims")(fault)),
     }
 }

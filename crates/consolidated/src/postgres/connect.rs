@@ -1,25 +1,16 @@
 //! Makes a connection to a primary and gives its session the settings that scripts rely on.
 
-use super::errors::of_error;
-use super::tls::{self, Check};
+use super::errors::FaultKind;
+use super::link::{Call, Outcome, Session};
+use super::tls::Check;
 use super::watermark::Place;
-use crate::url::{Host, PostgresUrl, SslMode};
+use crate::url::{Host, PostgresUrl, Secret, SslMode};
 use model::{Code, Failure};
 use std::path::PathBuf;
 use std::time::Duration;
-use tokio::runtime::Handle;
-use tokio::task::JoinHandle;
-use tokio_postgres::config::{self, TargetSessionAttrs};
-use tokio_postgres::{Client, Config};
 
-/// How long one host may take to accept a connection.
+/// How long one host may take to accept a connection, and for each step until it is ready.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// When the operating system begins to ask a silent host whether it still lives.
-const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
-
-/// How long sent bytes may stay unconfirmed before the connection counts as lost.
-const UNCONFIRMED_MAX: Duration = Duration::from_secs(30);
 
 /// The oldest release that has `pg_current_snapshot()`.
 const SERVER_VERSION_MIN: i32 = 130_000;
@@ -45,6 +36,9 @@ const BY_INDEX: &str = "SET plan_cache_mode = 'auto'; SET enable_seqscan = off; 
 
 /// Ends a statement whose client is gone; not every platform has it.
 const NOTICE_LOST_CLIENT: &str = "SET client_connection_check_interval = '5s'";
+
+/// Its place among the first statements.
+const NOTICE_AT: usize = 2;
 
 /// What a connection is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,119 +71,137 @@ impl Role {
 /// Where to connect and as whom.
 #[derive(Clone)]
 pub(super) struct Options {
-    config: Config,
+    /// To try in this order.
+    hosts: Vec<Host>,
+    pub(super) user: String,
+    pub(super) password: Option<Secret>,
+    database: String,
+    application_name: String,
+    /// Settings of the session, as `-c name=value`.
+    settings: Option<String>,
+    pub(super) connect_timeout: Duration,
     /// None: no TLS.
-    check: Option<Check>,
-    root: Option<PathBuf>,
+    pub(super) encryption: Option<Encryption>,
+    pub(super) root: Option<PathBuf>,
+}
+
+/// What is asked of TLS.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Encryption {
+    /// Not only where the server has it.
+    pub(super) required: bool,
+    pub(super) check: Check,
 }
 
 impl Options {
     pub(super) fn of(url: &PostgresUrl) -> Options {
-        let mut config = Config::new();
-        for host in &url.hosts {
-            match host {
-                Host::Tcp(name, port) => config.host(name).port(*port),
-                Host::Socket(folder, port) => {
-                    config.host(folder.to_string_lossy().into_owned()).port(*port)
-                }
-            };
-        }
-        config
-            .user(&url.user)
-            .dbname(&url.database)
-            .application_name(url.application_name.as_deref().unwrap_or("syncline"))
-            .connect_timeout(url.connect_timeout.unwrap_or(CONNECT_TIMEOUT))
-            .tcp_user_timeout(UNCONFIRMED_MAX)
-            .keepalives_idle(KEEPALIVE_IDLE);
-        if let Some(password) = &url.password {
-            config.password(password.reveal());
-        }
-        if let Some(settings) = &url.options {
-            config.options(settings);
-        }
-        if url.hosts.len() > 1 {
-            config.target_session_attrs(TargetSessionAttrs::ReadWrite);
-        }
-        let (mode, check) = match (url.sslmode, &url.sslrootcert) {
-            (SslMode::Disable, _) => (config::SslMode::Disable, None),
-            (SslMode::Prefer, _) => (config::SslMode::Prefer, Some(Check::Nothing)),
-            (SslMode::Require, None) => (config::SslMode::Require, Some(Check::Nothing)),
-            (SslMode::Require, Some(_)) | (SslMode::VerifyCa, _) => {
-                (config::SslMode::Require, Some(Check::Authority))
-            }
-            (SslMode::VerifyFull, _) => (config::SslMode::Require, Some(Check::Full)),
+        let required = |check| Some(Encryption { required: true, check });
+        let encryption = match (url.sslmode, &url.sslrootcert) {
+            (SslMode::Disable, _) => None,
+            (SslMode::Prefer, _) => Some(Encryption { required: false, check: Check::Nothing }),
+            (SslMode::Require, None) => required(Check::Nothing),
+            (SslMode::Require, Some(_)) | (SslMode::VerifyCa, _) => required(Check::Authority),
+            (SslMode::VerifyFull, _) => required(Check::Full),
         };
-        config.ssl_mode(mode);
-        Options { config, check, root: url.sslrootcert.clone() }
+        Options {
+            hosts: url.hosts.clone(),
+            user: url.user.clone(),
+            password: url.password.clone(),
+            database: url.database.clone(),
+            application_name: url.application_name.as_deref().unwrap_or("syncline").to_owned(),
+            settings: url.options.clone(),
+            connect_timeout: url.connect_timeout.unwrap_or(CONNECT_TIMEOUT),
+            encryption,
+            root: url.sslrootcert.clone(),
+        }
+    }
+
+    /// What the server is told at the very beginning.
+    pub(super) fn parameters(&self) -> impl Iterator<Item = (&str, &str)> {
+        let fixed = [
+            ("client_encoding", "UTF8"),
+            ("user", self.user.as_str()),
+            ("database", self.database.as_str()),
+            ("application_name", self.application_name.as_str()),
+        ];
+        fixed.into_iter().chain(self.settings.as_deref().map(|settings| ("options", settings)))
     }
 }
 
 impl std::fmt::Debug for Options {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Options").field("host", &self.config.get_hosts()).finish_non_exhaustive()
+        f.debug_struct("Options").field("hosts", &self.hosts).finish_non_exhaustive()
     }
 }
 
-/// A live connection. The task moves its bytes and ends with it.
-pub(super) struct Connected {
-    pub(super) client: Client,
-    pub(super) task: JoinHandle<()>,
-    pub(super) place: Place,
-}
-
-/// Connects, or tells why not. Runs inside the runtime of the link.
-pub(super) async fn connect(options: &Options, role: Role) -> Result<Connected, Failure> {
-    let config = &options.config;
-    let connecting = |error| of_error(error, "cannot connect to PostgreSQL".to_owned());
-    // On this very thread, whenever it waits for an answer.
-    let runtime = Handle::current();
-    let (client, task) = match options.check {
-        None => {
-            let (client, connection) =
-                config.connect(tokio_postgres::NoTls).await.map_err(connecting)?;
-            (client, runtime.spawn(async move { drop(connection.await) }))
+/// Connects to the first host that will do, or tells what was wrong with the last.
+pub(super) fn connect(options: &Options, role: Role) -> Result<(Session, Place), Failure> {
+    let mut last = None;
+    for host in &options.hosts {
+        let connected = Session::open(host, options)
+            .map_err(|fault| fault.failure("cannot connect to PostgreSQL".to_owned()))
+            .and_then(|mut session| {
+                let place = set_up(&mut session, role, options.hosts.len() > 1)?;
+                Ok((session, place))
+            });
+        match connected {
+            Ok(connected) => return Ok(connected),
+            Err(failure) => last = Some(failure),
         }
-        Some(check) => {
-            let tls = tls::connector(check, options.root.as_deref())?;
-            let (client, connection) = config.connect(tls).await.map_err(connecting)?;
-            (client, runtime.spawn(async move { drop(connection.await) }))
-        }
-    };
-    let place = set_up(&client, role).await?;
-    Ok(Connected { client, task, place })
+    }
+    Err(last.unwrap_or_else(|| Failure::new(Code::BadUrl, "the URL names no host")))
 }
 
 const FACTS: &str = "SELECT pg_is_in_recovery(), current_setting('server_version_num')::int4,
     (SELECT system_identifier FROM pg_control_system()),
-    CASE WHEN NOT pg_is_in_recovery() THEN pg_walfile_name(pg_current_wal_insert_lsn()) END";
+    CASE WHEN NOT pg_is_in_recovery() THEN pg_walfile_name(pg_current_wal_insert_lsn()) END,
+    current_setting('transaction_read_only') = 'on'";
 
-async fn set_up(client: &Client, role: Role) -> Result<Place, Failure> {
-    let setting = |error| of_error(error, "cannot set up the session".to_owned());
-    let settings = client.batch_execute(SETTINGS);
-    let idle = client.batch_execute(role.idle_in_transaction());
-    let plans = client.batch_execute(role.plans());
-    let notice = client.batch_execute(NOTICE_LOST_CLIENT);
-    let facts = client.query_typed_one(FACTS, &[]);
-    // Together: one round trip.
-    let (settings, plans, idle, _, facts) = tokio::join!(settings, plans, idle, notice, facts);
-    settings.map_err(setting)?;
-    plans.map_err(setting)?;
-    idle.map_err(setting)?;
-    let facts = facts.map_err(setting)?;
-    let version: i32 = facts.try_get(1).map_err(setting)?;
+/// `must_write`: there are other hosts to try where this one only reads.
+fn set_up(session: &mut Session, role: Role, must_write: bool) -> Result<Place, Failure> {
+    let doing = || "cannot set up the session".to_owned();
+    let calls = [
+        Call::Simple(SETTINGS),
+        Call::Simple(role.idle_in_transaction()),
+        Call::Simple(NOTICE_LOST_CLIENT),
+        Call::Simple(role.plans()),
+        Call::new(FACTS, &[]),
+    ];
+    let mut facts = None;
+    let outcomes = session
+        .run(&calls, &mut |_, row| {
+            facts = Some(row.to_row());
+            Ok(())
+        })
+        .map_err(|fault| fault.kind.failure(doing()))?;
+    for (position, outcome) in outcomes.into_iter().enumerate() {
+        match outcome {
+            Outcome::Refused(refusal) if position != NOTICE_AT => {
+                return Err(FaultKind::Refused(refusal).failure(doing()));
+            }
+            _ => {}
+        }
+    }
+    let unreadable = || Failure::new(Code::DatabaseUnavailable, doing());
+    let facts = facts.ok_or_else(unreadable)?;
+    let unreadable = |error| unreadable().source(error);
+    let version: i32 = facts.try_get(1).map_err(unreadable)?;
     if version < SERVER_VERSION_MIN {
         let message = format!("PostgreSQL {} is too old", version / 10_000);
         return Err(Failure::new(Code::DatabaseUnavailable, message)
             .hint("Syncline needs PostgreSQL 13 or later"));
     }
-    let system: i64 = facts.try_get(2).map_err(setting)?;
-    let segment: Option<&str> = facts.try_get(3).map_err(setting)?;
+    let system: i64 = facts.try_get(2).map_err(unreadable)?;
+    let segment: Option<&str> = facts.try_get(3).map_err(unreadable)?;
     // The name of a segment begins with its timeline. The control file would tell the old one
     // for a while after a promotion.
     let timeline = segment.and_then(|name| u32::from_str_radix(name.get(..8)?, 16).ok());
-    match timeline {
-        Some(timeline) => Ok(Place { system: system.cast_unsigned(), timeline }),
+    let Some(timeline) = timeline else {
         // The snapshots of a standby do not list the transactions in flight (trap 1).
-        None => Err(Failure::new(Code::NotPrimary, "the PostgreSQL server is a standby")),
+        return Err(Failure::new(Code::NotPrimary, "the PostgreSQL server is a standby"));
+    };
+    if must_write && facts.try_get(4).map_err(unreadable)? {
+        return Err(Failure::new(Code::NotPrimary, "the PostgreSQL server only reads"));
     }
+    Ok(Place { system: system.cast_unsigned(), timeline })
 }

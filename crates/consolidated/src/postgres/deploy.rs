@@ -129,7 +129,7 @@ fn run(link: &mut Link, step: &Step) -> Result<(), Failure> {
 
 /// Somebody else holds a lock, or waits for one of ours.
 fn is_locked(fault: &Fault) -> bool {
-    fault.sqlstate().is_some_and(|state| matches!(state.code(), "55P03" | "40P01"))
+    fault.sqlstate().is_some_and(|state| matches!(state, "55P03" | "40P01"))
 }
 
 fn attempt_once(link: &mut Link, step: &Step) -> Result<(), Fault> {

@@ -1,9 +1,10 @@
 //! What PostgreSQL's errors mean for whoever has to act.
 
+use fallible_iterator::FallibleIterator;
 use model::{Code, Failure};
+use postgres_protocol::message::backend::ErrorResponseBody;
 use std::fmt;
-use tokio_postgres::Error;
-use tokio_postgres::error::{DbError, SqlState};
+use std::io;
 
 /// When to come back after somebody else's lock or a restart of the database, in seconds.
 const RETRY_AFTER_S: u32 = 2;
@@ -18,42 +19,128 @@ pub(super) struct Fault {
 
 #[derive(Debug)]
 pub(super) enum FaultKind {
-    /// The database refused, or its connection was lost.
-    Database(Error),
+    /// The database refused, and told why.
+    Refused(Box<Refusal>),
+    /// The connection was lost, or what came over it is not the protocol.
+    Broken(io::Error),
     /// There was no connection to use.
     Disconnected,
-    /// Whoever took the rows failed, or the connection could not be made.
+    /// Whoever took the rows failed, or something could not be sent at all.
     Failure(Failure),
+}
+
+impl From<io::Error> for FaultKind {
+    fn from(error: io::Error) -> FaultKind {
+        FaultKind::Broken(error)
+    }
+}
+
+/// The database's own words.
+#[derive(Debug, Default)]
+pub(super) struct Refusal {
+    /// Whether the connection ends with it.
+    fatal: bool,
+    state: String,
+    message: String,
+    /// Where in functions it happened.
+    place: Option<String>,
+    schema: Option<String>,
+    table: Option<String>,
+    constraint: Option<String>,
+    /// The function of PostgreSQL that said it.
+    routine: Option<String>,
+}
+
+impl Refusal {
+    /// Reads an error's fields.
+    pub(super) fn read(body: &ErrorResponseBody) -> io::Result<Refusal> {
+        let mut refusal = Refusal::default();
+        let mut fields = body.fields();
+        while let Some(field) = fields.next()? {
+            // Before the session is set up the server may speak another encoding.
+            let text = String::from_utf8_lossy(field.value_bytes()).into_owned();
+            match field.type_() {
+                // In the language of the server, and in English.
+                b'S' | b'V' => refusal.fatal |= matches!(text.as_str(), "FATAL" | "PANIC"),
+                b'C' => refusal.state = text,
+                b'M' => refusal.message = text,
+                b'W' => refusal.place = Some(text),
+                b's' => refusal.schema = Some(text),
+                b't' => refusal.table = Some(text),
+                b'n' => refusal.constraint = Some(text),
+                b'R' => refusal.routine = Some(text),
+                _ => {}
+            }
+        }
+        Ok(refusal)
+    }
+
+    /// The five letters that tell the kind of error.
+    pub(super) fn state(&self) -> &str {
+        &self.state
+    }
+
+    pub(super) fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// The schema of the table that it is about.
+    pub(super) fn schema(&self) -> Option<&str> {
+        self.schema.as_deref()
+    }
+
+    pub(super) fn table(&self) -> Option<&str> {
+        self.table.as_deref()
+    }
+
+    pub(super) fn constraint(&self) -> Option<&str> {
+        self.constraint.as_deref()
+    }
+
+    /// Whether the connection is gone.
+    pub(super) fn is_fatal(&self) -> bool {
+        // 57P0x: shutdown, crash, still starting; 25P03, 57P05: ended for being idle.
+        let state = &self.state;
+        self.fatal || state.starts_with("08") || state.starts_with("57P") || state == "25P03"
+    }
 }
 
 impl Fault {
     /// The database's own words, where it answered.
-    pub(super) fn db(&self) -> Option<&DbError> {
+    pub(super) fn db(&self) -> Option<&Refusal> {
         match &self.kind {
-            FaultKind::Database(error) => error.as_db_error(),
-            FaultKind::Disconnected | FaultKind::Failure(_) => None,
+            FaultKind::Refused(refusal) => Some(refusal),
+            FaultKind::Broken(_) | FaultKind::Disconnected | FaultKind::Failure(_) => None,
         }
     }
 
     /// The kind of error, where the database answered.
-    pub(super) fn sqlstate(&self) -> Option<&SqlState> {
-        self.db().map(DbError::code)
+    pub(super) fn sqlstate(&self) -> Option<&str> {
+        self.db().map(Refusal::state)
     }
 
     /// Whether the connection is gone, and the transaction with it.
     pub(super) fn is_lost(&self) -> bool {
         match &self.kind {
-            FaultKind::Database(error) => is_lost(error),
-            FaultKind::Disconnected => true,
+            FaultKind::Refused(refusal) => refusal.is_fatal(),
+            FaultKind::Broken(_) | FaultKind::Disconnected => true,
             FaultKind::Failure(_) => false,
         }
     }
 
     /// The failure of everything: what was being done, with the code that fits.
     pub(super) fn failure(self, doing: impl fmt::Display) -> Failure {
-        match self.kind {
-            FaultKind::Database(error) => of_error(error, format!("cannot {doing}")),
-            FaultKind::Disconnected => lost(format!("cannot {doing}")),
+        self.kind.failure(format!("cannot {doing}"))
+    }
+}
+
+impl FaultKind {
+    /// The failure with this message, with the code that fits.
+    pub(super) fn failure(self, message: String) -> Failure {
+        match self {
+            FaultKind::Refused(refusal) => refused(&refusal, message),
+            FaultKind::Broken(error) => lost(message).source(error),
+            FaultKind::Disconnected => lost(message),
             FaultKind::Failure(failure) => failure,
         }
     }
@@ -69,21 +156,15 @@ pub(super) fn script_failed<'a>(table: &'a str, event: &'a str) -> impl Fn(Fault
     move |fault| fault.failure(format_args!("run {event} of table {table}")).table(table)
 }
 
-/// `error` with the code that fits and the database's words as its cause.
-pub(super) fn of_error(error: Error, message: String) -> Failure {
-    let Some(said) = error.as_db_error() else {
-        if is_lost(&error) {
-            return lost(message).source(error);
-        }
-        return Failure::new(Code::ScriptFailed, message).source(error);
-    };
+/// With the code that fits, and the database's words as its cause.
+fn refused(refusal: &Refusal, message: String) -> Failure {
     // A table changed under a prepared statement, which is prepared anew the next time.
-    let stale = said.routine() == Some("RevalidateCachedQuery");
-    let code = if stale { Code::DatabaseBusy } else { code(said.code()) };
-    let failure = Failure::new(code, message).source(Said::new(said));
+    let stale = refusal.routine.as_deref() == Some("RevalidateCachedQuery");
+    let code = if stale { Code::DatabaseBusy } else { code(&refusal.state) };
+    let failure = Failure::new(code, message).source(Said::new(refusal));
     match code {
         Code::DatabaseBusy => failure.retry_after_s(RETRY_AFTER_S),
-        Code::DatabaseUnavailable => match hint(said.code()) {
+        Code::DatabaseUnavailable => match hint(&refusal.state) {
             Some(hint) => failure.hint(hint),
             None => failure.retry_after_s(RETRY_AFTER_S),
         },
@@ -98,8 +179,8 @@ fn lost(message: String) -> Failure {
 }
 
 /// The code of an error outside a row.
-pub(super) fn code(state: &SqlState) -> Code {
-    match state.code() {
+pub(super) fn code(state: &str) -> Code {
+    match state {
         // Locks, deadlocks, serialization, statements that were cancelled.
         "55P03" | "40001" | "40P01" | "57014" | "55006" => Code::DatabaseBusy,
         "53100" | "58030" => Code::DatabaseDiskFull,
@@ -107,16 +188,16 @@ pub(super) fn code(state: &SqlState) -> Code {
         // Read only: a standby, or a primary that became one.
         "25006" => Code::NotPrimary,
         "3D000" | "25P03" | "57P05" => Code::DatabaseUnavailable,
-        text => match &text[..2] {
-            "08" | "53" | "57" | "28" => Code::DatabaseUnavailable,
-            "XX" => Code::NotADatabase,
+        _ => match state.get(..2) {
+            Some("08" | "53" | "57" | "28") => Code::DatabaseUnavailable,
+            Some("XX") => Code::NotADatabase,
             _ => Code::ScriptFailed,
         },
     }
 }
 
-fn hint(state: &SqlState) -> Option<&'static str> {
-    match state.code() {
+fn hint(state: &str) -> Option<&'static str> {
+    match state {
         "28P01" | "28000" => {
             Some("check the user and the password of the database, and its pg_hba.conf")
         }
@@ -126,30 +207,14 @@ fn hint(state: &SqlState) -> Option<&'static str> {
     }
 }
 
-fn is_lost(error: &Error) -> bool {
-    if let Some(state) = error.code() {
-        // 57P0x: shutdown, crash, still starting; 25P03, 57P05: ended for being idle.
-        let state = state.code();
-        return state.starts_with("08") || state.starts_with("57P") || state == "25P03";
-    }
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        if cause.is::<std::io::Error>() {
-            return true;
-        }
-        source = cause.source();
-    }
-    error.is_closed()
-}
-
 /// The database's words, without the detail, which may quote rows that the reader must not see.
 #[derive(Debug)]
 struct Said(String);
 
 impl Said {
-    fn new(said: &DbError) -> Said {
-        let mut text = format!("{} ({})", said.message(), said.code().code());
-        if let Some(place) = said.where_().and_then(|place| place.lines().next()) {
+    fn new(refusal: &Refusal) -> Said {
+        let mut text = format!("{} ({})", refusal.message, refusal.state);
+        if let Some(place) = refusal.place.as_deref().and_then(|place| place.lines().next()) {
             text.push_str(&format!(", {place}"));
         }
         Said(text)
@@ -182,7 +247,7 @@ mod tests {
             ("25006", Code::NotPrimary),
             ("42703", Code::ScriptFailed),
         ] {
-            assert_eq!(code(&SqlState::from_code(state)), expected, "{state}");
+            assert_eq!(code(state), expected, "{state}");
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use super::catalog::{self, Table};
 use super::errors::{failed, script_failed};
-use super::link::{Answer, Call, Link};
+use super::link::{Answer, Call, Link, Row, Unreadable};
 use super::owed::{self, Owed};
 use super::rows::{Batches, Download, Kind};
 use super::snapshot::Snapshot;
@@ -18,10 +18,9 @@ use crate::echo::{Echo, Transaction};
 use crate::script::{Event, Parameter};
 use crate::synchronization::{DownloadBatch, DownloadedTable, FetchRequest, Fetched};
 use model::{Code, Failure};
+use postgres_types::ToSql;
 use std::collections::HashMap;
 use std::sync::Arc;
-use tokio_postgres::types::ToSql;
-use tokio_postgres::{Error, Row};
 
 /// Where the parts of a download go.
 pub(super) type Sink<'a> = &'a mut dyn FnMut(DownloadBatch) -> Result<(), Failure>;
@@ -37,8 +36,8 @@ const NO_TRANSACTION: u64 = 0;
 const LOGS: &str = "SELECT table_name, incarnation, floor::text FROM syncline.syncline_log_state";
 
 /// What a download reads is for the planner to decide, anew each time (decision 0008).
-const FOR_SCRIPTS: &str =
-    "SET LOCAL plan_cache_mode = 'force_custom_plan'; SET LOCAL enable_seqscan = on";
+const FOR_SCRIPTS: &str = "SELECT set_config('plan_cache_mode', 'force_custom_plan', true),
+    set_config('enable_seqscan', 'on', true)";
 
 /// A download's transaction, and what it found.
 pub(super) struct Opening {
@@ -58,12 +57,12 @@ pub(super) fn open(link: &mut Link, request: &FetchRequest<'_>) -> Result<Openin
     let remote_id = request.session.remote_id.as_str();
     let answers = link
         .begin(&[
-            Call::Simple("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"),
+            Call::new("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", &[]),
             Call::new(STATE, &[&remote_id]),
             Call::new(LOGS, &[]),
             Call::new(catalog::DEPLOYMENT, &[]),
             Call::new(owed::READ, &[&remote_id]),
-            Call::Simple(FOR_SCRIPTS),
+            Call::new(FOR_SCRIPTS, &[]),
         ])
         .map_err(catalog::not_deployed)?;
     let [_, state, logs, deployment, owed, _]: [Answer; 6] = answers
@@ -227,7 +226,7 @@ fn run(
     let mut calls: Vec<Call<'_>> = with_parameters
         .map(|(cursor, parameters)| Call::new(&cursor.statement.sql, parameters))
         .collect();
-    calls.push(Call::Simple("COMMIT"));
+    calls.push(Call::new("COMMIT", &[]));
     let mut download = Download::new(tables, owed, request, sink);
     let batches: Vec<Batches> = cursors.iter().map(|cursor| cursor.batches).collect();
     link.stream(&calls, &mut |call, row| download.row(&batches, call, row)).map_err(|fault| {
@@ -243,7 +242,7 @@ fn run(
 }
 
 /// For values of system tables.
-pub(super) fn unreadable(error: Error) -> Failure {
+pub(super) fn unreadable(error: Unreadable) -> Failure {
     Failure::new(Code::Drift, "a system table is not what deploy made").source(error)
 }
 

@@ -5,13 +5,14 @@
 //! dead server is ended by PostgreSQL after the idle time that `connect.rs` sets.
 
 use super::errors::{Fault, failed};
-use super::link::{Answer, Call, Link};
+use super::link::{Answer, Call, Link, Unreadable};
 use crate::identity::{Consequence, Remembered, recognize, still_ours};
 use crate::synchronization::{Identity, Session};
 use model::{Code, Counter, Failure, Nonce, Progress};
-use tokio_postgres::Error;
-use tokio_postgres::error::SqlState;
-use tokio_postgres::types::ToSql;
+use postgres_types::ToSql;
+
+/// The state of a statement that waited for a lock for too long.
+const LOCK_NOT_AVAILABLE: &str = "55P03";
 
 /// When somebody who met a synchronization under way should come back, in seconds.
 const RETRY_AFTER_S: u32 = 5;
@@ -46,7 +47,7 @@ SET value = ((random() - 0.5) * 9e18)::bigint::text WHERE name = 'generation'";
 /// What [`LOCK`] found. `answer` is its own.
 pub(super) fn remembered(answer: &Answer) -> Result<Option<Remembered>, Failure> {
     let Some(row) = answer.rows.first() else { return Ok(None) };
-    let read = || -> Result<Remembered, Error> {
+    let read = || -> Result<Remembered, Unreadable> {
         Ok(Remembered {
             progress: Progress(row.try_get(0)?),
             counter: Counter(row.try_get(1)?),
@@ -63,7 +64,7 @@ pub(super) fn remembered(answer: &Answer) -> Result<Option<Remembered>, Failure>
 /// The failure of the flight that has [`LOCK`] at position `lock`.
 pub(super) fn lock_failed(lock: usize) -> impl Fn(Fault) -> Failure {
     move |fault| {
-        let waited = fault.sqlstate() == Some(&SqlState::LOCK_NOT_AVAILABLE);
+        let waited = fault.sqlstate() == Some(LOCK_NOT_AVAILABLE);
         if waited && fault.call == lock {
             return under_way();
         }
@@ -119,7 +120,7 @@ fn take(link: &mut Link, session: &Session) -> Result<Option<Remembered>, Failur
     let lock: [&(dyn ToSql + Sync); 1] = [&remote_id];
     let answers =
         link.flight(&[Call::new(TAKE, &parameters), Call::new(LOCK, &lock)]).map_err(|fault| {
-            match fault.sqlstate() == Some(&SqlState::LOCK_NOT_AVAILABLE) {
+            match fault.sqlstate() == Some(LOCK_NOT_AVAILABLE) {
                 true => under_way(),
                 false => fault.failure("note a new remote"),
             }

@@ -196,9 +196,9 @@ fn orphans(
         .link
         .query(FOREIGN_KEY, &[&name, &constraint.unwrap_or_default()])
         .map_err(&asking)?;
-    let mut read = found.iter().map(|row| {
-        Some((row.try_get::<_, String>(0).ok()?, row.try_get::<_, String>(1).ok()?, row))
-    });
+    let mut read = found
+        .iter()
+        .map(|row| Some((row.try_get::<String>(0).ok()?, row.try_get::<String>(1).ok()?, row)));
     let Some(Some((parent, same, row))) = read.next() else { return Ok(HashSet::new()) };
     let present: String = row.try_get(2).unwrap_or_default();
     let key: Vec<_> = published.key.iter().map(|at| usize::from(*at)).collect();
@@ -218,7 +218,7 @@ fn orphans(
     let mut keys = HashSet::new();
     for row in careful.link.query(&sql, &[]).map_err(&asking)? {
         let mut bytes = Vec::new();
-        Decoder::new(&row, columns.iter().copied())?.write(&row, &mut bytes)?;
+        Decoder::new(row.borrowed(), columns.iter().copied())?.write(row.borrowed(), &mut bytes)?;
         keys.insert(bytes);
     }
     Ok(keys)
@@ -300,7 +300,7 @@ fn columns(
     let rows = careful.link.query(query, &[&name]).map_err(&asking)?;
     let mut columns = Vec::new();
     for row in rows {
-        let (Ok(name), Ok(nullable)) = (row.try_get::<_, String>(0), row.try_get(1)) else {
+        let (Ok(name), Ok(nullable)) = (row.try_get::<String>(0), row.try_get(1)) else {
             continue;
         };
         let at = published.columns.iter().position(|column| *column == name);

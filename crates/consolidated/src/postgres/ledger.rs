@@ -7,8 +7,8 @@ use crate::row_json::row_json;
 use crate::synchronization::{Applied, Change};
 use crate::uploaded_row::{RowId, UploadedRow};
 use model::{PublishedTable, write_value};
+use postgres_types::ToSql;
 use std::collections::{BTreeMap, BTreeSet};
-use tokio_postgres::types::ToSql;
 
 use super::batch::Reason;
 

@@ -6,21 +6,23 @@
 //! Invariant L1: a lost connection is made anew only by [`Link::begin`], at the start of a
 //! transaction; the rest of a transaction never runs on another connection.
 
-use super::connect::{self, Connected, Options, Role};
+mod message;
+mod prepared;
+mod row;
+mod session;
+mod socket;
+mod startup;
+mod wire;
+
+pub(super) use row::{Column, Row, RowRef, Unreadable};
+pub(super) use session::{Outcome, Session};
+
+use super::connect::{self, Options, Role};
 use super::errors::{Fault, FaultKind};
 use super::watermark::Place;
 use crate::url::PostgresUrl;
-use futures_util::StreamExt;
-use futures_util::future::{MaybeDone, maybe_done};
-use model::{Code, Failure};
-use std::collections::HashMap;
-use std::pin::{Pin, pin};
-use tokio::runtime::Runtime;
-use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, Error, Row, RowStream, Statement};
-
-/// Most prepared statements kept between flights; beyond it they are prepared anew.
-const STATEMENTS_MAX: usize = 1024;
+use model::Failure;
+use postgres_types::{ToSql, Type};
 
 /// One statement of a flight.
 #[derive(Clone, Copy)]
@@ -52,22 +54,15 @@ pub(super) struct Answer {
 }
 
 /// Takes the rows of a flight as they arrive, with the position of their statement.
-pub(super) type Rows<'a> = &'a mut dyn FnMut(usize, &Row) -> Result<(), Failure>;
+pub(super) type Rows<'a> = &'a mut dyn FnMut(usize, RowRef<'_>) -> Result<(), Failure>;
 
 /// A connection that makes itself anew after the database was restarted.
 pub(super) struct Link {
-    // Before the runtime, which its task needs.
     session: Option<Session>,
-    runtime: Runtime,
     options: Options,
     role: Role,
     place: Place,
     round_trips: u64,
-}
-
-struct Session {
-    connected: Connected,
-    statements: HashMap<Box<str>, Statement>,
 }
 
 impl std::fmt::Debug for Link {
@@ -79,12 +74,8 @@ impl std::fmt::Debug for Link {
 impl Link {
     /// Connects.
     pub(super) fn open(url: &PostgresUrl, role: Role) -> Result<Link, Failure> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(|error| Failure::new(Code::Bug, "cannot start a runtime").source(error))?;
         let (options, place) = (Options::of(url), Place::default());
-        let mut link = Link { session: None, runtime, options, role, place, round_trips: 0 };
+        let mut link = Link { session: None, options, role, place, round_trips: 0 };
         link.connect()?;
         Ok(link)
     }
@@ -100,9 +91,11 @@ impl Link {
     }
 
     /// Sends the first statements of a transaction, on a new connection if the old one is lost.
+    /// A transaction that somebody left behind is undone.
     ///
     /// None of `calls` may commit anything: they may run twice.
     pub(super) fn begin(&mut self, calls: &[Call<'_>]) -> Result<Vec<Answer>, Fault> {
+        self.roll_back();
         if self.session.is_some() {
             match self.flight(calls) {
                 Err(fault) if fault.is_lost() => {}
@@ -115,11 +108,12 @@ impl Link {
 
     /// Sends `calls` together and collects what they return.
     ///
-    /// The first failure is told. Outside a transaction the calls behind it have run.
+    /// The first failure is told. Of the calls behind it, prepared ones were skipped up to the next
+    /// [`Call::Simple`]; from there on they have run, or failed with the transaction.
     pub(super) fn flight(&mut self, calls: &[Call<'_>]) -> Result<Vec<Answer>, Fault> {
         let mut rows: Vec<Vec<Row>> = calls.iter().map(|_| Vec::new()).collect();
         let affected = self.run(calls, &mut |call, row| {
-            rows[call].push(row);
+            rows[call].push(row.to_row());
             Ok(())
         })?;
         let answers = rows.into_iter().zip(affected);
@@ -134,11 +128,7 @@ impl Link {
     /// Sends `calls` together and hands on every row as it arrives. Where `each` fails, the
     /// connection is given up: nothing else stops the rows that are still to come.
     pub(super) fn stream(&mut self, calls: &[Call<'_>], each: Rows<'_>) -> Result<(), Fault> {
-        let streamed = self.run(calls, &mut |call, row| each(call, &row));
-        if let Err(Fault { kind: FaultKind::Failure(_), .. }) = streamed {
-            self.session = None;
-        }
-        streamed.map(|_| ())
+        self.run(calls, each).map(|_| ())
     }
 
     /// Runs text of one or more statements on its own.
@@ -159,7 +149,8 @@ impl Link {
     /// Ends a transaction that failed. When even this fails the connection is given up, which
     /// ends it too.
     pub(super) fn roll_back(&mut self) {
-        if self.session.is_some() && self.batch("ROLLBACK").is_err() {
+        let open = self.session.as_ref().is_some_and(|session| !session.is_idle());
+        if open && self.batch("ROLLBACK").is_err() {
             self.session = None;
         }
     }
@@ -167,143 +158,58 @@ impl Link {
     /// Forgets prepared statements, whose tables may have changed.
     pub(super) fn forget_statements(&mut self) {
         if let Some(session) = &mut self.session {
-            session.statements.clear();
-            session.connected.client.clear_type_cache();
+            session.statements.forget();
         }
     }
 
     fn connect(&mut self) -> Result<(), Failure> {
         self.session = None;
-        let connected = self.runtime.block_on(connect::connect(&self.options, self.role))?;
-        self.place = connected.place;
-        self.session = Some(Session { connected, statements: HashMap::new() });
+        let (session, place) = connect::connect(&self.options, self.role)?;
+        (self.session, self.place) = (Some(session), place);
         Ok(())
     }
 
-    fn run(
-        &mut self,
-        calls: &[Call<'_>],
-        each: &mut dyn FnMut(usize, Row) -> Result<(), Failure>,
-    ) -> Result<Vec<u64>, Fault> {
+    fn run(&mut self, calls: &[Call<'_>], each: Rows<'_>) -> Result<Vec<u64>, Fault> {
         let Some(session) = &mut self.session else {
             return Err(Fault { call: 0, kind: FaultKind::Disconnected });
         };
-        let outcome = self.runtime.block_on(async {
-            self.round_trips += u64::from(session.prepare(calls).await?);
-            self.round_trips += 1;
-            session.fly(calls, each).await
+        let outcome = session.prepare(calls).and_then(|asked| {
+            self.round_trips += 1 + u64::from(asked);
+            first_refusal(session.fly(calls, each)?)
         });
-        if let Err(fault) = &outcome {
-            if fault.is_lost() || session.connected.client.is_closed() {
-                self.session = None;
-            } else if fault.sqlstate().is_some_and(|state| is_stale(state.code())) {
-                self.forget_statements();
+        match &outcome {
+            Ok(_) => {}
+            Err(fault @ Fault { kind: FaultKind::Refused(refusal), .. }) if !fault.is_lost() => {
+                if is_stale(refusal.state()) {
+                    session.statements.forget();
+                }
             }
+            // There may be answers that nobody has read (L2).
+            Err(_) => self.session = None,
         }
         outcome
     }
 }
 
+/// The rows that each call returned or changed, or the first refusal.
+fn first_refusal(outcomes: Vec<Outcome>) -> Result<Vec<u64>, Fault> {
+    let mut affected = Vec::with_capacity(outcomes.len());
+    for (call, outcome) in outcomes.into_iter().enumerate() {
+        match outcome {
+            Outcome::Done(count) => affected.push(count),
+            Outcome::Refused(refusal) => {
+                return Err(Fault { call, kind: FaultKind::Refused(refusal) });
+            }
+            // Never before what was refused.
+            Outcome::Skipped => return Err(Fault { call, kind: FaultKind::Disconnected }),
+        }
+    }
+    Ok(affected)
+}
+
 /// A prepared statement is no longer what it was: its table changed, or a pooler took it away.
 fn is_stale(state: &str) -> bool {
     matches!(state, "0A000" | "26000")
-}
-
-impl Session {
-    /// Prepares what `calls` need and was not prepared yet, together. True when it had to ask.
-    async fn prepare(&mut self, calls: &[Call<'_>]) -> Result<bool, Fault> {
-        if self.statements.len() + calls.len() > STATEMENTS_MAX {
-            self.statements.clear();
-        }
-        let mut missing: Vec<(usize, &str, &[Type])> = Vec::new();
-        for (position, call) in calls.iter().enumerate() {
-            let Call::Prepared { sql, types, .. } = call else { continue };
-            let known = self.statements.contains_key(*sql);
-            if !known && !missing.iter().any(|(_, other, _)| other == sql) {
-                missing.push((position, sql, types));
-            }
-        }
-        if missing.is_empty() {
-            return Ok(false);
-        }
-        let client = &self.connected.client;
-        let preparing = missing.iter().map(|(_, sql, types)| client.prepare_typed(sql, types));
-        let mut together: Vec<_> = preparing.map(|future| Box::pin(maybe_done(future))).collect();
-        send_all(&mut together).await;
-        for ((call, sql, _), future) in missing.into_iter().zip(&mut together) {
-            let statement = finish(future).await.map_err(fault_of(call))?;
-            self.statements.insert(sql.into(), statement);
-        }
-        Ok(true)
-    }
-
-    async fn fly(
-        &self,
-        calls: &[Call<'_>],
-        each: &mut dyn FnMut(usize, Row) -> Result<(), Failure>,
-    ) -> Result<Vec<u64>, Fault> {
-        let starting = calls.iter().map(|call| self.start(call));
-        let mut together: Vec<_> = starting.map(|future| Box::pin(maybe_done(future))).collect();
-        send_all(&mut together).await;
-        let mut affected = Vec::with_capacity(calls.len());
-        for (call, future) in together.iter_mut().enumerate() {
-            let Some(rows) = finish(future).await.map_err(fault_of(call))? else {
-                affected.push(0);
-                continue;
-            };
-            let mut rows = pin!(rows);
-            while let Some(row) = rows.next().await {
-                let row = row.map_err(fault_of(call))?;
-                each(call, row)
-                    .map_err(|failure| Fault { call, kind: FaultKind::Failure(failure) })?;
-            }
-            affected.push(rows.rows_affected().unwrap_or(0));
-        }
-        Ok(affected)
-    }
-
-    async fn start(&self, call: &Call<'_>) -> Result<Option<RowStream>, Error> {
-        let client: &Client = &self.connected.client;
-        match call {
-            Call::Simple(sql) => client.batch_execute(sql).await.map(|()| None),
-            Call::Prepared { sql, parameters, .. } => {
-                let statement = &self.statements[*sql];
-                client.query_raw(statement, parameters.iter().copied()).await.map(Some)
-            }
-        }
-    }
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        self.connected.task.abort();
-    }
-}
-
-fn fault_of(call: usize) -> impl Fn(Error) -> Fault {
-    move |error| Fault { call, kind: FaultKind::Database(error) }
-}
-
-/// Polls each future once, in order, which is when it sends its statement.
-async fn send_all<F: Future>(futures: &mut [Pin<Box<MaybeDone<F>>>]) {
-    std::future::poll_fn(|context| {
-        for future in futures.iter_mut() {
-            let _ = future.as_mut().poll(context);
-        }
-        std::task::Poll::Ready(())
-    })
-    .await;
-}
-
-/// The output of a future that was polled before.
-async fn finish<F: Future<Output = Result<T, Error>>, T>(
-    future: &mut Pin<Box<MaybeDone<F>>>,
-) -> Result<T, Error> {
-    future.as_mut().await;
-    match future.as_mut().take_output() {
-        Some(output) => output,
-        None => Err(Error::__private_api_timeout()),
-    }
 }
 
 #[cfg(test)]

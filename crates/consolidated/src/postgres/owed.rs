@@ -2,14 +2,14 @@
 
 use super::catalog::Table;
 use super::fetch::{Sink, unreadable};
+use super::link::Row;
 use super::values::ColumnType;
 use crate::synchronization::DownloadBatch;
 use bytes::{BufMut, BytesMut};
 use model::{Code, Counter, Failure, RowReader};
+use postgres_types::{IsNull, ToSql, Type, to_sql_checked};
 use std::error::Error;
 use std::sync::Arc;
-use tokio_postgres::Row;
-use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 
 /// The only parameter is the remote ID.
 pub(super) const READ: &str = "SELECT table_name, row_key, counter, code, message

@@ -1,13 +1,12 @@
 //! What is in the database of ours, and what was noted when it was deployed.
 
 use super::errors::failed;
-use super::link::Link;
+use super::link::{Link, Row};
 use super::plan::{Plan, VersionPlan};
 use super::tables::VERSION;
 use crate::quote::literal;
 use model::{Code, Failure};
 use std::collections::{BTreeMap, BTreeSet};
-use tokio_postgres::Row;
 
 /// The layout of the system tables that this program makes and understands.
 pub(super) const SYSTEM_FORMAT: i64 = 1;

@@ -5,7 +5,7 @@ use super::claims::Claims;
 use super::connect::Role;
 use super::errors::failed;
 use super::fetch;
-use super::link::{Call, Link};
+use super::link::{Call, Link, Unreadable};
 use super::oldest::Oldest;
 use super::timeline::Timelines;
 use crate::synchronization::{Credentials, DownloadBatch, FetchRequest, Fetched, Session};
@@ -13,7 +13,6 @@ use crate::url::PostgresUrl;
 use model::{Code, Failure, PublicationName, RemoteId, ScriptVersion, UserName};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use tokio_postgres::Error;
 
 /// Reads from the consolidated database.
 #[derive(Debug)]
@@ -81,7 +80,7 @@ impl crate::connection::Reader for Reader {
             .begin(&[Call::new(sql, &[&user.as_str()])])
             .map_err(failed("read the user"))?;
         let Some(row) = answers[0].rows.first() else { return Ok(None) };
-        let read = || -> Result<(String, i64, &str), Error> {
+        let read = || -> Result<(String, i64, &str), Unreadable> {
             Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?))
         };
         let (password_hash, password_version, claims) = read().map_err(|error| {

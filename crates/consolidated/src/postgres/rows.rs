@@ -2,16 +2,14 @@
 
 use super::catalog::Table;
 use super::fetch::Sink;
+use super::link::RowRef;
 use super::owed::Owed;
 use super::values::{ColumnType, Reading};
 use crate::echo::EchoKind;
 use crate::synchronization::{DownloadBatch, FetchRequest, Fetched};
 use model::{Code, Failure, RowReader, write_value};
 use std::collections::HashSet;
-use std::error::Error;
 use std::sync::Arc;
-use tokio_postgres::Row;
-use tokio_postgres::types::{FromSql, Type};
 
 /// What the rows of a cursor are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,7 +70,12 @@ impl<'a, 's> Download<'a, 's> {
     }
 
     /// Takes a row of cursor `at`; rows arrive in the order of the cursors.
-    pub(super) fn row(&mut self, cursors: &[Batches], at: usize, row: &Row) -> Result<(), Failure> {
+    pub(super) fn row(
+        &mut self,
+        cursors: &[Batches],
+        at: usize,
+        row: RowRef<'_>,
+    ) -> Result<(), Failure> {
         while self.cursor != Some(at) {
             self.next(cursors)?;
             if self.cursor == Some(at) {
@@ -81,9 +84,7 @@ impl<'a, 's> Download<'a, 's> {
         }
         let batches = cursors[at];
         let begin = self.buffer.len();
-        for (column, reading) in self.readings.iter().enumerate() {
-            let raw: Option<RawValue<'_>> = row.try_get(column).map_err(garbled)?;
-            let raw = raw.map(|raw| raw.0);
+        for (column, (reading, raw)) in self.readings.iter().zip(row.values()).enumerate() {
             if reading.write(raw, &mut self.buffer).is_err() {
                 let table = &self.tables[batches.position].deployed.published;
                 let message = format!("a value of column {column} does not decode");
@@ -174,7 +175,10 @@ impl<'a, 's> Download<'a, 's> {
         if self.count == 0 {
             return Ok(());
         }
-        let (rows, count) = (std::mem::take(&mut self.buffer), std::mem::take(&mut self.count));
+        // The next batch will be about as large.
+        let next = Vec::with_capacity(self.buffer.len());
+        let rows = std::mem::replace(&mut self.buffer, next);
+        let count = std::mem::take(&mut self.count);
         self.fetched.rows += u64::from(count);
         let table = batches.position;
         (self.sink)(match batches.kind {
@@ -202,7 +206,7 @@ impl<'a, 's> Download<'a, 's> {
 }
 
 /// How the columns of a cursor's rows are read.
-fn readings(table: &Table, batches: Batches, row: &Row) -> Result<Vec<Reading>, Failure> {
+fn readings(table: &Table, batches: Batches, row: RowRef<'_>) -> Result<Vec<Reading>, Failure> {
     let (published, types) = (&table.deployed.published, &table.deployed.details.columns);
     let expected: Vec<usize> = match batches.kind {
         Kind::Rows | Kind::Owed => (0..published.width()).collect(),
@@ -210,34 +214,17 @@ fn readings(table: &Table, batches: Batches, row: &Row) -> Result<Vec<Reading>, 
     };
     let wrong =
         |message: String| Failure::new(Code::ScriptFailed, message).table(published.name.as_str());
-    if row.len() != expected.len() {
-        let found = row.len();
+    let found = row.columns().len();
+    if found != expected.len() {
         return Err(wrong(format!("a script returns {found} columns, not {}", expected.len())));
     }
     let reading = |(place, column): (usize, usize)| {
         let kind: Option<&ColumnType> = types.get(column);
-        let result = row.columns()[place].type_();
+        let result = &row.columns()[place].type_;
         kind.and_then(|kind| Reading::of(result, kind)).ok_or_else(|| {
             let name = &published.columns[column];
             wrong(format!("a script returns column {name} as {result}; select it with ::text"))
         })
     };
     expected.into_iter().enumerate().map(reading).collect()
-}
-
-fn garbled(error: tokio_postgres::Error) -> Failure {
-    Failure::new(Code::Bug, "a row of the database does not decode").source(error)
-}
-
-/// The bytes of a value, whatever its type.
-struct RawValue<'a>(&'a [u8]);
-
-impl<'a> FromSql<'a> for RawValue<'a> {
-    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<RawValue<'a>, Box<dyn Error + Sync + Send>> {
-        Ok(RawValue(raw))
-    }
-
-    fn accepts(_: &Type) -> bool {
-        true
-    }
 }

@@ -17,8 +17,8 @@ use crate::quote::ident;
 use crate::script::{Parameter, Piece, Relation, Script, old_name};
 use bytes::BytesMut;
 use model::PublishedTable;
+use postgres_types::{IsNull, ToSql, Type};
 use std::error::Error;
-use tokio_postgres::types::{IsNull, ToSql, Type};
 
 /// Where the value of a parameter comes from.
 #[derive(Debug, Clone, PartialEq)]
@@ -159,7 +159,7 @@ impl ToSql for Raw<'_> {
         true
     }
 
-    tokio_postgres::types::to_sql_checked!();
+    postgres_types::to_sql_checked!();
 }
 
 #[cfg(test)]

@@ -16,9 +16,13 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use sha2::{Digest, Sha256, Sha384, Sha512};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tokio_postgres_rustls::MakeRustlsConnect;
+use x509_cert::Certificate;
+use x509_cert::der::Decode;
+use x509_cert::der::oid::ObjectIdentifier;
+use x509_cert::der::oid::db::rfc5912;
 
 /// How the server's certificate is checked, weakest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,8 +41,8 @@ const SYSTEM_BUNDLES: [&str; 4] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// The TLS of one connection. Without `root` the system's certificates are trusted.
-pub(super) fn connector(check: Check, root: Option<&Path>) -> Result<MakeRustlsConnect, Failure> {
+/// How TLS is spoken. Without `root` the system's certificates are trusted.
+pub(super) fn config(check: Check, root: Option<&Path>) -> Result<Arc<ClientConfig>, Failure> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
@@ -55,7 +59,34 @@ pub(super) fn connector(check: Check, root: Option<&Path>) -> Result<MakeRustlsC
                 .with_custom_certificate_verifier(Arc::new(Nameless { provider, roots }))
         }
     };
-    Ok(MakeRustlsConnect::new(builder.with_no_client_auth()))
+    Ok(Arc::new(builder.with_no_client_auth()))
+}
+
+/// What binds a password to this very connection: the digest of the server's certificate that
+/// RFC 5929 calls `tls-server-end-point`. None where the certificate's signature names no digest.
+pub(super) fn end_point(certificate: &CertificateDer<'_>) -> Option<Vec<u8>> {
+    const SHA_256: [ObjectIdentifier; 5] = [
+        // For these two the stronger one, says the RFC.
+        rfc5912::ID_SHA_1,
+        rfc5912::SHA_1_WITH_RSA_ENCRYPTION,
+        rfc5912::ID_SHA_256,
+        rfc5912::SHA_256_WITH_RSA_ENCRYPTION,
+        rfc5912::ECDSA_WITH_SHA_256,
+    ];
+    const SHA_384: [ObjectIdentifier; 3] =
+        [rfc5912::ID_SHA_384, rfc5912::SHA_384_WITH_RSA_ENCRYPTION, rfc5912::ECDSA_WITH_SHA_384];
+    const SHA_512: [ObjectIdentifier; 2] =
+        [rfc5912::ID_SHA_512, rfc5912::SHA_512_WITH_RSA_ENCRYPTION];
+    let signed = Certificate::from_der(certificate).ok()?.signature_algorithm.oid;
+    if SHA_256.contains(&signed) {
+        Some(Sha256::digest(certificate).to_vec())
+    } else if SHA_384.contains(&signed) {
+        Some(Sha384::digest(certificate).to_vec())
+    } else if SHA_512.contains(&signed) {
+        Some(Sha512::digest(certificate).to_vec())
+    } else {
+        None
+    }
 }
 
 fn roots(root: Option<&Path>) -> Result<RootCertStore, Failure> {

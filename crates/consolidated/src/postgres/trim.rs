@@ -49,7 +49,7 @@ pub(super) fn trim(link: &mut Link, log_rows_max: i64) -> Result<(), Failure> {
         let mut calls = Vec::new();
         let floor: Option<&str> =
             answers[1].rows.first().map(|row| row.try_get(0)).transpose().map_err(unreadable)?;
-        let (cut, parameters) = (cut(&log), [&floor as &(dyn tokio_postgres::types::ToSql + Sync)]);
+        let (cut, parameters) = (cut(&log), [&floor as &(dyn postgres_types::ToSql + Sync)]);
         if floor.is_some() {
             calls.push(Call::new(&cut, &parameters));
         }

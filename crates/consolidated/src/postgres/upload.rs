@@ -29,9 +29,9 @@ use crate::script::Event;
 use crate::synchronization::{Applied, Change, UploadRequest};
 use crate::uploaded_row::{UploadedRow, event_of};
 use model::{Code, Counter, Failure};
+use postgres_types::ToSql;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use tokio_postgres::types::ToSql;
 
 /// The most times that an upload is begun anew after it met another one (trap 14).
 const ATTEMPTS_MAX: u32 = 5;
@@ -69,7 +69,7 @@ impl From<Failure> for Stop {
 /// For `map_err`: what was being done.
 pub(super) fn stopped(doing: &str) -> impl Fn(Fault) -> Stop + '_ {
     move |fault| {
-        let state = fault.sqlstate().map(|state| state.code().to_owned());
+        let state = fault.sqlstate().map(str::to_owned);
         let failure = failed(doing)(fault);
         match state.as_deref() {
             Some("40001" | "40P01") => Stop::Collision(failure),

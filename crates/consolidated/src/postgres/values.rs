@@ -21,9 +21,8 @@ use super::datetime;
 use super::numeric::{self, Class};
 use super::scratch::Scratch;
 use model::{ValueRef, write_value};
-use postgres_types::{FromSql, Kind as TypeKind, Type};
+use postgres_types::{Kind as TypeKind, Type};
 use serde::{Deserialize, Serialize};
-use std::error::Error;
 
 /// Why a value cannot be stored: the end of a sentence that begins with column and value.
 pub(super) type Misfit = &'static str;
@@ -452,24 +451,6 @@ fn significant(digits: &str) -> usize {
     let trimmed = digits.trim_start_matches(['-', '0', '.']);
     let trimmed = if digits.contains('.') { trimmed.trim_end_matches('0') } else { trimmed };
     trimmed.as_bytes().iter().filter(|byte| digit(byte)).count()
-}
-
-/// The bytes of a result's column, whatever its type.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Raw<'a>(pub(super) Option<&'a [u8]>);
-
-impl<'a> FromSql<'a> for Raw<'a> {
-    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn Error + Sync + Send>> {
-        Ok(Raw(Some(raw)))
-    }
-
-    fn from_sql_null(_: &Type) -> Result<Self, Box<dyn Error + Sync + Send>> {
-        Ok(Raw(None))
-    }
-
-    fn accepts(_: &Type) -> bool {
-        true
-    }
 }
 
 #[cfg(test)]

@@ -23,9 +23,9 @@ use crate::digest::digest;
 use crate::quote::ident;
 use crate::script::{Event, Script};
 use model::ValueRef;
+use postgres_types::ToSql;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
-use tokio_postgres::types::ToSql;
 
 /// Uploads of fewer rows are compared by digests: it costs less than the look.
 pub(super) const ROWS_MIN: u64 = 200;
@@ -201,10 +201,10 @@ pub(super) fn proven(answers: &[Answer]) -> Option<u64> {
     let mut number = None;
     for answer in answers {
         let row = answer.rows.first()?;
-        if !row.try_get::<_, Option<bool>>(0).ok()?? {
+        if !row.try_get::<Option<bool>>(0).ok()?? {
             return None;
         }
-        number = Some(row.try_get::<_, &str>(1).ok()?.parse().ok()?);
+        number = Some(row.try_get::<&str>(1).ok()?.parse().ok()?);
     }
     number
 }

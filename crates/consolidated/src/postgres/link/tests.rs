@@ -3,6 +3,7 @@
 use super::*;
 use crate::url::Url;
 use harness::postgres::{APP_PASSWORD, Cluster, SUPERUSER, TestDatabase};
+use model::Code;
 
 fn open(url: &str) -> Result<Link, Failure> {
     let Url::Postgres(url) = Url::parse(url).unwrap() else { panic!("{url}") };
@@ -37,10 +38,10 @@ fn a_flight_runs_in_order_and_costs_one_round_trip() {
     let before = link.round_trips();
     let answers = fly(&mut link).unwrap();
     assert_eq!(link.round_trips() - before, 2, "the first time they are prepared");
-    assert_eq!((answers[2].affected, answers[2].rows[0].get::<_, i32>(0)), (1, 1));
+    assert_eq!((answers[2].affected, answers[2].rows[0].get::<i32>(0)), (1, 1));
     let answers = fly(&mut link).unwrap();
     assert_eq!(link.round_trips() - before, 3);
-    assert_eq!(answers[3].rows[0].get::<_, i64>(0), 2);
+    assert_eq!(answers[3].rows[0].get::<i64>(0), 2);
 }
 
 // S11
@@ -55,7 +56,7 @@ fn the_call_that_failed_is_named_and_rows_are_not_quoted() {
             Call::new("SELECT 1", &[]),
         ])
         .unwrap_err();
-    assert_eq!((fault.call, fault.sqlstate().unwrap().code()), (1, "23505"));
+    assert_eq!((fault.call, fault.sqlstate().unwrap()), (1, "23505"));
     assert!(!fault.is_lost());
     let failure = fault.failure("insert");
     assert!(failure.full_message().contains("t_secret_key"), "{}", failure.full_message());
@@ -73,7 +74,7 @@ fn rows_are_handed_on_as_they_arrive_and_can_be_refused() {
     ];
     let mut seen = [0_i64; 2];
     link.stream(&calls, &mut |call, row| {
-        seen[call] += i64::from(row.get::<_, i32>(0));
+        seen[call] += i64::from(row.try_get::<i32>(0).unwrap());
         Ok(())
     })
     .unwrap();
@@ -83,6 +84,119 @@ fn rows_are_handed_on_as_they_arrive_and_can_be_refused() {
     assert_eq!(fault.failure("fetch").code(), Code::SpillFailed);
     assert!(link.query("SELECT 1", &[]).unwrap_err().is_lost());
     assert!(link.begin(&[Call::new("SELECT 1", &[])]).is_ok());
+}
+
+// A server that has much to say does not listen before it was heard.
+#[test]
+fn both_sides_may_have_much_to_say_in_one_flight() {
+    let database = Cluster::shared().database();
+    let over_tls = format!("{}?sslmode=require", database.tcp_url(APP_PASSWORD));
+    let much = "x".repeat(12 << 20);
+    let rows = "SELECT repeat('y', 1000) FROM generate_series(1, 12000)";
+    let length = "SELECT length($1)::text";
+    for url in [database.url(), over_tls] {
+        let mut link = open(&url).unwrap();
+        let parameters: [&(dyn ToSql + Sync); 1] = [&much];
+        let calls = [Call::new(rows, &[]), Call::new(length, &parameters)].repeat(2);
+        let mut seen = [0; 4];
+        link.stream(&calls, &mut |call, row| {
+            let text: &str = row.try_get(0).unwrap();
+            seen[call] += if call % 2 == 0 { text.len() } else { text.parse().unwrap() };
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(seen, [12_000_000, 12 << 20, 12_000_000, 12 << 20]);
+    }
+}
+
+#[test]
+fn what_follows_a_failure_is_skipped_and_begin_leaves_nothing_behind() {
+    let mut link = link(&Cluster::shared().database());
+    link.batch("CREATE TABLE t (id int PRIMARY KEY)").unwrap();
+    let insert = "INSERT INTO t VALUES ($1)";
+    let fault = link
+        .flight(&[
+            Call::new("BEGIN", &[]),
+            Call::new(insert, &[&1]),
+            Call::new(insert, &[&1]),
+            Call::new("COMMIT", &[]),
+        ])
+        .unwrap_err();
+    assert_eq!((fault.call, fault.sqlstate()), (2, Some("23505")));
+    let count = Call::new("SELECT count(*) FROM t", &[]);
+    assert_eq!(link.begin(&[count]).unwrap()[0].rows[0].get::<i64>(0), 0);
+    // Text that is sent as it is stands for itself.
+    let calls =
+        [Call::new("SELECT 1 / $1::int", &[&0]), Call::Simple("INSERT INTO t VALUES (7)"), count];
+    assert_eq!(link.flight(&calls).unwrap_err().call, 0);
+    assert_eq!(link.begin(&[count]).unwrap()[0].rows[0].get::<i64>(0), 1);
+    // What is checked at the end is told too.
+    link.batch("CREATE TABLE u (id int REFERENCES t DEFERRABLE INITIALLY DEFERRED)").unwrap();
+    let fault = link.query("INSERT INTO u VALUES (8)", &[]).unwrap_err();
+    assert_eq!((fault.call, fault.sqlstate()), (0, Some("23503")));
+    assert_eq!(link.query("SELECT 1", &[]).unwrap().len(), 1);
+}
+
+#[test]
+fn what_the_server_tells_of_its_own_accord_is_no_answer() {
+    let mut link = link(&Cluster::shared().database());
+    let answers = link
+        .flight(&[
+            Call::Simple("LISTEN news"),
+            Call::new("NOTIFY news, 'something'", &[]),
+            Call::new("DO $$ BEGIN RAISE WARNING 'look'; END $$", &[]),
+            Call::new("SET application_name = 'another'", &[]),
+            Call::new("SELECT current_setting('application_name')", &[]),
+        ])
+        .unwrap();
+    assert_eq!(answers[4].rows[0].get::<&str>(0), "another");
+    assert_eq!(link.query("SELECT 1", &[]).unwrap().len(), 1);
+}
+
+// S11
+#[test]
+fn copy_is_refused_and_waits_for_nothing() {
+    let mut link = link(&Cluster::shared().database());
+    link.batch("CREATE TABLE t (id int)").unwrap();
+    for sql in ["COPY t FROM STDIN", "COPY t TO STDOUT"] {
+        for call in [Call::Simple(sql), Call::new(sql, &[])] {
+            let failure = link.begin(&[call]).unwrap_err().failure("run a script");
+            assert_eq!(failure.code(), Code::ScriptFailed, "{}", failure.full_message());
+            assert!(failure.full_message().contains("COPY"), "{}", failure.full_message());
+        }
+    }
+    assert_eq!(link.begin(&[Call::new("SELECT 1", &[])]).unwrap()[0].rows.len(), 1);
+}
+
+// Trap 15
+#[test]
+fn a_nul_in_text_is_refused_wherever_it_is() {
+    let mut link = link(&Cluster::shared().database());
+    let fault = link.query("SELECT $1::text", &[&"a\0b"]).unwrap_err();
+    assert_eq!(fault.sqlstate(), Some("22021"));
+    for call in [Call::Simple("SELECT '\0'"), Call::new("SELECT '\0'", &[])] {
+        let failure = link.begin(&[call]).unwrap_err().failure("run a script");
+        assert_eq!(failure.code(), Code::ScriptFailed);
+    }
+    assert!(link.begin(&[Call::new("SELECT 1", &[])]).is_ok());
+}
+
+#[test]
+fn types_of_the_database_have_their_names() {
+    let mut link = link(&Cluster::shared().database());
+    link.batch("CREATE TYPE mood AS ENUM ('good'); CREATE TYPE pair AS (a int, b int)").unwrap();
+    let mut seen = Vec::new();
+    let calls = [Call::new("SELECT $1::text::mood, (1, 2)::pair, 1", &[&"good"])];
+    link.stream(&calls, &mut |_, row| {
+        for Column { type_, .. } in row.columns() {
+            let is_enum = matches!(type_.kind(), postgres_types::Kind::Enum(_));
+            seen.push((type_.name().to_owned(), is_enum));
+        }
+        Ok(())
+    })
+    .unwrap();
+    let names = [("mood", true), ("pair", false), ("int4", false)];
+    assert_eq!(seen, names.map(|(name, is_enum)| (name.to_owned(), is_enum)));
 }
 
 #[test]

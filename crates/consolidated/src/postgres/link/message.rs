@@ -1,0 +1,215 @@
+//! What the server sends, cut into messages where it lies.
+//!
+//! Invariant M1: the buffer grows with what has arrived, never with what a length announces, and
+//! no bytes make it panic.
+
+use bytes::BytesMut;
+use postgres_protocol::message::backend;
+use std::io::{self, ErrorKind};
+use std::ops::Range;
+
+/// What is read at once, and what stays allocated between messages.
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// The most that PostgreSQL can put into one row.
+const ROW_BYTES_MAX: usize = 1 << 30;
+
+/// Everything else is short; an error may quote a statement.
+const OTHER_BYTES_MAX: usize = 16 << 20;
+
+/// Tag and length.
+const HEADER_BYTES: usize = 5;
+
+/// One message, in the buffer.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Message<'b> {
+    pub(super) tag: u8,
+    /// What follows the length.
+    pub(super) body: &'b [u8],
+}
+
+impl Message<'_> {
+    /// The library's view of messages that are rare.
+    pub(super) fn parse(&self) -> io::Result<backend::Message> {
+        let len = u32::try_from(self.body.len() + 4).map_err(io::Error::other)?;
+        let mut bytes = BytesMut::with_capacity(HEADER_BYTES + self.body.len());
+        bytes.extend_from_slice(&[self.tag]);
+        bytes.extend_from_slice(&len.to_be_bytes());
+        bytes.extend_from_slice(self.body);
+        backend::Message::parse(&mut bytes)?.ok_or_else(|| garbled("a message is cut short"))
+    }
+}
+
+/// What has arrived and was not taken yet.
+#[derive(Debug)]
+pub(super) struct Inbox {
+    buffer: Vec<u8>,
+    taken: usize,
+    filled: usize,
+}
+
+impl Inbox {
+    pub(super) fn new() -> Inbox {
+        Inbox { buffer: vec![0; BUFFER_BYTES], taken: 0, filled: 0 }
+    }
+
+    /// Takes the next message, if all of it is there: its tag, and where its body lies.
+    pub(super) fn take(&mut self) -> io::Result<Option<(u8, Range<usize>)>> {
+        let Some((tag, len)) = self.header()? else { return Ok(None) };
+        let begin = self.taken + HEADER_BYTES;
+        if self.filled - begin < len {
+            return Ok(None);
+        }
+        self.taken = begin + len;
+        Ok(Some((tag, begin..self.taken)))
+    }
+
+    /// A body that [`Inbox::take`] has taken; good until more arrives.
+    pub(super) fn body(&self, at: Range<usize>) -> &[u8] {
+        &self.buffer[at]
+    }
+
+    /// Where the next bytes go; never empty.
+    pub(super) fn room(&mut self) -> &mut [u8] {
+        if self.taken == self.filled {
+            (self.taken, self.filled) = (0, 0);
+            if self.buffer.len() > BUFFER_BYTES {
+                self.buffer = vec![0; BUFFER_BYTES];
+            }
+        }
+        if self.taken > 0 && self.filled == self.buffer.len() {
+            self.buffer.copy_within(self.taken..self.filled, 0);
+            (self.taken, self.filled) = (0, self.filled - self.taken);
+        }
+        if self.filled == self.buffer.len() {
+            // A message longer than the buffer, and all of the buffer has arrived.
+            self.buffer.resize(self.buffer.len() * 2, 0);
+        }
+        &mut self.buffer[self.filled..]
+    }
+
+    /// Notes that `count` bytes were put into the room.
+    pub(super) fn arrived(&mut self, count: usize) {
+        self.filled = (self.filled + count).min(self.buffer.len());
+    }
+
+    /// Tag and length of the next message.
+    fn header(&self) -> io::Result<Option<(u8, usize)>> {
+        let arrived = &self.buffer[self.taken..self.filled];
+        let Some(&[tag, a, b, c, d]) = arrived.first_chunk() else { return Ok(None) };
+        let len = u32::from_be_bytes([a, b, c, d]) as usize;
+        let most = if tag == backend::DATA_ROW_TAG { ROW_BYTES_MAX } else { OTHER_BYTES_MAX };
+        match len.checked_sub(4) {
+            Some(len) if len <= most => Ok(Some((tag, len))),
+            _ => Err(garbled("a message has an impossible length")),
+        }
+    }
+}
+
+/// What came is not the protocol.
+pub(super) fn garbled(what: &'static str) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, what)
+}
+
+/// Rows that a command returned or changed, from its tag: the last word of `INSERT 0 5`.
+pub(super) fn affected(body: &[u8]) -> u64 {
+    let text = body.strip_suffix(&[0]).unwrap_or(body);
+    let digits = text.rsplit(|byte| *byte == b' ').next().unwrap_or_default();
+    std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Every message of `bytes`, which arrive in pieces of the given lengths.
+    fn read(bytes: &[u8], pieces: &[usize]) -> io::Result<Vec<(u8, Vec<u8>)>> {
+        let mut inbox = Inbox::new();
+        let mut messages = Vec::new();
+        let mut rest = bytes;
+        let mut pieces = pieces.iter().cycle();
+        loop {
+            while let Some((tag, body)) = inbox.take()? {
+                let message = Message { tag, body: inbox.body(body) };
+                let _ = message.parse();
+                messages.push((tag, message.body.to_vec()));
+            }
+            if rest.is_empty() {
+                return Ok(messages);
+            }
+            let room = inbox.room();
+            let count = pieces.next().copied().unwrap_or(1).clamp(1, rest.len()).min(room.len());
+            room[..count].copy_from_slice(&rest[..count]);
+            inbox.arrived(count);
+            rest = &rest[count..];
+        }
+    }
+
+    fn write(messages: &[(u8, Vec<u8>)]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for (tag, body) in messages {
+            bytes.push(*tag);
+            bytes.extend_from_slice(&(body.len() as u32 + 4).to_be_bytes());
+            bytes.extend_from_slice(body);
+        }
+        bytes
+    }
+
+    proptest! {
+        // S9
+        #[test]
+        fn rubbish_never_panics_and_takes_no_memory(
+            bytes in proptest::collection::vec(any::<u8>(), 0..400),
+            pieces in proptest::collection::vec(1_usize..40, 1..10),
+        ) {
+            let _ = read(&bytes, &pieces);
+            let _ = affected(&bytes);
+        }
+
+        #[test]
+        fn messages_come_whole_however_they_are_cut(
+            messages in proptest::collection::vec(
+                (any::<u8>(), proptest::collection::vec(any::<u8>(), 0..200)), 0..20),
+            pieces in proptest::collection::vec(1_usize..300, 1..10),
+        ) {
+            prop_assert_eq!(read(&write(&messages), &pieces).unwrap(), messages);
+        }
+    }
+
+    #[test]
+    fn long_messages_make_room_and_give_it_back() {
+        let messages = [(b'D', vec![7; 5 * BUFFER_BYTES + 1]), (b'C', b"SELECT 1\0".to_vec())];
+        assert_eq!(read(&write(&messages), &[BUFFER_BYTES]).unwrap(), messages);
+        let mut inbox = Inbox::new();
+        inbox.buffer.resize(10 * BUFFER_BYTES, 0);
+        assert_eq!(inbox.room().len(), BUFFER_BYTES);
+    }
+
+    // S9
+    #[test]
+    fn an_announced_gigabyte_allocates_nothing_before_it_comes() {
+        let mut inbox = Inbox::new();
+        inbox.room()[..5].copy_from_slice(&[b'D', 0x3f, 0, 0, 0]);
+        inbox.arrived(5);
+        assert!(inbox.take().unwrap().is_none());
+        assert_eq!(inbox.room().len(), BUFFER_BYTES - 5);
+        for header in [[b'D', 0xff, 0, 0, 0], [b'D', 0, 0, 0, 3], [b'S', 0x3f, 0, 0, 0]] {
+            assert_eq!(read(&header, &[5]).unwrap_err().kind(), ErrorKind::InvalidData);
+        }
+    }
+
+    #[test]
+    fn a_command_tells_how_many_rows_it_was_about() {
+        for (text, count) in [
+            (&b"INSERT 0 5\0"[..], 5),
+            (b"SELECT 17\0", 17),
+            (b"BEGIN\0", 0),
+            (b"CREATE TABLE AS\0", 0),
+            (b"", 0),
+            (b"UPDATE 99999999999999999999\0", 0),
+        ] {
+            assert_eq!(affected(text), count);
+        }
+    }
+}

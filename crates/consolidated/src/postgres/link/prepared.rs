@@ -1,0 +1,217 @@
+//! Statements that were prepared, and what the server said about them.
+
+use super::Call;
+use super::message::garbled;
+use super::row::Column;
+use super::session::{Outcome, Session, refusal, unexpected};
+use crate::postgres::errors::{Fault, FaultKind};
+use fallible_iterator::FallibleIterator;
+use model::{Code, Failure};
+use postgres_protocol::message::{backend, frontend};
+use postgres_types::{Kind, Oid, Type};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Most prepared statements kept between flights; beyond it they are prepared anew.
+const STATEMENTS_MAX: usize = 1024;
+
+/// Of types that the library does not know.
+const TYPES: &str = "SELECT t.oid, t.typname::text, t.typtype = 'e', n.nspname::text
+FROM pg_catalog.pg_type AS t JOIN pg_catalog.pg_namespace AS n ON n.oid = t.typnamespace
+WHERE t.oid = ANY ($1)";
+
+/// A statement that the server knows by name.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    pub(super) name: String,
+    pub(super) parameters: Vec<Type>,
+    pub(super) columns: Arc<[Column]>,
+}
+
+/// What the server said, before unknown types are asked for.
+struct Described {
+    name: String,
+    parameters: Vec<Oid>,
+    columns: Vec<(String, Oid)>,
+}
+
+/// The statements of one session, by their text.
+#[derive(Debug, Default)]
+pub(super) struct Statements {
+    known: HashMap<Box<str>, Prepared>,
+    /// Types of the database's own.
+    types: HashMap<Oid, Type>,
+    /// How many there were, which names the next.
+    count: u64,
+    /// The server may forget these.
+    closing: Vec<String>,
+}
+
+impl Statements {
+    pub(super) fn get(&self, sql: &str) -> Option<&Prepared> {
+        self.known.get(sql)
+    }
+
+    /// Forgets all: their tables may have changed.
+    pub(super) fn forget(&mut self) {
+        self.closing.extend(self.known.drain().map(|(_, statement)| statement.name));
+        self.types.clear();
+    }
+
+    fn next_name(&mut self) -> String {
+        self.count += 1;
+        format!("s{}", self.count)
+    }
+}
+
+impl Session {
+    /// Prepares what `calls` need and was not prepared yet, together. True when it had to ask.
+    pub(super) fn prepare(&mut self, calls: &[Call<'_>]) -> Result<bool, Fault> {
+        if self.statements.known.len() + calls.len() > STATEMENTS_MAX {
+            self.statements.forget();
+        }
+        let mut missing: Vec<(usize, &str, &[Type])> = Vec::new();
+        for (at, call) in calls.iter().enumerate() {
+            let Call::Prepared { sql, types, .. } = call else { continue };
+            let known = self.statements.known.contains_key(*sql);
+            if !known && !missing.iter().any(|(_, other, _)| other == sql) {
+                missing.push((at, sql, types));
+            }
+        }
+        if missing.is_empty() {
+            return Ok(false);
+        }
+        let closed = self.statements.closing.len();
+        let names = self.write_parse(&missing)?;
+        self.wire.send();
+        let mut described = Vec::with_capacity(missing.len());
+        let mut fault = None;
+        for ((at, sql, _), name) in missing.iter().zip(names) {
+            match self.described(name).map_err(|kind| Fault { call: *at, kind }) {
+                Ok(statement) => described.push((*at, *sql, statement)),
+                Err(refused @ Fault { kind: FaultKind::Refused(_), .. }) if !refused.is_lost() => {
+                    // The server skips the others.
+                    fault = Some(refused);
+                    break;
+                }
+                Err(lost) => return Err(lost),
+            }
+        }
+        let last = missing.last().map_or(0, |(at, ..)| *at);
+        self.ready().map_err(|kind| Fault { call: last, kind })?;
+        self.statements.closing.drain(..closed);
+        for (at, sql, statement) in described {
+            let statement = self.resolve(statement).map_err(|kind| Fault { call: at, kind })?;
+            self.statements.known.insert(sql.into(), statement);
+        }
+        fault.map_or(Ok(true), Err)
+    }
+
+    /// Writes what prepares the `missing`, and returns their names.
+    fn write_parse(&mut self, missing: &[(usize, &str, &[Type])]) -> Result<Vec<String>, Fault> {
+        let mut names = Vec::with_capacity(missing.len());
+        let outbox = self.wire.outbox();
+        let mut written = Ok(());
+        for name in &self.statements.closing {
+            written = written.and_then(|()| frontend::close(b'S', name, outbox));
+        }
+        let mut call = 0;
+        for (at, sql, types) in missing {
+            let name = self.statements.next_name();
+            call = *at;
+            written = frontend::parse(&name, sql, types.iter().map(Type::oid), outbox)
+                .and_then(|()| frontend::describe(b'S', &name, outbox));
+            if written.is_err() {
+                break;
+            }
+            names.push(name);
+        }
+        frontend::sync(outbox);
+        written.map(|()| names).map_err(|error| {
+            self.wire.discard();
+            let failure = Failure::new(Code::ScriptFailed, "a statement cannot be sent");
+            Fault { call, kind: FaultKind::Failure(failure.source(error)) }
+        })
+    }
+
+    /// Reads what the server says about one statement.
+    fn described(&mut self, name: String) -> Result<Described, FaultKind> {
+        let mut described = Described { name, parameters: Vec::new(), columns: Vec::new() };
+        loop {
+            let message = self.wire.message()?;
+            match message.tag {
+                backend::CLOSE_COMPLETE_TAG | backend::PARSE_COMPLETE_TAG => {}
+                backend::NO_DATA_TAG => return Ok(described),
+                backend::ERROR_RESPONSE_TAG => {
+                    return Err(FaultKind::Refused(refusal(&message)?));
+                }
+                backend::PARAMETER_DESCRIPTION_TAG | backend::ROW_DESCRIPTION_TAG => {}
+                _ => return Err(unexpected(&message)),
+            }
+            match message.parse()? {
+                backend::Message::ParameterDescription(body) => {
+                    described.parameters = body.parameters().collect()?;
+                }
+                backend::Message::RowDescription(body) => {
+                    let columns = body.fields();
+                    described.columns = columns
+                        .map(|field| Ok((field.name().to_owned(), field.type_oid())))
+                        .collect()?;
+                    return Ok(described);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Gives the types their names.
+    fn resolve(&mut self, described: Described) -> Result<Prepared, FaultKind> {
+        let Described { name, parameters, columns } = described;
+        let oids = parameters.iter().chain(columns.iter().map(|(_, oid)| oid));
+        let is_known =
+            |oid: &Oid| Type::from_oid(*oid).is_some() || self.statements.types.contains_key(oid);
+        let unknown: Vec<Oid> = oids.copied().filter(|oid| !is_known(oid)).collect();
+        if !unknown.is_empty() {
+            self.learn(unknown)?;
+        }
+        let type_of = |oid: Oid| {
+            let known = Type::from_oid(oid).or_else(|| self.statements.types.get(&oid).cloned());
+            known.ok_or_else(|| FaultKind::from(garbled("the server does not know its own type")))
+        };
+        let parameters = parameters.into_iter().map(type_of).collect::<Result<_, _>>()?;
+        let columns = columns
+            .into_iter()
+            .map(|(name, oid)| Ok(Column { name, type_: type_of(oid)? }))
+            .collect::<Result<_, FaultKind>>()?;
+        Ok(Prepared { name, parameters, columns })
+    }
+
+    /// Asks for types.
+    fn learn(&mut self, oids: Vec<Oid>) -> Result<(), FaultKind> {
+        let mut rows = Vec::new();
+        let outcomes = self
+            .run(&[Call::new(TYPES, &[&oids])], &mut |_, row| {
+                rows.push(row.to_row());
+                Ok(())
+            })
+            .map_err(|fault| fault.kind)?;
+        for outcome in outcomes {
+            if let Outcome::Refused(refusal) = outcome {
+                return Err(FaultKind::Refused(refusal));
+            }
+        }
+        for row in rows {
+            let read = || {
+                let kind = if row.try_get(2)? { Kind::Enum(Vec::new()) } else { Kind::Simple };
+                let oid: Oid = row.try_get(0)?;
+                Ok((oid, Type::new(row.try_get(1)?, oid, kind, row.try_get(3)?)))
+            };
+            let (oid, type_) = read().map_err(|error: super::row::Unreadable| {
+                let failure = Failure::new(Code::Bug, "a type is not described as it was asked");
+                FaultKind::Failure(failure.source(error))
+            })?;
+            self.statements.types.insert(oid, type_);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,273 @@
+//! One connection, its prepared statements, and the flights that run them.
+//!
+//! Prepared statements that follow each other share one Sync: where one fails, those behind it
+//! are skipped. Text that is sent as it is stands for itself.
+//!
+//! Invariant L2: a fault that is no refusal leaves answers unread; the session is of no more use.
+
+use super::message::{Message, affected, garbled};
+use super::prepared::{Prepared, Statements};
+use super::row::{Column, RowRef};
+use super::startup;
+use super::wire::Wire;
+use super::{Call, Rows};
+use crate::postgres::connect::Options;
+use crate::postgres::errors::{Fault, FaultKind, Refusal};
+use crate::url::Host;
+use model::{Code, Failure};
+use postgres_protocol::IsNull;
+use postgres_protocol::message::frontend::BindError;
+use postgres_protocol::message::{backend, frontend};
+use postgres_types::ToSql;
+use std::io;
+use std::sync::Arc;
+
+/// What the server says of a transaction that is neither open nor failed.
+const IDLE: u8 = b'I';
+
+/// All values in their binary form.
+const BINARY: Option<i16> = Some(1);
+
+/// A live connection.
+pub(in crate::postgres) struct Session {
+    pub(super) wire: Wire,
+    pub(super) statements: Statements,
+    /// What the server said last about the transaction.
+    status: u8,
+}
+
+/// What became of a call.
+#[derive(Debug)]
+pub(in crate::postgres) enum Outcome {
+    /// Rows that it returned or changed.
+    Done(u64),
+    Refused(Box<Refusal>),
+    /// One that shares its Sync was refused before it.
+    Skipped,
+}
+
+impl Session {
+    /// Connects to a host.
+    pub(in crate::postgres) fn open(host: &Host, options: &Options) -> Result<Session, FaultKind> {
+        let wire = startup::connect(host, options)?;
+        Ok(Session { wire, statements: Statements::default(), status: IDLE })
+    }
+
+    /// Whether no transaction is open.
+    pub(super) fn is_idle(&self) -> bool {
+        self.status == IDLE
+    }
+
+    /// Prepares and runs `calls`.
+    pub(in crate::postgres) fn run(
+        &mut self,
+        calls: &[Call<'_>],
+        each: Rows<'_>,
+    ) -> Result<Vec<Outcome>, Fault> {
+        self.prepare(calls)?;
+        self.fly(calls, each)
+    }
+
+    /// Sends `calls`, which are prepared, together, and hands on their rows as they arrive.
+    pub(super) fn fly(
+        &mut self,
+        calls: &[Call<'_>],
+        each: Rows<'_>,
+    ) -> Result<Vec<Outcome>, Fault> {
+        self.write(calls)?;
+        self.wire.send();
+        let mut outcomes = Vec::with_capacity(calls.len());
+        while let Some(call) = calls.get(outcomes.len()) {
+            match call {
+                Call::Simple("") => outcomes.push(Outcome::Done(0)),
+                Call::Simple(_) => {
+                    let at = outcomes.len();
+                    outcomes.push(self.script().map_err(|kind| Fault { call: at, kind })?);
+                }
+                Call::Prepared { .. } => self.together(calls, each, &mut outcomes)?,
+            }
+        }
+        Ok(outcomes)
+    }
+
+    /// Writes the messages of `calls`; nothing of them where one cannot be written.
+    fn write(&mut self, calls: &[Call<'_>]) -> Result<(), Fault> {
+        let mut open = false;
+        for (at, call) in calls.iter().enumerate() {
+            let written = match call {
+                Call::Simple(sql) => {
+                    self.sync(std::mem::take(&mut open));
+                    match sql.is_empty() {
+                        true => Ok(()),
+                        false => frontend::query(sql, self.wire.outbox()).map_err(unsendable),
+                    }
+                }
+                Call::Prepared { sql, parameters, .. } => {
+                    open = true;
+                    self.bind(sql, parameters)
+                }
+            };
+            if let Err(failure) = written {
+                self.wire.discard();
+                return Err(Fault { call: at, kind: FaultKind::Failure(failure) });
+            }
+        }
+        self.sync(open);
+        Ok(())
+    }
+
+    fn sync(&mut self, open: bool) {
+        if open {
+            frontend::sync(self.wire.outbox());
+        }
+    }
+
+    fn bind(&mut self, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<(), Failure> {
+        let bug = |message: &str| Failure::new(Code::Bug, message);
+        let statement =
+            self.statements.get(sql).ok_or_else(|| bug("a statement is not prepared"))?;
+        if values.len() != statement.parameters.len() {
+            return Err(bug("a statement is run with other parameters than it has"));
+        }
+        let bound = frontend::bind(
+            "",
+            &statement.name,
+            BINARY,
+            values.iter().zip(&statement.parameters),
+            |(value, type_), out| match value.to_sql_checked(type_, out)? {
+                postgres_types::IsNull::Yes => Ok(IsNull::Yes),
+                postgres_types::IsNull::No => Ok(IsNull::No),
+            },
+            BINARY,
+            self.wire.outbox(),
+        );
+        match bound {
+            Ok(()) => frontend::execute("", 0, self.wire.outbox()).map_err(unsendable),
+            Err(BindError::Serialization(error)) => Err(unsendable(error)),
+            Err(BindError::Conversion(error)) => {
+                Err(bug("a parameter is not of its type").source(io::Error::other(error)))
+            }
+        }
+    }
+
+    /// Reads the answer to text that was sent as it is.
+    fn script(&mut self) -> Result<Outcome, FaultKind> {
+        let mut refused = None;
+        loop {
+            let message = self.wire.message()?;
+            match message.tag {
+                backend::ROW_DESCRIPTION_TAG
+                | backend::DATA_ROW_TAG
+                | backend::COMMAND_COMPLETE_TAG
+                | backend::EMPTY_QUERY_RESPONSE_TAG => {}
+                backend::ERROR_RESPONSE_TAG => refused = Some(refusal(&message)?),
+                backend::READY_FOR_QUERY_TAG => {
+                    self.status = status(&message)?;
+                    return Ok(refused.map_or(Outcome::Done(0), Outcome::Refused));
+                }
+                _ => return Err(unexpected(&message)),
+            }
+        }
+    }
+
+    /// Reads the answers to the prepared calls that come next and share a Sync.
+    fn together(
+        &mut self,
+        calls: &[Call<'_>],
+        each: Rows<'_>,
+        outcomes: &mut Vec<Outcome>,
+    ) -> Result<(), Fault> {
+        let mut refused = false;
+        while let Some(Call::Prepared { sql, .. }) = calls.get(outcomes.len()) {
+            let at = outcomes.len();
+            let outcome = match self.statements.get(sql) {
+                Some(Prepared { columns, .. }) if !refused => {
+                    answer(&mut self.wire, columns, &mut |row| each(at, row))
+                }
+                _ => Ok(Outcome::Skipped),
+            };
+            let outcome = outcome.map_err(|kind| Fault { call: at, kind })?;
+            refused |= matches!(outcome, Outcome::Refused(_));
+            outcomes.push(outcome);
+        }
+        let last = outcomes.len().saturating_sub(1);
+        let failed = self.ready().map_err(|kind| Fault { call: last, kind })?;
+        if let (Some(refusal), Some(outcome)) = (failed, outcomes.last_mut()) {
+            // Without a transaction around them they were committed here.
+            *outcome = Outcome::Refused(refusal);
+        }
+        Ok(())
+    }
+
+    /// Reads to the end of what shares a Sync.
+    pub(super) fn ready(&mut self) -> Result<Option<Box<Refusal>>, FaultKind> {
+        let mut refused = None;
+        loop {
+            let message = self.wire.message()?;
+            match message.tag {
+                backend::ERROR_RESPONSE_TAG => refused = Some(refusal(&message)?),
+                backend::READY_FOR_QUERY_TAG => {
+                    self.status = status(&message)?;
+                    return Ok(refused);
+                }
+                _ => return Err(unexpected(&message)),
+            }
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.wire.terminate();
+    }
+}
+
+/// Reads the answer to a prepared call.
+fn answer(
+    wire: &mut Wire,
+    columns: &Arc<[Column]>,
+    each: &mut dyn FnMut(RowRef<'_>) -> Result<(), Failure>,
+) -> Result<Outcome, FaultKind> {
+    loop {
+        let message = wire.message()?;
+        match message.tag {
+            backend::DATA_ROW_TAG => {
+                each(RowRef::new(columns, message.body)?).map_err(FaultKind::Failure)?;
+            }
+            backend::BIND_COMPLETE_TAG => {}
+            backend::COMMAND_COMPLETE_TAG => return Ok(Outcome::Done(affected(message.body))),
+            backend::EMPTY_QUERY_RESPONSE_TAG => return Ok(Outcome::Done(0)),
+            backend::ERROR_RESPONSE_TAG => return refusal(&message).map(Outcome::Refused),
+            _ => return Err(unexpected(&message)),
+        }
+    }
+}
+
+/// What the server refused; a fault where the connection ends with it.
+pub(super) fn refusal(message: &Message<'_>) -> Result<Box<Refusal>, FaultKind> {
+    let backend::Message::ErrorResponse(body) = message.parse()? else {
+        return Err(unexpected(message));
+    };
+    let refusal = Box::new(Refusal::read(&body)?);
+    if refusal.is_fatal() { Err(FaultKind::Refused(refusal)) } else { Ok(refusal) }
+}
+
+/// The state of the transaction.
+fn status(message: &Message<'_>) -> Result<u8, FaultKind> {
+    message.body.first().copied().ok_or_else(|| garbled("a message is cut short").into())
+}
+
+pub(super) fn unexpected(message: &Message<'_>) -> FaultKind {
+    match message.tag {
+        // The server waits for rows, or is about to send them: neither ends by itself.
+        backend::COPY_IN_RESPONSE_TAG | backend::COPY_OUT_RESPONSE_TAG | b'W' => {
+            let failure = Failure::new(Code::ScriptFailed, "COPY cannot be used in a script");
+            FaultKind::Failure(failure.hint("use INSERT or SELECT"))
+        }
+        _ => garbled("the server answered out of turn").into(),
+    }
+}
+
+fn unsendable(error: io::Error) -> Failure {
+    Failure::new(Code::ScriptFailed, "a statement cannot be sent").source(error)
+}

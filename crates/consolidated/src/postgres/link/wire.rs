@@ -1,0 +1,120 @@
+//! Messages to and from one server.
+//!
+//! What is to be sent is collected in one buffer, sent while answers are awaited, and kept for
+//! the next flight.
+
+use super::message::{Inbox, Message};
+use super::socket::Socket;
+use bytes::BytesMut;
+use postgres_protocol::message::{backend, frontend};
+use std::io::{self, ErrorKind};
+
+/// What stays allocated between flights.
+const OUTBOX_KEPT_BYTES: usize = 1 << 20;
+
+/// A connection that speaks PostgreSQL's protocol.
+pub(super) struct Wire {
+    socket: Socket,
+    inbox: Inbox,
+    outbox: BytesMut,
+    /// Bytes of the outbox that the socket has taken.
+    sent: usize,
+    /// Why nothing can be sent any more. The server may have said why before it left.
+    broken: Option<io::Error>,
+}
+
+impl Wire {
+    pub(super) fn new(socket: Socket) -> Wire {
+        let (inbox, outbox) = (Inbox::new(), BytesMut::new());
+        Wire { socket, inbox, outbox, sent: 0, broken: None }
+    }
+
+    pub(super) fn socket(&self) -> &Socket {
+        &self.socket
+    }
+
+    /// Where the next messages are written; [`Wire::message`] sends them.
+    pub(super) fn outbox(&mut self) -> &mut BytesMut {
+        &mut self.outbox
+    }
+
+    /// Forgets what was written and not sent.
+    pub(super) fn discard(&mut self) {
+        self.outbox.truncate(self.sent);
+    }
+
+    /// Begins to send what was written, as far as it goes without waiting.
+    pub(super) fn send(&mut self) {
+        if let Err(error) = self.send_now() {
+            self.broken = Some(error);
+        }
+        if self.broken.is_none() && self.sent < self.outbox.len() {
+            return;
+        }
+        self.sent = 0;
+        match self.outbox.capacity() > OUTBOX_KEPT_BYTES {
+            true => self.outbox = BytesMut::new(),
+            false => self.outbox.clear(),
+        }
+    }
+
+    fn send_now(&mut self) -> io::Result<()> {
+        while self.sent < self.outbox.len() {
+            match self.socket.write(&self.outbox[self.sent..])? {
+                0 => return Ok(()),
+                count => self.sent += count,
+            }
+        }
+        self.socket.flush()
+    }
+
+    /// Whether something written is still here.
+    fn is_sending(&self) -> bool {
+        self.broken.is_none() && (!self.outbox.is_empty() || !self.socket.is_flushed())
+    }
+
+    /// The next message that is an answer. What the server tells of its own accord is passed over.
+    #[inline]
+    pub(super) fn message(&mut self) -> io::Result<Message<'_>> {
+        let (tag, body) = loop {
+            match self.inbox.take()? {
+                Some((
+                    backend::NOTICE_RESPONSE_TAG
+                    | backend::PARAMETER_STATUS_TAG
+                    | backend::NOTIFICATION_RESPONSE_TAG,
+                    _,
+                )) => {}
+                Some(message) => break message,
+                None => self.fill()?,
+            }
+        };
+        Ok(Message { tag, body: self.inbox.body(body) })
+    }
+
+    /// Waits for bytes, and sends meanwhile: the server may not listen before it was heard.
+    fn fill(&mut self) -> io::Result<()> {
+        while self.is_sending() {
+            self.send();
+            if self.is_sending() && self.socket.wait()? {
+                break;
+            }
+        }
+        match self.socket.read(self.inbox.room()) {
+            Ok(0) => Err(self.broken.take().unwrap_or(ErrorKind::UnexpectedEof.into())),
+            Ok(count) => {
+                self.inbox.arrived(count);
+                Ok(())
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
+            // The bound of the beginning.
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Err(ErrorKind::TimedOut.into()),
+            Err(error) => Err(self.broken.take().unwrap_or(error)),
+        }
+    }
+
+    /// Says good-bye, so that the server need not note a lost client.
+    pub(super) fn terminate(&mut self) {
+        frontend::terminate(&mut self.outbox);
+        self.send();
+    }
+}
