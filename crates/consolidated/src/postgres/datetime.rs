@@ -75,6 +75,68 @@ pub(super) fn write_timestamp(micros: i64, utc: bool, out: &mut Scratch) {
     }
 }
 
+/// A date of the years 1 to 9999, which need four digits and no era.
+pub(super) fn usual_date(days: i32) -> Option<[u8; 10]> {
+    let mut text = *b"0000-00-00";
+    let (year, month, day) = usual_civil(days)?;
+    text[..2].copy_from_slice(pair(year / 100));
+    text[2..4].copy_from_slice(pair(year % 100));
+    text[5..7].copy_from_slice(pair(month));
+    text[8..].copy_from_slice(pair(day));
+    Some(text)
+}
+
+/// A timestamp of these years, as timestamptz; without a zone it ends before the `Z`.
+pub(super) fn usual_timestamp(micros: i64) -> Option<[u8; 27]> {
+    let mut text = *b"0000-00-00 00:00:00.000000Z";
+    let date = usual_date(i32::try_from(micros.div_euclid(MICROS_PER_DAY)).ok()?)?;
+    let of_day = micros.rem_euclid(MICROS_PER_DAY);
+    // Both are below the number of microseconds of a day.
+    let seconds = (of_day / MICROS_PER_SECOND) as u32;
+    let fraction = (of_day % MICROS_PER_SECOND) as u32;
+    text[..10].copy_from_slice(&date);
+    text[11..13].copy_from_slice(pair(seconds / 3600));
+    text[14..16].copy_from_slice(pair(seconds / 60 % 60));
+    text[17..19].copy_from_slice(pair(seconds % 60));
+    text[20..22].copy_from_slice(pair(fraction / 10_000));
+    text[22..24].copy_from_slice(pair(fraction / 100 % 100));
+    text[24..26].copy_from_slice(pair(fraction % 100));
+    Some(text)
+}
+
+/// Two digits; `number` is below 100.
+pub(super) fn pair(number: u32) -> &'static [u8; 2] {
+    const PAIRS: [[u8; 2]; 100] = {
+        let mut pairs = [[0; 2]; 100];
+        let mut number = 0;
+        while number < 100 {
+            pairs[number] = [b'0' + (number / 10) as u8, b'0' + (number % 10) as u8];
+            number += 1;
+        }
+        pairs
+    };
+    &PAIRS[number as usize % 100]
+}
+
+/// [`civil_of`] for the years 1 to 9999, in 32 bits and without a division by a variable: after
+/// Neri and Schneider, "Euclidean affine functions and their application to calendar algorithms".
+fn usual_civil(days: i32) -> Option<(u32, u32, u32)> {
+    // 0001-01-01 and 9999-12-31.
+    if !(-730_119..=2_921_939).contains(&days) {
+        return None;
+    }
+    // Since 0000-03-01: years begin in March, so that the leap day is the last of its year.
+    let shifted = (days + 730_425) as u32;
+    let centuries = 4 * shifted + 3;
+    let of_century = centuries % 146_097 / 4;
+    let years = 2_939_745 * u64::from(4 * of_century + 3);
+    let of_year = years as u32 / 2_939_745 / 4;
+    let months = 2141 * of_year + 197_913;
+    let turned = u32::from(of_year >= 306);
+    let year = 100 * (centuries / 146_097) + (years >> 32) as u32 + turned;
+    Some((year, (months >> 16) - 12 * turned, (months & 0xFFFF) / 2141 + 1))
+}
+
 /// Writes year, month and day; true before the year 1.
 fn civil(days: i64, out: &mut Scratch) -> bool {
     let (year, month, day) = civil_of(days + EPOCH_DAYS);
@@ -309,6 +371,29 @@ mod tests {
         ];
         for text in wrong {
             assert!(read_date(text.as_bytes()).is_err(), "{text}");
+        }
+    }
+
+    // Trap 15
+    #[test]
+    fn the_usual_way_and_the_other_agree() {
+        let mut usual = 0;
+        for days in -730_200..2_922_100 {
+            let Some(text) = usual_date(days) else { continue };
+            usual += 1;
+            assert_eq!(str::from_utf8(&text), Ok(date(days).as_str()));
+        }
+        assert_eq!(usual, 3_652_059, "the days of 9999 years");
+        for days in [i32::MIN, i32::MAX, -730_120, 2_921_940] {
+            assert_eq!(usual_date(days), None);
+        }
+        let day = MICROS_PER_DAY;
+        for micros in (-730_119 * day..2_921_940 * day).step_by(7_654_321_098_765) {
+            let text = usual_timestamp(micros).unwrap();
+            assert_eq!(str::from_utf8(&text), Ok(timestamp(micros, true).as_str()));
+        }
+        for micros in [i64::MIN, i64::MAX, -730_119 * day - 1, 2_921_940 * day] {
+            assert_eq!(usual_timestamp(micros), None);
         }
     }
 

@@ -121,6 +121,101 @@ fn read_exponent(text: &[u8]) -> Result<i64, Misfit> {
     Ok(exponent)
 }
 
+/// A number of few digits, as most are: `whole` divided by 10 to the power of `scale`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Short {
+    pub(super) negative: bool,
+    pub(super) digits: u64,
+    pub(super) scale: u32,
+}
+
+/// Digits to the base 10,000 of a [`Short`]: with them it is below 10 to the power of 16.
+const SHORT_DIGITS: i32 = 4;
+
+impl Short {
+    /// Reads the binary form. `None`: a longer number, none at all, or not the binary form.
+    pub(super) fn read(bytes: &[u8]) -> Option<Short> {
+        let (&[c, d, w, e, s, g, a, b], rest) = bytes.split_first_chunk()?;
+        let count = usize::from(u16::from_be_bytes([c, d]));
+        let weight = i32::from(i16::from_be_bytes([w, e]));
+        let sign = u16::from_be_bytes([s, g]);
+        let scale = u32::from(u16::from_be_bytes([a, b]));
+        let places = scale.div_ceil(4) as i32;
+        if sign & !NEGATIVE != 0
+            || rest.len() != 2 * count
+            || weight.max(0) + 1 + places > SHORT_DIGITS
+        {
+            return None;
+        }
+        let (present, _) = rest.as_chunks::<2>();
+        let mut digits = 0;
+        for power in (-places..=weight.max(0)).rev() {
+            let at = usize::try_from(weight - power).ok();
+            let digit = at.and_then(|at| present.get(at)).map_or(0, |d| u16::from_be_bytes(*d));
+            if digit > 9999 {
+                return None;
+            }
+            digits = digits * 10_000 + u64::from(digit);
+        }
+        // The last digit may have more places than are shown.
+        digits /= 10_u64.pow(places as u32 * 4 - scale);
+        Some(Short { negative: sign == NEGATIVE, digits, scale })
+    }
+
+    /// Without zeros at the end of the fraction.
+    pub(super) fn trimmed(mut self) -> Short {
+        while self.scale > 0 && self.digits.is_multiple_of(10) {
+            self.digits /= 10;
+            self.scale -= 1;
+        }
+        self
+    }
+
+    /// The whole number that it is.
+    pub(super) fn integer(self) -> Option<i64> {
+        let digits = i64::try_from(self.digits).ok().filter(|_| self.scale == 0)?;
+        Some(if self.negative { -digits } else { digits })
+    }
+
+    /// The double nearest to it, if one division of exact doubles finds it.
+    pub(super) fn real(self) -> Option<f64> {
+        if self.digits >= 1 << 53 {
+            return None;
+        }
+        // The scale is at most 12, and powers of ten up to 22 are exact.
+        let magnitude = self.digits as f64 / 10_u64.pow(self.scale) as f64;
+        Some(if self.negative { -magnitude } else { magnitude })
+    }
+
+    /// The text that PostgreSQL itself would show, at the end of `text`.
+    pub(super) fn write(self, text: &mut [u8; 32]) -> &[u8] {
+        let (mut rest, mut at) = (self.digits, text.len());
+        let mut put = |byte: u8| {
+            at -= 1;
+            text[at] = byte;
+        };
+        let mut digit = || {
+            let digit = (rest % 10) as u8;
+            rest /= 10;
+            (b'0' + digit, rest > 0)
+        };
+        (0..self.scale).for_each(|_| put(digit().0));
+        if self.scale > 0 {
+            put(b'.');
+        }
+        let mut more = true;
+        while more {
+            let byte;
+            (byte, more) = digit();
+            put(byte);
+        }
+        if self.negative {
+            put(b'-');
+        }
+        &text[at..]
+    }
+}
+
 /// What a binary numeric is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Class {

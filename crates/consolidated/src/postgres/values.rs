@@ -18,7 +18,7 @@
 //! and nothing else (trap 15). Infinity survives everywhere.
 
 use super::datetime;
-use super::numeric::{self, Class};
+use super::numeric::{self, Class, Short};
 use super::scratch::Scratch;
 use model::{ValueRef, write_value};
 use postgres_types::{Kind as TypeKind, Type};
@@ -374,6 +374,9 @@ impl Reading {
     }
 
     fn write_text(self, raw: &[u8], out: &mut Vec<u8>) -> Result<(), Garbled> {
+        if self.write_usual(raw, out)? {
+            return Ok(());
+        }
         let mut text = Scratch::new();
         match self {
             Reading::Uuid => uuid_text(&array(raw)?, &mut text),
@@ -386,6 +389,31 @@ impl Reading {
         }
         write_value(out, ValueRef::Text(text.as_bytes()));
         Ok(())
+    }
+}
+
+impl Reading {
+    /// Writes a date of our times, whose text has a fixed length; false for any other value.
+    fn write_usual(self, raw: &[u8], out: &mut Vec<u8>) -> Result<bool, Garbled> {
+        match self {
+            Reading::Date => {
+                let Some(text) = datetime::usual_date(i32::from_be_bytes(array(raw)?)) else {
+                    return Ok(false);
+                };
+                write_value(out, ValueRef::Text(&text));
+            }
+            Reading::Timestamp | Reading::Timestamptz => {
+                let Some(text) = datetime::usual_timestamp(i64::from_be_bytes(array(raw)?)) else {
+                    return Ok(false);
+                };
+                match self {
+                    Reading::Timestamptz => write_value(out, ValueRef::Text(&text)),
+                    _ => write_value(out, ValueRef::Text(&text[..text.len() - 1])),
+                }
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
     }
 }
 
@@ -418,6 +446,34 @@ fn uuid_text(bytes: &[u8; 16], out: &mut Scratch) {
 }
 
 fn read_numeric(raw: &[u8], as_: NumericAs, out: &mut Vec<u8>) -> Result<(), Garbled> {
+    match Short::read(raw) {
+        Some(short) if write_short(short, as_, out) => Ok(()),
+        _ => read_long(raw, as_, out),
+    }
+}
+
+/// False: it takes the longer way.
+fn write_short(short: Short, as_: NumericAs, out: &mut Vec<u8>) -> bool {
+    /// What a double keeps for certain.
+    const DOUBLE_END: u64 = 10_u64.pow(DOUBLE_DIGITS as u32);
+    let value = match as_ {
+        NumericAs::Text => None,
+        NumericAs::Real => match short.trimmed().real() {
+            Some(real) => Some(ValueRef::Real(real)),
+            None => return false,
+        },
+        NumericAs::Integer | NumericAs::Numeric => {
+            let trimmed = short.trimmed();
+            let real = || trimmed.real().filter(|_| trimmed.digits < DOUBLE_END);
+            trimmed.integer().map(ValueRef::Integer).or_else(|| real().map(ValueRef::Real))
+        }
+    };
+    let mut text = [0; 32];
+    write_value(out, value.unwrap_or_else(|| ValueRef::Text(short.write(&mut text))));
+    true
+}
+
+fn read_long(raw: &[u8], as_: NumericAs, out: &mut Vec<u8>) -> Result<(), Garbled> {
     let mut text = Scratch::new();
     let class = numeric::write_text(raw, &mut text).ok_or(Garbled)?;
     let digits = text.as_str();

@@ -2,6 +2,7 @@
 
 use super::*;
 use model::{RowReader, Value};
+use proptest::prelude::*;
 
 fn column(type_: &Type) -> ColumnType {
     ColumnType::of(type_.name(), type_.oid(), false, NumericAs::Text)
@@ -119,4 +120,35 @@ fn a_key_in_other_letters_is_noticed() {
     assert!(!column(&Type::BPCHAR).keeps_spelling(ValueRef::Text(b"ab ")));
     assert!(column(&Type::BPCHAR).keeps_spelling(ValueRef::Text(b"ab")));
     assert!(!numeric(NumericAs::Text).keeps_spelling(ValueRef::Text(b"007")));
+}
+
+proptest! {
+    // Trap 15
+    #[test]
+    fn short_numbers_are_what_the_long_way_makes_of_them(
+        digits in 0_u64..100_000_000_000_000_000,
+        divisor in 0_u32..18,
+        scale in 0_usize..14,
+        negative: bool,
+        rubbish in proptest::collection::vec(any::<u8>(), 0..20),
+    ) {
+        let digits = digits / 10_u64.pow(divisor);
+        let padded = format!("{digits:0width$}", width = scale + 1);
+        let (whole, fraction) = padded.split_at(padded.len() - scale);
+        let point = if scale > 0 { "." } else { "" };
+        let sign = if negative && digits > 0 { "-" } else { "" };
+        let mut binary = Vec::new();
+        numeric::write_binary(format!("{sign}{whole}{point}{fraction}").as_bytes(), &mut binary)
+            .unwrap();
+        for raw in [binary, rubbish] {
+            let Some(short) = Short::read(&raw) else { continue };
+            for as_ in [NumericAs::Text, NumericAs::Real, NumericAs::Integer, NumericAs::Numeric] {
+                let (mut fast, mut slow) = (Vec::new(), Vec::new());
+                read_long(&raw, as_, &mut slow).unwrap();
+                if write_short(short, as_, &mut fast) {
+                    prop_assert_eq!(&fast, &slow, "{:?} {:?}", short, as_);
+                }
+            }
+        }
+    }
 }
