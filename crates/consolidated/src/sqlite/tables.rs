@@ -67,6 +67,14 @@ impl UserTable {
         self.columns.iter().find(|column| column.name == name)
     }
 
+    /// The column of the key if it is the rowid under another name, or may be.
+    pub(super) fn rowid_key(&self) -> Option<&str> {
+        let [key] = self.key.as_slice() else { return None };
+        let column = self.column(key)?;
+        let integer = column.declared_type.eq_ignore_ascii_case("INTEGER");
+        (integer && !self.without_rowid).then_some(key)
+    }
+
     /// Key columns that the database lets be NULL; such rows have no identity.
     pub(super) fn nullable_key(&self) -> Vec<&str> {
         let integer_key = |column: &UserColumn| {

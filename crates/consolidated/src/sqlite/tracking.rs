@@ -59,8 +59,8 @@ pub(super) fn objects(table: &UserTable, kept: Option<&Kept>) -> Vec<Object> {
     let log = Log { table, place, sought };
     let mut objects = vec![log.table()];
     objects.push(log.trigger("insert", "AFTER INSERT", vec![log.note("NEW", Kind::Came)]));
-    let updated = vec![log.note("NEW", Kind::Updated), log.note("OLD", Kind::MovedAway)];
-    objects.push(log.trigger("update", "AFTER UPDATE", updated));
+    objects.push(log.trigger("update", "AFTER UPDATE", vec![log.note("NEW", Kind::Updated)]));
+    objects.push(log.moved());
     objects.push(log.trigger("delete", "AFTER DELETE", vec![log.note("OLD", Kind::Went)]));
     let (mut by_insert, mut by_update) = (Vec::new(), Vec::new());
     let mut watched = unique_columns(table);
@@ -91,7 +91,7 @@ pub(super) fn objects(table: &UserTable, kept: Option<&Kept>) -> Vec<Object> {
         objects.push(log.trigger("replace", "BEFORE INSERT", by_insert));
     }
     if !by_update.is_empty() {
-        let before_update = format!("BEFORE UPDATE OF {}", idents("", &watched));
+        let before_update = format!("BEFORE UPDATE{}", log.of(&watched));
         objects.push(log.trigger("update_replace", &before_update, by_update));
     }
     objects
@@ -137,26 +137,55 @@ impl Log<'_> {
     }
 
     fn trigger(&self, event: &str, when: &str, statements: Vec<String>) -> Object {
+        self.guarded_trigger(event, when, "", statements)
+    }
+
+    fn guarded_trigger(
+        &self,
+        event: &str,
+        when: &str,
+        guard: &str,
+        statements: Vec<String>,
+    ) -> Object {
         let name = format!("syncline_{event}_{}", self.table.name);
         let body: String = statements.iter().map(|s| format!("    {s};\n")).collect();
         let sql = format!(
-            "CREATE TRIGGER {} {when} ON {}\nBEGIN\n{body}END",
+            "CREATE TRIGGER {} {when} ON {}\n{guard}BEGIN\n{body}END",
             ident(&name),
             ident(&self.table.name)
         );
         Object { kind: "TRIGGER", name, table: self.table.name.clone(), sql }
     }
 
+    /// Notes that a row is no longer where it was, or what it was. A trigger of its own: statements
+    /// that set neither key nor place do not pay for it.
+    fn moved(&self) -> Object {
+        let mut columns = self.table.key.clone();
+        columns.extend(self.place.into_iter().flatten().cloned());
+        let differs = self.differs(&columns, "OLD");
+        let when = format!("AFTER UPDATE{}", self.of(&columns));
+        let note = vec![self.note("OLD", Kind::MovedAway)];
+        self.guarded_trigger("moved", &when, &format!("WHEN {differs}\n"), note)
+    }
+
+    /// The clause for updates that set one of `columns`. SQLite compares the names in the
+    /// statement, so a key that is the rowid has all of its names. A computed column is never set:
+    /// where one is among them, every update counts.
+    fn of(&self, columns: &[String]) -> String {
+        let among = |name: &String| self.table.column(name).is_some_and(|column| column.generated);
+        if columns.iter().any(among) {
+            return String::new();
+        }
+        let rowid = self.table.rowid_key().is_some_and(|key| columns.iter().any(|c| c == key));
+        let others = if rowid { ", rowid, _rowid_, oid" } else { "" };
+        format!(" OF {}{others}", idents("", columns))
+    }
+
     /// The statement that appends an entry for `row`, which is NEW or OLD.
     fn note(&self, row: &str, kind: Kind) -> String {
         let key = idents(&format!("{row}."), &self.table.key);
-        let moved_key = self.differs(&self.table.key, "OLD");
         let Some(place) = self.place else {
-            let into = self.into();
-            return match kind {
-                Kind::MovedAway => format!("{into} SELECT {key} WHERE {moved_key}"),
-                _ => format!("{into} VALUES ({key})"),
-            };
+            return format!("{} VALUES ({key})", self.into());
         };
         let (into, old) = (self.into(), self.place_values(place, row));
         let new: String = place
@@ -169,16 +198,10 @@ impl Log<'_> {
         match kind {
             Kind::Came => format!("{into} VALUES ({key}{new}, 1)"),
             Kind::Updated => {
+                let moved_key = self.differs(&self.table.key, "OLD");
                 format!("{into} VALUES ({key}{new}, CASE WHEN {moved_key} THEN 1 END)")
             }
-            Kind::Went => format!("{into} VALUES ({key}{old}, 1)"),
-            Kind::MovedAway if place.is_empty() => {
-                format!("{into} SELECT {key}, 1 WHERE {moved_key}")
-            }
-            Kind::MovedAway => {
-                let moved = self.differs(place, "OLD");
-                format!("{into} SELECT {key}{old}, 1 WHERE {moved_key} OR {moved}")
-            }
+            Kind::Went | Kind::MovedAway => format!("{into} VALUES ({key}{old}, 1)"),
         }
     }
 
@@ -195,13 +218,15 @@ impl Log<'_> {
         )
     }
 
+    /// Nothing can go wrong with an entry. `FAIL` tells SQLite so: where a trigger may abort its
+    /// statement, a DELETE keeps a journal for each row, which costs more than all the rest.
     fn into(&self) -> String {
         let mut columns = idents("", &self.table.key);
         if let Some(place) = self.place {
             columns.extend(place.iter().map(|name| format!(", {}", ident(&place_column(name)))));
             columns.push_str(&format!(", {MOVED}"));
         }
-        format!("INSERT INTO {} ({columns})", ident(&log_name(&self.table.name)))
+        format!("INSERT OR FAIL INTO {} ({columns})", ident(&log_name(&self.table.name)))
     }
 
     fn place_values(&self, place: &[String], row: &str) -> String {
