@@ -3,7 +3,8 @@
 //! A row is filtered when its whole image is what was uploaded; if the centre made it different,
 //! by a trigger, a rounding type or a rule, its digest differs and it is sent. Where a centre that
 //! numbers its transactions proves that nothing of an upload can differ, the number of its
-//! transaction is enough, and the rows are not even read.
+//! transaction is enough, and the rows are not even read; where it numbers the entries of a log,
+//! the first and last number are.
 
 use siphasher::sip128::{Hasher128, SipHasher13};
 use std::collections::HashSet;
@@ -17,6 +18,8 @@ pub struct Echo {
     digests: HashSet<u128>,
     /// Of which nothing has to come back, whatever its digests.
     pub(crate) upload: Option<Transaction>,
+    /// Table, and the first and last number of what the upload wrote to its log.
+    stretches: Vec<(usize, i64, i64)>,
 }
 
 /// A transaction of the centre. Its number means nothing on another system or timeline, where
@@ -43,6 +46,18 @@ impl Echo {
         if self.digests.len() < Echo::LEN_MAX {
             self.digests.insert(digest(kind, table, image));
         }
+    }
+
+    /// Notes that the numbers from `first` to `last` in the log of `table` are the upload's own,
+    /// and that the remote has all that they tell of.
+    pub(crate) fn add_stretch(&mut self, table: usize, first: i64, last: i64) {
+        self.stretches.push((table, first, last));
+    }
+
+    /// First and last number of what the upload alone wrote to the log of `table`.
+    pub(crate) fn stretch(&self, table: usize) -> Option<(i64, i64)> {
+        let found = self.stretches.iter().find(|(of, ..)| *of == table);
+        found.map(|(_, first, last)| (*first, *last))
     }
 
     pub(crate) fn contains(&self, kind: EchoKind, table: usize, image: &[u8]) -> bool {

@@ -6,6 +6,7 @@
 //! | `{s.last_download}` | the table's last download, NULL the first time |
 //! | `{s.last_download.table}` | the same in the count of another table that the script looks at |
 //! | `{s.last_upload}` | on PostgreSQL, the transaction whose rows need not come back |
+//! | `{s.uploaded_first}`, `{s.uploaded_last}` | the part of the log that need not be read |
 //! | `{r.column}` | the new row |
 //! | `{o.column}` | the row as the remote saw it before its change |
 //! | `{u.name}` | a claim of the user |
@@ -97,6 +98,10 @@ pub(crate) enum Parameter {
     /// The transaction of the synchronization's own upload, where nothing it wrote has to come
     /// back; otherwise one that wrote nothing.
     LastUpload,
+    /// Where the upload's own stretch of the table's log begins.
+    UploadedFirst,
+    /// Where it ends.
+    UploadedLast,
     Claim(String),
     /// Position in the new row.
     New(usize),
@@ -249,6 +254,8 @@ fn resolve(body: &str, table: &PublishedTable) -> Result<Parameter, Failure> {
         ("s", "script_version") => Parameter::ScriptVersion,
         ("s", "last_download" | "last_table_download") => Parameter::LastDownload,
         ("s", "last_upload") => Parameter::LastUpload,
+        ("s", "uploaded_first") => Parameter::UploadedFirst,
+        ("s", "uploaded_last") => Parameter::UploadedLast,
         ("s", other) if other.starts_with("last_download.") => {
             Parameter::LastDownloadOf(unquoted(&other["last_download.".len()..]))
         }

@@ -91,6 +91,11 @@ pub(crate) trait Dialect {
     /// The table as statements name it.
     fn table(&self, table: &Table) -> String;
 
+    /// The table as `row`, in a query that looks rows up by their key.
+    fn looked_up(&self, table: &Table, row: &str) -> String {
+        format!("{} AS {row}", self.table(table))
+    }
+
     /// The log with the departures of `table`. It has the key's columns under their own names and
     /// the others under [`place_column`].
     fn departures(&self, table: &Table) -> String;

@@ -262,6 +262,66 @@ fn uploaded_rows_do_not_come_back_unless_the_centre_made_them_different_on(backe
     assert_eq!((download.deletes.len(), download.filtered), (0, 1));
 }
 
+// Trap 8: what an upload sets off without a trigger of anybody's.
+#[test]
+fn what_a_foreign_key_did_to_other_rows_of_the_uploaded_table_comes_down() {
+    Backend::each(what_a_foreign_key_did_to_other_rows_of_the_uploaded_table_comes_down_on);
+}
+
+fn what_a_foreign_key_did_to_other_rows_of_the_uploaded_table_comes_down_on(backend: Backend) {
+    let mut center = Center::on(
+        backend,
+        "CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT,
+             boss INTEGER REFERENCES t (id) ON DELETE SET NULL);
+         CREATE TABLE line (id INTEGER PRIMARY KEY,
+             t_id INTEGER NOT NULL REFERENCES t (id) ON DELETE CASCADE);
+         INSERT INTO t VALUES (1, 'a', NULL), (2, 'b', 1), (3, 'c', NULL);
+         INSERT INTO line VALUES (1, 1), (2, 3);",
+        "[table.t]\n[table.line]\n",
+    );
+    let mut remote = Remote::new("r");
+    center.synchronize(&mut remote, &[]);
+    let boss = |id, name: &str, boss| vec![int(id), text(name), boss];
+    let uploaded = [
+        Upload::Insert("t", boss(4, "d", Value::Null)),
+        Upload::Insert("line", vec![int(3), int(4)]),
+        Upload::Delete("t", boss(1, "a", Value::Null)),
+    ];
+    let (applied, download) = center.synchronize(&mut remote, &uploaded);
+    assert_eq!((applied.rejected, applied.conflicts), (0, 0));
+    assert_eq!(download.upserts, [("t".into(), boss(2, "b", Value::Null))]);
+    assert_eq!(download.deletes, [("line".into(), vec![int(1)])]);
+    assert_eq!(download.filtered, 3);
+}
+
+// Trap 8: SQLite's affinities make other values of some, of which no log tells.
+#[test]
+fn a_value_that_sqlite_stores_otherwise_comes_back() {
+    let mut center =
+        Center::new("CREATE TABLE t (id INTEGER PRIMARY KEY, n NUMERIC, s TEXT);", "[table.t]\n");
+    let mut remote = Remote::new("r");
+    center.synchronize(&mut remote, &[]);
+    let row = |id, n: Value, s: Value| vec![int(id), n, s];
+    let plain = [
+        Upload::Insert("t", row(1, text("2026-01-02"), text("1"))),
+        Upload::Insert("t", row(2, Value::Real(1.5), Value::Null)),
+    ];
+    let (_, download) = center.synchronize(&mut remote, &plain);
+    assert_eq!((download.upserts.len(), download.filtered), (0, 2));
+    let (_, download) = center.synchronize(
+        &mut remote,
+        &[
+            Upload::Insert("t", row(3, text("1e3"), text("x"))),
+            Upload::Insert("t", row(4, int(5), text("y"))),
+            Upload::Insert("t", row(5, Value::Real(2.0), int(7))),
+        ],
+    );
+    let mut upserts: Vec<Row> = download.upserts.into_iter().map(|(_, row)| row).collect();
+    upserts.sort_by_key(|row| format!("{row:?}"));
+    assert_eq!(upserts, [row(3, int(1000), text("x")), row(5, int(2), text("7"))]);
+    assert_eq!(download.filtered, 1);
+}
+
 // Trap 10
 #[test]
 fn unique_values_swap_and_keys_change_hands() {

@@ -140,6 +140,8 @@ pub(super) fn session_value<'a>(parameter: &Parameter, session: &'a Session) -> 
         Parameter::LastDownload
         | Parameter::LastDownloadOf(_)
         | Parameter::LastUpload
+        | Parameter::UploadedFirst
+        | Parameter::UploadedLast
         | Parameter::New(_)
         | Parameter::Old(_) => None,
     }

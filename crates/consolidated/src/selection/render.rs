@@ -23,6 +23,7 @@ impl Selection {
     pub(crate) fn deletes(&self, dialect: &dyn Dialect) -> String {
         let render = Render { dialect };
         let (table, log) = (dialect.table(&self.table), dialect.departures(&self.table));
+        let looked_up = dialect.looked_up(&self.table, "t");
         let covered = render.covered(self, "t", Form::Probe, 1);
         let here = render.both(&same_key(&self.table, "t", "g"), &covered);
         let departed = render.both(
@@ -31,7 +32,7 @@ impl Selection {
         );
         let mut query = format!(
             "SELECT {key}\nFROM {log} AS g\nWHERE {departed}\n  \
-             AND NOT EXISTS (SELECT 1 FROM {table} AS t WHERE {here})",
+             AND NOT EXISTS (SELECT 1 FROM {looked_up} WHERE {here})",
             key = idents("g.", &self.table.key),
             departed = nest(&departed),
             here = nest(&here),

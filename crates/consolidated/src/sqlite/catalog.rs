@@ -1,5 +1,6 @@
 //! What is deployed, read once per connection and again when the deployment number moves.
 
+use super::affinity::Affinity;
 use super::check;
 use super::deploy::{require_present_format, table_exists};
 use super::errors::failed;
@@ -23,6 +24,12 @@ pub(super) struct TableDetails {
     pub(super) sent_afresh: bool,
     /// An upload may move a row out of its own subscription.
     pub(super) may_leave: bool,
+    /// How each published column stores what it is given; empty where that is not all that decides
+    /// what an uploaded row becomes.
+    pub(super) affinities: Vec<Affinity>,
+    /// The published column whose value alone decides whether a row is covered, where no trigger
+    /// can change it.
+    pub(super) decider: Option<u16>,
 }
 
 impl TableDetails {

@@ -38,7 +38,7 @@ pub(super) fn resolve(
         Change::Delete => Event::ResolveDeleteConflict,
         Change::Insert | Change::Update => Event::ResolveConflict,
     };
-    if let Some((fault, message)) = run(attempt, table, event, row)? {
+    if let Some((fault, message)) = run(attempt, table, position, event, row)? {
         match fault {
             RowFault::NotUnique => return Ok(RowOutcome::InTheWay(message)),
             RowFault::KeyExists => {
@@ -73,8 +73,9 @@ fn agrees(row: &UploadedRow<'_>, now: Option<&[u8]>) -> bool {
 
 /// Runs the script of `event`, if the rule has one.
 fn run(
-    attempt: &Attempt<'_>,
+    attempt: &mut Attempt<'_>,
     table: &CatalogTable,
+    position: usize,
     event: Event,
     row: &UploadedRow<'_>,
 ) -> Result<Option<(RowFault, String)>, Failure> {
@@ -89,7 +90,10 @@ fn run(
         })
         .map_err(|error| script_failed(error, name, event.name()))?;
     match statement.raw_execute() {
-        Ok(_) => Ok(None),
+        Ok(changes) => {
+            attempt.changed(position, changes);
+            Ok(None)
+        }
         Err(error) => row_fault(error, name, event.name()).map(Some),
     }
 }

@@ -12,6 +12,9 @@ use crate::sync_model::ClaimTest;
 /// The dialect for the scripts of one table.
 pub(super) struct Sqlite<'a> {
     pub(super) own: &'a str,
+    /// The index of its key. Without naming it, SQLite reads the whole table for each row that is
+    /// looked up, if the table was nearly empty at the last ANALYZE.
+    pub(super) key_index: Option<&'a str>,
 }
 
 impl Sqlite<'_> {
@@ -21,11 +24,25 @@ impl Sqlite<'_> {
             false => parameter("s.last_download", &table.name),
         }
     }
+
+    /// The condition that `entry`, of the log of the table itself, need be read: the remote does
+    /// not know what it tells of, because it is not one that its own upload made.
+    pub(super) fn unknown_to_remote(&self, entry: &str) -> String {
+        format!(
+            "({entry}.sequence BETWEEN {{s.uploaded_first}} AND {{s.uploaded_last}}) IS NOT TRUE"
+        )
+    }
 }
 
 impl Dialect for Sqlite<'_> {
     fn table(&self, table: &Table) -> String {
         ident(&table.name)
+    }
+
+    fn looked_up(&self, table: &Table, row: &str) -> String {
+        let index = self.key_index.filter(|_| table.name == self.own);
+        let hint = index.map_or(String::new(), |index| format!(" INDEXED BY {}", ident(index)));
+        format!("{} AS {row}{hint}", self.table(table))
     }
 
     fn departures(&self, table: &Table) -> String {
@@ -36,6 +53,10 @@ impl Dialect for Sqlite<'_> {
         // Without an identity a row cannot be told about.
         let present = join(&table.key, " AND ", |c| format!("{entry}.{} IS NOT NULL", ident(c)));
         format!("{entry}.sequence > {} AND {entry}.{MOVED} AND {present}", self.since(table))
+    }
+
+    fn departed_unknown(&self, table: &Table, entry: &str) -> String {
+        format!("{} AND {}", self.departed_since(table, entry), self.unknown_to_remote(entry))
     }
 
     fn changed_since(&self, table: &Table, row: &str) -> String {

@@ -48,10 +48,18 @@ pub(super) fn check_written(
     row: &UploadedRow<'_>,
     before: Standing,
 ) -> Result<(), Failure> {
-    if !table.details.is_fenced()
-        || row.change == Change::Delete
-        || standing(attempt, table, row)? != Standing::Outside
-    {
+    if !table.details.is_fenced() || row.change == Change::Delete {
+        return Ok(());
+    }
+    // Of rows with the same value in the column that decides, all are inside or none is.
+    let decider = table.details.decider.map(|at| row.new[usize::from(at)]);
+    if decider.is_some_and(|value| attempt.is_inside(position, value)) {
+        return Ok(());
+    }
+    if standing(attempt, table, row)? != Standing::Outside {
+        if let Some(value) = decider {
+            attempt.note_inside(position, value);
+        }
         return Ok(());
     }
     if before == Standing::Inside && table.details.may_leave {

@@ -6,6 +6,7 @@
 
 use super::catalog::CatalogTable;
 use super::errors::{failed, script_failed};
+use super::stretch;
 use super::upload::{bind, bind_session};
 use super::values::write_row;
 use super::watermark::{self, LogMark, Mark};
@@ -62,6 +63,9 @@ pub(super) fn fetch(
         let owed_here = owed.iter().filter(|row| row.table == position);
         download.owed_keys = owed_here.map(|row| row.key.as_slice()).collect();
         let since = span.since.as_deref();
+        if let (Some(_), Some((first, last))) = (since, request.echo.stretch(position)) {
+            download.fetched.filtered += last.abs_diff(first) + 1;
+        }
         if span.mode != DownloadedTable::None {
             download.rows(position, table, since)?;
         }
@@ -141,12 +145,7 @@ fn end_of_log(connection: &Connection, table: &str) -> Result<(LogMark, i64), Fa
         })
         .map_err(failed("read the state of a log"))?
         .ok_or_else(|| Failure::new(Code::Drift, format!("table {table} has no log")))?;
-    let log = crate::quote::ident(&super::tracking::log_name(table));
-    let sequence = connection
-        .prepare_cached(&format!("SELECT coalesce(max(sequence), 0) FROM {log}"))
-        .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
-        .map_err(failed("read the end of a log"))?;
-    Ok((LogMark { incarnation, sequence }, floor))
+    Ok((LogMark { incarnation, sequence: stretch::end_of_log(connection, table)? }, floor))
 }
 
 /// A row that the remote must be told about.
@@ -232,8 +231,18 @@ impl<'a> Download<'a, '_> {
     ) -> Result<(), Failure> {
         let running = |error| script_failed(error, &table.published.name, event.name());
         let mut statement = self.connection.prepare_cached(&script.sql).map_err(running)?;
+        // A table sent afresh is complete: the remote removes what does not come, so even the rows
+        // that it has just uploaded must.
+        let echo = since.is_some().then_some(self.request.echo);
+        let own = echo.and_then(|echo| echo.stretch(batches.position));
         for (index, parameter) in script.parameters.iter().enumerate() {
             match parameter {
+                Parameter::UploadedFirst => {
+                    statement.raw_bind_parameter(index + 1, own.map(|own| own.0))
+                }
+                Parameter::UploadedLast => {
+                    statement.raw_bind_parameter(index + 1, own.map(|own| own.1))
+                }
                 Parameter::LastDownload => {
                     statement.raw_bind_parameter(index + 1, since.map(|since| since[0]))
                 }
@@ -246,9 +255,6 @@ impl<'a> Download<'a, '_> {
             }
             .map_err(running)?;
         }
-        // A table sent afresh is complete: the remote removes what does not come, so even the rows
-        // that it has just uploaded must.
-        let echo = since.is_some().then_some(self.request.echo);
         let mut rows = statement.raw_query();
         let (mut buffer, mut count) = (Vec::new(), 0);
         while let Some(row) = rows.next().map_err(running)? {

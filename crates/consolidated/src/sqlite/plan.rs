@@ -1,5 +1,6 @@
 //! What a set of models comes to: objects, scripts, publications. Nothing is changed here.
 
+use super::affinity::Affinity;
 use super::catalog::TableDetails;
 use super::remote_ddl;
 use super::scripts::Generator;
@@ -198,22 +199,35 @@ impl TablePlanner<'_> {
             Script::parse(script, &published)?;
         }
         let conflict_rule = rule.to_string();
+        let details = self.details(&published);
         let places = if self.selection.departs() { self.selection.places() } else { Vec::new() };
         let owned = |columns: Vec<&str>| columns.into_iter().map(str::to_owned).collect();
         Ok(TablePlan {
             published,
             conflict_rule,
-            details: self.details(),
+            details,
             scripts,
             places: places.into_iter().map(|(t, place)| (t.name.clone(), owned(place))).collect(),
             sought: self.selection.sought().map(|(column, _)| column.to_owned()),
         })
     }
 
-    fn details(&self) -> TableDetails {
+    fn details(&self, published: &PublishedTable) -> TableDetails {
         let selection = self.selection;
+        let mut details = TableDetails::default();
+        // Of a table with triggers, or where a time is clamped, only the row itself tells what
+        // became of it.
+        let plain = !self.table.has_triggers && self.table.utf8;
+        if plain && !matches!(self.table_model.conflict, ConflictRule::Latest(_)) {
+            let columns = published.columns.iter().filter_map(|name| self.table.column(name));
+            details.affinities = columns.map(Affinity::of).collect();
+        }
         if selection.is_all() {
-            return TableDetails::default();
+            return details;
+        }
+        if let (true, Some((column, _))) = (plain, selection.sought()) {
+            let position = published.columns.iter().position(|published| published == column);
+            details.decider = position.map(|position| position as u16);
         }
         let logs = if selection.departs() { selection.logs() } else { Vec::new() };
         TableDetails {
@@ -222,6 +236,7 @@ impl TablePlanner<'_> {
             logs: logs.into_iter().map(|table| table.name.clone()).collect(),
             sent_afresh: selection.is_custom(),
             may_leave: self.table_model.may_leave,
+            ..details
         }
     }
 

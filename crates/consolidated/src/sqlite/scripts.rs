@@ -130,7 +130,7 @@ impl Generator<'_> {
     }
 
     fn covered(&self, form: Form) -> Option<String> {
-        self.selection.covered(&Sqlite { own: &self.table.name }, "t", form)
+        self.selection.covered(&self.dialect(), "t", form)
     }
 
     /// The table, as `t` where a condition says which of its rows are covered.
@@ -223,11 +223,14 @@ impl Generator<'_> {
             return self.download_covered(&covered);
         }
         let key = idents("", &self.table.key);
+        let unknown = self.unknown_to_remote();
         format!(
             "SELECT {columns}\nFROM {table} AS t\nWHERE {{s.last_download}} IS NULL\n\
              UNION ALL\n\
-             SELECT {columns}\nFROM (\n    SELECT DISTINCT {key} FROM {log}\n    \
-             WHERE sequence > {{s.last_download}}\n) AS l\nJOIN {table} AS t ON {join}",
+             SELECT {columns}\nFROM (\n    SELECT DISTINCT {key} FROM {log} AS l\n    \
+             WHERE sequence > {{s.last_download}}\n      AND {unknown}\n) AS l\n\
+             CROSS JOIN {looked_up} ON {join}",
+            looked_up = self.looked_up(),
             columns = idents("t.", self.columns),
             table = self.name(),
             log = ident(&super::tracking::log_name(&self.table.name)),
@@ -240,11 +243,17 @@ impl Generator<'_> {
     fn download_covered(&self, covered: &str) -> String {
         let columns = idents("t.", self.columns);
         let table = self.name();
-        let all = format!("SELECT {columns}\nFROM {table} AS t\nWHERE {covered}");
+        // The index of the key finds a remote's part where it begins with what decides.
+        let first = self.table.key.first().map(String::as_str);
+        let from = match self.selection.sought() {
+            Some((column, _)) if first == Some(column) => self.looked_up(),
+            _ => format!("{table} AS t"),
+        };
+        let all = format!("SELECT {columns}\nFROM {from}\nWHERE {covered}");
         if self.selection.is_custom() {
             return all;
         }
-        let dialect = Sqlite { own: &self.table.name };
+        let dialect = self.dialect();
         let entered = self.selection.entered(&dialect, "t").map(|entered| {
             let key = idents("t.", &self.table.key);
             let entered = entered.replace('\n', "\n    ");
@@ -255,12 +264,18 @@ impl Generator<'_> {
             let kept = ident(&super::tracking::log_column(self.table, column));
             format!("{} AND ", dialect.passes(test, &kept, &self.selection.table, column))
         });
+        // An entry has the key, so what it says of the key's columns is true of the row.
+        let sought = self.selection.sought().map(|(column, _)| column);
+        let by_key = sought.is_some_and(|sought| self.table.key.iter().any(|key| key == sought));
+        let again = self.covered(Form::Probe).filter(|_| !by_key);
+        let unknown = self.unknown_to_remote();
         format!(
             "{all}\n  AND {{s.last_download}} IS NULL\n\
              UNION ALL\n\
-             SELECT {columns}\nFROM (\n    SELECT {key} FROM {log}\n    \
-             WHERE {mine}sequence > {{s.last_download}}\n{union}) AS l\n\
-             JOIN {table} AS t ON {join}\nWHERE {covered}",
+             SELECT {columns}\nFROM (\n    SELECT {key} FROM {log} AS l\n    \
+             WHERE {mine}sequence > {{s.last_download}}\n      AND {unknown}\n{union}) AS l\n\
+             CROSS JOIN {looked_up} ON {join}{covered}",
+            looked_up = self.looked_up(),
             mine = mine.unwrap_or_default(),
             key = idents("", &self.table.key),
             log = ident(&super::tracking::log_name(&self.table.name)),
@@ -269,23 +284,38 @@ impl Generator<'_> {
                 format!("    GROUP BY {key}\n")
             }),
             join = self.same_key("t", "l"),
-            covered = self.covered(Form::Probe).unwrap_or_default(),
+            covered = again.map_or(String::new(), |covered| format!("\nWHERE {covered}")),
         )
     }
 
     fn download_deletes(&self) -> String {
         if !self.selection.is_all() {
-            return self.selection.deletes(&Sqlite { own: &self.table.name });
+            return self.selection.deletes(&self.dialect());
         }
+        let unknown = self.unknown_to_remote();
         format!(
             "SELECT DISTINCT {key}\nFROM {log} AS l\nWHERE l.sequence > {{s.last_download}}\n  \
-             AND {present}\n  AND NOT EXISTS (SELECT 1 FROM {table} AS t WHERE {same})",
+             AND {unknown}\n  AND {present}\n  \
+             AND NOT EXISTS (SELECT 1 FROM {looked_up} WHERE {same})",
+            looked_up = self.looked_up(),
             key = idents("l.", &self.table.key),
             log = ident(&super::tracking::log_name(&self.table.name)),
             present = join(&self.table.key, " AND ", |c| format!("l.{} IS NOT NULL", ident(c))),
-            table = self.name(),
             same = self.same_key("t", "l"),
         )
+    }
+
+    fn dialect(&self) -> Sqlite<'_> {
+        Sqlite { own: &self.table.name, key_index: self.table.key_index.as_deref() }
+    }
+
+    fn looked_up(&self) -> String {
+        self.dialect().looked_up(&self.selection.table, "t")
+    }
+
+    /// The condition that an entry `l` of the log need be read.
+    fn unknown_to_remote(&self) -> String {
+        self.dialect().unknown_to_remote("l")
     }
 
     fn same_key(&self, left: &str, right: &str) -> String {

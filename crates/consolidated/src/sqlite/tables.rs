@@ -14,6 +14,8 @@ pub(super) struct UserTable {
     pub(super) columns: Vec<UserColumn>,
     /// Column names of the primary key, in key order. Empty without one.
     pub(super) key: Vec<String>,
+    /// The index of the key, where it is one that a comparison of the key's columns can use.
+    pub(super) key_index: Option<String>,
     pub(super) without_rowid: bool,
     pub(super) strict: bool,
     /// Ordinary table; virtual tables and their shadows cannot be synchronized.
@@ -24,6 +26,8 @@ pub(super) struct UserTable {
     pub(super) foreign_keys: Vec<ForeignKey>,
     /// Triggers that are not ours.
     pub(super) has_triggers: bool,
+    /// Text is stored byte for byte: the database is not one of UTF-16.
+    pub(super) utf8: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -110,6 +114,9 @@ impl UserTable {
 
 /// Every table of the database but SQLite's and our own, by name.
 pub(super) fn read(connection: &Connection) -> Result<BTreeMap<String, UserTable>, Failure> {
+    let encoding: String = connection
+        .query_row("PRAGMA encoding", [], |row| row.get(0))
+        .map_err(failed("read the encoding"))?;
     let mut statement = connection
         .prepare(
             "SELECT l.name, l.type, l.wr, l.strict, coalesce(s.sql, '')
@@ -139,6 +146,7 @@ pub(super) fn read(connection: &Connection) -> Result<BTreeMap<String, UserTable
             sql,
             columns: Vec::new(),
             key: Vec::new(),
+            key_index: None,
             without_rowid,
             strict,
             ordinary,
@@ -146,6 +154,7 @@ pub(super) fn read(connection: &Connection) -> Result<BTreeMap<String, UserTable
             indexes: Vec::new(),
             foreign_keys: Vec::new(),
             has_triggers: false,
+            utf8: encoding == "UTF-8",
         };
         if ordinary {
             describe(connection, &mut table)
@@ -225,6 +234,12 @@ fn describe_indexes(connection: &Connection, table: &mut UserTable) -> rusqlite:
                 columns.iter().map(|c| c.as_ref().map(|(name, _)| name.clone())).collect();
             let columns = plain.filter(|_| !partial);
             table.indexes.push(UserIndex { sql, unique, columns });
+        }
+        let as_declared = |(name, collation): &(String, String)| {
+            table.column(name).is_some_and(|column| column.collation == *collation)
+        };
+        if origin == "pk" && !table.without_rowid && columns.iter().flatten().all(as_declared) {
+            table.key_index = Some(name);
         }
         if unique && origin != "pk" {
             table.uniques.push(UniqueIndex { columns, partial });

@@ -16,13 +16,14 @@ use super::constraint;
 use super::errors::{RowFault, failed, row_fault, script_failed};
 use super::fence::{self, Standing};
 use super::identity;
+use super::stretch::Stretch;
 use super::values::{Bind, write_row};
 use super::watermark::Mark;
 use crate::echo::{Echo, EchoKind};
 use crate::script::{Event, Parameter, Script};
 use crate::synchronization::{Applied, Batch, Change, Session, UploadRequest};
 use crate::uploaded_row::{RowId, UploadedRow, event_of};
-use model::{Code, Counter, Failure};
+use model::{Code, Counter, Failure, RowReader, ValueRef, write_value};
 use rusqlite::{Connection, Statement, params};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -176,6 +177,10 @@ pub(super) struct Attempt<'a> {
     pub(super) applied: Applied,
     /// What the remote is owed: a code where the row was rejected.
     owed: Vec<(RowId, Option<(Code, String)>)>,
+    /// What goes to the logs, by table.
+    stretches: Vec<Option<Stretch>>,
+    /// A table, and a value of its deciding column with which its rows are inside.
+    inside: Option<(usize, Vec<u8>)>,
 }
 
 /// A row that waits for others to move out of its way.
@@ -217,12 +222,15 @@ impl<'a> Attempt<'a> {
             leaving_last: Vec::new(),
             applied: Applied::default(),
             owed: Vec::new(),
+            stretches: Vec::new(),
+            inside: None,
         }
     }
 
     fn rows(&mut self) -> Result<(), Failure> {
         let batches = self.request.batches;
         let mut deleting = vec![false; self.tables.len()];
+        self.stretches.resize_with(self.tables.len(), || None);
         batches(&mut |batch| {
             let count = u64::from(batch.count);
             match batch.change {
@@ -259,6 +267,11 @@ impl<'a> Attempt<'a> {
             .prepare_cached(&script.sql)
             .map_err(|error| script_failed(error, &table.published.name, event.name()))?;
         let width = table.published.width();
+        if self.request.download_follows && self.stretches[batch.table].is_none() {
+            self.stretches[batch.table] = Stretch::begin(connection, &table)?;
+        }
+        bind_sessions(&mut statement, script, self.request.session)
+            .map_err(|error| script_failed(error, &table.published.name, event.name()))?;
         let mut row = UploadedRow::default();
         let mut rest = batch.rows;
         for _ in 0..batch.count {
@@ -291,6 +304,8 @@ impl<'a> Attempt<'a> {
         let mut statement = connection
             .prepare_cached(&script.sql)
             .map_err(|error| script_failed(error, &table.published.name, event.name()))?;
+        bind_sessions(&mut statement, script, self.request.session)
+            .map_err(|error| script_failed(error, &table.published.name, event.name()))?;
         let mut row = UploadedRow::default();
         row.read(&parked.row, parked.change, table.published.width())?;
         self.row(&mut statement, script, &table, parked.table, &row)
@@ -318,7 +333,7 @@ impl<'a> Attempt<'a> {
     ) -> Result<RowOutcome, Failure> {
         let name = &table.published.name;
         let event = event_of(row.change);
-        bind(statement, script, self.request.session, row)
+        bind_row(statement, script, row)
             .map_err(|error| script_failed(error, name, event.name()))?;
         match statement.raw_execute() {
             Ok(0) if row.change == Change::Insert => {
@@ -327,7 +342,8 @@ impl<'a> Attempt<'a> {
                 self.reject(row.key(&table.published, position), reason);
             }
             Ok(0) => return conflict::resolve(self, table, position, row),
-            Ok(_) => {
+            Ok(changes) => {
+                self.changed(position, changes);
                 // Scripts write to covered rows and to keys where there is none.
                 let before = match row.change {
                     Change::Insert => Standing::Absent,
@@ -375,19 +391,32 @@ impl<'a> Attempt<'a> {
         Ok(Some(image))
     }
 
+    /// Notes that a statement has changed so many rows of a table.
+    pub(super) fn changed(&mut self, position: usize, changes: usize) {
+        if let Some(stretch) = &mut self.stretches[position] {
+            stretch.add(changes);
+        }
+    }
+
+    /// Whether rows of a table with this value in the deciding column are known to be inside.
+    pub(super) fn is_inside(&self, position: usize, value: ValueRef<'_>) -> bool {
+        let known = self.inside.as_ref().filter(|(table, _)| *table == position);
+        known.is_some_and(|(_, known)| {
+            RowReader::new(known).value().is_ok_and(|known| known == value)
+        })
+    }
+
+    pub(super) fn note_inside(&mut self, position: usize, value: ValueRef<'_>) {
+        let mut known = Vec::new();
+        write_value(&mut known, value);
+        self.inside = Some((position, known));
+    }
+
     /// Notes that the remote need not be sent this row.
     pub(super) fn echo(&mut self, table: &CatalogTable, position: usize, row: &UploadedRow<'_>) {
-        if !table.published.direction.downloads() {
-            return;
-        }
-        match row.change {
-            Change::Delete => {
-                let (_, key) = row.key(&table.published, position);
-                self.applied.echo.add(EchoKind::DeletedKey, position, &key);
-            }
-            Change::Insert | Change::Update => {
-                self.applied.echo.add(EchoKind::Row, position, row.new_image());
-            }
+        match &mut self.stretches[position] {
+            Some(stretch) => stretch.stored(table, row),
+            None => add_echo(&mut self.applied.echo, table, position, row),
         }
     }
 
@@ -401,7 +430,36 @@ impl<'a> Attempt<'a> {
         self.owed.push((row, Some(reason)));
     }
 
-    fn finish(self) -> Result<Applied, Failure> {
+    /// Settles what need not be sent: whole stretches of the logs, or else row by row.
+    fn end_stretches(&mut self) -> Result<(), Failure> {
+        let mut unsettled = vec![false; self.tables.len()];
+        for (position, stretch) in self.stretches.iter().enumerate() {
+            let Some(stretch) = stretch else { continue };
+            match stretch.end(self.connection, &self.tables[position])? {
+                Some((first, last)) => self.applied.echo.add_stretch(position, first, last),
+                None => unsettled[position] = true,
+            }
+        }
+        if !unsettled.contains(&true) {
+            return Ok(());
+        }
+        let (batches, echo) = (self.request.batches, &mut self.applied.echo);
+        batches(&mut |batch| {
+            let table = &self.tables[batch.table];
+            let (mut row, mut rest) = (UploadedRow::default(), batch.rows);
+            let count = if unsettled[batch.table] { batch.count } else { 0 };
+            for _ in 0..count {
+                rest = row.read(rest, batch.change, table.published.width())?;
+                add_echo(echo, table, batch.table, &row);
+            }
+            Ok(())
+        })
+    }
+
+    fn finish(mut self) -> Result<Applied, Failure> {
+        if self.request.download_follows {
+            self.end_stretches()?;
+        }
         let owing = failed("note what the remote is owed");
         let mut statement = self
             .connection
@@ -431,6 +489,21 @@ impl<'a> Attempt<'a> {
     }
 }
 
+/// What the remote has of this row, whatever became of it: if the centre says the same, it need not
+/// be sent.
+fn add_echo(echo: &mut Echo, table: &CatalogTable, position: usize, row: &UploadedRow<'_>) {
+    if !table.published.direction.downloads() {
+        return;
+    }
+    match row.change {
+        Change::Delete => {
+            let (_, key) = row.key(&table.published, position);
+            echo.add(EchoKind::DeletedKey, position, &key);
+        }
+        Change::Insert | Change::Update => echo.add(EchoKind::Row, position, row.new_image()),
+    }
+}
+
 /// Binds every parameter of `script`.
 pub(super) fn bind(
     statement: &mut Statement<'_>,
@@ -438,17 +511,39 @@ pub(super) fn bind(
     session: &Session,
     row: &UploadedRow<'_>,
 ) -> rusqlite::Result<()> {
+    bind_sessions(statement, script, session)?;
+    bind_row(statement, script, row)
+}
+
+/// Binds what is the same for all rows: it stays bound from row to row.
+fn bind_sessions(
+    statement: &mut Statement<'_>,
+    script: &Script,
+    session: &Session,
+) -> rusqlite::Result<()> {
     for (index, parameter) in script.parameters.iter().enumerate() {
-        let index = index + 1;
+        if !matches!(parameter, Parameter::New(_) | Parameter::Old(_)) {
+            bind_session(statement, index + 1, parameter, session)?;
+        }
+    }
+    Ok(())
+}
+
+/// Binds what differs from row to row.
+fn bind_row(
+    statement: &mut Statement<'_>,
+    script: &Script,
+    row: &UploadedRow<'_>,
+) -> rusqlite::Result<()> {
+    for (index, parameter) in script.parameters.iter().enumerate() {
         match parameter {
             Parameter::New(column) => {
-                statement.raw_bind_parameter(index, Bind(row.new[*column]))?
+                statement.raw_bind_parameter(index + 1, Bind(row.new[*column]))?
             }
             Parameter::Old(column) => {
-                statement.raw_bind_parameter(index, Bind(row.old[*column]))?
+                statement.raw_bind_parameter(index + 1, Bind(row.old[*column]))?
             }
-            Parameter::LastDownload => statement.raw_bind_parameter(index, None::<i64>)?,
-            other => bind_session(statement, index, other, session)?,
+            _ => {}
         }
     }
     Ok(())
@@ -473,6 +568,8 @@ pub(super) fn bind_session(
         Parameter::LastDownload
         | Parameter::LastDownloadOf(_)
         | Parameter::LastUpload
+        | Parameter::UploadedFirst
+        | Parameter::UploadedLast
         | Parameter::New(_)
         | Parameter::Old(_) => statement.raw_bind_parameter(index, None::<i64>),
     }

@@ -1,0 +1,77 @@
+//! What an upload itself writes to the log of a table, so that its own download need not read it.
+//!
+//! SQLite has one writer, so the entries made between two moments of the upload's savepoint are
+//! those of its own statements and of what these set off. Each row that a statement changes makes
+//! at least one entry. So where there are exactly as many entries as rows changed, they are those
+//! rows and nothing else: no trigger, no foreign key's action, no REPLACE has touched another row,
+//! and none touched the same row twice, left its place or got another key. Where in addition every
+//! value was certainly stored as it was sent ([`Affinity::keeps`]), the remote has all that these
+//! entries tell of (trap 8). In every other case the entries are read, and rows are compared.
+//!
+//! [`Affinity::keeps`]: super::affinity::Affinity::keeps
+
+use super::catalog::CatalogTable;
+use super::errors::failed;
+use super::tracking::log_name;
+use crate::quote::ident;
+use crate::synchronization::Change;
+use crate::uploaded_row::UploadedRow;
+use model::Failure;
+use rusqlite::Connection;
+
+/// The entries that one attempt at an upload makes for one table.
+pub(super) struct Stretch {
+    /// The last entry before.
+    before: i64,
+    /// Rows changed by statements.
+    changes: i64,
+    /// Every value is what was sent.
+    as_sent: bool,
+}
+
+impl Stretch {
+    /// Begins one; none for a table whose rows must be looked at in any case.
+    pub(super) fn begin(
+        connection: &Connection,
+        table: &CatalogTable,
+    ) -> Result<Option<Stretch>, Failure> {
+        if !table.published.direction.downloads() || table.details.affinities.is_empty() {
+            return Ok(None);
+        }
+        let before = end_of_log(connection, &table.published.name)?;
+        Ok(Some(Stretch { before, changes: 0, as_sent: true }))
+    }
+
+    /// A statement of the upload has changed so many rows.
+    pub(super) fn add(&mut self, changes: usize) {
+        self.changes += changes as i64;
+    }
+
+    /// A statement has stored the new row.
+    pub(super) fn stored(&mut self, table: &CatalogTable, row: &UploadedRow<'_>) {
+        if row.change != Change::Delete && self.as_sent {
+            let mut columns = table.details.affinities.iter().zip(&row.new);
+            self.as_sent = columns.all(|(affinity, value)| affinity.keeps(*value));
+        }
+    }
+
+    /// The first and last entry, if they tell of nothing that the remote does not have.
+    pub(super) fn end(
+        &self,
+        connection: &Connection,
+        table: &CatalogTable,
+    ) -> Result<Option<(i64, i64)>, Failure> {
+        let last = end_of_log(connection, &table.published.name)?;
+        let nothing_else = self.as_sent && last - self.before == self.changes;
+        Ok(nothing_else.then_some((self.before + 1, last)))
+    }
+}
+
+/// The last entry of the log of `table`; 0 where there is none.
+pub(super) fn end_of_log(connection: &Connection, table: &str) -> Result<i64, Failure> {
+    let log = ident(&log_name(table));
+    connection
+        .prepare_cached(&format!("SELECT coalesce(max(sequence), 0) FROM {log}"))
+        .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
+        .map_err(failed("read the end of a log"))
+}
