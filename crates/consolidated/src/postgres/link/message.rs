@@ -8,8 +8,11 @@ use postgres_protocol::message::backend;
 use std::io::{self, ErrorKind};
 use std::ops::Range;
 
-/// What is read at once, and what stays allocated between messages.
+/// What is read at once.
 const BUFFER_BYTES: usize = 64 << 10;
+
+/// What stays allocated between messages, so that long rows do not allocate each time.
+const KEPT_BYTES_MAX: usize = 1 << 20;
 
 /// The most that PostgreSQL can put into one row.
 const ROW_BYTES_MAX: usize = 1 << 30;
@@ -73,7 +76,7 @@ impl Inbox {
     pub(super) fn room(&mut self) -> &mut [u8] {
         if self.taken == self.filled {
             (self.taken, self.filled) = (0, 0);
-            if self.buffer.len() > BUFFER_BYTES {
+            if self.buffer.len() > KEPT_BYTES_MAX {
                 self.buffer = vec![0; BUFFER_BYTES];
             }
         }
@@ -182,7 +185,9 @@ mod tests {
         let messages = [(b'D', vec![7; 5 * BUFFER_BYTES + 1]), (b'C', b"SELECT 1\0".to_vec())];
         assert_eq!(read(&write(&messages), &[BUFFER_BYTES]).unwrap(), messages);
         let mut inbox = Inbox::new();
-        inbox.buffer.resize(10 * BUFFER_BYTES, 0);
+        inbox.buffer.resize(KEPT_BYTES_MAX, 0);
+        assert_eq!(inbox.room().len(), KEPT_BYTES_MAX);
+        inbox.buffer.resize(KEPT_BYTES_MAX + 1, 0);
         assert_eq!(inbox.room().len(), BUFFER_BYTES);
     }
 
