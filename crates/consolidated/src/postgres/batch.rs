@@ -142,9 +142,17 @@ pub(super) fn as_parameters<'a>(values: &'a [Raw<'a>]) -> Vec<&'a (dyn ToSql + S
     values.iter().map(|value| value as &(dyn ToSql + Sync)).collect()
 }
 
-/// The call that runs `batch`.
-pub(super) fn call<'a>(batch: &'a Batch<'_>, parameters: &'a [&'a (dyn ToSql + Sync)]) -> Call<'a> {
+/// The call that asks for rows by `batch`.
+pub(super) fn query<'a>(
+    batch: &'a Batch<'_>,
+    parameters: &'a [&'a (dyn ToSql + Sync)],
+) -> Call<'a> {
     Call::new(&batch.statement.sql, parameters)
+}
+
+/// The call that changes rows by `batch`.
+pub(super) fn call<'a>(batch: &'a Batch<'_>, parameters: &'a [&'a (dyn ToSql + Sync)]) -> Call<'a> {
+    Call::script(&batch.statement.sql, parameters)
 }
 
 /// A key that the database would spell otherwise, which makes it another key at the remote.

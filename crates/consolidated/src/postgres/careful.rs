@@ -25,8 +25,7 @@ use std::sync::Arc;
 const GROUP_BYTES: usize = batch::BATCH_BYTES;
 
 /// Errors are to be met by the statement that makes them, so that a row can be blamed.
-const BEGIN: &str =
-    "SET LOCAL plan_cache_mode = 'force_custom_plan'; SET CONSTRAINTS ALL IMMEDIATE";
+const BEGIN: &str = "SET CONSTRAINTS ALL IMMEDIATE";
 
 /// Uploaded rows, as they came.
 pub(super) type Rows = Vec<Vec<u8>>;
@@ -416,8 +415,9 @@ impl<'a> Careful<'_, 'a> {
         self.flush()?;
         let values: Vec<_> = batches.iter().map(Batch::values).collect();
         let parameters: Vec<_> = values.iter().map(|values| batch::as_parameters(values)).collect();
-        let calls: Vec<_> =
-            batches.iter().zip(&parameters).map(|(batch, p)| batch::call(batch, p)).collect();
+        let mut calls = vec![Call::Simple("SET LOCAL plan_cache_mode = 'force_custom_plan'")];
+        calls.extend(batches.iter().zip(&parameters).map(|(batch, p)| batch::query(batch, p)));
+        calls.push(Call::Simple("SET LOCAL plan_cache_mode = 'auto'"));
         let fetched = self.link.stream(&calls, &mut |_, row| each(row));
         fetched.map_err(stopped("read rows as they are now"))
     }

@@ -31,7 +31,7 @@ WHERE current_setting('synchronous_commit') = 'off';";
 ///
 /// PostgreSQL keeps plans: those of our own small statements, of foreign keys, of statements inside
 /// of triggers. One made while a table was nearly empty would read all of it, and go on doing so
-/// while the table grows, were there a choice. Scripts are planned each time (decision 0008).
+/// while the table grows, were there a choice. Scripts are planned each time (decision 0010).
 const BY_INDEX: &str = "SET plan_cache_mode = 'auto'; SET enable_seqscan = off; SET jit = off";
 
 /// Ends a statement whose client is gone; not every platform has it.

@@ -35,13 +35,21 @@ pub(super) enum Call<'a> {
         /// Types of the first parameters; the database infers the others.
         types: &'a [Type],
         parameters: &'a [&'a (dyn ToSql + Sync)],
+        /// Its plan is right whatever the tables hold, so the database may keep it.
+        keeps_plan: bool,
     },
 }
 
 impl<'a> Call<'a> {
-    /// A prepared statement whose parameter types the database infers.
+    /// A prepared statement whose parameter types the database infers, and whose plan it may keep.
     pub(super) fn new(sql: &'a str, parameters: &'a [&'a (dyn ToSql + Sync)]) -> Call<'a> {
-        Call::Prepared { sql, types: &[], parameters }
+        Call::Prepared { sql, types: &[], parameters, keeps_plan: true }
+    }
+
+    /// The same, but planned each time, for the tables as they are then. It returns no rows: what
+    /// they look like would be asked only once.
+    pub(super) fn script(sql: &'a str, parameters: &'a [&'a (dyn ToSql + Sync)]) -> Call<'a> {
+        Call::Prepared { sql, types: &[], parameters, keeps_plan: false }
     }
 }
 

@@ -20,12 +20,32 @@ const TYPES: &str = "SELECT t.oid, t.typname::text, t.typtype = 'e', n.nspname::
 FROM pg_catalog.pg_type AS t JOIN pg_catalog.pg_namespace AS n ON n.oid = t.typnamespace
 WHERE t.oid = ANY ($1)";
 
+/// How often the server plans a statement for the values at hand; from then on it may keep a plan.
+const RUNS_MAX: u32 = 5;
+
 /// A statement that the server knows by name.
 #[derive(Debug)]
 pub(super) struct Prepared {
+    /// Since it was prepared, of one that must not keep its plan.
+    runs: u32,
     pub(super) name: String,
     pub(super) parameters: Vec<Type>,
     pub(super) columns: Arc<[Column]>,
+}
+
+impl Prepared {
+    /// Counts a run of a statement that must not keep its plan. True where the server may have to
+    /// forget and prepare it in front of this run.
+    pub(super) fn is_worn(&mut self) -> bool {
+        let worn = self.runs >= RUNS_MAX;
+        self.runs = if worn { 1 } else { self.runs + 1 };
+        worn
+    }
+
+    /// It is not known whether the server has prepared it again.
+    pub(super) fn wear_out(&mut self) {
+        self.runs = RUNS_MAX;
+    }
 }
 
 /// What the server said, before unknown types are asked for.
@@ -50,6 +70,10 @@ pub(super) struct Statements {
 impl Statements {
     pub(super) fn get(&self, sql: &str) -> Option<&Prepared> {
         self.known.get(sql)
+    }
+
+    pub(super) fn get_mut(&mut self, sql: &str) -> Option<&mut Prepared> {
+        self.known.get_mut(sql)
     }
 
     /// Forgets all: their tables may have changed.
@@ -183,7 +207,7 @@ impl Session {
             .into_iter()
             .map(|(name, oid)| Ok(Column { name, type_: type_of(oid)? }))
             .collect::<Result<_, FaultKind>>()?;
-        Ok(Prepared { name, parameters, columns })
+        Ok(Prepared { runs: 0, name, parameters, columns })
     }
 
     /// Asks for types.

@@ -18,7 +18,7 @@ use model::{Code, Failure};
 use postgres_protocol::IsNull;
 use postgres_protocol::message::frontend::BindError;
 use postgres_protocol::message::{backend, frontend};
-use postgres_types::ToSql;
+use postgres_types::{ToSql, Type};
 use std::io;
 use std::sync::Arc;
 
@@ -102,13 +102,16 @@ impl Session {
                         false => frontend::query(sql, self.wire.outbox()).map_err(unsendable),
                     }
                 }
-                Call::Prepared { sql, parameters, .. } => {
+                Call::Prepared { sql, parameters, keeps_plan, .. } => {
                     open = true;
-                    self.bind(sql, parameters)
+                    let renewed = if *keeps_plan { Ok(()) } else { self.renew(sql) };
+                    renewed.and_then(|()| self.bind(sql, parameters))
                 }
             };
             if let Err(failure) = written {
                 self.wire.discard();
+                // Some count as prepared again that were not.
+                self.statements.forget();
                 return Err(Fault { call: at, kind: FaultKind::Failure(failure) });
             }
         }
@@ -120,6 +123,20 @@ impl Session {
         if open {
             frontend::sync(self.wire.outbox());
         }
+    }
+
+    /// Prepares a script again before the server could settle for a plan. Not ahead of the flight:
+    /// the transaction may have failed, and what the flight begins with undoes that.
+    fn renew(&mut self, sql: &str) -> Result<(), Failure> {
+        let Some(statement) = self.statements.get_mut(sql) else { return Ok(()) };
+        if !statement.is_worn() {
+            return Ok(());
+        }
+        let outbox = self.wire.outbox();
+        let types = statement.parameters.iter().map(Type::oid);
+        frontend::close(b'S', &statement.name, outbox)
+            .and_then(|()| frontend::parse(&statement.name, sql, types, outbox))
+            .map_err(unsendable)
     }
 
     fn bind(&mut self, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<(), Failure> {
@@ -187,6 +204,11 @@ impl Session {
                 _ => Ok(Outcome::Skipped),
             };
             let outcome = outcome.map_err(|kind| Fault { call: at, kind })?;
+            if !matches!(outcome, Outcome::Done(_))
+                && let Some(statement) = self.statements.get_mut(sql)
+            {
+                statement.wear_out();
+            }
             refused |= matches!(outcome, Outcome::Refused(_));
             outcomes.push(outcome);
         }
@@ -234,7 +256,9 @@ fn answer(
             backend::DATA_ROW_TAG => {
                 each(RowRef::new(columns, message.body)?).map_err(FaultKind::Failure)?;
             }
-            backend::BIND_COMPLETE_TAG => {}
+            backend::CLOSE_COMPLETE_TAG
+            | backend::PARSE_COMPLETE_TAG
+            | backend::BIND_COMPLETE_TAG => {}
             backend::COMMAND_COMPLETE_TAG => return Ok(Outcome::Done(affected(message.body))),
             backend::EMPTY_QUERY_RESPONSE_TAG => return Ok(Outcome::Done(0)),
             backend::ERROR_RESPONSE_TAG => return refusal(&message).map(Outcome::Refused),

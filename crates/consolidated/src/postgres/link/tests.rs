@@ -293,3 +293,38 @@ fn a_standby_is_refused_until_it_is_promoted() {
     assert_eq!(new.place().system, old.system);
     assert_eq!((old.timeline, new.place().timeline), (1, 2));
 }
+
+#[test]
+fn a_script_is_planned_each_time_and_other_plans_are_kept() {
+    let mut link = link(&Cluster::shared().database());
+    link.batch("CREATE TEMPORARY TABLE t (id int PRIMARY KEY)").unwrap();
+    let (script, other) = ("INSERT INTO t VALUES ($1)", "SELECT FROM t WHERE id = $1");
+    for id in 0..20 {
+        let before = link.round_trips();
+        // A script that fails on the way leaves it open whether it was prepared again.
+        let twice = link.flight(&[
+            Call::Simple("BEGIN"),
+            Call::new(other, &[&id]),
+            Call::script(script, &[&id]),
+            Call::script(script, &[&id]),
+        ]);
+        assert_eq!(twice.unwrap_err().sqlstate(), Some("23505"));
+        let answers = link.flight(&[
+            Call::Simple("ROLLBACK"),
+            Call::script(script, &[&id]),
+            Call::script(script, &[&(id + 100)]),
+        ]);
+        assert_eq!(answers.unwrap()[2].affected, 1);
+        let asked = u64::from(id == 0);
+        assert_eq!(link.round_trips() - before, 2 + asked, "the first time they are prepared");
+        let plans = |link: &mut Link, sql: &str| -> (i64, i64) {
+            let plans = "SELECT generic_plans, custom_plans FROM pg_prepared_statements
+                         WHERE statement = $1";
+            let rows = link.query(plans, &[&sql]).unwrap();
+            (rows[0].get(0), rows[0].get(1))
+        };
+        let (kept, planned) = plans(&mut link, script);
+        assert!(kept == 0 && planned <= 5, "{kept} {planned}");
+        assert_eq!(plans(&mut link, other).0, i64::from(id).saturating_sub(4).max(0));
+    }
+}
