@@ -25,17 +25,19 @@ use std::sync::Arc;
 /// Where the parts of a download go.
 pub(super) type Sink<'a> = &'a mut dyn FnMut(DownloadBatch) -> Result<(), Failure>;
 
-/// Of the transaction that uploaded last for the remote, the lower half of its number.
-const STATE: &str = "SELECT pg_current_snapshot()::text,
+/// Each log, and beside it the state of the database: once also where there is no log. Of the
+/// transaction that uploaded last for the remote, the lower half of its number.
+const STATE: &str = "SELECT log.table_name, log.incarnation, log.floor::text,
+    (SELECT pg_current_snapshot()::text),
     (SELECT value::int8 FROM syncline.syncline_system WHERE name = 'generation'),
-    (SELECT xmin::text::int8 FROM syncline.syncline_remote WHERE remote_id = $1)";
+    (SELECT value::int8 FROM syncline.syncline_system WHERE name = 'deployment'),
+    (SELECT xmin::text::int8 FROM syncline.syncline_remote WHERE remote_id = $1)
+FROM (SELECT) AS state LEFT JOIN syncline.syncline_log_state AS log ON TRUE";
 
 /// The number of none.
 const NO_TRANSACTION: u64 = 0;
 
-const LOGS: &str = "SELECT table_name, incarnation, floor::text FROM syncline.syncline_log_state";
-
-/// What a download reads is for the planner to decide, anew each time (decision 0008).
+/// What a download reads is for the planner to decide, anew each time (decision 0010).
 const FOR_SCRIPTS: &str = "SELECT set_config('plan_cache_mode', 'force_custom_plan', true),
     set_config('enable_seqscan', 'on', true)";
 
@@ -59,35 +61,39 @@ pub(super) fn open(link: &mut Link, request: &FetchRequest<'_>) -> Result<Openin
         .begin(&[
             Call::new("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", &[]),
             Call::new(STATE, &[&remote_id]),
-            Call::new(LOGS, &[]),
-            Call::new(catalog::DEPLOYMENT, &[]),
             Call::new(owed::READ, &[&remote_id]),
             Call::new(FOR_SCRIPTS, &[]),
         ])
         .map_err(catalog::not_deployed)?;
-    let [_, state, logs, deployment, owed, _]: [Answer; 6] = answers
+    let [_, state, owed, _]: [Answer; 4] = answers
         .try_into()
         .map_err(|_| Failure::new(Code::Bug, "a flight has other answers than calls"))?;
-    let moment = moment(link, &state.rows, &logs.rows)
+    let deployment = state.rows.first().and_then(|row| row.try_get(5).ok());
+    let deployment = deployment
+        .ok_or_else(|| Failure::new(Code::NotDeployed, "nothing is deployed in this database"))?;
+    let moment = moment(link, &state.rows)
         .ok_or_else(|| Failure::new(Code::Drift, "the state of the database cannot be read"))?;
-    Ok(Opening { deployment: catalog::deployment(&deployment.rows)?, moment, owed: owed.rows })
+    Ok(Opening { deployment, moment, owed: owed.rows })
 }
 
-fn moment(link: &Link, state: &[Row], logs: &[Row]) -> Option<Moment> {
-    let state = state.first()?;
-    let read = |row: &Row| -> Option<(String, LogState)> {
+fn moment(link: &Link, rows: &[Row]) -> Option<Moment> {
+    let state = rows.first()?;
+    let snapshot = Snapshot::parse(state.try_get(3).ok()?)?;
+    let uploaded: Option<i64> = state.try_get(6).ok()?;
+    let mut logs = HashMap::with_capacity(rows.len());
+    for row in rows {
+        // None where there is no log at all.
+        let Some(table) = row.try_get::<Option<String>>(0).ok()? else { continue };
         let floor: &str = row.try_get(2).ok()?;
         let log = LogState { incarnation: row.try_get(1).ok()?, floor: floor.parse().ok()? };
-        Some((row.try_get(0).ok()?, log))
-    };
-    let snapshot = Snapshot::parse(state.try_get(0).ok()?)?;
-    let uploaded: Option<i64> = state.try_get(2).ok()?;
+        logs.insert(table, log);
+    }
     Some(Moment {
         place: link.place(),
         perishable: uploaded.map_or(0, |low| after(low as u32, snapshot.xmax)),
         snapshot,
-        generation: state.try_get(1).ok()?,
-        logs: logs.iter().map(read).collect::<Option<HashMap<_, _>>>()?,
+        generation: state.try_get(4).ok()?,
+        logs,
     })
 }
 

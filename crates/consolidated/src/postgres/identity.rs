@@ -17,8 +17,12 @@ const LOCK_NOT_AVAILABLE: &str = "55P03";
 /// When somebody who met a synchronization under way should come back, in seconds.
 const RETRY_AFTER_S: u32 = 5;
 
-/// Locks what is known of a remote: the only parameter.
-pub(super) const LOCK: &str = "SELECT progress, counter, nonce, epoch, attempt
+/// Locks what is known of a remote: the only parameter. Our own deletes write their departures
+/// themselves, all at once; triggers need not.
+pub(super) const LOCK: &str = "SELECT progress, counter, nonce, epoch, attempt,
+    (SELECT value::int8 FROM syncline.syncline_system WHERE name = 'deployment'),
+    EXISTS (SELECT FROM syncline.syncline_owed WHERE remote_id = $1),
+    set_config('syncline.applying', 'on', true)
 FROM syncline.syncline_remote WHERE remote_id = $1 FOR UPDATE";
 
 /// Takes a remote ID for its first synchronization; waits for whoever does the same.
@@ -33,7 +37,7 @@ const STORE: &str = "UPDATE syncline.syncline_remote SET
     last_upload_at = CASE WHEN $9 THEN now() ELSE last_upload_at END,
     last_download_at = CASE WHEN $10 THEN now() ELSE last_download_at END,
     timeline = $11::int8,
-    snapshot = CASE WHEN octet_length(pg_current_snapshot()::text) < 1000
+    snapshot = CASE WHEN pg_column_size(pg_current_snapshot()) < 1000
         THEN pg_current_snapshot()
         ELSE (pg_snapshot_xmin(pg_current_snapshot())::text || ':'
             || pg_snapshot_xmin(pg_current_snapshot())::text || ':')::pg_snapshot END
@@ -44,21 +48,34 @@ const FORGET_OWED: &str = "DELETE FROM syncline.syncline_owed WHERE remote_id = 
 const NEW_GENERATION: &str = "UPDATE syncline.syncline_system
 SET value = ((random() - 0.5) * 9e18)::bigint::text WHERE name = 'generation'";
 
+/// A remote whose row is locked.
+pub(super) struct Locked {
+    /// None of a new one.
+    pub(super) remembered: Option<Remembered>,
+    pub(super) deployment: i64,
+    /// Whether it may be owed something from before.
+    pub(super) owed: bool,
+}
+
 /// What [`LOCK`] found. `answer` is its own.
-pub(super) fn remembered(answer: &Answer) -> Result<Option<Remembered>, Failure> {
+pub(super) fn locked(answer: &Answer) -> Result<Option<Locked>, Failure> {
     let Some(row) = answer.rows.first() else { return Ok(None) };
-    let read = || -> Result<Remembered, Unreadable> {
-        Ok(Remembered {
+    let read = || -> Result<_, Unreadable> {
+        let remembered = Remembered {
             progress: Progress(row.try_get(0)?),
             counter: Counter(row.try_get(1)?),
             nonce: Nonce(row.try_get(2)?),
             epoch: row.try_get(3)?,
             attempt: row.try_get(4)?,
-        })
+        };
+        Ok((remembered, row.try_get::<Option<i64>>(5)?, row.try_get(6)?))
     };
-    read().map(Some).map_err(|error| {
+    let (remembered, deployment, owed) = read().map_err(|error| {
         Failure::new(Code::Drift, "what is known of the remote cannot be read").source(error)
-    })
+    })?;
+    let deployment = deployment
+        .ok_or_else(|| Failure::new(Code::NotDeployed, "nothing is deployed in this database"))?;
+    Ok(Some(Locked { remembered: Some(remembered), deployment, owed }))
 }
 
 /// The failure of the flight that has [`LOCK`] at position `lock`.
@@ -85,10 +102,6 @@ pub(super) fn begin(
     identity: &Identity,
     found: Option<Remembered>,
 ) -> Result<Remembered, Failure> {
-    let found = match found {
-        Some(found) => Some(found),
-        None => take(link, session)?,
-    };
     let (remote, consequence) = recognize(session, identity, found)?;
     match consequence {
         Consequence::Nothing => {}
@@ -113,7 +126,7 @@ pub(super) fn resume(
 }
 
 /// Makes the row of a new remote, or finds what somebody else has made meanwhile.
-fn take(link: &mut Link, session: &Session) -> Result<Option<Remembered>, Failure> {
+pub(super) fn take(link: &mut Link, session: &Session) -> Result<Locked, Failure> {
     let (remote_id, user) = (session.remote_id.as_str(), session.user.as_str());
     let parameters: [&(dyn ToSql + Sync); 3] =
         [&remote_id, &user, &session.script_version.as_str()];
@@ -125,9 +138,11 @@ fn take(link: &mut Link, session: &Session) -> Result<Option<Remembered>, Failur
                 false => fault.failure("note a new remote"),
             }
         })?;
+    let found = locked(&answers[1])?;
+    let found = found.ok_or_else(|| Failure::new(Code::Bug, "a new remote was not noted"))?;
     match answers[0].affected {
-        0 => remembered(&answers[1]),
-        _ => Ok(None),
+        0 => Ok(found),
+        _ => Ok(Locked { remembered: None, ..found }),
     }
 }
 

@@ -6,7 +6,7 @@ use crate::echo::{Echo, EchoKind};
 use crate::row_json::row_json;
 use crate::synchronization::{Applied, Change};
 use crate::uploaded_row::{RowId, UploadedRow};
-use model::{PublishedTable, write_value};
+use model::{Counter, PublishedTable, write_value};
 use postgres_types::ToSql;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -106,14 +106,14 @@ impl Ledger {
         applied
     }
 
-    /// The ledger as columns.
-    pub(super) fn entries<'a>(&'a self, upload: Upload<'a>) -> Entries<'a> {
+    /// The ledger as columns; with the watermark `counter` the remote has what it is owed now.
+    pub(super) fn entries<'a>(&'a self, upload: Upload<'a>, counter: Counter) -> Entries<'a> {
         let session = upload.request.session;
         let table = |at: usize| upload.tables[at].deployed.as_ref();
         let mut entries = Entries {
             remote_id: session.remote_id.as_str(),
             user: session.user.as_str(),
-            counter: upload.counter.0,
+            counter: counter.0,
             ..Entries::default()
         };
         for ((at, key), reason) in &self.owed {

@@ -1,10 +1,12 @@
-//! Applies one upload: one transaction, in a handful of flights.
+//! Applies one upload: one transaction, in two flights where nothing unusual happens.
 //!
 //! First all rows *together*, one statement for each batch: inserts and updates as they were sent,
-//! parents first, then deletes, children first. Only if something fails or falls short everything
-//! is undone, and done again *carefully* (`careful.rs`), which finds the rows to blame. What a row
-//! that did not find what it expected becomes is in `conflict.rs`, what is written about the
-//! upload itself in `ledger.rs`.
+//! parents first, then deletes, children first. They travel *at once* with the lock on the remote,
+//! and are undone where it turns out that they should not have: without a savepoint, which every
+//! upload would have to pay for. Only if something fails or falls short everything is undone, and
+//! done again *carefully* (`careful.rs`), which finds the rows to blame. What a row that did not
+//! find what it expected becomes is in `conflict.rs`, what is written about the upload itself in
+//! `ledger.rs`.
 //!
 //! Foreign keys and unique constraints that can be deferred are (traps 10 and 11).
 //!
@@ -17,10 +19,10 @@ use super::batch::{self, Batch};
 use super::careful;
 use super::catalog::Table;
 use super::errors::{Fault, failed};
-use super::identity::Stored;
+use super::identity::{self, Locked, Stored};
 use super::key_order;
 use super::ledger::Ledger;
-use super::link::{Call, Link};
+use super::link::{Answer, Call, Link};
 use super::verbatim::{self, Look};
 use super::watermark::{Mark, Place};
 use crate::echo::{Echo, Transaction};
@@ -39,16 +41,20 @@ const ATTEMPTS_MAX: u32 = 5;
 /// Bytes of parameters that are sent before their answers are awaited.
 const FLIGHT_BYTES: usize = 16 << 20;
 
-/// In front of the first batch. Scripts are planned each time (decision 0008).
-const BEGIN: &str = "SET LOCAL plan_cache_mode = 'force_custom_plan'; \
-     SET CONSTRAINTS ALL DEFERRED; SAVEPOINT together";
+/// In front of the lock and the first batch.
+const BEGIN: &str = "BEGIN; SET CONSTRAINTS ALL DEFERRED";
+
+/// The same in a transaction that has locked the remote.
+const BEGIN_AGAIN: &str = "SET CONSTRAINTS ALL DEFERRED; SAVEPOINT together";
+
+/// Position of the lock behind [`BEGIN`].
+const LOCK_AT: usize = 1;
 
 const UNDO: &str = "ROLLBACK TO SAVEPOINT together; RELEASE SAVEPOINT together";
 
-/// Behind the last batch. What remains is to be noticed here, where it can still be undone, and
-/// not at the commit. Foreign keys are looked up row by row: planned each time, that would cost
-/// three times as much.
-const END: &str = "SET LOCAL plan_cache_mode = 'auto'; SET CONSTRAINTS ALL IMMEDIATE";
+/// Behind the last batch: what remains is to be noticed here, where it can still be undone, and
+/// not at the commit.
+const END: &str = "SET CONSTRAINTS ALL IMMEDIATE";
 
 const SETTLE: &str = "DELETE FROM syncline.syncline_owed WHERE remote_id = $1 AND counter <= $2";
 
@@ -84,39 +90,74 @@ pub(super) struct Upload<'a> {
     /// In the order of the session's schema: parents first.
     pub(super) tables: &'a [Arc<Table>],
     pub(super) request: &'a UploadRequest<'a>,
-    /// With which watermark the remote has what it is owed now.
-    pub(super) counter: Counter,
 }
 
-/// Applies `request` inside a transaction that has locked `remote`, stores the remote's new state
-/// and commits.
-pub(super) fn upload(
+/// An upload that was tried at once and is to be undone, or was.
+pub(super) struct Undone {
+    /// Whether it was for its rows, which will fail again.
+    pub(super) rows_failed: bool,
+}
+
+/// Begins a transaction, locks the remote and applies the rows, all in one flight. Whether they
+/// should have been applied is seen afterwards.
+pub(super) fn at_once(
     link: &mut Link,
-    tables: &[Arc<Table>],
-    request: &UploadRequest<'_>,
+    upload: Upload<'_>,
+) -> Result<Result<(Locked, Ledger), Undone>, Failure> {
+    let outline = Outline::of(upload)?;
+    let remote_id = upload.request.session.remote_id.as_str();
+    let lock: [&(dyn ToSql + Sync); 1] = [&remote_id];
+    let opening = [Call::Simple(BEGIN), Call::new(identity::LOCK, &lock)];
+    let mut sending = Sending::new(link, upload, &outline, Opening::Transaction(&opening));
+    let rows_failed = match sending.rows(&outline) {
+        Ok(all) => !all,
+        // Somebody else is at it, and was waited for.
+        Err(Stop::Failed(failure)) if failure.code() == Code::AlreadySynchronizing => {
+            return Err(failure);
+        }
+        // Whatever it is, done step by step it will be met again and told, or be gone.
+        Err(Stop::Collision(_) | Stop::Failed(_)) => {
+            return Ok(Err(Undone { rows_failed: false }));
+        }
+    };
+    let locked = sending.locked.take().map(|answer| identity::locked(&answer));
+    let locked = locked.transpose()?.flatten();
+    let mut ledger = sending.into_ledger(&outline);
+    outline.count(&mut ledger.applied);
+    Ok(match locked {
+        Some(locked) if !rows_failed => Ok((locked, ledger)),
+        // A new remote is not there to be locked.
+        _ => Err(Undone { rows_failed }),
+    })
+}
+
+fn in_sequence(request: &UploadRequest<'_>, remote: &Remembered) -> Result<(), Failure> {
+    let has_rows = request.progress != request.previous;
+    match has_rows && remote.progress != request.previous {
+        true => Err(remote.out_of_sequence(request.previous)),
+        false => Ok(()),
+    }
+}
+
+/// Stores the remote's new state and what is to be known of the upload, and commits.
+pub(super) fn finish(
+    link: &mut Link,
+    upload: Upload<'_>,
     mut remote: Remembered,
+    locked: &Locked,
+    mut ledger: Ledger,
 ) -> Result<Applied, Failure> {
+    let request = upload.request;
+    in_sequence(request, &remote)?;
     remote.nonce = request.identity.nonce_attempt;
+    remote.progress = match request.progress != request.previous {
+        true => request.progress,
+        false => remote.progress,
+    };
     if request.download_follows {
         remote.counter.0 += 1;
     }
-    // What is owed is settled by the first watermark issued after it, so without a download it
-    // belongs to the next one.
-    let counter = match request.download_follows {
-        true => remote.counter,
-        false => Counter(remote.counter.0 + 1),
-    };
-    let upload = Upload { tables, request, counter };
-    let has_rows = request.progress != request.previous;
-    let mut ledger = Ledger::default();
-    if has_rows {
-        if remote.progress != request.previous {
-            return Err(remote.out_of_sequence(request.previous));
-        }
-        ledger = apply(link, upload)?;
-        remote.progress = request.progress;
-    }
-    let own = commit(link, upload, remote, &ledger)?;
+    let own = commit(link, upload, remote, locked.owed, &ledger)?;
     if ledger.undigested && request.download_follows {
         match own {
             Some(_) => ledger.applied.echo.upload = own,
@@ -150,16 +191,23 @@ fn commit(
     link: &mut Link,
     upload: Upload<'_>,
     remote: Remembered,
+    owed: bool,
     ledger: &Ledger,
 ) -> Result<Option<Transaction>, Failure> {
     let request = upload.request;
     let remote_id = request.session.remote_id.as_str();
-    let settled = settled(upload).map(|counter| counter.0);
+    let settled = settled(upload).filter(|_| owed).map(|counter| counter.0);
     let settling: [&(dyn ToSql + Sync); 2] = [&remote_id, &settled];
     let uploaded = request.progress != request.previous;
     let stored = Stored::new(link, request.session, remote, uploaded, request.download_follows);
     let storing = stored.parameters();
-    let entries = ledger.entries(upload);
+    // What is owed is settled by the first watermark issued after it, so without a download it
+    // belongs to the next one.
+    let counter = match request.download_follows {
+        true => remote.counter,
+        false => Counter(remote.counter.0 + 1),
+    };
+    let entries = ledger.entries(upload, counter);
     let (owing, noting) = (entries.owed_parameters(), entries.conflict_parameters());
     let looks = looks(upload, ledger);
     let looking: Vec<_> = looks.iter().map(Look::parameters).collect();
@@ -207,12 +255,22 @@ fn settled(upload: Upload<'_>) -> Option<Counter> {
     counters.min()
 }
 
-/// Applies the rows; anew where they met another transaction.
-fn apply(link: &mut Link, upload: Upload<'_>) -> Result<Ledger, Failure> {
+/// Applies the rows inside a transaction that has locked `remote`; anew where they met another
+/// transaction. Carefully from the start where it is known that rows fail.
+pub(super) fn apply(
+    link: &mut Link,
+    upload: Upload<'_>,
+    remote: &Remembered,
+    rows_failed: bool,
+) -> Result<Ledger, Failure> {
+    in_sequence(upload.request, remote)?;
+    if upload.request.progress == upload.request.previous {
+        return Ok(Ledger::default());
+    }
     let outline = Outline::of(upload)?;
     let mut attempts = 1;
     let mut ledger = loop {
-        match attempt(link, upload, &outline) {
+        match attempt(link, upload, &outline, rows_failed) {
             Ok(ledger) => break ledger,
             Err(Stop::Collision(_)) if attempts < ATTEMPTS_MAX => attempts += 1,
             Err(Stop::Collision(failure) | Stop::Failed(failure)) => return Err(failure),
@@ -223,13 +281,19 @@ fn apply(link: &mut Link, upload: Upload<'_>) -> Result<Ledger, Failure> {
     Ok(ledger)
 }
 
-fn attempt(link: &mut Link, upload: Upload<'_>, outline: &Outline) -> Result<Ledger, Stop> {
-    let mut together = Together::new(link, upload, outline);
-    if together.rows(outline)? {
-        let mut ledger = together.ledger;
-        ledger.verbatim = together.verbatim;
-        ledger.written = outline.tables();
-        return Ok(ledger);
+fn attempt(
+    link: &mut Link,
+    upload: Upload<'_>,
+    outline: &Outline,
+    rows_failed: bool,
+) -> Result<Ledger, Stop> {
+    if rows_failed {
+        link.batch(BEGIN_AGAIN).map_err(stopped("begin the upload"))?;
+        return careful::apply(link, upload, outline);
+    }
+    let mut sending = Sending::new(link, upload, outline, Opening::Savepoint);
+    if sending.rows(outline)? {
+        return Ok(sending.into_ledger(outline));
     }
     link.batch("ROLLBACK TO SAVEPOINT together").map_err(stopped("undo the upload"))?;
     careful::apply(link, upload, outline)
@@ -337,14 +401,26 @@ impl Outline {
     }
 }
 
+/// What is sent in front of the first batch.
+#[derive(Clone, Copy)]
+enum Opening<'o> {
+    /// Begins a transaction and locks the remote.
+    Transaction(&'o [Call<'o>]),
+    /// A savepoint of a transaction that is open.
+    Savepoint,
+    /// It was sent.
+    Sent,
+}
+
 /// One try at applying all rows with one statement for each batch.
-struct Together<'l, 'a> {
+struct Sending<'l, 'a> {
     link: &'l mut Link,
     upload: Upload<'a>,
+    opening: Opening<'l>,
+    /// What the lock found, where it was part of the opening.
+    locked: Option<Answer>,
     /// Complete batches on their way, and the one that is being filled.
     ready: Vec<Batch<'a>>,
-    /// Whether anything was sent.
-    begun: bool,
     filling: Option<(usize, Change, Batch<'a>)>,
     ledger: Ledger,
     fell_short: bool,
@@ -352,13 +428,32 @@ struct Together<'l, 'a> {
     verbatim: bool,
 }
 
-impl<'l, 'a> Together<'l, 'a> {
-    fn new(link: &'l mut Link, upload: Upload<'a>, outline: &Outline) -> Together<'l, 'a> {
-        let (ready, filling) = (Vec::new(), None);
+impl<'l, 'a> Sending<'l, 'a> {
+    fn new(
+        link: &'l mut Link,
+        upload: Upload<'a>,
+        outline: &Outline,
+        opening: Opening<'l>,
+    ) -> Sending<'l, 'a> {
         let verbatim = upload.request.download_follows;
         let mut ledger = Ledger::default();
         ledger.undigested = !verbatim || outline.rows() >= verbatim::ROWS_MIN;
-        Together { link, upload, ready, begun: false, filling, ledger, fell_short: false, verbatim }
+        Sending {
+            link,
+            upload,
+            opening,
+            locked: None,
+            ready: Vec::new(),
+            filling: None,
+            ledger,
+            fell_short: false,
+            verbatim,
+        }
+    }
+
+    fn into_ledger(mut self, outline: &Outline) -> Ledger {
+        (self.ledger.verbatim, self.ledger.written) = (self.verbatim, outline.tables());
+        self.ledger
     }
 
     /// True if every row was applied, or rejected before it was sent.
@@ -428,21 +523,32 @@ impl<'l, 'a> Together<'l, 'a> {
         let ready = std::mem::take(&mut self.ready);
         let values: Vec<_> = ready.iter().map(Batch::values).collect();
         let parameters: Vec<_> = values.iter().map(|values| batch::as_parameters(values)).collect();
-        let mut calls = vec![Call::Simple(if self.begun { "" } else { BEGIN })];
-        self.begun = true;
+        let opening = std::mem::replace(&mut self.opening, Opening::Sent);
+        let mut calls = match opening {
+            Opening::Transaction(calls) => calls.to_vec(),
+            Opening::Savepoint => vec![Call::Simple(BEGIN_AGAIN)],
+            Opening::Sent => Vec::new(),
+        };
+        let first = calls.len();
         calls.extend(ready.iter().zip(&parameters).map(|(batch, p)| batch::call(batch, p)));
         if last {
             calls.push(Call::Simple(END));
         }
-        match self.link.execute(&calls) {
-            Ok(affected) => {
-                let all =
-                    ready.iter().zip(&affected[1..]).all(|(b, count)| *count >= u64::from(b.rows));
-                self.fell_short |= !all;
-                let exactly =
-                    ready.iter().zip(&affected[1..]).all(|(b, count)| *count == u64::from(b.rows));
-                self.verbatim &= exactly;
+        let begins = matches!(opening, Opening::Transaction(_));
+        let flown = if begins { self.link.begin(&calls) } else { self.link.flight(&calls) };
+        match flown {
+            Ok(mut answers) => {
+                for (batch, answer) in ready.iter().zip(&answers[first..]) {
+                    self.fell_short |= answer.affected < u64::from(batch.rows);
+                    self.verbatim &= answer.affected == u64::from(batch.rows);
+                }
+                if begins {
+                    self.locked = Some(answers.swap_remove(LOCK_AT));
+                }
                 Ok(())
+            }
+            Err(fault) if begins && fault.call < first => {
+                Err(identity::lock_failed(LOCK_AT)(fault).into())
             }
             Err(fault) if careful::may_be_a_row(&fault) => {
                 self.fell_short = true;

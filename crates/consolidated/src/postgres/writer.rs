@@ -3,25 +3,22 @@
 //! PostgreSQL makes the commits of many connections durable together by itself, so a group is one
 //! synchronization, and its last flight commits.
 
-use super::catalog::{self, Catalog, Table};
+use super::catalog::{Catalog, Table};
 use super::connect::Role;
 use super::errors::failed;
-use super::identity::{self, Stored};
+use super::identity::{self, Locked, Stored};
 use super::link::{Answer, Call, Link};
 use super::timeline::Timelines;
-use super::{trim, upload};
+use super::trim;
+use super::upload::{self, Undone, Upload};
 use crate::identity::Remembered;
 use crate::synchronization::{Applied, Begun, Identity, Session, UploadRequest};
 use crate::url::PostgresUrl;
 use model::Failure;
 use std::sync::Arc;
 
-/// Our own deletes write their departures themselves, all at once; triggers need not.
-const APPLYING: &str = "SELECT set_config('syncline.applying', 'on', true)";
-
-/// Positions in the first flight.
-const DEPLOYMENT_AT: usize = 2;
-const LOCK_AT: usize = 3;
+/// Position of the lock in the first flight.
+const LOCK_AT: usize = 1;
 
 /// Writes to the consolidated database.
 #[derive(Debug)]
@@ -52,10 +49,7 @@ impl Writer {
     }
 
     /// Begins a transaction and locks the remote.
-    fn lock(
-        &mut self,
-        session: &Session,
-    ) -> Result<(Vec<Arc<Table>>, Option<Remembered>), Failure> {
+    fn lock(&mut self, session: &Session) -> Result<(Vec<Arc<Table>>, Locked), Failure> {
         let mut answers = self.begin_transaction(session)?;
         if !self.timelines.is_for(self.link.place()) {
             // What was stored on older timelines is about to be overwritten.
@@ -63,23 +57,68 @@ impl Writer {
             self.timelines = Timelines::meet(&mut self.link)?;
             answers = self.begin_transaction(session)?;
         }
-        if catalog::deployment(&answers[DEPLOYMENT_AT].rows)? != self.catalog.deployed.deployment {
+        let locked = match identity::locked(&answers[LOCK_AT])? {
+            Some(locked) => locked,
+            None => identity::take(&mut self.link, session)?,
+        };
+        if locked.deployment != self.catalog.deployed.deployment {
             self.catalog = Catalog::load(&mut self.link)?;
         }
         let tables = self.catalog.tables(session)?;
-        Ok((tables, identity::remembered(&answers[LOCK_AT])?))
+        Ok((tables, locked))
     }
 
     fn begin_transaction(&mut self, session: &Session) -> Result<Vec<Answer>, Failure> {
         let remote_id = session.remote_id.as_str();
         self.link
-            .begin(&[
-                Call::Simple("BEGIN"),
-                Call::new(APPLYING, &[]),
-                Call::new(catalog::DEPLOYMENT, &[]),
-                Call::new(identity::LOCK, &[&remote_id]),
-            ])
+            .begin(&[Call::Simple("BEGIN"), Call::new(identity::LOCK, &[&remote_id])])
             .map_err(identity::lock_failed(LOCK_AT))
+    }
+
+    /// Applies the rows while the remote is only being locked: two flights in all, for whoever
+    /// meets nothing unusual.
+    fn upload_at_once(
+        &mut self,
+        request: &UploadRequest<'_>,
+    ) -> Result<Result<Applied, Undone>, Failure> {
+        let deployment = self.catalog.deployed.deployment;
+        // Who has asked before may have been overtaken meanwhile.
+        let usual = request.progress != request.previous
+            && request.epoch.is_none()
+            && request.session.deployment == deployment
+            && self.timelines.is_for(self.link.place());
+        if !usual {
+            return Ok(Err(Undone { rows_failed: false }));
+        }
+        let tables = self.catalog.tables(request.session)?;
+        let upload = Upload { tables: &tables, request };
+        let (locked, ledger) = match upload::at_once(&mut self.link, upload)? {
+            Ok(applied) => applied,
+            Err(undone) => {
+                self.link.roll_back();
+                return Ok(Err(undone));
+            }
+        };
+        // On another connection than the one that was asked before, perhaps.
+        let still = locked.deployment == deployment && self.timelines.is_for(self.link.place());
+        if !still {
+            self.link.roll_back();
+            return Ok(Err(Undone { rows_failed: false }));
+        }
+        let remote = self.recognize(request, &locked)?;
+        upload::finish(&mut self.link, upload, remote, &locked, ledger).map(Ok)
+    }
+
+    fn recognize(
+        &mut self,
+        request: &UploadRequest<'_>,
+        locked: &Locked,
+    ) -> Result<Remembered, Failure> {
+        let (session, found) = (request.session, locked.remembered);
+        match request.epoch {
+            Some(epoch) => identity::resume(session, found, epoch),
+            None => identity::begin(&mut self.link, session, &request.identity, found),
+        }
     }
 }
 
@@ -109,7 +148,8 @@ impl crate::connection::Writer for Writer {
         identity: &Identity,
     ) -> Result<Begun, Failure> {
         self.in_transaction(|writer| {
-            let (_, found) = writer.lock(session)?;
+            let (_, locked) = writer.lock(session)?;
+            let found = locked.remembered;
             let remote = identity::begin(&mut writer.link, session, identity, found)?;
             let stored = Stored::new(&writer.link, session, remote, false, false);
             let parameters = stored.parameters();
@@ -122,14 +162,16 @@ impl crate::connection::Writer for Writer {
     }
 
     fn upload(&mut self, request: &UploadRequest<'_>) -> Result<Applied, Failure> {
-        let session = request.session;
+        let rows_failed = match self.in_transaction(|writer| writer.upload_at_once(request))? {
+            Ok(applied) => return Ok(applied),
+            Err(Undone { rows_failed }) => rows_failed,
+        };
         self.in_transaction(|writer| {
-            let (tables, found) = writer.lock(session)?;
-            let remote = match request.epoch {
-                Some(epoch) => identity::resume(session, found, epoch)?,
-                None => identity::begin(&mut writer.link, session, &request.identity, found)?,
-            };
-            upload::upload(&mut writer.link, &tables, request, remote)
+            let (tables, locked) = writer.lock(request.session)?;
+            let remote = writer.recognize(request, &locked)?;
+            let upload = Upload { tables: &tables, request };
+            let ledger = upload::apply(&mut writer.link, upload, &remote, rows_failed)?;
+            upload::finish(&mut writer.link, upload, remote, &locked, ledger)
         })
     }
 
