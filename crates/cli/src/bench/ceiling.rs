@@ -77,7 +77,7 @@ pub(super) enum Deletes {
 /// What was reached.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Ceiling {
-    pub(super) technique: &'static str,
+    pub(super) technique: String,
     pub(super) connections: u32,
     pub(super) rows_per_second: f64,
     pub(super) cpu_us_per_row: Option<f64>,
@@ -87,7 +87,7 @@ pub(super) struct Ceiling {
 
 impl Ceiling {
     pub(super) fn new(
-        technique: &'static str,
+        technique: String,
         connections: u32,
         rows: u64,
         took: Duration,

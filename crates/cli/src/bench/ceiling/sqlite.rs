@@ -106,7 +106,7 @@ fn measure_writes(
         }
         _ => "prepared statements, one writer, 16 transactions per commit",
     };
-    Ok(Ceiling::new(technique, 1, load.rows(), took, cpu))
+    Ok(Ceiling::new(technique.to_owned(), 1, load.rows(), took, cpu))
 }
 
 fn open(file: &Path) -> rusqlite::Result<Connection> {
@@ -249,7 +249,7 @@ fn best_of_readers(
             return Err(Failure::new(Code::BenchmarkWrong, message));
         }
         let technique = "prepared statements, several readers, values not decoded";
-        let ceiling = Ceiling::new(technique, readers, rows, took, cpu);
+        let ceiling = Ceiling::new(technique.to_owned(), readers, rows, took, cpu);
         best = Some(match best {
             Some(best) => best.best(ceiling),
             None => ceiling,
