@@ -34,6 +34,8 @@ pub use connection::{
     open_writer, writers_max,
 };
 pub use echo::Echo;
+#[doc(hidden)]
+pub use postgres::Binding;
 pub use script::Event;
 pub use sync_model::{ConflictRule, StoredAs, SyncModel};
 pub use synchronization::{

@@ -8,6 +8,7 @@
 
 mod admin;
 mod batch;
+mod binding;
 mod careful;
 mod catalog;
 mod check;
@@ -53,5 +54,6 @@ mod watermark;
 mod writer;
 
 pub(crate) use admin::Admin;
+pub use binding::Binding;
 pub(crate) use reader::Reader;
 pub(crate) use writer::Writer;

@@ -109,7 +109,7 @@ impl Catalog {
 }
 
 impl Table {
-    fn new(deployed: Arc<CatalogTable<TableDetails>>) -> Table {
+    pub(super) fn new(deployed: Arc<CatalogTable<TableDetails>>) -> Table {
         let (published, columns) = (&deployed.published, &deployed.details.columns);
         let mut statements = HashMap::new();
         let mut claims: Vec<Parameter> = Vec::new();
