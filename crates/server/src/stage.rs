@@ -1,37 +1,87 @@
 //! The one small kit that stages are made of: a bounded queue and the threads behind it.
 //!
-//! When a queue is full, whoever feeds it waits, up to the socket. When the last sender is gone,
+//! When a queue is full, whoever feeds it waits, up to the socket. When whoever feeds it is gone,
 //! the threads finish what is queued and end.
+//!
+//! An item wakes at most one thread, and none where all are busy: a thread that is woken in vain
+//! costs more than a small synchronization's own work here.
 
 use model::{Code, Failure};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, TryAcquireError};
 
-/// Feeds a stage.
+/// Feeds a stage; the queue closes when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Queue<T>(mpsc::Sender<T>);
+pub(crate) struct Queue<T>(Arc<Line<T>>);
 
-impl<T> Clone for Queue<T> {
-    fn clone(&self) -> Self {
-        Queue(self.0.clone())
+/// What stands between whoever feeds a stage and its threads.
+#[derive(Debug)]
+struct Line<T> {
+    /// One permit for each place that is free.
+    places: Semaphore,
+    waiting: Mutex<Waiting<T>>,
+    arrived: Condvar,
+}
+
+#[derive(Debug)]
+struct Waiting<T> {
+    items: VecDeque<T>,
+    /// Threads of the stage that live.
+    threads: usize,
+    /// Threads that wait for an item: only then is there anybody to wake.
+    idle: usize,
+    closed: bool,
+}
+
+impl<T> Line<T> {
+    fn waiting(&self) -> MutexGuard<'_, Waiting<T>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<T> Queue<T> {
     /// Hands over if there is a place.
     pub(crate) fn try_put(&self, item: T) -> Result<(), Failure> {
-        self.0.try_send(item).map_err(|error| match error {
-            mpsc::error::TrySendError::Full(_) => {
-                Failure::new(Code::ServerFull, "too many requests wait").retry_after_s(5)
+        match self.0.places.try_acquire() {
+            Ok(place) => place.forget(),
+            Err(TryAcquireError::NoPermits) => {
+                let message = "too many requests wait";
+                return Err(Failure::new(Code::ServerFull, message).retry_after_s(5));
             }
-            mpsc::error::TrySendError::Closed(_) => stopping(),
-        })
+            Err(TryAcquireError::Closed) => return Err(stopping()),
+        }
+        self.append(item);
+        Ok(())
     }
 
     /// Waits for a place, then hands over.
     pub(crate) async fn put(&self, item: T) -> Result<(), Failure> {
-        self.0.send(item).await.map_err(|_| stopping())
+        self.0.places.acquire().await.map_err(|_| stopping())?.forget();
+        self.append(item);
+        Ok(())
+    }
+
+    fn append(&self, item: T) {
+        let mut waiting = self.0.waiting();
+        if waiting.threads == 0 {
+            // Nobody will ever take it: whoever waits for its answer has to learn that.
+            return;
+        }
+        waiting.items.push_back(item);
+        let wake = waiting.idle > 0;
+        drop(waiting);
+        if wake {
+            self.0.arrived.notify_one();
+        }
+    }
+}
+
+impl<T> Drop for Queue<T> {
+    fn drop(&mut self) {
+        self.0.waiting().closed = true;
+        self.0.arrived.notify_all();
     }
 }
 
@@ -39,18 +89,49 @@ fn stopping() -> Failure {
     Failure::new(Code::ServerStopping, "the server is stopping")
 }
 
-/// What the threads of a stage take from.
-pub(crate) struct Intake<T>(Arc<Mutex<mpsc::Receiver<T>>>);
+/// What one thread of a stage takes from.
+pub(crate) struct Intake<T>(Arc<Line<T>>);
+
+impl<T> Drop for Intake<T> {
+    fn drop(&mut self) {
+        let mut waiting = self.0.waiting();
+        waiting.threads -= 1;
+        if waiting.threads == 0 {
+            self.0.places.close();
+            waiting.items.clear();
+        }
+    }
+}
 
 impl<T> Intake<T> {
     /// Waits for the next item; `None` when there will be no more.
     pub(crate) fn take(&self) -> Option<T> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).blocking_recv()
+        let mut waiting = self.0.waiting();
+        loop {
+            if let Some(item) = waiting.items.pop_front() {
+                drop(waiting);
+                self.0.places.add_permits(1);
+                return Some(item);
+            }
+            if waiting.closed {
+                return None;
+            }
+            waiting.idle += 1;
+            waiting = self.0.arrived.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+            waiting.idle -= 1;
+        }
     }
 
-    /// The next item if one is waiting.
-    pub(crate) fn take_waiting(&self) -> Option<T> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).try_recv().ok()
+    /// The next item if one is waiting that is `wanted`.
+    pub(crate) fn take_waiting(&self, wanted: impl FnOnce(&T) -> bool) -> Option<T> {
+        let mut waiting = self.0.waiting();
+        if !waiting.items.front().is_some_and(wanted) {
+            return None;
+        }
+        let item = waiting.items.pop_front()?;
+        drop(waiting);
+        self.0.places.add_permits(1);
+        Some(item)
     }
 }
 
@@ -61,17 +142,96 @@ pub(crate) fn start<T: Send + 'static, W: Send + 'static>(
     workers: Vec<W>,
     run: impl Fn(W, Intake<T>) + Send + Sync + 'static,
 ) -> Result<(Queue<T>, Vec<JoinHandle<()>>), Failure> {
-    let (sender, receiver) = mpsc::channel(queue_len_max.max(1));
-    let receiver = Arc::new(Mutex::new(receiver));
+    let waiting =
+        Waiting { items: VecDeque::new(), threads: workers.len(), idle: 0, closed: false };
+    let line = Arc::new(Line {
+        places: Semaphore::new(queue_len_max.clamp(1, Semaphore::MAX_PERMITS)),
+        waiting: Mutex::new(waiting),
+        arrived: Condvar::new(),
+    });
+    // Closes the line if not every thread can be started.
+    let queue = Queue(line.clone());
     let run = Arc::new(run);
     let mut threads = Vec::new();
     for (number, worker) in workers.into_iter().enumerate() {
-        let (intake, run) = (Intake(receiver.clone()), run.clone());
+        let (intake, run) = (Intake(line.clone()), run.clone());
         let thread = std::thread::Builder::new()
             .name(format!("{name}-{number}"))
             .spawn(move || run(worker, intake))
             .map_err(|error| Failure::new(Code::Bug, "cannot start a thread").source(error))?;
         threads.push(thread);
     }
-    Ok((Queue(sender), threads))
+    Ok((queue, threads))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    // S9
+    #[test]
+    fn a_full_queue_refuses_until_somebody_takes() {
+        let (started, begun) = mpsc::sync_channel(9);
+        let (go_on, may_go_on) = mpsc::sync_channel::<()>(9);
+        let (queue, threads) = start("test", 2, vec![may_go_on], move |may_go_on, intake| {
+            while let Some(item) = intake.take() {
+                started.send(item).unwrap();
+                let _ = may_go_on.recv();
+            }
+        })
+        .unwrap();
+        queue.try_put(1).unwrap();
+        assert_eq!(begun.recv(), Ok(1));
+        queue.try_put(2).unwrap();
+        queue.try_put(3).unwrap();
+        assert_eq!(queue.try_put(4).unwrap_err().code(), Code::ServerFull);
+        go_on.send(()).unwrap();
+        assert_eq!(begun.recv(), Ok(2));
+        queue.try_put(5).unwrap();
+        drop((queue, go_on));
+        assert_eq!(begun.iter().collect::<Vec<_>>(), [3, 5], "what is queued is finished");
+        for thread in threads {
+            thread.join().unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn every_item_is_taken_once_and_those_that_wait_in_order() {
+        let (taken, list) = mpsc::sync_channel(1000);
+        let workers = vec![taken.clone(), taken];
+        let (queue, threads) = start("test", 3, workers, |taken, intake| {
+            while let Some(first) = intake.take() {
+                taken.send(first).unwrap();
+                while let Some(next) = intake.take_waiting(|next| next % 10 != 0) {
+                    taken.send(next).unwrap();
+                }
+            }
+        })
+        .unwrap();
+        for item in 0..1000 {
+            queue.put(item).await.unwrap();
+        }
+        drop(queue);
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        let mut list: Vec<i32> = list.iter().collect();
+        list.sort_unstable();
+        assert_eq!(list, (0..1000).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn where_every_thread_has_died_nobody_waits_for_an_answer() {
+        let (queue, threads) =
+            start("test", 9, vec![()], |(), intake| drop(intake.take())).unwrap();
+        let (answer, waits) = tokio::sync::oneshot::channel::<()>();
+        queue.try_put(answer).unwrap();
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        assert!(waits.blocking_recv().is_err());
+        let (answer, _) = tokio::sync::oneshot::channel::<()>();
+        assert_eq!(queue.try_put(answer).unwrap_err().code(), Code::ServerStopping);
+    }
 }

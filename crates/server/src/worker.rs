@@ -46,7 +46,6 @@ impl std::ops::AddAssign for Cost {
 }
 
 /// The ways to the database.
-#[derive(Clone)]
 pub(crate) struct Worker {
     reads: Queue<reader::Read>,
     writes: Queue<writer::Write>,

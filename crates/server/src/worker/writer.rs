@@ -121,7 +121,7 @@ fn commit_group(
         outcomes.push(outcome);
         next += 1;
         if next == group.len() && group.len() < limits.group_len_max {
-            group.extend(intake.and_then(Intake::take_waiting));
+            group.extend(intake.and_then(|intake| intake.take_waiting(|_| true)));
         }
     }
     fail_point!("server-upload-before-commit");
