@@ -22,20 +22,45 @@ pub struct RawFrame {
     pub payload: Vec<u8>,
 }
 
+/// Room for bytes whose frame is not known yet.
+const BUFFER_BYTES: usize = 16 << 10;
+
+/// Room that is made for a payload before any of it has arrived. More is made as it arrives, so
+/// that an announcement alone costs little.
+const PAYLOAD_BYTES_AHEAD: usize = 512 << 10;
+
 /// Collects bytes as they arrive and yields whole frames.
+///
+/// Whoever reads from a socket reads into [`FrameDecoder::room`]: most of a large payload then
+/// arrives where it stays.
 ///
 /// Holds at most one incomplete frame of `frame_bytes_max` beyond what was pushed last.
 #[derive(Debug)]
 pub struct FrameDecoder {
     buffer: Vec<u8>,
     read: usize,
+    /// A frame whose header is known; while there is one, `buffer` is empty.
+    arriving: Option<Arriving>,
     frame_bytes_max: usize,
+}
+
+#[derive(Debug)]
+struct Arriving {
+    frame_type: u8,
+    payload: Vec<u8>,
+    len: usize,
+}
+
+impl Arriving {
+    fn missing(&self) -> usize {
+        self.len - self.payload.len()
+    }
 }
 
 impl FrameDecoder {
     /// A decoder that refuses payloads above `frame_bytes_max` before it stores them.
     pub fn new(frame_bytes_max: usize) -> FrameDecoder {
-        FrameDecoder { buffer: Vec::new(), read: 0, frame_bytes_max }
+        FrameDecoder { buffer: Vec::new(), read: 0, arriving: None, frame_bytes_max }
     }
 
     /// Changes the limit, once the peer is known.
@@ -43,22 +68,46 @@ impl FrameDecoder {
         self.frame_bytes_max = frame_bytes_max;
     }
 
-    /// Takes bytes from the peer.
-    pub fn push(&mut self, bytes: &[u8]) {
-        if self.read > 0 && self.read == self.buffer.len() {
-            self.buffer.clear();
-            self.read = 0;
+    /// Where the next bytes from the peer are to be appended, and how many at most: at least one.
+    pub fn room(&mut self) -> (&mut Vec<u8>, usize) {
+        let (place, missing) = match &mut self.arriving {
+            Some(arriving) => {
+                let missing = arriving.missing();
+                (&mut arriving.payload, missing)
+            }
+            None => {
+                self.buffer.drain(..self.read);
+                self.read = 0;
+                (&mut self.buffer, BUFFER_BYTES)
+            }
+        };
+        if place.len() == place.capacity() {
+            place.reserve_exact(missing.min(place.len().max(PAYLOAD_BYTES_AHEAD)));
         }
+        let room = place.capacity() - place.len();
+        (place, missing.min(room))
+    }
+
+    /// Takes bytes from the peer.
+    pub fn push(&mut self, mut bytes: &[u8]) {
+        if let Some(arriving) = &mut self.arriving {
+            let (payload, rest) = bytes.split_at(bytes.len().min(arriving.missing()));
+            arriving.payload.extend_from_slice(payload);
+            bytes = rest;
+        }
+        self.compact();
         self.buffer.extend_from_slice(bytes);
     }
 
     /// The next whole frame, `None` when more bytes are needed.
     pub fn next_frame(&mut self) -> Result<Option<RawFrame>, Failure> {
+        if let Some(Arriving { frame_type, payload, .. }) =
+            self.arriving.take_if(|arriving| arriving.missing() == 0)
+        {
+            return Ok(Some(RawFrame { frame_type, payload }));
+        }
         let unread = &self.buffer[self.read..];
-        let Some(header) = unread.first_chunk::<HEADER_BYTES>() else {
-            self.compact();
-            return Ok(None);
-        };
+        let Some(header) = unread.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
         let len = u32::from_le_bytes([header[0], header[1], header[2], header[3]]) as usize;
         if len > self.frame_bytes_max {
             return Err(Failure::new(
@@ -66,18 +115,23 @@ impl FrameDecoder {
                 format!("a frame of {len} bytes; {} are allowed", self.frame_bytes_max),
             ));
         }
-        let Some(payload) = unread.get(HEADER_BYTES..HEADER_BYTES + len) else {
-            self.compact();
-            return Ok(None);
-        };
-        let frame = RawFrame { frame_type: header[4], payload: payload.to_vec() };
-        self.read += HEADER_BYTES + len;
-        Ok(Some(frame))
+        let frame_type = header[4];
+        let rest = &unread[HEADER_BYTES..];
+        if let Some(payload) = rest.get(..len) {
+            let frame = RawFrame { frame_type, payload: payload.to_vec() };
+            self.read += HEADER_BYTES + len;
+            return Ok(Some(frame));
+        }
+        let mut payload = Vec::with_capacity(len.min(PAYLOAD_BYTES_AHEAD.max(rest.len())));
+        payload.extend_from_slice(rest);
+        self.arriving = Some(Arriving { frame_type, payload, len });
+        self.read = self.buffer.len();
+        Ok(None)
     }
 
     /// True when no byte of a further frame was received.
     pub fn is_empty(&self) -> bool {
-        self.read == self.buffer.len()
+        self.arriving.is_none() && self.read == self.buffer.len()
     }
 
     fn compact(&mut self) {
@@ -119,6 +173,51 @@ mod tests {
             assert_eq!(types, [(1, 3), (2, 0), (3, 300)]);
             assert!(decoder.is_empty());
         }
+    }
+
+    /// Reads from a stream as from a socket, at most `cut` bytes at a time.
+    fn read_frames(mut stream: &[u8], cut: usize, mut each: impl FnMut(RawFrame)) {
+        let mut decoder = FrameDecoder::new(10 << 20);
+        loop {
+            while let Some(frame) = decoder.next_frame().unwrap() {
+                each(frame);
+            }
+            if stream.is_empty() {
+                assert!(decoder.is_empty());
+                return;
+            }
+            let (room, most) = decoder.room();
+            let capacity = room.capacity();
+            assert!(most > 0 && most <= capacity - room.len());
+            let (now, rest) = stream.split_at(cut.min(most).min(stream.len()));
+            room.extend_from_slice(now);
+            assert_eq!(room.capacity(), capacity, "there was room");
+            stream = rest;
+        }
+    }
+
+    #[test]
+    fn frames_survive_however_they_are_read() {
+        let payloads: Vec<Vec<u8>> = [3, 0, 20_000, 300, 2_000_000, 16_379, 16_384, 1]
+            .map(|len| (0..len).map(|n| (n % 251) as u8).collect())
+            .into();
+        let stream: Vec<u8> =
+            payloads.iter().zip(1..).flat_map(|(payload, n)| frame(n, payload)).collect();
+        for cut in [1, 7, 1000, 16 << 10, 1 << 20, 100 << 20] {
+            let mut frames = Vec::new();
+            read_frames(&stream, cut, |frame| frames.push(frame.payload));
+            assert!(frames == payloads, "{cut} bytes at a time");
+        }
+    }
+
+    // S9
+    #[test]
+    fn a_frame_takes_little_room_before_it_arrives() {
+        let mut decoder = FrameDecoder::new(64 << 20);
+        decoder.push(&(64u32 << 20).to_le_bytes());
+        decoder.push(&[1]);
+        assert_eq!(decoder.next_frame().unwrap(), None);
+        assert!(decoder.room().0.capacity() <= PAYLOAD_BYTES_AHEAD);
     }
 
     // S9

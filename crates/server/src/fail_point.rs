@@ -8,6 +8,10 @@ macro_rules! fail_point {
     ($name:literal) => {
         fail::fail_point!($name, |_| $crate::fail_point::kill());
     };
+    // Prepares for a point: the function returns this value where the point is set.
+    ($name:literal, $value:expr) => {
+        fail::fail_point!($name, |_| $value);
+    };
 }
 pub(crate) use fail_point;
 

@@ -19,16 +19,23 @@ use crate::network::Connection;
 use crate::upload::{ReceivedUpload, UploadInProgress};
 use crate::worker::{Admission, Begin, Cost, Costed, Fetch, Upload, Worker};
 use consolidated::{Applied, Begun, Identity, Session, TableMark};
-use model::{Code, Failure, Progress, Spills};
+use model::{Code, Failure, Progress, Spill, SpillPosition, Spills};
 use protocol::{
-    DownloadEnd, Hello, Message, Mode, Outcome, PROTOCOL_VERSION, SchemaChange, UploadCommitted,
-    UploadState, Welcome,
+    Hello, Message, Mode, Outcome, PROTOCOL_VERSION, SchemaChange, UploadCommitted, UploadState,
+    Welcome,
 };
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::Semaphore;
+
+/// Most frames of a download in one write.
+const FRAMES_PER_WRITE: usize = 16;
+
+/// Bytes of a download from which on no further frame is added to a write.
+const BYTES_PER_WRITE: usize = 256 << 10;
 
 /// What all sessions of a server share.
 pub(crate) struct Shared {
@@ -166,6 +173,27 @@ fn marks(hello: &Hello, session: &Session) -> Arc<Vec<TableMark>> {
         watermark: held.get(fingerprint.as_str()).and_then(|watermark| (*watermark).clone()),
     };
     Arc::new(session.schema.tables.iter().map(|table| mark(&table.fingerprint)).collect())
+}
+
+/// Frames that are sent with one write: what little there is, or one large frame.
+fn next_frames<'a>(
+    frames: &'a Spill,
+    position: &mut SpillPosition,
+) -> Result<Vec<Cow<'a, [u8]>>, Failure> {
+    let mut together = Vec::new();
+    let mut bytes = 0;
+    while together.len() < frames_per_write() && bytes < BYTES_PER_WRITE {
+        let Some(frame) = frames.read_at(position)? else { break };
+        bytes += frame.len();
+        together.push(frame);
+    }
+    Ok(together)
+}
+
+fn frames_per_write() -> usize {
+    // One by one, so that there is a moment at which half of them was sent.
+    fail_point!("server-download-half-sent", 1);
+    FRAMES_PER_WRITE
 }
 
 /// An admitted synchronization.
@@ -345,20 +373,17 @@ impl Synchronization<'_> {
         self.summary.filtered = fetched.filtered;
         let mut position = model::SpillPosition::default();
         let mut sent = 0;
-        while let Some(frame) = fetched.frames.read_at(&mut position)? {
-            self.connection.send_bytes(&frame).await?;
+        while sent < fetched.frames.len() {
+            let frames = next_frames(&fetched.frames, &mut position)?;
+            let frames: Vec<&[u8]> = frames.iter().map(Cow::as_ref).collect();
+            self.connection.send(&frames).await?;
             self.lease.progress();
-            sent += 1;
+            sent += frames.len();
             if sent > fetched.frames.len() / 2 {
                 fail_point!("server-download-half-sent");
             }
         }
-        self.connection.queue(&Message::DownloadEnd(DownloadEnd {
-            rows: fetched.rows,
-            watermarks: fetched.watermarks,
-            counter,
-        }));
-        self.connection.flush().await
+        Ok(())
     }
 
     /// Waits for the database, and lets the remote know that somebody is still there.

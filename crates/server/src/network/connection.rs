@@ -1,24 +1,26 @@
 //! One connection: frames from bytes, bytes from messages, every wait with a limit.
 
+use bytes::BufMut;
 use model::{Code, Failure};
 use protocol::{FrameDecoder, MAGIC, Message, RawFrame};
+use std::io::IoSlice;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// Bytes read from the socket at once.
-const READ_BYTES: usize = 64 << 10;
+/// Room for the first bytes of a client, in which a small synchronization fits.
+const FIRST_BYTES: usize = 8 << 10;
 
 /// How long, and how much, a refused peer is listened to so that it can read why.
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES_MAX: usize = 16 << 20;
+const LINGER_BYTES_AT_ONCE: usize = 64 << 10;
 
 /// A peer.
 pub(crate) struct Connection {
     stream: TcpStream,
     decoder: FrameDecoder,
-    buffer: Vec<u8>,
     outgoing: Vec<u8>,
     idle_timeout: Duration,
     /// Bytes that may still be read from a peer who is not known; none once it is.
@@ -36,7 +38,6 @@ impl Connection {
         Connection {
             stream,
             decoder: FrameDecoder::new(unauthenticated_bytes_max),
-            buffer: vec![0; READ_BYTES],
             outgoing: Vec::new(),
             idle_timeout,
             unauthenticated_bytes_left: Some(unauthenticated_bytes_max),
@@ -48,31 +49,36 @@ impl Connection {
     /// Reads the first bytes of a client; `None` when it leaves without having sent any, as load
     /// balancers do to see whether anybody is there.
     pub(crate) async fn receive_magic(&mut self, limit: Duration) -> Result<Option<()>, Failure> {
-        let mut magic = [0; MAGIC.len()];
-        let mut got = 0;
+        let mut first = Vec::new();
         let reading = async {
-            while got < magic.len() {
-                let n = self.stream.read(&mut magic[got..]).await?;
-                if n == 0 {
-                    break;
+            // Rubbish is known by its first byte and must not keep us waiting for the rest.
+            while first.len() < MAGIC.len() && MAGIC.starts_with(&first) {
+                if first.is_empty() {
+                    // Nobody has to have memory before it says anything.
+                    self.stream.readable().await?;
+                    first.reserve(FIRST_BYTES);
                 }
-                got += n;
-                // Rubbish is known by its first byte and must not keep us waiting for the rest.
-                if magic[..got] != MAGIC[..got] {
+                let mut room = (&mut first).limit(FIRST_BYTES);
+                if self.stream.read_buf(&mut room).await? == 0 {
                     break;
                 }
             }
             std::io::Result::Ok(())
         };
         timeout(limit, reading).await.map_err(|_| silent())?.map_err(lost)?;
-        self.bytes_in += got as u64;
-        match got {
-            0 => Ok(None),
-            _ if magic == MAGIC => Ok(Some(())),
-            _ => {
-                Err(Failure::new(Code::NotSyncline, "the peer does not speak Syncline's protocol"))
-            }
+        self.bytes_in += first.len() as u64;
+        if first.is_empty() {
+            return Ok(None);
         }
+        let Some(rest) = first.strip_prefix(&MAGIC) else {
+            let message = "the peer does not speak Syncline's protocol";
+            return Err(Failure::new(Code::NotSyncline, message));
+        };
+        if let Some(left) = &mut self.unauthenticated_bytes_left {
+            *left = left.saturating_sub(rest.len());
+        }
+        self.decoder.push(rest);
+        Ok(Some(()))
     }
 
     /// The peer is known now and may send frames of this size.
@@ -87,12 +93,14 @@ impl Connection {
             if let Some(frame) = self.decoder.next_frame()? {
                 return Ok(frame);
             }
-            let len = self.unauthenticated_bytes_left.unwrap_or(READ_BYTES).min(READ_BYTES);
-            if len == 0 {
+            let (place, room) = self.decoder.room();
+            let room = self.unauthenticated_bytes_left.unwrap_or(room).min(room);
+            if room == 0 {
                 let message = "the peer sent too much before it was known";
                 return Err(Failure::new(Code::FrameTooLarge, message));
             }
-            let reading = self.stream.read(&mut self.buffer[..len]);
+            let mut place = place.limit(room);
+            let reading = self.stream.read_buf(&mut place);
             let n =
                 timeout(self.idle_timeout, reading).await.map_err(|_| silent())?.map_err(lost)?;
             if n == 0 {
@@ -102,7 +110,6 @@ impl Connection {
             if let Some(left) = &mut self.unauthenticated_bytes_left {
                 *left -= n;
             }
-            self.decoder.push(&self.buffer[..n]);
         }
     }
 
@@ -123,23 +130,23 @@ impl Connection {
 
     /// Sends what is queued.
     pub(crate) async fn flush(&mut self) -> Result<(), Failure> {
-        let outgoing = std::mem::take(&mut self.outgoing);
-        self.write(&outgoing).await
+        self.send(&[]).await
     }
 
-    /// Sends whole frames, after what is queued.
-    pub(crate) async fn send_bytes(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        self.flush().await?;
-        self.write(bytes).await
-    }
-
-    async fn write(&mut self, mut bytes: &[u8]) -> Result<(), Failure> {
-        while !bytes.is_empty() {
-            let writing = self.stream.write(bytes);
+    /// Sends whole frames, after what is queued, with as few writes as the socket takes.
+    pub(crate) async fn send(&mut self, frames: &[&[u8]]) -> Result<(), Failure> {
+        let queued = std::mem::take(&mut self.outgoing);
+        let mut slices = Vec::with_capacity(1 + frames.len());
+        slices.push(IoSlice::new(&queued));
+        slices.extend(frames.iter().map(|frame| IoSlice::new(frame)));
+        let mut rest = slices.as_mut_slice();
+        IoSlice::advance_slices(&mut rest, 0);
+        while !rest.is_empty() {
+            let writing = self.stream.write_vectored(rest);
             let n =
                 timeout(self.idle_timeout, writing).await.map_err(|_| silent())?.map_err(lost)?;
             self.bytes_out += n as u64;
-            bytes = &bytes[n..];
+            IoSlice::advance_slices(&mut rest, n);
         }
         Ok(())
     }
@@ -153,8 +160,9 @@ impl Connection {
             self.flush().await?;
             self.stream.shutdown().await.map_err(lost)?;
             let mut listened = 0;
+            let mut thrown_away = vec![0; LINGER_BYTES_AT_ONCE];
             while listened < LINGER_BYTES_MAX {
-                match self.stream.read(&mut self.buffer).await.map_err(lost)? {
+                match self.stream.read(&mut thrown_away).await.map_err(lost)? {
                     0 => break,
                     n => listened += n,
                 }

@@ -7,10 +7,11 @@ use consolidated::{
     Credentials, DownloadBatch, DownloadedTable, Echo, FetchRequest, Reader, Session, TableMark,
 };
 use model::{
-    Counter, Failure, PublicationName, RemoteId, ScriptVersion, Spill, Spills, UserName, Watermark,
+    Counter, Failure, PublicationName, RemoteId, ScriptVersion, Spill, Spills, UserName,
 };
 use protocol::{
-    DownloadBegin, DownloadMode, Message, Operation, Reject, Rejects, RowsFrame, TableDownload,
+    DownloadBegin, DownloadEnd, DownloadMode, Message, Operation, Reject, Rejects, RowsFrame,
+    TableDownload,
 };
 use std::sync::Arc;
 
@@ -45,12 +46,11 @@ pub(crate) struct Fetch {
     pub(crate) echo: Echo,
 }
 
-/// A download, complete, as frames.
+/// A download, complete, as frames from DownloadBegin to DownloadEnd.
 pub(crate) struct FetchedDownload {
     pub(crate) frames: Spill,
     pub(crate) rows: u64,
     pub(crate) filtered: u64,
-    pub(crate) watermarks: Vec<Option<Watermark>>,
 }
 
 pub(super) fn run(
@@ -141,12 +141,13 @@ fn fetch_download(
         frames.append(Message::Rejects(Rejects { rejects }).to_frame())?;
     }
     fail_point!("server-download-fetched");
-    Ok(FetchedDownload {
-        frames,
+    let end = DownloadEnd {
         rows: fetched.rows,
-        filtered: fetched.filtered,
         watermarks: fetched.watermarks,
-    })
+        counter: fetch.counter,
+    };
+    frames.append(Message::DownloadEnd(end).to_frame())?;
+    Ok(FetchedDownload { frames, rows: fetched.rows, filtered: fetched.filtered })
 }
 
 fn mode(table: DownloadedTable) -> DownloadMode {
