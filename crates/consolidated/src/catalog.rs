@@ -13,6 +13,9 @@ use serde::de::DeserializeOwned;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+/// Most schemas that are remembered; remotes usually ask for the same few.
+const SCHEMAS_MAX: usize = 64;
+
 /// A deployment.
 #[derive(Debug)]
 pub(crate) struct Catalog<D> {
@@ -21,6 +24,16 @@ pub(crate) struct Catalog<D> {
     pub(crate) database_id: DatabaseId,
     /// In their order; the first is the default.
     versions: Vec<Version<D>>,
+    schemas: Vec<KnownSchema>,
+}
+
+/// What was answered to a remote that asked for these publications.
+#[derive(Debug)]
+struct KnownSchema {
+    wanted: Option<ScriptVersion>,
+    publications: Vec<PublicationName>,
+    version: ScriptVersion,
+    schema: Arc<RemoteSchema>,
 }
 
 #[derive(Debug)]
@@ -100,7 +113,7 @@ impl<D: DeserializeOwned> Catalog<D> {
             let name = ScriptVersion::new(name.clone())?;
             versions.push(Version { name, publications, tables });
         }
-        Ok(Catalog { deployment, database_id, versions })
+        Ok(Catalog { deployment, database_id, versions, schemas: Vec::new() })
     }
 }
 
@@ -108,6 +121,32 @@ impl<D> Catalog<D> {
     /// The wanted script version, or the default, with the schema of the wanted publications, or
     /// of all.
     pub(crate) fn schema(
+        &mut self,
+        wanted: Option<&ScriptVersion>,
+        publications: &[PublicationName],
+    ) -> Result<(ScriptVersion, Arc<RemoteSchema>), Failure> {
+        let known = self
+            .schemas
+            .iter()
+            .find(|known| known.wanted.as_ref() == wanted && known.publications == publications);
+        if let Some(known) = known {
+            return Ok((known.version.clone(), known.schema.clone()));
+        }
+        let (version, schema) = self.put_together(wanted, publications)?;
+        let schema = Arc::new(schema);
+        if self.schemas.len() == SCHEMAS_MAX {
+            self.schemas.clear();
+        }
+        self.schemas.push(KnownSchema {
+            wanted: wanted.cloned(),
+            publications: publications.to_vec(),
+            version: version.clone(),
+            schema: schema.clone(),
+        });
+        Ok((version, schema))
+    }
+
+    fn put_together(
         &self,
         version: Option<&ScriptVersion>,
         publications: &[PublicationName],

@@ -113,10 +113,12 @@ pub trait Reader: Debug + Send {
     /// The key that signs session tokens, the same for every server of this database.
     fn token_key(&mut self) -> Result<Vec<u8>, Failure>;
 
-    /// What proves `user`, if there is one.
-    fn credentials(&mut self, user: &UserName) -> Result<Option<Credentials>, Failure>;
+    /// What proves each of `users`, as far as there are such, in their order. Takes note of the
+    /// deployment of the same moment, to which the sessions that are settled next belong.
+    fn credentials(&mut self, users: &[&UserName]) -> Result<Vec<Option<Credentials>>, Failure>;
 
-    /// Settles who synchronizes what.
+    /// Settles who synchronizes what. Where it is a later deployment that the database has when
+    /// it is written to or read, the session is refused then.
     fn session(
         &mut self,
         user: &UserName,

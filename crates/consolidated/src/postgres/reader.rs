@@ -5,20 +5,27 @@ use super::claims::Claims;
 use super::connect::Role;
 use super::errors::failed;
 use super::fetch;
-use super::link::{Call, Link, Unreadable};
+use super::link::{Call, Link, Row, Unreadable};
 use super::oldest::Oldest;
 use super::timeline::Timelines;
 use crate::synchronization::{Credentials, DownloadBatch, FetchRequest, Fetched, Session};
 use crate::url::PostgresUrl;
 use model::{Code, Failure, PublicationName, RemoteId, ScriptVersion, UserName};
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashMap};
+
+/// The deployment number, and the users of these names: as many rows, or one without a user.
+const USERS: &str = "SELECT s.value::int8, u.user_name, u.password_hash, u.password_version,
+    u.claims
+FROM syncline.syncline_system s LEFT JOIN syncline.syncline_user u ON u.user_name = ANY ($1)
+WHERE s.name = 'deployment'";
 
 /// Reads from the consolidated database.
 #[derive(Debug)]
 pub(crate) struct Reader {
     link: Link,
     catalog: Catalog,
+    /// The deployment when users were last asked for.
+    deployment: i64,
     timelines: Timelines,
     oldest: Oldest,
     claims: Claims,
@@ -29,8 +36,9 @@ impl Reader {
     pub(crate) fn open(url: &PostgresUrl) -> Result<Reader, Failure> {
         let mut link = Link::open(url, Role::Read)?;
         let catalog = Catalog::load(&mut link)?;
+        let deployment = catalog.deployed.deployment;
         let (timelines, oldest) = (Timelines::default(), Oldest::default());
-        Ok(Reader { link, catalog, timelines, oldest, claims: Claims::default() })
+        Ok(Reader { link, catalog, deployment, timelines, oldest, claims: Claims::default() })
     }
 
     fn fetch_in_transaction(
@@ -72,23 +80,19 @@ impl crate::connection::Reader for Reader {
             .ok_or_else(|| Failure::new(Code::NotDeployed, "there is no key of session tokens"))
     }
 
-    fn credentials(&mut self, user: &UserName) -> Result<Option<Credentials>, Failure> {
-        let sql = "SELECT password_hash, password_version, claims FROM syncline.syncline_user
-                   WHERE user_name = $1";
-        let answers = self
-            .link
-            .begin(&[Call::new(sql, &[&user.as_str()])])
-            .map_err(failed("read the user"))?;
-        let Some(row) = answers[0].rows.first() else { return Ok(None) };
-        let read = || -> Result<(String, i64, &str), Unreadable> {
-            Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?))
-        };
-        let (password_hash, password_version, claims) = read().map_err(|error| {
-            Failure::new(Code::Drift, "a stored user cannot be read").source(error)
-        })?;
-        let claims = serde_json::from_str(claims)
-            .map_err(|error| Failure::new(Code::Bug, "stored claims do not parse").source(error))?;
-        Ok(Some(Credentials { password_hash, password_version, claims }))
+    fn credentials(&mut self, users: &[&UserName]) -> Result<Vec<Option<Credentials>>, Failure> {
+        let names: Vec<&str> = users.iter().map(|user| user.as_str()).collect();
+        let answers =
+            self.link.begin(&[Call::new(USERS, &[&names])]).map_err(catalog::not_deployed)?;
+        let rows = &answers[0].rows;
+        self.deployment = catalog::deployment(rows)?;
+        let mut found = HashMap::new();
+        for row in rows {
+            if let Some((name, credentials)) = stored_user(row)? {
+                found.insert(name, credentials);
+            }
+        }
+        Ok(names.iter().map(|name| found.get(*name).cloned()).collect())
     }
 
     fn session(
@@ -99,14 +103,11 @@ impl crate::connection::Reader for Reader {
         script_version: Option<&ScriptVersion>,
         publications: &[PublicationName],
     ) -> Result<Session, Failure> {
-        let answers = self
-            .link
-            .begin(&[Call::new(catalog::DEPLOYMENT, &[])])
-            .map_err(catalog::not_deployed)?;
-        if catalog::deployment(&answers[0].rows)? != self.catalog.deployed.deployment {
+        if self.deployment != self.catalog.deployed.deployment {
             self.catalog = Catalog::load(&mut self.link)?;
+            self.deployment = self.catalog.deployed.deployment;
         }
-        let deployed = &self.catalog.deployed;
+        let deployed = &mut self.catalog.deployed;
         let (script_version, schema) = deployed.schema(script_version, publications)?;
         let session = Session {
             database_id: deployed.database_id.clone(),
@@ -115,7 +116,7 @@ impl crate::connection::Reader for Reader {
             user: user.clone(),
             claims,
             script_version,
-            schema: Arc::new(schema),
+            schema,
         };
         let tables = self.catalog.tables(&session)?;
         self.claims.check(&mut self.link, &tables, &session)?;
@@ -137,4 +138,18 @@ impl crate::connection::Reader for Reader {
     fn round_trips(&self) -> u64 {
         self.link.round_trips()
     }
+}
+
+/// What a row of [`USERS`] says of a user.
+fn stored_user(row: &Row) -> Result<Option<(&str, Credentials)>, Failure> {
+    let garbled =
+        |error: Unreadable| Failure::new(Code::Drift, "a stored user cannot be read").source(error);
+    let Some(name) = row.try_get(1).map_err(garbled)? else { return Ok(None) };
+    let read = || -> Result<(String, i64, &str), Unreadable> {
+        Ok((row.try_get(2)?, row.try_get(3)?, row.try_get(4)?))
+    };
+    let (password_hash, password_version, claims) = read().map_err(garbled)?;
+    let claims = serde_json::from_str(claims)
+        .map_err(|error| Failure::new(Code::Bug, "stored claims do not parse").source(error))?;
+    Ok(Some((name, Credentials { password_hash, password_version, claims })))
 }

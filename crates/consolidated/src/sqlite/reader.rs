@@ -10,7 +10,6 @@ use model::{Failure, PublicationName, RemoteId, ScriptVersion, UserName};
 use rusqlite::{Connection, OptionalExtension, Transaction};
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 
 /// Reads from the consolidated database.
 #[derive(Debug)]
@@ -33,18 +32,8 @@ impl Reader {
         }
         catalog.verify(connection)
     }
-}
 
-impl crate::connection::Reader for Reader {
-    fn token_key(&mut self) -> Result<Vec<u8>, Failure> {
-        self.connection
-            .query_row("SELECT value FROM syncline_system WHERE name = 'token_key'", [], |row| {
-                row.get(0)
-            })
-            .map_err(failed("read the key of session tokens"))
-    }
-
-    fn credentials(&mut self, user: &UserName) -> Result<Option<Credentials>, Failure> {
+    fn credentials_of(&self, user: &UserName) -> Result<Option<Credentials>, Failure> {
         let found: Option<(String, i64, String)> = self
             .connection
             .prepare_cached(
@@ -59,6 +48,20 @@ impl crate::connection::Reader for Reader {
             .map_err(failed("read the user"))?;
         let Some((password_hash, password_version, claims)) = found else { return Ok(None) };
         Ok(Some(Credentials { password_hash, password_version, claims: claims_from(&claims)? }))
+    }
+}
+
+impl crate::connection::Reader for Reader {
+    fn token_key(&mut self) -> Result<Vec<u8>, Failure> {
+        self.connection
+            .query_row("SELECT value FROM syncline_system WHERE name = 'token_key'", [], |row| {
+                row.get(0)
+            })
+            .map_err(failed("read the key of session tokens"))
+    }
+
+    fn credentials(&mut self, users: &[&UserName]) -> Result<Vec<Option<Credentials>>, Failure> {
+        users.iter().map(|user| self.credentials_of(user)).collect()
     }
 
     fn session(
@@ -79,7 +82,7 @@ impl crate::connection::Reader for Reader {
             user: user.clone(),
             claims,
             script_version,
-            schema: Arc::new(schema),
+            schema,
         })
     }
 

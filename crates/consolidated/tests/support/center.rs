@@ -205,6 +205,7 @@ impl Center {
     pub(crate) fn session(&mut self, remote: &Remote) -> Session {
         let user = UserName::new("ann").unwrap();
         let id = RemoteId::new(remote.id).unwrap();
+        self.reader.credentials(&[&user]).unwrap();
         self.reader.session(&user, remote.claims.clone(), &id, None, &[]).unwrap()
     }
 

@@ -6,14 +6,15 @@ use crate::stage::Intake;
 use consolidated::{
     Credentials, DownloadBatch, DownloadedTable, Echo, FetchRequest, Reader, Session, TableMark,
 };
-use model::{
-    Counter, Failure, PublicationName, RemoteId, ScriptVersion, Spill, Spills, UserName,
-};
+use model::{Counter, Failure, PublicationName, RemoteId, ScriptVersion, Spill, Spills, UserName};
 use protocol::{
     DownloadBegin, DownloadEnd, DownloadMode, Message, Operation, Reject, Rejects, RowsFrame,
     TableDownload,
 };
 use std::sync::Arc;
+
+/// Most admissions that are answered together.
+const ADMISSIONS_MAX: usize = 64;
 
 /// Most rejects in one message.
 const REJECTS_PER_MESSAGE: usize = 1000;
@@ -61,16 +62,22 @@ pub(super) fn run(
     batch_rows: u32,
 ) {
     while let Some(read) = intake.take() {
-        let before = reader.round_trips();
-        // The session may have ended meanwhile; then nobody wants the answer.
         match read {
             Read::Admit(admission, answer) => {
-                let result = admit(reader.as_mut(), &admission);
-                drop(answer.send(costed(result, reader.round_trips() - before)));
+                let mut group = vec![(admission, answer)];
+                while group.len() < ADMISSIONS_MAX
+                    && let Some(Read::Admit(admission, answer)) =
+                        intake.take_waiting(|read| matches!(read, Read::Admit(..)))
+                {
+                    group.push((admission, answer));
+                }
+                admit(reader.as_mut(), group);
             }
             Read::Fetch(fetch, answer) => {
+                let before = reader.round_trips();
                 let result =
                     fetch_download(reader.as_mut(), &fetch, spills, batch_bytes, batch_rows);
+                // The session may have ended meanwhile; then nobody wants the answer.
                 drop(answer.send(costed(result, reader.round_trips() - before)));
             }
         }
@@ -81,17 +88,38 @@ fn costed<T>(result: Result<T, Failure>, round_trips: u64) -> Result<Costed<T>, 
     result.map(|value| Costed { value, cost: Cost { round_trips, commits: 0.0 } })
 }
 
-fn admit(reader: &mut dyn Reader, admission: &Admission) -> Result<Admitted, Failure> {
-    let credentials = reader.credentials(&admission.user)?;
-    let claims = credentials.as_ref().map(|c| c.claims.clone()).unwrap_or_default();
-    let session = reader.session(
-        &admission.user,
-        claims,
-        &admission.remote_id,
-        admission.script_version.as_ref(),
-        &admission.publications,
-    );
-    Ok(Admitted { credentials, session })
+/// Answers all admissions that wait with one question to the database: in a rush there are many.
+fn admit(reader: &mut dyn Reader, group: Vec<(Admission, Answer<Admitted>)>) {
+    let before = reader.round_trips();
+    let users: Vec<&UserName> = group.iter().map(|(admission, _)| &admission.user).collect();
+    let known = match reader.credentials(&users) {
+        Ok(known) => known,
+        Err(failure) => {
+            // It belongs to one of them, or is met again by each alone.
+            match <[_; 1]>::try_from(group) {
+                Ok([(_, answer)]) => drop(answer.send(Err(failure))),
+                Err(group) => group.into_iter().for_each(|one| admit(reader, vec![one])),
+            }
+            return;
+        }
+    };
+    // What all have cost together is counted once.
+    let mut round_trips = reader.round_trips() - before;
+    for ((admission, answer), credentials) in group.into_iter().zip(known) {
+        let before = reader.round_trips();
+        let claims = credentials.as_ref().map(|it| it.claims.clone()).unwrap_or_default();
+        let session = reader.session(
+            &admission.user,
+            claims,
+            &admission.remote_id,
+            admission.script_version.as_ref(),
+            &admission.publications,
+        );
+        round_trips += reader.round_trips() - before;
+        let admitted = Admitted { credentials, session };
+        // The session may have ended meanwhile; then nobody wants the answer.
+        drop(answer.send(costed(Ok(admitted), std::mem::take(&mut round_trips))));
+    }
 }
 
 fn fetch_download(
@@ -141,11 +169,8 @@ fn fetch_download(
         frames.append(Message::Rejects(Rejects { rejects }).to_frame())?;
     }
     fail_point!("server-download-fetched");
-    let end = DownloadEnd {
-        rows: fetched.rows,
-        watermarks: fetched.watermarks,
-        counter: fetch.counter,
-    };
+    let end =
+        DownloadEnd { rows: fetched.rows, watermarks: fetched.watermarks, counter: fetch.counter };
     frames.append(Message::DownloadEnd(end).to_frame())?;
     Ok(FetchedDownload { frames, rows: fetched.rows, filtered: fetched.filtered })
 }
