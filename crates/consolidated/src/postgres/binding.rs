@@ -14,7 +14,6 @@ use model::{
 };
 use postgres_types::Type;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// A table `purchase` as if it were deployed, and somebody who uploads to it.
 #[derive(Debug)]
@@ -52,7 +51,7 @@ impl Binding {
             ],
         };
         let database_id = DatabaseId("benchmark".to_owned());
-        let catalog = Catalog::<TableDetails>::new(1, database_id.clone(), rows)?;
+        let mut catalog = Catalog::<TableDetails>::new(1, database_id.clone(), rows)?;
         let (script_version, schema) = catalog.schema(None, &[])?;
         let session = Session {
             database_id,
@@ -61,7 +60,7 @@ impl Binding {
             user: UserName::new("user")?,
             claims: BTreeMap::new(),
             script_version,
-            schema: Arc::new(schema),
+            schema,
         };
         let deployed = catalog.tables(&session)?.into_iter().next();
         let missing = || Failure::new(Code::Bug, "a table was not found again");
