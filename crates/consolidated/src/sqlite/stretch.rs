@@ -30,12 +30,16 @@ pub(super) struct Stretch {
 }
 
 impl Stretch {
-    /// Begins one; none for a table whose rows must be looked at in any case.
+    /// Begins one; none for a table whose rows must be looked at in any case. Such is one whose
+    /// rows come for what other tables' logs say too: a new parent brings the children that were
+    /// uploaded with it, whatever becomes of their own entries.
     pub(super) fn begin(
         connection: &Connection,
         table: &CatalogTable,
     ) -> Result<Option<Stretch>, Failure> {
-        if !table.published.direction.downloads() || table.details.affinities.is_empty() {
+        let details = &table.details;
+        let alone = details.logs.is_empty();
+        if !table.published.direction.downloads() || details.affinities.is_empty() || !alone {
             return Ok(None);
         }
         let before = end_of_log(connection, &table.published.name)?;
