@@ -31,7 +31,7 @@ pub(super) fn resolve(
     }
     let now = attempt.fetch(table, row)?;
     if agrees(row, now.as_deref()) {
-        attempt.echo(table, position, row);
+        attempt.echo_shared(table, position, row);
         return Ok(RowOutcome::Done);
     }
     let event = match row.change {
@@ -56,7 +56,7 @@ pub(super) fn resolve(
     note(attempt, table, row, now.as_deref())?;
     let after = attempt.fetch(table, row)?;
     if agrees(row, after.as_deref()) {
-        attempt.echo(table, position, row);
+        attempt.echo_shared(table, position, row);
     } else {
         attempt.owe(row.key(&table.published, position));
     }

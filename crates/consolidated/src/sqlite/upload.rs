@@ -420,6 +420,20 @@ impl<'a> Attempt<'a> {
         }
     }
 
+    /// The same of a row that somebody else has changed as well: the log tells of it not only
+    /// where this upload does.
+    pub(super) fn echo_shared(
+        &mut self,
+        table: &CatalogTable,
+        position: usize,
+        row: &UploadedRow<'_>,
+    ) {
+        if let Some(stretch) = &mut self.stretches[position] {
+            stretch.stored(table, row);
+        }
+        add_echo(&mut self.applied.echo, table, position, row);
+    }
+
     /// Notes that the remote must be sent this row, whatever it will be then.
     pub(super) fn owe(&mut self, row: RowId) {
         self.owed.push((row, None));
