@@ -41,8 +41,8 @@ pub(super) fn findings(
         let writers = writers(user_tables, name);
         if !writers.is_empty() {
             let message = format!(
-                "{name}: the rows of an upload are read back and compared, for {} may change rows \
-                 with it",
+                "rows that a remote uploads are read back and compared, for {} may change them \
+                 or others",
                 writers.join(", ")
             );
             findings.push(notice_of(Some(name.clone()), message));
