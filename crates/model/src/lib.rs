@@ -4,6 +4,7 @@
 //! Where the outside world is needed, a trait names it ([`Clock`], [`Files`]) and the programs
 //! hand in an implementation.
 
+mod calendar;
 mod clock;
 mod code;
 mod failure;
@@ -16,6 +17,7 @@ mod row;
 mod spill;
 mod value;
 
+pub use calendar::civil_date;
 pub use clock::Clock;
 pub use code::{Actor, Code};
 pub use failure::Failure;

@@ -1,5 +1,6 @@
 //! Time of the operating system: the only file of the benchmark that reads it (A6).
 
+use model::civil_date;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Runs from its making.
@@ -26,18 +27,10 @@ pub(super) fn now_utc() -> String {
     utc(since.as_secs())
 }
 
-/// The date of a moment, in seconds since 1970: days are counted in eras of 400 years that begin
-/// in March, so that a leap day is the last of its year.
+/// A moment in seconds since 1970.
 fn utc(seconds: u64) -> String {
-    let (days, second) = (seconds / 86_400 + 719_468, seconds % 86_400);
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    let (year, month, day) = civil_date(days as i64);
     let (hour, minute) = (second / 3600, second / 60 % 60);
     format!("{year}-{month:02}-{day:02}T{hour:02}:{minute:02}:{:02}Z", second % 60)
 }

@@ -13,6 +13,7 @@
 
 use super::scratch::Scratch;
 use super::values::Misfit;
+use model::civil_date;
 
 const MICROS_PER_SECOND: i64 = 1_000_000;
 const MICROS_PER_DAY: i64 = 86_400 * MICROS_PER_SECOND;
@@ -118,7 +119,7 @@ pub(super) fn pair(number: u32) -> &'static [u8; 2] {
     &PAIRS[number as usize % 100]
 }
 
-/// [`civil_of`] for the years 1 to 9999, in 32 bits and without a division by a variable: after
+/// [`civil_date`] for the years 1 to 9999, in 32 bits and without a division by a variable: after
 /// Neri and Schneider, "Euclidean affine functions and their application to calendar algorithms".
 fn usual_civil(days: i32) -> Option<(u32, u32, u32)> {
     // 0001-01-01 and 9999-12-31.
@@ -139,13 +140,13 @@ fn usual_civil(days: i32) -> Option<(u32, u32, u32)> {
 
 /// Writes year, month and day; true before the year 1.
 fn civil(days: i64, out: &mut Scratch) -> bool {
-    let (year, month, day) = civil_of(days + EPOCH_DAYS);
+    let (year, month, day) = civil_date(days + EPOCH_DAYS);
     let before_christ = year <= 0;
     out.padded(if before_christ { 1 - year } else { year } as u64, 4);
     out.push(b'-');
-    out.padded(month, 2);
+    out.padded(month as u64, 2);
     out.push(b'-');
-    out.padded(day, 2);
+    out.padded(day as u64, 2);
     before_christ
 }
 
@@ -156,21 +157,6 @@ fn clock(micros: i64, out: &mut Scratch) {
     out.padded(seconds / 60 % 60, 2);
     out.push(b':');
     out.padded(seconds % 60, 2);
-}
-
-/// Year, month, day of a day since 1970-01-01, by the Gregorian calendar through all times.
-fn civil_of(days: i64) -> (i64, u64, u64) {
-    // Years begin in March here, so that the leap day is the last of its year.
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let of_era = shifted.rem_euclid(146_097);
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    (year, month as u64, day as u64)
 }
 
 /// The day since 1970-01-01 of a date.
@@ -272,7 +258,7 @@ impl Cursor<'_> {
         }
         let days = days_of(year, month, day);
         // 31 April would be the first of May.
-        (civil_of(days) == (year, month as u64, day as u64)).then_some(days - EPOCH_DAYS)
+        (civil_date(days) == (year, month, day)).then_some(days - EPOCH_DAYS)
     }
 
     /// Microseconds of a time of the day, to the end of the day included.

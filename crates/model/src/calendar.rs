@@ -1,0 +1,17 @@
+//! Days as dates of the Gregorian calendar, through all times.
+
+/// Year, month and day of a day counted from 1970-01-01.
+///
+/// Eras of 400 years that begin in March put the leap day at the end of a year, which is what
+/// makes the divisions come out.
+pub fn civil_date(day: i64) -> (i64, i64, i64) {
+    let shifted = day + 719_468;
+    let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+    (era * 400 + year_of_era + i64::from(month <= 2), month, day)
+}
