@@ -6,6 +6,9 @@
 //! transaction is enough, and the rows are not even read; where it numbers the entries of a log,
 //! the first and last number are.
 
+use crate::synchronization::Change;
+use crate::uploaded_row::UploadedRow;
+use model::PublishedTable;
 use siphasher::sip128::{Hasher128, SipHasher13};
 use std::collections::HashSet;
 use std::hash::Hasher;
@@ -42,9 +45,29 @@ impl Echo {
     /// Most digests kept, 16 bytes each.
     pub const LEN_MAX: usize = 1_000_000;
 
-    pub(crate) fn add(&mut self, kind: EchoKind, table: usize, image: &[u8]) {
+    fn add(&mut self, kind: EchoKind, table: usize, image: &[u8]) {
         if self.digests.len() < Echo::LEN_MAX {
             self.digests.insert(digest(kind, table, image));
+        }
+    }
+
+    /// Notes what the remote has of an uploaded row of the table at `position`, whatever became of
+    /// it: if the centre says the same, it need not be sent.
+    pub(crate) fn add_uploaded(
+        &mut self,
+        table: &PublishedTable,
+        position: usize,
+        row: &UploadedRow<'_>,
+    ) {
+        if !table.direction.downloads() {
+            return;
+        }
+        match row.change {
+            Change::Delete => {
+                let (_, key) = row.key(table, position);
+                self.add(EchoKind::DeletedKey, position, &key);
+            }
+            Change::Insert | Change::Update => self.add(EchoKind::Row, position, row.new_image()),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::link::Call;
 use super::upload::Upload;
-use crate::echo::{Echo, EchoKind};
+use crate::echo::Echo;
 use crate::row_json::row_json;
 use crate::synchronization::{Applied, Change};
 use crate::uploaded_row::{RowId, UploadedRow};
@@ -55,18 +55,7 @@ struct Conflict {
 impl Ledger {
     /// Notes that the remote need not be sent this row.
     pub(super) fn echo(&mut self, table: &PublishedTable, position: usize, row: &UploadedRow<'_>) {
-        if !table.direction.downloads() {
-            return;
-        }
-        match row.change {
-            Change::Delete => {
-                let (_, key) = row.key(table, position);
-                self.applied.echo.add(EchoKind::DeletedKey, position, &key);
-            }
-            Change::Insert | Change::Update => {
-                self.applied.echo.add(EchoKind::Row, position, row.new_image());
-            }
-        }
+        self.applied.echo.add_uploaded(table, position, row);
     }
 
     /// Notes that the remote must be sent this row, whatever it will be then.

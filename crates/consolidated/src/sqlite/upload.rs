@@ -19,7 +19,7 @@ use super::identity;
 use super::stretch::Stretch;
 use super::values::{Bind, write_row};
 use super::watermark::Mark;
-use crate::echo::{Echo, EchoKind};
+use crate::echo::Echo;
 use crate::script::{Event, Parameter, Script};
 use crate::synchronization::{Applied, Batch, Change, Session, UploadRequest};
 use crate::uploaded_row::{RowId, UploadedRow, event_of};
@@ -416,7 +416,7 @@ impl<'a> Attempt<'a> {
     pub(super) fn echo(&mut self, table: &CatalogTable, position: usize, row: &UploadedRow<'_>) {
         match &mut self.stretches[position] {
             Some(stretch) => stretch.stored(table, row),
-            None => add_echo(&mut self.applied.echo, table, position, row),
+            None => self.applied.echo.add_uploaded(&table.published, position, row),
         }
     }
 
@@ -431,7 +431,7 @@ impl<'a> Attempt<'a> {
         if let Some(stretch) = &mut self.stretches[position] {
             stretch.stored(table, row);
         }
-        add_echo(&mut self.applied.echo, table, position, row);
+        self.applied.echo.add_uploaded(&table.published, position, row);
     }
 
     /// Notes that the remote must be sent this row, whatever it will be then.
@@ -464,7 +464,7 @@ impl<'a> Attempt<'a> {
             let count = if unsettled[batch.table] { batch.count } else { 0 };
             for _ in 0..count {
                 rest = row.read(rest, batch.change, table.published.width())?;
-                add_echo(echo, table, batch.table, &row);
+                echo.add_uploaded(&table.published, batch.table, &row);
             }
             Ok(())
         })
@@ -500,21 +500,6 @@ impl<'a> Attempt<'a> {
             applied.echo = Echo::default();
         }
         Ok(applied)
-    }
-}
-
-/// What the remote has of this row, whatever became of it: if the centre says the same, it need not
-/// be sent.
-fn add_echo(echo: &mut Echo, table: &CatalogTable, position: usize, row: &UploadedRow<'_>) {
-    if !table.published.direction.downloads() {
-        return;
-    }
-    match row.change {
-        Change::Delete => {
-            let (_, key) = row.key(&table.published, position);
-            echo.add(EchoKind::DeletedKey, position, &key);
-        }
-        Change::Insert | Change::Update => echo.add(EchoKind::Row, position, row.new_image()),
     }
 }
 
