@@ -26,6 +26,9 @@ const FIRST_DAY: i64 = -2_451_545;
 const END_DAY_DATE: i64 = 2_147_483_494 - 2_451_545;
 const END_DAY_TIMESTAMP: i64 = 109_203_528 - 2_451_545;
 
+/// Of the months of a year that is no leap year.
+const MONTH_DAYS: [i64; 12] = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+
 const NO_DATE: Misfit = "is no date";
 const NO_TIME: Misfit = "is no time";
 const NO_TIMESTAMP: Misfit = "is no date and time";
@@ -195,6 +198,9 @@ pub(super) fn read_time(text: &[u8]) -> Result<i64, Misfit> {
 }
 
 pub(super) fn read_timestamp(text: &[u8], with_zone: bool) -> Result<i64, Misfit> {
+    if let Some(micros) = read_usual_timestamp(text) {
+        return Ok(micros);
+    }
     match text {
         b"infinity" => return Ok(i64::MAX),
         b"-infinity" => return Ok(i64::MIN),
@@ -218,6 +224,26 @@ pub(super) fn read_timestamp(text: &[u8], with_zone: bool) -> Result<i64, Misfit
     let total = days * MICROS_PER_DAY + micros;
     let range = FIRST_DAY * MICROS_PER_DAY..END_DAY_TIMESTAMP * MICROS_PER_DAY;
     if range.contains(&total) { Ok(total) } else { Err(OUT_OF_RANGE) }
+}
+
+/// Reads what [`usual_timestamp`] writes, with or without the `Z`.
+fn read_usual_timestamp(text: &[u8]) -> Option<i64> {
+    let text: &[u8; 26] = text.strip_suffix(b"Z").unwrap_or(text).try_into().ok()?;
+    let marks = [text[4], text[7], text[10], text[13], text[16], text[19]];
+    let digit = |at: usize| text[at].is_ascii_digit().then(|| i64::from(text[at] - b'0'));
+    let pair = |at: usize| Some(digit(at)? * 10 + digit(at + 1)?);
+    let (year, month, day) = (pair(0)? * 100 + pair(2)?, pair(5)?, pair(8)?);
+    let (hours, minutes, seconds) = (pair(11)?, pair(14)?, pair(17)?);
+    let fraction = (pair(20)? * 100 + pair(22)?) * 100 + pair(24)?;
+    // A leap day is read with more care.
+    let last = *MONTH_DAYS.get(usize::try_from(month - 1).ok()?)?;
+    let is_day = year > 0 && (1..=last).contains(&day);
+    if marks != *b"-- ::." || !is_day || hours > 23 || minutes > 59 || seconds > 59 {
+        return None;
+    }
+    let days = days_of(year, month, day) - EPOCH_DAYS;
+    let of_day = (hours * 60 + minutes) * 60 + seconds;
+    Some(days * MICROS_PER_DAY + of_day * MICROS_PER_SECOND + fraction)
 }
 
 fn split_era(text: &[u8]) -> (&[u8], bool) {
@@ -377,6 +403,24 @@ mod tests {
         for micros in (-730_119 * day..2_921_940 * day).step_by(7_654_321_098_765) {
             let text = usual_timestamp(micros).unwrap();
             assert_eq!(str::from_utf8(&text), Ok(timestamp(micros, true).as_str()));
+            let read = [read_usual_timestamp(&text), read_usual_timestamp(&text[..26])];
+            assert!(read == [Some(micros); 2] || text[5..10] == *b"02-29" && read == [None; 2]);
+        }
+        let wrong = [
+            "0000-01-01 00:00:00.000000",
+            "2023-02-29 00:00:00.000000",
+            "2023-00-01 00:00:00.000000",
+            "2023-13-01 00:00:00.000000",
+            "2023-04-31 00:00:00.000000",
+            "2023-04-00 00:00:00.000000",
+            "2023-04-01 24:00:00.000000",
+            "2023-04-01 00:60:00.000000",
+            "2023-04-01 00:00:60.000000",
+            "2023-04-01 00:00:00.00000x",
+            "2023-04-01T00:00:00.000000",
+        ];
+        for text in wrong {
+            assert_eq!(read_usual_timestamp(text.as_bytes()), None, "{text}");
         }
         for micros in [i64::MIN, i64::MAX, -730_119 * day - 1, 2_921_940 * day] {
             assert_eq!(usual_timestamp(micros), None);

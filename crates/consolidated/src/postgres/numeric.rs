@@ -25,6 +25,9 @@ pub(super) fn write_binary(text: &[u8], out: &mut Vec<u8>) -> Result<(), Misfit>
         [b'+', rest @ ..] => (false, rest),
         rest => (false, rest),
     };
+    if write_short(negative, unsigned, out) {
+        return Ok(());
+    }
     if unsigned.eq_ignore_ascii_case(b"nan") {
         header(out, 0, 0, NAN, 0);
         return Ok(());
@@ -33,6 +36,10 @@ pub(super) fn write_binary(text: &[u8], out: &mut Vec<u8>) -> Result<(), Misfit>
         header(out, 0, 0, if negative { MINUS_INFINITY } else { INFINITY }, 0);
         return Ok(());
     }
+    write_any(negative, unsigned, out)
+}
+
+fn write_any(negative: bool, unsigned: &[u8], out: &mut Vec<u8>) -> Result<(), Misfit> {
     let decimal = Decimal::parse(unsigned)?;
     let scale = (decimal.len() as i64 - decimal.point).max(0);
     let (Some(first), Some(last)) = (decimal.first(), decimal.last()) else {
@@ -52,6 +59,50 @@ pub(super) fn write_binary(text: &[u8], out: &mut Vec<u8>) -> Result<(), Misfit>
         out.extend_from_slice(&digit.to_be_bytes());
     }
     Ok(())
+}
+
+/// Most decimal digits of a number that is written in one go: three more, which bring its decimals
+/// to whole groups of four, still fit into 64 bits.
+const SHORT_TEXT: usize = 16;
+
+/// Appends the binary form of digits and a point, as most numbers are written. False, and nothing
+/// appended: it is longer, or not just that.
+fn write_short(negative: bool, text: &[u8], out: &mut Vec<u8>) -> bool {
+    if text.len() > SHORT_TEXT + 1 {
+        return false;
+    }
+    let (mut number, mut point) = (0_u64, None);
+    for (at, byte) in text.iter().enumerate() {
+        match byte {
+            b'0'..=b'9' => number = number * 10 + u64::from(byte - b'0'),
+            b'.' if point.is_none() => point = Some(at),
+            _ => return false,
+        }
+    }
+    let digits = text.len() - usize::from(point.is_some());
+    if digits == 0 || digits > SHORT_TEXT {
+        return false;
+    }
+    let scale = point.map_or(0, |at| text.len() - 1 - at);
+    if number == 0 {
+        header(out, 0, 0, 0, scale as i64);
+        return true;
+    }
+    let behind = scale.div_ceil(4);
+    number *= 10_u64.pow((behind * 4 - scale) as u32);
+    let mut groups = [0_u16; 5];
+    let mut first = groups.len();
+    while number > 0 {
+        first -= 1;
+        groups[first] = (number % 10_000) as u16;
+        number /= 10_000;
+    }
+    let last = groups.iter().rposition(|group| *group != 0).unwrap_or_default();
+    let weight = groups.len() as i64 - first as i64 - 1 - behind as i64;
+    let sign = if negative { NEGATIVE } else { 0 };
+    header(out, (last + 1 - first) as i64, weight, sign, scale as i64);
+    groups[first..=last].iter().for_each(|group| out.extend_from_slice(&group.to_be_bytes()));
+    true
 }
 
 fn check(fits: bool) -> Result<(), Misfit> {
@@ -282,6 +333,35 @@ mod tests {
         let mut out = Scratch::new();
         write_text(&bytes, &mut out).unwrap();
         Ok(out.as_str().to_owned())
+    }
+
+    // Trap 15
+    #[test]
+    fn a_short_number_is_written_as_any_number_is() {
+        let mut texts: Vec<String> =
+            ["", ".", "..", "1.2.3", "1e3", "x", "-1"].map(Into::into).into();
+        for digits in
+            ["0", "7", "10", "9999", "10000", "1000100", "123456789120000", "9999999999999999"]
+        {
+            texts.extend(
+                (0..=digits.len()).map(|at| format!("{}.{}", &digits[..at], &digits[at..])),
+            );
+            texts.push(digits.to_owned());
+            texts.push(format!("00{digits}"));
+            texts.push(format!("0.000{digits}"));
+        }
+        let mut shorts = 0;
+        for (text, negative) in texts.iter().flat_map(|text| [(text, false), (text, true)]) {
+            let (mut short, mut any) = (Vec::new(), Vec::new());
+            if write_short(negative, text.as_bytes(), &mut short) {
+                shorts += 1;
+                assert_eq!(write_any(negative, text.as_bytes(), &mut any), Ok(()), "{text}");
+                assert_eq!(short, any, "{text}");
+            } else {
+                assert_eq!(short, [0_u8; 0], "{text}");
+            }
+        }
+        assert!(shorts > 120, "{shorts}");
     }
 
     // Trap 15
