@@ -38,7 +38,7 @@ impl Stretch {
         table: &CatalogTable,
     ) -> Result<Option<Stretch>, Failure> {
         let details = &table.details;
-        let alone = details.logs.is_empty();
+        let alone = details.logs.iter().all(|log| *log == table.published.name);
         if !table.published.direction.downloads() || details.affinities.is_empty() || !alone {
             return Ok(None);
         }
@@ -78,4 +78,58 @@ pub(super) fn end_of_log(connection: &Connection, table: &str) -> Result<i64, Fa
         .prepare_cached(&format!("SELECT coalesce(max(sequence), 0) FROM {log}"))
         .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
         .map_err(failed("read the end of a log"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connection::Administration;
+    use crate::sqlite::catalog::Catalog;
+    use crate::sqlite::{Admin, connect};
+    use crate::sync_model::SyncModel;
+    use crate::synchronization::Session;
+    use model::{RemoteId, UserName};
+
+    /// Trap 8: a table's own log is all that decides about most tables, those with a partition in
+    /// a column of their own among them; a parent or a mapping table brings rows as well.
+    #[test]
+    fn a_table_has_a_stretch_unless_other_tables_decide_about_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("consolidated.db");
+        let schema = "
+            CREATE TABLE whole (id INTEGER PRIMARY KEY);
+            CREATE TABLE mine (id INTEGER PRIMARY KEY, owner TEXT);
+            CREATE TABLE line (id INTEGER PRIMARY KEY, mine INTEGER REFERENCES mine);";
+        Connection::open(&path).unwrap().execute_batch(schema).unwrap();
+        let model = "script_version = \"v1\"
+            [table.whole]
+            [table.mine]
+            partition = \"owner = {u.name}\"
+            [table.line]
+            parent = \"mine\"";
+        let model = SyncModel::parse(model, "model.toml").unwrap();
+        Admin::open(&path).unwrap().deploy(&[model], false).unwrap();
+
+        let connection = connect(&path, true).unwrap();
+        let mut catalog = Catalog::load(&connection).unwrap();
+        let (script_version, schema) = catalog.deployed.schema(None, &[]).unwrap();
+        let session = Session {
+            database_id: catalog.deployed.database_id.clone(),
+            deployment: catalog.deployed.deployment,
+            remote_id: RemoteId::new("r").unwrap(),
+            user: UserName::new("ann").unwrap(),
+            claims: Default::default(),
+            script_version,
+            schema,
+        };
+        let mut alone = Vec::new();
+        let tables = catalog.deployed.tables(&session).unwrap();
+        for table in &tables {
+            if Stretch::begin(&connection, table).unwrap().is_some() {
+                alone.push(table.published.name.as_str());
+            }
+        }
+        alone.sort_unstable();
+        assert_eq!(alone, ["mine", "whole"]);
+    }
 }
