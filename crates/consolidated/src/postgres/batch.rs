@@ -152,7 +152,10 @@ pub(super) fn query<'a>(
 
 /// The call that changes rows by `batch`.
 pub(super) fn call<'a>(batch: &'a Batch<'_>, parameters: &'a [&'a (dyn ToSql + Sync)]) -> Call<'a> {
-    Call::script(&batch.statement.sql, parameters)
+    match batch.statement.keeps_plan {
+        true => Call::new(&batch.statement.sql, parameters),
+        false => Call::script(&batch.statement.sql, parameters),
+    }
 }
 
 /// A key that the database would spell otherwise, which makes it another key at the remote.

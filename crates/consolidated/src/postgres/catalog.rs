@@ -3,11 +3,12 @@
 use super::check;
 use super::details::TableDetails;
 use super::errors::{Fault, failed};
+use super::kept;
 use super::link::{Call, Link, Row, Unreadable};
 use super::statement::Statement;
 use super::verbatim::Verbatim;
 use crate::catalog::{self, CatalogTable, DeployedRows};
-use crate::script::{Event, Parameter};
+use crate::script::{Event, Parameter, Script};
 use crate::synchronization::Session;
 use model::{Code, DatabaseId, Failure};
 use std::collections::HashMap;
@@ -48,6 +49,9 @@ pub(super) struct Table {
     /// The parameters that decide which rows a remote has.
     pub(super) claims: Vec<Parameter>,
     is_verbatim: bool,
+    /// Whether anything has departed since the last download; none where that is not known to
+    /// say what the cursor over the departures would.
+    pub(super) departed: Option<Statement>,
 }
 
 impl Catalog {
@@ -115,7 +119,9 @@ impl Table {
         let mut claims: Vec<Parameter> = Vec::new();
         for event in Event::ALL {
             let Some(script) = deployed.script(event) else { continue };
-            statements.insert(event, Statement::of(script, published, columns));
+            let mut statement = Statement::of(script, published, columns);
+            statement.keeps_plan = kept::is_kept(&deployed.details.kept, script);
+            statements.insert(event, statement);
             if !matches!(event, Event::DownloadCursor | Event::DownloadDeleteCursor) {
                 continue;
             }
@@ -131,7 +137,8 @@ impl Table {
         }
         let verbatim = deployed.details.verbatim.as_ref();
         let is_verbatim = verbatim.is_some_and(|verbatim| verbatim.is_about(deployed.scripts()));
-        Table { deployed, statements, claims, is_verbatim }
+        let departed = departed(&deployed);
+        Table { deployed, statements, claims, is_verbatim, departed }
     }
 
     /// How it is proven that what was uploaded is what is stored; none where it is not.
@@ -148,6 +155,13 @@ impl Table {
         self.deployed.required(event)?;
         self.statement(event).ok_or_else(|| Failure::new(Code::Bug, "a script was not rendered"))
     }
+}
+
+fn departed(deployed: &CatalogTable<TableDetails>) -> Option<Statement> {
+    let (published, details) = (&deployed.published, &deployed.details);
+    let text = details.departed.as_ref()?.about(deployed.script(Event::DownloadDeleteCursor)?)?;
+    let script = Script::parse(text, published).ok()?;
+    Some(Statement::of(&script, published, &details.columns))
 }
 
 /// The number that [`DEPLOYMENT`] answered.

@@ -34,6 +34,12 @@ WHERE current_setting('synchronous_commit') = 'off';";
 /// while the table grows, were there a choice. Scripts are planned each time (decision 0010).
 const BY_INDEX: &str = "SET plan_cache_mode = 'auto'; SET enable_seqscan = off; SET jit = off";
 
+/// What reads keeps all its plans, from the first run on. They go through a bitmap: rows in a
+/// partition that outgrew all others are found as well as those of a small one, and each page is
+/// read once. What is not fit for this is read with other settings (`fetch.rs`).
+const BY_BITMAP: &str = "SET plan_cache_mode = 'force_generic_plan'; SET enable_seqscan = off;
+SET enable_indexscan = off; SET jit = off; SET max_parallel_workers_per_gather = 0";
+
 /// Ends a statement whose client is gone; not every platform has it.
 const NOTICE_LOST_CLIENT: &str = "SET client_connection_check_interval = '5s'";
 
@@ -55,7 +61,8 @@ impl Role {
     fn plans(self) -> &'static str {
         match self {
             Role::Administer => "",
-            Role::Read | Role::Apply => BY_INDEX,
+            Role::Read => BY_BITMAP,
+            Role::Apply => BY_INDEX,
         }
     }
 

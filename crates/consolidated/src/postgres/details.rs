@@ -1,6 +1,7 @@
 //! What is noted of a published table when it is deployed, and read by whoever serves it.
 
 use super::claims::TypedClaim;
+use super::kept::Probe;
 use super::values::ColumnType;
 use super::verbatim::Verbatim;
 use serde::{Deserialize, Serialize};
@@ -27,6 +28,10 @@ pub(super) struct TableDetails {
     pub(super) selection: String,
     /// The selection is a condition that nobody can follow: sent afresh every time.
     pub(super) afresh: bool,
+    /// Digests of the scripts whose plans may be kept (`kept.rs`).
+    pub(super) kept: Vec<String>,
+    /// Asks whether anything has departed.
+    pub(super) departed: Option<Probe>,
     /// An upload may move a row out of the subscription.
     pub(super) may_leave: bool,
 }

@@ -5,17 +5,19 @@
 //! F2. What the remote is owed is sent whatever its watermark says (trap 5).
 
 use super::catalog::{self, Table};
+use super::cursor::{self, Source, Value};
+use super::departed::{Questions, Stillness};
 use super::errors::{failed, script_failed};
 use super::link::{Answer, Call, Link, Row, Unreadable};
 use super::owed::{self, Owed};
 use super::rows::{Batches, Download, Kind};
-use super::snapshot::Snapshot;
-use super::span::{LogState, Moment, Span, session_value};
+use super::snapshot::{Snapshot, Xid8};
+use super::span::{LogState, Moment, Span};
 use super::statement::{Slot, Statement};
 use super::timeline::Timelines;
 use super::watermark::{Mark, Place};
 use crate::echo::{Echo, Transaction};
-use crate::script::{Event, Parameter};
+use crate::script::Event;
 use crate::synchronization::{DownloadBatch, DownloadedTable, FetchRequest, Fetched};
 use model::{Code, Failure};
 use postgres_types::ToSql;
@@ -37,15 +39,19 @@ FROM (SELECT) AS state LEFT JOIN syncline.syncline_log_state AS log ON TRUE";
 /// The number of none.
 const NO_TRANSACTION: u64 = 0;
 
-/// What a download reads is for the planner to decide, anew each time (decision 0010).
-const FOR_SCRIPTS: &str = "SELECT set_config('plan_cache_mode', 'force_custom_plan', true),
-    set_config('enable_seqscan', 'on', true)";
+/// What other cursors read is for the planner to decide, anew each time (decision 0011).
+const FOR_SCRIPTS: [&str; 2] = [
+    "SELECT set_config('plan_cache_mode', 'force_custom_plan', true),
+        set_config('enable_seqscan', 'on', true), set_config('enable_indexscan', 'on', true)",
+    "SET LOCAL max_parallel_workers_per_gather TO DEFAULT",
+];
 
 /// A download's transaction, and what it found.
 pub(super) struct Opening {
     pub(super) deployment: i64,
     moment: Moment,
     owed: Vec<Row>,
+    stillness: Stillness,
 }
 
 impl Opening {
@@ -54,18 +60,37 @@ impl Opening {
     }
 }
 
-/// Begins the transaction whose snapshot everything comes from.
-pub(super) fn open(link: &mut Link, request: &FetchRequest<'_>) -> Result<Opening, Failure> {
+/// Begins the transaction whose snapshot everything comes from. `tables` are those of the session
+/// as far as they are known.
+pub(super) fn open(
+    link: &mut Link,
+    request: &FetchRequest<'_>,
+    tables: &[Arc<Table>],
+) -> Result<Opening, Failure> {
     let remote_id = request.session.remote_id.as_str();
-    let answers = link
-        .begin(&[
-            Call::new("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", &[]),
-            Call::new(STATE, &[&remote_id]),
-            Call::new(owed::READ, &[&remote_id]),
-            Call::new(FOR_SCRIPTS, &[]),
-        ])
-        .map_err(catalog::not_deployed)?;
-    let [_, state, owed, _]: [Answer; 4] = answers
+    let remote: [&(dyn ToSql + Sync); 1] = [&remote_id];
+    let questions = Questions::new(tables, request, own_upload(request.echo, link.place()));
+    let values = questions.values(request);
+    let parameters: Vec<_> = values.iter().map(|values| cursor::as_parameters(values)).collect();
+    let mut calls = vec![
+        Call::new("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", &[]),
+        Call::new(STATE, &remote),
+        Call::new(owed::READ, &remote),
+    ];
+    let first = calls.len();
+    calls.extend(questions.calls(&parameters));
+    let mut answers = match link.begin(&calls) {
+        Ok(answers) => answers,
+        // A log may have gone with a deployment that this connection has not heard of.
+        Err(fault) if fault.call >= first => {
+            link.roll_back();
+            return open(link, request, &[]);
+        }
+        Err(fault) => return Err(catalog::not_deployed(fault)),
+    };
+    let stillness = questions.understand(&answers[first..]);
+    answers.truncate(first);
+    let [_, state, owed]: [Answer; 3] = answers
         .try_into()
         .map_err(|_| Failure::new(Code::Bug, "a flight has other answers than calls"))?;
     let deployment = state.rows.first().and_then(|row| row.try_get(5).ok());
@@ -73,7 +98,7 @@ pub(super) fn open(link: &mut Link, request: &FetchRequest<'_>) -> Result<Openin
         .ok_or_else(|| Failure::new(Code::NotDeployed, "nothing is deployed in this database"))?;
     let moment = moment(link, &state.rows)
         .ok_or_else(|| Failure::new(Code::Drift, "the state of the database cannot be read"))?;
-    Ok(Opening { deployment, moment, owed: owed.rows })
+    Ok(Opening { deployment, moment, owed: owed.rows, stillness })
 }
 
 fn moment(link: &Link, rows: &[Row]) -> Option<Moment> {
@@ -128,19 +153,18 @@ pub(super) fn fetch(
     let owed = owed::understand(&opening.owed, tables)?;
     owed::reject(&owed, sink)?;
     let own_upload = own_upload(request.echo, moment.place);
-    let cursors = plan(tables, &spans, &owed, request, &own_upload)?;
+    let cursors = plan(tables, &spans, &owed, request, own_upload, &opening.stillness)?;
     let fetched = run(link, tables, &cursors, &owed, request, sink)?;
     let watermarks = spans.iter().map(|span| span.until.write().map(Some));
     Ok(Fetched { watermarks: watermarks.collect::<Result<_, _>>()?, ..fetched })
 }
 
-/// The number of the transaction that the remote need not be sent, as text. The upload may have
+/// The transaction that the remote need not be sent. The upload may have
 /// gone to a server whose place this one has taken since.
-fn own_upload(echo: &Echo, place: Place) -> String {
+fn own_upload(echo: &Echo, place: Place) -> Xid8 {
     let here =
         |upload: &Transaction| (upload.system, upload.timeline) == (place.system, place.timeline);
-    let number = echo.upload.filter(here).map_or(NO_TRANSACTION, |upload| upload.number);
-    number.to_string()
+    Xid8(echo.upload.filter(here).map_or(NO_TRANSACTION, |upload| upload.number))
 }
 
 /// A statement of the second flight, and what its rows are.
@@ -151,61 +175,42 @@ struct Cursor<'a> {
     batches: Batches,
 }
 
-/// The value of a parameter.
-enum Value<'a> {
-    Text(Option<&'a str>),
-    Snapshot(Option<String>),
-    Number(&'a str),
-    Keys(owed::KeyArray),
-}
-
-impl Value<'_> {
-    fn as_parameter(&self) -> &(dyn ToSql + Sync) {
-        match self {
-            Value::Text(text) => text,
-            Value::Snapshot(text) => text,
-            Value::Number(text) => text,
-            Value::Keys(keys) => keys,
-        }
+impl Cursor<'_> {
+    /// A table that is sent afresh is better read by a plan of its own.
+    fn keeps_plan(&self) -> bool {
+        self.statement.keeps_plan && !self.batches.refreshed
     }
 }
 
 /// Everything that is to be asked, in the order in which it is sent.
 fn plan<'a>(
     tables: &'a [Arc<Table>],
-    spans: &[Span],
+    spans: &'a [Span],
     owed: &[Owed],
     request: &'a FetchRequest<'a>,
-    own_upload: &'a str,
+    own_upload: Xid8,
+    stillness: &Stillness,
 ) -> Result<Vec<Cursor<'a>>, Failure> {
     let mut cursors = Vec::new();
     for (position, (table, span)) in tables.iter().zip(spans).enumerate() {
         let refreshed = span.mode == DownloadedTable::Refresh;
+        let source = Source { session: request.session, since: span.since.as_ref(), own_upload };
         let mut add = |event: Event, kind: Kind| -> Result<(), Failure> {
             let statement = table.required(event)?;
             let batches = Batches { position, kind, refreshed };
-            let mut values = Vec::with_capacity(statement.slots.len());
-            for slot in &statement.slots {
-                values.push(match slot {
-                    Slot::Session(Parameter::LastDownload) => {
-                        Value::Snapshot(span.since.as_ref().map(Snapshot::text))
-                    }
-                    Slot::Session(Parameter::LastUpload) => Value::Number(own_upload),
-                    Slot::Session(parameter) => {
-                        Value::Text(session_value(parameter, request.session))
-                    }
-                    Slot::NewColumn(column) | Slot::OldColumn(column) => {
-                        Value::Keys(owed::keys(owed, position, table, *column)?)
-                    }
-                    Slot::New(_) | Slot::Old(_) => Value::Text(None),
-                });
-            }
+            let values = statement.slots.iter().map(|slot| match slot {
+                Slot::NewColumn(column) | Slot::OldColumn(column) => {
+                    Ok(Value::Keys(owed::keys(owed, position, table, *column)?))
+                }
+                _ => Ok(source.value(slot)),
+            });
+            let values = values.collect::<Result<_, Failure>>()?;
             cursors.push(Cursor { event, statement, values, batches });
             Ok(())
         };
         if span.mode != DownloadedTable::None {
             add(Event::DownloadCursor, Kind::Rows)?;
-            if !refreshed {
+            if !refreshed && !stillness.is_about(table, span.since.as_ref(), own_upload) {
                 add(Event::DownloadDeleteCursor, Kind::DeletedKeys)?;
             }
             if owed.iter().any(|row| row.table == position) {
@@ -224,25 +229,36 @@ fn run(
     request: &FetchRequest<'_>,
     sink: Sink<'_>,
 ) -> Result<Fetched, Failure> {
-    let parameters: Vec<Vec<&(dyn ToSql + Sync)>> = cursors
-        .iter()
-        .map(|cursor| cursor.values.iter().map(Value::as_parameter).collect())
-        .collect();
-    let with_parameters = cursors.iter().zip(&parameters);
-    let mut calls: Vec<Call<'_>> = with_parameters
-        .map(|(cursor, parameters)| Call::new(&cursor.statement.sql, parameters))
-        .collect();
+    let parameters: Vec<_> =
+        cursors.iter().map(|cursor| cursor::as_parameters(&cursor.values)).collect();
+    // The plans that are kept first: it is a setting.
+    let kept = cursors.iter().take_while(|cursor| cursor.keeps_plan()).count();
+    let mut calls: Vec<Call<'_>> = Vec::with_capacity(cursors.len() + FOR_SCRIPTS.len() + 1);
+    // Which cursor a call is.
+    let mut places: Vec<Option<usize>> = Vec::with_capacity(calls.capacity());
+    for (at, (cursor, parameters)) in cursors.iter().zip(&parameters).enumerate() {
+        if at == kept {
+            calls.extend(FOR_SCRIPTS.map(|sql| Call::new(sql, &[])));
+            places.resize(calls.len(), None);
+        }
+        calls.push(Call::new(&cursor.statement.sql, parameters));
+        places.push(Some(at));
+    }
     calls.push(Call::new("COMMIT", &[]));
     let mut download = Download::new(tables, owed, request, sink);
     let batches: Vec<Batches> = cursors.iter().map(|cursor| cursor.batches).collect();
-    link.stream(&calls, &mut |call, row| download.row(&batches, call, row)).map_err(|fault| {
-        match cursors.get(fault.call) {
-            Some(cursor) => {
-                let name = &tables[cursor.batches.position].deployed.published.name;
-                script_failed(name, cursor.event.name())(fault)
-            }
-            None => failed("end the snapshot")(fault),
+    let place = |call: usize| places.get(call).copied().flatten();
+    let flown = link.stream(&calls, &mut |call, row| match place(call) {
+        Some(cursor) => download.row(&batches, cursor, row),
+        None => Ok(()),
+    });
+    flown.map_err(|fault| match place(fault.call) {
+        Some(at) => {
+            let Cursor { batches, event, .. } = &cursors[at];
+            let name = &tables[batches.position].deployed.published.name;
+            script_failed(name, event.name())(fault)
         }
+        None => failed("read the snapshot to its end")(fault),
     })?;
     download.finish(&batches)
 }
@@ -265,9 +281,9 @@ mod tests {
             echo
         };
         let here = Place { system: 1, timeline: 1 };
-        assert_eq!(own_upload(&echo_at(1, 1), here), "700");
+        assert_eq!(own_upload(&echo_at(1, 1), here), Xid8(700));
         for elsewhere in [echo_at(1, 2), echo_at(2, 1), Echo::default()] {
-            assert_eq!(own_upload(&elsewhere, here), "0");
+            assert_eq!(own_upload(&elsewhere, here), Xid8(0));
         }
     }
 }

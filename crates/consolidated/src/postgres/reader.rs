@@ -46,18 +46,20 @@ impl Reader {
         request: &FetchRequest<'_>,
         sink: &mut dyn FnMut(DownloadBatch) -> Result<(), Failure>,
     ) -> Result<Fetched, Failure> {
-        let mut opening = fetch::open(&mut self.link, request)?;
+        let known = request.session.deployment == self.catalog.deployed.deployment;
+        let mut tables = if known { self.catalog.tables(request.session)? } else { Vec::new() };
+        let mut opening = fetch::open(&mut self.link, request, &tables)?;
         if !self.timelines.is_for(self.link.place()) {
             // Once per connection, and before anything was sent.
             self.link.roll_back();
             self.timelines = Timelines::meet(&mut self.link)?;
-            opening = fetch::open(&mut self.link, request)?;
+            opening = fetch::open(&mut self.link, request, &tables)?;
         }
         if opening.deployment != self.catalog.deployed.deployment {
             // Inside the snapshot, so that scripts and rows are of the same moment.
             self.catalog = Catalog::load(&mut self.link)?;
         }
-        let tables = self.catalog.tables(request.session)?;
+        tables = self.catalog.tables(request.session)?;
         let fetched =
             fetch::fetch(&mut self.link, &tables, request, &self.timelines, &opening, sink)?;
         self.oldest.look(&mut self.link, opening.snapshot());

@@ -343,6 +343,17 @@ impl Generator<'_> {
         sql
     }
 
+    /// Whether anything has departed: the condition on entries of [`Generator::download_deletes`].
+    /// None where departures are not all that it looks at.
+    pub(super) fn departures(&self) -> Option<String> {
+        let condition = match self.selection.is_all() {
+            true => news("g"),
+            false => self.selection.departures(&self.dialect)?,
+        };
+        let log = log(&self.table.published_name());
+        Some(format!("SELECT FROM {log} AS g\nWHERE {condition}\nLIMIT 1"))
+    }
+
     fn download_deletes(&self) -> String {
         if !self.selection.is_all() {
             let keys = self.selection.deletes(&self.dialect);

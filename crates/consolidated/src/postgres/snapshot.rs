@@ -3,6 +3,10 @@
 //! All below `xmin` and all below `xmax` that were not in flight are visible. A transaction in
 //! flight may commit later, so nothing smaller than the whole list is exact (trap 1).
 
+use bytes::{BufMut, BytesMut};
+use postgres_types::{IsNull, ToSql, Type, to_sql_checked};
+use std::error::Error;
+
 /// What `pg_current_snapshot()` says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Snapshot {
@@ -74,6 +78,39 @@ impl Snapshot {
         let below = in_flight.last().is_none_or(|last| *last < xmax);
         (bytes.is_empty() && ordered && below).then_some(Snapshot { xmin, xmax, in_flight })
     }
+}
+
+impl ToSql for Snapshot {
+    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
+        out.put_i32(i32::try_from(self.in_flight.len())?);
+        for number in [&self.xmin, &self.xmax].into_iter().chain(&self.in_flight) {
+            out.put_u64(*number);
+        }
+        Ok(IsNull::No)
+    }
+
+    fn accepts(type_: &Type) -> bool {
+        *type_ == Type::PG_SNAPSHOT
+    }
+
+    to_sql_checked!();
+}
+
+/// The number of a transaction as a parameter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Xid8(pub(super) u64);
+
+impl ToSql for Xid8 {
+    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
+        out.put_u64(self.0);
+        Ok(IsNull::No)
+    }
+
+    fn accepts(type_: &Type) -> bool {
+        *type_ == Type::XID8
+    }
+
+    to_sql_checked!();
 }
 
 /// Seven bits a byte, the highest bit where more follow.

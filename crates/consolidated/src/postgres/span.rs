@@ -77,7 +77,7 @@ impl Moment {
             .filter(|mark| mark.generation == self.generation)
             .filter(|mark| mark.incarnations == until.incarnations && mark.claims == until.claims)
             .filter(|mark| timelines.prove(mark))
-            .and_then(|mark| Some(mark.snapshot?.below(mark.perishable)))
+            .and_then(what_it_shows)
             .filter(|shown| shown.xmin >= floor);
         let mode = match since {
             Some(_) => DownloadedTable::Changes,
@@ -98,6 +98,15 @@ impl Moment {
         });
         logs.collect()
     }
+}
+
+/// What the remote's last download has shown it, as far as it says so itself.
+pub(super) fn shown(held: &TableMark) -> Option<Snapshot> {
+    what_it_shows(Mark::read(held.watermark.as_ref()?)?)
+}
+
+fn what_it_shows(mark: Mark) -> Option<Snapshot> {
+    Some(mark.snapshot?.below(mark.perishable))
 }
 
 fn incarnations(logs: &[LogState]) -> u64 {

@@ -43,12 +43,19 @@ pub(super) struct Statement {
     pub(super) slots: Vec<Slot>,
     /// Runs once for a whole batch.
     pub(super) set_based: bool,
+    /// The database may keep its plan (`kept.rs`).
+    pub(super) keeps_plan: bool,
 }
 
 impl Statement {
     /// `script` of `table`, whose columns are of these types.
     pub(super) fn of(script: &Script, table: &PublishedTable, columns: &[ColumnType]) -> Statement {
-        let mut statement = Statement { sql: String::new(), slots: Vec::new(), set_based: false };
+        let mut statement = Statement {
+            sql: String::new(),
+            slots: Vec::new(),
+            set_based: false,
+            keeps_plan: false,
+        };
         for piece in &script.pieces {
             match piece {
                 Piece::Text(text) => statement.sql.push_str(text),
@@ -78,15 +85,15 @@ impl Statement {
         let (slot, column) = match parameter {
             Parameter::New(at) => (Slot::New(*at), &columns[*at]),
             Parameter::Old(at) => (Slot::Old(*at), &columns[*at]),
-            // Travels as text, so that a mark needs no binary form of the type.
+            // Of their own types: a plan that is kept would read a text anew for each row.
             // One snapshot is that of all tables.
             Parameter::LastDownload | Parameter::LastDownloadOf(_) => {
                 let number = self.number(Slot::Session(Parameter::LastDownload));
-                return format!("${number}::text::pg_snapshot");
+                return format!("${number}::pg_snapshot");
             }
             Parameter::LastUpload => {
                 let number = self.number(Slot::Session(Parameter::LastUpload));
-                return format!("${number}::text::xid8");
+                return format!("${number}::xid8");
             }
             session => {
                 let number = self.number(Slot::Session(session.clone()));
@@ -203,7 +210,7 @@ mod tests {
         );
         check(
             "SELECT {u.rep}, {s.last_download}, {u.rep}",
-            "SELECT $1::text, $2::text::pg_snapshot, $1::text",
+            "SELECT $1::text, $2::pg_snapshot, $1::text",
             &[
                 Slot::Session(Parameter::Claim("rep".into())),
                 Slot::Session(Parameter::LastDownload),

@@ -3,6 +3,7 @@
 use super::claims::TypedClaim;
 use super::details::TableDetails;
 use super::dialect::Postgres;
+use super::kept::{self, Probe};
 use super::plan::{Tracked, Version, mismatch};
 use super::remote_ddl;
 use super::scripts::{self, Generator};
@@ -87,12 +88,16 @@ impl<'a> TablePlanner<'a> {
             places: self.tracked.get(name).map(|wanted| wanted.places.as_slice()),
             dialect: Postgres { user_tables: self.version.user_tables },
         };
-        let scripts = generator.scripts();
+        let (scripts, departures) = (generator.scripts(), generator.departures());
         let parsed =
             scripts.iter().map(|(event, text)| Ok((*event, Script::parse(text, &published)?)));
-        let verbatim = self.verbatim(&published, &types, &parsed.collect::<Result<_, Failure>>()?);
+        let parsed = parsed.collect::<Result<HashMap<_, _>, Failure>>()?;
+        let verbatim = self.verbatim(&published, &types, &parsed);
         let conflict_rule = self.table_model.conflict.to_string();
-        let details = self.details(types, verbatim);
+        let kept = kept::scripts(table, self.selection, &parsed);
+        let departed = parsed.get(&Event::DownloadDeleteCursor);
+        let departed = departed.and_then(|script| Some(Probe::new(departures?, script)));
+        let details = TableDetails { kept, departed, ..self.details(types, verbatim) };
         Ok(TablePlan { published, conflict_rule, details, scripts })
     }
 
@@ -127,6 +132,7 @@ impl<'a> TablePlanner<'a> {
             selection: if selection.is_all() { String::new() } else { selection.to_string() },
             afresh: selection.is_custom(),
             may_leave: self.table_model.may_leave,
+            ..TableDetails::default()
         }
     }
 

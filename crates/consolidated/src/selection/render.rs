@@ -51,6 +51,18 @@ impl Selection {
         query
     }
 
+    /// The condition on an entry `g` of the table's log without which [`Selection::deletes`] finds
+    /// nothing; none where it looks at more than the table and its log.
+    pub(crate) fn departures(&self, dialect: &dyn Dialect) -> Option<String> {
+        let render = Render { dialect };
+        matches!(self.rows, Rows::Column { .. }).then(|| {
+            render.both(
+                &dialect.departed_unknown(&self.table, "g"),
+                &render.was(self, "g", Image::Departed, 1),
+            )
+        })
+    }
+
     /// The condition that the place of `row` may have become covered since the last download
     /// although the row itself is unchanged (P2); none if that cannot be.
     pub(crate) fn entered(&self, dialect: &dyn Dialect, row: &str) -> Option<String> {

@@ -1,0 +1,106 @@
+//! Asks whether anything has departed, before asking what.
+//!
+//! From most tables nothing has since the remote's last download. Then the cursor over their
+//! departures, which is dear to plan, need not run.
+//!
+//! Invariant D1: a cursor is left out only where the snapshot of this very download has no entry
+//! that meets the cursor's own condition on entries, with the very values that it would have. So
+//! whatever others do meanwhile, it would have found nothing (S2, S6).
+
+use super::catalog::Table;
+use super::cursor::{Source, Value};
+use super::link::{Answer, Call};
+use super::snapshot::{Snapshot, Xid8};
+use super::span;
+use crate::synchronization::FetchRequest;
+use postgres_types::ToSql;
+use std::sync::Arc;
+
+/// A table whose log is looked at.
+struct Log<'t> {
+    table: &'t Arc<Table>,
+    /// The remote's last download, if it is still worth something.
+    since: Snapshot,
+}
+
+/// The questions of one download.
+pub(super) struct Questions<'t> {
+    logs: Vec<Log<'t>>,
+    own_upload: Xid8,
+}
+
+/// A table from which nothing has departed.
+#[derive(Debug)]
+struct Quiet {
+    table: Arc<Table>,
+    since: Snapshot,
+    own_upload: Xid8,
+}
+
+/// The tables from which nothing has departed.
+#[derive(Debug, Default)]
+pub(super) struct Stillness(Vec<Quiet>);
+
+impl<'t> Questions<'t> {
+    /// About those of `tables` that the remote holds.
+    pub(super) fn new(
+        tables: &'t [Arc<Table>],
+        request: &FetchRequest<'_>,
+        own_upload: Xid8,
+    ) -> Questions<'t> {
+        let logs = tables.iter().zip(request.marks).filter_map(|(table, held)| {
+            table.departed.as_ref()?;
+            Some(Log { table, since: span::shown(held)? })
+        });
+        Questions { logs: logs.collect(), own_upload }
+    }
+
+    /// The values of their parameters, in their order.
+    pub(super) fn values<'a>(&'a self, request: &'a FetchRequest<'a>) -> Vec<Vec<Value<'a>>> {
+        let values = self.logs.iter().filter_map(|log| {
+            let source = Source {
+                session: request.session,
+                since: Some(&log.since),
+                own_upload: self.own_upload,
+            };
+            Some(log.table.departed.as_ref()?.slots.iter().map(|slot| source.value(slot)).collect())
+        });
+        values.collect()
+    }
+
+    /// The calls that ask them.
+    pub(super) fn calls<'a>(
+        &'a self,
+        parameters: &'a [Vec<&'a (dyn ToSql + Sync)>],
+    ) -> impl Iterator<Item = Call<'a>> {
+        let statements = self.logs.iter().filter_map(|log| log.table.departed.as_ref());
+        statements.zip(parameters).map(|(statement, p)| Call::new(&statement.sql, p))
+    }
+
+    /// What the answers say.
+    pub(super) fn understand(&self, answers: &[Answer]) -> Stillness {
+        let quiet = self.logs.iter().zip(answers).filter(|(_, answer)| answer.affected == 0);
+        let quiet = quiet.map(|(log, _)| Quiet {
+            table: log.table.clone(),
+            since: log.since.clone(),
+            own_upload: self.own_upload,
+        });
+        Stillness(quiet.collect())
+    }
+}
+
+impl Stillness {
+    /// Whether a cursor over the departures from `table`, with these values, finds nothing.
+    pub(super) fn is_about(
+        &self,
+        table: &Arc<Table>,
+        since: Option<&Snapshot>,
+        own_upload: Xid8,
+    ) -> bool {
+        self.0.iter().any(|quiet| {
+            Arc::ptr_eq(&quiet.table, table)
+                && Some(&quiet.since) == since
+                && quiet.own_upload == own_upload
+        })
+    }
+}
