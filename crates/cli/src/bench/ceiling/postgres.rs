@@ -2,6 +2,9 @@
 //!
 //! On a table without tracking. The best of several numbers of connections counts.
 
+mod arrays;
+
+use self::arrays::{Array, Column};
 use super::{Ceiling, Deletes, Load};
 use crate::args::Operation;
 use crate::bench::centre::{FILLFACTOR, NAME};
@@ -15,79 +18,83 @@ use crate::bench::session::{self, Numeric, Session, Timestamp};
 use consolidated::PostgresUrl;
 use futures_util::TryStreamExt;
 use model::{Code, Failure};
+use std::error::Error;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use tokio::runtime::Runtime;
-use tokio_postgres::types::ToSql;
+use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Config, Statement};
 
 /// Connections that work at once.
 const CONNECTIONS: [u32; 3] = [2, 4, 8];
 
-/// One transaction: the rows that are written as arrays, one per column, with the changed cost
-/// behind the others; and where the rows begin that are read.
+/// What rows have besides their key, one array for each column, with the changed cost behind the
+/// others.
 struct Columns {
-    employees: Vec<i32>,
-    ids: Vec<i32>,
-    thirds: Vec<i32>,
-    costs: Vec<Numeric>,
-    dates: Vec<Timestamp>,
-    notes: Vec<String>,
-    costs_after: Vec<Numeric>,
+    thirds: Column,
+    costs: Column,
+    dates: Column,
+    notes: Column,
+    costs_after: Column,
+    /// How many rows there are.
+    len: u32,
+    /// The number of the first one.
+    first_id: i32,
 }
 
 impl Columns {
-    fn new(rows: &[Purchase]) -> Columns {
-        let column = |f: fn(&Purchase) -> i64| -> Vec<i32> {
-            rows.iter().map(|row| f(row) as i32).collect()
-        };
-        let cost_after = |row: &Purchase| Numeric::cost(&row.with(Content::ByRemote));
-        Columns {
-            employees: column(Purchase::employee),
-            ids: column(Purchase::id),
-            thirds: column(Purchase::third),
-            costs: rows.iter().map(Numeric::cost).collect(),
-            dates: rows.iter().map(Timestamp::order_date).collect(),
-            notes: rows.iter().map(Purchase::notes).collect(),
-            costs_after: rows.iter().map(cost_after).collect(),
-        }
+    fn new(rows: &[Purchase]) -> Result<Columns, Box<dyn Error + Sync + Send>> {
+        let changed = |row: &Purchase| Numeric::cost(&row.with(Content::ByRemote));
+        Ok(Columns {
+            thirds: Column::new(rows, &Type::INT4, |row, kind, out| {
+                (row.third() as i32).to_sql(kind, out)
+            })?,
+            costs: Column::new(rows, &Type::NUMERIC, |row, kind, out| {
+                Numeric::cost(row).to_sql(kind, out)
+            })?,
+            dates: Column::new(rows, &Type::TIMESTAMP, |row, kind, out| {
+                Timestamp::order_date(row).to_sql(kind, out)
+            })?,
+            notes: Column::new(rows, &Type::TEXT, |row, kind, out| row.notes().to_sql(kind, out))?,
+            costs_after: Column::new(rows, &Type::NUMERIC, |row, kind, out| {
+                changed(row).to_sql(kind, out)
+            })?,
+            len: rows.len() as u32,
+            first_id: rows.first().map_or(0, |row| row.id() as i32),
+        })
     }
 
-    fn parameters(&self, operation: Operation) -> Vec<&(dyn ToSql + Sync)> {
-        let mut parameters: Vec<&(dyn ToSql + Sync)> = vec![&self.employees, &self.ids];
+    /// The arrays of each statement about the first rows of an employee, so many of them. A
+    /// transaction of very many rows is several statements: so is an upload, and none of the
+    /// messages is large.
+    fn statements(
+        &self,
+        operation: Operation,
+        employee: i32,
+        rows: u32,
+    ) -> impl Iterator<Item = Vec<Array<'_>>> {
+        (0..rows.div_ceil(self.len)).map(move |part| {
+            let begin = part * self.len;
+            let first = self.first_id + begin as i32;
+            self.arrays(operation, (employee, first), self.len.min(rows - begin))
+        })
+    }
+
+    fn arrays(&self, operation: Operation, key: (i32, i32), len: u32) -> Vec<Array<'_>> {
+        let (employee, first) = key;
+        let mut arrays = vec![Array::same(employee, len), Array::counted(first, len)];
+        let encoded = |column| Array::encoded(column, len);
         if operation != Operation::UploadDelete {
-            let values: [&(dyn ToSql + Sync); 4] =
-                [&self.thirds, &self.costs, &self.dates, &self.notes];
-            parameters.extend(values);
+            let old = [&self.thirds, &self.costs, &self.dates, &self.notes];
+            arrays.extend(old.map(encoded));
         }
         if matches!(operation, Operation::UploadUpdate | Operation::Exchange) {
             // The new image of all that is no key, as an update ships it.
-            let values: [&(dyn ToSql + Sync); 4] =
-                [&self.thirds, &self.costs_after, &self.dates, &self.notes];
-            parameters.extend(values);
+            let new = [&self.thirds, &self.costs_after, &self.dates, &self.notes];
+            arrays.extend(new.map(encoded));
         }
-        parameters
-    }
-}
-
-/// One transaction.
-struct Transaction {
-    all: Columns,
-    written: Columns,
-    /// The key where reading begins, if anything is read.
-    read_from: Option<(i32, i32)>,
-}
-
-impl Transaction {
-    fn new(load: &Load, number: u32) -> Transaction {
-        let (rows, written) = load.transaction(number);
-        let key = |row: &Purchase| (row.employee() as i32, row.id() as i32);
-        Transaction {
-            all: Columns::new(&rows),
-            written: Columns::new(&rows[..written]),
-            read_from: rows.get(written).map(key),
-        }
+        arrays
     }
 }
 
@@ -96,13 +103,14 @@ struct Bench<'a> {
     runtime: Runtime,
     config: Config,
     backend: Option<u32>,
-    load: &'a Load,
-    transactions: Arc<Vec<Transaction>>,
+    columns: Arc<Columns>,
+    /// The load whose rows are there already and have been left as they were.
+    filled: Option<u64>,
     /// Chooses processors for the connections.
     pinning: Option<(&'a Processors, Session)>,
 }
 
-/// Measures on a table of its own, with every number of connections.
+/// Measures on a table of its own, with the best number of connections.
 pub(in crate::bench) fn measure(
     url: &PostgresUrl,
     backend: Option<u32>,
@@ -114,22 +122,19 @@ pub(in crate::bench) fn measure(
         .enable_all()
         .build()
         .map_err(|error| Failure::new(Code::Bug, "cannot start the runtime").source(error))?;
-    let transactions = (0..load.transactions).map(|number| Transaction::new(load, number));
     let open = |processors| Ok::<_, Failure>((processors, Session::open(url)?));
+    let columns = Columns::new(&load.kept_rows());
     let mut bench = Bench {
         runtime,
         config: session::config(url)?,
         backend,
-        load,
-        transactions: Arc::new(transactions.collect()),
+        columns: Arc::new(columns.map_err(|error| {
+            Failure::new(Code::Bug, "cannot encode the rows of the ceiling").source(error)
+        })?),
+        filled: None,
         pinning: processors.map(open).transpose()?,
     };
-    let bare = bench.best(Deletes::Bare)?;
-    let tracked = match load.operation() {
-        Operation::UploadDelete => Some(bench.best(Deletes::Tracked)?),
-        _ => None,
-    };
-    Ok(bare.with_tracked_delete(tracked))
+    bench.best(load)
 }
 
 /// How arrays become rows. Which is faster depends on the version of the database.
@@ -262,62 +267,109 @@ struct Worker {
     client: Client,
     write: Statement,
     read: Statement,
+    columns: Arc<Columns>,
+}
+
+/// Where a measurement is: the next transaction, for whoever is free.
+struct Queue {
+    load: Load,
+    next: AtomicU32,
+    running: Stopwatch,
 }
 
 impl Bench<'_> {
-    /// The faster unfolding, then the best number of connections.
-    fn best(&mut self, deletes: Deletes) -> Result<Ceiling, Failure> {
-        let [first, others @ ..] = CONNECTIONS;
-        let mut unfolding = Unfolding::EachByItself;
-        let mut best = self.measure(deletes, unfolding, first)?;
-        if self.load.operation() != Operation::Download {
-            let other = self.measure(deletes, Unfolding::Together, first)?;
-            if other.rows_per_second > best.rows_per_second {
-                (unfolding, best) = (Unfolding::Together, other);
+    /// What is fastest with a small load is measured with the whole.
+    fn best(&mut self, load: &Load) -> Result<Ceiling, Failure> {
+        if load.operation() == Operation::Download {
+            // The rows stay, so that every number of connections may read all of them.
+            return self.best_connections(load, Unfolding::EachByItself);
+        }
+        let trial = load.trial();
+        let [each_by_itself, together] = [Unfolding::EachByItself, Unfolding::Together]
+            .map(|unfolding| self.measure(&trial, Deletes::Bare, unfolding, CONNECTIONS[0]));
+        let unfolding = match each_by_itself?.rows_per_second >= together?.rows_per_second {
+            true => Unfolding::EachByItself,
+            false => Unfolding::Together,
+        };
+        let connections = self.best_connections(&trial, unfolding)?.connections;
+        let connections = connections.min(load.transactions);
+        let bare = self.measure(load, Deletes::Bare, unfolding, connections)?;
+        let tracked = match load.operation() {
+            Operation::UploadDelete => {
+                Some(self.measure(load, Deletes::Tracked, unfolding, connections)?)
             }
+            _ => None,
+        };
+        Ok(bare.with_tracked_delete(tracked))
+    }
+
+    fn best_connections(&mut self, load: &Load, unfolding: Unfolding) -> Result<Ceiling, Failure> {
+        let mut best: Option<Ceiling> = None;
+        // More connections than transactions would have nothing to do.
+        for connections in CONNECTIONS.into_iter().filter(|it| *it <= load.transactions) {
+            let ceiling = self.measure(load, Deletes::Bare, unfolding, connections)?;
+            best = Some(match best {
+                Some(best) => best.best(ceiling),
+                None => ceiling,
+            });
         }
-        for connections in others {
-            best = best.best(self.measure(deletes, unfolding, connections)?);
-        }
-        Ok(best)
+        best.ok_or_else(|| Failure::new(Code::Bug, "nothing was measured"))
     }
 
     fn measure(
         &mut self,
+        load: &Load,
         deletes: Deletes,
         unfolding: Unfolding,
         connections: u32,
     ) -> Result<Ceiling, Failure> {
-        let sql = self.runtime.block_on(self.fill(deletes, unfolding))?;
-        let (took, used) = self.work(&sql, connections)?;
-        let technique = technique(self.load.operation(), deletes, unfolding);
-        Ok(Ceiling::new(technique, connections, self.load.rows(), took, used))
+        if self.filled != Some(load.rows()) {
+            let client = self.runtime.block_on(session::connect(&self.config))?;
+            let fill = self.fill(&client, load, unfolding);
+            self.runtime.block_on(fill).map_err(session::failed)?;
+        }
+        // What only reads leaves all rows as they are, for the next number of connections.
+        self.filled = (load.operation() == Operation::Download).then_some(load.rows());
+        let sql = match deletes {
+            Deletes::Bare => statement(load.operation(), unfolding),
+            Deletes::Tracked => self.runtime.block_on(self.track(unfolding))?,
+        };
+        let (rows, took, used) = self.work(load, &sql, connections)?;
+        let technique = technique(load.operation(), deletes, unfolding);
+        Ok(Ceiling::new(technique, connections, rows, took, used))
     }
 
-    /// Makes the table anew, with the rows that the operation needs; the statement to measure.
-    async fn fill(&self, deletes: Deletes, unfolding: Unfolding) -> Result<String, Failure> {
-        let client = session::connect(&self.config).await?;
-        let fill = async {
-            let definition = Table::Purchase.definition("", notes_len(self.load.model()));
-            let create = format!(
-                "DROP TABLE IF EXISTS {NAME}.bare;
-                 CREATE TABLE {NAME}.bare ({definition}) WITH (fillfactor = {FILLFACTOR})"
-            );
-            client.batch_execute(&create).await?;
-            if self.load.needs_rows() {
-                let insert = client.prepare(&statement(Operation::UploadInsert, unfolding)).await?;
-                for Transaction { all, .. } in self.transactions.iter() {
-                    client.execute(&insert, &all.parameters(Operation::UploadInsert)).await?;
+    /// Makes the table anew, with the rows that the operation needs.
+    async fn fill(
+        &self,
+        client: &Client,
+        load: &Load,
+        unfolding: Unfolding,
+    ) -> Result<(), tokio_postgres::Error> {
+        const INSERT: Operation = Operation::UploadInsert;
+        let definition = Table::Purchase.definition("", notes_len(load.model()));
+        let create = format!(
+            "DROP TABLE IF EXISTS {NAME}.bare;
+             CREATE TABLE {NAME}.bare ({definition}) WITH (fillfactor = {FILLFACTOR})"
+        );
+        client.batch_execute(&create).await?;
+        if load.needs_rows() {
+            let insert = client.prepare(&statement(INSERT, unfolding)).await?;
+            for number in 0..load.transactions {
+                let employee = load.employee(number) as i32;
+                for arrays in self.columns.statements(INSERT, employee, load.rows_each()) {
+                    client.execute(&insert, &parameters(&arrays)).await?;
                 }
             }
-            // As the table of the run is settled before its sets.
-            client.batch_execute(&format!("VACUUM (ANALYZE) {NAME}.bare")).await?;
-            match deletes {
-                Deletes::Bare => Ok(statement(self.load.operation(), unfolding)),
-                Deletes::Tracked => tracked_delete(&client, unfolding).await,
-            }
-        };
-        fill.await.map_err(session::failed)
+        }
+        // As the table of the run is settled before its sets.
+        client.batch_execute(&format!("VACUUM (ANALYZE) {NAME}.bare")).await
+    }
+
+    /// Makes the log of deletes; the statement that also writes to it.
+    async fn track(&self, unfolding: Unfolding) -> Result<String, Failure> {
+        let client = session::connect(&self.config).await?;
+        tracked_delete(&client, unfolding).await.map_err(session::failed)
     }
 
     async fn connect(&self, sql: &str, connections: u32) -> Result<Vec<Worker>, Failure> {
@@ -327,83 +379,96 @@ impl Bench<'_> {
             let write = client.prepare(sql).await.map_err(session::failed)?;
             let read = READ.replace("NAME", NAME);
             let read = client.prepare(&read).await.map_err(session::failed)?;
-            workers.push(Worker { client, write, read });
+            workers.push(Worker { client, write, read, columns: self.columns.clone() });
         }
         Ok(workers)
     }
 
-    /// Does all transactions over so many connections; how long that took, and what it cost.
+    /// Does all transactions over so many connections: how many rows that were, how long it took,
+    /// and what it cost.
     fn work(
         &mut self,
+        load: &Load,
         sql: &str,
         connections: u32,
-    ) -> Result<(Duration, Option<Duration>), Failure> {
+    ) -> Result<(u64, Duration, Option<Duration>), Failure> {
         let workers = self.runtime.block_on(self.connect(sql, connections))?;
         if let Some((processors, session)) = &mut self.pinning {
             processors.pin_backends(session)?;
         }
-        let operation = self.load.operation();
-        let next = Arc::new(AtomicUsize::new(0));
-        let (before, started) = (used(self.backend), Stopwatch::start());
-        let start = |worker: Worker| {
-            let (next, transactions) = (next.clone(), self.transactions.clone());
-            self.runtime.spawn(async move {
-                let mut rows = 0;
-                while let Some(one) = transactions.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    rows += worker.carry_out(operation, one).await?;
-                }
-                Ok::<_, tokio_postgres::Error>((rows, worker))
-            })
-        };
+        let before = used(self.backend);
+        let running = Stopwatch::start();
+        let queue = Arc::new(Queue { load: *load, next: AtomicU32::new(0), running });
+        let start = |worker: Worker| self.runtime.spawn(worker.carry_out_all(queue.clone()));
         let tasks: Vec<_> = workers.into_iter().map(start).collect();
-        let mut rows = 0;
+        let (mut rows, mut wanted) = (0, 0);
         let mut workers = Vec::new();
         for task in tasks {
             let crashed = |error| Failure::new(Code::Bug, "the ceiling crashed").source(error);
-            let (done, worker) =
+            let (transactions, done, worker) =
                 self.runtime.block_on(task).map_err(crashed)?.map_err(session::failed)?;
+            wanted += transactions * u64::from(load.rows_each());
             rows += done;
             workers.push(worker);
         }
-        let took = started.elapsed();
+        let took = running.elapsed();
         let cpu =
             used(self.backend).zip(before).map(|(after, before)| after.saturating_sub(before));
         drop(workers);
-        if rows != self.load.rows() {
-            let wanted = self.load.rows();
+        if rows != wanted {
             let message = format!("the bare database did {rows} rows instead of {wanted}");
             return Err(Failure::new(Code::BenchmarkWrong, message));
         }
-        Ok((took, cpu))
+        Ok((rows, took, cpu))
     }
 }
 
 impl Worker {
+    /// Transactions while there are any; how many, and how many rows they were about.
+    async fn carry_out_all(
+        self,
+        queue: Arc<Queue>,
+    ) -> Result<(u64, u64, Worker), tokio_postgres::Error> {
+        let (mut transactions, mut rows) = (0, 0);
+        loop {
+            let number = queue.next.fetch_add(1, Ordering::Relaxed);
+            if !queue.load.includes(number, &queue.running) {
+                return Ok((transactions, rows, self));
+            }
+            rows += self.carry_out(&queue.load, number % queue.load.transactions).await?;
+            transactions += 1;
+        }
+    }
+
     /// One transaction; how many rows it was about.
-    async fn carry_out(
-        &self,
-        operation: Operation,
-        transaction: &Transaction,
-    ) -> Result<u64, tokio_postgres::Error> {
+    async fn carry_out(&self, load: &Load, number: u32) -> Result<u64, tokio_postgres::Error> {
+        let (operation, written) = (load.operation(), load.rows_written());
+        let employee = load.employee(number) as i32;
+        // A transaction of one statement needs no more.
+        let is_several = operation == Operation::Exchange || written > self.columns.len;
         let mut count = 0;
-        if operation == Operation::Exchange {
+        if is_several {
             self.client.batch_execute("BEGIN").await?;
         }
-        if operation != Operation::Download {
-            let parameters = transaction.written.parameters(operation);
-            count += self.client.execute(&self.write, &parameters).await?;
+        for arrays in self.columns.statements(operation, employee, written) {
+            count += self.client.execute(&self.write, &parameters(&arrays)).await?;
         }
-        if let Some((employee, id)) = transaction.read_from {
-            let mut rows = Box::pin(self.client.query_raw(&self.read, [employee, id]).await?);
+        if written < load.rows_each() {
+            let first = self.columns.first_id + written as i32;
+            let mut rows = Box::pin(self.client.query_raw(&self.read, [employee, first]).await?);
             while rows.try_next().await?.is_some() {
                 count += 1;
             }
         }
-        if operation == Operation::Exchange {
+        if is_several {
             self.client.batch_execute("COMMIT").await?;
         }
         Ok(count)
     }
+}
+
+fn parameters<'a>(arrays: &'a [Array<'_>]) -> Vec<&'a (dyn ToSql + Sync)> {
+    arrays.iter().map(|array| array as &(dyn ToSql + Sync)).collect()
 }
 
 /// Processor time of the database and of this program.

@@ -9,26 +9,27 @@ use crate::bench::purchase::{Content, Purchase, Table, WIDTH};
 use model::{Code, Failure};
 use rusqlite::{Connection, params};
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Transactions that become durable together (`limits.md` E).
-const TRANSACTIONS_PER_COMMIT: usize = 16;
+const TRANSACTIONS_PER_COMMIT: u32 = 16;
 
 /// Connections that read at once.
 const READERS: [u32; 3] = [2, 4, 8];
 
-/// A row, ready to be bound.
-struct BoundRow {
-    ids: [i64; 3],
+/// What a row has besides its key, ready to be bound.
+struct Values {
+    third: i64,
     cost: f64,
     cost_after: f64,
     order_date: String,
     notes: String,
 }
 
-impl BoundRow {
-    fn new(purchase: &Purchase) -> BoundRow {
-        BoundRow {
-            ids: [purchase.employee(), purchase.id(), purchase.third()],
+impl Values {
+    fn new(purchase: &Purchase) -> Values {
+        Values {
+            third: purchase.third(),
             cost: purchase.cost_real(),
             cost_after: purchase.with(Content::ByRemote).cost_real(),
             order_date: purchase.order_date(),
@@ -37,30 +38,51 @@ impl BoundRow {
     }
 }
 
-/// One transaction: rows that are written, then rows that are read.
-struct Transaction {
-    rows: Vec<BoundRow>,
-    written: usize,
+/// The rows of a load.
+struct Rows {
+    load: Load,
+    /// The number of the first row of every employee.
+    first_id: i64,
+    /// Shared by all rows, in turn.
+    values: Vec<Values>,
+}
+
+impl Rows {
+    fn new(load: &Load) -> Rows {
+        let kept = load.kept_rows();
+        Rows {
+            load: *load,
+            first_id: kept.first().map_or(0, Purchase::id),
+            values: kept.iter().map(Values::new).collect(),
+        }
+    }
+
+    /// So many rows of a transaction: their numbers and values.
+    fn first(&self, rows: u32) -> impl Iterator<Item = (i64, &Values)> {
+        (self.first_id..).zip(self.values.iter().cycle()).take(rows as usize)
+    }
+
+    /// The transactions, as many at a time as become durable together.
+    fn groups(&self) -> impl Iterator<Item = std::ops::Range<u32>> + use<> {
+        let all = self.load.transactions;
+        let begins = (0..all).step_by(TRANSACTIONS_PER_COMMIT as usize);
+        begins.map(move |begin| begin..all.min(begin + TRANSACTIONS_PER_COMMIT))
+    }
 }
 
 /// Measures in a new file. `log` makes the table that deletes are logged in.
 pub(in crate::bench) fn measure(file: &Path, load: &Load, log: &str) -> Result<Ceiling, Failure> {
-    let transactions: Vec<Transaction> = (0..load.transactions)
-        .map(|number| {
-            let (rows, written) = load.transaction(number);
-            Transaction { rows: rows.iter().map(BoundRow::new).collect(), written }
-        })
-        .collect();
+    let rows = Rows::new(load);
     let mut writer = open(file).map_err(failed)?;
     let definition = Table::Purchase.definition("", notes_len(load.model()));
     writer
         .execute_batch(&format!("CREATE TABLE purchase ({definition}); {log}"))
         .map_err(failed)?;
     if load.operation() == Operation::Download {
-        fill(&mut writer, &transactions)?;
-        return best_of_readers(file, load, &transactions);
+        fill(&mut writer, &rows).map_err(failed)?;
+        return best_of_readers(file, load);
     }
-    let mut measure = |deletes| measure_writes(&mut writer, load, &transactions, deletes);
+    let mut measure = |deletes| measure_writes(&mut writer, &rows, deletes).map_err(failed);
     let bare = measure(Deletes::Bare)?;
     let tracked = match load.operation() {
         Operation::UploadDelete => Some(measure(Deletes::Tracked)?),
@@ -70,31 +92,32 @@ pub(in crate::bench) fn measure(file: &Path, load: &Load, log: &str) -> Result<C
 }
 
 /// Writes the rows that must be there before the work begins.
-fn fill(writer: &mut Connection, transactions: &[Transaction]) -> Result<(), Failure> {
-    writer.execute_batch("DELETE FROM purchase").map_err(failed)?;
-    let insert = Statements::of(writer, Operation::UploadInsert, Deletes::Bare).map_err(failed)?;
-    for group in transactions.chunks(TRANSACTIONS_PER_COMMIT) {
-        let transaction = writer.transaction().map_err(failed)?;
-        for Transaction { rows, .. } in group {
-            write(&transaction, &insert, rows).map_err(failed)?;
+fn fill(writer: &mut Connection, rows: &Rows) -> rusqlite::Result<()> {
+    writer.execute_batch("DELETE FROM purchase")?;
+    let insert = Statements::of(writer, Operation::UploadInsert, Deletes::Bare)?;
+    for group in rows.groups() {
+        let transaction = writer.transaction()?;
+        for number in group {
+            let employee = rows.load.employee(number);
+            write(&transaction, &insert, employee, rows.first(rows.load.rows_each()))?;
         }
-        transaction.commit().map_err(failed)?;
+        transaction.commit()?;
     }
-    writer.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").map_err(failed)
+    writer.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)")
 }
 
 fn measure_writes(
     writer: &mut Connection,
-    load: &Load,
-    transactions: &[Transaction],
+    rows: &Rows,
     deletes: Deletes,
-) -> Result<Ceiling, Failure> {
+) -> rusqlite::Result<Ceiling> {
+    let load = &rows.load;
     if load.needs_rows() {
-        fill(writer, transactions)?;
+        fill(writer, rows)?;
     }
-    let statements = Statements::of(writer, load.operation(), deletes).map_err(failed)?;
+    let statements = Statements::of(writer, load.operation(), deletes)?;
     let (before, started) = (cpu::used_by(std::process::id()), Stopwatch::start());
-    work(writer, &statements, transactions).map_err(failed)?;
+    work(writer, &statements, rows)?;
     let took = started.elapsed();
     let cpu = cpu::used_by(std::process::id()).zip(before).map(|(after, before)| after - before);
     let technique = match (load.operation(), deletes) {
@@ -170,22 +193,20 @@ fn log_entry(connection: &Connection) -> rusqlite::Result<String> {
     ))
 }
 
-fn work(
-    connection: &mut Connection,
-    statements: &Statements,
-    transactions: &[Transaction],
-) -> rusqlite::Result<()> {
-    for group in transactions.chunks(TRANSACTIONS_PER_COMMIT) {
+fn work(connection: &mut Connection, statements: &Statements, rows: &Rows) -> rusqlite::Result<()> {
+    let (load, written) = (&rows.load, rows.load.rows_written());
+    for group in rows.groups() {
         let transaction = connection.transaction()?;
-        for Transaction { rows, written } in group {
+        for number in group {
+            let employee = load.employee(number);
             transaction.execute_batch("SAVEPOINT one")?;
-            let (write_these, read_these) = rows.split_at(*written);
-            write(&transaction, statements, write_these)?;
-            if let Some(first) = read_these.first() {
+            write(&transaction, statements, employee, rows.first(written))?;
+            if written < load.rows_each() {
                 let mut select = transaction.prepare_cached(
                     "SELECT * FROM purchase WHERE emp_id = ?1 AND purch_id >= ?2",
                 )?;
-                count_rows(&mut select.query([first.ids[0], first.ids[1]])?)?;
+                let first = rows.first_id + i64::from(written);
+                count_rows(&mut select.query([employee, first])?)?;
             }
             transaction.execute_batch("RELEASE one")?;
         }
@@ -194,15 +215,15 @@ fn work(
     Ok(())
 }
 
-fn write(
+fn write<'a>(
     connection: &Connection,
     statements: &Statements,
-    rows: &[BoundRow],
+    employee: i64,
+    rows: impl Iterator<Item = (i64, &'a Values)>,
 ) -> rusqlite::Result<()> {
     let mut statement = connection.prepare_cached(statements.write)?;
     let mut log = statements.log.as_ref().map(|sql| connection.prepare_cached(sql)).transpose()?;
-    for BoundRow { ids, cost, cost_after, order_date, notes } in rows {
-        let [employee, id, third] = ids;
+    for (id, Values { third, cost, cost_after, order_date, notes }) in rows {
         match statements.operation {
             Operation::UploadDelete => statement.execute([employee, id])?,
             Operation::UploadUpdate | Operation::Exchange => statement
@@ -230,22 +251,18 @@ fn count_rows(rows: &mut rusqlite::Rows<'_>) -> rusqlite::Result<u64> {
     Ok(count)
 }
 
-fn best_of_readers(
-    file: &Path,
-    load: &Load,
-    transactions: &[Transaction],
-) -> Result<Ceiling, Failure> {
-    let employees: Vec<i64> =
-        transactions.iter().filter_map(|it| it.rows.first()).map(|row| row.ids[0]).collect();
+fn best_of_readers(file: &Path, load: &Load) -> Result<Ceiling, Failure> {
     let mut best: Option<Ceiling> = None;
-    for readers in READERS {
+    // More readers than transactions would have nothing to do.
+    for readers in READERS.into_iter().filter(|it| *it <= load.transactions) {
         let (before, started) = (cpu::used_by(std::process::id()), Stopwatch::start());
-        let rows = read_with(file, &employees, readers)?;
+        let (transactions, rows) = read_with(file, load, readers, &started)?;
         let took = started.elapsed();
         let cpu =
             cpu::used_by(std::process::id()).zip(before).map(|(after, before)| after - before);
-        if rows != load.rows() {
-            let message = format!("{rows} rows were read instead of {}", load.rows());
+        let wanted = u64::from(transactions) * u64::from(load.rows_each());
+        if rows != wanted {
+            let message = format!("{rows} rows were read instead of {wanted}");
             return Err(Failure::new(Code::BenchmarkWrong, message));
         }
         let technique = "prepared statements, several readers, values not decoded";
@@ -258,27 +275,39 @@ fn best_of_readers(
     best.ok_or_else(|| Failure::new(Code::Bug, "nothing was measured"))
 }
 
-/// Reads the rows of all employees, shared among so many connections; how many there were.
-fn read_with(file: &Path, employees: &[i64], readers: u32) -> Result<u64, Failure> {
-    let share = employees.len().div_ceil(readers as usize).max(1);
-    let read = |employees: &[i64]| -> rusqlite::Result<u64> {
+/// Reads the rows of all employees, shared among so many connections; how many transactions and
+/// rows there were.
+fn read_with(
+    file: &Path,
+    load: &Load,
+    readers: u32,
+    running: &Stopwatch,
+) -> Result<(u32, u64), Failure> {
+    let next = AtomicU32::new(0);
+    let read = || -> rusqlite::Result<(u32, u64)> {
         let connection = open(file)?;
         let mut statement = connection.prepare("SELECT * FROM purchase WHERE emp_id = ?1")?;
-        let mut count = 0;
-        for employee in employees {
-            count += count_rows(&mut statement.query([employee])?)?;
+        let (mut transactions, mut rows) = (0, 0);
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if !load.includes(number, running) {
+                return Ok((transactions, rows));
+            }
+            let employee = load.employee(number % load.transactions);
+            rows += count_rows(&mut statement.query([employee])?)?;
+            transactions += 1;
         }
-        Ok(count)
     };
     std::thread::scope(|scope| {
-        let threads: Vec<_> =
-            employees.chunks(share).map(|employees| scope.spawn(move || read(employees))).collect();
-        let mut sum = 0;
+        let threads: Vec<_> = (0..readers).map(|_| scope.spawn(read)).collect();
+        let (mut transactions, mut rows) = (0, 0);
         for thread in threads {
             let crashed = |_| Failure::new(Code::Bug, "a reader of the ceiling crashed");
-            sum += thread.join().map_err(crashed)?.map_err(failed)?;
+            let done = thread.join().map_err(crashed)?.map_err(failed)?;
+            transactions += done.0;
+            rows += done.1;
         }
-        Ok(sum)
+        Ok((transactions, rows))
     })
 }
 
@@ -295,11 +324,11 @@ mod tests {
     #[test]
     fn every_operation_does_what_it_says() {
         for (operation, remaining, changed) in [
-            (Operation::Download, 64, 0),
-            (Operation::UploadInsert, 64, 0),
-            (Operation::UploadUpdate, 64, 64),
+            (Operation::Download, 4, 0),
+            (Operation::UploadInsert, 4, 0),
+            (Operation::UploadUpdate, 4, 4),
             (Operation::UploadDelete, 0, 0),
-            (Operation::Exchange, 64, 32),
+            (Operation::Exchange, 4, 2),
         ] {
             let folder = tempfile::tempdir().unwrap();
             let file = folder.path().join("bare.db");
@@ -311,19 +340,23 @@ mod tests {
                 sets: 1,
                 conflicts_percent: 0,
             };
-            let load = Load::of(&layout).unwrap();
+            let load = Load { transactions: 16, ..Load::of(&layout).unwrap() };
             let log = "CREATE TABLE syncline_log_purchase (sequence INTEGER PRIMARY KEY,
                        emp_id, purch_id, place_emp_id, syncline_moved)";
             let ceiling = measure(&file, &load, log).unwrap();
             assert!(ceiling.rows_per_second > 0.0);
             let connection = Connection::open(&file).unwrap();
-            let count =
-                |sql: &str| -> i64 { connection.query_row(sql, [], |row| row.get(0)).unwrap() };
+            // For each transaction.
+            let count = |sql: &str| -> i64 {
+                let rows: i64 = connection.query_row(sql, [], |row| row.get(0)).unwrap();
+                assert_eq!(rows % i64::from(load.transactions), 0, "{operation:?}: {sql}");
+                rows / i64::from(load.transactions)
+            };
             assert_eq!(count("SELECT count(*) FROM purchase"), remaining, "{operation:?}");
             let found = count("SELECT count(*) FROM purchase WHERE cost > 123456790");
             assert_eq!(found, changed, "{operation:?}");
             let logged = "SELECT count(*) FROM syncline_log_purchase WHERE syncline_moved = 1";
-            assert_eq!(count(logged), 64 - remaining, "{operation:?}");
+            assert_eq!(count(logged), 4 - remaining, "{operation:?}");
             assert_eq!(ceiling.tracked_delete.is_some(), operation == Operation::UploadDelete);
         }
     }
