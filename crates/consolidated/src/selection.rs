@@ -104,10 +104,16 @@ pub(crate) trait Dialect {
     /// not see.
     fn departed_since(&self, table: &Table, entry: &str) -> String;
 
-    /// The same for an entry of which nothing but its key is wanted: one that the remote made
-    /// itself may be left out.
+    /// The same for an entry of a row that went or moved, of which nothing but its key is wanted:
+    /// one that the remote made itself may be left out.
     fn departed_unknown(&self, table: &Table, entry: &str) -> String {
         self.departed_since(table, entry)
+    }
+
+    /// The query for the entries of that log, not made by the remote itself, whose value for
+    /// `column` passes the test, where there is a faster way to them than to look at each.
+    fn departures_of(&self, _: &Table, _: (&str, &ClaimTest)) -> Option<String> {
+        None
     }
 
     /// The condition that `row` of `table` was inserted or updated since that download.

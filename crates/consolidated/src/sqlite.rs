@@ -22,6 +22,7 @@ mod identity;
 mod plan;
 mod reader;
 mod remote_ddl;
+mod runs;
 mod scripts;
 mod serve_lock;
 mod stretch;

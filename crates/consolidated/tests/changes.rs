@@ -8,7 +8,7 @@
 #[allow(dead_code, reason = "no test needs all of it")]
 mod center;
 
-use center::{Backend, Center, Remote, Upload, int, text};
+use center::{Backend, Center, Remote, Upload, deploy, int, text};
 use consolidated::DownloadedTable;
 use model::{Code, Value};
 
@@ -260,4 +260,135 @@ fn an_upload_that_arrives_after_its_successor_asked_is_shut_out() {
         center.writer.commit().unwrap();
         center.synchronize(&mut remote, &[]);
     });
+}
+
+/// What a remote holds of the table `part`: id and value.
+type Held = std::collections::BTreeMap<i64, Value>;
+
+/// Takes a download over; what it has must be what the centre has for `owner`.
+fn take(center: &Center, held: &mut Held, download: &center::Download, owner: &str) {
+    let id = |row: &[Value]| match row[0] {
+        Value::Integer(id) => id,
+        _ => panic!("{row:?} has no id"),
+    };
+    if download.modes == [DownloadedTable::Refresh] {
+        held.clear();
+    }
+    download.deletes.iter().for_each(|(_, key)| drop(held.remove(&id(key))));
+    for (_, row) in &download.upserts {
+        held.insert(id(row), row[2].clone());
+    }
+    let rows = center.rows(&format!("SELECT id, v FROM part WHERE owner = '{owner}' ORDER BY id"));
+    let there: Held = rows.iter().map(|row| (id(row), row[1].clone())).collect();
+    assert_eq!(*held, there, "{owner}");
+}
+
+const PART: &str = "CREATE TABLE part (id INTEGER PRIMARY KEY, owner TEXT, v TEXT);
+    CREATE INDEX part_owner ON part (owner);";
+const PART_MODEL: &str = "[table.part]\npartition = \"owner = {u.name}\"\n";
+
+fn remote_of(id: &'static str, owner: &str) -> Remote {
+    let mut remote = Remote::new(id);
+    remote.claims.insert("name".into(), owner.into());
+    remote
+}
+
+/// Entries of a log are found by the runs of those with the same owner, which the server makes when
+/// it commits, or one by one where it has not yet.
+// S2, S3
+#[test]
+fn changes_of_one_owner_are_found_in_runs_and_behind_them() {
+    let mut center = Center::new(PART, PART_MODEL);
+    let owners = ["ann", "bob"];
+    let mut remotes = [remote_of("a", "ann"), remote_of("b", "bob")];
+    let mut held = [Held::new(), Held::new()];
+    for round in 1..=6_i64 {
+        // Long runs, short ones, and owners that nobody is: none, and text that is not UTF-8.
+        center.foreign(&format!(
+            "INSERT INTO part SELECT {round} * 100 + value, CASE value % 7
+                 WHEN 0 THEN 'bob' WHEN 1 THEN NULL WHEN 2 THEN CAST(x'ff41' AS TEXT)
+                 ELSE 'ann' END, 'new' FROM generate_series(1, 40);
+             UPDATE part SET owner = 'bob' WHERE owner = 'ann' AND id % 5 = {round} % 5;
+             UPDATE part SET v = 'round {round}' WHERE id % 3 = {round} % 3;
+             DELETE FROM part WHERE id % 11 = {round};"
+        ));
+        for (at, owner) in owners.iter().enumerate() {
+            let id = round * 1000 + at as i64 * 10;
+            let row = vec![int(id), text(owner), text("up")];
+            let applied = center.upload(&mut remotes[at], &[Upload::Insert("part", row)]).unwrap();
+            held[at].insert(id, text("up"));
+            // Behind the last run.
+            center.foreign(&format!(
+                "INSERT INTO part VALUES ({id} + 500, 'ann', 'late'), ({id} + 501, 'bob', 'late');
+                 UPDATE part SET owner = CASE owner WHEN 'ann' THEN 'bob' ELSE 'ann' END
+                 WHERE id % 17 = {round};
+                 DELETE FROM part WHERE id % 13 = {round};"
+            ));
+            let download = center.download(&mut remotes[at], &applied);
+            assert_eq!(download.modes[0] == DownloadedTable::Refresh, round == 1);
+            take(&center, &mut held[at], &download, owner);
+        }
+        let found = center.value("SELECT max(last_sequence) FROM syncline_runs_part");
+        assert!(found != Value::Null, "the server made runs");
+        if round == 4 {
+            // All runs go, because what came behind them is more than what stays.
+            center.writer.trim_logs(3).unwrap();
+        }
+        for (at, owner) in owners.iter().enumerate() {
+            let (_, download) = center.synchronize(&mut remotes[at], &[]);
+            take(&center, &mut held[at], &download, owner);
+            let (_, again) = center.synchronize(&mut remotes[at], &[]);
+            assert!(again.upserts.is_empty() && again.deletes.is_empty(), "nothing comes twice");
+        }
+    }
+    let broken = "SELECT count(*) FROM syncline_runs_part AS s JOIN syncline_log_part AS l
+        ON l.sequence BETWEEN s.first_sequence AND s.last_sequence
+        WHERE s.place_owner IS NOT l.place_owner";
+    assert_eq!(center.value(broken), int(0));
+    let outside = "SELECT count(*) FROM syncline_log_part
+        WHERE sequence <= (SELECT max(last_sequence) FROM syncline_runs_part)
+          AND NOT EXISTS (SELECT 1 FROM syncline_runs_part
+                          WHERE sequence BETWEEN first_sequence AND last_sequence)";
+    assert_eq!(center.value(outside), int(0));
+}
+
+/// An older program found the entries of an owner by an index of the log.
+// S2, S3, Trap 18
+#[test]
+fn a_log_of_an_older_program_is_made_anew_and_nothing_is_missed() {
+    let mut center = Center::new(PART, PART_MODEL);
+    center.foreign("INSERT INTO part VALUES (1, 'ann', 'x'), (2, 'ann', 'x'), (3, 'bob', 'x')");
+    let (mut remote, mut held) = (remote_of("a", "ann"), Held::new());
+    let (_, download) = center.synchronize(&mut remote, &[]);
+    take(&center, &mut held, &download, "ann");
+    let Value::Text(log) =
+        center.value("SELECT sql FROM syncline_object WHERE name = 'syncline_log_part'")
+    else {
+        panic!("there is no log")
+    };
+    let log = String::from_utf8(log).unwrap();
+    let older = format!("{}, UNIQUE (\"place_owner\", sequence))", log.trim_end_matches(')'));
+    center.foreign(&format!(
+        "CREATE TABLE entries AS SELECT * FROM syncline_log_part;
+         DROP TABLE syncline_log_part; DROP TABLE syncline_runs_part;
+         {older};
+         INSERT INTO syncline_log_part SELECT * FROM entries; DROP TABLE entries;
+         DELETE FROM syncline_object WHERE name = 'syncline_runs_part';
+         UPDATE syncline_object SET sql = '{older}' WHERE name = 'syncline_log_part';
+         UPDATE syncline_system SET value = 2 WHERE name = 'format';
+         DELETE FROM part WHERE id = 1;
+         UPDATE part SET v = 'y' WHERE id = 2;
+         UPDATE part SET owner = 'ann' WHERE id = 3;"
+    ));
+    let refused = consolidated::open_writer(&center.url).unwrap_err();
+    assert_eq!(refused.code(), Code::NotDeployed);
+    deploy(&center.url, PART_MODEL).unwrap();
+    assert!(deploy(&center.url, PART_MODEL).unwrap().statements.is_empty());
+    center.foreign("DELETE FROM part WHERE id = 2; INSERT INTO part VALUES (4, 'ann', 'z')");
+    center.reconnect();
+    for _ in 0..2 {
+        let (_, download) = center.synchronize(&mut remote, &[]);
+        take(&center, &mut held, &download, "ann");
+    }
+    assert_eq!(held.len(), 2);
 }

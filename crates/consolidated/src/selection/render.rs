@@ -22,14 +22,20 @@ impl Selection {
     /// key order: departed rows, and rows whose place is lost.
     pub(crate) fn deletes(&self, dialect: &dyn Dialect) -> String {
         let render = Render { dialect };
-        let (table, log) = (dialect.table(&self.table), dialect.departures(&self.table));
+        let table = dialect.table(&self.table);
+        let found = self.sought().and_then(|sought| dialect.departures_of(&self.table, sought));
         let looked_up = dialect.looked_up(&self.table, "t");
         let covered = render.covered(self, "t", Form::Probe, 1);
         let here = render.both(&same_key(&self.table, "t", "g"), &covered);
-        let departed = render.both(
-            &dialect.departed_unknown(&self.table, "g"),
-            &render.was(self, "g", Image::Departed, 1),
-        );
+        let was = match found {
+            Some(_) => ALWAYS.to_owned(),
+            None => render.was(self, "g", Image::Departed, 1),
+        };
+        let departed = render.both(&dialect.departed_unknown(&self.table, "g"), &was);
+        let log = match found {
+            Some(entries) => format!("(\n    {}\n)", nest(&entries)),
+            None => dialect.departures(&self.table),
+        };
         let mut query = format!(
             "SELECT {key}\nFROM {log} AS g\nWHERE {departed}\n  \
              AND NOT EXISTS (SELECT 1 FROM {looked_up} WHERE {here})",

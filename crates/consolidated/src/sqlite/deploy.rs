@@ -12,7 +12,7 @@ use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The layout of the system tables that this program makes and understands.
-pub(super) const SYSTEM_FORMAT: i64 = 2;
+pub(super) const SYSTEM_FORMAT: i64 = 3;
 
 const SYSTEM_TABLES: &str = include_str!("system_tables.sql");
 
@@ -120,7 +120,7 @@ impl Work<'_> {
         let recorded = recorded_objects(&self.transaction)?;
         let planned: BTreeMap<&str, &Object> =
             plan.objects.iter().map(|object| (object.name.as_str(), object)).collect();
-        let mut renewed: BTreeSet<&str> = BTreeSet::new();
+        let (mut renewed, mut empty) = (BTreeSet::new(), BTreeSet::new());
         for (name, (kind, table, _)) in &recorded {
             if !planned.contains_key(name.as_str()) {
                 if actual.contains_key(name) {
@@ -135,6 +135,8 @@ impl Work<'_> {
         }
         for object in &plan.objects {
             let same = actual.get(&object.name).is_some_and(|sql| *sql == object.sql);
+            // Runs of entries that are gone would be taken for those of the new ones.
+            let same = same && !(object.kind == "TABLE" && empty.contains(&object.table));
             // SQLite itself rewrites a trigger whose column is renamed, maybe to what is planned.
             if same && recorded.get(&object.name).is_some_and(|(.., sql)| *sql == object.sql) {
                 continue;
@@ -151,6 +153,9 @@ impl Work<'_> {
                 literal(&object.sql)
             ))?;
             renewed.insert(&object.table);
+            if object.kind == "TABLE" {
+                empty.insert(&object.table);
+            }
         }
         for table in renewed {
             // Changes may have gone unnoticed: every remote receives the table anew.

@@ -3,10 +3,11 @@
 //! A log is numbered by itself, so a remote's last download is another number in each: the table's
 //! own is `{s.last_download}`, that of another table `{s.last_download.NAME}`.
 
+use super::runs;
 use super::tracking::{MOVED, log_name};
 use crate::quote::{ident, idents, join};
 use crate::script::parameter;
-use crate::selection::{Dialect, Table};
+use crate::selection::{Dialect, Table, place_column};
 use crate::sync_model::ClaimTest;
 
 /// The dialect for the scripts of one table.
@@ -34,6 +35,24 @@ impl Sqlite<'_> {
     }
 }
 
+impl Sqlite<'_> {
+    /// The query for `columns` of the entries since the last download whose value for a column of
+    /// the table itself passes the test, without those that the remote made.
+    pub(super) fn entries_of(
+        &self,
+        table: &Table,
+        (column, test): (&str, &ClaimTest),
+        columns: &str,
+    ) -> String {
+        let kept = match table.key.iter().any(|key| key == column) {
+            true => column.to_owned(),
+            false => place_column(column),
+        };
+        let passes = |value: &str| self.passes(test, value, table, column);
+        runs::entries(&table.name, (column, &kept), columns, &self.since(table), &passes)
+    }
+}
+
 impl Dialect for Sqlite<'_> {
     fn table(&self, table: &Table) -> String {
         ident(&table.name)
@@ -55,8 +74,14 @@ impl Dialect for Sqlite<'_> {
         format!("{entry}.sequence > {} AND {entry}.{MOVED} AND {present}", self.since(table))
     }
 
+    // A row that came has been covered by nobody before: 2 is none of a departure.
     fn departed_unknown(&self, table: &Table, entry: &str) -> String {
-        format!("{} AND {}", self.departed_since(table, entry), self.unknown_to_remote(entry))
+        let departed = self.departed_since(table, entry);
+        format!("{departed} AND {entry}.{MOVED} = 1 AND {}", self.unknown_to_remote(entry))
+    }
+
+    fn departures_of(&self, table: &Table, sought: (&str, &ClaimTest)) -> Option<String> {
+        Some(self.entries_of(table, sought, "l.*"))
     }
 
     fn changed_since(&self, table: &Table, row: &str) -> String {

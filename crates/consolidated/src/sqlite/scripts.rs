@@ -259,30 +259,36 @@ impl Generator<'_> {
             let entered = entered.replace('\n', "\n    ");
             format!("    UNION\n    SELECT {key} FROM {table} AS t\n    WHERE {entered}\n")
         });
-        // The entry of the last change has the place that the row has now.
-        let mine = self.selection.sought().map(|(column, test)| {
-            let kept = ident(&super::tracking::log_column(self.table, column));
-            format!("{} AND ", dialect.passes(test, &kept, &self.selection.table, column))
-        });
         // An entry has the key, so what it says of the key's columns is true of the row.
         let sought = self.selection.sought().map(|(column, _)| column);
         let by_key = sought.is_some_and(|sought| self.table.key.iter().any(|key| key == sought));
         let again = self.covered(Form::Probe).filter(|_| !by_key);
+        let key = idents("", &self.table.key);
+        let log = ident(&super::tracking::log_name(&self.table.name));
         let unknown = self.unknown_to_remote();
+        let changed = match self.selection.sought() {
+            // The entry of the last change has the place that the row has now.
+            Some(sought) => {
+                let entries = dialect.entries_of(
+                    &self.selection.table,
+                    sought,
+                    &idents("l.", &self.table.key),
+                );
+                let entries = entries.replace('\n', "\n        ");
+                format!("    SELECT {key} FROM (\n        {entries}\n    )\n    GROUP BY {key}\n")
+            }
+            None => format!(
+                "    SELECT {key} FROM {log} AS l\n    \
+                 WHERE sequence > {{s.last_download}}\n      AND {unknown}\n{}",
+                entered.unwrap_or_else(|| format!("    GROUP BY {key}\n"))
+            ),
+        };
         format!(
             "{all}\n  AND {{s.last_download}} IS NULL\n\
              UNION ALL\n\
-             SELECT {columns}\nFROM (\n    SELECT {key} FROM {log} AS l\n    \
-             WHERE {mine}sequence > {{s.last_download}}\n      AND {unknown}\n{union}) AS l\n\
+             SELECT {columns}\nFROM (\n{changed}) AS l\n\
              CROSS JOIN {looked_up} ON {join}{covered}",
             looked_up = self.looked_up(),
-            mine = mine.unwrap_or_default(),
-            key = idents("", &self.table.key),
-            log = ident(&super::tracking::log_name(&self.table.name)),
-            union = entered.unwrap_or_else(|| {
-                let key = idents("", &self.table.key);
-                format!("    GROUP BY {key}\n")
-            }),
             join = self.same_key("t", "l"),
             covered = again.map_or(String::new(), |covered| format!("\nWHERE {covered}")),
         )

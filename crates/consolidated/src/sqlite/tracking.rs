@@ -13,6 +13,7 @@
 //! logged by the insert itself; the victims of other UNIQUE indexes are logged before it.
 
 use super::errors::failed;
+use super::runs;
 use super::tables::{UniqueIndex, UserTable};
 use crate::quote::{ident, idents, join};
 use crate::selection::place_column;
@@ -20,8 +21,9 @@ use model::Failure;
 use rusqlite::Connection;
 use std::collections::BTreeSet;
 
-/// The column of a log that is 1 in the entries of rows that came, went or changed their place or
-/// key, and NULL in all others. No table has it among its key columns.
+/// The column of a log that is 1 in the entries of rows that went or changed their place or key, 2
+/// in those of rows or keys that came, and NULL in all others. No table has it among its key
+/// columns.
 pub(super) const MOVED: &str = "syncline_moved";
 
 /// A database object of ours.
@@ -58,6 +60,7 @@ pub(super) fn objects(table: &UserTable, kept: Option<&Kept>) -> Vec<Object> {
     let sought = kept.map(|kept| &kept.sought);
     let log = Log { table, place, sought };
     let mut objects = vec![log.table()];
+    objects.extend(kept.and_then(|kept| runs::object(table, kept)));
     objects.push(log.trigger("insert", "AFTER INSERT", vec![log.note("NEW", Kind::Came)]));
     objects.push(log.trigger("update", "AFTER UPDATE", vec![log.note("NEW", Kind::Updated)]));
     objects.push(log.moved());
@@ -116,21 +119,12 @@ impl Log<'_> {
     fn table(&self) -> Object {
         let table = self.table;
         let name = log_name(&table.name);
-        let column = |name: &str, kept_as: &str| {
-            let column = table.column(name);
-            let declared = column.map_or("", |column| column.declared_type.as_str());
-            let collation = column.map_or("BINARY", |column| column.collation.as_str());
-            format!("{} {declared} COLLATE {}", ident(kept_as), ident(collation))
-        };
         let mut columns = vec!["sequence INTEGER PRIMARY KEY".to_owned()];
-        columns.extend(table.key.iter().map(|name| column(name, name)));
+        columns.extend(table.key.iter().map(|name| kept_column(table, name, name)));
         if let Some(place) = self.place {
-            columns.extend(place.iter().map(|name| column(name, &place_column(name))));
+            let kept = place.iter().map(|name| kept_column(table, name, &place_column(name)));
+            columns.extend(kept);
             columns.push(format!("{MOVED} INTEGER"));
-        }
-        // An index, in the form in which it comes and goes with its table.
-        for column in self.sought.into_iter().flatten() {
-            columns.push(format!("UNIQUE ({}, sequence)", ident(&log_column(table, column))));
         }
         let sql = format!("CREATE TABLE {} ({})", ident(&name), columns.join(", "));
         Object { kind: "TABLE", name, table: table.name.clone(), sql }
@@ -196,10 +190,10 @@ impl Log<'_> {
             })
             .collect();
         match kind {
-            Kind::Came => format!("{into} VALUES ({key}{new}, 1)"),
+            Kind::Came => format!("{into} VALUES ({key}{new}, 2)"),
             Kind::Updated => {
                 let moved_key = self.differs(&self.table.key, "OLD");
-                format!("{into} VALUES ({key}{new}, CASE WHEN {moved_key} THEN 1 END)")
+                format!("{into} VALUES ({key}{new}, CASE WHEN {moved_key} THEN 2 END)")
             }
             Kind::Went | Kind::MovedAway => format!("{into} VALUES ({key}{old}, 1)"),
         }
@@ -269,12 +263,12 @@ impl Log<'_> {
     }
 }
 
-/// The column of the log with the value of `column`.
-pub(super) fn log_column(table: &UserTable, column: &str) -> String {
-    match table.key.iter().any(|key| key == column) {
-        true => column.to_owned(),
-        false => place_column(column),
-    }
+/// The definition of a column that keeps values of `column`, under the name `kept_as`.
+pub(super) fn kept_column(table: &UserTable, column: &str, kept_as: &str) -> String {
+    let column = table.column(column);
+    let declared = column.map_or("", |column| column.declared_type.as_str());
+    let collation = column.map_or("BINARY", |column| column.collation.as_str());
+    format!("{} {declared} COLLATE {}", ident(kept_as), ident(collation))
 }
 
 /// What the log of `table` keeps, as it was deployed.
@@ -296,20 +290,10 @@ pub(super) fn deployed(
     if !columns.iter().any(|column| column == MOVED) {
         return Ok(None);
     }
-    let sought = names(
-        "SELECT column.name FROM pragma_index_list(?1) AS list
-         JOIN pragma_index_info(list.name) AS column ON column.seqno = 0",
-    )?;
     let own = |column: &str| column.strip_prefix(&place_column("")).map(str::to_owned);
     Ok(Some(Kept {
         place: columns.iter().filter_map(|column| own(column)).collect(),
-        sought: sought
-            .into_iter()
-            .map(|column| match table.key.contains(&column) {
-                true => column,
-                false => own(&column).unwrap_or(column),
-            })
-            .collect(),
+        sought: runs::deployed(connection, &table.name)?.into_iter().collect(),
     }))
 }
 

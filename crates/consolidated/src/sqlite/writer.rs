@@ -5,6 +5,8 @@
 
 use super::catalog::{self, Catalog};
 use super::errors::failed;
+use super::runs::{self, Runs};
+use super::tracking::log_name;
 use super::upload;
 use super::{connect, identity};
 use crate::synchronization::{Applied, Begun, Identity, Session, UploadRequest};
@@ -17,6 +19,7 @@ use std::path::Path;
 pub(crate) struct Writer {
     connection: Connection,
     catalog: Catalog,
+    runs: Vec<Runs>,
 }
 
 impl Writer {
@@ -24,7 +27,8 @@ impl Writer {
     pub(crate) fn open(path: &Path) -> Result<Writer, Failure> {
         let connection = connect(path, false)?;
         let catalog = Catalog::load(&connection)?;
-        Ok(Writer { connection, catalog })
+        let runs = Runs::all(&connection)?;
+        Ok(Writer { connection, catalog, runs })
     }
 
     /// Runs `work` so that its failure undoes nothing else.
@@ -62,11 +66,15 @@ impl crate::connection::Writer for Writer {
             .map_err(failed("begin a transaction"))?;
         if catalog::deployment(&self.connection)? != self.catalog.deployed.deployment {
             self.catalog = Catalog::load(&self.connection)?;
+            self.runs = Runs::all(&self.connection)?;
         }
         Ok(())
     }
 
     fn commit(&mut self) -> Result<(), Failure> {
+        for runs in &self.runs {
+            runs.extend(&self.connection)?;
+        }
         self.connection.execute_batch("COMMIT").map_err(failed("commit"))
     }
 
@@ -108,7 +116,7 @@ impl crate::connection::Writer for Writer {
             .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))
             .and_then(Iterator::collect)
             .map_err(&trimming)?;
-        for (log, table) in logs {
+        for (log, table) in logs.into_iter().filter(|(name, table)| *name == log_name(table)) {
             let log = crate::quote::ident(&log);
             let floor: i64 = self
                 .connection
@@ -131,6 +139,7 @@ impl crate::connection::Writer for Writer {
                     // The newest entry always stays: its number must never be given out again.
                     transaction.execute(&format!("DELETE FROM {log} WHERE sequence <= ?1"), [floor])
                 })
+                .and_then(|_| runs::trim(&transaction, &table, floor))
                 .map_err(&trimming)?;
             transaction.commit().map_err(&trimming)?;
         }
