@@ -41,14 +41,15 @@ const ATTEMPTS_MAX: u32 = 5;
 /// Bytes of parameters that are sent before their answers are awaited.
 const FLIGHT_BYTES: usize = 16 << 20;
 
-/// In front of the lock and the first batch.
-const BEGIN: &str = "BEGIN; SET CONSTRAINTS ALL DEFERRED";
+/// In front of the lock and the first batch. Each is prepared, and so is all that shares their
+/// flight: then it is answered as a whole, and who waits is woken once.
+const BEGIN: [&str; 2] = ["BEGIN", "SET CONSTRAINTS ALL DEFERRED"];
 
 /// The same in a transaction that has locked the remote.
 const BEGIN_AGAIN: &str = "SET CONSTRAINTS ALL DEFERRED; SAVEPOINT together";
 
 /// Position of the lock behind [`BEGIN`].
-const LOCK_AT: usize = 1;
+const LOCK_AT: usize = BEGIN.len();
 
 const UNDO: &str = "ROLLBACK TO SAVEPOINT together; RELEASE SAVEPOINT together";
 
@@ -107,7 +108,8 @@ pub(super) fn at_once(
     let outline = Outline::of(upload)?;
     let remote_id = upload.request.session.remote_id.as_str();
     let lock: [&(dyn ToSql + Sync); 1] = [&remote_id];
-    let opening = [Call::Simple(BEGIN), Call::new(identity::LOCK, &lock)];
+    let [begin, defer] = BEGIN.map(|sql| Call::new(sql, &[]));
+    let opening = [begin, defer, Call::new(identity::LOCK, &lock)];
     let mut sending = Sending::new(link, upload, &outline, Opening::Transaction(&opening));
     let rows_failed = match sending.rows(&outline) {
         Ok(all) => !all,
@@ -221,7 +223,7 @@ fn commit(
     // Behind the last write: nobody can change now what fires with it.
     let first = calls.len();
     calls.extend(looking.iter().map(|parameters| Call::new(verbatim::LOOK, parameters)));
-    calls.push(Call::Simple("COMMIT"));
+    calls.push(Call::new("COMMIT", &[]));
     let answers = link.flight(&calls).map_err(failed("commit the upload"))?;
     let looked = &answers[first..first + looks.len()];
     Ok(verbatim::proven(looked).map(|number| {
@@ -532,7 +534,7 @@ impl<'l, 'a> Sending<'l, 'a> {
         let first = calls.len();
         calls.extend(ready.iter().zip(&parameters).map(|(batch, p)| batch::call(batch, p)));
         if last {
-            calls.push(Call::Simple(END));
+            calls.push(Call::new(END, &[]));
         }
         let begins = matches!(opening, Opening::Transaction(_));
         let flown = if begins { self.link.begin(&calls) } else { self.link.flight(&calls) };

@@ -71,7 +71,7 @@ impl Writer {
     fn begin_transaction(&mut self, session: &Session) -> Result<Vec<Answer>, Failure> {
         let remote_id = session.remote_id.as_str();
         self.link
-            .begin(&[Call::Simple("BEGIN"), Call::new(identity::LOCK, &[&remote_id])])
+            .begin(&[Call::new("BEGIN", &[]), Call::new(identity::LOCK, &[&remote_id])])
             .map_err(identity::lock_failed(LOCK_AT))
     }
 
@@ -155,7 +155,7 @@ impl crate::connection::Writer for Writer {
             let parameters = stored.parameters();
             writer
                 .link
-                .flight(&[Stored::call(&parameters), Call::Simple("COMMIT")])
+                .flight(&[Stored::call(&parameters), Call::new("COMMIT", &[])])
                 .map_err(failed("store what is known of the remote"))?;
             Ok(Begun::from(remote))
         })
