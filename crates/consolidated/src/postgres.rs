@@ -18,6 +18,7 @@ mod connect;
 mod cursor;
 mod datetime;
 mod departed;
+mod departure_log;
 mod deploy;
 mod details;
 mod dialect;

@@ -1,7 +1,8 @@
 //! How PostgreSQL spells what a selection needs.
 
+use super::departure_log::{self, Log};
+use super::plan::Tracked;
 use super::tables::{UserTable, VERSION};
-use super::tracking::log_name;
 use crate::quote::ident;
 use crate::selection::{Dialect, Table};
 use crate::sync_model::ClaimTest;
@@ -11,6 +12,14 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy)]
 pub(super) struct Postgres<'a> {
     pub(super) user_tables: &'a BTreeMap<String, UserTable>,
+    pub(super) tracked: &'a Tracked,
+}
+
+impl<'a> Postgres<'a> {
+    /// The departure log of a table; none where nobody asks for it.
+    pub(super) fn log(&self, published: &str) -> Option<Log<'a>> {
+        Some(Log::of(self.user_tables.get(published)?, self.tracked.get(published)?))
+    }
 }
 
 /// The transaction that wrote `row` was not yet visible to the remote's last download.
@@ -30,18 +39,13 @@ pub(super) fn news(row: &str) -> String {
     )
 }
 
-/// The departure log of a table.
-pub(super) fn log(published: &str) -> String {
-    format!("syncline.{}", ident(&log_name(published)))
-}
-
 impl Dialect for Postgres<'_> {
     fn table(&self, table: &Table) -> String {
         self.user_tables.get(&table.name).map_or_else(|| ident(&table.name), UserTable::sql_name)
     }
 
     fn departures(&self, table: &Table) -> String {
-        log(&table.name)
+        self.log(&table.name).map_or_else(|| departure_log::log(&table.name), |log| log.unfolded())
     }
 
     fn departed_since(&self, _: &Table, entry: &str) -> String {

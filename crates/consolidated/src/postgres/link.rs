@@ -46,8 +46,8 @@ impl<'a> Call<'a> {
         Call::Prepared { sql, types: &[], parameters, keeps_plan: true }
     }
 
-    /// The same, but planned each time, for the tables as they are then. It returns no rows: what
-    /// they look like would be asked only once.
+    /// The same, but planned each time, for the tables as they are then. Rows that it returns are
+    /// counted and not handed on: what they look like would be asked only once.
     pub(super) fn script(sql: &'a str, parameters: &'a [&'a (dyn ToSql + Sync)]) -> Call<'a> {
         Call::Prepared { sql, types: &[], parameters, keeps_plan: false }
     }
@@ -121,7 +121,9 @@ impl Link {
     pub(super) fn flight(&mut self, calls: &[Call<'_>]) -> Result<Vec<Answer>, Fault> {
         let mut rows: Vec<Vec<Row>> = calls.iter().map(|_| Vec::new()).collect();
         let affected = self.run(calls, &mut |call, row| {
-            rows[call].push(row.to_row());
+            if !matches!(calls[call], Call::Prepared { keeps_plan: false, .. }) {
+                rows[call].push(row.to_row());
+            }
             Ok(())
         })?;
         let answers = rows.into_iter().zip(affected);

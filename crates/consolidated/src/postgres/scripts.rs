@@ -7,12 +7,13 @@
 //! Fences (S7): a script touches covered rows only, and writes only rows that are covered then.
 //! What it leaves out falls short of the batch, which whoever runs it counts.
 
-use super::dialect::{Postgres, log, news, since};
+use super::departure_log::{self, Log};
+use super::dialect::{Postgres, news, since};
 use super::tables::{UserTable, VERSION};
 use super::values::ColumnType;
 use crate::quote::{ident, idents, join};
 use crate::script::{Event, old_name};
-use crate::selection::{Form, Rows, Selection, place_column};
+use crate::selection::{Dialect, Form, Rows, Selection};
 use crate::sync_model::ConflictRule;
 use model::Direction;
 
@@ -27,8 +28,6 @@ pub(super) struct Generator<'a> {
     pub(super) selection: &'a Selection,
     /// An update may make of a covered row one that is not.
     pub(super) may_leave: bool,
-    /// The columns whose old values a departure notes; none where the table is not tracked.
-    pub(super) places: Option<&'a [String]>,
     pub(super) dialect: Postgres<'a>,
 }
 
@@ -65,6 +64,11 @@ impl Generator<'_> {
 
     fn name(&self) -> String {
         self.table.sql_name()
+    }
+
+    /// Where departures are noted; none where the table is not tracked.
+    fn log(&self) -> Option<Log<'_>> {
+        self.dialect.log(&self.table.published_name())
     }
 
     /// The condition that the row as it is now is covered, in front of `and`.
@@ -151,7 +155,7 @@ impl Generator<'_> {
 
     /// The version that our own statements set, so that no trigger has to.
     fn stamp(&self) -> String {
-        match self.places {
+        match self.log() {
             Some(_) => format!(",\n    {VERSION} = pg_current_xact_id()"),
             None => String::new(),
         }
@@ -164,21 +168,12 @@ impl Generator<'_> {
             self.name(),
             self.and_covered(),
         );
-        let Some(places) = self.places else { return delete };
-        let mut noted: Vec<String> = idents_of(&self.table.key);
-        let mut gone: Vec<String> =
-            self.table.key.iter().map(|c| format!("t.{}", ident(c))).collect();
-        for place in places {
-            let name = ident(&place_column(place));
-            gone.push(format!("t.{} AS {name}", ident(place)));
-            noted.push(name);
+        match self.log() {
+            Some(log) => {
+                log.noted(&indented(&format!("{delete}\nRETURNING {}", log.returned("t"))))
+            }
+            None => delete,
         }
-        let noted = noted.join(", ");
-        format!(
-            "WITH gone AS (\n{}\n)\nINSERT INTO {} ({noted})\nSELECT {noted} FROM gone",
-            indented(&format!("{delete}\nRETURNING {}", gone.join(", "))),
-            log(&self.table.published_name()),
-        )
     }
 
     fn fetch(&self) -> String {
@@ -350,7 +345,8 @@ impl Generator<'_> {
             true => news("g"),
             false => self.selection.departures(&self.dialect)?,
         };
-        let log = log(&self.table.published_name());
+        // Columns that it looks at are no arrays (E1).
+        let log = departure_log::log(&self.table.published_name());
         Some(format!("SELECT FROM {log} AS g\nWHERE {condition}\nLIMIT 1"))
     }
 
@@ -371,16 +367,12 @@ impl Generator<'_> {
             "SELECT DISTINCT {}\nFROM {} AS g\nWHERE {}\n  \
              AND NOT EXISTS (SELECT FROM {} AS t WHERE {})",
             self.selected("g", &self.table.key),
-            log(&self.table.published_name()),
+            self.dialect.departures(&self.selection.table),
             news("g"),
             self.name(),
             self.same_key("t", "g"),
         )
     }
-}
-
-fn idents_of(names: &[String]) -> Vec<String> {
-    names.iter().map(|name| ident(name)).collect()
 }
 
 fn indented(sql: &str) -> String {

@@ -243,7 +243,8 @@ fn track(tracking: &Tracking, present: &Present) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut statements = Vec::new();
     if !whole {
-        statements = retrack(tracking, &ids, present);
+        statements =
+            upgrade(tracking, &ids, present).unwrap_or_else(|| retrack(tracking, &ids, present));
     }
     let strays = by_table(present).remove(table.as_str()).unwrap_or_default();
     for id in strays.into_iter().filter(|id| !ids.contains(id) && Some(*id) != index.as_ref()) {
@@ -255,10 +256,9 @@ fn track(tracking: &Tracking, present: &Present) -> Vec<Step> {
         return steps;
     };
     // With the column the index went too.
-    if statements.iter().any(|sql| sql.contains(" DROP COLUMN "))
-        || !is_as_deployed(&id, &index.sql, present)
-    {
-        let column_drops_it = statements.iter().any(|sql| sql.contains(" DROP COLUMN "));
+    let drop_column = format!("ALTER TABLE {table} DROP COLUMN ");
+    let column_drops_it = statements.iter().any(|sql| sql.starts_with(&drop_column));
+    if column_drops_it || !is_as_deployed(&id, &index.sql, present) {
         if present.objects.contains_key(&id) && !column_drops_it {
             statements.insert(0, drop_object(&id));
         }
@@ -277,6 +277,36 @@ fn track(tracking: &Tracking, present: &Present) -> Vec<Step> {
 
 fn together(table: &str, statements: Vec<String>) -> Option<Step> {
     (!statements.is_empty()).then(|| Step::Together(Some(table.to_owned()), statements))
+}
+
+/// Makes what a program before deployed what it is now, if that is all there is to do.
+///
+/// Everything is as it was deployed, so nothing has gone unnoticed until now; nor does it while the
+/// table is locked. The log keeps its entries and its incarnation, and no remote is sent more than
+/// its changes.
+fn upgrade(tracking: &Tracking, ids: &[ObjectId], present: &Present) -> Option<Vec<String>> {
+    if present.from_the_future.contains(&tracking.sql_name) {
+        return None;
+    }
+    let mut statements = Vec::new();
+    for (object, id) in tracking.objects.iter().zip(ids) {
+        let (recorded, definition) = present.recorded.get(id)?;
+        if present.objects.get(id) != Some(definition) {
+            return None;
+        }
+        let sql = object.sql.join(";\n");
+        if *recorded == sql {
+            continue;
+        }
+        match &object.older {
+            Some(older) if older.sql == *recorded => statements.extend(older.statements.clone()),
+            // It fits the log, whose columns decide what it notes.
+            None if object.kind == "FUNCTION" => statements.extend(object.sql.clone()),
+            _ => return None,
+        }
+        statements.push(record(id, &sql));
+    }
+    Some(statements)
 }
 
 /// Makes everything of a table anew that has to be: where only triggers differ, rows and log keep

@@ -85,8 +85,7 @@ impl<'a> TablePlanner<'a> {
             rule: &self.table_model.conflict,
             selection: self.selection,
             may_leave: self.table_model.may_leave,
-            places: self.tracked.get(name).map(|wanted| wanted.places.as_slice()),
-            dialect: Postgres { user_tables: self.version.user_tables },
+            dialect: Postgres { user_tables: self.version.user_tables, tracked: self.tracked },
         };
         let (scripts, departures) = (generator.scripts(), generator.departures());
         let parsed =

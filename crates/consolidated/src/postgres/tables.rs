@@ -166,6 +166,16 @@ impl UserColumn {
         self.loose
     }
 
+    pub(super) fn is_array(&self) -> bool {
+        self.array
+    }
+
+    /// Values that are equal to the database are the same letter by letter.
+    pub(super) fn is_spelled_in_one_way(&self) -> bool {
+        let several = ["numeric", "real", "double precision", "jsonb"];
+        !self.compares_as_text() && !several.contains(&self.cast.as_str())
+    }
+
     pub(super) fn is_numeric(&self) -> bool {
         self.cast == "numeric"
     }

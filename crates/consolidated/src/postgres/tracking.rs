@@ -3,14 +3,15 @@
 //! The version is the transaction that wrote the row last. Our own statements set it, a column
 //! default does for inserts, and a trigger catches everybody else; when the version is right
 //! already it does not even run. A row that is deleted, or whose key changes, leaves its key in
-//! the log. Truncating a table gives it a new incarnation: every remote receives it anew.
+//! the log (`departure_log.rs`). Truncating a table gives it a new incarnation: every remote
+//! receives it anew.
 //!
 //! The functions run with the rights of whoever deployed them: who may write to a user's table
 //! needs no right on ours. Triggers are ALWAYS enabled, also for replicas and restores.
 
+use super::departure_log::{Log, log};
 use super::tables::{UserTable, VERSION, bounded_name};
-use crate::quote::{ident, idents, join, literal};
-use crate::selection::place_column;
+use crate::quote::{ident, join, literal};
 use std::collections::BTreeSet;
 
 /// A database object of ours.
@@ -21,6 +22,17 @@ pub(super) struct Object {
     pub(super) name: String,
     /// Makes it, one statement each.
     pub(super) sql: Vec<String>,
+    /// What it was before, where all that it knows can be kept.
+    pub(super) older: Option<Older>,
+}
+
+/// An object as programs before made it.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Older {
+    /// What made it, in one text.
+    pub(super) sql: String,
+    /// Make of it what it is now. They hide nothing from whoever has an older snapshot.
+    pub(super) statements: Vec<String>,
 }
 
 /// All that tracks one table.
@@ -90,10 +102,9 @@ pub(super) struct Wanted {
 
 /// What tracks `table`.
 pub(super) fn of(table: &UserTable, wanted: &Wanted) -> Tracking {
-    let places = &wanted.places;
     let published = table.published_name();
     let name = table.sql_name();
-    let log = format!("syncline.{}", ident(&log_name(&published)));
+    let log = Log::of(table, wanted);
     let mut objects = vec![
         Object {
             kind: "COLUMN",
@@ -105,20 +116,28 @@ pub(super) fn of(table: &UserTable, wanted: &Wanted) -> Tracking {
                     "ALTER TABLE {name} ALTER COLUMN {VERSION} SET DEFAULT pg_current_xact_id()"
                 ),
             ],
+            older: None,
         },
-        log_table(table, &log, wanted),
-        gone_function(table, &log, places),
+        Object {
+            kind: "TABLE",
+            name: log_name(&published),
+            sql: log.create(),
+            older: Some(log.older()),
+        },
+        // The key and the place that a row had.
+        log_function(log_name(&published), &log.note_row("OLD", true)),
     ];
     if wanted.arrivals {
-        objects.push(came_function(table, &log));
+        // The key of a row that comes; it had no place before.
+        objects.push(log_function(came_name(&published), &log.note_row("NEW", false)));
     }
-    objects.extend(triggers(table, &log, wanted));
+    objects.extend(triggers(table, wanted));
     let version_index = wanted.indexed.then(|| version_index(table));
     Tracking { table: published, sql_name: name, objects, version_index }
 }
 
-fn triggers(table: &UserTable, log: &str, wanted: &Wanted) -> Vec<Object> {
-    let name = table.sql_name();
+fn triggers(table: &UserTable, wanted: &Wanted) -> Vec<Object> {
+    let (name, log) = (table.sql_name(), log(&table.published_name()));
     let mut objects = Vec::new();
     let trigger = |trigger: &str, body: String| Object {
         kind: "TRIGGER",
@@ -127,6 +146,7 @@ fn triggers(table: &UserTable, log: &str, wanted: &Wanted) -> Vec<Object> {
             format!("CREATE TRIGGER {trigger} {body}"),
             format!("ALTER TABLE {name} ENABLE ALWAYS TRIGGER {trigger}"),
         ],
+        older: None,
     };
     objects.push(trigger(
         "syncline_stamp",
@@ -194,59 +214,12 @@ fn differs(table: &UserTable, column: &str) -> String {
     }
 }
 
-fn log_table(table: &UserTable, log: &str, wanted: &Wanted) -> Object {
-    let places = &wanted.places;
-    let column = |name: String, column: &str| {
-        let column = table.column(column);
-        let collation = column.and_then(|column| column.collation.as_deref());
-        let kind = column.map_or("text", |column| column.base_type.as_str());
-        match collation {
-            Some(collation) => format!("{} {kind} COLLATE {collation}", ident(&name)),
-            None => format!("{} {kind}", ident(&name)),
-        }
-    };
-    let mut columns: Vec<String> =
-        table.key.iter().map(|key| column(key.clone(), key) + " NOT NULL").collect();
-    columns.extend(places.iter().map(|place| column(place_column(place), place)));
-    // Not `version`, which a key may have.
-    columns.push(format!("{VERSION} xid8 NOT NULL DEFAULT pg_current_xact_id()"));
-    let mut sql = vec![format!("CREATE TABLE {log} ({})", columns.join(", "))];
-    // By the value first: among a thousand remotes, each would read what all others have lost.
-    sql.extend(wanted.lookups.iter().map(|column| match column {
-        None => format!("CREATE INDEX ON {log} ({VERSION})"),
-        Some(place) if table.key.contains(place) => {
-            format!("CREATE INDEX ON {log} ({}, {VERSION})", ident(place))
-        }
-        Some(place) => {
-            format!("CREATE INDEX ON {log} ({}, {VERSION})", ident(&place_column(place)))
-        }
-    }));
-    Object { kind: "TABLE", name: log_name(&table.published_name()), sql }
-}
-
-/// Logs the key and the place that a row had.
-fn gone_function(table: &UserTable, log: &str, places: &[String]) -> Object {
-    let mut into: Vec<String> = table.key.clone();
-    into.extend(places.iter().map(|place| place_column(place)));
-    let mut values: Vec<String> = table.key.clone();
-    values.extend(places.iter().cloned());
-    let name = log_name(&table.published_name());
-    log_function(name, log, &into, &idents("OLD.", &values))
-}
-
-/// Logs the key of a row that comes; it had no place before.
-fn came_function(table: &UserTable, log: &str) -> Object {
-    let name = came_name(&table.published_name());
-    log_function(name, log, &table.key, &idents("NEW.", &table.key))
-}
-
-fn log_function(name: String, log: &str, into: &[String], values: &str) -> Object {
+fn log_function(name: String, note: &str) -> Object {
     let sql = format!(
         "CREATE OR REPLACE FUNCTION syncline.{}() RETURNS trigger LANGUAGE plpgsql\n\
          SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$\nBEGIN\n    \
-         INSERT INTO {log} ({})\n    VALUES ({values});\n    RETURN NULL;\nEND\n$$",
+         {note};\n    RETURN NULL;\nEND\n$$",
         ident(&name),
-        idents("", into),
     );
-    Object { kind: "FUNCTION", name, sql: vec![sql] }
+    Object { kind: "FUNCTION", name, sql: vec![sql], older: None }
 }

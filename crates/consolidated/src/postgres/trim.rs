@@ -13,14 +13,20 @@ use model::Failure;
 /// Raises the floor of the log of table `$1`; the answer is the new floor, where it rose.
 ///
 /// Never above the oldest transaction in flight, or the remotes that are here now would be sent
-/// everything again.
+/// everything again. A log that is still as programs before made it has no `syncline_rows`, and an
+/// entry for each row: there the name means the constant around the query.
 fn raise(log: &str) -> String {
     format!(
         "UPDATE syncline.syncline_log_state AS s SET floor = wanted.floor
 FROM (
-    SELECT least(syncline_version::text::bigint + 1,
+    SELECT least(entry.version + 1,
         pg_snapshot_xmin(pg_current_snapshot())::text::bigint)::text::xid8 AS floor
-    FROM {log} ORDER BY syncline_version DESC OFFSET $2 LIMIT 1
+    FROM (SELECT 1 AS syncline_rows) AS constant, LATERAL (
+        SELECT syncline_version::text::bigint AS version,
+            sum(syncline_rows) OVER (ORDER BY syncline_version DESC) AS newest
+        FROM {log}
+    ) AS entry
+    WHERE entry.newest > $2 ORDER BY entry.version DESC LIMIT 1
 ) AS wanted
 WHERE s.table_name = $1 AND s.floor < wanted.floor
 RETURNING s.floor::text"
@@ -35,7 +41,7 @@ const CONFLICTS: &str = "DELETE FROM syncline.syncline_conflict WHERE conflict_i
     SELECT conflict_id FROM syncline.syncline_conflict
     ORDER BY conflict_id DESC OFFSET $1 LIMIT 1)";
 
-/// Cuts every log to about its newest `log_rows_max` entries, a transaction each.
+/// Cuts every log to about its newest `log_rows_max` departures, a transaction each.
 pub(super) fn trim(link: &mut Link, log_rows_max: i64) -> Result<(), Failure> {
     let trimming = failed("trim the departure logs");
     let sql = "SELECT table_name FROM syncline.syncline_log_state ORDER BY table_name";

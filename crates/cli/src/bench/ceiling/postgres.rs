@@ -234,7 +234,7 @@ const READ: &str = "SELECT emp_id, purch_id, cust_id, cost, order_date, notes
                     FROM NAME.bare WHERE emp_id = $1 AND purch_id >= $2";
 
 /// The statement that also logs what it deletes, in a copy of the deployed log with all that it
-/// has: so that whatever the log looks like, it is the same.
+/// has, by entries like those of an upload: an array of what is one, for each value of the rest.
 async fn tracked_delete(
     client: &Client,
     unfolding: Unfolding,
@@ -245,20 +245,31 @@ async fn tracked_delete(
     );
     client.batch_execute(&copy).await?;
     let columns = format!(
-        "SELECT attname::text FROM pg_attribute
+        "SELECT attname::text, typcategory = 'A'
+         FROM pg_attribute JOIN pg_type ON pg_type.oid = atttypid
          WHERE attrelid = '{NAME}.bare_gone'::regclass AND attnum > 0 AND NOT atthasdef"
     );
     let rows = client.query(&columns, &[]).await?;
-    let columns: Vec<&str> = rows.iter().map(|row| row.get(0)).collect();
-    let values: Vec<String> = columns
-        .iter()
-        .map(|column| format!("t.{}", column.strip_prefix("place_").unwrap_or(column)))
-        .collect();
+    let columns: Vec<(&str, bool)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+    let list = |spell: &dyn Fn(&(&str, bool)) -> String| {
+        columns.iter().map(spell).collect::<Vec<_>>().join(", ")
+    };
+    let own = |name: &str| name.strip_prefix("place_").unwrap_or(name).to_owned();
+    let alike: Vec<String> =
+        columns.iter().filter(|(_, array)| !array).map(|(name, _)| own(name)).collect();
     Ok(format!(
-        "WITH gone AS ({} RETURNING {}) INSERT INTO {NAME}.bare_gone ({}) SELECT * FROM gone",
+        "WITH gone AS ({} RETURNING {}), noted AS (
+            INSERT INTO {NAME}.bare_gone ({}, syncline_rows)
+            SELECT {}, count(*) FROM gone GROUP BY {}
+         ) SELECT FROM gone",
         statement(Operation::UploadDelete, unfolding),
-        values.join(", "),
-        columns.join(", ")
+        list(&|(name, _)| format!("t.{}", own(name))),
+        list(&|(name, _)| (*name).to_owned()),
+        list(&|(name, array)| match array {
+            true => format!("array_agg({})", own(name)),
+            false => own(name),
+        }),
+        alike.join(", ")
     ))
 }
 
