@@ -46,6 +46,10 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, Failure> {
         connection.pragma_update(None, "synchronous", "FULL")?;
         connection.pragma_update(None, "foreign_keys", true)?;
         enable_triggers(&connection, false)?;
+        // A statement that was prepared stays so, whatever is bound to it. Plans here do not depend
+        // on it, and otherwise the number of a new generation has the largest of them prepared
+        // anew at every upload.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
         // The first access to the file; before it anything opens.
         connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;

@@ -22,6 +22,7 @@ use model::{
 use rusqlite::types::{FromSql, Null, Value};
 use rusqlite::{Connection, OptionalExtension, ToSql};
 use std::collections::HashMap;
+use std::sync::OnceLock;
 
 /// One fact of `syncline_state`; `None` when it is not known yet.
 pub(crate) fn get<T: FromSql>(connection: &Connection, name: &str) -> rusqlite::Result<Option<T>> {
@@ -32,22 +33,37 @@ pub(crate) fn get<T: FromSql>(connection: &Connection, name: &str) -> rusqlite::
     Ok(value.flatten())
 }
 
+/// Facts that are recorded at once, at most.
+const FACTS_MAX: usize = 8;
+
+/// The statement that records so many facts, spelled when it is needed first.
+fn record_sql(facts: usize) -> Option<&'static str> {
+    static SPELLED: [OnceLock<String>; FACTS_MAX + 1] = [const { OnceLock::new() }; FACTS_MAX + 1];
+    let spell = || {
+        let values = (0..facts).map(|n| format!("({})", parameters(2 * n + 1, 2)));
+        format!(
+            "INSERT INTO syncline_state VALUES {}
+             ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+            list(values)
+        )
+    };
+    Some(SPELLED.get(facts)?.get_or_init(spell))
+}
+
 /// Records facts, all in one statement. NULL forgets a fact.
 pub(crate) fn record(
     connection: &Connection,
     facts: &[(&str, &dyn ToSql)],
 ) -> rusqlite::Result<()> {
-    let values = (0..facts.len()).map(|n| format!("({})", parameters(2 * n + 1, 2)));
-    let mut statement = connection.prepare_cached(&format!(
-        "INSERT INTO syncline_state VALUES {}
-         ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-        list(values)
-    ))?;
-    for (n, (name, value)) in facts.iter().enumerate() {
-        statement.raw_bind_parameter(2 * n + 1, name)?;
-        statement.raw_bind_parameter(2 * n + 2, value)?;
+    for facts in facts.chunks(FACTS_MAX) {
+        let Some(sql) = record_sql(facts.len()) else { continue };
+        let mut statement = connection.prepare_cached(sql)?;
+        for (n, (name, value)) in facts.iter().enumerate() {
+            statement.raw_bind_parameter(2 * n + 1, name)?;
+            statement.raw_bind_parameter(2 * n + 2, value)?;
+        }
+        statement.raw_execute()?;
     }
-    statement.raw_execute()?;
     Ok(())
 }
 

@@ -5,6 +5,7 @@ use crate::schema::{Image, RemoteTable};
 use crate::sql::{ident, list};
 use model::{Failure, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row};
+use std::sync::OnceLock;
 
 /// Creates the change table and the incoming table of `table`.
 pub(crate) fn create(connection: &Connection, table: &RemoteTable) -> rusqlite::Result<()> {
@@ -49,6 +50,45 @@ pub(crate) fn record_all_rows(
     )
 }
 
+/// The statements of every synchronization, spelled when they are needed first.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Spelled {
+    has_entries: OnceLock<String>,
+    /// Reads the entries of a generation; likewise where the next one has some too.
+    entries: OnceLock<String>,
+    entries_with_newer: OnceLock<String>,
+    drop: OnceLock<DropSql>,
+}
+
+/// The statements that forget a generation.
+#[derive(Debug, Clone)]
+struct DropSql {
+    incoming: String,
+    has_others: String,
+    generation: String,
+    all: String,
+}
+
+impl DropSql {
+    fn new(table: &RemoteTable) -> DropSql {
+        let (change, incoming) = (table.change_sql(), table.incoming_sql());
+        DropSql {
+            incoming: format!(
+                "DELETE FROM {incoming} WHERE EXISTS (SELECT 1 FROM {change} AS c \
+                 WHERE c.\"generation\" = ?1 AND {})",
+                table.same_our_key("c.", &format!("{incoming}.")),
+            ),
+            // Two probes of the key; "differs" would read every entry.
+            has_others: format!(
+                "SELECT EXISTS (SELECT 1 FROM {change} WHERE \"generation\" > ?1) \
+                 OR EXISTS (SELECT 1 FROM {change} WHERE \"generation\" < ?1)"
+            ),
+            generation: format!("DELETE FROM {change} WHERE \"generation\" = ?1"),
+            all: format!("DELETE FROM {change}"),
+        }
+    }
+}
+
 /// True when a generation of the table has entries.
 pub(crate) fn has_entries(
     connection: &Connection,
@@ -58,10 +98,11 @@ pub(crate) fn has_entries(
     if !table.uploads() {
         return Ok(false);
     }
-    let found = connection
-        .prepare_cached(&format!("SELECT 1 FROM {} WHERE generation = ?1", table.change_sql()))?
-        .query_row([generation], |_| Ok(()))
-        .optional()?;
+    let sql = table
+        .collecting
+        .has_entries
+        .get_or_init(|| format!("SELECT 1 FROM {} WHERE \"generation\" = ?1", table.change_sql()));
+    let found = connection.prepare_cached(sql)?.query_row([generation], |_| Ok(())).optional()?;
     Ok(found.is_some())
 }
 
@@ -75,25 +116,15 @@ pub(crate) fn drop_generation(
     table: &RemoteTable,
     generation: i64,
 ) -> rusqlite::Result<()> {
-    let (change, incoming) = (table.change_sql(), table.incoming_sql());
-    connection
-        .prepare_cached(&format!(
-            "DELETE FROM {incoming} WHERE EXISTS (SELECT 1 FROM {change} AS c \
-             WHERE c.\"generation\" = ?1 AND {})",
-            table.same_our_key("c.", &format!("{incoming}.")),
-        ))?
-        .execute([generation])?;
-    // Two probes of the key; "differs" would read every entry.
-    let others = format!(
-        "SELECT EXISTS (SELECT 1 FROM {change} WHERE \"generation\" > ?1) \
-         OR EXISTS (SELECT 1 FROM {change} WHERE \"generation\" < ?1)"
-    );
-    if connection.prepare_cached(&others)?.query_row([generation], |row| row.get(0))? {
-        connection
-            .prepare_cached(&format!("DELETE FROM {change} WHERE \"generation\" = ?1"))?
-            .execute([generation])?;
+    let sql = table.collecting.drop.get_or_init(|| DropSql::new(table));
+    connection.prepare_cached(&sql.incoming)?.execute([generation])?;
+    let has_others = connection
+        .prepare_cached(&sql.has_others)?
+        .query_row([generation], |row| row.get::<_, bool>(0))?;
+    if has_others {
+        connection.prepare_cached(&sql.generation)?.execute([generation])?;
     } else {
-        connection.prepare_cached(&format!("DELETE FROM {change}"))?.execute([])?;
+        connection.prepare_cached(&sql.all)?.execute([])?;
     }
     Ok(())
 }
@@ -332,7 +363,12 @@ pub(crate) fn for_each(
         _ => None,
     };
     let layout = Layout::new(table, newer.is_some());
-    let mut statement = connection.prepare_cached(&layout.sql("")).map_err(explain)?;
+    let spelled = match newer {
+        Some(_) => &table.collecting.entries_with_newer,
+        None => &table.collecting.entries,
+    };
+    let sql = spelled.get_or_init(|| layout.sql(""));
+    let mut statement = connection.prepare_cached(sql).map_err(explain)?;
     statement.raw_bind_parameter(1, generation).map_err(explain)?;
     if let Some(newer) = newer {
         statement.raw_bind_parameter(2, newer).map_err(explain)?;

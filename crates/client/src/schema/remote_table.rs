@@ -1,6 +1,7 @@
 //! A published table of the remote, with the SQL that names its parts.
 
 use super::{Affinity, LocalTable, StoredTable};
+use crate::capture::change_log;
 use crate::sql::{all, ident, list};
 use model::{Code, Failure, PublishedTable};
 
@@ -57,6 +58,8 @@ pub(crate) struct RemoteTable {
     pub(crate) autoincrement: bool,
     /// A foreign key of the file, of whichever table, begins or ends here; or nobody has looked.
     pub(crate) in_foreign_keys: bool,
+    /// Statements that collect an upload.
+    pub(crate) collecting: change_log::Spelled,
 }
 
 impl RemoteTable {
@@ -87,6 +90,7 @@ impl RemoteTable {
             key_is_rowid: local.key_is_rowid,
             autoincrement: local.autoincrement,
             in_foreign_keys: true,
+            collecting: change_log::Spelled::default(),
             published,
         })
     }

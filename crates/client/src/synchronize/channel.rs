@@ -4,8 +4,11 @@ use crate::transport::Transport;
 use model::{Code, Failure};
 use protocol::{FRAME_BYTES_MAX, FrameDecoder, Message};
 
-/// Bytes taken from the transport at once.
-const BUFFER_BYTES: usize = 64 * 1024;
+/// Bytes taken from the transport at once: enough for the answers to an upload, and …
+const BUFFER_BYTES: usize = 4 * 1024;
+/// … from when on more came at once. A large buffer that most synchronizations do not fill costs
+/// them more than the calls it saves.
+const LARGE_BUFFER_BYTES: usize = 64 * 1024;
 
 /// One connection as both sides of a conversation see it.
 pub(super) struct Channel {
@@ -54,7 +57,12 @@ impl Channel {
                         "the connection ended within a message",
                     ));
                 }
-                len => self.decoder.push(&self.buffer[..len]),
+                len => {
+                    self.decoder.push(&self.buffer[..len]);
+                    if len == self.buffer.len() && len < LARGE_BUFFER_BYTES {
+                        self.buffer = vec![0; LARGE_BUFFER_BYTES];
+                    }
+                }
             }
         }
     }
