@@ -24,6 +24,7 @@ mod parked;
 mod refresh;
 pub(crate) mod rejects;
 pub(crate) mod rows;
+pub(crate) mod statements;
 #[cfg(test)]
 mod tests;
 

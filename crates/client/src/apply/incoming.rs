@@ -116,11 +116,11 @@ fn write(
         statement.raw_execute()
     };
     let present = format!(
-        "INSERT INTO {}({}) SELECT {} FROM {incoming} WHERE {ours} AND \"present\" {}",
+        "INSERT OR ABORT INTO {}({}) SELECT {} FROM {incoming} WHERE {ours} AND \"present\" {}",
         table.table_sql(),
         table.columns_sql(""),
         table.images_sql("", Image::Incoming),
-        super::rows::on_conflict(table),
+        super::statements::on_conflict(table),
     );
     if run(&present, None)? == 0 && is_absent(connection, table, key)? {
         let live = table.key_is_parameter("", 1);

@@ -1,57 +1,15 @@
 //! Writing and deleting downloaded rows, one prepared statement per table and kind.
 
 use super::parked::{Parked, Placeholders};
+use super::statements::BATCH_ROWS;
 use super::{Circumstances, Download, incoming, refresh, rejects};
 use crate::capture::change_log;
 use crate::connection::{bind, explain, value};
-use crate::schema::{Affinity, KeyColumn, RemoteTable};
-use crate::sql::{ident, list, parameters};
+use crate::schema::RemoteTable;
 use model::{Code, Failure, RowReader, Spill, ValueRef};
 use protocol::{DownloadMode, RowsFrame};
 use rusqlite::{CachedStatement, Connection, Error, ErrorCode, ffi};
 use std::cell::Cell;
-
-/// Rows that one statement writes into a table that was empty. Beginning and ending a statement
-/// costs as much as the row itself. Not more, and not elsewhere: a statement of many rows keeps
-/// a copy of every page that it changes, to be able to undo itself.
-const BATCH_ROWS: u32 = 8;
-
-/// What an upsert does where the key exists already.
-pub(crate) fn on_conflict(table: &RemoteTable) -> String {
-    // Keys that are equal may still differ, in case or in type, where the table says so; then the
-    // key is written as well, so that both ends hold the same.
-    let exact = |key: &&KeyColumn| {
-        let binary = key.collation.as_deref().is_none_or(|it| it.eq_ignore_ascii_case("BINARY"));
-        binary && key.affinity != Affinity::Blob
-    };
-    let key: Vec<usize> = table.key.iter().filter(exact).map(|key| key.position).collect();
-    let sets: Vec<String> = table
-        .published
-        .columns
-        .iter()
-        .enumerate()
-        .filter(|(position, _)| !key.contains(position))
-        .map(|(_, name)| format!("{0} = excluded.{0}", ident(name)))
-        .collect();
-    let target = table.keys_sql("");
-    if sets.is_empty() {
-        return format!("ON CONFLICT ({target}) DO NOTHING");
-    }
-    format!("ON CONFLICT ({target}) DO UPDATE SET {}", list(sets))
-}
-
-/// The statement that writes so many rows.
-fn upsert_sql(table: &RemoteTable, rows: usize) -> String {
-    let width = table.width();
-    let values = (0..rows).map(|row| format!("({})", parameters(1 + row * width, width)));
-    format!(
-        "INSERT INTO {}({}) VALUES {} {}",
-        table.table_sql(),
-        table.columns_sql(""),
-        list(values),
-        on_conflict(table),
-    )
-}
 
 /// One table during the application of a download.
 pub(super) struct Target<'a> {
@@ -63,8 +21,8 @@ pub(super) struct Target<'a> {
     /// Nothing lay in the table, so that rows only arrive.
     was_empty: bool,
     parked: Option<Parked>,
-    upsert: String,
-    delete: String,
+    /// No row has turned out to be there already.
+    only_new: bool,
 }
 
 /// Statements for tables with local changes.
@@ -104,13 +62,18 @@ impl<'a> Target<'a> {
             notes_keys,
             was_empty: mode == DownloadMode::Refresh && !notes_keys,
             parked: None,
-            upsert: upsert_sql(table, 1),
-            delete: format!(
-                "DELETE FROM {} WHERE {}",
-                table.table_sql(),
-                table.key_is_parameter("", 1)
-            ),
+            only_new: true,
         })
+    }
+
+    /// Rows may be written many at once: no local change and no noted key asks for a look at each.
+    /// Where foreign keys are, even a statement that takes nothing back keeps copies of pages; that
+    /// is worth it only where nothing lies in them.
+    fn may_batch(&self) -> bool {
+        self.only_new
+            && self.changed.is_none()
+            && !self.notes_keys
+            && (self.was_empty || !self.table.in_foreign_keys)
     }
 
     /// The statement that reads the row with a key.
@@ -184,8 +147,13 @@ impl<'a> Writer<'a> {
             let (table, _, count) = RowsFrame::split(&payload)?;
             self.target(usize::from(table))?;
             let Some(target) = &mut self.targets[usize::from(table)] else { continue };
-            let mut frame =
-                FrameWriter::new(self.connection, self.circumstances, &self.actions, target)?;
+            let mut frame = FrameWriter::new(
+                self.connection,
+                self.circumstances,
+                &self.actions,
+                target,
+                count,
+            )?;
             let rest = frame.write(&payload[RowsFrame::PREFIX_BYTES..], count)?;
             expect_end(rest)?;
             self.rows_done += u64::from(count);
@@ -243,7 +211,8 @@ impl<'a> Writer<'a> {
     ) -> Result<&'b [u8], Failure> {
         let generation = self.circumstances.open_generation;
         let Some(target) = self.targets[position].as_ref() else { return Ok(keys) };
-        let mut delete = self.prepare(&target.delete)?;
+        let table = target.table;
+        let mut delete = self.prepare(table.writing.delete(table))?;
         let mut changed = match &target.changed {
             Some(sql) => Some((self.prepare(&sql.is_changed)?, self.prepare(&sql.keep_delete)?)),
             None => None,
@@ -252,7 +221,7 @@ impl<'a> Writer<'a> {
         let (mut rest, mut done) = (keys, 0);
         while count.map_or(!rest.is_empty(), |count| done < count) {
             let mut reader = RowReader::new(rest);
-            read_values(&mut reader, target.table.key.len(), &mut key)?;
+            read_values(&mut reader, table.key.len(), &mut key)?;
             rest = reader.rest();
             done += 1;
             if let Some((is_changed, keep_delete)) = &mut changed
@@ -344,7 +313,7 @@ fn rewrite<'a>(
 ) -> Result<Option<Parked>, Failure> {
     let Some(parked) = target.parked.take() else { return Ok(None) };
     parked.for_each_chunk(&mut |chunk| {
-        let mut frame = FrameWriter::new(connection, circumstances, actions, target)?;
+        let mut frame = FrameWriter::new(connection, circumstances, actions, target, 1)?;
         let mut rest = chunk;
         while !rest.is_empty() {
             rest = frame.write(rest, 1)?;
@@ -360,9 +329,10 @@ struct FrameWriter<'a, 'b> {
     actions: &'b Actions<'a>,
     table: &'a RemoteTable,
     parked: &'b mut Option<Parked>,
+    only_new: &'b mut bool,
     upsert: CachedStatement<'a>,
-    /// For the first fill.
-    upsert_batch: Option<CachedStatement<'a>>,
+    /// Until a row turns out not to be new.
+    insert_batch: Option<CachedStatement<'a>>,
     /// In a refresh: reads the row with a key. One that is the same already is not written again,
     /// since reading costs a fraction of writing.
     select: Option<CachedStatement<'a>>,
@@ -377,7 +347,9 @@ impl<'a, 'b> FrameWriter<'a, 'b> {
         circumstances: &'a Circumstances<'a>,
         actions: &'b Actions<'a>,
         target: &'b mut Target<'a>,
+        rows: u32,
     ) -> Result<FrameWriter<'a, 'b>, Failure> {
+        let table = target.table;
         let prepare = |sql: &str| connection.prepare_cached(sql).map_err(explain);
         let changed = match &target.changed {
             Some(sql) => Some((prepare(&sql.is_changed)?, prepare(&sql.keep_row)?)),
@@ -388,43 +360,51 @@ impl<'a, 'b> FrameWriter<'a, 'b> {
         Ok(FrameWriter {
             circumstances,
             actions,
-            table: target.table,
-            upsert: prepare(&target.upsert)?,
-            upsert_batch: prepare_if(target.was_empty && target.changed.is_none(), &|| {
-                upsert_sql(target.table, BATCH_ROWS as usize)
-            })?,
+            table,
+            upsert: prepare(table.writing.upsert(table))?,
+            insert_batch: (rows >= BATCH_ROWS && target.may_batch())
+                .then(|| prepare(table.writing.insert_batch(table)))
+                .transpose()?,
             select: prepare_if(target.notes_keys, &|| target.select_sql())?,
             note_key: prepare_if(target.notes_keys, &|| refresh::note_key_sql(target.table))?,
             changed,
             parked: &mut target.parked,
+            only_new: &mut target.only_new,
         })
     }
 
     /// Writes `count` rows from the front of `rows`. Yields what follows them.
     fn write<'c>(&mut self, rows: &'c [u8], count: u32) -> Result<&'c [u8], Failure> {
         let (mut rest, mut count) = (rows, count);
-        while count >= BATCH_ROWS && self.upsert_batch.is_some() {
-            rest = match self.write_batch(rest)? {
-                Some(rest) => rest,
-                None => self.write_each(rest, BATCH_ROWS)?,
-            };
-            count -= BATCH_ROWS;
+        while count >= BATCH_ROWS && *self.only_new {
+            let Some((behind, written)) = self.write_batch(rest)? else { break };
+            rest = behind;
+            count -= written;
         }
         self.write_each(rest, count)
     }
 
-    /// Writes [`BATCH_ROWS`] rows at once. `None` where one of them breaks a constraint: then
-    /// none is written.
-    fn write_batch<'c>(&mut self, rows: &'c [u8]) -> Result<Option<&'c [u8]>, Failure> {
-        let Some(statement) = &mut self.upsert_batch else { return Ok(None) };
+    /// Writes [`BATCH_ROWS`] rows at once, up to the first that breaks a constraint, such as that
+    /// its key is there already. Yields what follows the written ones, and their number. No row is
+    /// removed by it, so no foreign key acts.
+    fn write_batch<'c>(&mut self, rows: &'c [u8]) -> Result<Option<(&'c [u8], u32)>, Failure> {
+        let Some(statement) = &mut self.insert_batch else { return Ok(None) };
+        let width = self.table.width();
         let mut reader = RowReader::new(rows);
-        for parameter in 1..=BATCH_ROWS as usize * self.table.width() {
+        for parameter in 1..=BATCH_ROWS as usize * width {
             bind(statement, parameter, reader.value()?).map_err(explain)?;
         }
-        match self.actions.watch(|| statement.raw_execute()) {
-            Ok(_) => Ok(Some(reader.rest())),
+        let before = self.actions.connection.total_changes();
+        match statement.raw_execute() {
+            Ok(_) => Ok(Some((reader.rest(), BATCH_ROWS))),
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) => {
-                Ok(None)
+                *self.only_new = false;
+                let written = self.actions.connection.total_changes() - before;
+                let mut reader = RowReader::new(rows);
+                for _ in 0..written as usize * width {
+                    reader.value()?;
+                }
+                Ok(Some((reader.rest(), written as u32)))
             }
             Err(error) => Err(explain(error)),
         }

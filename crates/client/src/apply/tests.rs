@@ -32,6 +32,38 @@ fn rows_come_change_and_go_and_nothing_is_uploaded_for_it() {
     assert_eq!(site.rows("SELECT CAST(watermark AS TEXT) FROM syncline_table"), ["'w'"]);
 }
 
+// S4, Trap 10: new rows are written many at once, until one is not new.
+#[test]
+fn a_known_key_or_a_taken_value_among_many_new_rows_is_written_like_any_other() {
+    for conflict in ["", "ON CONFLICT REPLACE", "ON CONFLICT IGNORE"] {
+        for (known, taken) in [(3, 40), (19, 18), (20, 21), (40, 3), (50, 34)] {
+            let mut site = Site::new(&format!(
+                "CREATE TABLE t(id TEXT PRIMARY KEY {conflict}, u TEXT UNIQUE {conflict}, v INT);
+                 INSERT INTO t VALUES ('k', 'b', 20), ('x', 'a', 10);"
+            ));
+            let mut all: Vec<Vec<Value>> = (1..=50)
+                .map(|n| vec![text(&format!("n{n:02}")), text(&format!("u{n:02}")), int(n)])
+                .collect();
+            // One row changes; another gets the value that a third gives up last.
+            all[known - 1] = vec![text("k"), text("b"), int(-1)];
+            all[taken - 1][1] = text("a");
+            all.push(vec![text("x"), text("c"), int(10)]);
+            let slices: Vec<&[Value]> = all.iter().map(Vec::as_slice).collect();
+            site.download().upsert("t", &slices).apply().unwrap();
+            let mut wanted: Vec<String> = all
+                .iter()
+                .map(|row| {
+                    let values: Vec<String> = row.iter().map(|v| v.as_ref().display()).collect();
+                    values.join(", ")
+                })
+                .collect();
+            wanted.sort();
+            assert_eq!(site.rows("SELECT * FROM t ORDER BY 1"), wanted, "{known} {taken}");
+            assert_eq!(site.upload(), Vec::<String>::new());
+        }
+    }
+}
+
 // S4
 #[test]
 fn a_download_that_fails_leaves_nothing_behind() {

@@ -1,6 +1,7 @@
 //! A published table of the remote, with the SQL that names its parts.
 
 use super::{Affinity, LocalTable, StoredTable};
+use crate::apply::statements;
 use crate::capture::change_log;
 use crate::sql::{all, ident, list};
 use model::{Code, Failure, PublishedTable};
@@ -60,6 +61,8 @@ pub(crate) struct RemoteTable {
     pub(crate) in_foreign_keys: bool,
     /// Statements that collect an upload.
     pub(crate) collecting: change_log::Spelled,
+    /// Statements that apply a download.
+    pub(crate) writing: statements::Spelled,
 }
 
 impl RemoteTable {
@@ -91,6 +94,7 @@ impl RemoteTable {
             autoincrement: local.autoincrement,
             in_foreign_keys: true,
             collecting: change_log::Spelled::default(),
+            writing: statements::Spelled::default(),
             published,
         })
     }

@@ -1,0 +1,88 @@
+//! The statements that write and delete downloaded rows.
+
+use crate::schema::{Affinity, KeyColumn, RemoteTable};
+use crate::sql::{ident, list, parameters};
+use std::sync::OnceLock;
+
+/// Rows that one statement writes while all of them are new. Beginning and ending a statement
+/// costs as much as the row itself.
+pub(super) const BATCH_ROWS: u32 = 16;
+
+/// What an upsert does where the key exists already.
+pub(crate) fn on_conflict(table: &RemoteTable) -> String {
+    // Keys that are equal may still differ, in case or in type, where the table says so; then the
+    // key is written as well, so that both ends hold the same.
+    let exact = |key: &&KeyColumn| {
+        let binary = key.collation.as_deref().is_none_or(|it| it.eq_ignore_ascii_case("BINARY"));
+        binary && key.affinity != Affinity::Blob
+    };
+    let key: Vec<usize> = table.key.iter().filter(exact).map(|key| key.position).collect();
+    let sets: Vec<String> = table
+        .published
+        .columns
+        .iter()
+        .enumerate()
+        .filter(|(position, _)| !key.contains(position))
+        .map(|(_, name)| format!("{0} = excluded.{0}", ident(name)))
+        .collect();
+    let target = table.keys_sql("");
+    if sets.is_empty() {
+        return format!("ON CONFLICT ({target}) DO NOTHING");
+    }
+    format!("ON CONFLICT ({target}) DO UPDATE SET {}", list(sets))
+}
+
+/// `OR ABORT`, because the table may have been declared to ignore or replace, which would lose a
+/// row without a word.
+fn upsert_sql(table: &RemoteTable) -> String {
+    format!(
+        "INSERT OR ABORT INTO {}({}) VALUES ({}) {}",
+        table.table_sql(),
+        table.columns_sql(""),
+        parameters(1, table.width()),
+        on_conflict(table),
+    )
+}
+
+/// `OR FAIL` leaves what was written before the row that is not new. A statement that took that
+/// back would have to keep a copy of every page it changes, which costs more than is gained.
+fn insert_batch_sql(table: &RemoteTable) -> String {
+    let width = table.width();
+    let values =
+        (0..BATCH_ROWS as usize).map(|row| format!("({})", parameters(1 + row * width, width)));
+    format!(
+        "INSERT OR FAIL INTO {}({}) VALUES {}",
+        table.table_sql(),
+        table.columns_sql(""),
+        list(values),
+    )
+}
+
+fn delete_sql(table: &RemoteTable) -> String {
+    format!("DELETE FROM {} WHERE {}", table.table_sql(), table.key_is_parameter("", 1))
+}
+
+/// The statements that every download of a table runs, spelled when they are needed first.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Spelled {
+    upsert: OnceLock<String>,
+    insert_batch: OnceLock<String>,
+    delete: OnceLock<String>,
+}
+
+impl Spelled {
+    /// Writes a row, whether it is new or not.
+    pub(super) fn upsert(&self, table: &RemoteTable) -> &str {
+        self.upsert.get_or_init(|| upsert_sql(table))
+    }
+
+    /// Writes [`BATCH_ROWS`] rows up to the first that is not new.
+    pub(super) fn insert_batch(&self, table: &RemoteTable) -> &str {
+        self.insert_batch.get_or_init(|| insert_batch_sql(table))
+    }
+
+    /// Deletes the row with a key.
+    pub(super) fn delete(&self, table: &RemoteTable) -> &str {
+        self.delete.get_or_init(|| delete_sql(table))
+    }
+}
