@@ -15,7 +15,7 @@ use postgres_types::ToSql;
 
 /// Most bytes of one statement's parameters; PostgreSQL's messages end at 1 GB (trap 16). One row
 /// may exceed it, and a frame bounds that.
-pub(super) const BATCH_BYTES: usize = 8 << 20;
+pub(super) const BATCH_BYTES: usize = 4 << 20;
 
 /// Most rows of one statement, so that a conflict among them costs little.
 pub(super) const BATCH_ROWS: u32 = 10_000;

@@ -38,8 +38,9 @@ use std::sync::Arc;
 /// The most times that an upload is begun anew after it met another one (trap 14).
 const ATTEMPTS_MAX: u32 = 5;
 
-/// Bytes of parameters that are sent before their answers are awaited.
-const FLIGHT_BYTES: usize = 16 << 20;
+/// Bytes of parameters that are sent before their answers are awaited. They are held twice, as
+/// parameters and as messages; more of them save one wait for each of the largest batches.
+const FLIGHT_BYTES: usize = 2 << 20;
 
 /// In front of the lock and the first batch. Each is prepared, and so is all that shares their
 /// flight: then it is answered as a whole, and who waits is woken once.

@@ -24,6 +24,9 @@ const ROWS_PER_FRAME: usize = 1000;
 /// Bytes taken from the connection at once.
 const BUFFER_BYTES: usize = 64 << 10;
 
+/// Rows that are copied, so that an upload is one write. More are sent from where they lie.
+const COPIED_BYTES_MAX: usize = 1 << 20;
+
 /// What a remote remembers, and no more.
 pub(super) struct WireClient {
     user: UserName,
@@ -191,7 +194,9 @@ impl WireClient {
         Message::Hello(Box::new(self.hello(upload_follows))).encode(&mut bytes);
         let mut traffic = Traffic::default();
         if upload_follows {
-            self.write_upload(&mut bytes);
+            let end = self.begin_upload(&mut bytes);
+            bytes.extend_from_slice(&self.outbox.frames);
+            end.encode(&mut bytes);
         }
         line.transport.send(&bytes)?;
         let mut download = Download::default();
@@ -294,13 +299,23 @@ impl WireClient {
         }
     }
 
+    /// An upload that is too large for Hello.
     fn upload(&mut self, line: &mut Line) -> Result<(), Failure> {
         let mut bytes = Vec::new();
-        self.write_upload(&mut bytes);
+        let end = self.begin_upload(&mut bytes);
+        if self.outbox.frames.len() > COPIED_BYTES_MAX {
+            line.transport.send(&bytes)?;
+            line.transport.send(&self.outbox.frames)?;
+            bytes.clear();
+        } else {
+            bytes.extend_from_slice(&self.outbox.frames);
+        }
+        end.encode(&mut bytes);
         line.transport.send(&bytes)
     }
 
-    fn write_upload(&mut self, bytes: &mut Vec<u8>) {
+    /// Writes what stands before the rows; the message that stands behind them.
+    fn begin_upload(&mut self, bytes: &mut Vec<u8>) -> Message {
         let mut begin = UploadBegin { previous: self.progress, progress: self.progress };
         if self.outbox.rows > 0 {
             // Numbers have gaps: every attempt takes another one.
@@ -308,8 +323,7 @@ impl WireClient {
             self.sent = Some(begin.progress);
         }
         Message::UploadBegin(begin).encode(bytes);
-        bytes.extend_from_slice(&self.outbox.frames);
-        Message::UploadEnd(UploadEnd { rows: self.outbox.rows }).encode(bytes);
+        Message::UploadEnd(UploadEnd { rows: self.outbox.rows })
     }
 
     fn committed(&mut self, progress: Progress) {
