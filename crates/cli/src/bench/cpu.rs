@@ -5,6 +5,10 @@ use std::time::Duration;
 /// Ticks of a second in which Linux tells processor time to programs, on every machine.
 const TICKS_PER_SECOND: u64 = 100;
 
+/// A child that ends while the children are read is in neither sum, so they are read again: so many
+/// times, before a server whose processes end all the time counts as one that cannot be seen.
+const READS_MAX: u32 = 100;
+
 /// Processor time that a process has used so far; none if it cannot be seen.
 pub(super) fn used_by(process: u32) -> Option<Duration> {
     Stat::read(process).map(|stat| stat.own)
@@ -19,14 +23,26 @@ pub(super) fn used_by_postgres(backend: u32) -> Option<Duration> {
         return None;
     }
     let main = Stat::read(backend)?.parent;
-    let main_stat = Stat::read(main)?;
-    let mut sum = main_stat.own + main_stat.ended_children;
+    let mut before = Stat::read(main)?;
+    for _ in 0..READS_MAX {
+        let living = used_by_children(main)?;
+        let after = Stat::read(main)?;
+        if after.ended_children == before.ended_children {
+            return Some(after.own + after.ended_children + living);
+        }
+        before = after;
+    }
+    None
+}
+
+/// Living children of a process.
+fn used_by_children(parent: u32) -> Option<Duration> {
+    let mut sum = Duration::ZERO;
     for entry in std::fs::read_dir("/proc").ok()?.flatten() {
         let Some(process) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
             continue;
         };
-        // Gone since the listing: then it is among the ended ones, next time.
-        if let Some(stat) = Stat::read(process).filter(|stat| stat.parent == main) {
+        if let Some(stat) = Stat::read(process).filter(|stat| stat.parent == parent) {
             sum += stat.own;
         }
     }
