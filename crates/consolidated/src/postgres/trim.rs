@@ -3,11 +3,10 @@
 //! What is cut from a departure log raises the log's floor. A watermark that may not have shown
 //! all of it makes its table be sent afresh.
 
+use super::departure_log;
 use super::errors::failed;
 use super::fetch::unreadable;
 use super::link::{Call, Link};
-use super::tracking::log_name;
-use crate::quote::ident;
 use model::Failure;
 
 /// Raises the floor of the log of table `$1`; the answer is the new floor, where it rose.
@@ -48,7 +47,7 @@ pub(super) fn trim(link: &mut Link, log_rows_max: i64) -> Result<(), Failure> {
     let tables = link.begin(&[Call::new(sql, &[])]).map_err(&trimming)?.remove(0).rows;
     for row in tables {
         let table: &str = row.try_get(0).map_err(unreadable)?;
-        let log = format!("syncline.{}", ident(&log_name(table)));
+        let log = departure_log::log(table);
         let answers = link
             .flight(&[Call::Simple("BEGIN"), Call::new(&raise(&log), &[&table, &log_rows_max])])
             .map_err(&trimming)?;

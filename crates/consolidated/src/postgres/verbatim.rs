@@ -15,9 +15,9 @@
 //! commit, so the answer is exact.
 
 use super::catalog::Table;
+use super::departure_log;
 use super::link::Answer;
 use super::tables::UserTable;
-use super::tracking::log_name;
 use super::values::{Kind, NumericAs, widened};
 use crate::digest::digest;
 use crate::quote::ident;
@@ -170,9 +170,8 @@ impl Verbatim {
     /// The parameters of [`LOOK`].
     pub(super) fn look<'a>(&'a self, table: &'a Table) -> Look<'a> {
         let (published, details) = (&table.deployed.published, &table.deployed.details);
-        let log = format!("syncline.{}", ident(&log_name(&published.name)));
         let ours = ["remote", "owed", "conflict"].map(|name| format!("syncline.syncline_{name}"));
-        let log = self.logged.then_some(log);
+        let log = self.logged.then(|| departure_log::log(&published.name));
         Look {
             table: format!("{}.{}", ident(&details.schema), ident(&details.name)),
             columns: &published.columns,

@@ -276,17 +276,8 @@ pub(super) fn deployed(
     connection: &Connection,
     table: &UserTable,
 ) -> Result<Option<Kept>, Failure> {
-    let names = |sql: &str| {
-        connection
-            .prepare_cached(sql)
-            .and_then(|mut statement| {
-                statement
-                    .query_map([log_name(&table.name)], |row| row.get(0))?
-                    .collect::<rusqlite::Result<Vec<String>>>()
-            })
-            .map_err(failed("describe a log"))
-    };
-    let columns = names("SELECT name FROM pragma_table_info(?1)")?;
+    let columns = runs::columns_of(connection, &log_name(&table.name));
+    let columns = columns.map_err(failed("describe a log"))?;
     if !columns.iter().any(|column| column == MOVED) {
         return Ok(None);
     }
