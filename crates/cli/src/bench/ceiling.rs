@@ -104,11 +104,7 @@ impl Load {
 
     /// How many rows of a transaction, at its beginning, are written; the others are read.
     pub(super) fn rows_written(&self) -> u32 {
-        match self.operation() {
-            Operation::Download => 0,
-            Operation::Exchange => self.layout.rows.div_ceil(2),
-            _ => self.layout.rows,
-        }
+        self.layout.rows_at_remote()
     }
 
     /// All rows of a transaction are of one employee.

@@ -67,12 +67,16 @@ impl Layout {
         employee: u32,
         set: u32,
     ) -> impl Iterator<Item = Purchase> + use<> {
-        let rows = match self.operation {
+        self.set(employee, set).take(self.rows_at_remote() as usize)
+    }
+
+    /// How many rows at the beginning of a set the remote changes.
+    pub(super) fn rows_at_remote(&self) -> u32 {
+        match self.operation {
             Operation::Download => 0,
             Operation::Exchange => self.rows.div_ceil(2),
             _ => self.rows,
-        };
-        self.set(employee, set).take(rows as usize)
+        }
     }
 
     /// The rows of a set that the centre changes meanwhile.
