@@ -340,6 +340,9 @@ fn describe(table: &PublishedTable, rows: &RowsFrame) -> Vec<String> {
             Operation::Insert => format!("insert {} {}", table.name, row()),
             Operation::Delete => format!("delete {} {}", table.name, row()),
             Operation::Update => format!("update {} {} -> {}", table.name, row(), row()),
+            Operation::KeyChange => {
+                format!("key change {} {} -> {}", table.name, row(), row())
+            }
             Operation::Upsert => format!("upsert {} {}", table.name, row()),
         })
         .collect();

@@ -196,7 +196,7 @@ impl<'a> Batch<'a> {
         let changed = match self.frame.operation {
             Operation::Insert | Operation::Upsert => self.write_after(entry).map(|()| true),
             Operation::Delete => self.write_before(entry).map(|_| true),
-            Operation::Update => self.write_update(entry),
+            Operation::Update | Operation::KeyChange => self.write_update(entry),
         };
         if !changed.map_err(explain)? {
             self.frame.bytes.truncate(start);

@@ -67,7 +67,9 @@ impl Echo {
                 let (_, key) = row.key(table, position);
                 self.add(EchoKind::DeletedKey, position, &key);
             }
-            Change::Insert | Change::Update => self.add(EchoKind::Row, position, row.new_image()),
+            Change::Insert | Change::Update | Change::KeyChange => {
+                self.add(EchoKind::Row, position, row.new_image())
+            }
         }
     }
 

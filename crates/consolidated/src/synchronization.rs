@@ -80,8 +80,10 @@ pub struct Begun {
 pub enum Change {
     /// One image: the new row.
     Insert,
-    /// Two images: old, new.
+    /// Two images: old, new, of one key.
     Update,
+    /// Two images: old, new, whose keys differ.
+    KeyChange,
     /// One image: the old row.
     Delete,
 }
@@ -163,6 +165,8 @@ pub struct FetchRequest<'a> {
     pub counter: Counter,
     /// What the remote holds, per table of the schema; shorter or empty for a new remote.
     pub marks: &'a [TableMark],
+    /// Whether the remote understands a key change as an operation of its own.
+    pub key_changes: bool,
     /// What need not be sent.
     pub echo: &'a Echo,
     /// Cut batches at about this many bytes.
@@ -212,6 +216,15 @@ pub enum DownloadBatch {
         /// How many.
         count: u32,
         /// The rows.
+        rows: Vec<u8>,
+    },
+    /// Rows whose key has changed; only where the remote understands them.
+    KeyChanges {
+        /// Position of the table.
+        table: usize,
+        /// How many.
+        count: u32,
+        /// Per row the old key's columns, then the row as it is now.
         rows: Vec<u8>,
     },
     /// Keys of rows to delete.

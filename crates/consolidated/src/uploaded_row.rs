@@ -12,6 +12,7 @@ pub(crate) fn event_of(change: Change) -> Event {
     match change {
         Change::Insert => Event::UploadInsert,
         Change::Update => Event::UploadUpdate,
+        Change::KeyChange => Event::UploadKeyChange,
         Change::Delete => Event::UploadDelete,
     }
 }
@@ -58,7 +59,7 @@ impl<'a> UploadedRow<'a> {
                 self.old.clear();
                 self.old.resize(width, ValueRef::Null);
             }
-            Change::Update => {
+            Change::Update | Change::KeyChange => {
                 self.new_from = images(&mut self.old)?;
                 images(&mut self.new)?;
             }
@@ -87,7 +88,7 @@ impl<'a> UploadedRow<'a> {
         &self.bytes[self.new_from..]
     }
 
-    /// Table and key; of an update the key that the row had.
+    /// Table and key; of an update or a key change the key that the row had.
     pub(crate) fn key(&self, table: &PublishedTable, position: usize) -> RowId {
         let mut key = Vec::new();
         let image = if self.change == Change::Insert { &self.new } else { &self.old };

@@ -14,6 +14,7 @@
 //! | 6 | UploadEnd | client | | 128 | Heartbeat | both |
 //! | 7 | UploadCommitted | server | | 129.. | optional: skipped when unknown | |
 
+mod capabilities;
 mod download;
 mod failed;
 mod hello;
@@ -21,6 +22,7 @@ mod rows;
 mod upload;
 mod welcome;
 
+pub use capabilities::Capabilities;
 pub use download::{DownloadBegin, DownloadEnd, DownloadMode, Reject, Rejects, TableDownload};
 pub use failed::Failed;
 pub use hello::{Credential, Hello, Mode, Outcome, TableWatermark};

@@ -21,8 +21,8 @@ use crate::worker::{Admission, Begin, Cost, Costed, Fetch, Upload, Worker};
 use consolidated::{Applied, Begun, Identity, Session, TableMark};
 use model::{Code, Failure, Progress, Spill, SpillPosition, Spills};
 use protocol::{
-    Hello, Message, Mode, Outcome, PROTOCOL_VERSION, SchemaChange, UploadCommitted, UploadState,
-    Welcome,
+    Capabilities, Hello, Message, Mode, Outcome, PROTOCOL_VERSION, SchemaChange, UploadCommitted,
+    UploadState, Welcome,
 };
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -233,6 +233,9 @@ impl Synchronization<'_> {
         let schema_change_follows = !self.same_schema() && self.hello.mode != Mode::Ping;
         self.connection.queue(&Message::Welcome(Welcome {
             protocol_version: PROTOCOL_VERSION,
+            capabilities: Capabilities::KEY_CHANGES,
+            schema_change_after_upload: false,
+            unknown_tables: Vec::new(),
             server: concat!("syncline ", env!("CARGO_PKG_VERSION")).into(),
             database_id: self.session.database_id.clone(),
             progress,
@@ -366,6 +369,7 @@ impl Synchronization<'_> {
             session: self.session.clone(),
             counter,
             marks: self.marks.clone(),
+            key_changes: self.hello.capabilities.has(Capabilities::KEY_CHANGES),
             echo: applied.echo,
         };
         let fetched = self.at_database(self.shared.worker.fetch(fetch)).await?;

@@ -53,7 +53,7 @@ impl UploadInProgress {
         }
         let width = match operation {
             Operation::Insert | Operation::Delete => table.width(),
-            Operation::Update => table.width() * 2,
+            Operation::Update | Operation::KeyChange => table.width() * 2,
             Operation::Upsert => {
                 return Err(Failure::new(Code::MalformedMessage, "an upload has no upserts"));
             }
@@ -117,6 +117,7 @@ impl ReceivedUpload {
             let change = match operation {
                 Operation::Insert | Operation::Upsert => Change::Insert,
                 Operation::Update => Change::Update,
+                Operation::KeyChange => Change::KeyChange,
                 Operation::Delete => Change::Delete,
             };
             let rows = &payload[RowsFrame::PREFIX_BYTES..];

@@ -99,7 +99,7 @@ impl Peer {
 pub fn hello(user: &str, remote_id: &str) -> Hello {
     Hello {
         protocol_version: PROTOCOL_VERSION,
-        capabilities: 0,
+        capabilities: protocol::Capabilities::NONE,
         client: "harness".into(),
         database: None,
         remote_id: RemoteId::new(remote_id).unwrap(),

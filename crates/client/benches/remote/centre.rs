@@ -106,6 +106,9 @@ impl Conversation {
         };
         self.say(&Message::Welcome(Welcome {
             protocol_version: hello.protocol_version,
+            capabilities: protocol::Capabilities::NONE,
+            schema_change_after_upload: false,
+            unknown_tables: Vec::new(),
             server: "a bench".into(),
             database_id: DatabaseId("a bench".into()),
             progress: Some(hello.progress),

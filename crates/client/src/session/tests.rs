@@ -10,6 +10,9 @@ fn welcome(upload: UploadState, schema_change_follows: bool) -> Message {
     Message::Welcome(Welcome {
         script_version: None,
         protocol_version: 1,
+        capabilities: protocol::Capabilities::NONE,
+        schema_change_after_upload: false,
+        unknown_tables: Vec::new(),
         server: String::new(),
         database_id: DatabaseId("d".into()),
         progress: Some(Progress(0)),
@@ -70,7 +73,7 @@ fn messages() -> Vec<Message> {
 fn hello() -> protocol::Hello {
     protocol::Hello {
         protocol_version: 1,
-        capabilities: 0,
+        capabilities: protocol::Capabilities::NONE,
         client: String::new(),
         database: None,
         remote_id: model::RemoteId::new("r").unwrap(),

@@ -14,8 +14,9 @@ use crate::transport::Transport;
 use crate::upload::Upload;
 use model::{Code, Failure, Progress, UserName};
 use protocol::{
-    Credential, DownloadEnd, Hello, MAGIC, Message, Mode, Outcome, PROTOCOL_VERSION, SchemaChange,
-    TableWatermark, UPLOAD_WITH_HELLO_BYTES_MAX, UploadCommitted, UploadState, Welcome,
+    Capabilities, Credential, DownloadEnd, Hello, MAGIC, Message, Mode, Outcome, PROTOCOL_VERSION,
+    SchemaChange, TableWatermark, UPLOAD_WITH_HELLO_BYTES_MAX, UploadCommitted, UploadState,
+    Welcome,
 };
 use std::sync::Arc;
 
@@ -160,7 +161,7 @@ impl<'a> Host<'a> {
         let missing = || Failure::new(Code::Bug, "an attempt was not recorded");
         Ok(Hello {
             protocol_version: PROTOCOL_VERSION,
-            capabilities: 0,
+            capabilities: Capabilities::NONE,
             client: self.request.client.clone(),
             database: None,
             remote_id: state.remote_id.clone().ok_or_else(missing)?,

@@ -256,6 +256,9 @@ impl Conversation {
         self.say(&Message::Welcome(Welcome {
             script_version: None,
             protocol_version: 1,
+            capabilities: protocol::Capabilities::NONE,
+            schema_change_after_upload: false,
+            unknown_tables: Vec::new(),
             server: "a test".into(),
             database_id: DatabaseId("the database".into()),
             progress,

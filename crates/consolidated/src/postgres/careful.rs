@@ -214,7 +214,7 @@ impl<'a> Careful<'_, 'a> {
             let found = now.get(&row.key(&self.table(table).deployed.published, table).1);
             let expected = match change {
                 Change::Insert => found.is_none(),
-                Change::Update | Change::Delete => {
+                Change::Update | Change::KeyChange | Change::Delete => {
                     found.is_some_and(|image| *image == old_image(&row))
                 }
             };
@@ -479,7 +479,7 @@ fn halve(mut rows: Rows, stack: &mut Vec<Rows>) {
 pub(super) fn groups(parked: Vec<Parked>) -> Vec<Group> {
     let place = |table: usize, change: Change| match change {
         Change::Insert => (0, table as isize, 0),
-        Change::Update => (0, table as isize, 1),
+        Change::Update | Change::KeyChange => (0, table as isize, 1),
         Change::Delete => (1, -(table as isize), 0),
     };
     let mut groups: Vec<Group> = Vec::new();

@@ -76,7 +76,9 @@ impl Ground {
         let now = careful.fetch(table, change, rows)?;
         let inside = match change {
             Change::Delete => None,
-            Change::Insert | Change::Update => careful.inside(table, change, rows)?,
+            Change::Insert | Change::Update | Change::KeyChange => {
+                careful.inside(table, change, rows)?
+            }
         };
         let fenced = !this.deployed.details.selection.is_empty();
         let beyond = match fenced && now.len() < rows.len() {
@@ -97,7 +99,7 @@ impl Ground {
                 Change::Insert if leads => Verdict::Leads,
                 Change::Insert => Verdict::Vetoed,
                 Change::Update if leads && self.writes => Verdict::Leads,
-                Change::Update => Verdict::Conflict,
+                Change::Update | Change::KeyChange => Verdict::Conflict,
             };
         };
         if row.change != Change::Delete && now == row.new_image() {
@@ -143,7 +145,7 @@ fn settle(
         careful.ledger.conflict(table, &row, now.get(&key).map(Vec::as_slice));
         let agrees = match change {
             Change::Delete => !after.contains_key(&key),
-            Change::Insert | Change::Update => {
+            Change::Insert | Change::Update | Change::KeyChange => {
                 after.get(&key).is_some_and(|image| image == row.new_image())
             }
         };

@@ -256,7 +256,7 @@ fn make_room(
     }
     let mut placed = match parked.change {
         Change::Insert => row.new.clone(),
-        Change::Update | Change::Delete => row.old.clone(),
+        Change::Update | Change::KeyChange | Change::Delete => row.old.clone(),
     };
     for (at, filler) in &fillers {
         placed[*at] = RowReader::new(filler).value()?;

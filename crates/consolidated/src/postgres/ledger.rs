@@ -75,7 +75,9 @@ impl Ledger {
         row.old.iter().for_each(|value| write_value(&mut old, *value));
         let (operation, old, new) = match row.change {
             Change::Insert => ("insert", None, Some(row_json(row.new_image()))),
-            Change::Update => ("update", Some(row_json(&old)), Some(row_json(row.new_image()))),
+            Change::Update | Change::KeyChange => {
+                ("update", Some(row_json(&old)), Some(row_json(row.new_image())))
+            }
             Change::Delete => ("delete", Some(row_json(&old)), None),
         };
         let consolidated = now.map(row_json);

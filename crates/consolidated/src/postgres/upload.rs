@@ -324,7 +324,7 @@ impl Outline {
             let place = (batch.table, batch.change == Change::Update);
             match batch.change {
                 Change::Insert => outline.inserts += count,
-                Change::Update => outline.updates += count,
+                Change::Update | Change::KeyChange => outline.updates += count,
                 Change::Delete => {
                     outline.deletes += count;
                     outline.deleted.insert(batch.table);
@@ -566,6 +566,6 @@ impl<'l, 'a> Sending<'l, 'a> {
 pub(super) fn resolution_of(change: Change) -> Event {
     match change {
         Change::Delete => Event::ResolveDeleteConflict,
-        Change::Insert | Change::Update => Event::ResolveConflict,
+        Change::Insert | Change::Update | Change::KeyChange => Event::ResolveConflict,
     }
 }

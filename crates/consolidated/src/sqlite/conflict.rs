@@ -36,7 +36,7 @@ pub(super) fn resolve(
     }
     let event = match row.change {
         Change::Delete => Event::ResolveDeleteConflict,
-        Change::Insert | Change::Update => Event::ResolveConflict,
+        Change::Insert | Change::Update | Change::KeyChange => Event::ResolveConflict,
     };
     if let Some((fault, message)) = run(attempt, table, position, event, row)? {
         match fault {
@@ -67,7 +67,7 @@ pub(super) fn resolve(
 fn agrees(row: &UploadedRow<'_>, now: Option<&[u8]>) -> bool {
     match row.change {
         Change::Delete => now.is_none(),
-        Change::Insert | Change::Update => now == Some(row.new_image()),
+        Change::Insert | Change::Update | Change::KeyChange => now == Some(row.new_image()),
     }
 }
 
@@ -109,7 +109,9 @@ fn note(
     row.old.iter().for_each(|value| write_value(&mut old, *value));
     let (operation, old, new) = match row.change {
         Change::Insert => ("insert", None, Some(row_json(row.new_image()))),
-        Change::Update => ("update", Some(row_json(&old)), Some(row_json(row.new_image()))),
+        Change::Update | Change::KeyChange => {
+            ("update", Some(row_json(&old)), Some(row_json(row.new_image())))
+        }
         Change::Delete => ("delete", Some(row_json(&old)), None),
     };
     let session = attempt.request.session;

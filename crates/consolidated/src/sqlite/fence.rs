@@ -95,7 +95,9 @@ pub(super) fn written_outside(attempt: &mut Attempt<'_>) -> Result<Refused, Fail
             continue;
         }
         let message = match row.change {
-            Change::Update => "the change moves the row out of the subscription",
+            Change::Update | Change::KeyChange => {
+                "the change moves the row out of the subscription"
+            }
             Change::Insert | Change::Delete => "the row is outside the subscription",
         };
         let reason = (Code::RowOutsideSubscription, message.to_owned());

@@ -235,7 +235,7 @@ impl<'a> Attempt<'a> {
             let count = u64::from(batch.count);
             match batch.change {
                 Change::Insert => self.applied.inserts += count,
-                Change::Update => self.applied.updates += count,
+                Change::Update | Change::KeyChange => self.applied.updates += count,
                 Change::Delete => {
                     self.applied.deletes += count;
                     deleting[batch.table] = true;
@@ -347,7 +347,7 @@ impl<'a> Attempt<'a> {
                 // Scripts write to covered rows and to keys where there is none.
                 let before = match row.change {
                     Change::Insert => Standing::Absent,
-                    Change::Update | Change::Delete => Standing::Inside,
+                    Change::Update | Change::KeyChange | Change::Delete => Standing::Inside,
                 };
                 fence::check_written(self, table, position, row, before)?;
                 self.echo(table, position, row);

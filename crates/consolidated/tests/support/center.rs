@@ -246,6 +246,7 @@ impl Center {
                     session: &session,
                     counter: applied.counter,
                     marks: &remote.marks,
+                    key_changes: false,
                     echo: &applied.echo,
                     batch_bytes: 100,
                     batch_rows: 3,
@@ -264,6 +265,9 @@ impl Center {
                             let width = schema.tables[table].width();
                             let rows = decode_all(&rows, count, width);
                             download.upserts.extend(rows.into_iter().map(|r| (name(table), r)));
+                        }
+                        DownloadBatch::KeyChanges { .. } => {
+                            unreachable!("they were not asked for")
                         }
                         DownloadBatch::Deletes { table, count, rows } => {
                             let width = schema.tables[table].key.len();

@@ -1,5 +1,6 @@
 //! Hello: who wants what.
 
+use super::Capabilities;
 use model::{
     Counter, DatabaseId, Nonce, Progress, PublicationName, RemoteId, ScriptVersion, UserName,
     Watermark,
@@ -12,9 +13,9 @@ use serde::{Deserialize, Serialize};
 pub struct Hello {
     /// The client's protocol version.
     pub protocol_version: u16,
-    /// Bits for abilities that a version does not imply. None is defined yet.
+    /// What the client can do beyond what the version implies.
     #[serde(default)]
-    pub capabilities: u64,
+    pub capabilities: Capabilities,
     /// The client program, for the log.
     #[serde(default)]
     pub client: String,

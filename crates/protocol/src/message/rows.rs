@@ -14,6 +14,10 @@ pub enum Operation {
     Delete = 3,
     /// Download: the row as it is now.
     Upsert = 4,
+    /// The row has another key. Upload: the old image, then the new row; twice the table's width.
+    /// Download: the columns of the old key, then the new row. Only between peers with
+    /// `KEY_CHANGES`.
+    KeyChange = 5,
 }
 
 impl Operation {
@@ -23,6 +27,7 @@ impl Operation {
             2 => Ok(Operation::Update),
             3 => Ok(Operation::Delete),
             4 => Ok(Operation::Upsert),
+            5 => Ok(Operation::KeyChange),
             _ => Err(Failure::new(Code::MalformedMessage, format!("unknown operation {byte}"))),
         }
     }

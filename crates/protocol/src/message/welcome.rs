@@ -1,5 +1,6 @@
 //! Welcome: the server's answer to Hello, where the client needs one before it can go on.
 
+use super::Capabilities;
 use model::{DatabaseId, Progress, RemoteSchema, ScriptVersion};
 use serde::{Deserialize, Serialize};
 
@@ -12,6 +13,10 @@ pub struct Welcome {
     /// The server program, for the log.
     #[serde(default)]
     pub server: String,
+    /// What the server can do beyond what the version implies. A client remembers it for the
+    /// next upload that travels with Hello.
+    #[serde(default)]
+    pub capabilities: Capabilities,
     /// The consolidated database behind it.
     pub database_id: DatabaseId,
     /// The last upload of this remote that is committed, when the client did not know it.
@@ -26,6 +31,14 @@ pub struct Welcome {
     /// not tell whether to wait for one before it uploads.
     #[serde(default)]
     pub schema_change_follows: bool,
+    /// The schema change comes behind `UploadCommitted` instead: the upload is taken under the
+    /// tables that the remote holds. Only to clients with `HELD_SHAPE`.
+    #[serde(default)]
+    pub schema_change_after_upload: bool,
+    /// Positions, in the schema that the remote holds, of tables whose shape this database does
+    /// not know. What waits for them cannot be understood: the client keeps it as rejects.
+    #[serde(default)]
+    pub unknown_tables: Vec<u16>,
     /// A session token, when a password was verified. Valid for any server of this database.
     #[serde(default)]
     pub token: Option<String>,

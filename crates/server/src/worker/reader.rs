@@ -44,6 +44,8 @@ pub(crate) struct Fetch {
     pub(crate) session: Arc<Session>,
     pub(crate) counter: Counter,
     pub(crate) marks: Arc<Vec<TableMark>>,
+    /// Whether the remote understands a key change as an operation of its own.
+    pub(crate) key_changes: bool,
     pub(crate) echo: Echo,
 }
 
@@ -135,6 +137,7 @@ fn fetch_download(
         session: &fetch.session,
         counter: fetch.counter,
         marks: &fetch.marks,
+        key_changes: fetch.key_changes,
         echo: &fetch.echo,
         batch_bytes,
         batch_rows,
@@ -154,6 +157,9 @@ fn fetch_download(
             }
             DownloadBatch::Upserts { table, count, rows } => {
                 rows_message(table, Operation::Upsert, count, rows)
+            }
+            DownloadBatch::KeyChanges { table, count, rows } => {
+                rows_message(table, Operation::KeyChange, count, rows)
             }
             DownloadBatch::Deletes { table, count, rows } => {
                 rows_message(table, Operation::Delete, count, rows)

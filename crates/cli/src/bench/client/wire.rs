@@ -12,9 +12,10 @@ use model::{
     RowReader, UserName, ValueRef, Watermark,
 };
 use protocol::{
-    Credential, DownloadEnd, DownloadMode, FRAME_BYTES_MAX, FrameDecoder, Hello, MAGIC, Message,
-    Mode, Operation as RowOperation, Outcome, PROTOCOL_VERSION, RawFrame, RowsFrame,
-    TableWatermark, UPLOAD_WITH_HELLO_BYTES_MAX, UploadBegin, UploadEnd, UploadState, Welcome,
+    Capabilities, Credential, DownloadEnd, DownloadMode, FRAME_BYTES_MAX, FrameDecoder, Hello,
+    MAGIC, Message, Mode, Operation as RowOperation, Outcome, PROTOCOL_VERSION, RawFrame,
+    RowsFrame, TableWatermark, UPLOAD_WITH_HELLO_BYTES_MAX, UploadBegin, UploadEnd, UploadState,
+    Welcome,
 };
 use std::collections::HashMap;
 
@@ -131,7 +132,8 @@ impl WireClient {
                     self.held.insert(key, after.digest());
                 }
                 RowOperation::Delete => drop(self.held.remove(&key)),
-                RowOperation::Insert | RowOperation::Upsert => {
+                // No operation of the benchmark changes a key.
+                RowOperation::KeyChange | RowOperation::Insert | RowOperation::Upsert => {
                     self.held.insert(key, row.digest());
                 }
             }
@@ -248,7 +250,7 @@ impl WireClient {
         });
         Hello {
             protocol_version: PROTOCOL_VERSION,
-            capabilities: 0,
+            capabilities: Capabilities::NONE,
             client: concat!("syncline ", env!("CARGO_PKG_VERSION"), " bench").to_owned(),
             database: None,
             remote_id: self.remote_id.clone(),

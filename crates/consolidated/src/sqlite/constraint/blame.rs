@@ -61,7 +61,9 @@ pub(in super::super) fn violators(attempt: &Attempt<'_>) -> Result<Refused, Fail
         for link in unexplained {
             let suspects = uploaded.iter().filter(|((position, _), change)| match change {
                 Change::Delete => link.parent_at == Some(*position),
-                Change::Update => [link.child_at, link.parent_at].contains(&Some(*position)),
+                Change::Update | Change::KeyChange => {
+                    [link.child_at, link.parent_at].contains(&Some(*position))
+                }
                 Change::Insert => link.child_at == Some(*position),
             });
             let suspects = suspects.map(|(id, _)| id).filter(|id| may_blame(id));

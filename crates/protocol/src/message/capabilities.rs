@@ -1,0 +1,39 @@
+//! Capabilities: what a program can do beyond what its protocol version implies.
+
+use serde::{Deserialize, Serialize};
+
+/// A set of abilities, as bits. A bit that a reader does not know says nothing to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Capabilities(pub u64);
+
+impl Capabilities {
+    /// Nothing beyond the protocol version.
+    pub const NONE: Capabilities = Capabilities(0);
+    /// Understands a key change as an operation of its own, in both directions.
+    pub const KEY_CHANGES: Capabilities = Capabilities(1);
+    /// Uploads under the tables that the remote holds, before it takes the new ones.
+    pub const HELD_SHAPE: Capabilities = Capabilities(1 << 1);
+    /// Everything that this crate's messages can express.
+    pub const ALL: Capabilities =
+        Capabilities(Capabilities::KEY_CHANGES.0 | Capabilities::HELD_SHAPE.0);
+
+    /// True when all abilities of `wanted` are among these.
+    pub fn has(self, wanted: Capabilities) -> bool {
+        self.0 & wanted.0 == wanted.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Trap 18
+    #[test]
+    fn a_bit_from_the_future_changes_nothing() {
+        let peer = Capabilities(Capabilities::KEY_CHANGES.0 | 1 << 63);
+        assert!(peer.has(Capabilities::KEY_CHANGES));
+        assert!(!peer.has(Capabilities::HELD_SHAPE));
+        assert!(!Capabilities::NONE.has(Capabilities::KEY_CHANGES));
+    }
+}
