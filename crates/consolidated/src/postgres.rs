@@ -31,6 +31,7 @@ mod key_order;
 mod knot;
 mod ledger;
 mod link;
+mod migration;
 mod numeric;
 mod oldest;
 mod owed;

@@ -19,6 +19,7 @@ mod errors;
 mod fence;
 mod fetch;
 mod identity;
+mod migration;
 mod plan;
 mod reader;
 mod remote_ddl;

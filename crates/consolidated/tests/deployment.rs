@@ -141,6 +141,30 @@ fn system_tables_of_a_newer_program_are_left_alone() {
     assert_eq!(center.value("SELECT count(*) FROM customer"), Value::Integer(1));
 }
 
+// Trap 18: a server of today on system tables of the program before would miss what it keeps in
+// the new ones. Whoever deploys again keeps remotes, owed rows and conflicts.
+#[test]
+fn system_tables_of_an_older_program_are_completed_by_a_deployment() {
+    let center = Center::new(SCHEMA, "[table.customer]\n");
+    center.foreign(
+        "INSERT INTO syncline_owed VALUES ('r', 'customer', x'01', 3, 7001, 'no', NULL);
+         INSERT INTO syncline_conflict VALUES
+             (1, '2026-01-01', 'r', 'ann', 'customer', 'update', 'rule', '[1]', '[2]', '[3]', NULL);
+         DROP TABLE syncline_reject;
+         ALTER TABLE syncline_owed DROP COLUMN withheld;
+         ALTER TABLE syncline_conflict DROP COLUMN result_row;
+         UPDATE syncline_system SET value = 3 WHERE name = 'format'",
+    );
+    assert_eq!(consolidated::open_writer(&center.url).unwrap_err().code(), Code::NotDeployed);
+    assert!(!deploy(&center.url, "[table.customer]\n").unwrap().statements.is_empty());
+    assert!(deploy(&center.url, "[table.customer]\n").unwrap().statements.is_empty());
+    consolidated::open_writer(&center.url).unwrap();
+    let kept = "SELECT (SELECT count(*) FROM syncline_owed WHERE withheld IS NULL)
+        + (SELECT count(*) FROM syncline_conflict WHERE result_row IS NULL)
+        + (SELECT count(*) FROM syncline_reject)";
+    assert_eq!(center.value(kept), Value::Integer(2));
+}
+
 #[test]
 fn three_hundred_tables_are_deployed_and_undeployed() {
     let schema: String = (0..300)

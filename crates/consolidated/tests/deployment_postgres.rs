@@ -346,3 +346,27 @@ fn three_hundred_tables_are_no_hardship() {
     admin(&database).undeploy().unwrap();
     assert_eq!(database.dump(&["--schema-only"]), before);
 }
+
+// Trap 18: a server of today on system tables of the program before would miss what it keeps in
+// the new ones. Whoever deploys again keeps remotes, owed rows and conflicts.
+#[test]
+fn system_tables_of_an_older_program_are_completed_by_a_deployment() {
+    let database = database(SCHEMA);
+    deploy(&database, MODEL).unwrap();
+    database.sql(
+        "INSERT INTO syncline.syncline_owed VALUES ('r', 'customer', '\\x01', 3, 7001, 'no');
+         DROP TABLE syncline.syncline_reject;
+         ALTER TABLE syncline.syncline_owed DROP COLUMN withheld;
+         ALTER TABLE syncline.syncline_conflict DROP COLUMN result_row;
+         UPDATE syncline.syncline_system SET value = '1' WHERE name = 'format'",
+    );
+    let url = Url::parse(&database.url()).unwrap();
+    assert_eq!(consolidated::open_writer(&url).unwrap_err().code(), Code::NotDeployed);
+    assert!(!deploy(&database, MODEL).unwrap().statements.is_empty());
+    assert!(deploy(&database, MODEL).unwrap().statements.is_empty());
+    consolidated::open_writer(&url).unwrap();
+    database.sql(
+        "DO $$ BEGIN ASSERT (SELECT count(*) FROM syncline.syncline_owed WHERE withheld IS NULL)
+             + (SELECT count(*) FROM syncline.syncline_reject) = 1; END $$",
+    );
+}

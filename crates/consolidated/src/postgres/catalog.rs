@@ -5,6 +5,7 @@ use super::details::TableDetails;
 use super::errors::{Fault, failed};
 use super::kept;
 use super::link::{Call, Link, Row, Unreadable};
+use super::present::require_present_format;
 use super::statement::Statement;
 use super::verbatim::Verbatim;
 use crate::catalog::{self, CatalogTable, DeployedRows};
@@ -19,7 +20,8 @@ pub(super) const DEPLOYMENT: &str =
     "SELECT value::int8 FROM syncline.syncline_system WHERE name = 'deployment'";
 
 const READ: [&str; 6] = [
-    "SELECT name, value FROM syncline.syncline_system WHERE name IN ('deployment', 'database_id')",
+    "SELECT name, value FROM syncline.syncline_system
+     WHERE name IN ('deployment', 'database_id', 'format')",
     "SELECT script_version FROM syncline.syncline_script_version ORDER BY position",
     "SELECT script_version, publication, table_name FROM syncline.syncline_publication
      ORDER BY publication",
@@ -81,6 +83,8 @@ impl Catalog {
         };
         let system: HashMap<String, String> = two(rows()).map_err(garbled)?.into_iter().collect();
         let missing = || Failure::new(Code::NotDeployed, "nothing is deployed in this database");
+        let format = system.get("format").and_then(|value| value.parse().ok());
+        require_present_format(format.ok_or_else(missing)?)?;
         let deployment = system.get("deployment").and_then(|value| value.parse().ok());
         let deployment: i64 = deployment.ok_or_else(missing)?;
         let database_id = system.get("database_id").ok_or_else(missing)?.clone();

@@ -18,7 +18,8 @@ SELECT $1, u.table_name, u.row_key, $2, u.code, u.message
 FROM unnest($3::text[], $4::bytea[], $5::int4[], $6::text[])
     AS u (table_name, row_key, code, message)
 ON CONFLICT (remote_id, table_name, row_key) DO UPDATE SET
-    counter = excluded.counter, code = excluded.code, message = excluded.message";
+    counter = excluded.counter, code = excluded.code, message = excluded.message,
+    withheld = NULL";
 
 const NOTE_CONFLICTS: &str = "INSERT INTO syncline.syncline_conflict
     (remote_id, user_name, table_name, operation, conflict_rule, old_row, new_row,

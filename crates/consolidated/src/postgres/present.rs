@@ -2,6 +2,7 @@
 
 use super::errors::failed;
 use super::link::{Link, Row};
+use super::migration;
 use super::plan::{Plan, VersionPlan};
 use super::tables::VERSION;
 use crate::quote::literal;
@@ -9,7 +10,7 @@ use model::{Code, Failure};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The layout of the system tables that this program makes and understands.
-pub(super) const SYSTEM_FORMAT: i64 = 1;
+pub(super) const SYSTEM_FORMAT: i64 = 2;
 
 /// Every object of ours with its definition, as the database tells it.
 pub(super) const OBJECTS: &str = include_str!("objects.sql");
@@ -24,6 +25,8 @@ pub(super) struct Present {
     /// None without system tables.
     pub(super) format: Option<i64>,
     pub(super) objects: BTreeMap<ObjectId, String>,
+    /// Tables and columns of the system tables.
+    pub(super) system_columns: BTreeSet<(String, String)>,
     /// What was deployed: text and definition.
     pub(super) recorded: BTreeMap<ObjectId, (String, String)>,
     /// The rows of script versions and the like, as the statements that insert them.
@@ -48,6 +51,7 @@ impl Present {
                 let id = (text(&row, 0)?, text(&row, 1)?, text(&row, 2)?);
                 present.recorded.insert(id, (text(&row, 3)?, text(&row, 4)?));
             }
+            present.system_columns = migration::columns(link)?;
             present.rows = deployed_rows(link)?;
         }
         present.from_the_future = from_the_future(link, &present.objects)?;
@@ -63,12 +67,26 @@ pub(super) fn is_deployed(link: &mut Link) -> Result<bool, Failure> {
 
 /// Refuses system tables that a newer program made (trap 18).
 pub(super) fn require_known_format(link: &mut Link) -> Result<(), Failure> {
-    match format(link)? {
-        Some(format) if format > SYSTEM_FORMAT => Err(Failure::new(
-            Code::DeployedByNewer,
-            format!("the system tables have format {format}; this program knows {SYSTEM_FORMAT}"),
-        )),
-        _ => Ok(()),
+    format(link)?.map_or(Ok(()), known_format)
+}
+
+fn known_format(format: i64) -> Result<(), Failure> {
+    let text =
+        format!("the system tables have format {format}; this program knows {SYSTEM_FORMAT}");
+    match format > SYSTEM_FORMAT {
+        true => Err(Failure::new(Code::DeployedByNewer, text)),
+        false => Ok(()),
+    }
+}
+
+/// The same for whoever works with the system tables: those of an older program need a deploy.
+pub(super) fn require_present_format(format: i64) -> Result<(), Failure> {
+    known_format(format)?;
+    let text =
+        format!("the system tables have format {format}; this program needs {SYSTEM_FORMAT}");
+    match format < SYSTEM_FORMAT {
+        true => Err(Failure::new(Code::NotDeployed, text)),
+        false => Ok(()),
     }
 }
 

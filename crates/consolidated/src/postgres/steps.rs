@@ -1,12 +1,13 @@
 //! The steps from what is there to what shall be. Nothing is changed here.
 
+use super::migration;
 use super::plan::Plan;
 use super::present::{OBJECTS, ObjectId, Present, SYSTEM_FORMAT, planned_rows};
 use super::tracking::{FUNCTIONS, Object, Tracking};
 use crate::quote::{ident, literal};
 use std::collections::{BTreeMap, BTreeSet};
 
-const SYSTEM_TABLES: &str = include_str!("system_tables.sql");
+pub(super) const SYSTEM_TABLES: &str = include_str!("system_tables.sql");
 
 /// What is done at once.
 #[derive(Debug, PartialEq)]
@@ -33,8 +34,12 @@ impl Step {
 /// What `deploy` has to do.
 pub(super) fn deploy(plan: &Plan, present: &Present) -> Vec<Step> {
     let mut steps = Vec::new();
-    if present.format.is_none() {
-        steps.push(Step::Together(None, system_tables(present.has_schema)));
+    let system = match present.format {
+        None => system_tables(present.has_schema),
+        Some(format) => migration::missing(format, &present.system_columns),
+    };
+    if !system.is_empty() {
+        steps.push(Step::Together(None, system));
     }
     let functions = shared_functions(present);
     if !functions.is_empty() {

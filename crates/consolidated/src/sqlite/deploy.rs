@@ -4,6 +4,7 @@
 //! everything is as planned, no statement runs and the deployment number stays.
 
 use super::errors::failed;
+use super::migration;
 use super::plan::{Plan, VersionPlan};
 use super::tracking::Object;
 use crate::quote::{ident, literal};
@@ -12,9 +13,9 @@ use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The layout of the system tables that this program makes and understands.
-pub(super) const SYSTEM_FORMAT: i64 = 3;
+pub(super) const SYSTEM_FORMAT: i64 = 4;
 
-const SYSTEM_TABLES: &str = include_str!("system_tables.sql");
+pub(super) const SYSTEM_TABLES: &str = include_str!("system_tables.sql");
 
 /// Runs what is missing, or only says what it would run. Returns the statements.
 pub(super) fn deploy(
@@ -103,15 +104,10 @@ impl Work<'_> {
 
     /// Brings system tables that an older program made to today's format.
     fn migrate(&mut self, format: i64) -> Result<(), Failure> {
-        if format == SYSTEM_FORMAT {
-            return Ok(());
+        for statement in migration::missing(&self.transaction, format)? {
+            self.run(&statement)?;
         }
-        if format < 2 {
-            self.run("ALTER TABLE syncline_table ADD COLUMN details TEXT NOT NULL DEFAULT '{}'")?;
-        }
-        self.run(&format!(
-            "UPDATE syncline_system SET value = {SYSTEM_FORMAT} WHERE name = 'format'"
-        ))
+        Ok(())
     }
 
     /// Drops what is no longer planned, creates what is missing or different.

@@ -477,7 +477,11 @@ impl<'a> Attempt<'a> {
         let owing = failed("note what the remote is owed");
         let mut statement = self
             .connection
-            .prepare_cached("INSERT OR REPLACE INTO syncline_owed VALUES (?1, ?2, ?3, ?4, ?5, ?6)")
+            .prepare_cached(
+                "INSERT OR REPLACE INTO syncline_owed
+                     (remote_id, table_name, row_key, counter, code, message)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            )
             .map_err(&owing)?;
         for ((table, key), reason) in &self.owed {
             let (code, message) = match reason {

@@ -1,0 +1,50 @@
+//! What the system tables of an older program lack.
+//!
+//! Looks at what is there rather than at the number of the format, so that a deployment that was
+//! made between two formats is completed too.
+
+use super::errors::failed;
+use super::link::Link;
+use super::present::{SYSTEM_FORMAT, text};
+use super::steps::SYSTEM_TABLES;
+use model::Failure;
+use std::collections::BTreeSet;
+
+/// Columns that a system table did not have from the beginning, in the order of their coming.
+const COLUMNS: &[(&str, &str, &str)] =
+    &[("syncline_owed", "withheld", "bigint"), ("syncline_conflict", "result_row", "text")];
+
+/// Every column of ours: table and name.
+pub(super) fn columns(link: &mut Link) -> Result<BTreeSet<(String, String)>, Failure> {
+    let sql = "SELECT c.relname::text, a.attname::text
+               FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid
+               WHERE c.relnamespace = to_regnamespace('syncline') AND c.relkind = 'r'
+                 AND a.attnum > 0 AND NOT a.attisdropped";
+    let rows = link.query(sql, &[]).map_err(failed("describe the system tables"))?;
+    rows.iter().map(|row| Ok((text(row, 0)?, text(row, 1)?))).collect()
+}
+
+/// The statements that bring system tables of `format` to today's.
+pub(super) fn missing(format: i64, present: &BTreeSet<(String, String)>) -> Vec<String> {
+    let exists = |name: &str| present.iter().any(|(table, _)| table == name);
+    let mut statements = Vec::new();
+    for line in SYSTEM_TABLES.lines() {
+        let name = line.split(' ').nth(2).unwrap_or_default();
+        let name = name.trim_start_matches("syncline.");
+        if !name.is_empty() && !exists(name) {
+            statements.push(line.trim_end_matches(';').to_owned());
+        }
+    }
+    for (table, column, declared) in COLUMNS {
+        let is_there = present.contains(&((*table).to_owned(), (*column).to_owned()));
+        if exists(table) && !is_there {
+            let table = format!("syncline.{table}");
+            statements.push(format!("ALTER TABLE {table} ADD COLUMN {column} {declared}"));
+        }
+    }
+    if format != SYSTEM_FORMAT {
+        let update = "UPDATE syncline.syncline_system SET value";
+        statements.push(format!("{update} = '{SYSTEM_FORMAT}' WHERE name = 'format'"));
+    }
+    statements
+}
