@@ -9,8 +9,8 @@ mod message;
 pub use frame::{FRAME_BYTES_MAX, FrameDecoder, MAGIC, RawFrame};
 pub use message::{
     Capabilities, Credential, DownloadBegin, DownloadEnd, DownloadMode, Failed, Hello, Message,
-    Mode, Operation, Outcome, Reject, Rejects, RowsFrame, SchemaChange, TableDownload,
-    TableWatermark, UploadBegin, UploadCommitted, UploadEnd, UploadState, Welcome,
+    Mode, Operation, Outcome, Reject, Rejects, RenamedTable, RowsFrame, SchemaChange,
+    TableDownload, TableWatermark, UploadBegin, UploadCommitted, UploadEnd, UploadState, Welcome,
 };
 
 /// The protocol version this crate speaks. A server also understands the version before.

@@ -246,7 +246,10 @@ impl Synchronization<'_> {
         }));
         if schema_change_follows {
             let schema = (*self.session.schema).clone();
-            self.connection.queue(&Message::SchemaChange(Box::new(SchemaChange { schema })));
+            self.connection.queue(&Message::SchemaChange(Box::new(SchemaChange {
+                schema,
+                renamed: Vec::new(),
+            })));
         }
     }
 

@@ -119,7 +119,10 @@ impl Conversation {
         }));
         if schema_change_follows {
             let schema = RemoteSchema::clone(&self.schema);
-            self.say(&Message::SchemaChange(Box::new(SchemaChange { schema })));
+            self.say(&Message::SchemaChange(Box::new(SchemaChange {
+                schema,
+                renamed: Vec::new(),
+            })));
         }
         let mode = hello.mode;
         self.hello = Some(hello);

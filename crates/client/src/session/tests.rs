@@ -33,7 +33,7 @@ fn schema_change() -> Message {
     };
     let tables = vec![table.clone(), table];
     let schema = RemoteSchema { tables, fingerprint: "f".into() };
-    Message::SchemaChange(Box::new(SchemaChange { schema }))
+    Message::SchemaChange(Box::new(SchemaChange { schema, renamed: Vec::new() }))
 }
 
 fn rows(table: u16, operation: Operation, count: u32) -> Message {

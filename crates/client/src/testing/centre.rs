@@ -268,7 +268,10 @@ impl Conversation {
         }));
         if changed {
             let schema = centre.schema.clone();
-            self.say(&Message::SchemaChange(Box::new(SchemaChange { schema })));
+            self.say(&Message::SchemaChange(Box::new(SchemaChange {
+                schema,
+                renamed: Vec::new(),
+            })));
         }
         let mode = hello.mode;
         self.hello = Some(hello);

@@ -56,10 +56,26 @@ pub enum UploadState {
     None,
 }
 
-/// The tables as the server publishes them now; follows Welcome when the remote's fingerprint
-/// differs.
+/// The tables as the server publishes them now; follows Welcome, or UploadCommitted, when the
+/// remote's fingerprint differs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SchemaChange {
     /// The schema to hold from now on.
     pub schema: RemoteSchema,
+    /// The tables of it that the remote holds under other names, or whose columns it holds under
+    /// other names. All others are recognized by their names.
+    #[serde(default)]
+    pub renamed: Vec<RenamedTable>,
+}
+
+/// A table of the new schema that goes on a held one under other names.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RenamedTable {
+    /// Position in the new schema.
+    pub table: u16,
+    /// Position in the schema that the remote holds.
+    pub held: u16,
+    /// Per column of the new table: its position among the columns of the held one; none where it
+    /// is another column, whatever its name.
+    pub columns: Vec<Option<u16>>,
 }
