@@ -119,6 +119,10 @@ pub struct UploadRequest<'a> {
     pub progress: Progress,
     /// Whether a download follows, so that a counter is handed out.
     pub download_follows: bool,
+    /// Whether the remote sends key changes as what they are. From one that does not, a key change
+    /// is an update that spells its key differently: anything else is malformed, which only the
+    /// database can tell.
+    pub key_changes: bool,
     /// What the remote presented per table of the schema, to settle what it is owed.
     pub marks: &'a [TableMark],
     /// The rows.

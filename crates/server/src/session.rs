@@ -225,6 +225,11 @@ impl Synchronization<'_> {
         self.download(applied).await
     }
 
+    /// The client sends key changes as what they are, and understands them.
+    fn key_changes(&self) -> bool {
+        self.hello.capabilities.has(Capabilities::KEY_CHANGES)
+    }
+
     fn same_schema(&self) -> bool {
         self.hello.schema_fingerprint.as_ref() == Some(&self.session.schema.fingerprint)
     }
@@ -314,7 +319,9 @@ impl Synchronization<'_> {
             other => return Err(other.unexpected("UploadBegin")),
         };
         let (spills, bytes_max) = (&self.shared.spills, self.shared.config.upload_bytes_max);
-        let mut upload = UploadInProgress::new(begin, &self.session.schema, spills, bytes_max)?;
+        let schema = &self.session.schema;
+        let mut upload =
+            UploadInProgress::new(begin, schema, spills, bytes_max, self.key_changes())?;
         loop {
             let frame = self.connection.receive_frame().await?;
             self.lease.progress();
@@ -359,6 +366,7 @@ impl Synchronization<'_> {
             previous,
             progress,
             download_follows: self.hello.mode != Mode::UploadOnly,
+            key_changes: self.key_changes(),
             marks: self.marks.clone(),
             rows: upload,
         };
@@ -372,7 +380,7 @@ impl Synchronization<'_> {
             session: self.session.clone(),
             counter,
             marks: self.marks.clone(),
-            key_changes: self.hello.capabilities.has(Capabilities::KEY_CHANGES),
+            key_changes: self.key_changes(),
             echo: applied.echo,
         };
         let fetched = self.at_database(self.shared.worker.fetch(fetch)).await?;

@@ -24,6 +24,8 @@ pub(crate) struct Remote {
     pub(crate) identity: Identity,
     pub(crate) marks: Vec<TableMark>,
     pub(crate) claims: BTreeMap<String, String>,
+    /// Whether it knows key changes as what they are.
+    pub(crate) key_changes: bool,
 }
 
 /// One change: table, what happened, and the images.
@@ -31,6 +33,7 @@ pub(crate) type Row = Vec<Value>;
 pub(crate) enum Upload {
     Insert(&'static str, Row),
     Update(&'static str, Row, Row),
+    KeyChange(&'static str, Row, Row),
     Delete(&'static str, Row),
 }
 
@@ -41,6 +44,8 @@ pub(crate) struct Download {
     pub(crate) restored: bool,
     pub(crate) rejects: Vec<(String, Row, u16)>,
     pub(crate) upserts: Vec<(String, Row)>,
+    /// Old key, row.
+    pub(crate) key_changes: Vec<(String, Row, Row)>,
     pub(crate) deletes: Vec<(String, Row)>,
     pub(crate) filtered: u64,
 }
@@ -246,7 +251,7 @@ impl Center {
                     session: &session,
                     counter: applied.counter,
                     marks: &remote.marks,
-                    key_changes: false,
+                    key_changes: remote.key_changes,
                     echo: &applied.echo,
                     batch_bytes: 100,
                     batch_rows: 3,
@@ -266,8 +271,13 @@ impl Center {
                             let rows = decode_all(&rows, count, width);
                             download.upserts.extend(rows.into_iter().map(|r| (name(table), r)));
                         }
-                        DownloadBatch::KeyChanges { .. } => {
-                            unreachable!("they were not asked for")
+                        DownloadBatch::KeyChanges { table, count, rows } => {
+                            let keys = schema.tables[table].key.len();
+                            let width = schema.tables[table].width() + keys;
+                            for mut key in decode_all(&rows, count, width) {
+                                let row = key.split_off(keys);
+                                download.key_changes.push((name(table), key, row));
+                            }
                         }
                         DownloadBatch::Deletes { table, count, rows } => {
                             let width = schema.tables[table].key.len();
@@ -314,7 +324,8 @@ impl Remote {
             progress: Progress(0),
             outcome_unknown: false,
         };
-        Remote { id, identity, marks: Vec::new(), claims: BTreeMap::new() }
+        let (marks, claims) = (Vec::new(), BTreeMap::new());
+        Remote { id, identity, marks, claims, key_changes: true }
     }
 }
 
@@ -365,6 +376,9 @@ fn apply(
             Upload::Update(table, old, new) => {
                 (position(table), Change::Update, encode(&[old, new]))
             }
+            Upload::KeyChange(table, old, new) => {
+                (position(table), Change::KeyChange, encode(&[old, new]))
+            }
             Upload::Delete(table, old) => (position(table), Change::Delete, encode(&[old])),
         })
         .collect();
@@ -376,6 +390,7 @@ fn apply(
         previous: remote.identity.progress,
         progress: Progress(remote.identity.progress.0 + step),
         download_follows,
+        key_changes: remote.key_changes,
         marks: &remote.marks,
         batches: &|visit| {
             for (table, change, rows) in &batches {

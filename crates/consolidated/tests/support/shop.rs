@@ -117,6 +117,11 @@ impl Site {
                 Upload::Insert(table, new) | Upload::Update(table, _, new) => {
                     self.held.entry(table).or_default().insert(key(new), new.clone());
                 }
+                Upload::KeyChange(table, old, new) => {
+                    let held = self.held.entry(table).or_default();
+                    held.remove(&key(old));
+                    held.insert(key(new), new.clone());
+                }
                 Upload::Delete(table, old) => {
                     self.held.entry(table).or_default().remove(&key(old));
                 }
@@ -138,6 +143,14 @@ impl Site {
             if *mode == DownloadedTable::Refresh {
                 self.held.entry(name(&table.name)).or_default().clear();
             }
+        }
+        for (table, old, row) in &download.key_changes {
+            let table = name(table);
+            assert!(covered[table].contains_key(&key(row)), "a foreign row of {table}: {row:?}");
+            self.held.entry(table).or_default().remove(&key(old));
+        }
+        for (table, _, row) in &download.key_changes {
+            self.held.entry(name(table)).or_default().insert(key(row), row.clone());
         }
         for (table, row) in &download.upserts {
             let table = name(table);

@@ -43,6 +43,8 @@ pub(crate) struct Upload {
     pub(crate) previous: Progress,
     pub(crate) progress: Progress,
     pub(crate) download_follows: bool,
+    /// The client sends key changes as what they are.
+    pub(crate) key_changes: bool,
     pub(crate) marks: Arc<Vec<TableMark>>,
     /// None where there is nothing to upload.
     pub(crate) rows: Option<ReceivedUpload>,
@@ -176,6 +178,7 @@ fn execute(writer: &mut dyn Writer, write: &Write) -> Outcome {
                 previous: upload.previous,
                 progress: upload.progress,
                 download_follows: upload.download_follows,
+                key_changes: upload.key_changes,
                 marks: &upload.marks,
                 batches: &|visit| match &upload.rows {
                     Some(rows) => rows.for_each_batch(visit),
