@@ -3,11 +3,14 @@
 //! Nothing here looks at the outside world; what the options mean is decided by the command.
 
 mod bench;
+mod notes;
 
 pub(crate) use bench::{
     BenchAction, BenchOptions, BenchReportOptions, BenchRunOptions, BenchSuiteOptions, ClientsOn,
     Model, Operation, TestName,
 };
+
+pub(crate) use notes::{ConflictsOptions, NotesAction, RejectsOptions};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use model::{PublicationName, RemoteId, ScriptVersion, UserName};
@@ -79,6 +82,8 @@ pub(crate) enum Command {
     Serve(ServeOptions),
     Sync(Box<SyncOptions>),
     Remote(RemoteOptions),
+    Rejects(RejectsOptions),
+    Conflicts(ConflictsOptions),
     Bench(Box<BenchOptions>),
 }
 
@@ -470,6 +475,12 @@ mod tests {
             "syncline remote rejects r.db",
             "syncline remote reset r.db --discard-pending",
             "syncline remote detach r.db",
+            "syncline rejects list --dir d --limit 5 --json",
+            "syncline rejects show 17 --dir d --json",
+            "syncline rejects purge --older-than 30d --dir d",
+            "syncline conflicts list",
+            "syncline conflicts show 17",
+            "syncline conflicts purge --json",
             "syncline bench run --operation download --consolidated sqlite:x.db",
             "syncline bench run --operation upload-insert --clients 1000 --rows 1000 --sets 10 \
              --consolidated sqlite:x.db --transport tcp --compression none --clients-on wire \
@@ -491,6 +502,8 @@ mod tests {
             ("syncline sync r.db --ping --upload-only", ErrorKind::ArgumentConflict),
             ("syncline user add ann --claim =b", ErrorKind::ValueValidation),
             ("syncline user add a\nnn", ErrorKind::ValueValidation),
+            ("syncline rejects purge --older-than 30", ErrorKind::ValueValidation),
+            ("syncline rejects show", ErrorKind::MissingRequiredArgument),
             ("syncline init d", ErrorKind::MissingRequiredArgument),
             ("syncline user add ann --password secret", ErrorKind::UnknownArgument),
             ("syncline bench run --operation download", ErrorKind::MissingRequiredArgument),

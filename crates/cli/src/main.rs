@@ -13,6 +13,7 @@ mod demo;
 mod deploy;
 mod init;
 mod log;
+mod notes;
 mod output;
 mod progress;
 mod remote;
@@ -21,6 +22,7 @@ mod secret;
 mod serve;
 mod server_url;
 mod sync;
+mod told;
 mod undeploy;
 mod user;
 
@@ -56,6 +58,8 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Serve(options) => serve::run(&options),
         Command::Sync(options) => sync::run(&options),
         Command::Remote(options) => remote::run(&options),
+        Command::Rejects(options) => notes::rejects(&options),
+        Command::Conflicts(options) => notes::conflicts(&options),
         Command::Bench(options) => bench::run(&options),
     }
 }

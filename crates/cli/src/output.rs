@@ -56,6 +56,17 @@ pub(crate) fn table_text(headings: &[&str], rows: &[Vec<String>]) -> String {
     text
 }
 
+/// Prints names and values, a line each, the values below each other.
+pub(crate) fn record(facts: &[(String, String)]) -> Result<(), Failure> {
+    let widths = facts.iter().map(|(name, _)| one_line(name).chars().count());
+    let width = widths.max().unwrap_or_default();
+    for (name, value) in facts {
+        let text = format!("{:width$}  {}", one_line(name), one_line(value));
+        line(text.trim_end())?;
+    }
+    Ok(())
+}
+
 fn aligned<'a>(cells: impl Iterator<Item = &'a str>, widths: &[usize]) -> String {
     let mut text = String::new();
     for (cell, width) in cells.zip(widths) {

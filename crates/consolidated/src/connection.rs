@@ -4,6 +4,7 @@
 //! these traits, and a line in each function below.
 
 use crate::admin::{Deployment, Finding, InitialModel, StoredScript, User};
+use crate::notes::{ConflictNote, Notes, RejectNote};
 use crate::postgres;
 use crate::sqlite;
 use crate::sync_model::SyncModel;
@@ -65,6 +66,19 @@ pub trait Administration: Debug {
 
     /// Removes a user, which revokes every session token of the user.
     fn remove_user(&mut self, name: &UserName) -> Result<(), Failure>;
+
+    /// Rows of remotes that were refused, the oldest first.
+    fn rejects(&mut self, wanted: Notes) -> Result<Vec<RejectNote>, Failure>;
+
+    /// Removes the notes about rejects that their remotes know of and that are at least so many
+    /// seconds old. Returns how many.
+    fn purge_rejects(&mut self, seconds: i64) -> Result<u64, Failure>;
+
+    /// Conflicts, the oldest first.
+    fn conflicts(&mut self, wanted: Notes) -> Result<Vec<ConflictNote>, Failure>;
+
+    /// Removes the notes about conflicts that are at least so many seconds old. Returns how many.
+    fn purge_conflicts(&mut self, seconds: i64) -> Result<u64, Failure>;
 }
 
 /// A connection that applies uploads, in groups that become durable together.
@@ -101,6 +115,11 @@ pub trait Writer: Debug + Send {
     /// Cuts what is kept for remotes that were away to its newest `log_rows_max` entries a table
     /// (S9). A remote that was away for longer receives the table anew. Call outside a group.
     fn trim_logs(&mut self, log_rows_max: i64) -> Result<(), Failure>;
+
+    /// Keeps the newest `rows_max` notes about conflicts, and about rejects (S9), and of the
+    /// rejects that their remotes know of those of the last `rejects_kept_s` seconds. Call outside
+    /// a group.
+    fn trim_notes(&mut self, rows_max: i64, rejects_kept_s: i64) -> Result<(), Failure>;
 
     /// Exchanges with the database so far, where there is a network between.
     fn round_trips(&self) -> u64 {

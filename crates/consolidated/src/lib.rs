@@ -16,15 +16,16 @@ mod digest;
 mod echo;
 mod identity;
 mod initial;
+mod notes;
 #[allow(dead_code, reason = "partitions will read more of the tables")]
 mod postgres;
 mod quote;
-mod row_json;
 mod script;
 mod selection;
 mod sqlite;
 mod sync_model;
 mod synchronization;
+mod told;
 mod uploaded_row;
 mod url;
 
@@ -34,6 +35,7 @@ pub use connection::{
     open_writer, writers_max,
 };
 pub use echo::Echo;
+pub use notes::{ConflictNote, Notes, RejectNote};
 #[doc(hidden)]
 pub use postgres::Binding;
 pub use script::Event;

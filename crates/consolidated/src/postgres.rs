@@ -32,6 +32,7 @@ mod knot;
 mod ledger;
 mod link;
 mod migration;
+mod notes;
 mod numeric;
 mod oldest;
 mod owed;

@@ -228,6 +228,9 @@ codes! {
     6010 CannotWrite Operator false "check the folder and its permissions";
     /// The folder holds no benchmark suite: its `suite.json` is missing, or is something else.
     6011 SuiteUnreadable Operator false "`syncline bench suite` makes one";
+    /// No reject, or no conflict, of this number is kept at the consolidated database: it never
+    /// was, or it was purged.
+    6170 NoSuchNote Operator false "`syncline rejects list` shows what there is";
 
     /// The row would break a UNIQUE constraint of the consolidated database.
     7001 RowNotUnique Remote false "change the value, then synchronize again";

@@ -52,6 +52,8 @@ pub struct Config {
     pub password_queue_len_max: usize,
     /// Entries kept in each table's change log.
     pub log_rows_max: i64,
+    /// Days that the consolidated database keeps the rejects of which their remotes know.
+    pub rejects_kept_days: u64,
 }
 
 impl Default for Config {
@@ -81,6 +83,7 @@ impl Default for Config {
             password_hashes_max: 0,
             password_queue_len_max: 1000,
             log_rows_max: 1_000_000,
+            rejects_kept_days: 90,
         }
     }
 }

@@ -20,6 +20,8 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use tokio::sync::oneshot;
 
+const DAY_S: u64 = 24 * 60 * 60;
+
 /// Where an answer goes. Its receiver may be gone: the session ended meanwhile.
 pub(crate) type Answer<T> = oneshot::Sender<Result<Costed<T>, Failure>>;
 
@@ -70,8 +72,13 @@ pub(crate) fn start(config: &Config, url: &Url, spills: &Arc<Spills>) -> Result<
     for _ in 0..config.upload_appliers_for(url) {
         writers.push(consolidated::open_writer(url)?);
     }
+    let limits = writer::Limits {
+        group_len_max: config.group_commit_len_max.max(1),
+        log_rows_max: config.log_rows_max,
+        rejects_kept_s: config.rejects_kept_days.saturating_mul(DAY_S).min(i64::MAX as u64) as i64,
+    };
     if let Some(writer) = writers.first_mut() {
-        writer.trim_logs(config.log_rows_max)?;
+        writer::trim(writer.as_mut(), limits)?;
     }
     let (batch_bytes, batch_rows) = (config.batch_bytes, config.batch_rows);
     let spills = spills.clone();
@@ -79,10 +86,6 @@ pub(crate) fn start(config: &Config, url: &Url, spills: &Arc<Spills>) -> Result<
         stage::start("reader", config.queue_len_max, readers, move |reader, intake| {
             reader::run(reader, &intake, &spills, batch_bytes, batch_rows);
         })?;
-    let limits = writer::Limits {
-        group_len_max: config.group_commit_len_max.max(1),
-        log_rows_max: config.log_rows_max,
-    };
     let (writes, more) =
         stage::start("writer", config.queue_len_max, writers, move |writer, intake| {
             writer::run(writer, &intake, limits);

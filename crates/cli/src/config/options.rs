@@ -112,6 +112,10 @@ server_options! {
          disk.";
     log_rows_max = 1_000_000, 1000..=1_000_000_000, "rows per table",
         "Changes remembered per table. A remote that stayed away longer gets the table anew.";
+    rejects_kept_days = 90, 0..=36_500, "days",
+        "The consolidated database keeps refused rows until their remotes know of them, and for \
+         this long, so that whoever is asked where a row went can look. Of them and of conflicts \
+         log_rows_max at most.";
     password_hashes_max = 0, 0..=1024, "passwords",
         "Passwords verified at once. 0: one per core, because each takes a core for 20 ms.";
     password_queue_len_max = 1000, 1..=1_000_000, "passwords",
@@ -146,6 +150,7 @@ impl ServerOptions {
             password_hashes_max: size(self.password_hashes_max),
             password_queue_len_max: size(self.password_queue_len_max),
             log_rows_max: i64::try_from(self.log_rows_max).unwrap_or(i64::MAX),
+            rejects_kept_days: self.rejects_kept_days,
         }
     }
 

@@ -3,12 +3,13 @@
 use super::connect::Role;
 use super::errors::failed;
 use super::link::Link;
-use super::present::{is_deployed, require_known_format, text};
+use super::present::{self, is_deployed, require_known_format, text};
 use super::tables::{self, UserTable};
-use super::{check, deploy, plan};
+use super::{check, deploy, notes, plan};
 use crate::admin::{self, Deployment, Finding, InitialModel, StoredScript, User};
 use crate::connection::Administration;
 use crate::initial::{self, Candidate};
+use crate::notes::{ConflictNote, Notes, RejectNote};
 use crate::sync_model::SyncModel;
 use crate::url::PostgresUrl;
 use model::{Code, Failure, PublicationName, ScriptVersion, UserName};
@@ -77,6 +78,15 @@ impl Admin {
             true => Ok(()),
             false => Err(admin::no_such_user(name)),
         }
+    }
+}
+
+impl Admin {
+    /// For what the system tables of an older program lack.
+    fn require_completed(&mut self) -> Result<(), Failure> {
+        self.require_deployed()?;
+        let format = present::format(&mut self.link)?;
+        present::require_present_format(format.unwrap_or_default())
     }
 }
 
@@ -199,5 +209,24 @@ impl Administration for Admin {
     fn remove_user(&mut self, name: &UserName) -> Result<(), Failure> {
         let sql = "DELETE FROM syncline.syncline_user WHERE user_name = $1";
         self.change_known_user(name, sql, &[&name.as_str()])
+    }
+    fn rejects(&mut self, wanted: Notes) -> Result<Vec<RejectNote>, Failure> {
+        self.require_completed()?;
+        notes::rejects(&mut self.link, wanted)
+    }
+
+    fn purge_rejects(&mut self, seconds: i64) -> Result<u64, Failure> {
+        self.require_completed()?;
+        notes::purge_rejects(&mut self.link, seconds)
+    }
+
+    fn conflicts(&mut self, wanted: Notes) -> Result<Vec<ConflictNote>, Failure> {
+        self.require_completed()?;
+        notes::conflicts(&mut self.link, wanted)
+    }
+
+    fn purge_conflicts(&mut self, seconds: i64) -> Result<u64, Failure> {
+        self.require_completed()?;
+        notes::purge_conflicts(&mut self.link, seconds)
     }
 }

@@ -142,7 +142,13 @@ fn settle(
     for bytes in &rows {
         let row = careful.read(table, change, bytes)?;
         let (position, key) = row.key(published, table);
-        careful.ledger.conflict(table, &row, now.get(&key).map(Vec::as_slice));
+        let (now, result) = (now.get(&key), after.get(&key));
+        careful.ledger.conflict(
+            (table, published),
+            &row,
+            now.map(Vec::as_slice),
+            result.map(Vec::as_slice),
+        );
         let agrees = match change {
             Change::Delete => !after.contains_key(&key),
             Change::Insert | Change::Update | Change::KeyChange => {

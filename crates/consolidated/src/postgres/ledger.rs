@@ -3,10 +3,10 @@
 use super::link::Call;
 use super::upload::Upload;
 use crate::echo::Echo;
-use crate::row_json::row_json;
 use crate::synchronization::{Applied, Change};
+use crate::told::{self, Rejected};
 use crate::uploaded_row::{RowId, UploadedRow};
-use model::{Counter, PublishedTable, write_value};
+use model::{Counter, Failure, PublishedTable, write_value};
 use postgres_types::ToSql;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,11 +23,17 @@ ON CONFLICT (remote_id, table_name, row_key) DO UPDATE SET
 
 const NOTE_CONFLICTS: &str = "INSERT INTO syncline.syncline_conflict
     (remote_id, user_name, table_name, operation, conflict_rule, old_row, new_row,
-     consolidated_row)
+     consolidated_row, result_row)
 SELECT $1, $2, u.table_name, u.operation, u.conflict_rule, u.old_row, u.new_row,
-    u.consolidated_row
-FROM unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[])
-    AS u (table_name, operation, conflict_rule, old_row, new_row, consolidated_row)";
+    u.consolidated_row, u.result_row
+FROM unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[])
+    AS u (table_name, operation, conflict_rule, old_row, new_row, consolidated_row, result_row)";
+
+const NOTE_REJECTS: &str = "INSERT INTO syncline.syncline_reject
+    (remote_id, user_name, counter, table_name, operation, row_key, row_content, code, message)
+SELECT $1, $2, $3, u.table_name, u.operation, u.row_key, u.row_content, u.code, u.message
+FROM unnest($4::text[], $5::text[], $6::text[], $7::text[], $8::int4[], $9::text[])
+    AS u (table_name, operation, row_key, row_content, code, message)";
 
 /// Grows while rows are applied, and is written in the flight that commits.
 #[derive(Default)]
@@ -44,13 +50,14 @@ pub(super) struct Ledger {
     pub(super) written: BTreeSet<usize>,
 }
 
-/// The three rows of a conflict, for people.
+/// The rows of a conflict, for people.
 struct Conflict {
     table: usize,
     operation: &'static str,
     old: Option<String>,
     new: Option<String>,
     consolidated: Option<String>,
+    result: Option<String>,
 }
 
 impl Ledger {
@@ -66,23 +73,41 @@ impl Ledger {
 
     pub(super) fn reject(&mut self, row: RowId, reason: Reason) {
         self.applied.rejected += 1;
-        self.owed.insert(row, Some(reason));
+        let (code, message) = reason;
+        self.owed.insert(row, Some((code, told::message(message))));
     }
 
-    /// Keeps the three rows of a conflict, so that it can be looked at later.
-    pub(super) fn conflict(&mut self, table: usize, row: &UploadedRow<'_>, now: Option<&[u8]>) {
+    /// Keeps the rows of a conflict and the one that came of it, so that it can be looked at
+    /// later.
+    pub(super) fn conflict(
+        &mut self,
+        (table, published): (usize, &PublishedTable),
+        row: &UploadedRow<'_>,
+        now: Option<&[u8]>,
+        result: Option<&[u8]>,
+    ) {
         self.applied.conflicts += 1;
         let mut old = Vec::new();
         row.old.iter().for_each(|value| write_value(&mut old, *value));
-        let (operation, old, new) = match row.change {
-            Change::Insert => ("insert", None, Some(row_json(row.new_image()))),
-            Change::Update | Change::KeyChange => {
-                ("update", Some(row_json(&old)), Some(row_json(row.new_image())))
-            }
-            Change::Delete => ("delete", Some(row_json(&old)), None),
-        };
-        let consolidated = now.map(row_json);
-        self.conflicts.push(Conflict { table, operation, old, new, consolidated });
+        let told = |image: &[u8]| told::row(published, image);
+        self.conflicts.push(Conflict {
+            table,
+            operation: told::operation(row.change),
+            old: (row.change != Change::Insert).then(|| told(&old)),
+            new: (row.change != Change::Delete).then(|| told(row.new_image())),
+            consolidated: now.map(told),
+            result: result.map(told),
+        });
+    }
+
+    /// The rows that were rejected, with their content.
+    pub(super) fn rejected(&self, upload: Upload<'_>) -> Result<Vec<Rejected>, Failure> {
+        if self.owed.values().all(Option::is_none) {
+            return Ok(Vec::new());
+        }
+        let published = |at: usize| &upload.tables[at].deployed.published;
+        let reason = |row: &RowId| self.owed.get(row).cloned().flatten();
+        told::rejected(upload.request.batches, &published, &reason)
     }
 
     /// Whether nothing is to be told of any row.
@@ -99,7 +124,12 @@ impl Ledger {
     }
 
     /// The ledger as columns; with the watermark `counter` the remote has what it is owed now.
-    pub(super) fn entries<'a>(&'a self, upload: Upload<'a>, counter: Counter) -> Entries<'a> {
+    pub(super) fn entries<'a>(
+        &'a self,
+        upload: Upload<'a>,
+        rejected: &'a [Rejected],
+        counter: Counter,
+    ) -> Entries<'a> {
         let session = upload.request.session;
         let table = |at: usize| upload.tables[at].deployed.as_ref();
         let mut entries = Entries {
@@ -112,7 +142,7 @@ impl Ledger {
             entries.tables.push(&table(*at).published.name);
             entries.keys.push(key);
             entries.codes.push(reason.as_ref().map(|(code, _)| i32::from(code.number())));
-            entries.messages.push(reason.as_ref().map(|(_, message)| message.replace('\0', "")));
+            entries.messages.push(reason.as_ref().map(|(_, message)| message.as_str()));
         }
         for conflict in &self.conflicts {
             entries.conflict_tables.push(&table(conflict.table).published.name);
@@ -121,6 +151,16 @@ impl Ledger {
             entries.old_rows.push(conflict.old.as_deref());
             entries.new_rows.push(conflict.new.as_deref());
             entries.consolidated_rows.push(conflict.consolidated.as_deref());
+            entries.result_rows.push(conflict.result.as_deref());
+        }
+        for reject in rejected {
+            let told = &mut entries.rejected;
+            told.tables.push(&table(reject.table).published.name);
+            told.operations.push(reject.operation);
+            told.keys.push(&reject.key);
+            told.rows.push(reject.row.as_deref());
+            told.codes.push(i32::from(reject.code.number()));
+            told.messages.push(&reject.message);
         }
         entries
     }
@@ -135,13 +175,26 @@ pub(super) struct Entries<'a> {
     tables: Vec<&'a str>,
     keys: Vec<&'a [u8]>,
     codes: Vec<Option<i32>>,
-    messages: Vec<Option<String>>,
+    messages: Vec<Option<&'a str>>,
     conflict_tables: Vec<&'a str>,
     operations: Vec<&'a str>,
     rules: Vec<&'a str>,
     old_rows: Vec<Option<&'a str>>,
     new_rows: Vec<Option<&'a str>>,
     consolidated_rows: Vec<Option<&'a str>>,
+    result_rows: Vec<Option<&'a str>>,
+    rejected: RejectedEntries<'a>,
+}
+
+/// The rejected rows as columns.
+#[derive(Default)]
+struct RejectedEntries<'a> {
+    tables: Vec<&'a str>,
+    operations: Vec<&'a str>,
+    keys: Vec<&'a str>,
+    rows: Vec<Option<&'a str>>,
+    codes: Vec<i32>,
+    messages: Vec<&'a str>,
 }
 
 impl Entries<'_> {
@@ -150,7 +203,20 @@ impl Entries<'_> {
         [remote_id, counter, tables, keys, codes, messages]
     }
 
-    pub(super) fn conflict_parameters(&self) -> [&(dyn ToSql + Sync); 8] {
+    pub(super) fn reject_parameters(&self) -> [&(dyn ToSql + Sync); 9] {
+        let RejectedEntries { tables, operations, keys, rows, codes, messages } = &self.rejected;
+        let Entries { remote_id, user, counter, .. } = self;
+        [remote_id, user, counter, tables, operations, keys, rows, codes, messages]
+    }
+
+    pub(super) fn reject_call<'p>(
+        &self,
+        parameters: &'p [&'p (dyn ToSql + Sync)],
+    ) -> Option<Call<'p>> {
+        (!self.rejected.tables.is_empty()).then(|| Call::new(NOTE_REJECTS, parameters))
+    }
+
+    pub(super) fn conflict_parameters(&self) -> [&(dyn ToSql + Sync); 9] {
         [
             &self.remote_id,
             &self.user,
@@ -160,6 +226,7 @@ impl Entries<'_> {
             &self.old_rows,
             &self.new_rows,
             &self.consolidated_rows,
+            &self.result_rows,
         ]
     }
 

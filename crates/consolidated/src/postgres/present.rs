@@ -90,7 +90,7 @@ pub(super) fn require_present_format(format: i64) -> Result<(), Failure> {
     }
 }
 
-fn format(link: &mut Link) -> Result<Option<i64>, Failure> {
+pub(super) fn format(link: &mut Link) -> Result<Option<i64>, Failure> {
     if !is_deployed(link)? {
         return Ok(None);
     }

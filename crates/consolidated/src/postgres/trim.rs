@@ -36,10 +36,6 @@ fn cut(log: &str) -> String {
     format!("DELETE FROM {log} WHERE syncline_version < $1::text::xid8")
 }
 
-const CONFLICTS: &str = "DELETE FROM syncline.syncline_conflict WHERE conflict_id <= (
-    SELECT conflict_id FROM syncline.syncline_conflict
-    ORDER BY conflict_id DESC OFFSET $1 LIMIT 1)";
-
 /// Cuts every log to about its newest `log_rows_max` departures, a transaction each.
 pub(super) fn trim(link: &mut Link, log_rows_max: i64) -> Result<(), Failure> {
     let trimming = failed("trim the departure logs");
@@ -61,6 +57,5 @@ pub(super) fn trim(link: &mut Link, log_rows_max: i64) -> Result<(), Failure> {
         calls.push(Call::Simple("COMMIT"));
         link.flight(&calls).map_err(&trimming)?;
     }
-    link.query(CONFLICTS, &[&log_rows_max]).map_err(trimming)?;
     Ok(())
 }

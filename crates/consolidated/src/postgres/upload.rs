@@ -210,16 +210,19 @@ fn commit(
         true => remote.counter,
         false => Counter(remote.counter.0 + 1),
     };
-    let entries = ledger.entries(upload, counter);
+    let rejected = ledger.rejected(upload)?;
+    let entries = ledger.entries(upload, &rejected, counter);
     let (owing, noting) = (entries.owed_parameters(), entries.conflict_parameters());
+    let telling = entries.reject_parameters();
     let looks = looks(upload, ledger);
     let looking: Vec<_> = looks.iter().map(Look::parameters).collect();
-    let mut calls = Vec::with_capacity(5 + looks.len());
+    let mut calls = Vec::with_capacity(6 + looks.len());
     if settled.is_some() {
         calls.push(Call::new(SETTLE, &settling));
     }
     calls.extend(entries.owed_call(&owing));
     calls.extend(entries.conflict_call(&noting));
+    calls.extend(entries.reject_call(&telling));
     calls.push(Stored::call(&storing));
     // Behind the last write: nobody can change now what fires with it.
     let first = calls.len();

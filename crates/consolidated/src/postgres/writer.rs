@@ -8,6 +8,7 @@ use super::connect::Role;
 use super::errors::failed;
 use super::identity::{self, Locked, Stored};
 use super::link::{Answer, Call, Link};
+use super::notes;
 use super::timeline::Timelines;
 use super::trim;
 use super::upload::{self, Undone, Upload};
@@ -177,6 +178,10 @@ impl crate::connection::Writer for Writer {
 
     fn trim_logs(&mut self, log_rows_max: i64) -> Result<(), Failure> {
         self.in_transaction(|writer| trim::trim(&mut writer.link, log_rows_max))
+    }
+
+    fn trim_notes(&mut self, rows_max: i64, rejects_kept_s: i64) -> Result<(), Failure> {
+        notes::trim(&mut self.link, rows_max, rejects_kept_s)
     }
 
     fn round_trips(&self) -> u64 {

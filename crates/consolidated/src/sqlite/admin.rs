@@ -2,10 +2,11 @@
 
 use super::errors::failed;
 use super::tables::{self, UserTable};
-use super::{ServeLock, check, connect, deploy, plan};
+use super::{ServeLock, check, connect, deploy, notes, plan};
 use crate::admin::{self, Deployment, Finding, InitialModel, StoredScript, User};
 use crate::connection::Administration;
 use crate::initial::{self, Candidate};
+use crate::notes::{ConflictNote, Notes, RejectNote};
 use crate::sync_model::SyncModel;
 use model::{Code, Failure, PublicationName, ScriptVersion, UserName};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -47,6 +48,14 @@ impl Admin {
             true => Ok(()),
             false => Err(Failure::new(Code::NotDeployed, "nothing is deployed in this database")),
         }
+    }
+}
+
+impl Admin {
+    /// For what the system tables of an older program lack.
+    fn require_completed(&self) -> Result<(), Failure> {
+        self.require_deployed()?;
+        deploy::require_present_format(&self.connection)
     }
 }
 
@@ -188,5 +197,24 @@ impl Administration for Admin {
     fn remove_user(&mut self, name: &UserName) -> Result<(), Failure> {
         let sql = "DELETE FROM syncline_user WHERE user_name = ?1";
         self.change_user(name, sql, &[&name.as_str()])
+    }
+    fn rejects(&mut self, wanted: Notes) -> Result<Vec<RejectNote>, Failure> {
+        self.require_completed()?;
+        notes::rejects(&self.connection, wanted)
+    }
+
+    fn purge_rejects(&mut self, seconds: i64) -> Result<u64, Failure> {
+        self.require_completed()?;
+        notes::purge_rejects(&self.connection, seconds)
+    }
+
+    fn conflicts(&mut self, wanted: Notes) -> Result<Vec<ConflictNote>, Failure> {
+        self.require_completed()?;
+        notes::conflicts(&self.connection, wanted)
+    }
+
+    fn purge_conflicts(&mut self, seconds: i64) -> Result<u64, Failure> {
+        self.require_completed()?;
+        notes::purge_conflicts(&self.connection, seconds)
     }
 }

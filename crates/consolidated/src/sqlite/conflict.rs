@@ -7,9 +7,9 @@ use super::catalog::CatalogTable;
 use super::errors::{RowFault, failed, row_fault, script_failed};
 use super::fence::{self, Standing};
 use super::upload::{Attempt, RowOutcome, bind};
-use crate::row_json::row_json;
 use crate::script::Event;
 use crate::synchronization::Change;
+use crate::told;
 use crate::uploaded_row::UploadedRow;
 use model::{Code, Failure, write_value};
 use rusqlite::params;
@@ -53,8 +53,8 @@ pub(super) fn resolve(
     }
     fence::check_written(attempt, table, position, row, before)?;
     attempt.applied.conflicts += 1;
-    note(attempt, table, row, now.as_deref())?;
     let after = attempt.fetch(table, row)?;
+    note(attempt, table, row, now.as_deref(), after.as_deref())?;
     if agrees(row, after.as_deref()) {
         attempt.echo_shared(table, position, row);
     } else {
@@ -98,40 +98,39 @@ fn run(
     }
 }
 
-/// Keeps the three rows of a conflict, so that it can be looked at later.
+/// Keeps the rows of a conflict and the one that came of it, so that it can be looked at later.
 fn note(
     attempt: &Attempt<'_>,
     table: &CatalogTable,
     row: &UploadedRow<'_>,
     now: Option<&[u8]>,
+    result: Option<&[u8]>,
 ) -> Result<(), Failure> {
     let mut old = Vec::new();
     row.old.iter().for_each(|value| write_value(&mut old, *value));
-    let (operation, old, new) = match row.change {
-        Change::Insert => ("insert", None, Some(row_json(row.new_image()))),
-        Change::Update | Change::KeyChange => {
-            ("update", Some(row_json(&old)), Some(row_json(row.new_image())))
-        }
-        Change::Delete => ("delete", Some(row_json(&old)), None),
-    };
+    let told = |image: &[u8]| told::row(&table.published, image);
+    let old = (row.change != Change::Insert).then(|| told(&old));
+    let new = (row.change != Change::Delete).then(|| told(row.new_image()));
     let session = attempt.request.session;
     attempt
         .connection
         .prepare_cached(
             "INSERT INTO syncline_conflict (detected_at, remote_id, user_name, table_name,
-                 operation, conflict_rule, old_row, new_row, consolidated_row)
-             VALUES (datetime('now'), ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+                 operation, conflict_rule, old_row, new_row, consolidated_row,
+                 result_row)
+             VALUES (datetime('now'), ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
         )
         .and_then(|mut statement| {
             statement.execute(params![
                 session.remote_id.as_str(),
                 session.user.as_str(),
                 table.published.name,
-                operation,
+                told::operation(row.change),
                 table.conflict_rule,
                 old,
                 new,
-                now.map(row_json),
+                now.map(told),
+                result.map(told),
             ])
         })
         .map_err(failed("note a conflict"))?;

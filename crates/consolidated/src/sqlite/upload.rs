@@ -16,12 +16,14 @@ use super::constraint;
 use super::errors::{RowFault, failed, row_fault, script_failed};
 use super::fence::{self, Standing};
 use super::identity;
+use super::ledger::{self, Owed};
 use super::stretch::Stretch;
 use super::values::{Bind, write_row};
 use super::watermark::Mark;
 use crate::echo::Echo;
 use crate::script::{Event, Parameter, Script};
 use crate::synchronization::{Applied, Batch, Change, Session, UploadRequest};
+use crate::told;
 use crate::uploaded_row::{RowId, UploadedRow, event_of};
 use model::{Code, Counter, Failure, RowReader, ValueRef, write_value};
 use rusqlite::{Connection, Statement, params};
@@ -176,7 +178,7 @@ pub(super) struct Attempt<'a> {
     leaving_last: Vec<Parked>,
     pub(super) applied: Applied,
     /// What the remote is owed: a code where the row was rejected.
-    owed: Vec<(RowId, Option<(Code, String)>)>,
+    owed: Vec<Owed>,
     /// What goes to the logs, by table.
     stretches: Vec<Option<Stretch>>,
     /// A table, and a value of its deciding column with which its rows are inside.
@@ -441,7 +443,8 @@ impl<'a> Attempt<'a> {
 
     pub(super) fn reject(&mut self, row: RowId, reason: (Code, String)) {
         self.applied.rejected += 1;
-        self.owed.push((row, Some(reason)));
+        let (code, message) = reason;
+        self.owed.push((row, Some((code, told::message(message)))));
     }
 
     /// Settles what need not be sent: whole stretches of the logs, or else row by row.
@@ -474,31 +477,7 @@ impl<'a> Attempt<'a> {
         if self.request.download_follows {
             self.end_stretches()?;
         }
-        let owing = failed("note what the remote is owed");
-        let mut statement = self
-            .connection
-            .prepare_cached(
-                "INSERT OR REPLACE INTO syncline_owed
-                     (remote_id, table_name, row_key, counter, code, message)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-            )
-            .map_err(&owing)?;
-        for ((table, key), reason) in &self.owed {
-            let (code, message) = match reason {
-                Some((code, message)) => (Some(code.number()), Some(message.as_str())),
-                None => (None, None),
-            };
-            statement
-                .execute(params![
-                    self.request.session.remote_id.as_str(),
-                    self.tables[*table].published.name,
-                    key,
-                    self.counter.0,
-                    code,
-                    message,
-                ])
-                .map_err(&owing)?;
-        }
+        ledger::write(self.connection, self.tables, self.request, self.counter, &self.owed)?;
         let mut applied = self.applied;
         if !self.request.download_follows {
             applied.echo = Echo::default();

@@ -5,6 +5,7 @@
 
 use super::catalog::{self, Catalog};
 use super::errors::failed;
+use super::notes;
 use super::runs::{self, Runs};
 use super::tracking::log_name;
 use super::upload;
@@ -143,13 +144,10 @@ impl crate::connection::Writer for Writer {
                 .map_err(&trimming)?;
             transaction.commit().map_err(&trimming)?;
         }
-        self.connection
-            .execute(
-                "DELETE FROM syncline_conflict
-                 WHERE conflict_id <= (SELECT max(conflict_id) FROM syncline_conflict) - ?1",
-                [log_rows_max],
-            )
-            .map_err(&trimming)?;
         Ok(())
+    }
+
+    fn trim_notes(&mut self, rows_max: i64, rejects_kept_s: i64) -> Result<(), Failure> {
+        notes::trim(&self.connection, rows_max, rejects_kept_s)
     }
 }

@@ -21,6 +21,13 @@ const TRIM_EVERY_GROUPS: u64 = 1000;
 pub(super) struct Limits {
     pub(super) group_len_max: usize,
     pub(super) log_rows_max: i64,
+    pub(super) rejects_kept_s: i64,
+}
+
+/// Cuts what is kept of the past to its limits.
+pub(super) fn trim(writer: &mut dyn Writer, limits: Limits) -> Result<(), Failure> {
+    writer.trim_logs(limits.log_rows_max)?;
+    writer.trim_notes(limits.log_rows_max, limits.rejects_kept_s)
 }
 
 /// What the writer is asked.
@@ -90,7 +97,7 @@ pub(super) fn run(mut writer: Box<dyn Writer>, intake: &Intake<Write>, limits: L
         }
         groups += 1;
         if groups.is_multiple_of(TRIM_EVERY_GROUPS)
-            && let Err(failure) = writer.trim_logs(limits.log_rows_max)
+            && let Err(failure) = trim(writer, limits)
         {
             tracing::warn!(error = %failure.full_message(), "cannot trim the change logs");
         }

@@ -1,0 +1,171 @@
+//! `syncline rejects` and `syncline conflicts`: what the centre keeps about single rows.
+
+use crate::args::{ConflictsOptions, Dir, NotesAction, RejectsOptions};
+use crate::config::Config;
+use crate::output::{self, counted};
+use crate::told::{self, parsed};
+use consolidated::{Administration, ConflictNote, Notes, RejectNote};
+use model::{Code, Failure};
+use serde_json::{Value, json};
+
+/// Does what was asked with rejects.
+pub(crate) fn rejects(options: &RejectsOptions) -> Result<(), Failure> {
+    match &options.action {
+        NotesAction::List { dir, limit, json } => {
+            let notes = newest(*limit, |wanted| open(dir)?.rejects(wanted))?;
+            if *json {
+                return output::json(&notes.iter().map(reject_json).collect());
+            }
+            if notes.is_empty() {
+                return output::line("nothing was rejected");
+            }
+            let rows: Vec<Vec<String>> = notes.iter().map(reject_row).collect();
+            let headings = ["id", "at", "remote", "user", "table", "key", "code", "message"];
+            output::table(&headings, &rows)
+        }
+        NotesAction::Show { id, dir, json } => {
+            let note = open(dir)?.rejects(Notes::Of(*id))?.pop();
+            let note = note.ok_or_else(|| missing("reject", *id))?;
+            if *json { output::json(&reject_json(&note)) } else { show_reject(&note) }
+        }
+        NotesAction::Purge { dir, older_than, json } => {
+            let purged = open(dir)?.purge_rejects(older_than.unwrap_or(0))?;
+            report_purged(purged, "reject", *json)
+        }
+    }
+}
+
+/// Does what was asked with conflicts.
+pub(crate) fn conflicts(options: &ConflictsOptions) -> Result<(), Failure> {
+    match &options.action {
+        NotesAction::List { dir, limit, json } => {
+            let notes = newest(*limit, |wanted| open(dir)?.conflicts(wanted))?;
+            if *json {
+                return output::json(&notes.iter().map(conflict_json).collect());
+            }
+            if notes.is_empty() {
+                return output::line("there were no conflicts");
+            }
+            let rows: Vec<Vec<String>> = notes.iter().map(conflict_row).collect();
+            let headings = ["id", "at", "remote", "user", "table", "operation", "rule"];
+            output::table(&headings, &rows)
+        }
+        NotesAction::Show { id, dir, json } => {
+            let note = open(dir)?.conflicts(Notes::Of(*id))?.pop();
+            let note = note.ok_or_else(|| missing("conflict", *id))?;
+            if *json { output::json(&conflict_json(&note)) } else { show_conflict(&note) }
+        }
+        NotesAction::Purge { dir, older_than, json } => {
+            let purged = open(dir)?.purge_conflicts(older_than.unwrap_or(0))?;
+            report_purged(purged, "conflict", *json)
+        }
+    }
+}
+
+fn open(dir: &Dir) -> Result<Box<dyn Administration>, Failure> {
+    consolidated::administer(&Config::read(&dir.dir)?.consolidated)
+}
+
+/// The newest `limit`, and a word where there are more: nobody shall take a part for all.
+fn newest<T>(
+    limit: u32,
+    read: impl FnOnce(Notes) -> Result<Vec<T>, Failure>,
+) -> Result<Vec<T>, Failure> {
+    let mut notes = read(Notes::Newest(limit.saturating_add(1)))?;
+    if notes.len() > limit as usize {
+        notes.remove(0);
+        output::notice(&format!("only the newest {limit} are shown; --limit shows more"));
+    }
+    Ok(notes)
+}
+
+fn missing(noun: &str, id: i64) -> Failure {
+    Failure::new(Code::NoSuchNote, format!("there is no {noun} {id}"))
+        .hint(format!("`syncline {noun}s list` shows what there is"))
+}
+
+fn report_purged(purged: u64, noun: &str, json: bool) -> Result<(), Failure> {
+    if json {
+        return output::json(&json!({ "purged": purged }));
+    }
+    output::line(&format!("purged {}", counted(purged, noun)))
+}
+
+fn reject_row(note: &RejectNote) -> Vec<String> {
+    let RejectNote { at, remote_id, user, table, message, .. } = note.clone();
+    let (id, key, code) = (note.id.to_string(), told::key(&note.key), format!("E{}", note.code));
+    vec![id, at, remote_id, user, table, key, code, message]
+}
+
+fn reject_json(note: &RejectNote) -> Value {
+    json!({
+        "id": note.id,
+        "at": note.at,
+        "remote_id": note.remote_id,
+        "user": note.user,
+        "table": note.table,
+        "operation": note.operation,
+        "key": parsed(&note.key),
+        "row": note.row.as_deref().map(parsed),
+        "code": format!("E{}", note.code),
+        "message": note.message,
+        "learned": note.learned,
+    })
+}
+
+fn show_reject(note: &RejectNote) -> Result<(), Failure> {
+    let learned = if note.learned { "yes" } else { "not yet" };
+    let facts = [
+        ("id", note.id.to_string()),
+        ("at", note.at.clone()),
+        ("remote", note.remote_id.clone()),
+        ("user", note.user.clone()),
+        ("table", note.table.clone()),
+        ("operation", note.operation.clone()),
+        ("key", told::key(&note.key)),
+        ("code", format!("E{}", note.code)),
+        ("message", note.message.clone()),
+        ("the remote knows", learned.to_owned()),
+    ];
+    output::record(&facts.map(|(name, value)| (name.to_owned(), value)))?;
+    told::row("row", note.row.as_deref())
+}
+
+fn conflict_row(note: &ConflictNote) -> Vec<String> {
+    let ConflictNote { at, remote_id, user, table, operation, rule, .. } = note.clone();
+    vec![note.id.to_string(), at, remote_id, user, table, operation, rule]
+}
+
+fn conflict_json(note: &ConflictNote) -> Value {
+    let row = |text: &Option<String>| text.as_deref().map(parsed);
+    json!({
+        "id": note.id,
+        "at": note.at,
+        "remote_id": note.remote_id,
+        "user": note.user,
+        "table": note.table,
+        "operation": note.operation,
+        "rule": note.rule,
+        "old": row(&note.old),
+        "new": row(&note.new),
+        "consolidated": row(&note.consolidated),
+        "result": row(&note.result),
+    })
+}
+
+fn show_conflict(note: &ConflictNote) -> Result<(), Failure> {
+    let facts = [
+        ("id", note.id.to_string()),
+        ("at", note.at.clone()),
+        ("remote", note.remote_id.clone()),
+        ("user", note.user.clone()),
+        ("table", note.table.clone()),
+        ("operation", note.operation.clone()),
+        ("rule", note.rule.clone()),
+    ];
+    output::record(&facts.map(|(name, value)| (name.to_owned(), value)))?;
+    told::row("the remote had", note.old.as_deref())?;
+    told::row("the remote wanted", note.new.as_deref())?;
+    told::row("there was", note.consolidated.as_deref())?;
+    told::row("there is since", note.result.as_deref())
+}

@@ -1,0 +1,91 @@
+//! What is written about an upload: what the remote is owed, and what was rejected.
+
+use super::catalog::CatalogTable;
+use super::errors::failed;
+use crate::synchronization::UploadRequest;
+use crate::told;
+use crate::uploaded_row::RowId;
+use model::{Code, Counter, Failure};
+use rusqlite::{Connection, params};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// A row that the remote must be told about, with a reason where it was rejected.
+pub(super) type Owed = (RowId, Option<(Code, String)>);
+
+/// Writes `owed`; with the watermark `counter` the remote has it.
+pub(super) fn write(
+    connection: &Connection,
+    tables: &[Arc<CatalogTable>],
+    request: &UploadRequest<'_>,
+    counter: Counter,
+    owed: &[Owed],
+) -> Result<(), Failure> {
+    write_rejects(connection, tables, request, counter, owed)?;
+    let owing = failed("note what the remote is owed");
+    let mut statement = connection
+        .prepare_cached(
+            "INSERT OR REPLACE INTO syncline_owed
+                 (remote_id, table_name, row_key, counter, code, message)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        )
+        .map_err(&owing)?;
+    for ((table, key), reason) in owed {
+        let (code, message) = match reason {
+            Some((code, message)) => (Some(code.number()), Some(message.as_str())),
+            None => (None, None),
+        };
+        statement
+            .execute(params![
+                request.session.remote_id.as_str(),
+                tables[*table].published.name,
+                key,
+                counter.0,
+                code,
+                message,
+            ])
+            .map_err(&owing)?;
+    }
+    Ok(())
+}
+
+/// Keeps the rejected rows with their content, for whoever runs the consolidated database.
+fn write_rejects(
+    connection: &Connection,
+    tables: &[Arc<CatalogTable>],
+    request: &UploadRequest<'_>,
+    counter: Counter,
+    owed: &[Owed],
+) -> Result<(), Failure> {
+    let reasons = owed.iter().filter_map(|(row, reason)| Some((row, reason.as_ref()?)));
+    let reasons: HashMap<&RowId, _> = reasons.collect();
+    if reasons.is_empty() {
+        return Ok(());
+    }
+    let published = |at: usize| &tables[at].published;
+    let reason = |row: &RowId| reasons.get(row).map(|reason| (*reason).clone());
+    let noting = failed("note what was rejected");
+    let mut statement = connection
+        .prepare_cached(
+            "INSERT INTO syncline_reject (rejected_at, remote_id, user_name, counter,
+                 table_name, operation, row_key, row_content, code, message)
+             VALUES (datetime('now'), ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+        )
+        .map_err(&noting)?;
+    for reject in told::rejected(request.batches, &published, &reason)? {
+        statement
+            .execute(params![
+                request.session.remote_id.as_str(),
+                request.session.user.as_str(),
+                counter.0,
+                published(reject.table).name,
+                reject.operation,
+                reject.key,
+                reject.row,
+                reject.code.number(),
+                reject.message,
+            ])
+            .map_err(&noting)?;
+    }
+    Ok(())
+}
