@@ -11,7 +11,7 @@ use super::verbatim::Verbatim;
 use crate::catalog::{self, CatalogTable, DeployedRows};
 use crate::script::{Event, Parameter, Script};
 use crate::synchronization::Session;
-use model::{Code, DatabaseId, Failure};
+use model::{Code, DatabaseId, Failure, PublishedTable};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -104,6 +104,19 @@ impl Catalog {
         Ok((Catalog { deployed, tables: HashMap::new() }, last))
     }
 
+    /// The same for a download of a session that was settled before the present deployment: where
+    /// the tables of the remote are as they were, nothing is in its way.
+    pub(super) fn tables_now(&mut self, session: &Session) -> Result<Vec<Arc<Table>>, Failure> {
+        if session.deployment == self.deployed.deployment {
+            return self.tables(session);
+        }
+        let now = Session { deployment: self.deployed.deployment, ..session.clone() };
+        match self.tables(&now) {
+            Ok(tables) if fits(session, &tables) => Ok(tables),
+            _ => Err(Failure::new(Code::Superseded, "a new model was deployed meanwhile")),
+        }
+    }
+
     /// The tables of a session, in the order of its schema.
     pub(super) fn tables(&mut self, session: &Session) -> Result<Vec<Arc<Table>>, Failure> {
         let deployed = self.deployed.tables(session)?;
@@ -114,6 +127,17 @@ impl Catalog {
         });
         Ok(ready.collect())
     }
+}
+
+/// Whether a session of another deployment means the tables that are deployed now.
+fn fits(session: &Session, tables: &[Arc<Table>]) -> bool {
+    let same = |(known, table): (&PublishedTable, &Arc<Table>)| {
+        let published = &table.deployed.published;
+        published.name == known.name
+            && published.fingerprint == known.fingerprint
+            && published.direction == known.direction
+    };
+    session.schema.tables.iter().zip(tables).all(same)
 }
 
 impl Table {

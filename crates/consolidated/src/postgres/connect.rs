@@ -142,14 +142,14 @@ impl std::fmt::Debug for Options {
 }
 
 /// Connects to the first host that will do, or tells what was wrong with the last.
-pub(super) fn connect(options: &Options, role: Role) -> Result<(Session, Place), Failure> {
+pub(super) fn connect(options: &Options, role: Role) -> Result<(Session, Facts), Failure> {
     let mut last = None;
     for host in &options.hosts {
         let connected = Session::open(host, options)
             .map_err(|fault| fault.failure("cannot connect to PostgreSQL".to_owned()))
             .and_then(|mut session| {
-                let place = set_up(&mut session, role, options.hosts.len() > 1)?;
-                Ok((session, place))
+                let facts = set_up(&mut session, role, options.hosts.len() > 1)?;
+                Ok((session, facts))
             });
         match connected {
             Ok(connected) => return Ok(connected),
@@ -159,13 +159,22 @@ pub(super) fn connect(options: &Options, role: Role) -> Result<(Session, Place),
     Err(last.unwrap_or_else(|| Failure::new(Code::BadUrl, "the URL names no host")))
 }
 
+/// What a connection learns of its server once.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Facts {
+    pub(super) place: Place,
+    /// After so long a wait for a lock the server looks for a deadlock, in milliseconds.
+    pub(super) deadlock_timeout_ms: u64,
+}
+
 const FACTS: &str = "SELECT pg_is_in_recovery(), current_setting('server_version_num')::int4,
     (SELECT system_identifier FROM pg_control_system()),
     CASE WHEN NOT pg_is_in_recovery() THEN pg_walfile_name(pg_current_wal_insert_lsn()) END,
-    current_setting('transaction_read_only') = 'on'";
+    current_setting('transaction_read_only') = 'on',
+    (SELECT setting::int8 FROM pg_settings WHERE name = 'deadlock_timeout')";
 
 /// `must_write`: there are other hosts to try where this one only reads.
-fn set_up(session: &mut Session, role: Role, must_write: bool) -> Result<Place, Failure> {
+fn set_up(session: &mut Session, role: Role, must_write: bool) -> Result<Facts, Failure> {
     let doing = || "cannot set up the session".to_owned();
     let calls = [
         Call::Simple(SETTINGS),
@@ -210,5 +219,9 @@ fn set_up(session: &mut Session, role: Role, must_write: bool) -> Result<Place, 
     if must_write && facts.try_get(4).map_err(unreadable)? {
         return Err(Failure::new(Code::NotPrimary, "the PostgreSQL server only reads"));
     }
-    Ok(Place { system: system.cast_unsigned(), timeline })
+    let deadlock_timeout_ms: i64 = facts.try_get(5).map_err(unreadable)?;
+    Ok(Facts {
+        place: Place { system: system.cast_unsigned(), timeline },
+        deadlock_timeout_ms: deadlock_timeout_ms.cast_unsigned(),
+    })
 }

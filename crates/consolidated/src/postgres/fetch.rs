@@ -7,9 +7,11 @@
 use super::catalog::{self, Table};
 use super::cursor::{self, Source, Value};
 use super::departed::{Questions, Stillness};
-use super::errors::{failed, script_failed};
+use super::durable;
+use super::errors::{Fault, failed, script_failed};
 use super::link::{Answer, Call, Link, Row, Unreadable};
 use super::owed::{self, Owed};
+use super::read_lock::{self, ReadLock};
 use super::rows::{Batches, Download, Kind};
 use super::snapshot::{Snapshot, Xid8};
 use super::span::{LogState, Moment, Span};
@@ -33,7 +35,9 @@ const STATE: &str = "SELECT log.table_name, log.incarnation, log.floor::text,
     (SELECT pg_current_snapshot()::text),
     (SELECT value::int8 FROM syncline.syncline_system WHERE name = 'generation'),
     (SELECT value::int8 FROM syncline.syncline_system WHERE name = 'deployment'),
-    (SELECT xmin::text::int8 FROM syncline.syncline_remote WHERE remote_id = $1)
+    (SELECT xmin::text::int8 FROM syncline.syncline_remote WHERE remote_id = $1),
+    (SELECT (pg_current_wal_insert_lsn() - '0/0')::int8),
+    (SELECT (pg_current_wal_flush_lsn() - '0/0')::int8)
 FROM (SELECT) AS state LEFT JOIN syncline.syncline_log_state AS log ON TRUE";
 
 /// The number of none.
@@ -52,6 +56,8 @@ pub(super) struct Opening {
     moment: Moment,
     owed: Vec<Row>,
     stillness: Stillness,
+    /// Where the log ended, unless it was on the disk up to there.
+    unflushed: Option<i64>,
 }
 
 impl Opening {
@@ -60,45 +66,68 @@ impl Opening {
     }
 }
 
-/// Begins the transaction whose snapshot everything comes from. `tables` are those of the session
-/// as far as they are known.
+/// Why there is no snapshot.
+pub(super) enum Unopened {
+    /// Somebody else has locked what is to be read.
+    Locked,
+    /// Something is not there that was deployed.
+    Missing(Failure),
+    Failed(Failure),
+}
+
+impl Unopened {
+    pub(super) fn of(fault: Fault) -> Unopened {
+        let (locked, missing) = (read_lock::has_waited(&fault), read_lock::is_missing(&fault));
+        match (locked, missing) {
+            (true, _) => Unopened::Locked,
+            (_, true) => Unopened::Missing(catalog::not_deployed(fault)),
+            _ => Unopened::Failed(catalog::not_deployed(fault)),
+        }
+    }
+}
+
+/// Begins the transaction whose snapshot everything comes from, behind the lock on all of it.
 pub(super) fn open(
     link: &mut Link,
     request: &FetchRequest<'_>,
     tables: &[Arc<Table>],
-) -> Result<Opening, Failure> {
+    lock: &ReadLock,
+) -> Result<Opening, Unopened> {
     let remote_id = request.session.remote_id.as_str();
     let remote: [&(dyn ToSql + Sync); 1] = [&remote_id];
     let questions = Questions::new(tables, request, own_upload(request.echo, link.place()));
     let values = questions.values(request);
     let parameters: Vec<_> = values.iter().map(|values| cursor::as_parameters(values)).collect();
-    let mut calls = vec![
-        Call::new("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", &[]),
-        Call::new(STATE, &remote),
-        Call::new(owed::READ, &remote),
-    ];
+    let mut calls = vec![Call::new("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", &[])];
+    calls.extend(lock.calls());
+    let at = calls.len();
+    calls.extend([Call::new(STATE, &remote), Call::new(owed::READ, &remote)]);
     let first = calls.len();
     calls.extend(questions.calls(&parameters));
-    let mut answers = match link.begin(&calls) {
-        Ok(answers) => answers,
-        // A log may have gone with a deployment that this connection has not heard of.
-        Err(fault) if fault.call >= first => {
-            link.roll_back();
-            return open(link, request, &[]);
-        }
-        Err(fault) => return Err(catalog::not_deployed(fault)),
-    };
+    let mut answers = link.begin(&calls).map_err(Unopened::of)?;
     let stillness = questions.understand(&answers[first..]);
     answers.truncate(first);
-    let [_, state, owed]: [Answer; 3] = answers
-        .try_into()
-        .map_err(|_| Failure::new(Code::Bug, "a flight has other answers than calls"))?;
-    let deployment = state.rows.first().and_then(|row| row.try_get(5).ok());
+    let [state, owed]: [Answer; 2] = answers.split_off(at).try_into().map_err(|_| {
+        Unopened::Failed(Failure::new(Code::Bug, "a flight has other answers than calls"))
+    })?;
+    opening(link, &state.rows, owed.rows, stillness).map_err(Unopened::Failed)
+}
+
+fn opening(
+    link: &Link,
+    state: &[Row],
+    owed: Vec<Row>,
+    stillness: Stillness,
+) -> Result<Opening, Failure> {
+    let deployment = state.first().and_then(|row| row.try_get(5).ok());
     let deployment = deployment
         .ok_or_else(|| Failure::new(Code::NotDeployed, "nothing is deployed in this database"))?;
-    let moment = moment(link, &state.rows)
-        .ok_or_else(|| Failure::new(Code::Drift, "the state of the database cannot be read"))?;
-    Ok(Opening { deployment, moment, owed: owed.rows, stillness })
+    let garbled = || Failure::new(Code::Drift, "the state of the database cannot be read");
+    let moment = moment(link, state).ok_or_else(garbled)?;
+    let read = |row: &Row| Some((row.try_get(7).ok()?, row.try_get(8).ok()?));
+    let (written, flushed): (i64, i64) = state.first().and_then(read).ok_or_else(garbled)?;
+    let unflushed = (flushed < written).then_some(written);
+    Ok(Opening { deployment, moment, owed, stillness, unflushed })
 }
 
 fn moment(link: &Link, rows: &[Row]) -> Option<Moment> {
@@ -154,7 +183,12 @@ pub(super) fn fetch(
     owed::reject(&owed, sink)?;
     let own_upload = own_upload(request.echo, moment.place);
     let cursors = plan(tables, &spans, &owed, request, own_upload, &opening.stillness)?;
-    let fetched = run(link, tables, &cursors, &owed, request, sink)?;
+    let unflushed = opening.unflushed;
+    let (fetched, flushed) = run(link, tables, &cursors, &owed, request, unflushed, sink)?;
+    // What is not there cannot be lost: who is sent nothing need not wait.
+    if let Some(place) = unflushed.filter(|_| !flushed && fetched.rows > 0) {
+        durable::flush(link, place)?;
+    }
     let watermarks = spans.iter().map(|span| span.until.write().map(Some));
     Ok(Fetched { watermarks: watermarks.collect::<Result<_, _>>()?, ..fetched })
 }
@@ -227,8 +261,9 @@ fn run(
     cursors: &[Cursor<'_>],
     owed: &[Owed],
     request: &FetchRequest<'_>,
+    unflushed: Option<i64>,
     sink: Sink<'_>,
-) -> Result<Fetched, Failure> {
+) -> Result<(Fetched, bool), Failure> {
     let parameters: Vec<_> =
         cursors.iter().map(|cursor| cursor::as_parameters(&cursor.values)).collect();
     // The plans that are kept first: it is a setting.
@@ -244,13 +279,20 @@ fn run(
         calls.push(Call::new(&cursor.statement.sql, parameters));
         places.push(Some(at));
     }
+    let log_end: [&(dyn ToSql + Sync); 1] = [&unflushed];
+    let asks_at = calls.len();
+    calls.extend(unflushed.map(|_| Call::new(durable::IS_FLUSHED, &log_end)));
     calls.push(Call::new("COMMIT", &[]));
+    let mut flushed = unflushed.is_none();
     let mut download = Download::new(tables, owed, request, sink);
     let batches: Vec<Batches> = cursors.iter().map(|cursor| cursor.batches).collect();
     let place = |call: usize| places.get(call).copied().flatten();
     let flown = link.stream(&calls, &mut |call, row| match place(call) {
         Some(cursor) => download.row(&batches, cursor, row),
-        None => Ok(()),
+        None => {
+            flushed |= call == asks_at && durable::is_flushed(&row.to_row());
+            Ok(())
+        }
     });
     flown.map_err(|fault| match place(fault.call) {
         Some(at) => {
@@ -260,7 +302,7 @@ fn run(
         }
         None => failed("read the snapshot to its end")(fault),
     })?;
-    download.finish(&batches)
+    Ok((download.finish(&batches)?, flushed))
 }
 
 /// For values of system tables.

@@ -17,7 +17,7 @@ mod wire;
 pub(super) use row::{Column, Row, RowRef, Unreadable};
 pub(super) use session::{Outcome, Session};
 
-use super::connect::{self, Options, Role};
+use super::connect::{self, Facts, Options, Role};
 use super::errors::{Fault, FaultKind};
 use super::watermark::Place;
 use crate::url::PostgresUrl;
@@ -69,8 +69,9 @@ pub(super) struct Link {
     session: Option<Session>,
     options: Options,
     role: Role,
-    place: Place,
+    facts: Facts,
     round_trips: u64,
+    collided: bool,
 }
 
 impl std::fmt::Debug for Link {
@@ -82,8 +83,9 @@ impl std::fmt::Debug for Link {
 impl Link {
     /// Connects.
     pub(super) fn open(url: &PostgresUrl, role: Role) -> Result<Link, Failure> {
-        let (options, place) = (Options::of(url), Place::default());
-        let mut link = Link { session: None, options, role, place, round_trips: 0 };
+        let (options, facts) = (Options::of(url), Facts::default());
+        let mut link =
+            Link { session: None, options, role, facts, round_trips: 0, collided: false };
         link.connect()?;
         Ok(link)
     }
@@ -95,7 +97,17 @@ impl Link {
 
     /// Where the numbers of transactions come from that this connection sees.
     pub(super) fn place(&self) -> Place {
-        self.place
+        self.facts.place
+    }
+
+    /// After so long a wait for a lock the server looks for a deadlock, in milliseconds.
+    pub(super) fn deadlock_timeout_ms(&self) -> u64 {
+        self.facts.deadlock_timeout_ms
+    }
+
+    /// Whether the last transaction met another one: done again, anew, it may succeed.
+    pub(super) fn has_collided(&self) -> bool {
+        self.collided
     }
 
     /// Sends the first statements of a transaction, on a new connection if the old one is lost.
@@ -104,6 +116,7 @@ impl Link {
     /// None of `calls` may commit anything: they may run twice.
     pub(super) fn begin(&mut self, calls: &[Call<'_>]) -> Result<Vec<Answer>, Fault> {
         self.roll_back();
+        self.collided = false;
         if self.session.is_some() {
             match self.flight(calls) {
                 Err(fault) if fault.is_lost() => {}
@@ -174,8 +187,8 @@ impl Link {
 
     fn connect(&mut self) -> Result<(), Failure> {
         self.session = None;
-        let (session, place) = connect::connect(&self.options, self.role)?;
-        (self.session, self.place) = (Some(session), place);
+        let (session, facts) = connect::connect(&self.options, self.role)?;
+        (self.session, self.facts) = (Some(session), facts);
         Ok(())
     }
 
@@ -190,6 +203,7 @@ impl Link {
         match &outcome {
             Ok(_) => {}
             Err(fault @ Fault { kind: FaultKind::Refused(refusal), .. }) if !fault.is_lost() => {
+                self.collided |= is_collision(refusal.state());
                 if is_stale(refusal.state()) {
                     session.statements.forget();
                 }
@@ -215,6 +229,11 @@ fn first_refusal(outcomes: Vec<Outcome>) -> Result<Vec<u64>, Fault> {
         }
     }
     Ok(affected)
+}
+
+/// Serialization failures and deadlocks.
+pub(super) fn is_collision(state: &str) -> bool {
+    matches!(state, "40001" | "40P01")
 }
 
 /// A prepared statement is no longer what it was: its table changed, or a pooler took it away.

@@ -1,23 +1,28 @@
 //! A connection that only reads: who a user is, what a remote shares, what it downloads.
 
-use super::catalog::{self, Catalog};
+use super::catalog::{self, Catalog, Table};
 use super::claims::Claims;
 use super::connect::Role;
 use super::errors::failed;
-use super::fetch;
+use super::fetch::{self, Opening, Unopened};
 use super::link::{Call, Link, Row, Unreadable};
 use super::oldest::Oldest;
+use super::read_lock::{self, ReadLocks};
 use super::timeline::Timelines;
 use crate::synchronization::{Credentials, DownloadBatch, FetchRequest, Fetched, Session};
 use crate::url::PostgresUrl;
 use model::{Code, Failure, PublicationName, RemoteId, ScriptVersion, UserName};
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 /// The deployment number, and the users of these names: as many rows, or one without a user.
 const USERS: &str = "SELECT s.value::int8, u.user_name, u.password_hash, u.password_version,
     u.claims
 FROM syncline.syncline_system s LEFT JOIN syncline.syncline_user u ON u.user_name = ANY ($1)
 WHERE s.name = 'deployment'";
+
+/// How often a download begins anew for another deployment or timeline.
+const OPENINGS_MAX: u32 = 10;
 
 /// Reads from the consolidated database.
 #[derive(Debug)]
@@ -29,6 +34,7 @@ pub(crate) struct Reader {
     timelines: Timelines,
     oldest: Oldest,
     claims: Claims,
+    locks: ReadLocks,
 }
 
 impl Reader {
@@ -38,7 +44,8 @@ impl Reader {
         let catalog = Catalog::load(&mut link)?;
         let deployment = catalog.deployed.deployment;
         let (timelines, oldest) = (Timelines::default(), Oldest::default());
-        Ok(Reader { link, catalog, deployment, timelines, oldest, claims: Claims::default() })
+        let (claims, locks) = (Claims::default(), ReadLocks::default());
+        Ok(Reader { link, catalog, deployment, timelines, oldest, claims, locks })
     }
 
     fn fetch_in_transaction(
@@ -46,24 +53,77 @@ impl Reader {
         request: &FetchRequest<'_>,
         sink: &mut dyn FnMut(DownloadBatch) -> Result<(), Failure>,
     ) -> Result<Fetched, Failure> {
-        let known = request.session.deployment == self.catalog.deployed.deployment;
-        let mut tables = if known { self.catalog.tables(request.session)? } else { Vec::new() };
-        let mut opening = fetch::open(&mut self.link, request, &tables)?;
-        if !self.timelines.is_for(self.link.place()) {
-            // Once per connection, and before anything was sent.
-            self.link.roll_back();
-            self.timelines = Timelines::meet(&mut self.link)?;
-            opening = fetch::open(&mut self.link, request, &tables)?;
-        }
-        if opening.deployment != self.catalog.deployed.deployment {
-            // Inside the snapshot, so that scripts and rows are of the same moment.
-            self.catalog = Catalog::load(&mut self.link)?;
-        }
-        tables = self.catalog.tables(request.session)?;
+        let (opening, tables) = self.open_snapshot(request)?;
         let fetched =
             fetch::fetch(&mut self.link, &tables, request, &self.timelines, &opening, sink)?;
         self.oldest.look(&mut self.link, opening.snapshot());
         Ok(fetched)
+    }
+}
+
+impl Reader {
+    /// Locks all that is to be read and takes the snapshot: scripts, locks and rows are of the same
+    /// deployment. Begun anew where something else turns out to be deployed.
+    fn open_snapshot(
+        &mut self,
+        request: &FetchRequest<'_>,
+    ) -> Result<(Opening, Vec<Arc<Table>>), Failure> {
+        let session = request.session;
+        if self.catalog.deployed.deployment != session.deployment {
+            self.load()?;
+        }
+        let (mut waits, mut others) = (0, 0);
+        loop {
+            let tables = self.catalog.tables_now(session)?;
+            let version = session.script_version.as_str();
+            let opened = match self.locks.of(&mut self.link, version, &tables) {
+                Ok(lock) => fetch::open(&mut self.link, request, &tables, &lock),
+                Err(fault) => Err(Unopened::of(fault)),
+            };
+            let before = self.catalog.deployed.deployment;
+            match opened {
+                Ok(opening) if !self.timelines.is_for(self.link.place()) => {
+                    // Once per connection, and before anything was sent.
+                    drop(opening);
+                    self.link.roll_back();
+                    self.timelines = Timelines::meet(&mut self.link)?;
+                }
+                Ok(opening) if opening.deployment == before => {
+                    if before != session.deployment {
+                        self.claims.check(&mut self.link, &tables, session)?;
+                    }
+                    return Ok((opening, tables));
+                }
+                Ok(_) => self.load()?,
+                Err(Unopened::Locked) => {
+                    self.link.roll_back();
+                    waits += 1;
+                    if waits >= read_lock::attempts_max(&self.link) {
+                        return Err(read_lock::locked());
+                    }
+                }
+                Err(Unopened::Missing(failure)) => {
+                    self.load()?;
+                    if self.catalog.deployed.deployment == before {
+                        return Err(failure);
+                    }
+                }
+                Err(Unopened::Failed(failure)) => return Err(failure),
+            }
+            others += 1;
+            if others - waits >= OPENINGS_MAX {
+                let message = "the model is being deployed again and again";
+                return Err(Failure::new(Code::DatabaseBusy, message));
+            }
+        }
+    }
+
+    /// Reads the deployment anew, outside a transaction.
+    fn load(&mut self) -> Result<(), Failure> {
+        self.link.roll_back();
+        self.catalog = Catalog::load(&mut self.link)?;
+        self.locks.forget();
+        Ok(())
     }
 }
 
@@ -106,7 +166,7 @@ impl crate::connection::Reader for Reader {
         publications: &[PublicationName],
     ) -> Result<Session, Failure> {
         if self.deployment != self.catalog.deployed.deployment {
-            self.catalog = Catalog::load(&mut self.link)?;
+            self.load()?;
             self.deployment = self.catalog.deployed.deployment;
         }
         let deployed = &mut self.catalog.deployed;

@@ -1,0 +1,181 @@
+//! The lock on all that a download reads, had before its snapshot is taken.
+//!
+//! Who rewrites a table (ALTER TABLE, TRUNCATE, SET UNLOGGED, a swap by renaming) leaves an empty
+//! one to snapshots from before, and no error (trap 20). The download would send nothing, and its
+//! watermark would say that the remote has everything.
+//!
+//! Invariants:
+//! R1. LOCK takes no snapshot. What was committed before the lock was had is in the snapshot behind
+//!     it, and whoever wants to rewrite one of the tables later waits for the end of the download.
+//! R2. Of several that wait for each other PostgreSQL ends the one that has waited for
+//!     `deadlock_timeout`. A download waits for half of that, for all its tables together, then
+//!     gives back what it has and tries again: so it is never the owner's statement that is ended.
+
+use super::catalog::Table;
+use super::errors::{Fault, FaultKind, script_failed};
+use super::link::{Call, Link, is_collision};
+use crate::script::Event;
+use model::{Code, Failure};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+/// How often a download tries to get its lock, where `deadlock_timeout` is long enough for
+/// [`WAIT_MS_MAX`] to matter.
+const ATTEMPTS_MIN: u32 = 4;
+
+/// About so long all attempts wait together, in milliseconds.
+const WAIT_MS_MAX: u64 = 5_000;
+
+/// Between two attempts at most so many, however short `deadlock_timeout` is.
+const ATTEMPTS_MAX: u32 = 100;
+
+/// When somebody should come back whose tables are locked, in seconds.
+const RETRY_AFTER_S: u32 = 5;
+
+/// Every download reads these.
+const SYSTEM_TABLES: [&str; 4] = [
+    "syncline.syncline_log_state",
+    "syncline.syncline_owed",
+    "syncline.syncline_remote",
+    "syncline.syncline_system",
+];
+
+/// The events whose scripts a download runs.
+const EVENTS: [Event; 3] = [Event::DownloadCursor, Event::DownloadDeleteCursor, Event::UploadFetch];
+
+/// What this transaction has locked: the tables that scripts name, in whatever way, as the
+/// database itself understands them. What functions read inside is not among it.
+const NAMED: &str = "SELECT format('%I.%I', n.nspname, c.relname)
+FROM pg_locks AS l JOIN pg_class AS c ON c.oid = l.relation
+JOIN pg_namespace AS n ON n.oid = c.relnamespace
+WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation'
+  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+  AND c.relkind IN ('r', 'p') AND n.nspname NOT IN ('pg_catalog', 'information_schema')
+  AND n.nspname NOT LIKE 'pg\\_toast%' AND n.nspname NOT LIKE 'pg\\_temp\\_%'
+  AND has_table_privilege(c.oid, 'SELECT')";
+
+/// Which tables the scripts of each table name, as one connection has learned it.
+#[derive(Debug, Default)]
+pub(super) struct ReadLocks {
+    /// By script version and published name.
+    named: HashMap<(String, String), BTreeSet<String>>,
+}
+
+/// The statements that lock.
+#[derive(Debug)]
+pub(super) struct ReadLock {
+    begin_limit: String,
+    lock: String,
+}
+
+/// Behind the lock the server's own limit counts again.
+const END_LIMIT: &str = "SET LOCAL statement_timeout TO DEFAULT";
+
+/// How many attempts there are at most.
+pub(super) fn attempts_max(link: &Link) -> u32 {
+    let attempts = u32::try_from(WAIT_MS_MAX / limit_ms(link)).unwrap_or(ATTEMPTS_MAX);
+    attempts.clamp(ATTEMPTS_MIN, ATTEMPTS_MAX)
+}
+
+/// Half of what makes a deadlock.
+fn limit_ms(link: &Link) -> u64 {
+    (link.deadlock_timeout_ms() / 2).clamp(1, WAIT_MS_MAX)
+}
+
+impl ReadLocks {
+    /// What to lock for a download of `tables`.
+    pub(super) fn of(
+        &mut self,
+        link: &mut Link,
+        script_version: &str,
+        tables: &[Arc<Table>],
+    ) -> Result<ReadLock, Fault> {
+        self.learn(link, script_version, tables)?;
+        let named = tables.iter().filter_map(|table| self.named.get(&id(script_version, table)));
+        let mut all: BTreeSet<&str> = named.flatten().map(String::as_str).collect();
+        all.extend(SYSTEM_TABLES);
+        // In one order for everybody.
+        let all: Vec<&str> = all.into_iter().collect();
+        Ok(ReadLock {
+            begin_limit: format!("SET LOCAL statement_timeout = {}", limit_ms(link)),
+            lock: format!("LOCK TABLE {} IN ACCESS SHARE MODE", all.join(", ")),
+        })
+    }
+
+    /// Another deployment has other scripts.
+    pub(super) fn forget(&mut self) {
+        self.named.clear();
+    }
+
+    /// Lets the database understand the scripts that are new to this connection, and asks what it
+    /// had to lock for that.
+    fn learn(
+        &mut self,
+        link: &mut Link,
+        script_version: &str,
+        tables: &[Arc<Table>],
+    ) -> Result<(), Fault> {
+        for table in tables {
+            let id = id(script_version, table);
+            if self.named.contains_key(&id) {
+                continue;
+            }
+            let limit = limit_ms(link);
+            let mut text = format!("BEGIN; SET LOCAL statement_timeout = {limit}");
+            for statement in EVENTS.iter().filter_map(|event| table.statement(*event)) {
+                let sql = &statement.sql;
+                text.push_str(&format!(
+                    "; PREPARE syncline_reads AS {sql}; DEALLOCATE syncline_reads"
+                ));
+            }
+            let answers = link.begin(&[Call::Simple(&text), Call::new(NAMED, &[])]);
+            link.roll_back();
+            let name = &table.deployed.published.name;
+            let answers = answers.map_err(|fault| named_failed(fault, name))?;
+            let rows = answers.iter().flat_map(|answer| &answer.rows);
+            let names = rows.filter_map(|row| row.try_get(0).ok()).collect();
+            self.named.insert(id, names);
+        }
+        Ok(())
+    }
+}
+
+/// A script that does not run any more is told as such; a wait, or something that is not there,
+/// is for the caller to judge.
+fn named_failed(fault: Fault, table: &str) -> Fault {
+    if fault.db().is_none() || has_waited(&fault) || is_missing(&fault) {
+        return fault;
+    }
+    let call = fault.call;
+    let failure = script_failed(table, "the scripts of a download")(fault);
+    Fault { call, kind: FaultKind::Failure(failure) }
+}
+
+fn id(script_version: &str, table: &Table) -> (String, String) {
+    (script_version.to_owned(), table.deployed.published.name.clone())
+}
+
+impl ReadLock {
+    /// The calls behind BEGIN and in front of whatever takes the snapshot.
+    pub(super) fn calls(&self) -> [Call<'_>; 3] {
+        [Call::new(&self.begin_limit, &[]), Call::new(&self.lock, &[]), Call::new(END_LIMIT, &[])]
+    }
+}
+
+/// Whether somebody else's lock was waited for in vain.
+pub(super) fn has_waited(fault: &Fault) -> bool {
+    let state = fault.sqlstate();
+    state.is_some_and(|state| matches!(state, "57014" | "55P03") || is_collision(state))
+}
+
+/// Whether something is not there that was deployed: it may be for a new deployment.
+pub(super) fn is_missing(fault: &Fault) -> bool {
+    // Table, column, schema, function.
+    fault.sqlstate().is_some_and(|s| matches!(s, "42P01" | "42703" | "3F000" | "42883"))
+}
+
+/// The failure of a download whose tables somebody else keeps locked.
+pub(super) fn locked() -> Failure {
+    Failure::new(Code::DatabaseBusy, "another program keeps a table locked that a download reads")
+        .retry_after_s(RETRY_AFTER_S)
+}
