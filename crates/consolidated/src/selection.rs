@@ -23,6 +23,7 @@
 mod render;
 mod resolve;
 
+pub(crate) use render::same_key;
 pub(crate) use resolve::{Shape, resolve};
 
 use crate::sync_model::{Claim, ClaimTest};
@@ -94,6 +95,12 @@ pub(crate) trait Dialect {
     /// The table as `row`, in a query that looks rows up by their key.
     fn looked_up(&self, table: &Table, row: &str) -> String {
         format!("{} AS {row}", self.table(table))
+    }
+
+    /// The condition that `left` and `right` have the same key, for remotes, which tell keys apart
+    /// letter by letter.
+    fn same_key(&self, table: &Table, left: &str, right: &str) -> String {
+        render::same_key(table, left, right)
     }
 
     /// The log with the departures of `table`. It has the key's columns under their own names and

@@ -232,6 +232,17 @@ codes! {
     /// was, or it was purged.
     6170 NoSuchNote Operator false "`syncline rejects list` shows what there is";
 
+    /// Two keys of the table may be one to the consolidated database although they are spelled
+    /// differently, as in a nondeterministic collation, citext, interval, jsonb or numeric without
+    /// a scale. Remotes tell keys apart letter by letter: they would hold two rows where the
+    /// consolidated database has one, or lose one by a change of spelling. A table that was
+    /// deployed with such a key before this was checked goes on: `deploy` and `check` name it, and
+    /// uploaded rows whose key is not spelled as in the consolidated database are rejected. Give
+    /// the column a type that spells each value in one way (text in a deterministic collation,
+    /// numeric with a scale, uuid), give the table another primary key, or leave it out.
+    6150 AmbiguousKey Operator false
+        "give the key a type that spells each value in one way, or leave the table out";
+
     /// The row would break a UNIQUE constraint of the consolidated database.
     7001 RowNotUnique Remote false "change the value, then synchronize again";
     /// The row breaks a CHECK or NOT NULL constraint of the consolidated database.
@@ -246,6 +257,10 @@ codes! {
     /// it has gone to somebody else since the remote saw it, or it never was the remote's. The row
     /// is kept in the reject table and disappears from the remote.
     7006 RowOutsideSubscription Remote false "whoever the row belongs to now can change it";
+    /// The key of the row is nothing that the consolidated database can read as a value of the
+    /// column's type, so there is no such row and never was. It disappears from the remote and is
+    /// kept in the reject table.
+    7150 RowKeyUnreadable Remote false "enter the row with another key";
 
     /// A defect of Syncline. Nothing was half done.
     9001 Bug Maker false "report it with the log";

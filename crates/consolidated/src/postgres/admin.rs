@@ -3,7 +3,9 @@
 use super::connect::Role;
 use super::errors::failed;
 use super::link::Link;
+use super::plan::Plan;
 use super::present::{self, is_deployed, require_known_format, text};
+use super::spelling::{self, Doubt};
 use super::tables::{self, UserTable};
 use super::{check, deploy, notes, plan};
 use crate::admin::{self, Deployment, Finding, InitialModel, StoredScript, User};
@@ -55,6 +57,26 @@ impl Admin {
         }
     }
 
+    /// Keys that are none for remotes, of tables that nobody has deployed with them; a notice says
+    /// what it means for the others.
+    fn doubts(&mut self, plan: &mut Plan) -> Result<Vec<Doubt>, Failure> {
+        let mut fresh = Vec::new();
+        if plan.doubts.is_empty() {
+            return Ok(fresh);
+        }
+        let deployed = match is_deployed(&mut self.link)? {
+            true => present::deployed_keys(&mut self.link)?,
+            false => Vec::new(),
+        };
+        for doubt in std::mem::take(&mut plan.doubts) {
+            match deployed.contains(&(doubt.table.clone(), doubt.key.clone())) {
+                true => plan.notices.push(doubt.notice()),
+                false => fresh.push(doubt),
+            }
+        }
+        Ok(fresh)
+    }
+
     /// Runs a statement about one user, and tells whether there was one.
     fn change_user(
         &mut self,
@@ -95,7 +117,7 @@ impl Administration for Admin {
         let user_tables = self.user_tables()?;
         let candidate = |(name, table): (&String, &UserTable)| Candidate {
             name: name.clone(),
-            refusal: tables::unsupported(table),
+            refusal: tables::unsupported(table).or_else(|| spelling::initial_refusal(table)),
             offered: table.is_on_path(),
         };
         let find = |wanted: &str| tables::find(&user_tables, wanted).map(|(name, _)| name.clone());
@@ -103,7 +125,10 @@ impl Administration for Admin {
     }
 
     fn deploy(&mut self, models: &[SyncModel], dry_run: bool) -> Result<Deployment, Failure> {
-        let plan = plan::plan(&self.user_tables()?, models)?;
+        let mut plan = plan::plan(&self.user_tables()?, models)?;
+        if let Some(doubt) = self.doubts(&mut plan)?.first() {
+            return Err(doubt.refusal());
+        }
         let statements = deploy::deploy(&mut self.link, &self.url, &plan, dry_run)?;
         Ok(Deployment { statements, notices: plan.notices })
     }
@@ -115,9 +140,12 @@ impl Administration for Admin {
     fn check(&mut self, models: &[SyncModel]) -> Result<Vec<Finding>, Failure> {
         self.require_deployed()?;
         let user_tables = self.user_tables()?;
-        let plan = plan::plan(&user_tables, models)?;
+        let mut plan = plan::plan(&user_tables, models)?;
+        let doubts = self.doubts(&mut plan)?;
         let pending = deploy::deploy(&mut self.link, &self.url, &plan, true)?.len();
-        check::findings(&mut self.link, &user_tables, &plan, pending)
+        let mut findings = check::findings(&mut self.link, &user_tables, &plan, pending)?;
+        findings.extend(doubts.iter().map(|doubt| doubt.finding()));
+        Ok(findings)
     }
 
     fn scripts(&mut self) -> Result<Vec<StoredScript>, Failure> {

@@ -161,8 +161,14 @@ pub(super) fn call<'a>(batch: &'a Batch<'_>, parameters: &'a [&'a (dyn ToSql + S
 /// A key that the database would spell otherwise, which makes it another key at the remote.
 pub(super) fn misspelled_key(table: &Table, row: &UploadedRow<'_>) -> Option<Reason> {
     table.deployed.published.key.iter().map(|at| usize::from(*at)).find_map(|at| {
-        let (value, column) = (row.new[at], &table.deployed.details.columns[at]);
-        (!column.keeps_spelling(value)).then(|| {
+        let details = &table.deployed.details;
+        let column = &details.columns[at];
+        let keeps = |value| {
+            let spelling = details.spelling.as_ref();
+            column.keeps_spelling(value) && spelling.is_none_or(|s| s.keeps(at, column, value))
+        };
+        let respelled = if keeps(row.new[at]) { None } else { Some(row.new[at]) };
+        respelled.map(|value| {
             let name = &table.deployed.published.columns[at];
             let text = value.display();
             (Code::RowRefused, format!("column {name}: the database spells {text} otherwise"))

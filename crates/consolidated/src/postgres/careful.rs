@@ -7,17 +7,18 @@
 use super::batch::{self, Batch, Reason};
 use super::catalog::Table;
 use super::conflict;
-use super::errors::{Fault, script_failed};
-use super::image::Decoder;
+use super::errors::script_failed;
 use super::knot;
 use super::ledger::Ledger;
-use super::link::{Call, Link, RowRef};
+use super::link::{Call, Link};
+use super::row_fault::{RowFault, may_collide, row_fault};
+use super::spelling;
 use super::statement::Statement;
 use super::upload::{Outline, Stop, Upload, stopped};
 use crate::script::Event;
 use crate::synchronization::Change;
-use crate::uploaded_row::{UploadedRow, event_of};
-use model::{Code, Failure, RowReader, write_value};
+use crate::uploaded_row::{RowId, UploadedRow, event_of};
+use model::{Code, Failure, write_value};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -47,16 +48,6 @@ pub(super) struct Parked {
     pub(super) reason: Reason,
 }
 
-/// What is wrong with one row.
-#[derive(Debug, Clone)]
-pub(super) enum RowFault {
-    /// Another row has a value that must be unique, perhaps the key.
-    NotUnique(String),
-    /// It refers to a row that is not there, or others refer to it.
-    References(String),
-    Refused(Reason),
-}
-
 /// What became of a set of rows.
 pub(super) enum Ran {
     /// Rows that the script changed.
@@ -78,6 +69,7 @@ pub(super) fn apply(
         before: "",
         present: HashMap::new(),
         leaving: Vec::new(),
+        respelled: HashSet::new(),
     };
     careful.link.batch(BEGIN).map_err(stopped("check constraints at once"))?;
     let mut group: Option<Group> = None;
@@ -124,10 +116,12 @@ pub(super) struct Careful<'l, 'a> {
     /// What is still to be sent in front of the next statement.
     before: &'static str,
     /// Asks which keys exist, by table.
-    present: HashMap<usize, Arc<Statement>>,
+    pub(super) present: HashMap<usize, Arc<Statement>>,
     /// Rows that leave the subscription, as they may: applied when all others are, so that these
     /// do not lose their parent before.
     leaving: Vec<Group>,
+    /// Rows that an upload tried to have in another spelling, in vain.
+    pub(super) respelled: HashSet<RowId>,
 }
 
 const UNDO: &str = "ROLLBACK TO SAVEPOINT careful; RELEASE SAVEPOINT careful;";
@@ -139,7 +133,8 @@ impl<'a> Careful<'_, 'a> {
     }
 
     /// Applies a group, and keeps the rows that leave for later.
-    fn unless_it_leaves(&mut self, mut group: Group) -> Result<(), Stop> {
+    fn unless_it_leaves(&mut self, group: Group) -> Result<(), Stop> {
+        let mut group = spelling::refuse_misspelled(self, group)?;
         let (table, change) = (group.table, group.change);
         if change == Change::Update && self.table(table).deployed.details.may_leave {
             let Some(inside) = self.inside(table, change, &group.rows)? else {
@@ -327,101 +322,6 @@ impl<'a> Careful<'_, 'a> {
         batches(self.table(table), statement, self.upload, change, rows)
     }
 
-    /// The rows as they are at the centre now, as far as the subscription covers them, by key.
-    pub(super) fn fetch(
-        &mut self,
-        table: usize,
-        change: Change,
-        rows: &[Vec<u8>],
-    ) -> Result<HashMap<Vec<u8>, Vec<u8>>, Stop> {
-        let this = self.table(table);
-        let columns = &this.deployed.details.columns;
-        let statement = this.required(Event::UploadFetch)?;
-        let batches = batches(this, statement, self.upload, change, rows)?;
-        let mut images = HashMap::new();
-        let key = &this.deployed.published.key;
-        let mut decoder: Option<Decoder> = None;
-        self.select(&batches, &mut |row| {
-            let decoder = match &mut decoder {
-                Some(decoder) => decoder,
-                none => none.insert(Decoder::new(row, columns.iter())?),
-            };
-            let mut image = Vec::new();
-            decoder.write(row, &mut image)?;
-            images.insert(key_of(&image, columns.len(), key)?, image);
-            Ok(())
-        })?;
-        Ok(images)
-    }
-
-    /// The keys of those rows that exist at the centre, covered or not.
-    pub(super) fn present(
-        &mut self,
-        table: usize,
-        change: Change,
-        rows: &[Vec<u8>],
-    ) -> Result<HashSet<Vec<u8>>, Stop> {
-        let statement = match self.present.get(&table) {
-            Some(statement) => statement.clone(),
-            None => {
-                let statement = Arc::new(conflict::presence(self.table(table))?);
-                self.present.insert(table, statement.clone());
-                statement
-            }
-        };
-        self.keys(table, change, &statement, rows)
-    }
-
-    /// The keys of those new rows that the subscription will cover. `None`: there is no fence.
-    pub(super) fn inside(
-        &mut self,
-        table: usize,
-        change: Change,
-        rows: &[Vec<u8>],
-    ) -> Result<Option<HashSet<Vec<u8>>>, Stop> {
-        match self.table(table).statement(Event::UploadFence) {
-            Some(fence) => self.keys(table, change, fence, rows).map(Some),
-            None => Ok(None),
-        }
-    }
-
-    fn keys(
-        &mut self,
-        table: usize,
-        change: Change,
-        statement: &Statement,
-        rows: &[Vec<u8>],
-    ) -> Result<HashSet<Vec<u8>>, Stop> {
-        let this = self.table(table);
-        let batches = batches(this, statement, self.upload, change, rows)?;
-        let (published, columns) = (&this.deployed.published, &this.deployed.details.columns);
-        let key: Vec<_> = published.key.iter().map(|at| &columns[usize::from(*at)]).collect();
-        let mut keys = HashSet::new();
-        self.select(&batches, &mut |row| {
-            let mut bytes = Vec::new();
-            Decoder::new(row, key.iter().copied())?.write(row, &mut bytes)?;
-            keys.insert(bytes);
-            Ok(())
-        })?;
-        Ok(keys)
-    }
-
-    /// Sends queries and hands on their rows.
-    fn select(
-        &mut self,
-        batches: &[Batch<'_>],
-        each: &mut dyn FnMut(RowRef<'_>) -> Result<(), Failure>,
-    ) -> Result<(), Stop> {
-        self.flush()?;
-        let values: Vec<_> = batches.iter().map(Batch::values).collect();
-        let parameters: Vec<_> = values.iter().map(|values| batch::as_parameters(values)).collect();
-        let mut calls = vec![Call::Simple("SET LOCAL plan_cache_mode = 'force_custom_plan'")];
-        calls.extend(batches.iter().zip(&parameters).map(|(batch, p)| batch::query(batch, p)));
-        calls.push(Call::Simple("SET LOCAL plan_cache_mode = 'auto'"));
-        let fetched = self.link.stream(&calls, &mut |_, row| each(row));
-        fetched.map_err(stopped("read rows as they are now"))
-    }
-
     pub(super) fn read<'r>(
         &self,
         table: usize,
@@ -470,7 +370,7 @@ impl<'a> Careful<'_, 'a> {
     }
 }
 
-fn halve(mut rows: Rows, stack: &mut Vec<Rows>) {
+pub(super) fn halve(mut rows: Rows, stack: &mut Vec<Rows>) {
     let second = rows.split_off(rows.len().div_ceil(2));
     stack.extend([second, rows]);
 }
@@ -493,7 +393,7 @@ pub(super) fn groups(parked: Vec<Parked>) -> Vec<Group> {
     groups
 }
 
-fn batches<'a>(
+pub(super) fn batches<'a>(
     table: &'a Table,
     statement: &'a Statement,
     upload: Upload<'_>,
@@ -521,51 +421,4 @@ pub(super) fn old_image(row: &UploadedRow<'_>) -> Vec<u8> {
     let mut image = Vec::new();
     row.old.iter().for_each(|value| write_value(&mut image, *value));
     image
-}
-
-fn key_of(image: &[u8], width: usize, key: &[u16]) -> Result<Vec<u8>, Failure> {
-    let mut reader = RowReader::new(image);
-    let values = (0..width).map(|_| reader.value()).collect::<Result<Vec<_>, _>>()?;
-    let mut bytes = Vec::new();
-    key.iter().for_each(|at| write_value(&mut bytes, values[usize::from(*at)]));
-    Ok(bytes)
-}
-
-fn may_collide(fault: &Fault) -> bool {
-    matches!(fault.sqlstate(), Some("40001" | "40P01"))
-}
-
-/// Whether doing it again row by row can help.
-pub(super) fn may_be_a_row(fault: &Fault) -> bool {
-    row_fault(fault).is_some()
-}
-
-/// What is wrong with the row that a statement was run for; none if nothing is wrong with it.
-pub(super) fn row_fault(fault: &Fault) -> Option<RowFault> {
-    let said = fault.db()?;
-    let state = said.state();
-    let message = said.message().to_owned();
-    let refused = |code| Some(RowFault::Refused((code, said.message().to_owned())));
-    match state {
-        "23505" | "23P01" => Some(RowFault::NotUnique(message)),
-        "23503" | "23001" => Some(RowFault::References(message)),
-        // 54000: an index entry that is too large; 44000: a view's check option.
-        "54000" | "44000" => refused(Code::RowRefused),
-        // Whatever a function raises by itself.
-        state if state.starts_with("P0") => refused(Code::RowVetoed),
-        state if state.starts_with("22") || state.starts_with("23") => refused(Code::RowRefused),
-        state if is_unassigned(state) => refused(Code::RowVetoed),
-        _ => None,
-    }
-}
-
-/// A state that only people invent: PostgreSQL's own classes are below.
-fn is_unassigned(state: &str) -> bool {
-    const CLASSES: [&str; 41] = [
-        "00", "01", "02", "03", "08", "09", "0A", "0B", "0F", "0L", "0P", "0Z", "20", "21", "22",
-        "23", "24", "25", "26", "27", "28", "2B", "2D", "2F", "34", "38", "39", "3B", "3D", "3F",
-        "40", "42", "44", "53", "54", "55", "57", "58", "72", "F0", "HV",
-    ];
-    let class = state.get(..2).unwrap_or_default();
-    !(CLASSES.contains(&class) || matches!(class, "P0" | "XX"))
 }

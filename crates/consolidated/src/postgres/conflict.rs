@@ -4,8 +4,9 @@
 //! remote is owed afterwards. A row that the subscription does not cover is no conflict: nothing
 //! of it is told, and nothing of it is changed (S7).
 
-use super::careful::{Careful, Group, Parked, Ran, RowFault, Rows, old_image};
+use super::careful::{Careful, Group, Parked, Ran, Rows, old_image};
 use super::catalog::Table;
+use super::row_fault::RowFault;
 use super::statement::Statement;
 use super::upload::{Stop, resolution_of};
 use crate::quote::{ident, join};

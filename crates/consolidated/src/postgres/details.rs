@@ -2,6 +2,7 @@
 
 use super::claims::TypedClaim;
 use super::kept::Probe;
+use super::spelling::KeySpelling;
 use super::values::ColumnType;
 use super::verbatim::Verbatim;
 use serde::{Deserialize, Serialize};
@@ -34,4 +35,7 @@ pub(super) struct TableDetails {
     pub(super) departed: Option<Probe>,
     /// An upload may move a row out of the subscription.
     pub(super) may_leave: bool,
+    /// How keys have to be spelled, where their types alone do not say it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) spelling: Option<KeySpelling>,
 }

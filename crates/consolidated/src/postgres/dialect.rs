@@ -4,7 +4,7 @@ use super::departure_log::{self, Log};
 use super::plan::Tracked;
 use super::tables::{UserTable, VERSION};
 use crate::quote::ident;
-use crate::selection::{Dialect, Table};
+use crate::selection::{self, Dialect, Table};
 use crate::sync_model::ClaimTest;
 use std::collections::BTreeMap;
 
@@ -42,6 +42,22 @@ pub(super) fn news(row: &str) -> String {
 impl Dialect for Postgres<'_> {
     fn table(&self, table: &Table) -> String {
         self.user_tables.get(&table.name).map_or_else(|| ident(&table.name), UserTable::sql_name)
+    }
+
+    /// By its own equality, which an index answers, and where that is not enough in its letters.
+    fn same_key(&self, table: &Table, left: &str, right: &str) -> String {
+        let known = self.user_tables.get(&table.name);
+        let spelled = table.key.iter().filter(|name| {
+            let column = known.and_then(|known| known.column(name));
+            column.is_some_and(|column| column.ambiguous.is_some())
+        });
+        let spelled = spelled.map(|name| {
+            let name = ident(name);
+            format!(
+                "\n  AND {left}.{name}::text COLLATE \"C\" = {right}.{name}::text COLLATE \"C\""
+            )
+        });
+        selection::same_key(table, left, right) + &spelled.collect::<String>()
     }
 
     fn departures(&self, table: &Table) -> String {

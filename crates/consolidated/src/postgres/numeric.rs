@@ -39,6 +39,13 @@ pub(super) fn write_binary(text: &[u8], out: &mut Vec<u8>) -> Result<(), Misfit>
     write_any(negative, unsigned, out)
 }
 
+/// The decimals of a number in its binary form; none of NaN and the infinities.
+pub(super) fn decimals(binary: &[u8]) -> Option<u16> {
+    let word = |at: usize| Some(u16::from_be_bytes([*binary.get(at)?, *binary.get(at + 1)?]));
+    let special = word(4)? & NAN == NAN;
+    if special { None } else { word(6) }
+}
+
 fn write_any(negative: bool, unsigned: &[u8], out: &mut Vec<u8>) -> Result<(), Misfit> {
     let decimal = Decimal::parse(unsigned)?;
     let scale = (decimal.len() as i64 - decimal.point).max(0);

@@ -91,7 +91,10 @@ pub(super) fn keys(
     let element = types[wanted].wire();
     let mut array = KeyArray { element, count: 0, elements: Vec::new() };
     let mut scratch = Vec::new();
-    'rows: for row in owed.iter().filter(|row| row.table == position) {
+    let unreadable = |row: &Owed| {
+        row.reject.as_ref().is_some_and(|(code, _)| *code == Code::RowKeyUnreadable.number())
+    };
+    'rows: for row in owed.iter().filter(|row| row.table == position && !unreadable(row)) {
         let mut reader = RowReader::new(&row.key);
         scratch.clear();
         let mut taken = 0..0;

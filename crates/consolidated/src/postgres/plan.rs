@@ -1,5 +1,6 @@
 //! What a set of models comes to: tracking, scripts, publications. Nothing is changed here.
 
+use super::spelling::Doubt;
 use super::table_plan::{TablePlan, TablePlanner};
 use super::tables::{self, UserTable};
 use super::tracking::{self, Tracking, Wanted};
@@ -15,6 +16,8 @@ pub(super) struct Plan {
     pub(super) tracked: Vec<Tracking>,
     pub(super) versions: Vec<VersionPlan>,
     pub(super) notices: Vec<String>,
+    /// Keys that are none for remotes.
+    pub(super) doubts: Vec<Doubt>,
 }
 
 #[derive(Debug)]
@@ -48,6 +51,9 @@ pub(super) fn plan(
     for version in &versions {
         plan.versions.push(version.plan(&tracked, &mut plan.notices)?);
     }
+    let tables = plan.versions.iter().flat_map(|version| &version.tables);
+    plan.doubts = tables.filter_map(|table| table.doubt.clone()).collect();
+    plan.doubts.dedup();
     let tracking = tracked.iter().map(|(name, wanted)| tracking::of(&user_tables[name], wanted));
     plan.tracked = tracking.collect();
     let mut seen = BTreeSet::new();

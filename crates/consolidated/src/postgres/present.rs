@@ -6,7 +6,7 @@ use super::migration;
 use super::plan::{Plan, VersionPlan};
 use super::tables::VERSION;
 use crate::quote::literal;
-use model::{Code, Failure};
+use model::{Code, Failure, PublishedTable};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The layout of the system tables that this program makes and understands.
@@ -135,6 +135,20 @@ fn from_the_future(
     }
     let rows = link.query(&sql, &[]).map_err(failed("look for versions of another server"))?;
     rows.iter().map(|row| text(row, 0)).collect()
+}
+
+/// The tables that are deployed, each with the columns of its key.
+pub(super) fn deployed_keys(link: &mut Link) -> Result<Vec<(String, Vec<String>)>, Failure> {
+    let sql = "SELECT published FROM syncline.syncline_table";
+    let mut keys = Vec::new();
+    for row in link.query(sql, &[]).map_err(failed("read what is deployed"))? {
+        let table: PublishedTable = serde_json::from_str(&text(&row, 0)?).map_err(|error| {
+            Failure::new(Code::Drift, "the system tables are not what deploy made").source(error)
+        })?;
+        let columns = table.key.iter().filter_map(|at| table.columns.get(usize::from(*at)));
+        keys.push((table.name.clone(), columns.cloned().collect()));
+    }
+    Ok(keys)
 }
 
 fn deployed_rows(link: &mut Link) -> Result<BTreeSet<String>, Failure> {

@@ -370,7 +370,7 @@ impl Generator<'_> {
             self.dialect.departures(&self.selection.table),
             news("g"),
             self.name(),
-            self.same_key("t", "g"),
+            self.dialect.same_key(&self.selection.table, "t", "g"),
         )
     }
 }

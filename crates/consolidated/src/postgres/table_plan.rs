@@ -7,6 +7,7 @@ use super::kept::{self, Probe};
 use super::plan::{Tracked, Version, mismatch};
 use super::remote_ddl;
 use super::scripts::{self, Generator};
+use super::spelling::{Doubt, KeySpelling};
 use super::tables::{self, ForeignKey, UserColumn, UserTable};
 use super::values::{ColumnType, NumericAs};
 use super::verbatim::Verbatim;
@@ -23,6 +24,8 @@ pub(super) struct TablePlan {
     pub(super) conflict_rule: String,
     pub(super) details: TableDetails,
     pub(super) scripts: Vec<(Event, String)>,
+    /// Why its key is none for remotes.
+    pub(super) doubt: Option<Doubt>,
 }
 
 /// Digits that SQLite's NUMERIC affinity keeps.
@@ -96,8 +99,10 @@ impl<'a> TablePlanner<'a> {
         let kept = kept::scripts(table, self.selection, &parsed);
         let departed = parsed.get(&Event::DownloadDeleteCursor);
         let departed = departed.and_then(|script| Some(Probe::new(departures?, script)));
-        let details = TableDetails { kept, departed, ..self.details(types, verbatim) };
-        Ok(TablePlan { published, conflict_rule, details, scripts })
+        let doubt = Doubt::of(table, &published.columns, &types);
+        let spelling = KeySpelling::of(table, &published.columns, &types);
+        let details = TableDetails { kept, departed, spelling, ..self.details(types, verbatim) };
+        Ok(TablePlan { published, conflict_rule, details, scripts, doubt })
     }
 
     /// `latest` stores a time in the future as now, and nobody knows what a condition of one's own
@@ -302,10 +307,25 @@ impl<'a> TablePlanner<'a> {
         if !published || !self.is_unique_at_remotes(parent, &to) {
             return Some("its columns are not published".into());
         }
+        if !self.is_spelled_alike(key) {
+            return Some("its values may be equal and spelled differently".into());
+        }
         let closed = version.selections[parent].is_all()
             || self.table_model.direction.downloads()
                 && self.selection.follows(parent, &key.columns);
         (!closed).then(|| format!("a remote may lack the row of {parent}"))
+    }
+
+    /// Whether values that refer to each other at the centre are the same at remotes.
+    fn is_spelled_alike(&self, key: &ForeignKey) -> bool {
+        let parent = self.version.user_tables.get(&key.parent);
+        key.columns.iter().all(|(from, to)| {
+            let child = self.table.column(from);
+            let parent = parent.and_then(|parent| parent.column(to));
+            child.zip(parent).is_some_and(|(child, parent)| {
+                child.ambiguous.is_none() && parent.ambiguous.is_none()
+            })
+        })
     }
 
     /// Whether a foreign key may refer to these columns of a published table.

@@ -77,6 +77,10 @@ pub(super) struct UserColumn {
     pub(super) collation: Option<String>,
     /// Its collation calls texts equal that differ.
     loose: bool,
+    /// Why two of its values may be equal and spelled differently, of a column that is part of a
+    /// unique index or a foreign key.
+    #[serde(default)]
+    pub(super) ambiguous: Option<String>,
 }
 
 #[derive(Debug, Clone, Deserialize)]

@@ -44,7 +44,64 @@ SELECT json_build_object(
             'identity', a.attidentity,
             'collation', CASE WHEN l.collname <> 'default'
                 THEN quote_ident(m.nspname) || '.' || quote_ident(l.collname) END,
-            'loose', NOT coalesce(l.collisdeterministic, true)
+            'loose', NOT coalesce(l.collisdeterministic, true),
+            'ambiguous', CASE WHEN EXISTS (
+                SELECT FROM pg_index AS i
+                WHERE i.indrelid = c.oid AND i.indisunique AND a.attnum = ANY (i.indkey::int2[])
+            ) OR EXISTS (
+                SELECT FROM pg_constraint AS o
+                WHERE o.conrelid = c.oid AND o.contype = 'f' AND a.attnum = ANY (o.conkey)
+            ) THEN (
+                -- What a value is made of, down to types that are made of nothing.
+                WITH RECURSIVE part(oid, typmod, collated, whole) AS (
+                    SELECT a.atttypid, a.atttypmod, a.attcollation, true
+                    UNION
+                    SELECT below.* FROM part JOIN pg_type AS t ON t.oid = part.oid
+                    CROSS JOIN LATERAL (
+                        SELECT t.typbasetype, t.typtypmod, part.collated, part.whole
+                        WHERE t.typtype = 'd'
+                        UNION ALL
+                        SELECT t.typelem, part.typmod, part.collated, false
+                        WHERE t.typcategory = 'A' AND t.typelem <> 0
+                        UNION ALL
+                        SELECT r.rngsubtype, -1, r.rngcollation, false
+                        FROM pg_range AS r WHERE r.rngtypid = t.oid
+                        UNION ALL
+                        SELECT r.rngtypid, -1, 0::oid, false
+                        FROM pg_range AS r
+                        WHERE t.typtype = 'm' AND to_jsonb(r) ->> 'rngmultitypid' = t.oid::text
+                    ) AS below
+                )
+                SELECT min(reason) FROM part JOIN pg_type AS t ON t.oid = part.oid
+                LEFT JOIN pg_collation AS pl ON pl.oid = part.collated
+                CROSS JOIN LATERAL (SELECT CASE
+                    WHEN NOT pl.collisdeterministic
+                        THEN 'its collation calls texts equal that differ'
+                    WHEN t.oid = 'numeric'::regtype AND part.typmod < 0
+                        THEN 'numbers without a declared scale are equal whatever zeros they '
+                            || 'end with, as 1.0 and 1.00'
+                    WHEN t.oid = 'interval'::regtype
+                        THEN 'intervals may be equal and differ, as 24 hours and 1 day'
+                    WHEN t.oid = 'jsonb'::regtype
+                        THEN 'jsonb may be equal and differ, as 1.0 and 1.00'
+                    WHEN t.oid = 'money'::regtype
+                        THEN 'a setting of the server decides how money is spelled'
+                    WHEN t.oid IN ('float4'::regtype, 'float8'::regtype)
+                        AND a.atttypid <> t.oid
+                        THEN '0 and -0 are equal and spelled differently'
+                    WHEN t.oid = 'bpchar'::regtype AND NOT part.whole
+                        THEN 'blanks at the end of char have no meaning'
+                    WHEN t.oid >= 16384 AND t.typtype = 'b' AND t.typcategory <> 'A'
+                        AND NOT EXISTS (
+                            SELECT FROM pg_opclass AS oc
+                            JOIN pg_am AS am ON am.oid = oc.opcmethod AND am.amname = 'btree'
+                            JOIN pg_amproc AS ap ON ap.amprocfamily = oc.opcfamily
+                                AND ap.amprocnum = 4 AND ap.amproclefttype = t.oid
+                                AND ap.amprocrighttype = t.oid
+                            WHERE oc.opcdefault AND oc.opcintype = t.oid)
+                        THEN 'values of type ' || t.typname || ' may be equal and differ'
+                    END) AS said(reason)
+            ) END
         ) ORDER BY a.attnum), '[]')
         FROM pg_attribute AS a
         LEFT JOIN domain AS d ON d.domain = a.atttypid

@@ -10,7 +10,7 @@
 //! needs no right on ours. Triggers are ALWAYS enabled, also for replicas and restores.
 
 use super::departure_log::{Log, log};
-use super::tables::{UserTable, VERSION, bounded_name};
+use super::tables::{UserColumn, UserTable, VERSION, bounded_name};
 use crate::quote::{ident, join, literal};
 use std::collections::BTreeSet;
 
@@ -208,7 +208,8 @@ fn version_index(table: &UserTable) -> VersionIndex {
 
 fn differs(table: &UserTable, column: &str) -> String {
     let name = ident(column);
-    match table.column(column).is_some_and(|column| column.compares_as_text()) {
+    let spelled = |column: &UserColumn| column.compares_as_text() || column.ambiguous.is_some();
+    match table.column(column).is_some_and(spelled) {
         true => format!("OLD.{name}::text COLLATE \"C\" IS DISTINCT FROM NEW.{name}::text"),
         false => format!("OLD.{name} IS DISTINCT FROM NEW.{name}"),
     }

@@ -23,6 +23,8 @@ use super::identity::{self, Locked, Stored};
 use super::key_order;
 use super::ledger::Ledger;
 use super::link::{Answer, Call, Link};
+use super::row_fault;
+use super::spelling::KeySpelling;
 use super::verbatim::{self, Look};
 use super::watermark::{Mark, Place};
 use crate::echo::{Echo, Transaction};
@@ -107,6 +109,9 @@ pub(super) fn at_once(
     upload: Upload<'_>,
 ) -> Result<Result<(Locked, Ledger), Undone>, Failure> {
     let outline = Outline::of(upload)?;
+    if outline.asks_about_keys(upload) {
+        return Ok(Err(Undone { rows_failed: true }));
+    }
     let remote_id = upload.request.session.remote_id.as_str();
     let lock: [&(dyn ToSql + Sync); 1] = [&remote_id];
     let [begin, defer] = BEGIN.map(|sql| Call::new(sql, &[]));
@@ -293,7 +298,7 @@ fn attempt(
     outline: &Outline,
     rows_failed: bool,
 ) -> Result<Ledger, Stop> {
-    if rows_failed {
+    if rows_failed || outline.asks_about_keys(upload) {
         link.batch(BEGIN_AGAIN).map_err(stopped("begin the upload"))?;
         return careful::apply(link, upload, outline);
     }
@@ -340,6 +345,12 @@ impl Outline {
             Ok(())
         })?;
         Ok(outline)
+    }
+
+    /// Whether the database knows alone how keys of these rows are spelled (`spelling.rs`).
+    fn asks_about_keys(&self, upload: Upload<'_>) -> bool {
+        let spelling = |table: usize| upload.tables[table].deployed.details.spelling.as_ref();
+        self.tables().into_iter().filter_map(spelling).any(KeySpelling::is_asked)
     }
 
     fn rows(&self) -> u64 {
@@ -556,7 +567,7 @@ impl<'l, 'a> Sending<'l, 'a> {
             Err(fault) if begins && fault.call < first => {
                 Err(identity::lock_failed(LOCK_AT)(fault).into())
             }
-            Err(fault) if careful::may_be_a_row(&fault) => {
+            Err(fault) if row_fault::may_be_a_row(&fault) => {
                 self.fell_short = true;
                 Ok(())
             }

@@ -26,7 +26,7 @@ impl Selection {
         let found = self.sought().and_then(|sought| dialect.departures_of(&self.table, sought));
         let looked_up = dialect.looked_up(&self.table, "t");
         let covered = render.covered(self, "t", Form::Probe, 1);
-        let here = render.both(&same_key(&self.table, "t", "g"), &covered);
+        let here = render.both(&dialect.same_key(&self.table, "t", "g"), &covered);
         let was = match found {
             Some(_) => ALWAYS.to_owned(),
             None => render.was(self, "g", Image::Departed, 1),

@@ -1,0 +1,55 @@
+//! What the database says of one row, made out by its code.
+
+use super::batch::Reason;
+use super::errors::Fault;
+use model::Code;
+
+/// What is wrong with one row.
+#[derive(Debug, Clone)]
+pub(super) enum RowFault {
+    /// Another row has a value that must be unique, perhaps the key.
+    NotUnique(String),
+    /// It refers to a row that is not there, or others refer to it.
+    References(String),
+    Refused(Reason),
+}
+
+/// Whether it met another transaction.
+pub(super) fn may_collide(fault: &Fault) -> bool {
+    matches!(fault.sqlstate(), Some("40001" | "40P01"))
+}
+
+/// Whether doing it again row by row can help.
+pub(super) fn may_be_a_row(fault: &Fault) -> bool {
+    row_fault(fault).is_some()
+}
+
+/// What is wrong with the row that a statement was run for; none if nothing is wrong with it.
+pub(super) fn row_fault(fault: &Fault) -> Option<RowFault> {
+    let said = fault.db()?;
+    let state = said.state();
+    let message = said.message().to_owned();
+    let refused = |code| Some(RowFault::Refused((code, said.message().to_owned())));
+    match state {
+        "23505" | "23P01" => Some(RowFault::NotUnique(message)),
+        "23503" | "23001" => Some(RowFault::References(message)),
+        // 54000: an index entry that is too large; 44000: a view's check option.
+        "54000" | "44000" => refused(Code::RowRefused),
+        // Whatever a function raises by itself.
+        state if state.starts_with("P0") => refused(Code::RowVetoed),
+        state if state.starts_with("22") || state.starts_with("23") => refused(Code::RowRefused),
+        state if is_unassigned(state) => refused(Code::RowVetoed),
+        _ => None,
+    }
+}
+
+/// A state that only people invent: PostgreSQL's own classes are below.
+fn is_unassigned(state: &str) -> bool {
+    const CLASSES: [&str; 41] = [
+        "00", "01", "02", "03", "08", "09", "0A", "0B", "0F", "0L", "0P", "0Z", "20", "21", "22",
+        "23", "24", "25", "26", "27", "28", "2B", "2D", "2F", "34", "38", "39", "3B", "3D", "3F",
+        "40", "42", "44", "53", "54", "55", "57", "58", "72", "F0", "HV",
+    ];
+    let class = state.get(..2).unwrap_or_default();
+    !(CLASSES.contains(&class) || matches!(class, "P0" | "XX"))
+}

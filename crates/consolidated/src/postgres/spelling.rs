@@ -1,0 +1,402 @@
+//! How keys are spelled: what is one row to the database must be one to the remotes (trap 22).
+//!
+//! A remote tells keys apart letter by letter. Two things come between that and the database:
+//!
+//! K1. It stores another spelling than it was sent: blanks beyond the length of a column, a range
+//!     in its canonical form, digits that are rounded. There is one spelling for each key, so a
+//!     key in another one is refused.
+//! K2. Several spellings that it keeps apart are equal to it, in a nondeterministic collation or
+//!     as numeric without a scale. `deploy` refuses such a key. Where one was deployed before, a
+//!     row has to be spelled as the centre spells it; what is not is refused, and so is the
+//!     deletion that stands for the other half of a change of spelling.
+//!
+//! What can be told from a value alone is ([`KeySpelling::keeps`]); the database is asked about
+//! the rest ([`misspelled`]), before anything is written.
+
+use super::batch::Reason;
+use super::careful::{Careful, Group, Rows, halve};
+use super::catalog::Table;
+use super::numeric;
+use super::row_fault::RowFault;
+use super::statement::{Slot, Statement};
+use super::tables::{UserColumn, UserTable};
+use super::upload::Stop;
+use super::values::{ColumnType, Kind, NumericAs};
+use crate::admin::{Finding, Severity};
+use crate::quote::ident;
+use crate::synchronization::Change;
+use model::{Code, Failure, PublishedTable, ValueRef};
+use serde::{Deserialize, Serialize};
+
+/// Bytes that PostgreSQL adds to a length in a type modifier.
+const TYPMOD_HEADER: i32 = 4;
+
+/// What is noted of a key when it is deployed; only where the types of its columns do not say all.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct KeySpelling {
+    columns: Vec<KeyColumn>,
+}
+
+/// A column of a key.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct KeyColumn {
+    /// Position among the published columns.
+    at: usize,
+    limit: Limit,
+    /// The type with its length or scale, where the database knows alone how it spells a value.
+    asked: Option<String>,
+    /// What it takes it keeps as it is, so that there is nothing to ask until a row fails.
+    #[serde(default)]
+    exact: bool,
+    /// Values that it keeps apart may be equal.
+    ambiguous: bool,
+}
+
+/// What a column keeps of a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Limit {
+    Nothing,
+    /// So many characters: blanks beyond are cut.
+    Characters(u32),
+    /// So many decimals.
+    Decimals(u16),
+    /// So many digits of a second.
+    SecondDigits(u8),
+}
+
+impl KeySpelling {
+    /// Of `table`, whose published columns have these types.
+    pub(super) fn of(
+        table: &UserTable,
+        columns: &[String],
+        types: &[ColumnType],
+    ) -> Option<KeySpelling> {
+        let column = |name: &String| {
+            let at = columns.iter().position(|known| known == name)?;
+            let (column, kind) = (table.column(name)?, types.get(at)?.kind);
+            let ambiguous = ambiguity(column, kind).is_some() && !is_lossy(column, kind);
+            let (limit, asked) = (Limit::of(column, kind), is_asked(column, kind));
+            let asked = asked.then(|| column.base_type.clone());
+            let exact = column.kind == 'e' && !column.is_array();
+            Some(KeyColumn { at, limit, asked, exact, ambiguous })
+        };
+        let columns: Vec<KeyColumn> = table.key.iter().filter_map(column).collect();
+        let says_something =
+            |c: &KeyColumn| c.ambiguous || c.asked.is_some() || c.limit != Limit::Nothing;
+        columns.iter().any(says_something).then_some(KeySpelling { columns })
+    }
+
+    /// Whether a column of the key keeps `value`, which fits into it, as far as the value tells.
+    pub(super) fn keeps(&self, at: usize, kind: &ColumnType, value: ValueRef<'_>) -> bool {
+        let column = self.columns.iter().find(|column| column.at == at);
+        column.is_none_or(|column| column.limit.keeps(kind, value))
+    }
+
+    /// Whether the database has to be asked about keys before rows are applied.
+    pub(super) fn is_asked(&self) -> bool {
+        let asked = |column: &KeyColumn| column.asked.is_some() && !column.exact;
+        self.columns.iter().any(|column| asked(column) || column.ambiguous)
+    }
+
+    /// Whether one key may be spelled in several ways.
+    pub(super) fn is_ambiguous(&self) -> bool {
+        self.columns.iter().any(|column| column.ambiguous)
+    }
+}
+
+impl Limit {
+    fn of(column: &UserColumn, kind: Kind) -> Limit {
+        let limited = (column.typmod >= TYPMOD_HEADER).then_some(column.typmod - TYPMOD_HEADER);
+        match (kind, limited) {
+            (Kind::Text, Some(most)) => Limit::Characters(most as u32),
+            (Kind::Numeric(_), Some(_)) => {
+                let scale = scale(column).and_then(|scale| u16::try_from(scale).ok());
+                scale.map_or(Limit::Nothing, Limit::Decimals)
+            }
+            (Kind::Time | Kind::Timestamp | Kind::Timestamptz, _)
+                if (0..6).contains(&column.typmod) =>
+            {
+                Limit::SecondDigits(column.typmod as u8)
+            }
+            _ => Limit::Nothing,
+        }
+    }
+
+    fn keeps(self, kind: &ColumnType, value: ValueRef<'_>) -> bool {
+        match (self, value) {
+            (Limit::Characters(most), ValueRef::Text(text)) => {
+                let characters = text.iter().filter(|byte| **byte & 0xC0 != 0x80).count();
+                // More than blanks beyond the limit is an error of the database's own.
+                characters <= most as usize || text.last() != Some(&b' ')
+            }
+            (Limit::Decimals(decimals), value) => {
+                let mut element = Vec::new();
+                if kind.write_element(value, &mut element).is_err() {
+                    return true;
+                }
+                let as_text = kind.kind == Kind::Numeric(NumericAs::Text);
+                match element.get(4..).and_then(numeric::decimals) {
+                    Some(sent) if as_text => sent == decimals,
+                    Some(sent) => sent <= decimals,
+                    None => true,
+                }
+            }
+            (Limit::SecondDigits(digits), ValueRef::Text(text)) => {
+                let point = text.iter().position(|byte| *byte == b'.').unwrap_or(text.len());
+                let fraction = text[point..].iter().skip(1).take_while(|b| b.is_ascii_digit());
+                fraction.skip(usize::from(digits)).all(|digit| *digit == b'0')
+            }
+            _ => true,
+        }
+    }
+}
+
+/// The decimals that a numeric column keeps, where it is limited.
+fn scale(column: &UserColumn) -> Option<i32> {
+    let packed = column.typmod - TYPMOD_HEADER;
+    (packed >= 0).then_some(((packed & 0x7ff) ^ 1024) - 1024)
+}
+
+/// Whether only the database knows how it spells a value.
+fn is_asked(column: &UserColumn, kind: Kind) -> bool {
+    match kind {
+        Kind::Other | Kind::Interval => true,
+        // Digits before the point are rounded.
+        Kind::Numeric(_) => scale(column).is_some_and(|scale| scale < 0),
+        _ => false,
+    }
+}
+
+/// Why keys in this column may be one to the centre and several at a remote, or the other way
+/// round.
+pub(super) fn ambiguity(column: &UserColumn, kind: Kind) -> Option<String> {
+    if is_lossy(column, kind) {
+        return Some("numbers that differ may be one at a remote, as it holds them as REAL".into());
+    }
+    match kind {
+        // Whole numbers are whole there, whatever zeros follow.
+        Kind::Numeric(NumericAs::Integer) => None,
+        _ => column.ambiguous.clone(),
+    }
+}
+
+fn is_lossy(column: &UserColumn, kind: Kind) -> bool {
+    /// Digits that a double keeps for certain.
+    const DOUBLE_DIGITS: i32 = 15;
+    kind == Kind::Numeric(NumericAs::Real)
+        && column.numeric_digits().is_none_or(|digits| digits > DOUBLE_DIGITS)
+}
+
+/// A key that `deploy` refuses, unless it runs already.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Doubt {
+    pub(super) table: String,
+    pub(super) key: Vec<String>,
+    column: String,
+    why: String,
+}
+
+impl Doubt {
+    /// About the key of `table`, whose published columns have these types.
+    pub(super) fn of(table: &UserTable, columns: &[String], types: &[ColumnType]) -> Option<Doubt> {
+        table.key.iter().find_map(|name| {
+            let at = columns.iter().position(|known| known == name)?;
+            let why = ambiguity(table.column(name)?, types.get(at)?.kind)?;
+            let (table, key) = (table.published_name(), table.key.clone());
+            Some(Doubt { table, key, column: name.clone(), why })
+        })
+    }
+
+    /// Of a table that nobody has deployed yet.
+    pub(super) fn refusal(&self) -> Failure {
+        let Doubt { table, column, why, .. } = self;
+        let message = format!("table {table}: its key has the column {column}: {why}");
+        Failure::new(Code::AmbiguousKey, message).table(table.as_str())
+    }
+
+    /// The same for `check`.
+    pub(super) fn finding(&self) -> Finding {
+        let message = format!("{} (E{})", self.refusal().message(), Code::AmbiguousKey.number());
+        Finding { severity: Severity::Error, table: Some(self.table.clone()), message }
+    }
+
+    /// Of a table that remotes have already.
+    pub(super) fn notice(&self) -> String {
+        let Doubt { table, column, why, .. } = self;
+        format!(
+            "{table}: its key has the column {column}: {why}. It is deployed already and goes on: \
+             uploaded rows whose key is not spelled as at the centre are rejected. Give the table \
+             a key of a type that has one spelling (E{})",
+            Code::AmbiguousKey.number()
+        )
+    }
+}
+
+/// Asks which rows of a batch have a key that the database spells otherwise, or that it has
+/// already in another spelling. It returns their positions, from 1. `old`: it looks at the keys
+/// that the rows had.
+fn misspelled(table: &Table, spelling: &KeySpelling, change: Change, old: bool) -> Statement {
+    let (published, details) = (&table.deployed.published, &table.deployed.details);
+    let mut slots: Vec<Slot> = Vec::new();
+    let mut selected: Vec<String> = Vec::new();
+    let mut select = |slot: Slot, name: String, column: &ColumnType| {
+        slots.push(slot);
+        selected.push(format!("unnest(${}::{}[]) AS {name}", slots.len(), column.wire().name()));
+    };
+    let moves = change == Change::KeyChange && !old;
+    for column in &spelling.columns {
+        let kind = &details.columns[column.at];
+        let sent = if old { Slot::OldColumn(column.at) } else { Slot::NewColumn(column.at) };
+        select(sent, format!("k{}", column.at), kind);
+        if moves {
+            select(Slot::OldColumn(column.at), format!("o{}", column.at), kind);
+        }
+    }
+    selected.push("generate_subscripts($1, 1) AS position".to_owned());
+    let value = |prefix: &str, column: &KeyColumn| {
+        let cast = details.columns[column.at].cast_from_wire();
+        let cast = cast.map(|cast| format!("::{cast}")).unwrap_or_default();
+        format!("k.{prefix}{}{cast}", column.at)
+    };
+    let name = |column: &KeyColumn| ident(&published.columns[column.at]);
+    let mut conditions: Vec<String> = spelling
+        .columns
+        .iter()
+        .filter_map(|column| {
+            let (asked, sent) = (column.asked.as_ref()?, value("k", column));
+            Some(match details.columns[column.at].kind {
+                Kind::Numeric(_) => format!("({sent})::{asked} IS DISTINCT FROM {sent}"),
+                _ => format!(
+                    "({sent})::{asked}::text COLLATE \"C\" IS DISTINCT FROM k.k{}",
+                    column.at
+                ),
+            })
+        })
+        .collect();
+    if spelling.is_ambiguous() {
+        let same = |prefix: &str| {
+            let same = spelling.columns.iter();
+            let same = same.map(|c| format!("t.{} = {}", name(c), value(prefix, c)));
+            same.collect::<Vec<_>>().join(" AND ")
+        };
+        let differs = spelling.columns.iter().filter(|column| column.ambiguous).map(|column| {
+            let sent = value("k", column);
+            format!("t.{}::text COLLATE \"C\" <> ({sent})::text COLLATE \"C\"", name(column))
+        });
+        let differs = differs.collect::<Vec<_>>().join(" OR ");
+        let but = if moves { format!(" AND NOT ({})", same("o")) } else { String::new() };
+        conditions.push(format!(
+            "EXISTS (SELECT FROM {}.{} AS t WHERE {} AND ({differs}){but})",
+            ident(&details.schema),
+            ident(&details.name),
+            same("k"),
+        ));
+    }
+    let sql = format!(
+        "SELECT k.position FROM (SELECT {}) AS k WHERE {}",
+        selected.join(", "),
+        conditions.join("\n    OR "),
+    );
+    Statement { sql, slots, set_based: true, keeps_plan: false }
+}
+
+/// Why a model that nobody has touched cannot have the table.
+pub(super) fn initial_refusal(table: &UserTable) -> Option<Failure> {
+    let column = |name: &String| table.column(name);
+    let types = |name: &String| {
+        let column = column(name)?;
+        Some(ColumnType::of(&column.cast, column.oid, column.domain, NumericAs::Text))
+    };
+    let types: Vec<ColumnType> = table.key.iter().map(types).collect::<Option<_>>()?;
+    Doubt::of(table, &table.key, &types).map(|doubt| doubt.refusal())
+}
+
+/// Rejects the rows of `group` whose key the database spells otherwise, and returns the others.
+pub(super) fn refuse_misspelled(
+    careful: &mut Careful<'_, '_>,
+    mut group: Group,
+) -> Result<Group, Stop> {
+    let table = careful.table(group.table);
+    let Some(spelling) = table.deployed.details.spelling.as_ref() else { return Ok(group) };
+    if !spelling.columns.iter().any(|column| column.asked.is_some() || column.ambiguous) {
+        return Ok(group);
+    }
+    let (position, change) = (group.table, group.change);
+    for old in [true, false] {
+        let asked = match change {
+            Change::Insert => !old,
+            Change::Update | Change::Delete => old,
+            Change::KeyChange => true,
+        };
+        if asked {
+            let statement = misspelled(table, spelling, change, old);
+            let rows = std::mem::take(&mut group.rows);
+            group.rows = spelled(careful, Group { rows, ..group.clone() }, &statement)?;
+        }
+    }
+    if change == Change::Delete && spelling.is_ambiguous() {
+        let rows = std::mem::take(&mut group.rows);
+        for bytes in rows {
+            let key =
+                careful.read(position, change, &bytes)?.key(&table.deployed.published, position);
+            match careful.respelled.contains(&key) {
+                true => careful.ledger.reject(key, otherwise(&table.deployed.published)),
+                false => group.rows.push(bytes),
+            }
+        }
+    }
+    Ok(group)
+}
+
+/// Rejects what `statement` finds among the rows of `group`, and what fails there.
+fn spelled(
+    careful: &mut Careful<'_, '_>,
+    group: Group,
+    statement: &Statement,
+) -> Result<Rows, Stop> {
+    let Group { table, change, rows } = group;
+    let published = &careful.table(table).deployed.published;
+    let (mut good, mut bad) = (Vec::new(), Vec::new());
+    let mut stack = vec![rows];
+    while let Some(rows) = stack.pop() {
+        if rows.is_empty() {
+            continue;
+        }
+        let found = match careful.positions(table, change, statement, &rows)? {
+            Ok(found) => found,
+            Err(_) if rows.len() > 1 => {
+                halve(rows, &mut stack);
+                continue;
+            }
+            Err(
+                RowFault::Refused((_, message))
+                | RowFault::NotUnique(message)
+                | RowFault::References(message),
+            ) => {
+                careful.reject(table, change, &rows[0], (Code::RowKeyUnreadable, message))?;
+                continue;
+            }
+        };
+        for (at, row) in rows.into_iter().enumerate() {
+            if found.contains(&at) { &mut bad } else { &mut good }.push(row);
+        }
+    }
+    if change == Change::Insert && !bad.is_empty() {
+        // What it has in another spelling must not be deleted as the other half of a change.
+        for (key, _) in careful.fetch(table, change, &bad)? {
+            careful.respelled.insert((table, key));
+        }
+    }
+    for row in &bad {
+        careful.reject(table, change, row, otherwise(published))?;
+    }
+    Ok(good)
+}
+
+/// Why a row is refused whose key is misspelled.
+fn otherwise(table: &PublishedTable) -> Reason {
+    let key: Vec<&str> =
+        table.key.iter().map(|at| table.columns[usize::from(*at)].as_str()).collect();
+    (Code::RowRefused, format!("key {}: the centre spells it otherwise", key.join(", ")))
+}
