@@ -25,6 +25,7 @@ mod dialect;
 mod durable;
 mod errors;
 mod fetch;
+mod held;
 mod identity;
 mod image;
 mod kept;

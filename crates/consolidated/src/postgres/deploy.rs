@@ -7,10 +7,12 @@
 //!
 //! Invariant D1: deploys exclude each other by a lock of a transaction that does nothing else. It
 //! has no snapshot and no transaction ID, so that it holds back neither downloads nor indexes,
-//! and it ends with its connection.
+//! and it ends with its connection. Invariant D2: while tables change that uploads know, and
+//! until the new model is there, no upload is under way (`held.rs`).
 
 use super::connect::Role;
 use super::errors::{Fault, failed, script_failed};
+use super::held;
 use super::link::Link;
 use super::plan::Plan;
 use super::present::{Present, one, text};
@@ -46,18 +48,35 @@ pub(super) fn deploy(
     dry_run: bool,
 ) -> Result<Vec<String>, Failure> {
     if dry_run {
-        return Ok(statements(&steps::deploy(plan, &Present::read(link)?)));
+        return Ok(statements(steps::deploy(plan, &Present::read(link)?).all()));
     }
-    exclusively(url, || {
+    exclusively(url, |guard| {
         let steps = steps::deploy(plan, &Present::read(link)?);
-        if let Some((last, before)) = steps.split_last() {
-            before.iter().try_for_each(|step| run(link, step))?;
+        steps.before.iter().try_for_each(|step| run(link, step))?;
+        run_held(guard, link, plan, &steps.held)?;
+        steps.after.iter().try_for_each(|step| run(link, step))?;
+        Ok(statements(steps.all()))
+    })
+}
+
+/// Runs steps while there is no upload. They come to a new model, which is understood before.
+fn run_held(guard: &mut Link, link: &mut Link, plan: &Plan, steps: &[Step]) -> Result<(), Failure> {
+    let Some((last, before)) = steps.split_last() else { return Ok(()) };
+    match before.split_first() {
+        // Nothing else is changed: uploads need not wait until the scripts are understood.
+        None => {
+            prepare_scripts(link, plan)?;
+            held::exclude(guard, is_locked, || attempt_once(link, last))?;
+        }
+        Some((first, others)) => {
+            held::exclude(guard, is_locked, || attempt_once(link, first))?;
+            others.iter().try_for_each(|step| run(link, step))?;
             // Only now is there everything that scripts name; and nobody runs them yet.
             prepare_scripts(link, plan)?;
             run(link, last)?;
         }
-        Ok(statements(&steps))
-    })
+    }
+    guard.batch(held::ADMIT).map_err(failed("let uploads go on"))
 }
 
 /// Lets the database understand every script, above all conditions that people wrote.
@@ -77,7 +96,7 @@ fn prepare_scripts(link: &mut Link, plan: &Plan) -> Result<(), Failure> {
 
 /// Removes everything of ours.
 pub(super) fn undeploy(link: &mut Link, url: &PostgresUrl) -> Result<Vec<String>, Failure> {
-    exclusively(url, || {
+    exclusively(url, |_| {
         let present = Present::read(link)?;
         let objects = system_objects(link)?;
         let sql = "SELECT value FROM syncline.syncline_system WHERE name = 'schema_created'";
@@ -91,17 +110,17 @@ pub(super) fn undeploy(link: &mut Link, url: &PostgresUrl) -> Result<Vec<String>
     })
 }
 
-fn statements(steps: &[Step]) -> Vec<String> {
-    steps.iter().flat_map(Step::statements).collect()
+fn statements<'s>(steps: impl IntoIterator<Item = &'s Step>) -> Vec<String> {
+    steps.into_iter().flat_map(Step::statements).collect()
 }
 
 fn exclusively<T>(
     url: &PostgresUrl,
-    work: impl FnOnce() -> Result<T, Failure>,
+    work: impl FnOnce(&mut Link) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     let mut guard = Link::open(url, Role::Administer)?;
     guard.batch(EXCLUSION).map_err(failed("wait for another deploy to end"))?;
-    let outcome = work();
+    let outcome = work(&mut guard);
     guard.roll_back();
     outcome
 }

@@ -5,6 +5,7 @@
 //! dead server is ended by PostgreSQL after the idle time that `connect.rs` sets.
 
 use super::errors::{Fault, failed};
+use super::held;
 use super::link::{Answer, Call, Link, Unreadable};
 use crate::identity::{Consequence, Remembered, recognize, still_ours};
 use crate::synchronization::{Identity, Session};
@@ -84,6 +85,9 @@ pub(super) fn lock_failed(lock: usize) -> impl Fn(Fault) -> Failure {
         let waited = fault.sqlstate() == Some(LOCK_NOT_AVAILABLE);
         if waited && fault.call == lock {
             return under_way();
+        }
+        if waited {
+            return held::deploying();
         }
         fault.failure("read what is known of the remote")
     }

@@ -32,27 +32,52 @@ impl Step {
 }
 
 /// What `deploy` has to do.
-pub(super) fn deploy(plan: &Plan, present: &Present) -> Vec<Step> {
-    let mut steps = Vec::new();
+#[derive(Debug, Default)]
+pub(super) struct Steps {
+    /// What uploads under the present deployment do not touch.
+    pub(super) before: Vec<Step>,
+    /// While there is no upload (`held.rs`); the last brings the new model, where there is any.
+    pub(super) held: Vec<Step>,
+    /// What only makes things faster, and takes its time.
+    pub(super) after: Vec<Step>,
+}
+
+impl Steps {
+    pub(super) fn all(&self) -> impl Iterator<Item = &Step> {
+        self.before.iter().chain(&self.held).chain(&self.after)
+    }
+}
+
+/// What `deploy` has to do.
+pub(super) fn deploy(plan: &Plan, present: &Present) -> Steps {
+    let mut steps = Steps::default();
     let system = match present.format {
         None => system_tables(present.has_schema),
         Some(format) => migration::missing(format, &present.system_columns),
     };
     if !system.is_empty() {
-        steps.push(Step::Together(None, system));
+        steps.before.push(Step::Together(None, system));
     }
     let functions = shared_functions(present);
     if !functions.is_empty() {
-        steps.push(Step::Together(None, functions));
+        steps.before.push(Step::Together(None, functions));
     }
     let planned: BTreeMap<&str, &Tracking> =
         plan.tracked.iter().map(|tracking| (tracking.sql_name.as_str(), tracking)).collect();
-    steps.extend(removals(&planned, present));
+    steps.held.extend(removals(&planned, present));
     for tracking in &plan.tracked {
-        steps.extend(track(tracking, present));
+        let is_known = present.recorded.keys().any(|(_, table, _)| *table == tracking.sql_name);
+        let (at_once, slowly) = track(tracking, present);
+        match is_known {
+            true => {
+                steps.held.extend(at_once);
+                steps.after.extend(slowly);
+            }
+            false => steps.before.extend(at_once.into_iter().chain(slowly)),
+        }
     }
     let rows = planned_rows(plan);
-    if rows == present.rows && steps.is_empty() {
+    if rows == present.rows && steps.all().next().is_none() {
         return steps;
     }
     let mut statements = Vec::new();
@@ -71,7 +96,7 @@ pub(super) fn deploy(plan: &Plan, present: &Present) -> Vec<Step> {
          WHERE name = 'deployment'"
             .into(),
     );
-    steps.push(Step::Together(None, statements));
+    steps.held.push(Step::Together(None, statements));
     steps
 }
 
@@ -236,8 +261,8 @@ fn index_id(tracking: &Tracking) -> Option<ObjectId> {
     Some(("INDEX".into(), tracking.sql_name.clone(), index.name.clone()))
 }
 
-/// Makes the tracking of one table what is planned.
-fn track(tracking: &Tracking, present: &Present) -> Vec<Step> {
+/// Makes the tracking of one table what is planned; apart from it an index of a large table.
+fn track(tracking: &Tracking, present: &Present) -> (Vec<Step>, Vec<Step>) {
     let table = &tracking.sql_name;
     let ids: Vec<ObjectId> = tracking.objects.iter().map(|o| id_of(o, tracking)).collect();
     let as_deployed =
@@ -245,7 +270,7 @@ fn track(tracking: &Tracking, present: &Present) -> Vec<Step> {
     let restored = present.from_the_future.contains(table);
     let whole = !restored && tracking.objects.iter().zip(&ids).all(as_deployed);
     let index = index_id(tracking);
-    let mut steps = Vec::new();
+    let mut slowly = Vec::new();
     let mut statements = Vec::new();
     if !whole {
         statements =
@@ -257,8 +282,7 @@ fn track(tracking: &Tracking, present: &Present) -> Vec<Step> {
         statements.insert(0, drop_object(id));
     }
     let Some((index, id)) = tracking.version_index.as_ref().zip(index) else {
-        steps.extend(together(table, statements));
-        return steps;
+        return (Vec::from_iter(together(table, statements)), slowly);
     };
     // With the column the index went too.
     let drop_column = format!("ALTER TABLE {table} DROP COLUMN ");
@@ -268,16 +292,14 @@ fn track(tracking: &Tracking, present: &Present) -> Vec<Step> {
             statements.insert(0, drop_object(&id));
         }
         if index.large {
-            steps.extend(together(table, std::mem::take(&mut statements)));
             let concurrently = index.sql.replacen("INDEX", "INDEX CONCURRENTLY", 1);
-            steps.push(Step::Alone(concurrently));
-            steps.push(Step::Together(None, vec![record(&id, &index.sql)]));
+            slowly.push(Step::Alone(concurrently));
+            slowly.push(Step::Together(None, vec![record(&id, &index.sql)]));
         } else {
             statements.extend([index.sql.clone(), record(&id, &index.sql)]);
         }
     }
-    steps.extend(together(table, statements));
-    steps
+    (Vec::from_iter(together(table, statements)), slowly)
 }
 
 fn together(table: &str, statements: Vec<String>) -> Option<Step> {

@@ -19,6 +19,7 @@ use super::batch::{self, Batch};
 use super::careful;
 use super::catalog::Table;
 use super::errors::{Fault, failed};
+use super::held;
 use super::identity::{self, Locked, Stored};
 use super::key_order;
 use super::ledger::Ledger;
@@ -37,24 +38,19 @@ use postgres_types::ToSql;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// The most times that an upload is begun anew after it met another one (trap 14).
-const ATTEMPTS_MAX: u32 = 5;
-
 /// Bytes of parameters that are sent before their answers are awaited. They are held twice, as
 /// parameters and as messages; more of them save one wait for each of the largest batches.
 const FLIGHT_BYTES: usize = 2 << 20;
 
 /// In front of the lock and the first batch. Each is prepared, and so is all that shares their
 /// flight: then it is answered as a whole, and who waits is woken once.
-const BEGIN: [&str; 2] = ["BEGIN", "SET CONSTRAINTS ALL DEFERRED"];
+const BEGIN: [&str; 3] = ["BEGIN", held::HOLD, "SET CONSTRAINTS ALL DEFERRED"];
 
 /// The same in a transaction that has locked the remote.
 const BEGIN_AGAIN: &str = "SET CONSTRAINTS ALL DEFERRED; SAVEPOINT together";
 
 /// Position of the lock behind [`BEGIN`].
 const LOCK_AT: usize = BEGIN.len();
-
-const UNDO: &str = "ROLLBACK TO SAVEPOINT together; RELEASE SAVEPOINT together";
 
 /// Behind the last batch: what remains is to be noticed here, where it can still be undone, and
 /// not at the commit.
@@ -114,8 +110,8 @@ pub(super) fn at_once(
     }
     let remote_id = upload.request.session.remote_id.as_str();
     let lock: [&(dyn ToSql + Sync); 1] = [&remote_id];
-    let [begin, defer] = BEGIN.map(|sql| Call::new(sql, &[]));
-    let opening = [begin, defer, Call::new(identity::LOCK, &lock)];
+    let [begin, hold, defer] = BEGIN.map(|sql| Call::new(sql, &[]));
+    let opening = [begin, hold, defer, Call::new(identity::LOCK, &lock)];
     let mut sending = Sending::new(link, upload, &outline, Opening::Transaction(&opening));
     let rows_failed = match sending.rows(&outline) {
         Ok(all) => !all,
@@ -266,8 +262,9 @@ fn settled(upload: Upload<'_>) -> Option<Counter> {
     counters.min()
 }
 
-/// Applies the rows inside a transaction that has locked `remote`; anew where they met another
-/// transaction. Carefully from the start where it is known that rows fail.
+/// Applies the rows inside a transaction that has locked `remote`. Carefully from the start where
+/// it is known that rows fail. Where they meet another transaction the whole one is begun anew
+/// (`writer.rs`): above READ COMMITTED what is behind a savepoint would see the same again.
 pub(super) fn apply(
     link: &mut Link,
     upload: Upload<'_>,
@@ -279,14 +276,9 @@ pub(super) fn apply(
         return Ok(Ledger::default());
     }
     let outline = Outline::of(upload)?;
-    let mut attempts = 1;
-    let mut ledger = loop {
-        match attempt(link, upload, &outline, rows_failed) {
-            Ok(ledger) => break ledger,
-            Err(Stop::Collision(_)) if attempts < ATTEMPTS_MAX => attempts += 1,
-            Err(Stop::Collision(failure) | Stop::Failed(failure)) => return Err(failure),
-        }
-        link.batch(UNDO).map_err(failed("undo the upload"))?;
+    let mut ledger = match attempt(link, upload, &outline, rows_failed) {
+        Ok(ledger) => ledger,
+        Err(Stop::Collision(failure) | Stop::Failed(failure)) => return Err(failure),
     };
     outline.count(&mut ledger.applied);
     Ok(ledger)

@@ -6,6 +6,7 @@
 use super::catalog::{Catalog, Table};
 use super::connect::Role;
 use super::errors::failed;
+use super::held;
 use super::identity::{self, Locked, Stored};
 use super::link::{Answer, Call, Link};
 use super::notes;
@@ -17,9 +18,16 @@ use crate::synchronization::{Applied, Begun, Identity, Session, UploadRequest};
 use crate::url::PostgresUrl;
 use model::Failure;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Position of the lock in the first flight.
-const LOCK_AT: usize = 1;
+const LOCK_AT: usize = 2;
+
+/// The most times that a transaction is begun after it met another one (trap 14).
+const ATTEMPTS_MAX: u32 = 6;
+
+/// After the first of them; each time twice as long, or two would meet again and again.
+const PAUSE_MS: u64 = 10;
 
 /// Writes to the consolidated database.
 #[derive(Debug)]
@@ -49,6 +57,24 @@ impl Writer {
         outcome
     }
 
+    /// Does `work`, which is one transaction or several of which only the last commits; again,
+    /// with a new snapshot, where another transaction was in its way.
+    fn until_alone<T>(
+        &mut self,
+        mut work: impl FnMut(&mut Writer) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let mut pause = Duration::from_millis(PAUSE_MS);
+        for _ in 1..ATTEMPTS_MAX {
+            match work(self) {
+                Err(_) if self.link.has_collided() => {}
+                outcome => return outcome,
+            }
+            std::thread::sleep(pause);
+            pause *= 2;
+        }
+        work(self)
+    }
+
     /// Begins a transaction and locks the remote.
     fn lock(&mut self, session: &Session) -> Result<(Vec<Arc<Table>>, Locked), Failure> {
         let mut answers = self.begin_transaction(session)?;
@@ -72,7 +98,11 @@ impl Writer {
     fn begin_transaction(&mut self, session: &Session) -> Result<Vec<Answer>, Failure> {
         let remote_id = session.remote_id.as_str();
         self.link
-            .begin(&[Call::new("BEGIN", &[]), Call::new(identity::LOCK, &[&remote_id])])
+            .begin(&[
+                Call::new("BEGIN", &[]),
+                Call::new(held::HOLD, &[]),
+                Call::new(identity::LOCK, &[&remote_id]),
+            ])
             .map_err(identity::lock_failed(LOCK_AT))
     }
 
@@ -108,6 +138,20 @@ impl Writer {
         }
         let remote = self.recognize(request, &locked)?;
         upload::finish(&mut self.link, upload, remote, &locked, ledger).map(Ok)
+    }
+
+    fn upload_once(&mut self, request: &UploadRequest<'_>) -> Result<Applied, Failure> {
+        let rows_failed = match self.in_transaction(|writer| writer.upload_at_once(request))? {
+            Ok(applied) => return Ok(applied),
+            Err(Undone { rows_failed }) => rows_failed,
+        };
+        self.in_transaction(|writer| {
+            let (tables, locked) = writer.lock(request.session)?;
+            let remote = writer.recognize(request, &locked)?;
+            let upload = Upload { tables: &tables, request };
+            let ledger = upload::apply(&mut writer.link, upload, &remote, rows_failed)?;
+            upload::finish(&mut writer.link, upload, remote, &locked, ledger)
+        })
     }
 
     fn recognize(
@@ -148,7 +192,7 @@ impl crate::connection::Writer for Writer {
         session: &Session,
         identity: &Identity,
     ) -> Result<Begun, Failure> {
-        self.in_transaction(|writer| {
+        let begin = |writer: &mut Writer| {
             let (_, locked) = writer.lock(session)?;
             let found = locked.remembered;
             let remote = identity::begin(&mut writer.link, session, identity, found)?;
@@ -159,21 +203,12 @@ impl crate::connection::Writer for Writer {
                 .flight(&[Stored::call(&parameters), Call::new("COMMIT", &[])])
                 .map_err(failed("store what is known of the remote"))?;
             Ok(Begun::from(remote))
-        })
+        };
+        self.until_alone(|writer| writer.in_transaction(begin))
     }
 
     fn upload(&mut self, request: &UploadRequest<'_>) -> Result<Applied, Failure> {
-        let rows_failed = match self.in_transaction(|writer| writer.upload_at_once(request))? {
-            Ok(applied) => return Ok(applied),
-            Err(Undone { rows_failed }) => rows_failed,
-        };
-        self.in_transaction(|writer| {
-            let (tables, locked) = writer.lock(request.session)?;
-            let remote = writer.recognize(request, &locked)?;
-            let upload = Upload { tables: &tables, request };
-            let ledger = upload::apply(&mut writer.link, upload, &remote, rows_failed)?;
-            upload::finish(&mut writer.link, upload, remote, &locked, ledger)
-        })
+        self.until_alone(|writer| writer.upload_once(request))
     }
 
     fn trim_logs(&mut self, log_rows_max: i64) -> Result<(), Failure> {

@@ -1,0 +1,61 @@
+//! Holds the deployment while an upload goes on, so that the model that it began under is the one
+//! that it commits under (trap 28).
+//!
+//! An upload that a deployment overtook ran scripts of the old model into tables of the new one: a
+//! row outside the fence, a departure without the place that the new model looks it up by.
+//!
+//! Invariants:
+//! H1. An upload locks `syncline_deploying`, which has no rows, before anything else, and reads the
+//!     number of the deployment behind that, in the same flight. LOCK takes no snapshot, so above
+//!     READ COMMITTED the number is the present one too.
+//! H2. A deployment locks it against all uploads before it touches what one of them may use, and
+//!     until the new model is there. It waits for a moment only and gives up its place meanwhile,
+//!     so that no upload stands behind a deployment that stands behind another upload.
+
+use super::errors::{Fault, failed};
+use super::link::Link;
+use model::{Code, Failure};
+use std::time::Duration;
+
+/// The statement of an upload. It waits no longer than the lock time-out of its connection.
+pub(super) const HOLD: &str = "LOCK TABLE syncline.syncline_deploying IN ROW SHARE MODE";
+
+/// The statement of a deployment, in a transaction that it must not undo.
+const EXCLUDE: &str = "SAVEPOINT uploads; SET LOCAL lock_timeout = '250ms';
+LOCK TABLE syncline.syncline_deploying IN EXCLUSIVE MODE";
+
+/// Lets uploads go on.
+pub(super) const ADMIT: &str = "ROLLBACK TO SAVEPOINT uploads; RELEASE SAVEPOINT uploads";
+
+/// Attempts to find a moment without an upload, about a minute in all.
+const ATTEMPTS_MAX: u32 = 80;
+
+/// Between two attempts.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// When an upload should come back that met a deployment, in seconds.
+const RETRY_AFTER_S: u32 = 5;
+
+/// The failure of an upload that met a deployment.
+pub(super) fn deploying() -> Failure {
+    Failure::new(Code::DatabaseBusy, "a deployment is under way").retry_after_s(RETRY_AFTER_S)
+}
+
+/// Shuts out uploads and takes the first step of `first`; lets them go on where it cannot be taken
+/// for now, as long as nothing has been changed. `guard` is in a transaction.
+pub(super) fn exclude(
+    guard: &mut Link,
+    is_locked: impl Fn(&Fault) -> bool,
+    mut first: impl FnMut() -> Result<(), Fault>,
+) -> Result<(), Failure> {
+    for attempt in 1.. {
+        let taken = guard.batch(EXCLUDE).and_then(|()| first());
+        let Err(fault) = taken else { break };
+        guard.batch(ADMIT).map_err(failed("let uploads go on"))?;
+        if attempt == ATTEMPTS_MAX || !is_locked(&fault) {
+            return Err(fault.failure("deploy"));
+        }
+        std::thread::sleep(PAUSE);
+    }
+    Ok(())
+}

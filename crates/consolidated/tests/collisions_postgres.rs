@@ -1,0 +1,175 @@
+//! Uploads meet other transactions, and deployments.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "support/center.rs"]
+#[allow(dead_code, reason = "no test needs all of it")]
+mod center;
+#[path = "support/on_postgres.rs"]
+#[allow(dead_code, reason = "no test needs all of it")]
+mod on_postgres;
+
+use center::{Center, Remote, Upload, int, text};
+use consolidated::DownloadedTable::Refresh;
+use harness::postgres::{Cluster, TestDatabase};
+use harness::until;
+use std::thread;
+
+const SCHEMA: &str = "
+    CREATE TABLE first (id integer PRIMARY KEY, note text);
+    CREATE TABLE second (id integer PRIMARY KEY, region text, note text);
+    INSERT INTO first VALUES (1, ''), (2, '');
+    INSERT INTO second VALUES (1, 'north', ''), (2, 'south', '');";
+
+const TABLES: &str = "[table.first]\n[table.second]\n";
+
+fn synchronized() -> (Center, TestDatabase, Remote) {
+    let (mut center, database) = on_postgres::center(SCHEMA, TABLES);
+    let mut remote = Remote::another();
+    remote.claims.insert("regions".into(), "north".into());
+    center.synchronize(&mut remote, &[]);
+    (center, database, remote)
+}
+
+/// How many of our connections wait for a lock.
+fn waiting(database: &TestDatabase) -> i64 {
+    database.count(
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+         AND application_name = 'syncline' AND wait_event_type = 'Lock'",
+    )
+}
+
+fn note(id: i64, from: &str, to: &str) -> Upload {
+    Upload::Update("first", vec![int(id), text(from)], vec![int(id), text(to)])
+}
+
+/// A deployment gave a table a partition while an upload went on that had not come to this table
+/// yet. The upload then deleted a row under the old model: its departure had no place, and the row
+/// stayed at other remotes for good; it inserted one outside of its own fence; and was told E2113
+/// although it was committed.
+// S6, S7, Trap 28
+#[test]
+fn a_deployment_waits_for_the_uploads_that_are_under_way() {
+    let (mut center, database, mut remote) = synchronized();
+    let mut owner = database.session();
+    owner.sql("BEGIN; SELECT FROM first WHERE id = 1 FOR UPDATE");
+    let url = center.url.clone();
+    let (mut center, applied) = thread::scope(|scope| {
+        let remote = &mut remote;
+        let upload = scope.spawn(move || {
+            let rows = [
+                note(1, "", "x"),
+                Upload::Delete("second", vec![int(1), text("north"), text("")]),
+                Upload::Insert("second", vec![int(3), text("south"), text("")]),
+            ];
+            let applied = center.upload(remote, &rows).unwrap();
+            (center, applied)
+        });
+        until("the upload to wait for the owner", || waiting(&database) == 1);
+        let partition = "[table.first]\n[table.second]\npartition = \"region IN {u.regions}\"\n";
+        let deploy = scope.spawn(move || center::deploy(&url, partition).unwrap());
+        until("the deployment to wait for the upload", || {
+            waiting(&database) == 2 || deploy.is_finished()
+        });
+        owner.sql("COMMIT");
+        let applied = upload.join().unwrap();
+        deploy.join().unwrap();
+        applied
+    });
+    assert_eq!((applied.rejected, applied.conflicts), (0, 0));
+    let departures = "SELECT count(*) FROM syncline.syncline_gone_second";
+    assert_eq!(database.count(&format!("{departures} WHERE place_region IS NULL")), 0);
+    // The download that follows is of the new model, under which it has other rows.
+    let session = center.session(&remote);
+    assert_eq!(session.schema.tables.len(), 2);
+    let download = center.download(&mut remote, &applied);
+    assert_eq!(download.modes[1], Refresh);
+    assert!(download.upserts.iter().all(|(table, _)| table == "first"), "{download:?}");
+}
+
+// S9, S11, Trap 28
+#[test]
+fn an_upload_waits_for_a_deployment_that_is_under_way() {
+    let (mut center, database, mut remote) = synchronized();
+    let mut deployment = database.session();
+    deployment.sql("BEGIN; LOCK TABLE syncline.syncline_deploying IN EXCLUSIVE MODE");
+    let (mut center, mut remote) = thread::scope(|scope| {
+        let upload = scope.spawn(move || {
+            assert_eq!(center.upload(&mut remote, &[note(1, "", "x")]).unwrap().updates, 1);
+            (center, remote)
+        });
+        until("the upload to wait", || waiting(&database) == 1);
+        deployment.sql("COMMIT");
+        upload.join().unwrap()
+    });
+    let applied = consolidated::Applied { counter: remote.identity.counter, ..Default::default() };
+    center.download(&mut remote, &applied);
+    assert_eq!(database.text("SELECT note FROM first WHERE id = 1"), "x\n");
+}
+
+/// Above READ COMMITTED a statement that met another transaction was repeated behind a savepoint,
+/// in the same snapshot, in which it could only meet the same again.
+// S5, Trap 14
+#[test]
+fn an_upload_that_cannot_be_serialized_is_begun_anew() {
+    for isolation in ["repeatable read", "serializable"] {
+        let (_, database, mut remote) = synchronized();
+        database.sql(&format!(
+            "ALTER DATABASE {} SET default_transaction_isolation = '{isolation}'",
+            database.name
+        ));
+        let mut center = on_postgres::connected(&database);
+        let mut other = database.session();
+        other.sql("BEGIN; UPDATE first SET note = 'theirs' WHERE id = 1");
+        let applied = thread::scope(|scope| {
+            let center = &mut center;
+            let remote = &mut remote;
+            let upload = scope.spawn(move || center.upload(remote, &[note(1, "", "ours")]));
+            until("the upload to wait", || waiting(&database) == 1);
+            other.sql("COMMIT");
+            upload.join().unwrap().unwrap()
+        });
+        assert_eq!((applied.updates, applied.conflicts), (1, 1), "{isolation}");
+        let (_, download) = center.synchronize(&mut remote, &[note(2, "", "more")]);
+        assert!(download.rejects.is_empty());
+    }
+}
+
+/// Four synchronizations at once, whose triggers lock the same rows in different orders: some ended
+/// with «deadlock detected».
+// S1, Trap 14
+#[test]
+fn uploads_that_deadlock_are_done_again() {
+    let cluster = Cluster::start_with("deadlock_timeout = 10ms");
+    let database = cluster.database();
+    database.sql(
+        "CREATE TABLE total (id integer PRIMARY KEY, n integer NOT NULL);
+         INSERT INTO total SELECT g, 0 FROM generate_series(0, 4) AS g;
+         CREATE TABLE first (id integer PRIMARY KEY, note text);
+         CREATE FUNCTION add_up() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+             UPDATE total SET n = n + 1 WHERE id = NEW.note::integer; RETURN NULL; END $$;
+         CREATE TRIGGER add_up AFTER INSERT ON first FOR EACH ROW EXECUTE FUNCTION add_up()",
+    );
+    drop(on_postgres::deployed(&database, "[table.first]\n"));
+    thread::scope(|scope| {
+        for upload in 0..4_i64 {
+            let mut center = on_postgres::connected(&database);
+            scope.spawn(move || {
+                let mut remote = Remote::another();
+                for round in 0..10_i64 {
+                    let rows = (0..5_i64).map(|at| {
+                        let total = (at * (upload + 1)) % 5;
+                        let id = (upload * 10 + round) * 10 + at;
+                        Upload::Insert("first", vec![int(id), text(&total.to_string())])
+                    });
+                    let rows: Vec<Upload> = rows.collect();
+                    let applied = center.upload(&mut remote, &rows).unwrap();
+                    assert_eq!((applied.inserts, applied.rejected), (5, 0));
+                    let download = center.download(&mut remote, &applied);
+                    assert!(download.rejects.is_empty());
+                }
+            });
+        }
+    });
+    assert_eq!(database.text("SELECT sum(n), count(DISTINCT n) FROM total"), "200|1\n");
+}
