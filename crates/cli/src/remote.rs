@@ -67,6 +67,7 @@ fn facts(status: &Status) -> Vec<(&'static str, String)> {
         ),
         ("pending", counted(pending_total(status), "change")),
         ("rejected", counted(status.rejects, "row")),
+        ("without parent", counted(status.orphans, "row")),
     ]
 }
 
@@ -105,6 +106,7 @@ fn status_json(status: &Status) -> Value {
         "outcome_unknown": status.outcome_unknown,
         "pending": pending_total(status),
         "rejected": status.rejects,
+        "orphans": status.orphans,
         "tables": tables,
     })
 }

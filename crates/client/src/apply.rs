@@ -10,7 +10,8 @@
 //! 4. rows are deleted, the last table first; in a refresh also those that did not come
 //!    (`apply/refresh.rs`);
 //! 5. parked rows are written; all rows are, once more, if foreign keys have acted meanwhile;
-//! 6. watermarks, counter and nonce are recorded.
+//! 6. rows whose parent is missing at the centre too are set aside (`apply/orphans.rs`);
+//! 7. watermarks, counter and nonce are recorded.
 //!
 //! Rows with a local change that waits are never touched: what came for them is kept beside the
 //! change (`apply/incoming.rs`, trap 7). Where that cannot be kept up, because a cascade takes
@@ -20,6 +21,7 @@
 //! Triggers are off for this connection, ours and the user's; foreign key actions are not.
 
 pub(crate) mod incoming;
+pub(crate) mod orphans;
 mod parked;
 mod refresh;
 pub(crate) mod rejects;
@@ -160,6 +162,8 @@ fn write(
         connection.pragma_update(None, "defer_foreign_keys", true).map_err(explain)?;
     }
     rejects::record(connection, tables, &download.rejects, circumstances.at)?;
+    orphans::drop_refreshed(connection, tables, download)?;
+    orphans::put_back(connection, tables)?;
     let changed_before = changed_rows(connection, circumstances)?;
 
     let mut writer = Writer::new(connection, download, circumstances)?;
@@ -171,6 +175,8 @@ fn write(
         writer.delete_rows(&download.deletes[usize::from(table.position)], progress)?;
     }
     writer.write_parked_rows()?;
+    // A child of a deleted row may refer to another one by now.
+    orphans::put_back(connection, tables)?;
     writer.repair_after_actions(&download.upserts)?;
     writer.finish()?;
 
@@ -215,6 +221,12 @@ fn commit(
     let Err(error) = connection.execute_batch("COMMIT") else {
         return Ok(());
     };
+    if error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation)
+        && orphans::set_aside(connection, circumstances)?
+        && connection.execute_batch("COMMIT").is_ok()
+    {
+        return Ok(());
+    }
     if error.sqlite_error_code() != Some(ErrorCode::ConstraintViolation) {
         return Err(explain(error));
     }

@@ -8,6 +8,7 @@
 //! | `syncline_reject` | rows that the consolidated database refused (`apply/rejects.rs`) |
 //! | `syncline_change_T` | per table that uploads: what changed (`capture.rs`) |
 //! | `syncline_incoming_T` | likewise: what was downloaded for changed rows (`apply/incoming.rs`) |
+//! | `syncline_orphan_T` | downloaded rows whose parent is missing (`apply/orphans.rs`) |
 
 pub(crate) mod change;
 mod local_table;
@@ -150,7 +151,7 @@ pub(crate) fn stored_tables(connection: &Connection) -> Result<Vec<StoredTable>,
 /// Removes everything of ours that belongs to one table. Its rows stay.
 pub(crate) fn drop_table_objects(connection: &Connection, name: &str) -> rusqlite::Result<()> {
     triggers::drop_all(connection, name)?;
-    for kind in ["change", "incoming"] {
+    for kind in ["change", "incoming", "orphan"] {
         let table = ident(&format!("syncline_{kind}_{name}"));
         connection.execute_batch(&format!("DROP TABLE IF EXISTS {table}"))?;
     }
@@ -173,13 +174,14 @@ pub(crate) fn drop_everything(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// The change and incoming tables, by name.
+/// The change, incoming and orphan tables, by name.
 pub(crate) fn our_row_tables(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     connection
         .prepare(
             "SELECT name FROM sqlite_schema WHERE type = 'table'
              AND (name LIKE 'syncline\\_change\\_%' ESCAPE '\\'
-               OR name LIKE 'syncline\\_incoming\\_%' ESCAPE '\\')",
+               OR name LIKE 'syncline\\_incoming\\_%' ESCAPE '\\'
+               OR name LIKE 'syncline\\_orphan\\_%' ESCAPE '\\')",
         )?
         .query_map([], |row| row.get(0))?
         .collect()

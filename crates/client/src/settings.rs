@@ -108,6 +108,7 @@ pub(crate) fn reset(connection: &Connection) -> Result<(), Failure> {
                 "progress_frozen",
                 "frozen_generation",
                 "schema_fingerprint",
+                "orphans",
             ],
         )
     };

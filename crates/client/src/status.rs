@@ -1,6 +1,6 @@
 //! What a remote can tell about itself without a network.
 
-use crate::apply::rejects;
+use crate::apply::{orphans, rejects};
 use crate::capture::change_log::{self, Change};
 use crate::connection::{begin_read, explain};
 use crate::progress::{self, State};
@@ -34,6 +34,8 @@ pub struct Status {
     pub outcome_unknown: bool,
     /// Rows in the reject table.
     pub rejects: u64,
+    /// Downloaded rows that wait for their parent, which the centre lacks.
+    pub orphans: u64,
     /// The published tables.
     pub tables: Vec<TableStatus>,
 }
@@ -116,6 +118,7 @@ pub(crate) fn status(connection: &Connection) -> Result<Status, Failure> {
         progress: state.progress,
         outcome_unknown: state.frozen.is_some(),
         rejects: rejects::count(connection)?,
+        orphans: orphans::count(connection).map_err(explain)?,
         tables,
     })
 }

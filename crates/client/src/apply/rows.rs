@@ -2,7 +2,7 @@
 
 use super::parked::{Parked, Placeholders};
 use super::statements::BATCH_ROWS;
-use super::{Circumstances, Download, incoming, refresh, rejects};
+use super::{Circumstances, Download, incoming, orphans, refresh, rejects};
 use crate::capture::change_log;
 use crate::connection::{bind, explain, value};
 use crate::schema::RemoteTable;
@@ -173,12 +173,8 @@ impl<'a> Writer<'a> {
             let (table, _, count) = RowsFrame::split(&payload)?;
             let position = usize::from(table);
             self.target(position)?;
-            let rest = self.delete_keys(
-                position,
-                &payload[RowsFrame::PREFIX_BYTES..],
-                Some(u64::from(count)),
-            )?;
-            expect_end(rest)?;
+            let keys = &payload[RowsFrame::PREFIX_BYTES..];
+            self.delete_keys_alone(position, keys, u64::from(count))?;
             self.rows_done += u64::from(count);
             progress(self.rows_done);
         }
@@ -199,15 +195,47 @@ impl<'a> Writer<'a> {
                 rejects::record_lost_rows(self.connection, table, chunk, self.circumstances.at)
             })?;
         }
-        keys.for_each_chunk(&mut |chunk| self.delete_keys(position, chunk, None).map(|_| ()))
+        keys.for_each_chunk(&mut |chunk| {
+            let count = count_rows(chunk, table.key.len())?;
+            self.delete_keys_alone(position, chunk, count)
+        })
     }
 
-    /// Deletes `count` keys, or all there are. Yields what follows them.
+    /// Deletes `count` keys and nothing else. The centre names what goes with a row, children
+    /// first. A child that is still there refers to a row that is missing at the centre.
+    fn delete_keys_alone(
+        &mut self,
+        position: usize,
+        keys: &[u8],
+        count: u64,
+    ) -> Result<(), Failure> {
+        let table = &self.circumstances.tables[position];
+        if !table.in_foreign_keys {
+            return expect_end(self.delete_keys(position, keys, count)?);
+        }
+        // One that was set aside for an earlier frame may be named by this one.
+        orphans::put_back(self.connection, self.circumstances.tables)?;
+        let seen_before = self.actions.seen.replace(false);
+        self.connection.execute_batch("SAVEPOINT syncline_delete").map_err(explain)?;
+        expect_end(self.delete_keys(position, keys, count)?)?;
+        if self.actions.seen.get() {
+            let undo = "ROLLBACK TO syncline_delete";
+            self.connection.execute_batch(undo).map_err(explain)?;
+            self.actions.seen.set(false);
+            orphans::set_aside_children(self.connection, self.circumstances, table, keys)?;
+            self.delete_keys(position, keys, count)?;
+        }
+        self.connection.execute_batch("RELEASE syncline_delete").map_err(explain)?;
+        self.actions.seen.set(self.actions.seen.get() || seen_before);
+        Ok(())
+    }
+
+    /// Deletes `count` keys. Yields what follows them.
     fn delete_keys<'b>(
         &mut self,
         position: usize,
         keys: &'b [u8],
-        count: Option<u64>,
+        count: u64,
     ) -> Result<&'b [u8], Failure> {
         let generation = self.circumstances.open_generation;
         let Some(target) = self.targets[position].as_ref() else { return Ok(keys) };
@@ -218,12 +246,11 @@ impl<'a> Writer<'a> {
             None => None,
         };
         let mut key = Vec::new();
-        let (mut rest, mut done) = (keys, 0);
-        while count.map_or(!rest.is_empty(), |count| done < count) {
+        let mut rest = keys;
+        for _ in 0..count {
             let mut reader = RowReader::new(rest);
             read_values(&mut reader, table.key.len(), &mut key)?;
             rest = reader.rest();
-            done += 1;
             if let Some((is_changed, keep_delete)) = &mut changed
                 && exists(is_changed, &key, generation).map_err(explain)?
             {
@@ -463,6 +490,15 @@ fn read_values<'a>(
         values.push(reader.value()?);
     }
     Ok(())
+}
+
+fn count_rows(mut rows: &[u8], width: usize) -> Result<u64, Failure> {
+    let mut count = 0;
+    while !rows.is_empty() {
+        rows = model::skip_row(rows, width)?;
+        count += 1;
+    }
+    Ok(count)
 }
 
 fn expect_end(rest: &[u8]) -> Result<(), Failure> {

@@ -239,15 +239,16 @@ fn a_child_that_came_for_the_next_holder_of_a_value_is_not_taken_along_with_the_
 // S4, trap 11
 #[test]
 fn a_download_that_breaks_a_foreign_key_is_refused_as_a_whole() {
-    let mut site = Site::new(FAMILY);
-    let orphan = [int(10), int(1), Value::Null];
-    let failure = site.download().upsert("c", &[&orphan]).apply().unwrap_err();
+    let mut site = Site::new("CREATE TABLE p(id INTEGER PRIMARY KEY); INSERT INTO p VALUES (1)");
+    // A table of the user's alone, whose rows are nobody's to set aside.
+    site.write("CREATE TABLE note(p REFERENCES p); INSERT INTO note VALUES (1)");
+    let failure = site.download().delete("p", &[&[int(1)]]).apply().unwrap_err();
     assert_eq!(failure.code(), Code::RemoteSchemaDiffers, "no local change can be the reason");
-    assert_eq!(failure.message(), "after the download a row of c refers to a row that p lacks");
-    assert_eq!(site.rows("SELECT * FROM c"), Vec::<String>::new());
+    assert_eq!(failure.message(), "after the download a row of note refers to a row that p lacks");
+    assert_eq!(site.rows("SELECT * FROM p"), ["1"]);
     // With a local change it may be the reason, so that is uploaded first.
-    site.write("INSERT INTO p VALUES (7, NULL)");
-    let failure = site.download().upsert("c", &[&orphan]).apply().unwrap_err();
+    site.write("INSERT INTO p VALUES (7)");
+    let failure = site.download().delete("p", &[&[int(1)]]).apply().unwrap_err();
     assert_eq!(failure.code(), Code::ApplyBlocked);
 }
 

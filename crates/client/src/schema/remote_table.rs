@@ -126,6 +126,11 @@ impl RemoteTable {
         ident(&format!("syncline_incoming_{}", self.name()))
     }
 
+    /// The name in SQL of the table with its rows that are set aside.
+    pub(crate) fn orphans_sql(&self) -> String {
+        ident(&format!("syncline_orphan_{}", self.name()))
+    }
+
     /// `prefix` before each published column, for example `t.` or `NEW.`.
     pub(crate) fn columns_sql(&self, prefix: &str) -> String {
         list(self.published.columns.iter().map(|name| format!("{prefix}{}", ident(name))))

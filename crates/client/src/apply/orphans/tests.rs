@@ -1,0 +1,173 @@
+//! Rows without a parent, on real files.
+
+use crate::testing::{Site, int, text};
+use model::Code;
+
+const SHOP: &str = "CREATE TABLE customer(id INTEGER PRIMARY KEY, name TEXT);
+    CREATE TABLE purchase(id INTEGER PRIMARY KEY, customer INT REFERENCES customer ON DELETE ACTION);
+    CREATE TABLE line(id INTEGER PRIMARY KEY, purchase INT REFERENCES purchase ON DELETE ACTION);";
+
+const ACTIONS: [&str; 5] = ["NO ACTION", "RESTRICT", "CASCADE", "SET NULL", "SET DEFAULT"];
+
+fn shop(action: &str) -> Site {
+    Site::new(&SHOP.replace("ACTION", action))
+}
+
+fn all(site: &Site) -> Vec<String> {
+    let mut rows = site.rows("SELECT 'customer', id FROM customer ORDER BY 2");
+    rows.extend(site.rows("SELECT 'purchase', id, customer FROM purchase ORDER BY 2"));
+    rows.extend(site.rows("SELECT 'line', id, purchase FROM line ORDER BY 2"));
+    rows
+}
+
+fn waiting(site: &Site) -> Vec<String> {
+    site.rows("SELECT value FROM syncline_state WHERE name = 'orphans' AND value IS NOT NULL")
+}
+
+// S4, Trap 26: one orphan at the centre, where foreign keys are off by default, kept every remote
+// from every download (E5005), for ever.
+#[test]
+fn a_row_without_a_parent_waits_for_it_and_stops_nobody() {
+    for action in ACTIONS {
+        let mut site = shop(action);
+        site.download()
+            .upsert("customer", &[&[int(1), text("a")]])
+            .upsert("purchase", &[&[int(10), int(1)], &[int(20), int(2)]])
+            .upsert("line", &[&[int(100), int(10)], &[int(200), int(20)], &[int(300), int(30)]])
+            .apply()
+            .unwrap();
+        let first = ["'customer', 1", "'purchase', 10, 1", "'line', 100, 10"];
+        assert_eq!(all(&site), first, "{action}");
+        assert_eq!(waiting(&site), ["3"]);
+        assert_eq!(site.upload(), Vec::<String>::new(), "{action}");
+        // A change of a row that waits, and a delete of another, find it.
+        site.download()
+            .upsert("line", &[&[int(200), int(10)]])
+            .delete("line", &[&[int(300)]])
+            .apply()
+            .unwrap();
+        assert_eq!(all(&site), [&first[..], &["'line', 200, 10"]].concat(), "{action}");
+        assert_eq!(waiting(&site), ["1"]);
+        // The parent comes.
+        site.download().upsert("customer", &[&[int(2), text("b")]]).apply().unwrap();
+        assert_eq!(
+            all(&site),
+            [
+                "'customer', 1",
+                "'customer', 2",
+                "'purchase', 10, 1",
+                "'purchase', 20, 2",
+                "'line', 100, 10",
+                "'line', 200, 10"
+            ],
+            "{action}"
+        );
+        assert_eq!(waiting(&site), Vec::<String>::new());
+        assert_eq!(site.upload(), Vec::<String>::new(), "{action}");
+    }
+}
+
+// S3, Trap 26: the parent is deleted where foreign keys are off. The remote's own foreign key took
+// the children along, and nobody ever sent them again.
+#[test]
+fn children_of_a_deleted_parent_that_the_centre_keeps_come_back_with_it() {
+    for action in ACTIONS {
+        let mut site = shop(action);
+        site.write(
+            "INSERT INTO customer VALUES (1, 'a'), (2, 'b');
+             INSERT INTO purchase VALUES (10, 1), (20, 2);
+             INSERT INTO line VALUES (100, 10), (200, 20);",
+        );
+        site.settle();
+        site.download().delete("customer", &[&[int(2)]]).apply().unwrap();
+        assert_eq!(all(&site), ["'customer', 1", "'purchase', 10, 1", "'line', 100, 10"]);
+        assert_eq!(waiting(&site), ["2"], "{action}");
+        assert_eq!(site.upload(), Vec::<String>::new(), "{action}");
+        site.download().upsert("customer", &[&[int(2), text("again")]]).apply().unwrap();
+        assert_eq!(all(&site).len(), 6, "{action}");
+        // What the centre deletes with its children, named by it, is gone.
+        site.download()
+            .delete("line", &[&[int(200)]])
+            .delete("purchase", &[&[int(20)]])
+            .delete("customer", &[&[int(2)]])
+            .apply()
+            .unwrap();
+        assert_eq!(all(&site), ["'customer', 1", "'purchase', 10, 1", "'line', 100, 10"]);
+        assert_eq!(waiting(&site), Vec::<String>::new(), "{action}");
+    }
+}
+
+// S1, Trap 7: what the user did to such a row goes up first.
+#[test]
+fn a_changed_row_is_never_set_aside() {
+    for action in ACTIONS {
+        let mut site = shop(action);
+        site.write("INSERT INTO customer VALUES (1, 'a'); INSERT INTO purchase VALUES (10, 1);");
+        site.settle();
+        site.write("INSERT INTO line VALUES (100, 10)");
+        let failure = site.download().delete("customer", &[&[int(1)]]).apply().unwrap_err();
+        assert_eq!(failure.code(), Code::ApplyBlocked, "{action}");
+        assert_eq!(all(&site), ["'customer', 1", "'purchase', 10, 1", "'line', 100, 10"]);
+        assert_eq!(site.upload(), ["insert line (100, 10)"]);
+    }
+}
+
+// S3: a table that is sent afresh brings its orphans again, or not.
+#[test]
+fn a_refresh_forgets_what_waits() {
+    let mut site = shop("CASCADE");
+    site.download()
+        .upsert("purchase", &[&[int(10), int(1)]])
+        .upsert("line", &[&[int(100), int(10)]])
+        .apply()
+        .unwrap();
+    assert_eq!(waiting(&site), ["2"]);
+    site.download()
+        .refresh("purchase")
+        .upsert("customer", &[&[int(1), text("a")]])
+        .apply()
+        .unwrap();
+    assert_eq!(all(&site), ["'customer', 1"]);
+    assert_eq!(waiting(&site), ["1"], "the line goes on waiting");
+    site.download().upsert("purchase", &[&[int(10), int(1)]]).apply().unwrap();
+    assert_eq!(all(&site), ["'customer', 1", "'purchase', 10, 1", "'line', 100, 10"]);
+}
+
+// S4, Trap 11: rows that refer to themselves or to each other in a ring, and to nothing in between.
+#[test]
+fn trees_and_rings_wait_as_a_whole() {
+    let mut site = Site::new(
+        "CREATE TABLE node(id TEXT PRIMARY KEY, up TEXT REFERENCES node ON DELETE CASCADE)
+         WITHOUT ROWID;",
+    );
+    let ring: [&[model::Value]; 3] =
+        [&[text("a"), text("b")], &[text("b"), text("a")], &[text("c"), text("gone")]];
+    site.download()
+        .upsert("node", &ring)
+        .upsert("node", &[&[text("d"), text("c")], &[text("e"), text("d")]])
+        .apply()
+        .unwrap();
+    assert_eq!(site.rows("SELECT id FROM node"), ["'a'", "'b'"]);
+    assert_eq!(waiting(&site), ["3"]);
+    site.download().upsert("node", &[&[text("gone"), text("a")]]).apply().unwrap();
+    assert_eq!(site.rows("SELECT count(*) FROM node"), ["6"]);
+    assert_eq!(waiting(&site), Vec::<String>::new());
+}
+
+// S3: a tree is deleted in several frames, parents first. Rows that a later frame named were set
+// aside by an earlier one, and came back when all was deleted.
+#[test]
+fn a_row_that_a_later_frame_deletes_does_not_come_back() {
+    let mut site = Site::new(
+        "CREATE TABLE node(id INTEGER PRIMARY KEY, up INT REFERENCES node ON DELETE CASCADE);
+         INSERT INTO node VALUES (1, NULL), (2, 1), (3, 2), (4, 3);",
+    );
+    site.download()
+        .delete("node", &[&[int(1)]])
+        .delete("node", &[&[int(2)]])
+        .delete("node", &[&[int(3)]])
+        .apply()
+        .unwrap();
+    assert_eq!(site.rows("SELECT id FROM node"), Vec::<String>::new());
+    assert_eq!(waiting(&site), ["1"], "the centre did not name the last one");
+}
