@@ -280,7 +280,7 @@ pub(crate) fn drop_entries(
 }
 
 /// Drops the frozen generation, which is known to be committed.
-fn drop_frozen(
+pub(crate) fn drop_frozen(
     connection: &Connection,
     tables: &[RemoteTable],
     frozen: Frozen,

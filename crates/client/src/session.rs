@@ -9,7 +9,8 @@
 //! |---|---|---|---|---|---|---|
 //! | ExpectWelcome | → by its answer | - | - | - | - | - |
 //! | ExpectSchemaChange | - | → by Welcome's answer | - | - | - | - |
-//! | ExpectUploadCommitted | - | - | → ExpectDownloadBegin, Ended | - | - | - |
+//! | ExpectUploadCommitted | - | - | → by Welcome's answer | - | - | - |
+//! | ExpectLateSchemaChange | - | → ExpectDownloadBegin | - | - | - | - |
 //! | ExpectDownloadBegin | - | - | - | → ExpectRows | - | - |
 //! | ExpectRows | - | - | - | - | → ExpectRows | → Ended |
 //! | Ended | - | - | - | - | - | - |
@@ -36,8 +37,10 @@ pub(crate) enum Event {
 pub(crate) enum Instruction {
     /// Record what the server says about itself and the last upload.
     Agree(Welcome),
-    /// Fit the remote to the schema.
+    /// Fit the remote to the schema, whatever waits.
     ChangeSchema(Box<SchemaChange>),
+    /// Fit the remote to the schema behind the upload that was taken under the one it held.
+    ChangeSchemaBehindUpload(Box<SchemaChange>),
     /// Freeze, if nothing is frozen, and send the upload.
     Upload,
     /// Note that the upload is durable.
@@ -69,7 +72,8 @@ pub(crate) struct Session {
 enum State {
     ExpectWelcome,
     ExpectSchemaChange { upload: UploadState },
-    ExpectUploadCommitted,
+    ExpectUploadCommitted { schema_change_follows: bool },
+    ExpectLateSchemaChange,
     ExpectDownloadBegin,
     ExpectRows { modes: Vec<DownloadMode>, rows: u64 },
     Ended,
@@ -109,14 +113,23 @@ impl Session {
             (State::ExpectWelcome, Message::Welcome(welcome)) => self.welcome(welcome),
             (State::ExpectSchemaChange { upload }, Message::SchemaChange(change)) => {
                 self.tables = change.schema.tables.len();
-                Ok(self.after_welcome(upload, vec![Instruction::ChangeSchema(change)]))
+                Ok(self.after_welcome(upload, false, vec![Instruction::ChangeSchema(change)]))
             }
-            (State::ExpectUploadCommitted, Message::UploadCommitted(committed)) => {
+            (
+                State::ExpectUploadCommitted { schema_change_follows },
+                Message::UploadCommitted(committed),
+            ) => {
                 let note = Instruction::NoteCommitted(committed);
                 Ok(match self.mode {
                     Mode::UploadOnly => (State::Ended, vec![note, Instruction::Finish]),
+                    _ if schema_change_follows => (State::ExpectLateSchemaChange, vec![note]),
                     _ => (State::ExpectDownloadBegin, vec![note]),
                 })
+            }
+            (State::ExpectLateSchemaChange, Message::SchemaChange(change)) => {
+                self.tables = change.schema.tables.len();
+                let instructions = vec![Instruction::ChangeSchemaBehindUpload(change)];
+                Ok((State::ExpectDownloadBegin, instructions))
             }
             (State::ExpectDownloadBegin, Message::DownloadBegin(begin)) => {
                 if begin.tables.len() != self.tables {
@@ -148,6 +161,7 @@ impl Session {
     }
 
     fn welcome(&self, welcome: Welcome) -> Result<Step, Failure> {
+        let (first, behind) = (welcome.schema_change_follows, welcome.schema_change_after_upload);
         let fits = match self.mode {
             Mode::Full | Mode::UploadOnly => match welcome.upload {
                 // A schema change makes an upload under the old schema worthless.
@@ -155,22 +169,35 @@ impl Session {
                 UploadState::Send => true,
                 UploadState::None => false,
             },
-            Mode::DownloadOnly | Mode::Ping => welcome.upload == UploadState::None,
+            Mode::DownloadOnly | Mode::Ping => welcome.upload == UploadState::None && !behind,
         };
-        if !fits {
-            let message = format!("Welcome answers {:?} to {:?}", welcome.upload, self.mode);
+        if !fits || first && behind {
+            let message = format!(
+                "Welcome answers {:?} to {:?}, with a schema change before the upload: {first}, \
+                 behind it: {behind}",
+                welcome.upload, self.mode
+            );
             return Err(Failure::new(Code::UnexpectedMessage, message));
         }
-        let (upload, schema_change_follows) = (welcome.upload, welcome.schema_change_follows);
+        let of_nothing = |at: &&u16| usize::from(**at) >= self.tables;
+        if let Some(position) = welcome.unknown_tables.iter().find(of_nothing) {
+            return Err(malformed(&format!("Welcome does not know table {position} of none")));
+        }
+        let upload = welcome.upload;
         let instructions = vec![Instruction::Agree(welcome)];
         Ok(match self.mode {
-            Mode::Ping => self.after_welcome(upload, instructions),
-            _ if schema_change_follows => (State::ExpectSchemaChange { upload }, instructions),
-            _ => self.after_welcome(upload, instructions),
+            Mode::Ping => self.after_welcome(upload, false, instructions),
+            _ if first => (State::ExpectSchemaChange { upload }, instructions),
+            _ => self.after_welcome(upload, behind, instructions),
         })
     }
 
-    fn after_welcome(&self, upload: UploadState, mut instructions: Vec<Instruction>) -> Step {
+    fn after_welcome(
+        &self,
+        upload: UploadState,
+        schema_change_follows: bool,
+        mut instructions: Vec<Instruction>,
+    ) -> Step {
         let state = match (self.mode, upload) {
             (Mode::Ping, _) => {
                 instructions.push(Instruction::Finish);
@@ -179,9 +206,9 @@ impl Session {
             (Mode::DownloadOnly, _) => State::ExpectDownloadBegin,
             (_, UploadState::Send) => {
                 instructions.push(Instruction::Upload);
-                State::ExpectUploadCommitted
+                State::ExpectUploadCommitted { schema_change_follows }
             }
-            _ => State::ExpectUploadCommitted,
+            _ => State::ExpectUploadCommitted { schema_change_follows },
         };
         (state, instructions)
     }
@@ -201,8 +228,8 @@ impl State {
     fn expected(&self) -> &'static str {
         match self {
             State::ExpectWelcome => "Welcome",
-            State::ExpectSchemaChange { .. } => "SchemaChange",
-            State::ExpectUploadCommitted => "UploadCommitted",
+            State::ExpectSchemaChange { .. } | State::ExpectLateSchemaChange => "SchemaChange",
+            State::ExpectUploadCommitted { .. } => "UploadCommitted",
             State::ExpectDownloadBegin => "DownloadBegin",
             State::ExpectRows { .. } => "Rows, Rejects or DownloadEnd",
             State::Ended => "nothing",

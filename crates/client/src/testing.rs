@@ -6,6 +6,7 @@ pub(crate) mod centre;
 
 use crate::apply::{Circumstances, Download};
 use crate::progress::{self, State};
+use crate::schema::change::Waiting;
 use crate::schema::{self, LocalTable, RemoteTable};
 use crate::upload::Upload;
 use crate::{Components, Remote, Settings};
@@ -15,7 +16,7 @@ use model::{
 };
 use protocol::{
     DownloadBegin, DownloadEnd, DownloadMode, FRAME_BYTES_MAX, FrameDecoder, Message, Operation,
-    Reject, Rejects, RowsFrame, TableDownload,
+    Reject, Rejects, RenamedTable, RowsFrame, SchemaChange, TableDownload,
 };
 use rusqlite::Connection;
 use std::path::PathBuf;
@@ -69,9 +70,20 @@ impl Site {
     }
 
     pub(crate) fn try_publish(&mut self, tables: &[PublishedTable]) -> Result<(), Failure> {
-        schema::change::apply(&self.remote.connection, &remote_schema(tables), "now")?;
+        self.change_schema(tables, &[], Waiting::CarriedOver).map(drop)
+    }
+
+    /// Publishes these tables, some under other names; yields what was told as rejects.
+    pub(crate) fn change_schema(
+        &mut self,
+        tables: &[PublishedTable],
+        renamed: &[RenamedTable],
+        waiting: Waiting,
+    ) -> Result<u64, Failure> {
+        let change = SchemaChange { schema: remote_schema(tables), renamed: renamed.to_vec() };
+        let told = schema::change::apply(&self.remote.connection, &change, waiting, "now");
         self.remote.tables = None;
-        Ok(())
+        told
     }
 
     /// Forgets every change, as if it had been uploaded.

@@ -204,6 +204,11 @@ codes! {
     5012 RemoteIdInUse Remote false "`syncline remote reset` first, or leave --remote-id out";
     /// The file is a consolidated database, which cannot be a remote too.
     5013 ConsolidatedFile Remote false "name the file of a remote; one that is missing is made";
+    /// The tables have changed at the centre, and changes wait here that were made under the tables
+    /// as this remote holds them. A synchronization that only downloads cannot upload them first,
+    /// so nothing was done.
+    5145 ShapeChangeBlocked Remote false
+        "synchronize without --download-only: what waits goes up under the tables as they are here";
 
     /// A configuration or model file cannot be read.
     6001 ConfigUnreadable Operator false "`syncline init` writes a complete file";
@@ -257,6 +262,12 @@ codes! {
     /// it has gone to somebody else since the remote saw it, or it never was the remote's. The row
     /// is kept in the reject table and disappears from the remote.
     7006 RowOutsideSubscription Remote false "whoever the row belongs to now can change it";
+    /// The change gave a value to a column that the consolidated database publishes no more, or
+    /// under another name. The row is kept in the reject table as it was here.
+    7145 ColumnLost Remote false "enter the value again where it belongs now";
+    /// The consolidated database does not know the table, or not as this remote holds it, so nobody
+    /// there could have understood the change. The row is kept in the reject table as it was here.
+    7146 ShapeUnknown Remote false "enter the change again in the table as it is now";
     /// The key of the row is nothing that the consolidated database can read as a value of the
     /// column's type, so there is no such row and never was. It disappears from the remote and is
     /// kept in the reject table.

@@ -1,6 +1,5 @@
 //! The reject table: rows that lost, kept at the remote with the reason (S5, S7).
 
-use crate::capture::change_log::{self, Change};
 use crate::connection::{bind, explain, value};
 use crate::progress;
 use crate::schema::RemoteTable;
@@ -135,27 +134,23 @@ fn recorded_now(
     statement.exists([table.name(), &key_json(key), at])
 }
 
-/// Records every change of a table that can be uploaded no more, so that none is lost unseen.
-pub(crate) fn record_stranded_changes(
+/// Records a change of this remote that will not be uploaded, with its row.
+pub(crate) fn record_stranded(
     connection: &Connection,
     table: &RemoteTable,
-    generation: i64,
+    key: &[Value],
     code: Code,
     at: &str,
-) -> Result<(), Failure> {
-    let counter = Counter(progress::get(connection, "counter").map_err(explain)?.unwrap_or(0));
-    let message = "changed before the table ceased to be uploaded";
-    change_log::for_each(connection, table, generation, None, &mut |entry| {
-        if entry.change().map_err(explain)? == Change::None {
-            return Ok(());
-        }
-        let key: Vec<Value> = (0..table.key.len())
-            .map(|n| entry.key(n).map(|value| value.to_owned()))
-            .collect::<rusqlite::Result<_>>()
-            .map_err(explain)?;
-        let reason = Reason { counter, code: code.number(), message, at };
-        insert(connection, table, &key, reason).map_err(explain)
-    })
+) -> rusqlite::Result<()> {
+    let counter = Counter(progress::get(connection, "counter")?.unwrap_or(0));
+    let message = match code {
+        Code::TableNotPublished => "changed before the table ceased to be published",
+        Code::DirectionNotPublished => "changed before the table ceased to be uploaded",
+        Code::ColumnLost => "changed in a column that the consolidated database publishes no more",
+        Code::ShapeUnknown => "changed in a table that the consolidated database does not know so",
+        _ => "changed under a table that the consolidated database does not have any more",
+    };
+    insert(connection, table, key, Reason { counter, code: code.number(), message, at })
 }
 
 struct Reason<'a> {

@@ -3,7 +3,7 @@
 use crate::connection::{explain, value};
 use crate::schema::{Image, RemoteTable};
 use crate::sql::{ident, list};
-use model::{Failure, ValueRef};
+use model::{Failure, Value, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row};
 use std::sync::OnceLock;
 
@@ -279,6 +279,12 @@ impl<'a> Entry<'a> {
         value(self.row, self.layout.key_start + n)
     }
 
+    /// The key, to be kept.
+    pub(crate) fn key_values(&self) -> rusqlite::Result<Vec<Value>> {
+        let keys = 0..self.layout.table.key.len();
+        keys.map(|n| self.key(n).map(|value| value.to_owned())).collect()
+    }
+
     /// The key as people read it.
     pub(crate) fn key_text(&self) -> rusqlite::Result<String> {
         let table = self.layout.table;
@@ -386,7 +392,7 @@ pub(crate) fn change_of(
     connection: &Connection,
     table: &RemoteTable,
     generation: i64,
-    key: &[model::Value],
+    key: &[Value],
 ) -> rusqlite::Result<Option<Change>> {
     let layout = Layout::new(table, false);
     let condition: String = table
@@ -405,6 +411,31 @@ pub(crate) fn change_of(
         Some(row) => Entry::new(row, layout)?.change().map(Some),
         None => Ok(None),
     }
+}
+
+/// Forgets what was captured of one row in `generation`, and what was downloaded for it.
+pub(crate) fn forget(
+    connection: &Connection,
+    table: &RemoteTable,
+    generation: i64,
+    key: &[Value],
+) -> rusqlite::Result<()> {
+    let condition = table.our_key_is_parameter(1);
+    let delete = |sql: &str, generation: Option<i64>| {
+        let mut statement = connection.prepare_cached(sql)?;
+        for (n, value) in key.iter().enumerate() {
+            crate::connection::bind(&mut statement, n + 1, value.as_ref())?;
+        }
+        if let Some(generation) = generation {
+            statement.raw_bind_parameter(key.len() + 1, generation)?;
+        }
+        statement.raw_execute()
+    };
+    delete(&format!("DELETE FROM {} WHERE {condition}", table.incoming_sql()), None)?;
+    let at = key.len() + 1;
+    let entry =
+        format!("DELETE FROM {} WHERE {condition} AND \"generation\" = ?{at}", table.change_sql());
+    delete(&entry, Some(generation)).map(drop)
 }
 
 /// Rows of the table that exist and have an entry in `generation`.

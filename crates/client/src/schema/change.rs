@@ -1,58 +1,159 @@
 //! Fits the remote to the tables that the server publishes now, in one transaction.
 //!
 //! What the user has is never destroyed: a table that we did not create is used as it is or the
-//! change is refused; a table that is published no more keeps its rows; rows that lie in a table
-//! when it is first published are changes to upload. Changes that can be uploaded no more, because
-//! their table is not published upwards any longer, are recorded in the reject table.
+//! change is refused; a table that is published no more keeps its rows, and a column its values;
+//! rows that lie in a table when it is first published are changes to upload.
+//!
+//! What was captured means something under the tables that it was captured in. So it goes up
+//! under those, and the new ones are taken when nothing waits any more ([`Waiting::Uploaded`]).
+//! A server that does not understand that takes uploads under its new tables alone; then what
+//! waits is carried over by the names of columns, and what has no name any more is told in the
+//! reject table ([`Waiting::CarriedOver`], `change/carry.rs`).
+
+mod carry;
+mod names;
+mod rebuild;
+mod succession;
 
 use super::{
     LocalTable, RemoteTable, StoredTable, drop_table_objects, large_columns, stored_tables,
 };
-use crate::apply::rejects;
 use crate::capture::{change_log, triggers};
 use crate::connection::{begin_immediate, explain, triggers_off};
-use crate::progress::{self, State};
-use crate::sql::{ident, list, literal};
-use model::{Code, Failure, PublishedTable, RemoteSchema};
+use crate::progress::{self, Frozen, State};
+use crate::sql::ident;
+use model::{Code, Failure, PublishedTable};
+use protocol::SchemaChange;
+use rebuild::Unfitting;
 use rusqlite::Connection;
+use succession::Heir;
 
-/// Makes the remote hold `schema`. No generation is frozen, or one that is sent again under the
-/// new schema.
+/// What becomes of changes that wait.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Waiting {
+    /// They were uploaded under the held tables, and this generation, if any, is committed. What
+    /// was changed since then has to go up first ([`Code::ApplyBlocked`]).
+    Uploaded(Option<Frozen>),
+    /// They stay. Where they are in the way nothing is done ([`Code::ShapeChangeBlocked`]).
+    Kept,
+    /// They are uploaded under the new tables. What is frozen has not left, or in vain.
+    CarriedOver,
+}
+
+/// Makes the remote hold the new schema. Yields how many changes went to the reject table.
 pub(crate) fn apply(
     connection: &Connection,
-    schema: &RemoteSchema,
+    change: &SchemaChange,
+    waiting: Waiting,
     at: &str,
-) -> Result<(), Failure> {
+) -> Result<u64, Failure> {
     // Building a table anew drops the old one, which must not count as deleting its rows.
     connection.pragma_update(None, "foreign_keys", false).map_err(explain)?;
-    let changed = change(connection, schema, at);
+    let changed = follow(connection, change, waiting, at);
     connection.pragma_update(None, "foreign_keys", true).map_err(explain)?;
     changed
 }
 
-fn change(connection: &Connection, schema: &RemoteSchema, at: &str) -> Result<(), Failure> {
-    triggers_off(connection)?;
+/// Gives up what waits for held tables, at these positions, that the server does not know: it goes
+/// to the reject table. Yields how many changes that were. What is frozen has not left, or in vain.
+pub(crate) fn give_up(
+    connection: &Connection,
+    positions: &[u16],
+    at: &str,
+) -> Result<u64, Failure> {
     let transaction = begin_immediate(connection)?;
-    let state = State::read(connection)?;
     let stored = stored_tables(connection)?;
-    let change = Change { connection, state: &state, at };
-    for old in &stored {
-        if !schema.tables.iter().any(|table| same_name(table, &old.published)) {
-            change.withdraw(old, Code::TableNotPublished)?;
-        }
+    let open_generation = settle_frozen(connection, &stored, Waiting::CarriedOver)?;
+    let mut change = Change { connection, open_generation, at, rejects: 0 };
+    for position in positions {
+        let Some(old) = stored.get(usize::from(*position)) else { continue };
+        change.tell_all(old, Code::ShapeUnknown)?;
+        // Its rows are not those of the centre any more, so they are compared.
+        let forget = "UPDATE syncline_table SET watermark = NULL WHERE position = ?1";
+        connection.execute(forget, [position]).map_err(explain)?;
     }
-    let mut tables = Vec::new();
-    for published in &schema.tables {
-        let old = stored.iter().find(|old| same_name(published, &old.published));
-        tables.push(change.publish(published, old)?);
-    }
-    store(connection, &tables).map_err(explain)?;
-    progress::set(connection, "schema_fingerprint", &schema.fingerprint).map_err(explain)?;
-    transaction.commit().map_err(explain)
+    let rejects = change.rejects;
+    transaction.commit().map_err(explain)?;
+    Ok(rejects)
 }
 
-fn same_name(a: &PublishedTable, b: &PublishedTable) -> bool {
-    a.name.eq_ignore_ascii_case(&b.name)
+fn follow(
+    connection: &Connection,
+    schema_change: &SchemaChange,
+    waiting: Waiting,
+    at: &str,
+) -> Result<u64, Failure> {
+    triggers_off(connection)?;
+    let transaction = begin_immediate(connection)?;
+    let stored = stored_tables(connection)?;
+    let heirs = succession::heirs(schema_change, &stored)?;
+    let open_generation = settle_frozen(connection, &stored, waiting)?;
+    let mut change = Change { connection, open_generation, at, rejects: 0 };
+    let gone: Vec<&StoredTable> = stored.iter().filter(|old| !goes_on(old, &heirs)).collect();
+    match waiting {
+        Waiting::Uploaded(_) => change.require_nothing(&gone, &heirs, Code::ApplyBlocked)?,
+        Waiting::Kept => change.require_nothing(&gone, &heirs, Code::ShapeChangeBlocked)?,
+        Waiting::CarriedOver => change.tell_what_cannot_be_carried(&gone, &heirs)?,
+    }
+    for old in &gone {
+        drop_table_objects(connection, &old.published.name).map_err(explain)?;
+    }
+    for heir in heirs.iter().filter(|heir| heir.changes()) {
+        let Some(held) = &heir.held else { continue };
+        if !carry::carries(connection, heir, held, waiting) {
+            let name = &held.stored.published.name;
+            drop_table_objects(connection, name).map_err(explain)?;
+        }
+    }
+    names::follow(connection, &heirs)?;
+    let mut tables = Vec::new();
+    for heir in &heirs {
+        tables.push(change.publish(heir, waiting)?);
+    }
+    store(connection, &tables).map_err(explain)?;
+    let fingerprint = &schema_change.schema.fingerprint;
+    progress::set(connection, "schema_fingerprint", fingerprint).map_err(explain)?;
+    let rejects = change.rejects;
+    transaction.commit().map_err(explain)?;
+    Ok(rejects)
+}
+
+fn goes_on(old: &StoredTable, heirs: &[Heir<'_>]) -> bool {
+    let held = |heir: &Heir<'_>| {
+        heir.held.as_ref().is_some_and(|held| held.stored.published.name == old.published.name)
+    };
+    heirs.iter().any(held)
+}
+
+/// Drops or takes back what is frozen; yields the open generation.
+fn settle_frozen(
+    connection: &Connection,
+    stored: &[StoredTable],
+    waiting: Waiting,
+) -> Result<i64, Failure> {
+    let state = State::read(connection)?;
+    let mut tables = Vec::new();
+    for old in stored {
+        tables.extend(readable(connection, old)?.filter(|_| is_captured(connection, old)));
+    }
+    match (waiting, state.frozen) {
+        (Waiting::Uploaded(Some(frozen)), _) => {
+            progress::drop_frozen(connection, &tables, frozen).map_err(explain)?;
+        }
+        (Waiting::CarriedOver, Some(frozen)) => {
+            progress::merge_back(connection, &tables, frozen, state.open_generation)
+                .map_err(explain)?;
+        }
+        _ => {}
+    }
+    Ok(state.open_generation)
+}
+
+/// The table as it was published; none where the user has dropped it, or changed it beyond
+/// recognition.
+fn readable(connection: &Connection, old: &StoredTable) -> Result<Option<RemoteTable>, Failure> {
+    let local = LocalTable::read(connection, &old.published.name).map_err(explain)?;
+    Ok(local.and_then(|local| RemoteTable::new(0, old.clone(), &local).ok()))
 }
 
 fn store(connection: &Connection, tables: &[StoredTable]) -> rusqlite::Result<()> {
@@ -79,48 +180,55 @@ fn store(connection: &Connection, tables: &[StoredTable]) -> rusqlite::Result<()
 
 struct Change<'a> {
     connection: &'a Connection,
-    state: &'a State,
+    open_generation: i64,
     at: &'a str,
+    /// Changes that went to the reject table.
+    rejects: u64,
 }
 
 impl Change<'_> {
-    /// Takes our objects from a table that is published no more, or not upwards.
-    fn withdraw(&self, old: &StoredTable, code: Code) -> Result<(), Failure> {
-        let name = &old.published.name;
-        // A table that the user dropped, or changed beyond recognition, has no changes to save.
-        let local = LocalTable::read(self.connection, name).map_err(explain)?;
-        let table = local.and_then(|local| RemoteTable::new(0, old.clone(), &local).ok());
-        if let Some(table) = table.filter(RemoteTable::uploads) {
-            let frozen = self.state.frozen.map(|frozen| frozen.generation);
-            for generation in frozen.into_iter().chain([self.state.open_generation]) {
-                rejects::record_stranded_changes(
-                    self.connection,
-                    &table,
-                    generation,
-                    code,
-                    self.at,
-                )?;
+    /// Nothing may wait in a table that goes or changes.
+    fn require_nothing(
+        &self,
+        gone: &[&StoredTable],
+        heirs: &[Heir<'_>],
+        code: Code,
+    ) -> Result<(), Failure> {
+        let changed = heirs.iter().filter(|heir| heir.changes());
+        let held = changed.filter_map(|heir| heir.held.as_ref().map(|held| held.stored));
+        for old in gone.iter().copied().chain(held) {
+            if !is_captured(self.connection, old) {
+                continue;
+            }
+            let Some(table) = readable(self.connection, old)? else { continue };
+            let mut waiting = 0u64;
+            let generation = self.open_generation;
+            change_log::for_each(self.connection, &table, generation, None, &mut |entry| {
+                if entry.change().map_err(explain)? != change_log::Change::None {
+                    waiting += 1;
+                }
+                Ok(())
+            })?;
+            if waiting > 0 {
+                let name = table.name();
+                let message = format!("{waiting} changes wait in table {name}, which changes");
+                return Err(Failure::new(code, message).table(name));
             }
         }
-        drop_table_objects(self.connection, name).map_err(explain)
+        Ok(())
     }
 
     /// Makes one table what is published.
-    fn publish(
-        &self,
-        published: &PublishedTable,
-        old: Option<&StoredTable>,
-    ) -> Result<StoredTable, Failure> {
-        let name = &published.name;
-        if let Some(old) = old.filter(|old| old.created) {
-            self.follow_indexes(published, &old.published).map_err(explain)?;
+    fn publish(&mut self, heir: &Heir<'_>, waiting: Waiting) -> Result<StoredTable, Failure> {
+        let (published, name) = (heir.published, &heir.published.name);
+        let held = heir.held.as_ref();
+        let ours = held.filter(|held| held.stored.created).map(|held| &held.stored.published);
+        if let Some(old) = ours {
+            self.follow_indexes(published, old).map_err(explain)?;
         }
         let local = LocalTable::read(self.connection, name).map_err(explain)?;
         let (local, created) = match local {
-            Some(local) if lacks_columns(published, &local) => {
-                (self.build_anew(published, old, &local)?, true)
-            }
-            Some(local) => (local, old.is_some_and(|old| old.created)),
+            Some(local) => (self.fit(heir, local, waiting)?, ours.is_some()),
             None => {
                 // Where the user dropped the table, what was captured of it means nothing now.
                 drop_table_objects(self.connection, name).map_err(explain)?;
@@ -128,34 +236,63 @@ impl Change<'_> {
                 (self.created(published)?, true)
             }
         };
-        let same = |old: &&StoredTable| old.published.fingerprint == published.fingerprint;
         let mut stored = StoredTable {
             published: published.clone(),
-            watermark: old.filter(same).and_then(|old| old.watermark.clone()),
+            watermark: held
+                .filter(|held| held.stored.published.fingerprint == published.fingerprint)
+                .and_then(|held| held.stored.watermark.clone()),
             created,
             large: large_columns(published, &local),
         };
-        let captured = old.filter(|old| is_captured(self.connection, &old.published));
-        match captured {
-            Some(old) if !published.direction.uploads() => {
-                self.withdraw(old, Code::DirectionNotPublished)?;
-            }
-            Some(old) if key_names(&old.published) != key_names(published) => {
-                self.withdraw(old, Code::RemoteSchemaDiffers)?;
-            }
-            Some(old) if old.published.columns == published.columns => {
+        if let Some(held) = held.filter(|held| is_captured(self.connection, held.stored)) {
+            if held.stored.published.columns == published.columns {
                 // The change table was made for these, whatever the columns are declared now.
-                stored.large.clone_from(&old.large);
-            }
-            Some(old) => {
+                stored.large.clone_from(&held.stored.large);
+            } else {
                 let table = RemoteTable::new(0, stored.clone(), &local)?;
-                self.carry_over_changes(&table, old).map_err(explain)?;
+                carry::carry_over(self.connection, &table, held).map_err(explain)?;
             }
-            None => {}
         }
         let table = RemoteTable::new(0, stored.clone(), &local)?;
-        self.capture(&table, old.is_some() || created)?;
+        self.capture(&table, held.is_some() || created)?;
         Ok(stored)
+    }
+
+    /// Builds a table of ours anew where it is declared otherwise.
+    fn fit(
+        &self,
+        heir: &Heir<'_>,
+        local: LocalTable,
+        waiting: Waiting,
+    ) -> Result<LocalTable, Failure> {
+        let published = heir.published;
+        let lacks = published.columns.iter().any(|name| local.column(name).is_none());
+        let Some(held) = heir.held.as_ref().filter(|held| held.stored.created) else {
+            if !lacks {
+                return Ok(local);
+            }
+            let message = format!("table {} lacks published columns", published.name);
+            return Err(Failure::new(Code::RemoteSchemaDiffers, message)
+                .table(&published.name)
+                .hint("add the columns, or rename the table and synchronize again"));
+        };
+        if !lacks && held.stored.published.create.first() == published.create.first() {
+            return Ok(local);
+        }
+        if !matches!(waiting, Waiting::CarriedOver) {
+            return rebuild::rebuild(self, published, Unfitting::LeaveOut);
+        }
+        self.connection.execute_batch("SAVEPOINT syncline_rebuild").map_err(explain)?;
+        let rebuilt = rebuild::rebuild(self, published, Unfitting::Refuse);
+        if rebuilt.is_err() {
+            self.connection.execute_batch("ROLLBACK TO syncline_rebuild").map_err(explain)?;
+        }
+        self.connection.execute_batch("RELEASE syncline_rebuild").map_err(explain)?;
+        match rebuilt {
+            // What waits does not fit. The centre will say so, row by row.
+            Err(failure) if !lacks && failure.code() == Code::RemoteSchemaDiffers => Ok(local),
+            other => other,
+        }
     }
 
     /// Drops the indexes of ours that the consolidated database has dropped, because a UNIQUE one
@@ -201,92 +338,13 @@ impl Change<'_> {
         })
     }
 
-    /// Builds a table of ours again, with the columns it lacks, and takes its rows over. Indexes
-    /// and triggers that others added come along.
-    fn build_anew(
-        &self,
-        published: &PublishedTable,
-        old: Option<&StoredTable>,
-        local: &LocalTable,
-    ) -> Result<LocalTable, Failure> {
-        let name = &published.name;
-        let differs = |message: String| {
-            Failure::new(Code::RemoteSchemaDiffers, message)
-                .table(name)
-                .hint("add the columns, or rename the table and synchronize again")
-        };
-        let Some(old) = old.filter(|old| old.created) else {
-            return Err(differs(format!("table {name} lacks published columns")));
-        };
-        let known = |column: &str| {
-            let has = |table: &PublishedTable| {
-                table.columns.iter().any(|name| name.eq_ignore_ascii_case(column))
-            };
-            has(published) || has(&old.published)
-        };
-        let foreign = local.columns.iter().find(|column| !column.generated && !known(&column.name));
-        if let Some(column) = foreign {
-            return Err(differs(format!(
-                "table {name} lacks published columns and has a column {} of its own",
-                column.name
-            )));
-        }
-        let kept: Vec<String> = published
-            .columns
-            .iter()
-            .filter(|name| local.column(name).is_some_and(|column| !column.generated))
-            .map(|name| ident(name))
-            .collect();
-        self.rebuild(published, &list(kept))
-            .map_err(|error| differs(format!("cannot build table {name} anew")).source(error))?;
-        self.created(published)
-    }
-
-    fn rebuild(&self, published: &PublishedTable, kept: &str) -> rusqlite::Result<()> {
-        let connection = self.connection;
-        let table = ident(&published.name);
-        triggers::drop_all(connection, &published.name)?;
-        let additions: Vec<(String, String, String)> = connection
-            .prepare(
-                "SELECT type, name, sql FROM sqlite_schema WHERE tbl_name = ?1 COLLATE NOCASE
-                 AND type IN ('index', 'trigger') AND sql IS NOT NULL",
-            )?
-            .query_map([&published.name], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
-            .collect::<rusqlite::Result<_>>()?;
-        connection.execute_batch(&format!(
-            "CREATE TEMP TABLE syncline_rebuilt AS SELECT {kept} FROM {table};
-             DROP TABLE {table};"
-        ))?;
-        for statement in &published.create {
-            connection.execute_batch(statement)?;
-        }
-        connection.execute_batch(&format!(
-            "INSERT INTO {table}({kept}) SELECT {kept} FROM temp.syncline_rebuilt;
-             DROP TABLE temp.syncline_rebuilt;"
-        ))?;
-        for (kind, name, sql) in additions {
-            let exists: bool = connection.query_row(
-                &format!(
-                    "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = {} AND name = ?1)",
-                    literal(&kind)
-                ),
-                [&name],
-                |row| row.get(0),
-            )?;
-            if !exists {
-                connection.execute_batch(&sql)?;
-            }
-        }
-        Ok(())
-    }
-
     /// Begins, or goes on, to capture the table. Rows in a table that is new to us are changes.
     fn capture(&self, table: &RemoteTable, known: bool) -> Result<(), Failure> {
         let (connection, name) = (self.connection, table.name());
         if table.uploads() {
             change_log::create(connection, table).map_err(explain)?;
             if !known {
-                let generation = self.state.open_generation;
+                let generation = self.open_generation;
                 change_log::record_all_rows(connection, table, generation).map_err(explain)?;
             }
         } else if !known {
@@ -299,68 +357,13 @@ impl Change<'_> {
         }
         triggers::ensure(connection, table).map_err(explain)
     }
-
-    /// Gives the change table the new columns and keeps what it holds. A column that was not
-    /// published before has not been captured; as far as anybody can tell it did not change.
-    fn carry_over_changes(&self, table: &RemoteTable, old: &StoredTable) -> rusqlite::Result<()> {
-        let connection = self.connection;
-        let (change, live) = (table.change_sql(), table.table_sql());
-        let stale = ident(&format!("syncline_stale_{}", table.name()));
-        triggers::drop_all(connection, table.name())?;
-        connection.execute_batch(&format!(
-            "ALTER TABLE {change} RENAME TO {stale}; DROP TABLE {};",
-            table.incoming_sql()
-        ))?;
-        change_log::create(connection, table)?;
-        let (mut into, mut from) = (Vec::new(), Vec::new());
-        for name in &table.published.columns {
-            let image = super::Image::Old.column(name);
-            let unchanged = format!(
-                "(SELECT t.{} FROM {live} AS t WHERE {})",
-                ident(name),
-                table.same_key("t.", "s.")
-            );
-            let captured_bit = old.large.iter().position(|large| large == name);
-            from.push(match captured_bit {
-                _ if !old.published.columns.contains(name) => unchanged,
-                None => format!("s.{image}"),
-                Some(bit) => format!(
-                    "CASE WHEN s.\"captured\" & {} THEN s.{image} ELSE {unchanged} END",
-                    1u64 << bit
-                ),
-            });
-            into.push(image);
-        }
-        if table.large_bits() != 0 {
-            into.push("\"captured\"".into());
-            from.push(table.large_bits().to_string());
-        }
-        connection.execute_batch(&format!(
-            "INSERT INTO {change}(\"generation\", {}, \"existed\", {}) \
-             SELECT s.\"generation\", {}, s.\"existed\", {} FROM {stale} AS s;
-             DROP TABLE {stale};",
-            table.our_keys_sql(""),
-            list(into),
-            table.our_keys_sql("s."),
-            list(from),
-        ))
-    }
-}
-
-fn key_names(table: &PublishedTable) -> Vec<String> {
-    let name = |&at: &u16| table.columns.get(usize::from(at)).map(|name| name.to_lowercase());
-    table.key.iter().filter_map(name).collect()
 }
 
 /// The table has a change table: it was published upwards, and was not dropped meanwhile.
-fn is_captured(connection: &Connection, table: &PublishedTable) -> bool {
-    let change = format!("syncline_change_{}", table.name);
-    table.direction.uploads()
+fn is_captured(connection: &Connection, stored: &StoredTable) -> bool {
+    let change = format!("syncline_change_{}", stored.published.name);
+    stored.published.direction.uploads()
         && connection.table_exists(Some("main"), change.as_str()).unwrap_or(false)
-}
-
-fn lacks_columns(published: &PublishedTable, local: &LocalTable) -> bool {
-    published.columns.iter().any(|name| local.column(name).is_none())
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ pub(crate) enum Affinity {
 
 impl Affinity {
     /// The rules of the SQLite manual, in their order.
-    fn of(declared: &str, strict: bool) -> Affinity {
+    pub(super) fn of(declared: &str, strict: bool) -> Affinity {
         let declared = declared.to_ascii_uppercase();
         let has = |part: &str| declared.contains(part);
         if has("INT") {

@@ -7,7 +7,16 @@ use protocol::{Failed, TableDownload, UploadBegin, UploadEnd};
 const TABLES: usize = 2;
 
 fn welcome(upload: UploadState, schema_change_follows: bool) -> Message {
-    Message::Welcome(Welcome {
+    Message::Welcome(answer(upload, schema_change_follows))
+}
+
+/// A schema change comes behind the upload.
+fn welcome_before_change(upload: UploadState) -> Message {
+    Message::Welcome(Welcome { schema_change_after_upload: true, ..answer(upload, false) })
+}
+
+fn answer(upload: UploadState, schema_change_follows: bool) -> Welcome {
+    Welcome {
         script_version: None,
         protocol_version: 1,
         capabilities: protocol::Capabilities::NONE,
@@ -19,7 +28,7 @@ fn welcome(upload: UploadState, schema_change_follows: bool) -> Message {
         upload,
         schema_change_follows,
         token: None,
-    })
+    }
 }
 
 fn schema_change() -> Message {
@@ -99,7 +108,9 @@ fn states() -> Vec<State> {
     vec![
         State::ExpectWelcome,
         State::ExpectSchemaChange { upload: UploadState::Send },
-        State::ExpectUploadCommitted,
+        State::ExpectUploadCommitted { schema_change_follows: false },
+        State::ExpectUploadCommitted { schema_change_follows: true },
+        State::ExpectLateSchemaChange,
         State::ExpectDownloadBegin,
         State::ExpectRows { modes: vec![DownloadMode::Changes, DownloadMode::None], rows: 0 },
         State::Ended,
@@ -120,8 +131,17 @@ fn receive(session: &mut Session, message: Message) -> Result<Vec<Instruction>, 
 #[test]
 fn every_message_is_expected_in_exactly_the_states_of_the_table() {
     // Rows: states. Columns: messages, in the order of `messages`.
-    let table =
-        ["+---------", "-+--------", "--+-------", "---+------", "----+++---", "----------"];
+    let table = [
+        "+---------",
+        "-+--------",
+        "--+-------",
+        "--+-------",
+        "-+--------",
+        "---+------",
+        "----+++---",
+        "----------",
+    ];
+    assert_eq!(table.len(), states().len());
     for (state, expected) in table.iter().enumerate() {
         for (message, expected) in expected.chars().enumerate() {
             let mut session = session(states().remove(state));
@@ -166,7 +186,25 @@ fn heartbeat_failure_and_the_end_are_understood_everywhere() {
 fn check_welcome(mode: Mode, sent: bool, upload: UploadState, change: bool, expected: &str) {
     let mut session = Session::new(mode, sent, TABLES);
     let place = format!("{mode:?}, sent {sent}, {upload:?}, schema change {change}");
-    match receive(&mut session, welcome(upload, change)) {
+    let answer = receive(&mut session, welcome(upload, change));
+    check_answer(answer, &session, &place, expected);
+}
+
+/// Likewise where the server wants the upload under the tables that the remote holds.
+fn check_welcome_before_change(mode: Mode, sent: bool, upload: UploadState, expected: &str) {
+    let mut session = Session::new(mode, sent, TABLES);
+    let place = format!("{mode:?}, sent {sent}, {upload:?}, schema change behind the upload");
+    let answer = receive(&mut session, welcome_before_change(upload));
+    check_answer(answer, &session, &place, expected);
+}
+
+fn check_answer(
+    answer: Result<Vec<Instruction>, Failure>,
+    session: &Session,
+    place: &str,
+    expected: &str,
+) {
+    match answer {
         Err(failure) => {
             assert_eq!(failure.code(), Code::UnexpectedMessage, "{place}");
             assert_eq!("refused", expected, "{place}");
@@ -183,6 +221,7 @@ fn name(instruction: &Instruction) -> &'static str {
     match instruction {
         Instruction::Agree(_) => "agree",
         Instruction::ChangeSchema(_) => "change",
+        Instruction::ChangeSchemaBehindUpload(_) => "change behind",
         Instruction::Upload => "upload",
         Instruction::NoteCommitted(_) => "committed",
         Instruction::BeginDownload(_) => "begin",
@@ -210,6 +249,48 @@ fn welcome_leads_to_what_it_says() {
     check_welcome(Mode::DownloadOnly, false, Send, false, "refused");
     check_welcome(Mode::Ping, false, None, false, "agree finish, then nothing");
     check_welcome(Mode::Ping, false, None, true, "agree finish, then nothing");
+}
+
+// Trap 24
+#[test]
+fn an_upload_under_the_held_tables_is_followed_by_the_new_ones() {
+    use UploadState::{None, Send, Taken};
+    for mode in [Mode::Full, Mode::UploadOnly] {
+        check_welcome_before_change(mode, true, Taken, "agree, then UploadCommitted");
+        check_welcome_before_change(mode, true, Send, "agree upload, then UploadCommitted");
+        check_welcome_before_change(mode, false, Taken, "refused");
+    }
+    for mode in [Mode::DownloadOnly, Mode::Ping] {
+        check_welcome_before_change(mode, false, None, "refused");
+    }
+    let follow = |mode| {
+        let mut session = Session::new(mode, false, 0);
+        receive(&mut session, welcome_before_change(Send)).unwrap();
+        let committed = Message::UploadCommitted(UploadCommitted::default());
+        receive(&mut session, committed).unwrap();
+        session
+    };
+    let mut session = follow(Mode::Full);
+    let instructions = receive(&mut session, schema_change()).unwrap();
+    let names: Vec<&str> = instructions.iter().map(name).collect();
+    assert_eq!(names, ["change behind"]);
+    assert_eq!(session.state, State::ExpectDownloadBegin);
+    assert_eq!(session.tables, TABLES, "what follows is of the new schema");
+    assert_eq!(follow(Mode::UploadOnly).state, State::Ended, "the new tables are for later");
+}
+
+#[test]
+fn a_welcome_that_contradicts_itself_is_refused() {
+    let mut both = answer(UploadState::Send, true);
+    both.schema_change_after_upload = true;
+    let mut session = Session::new(Mode::Full, false, TABLES);
+    let failure = receive(&mut session, Message::Welcome(both)).unwrap_err();
+    assert_eq!(failure.code(), Code::UnexpectedMessage);
+    let mut none = answer(UploadState::Send, false);
+    none.unknown_tables = vec![0, TABLES as u16];
+    let mut session = Session::new(Mode::Full, false, TABLES);
+    let failure = receive(&mut session, Message::Welcome(none)).unwrap_err();
+    assert_eq!(failure.code(), Code::MalformedMessage);
 }
 
 #[test]

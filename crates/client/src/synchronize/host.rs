@@ -8,6 +8,7 @@ use crate::clock::iso_utc;
 use crate::connection::{begin_immediate, explain};
 use crate::fail_point::fail_point;
 use crate::progress::{self, Attempt, Frozen, State};
+use crate::schema::change::Waiting;
 use crate::schema::{self, RemoteTable};
 use crate::session::{Event, Instruction, Session};
 use crate::transport::Transport;
@@ -101,6 +102,9 @@ impl<'a> Host<'a> {
                 match instruction {
                     Instruction::Agree(welcome) => self.agree(welcome)?,
                     Instruction::ChangeSchema(change) => self.change_schema(&change)?,
+                    Instruction::ChangeSchemaBehindUpload(change) => {
+                        self.change_schema_behind_upload(&change)?;
+                    }
                     Instruction::Upload => self.upload()?,
                     Instruction::NoteCommitted(committed) => self.note_committed(committed)?,
                     Instruction::BeginDownload(begin) => {
@@ -161,7 +165,7 @@ impl<'a> Host<'a> {
         let missing = || Failure::new(Code::Bug, "an attempt was not recorded");
         Ok(Hello {
             protocol_version: PROTOCOL_VERSION,
-            capabilities: Capabilities::NONE,
+            capabilities: Capabilities::HELD_SHAPE,
             client: self.request.client.clone(),
             database: None,
             remote_id: state.remote_id.clone().ok_or_else(missing)?,
@@ -237,10 +241,22 @@ impl<'a> Host<'a> {
             (Outcome::Known, _) if welcome.upload == UploadState::Taken => None,
             (Outcome::Known, committed) => committed.filter(|it| *it != self.state.progress),
         };
-        match news {
-            Some(committed) => self.learn_outcome(committed),
-            None => Ok(()),
+        if let Some(committed) = news {
+            self.learn_outcome(committed)?;
         }
+        if welcome.upload == UploadState::Send && !welcome.unknown_tables.is_empty() {
+            self.give_up(&welcome.unknown_tables)?;
+        }
+        Ok(())
+    }
+
+    /// Nobody would understand what waits for these tables. What went with Hello was thrown away.
+    fn give_up(&mut self, tables: &[u16]) -> Result<(), Failure> {
+        let at = iso_utc(self.remote.clock.unix_ms());
+        self.total.rejected += schema::change::give_up(&self.remote.connection, tables, &at)?;
+        self.collected = None;
+        self.state = self.read_state()?;
+        Ok(())
     }
 
     /// The server's last upload is not the one we knew of (trap 6).
@@ -263,9 +279,29 @@ impl<'a> Host<'a> {
         State::read(&self.remote.connection)
     }
 
+    /// The server wants the new tables before anything else.
     fn change_schema(&mut self, change: &SchemaChange) -> Result<(), Failure> {
+        self.follow(
+            change,
+            match self.request.mode {
+                Mode::DownloadOnly => Waiting::Kept,
+                _ => Waiting::CarriedOver,
+            },
+        )
+    }
+
+    /// What waited has gone up under the tables that it was captured in.
+    fn change_schema_behind_upload(&mut self, change: &SchemaChange) -> Result<(), Failure> {
+        self.follow(change, Waiting::Uploaded(self.committed))?;
+        self.committed = None;
+        fail_point!("client-schema-changed");
+        Ok(())
+    }
+
+    fn follow(&mut self, change: &SchemaChange, waiting: Waiting) -> Result<(), Failure> {
         let at = iso_utc(self.remote.clock.unix_ms());
-        schema::change::apply(&self.remote.connection, &change.schema, &at)?;
+        let told = schema::change::apply(&self.remote.connection, change, waiting, &at)?;
+        self.total.rejected += told;
         self.collected = None;
         self.remote.tables = None;
         self.tables = self.remote.tables()?;

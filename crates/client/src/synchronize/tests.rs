@@ -1,5 +1,7 @@
 //! Whole synchronizations with a small centre in memory.
 
+mod shapes;
+
 use super::{Counts, Downloaded, Report, Request, Step};
 use crate::testing::centre::{Centre, Fault, SharedCentre, connect};
 use crate::testing::{Site, int, text};

@@ -2,17 +2,20 @@
 //!
 //! Keeps rows in maps, resolves no conflicts (the last writer wins) and misbehaves on demand.
 
+mod shapes;
+
 use super::{int, remote_schema};
 use crate::transport::Transport;
 use model::{
-    Code, Counter, DatabaseId, Failure, Nonce, Progress, PublishedTable, RemoteSchema, RowReader,
-    Value, Watermark, row_len, write_value,
+    Code, Counter, DatabaseId, Failure, Nonce, Progress, PublishedTable, RemoteSchema, Value,
+    Watermark, row_len,
 };
 use protocol::{
-    DownloadBegin, DownloadEnd, DownloadMode, FRAME_BYTES_MAX, Failed, FrameDecoder, Hello, MAGIC,
-    Message, Mode, Operation, Outcome, RowsFrame, SchemaChange, TableDownload, UploadCommitted,
-    UploadState, Welcome,
+    Capabilities, DownloadBegin, DownloadEnd, DownloadMode, FRAME_BYTES_MAX, Failed, FrameDecoder,
+    Hello, MAGIC, Message, Mode, Operation, Outcome, RowsFrame, SchemaChange, TableDownload,
+    UploadCommitted, UploadState, Welcome,
 };
+use shapes::{Shapes, values};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
@@ -27,6 +30,8 @@ pub(crate) enum Fault {
     AfterCommit,
     /// Behind the acknowledgement.
     AfterAcknowledgement,
+    /// Behind the schema change.
+    AfterSchemaChange,
     /// In the middle of the download.
     WithinDownload,
     /// It answers this instead of Welcome.
@@ -53,6 +58,9 @@ struct Known {
 /// The consolidated database.
 pub(crate) struct Centre {
     schema: RemoteSchema,
+    /// Takes uploads under the tables that a remote holds.
+    pub(crate) takes_held_shapes: bool,
+    shapes: Shapes,
     rows: Vec<BTreeMap<Vec<u8>, Version>>,
     remotes: HashMap<String, Known>,
     version: i64,
@@ -71,6 +79,8 @@ impl Centre {
     pub(crate) fn new(tables: &[PublishedTable]) -> SharedCentre {
         Rc::new(RefCell::new(Centre {
             schema: remote_schema(tables),
+            takes_held_shapes: false,
+            shapes: Shapes::new(tables),
             rows: tables.iter().map(|_| BTreeMap::new()).collect(),
             remotes: HashMap::new(),
             version: 1,
@@ -81,10 +91,32 @@ impl Centre {
         }))
     }
 
-    /// Publishes other tables; rows of tables that stay at their position are kept.
+    /// Publishes other tables. Rows are kept; what is new in them is NULL.
     pub(crate) fn publish(&mut self, tables: &[PublishedTable]) {
-        self.schema = remote_schema(tables);
-        self.rows.resize_with(tables.len(), BTreeMap::new);
+        let held = std::mem::replace(&mut self.schema, remote_schema(tables));
+        let mut held_rows = std::mem::take(&mut self.rows);
+        self.shapes.add(tables);
+        for table in tables {
+            let successor = held.tables.iter().position(|old| self.shapes.goes_on(old, table));
+            let rows = successor.map(|at| (at, std::mem::take(&mut held_rows[at])));
+            let (at, mut rows) = rows.unwrap_or_default();
+            for version in rows.values_mut() {
+                let Some(row) = &mut version.row else { continue };
+                *row = self.shapes.translate(&held.tables[at], table, row, None);
+            }
+            self.rows.push(rows);
+        }
+    }
+
+    /// Says what a table and its columns were called first, before they are published.
+    pub(crate) fn identify(&mut self, fingerprint: &str, table: &str, columns: &[&str]) {
+        let columns = columns.iter().map(|name| (*name).to_owned()).collect();
+        self.shapes.identities.insert(fingerprint.into(), (table.into(), columns));
+    }
+
+    /// Forgets how a table was, as if no remote could have it any more.
+    pub(crate) fn forget_shape(&mut self, fingerprint: &str) {
+        self.shapes.forgotten.push(fingerprint.into());
     }
 
     /// Writes a row at the centre; its key is its first value.
@@ -106,15 +138,8 @@ impl Centre {
     /// Every row, readable.
     pub(crate) fn lines(&self, table: usize) -> Vec<String> {
         let rows = self.rows[table].values().filter_map(|version| version.row.as_ref());
-        rows.map(|row| {
-            let mut reader = RowReader::new(row);
-            let mut values = Vec::new();
-            while !reader.is_at_end() {
-                values.push(reader.value().unwrap().display());
-            }
-            crate::sql::list(values)
-        })
-        .collect()
+        rows.map(|row| crate::sql::list(values(row).iter().map(|value| value.as_ref().display())))
+            .collect()
     }
 
     /// A copy of the whole database, to be restored later.
@@ -139,6 +164,8 @@ pub(crate) fn connect(centre: &SharedCentre) -> Box<dyn Transport> {
         hello: None,
         upload: None,
         thrown_away: false,
+        held: false,
+        changed_behind: false,
         closed: false,
     })
 }
@@ -154,6 +181,10 @@ struct Conversation {
     upload: Option<(Progress, Vec<RowsFrame>)>,
     /// The upload that comes with Hello is not looked at.
     thrown_away: bool,
+    /// The upload is of the tables that the remote holds.
+    held: bool,
+    /// The schema change comes behind the upload.
+    changed_behind: bool,
     closed: bool,
 }
 
@@ -245,33 +276,38 @@ impl Conversation {
         }
         let progress = Some(known.progress);
         let changed = hello.schema_fingerprint.as_ref() != Some(&centre.schema.fingerprint);
+        let uploads = matches!(hello.mode, Mode::Full | Mode::UploadOnly);
+        let understands = hello.capabilities.has(Capabilities::HELD_SHAPE) && uploads;
+        let held = centre.takes_held_shapes && understands && hello.schema_fingerprint.is_some();
+        let unknown = |_| centre.shapes.unknown(&hello, &centre.schema);
+        let unknown_tables: Vec<u16> = held.then_some(()).map(unknown).unwrap_or_default();
+        let can_take = (!changed || held) && unknown_tables.is_empty();
         let upload = match hello.mode {
             Mode::DownloadOnly | Mode::Ping => UploadState::None,
-            _ if hello.upload_follows && !changed && hello.outcome == Outcome::Known => {
+            _ if hello.upload_follows && can_take && hello.outcome == Outcome::Known => {
                 UploadState::Taken
             }
             _ => UploadState::Send,
         };
+        let changed_first = changed && !held;
+        self.held = held;
+        self.changed_behind = changed && held && hello.mode == Mode::Full;
         self.thrown_away = hello.upload_follows && upload != UploadState::Taken;
         self.say(&Message::Welcome(Welcome {
             script_version: None,
             protocol_version: 1,
-            capabilities: protocol::Capabilities::NONE,
-            schema_change_after_upload: false,
-            unknown_tables: Vec::new(),
+            capabilities: Capabilities::NONE,
+            schema_change_after_upload: self.changed_behind,
+            unknown_tables,
             server: "a test".into(),
             database_id: DatabaseId("the database".into()),
             progress,
             upload,
-            schema_change_follows: changed,
+            schema_change_follows: changed_first,
             token: Some("a token".into()),
         }));
-        if changed {
-            let schema = centre.schema.clone();
-            self.say(&Message::SchemaChange(Box::new(SchemaChange {
-                schema,
-                renamed: Vec::new(),
-            })));
+        if changed_first {
+            self.say_schema_change(&centre, &hello);
         }
         let mode = hello.mode;
         self.hello = Some(hello);
@@ -279,6 +315,15 @@ impl Conversation {
         if mode == Mode::DownloadOnly {
             self.download();
         }
+    }
+
+    fn say_schema_change(&mut self, centre: &Centre, hello: &Hello) {
+        let schema = centre.schema.clone();
+        let renamed = match centre.takes_held_shapes {
+            true => centre.shapes.renamed(hello, &schema),
+            false => Vec::new(),
+        };
+        self.say(&Message::SchemaChange(Box::new(SchemaChange { schema, renamed })));
     }
 
     fn commit(&mut self, progress: Progress, frames: &[RowsFrame]) {
@@ -304,7 +349,11 @@ impl Conversation {
                     Operation::Update => committed.updates += u64::from(frame.count),
                     _ => committed.deletes += u64::from(frame.count),
                 }
-                store(centre, frame, hello.remote_id.as_str());
+                let table = match self.held {
+                    true => centre.shapes.held(&hello, &centre.schema, frame.table),
+                    false => centre.schema.tables[usize::from(frame.table)].clone(),
+                };
+                store(centre, &table, frame, hello.remote_id.as_str());
             }
         } else {
             assert!(frames.is_empty(), "rows under a number that was used");
@@ -319,6 +368,14 @@ impl Conversation {
             centre.fault = Fault::None;
             self.closed = true;
             return;
+        }
+        if self.changed_behind {
+            self.say_schema_change(centre, &hello);
+            if centre.fault == Fault::AfterSchemaChange {
+                centre.fault = Fault::None;
+                self.closed = true;
+                return;
+            }
         }
         if hello.mode == Mode::Full {
             self.download_from(centre);
@@ -385,27 +442,26 @@ impl Conversation {
     }
 }
 
-/// Applies uploaded rows, the last writer winning.
-fn store(centre: &mut Centre, frame: &RowsFrame, author: &str) {
-    let position = usize::from(frame.table);
+/// Applies uploaded rows of the table as the remote holds it, the last writer winning.
+fn store(centre: &mut Centre, held: &PublishedTable, frame: &RowsFrame, author: &str) {
+    let goes_on = |table: &PublishedTable| centre.shapes.goes_on(held, table);
+    let position = centre.schema.tables.iter().position(goes_on).expect("an unknown table");
     let table = centre.schema.tables[position].clone();
-    let width = table.width();
     let mut rest = frame.bytes.as_slice();
     for _ in 0..frame.count {
         let mut images = Vec::new();
         for _ in 0..if frame.operation == Operation::Update { 2 } else { 1 } {
-            let (image, after) = rest.split_at(row_len(rest, width).unwrap());
+            let (image, after) = rest.split_at(row_len(rest, held.width()).unwrap());
             images.push(image);
             rest = after;
         }
-        let new = images.last().unwrap();
-        let mut reader = RowReader::new(new);
-        let values: Vec<_> = (0..width).map(|_| reader.value().unwrap()).collect();
-        let mut key = Vec::new();
-        for at in &table.key {
-            write_value(&mut key, values[usize::from(*at)]);
-        }
-        let row = (frame.operation != Operation::Delete).then(|| new.to_vec());
+        let uploaded = values(images.last().unwrap());
+        let key = super::encode(
+            &held.key.iter().map(|at| uploaded[usize::from(*at)].clone()).collect::<Vec<_>>(),
+        );
+        let known = centre.rows[position].get(&key).and_then(|version| version.row.clone());
+        let new = centre.shapes.translate(held, &table, images.last().unwrap(), known.as_deref());
+        let row = (frame.operation != Operation::Delete).then_some(new);
         centre.set(position, key, row, author);
     }
 }

@@ -94,7 +94,7 @@ fn columns_that_are_published_no_more_stay_in_the_table() {
 }
 
 #[test]
-fn a_table_of_the_user_is_never_built_anew() {
+fn a_table_of_the_user_is_never_built_anew_and_a_column_of_the_user_is_kept() {
     let mut site = Site::empty();
     site.write("CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT); INSERT INTO t VALUES (1, 'one')");
     let failure = site.try_publish(&[narrow()]).unwrap_err();
@@ -102,12 +102,19 @@ fn a_table_of_the_user_is_never_built_anew() {
     assert_eq!(failure.table_name(), Some("t"));
     assert_eq!(site.rows("SELECT * FROM t"), ["1, 'one'"]);
     assert_eq!(site.rows("SELECT * FROM syncline_table"), Vec::<String>::new());
-    // Nor one of ours that the user has added a column to.
+    // One of ours is, with what the user has added to it.
     let mut site = self::site();
-    site.write("ALTER TABLE t ADD COLUMN mine");
-    let failure = site.try_publish(&[wide()]).unwrap_err();
-    assert_eq!(failure.code(), Code::RemoteSchemaDiffers);
-    assert_eq!(site.rows("SELECT count(mine), count(*) FROM t"), ["0, 3"]);
+    site.write(
+        "ALTER TABLE t ADD COLUMN mine INT DEFAULT 8; CREATE INDEX of_mine ON t(mine);
+         UPDATE t SET mine = 9 WHERE id = 2",
+    );
+    site.settle();
+    site.publish(&[wide()]);
+    assert_eq!(site.rows("SELECT id, mine FROM t ORDER BY id"), ["1, 8", "2, 9", "3, 8"]);
+    site.write("INSERT INTO t(id) VALUES (4)");
+    assert_eq!(site.rows("SELECT mine FROM t WHERE id = 4"), ["8"]);
+    assert_eq!(site.rows("SELECT count(*) FROM sqlite_schema WHERE name = 'of_mine'"), ["1"]);
+    assert_eq!(site.upload(), ["insert t (4, NULL, 5, NULL, NULL)"]);
 }
 
 #[test]

@@ -1,0 +1,207 @@
+//! A table of ours is built again as it is published now, and takes its content over.
+//!
+//! That is its rows, the columns that are published no more, and indexes and triggers that others
+//! have added.
+
+use super::Change;
+use crate::capture::triggers;
+use crate::connection::explain;
+use crate::schema::{Affinity, LocalTable};
+use crate::sql::{ident, list, literal};
+use model::{Code, Failure, PublishedTable};
+use rusqlite::{Connection, ErrorCode};
+
+/// What becomes of rows that the new table refuses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unfitting {
+    /// Nothing is changed: some of them may wait to be uploaded.
+    Refuse,
+    /// They are left out, because all rows are received anew.
+    LeaveOut,
+}
+
+/// Builds the table again. It has the columns' names of the new schema already.
+pub(super) fn rebuild(
+    change: &Change<'_>,
+    published: &PublishedTable,
+    unfitting: Unfitting,
+) -> Result<LocalTable, Failure> {
+    let name = &published.name;
+    let differs = |error: rusqlite::Error| {
+        let failure = explain(error);
+        if failure.code() != Code::Bug {
+            return failure;
+        }
+        Failure::new(Code::RemoteSchemaDiffers, format!("cannot build table {name} anew"))
+            .table(name)
+            .source(failure)
+    };
+    build(change.connection, published, unfitting).map_err(differs)?;
+    change.created(published)
+}
+
+fn build(
+    connection: &Connection,
+    published: &PublishedTable,
+    unfitting: Unfitting,
+) -> rusqlite::Result<()> {
+    let table = ident(&published.name);
+    triggers::drop_all(connection, &published.name)?;
+    let additions = additions(connection, &published.name)?;
+    let columns = columns(connection, &published.name)?;
+    let sequence = sequence(connection, &published.name)?;
+    connection.execute_batch(&format!(
+        "CREATE TEMP TABLE syncline_rebuilt AS SELECT {} FROM {table};
+         DROP TABLE {table};",
+        list(columns.iter().map(|column| ident(&column.name))),
+    ))?;
+    for statement in &published.create {
+        connection.execute_batch(statement)?;
+    }
+    let own = |column: &&Column| {
+        !published.columns.iter().any(|name| name.eq_ignore_ascii_case(&column.name))
+    };
+    for column in columns.iter().filter(own) {
+        let sql = format!("ALTER TABLE {table} ADD COLUMN {}", column.declared());
+        connection.execute_batch(&sql)?;
+    }
+    take_over(connection, published, &columns, unfitting)?;
+    connection.execute_batch("DROP TABLE temp.syncline_rebuilt")?;
+    if let Some(sequence) = sequence {
+        continue_sequence(connection, &published.name, sequence)?;
+    }
+    for (kind, name, sql) in additions {
+        let exists: bool = connection.query_row(
+            &format!(
+                "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = {} AND name = ?1)",
+                literal(&kind)
+            ),
+            [&name],
+            |row| row.get(0),
+        )?;
+        if !exists {
+            connection.execute_batch(&sql)?;
+        }
+    }
+    Ok(())
+}
+
+/// Copies the rows. What is new and may not be NULL gets a value until it is received.
+fn take_over(
+    connection: &Connection,
+    published: &PublishedTable,
+    columns: &[Column],
+    unfitting: Unfitting,
+) -> rusqlite::Result<()> {
+    let mut into: Vec<String> = columns.iter().map(|column| ident(&column.name)).collect();
+    let mut from = into.clone();
+    for column in self::columns(connection, &published.name)? {
+        let known = columns.iter().any(|it| it.name.eq_ignore_ascii_case(&column.name));
+        if !known && column.not_null && column.default.is_none() {
+            into.push(ident(&column.name));
+            from.push(column.filler().into());
+        }
+    }
+    let or_ignore = if unfitting == Unfitting::LeaveOut { "OR IGNORE " } else { "" };
+    let copied = connection.execute_batch(&format!(
+        "INSERT {or_ignore}INTO {}({}) SELECT {} FROM temp.syncline_rebuilt",
+        ident(&published.name),
+        list(into),
+        list(from),
+    ));
+    match copied {
+        // A STRICT table refuses even what may be ignored.
+        Err(error)
+            if unfitting == Unfitting::LeaveOut
+                && error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) =>
+        {
+            Ok(())
+        }
+        other => other,
+    }
+}
+
+/// Indexes and triggers on the table: type, name, SQL.
+fn additions(
+    connection: &Connection,
+    table: &str,
+) -> rusqlite::Result<Vec<(String, String, String)>> {
+    connection
+        .prepare(
+            "SELECT type, name, sql FROM sqlite_schema WHERE tbl_name = ?1 COLLATE NOCASE
+             AND type IN ('index', 'trigger') AND sql IS NOT NULL",
+        )?
+        .query_map([table], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
+        .collect()
+}
+
+/// A column as it is declared, as far as SQLite tells.
+struct Column {
+    name: String,
+    declared_type: String,
+    not_null: bool,
+    default: Option<String>,
+}
+
+impl Column {
+    fn declared(&self) -> String {
+        let mut sql = format!("{} {}", ident(&self.name), self.declared_type);
+        // Without a default, NOT NULL would refuse every row that is received.
+        if let Some(default) = &self.default {
+            let not_null = if self.not_null { " NOT NULL" } else { "" };
+            sql.push_str(&format!(" DEFAULT ({default}){not_null}"));
+        }
+        sql
+    }
+
+    fn filler(&self) -> &'static str {
+        match Affinity::of(&self.declared_type, false) {
+            Affinity::Text => "''",
+            Affinity::Blob if self.declared_type.to_ascii_uppercase().contains("BLOB") => "x''",
+            _ => "0",
+        }
+    }
+}
+
+/// The columns that hold values, in their order.
+fn columns(connection: &Connection, table: &str) -> rusqlite::Result<Vec<Column>> {
+    connection
+        .prepare(
+            "SELECT name, type, \"notnull\", dflt_value FROM pragma_table_xinfo(?1, 'main')
+             WHERE hidden = 0",
+        )?
+        .query_map([table], |row| {
+            Ok(Column {
+                name: row.get(0)?,
+                declared_type: row.get(1)?,
+                not_null: row.get(2)?,
+                default: row.get(3)?,
+            })
+        })?
+        .collect()
+}
+
+/// The last key that was given out, where keys are never given out twice.
+fn sequence(connection: &Connection, table: &str) -> rusqlite::Result<Option<i64>> {
+    if !connection.table_exists(Some("main"), "sqlite_sequence")? {
+        return Ok(None);
+    }
+    let sql = "SELECT max(seq) FROM sqlite_sequence WHERE name = ?1 COLLATE NOCASE";
+    connection.query_row(sql, [table], |row| row.get(0))
+}
+
+fn continue_sequence(connection: &Connection, table: &str, sequence: i64) -> rusqlite::Result<()> {
+    let Some(local) = LocalTable::read(connection, table)? else { return Ok(()) };
+    if !local.autoincrement {
+        return Ok(());
+    }
+    let updated = connection.execute(
+        "UPDATE sqlite_sequence SET seq = max(seq, ?2) WHERE name = ?1 COLLATE NOCASE",
+        rusqlite::params![table, sequence],
+    )?;
+    if updated == 0 {
+        let insert = "INSERT INTO sqlite_sequence(name, seq) VALUES (?1, ?2)";
+        connection.execute(insert, rusqlite::params![table, sequence])?;
+    }
+    Ok(())
+}

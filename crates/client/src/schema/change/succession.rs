@@ -1,0 +1,112 @@
+//! Which held table, and which of its columns, each table of a new schema goes on.
+//!
+//! Names alone do not tell: they are swapped, given up and used again. The server says where they
+//! differ (`SchemaChange::renamed`); everything else is recognized by its name.
+
+use crate::schema::StoredTable;
+use model::{Code, Failure, PublishedTable};
+use protocol::{RenamedTable, SchemaChange};
+
+/// A table of the new schema.
+#[derive(Debug)]
+pub(super) struct Heir<'a> {
+    pub(super) published: &'a PublishedTable,
+    /// What it goes on; none where the remote holds no such table.
+    pub(super) held: Option<Held<'a>>,
+}
+
+/// The held table that a new one goes on.
+#[derive(Debug)]
+pub(super) struct Held<'a> {
+    pub(super) stored: &'a StoredTable,
+    /// Per column of the new table: its position among the held ones.
+    pub(super) columns: Vec<Option<usize>>,
+}
+
+impl Heir<'_> {
+    /// The table is not exactly what is held.
+    pub(super) fn changes(&self) -> bool {
+        let same = |held: &Held<'_>| held.stored.published == *self.published;
+        !self.held.as_ref().is_some_and(same)
+    }
+}
+
+impl Held<'_> {
+    /// Held columns that the new table does not have.
+    pub(super) fn lost(&self) -> impl Iterator<Item = (usize, &str)> {
+        let columns = self.stored.published.columns.iter().map(String::as_str).enumerate();
+        columns.filter(|(position, _)| !self.columns.contains(&Some(*position)))
+    }
+
+    /// Columns of the new table that the held one does not have.
+    pub(super) fn added<'a>(&self, published: &'a PublishedTable) -> Vec<&'a str> {
+        let with_held = published.columns.iter().zip(&self.columns);
+        with_held.filter(|(_, held)| held.is_none()).map(|(name, _)| name.as_str()).collect()
+    }
+}
+
+/// The tables of the new schema, in its order.
+pub(super) fn heirs<'a>(
+    change: &'a SchemaChange,
+    stored: &'a [StoredTable],
+) -> Result<Vec<Heir<'a>>, Failure> {
+    for renamed in &change.renamed {
+        check(renamed, change, stored)?;
+    }
+    let named = |position: usize| {
+        change.renamed.iter().find(|renamed| usize::from(renamed.table) == position)
+    };
+    let taken = |held: usize| change.renamed.iter().any(|it| usize::from(it.held) == held);
+    let heir = |(position, published): (usize, &'a PublishedTable)| {
+        let held = match named(position) {
+            Some(renamed) => Some(Held {
+                stored: &stored[usize::from(renamed.held)],
+                columns: renamed.columns.iter().map(|it| it.map(usize::from)).collect(),
+            }),
+            None => stored
+                .iter()
+                .enumerate()
+                .find(|(held, it)| !taken(*held) && same_name(&it.published.name, &published.name))
+                .map(|(_, it)| by_name(published, it)),
+        };
+        Heir { published, held }
+    };
+    Ok(change.schema.tables.iter().enumerate().map(heir).collect())
+}
+
+fn by_name<'a>(published: &PublishedTable, stored: &'a StoredTable) -> Held<'a> {
+    let position =
+        |name: &String| stored.published.columns.iter().position(|held| same_name(held, name));
+    Held { columns: published.columns.iter().map(position).collect(), stored }
+}
+
+fn same_name(a: &str, b: &str) -> bool {
+    a.eq_ignore_ascii_case(b)
+}
+
+/// What a server says is looked at before anything is changed.
+fn check(
+    renamed: &RenamedTable,
+    change: &SchemaChange,
+    stored: &[StoredTable],
+) -> Result<(), Failure> {
+    let malformed = |message: &str| Err(Failure::new(Code::MalformedMessage, message.to_owned()));
+    let table = change.schema.tables.get(usize::from(renamed.table));
+    let (Some(table), Some(held)) = (table, stored.get(usize::from(renamed.held))) else {
+        return malformed("a schema change renames a table that is not there");
+    };
+    if renamed.columns.len() != table.width() {
+        return malformed("a schema change renames other columns than the table has");
+    }
+    let mut known: Vec<u16> = renamed.columns.iter().copied().flatten().collect();
+    known.sort_unstable();
+    let twice = known.windows(2).any(|pair| pair[0] == pair[1]);
+    if twice || known.last().is_some_and(|last| usize::from(*last) >= held.published.width()) {
+        return malformed("a schema change gives a column to two others, or one that is not there");
+    }
+    let others = change.renamed.iter().filter(|it| !std::ptr::eq(*it, renamed));
+    if others.into_iter().any(|it| it.held == renamed.held || it.table == renamed.table) {
+        return malformed("a schema change renames a table twice");
+    }
+    Ok(())
+}
