@@ -4,6 +4,8 @@
 //! existed before the generation touched it first, and how it looked. They record nothing else,
 //! so ten updates cost one entry. The change itself is the difference between the base and the
 //! row as it is now (`capture/change_log.rs`): an entry whose row is back to its base is none.
+//! Which row lies under a key that it did not have before is recorded beside it
+//! (`capture/moves.rs`), so that a key change is one change and not a delete and an insert.
 //!
 //! C1. At most one generation is frozen, and it is the one before the open one.
 //! C2. What a frozen generation says never changes, whatever the application goes on writing:
@@ -13,6 +15,7 @@
 //!     other triggers the table has and in whatever order they fire.
 
 pub(crate) mod change_log;
+pub(crate) mod moves;
 pub(crate) mod triggers;
 
 #[cfg(test)]

@@ -97,6 +97,7 @@ impl Remote {
         if !schema::is_remote(&connection)? {
             return Err(not_a_remote());
         }
+        schema::migration::migrate(&connection)?;
         Ok(Remote::new(Some(path), connection, components))
     }
 
@@ -112,6 +113,7 @@ impl Remote {
         if !schema::is_remote(&connection)? {
             create_schema(&connection)?;
         }
+        schema::migration::migrate(&connection)?;
         Ok(Remote::new(Some(path), connection, components))
     }
 

@@ -19,6 +19,7 @@ use model::{
     Code, Counter, DatabaseId, Failure, Nonce, Progress, PublicationName, Random, RemoteId,
     ScriptVersion, UserName, Watermark,
 };
+use protocol::Capabilities;
 use rusqlite::types::{FromSql, Null, Value};
 use rusqlite::{Connection, OptionalExtension, ToSql};
 use std::collections::HashMap;
@@ -101,6 +102,8 @@ pub(crate) struct State {
     /// The generation that triggers write to.
     pub(crate) open_generation: i64,
     pub(crate) schema_fingerprint: Option<String>,
+    /// What the server of the last Welcome can do; nothing where there was none.
+    pub(crate) server_capabilities: Capabilities,
 }
 
 /// A generation on its way.
@@ -145,6 +148,9 @@ impl State {
             frozen,
             open_generation: facts.take("open_generation")?.ok_or_else(bug)?,
             schema_fingerprint: facts.take("schema_fingerprint")?,
+            server_capabilities: Capabilities(
+                facts.take::<i64>("server_capabilities")?.unwrap_or(0).cast_unsigned(),
+            ),
         })
     }
 }

@@ -7,17 +7,19 @@
 //! | `syncline_table` | the published tables and their watermarks |
 //! | `syncline_reject` | rows that the consolidated database refused (`apply/rejects.rs`) |
 //! | `syncline_change_T` | per table that uploads: what changed (`capture.rs`) |
+//! | `syncline_moved_T` | likewise: rows that got another key (`capture/moves.rs`) |
 //! | `syncline_incoming_T` | likewise: what was downloaded for changed rows (`apply/incoming.rs`) |
 //! | `syncline_orphan_T` | downloaded rows whose parent is missing (`apply/orphans.rs`) |
 
 pub(crate) mod change;
 mod local_table;
+pub(crate) mod migration;
 mod remote_table;
 
 pub(crate) use local_table::{Affinity, LocalTable};
 pub(crate) use remote_table::{Image, KeyColumn, RemoteTable, UniqueColumn, large_columns};
 
-use crate::capture::triggers;
+use crate::capture::{change_log, triggers};
 use crate::connection::{begin_immediate, explain};
 use crate::progress;
 use crate::sql::ident;
@@ -26,7 +28,7 @@ use rusqlite::{Connection, OptionalExtension};
 use std::collections::HashSet;
 
 /// The layout of the tables above. Grows by one with each migration.
-const FORMAT_VERSION: i64 = 1;
+const FORMAT_VERSION: i64 = 2;
 
 /// True when the file holds our tables, made by this version or an older one.
 pub(crate) fn is_remote(connection: &Connection) -> Result<bool, Failure> {
@@ -151,7 +153,7 @@ pub(crate) fn stored_tables(connection: &Connection) -> Result<Vec<StoredTable>,
 /// Removes everything of ours that belongs to one table. Its rows stay.
 pub(crate) fn drop_table_objects(connection: &Connection, name: &str) -> rusqlite::Result<()> {
     triggers::drop_all(connection, name)?;
-    for kind in ["change", "incoming", "orphan"] {
+    for kind in ["change", "incoming", "moved", "orphan"] {
         let table = ident(&format!("syncline_{kind}_{name}"));
         connection.execute_batch(&format!("DROP TABLE IF EXISTS {table}"))?;
     }
@@ -174,12 +176,13 @@ pub(crate) fn drop_everything(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// The change, incoming and orphan tables, by name.
+/// The tables of changes, key changes, incoming rows and orphans, by name.
 pub(crate) fn our_row_tables(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     connection
         .prepare(
             "SELECT name FROM sqlite_schema WHERE type = 'table'
              AND (name LIKE 'syncline\\_change\\_%' ESCAPE '\\'
+               OR name LIKE 'syncline\\_moved\\_%' ESCAPE '\\'
                OR name LIKE 'syncline\\_incoming\\_%' ESCAPE '\\'
                OR name LIKE 'syncline\\_orphan\\_%' ESCAPE '\\')",
         )?
@@ -198,6 +201,9 @@ pub(crate) fn verified_tables(connection: &Connection) -> Result<Vec<RemoteTable
     if missing {
         let transaction = begin_immediate(connection)?;
         for table in &tables {
+            if table.uploads() {
+                change_log::create(&transaction, table).map_err(explain)?;
+            }
             triggers::ensure(&transaction, table).map_err(explain)?;
         }
         transaction.commit().map_err(explain)?;

@@ -1,7 +1,7 @@
 //! What a remote can tell about itself without a network.
 
 use crate::apply::{orphans, rejects};
-use crate::capture::change_log::{self, Change};
+use crate::capture::change_log::{self, Change, Reading};
 use crate::connection::{begin_read, explain};
 use crate::progress::{self, State};
 use crate::schema::{self, RemoteTable};
@@ -60,9 +60,9 @@ pub struct PendingChange {
     pub table: String,
     /// What became of the row.
     pub operation: PendingOperation,
-    /// The row's key, readable.
+    /// The row's key, readable; of a key change the old one and the new one.
     pub key: String,
-    /// The columns that an update changed.
+    /// The columns that an update or a key change changed.
     pub columns: Vec<String>,
 }
 
@@ -73,6 +73,8 @@ pub enum PendingOperation {
     Insert,
     /// It changed.
     Update,
+    /// It has another key.
+    KeyChange,
     /// It is gone.
     Delete,
 }
@@ -83,6 +85,7 @@ impl PendingOperation {
         match self {
             PendingOperation::Insert => "insert",
             PendingOperation::Update => "update",
+            PendingOperation::KeyChange => "key change",
             PendingOperation::Delete => "delete",
         }
     }
@@ -150,22 +153,31 @@ fn for_each_change(
     let open = state.open_generation;
     let frozen = state.frozen.map(|frozen| (frozen.generation, Some(open)));
     for (generation, newer) in frozen.into_iter().chain([(open, None)]) {
-        change_log::for_each(connection, table, generation, newer, &mut |entry| {
+        let reading = Reading { generation, newer, key_changes: true };
+        change_log::for_each(connection, table, reading, &mut |entry| {
             let operation = match entry.change().map_err(explain)? {
                 Change::None => return Ok(()),
                 Change::Insert => PendingOperation::Insert,
                 Change::Update => PendingOperation::Update,
+                Change::KeyChange => PendingOperation::KeyChange,
                 Change::Delete => PendingOperation::Delete,
             };
             let mut columns = Vec::new();
-            if operation == PendingOperation::Update {
+            if matches!(operation, PendingOperation::Update | PendingOperation::KeyChange) {
                 for (n, name) in table.published.columns.iter().enumerate() {
                     if entry.changed(n).map_err(explain)? {
                         columns.push(name.clone());
                     }
                 }
             }
-            let key = entry.key_text().map_err(explain)?;
+            let mut key = entry.key_text().map_err(explain)?;
+            if operation == PendingOperation::KeyChange {
+                let new_values = table.key.iter().map(|key| entry.after(key.position));
+                let new_values =
+                    new_values.collect::<rusqlite::Result<Vec<_>>>().map_err(explain)?;
+                let old_key = entry.old_key_text().map_err(explain)?;
+                key = format!("{old_key} -> {}", table.key_text(new_values.into_iter()));
+            }
             visit(PendingChange { table: table.name().to_owned(), operation, key, columns })
         })?;
     }

@@ -184,11 +184,13 @@ fn attempt(
 ) -> Result<(), Failure> {
     let mut host = Host::begin(remote, request, user, connect, observer, total)?;
     let result = host.converse();
-    if result.is_err() {
-        host.save_what_is_known();
+    if let Err(failure) = &result {
+        host.save_what_is_known(failure);
     }
     result
 }
 
+#[cfg(test)]
+mod key_change_tests;
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,7 @@ use crate::apply::{Circumstances, Download};
 use crate::progress::{self, State};
 use crate::schema::change::Waiting;
 use crate::schema::{self, LocalTable, RemoteTable};
-use crate::upload::Upload;
+use crate::upload::{Limits, Upload};
 use crate::{Components, Remote, Settings};
 use model::{
     Code, Counter, Direction, Failure, PublishedTable, RemoteSchema, RowReader, UserName, Value,
@@ -27,6 +27,8 @@ use tempfile::TempDir;
 pub(crate) struct Site {
     folder: TempDir,
     pub(crate) remote: Remote,
+    /// Uploads are collected for a server that knows key changes.
+    pub(crate) key_changes: bool,
 }
 
 /// Programs that write to the file without knowing of us.
@@ -47,7 +49,7 @@ impl Site {
         let mut remote = Remote::open_or_create(&folder.path().join("r.db"), components).unwrap();
         let user = Some(UserName::new("anna").unwrap());
         remote.remember(&Settings { user, ..Settings::default() }).unwrap();
-        Site { folder, remote }
+        Site { folder, remote, key_changes: true }
     }
 
     /// A remote with the tables that `sql` makes, all published both ways; rows that `sql`
@@ -58,6 +60,13 @@ impl Site {
         site.publish(&site.all_tables());
         site.settle();
         site
+    }
+
+    /// The same file, opened as by the next start of the program.
+    pub(crate) fn opened_again(mut self) -> Site {
+        let components = Components::system(self.folder.path()).unwrap();
+        self.remote = Remote::open(&self.path(), components).unwrap();
+        self
     }
 
     pub(crate) fn path(&self) -> PathBuf {
@@ -179,7 +188,8 @@ impl Site {
         let remote = &self.remote;
         let state = State::read(&remote.connection).unwrap();
         let (connection, spills) = (&remote.connection, &remote.spills);
-        let upload = Upload::collect(connection, &tables, &state, spills, None, &mut || Ok(()))
+        let limits = Limits { bytes_max: None, key_changes: self.key_changes };
+        let upload = Upload::collect(connection, &tables, &state, spills, limits, &mut || Ok(()))
             .unwrap()
             .unwrap();
         let mut decoder = FrameDecoder::new(FRAME_BYTES_MAX);

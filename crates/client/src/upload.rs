@@ -5,7 +5,7 @@
 //! anything of the upload is sent, and it is known whether the upload is small enough to travel
 //! with Hello.
 
-use crate::capture::change_log::{self, Change, Entry};
+use crate::capture::change_log::{self, Entry, Reading};
 use crate::connection::{begin_read, explain};
 use crate::progress::{Frozen, State};
 use crate::schema::RemoteTable;
@@ -38,24 +38,26 @@ pub(crate) struct Upload {
     parts: Vec<Spill>,
     /// Rows.
     pub(crate) rows: u64,
+    /// Rows that got another key, which not every server understands.
+    pub(crate) key_changes: u64,
     /// All that is to be sent.
     pub(crate) bytes: u64,
 }
 
 impl Upload {
-    /// Spells what `state` has frozen, which may be nothing. `None` if it has more than
+    /// Spells what `state` has frozen, which may be nothing; `None` if it has more than
     /// `bytes_max` bytes. `alive` is called now and then.
     pub(crate) fn collect(
         connection: &Connection,
         tables: &[RemoteTable],
         state: &State,
         spills: &Arc<Spills>,
-        bytes_max: Option<u64>,
+        limits: Limits,
         alive: &mut dyn FnMut() -> Result<(), Failure>,
     ) -> Result<Option<Upload>, Failure> {
         let progress = state.frozen.map_or(state.progress, |frozen| frozen.progress);
         let begin = UploadBegin { previous: state.progress, progress };
-        let mut collector = Collector { spills, alive, bytes_max, rows: 0, bytes: 0 };
+        let mut collector = Collector { spills, alive, limits, rows: 0, key_changes: 0, bytes: 0 };
         collector.bytes += Message::UploadBegin(begin).to_frame().len() as u64;
         collector.bytes += Message::UploadEnd(UploadEnd { rows: u64::MAX }).to_frame().len() as u64;
         let mut parts = Vec::new();
@@ -70,7 +72,8 @@ impl Upload {
             }
             drop(transaction);
         }
-        Ok(Some(Upload { begin, parts, rows: collector.rows, bytes: collector.bytes }))
+        let Collector { rows, key_changes, bytes, .. } = collector;
+        Ok(Some(Upload { begin, parts, rows, key_changes, bytes }))
     }
 
     /// It has what is frozen.
@@ -105,6 +108,15 @@ impl Upload {
     }
 }
 
+/// What an upload may consist of.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// It has no more bytes.
+    pub(crate) bytes_max: Option<u64>,
+    /// A key change is one change. A server that does not know them gets a delete and an insert.
+    pub(crate) key_changes: bool,
+}
+
 /// Why collecting ended early.
 enum Stop {
     TooMany,
@@ -120,29 +132,37 @@ impl From<Failure> for Stop {
 struct Collector<'a> {
     spills: &'a Arc<Spills>,
     alive: &'a mut dyn FnMut() -> Result<(), Failure>,
-    bytes_max: Option<u64>,
+    limits: Limits,
     rows: u64,
+    key_changes: u64,
     bytes: u64,
 }
 
 impl Collector<'_> {
-    /// The frames of one table: inserts, updates, deletes.
+    /// The frames of one table: key changes, inserts, updates, deletes.
     fn table(
         &mut self,
         connection: &Connection,
         table: &RemoteTable,
         frozen: Frozen,
         open: i64,
-    ) -> Result<[Spill; 3], Stop> {
-        let mut batches = [Operation::Insert, Operation::Update, Operation::Delete]
-            .map(|operation| Batch::new(table, operation, self.spills));
+    ) -> Result<[Spill; 4], Stop> {
+        let operations =
+            [Operation::KeyChange, Operation::Insert, Operation::Update, Operation::Delete];
+        let mut batches = operations.map(|operation| Batch::new(table, operation, self.spills));
+        let Limits { bytes_max, key_changes } = self.limits;
+        let reading = Reading { generation: frozen.generation, newer: Some(open), key_changes };
         let mut too_many = false;
         let visit = &mut |entry: &Entry<'_>| {
             let batch = match (entry.existed, entry.exists_after().map_err(explain)?) {
                 (false, false) => return Ok(()),
-                (false, true) => &mut batches[0],
-                (true, true) => &mut batches[1],
-                (true, false) => &mut batches[2],
+                (true, true) if key_changes && entry.changed_key().map_err(explain)? => {
+                    self.key_changes += 1;
+                    &mut batches[0]
+                }
+                (false, true) => &mut batches[1],
+                (true, true) => &mut batches[2],
+                (true, false) => &mut batches[3],
             };
             let bytes = batch.add(entry)?;
             if bytes == 0 {
@@ -150,7 +170,7 @@ impl Collector<'_> {
             }
             self.rows += 1;
             self.bytes += bytes;
-            if self.bytes_max.is_some_and(|max| self.bytes > max) {
+            if bytes_max.is_some_and(|max| self.bytes > max) {
                 too_many = true;
                 return Err(Failure::new(Code::Bug, "stopped on purpose"));
             }
@@ -160,8 +180,7 @@ impl Collector<'_> {
             }
             Ok(())
         };
-        let collected =
-            change_log::for_each(connection, table, frozen.generation, Some(open), visit);
+        let collected = change_log::for_each(connection, table, reading, visit);
         if too_many {
             return Err(Stop::TooMany);
         }
@@ -169,7 +188,7 @@ impl Collector<'_> {
         for batch in &mut batches {
             self.bytes += batch.flush()?;
         }
-        if self.bytes_max.is_some_and(|max| self.bytes > max) {
+        if bytes_max.is_some_and(|max| self.bytes > max) {
             return Err(Stop::TooMany);
         }
         Ok(batches.map(|batch| batch.frames))
@@ -231,7 +250,12 @@ impl<'a> Batch<'a> {
             let (old, new) = self.frame.bytes[start..].split_at(middle - start);
             return Ok(old != new);
         }
-        Ok(entry.change()? == Change::Update)
+        for column in 0..self.table.width() {
+            if entry.changed(column)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Writes the old image; false where a large column is missing in it, which did not change.

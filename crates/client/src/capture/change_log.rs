@@ -1,13 +1,14 @@
 //! The change tables: what the triggers wrote, read as changes.
 
+use super::moves::{self, Validity};
 use crate::connection::{explain, value};
 use crate::schema::{Image, RemoteTable};
-use crate::sql::{ident, list};
+use crate::sql::{all, ident, list};
 use model::{Failure, Value, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row};
 use std::sync::OnceLock;
 
-/// Creates the change table and the incoming table of `table`.
+/// Creates the change table, the incoming table and the table of key changes of `table`.
 pub(crate) fn create(connection: &Connection, table: &RemoteTable) -> rusqlite::Result<()> {
     let keys = table.our_keys_sql("");
     let captured = if table.large_bits() == 0 { "" } else { ", \"captured\" INTEGER NOT NULL" };
@@ -23,7 +24,8 @@ pub(crate) fn create(connection: &Connection, table: &RemoteTable) -> rusqlite::
         table.incoming_sql(),
         table.our_keys_declared(),
         table.images_sql("", Image::Incoming),
-    ))
+    ))?;
+    moves::create(connection, table)
 }
 
 /// Records every row that lies in the table as one that did not exist before.
@@ -44,7 +46,7 @@ pub(crate) fn record_all_rows(
             table.our_keys_sql(""),
             table.keys_sql(""),
             table.table_sql(),
-            crate::sql::all(not_null),
+            all(not_null),
         ),
         [generation],
     )
@@ -54,9 +56,12 @@ pub(crate) fn record_all_rows(
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Spelled {
     has_entries: OnceLock<String>,
-    /// Reads the entries of a generation; likewise where the next one has some too.
-    entries: OnceLock<String>,
-    entries_with_newer: OnceLock<String>,
+    /// Reads the entries of a generation; the second where the next one has some too.
+    entries: [OnceLock<String>; 2],
+    /// Likewise where keys were changed.
+    among_moves: [OnceLock<String>; 2],
+    /// Likewise the key changes themselves.
+    key_changes: [OnceLock<String>; 2],
     drop: OnceLock<DropSql>,
 }
 
@@ -116,6 +121,7 @@ pub(crate) fn drop_generation(
     table: &RemoteTable,
     generation: i64,
 ) -> rusqlite::Result<()> {
+    moves::drop_generation(connection, table, generation)?;
     let sql = table.collecting.drop.get_or_init(|| DropSql::new(table));
     connection.prepare_cached(&sql.incoming)?.execute([generation])?;
     let has_others = connection
@@ -138,6 +144,7 @@ pub(crate) fn merge_back(
     frozen: i64,
     open: i64,
 ) -> rusqlite::Result<()> {
+    moves::merge_back(connection, table, frozen, open)?;
     let change = table.change_sql();
     let newer = format!(
         "FROM {change} AS n WHERE n.\"generation\" = ?2 AND {}",
@@ -176,8 +183,10 @@ pub(crate) fn merge_back(
 pub(crate) struct Entry<'a> {
     row: &'a Row<'a>,
     layout: Layout<'a>,
-    /// The row was there before.
+    /// The row was there before, and has not got another key since.
     pub(crate) existed: bool,
+    /// The row that is there came from another key, so it counts as the row of that one.
+    has_come: bool,
     /// What the row was when this generation ended, where the next one has touched it.
     newer: Option<Base>,
     /// The large columns that were captured.
@@ -192,16 +201,30 @@ struct Base {
 }
 
 /// Where the parts of an entry lie in a row of the query: existed, captured, old image; key; live
-/// row; and of the newer entry likewise existed, captured, old image.
+/// row; of the newer entry likewise existed, captured, old image; whether the row has left its
+/// key, and whether that which is there has come from another.
 #[derive(Debug, Clone, Copy)]
 struct Layout<'a> {
     table: &'a RemoteTable,
+    kind: Kind,
     /// The open generation is looked at for what the row was when the frozen one ended.
     with_newer: bool,
     has_large: bool,
     key_start: usize,
     live_start: usize,
     newer_start: usize,
+    moves_start: usize,
+}
+
+/// What is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// All entries, each for itself.
+    Entries,
+    /// All entries, less the halves of key changes.
+    AmongMoves,
+    /// Key changes: the entry is that of the old key, the row that of the new one.
+    KeyChanges,
 }
 
 /// Where the old image lies.
@@ -214,6 +237,8 @@ pub(crate) enum Change {
     None,
     Insert,
     Update,
+    /// It has another key, or one that is spelled differently.
+    KeyChange,
     Delete,
 }
 
@@ -228,7 +253,12 @@ impl<'a> Entry<'a> {
             Some(existed) => Some(Base { existed, captured: captured(layout.newer_start + 1)? }),
             None => None,
         };
-        Ok(Entry { row, layout, existed: row.get(0)?, newer, captured: captured(1)? })
+        let (has_left, has_come) = match layout.kind {
+            Kind::AmongMoves => (row.get(layout.moves_start)?, row.get(layout.moves_start + 1)?),
+            Kind::Entries | Kind::KeyChanges => (false, false),
+        };
+        let existed = row.get::<_, bool>(0)? && !has_left;
+        Ok(Entry { row, layout, existed, has_come, newer, captured: captured(1)? })
     }
 
     /// What became of the row.
@@ -237,6 +267,7 @@ impl<'a> Entry<'a> {
             (false, false) => Change::None,
             (false, true) => Change::Insert,
             (true, false) => Change::Delete,
+            (true, true) if self.changed_key()? => Change::KeyChange,
             (true, true) => {
                 for column in 0..self.layout.table.width() {
                     if self.changed(column)? {
@@ -252,6 +283,16 @@ impl<'a> Entry<'a> {
     pub(crate) fn changed(&self, column: usize) -> rusqlite::Result<bool> {
         let old = self.before(column)?;
         Ok(old != ValueRef::Absent && !old.identical(self.after(column)?))
+    }
+
+    /// Whether the key of a row that was and is there differs, be it in its spelling.
+    pub(crate) fn changed_key(&self) -> rusqlite::Result<bool> {
+        for key in &self.layout.table.key {
+            if self.changed(key.position)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// A column as it was; `Absent` where it is large and did not change.
@@ -292,8 +333,18 @@ impl<'a> Entry<'a> {
         Ok(table.key_text(values.into_iter()))
     }
 
-    /// The row is there afterwards.
+    /// The key as it was, as people read it.
+    pub(crate) fn old_key_text(&self) -> rusqlite::Result<String> {
+        let table = self.layout.table;
+        let values = table.key.iter().map(|key| self.before(key.position));
+        Ok(table.key_text(values.collect::<Result<Vec<_>, _>>()?.into_iter()))
+    }
+
+    /// The row is there afterwards, and did not come from another key.
     pub(crate) fn exists_after(&self) -> rusqlite::Result<bool> {
+        if self.has_come {
+            return Ok(false);
+        }
         if let Some(newer) = self.newer {
             return Ok(newer.existed);
         }
@@ -309,27 +360,32 @@ impl<'a> Entry<'a> {
 }
 
 impl<'a> Layout<'a> {
-    fn new(table: &'a RemoteTable, with_newer: bool) -> Layout<'a> {
+    fn new(table: &'a RemoteTable, kind: Kind, with_newer: bool) -> Layout<'a> {
         let (width, key_start) = (table.width(), BASE_START + table.width());
         let live_start = key_start + table.key.len();
+        let newer_start = live_start + width;
         Layout {
             table,
+            kind,
             with_newer,
             has_large: table.large_bits() != 0,
             key_start,
             live_start,
-            newer_start: live_start + width,
+            newer_start,
+            moves_start: newer_start + if with_newer { BASE_START + width } else { 0 },
         }
     }
 
     fn sql(self, condition: &str) -> String {
         let table = self.table;
         let captured = if self.has_large { "c.\"captured\"" } else { "0" };
+        // Where the key of now is.
+        let now = if self.kind == Kind::KeyChanges { "m." } else { "c." };
         let mut columns = vec![
             "c.\"existed\"".to_owned(),
             captured.to_owned(),
             table.images_sql("c.", Image::Old),
-            table.our_keys_sql("c."),
+            table.our_keys_sql(now),
             table.columns_sql("t."),
         ];
         let mut joined = String::new();
@@ -340,48 +396,91 @@ impl<'a> Layout<'a> {
             joined = format!(
                 " LEFT JOIN {} AS n ON n.\"generation\" = ?2 AND {}",
                 table.change_sql(),
-                table.same_our_key("n.", "c."),
+                table.same_our_key("n.", now),
             );
         }
+        if self.kind == Kind::AmongMoves {
+            let validity = Validity { table, with_newer: self.with_newer };
+            columns.extend([validity.has_left("c."), validity.has_come("c.")]);
+        }
+        let entries = match self.kind {
+            Kind::Entries | Kind::AmongMoves => format!("{} AS c", table.change_sql()),
+            Kind::KeyChanges => format!(
+                "{} AS m CROSS JOIN {change} AS c ON c.\"generation\" = m.\"generation\" \
+                 AND c.\"existed\" = 1 AND {} AND EXISTS (SELECT 1 FROM {change} AS k \
+                 WHERE k.\"generation\" = m.\"generation\" AND {})",
+                table.moved_sql(),
+                table.came_from("m.", "c."),
+                table.same_our_key("k.", "m."),
+                change = table.change_sql(),
+            ),
+        };
+        let first = if self.kind == Kind::KeyChanges { "m" } else { "c" };
         format!(
-            "SELECT {} FROM {} AS c LEFT JOIN {} AS t ON {}{joined} \
-             WHERE c.\"generation\" = ?1{condition}",
+            "SELECT {} FROM {entries} LEFT JOIN {} AS t ON {}{joined} \
+             WHERE {first}.\"generation\" = ?1{condition}",
             list(columns),
-            table.change_sql(),
             table.table_sql(),
-            table.same_key("t.", "c."),
+            table.same_key("t.", now),
         )
+    }
+
+    /// Its statement, spelled when it is needed first.
+    fn spelled(self) -> &'a str {
+        let spelled = &self.table.collecting;
+        let of_kind = match self.kind {
+            Kind::Entries => &spelled.entries,
+            Kind::AmongMoves => &spelled.among_moves,
+            Kind::KeyChanges => &spelled.key_changes,
+        };
+        of_kind[usize::from(self.with_newer)].get_or_init(|| self.sql(""))
     }
 }
 
-/// Shows `visit` every entry of `generation`, in key order; `newer` is the generation after it,
-/// if there is one. Stops at the first failure.
+/// A generation that is read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reading {
+    pub(crate) generation: i64,
+    /// The generation after it, if there is one.
+    pub(crate) newer: Option<i64>,
+    /// A key change is one change; otherwise it is a delete and an insert, and where only the
+    /// spelling of the key differs an update.
+    pub(crate) key_changes: bool,
+}
+
+/// Shows `visit` every entry of a generation, in key order, and then each row that got another key.
+/// Stops at the first failure.
 pub(crate) fn for_each(
     connection: &Connection,
     table: &RemoteTable,
-    generation: i64,
-    newer: Option<i64>,
+    reading: Reading,
     visit: &mut dyn FnMut(&Entry<'_>) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
+    let generation = reading.generation;
     // Nearly always nothing was changed since the freeze, and the join can be left out.
-    let newer = match newer {
+    let newer = match reading.newer {
         Some(newer) if has_entries(connection, table, newer).map_err(explain)? => Some(newer),
         _ => None,
     };
-    let layout = Layout::new(table, newer.is_some());
-    let spelled = match newer {
-        Some(_) => &table.collecting.entries_with_newer,
-        None => &table.collecting.entries,
-    };
-    let sql = spelled.get_or_init(|| layout.sql(""));
-    let mut statement = connection.prepare_cached(sql).map_err(explain)?;
-    statement.raw_bind_parameter(1, generation).map_err(explain)?;
-    if let Some(newer) = newer {
-        statement.raw_bind_parameter(2, newer).map_err(explain)?;
-    }
-    let mut rows = statement.raw_query();
-    while let Some(row) = rows.next().map_err(explain)? {
-        visit(&Entry::new(row, layout).map_err(explain)?)?;
+    let moves =
+        reading.key_changes && moves::has_any(connection, table, generation).map_err(explain)?;
+    let kinds: &[Kind] =
+        if moves { &[Kind::AmongMoves, Kind::KeyChanges] } else { &[Kind::Entries] };
+    for &kind in kinds {
+        let layout = Layout::new(table, kind, newer.is_some());
+        let mut statement = connection.prepare_cached(layout.spelled()).map_err(explain)?;
+        statement.raw_bind_parameter(1, generation).map_err(explain)?;
+        if let Some(newer) = newer {
+            statement.raw_bind_parameter(2, newer).map_err(explain)?;
+        }
+        let mut rows = statement.raw_query();
+        while let Some(row) = rows.next().map_err(explain)? {
+            let entry = Entry::new(row, layout).map_err(explain)?;
+            // A row that moved and is gone is the delete of its origin.
+            if kind != Kind::KeyChanges || entry.exists_after().map_err(explain)? {
+                visit(&entry)?;
+            }
+        }
     }
     Ok(())
 }
@@ -394,7 +493,7 @@ pub(crate) fn change_of(
     generation: i64,
     key: &[Value],
 ) -> rusqlite::Result<Option<Change>> {
-    let layout = Layout::new(table, false);
+    let layout = Layout::new(table, Kind::Entries, false);
     let condition: String = table
         .key
         .iter()
@@ -421,7 +520,7 @@ pub(crate) fn forget(
     key: &[Value],
 ) -> rusqlite::Result<()> {
     let condition = table.our_key_is_parameter(1);
-    let delete = |sql: &str, generation: Option<i64>| {
+    let run = |sql: &str, generation: Option<i64>| {
         let mut statement = connection.prepare_cached(sql)?;
         for (n, value) in key.iter().enumerate() {
             crate::connection::bind(&mut statement, n + 1, value.as_ref())?;
@@ -431,11 +530,22 @@ pub(crate) fn forget(
         }
         statement.raw_execute()
     };
-    delete(&format!("DELETE FROM {} WHERE {condition}", table.incoming_sql()), None)?;
+    run(&format!("DELETE FROM {} WHERE {condition}", table.incoming_sql()), None)?;
     let at = key.len() + 1;
+    // Of a key change both halves are forgotten.
+    let (moved, change) = (table.moved_sql(), table.change_sql());
+    let origin = format!(
+        "UPDATE {change} SET \"existed\" = 0 WHERE \"generation\" = ?{at} AND EXISTS \
+         (SELECT 1 FROM {moved} AS m WHERE m.\"generation\" = ?{at} AND {} AND {})",
+        all(table.key.iter().enumerate().map(|(n, key)| format!("m.{} = ?{}", key.ours(), n + 1))),
+        table.came_from("m.", &format!("{change}.")),
+    );
+    run(&origin, Some(generation))?;
+    let record = format!("DELETE FROM {moved} WHERE {condition} AND \"generation\" = ?{at}");
+    run(&record, Some(generation))?;
     let entry =
         format!("DELETE FROM {} WHERE {condition} AND \"generation\" = ?{at}", table.change_sql());
-    delete(&entry, Some(generation)).map(drop)
+    run(&entry, Some(generation)).map(drop)
 }
 
 /// Rows of the table that exist and have an entry in `generation`.
@@ -467,11 +577,13 @@ mod tests {
             let mut site = Site::new(&format!("CREATE TABLE t({key}, v)"));
             let tables = site.tables();
             for with_newer in [false, true] {
-                let sql = Layout::new(&tables[0], with_newer).sql("");
-                let plan =
-                    format!("EXPLAIN QUERY PLAN {}", sql.replace("?1", "1").replace("?2", "2"));
-                for line in site.rows(&plan) {
-                    assert!(line.contains("SEARCH"), "{key}: {line}");
+                for kind in [Kind::Entries, Kind::AmongMoves, Kind::KeyChanges] {
+                    let sql = Layout::new(&tables[0], kind, with_newer).sql("");
+                    let plan =
+                        format!("EXPLAIN QUERY PLAN {}", sql.replace("?1", "1").replace("?2", "2"));
+                    for line in site.rows(&plan) {
+                        assert!(!line.contains("SCAN"), "{key}: {line}");
+                    }
                 }
             }
         }

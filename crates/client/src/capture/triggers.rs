@@ -1,9 +1,9 @@
 //! The triggers that capture, as SQL: built-in functions only, for SQLite 3.40 and later.
 //!
-//! Every trigger fires *before* its event and records the row as it still is. Recording after
-//! the event would go wrong as soon as the table has a trigger of its own that changes the same
-//! row, such as one that stamps a modification time: where that one fires first, its nested
-//! update would be recorded as the base, and the real base lost.
+//! Every trigger that records a base fires *before* its event and records the row as it still is.
+//! Recording after the event would go wrong as soon as the table has a trigger of its own that
+//! changes the same row, such as one that stamps a modification time: where that one fires first,
+//! its nested update would be recorded as the base, and the real base lost.
 //!
 //! `INSERT OR REPLACE` removes rows without firing a delete trigger (trap 9), so inserts and
 //! updates record the rows that stand in their way: those with the same key, and those with equal
@@ -11,17 +11,22 @@
 //! that is why the condition of a partial index is not looked at. Indexes over expressions cannot
 //! be followed.
 //!
+//! Which key a row came from is recorded *after* the update, because an update that is ignored
+//! fires triggers before it all the same, and a wrong word there would give a row the history of
+//! another.
+//!
 //! Each statement ends in `ON CONFLICT DO NOTHING`, never in `INSERT OR IGNORE`: SQLite replaces
 //! the latter by the conflict rule of the statement that fired the trigger.
 
+use super::moves;
 use crate::schema::{Image, RemoteTable};
 use crate::sql::{all, ident, list, literal};
 use rusqlite::Connection;
 
-const GENERATION: &str = "(SELECT \"current\" FROM \"syncline_generation\")";
+pub(super) const GENERATION: &str = "(SELECT \"current\" FROM \"syncline_generation\")";
 
 /// The events with a trigger each, in the names `syncline_<event>_T`.
-const EVENTS: [&str; 5] = ["insert", "inserted", "update", "move", "delete"];
+const EVENTS: [&str; 6] = ["insert", "inserted", "update", "move", "moved", "delete"];
 
 /// Makes the table's triggers what they should be: creates missing ones, replaces others.
 pub(crate) fn ensure(connection: &Connection, table: &RemoteTable) -> rusqlite::Result<()> {
@@ -90,6 +95,7 @@ fn statements(table: &RemoteTable) -> Vec<Trigger> {
     if table.key_is_rowid {
         triggers.push(after_insert(table));
     }
+    triggers.push(after_move(table));
     triggers.push(before_delete(table));
     triggers
 }
@@ -111,7 +117,7 @@ fn refuse_changes(table: &RemoteTable) -> Vec<Trigger> {
         .into()
 }
 
-// === the five triggers ===
+// === the six triggers ===
 
 fn before_insert(table: &RemoteTable) -> Trigger {
     let mut body = record_rows(table, &key_equals(table, "NEW."));
@@ -170,21 +176,43 @@ fn before_move(table: &RemoteTable) -> Trigger {
         guard => format!("{guard} AND {moved}"),
     };
     body.push(record_new_key(table, &table.keys_sql("NEW."), &guard));
-    let mut columns: Vec<String> = table.key.iter().map(|key| ident(&key.name)).collect();
+    let mut columns = key_idents(table);
     for (index, matches) in table.unique.iter().zip(unique_matches(table)) {
         body.extend(record_rows(table, &others(&matches)));
         columns.extend(index.iter().map(|column| ident(&column.name)));
     }
-    if table.key_is_rowid {
-        // `UPDATE t SET rowid = …` changes the key without naming its column.
-        columns.extend(["rowid", "_rowid_", "oid"].map(ident));
-    }
+    columns.extend(rowid_names(table));
     columns.sort();
     columns.dedup();
     let computed = table.unique.iter().flatten().any(|column| column.generated);
     let of = if computed { String::new() } else { format!(" OF {}", list(columns)) };
     let when = format!("BEFORE UPDATE{of} ON {}", table.table_sql());
     trigger(table, "move", &when, body)
+}
+
+/// Updates that gave the row another key.
+fn after_move(table: &RemoteTable) -> Trigger {
+    let mut columns = key_idents(table);
+    columns.extend(rowid_names(table));
+    columns.sort();
+    columns.dedup();
+    let when = format!(
+        "AFTER UPDATE OF {} ON {} WHEN ({}) IS NOT 1",
+        list(columns),
+        table.table_sql(),
+        same_new_and_old_key(table)
+    );
+    let has_key = |row: &str| not_null(table, row);
+    trigger(table, "moved", &when, moves::record(table, &has_key("NEW."), &has_key("OLD.")))
+}
+
+fn key_idents(table: &RemoteTable) -> Vec<String> {
+    table.key.iter().map(|key| ident(&key.name)).collect()
+}
+
+/// `UPDATE t SET rowid = …` changes the key without naming its column.
+fn rowid_names(table: &RemoteTable) -> impl Iterator<Item = String> {
+    ["rowid", "_rowid_", "oid"].into_iter().filter(|_| table.key_is_rowid).map(ident)
 }
 
 fn before_delete(table: &RemoteTable) -> Trigger {
@@ -201,6 +229,7 @@ fn before_delete(table: &RemoteTable) -> Trigger {
         let values = |column: &str| format!("OLD.{column}");
         body.push(complete(table, &our_key_equals(table, "OLD."), values));
     }
+    body.push(moves::forget(table, "OLD."));
     let when = format!("BEFORE DELETE ON {}{}", table.table_sql(), when_not_null(table, "OLD."));
     trigger(table, "delete", &when, body)
 }
@@ -320,7 +349,7 @@ fn key_equals_old(table: &RemoteTable) -> String {
     key_equals(table, "OLD.")
 }
 
-fn our_key_equals(table: &RemoteTable, row: &str) -> String {
+pub(super) fn our_key_equals(table: &RemoteTable, row: &str) -> String {
     all(table.key.iter().map(|key| format!("{} = {row}{}", key.ours(), ident(&key.name))))
 }
 

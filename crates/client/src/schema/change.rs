@@ -18,7 +18,8 @@ mod succession;
 use super::{
     LocalTable, RemoteTable, StoredTable, drop_table_objects, large_columns, stored_tables,
 };
-use crate::capture::{change_log, triggers};
+use crate::capture::change_log::{self, Reading};
+use crate::capture::triggers;
 use crate::connection::{begin_immediate, explain, triggers_off};
 use crate::progress::{self, Frozen, State};
 use crate::sql::ident;
@@ -203,7 +204,8 @@ impl Change<'_> {
             let Some(table) = readable(self.connection, old)? else { continue };
             let mut waiting = 0u64;
             let generation = self.open_generation;
-            change_log::for_each(self.connection, &table, generation, None, &mut |entry| {
+            let reading = Reading { generation, newer: None, key_changes: true };
+            change_log::for_each(self.connection, &table, reading, &mut |entry| {
                 if entry.change().map_err(explain)? != change_log::Change::None {
                     waiting += 1;
                 }

@@ -2,7 +2,7 @@
 
 use super::{Affinity, LocalTable, StoredTable};
 use crate::apply::statements;
-use crate::capture::change_log;
+use crate::capture::{change_log, moves};
 use crate::sql::{all, ident, list};
 use model::{Code, Failure, PublishedTable};
 
@@ -61,6 +61,8 @@ pub(crate) struct RemoteTable {
     pub(crate) in_foreign_keys: bool,
     /// Statements that collect an upload.
     pub(crate) collecting: change_log::Spelled,
+    /// Likewise key changes.
+    pub(crate) moving: moves::Spelled,
     /// Statements that apply a download.
     pub(crate) writing: statements::Spelled,
 }
@@ -94,6 +96,7 @@ impl RemoteTable {
             autoincrement: local.autoincrement,
             in_foreign_keys: true,
             collecting: change_log::Spelled::default(),
+            moving: moves::Spelled::default(),
             writing: statements::Spelled::default(),
             published,
         })
@@ -131,6 +134,11 @@ impl RemoteTable {
         ident(&format!("syncline_orphan_{}", self.name()))
     }
 
+    /// The name in SQL of the table that has its key changes.
+    pub(crate) fn moved_sql(&self) -> String {
+        ident(&format!("syncline_moved_{}", self.name()))
+    }
+
     /// `prefix` before each published column, for example `t.` or `NEW.`.
     pub(crate) fn columns_sql(&self, prefix: &str) -> String {
         list(self.published.columns.iter().map(|name| format!("{prefix}{}", ident(name))))
@@ -154,9 +162,23 @@ impl RemoteTable {
     /// The key's columns in our tables as they are declared: with the same affinity and
     /// collation as the user's, so that both hold the same keys to be equal.
     pub(crate) fn our_keys_declared(&self) -> String {
+        self.declared(KeyColumn::ours)
+    }
+
+    /// The columns of the key that a row came from, in the table of key changes.
+    pub(crate) fn from_keys_sql(&self, prefix: &str) -> String {
+        list(self.key.iter().map(|key| format!("{prefix}{}", key.from())))
+    }
+
+    /// Likewise as they are declared.
+    pub(crate) fn from_keys_declared(&self) -> String {
+        self.declared(KeyColumn::from)
+    }
+
+    fn declared(&self, column: impl Fn(&KeyColumn) -> String) -> String {
         list(self.key.iter().map(|key| {
             let collation = key.collation.as_deref().unwrap_or("BINARY");
-            format!("{} {} COLLATE {}", key.ours(), key.affinity.type_name(), ident(collation))
+            format!("{} {} COLLATE {}", column(key), key.affinity.type_name(), ident(collation))
         }))
     }
 
@@ -170,6 +192,11 @@ impl RemoteTable {
     /// Two of our rows have the same key.
     pub(crate) fn same_our_key(&self, left: &str, right: &str) -> String {
         all(self.key.iter().map(|key| format!("{left}{0} = {right}{0}", key.ours())))
+    }
+
+    /// The key change at `moved` came from the key of our row at `entry`.
+    pub(crate) fn came_from(&self, moved: &str, entry: &str) -> String {
+        all(self.key.iter().map(|key| format!("{moved}{} = {entry}{}", key.from(), key.ours())))
     }
 
     /// The user's row at `live` has the key of parameters from `first` on.
@@ -219,6 +246,11 @@ impl KeyColumn {
     /// The column in our tables.
     pub(crate) fn ours(&self) -> String {
         ident(&format!("key_{}", self.name))
+    }
+
+    /// The column of the key that a row came from, in the table of key changes.
+    pub(crate) fn from(&self) -> String {
+        ident(&format!("from_{}", self.name))
     }
 
     /// The collation of a comparison, spelled out: the index of a key may have another one than

@@ -12,7 +12,7 @@ use crate::schema::change::Waiting;
 use crate::schema::{self, RemoteTable};
 use crate::session::{Event, Instruction, Session};
 use crate::transport::Transport;
-use crate::upload::Upload;
+use crate::upload::{Limits, Upload};
 use model::{Code, Failure, Progress, UserName};
 use protocol::{
     Capabilities, Credential, DownloadEnd, Hello, MAGIC, Message, Mode, Outcome, PROTOCOL_VERSION,
@@ -43,6 +43,8 @@ pub(super) struct Host<'a> {
     collected: Option<Upload>,
     /// An upload went with Hello.
     upload_sent: bool,
+    /// It has key changes, which only a server of the kind met last understands.
+    relies_on_capabilities: bool,
     /// The upload that was acknowledged in this attempt.
     committed: Option<Frozen>,
     download: Option<Download>,
@@ -79,6 +81,7 @@ impl<'a> Host<'a> {
             outcome,
             collected: None,
             upload_sent: false,
+            relies_on_capabilities: false,
             committed: None,
             download: None,
         })
@@ -87,10 +90,14 @@ impl<'a> Host<'a> {
     /// The conversation.
     pub(super) fn converse(&mut self) -> Result<(), Failure> {
         self.collected = self.collect_before_hello()?;
-        let with_hello =
-            self.collected.take_if(|it| it.bytes <= UPLOAD_WITH_HELLO_BYTES_MAX as u64);
+        let knows_key_changes = self.state.server_capabilities.has(Capabilities::KEY_CHANGES);
+        let with_hello = self.collected.take_if(|it| {
+            it.bytes <= UPLOAD_WITH_HELLO_BYTES_MAX as u64
+                && (it.key_changes == 0 || knows_key_changes)
+        });
         self.send_hello(with_hello.as_ref())?;
         self.upload_sent = with_hello.is_some();
+        self.relies_on_capabilities = with_hello.as_ref().is_some_and(|it| it.key_changes > 0);
         let mut session = Session::new(self.request.mode, self.upload_sent, self.tables.len());
         drop(with_hello);
         loop {
@@ -129,14 +136,18 @@ impl<'a> Host<'a> {
         if !uploads || self.outcome == Outcome::Unknown || self.state.schema_fingerprint.is_none() {
             return Ok(None);
         }
-        self.collect_or_take_back(Some(COLLECTED_BEFORE_HELLO_BYTES_MAX))
+        // A server that turns out not to know key changes gets another upload after Welcome.
+        let bytes_max = Some(COLLECTED_BEFORE_HELLO_BYTES_MAX);
+        self.collect_or_take_back(Limits { bytes_max, key_changes: true })
     }
 
     /// What was collected before Hello, where it is still what is to be uploaded: C2 sees to its
-    /// content, but the schema may have changed since, or the frozen set.
-    fn collected_already(&mut self) -> Option<Upload> {
+    /// content, but the schema may have changed since, or the frozen set, or the server may not
+    /// know key changes.
+    fn collected_already(&mut self, key_changes: bool) -> Option<Upload> {
         let frozen = self.state.frozen?;
-        self.collected.take().filter(|upload| upload.is_of(frozen))
+        let upload = self.collected.take().filter(|upload| upload.is_of(frozen))?;
+        (key_changes || upload.key_changes == 0).then_some(upload)
     }
 
     fn send_hello(&mut self, upload: Option<&Upload>) -> Result<(), Failure> {
@@ -231,6 +242,12 @@ impl<'a> Host<'a> {
         if self.request.mode == Mode::Ping {
             return Ok(());
         }
+        if welcome.capabilities != self.state.server_capabilities {
+            self.state.server_capabilities = welcome.capabilities;
+            let capabilities = welcome.capabilities.0.cast_signed();
+            progress::set(&self.remote.connection, "server_capabilities", capabilities)
+                .map_err(explain)?;
+        }
         let news = match (self.outcome, welcome.progress) {
             (Outcome::Unknown, None) => {
                 let message = "Welcome does not say what became of the last upload";
@@ -314,9 +331,10 @@ impl<'a> Host<'a> {
             let (connection, random) = (&self.remote.connection, &mut self.remote.random);
             self.state = progress::begin_attempt(connection, &self.tables, random, true)?.state;
         }
-        let collected = match self.collected_already() {
+        let key_changes = self.state.server_capabilities.has(Capabilities::KEY_CHANGES);
+        let collected = match self.collected_already(key_changes) {
             Some(upload) => Some(upload),
-            None => self.collect_or_take_back(None)?,
+            None => self.collect_or_take_back(Limits { bytes_max: None, key_changes })?,
         };
         let Some(upload) = collected else { return Ok(()) };
         let rows_total = upload.rows;
@@ -332,8 +350,8 @@ impl<'a> Host<'a> {
     }
 
     /// The upload. Where it cannot be sent, for a row that is too large, nothing of it has left.
-    fn collect_or_take_back(&mut self, bytes_max: Option<u64>) -> Result<Option<Upload>, Failure> {
-        let collected = self.collect(bytes_max);
+    fn collect_or_take_back(&mut self, limits: Limits) -> Result<Option<Upload>, Failure> {
+        let collected = self.collect(limits);
         if collected.is_err() && !self.upload_sent {
             self.take_back()?;
         }
@@ -349,12 +367,13 @@ impl<'a> Host<'a> {
         transaction.commit().map_err(explain)
     }
 
-    fn collect(&mut self, bytes_max: Option<u64>) -> Result<Option<Upload>, Failure> {
+    fn collect(&mut self, limits: Limits) -> Result<Option<Upload>, Failure> {
         let (channel, clock) = (&mut self.channel, &self.remote.clock);
         let mut said_ms = clock.monotonic_ms();
         let mut alive = || {
             let now_ms = clock.monotonic_ms();
-            if bytes_max.is_none() && now_ms.saturating_sub(said_ms) >= HEARTBEAT_INTERVAL_MS {
+            if limits.bytes_max.is_none() && now_ms.saturating_sub(said_ms) >= HEARTBEAT_INTERVAL_MS
+            {
                 said_ms = now_ms;
                 channel.send(&Message::Heartbeat.to_frame())?;
             }
@@ -366,7 +385,7 @@ impl<'a> Host<'a> {
             &self.tables,
             &self.state,
             &remote.spills,
-            bytes_max,
+            limits,
             &mut alive,
         )
     }
@@ -431,8 +450,12 @@ impl<'a> Host<'a> {
     }
 
     /// After a failure: an acknowledgement that was received is recorded, which spares the next
-    /// attempt the question. If this fails too, it is asked.
-    pub(super) fn save_what_is_known(&mut self) {
+    /// attempt the question. If this fails too, it is asked. A server that could not read what the
+    /// one before could is asked first next time what it can do.
+    pub(super) fn save_what_is_known(&mut self, failure: &Failure) {
         let _ = self.drop_committed();
+        if failure.code() == Code::MalformedMessage && self.relies_on_capabilities {
+            let _ = progress::forget(&self.remote.connection, &["server_capabilities"]);
+        }
     }
 }

@@ -29,7 +29,7 @@ fn purchase() -> PublishedTable {
     }
 }
 
-fn centre() -> SharedCentre {
+pub(super) fn centre() -> SharedCentre {
     let centre = Centre::new(&[purchase()]);
     centre.borrow_mut().put(0, &[int(1), text("one")]);
     centre
@@ -49,11 +49,11 @@ fn sync_as(
     remote.synchronize(&request(mode), &mut || Ok(connect(centre)), observer)
 }
 
-fn sync(site: &mut Site, centre: &SharedCentre) -> Result<Report, Failure> {
+pub(super) fn sync(site: &mut Site, centre: &SharedCentre) -> Result<Report, Failure> {
     sync_as(&mut site.remote, centre, Mode::Full, &mut |_| {})
 }
 
-fn rows(site: &Site) -> Vec<String> {
+pub(super) fn rows(site: &Site) -> Vec<String> {
     site.rows("SELECT * FROM t ORDER BY id")
 }
 
@@ -67,7 +67,7 @@ fn assert_equal(site: &Site, centre: &SharedCentre) {
 }
 
 /// A remote that has synchronized once.
-fn joined(centre: &SharedCentre) -> Site {
+pub(super) fn joined(centre: &SharedCentre) -> Site {
     let mut site = Site::empty();
     sync(&mut site, centre).unwrap();
     site

@@ -46,6 +46,8 @@ struct Version {
     row: Option<Vec<u8>>,
     version: i64,
     author: String,
+    /// The key that the row has now, of one that left this key.
+    moved_to: Option<Vec<u8>>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -64,6 +66,8 @@ pub(crate) struct Centre {
     rows: Vec<BTreeMap<Vec<u8>, Version>>,
     remotes: HashMap<String, Known>,
     version: i64,
+    /// What Welcome names.
+    pub(crate) capabilities: Capabilities,
     pub(crate) fault: Fault,
     /// Every Hello.
     pub(crate) hellos: Vec<Hello>,
@@ -84,6 +88,7 @@ impl Centre {
             rows: tables.iter().map(|_| BTreeMap::new()).collect(),
             remotes: HashMap::new(),
             version: 1,
+            capabilities: Capabilities::KEY_CHANGES,
             fault: Fault::None,
             hellos: Vec::new(),
             commits: Vec::new(),
@@ -130,9 +135,28 @@ impl Centre {
         self.set(table, super::encode(&[int(key)]), None, "centre");
     }
 
+    /// All old keys are left before the first new one is taken.
+    fn change_keys(
+        &mut self,
+        table: usize,
+        changes: Vec<(Vec<u8>, Vec<u8>, Vec<u8>)>,
+        author: &str,
+    ) {
+        for (old, new, _) in &changes {
+            self.set(table, old.clone(), None, author);
+            let left = self.rows[table].get_mut(old).unwrap();
+            left.moved_to = Some(new.clone());
+        }
+        for (_, new, row) in changes {
+            let moved_on = self.rows[table].get(&new).and_then(|version| version.moved_to.clone());
+            self.set(table, new.clone(), Some(row), author);
+            self.rows[table].get_mut(&new).unwrap().moved_to = moved_on;
+        }
+    }
+
     fn set(&mut self, table: usize, key: Vec<u8>, row: Option<Vec<u8>>, author: &str) {
         let (version, author) = (self.version, author.to_owned());
-        self.rows[table].insert(key, Version { row, version, author });
+        self.rows[table].insert(key, Version { row, version, author, moved_to: None });
     }
 
     /// Every row, readable.
@@ -233,6 +257,13 @@ impl Conversation {
         match message {
             Message::Hello(hello) => self.hear_hello(*hello),
             Message::UploadBegin(begin) => self.upload = Some((begin.progress, Vec::new())),
+            Message::Rows(frame)
+                if frame.operation == Operation::KeyChange && !self.knows_keys() =>
+            {
+                let failure = Failure::new(Code::MalformedMessage, "unknown operation 5");
+                self.say(&Message::Failed(Failed::from(&failure)));
+                self.closed = true;
+            }
             Message::Rows(frame) => self.upload.as_mut().unwrap().1.push(frame),
             Message::UploadEnd(end) => {
                 let (progress, frames) = self.upload.take().unwrap();
@@ -245,6 +276,10 @@ impl Conversation {
             Message::Heartbeat => {}
             other => panic!("a client said {}", other.name()),
         }
+    }
+
+    fn knows_keys(&self) -> bool {
+        self.centre.borrow().capabilities.has(Capabilities::KEY_CHANGES)
     }
 
     fn hear_hello(&mut self, hello: Hello) {
@@ -296,7 +331,7 @@ impl Conversation {
         self.say(&Message::Welcome(Welcome {
             script_version: None,
             protocol_version: 1,
-            capabilities: Capabilities::NONE,
+            capabilities: centre.capabilities,
             schema_change_after_upload: self.changed_behind,
             unknown_tables,
             server: "a test".into(),
@@ -343,17 +378,22 @@ impl Conversation {
             assert!(progress > known.progress, "numbers of uploads grow");
             known.progress = progress;
             centre.commits.push(progress);
-            for frame in frames {
-                match frame.operation {
-                    Operation::Insert => committed.inserts += u64::from(frame.count),
-                    Operation::Update => committed.updates += u64::from(frame.count),
-                    _ => committed.deletes += u64::from(frame.count),
+            // Deletes first, as they free keys that key changes and inserts take.
+            let order =
+                [Operation::Delete, Operation::KeyChange, Operation::Insert, Operation::Update];
+            for operation in order {
+                for frame in frames.iter().filter(|frame| frame.operation == operation) {
+                    match frame.operation {
+                        Operation::Insert => committed.inserts += u64::from(frame.count),
+                        Operation::Delete => committed.deletes += u64::from(frame.count),
+                        _ => committed.updates += u64::from(frame.count),
+                    }
+                    let table = match self.held {
+                        true => centre.shapes.held(&hello, &centre.schema, frame.table),
+                        false => centre.schema.tables[usize::from(frame.table)].clone(),
+                    };
+                    store(centre, &table, frame, hello.remote_id.as_str());
                 }
-                let table = match self.held {
-                    true => centre.shapes.held(&hello, &centre.schema, frame.table),
-                    false => centre.schema.tables[usize::from(frame.table)].clone(),
-                };
-                store(centre, &table, frame, hello.remote_id.as_str());
             }
         } else {
             assert!(frames.is_empty(), "rows under a number that was used");
@@ -409,13 +449,29 @@ impl Conversation {
             if !table.direction.downloads() {
                 continue;
             }
-            for (key, version) in &centre.rows[position] {
-                let seen =
-                    since.is_some_and(|since| version.version <= since || version.author == me);
+            let rows = &centre.rows[position];
+            let seen = |version: &Version| {
+                since.is_some_and(|since| version.version <= since || version.author == me)
+            };
+            // Keys whose rows a remote that understands them gets as key changes.
+            let mut moved: BTreeMap<&Vec<u8>, &Vec<u8>> = BTreeMap::new();
+            if since.is_some() && hello.capabilities.has(Capabilities::KEY_CHANGES) {
+                for (key, version) in rows.iter().filter(|(_, version)| !seen(version)) {
+                    if let Some(to) = &version.moved_to
+                        && rows.get(to).is_some_and(|row| row.row.is_some() && !seen(row))
+                    {
+                        moved.insert(to, key);
+                    }
+                }
+            }
+            for (key, version) in rows {
                 let (operation, bytes) = match &version.row {
-                    _ if seen => continue,
-                    Some(row) => (Operation::Upsert, row.clone()),
-                    None if since.is_none() => continue,
+                    _ if seen(version) => continue,
+                    Some(row) => match moved.get(key) {
+                        Some(&old) => (Operation::KeyChange, [old.as_slice(), row].concat()),
+                        None => (Operation::Upsert, row.clone()),
+                    },
+                    None if since.is_none() || moved.values().any(|old| *old == key) => continue,
                     None => (Operation::Delete, key.clone()),
                 };
                 total += 1;
@@ -447,21 +503,32 @@ fn store(centre: &mut Centre, held: &PublishedTable, frame: &RowsFrame, author: 
     let goes_on = |table: &PublishedTable| centre.shapes.goes_on(held, table);
     let position = centre.schema.tables.iter().position(goes_on).expect("an unknown table");
     let table = centre.schema.tables[position].clone();
-    let mut rest = frame.bytes.as_slice();
+    let encoded_key = |row: &[u8]| {
+        let row = values(row);
+        super::encode(&held.key.iter().map(|at| row[usize::from(*at)].clone()).collect::<Vec<_>>())
+    };
+    let two_images = matches!(frame.operation, Operation::Update | Operation::KeyChange);
+    let (mut rest, mut key_changes) = (frame.bytes.as_slice(), Vec::new());
     for _ in 0..frame.count {
         let mut images = Vec::new();
-        for _ in 0..if frame.operation == Operation::Update { 2 } else { 1 } {
+        for _ in 0..if two_images { 2 } else { 1 } {
             let (image, after) = rest.split_at(row_len(rest, held.width()).unwrap());
             images.push(image);
             rest = after;
         }
-        let uploaded = values(images.last().unwrap());
-        let key = super::encode(
-            &held.key.iter().map(|at| uploaded[usize::from(*at)].clone()).collect::<Vec<_>>(),
-        );
-        let known = centre.rows[position].get(&key).and_then(|version| version.row.clone());
+        let (old_key, key) = (encoded_key(images[0]), encoded_key(images.last().unwrap()));
+        let known = centre.rows[position].get(&old_key).and_then(|version| version.row.clone());
         let new = centre.shapes.translate(held, &table, images.last().unwrap(), known.as_deref());
+        if frame.operation == Operation::KeyChange {
+            assert_ne!(old_key, key, "a key change has two keys");
+            key_changes.push((old_key, key, new));
+            continue;
+        }
+        if frame.operation == Operation::Update && centre.capabilities != Capabilities::NONE {
+            assert_eq!(old_key, key, "an update has one key");
+        }
         let row = (frame.operation != Operation::Delete).then_some(new);
         centre.set(position, key, row, author);
     }
+    centre.change_keys(position, key_changes, author);
 }

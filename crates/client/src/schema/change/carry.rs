@@ -6,7 +6,7 @@
 use super::succession::{Heir, Held};
 use super::{Change, Waiting, is_captured, readable};
 use crate::apply::rejects;
-use crate::capture::change_log::{self, Change as RowChange, Entry};
+use crate::capture::change_log::{self, Change as RowChange, Entry, Reading};
 use crate::capture::triggers;
 use crate::connection::explain;
 use crate::schema::{Image, RemoteTable, StoredTable};
@@ -102,7 +102,8 @@ impl Change<'_> {
         let Some(table) = readable(self.connection, old)? else { return Ok(()) };
         let mut told: Vec<(Vec<Value>, Fate)> = Vec::new();
         let (connection, generation) = (self.connection, self.open_generation);
-        change_log::for_each(connection, &table, generation, None, &mut |entry| {
+        let reading = Reading { generation, newer: None, key_changes: true };
+        change_log::for_each(connection, &table, reading, &mut |entry| {
             if entry.change().map_err(explain)? == RowChange::None {
                 return Ok(());
             }
@@ -132,7 +133,7 @@ fn says(entry: &Entry<'_>, columns: &[usize]) -> rusqlite::Result<bool> {
     for column in columns {
         let says = match entry.change()? {
             RowChange::Insert => entry.after(*column)? != ValueRef::Null,
-            RowChange::Update => entry.changed(*column)?,
+            RowChange::Update | RowChange::KeyChange => entry.changed(*column)?,
             RowChange::Delete | RowChange::None => false,
         };
         if says {

@@ -1,0 +1,36 @@
+//! Files that an older version made a remote get what is missing when they are opened.
+
+use super::{FORMAT_VERSION, LocalTable, RemoteTable, stored_tables};
+use crate::capture::{change_log, triggers};
+use crate::connection::{begin_immediate, explain};
+use crate::progress;
+use model::Failure;
+use rusqlite::Connection;
+
+/// Brings our tables to the layout of now. What waits is kept as it was captured.
+pub(crate) fn migrate(connection: &Connection) -> Result<(), Failure> {
+    let version = || progress::get::<i64>(connection, "format_version").map_err(explain);
+    if version()? == Some(FORMAT_VERSION) {
+        return Ok(());
+    }
+    let transaction = begin_immediate(connection)?;
+    if version()?.unwrap_or(0) < 2 {
+        record_key_changes(connection)?;
+    }
+    progress::set(connection, "format_version", FORMAT_VERSION).map_err(explain)?;
+    transaction.commit().map_err(explain)
+}
+
+/// Version 2: a table of key changes per table that uploads, and triggers that write to it.
+fn record_key_changes(connection: &Connection) -> Result<(), Failure> {
+    for stored in stored_tables(connection)? {
+        // A table that the user dropped, or changed beyond recognition, is told of when it is used.
+        let local = LocalTable::read(connection, &stored.published.name).map_err(explain)?;
+        let table = local.and_then(|local| RemoteTable::new(0, stored, &local).ok());
+        if let Some(table) = table.filter(RemoteTable::uploads) {
+            change_log::create(connection, &table).map_err(explain)?;
+            triggers::ensure(connection, &table).map_err(explain)?;
+        }
+    }
+    Ok(())
+}
