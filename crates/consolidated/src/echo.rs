@@ -67,8 +67,11 @@ impl Echo {
                 let (_, key) = row.key(table, position);
                 self.add(EchoKind::DeletedKey, position, &key);
             }
-            Change::Insert | Change::Update | Change::KeyChange => {
-                self.add(EchoKind::Row, position, row.new_image())
+            Change::Insert | Change::Update => self.add(EchoKind::Row, position, row.new_image()),
+            Change::KeyChange => {
+                let (_, key) = row.key(table, position);
+                self.add(EchoKind::DeletedKey, position, &key);
+                self.add(EchoKind::Row, position, row.new_image());
             }
         }
     }

@@ -20,6 +20,7 @@ mod notes;
 #[allow(dead_code, reason = "partitions will read more of the tables")]
 mod postgres;
 mod quote;
+mod rebase;
 mod script;
 mod selection;
 mod sqlite;

@@ -9,16 +9,19 @@
 
 mod admin;
 mod affinity;
+mod binding;
 mod catalog;
 mod check;
 mod conflict;
 mod constraint;
 mod deploy;
 mod dialect;
+mod effects;
 mod errors;
 mod fence;
 mod fetch;
 mod identity;
+mod key_change;
 mod ledger;
 mod migration;
 mod notes;

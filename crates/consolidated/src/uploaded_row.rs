@@ -90,11 +90,26 @@ impl<'a> UploadedRow<'a> {
 
     /// Table and key; of an update or a key change the key that the row had.
     pub(crate) fn key(&self, table: &PublishedTable, position: usize) -> RowId {
-        let mut key = Vec::new();
         let image = if self.change == Change::Insert { &self.new } else { &self.old };
-        for column in &table.key {
-            write_value(&mut key, image[usize::from(*column)]);
-        }
-        (position, key)
+        (position, key_of(table, image))
     }
+
+    /// Table and key that the row gets.
+    pub(crate) fn new_key(&self, table: &PublishedTable, position: usize) -> RowId {
+        (position, key_of(table, &self.new))
+    }
+
+    /// The row as the remote saw it in the place of the new one: scripts that look a row up by its
+    /// new key find the one that has the old key.
+    pub(crate) fn as_seen(&self) -> UploadedRow<'a> {
+        let (old, new) = (self.old.clone(), self.old.clone());
+        UploadedRow { change: self.change, bytes: self.bytes, old, new, new_from: self.new_from }
+    }
+}
+
+/// The columns of the key, encoded.
+pub(crate) fn key_of(table: &PublishedTable, image: &[ValueRef<'_>]) -> Vec<u8> {
+    let mut key = Vec::new();
+    table.key.iter().for_each(|column| write_value(&mut key, image[usize::from(*column)]));
+    key
 }

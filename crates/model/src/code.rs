@@ -272,6 +272,16 @@ codes! {
     /// column's type, so there is no such row and never was. It disappears from the remote and is
     /// kept in the reject table.
     7150 RowKeyUnreadable Remote false "enter the row with another key";
+    /// The row was to get a key that another row has at the consolidated database. It keeps its
+    /// key there; the row as it should have become is kept in the reject table.
+    7195 RowKeyTaken Remote false "choose another key, then synchronize again";
+    /// The row was to get another key, and the scripts of its table cannot do that. It keeps its
+    /// key; the row as it should have become is kept in the reject table.
+    7196 RowKeyFixed Operator false "give the table a script for upload_key_change";
+    /// The row arrived, and another row of the same upload took it along: its parent was deleted,
+    /// or got another key, and the foreign key of the consolidated database says what becomes of
+    /// its children. The row is kept in the reject table.
+    7197 RowTakenAlong Remote false "enter the row again if it is wanted without the other";
 
     /// A defect of Syncline. Nothing was half done.
     9001 Bug Maker false "report it with the log";

@@ -3,10 +3,12 @@
 //! What the rule decides is a script; here is only when it runs, what is counted, and what the
 //! remote is owed afterwards.
 
+use super::binding::bind;
 use super::catalog::CatalogTable;
 use super::errors::{RowFault, failed, row_fault, script_failed};
 use super::fence::{self, Standing};
-use super::upload::{Attempt, RowOutcome, bind};
+use super::key_change::{self, Spot};
+use super::upload::{Attempt, RowOutcome};
 use crate::script::Event;
 use crate::synchronization::Change;
 use crate::told;
@@ -21,14 +23,12 @@ pub(super) fn resolve(
     position: usize,
     row: &UploadedRow<'_>,
 ) -> Result<RowOutcome, Failure> {
-    let before = match table.details.is_fenced() {
-        true => fence::standing(attempt, table, row)?,
-        false => Standing::Inside,
-    };
-    if before == Standing::Outside {
-        fence::reject_touching(attempt, table, position, row);
-        return Ok(RowOutcome::Done);
+    if row.change == Change::KeyChange {
+        return resolve_key_change(attempt, table, position, row);
     }
+    let Some(before) = standing(attempt, table, position, row)? else {
+        return Ok(RowOutcome::Done);
+    };
     let now = attempt.fetch(table, row)?;
     if agrees(row, now.as_deref()) {
         attempt.echo_shared(table, position, row);
@@ -42,12 +42,9 @@ pub(super) fn resolve(
         match fault {
             RowFault::NotUnique => return Ok(RowOutcome::InTheWay(message)),
             RowFault::KeyExists => {
-                let reason = (Code::RowRefused, message);
-                attempt.reject(row.key(&table.published, position), reason);
+                attempt.reject(table, position, row, (Code::RowRefused, message));
             }
-            RowFault::Refused(code) => {
-                attempt.reject(row.key(&table.published, position), (code, message))
-            }
+            RowFault::Refused(code) => attempt.reject(table, position, row, (code, message)),
         }
         return Ok(RowOutcome::Done);
     }
@@ -58,9 +55,112 @@ pub(super) fn resolve(
     if agrees(row, after.as_deref()) {
         attempt.echo_shared(table, position, row);
     } else {
-        attempt.owe(row.key(&table.published, position));
+        attempt.owe(table, position, row);
     }
     Ok(RowOutcome::Done)
+}
+
+/// Where the row that a change is meant for stands; none if it is somebody else's, and rejected.
+fn standing(
+    attempt: &mut Attempt<'_>,
+    table: &CatalogTable,
+    position: usize,
+    row: &UploadedRow<'_>,
+) -> Result<Option<Standing>, Failure> {
+    let standing = match table.details.is_fenced() {
+        true => fence::standing(attempt, table, row)?,
+        false => Standing::Inside,
+    };
+    if standing == Standing::Outside {
+        fence::reject_touching(attempt, table, position, row);
+        return Ok(None);
+    }
+    Ok(Some(standing))
+}
+
+/// A key change whose row is not as the remote saw it. The row gets its new key first, and then
+/// the rule decides as if it had had it all along; where the rule leaves everything as it is, so
+/// is the key.
+fn resolve_key_change(
+    attempt: &mut Attempt<'_>,
+    table: &CatalogTable,
+    position: usize,
+    row: &UploadedRow<'_>,
+) -> Result<RowOutcome, Failure> {
+    let seen = row.as_seen();
+    let Some(before) = standing(attempt, table, position, &seen)? else {
+        return Ok(RowOutcome::Done);
+    };
+    let now = attempt.fetch(table, &seen)?;
+    if now.is_none() && agrees(row, attempt.fetch(table, row)?.as_deref()) {
+        attempt.echo_shared(table, position, row);
+        return Ok(RowOutcome::Done);
+    }
+    let spot = Spot::of(attempt, table, row)?;
+    if spot.is_taken() {
+        return Ok(RowOutcome::InTheWay("another row has the new key".into()));
+    }
+    let run_sql = |attempt: &Attempt<'_>, sql: &str| {
+        attempt.connection.execute_batch(sql).map_err(failed("set a savepoint"))
+    };
+    run_sql(attempt, "SAVEPOINT conflict")?;
+    let mut fault = None;
+    if spot.own.is_some() && table.script(Event::ResolveConflict).is_some() {
+        fault = key_change::rename(attempt, table, row)?;
+    }
+    let done = match fault {
+        None => run(attempt, table, position, Event::ResolveConflict, row)?,
+        Some(_) => fault,
+    };
+    let after = if done.is_none() { attempt.fetch(table, row)? } else { None };
+    // The rule has left the row as it was: then its key stays too.
+    let lost = !attempt.resolved || after.is_none();
+    if lost {
+        run_sql(attempt, "ROLLBACK TO conflict")?;
+    }
+    run_sql(attempt, "RELEASE conflict")?;
+    match done {
+        Some((RowFault::NotUnique, message)) => return Ok(RowOutcome::InTheWay(message)),
+        Some((RowFault::KeyExists, message)) => {
+            attempt.reject(table, position, row, (Code::RowKeyTaken, message));
+            return Ok(RowOutcome::Done);
+        }
+        Some((RowFault::Refused(code), message)) => {
+            attempt.reject(table, position, row, (code, message));
+            return Ok(RowOutcome::Done);
+        }
+        None => {}
+    }
+    if lost {
+        key_change::failed(attempt, table, position, row);
+    } else {
+        fence::check_written(attempt, table, position, row, before)?;
+    }
+    attempt.applied.conflicts += 1;
+    let result = if lost { &now } else { &after };
+    note(attempt, table, row, now.as_deref(), result.as_deref())?;
+    match after.filter(|_| !lost) {
+        Some(after) if agrees(row, Some(&after)) => attempt.echo_shared(table, position, row),
+        _ => attempt.owe(table, position, row),
+    }
+    Ok(RowOutcome::Done)
+}
+
+/// A change of a row that a key change of the same upload took along: there is nothing that it
+/// could be applied to.
+pub(super) fn lost(
+    attempt: &mut Attempt<'_>,
+    table: &CatalogTable,
+    position: usize,
+    row: &UploadedRow<'_>,
+) -> Result<(), Failure> {
+    if row.change == Change::Delete {
+        attempt.echo_shared(table, position, row);
+        return Ok(());
+    }
+    let message = "a key change of the same upload took the row along".to_owned();
+    attempt.reject(table, position, row, (Code::RowTakenAlong, message));
+    Ok(())
 }
 
 /// The row at the centre is what the remote holds.
@@ -79,6 +179,7 @@ fn run(
     event: Event,
     row: &UploadedRow<'_>,
 ) -> Result<Option<(RowFault, String)>, Failure> {
+    attempt.resolved = false;
     let Some(script) = table.script(event) else { return Ok(None) };
     let name = &table.published.name;
     let mut statement = attempt
@@ -92,6 +193,7 @@ fn run(
     match statement.raw_execute() {
         Ok(changes) => {
             attempt.changed(position, changes);
+            attempt.resolved = changes > 0;
             Ok(None)
         }
         Err(error) => row_fault(error, name, event.name()).map(Some),

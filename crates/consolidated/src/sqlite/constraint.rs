@@ -18,7 +18,7 @@ use super::values::Bind;
 use crate::quote::{ident, join};
 use crate::script::Event;
 use crate::synchronization::Change;
-use crate::uploaded_row::{RowId, UploadedRow};
+use crate::uploaded_row::UploadedRow;
 use model::{Code, Failure, RowReader};
 use rusqlite::{Connection, ffi};
 use std::collections::BTreeMap;
@@ -27,6 +27,9 @@ use std::collections::BTreeMap;
 /// left out of a new attempt.
 pub(super) fn settle_parked(attempt: &mut Attempt<'_>) -> Result<Refused, Failure> {
     let mut waiting = std::mem::take(&mut attempt.parked);
+    if let Some(moving) = &mut attempt.moving {
+        moving.settling = true;
+    }
     let mut reasons: Vec<String> = Vec::new();
     while !waiting.is_empty() {
         let before = waiting.len();
@@ -51,14 +54,14 @@ pub(super) fn settle_parked(attempt: &mut Attempt<'_>) -> Result<Refused, Failur
     for (number, parked) in waiting.iter().enumerate() {
         placed.push(place_holder(attempt, &user_tables, parked, number)?);
     }
-    let mut impossible = Refused::new();
+    let mut impossible = Vec::new();
     for ((parked, placed), reason) in waiting.iter().zip(&placed).zip(reasons) {
         let outcome = match placed {
             true => finish_placed(attempt, parked)?,
             false => attempt.retry(parked)?,
         };
         if outcome != RowOutcome::Done {
-            impossible.insert(row_id(attempt, parked)?, (Code::RowNotUnique, reason));
+            impossible.push((parked, (Code::RowNotUnique, reason)));
         }
     }
     attempt
@@ -66,20 +69,16 @@ pub(super) fn settle_parked(attempt: &mut Attempt<'_>) -> Result<Refused, Failur
         .execute_batch("PRAGMA ignore_check_constraints = OFF")
         .map_err(failed("check constraints again"))?;
     if placed.contains(&true) {
-        return Ok(impossible);
+        return Ok(impossible.into_iter().map(|(row, reason)| (row.id.clone(), reason)).collect());
     }
     // Nothing was moved about: the rows are refused on the spot.
-    for (row, reason) in impossible {
-        attempt.reject(row, reason);
+    for (parked, reason) in impossible {
+        let table = attempt.tables[parked.table].clone();
+        let mut row = UploadedRow::default();
+        row.read(&parked.row, parked.change, table.published.width())?;
+        attempt.reject(&table, parked.table, &row, reason);
     }
     Ok(Refused::new())
-}
-
-fn row_id(attempt: &Attempt<'_>, parked: &Parked) -> Result<RowId, Failure> {
-    let table = &attempt.tables[parked.table];
-    let mut row = UploadedRow::default();
-    row.read(&parked.row, parked.change, table.published.width())?;
-    Ok(row.key(&table.published, parked.table))
 }
 
 /// Gives the unique columns of an updated row values that nobody else has, if the row is still
@@ -99,7 +98,7 @@ fn place_holder(
     let mut row = UploadedRow::default();
     row.read(&parked.row, parked.change, table.published.width())?;
     let as_seen = match attempt.fetch(table, &row)? {
-        Some(now) => parked.change == Change::Update && still_old(&now, &row)?,
+        Some(now) => parked.change == Change::Update && is_as_seen(&now, &row)?,
         None => false,
     };
     if !as_seen || columns.is_empty() {
@@ -153,7 +152,8 @@ fn key_condition<'r>(
     (parts.join(" AND "), key)
 }
 
-fn still_old(now: &[u8], row: &UploadedRow<'_>) -> Result<bool, Failure> {
+/// Whether the row is what the remote saw.
+pub(super) fn is_as_seen(now: &[u8], row: &UploadedRow<'_>) -> Result<bool, Failure> {
     let mut reader = RowReader::new(now);
     for old in &row.old {
         let now = reader.value()?;

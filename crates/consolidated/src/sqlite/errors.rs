@@ -48,6 +48,12 @@ pub(super) fn row_fault(
         | ffi::SQLITE_CONSTRAINT_NOTNULL
         | ffi::SQLITE_CONSTRAINT_DATATYPE => RowFault::Refused(Code::RowRefused),
         ffi::SQLITE_CONSTRAINT_FOREIGNKEY => RowFault::Refused(Code::RowReferences),
+        // What RESTRICT says, which SQLite implements as a trigger.
+        ffi::SQLITE_CONSTRAINT_TRIGGER
+            if message.as_deref() == Some("FOREIGN KEY constraint failed") =>
+        {
+            RowFault::Refused(Code::RowReferences)
+        }
         ffi::SQLITE_CONSTRAINT_TRIGGER => RowFault::Refused(Code::RowVetoed),
         ffi::SQLITE_MISMATCH | ffi::SQLITE_TOOBIG => RowFault::Refused(Code::RowRefused),
         _ => return Err(script_failed(error, table, event)),

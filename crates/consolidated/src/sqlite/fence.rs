@@ -5,9 +5,10 @@
 //! what triggers made of it are known. A row that is outside then is left out, and the upload is
 //! applied anew without it: the same way that rows go which stand in each other's way.
 
+use super::binding::bind;
 use super::catalog::CatalogTable;
 use super::errors::script_failed;
-use super::upload::{Attempt, Parked, Refused, bind};
+use super::upload::{Attempt, Refused};
 use crate::script::Event;
 use crate::synchronization::Change;
 use crate::uploaded_row::UploadedRow;
@@ -63,11 +64,10 @@ pub(super) fn check_written(
         return Ok(());
     }
     if before == Standing::Inside && table.details.may_leave {
-        attempt.leaving.insert(row.key(&table.published, position));
+        attempt.leaving.insert(attempt.id(table, position, row));
     } else {
         // Its parent may be waiting for another row to move out of its way.
-        let (table, change) = (position, row.change);
-        attempt.outside.push(Parked { table, change, row: row.bytes.to_vec() });
+        attempt.outside.push(attempt.park(table, position, row));
     }
     Ok(())
 }
@@ -81,7 +81,7 @@ pub(super) fn reject_touching(
 ) {
     let message = "the row is outside the subscription".to_owned();
     attempt.fence_was_met = true;
-    attempt.reject(row.key(&table.published, position), (Code::RowOutsideSubscription, message));
+    attempt.reject(table, position, row, (Code::RowOutsideSubscription, message));
 }
 
 /// The rows that are still outside now that all others are written.
@@ -101,7 +101,7 @@ pub(super) fn written_outside(attempt: &mut Attempt<'_>) -> Result<Refused, Fail
             Change::Insert | Change::Delete => "the row is outside the subscription",
         };
         let reason = (Code::RowOutsideSubscription, message.to_owned());
-        refused.insert(row.key(&table.published, written.table), reason);
+        refused.insert(written.id, reason);
     }
     Ok(refused)
 }

@@ -4,10 +4,10 @@
 //! F1. Rows and watermarks come from the same snapshot, so nothing is between them (S2).
 //! F2. What the remote is owed is sent whatever its watermark says (trap 5).
 
+use super::binding::{bind, bind_session};
 use super::catalog::CatalogTable;
 use super::errors::{failed, script_failed};
 use super::stretch;
-use super::upload::{bind, bind_session};
 use super::values::write_row;
 use super::watermark::{self, LogMark, Mark};
 use crate::echo::EchoKind;

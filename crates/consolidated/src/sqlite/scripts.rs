@@ -30,6 +30,7 @@ impl Generator<'_> {
             if !self.other_columns().is_empty() {
                 scripts.push((Event::UploadUpdate, self.update()));
             }
+            scripts.push((Event::UploadKeyChange, self.change_key()));
             scripts.push((Event::UploadDelete, self.delete()));
         }
         scripts.push((Event::UploadFetch, self.fetch()));
@@ -58,12 +59,12 @@ impl Generator<'_> {
         if self.table.has_triggers { "ABORT" } else { UNJOURNALED }
     }
 
-    /// The same for updates. Other rows may refer to a unique column, or to a key that changes its
-    /// spelling, and an action of their foreign key that fails must not leave half of itself.
-    fn update_policy(&self, respells: bool) -> &'static str {
-        match respells || !self.table.uniques.is_empty() {
-            true => "ABORT",
-            false => self.policy(),
+    /// The same for updates. Other rows may refer to a unique column, and an action of their
+    /// foreign key that fails must not leave half of itself.
+    fn update_policy(&self) -> &'static str {
+        match self.table.uniques.is_empty() {
+            true => self.policy(),
+            false => "ABORT",
         }
     }
 
@@ -86,17 +87,23 @@ impl Generator<'_> {
     }
 
     fn update(&self) -> String {
-        // A key under a collation may change its spelling and stay the same key.
-        let respelled = self.table.key.iter().filter(|name| {
-            self.table.column(name).is_some_and(|column| column.collation != "BINARY")
-        });
-        let mut set: Vec<&str> = respelled.map(String::as_str).collect();
-        let policy = self.update_policy(!set.is_empty());
-        set.extend(self.other_columns());
+        let (set, policy) = (self.other_columns(), self.update_policy());
         format!(
             "UPDATE OR {policy} {} SET\n    {}\nWHERE {}{}",
             self.target(),
             join(&set, ",\n    ", |c| format!("{} = {}", ident(c), self.new_value(c))),
+            self.unchanged(),
+            self.and_covered(),
+        )
+    }
+
+    /// Always under `ABORT`: other rows refer to the key, and an action of their foreign key that
+    /// fails must not leave half of itself.
+    fn change_key(&self) -> String {
+        format!(
+            "UPDATE OR ABORT {} SET\n    {}\nWHERE {}{}",
+            self.target(),
+            join(self.columns, ",\n    ", |c| format!("{} = {}", ident(c), self.new_value(c))),
             self.unchanged(),
             self.and_covered(),
         )

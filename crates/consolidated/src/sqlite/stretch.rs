@@ -59,6 +59,11 @@ impl Stretch {
         }
     }
 
+    /// A statement has stored another row than the remote has.
+    pub(super) fn differs(&mut self) {
+        self.as_sent = false;
+    }
+
     /// The first and last entry, if they tell of nothing that the remote does not have.
     pub(super) fn end(
         &self,

@@ -10,21 +10,25 @@
 //!     rejected. The upload as a whole is applied or nothing of it (S4).
 //! U2. Where the row at the centre is not what the remote holds, the row is owed (trap 5).
 
+mod account;
+mod anew;
+
+use super::binding::{bind, bind_row, bind_sessions};
 use super::catalog::CatalogTable;
 use super::conflict;
 use super::constraint;
 use super::errors::{RowFault, failed, row_fault, script_failed};
 use super::fence::{self, Standing};
 use super::identity;
-use super::ledger::{self, Owed};
+use super::key_change::{self, Moving};
+use super::ledger::Owed;
 use super::stretch::Stretch;
-use super::values::{Bind, write_row};
+use super::values::write_row;
 use super::watermark::Mark;
-use crate::echo::Echo;
-use crate::script::{Event, Parameter, Script};
+use crate::script::{Event, Script};
 use crate::synchronization::{Applied, Batch, Change, Session, UploadRequest};
-use crate::told;
 use crate::uploaded_row::{RowId, UploadedRow, event_of};
+use anew::Original;
 use model::{Code, Counter, Failure, RowReader, ValueRef, write_value};
 use rusqlite::{Connection, Statement, params};
 use std::collections::{HashMap, HashSet};
@@ -121,11 +125,29 @@ fn apply(
     counter: Counter,
 ) -> Result<Applied, Failure> {
     let (mut refused, mut postponed) = (Refused::new(), HashSet::new());
+    let mut moving = false;
     for _ in 0..ATTEMPTS_MAX {
         connection.execute_batch("SAVEPOINT rows").map_err(failed("set a savepoint"))?;
         let mut attempt = Attempt::new(connection, tables, request, counter, &refused, &postponed);
+        if moving {
+            key_change::apply_first(&mut attempt)?;
+        }
         attempt.rows()?;
+        if attempt.met_key_change {
+            // They go first, and most uploads have none.
+            moving = true;
+            drop(attempt);
+            undo(connection)?;
+            continue;
+        }
         let mut impossible = constraint::settle_parked(&mut attempt)?;
+        impossible.extend(
+            attempt
+                .moving
+                .as_mut()
+                .map(|moving| std::mem::take(&mut moving.stuck))
+                .unwrap_or_default(),
+        );
         impossible.extend(fence::written_outside(&mut attempt)?);
         attempt.fence_was_met |= !impossible.is_empty();
         let leaving = std::mem::take(&mut attempt.leaving);
@@ -145,9 +167,7 @@ fn apply(
             return Ok(applied);
         }
         drop(attempt);
-        connection
-            .execute_batch("ROLLBACK TO rows; RELEASE rows")
-            .map_err(failed("undo the attempt"))?;
+        undo(connection)?;
         // What met a fence because its parent had left is tried once more before it is refused.
         match again {
             true => postponed.extend(leaving),
@@ -155,6 +175,10 @@ fn apply(
         }
     }
     Err(Failure::new(Code::ConstraintViolated, "too many rows stand in each other's way"))
+}
+
+fn undo(connection: &Connection) -> Result<(), Failure> {
+    connection.execute_batch("ROLLBACK TO rows; RELEASE rows").map_err(failed("undo the attempt"))
 }
 
 /// One try at applying an upload.
@@ -183,6 +207,16 @@ pub(super) struct Attempt<'a> {
     stretches: Vec<Option<Stretch>>,
     /// A table, and a value of its deciding column with which its rows are inside.
     inside: Option<(usize, Vec<u8>)>,
+    /// Where the upload has key changes, what must be known of them.
+    pub(super) moving: Option<Moving>,
+    /// The upload has key changes, which were not applied first.
+    met_key_change: bool,
+    /// The row that is being applied was told anew: what the remote knows it by.
+    original: Option<Original>,
+    /// Key changes that wait for another unique value than the key.
+    pub(super) put_off: Vec<Parked>,
+    /// The last script that resolved a conflict changed something.
+    pub(super) resolved: bool,
 }
 
 /// A row that waits for others to move out of its way.
@@ -191,6 +225,8 @@ pub(super) struct Parked {
     pub(super) table: usize,
     pub(super) change: Change,
     pub(super) row: Vec<u8>,
+    /// What the remote knows it by.
+    pub(super) id: RowId,
 }
 
 /// What became of one row.
@@ -224,28 +260,43 @@ impl<'a> Attempt<'a> {
             leaving_last: Vec::new(),
             applied: Applied::default(),
             owed: Vec::new(),
-            stretches: Vec::new(),
+            stretches: tables.iter().map(|_| None).collect(),
             inside: None,
+            moving: None,
+            met_key_change: false,
+            original: None,
+            put_off: Vec::new(),
+            resolved: false,
         }
     }
 
     fn rows(&mut self) -> Result<(), Failure> {
         let batches = self.request.batches;
         let mut deleting = vec![false; self.tables.len()];
-        self.stretches.resize_with(self.tables.len(), || None);
         batches(&mut |batch| {
             let count = u64::from(batch.count);
             match batch.change {
                 Change::Insert => self.applied.inserts += count,
-                Change::Update | Change::KeyChange => self.applied.updates += count,
+                Change::Update => self.applied.updates += count,
+                Change::KeyChange => {
+                    self.applied.updates += count;
+                    self.met_key_change |= self.moving.is_none();
+                    return Ok(());
+                }
                 Change::Delete => {
                     self.applied.deletes += count;
                     deleting[batch.table] = true;
                     return Ok(());
                 }
             }
-            self.batch(batch)
+            match self.met_key_change {
+                true => Ok(()),
+                false => self.batch(batch),
+            }
         })?;
+        if self.met_key_change {
+            return Ok(());
+        }
         // Children first, or RESTRICT would stop the parent's delete.
         for table in (0..self.tables.len()).rev().filter(|table| deleting[*table]) {
             batches(&mut |batch| match batch.table == table && batch.change == Change::Delete {
@@ -261,56 +312,95 @@ impl<'a> Attempt<'a> {
         Ok(())
     }
 
-    fn batch(&mut self, batch: Batch<'_>) -> Result<(), Failure> {
+    pub(super) fn batch(&mut self, batch: Batch<'_>) -> Result<(), Failure> {
         let (connection, table) = (self.connection, self.tables[batch.table].clone());
+        let width = table.published.width();
+        if self.request.download_follows && self.stretches[batch.table].is_none() {
+            self.stretches[batch.table] = Stretch::begin(connection, &table)?;
+        }
+        if self.moving.is_some() {
+            return self.batch_anew(batch, &table);
+        }
         let event = event_of(batch.change);
         let script = table.required(event)?;
         let mut statement = connection
             .prepare_cached(&script.sql)
             .map_err(|error| script_failed(error, &table.published.name, event.name()))?;
-        let width = table.published.width();
-        if self.request.download_follows && self.stretches[batch.table].is_none() {
-            self.stretches[batch.table] = Stretch::begin(connection, &table)?;
-        }
         bind_sessions(&mut statement, script, self.request.session)
             .map_err(|error| script_failed(error, &table.published.name, event.name()))?;
         let mut row = UploadedRow::default();
         let mut rest = batch.rows;
         for _ in 0..batch.count {
             rest = row.read(rest, batch.change, width)?;
-            if let Some(reason) = self.refusal(batch.table, &table, &row) {
-                self.reject(row.key(&table.published, batch.table), reason);
-                continue;
-            }
-            let parked =
-                || Parked { table: batch.table, change: batch.change, row: row.bytes.to_vec() };
-            if !self.postponed.is_empty()
-                && self.postponed.contains(&row.key(&table.published, batch.table))
-            {
-                self.leaving_last.push(parked());
+            if self.is_put_off(&table, batch.table, &row) {
                 continue;
             }
             match self.row(&mut statement, script, &table, batch.table, &row)? {
                 RowOutcome::Done => {}
-                RowOutcome::InTheWay(_) => self.parked.push(parked()),
+                RowOutcome::InTheWay(_) => self.parked.push(self.park(&table, batch.table, &row)),
             }
         }
         Ok(())
     }
 
+    /// Whether the row is not to be applied now: it is impossible, or comes after the others.
+    fn is_put_off(&mut self, table: &CatalogTable, position: usize, row: &UploadedRow<'_>) -> bool {
+        if let Some(reason) = self.refusal(position, table, row) {
+            self.reject(table, position, row, reason);
+            return true;
+        }
+        if self.postponed.is_empty()
+            || !self.postponed.contains(&row.key(&table.published, position))
+        {
+            return false;
+        }
+        self.leaving_last.push(self.park(table, position, row));
+        true
+    }
+
+    /// A row that waits.
+    pub(super) fn park(
+        &self,
+        table: &CatalogTable,
+        position: usize,
+        row: &UploadedRow<'_>,
+    ) -> Parked {
+        let id = self.id(table, position, row);
+        Parked { table: position, change: row.change, row: row.bytes.to_vec(), id }
+    }
+
     /// Tries a parked row once more.
     pub(super) fn retry(&mut self, parked: &Parked) -> Result<RowOutcome, Failure> {
-        let (connection, table) = (self.connection, self.tables[parked.table].clone());
-        let event = event_of(parked.change);
-        let script = table.required(event)?;
-        let mut statement = connection
-            .prepare_cached(&script.sql)
-            .map_err(|error| script_failed(error, &table.published.name, event.name()))?;
-        bind_sessions(&mut statement, script, self.request.session)
-            .map_err(|error| script_failed(error, &table.published.name, event.name()))?;
+        let table = self.tables[parked.table].clone();
         let mut row = UploadedRow::default();
         row.read(&parked.row, parked.change, table.published.width())?;
-        self.row(&mut statement, script, &table, parked.table, &row)
+        match self.moving {
+            Some(_) => self.apply_anew(&table, parked.table, &row),
+            None => self.apply_one(&table, parked.table, &row),
+        }
+    }
+
+    /// Applies one row by itself.
+    fn apply_one(
+        &mut self,
+        table: &CatalogTable,
+        position: usize,
+        row: &UploadedRow<'_>,
+    ) -> Result<RowOutcome, Failure> {
+        let event = event_of(row.change);
+        if row.change == Change::KeyChange && table.script(event).is_none() {
+            let reason = format!("the table has no script for {event}");
+            self.reject(table, position, row, (Code::RowKeyFixed, reason));
+            return Ok(RowOutcome::Done);
+        }
+        if row.change == Change::KeyChange && !self.request.key_changes {
+            key_change::require_one_key(self, table, row)?;
+        }
+        let script = table.required(event)?;
+        let failing = |error| script_failed(error, &table.published.name, event.name());
+        let mut statement = self.connection.prepare_cached(&script.sql).map_err(failing)?;
+        bind_sessions(&mut statement, script, self.request.session).map_err(failing)?;
+        self.row(&mut statement, script, table, position, row)
     }
 
     fn refusal(
@@ -341,7 +431,7 @@ impl<'a> Attempt<'a> {
             Ok(0) if row.change == Change::Insert => {
                 // Only a trigger's RAISE(IGNORE) does this.
                 let reason = (Code::RowVetoed, "a trigger ignored the row".to_owned());
-                self.reject(row.key(&table.published, position), reason);
+                self.reject(table, position, row, reason);
             }
             Ok(0) => return conflict::resolve(self, table, position, row),
             Ok(changes) => {
@@ -357,8 +447,14 @@ impl<'a> Attempt<'a> {
             Err(error) => {
                 let (fault, message) = row_fault(error, name, event.name())?;
                 match fault {
+                    RowFault::KeyExists if key_change::waits(self, table, position, row) => {
+                        return Ok(RowOutcome::InTheWay(message));
+                    }
                     RowFault::KeyExists => return conflict::resolve(self, table, position, row),
-                    RowFault::NotUnique if row.change == Change::Insert => {
+                    RowFault::NotUnique
+                        if row.change == Change::Insert
+                            && !key_change::waits(self, table, position, row) =>
+                    {
                         // Which constraint is reported first is SQLite's choice.
                         if fence::standing(self, table, row)? != Standing::Absent {
                             return conflict::resolve(self, table, position, row);
@@ -367,7 +463,7 @@ impl<'a> Attempt<'a> {
                     }
                     RowFault::NotUnique => return Ok(RowOutcome::InTheWay(message)),
                     RowFault::Refused(code) => {
-                        self.reject(row.key(&table.published, position), (code, message));
+                        self.reject(table, position, row, (code, message));
                     }
                 }
             }
@@ -412,147 +508,5 @@ impl<'a> Attempt<'a> {
         let mut known = Vec::new();
         write_value(&mut known, value);
         self.inside = Some((position, known));
-    }
-
-    /// Notes that the remote need not be sent this row.
-    pub(super) fn echo(&mut self, table: &CatalogTable, position: usize, row: &UploadedRow<'_>) {
-        match &mut self.stretches[position] {
-            Some(stretch) => stretch.stored(table, row),
-            None => self.applied.echo.add_uploaded(&table.published, position, row),
-        }
-    }
-
-    /// The same of a row that somebody else has changed as well: the log tells of it not only
-    /// where this upload does.
-    pub(super) fn echo_shared(
-        &mut self,
-        table: &CatalogTable,
-        position: usize,
-        row: &UploadedRow<'_>,
-    ) {
-        if let Some(stretch) = &mut self.stretches[position] {
-            stretch.stored(table, row);
-        }
-        self.applied.echo.add_uploaded(&table.published, position, row);
-    }
-
-    /// Notes that the remote must be sent this row, whatever it will be then.
-    pub(super) fn owe(&mut self, row: RowId) {
-        self.owed.push((row, None));
-    }
-
-    pub(super) fn reject(&mut self, row: RowId, reason: (Code, String)) {
-        self.applied.rejected += 1;
-        let (code, message) = reason;
-        self.owed.push((row, Some((code, told::message(message)))));
-    }
-
-    /// Settles what need not be sent: whole stretches of the logs, or else row by row.
-    fn end_stretches(&mut self) -> Result<(), Failure> {
-        let mut unsettled = vec![false; self.tables.len()];
-        for (position, stretch) in self.stretches.iter().enumerate() {
-            let Some(stretch) = stretch else { continue };
-            match stretch.end(self.connection, &self.tables[position])? {
-                Some((first, last)) => self.applied.echo.add_stretch(position, first, last),
-                None => unsettled[position] = true,
-            }
-        }
-        if !unsettled.contains(&true) {
-            return Ok(());
-        }
-        let (batches, echo) = (self.request.batches, &mut self.applied.echo);
-        batches(&mut |batch| {
-            let table = &self.tables[batch.table];
-            let (mut row, mut rest) = (UploadedRow::default(), batch.rows);
-            let count = if unsettled[batch.table] { batch.count } else { 0 };
-            for _ in 0..count {
-                rest = row.read(rest, batch.change, table.published.width())?;
-                echo.add_uploaded(&table.published, batch.table, &row);
-            }
-            Ok(())
-        })
-    }
-
-    fn finish(mut self) -> Result<Applied, Failure> {
-        if self.request.download_follows {
-            self.end_stretches()?;
-        }
-        ledger::write(self.connection, self.tables, self.request, self.counter, &self.owed)?;
-        let mut applied = self.applied;
-        if !self.request.download_follows {
-            applied.echo = Echo::default();
-        }
-        Ok(applied)
-    }
-}
-
-/// Binds every parameter of `script`.
-pub(super) fn bind(
-    statement: &mut Statement<'_>,
-    script: &Script,
-    session: &Session,
-    row: &UploadedRow<'_>,
-) -> rusqlite::Result<()> {
-    bind_sessions(statement, script, session)?;
-    bind_row(statement, script, row)
-}
-
-/// Binds what is the same for all rows: it stays bound from row to row.
-fn bind_sessions(
-    statement: &mut Statement<'_>,
-    script: &Script,
-    session: &Session,
-) -> rusqlite::Result<()> {
-    for (index, parameter) in script.parameters.iter().enumerate() {
-        if !matches!(parameter, Parameter::New(_) | Parameter::Old(_)) {
-            bind_session(statement, index + 1, parameter, session)?;
-        }
-    }
-    Ok(())
-}
-
-/// Binds what differs from row to row.
-fn bind_row(
-    statement: &mut Statement<'_>,
-    script: &Script,
-    row: &UploadedRow<'_>,
-) -> rusqlite::Result<()> {
-    for (index, parameter) in script.parameters.iter().enumerate() {
-        match parameter {
-            Parameter::New(column) => {
-                statement.raw_bind_parameter(index + 1, Bind(row.new[*column]))?
-            }
-            Parameter::Old(column) => {
-                statement.raw_bind_parameter(index + 1, Bind(row.old[*column]))?
-            }
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-/// Binds a parameter that is the same for all rows.
-pub(super) fn bind_session(
-    statement: &mut Statement<'_>,
-    index: usize,
-    parameter: &Parameter,
-    session: &Session,
-) -> rusqlite::Result<()> {
-    match parameter {
-        Parameter::RemoteId => statement.raw_bind_parameter(index, session.remote_id.as_str()),
-        Parameter::Username => statement.raw_bind_parameter(index, session.user.as_str()),
-        Parameter::ScriptVersion => {
-            statement.raw_bind_parameter(index, session.script_version.as_str())
-        }
-        Parameter::Claim(name) => {
-            statement.raw_bind_parameter(index, session.claims.get(name).map(String::as_str))
-        }
-        Parameter::LastDownload
-        | Parameter::LastDownloadOf(_)
-        | Parameter::LastUpload
-        | Parameter::UploadedFirst
-        | Parameter::UploadedLast
-        | Parameter::New(_)
-        | Parameter::Old(_) => statement.raw_bind_parameter(index, None::<i64>),
     }
 }

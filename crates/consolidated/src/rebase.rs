@@ -1,0 +1,159 @@
+//! An uploaded change, told anew over what its row has become without a conflict.
+//!
+//! A remote speaks of a row as it saw it. The centre's own doing may have changed the row since:
+//! a foreign key's action set off by the same upload, a trigger that touched what the remote had
+//! uploaded before, a key that somebody has changed. Where the remote saw what the row was before,
+//! its change is meant for what the row is now.
+
+use crate::synchronization::Change;
+use crate::uploaded_row::UploadedRow;
+use model::{PublishedTable, RowReader, ValueRef, write_value};
+
+/// A change over the row as it is now: what [`UploadedRow::read`] reads.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Rebased {
+    pub(crate) change: Change,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// Tells `row` anew, whose row was `before` and became `after`.
+///
+/// Where the remote saw the value from before it now saw the one from after; what it did not
+/// change stays as it became. A value that it had not seen so remains what it was, and a conflict.
+pub(crate) fn rebase(
+    row: &UploadedRow<'_>,
+    table: &PublishedTable,
+    before: &[ValueRef<'_>],
+    after: &[ValueRef<'_>],
+) -> Rebased {
+    let (mut old, mut new) = (Vec::new(), Vec::new());
+    for (column, (saw, wants)) in row.old.iter().zip(&row.new).enumerate() {
+        let (before, after) = (before[column], after[column]);
+        let sees = if saw.identical(before) { after } else { *saw };
+        old.push(sees);
+        new.push(if wants.identical(*saw) { sees } else { *wants });
+    }
+    Rebased::of(row.change, table, &old, &new)
+}
+
+impl Rebased {
+    /// The change of a row from `old` to `new`; an update if its key stays, else a key change.
+    pub(crate) fn of(
+        change: Change,
+        table: &PublishedTable,
+        old: &[ValueRef<'_>],
+        new: &[ValueRef<'_>],
+    ) -> Rebased {
+        let same = |column: &u16| old[usize::from(*column)].identical(new[usize::from(*column)]);
+        let change = match change {
+            Change::Update | Change::KeyChange if table.key.iter().all(same) => Change::Update,
+            Change::Update | Change::KeyChange => Change::KeyChange,
+            Change::Insert | Change::Delete => change,
+        };
+        let mut bytes = Vec::new();
+        let mut write = |image: &[ValueRef<'_>]| {
+            image.iter().for_each(|value| write_value(&mut bytes, *value));
+        };
+        match change {
+            Change::Insert => write(new),
+            Change::Delete => write(old),
+            Change::Update | Change::KeyChange => {
+                write(old);
+                write(new);
+            }
+        }
+        Rebased { change, bytes }
+    }
+}
+
+/// The values of an image.
+pub(crate) fn values(image: &[u8]) -> Result<Vec<ValueRef<'_>>, model::Failure> {
+    let (mut reader, mut values) = (RowReader::new(image), Vec::new());
+    while !reader.is_at_end() {
+        values.push(reader.value()?);
+    }
+    Ok(values)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::Direction;
+
+    fn int(values: &[i64]) -> Vec<ValueRef<'static>> {
+        values.iter().map(|value| ValueRef::Integer(*value)).collect()
+    }
+
+    /// Columns key, parent, value.
+    fn check(
+        change: Change,
+        (old, new): ([i64; 3], [i64; 3]),
+        (before, after): ([i64; 3], [i64; 3]),
+        expected: (Change, [i64; 3], [i64; 3]),
+    ) {
+        let table = PublishedTable {
+            name: "t".into(),
+            columns: vec!["k".into(), "p".into(), "v".into()],
+            key: vec![0],
+            direction: Direction::Both,
+            create: vec![],
+            fingerprint: String::new(),
+        };
+        let bytes = Rebased::of(change, &table, &int(&old), &int(&new)).bytes;
+        let mut row = UploadedRow::default();
+        row.read(&bytes, change, 3).unwrap();
+        let rebased = rebase(&row, &table, &int(&before), &int(&after));
+        let mut row = UploadedRow::default();
+        row.read(&rebased.bytes, rebased.change, 3).unwrap();
+        let told = (rebased.change, row.old.clone(), row.new.clone());
+        assert_eq!(told, (expected.0, int(&expected.1), int(&expected.2)));
+    }
+
+    // S5, Trap 21
+    #[test]
+    fn what_the_remote_did_not_change_stays_as_it_became() {
+        let moved = ([1, 7, 5], [1, 8, 5]);
+        // The remote knows nothing of the parent's new key, or has it from its own foreign key.
+        check(
+            Change::Update,
+            ([1, 7, 5], [1, 7, 6]),
+            moved,
+            (Change::Update, [1, 8, 5], [1, 8, 6]),
+        );
+        check(
+            Change::Update,
+            ([1, 7, 5], [1, 8, 6]),
+            moved,
+            (Change::Update, [1, 8, 5], [1, 8, 6]),
+        );
+        // It gave the row another parent.
+        check(
+            Change::Update,
+            ([1, 7, 5], [1, 9, 5]),
+            moved,
+            (Change::Update, [1, 8, 5], [1, 9, 5]),
+        );
+        check(
+            Change::Delete,
+            ([1, 7, 5], [1, 7, 5]),
+            moved,
+            (Change::Delete, [1, 8, 5], [1, 8, 5]),
+        );
+        // Somebody else had changed the value: still a conflict.
+        check(
+            Change::Update,
+            ([1, 7, 4], [1, 7, 6]),
+            moved,
+            (Change::Update, [1, 8, 4], [1, 8, 6]),
+        );
+    }
+
+    // S5, Trap 21
+    #[test]
+    fn a_key_that_moved_already_is_moved_no_more() {
+        let moved = ([1, 7, 5], [2, 7, 5]);
+        let change = Change::KeyChange;
+        check(change, ([1, 7, 5], [2, 7, 6]), moved, (Change::Update, [2, 7, 5], [2, 7, 6]));
+        check(change, ([1, 7, 5], [3, 7, 5]), moved, (change, [2, 7, 5], [3, 7, 5]));
+    }
+}

@@ -1,0 +1,215 @@
+//! What the key changes of an upload set off: rows that foreign keys and triggers changed.
+//!
+//! While key changes are applied, triggers of the connection itself note every row of a published
+//! table that is updated or deleted, by whatever statement, as it was and as it becomes. Later
+//! rows of the upload are told anew over that: what the centre's `ON UPDATE` just did to a child
+//! is no conflict with the remote, whose own database did the same, or does not have the foreign
+//! key.
+//!
+//! They fire before their event, so that the row comes before what its change sets off. Key changes
+//! run under `ABORT`, which takes back what was noted of a row that could not be.
+
+use super::catalog::CatalogTable;
+use super::errors::failed;
+use super::values::{Bind, write_row};
+use crate::quote::{ident, join};
+use model::{Failure, ValueRef};
+use rusqlite::{Connection, OptionalExtension};
+use std::sync::Arc;
+
+/// Most steps that one row is followed; more are a loop of triggers.
+const STEPS_MAX: usize = 1000;
+
+/// What is noted of the tables of an upload.
+pub(super) struct Effects {
+    noting: bool,
+}
+
+/// What became of a row.
+#[derive(Debug, PartialEq)]
+pub(super) enum Effect {
+    /// It was changed: all of its columns before the first step and after the last.
+    Changed { before: Vec<u8>, after: Vec<u8> },
+    /// It is gone.
+    Gone,
+}
+
+fn table_name(position: usize) -> String {
+    format!("syncline_effects_{position}")
+}
+
+fn trigger_names(position: usize) -> [String; 2] {
+    [format!("syncline_noted_update_{position}"), format!("syncline_noted_delete_{position}")]
+}
+
+/// The column with the value from before, or from after, of the column at `place`.
+fn before(place: usize) -> String {
+    format!("before_{place}")
+}
+
+fn after(place: usize) -> String {
+    format!("after_{place}")
+}
+
+impl Effects {
+    /// Begins to note what happens to rows of `tables`. Inside a savepoint that is undone or
+    /// followed by [`Effects::forget`].
+    pub(super) fn begin(
+        connection: &Connection,
+        tables: &[Arc<CatalogTable>],
+    ) -> Result<Effects, Failure> {
+        for (position, table) in tables.iter().enumerate() {
+            connection
+                .execute_batch(&note(position, table))
+                .map_err(failed("note what key changes set off"))?;
+        }
+        Ok(Effects { noting: true })
+    }
+
+    /// Notes no more; what was noted stays.
+    pub(super) fn end(
+        &mut self,
+        connection: &Connection,
+        tables: &[Arc<CatalogTable>],
+    ) -> Result<(), Failure> {
+        if !std::mem::take(&mut self.noting) {
+            return Ok(());
+        }
+        let triggers = (0..tables.len()).flat_map(trigger_names);
+        let drop: String = triggers.map(|name| format!("DROP TRIGGER temp.{name};")).collect();
+        connection.execute_batch(&drop).map_err(failed("note no more of what key changes set off"))
+    }
+
+    /// Leaves nothing behind.
+    pub(super) fn forget(
+        mut self,
+        connection: &Connection,
+        tables: &[Arc<CatalogTable>],
+    ) -> Result<(), Failure> {
+        self.end(connection, tables)?;
+        let names = (0..tables.len()).map(table_name);
+        let drop: String = names.map(|name| format!("DROP TABLE temp.{name};")).collect();
+        connection.execute_batch(&drop).map_err(failed("forget what key changes set off"))
+    }
+
+    /// What became of the row that had `key` when the upload began; none if nothing.
+    pub(super) fn of(
+        &self,
+        connection: &Connection,
+        table: &CatalogTable,
+        position: usize,
+        key: &[ValueRef<'_>],
+    ) -> Result<Option<Effect>, Failure> {
+        let following = failed("follow what key changes set off");
+        let width = table.published.width();
+        let names = |form: fn(usize) -> String| {
+            let same = places(table).into_iter();
+            let same = same.map(|(place, number)| format!("{} IS ?{number}", form(place)));
+            same.collect::<Vec<_>>().join(" AND ")
+        };
+        let log = format!("temp.{}", table_name(position));
+        let columns =
+            |form: fn(usize) -> String| (0..width).map(form).collect::<Vec<_>>().join(", ");
+        // A row that came to this key before anything left it is another row.
+        let number = key.len() + 1;
+        let arrived = format!(
+            "SELECT 1 FROM {log} WHERE {} AND id < ?{number} AND NOT ({})",
+            names(after),
+            names(before),
+        );
+        let step = format!(
+            "SELECT id, gone, {}, {} FROM {log} WHERE {} AND id > ?{number} ORDER BY id LIMIT 1",
+            columns(before),
+            columns(after),
+            names(before),
+        );
+        let mut image: Option<(Vec<u8>, Vec<u8>)> = None;
+        let (mut last, mut at): (i64, Vec<u8>) = (0, Vec::new());
+        key.iter().for_each(|value| model::write_value(&mut at, *value));
+        for _ in 0..STEPS_MAX {
+            let values = crate::rebase::values(&at)?;
+            let read = |row: &rusqlite::Row<'_>| {
+                let mut images = Vec::new();
+                write_row(&mut images, row, 2 + width * 2)?;
+                Ok((row.get::<_, i64>(0)?, row.get::<_, bool>(1)?, images))
+            };
+            let found = query(connection, &step, &values, last, read).map_err(&following)?;
+            let Some((id, gone, row)) = found else { break };
+            if image.is_none() {
+                let came =
+                    query(connection, &arrived, &values, id, |_| Ok(())).map_err(&following)?;
+                if came.is_some() {
+                    return Ok(Some(Effect::Gone));
+                }
+            }
+            if gone {
+                return Ok(Some(Effect::Gone));
+            }
+            let begin = row.len() - model::skip_row(&row, 2)?.len();
+            let middle = row.len() - model::skip_row(&row, 2 + width)?.len();
+            let becomes = row[middle..].to_vec();
+            at.clear();
+            for (place, _) in places(table) {
+                let values = crate::rebase::values(&becomes)?;
+                model::write_value(&mut at, values[place]);
+            }
+            let was = image.take().map_or_else(|| row[begin..middle].to_vec(), |(was, _)| was);
+            (image, last) = (Some((was, becomes)), id);
+        }
+        Ok(image.map(|(before, after)| Effect::Changed { before, after }))
+    }
+}
+
+/// The columns of the key, each with the number of its parameter.
+fn places(table: &CatalogTable) -> Vec<(usize, usize)> {
+    let key = table.published.key.iter().enumerate();
+    key.map(|(number, column)| (usize::from(*column), number + 1)).collect()
+}
+
+fn query<T>(
+    connection: &Connection,
+    sql: &str,
+    key: &[ValueRef<'_>],
+    id: i64,
+    read: impl FnOnce(&rusqlite::Row<'_>) -> rusqlite::Result<T>,
+) -> rusqlite::Result<Option<T>> {
+    let mut statement = connection.prepare_cached(sql)?;
+    for (index, value) in key.iter().enumerate() {
+        statement.raw_bind_parameter(index + 1, Bind(*value))?;
+    }
+    statement.raw_bind_parameter(key.len() + 1, id)?;
+    let mut rows = statement.raw_query();
+    let found = rows.next()?;
+    found.map(read).transpose().optional().map(Option::flatten)
+}
+
+/// The statements that make the notes of one table.
+fn note(position: usize, table: &CatalogTable) -> String {
+    let published = &table.published;
+    let (name, width) = (table_name(position), published.width());
+    let columns = |form: fn(usize) -> String| (0..width).map(form).collect::<Vec<_>>().join(", ");
+    let values = |row: &str| join(&published.columns, ", ", |c| format!("{row}.{}", ident(c)));
+    let key = |form: fn(usize) -> String| {
+        let columns = places(table).into_iter().map(|(place, _)| form(place));
+        columns.collect::<Vec<_>>().join(", ")
+    };
+    let [on_update, on_delete] = trigger_names(position);
+    let target = ident(&published.name);
+    let (was, becomes) = (columns(before), columns(after));
+    format!(
+        "CREATE TEMP TABLE {name} (id INTEGER PRIMARY KEY, gone INTEGER, {was}, {becomes});
+         CREATE INDEX temp.{name}_before ON {name} ({});
+         CREATE INDEX temp.{name}_after ON {name} ({});
+         CREATE TEMP TRIGGER {on_update} BEFORE UPDATE ON main.{target} BEGIN
+             INSERT INTO {name} (gone, {was}, {becomes}) VALUES (0, {}, {});
+         END;
+         CREATE TEMP TRIGGER {on_delete} BEFORE DELETE ON main.{target} BEGIN
+             INSERT INTO {name} (gone, {was}) VALUES (1, {});
+         END;",
+        key(before),
+        key(after),
+        values("OLD"),
+        values("NEW"),
+        values("OLD"),
+    )
+}

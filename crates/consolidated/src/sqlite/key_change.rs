@@ -1,0 +1,554 @@
+//! Key changes of an upload: an `UPDATE` of the key, so that the database's own `ON UPDATE` acts.
+//!
+//! They are applied before the rest of the upload, parents first, because what follows speaks of
+//! the new keys. A row whose new key is not free yet waits; deletes of the same upload that free
+//! one go first, and of rows that wait for each other in a ring one gets a key that nobody has.
+//! Then every other row of the upload is told anew over what that set off (`effects.rs`).
+//!
+//! Invariant: a key change happens whole or not at all. Where one cannot be, what came under its
+//! new key belongs to the row that has kept the old one.
+
+use super::catalog::CatalogTable;
+use super::constraint::is_as_seen;
+use super::effects::{Effect, Effects};
+use super::errors::{RowFault, failed as failing, row_fault};
+use super::tables::{self, UserTable};
+use super::upload::{Attempt, Parked, Refused, RowOutcome};
+use super::values::{Bind, write_row};
+use crate::quote::{ident, idents};
+use crate::rebase::{Rebased, rebase, values};
+use crate::script::Event;
+use crate::synchronization::Change;
+use crate::uploaded_row::{RowId, UploadedRow, key_of};
+use model::{Code, Failure, PublishedTable, Value, ValueRef, write_value};
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// What must be known of an upload with key changes.
+pub(super) struct Moving {
+    pub(super) effects: Effects,
+    user_tables: BTreeMap<String, UserTable>,
+    links: Vec<Link>,
+    /// Keys that rows of the upload give up, of tables with key changes.
+    given_up: HashSet<RowId>,
+    /// Deletes that were applied first.
+    pub(super) done: HashSet<RowId>,
+    /// By the new key of a key change that cannot be: the key that its row has kept.
+    kept: HashMap<RowId, Vec<u8>>,
+    /// Rows that were moved out of the way, and then could not get their key.
+    pub(super) stuck: Refused,
+    /// No row is waited for any more.
+    pub(super) settling: bool,
+}
+
+/// A foreign key between published tables that refers to a key.
+struct Link {
+    child: usize,
+    /// The referring columns, in the order of the parent's key.
+    columns: Vec<usize>,
+    parent: usize,
+}
+
+/// How a row of the upload is to be applied.
+pub(super) enum Told {
+    AsItIs,
+    Anew(Rebased),
+    /// Its row went with another one of the upload.
+    Gone,
+}
+
+/// Applies the key changes of the upload, and whatever must go before them.
+pub(super) fn apply_first(attempt: &mut Attempt<'_>) -> Result<(), Failure> {
+    let user_tables = tables::read(attempt.connection)?;
+    let links = links(attempt, &user_tables);
+    let with_key_changes = count(attempt)?;
+    let given_up = given_up(attempt, &with_key_changes)?;
+    attempt.moving = Some(Moving {
+        effects: Effects::begin(attempt.connection, attempt.tables)?,
+        user_tables,
+        links,
+        given_up,
+        done: HashSet::new(),
+        kept: HashMap::new(),
+        stuck: Refused::new(),
+        settling: false,
+    });
+    for position in with_key_changes {
+        (attempt.request.batches)(&mut |batch| match batch.table == position
+            && batch.change == Change::KeyChange
+        {
+            true => attempt.batch(batch),
+            false => Ok(()),
+        })?;
+        let waiting = std::mem::take(&mut attempt.parked);
+        let later = settle(attempt, waiting)?;
+        attempt.put_off.extend(later);
+    }
+    attempt.parked = std::mem::take(&mut attempt.put_off);
+    let (connection, tables) = (attempt.connection, attempt.tables);
+    match &mut attempt.moving {
+        Some(moving) => moving.effects.end(connection, tables),
+        None => Ok(()),
+    }
+}
+
+/// The tables with key changes, parents first.
+fn count(attempt: &Attempt<'_>) -> Result<Vec<usize>, Failure> {
+    let mut found = vec![false; attempt.tables.len()];
+    (attempt.request.batches)(&mut |batch| {
+        found[batch.table] |= batch.change == Change::KeyChange;
+        Ok(())
+    })?;
+    Ok((0..found.len()).filter(|position| found[*position]).collect())
+}
+
+fn given_up(attempt: &Attempt<'_>, wanted: &[usize]) -> Result<HashSet<RowId>, Failure> {
+    let mut keys = HashSet::new();
+    (attempt.request.batches)(&mut |batch| {
+        let goes = matches!(batch.change, Change::KeyChange | Change::Delete);
+        if !goes || !wanted.contains(&batch.table) {
+            return Ok(());
+        }
+        let published = &attempt.tables[batch.table].published;
+        let (mut row, mut rest) = (UploadedRow::default(), batch.rows);
+        for _ in 0..batch.count {
+            rest = row.read(rest, batch.change, published.width())?;
+            keys.insert(row.key(published, batch.table));
+        }
+        Ok(())
+    })?;
+    Ok(keys)
+}
+
+fn links(attempt: &Attempt<'_>, user_tables: &BTreeMap<String, UserTable>) -> Vec<Link> {
+    let position = |name: &str| attempt.tables.iter().position(|t| t.published.name == name);
+    let mut links = Vec::new();
+    for (child, table) in attempt.tables.iter().enumerate() {
+        let Some(user_table) = user_tables.get(&table.published.name) else { continue };
+        for foreign_key in &user_table.foreign_keys {
+            let Some(parent) = position(&foreign_key.parent) else { continue };
+            let above = &attempt.tables[parent].published;
+            let column = |key: &u16| {
+                let name = &above.columns[usize::from(*key)];
+                let (from, _) = foreign_key.columns.iter().find(|(_, to)| to == name)?;
+                table.published.columns.iter().position(|column| column == from)
+            };
+            let columns: Option<Vec<usize>> = above.key.iter().map(column).collect();
+            if let Some(columns) = columns.filter(|c| c.len() == foreign_key.columns.len()) {
+                links.push(Link { child, columns, parent });
+            }
+        }
+    }
+    links
+}
+
+/// Lets rows that wait for a key have it, as far as that can be. Returns those that wait for
+/// another unique value.
+fn settle(attempt: &mut Attempt<'_>, mut waiting: Vec<Parked>) -> Result<Vec<Parked>, Failure> {
+    let mut placed: HashSet<RowId> = HashSet::new();
+    while !waiting.is_empty() {
+        let before = waiting.len();
+        let mut still = Vec::new();
+        for parked in waiting {
+            if let RowOutcome::InTheWay(_) = attempt.retry(&parked)? {
+                still.push(parked);
+            }
+        }
+        waiting = still;
+        if waiting.len() < before {
+            continue;
+        }
+        let mut spots = Vec::new();
+        for parked in &waiting {
+            spots.push(spot_of(attempt, parked)?);
+        }
+        match free_one(attempt, &waiting, &spots)? {
+            Freed::Nothing => {}
+            Freed::ByDelete => continue,
+            Freed::Never(blocked) => {
+                let parked = waiting.remove(blocked);
+                refuse(attempt, &parked, placed.contains(&parked.id))?;
+                continue;
+            }
+        }
+        let Some(one) = in_a_ring(&spots) else { return Ok(waiting) };
+        match placed.insert(waiting[one].id.clone()) && place(attempt, &waiting[one])? {
+            true => {}
+            false => {
+                let parked = waiting.remove(one);
+                refuse(attempt, &parked, placed.contains(&parked.id))?;
+            }
+        }
+    }
+    Ok(waiting)
+}
+
+/// What was done for those that wait.
+enum Freed {
+    Nothing,
+    /// A key is free, because the row that had it was deleted.
+    ByDelete,
+    /// This one waits for a key that will not be free.
+    Never(usize),
+}
+
+/// Applies a delete that frees a key which somebody waits for; or finds a row that waits for one
+/// that stays.
+fn free_one(
+    attempt: &mut Attempt<'_>,
+    waiting: &[Parked],
+    spots: &[Spot],
+) -> Result<Freed, Failure> {
+    for (index, (parked, spot)) in waiting.iter().zip(spots).enumerate() {
+        let Some(occupant) = spot.occupant.as_ref().filter(|_| spot.is_taken()) else { continue };
+        if spots.iter().any(|other| other.own.as_ref() == Some(occupant)) {
+            continue;
+        }
+        let id = (parked.table, occupant.clone());
+        let Some(moving) = &mut attempt.moving else { continue };
+        let goes = moving.given_up.contains(&id) && moving.done.insert(id.clone());
+        return Ok(match goes && delete_first(attempt, &id)? {
+            true => Freed::ByDelete,
+            false => Freed::Never(index),
+        });
+    }
+    Ok(Freed::Nothing)
+}
+
+/// Applies the delete of the row `id`, if the upload has one.
+fn delete_first(attempt: &mut Attempt<'_>, id: &RowId) -> Result<bool, Failure> {
+    let (batches, tables) = (attempt.request.batches, attempt.tables);
+    let published = &tables[id.0].published;
+    let mut found = None;
+    batches(&mut |batch| {
+        if batch.table != id.0 || batch.change != Change::Delete || found.is_some() {
+            return Ok(());
+        }
+        let (mut row, mut rest) = (UploadedRow::default(), batch.rows);
+        for _ in 0..batch.count {
+            rest = row.read(rest, batch.change, published.width())?;
+            if row.key(published, id.0) == *id {
+                let bytes = row.bytes.to_vec();
+                let (table, change) = (id.0, Change::Delete);
+                found = Some(Parked { table, change, row: bytes, id: id.clone() });
+                return Ok(());
+            }
+        }
+        Ok(())
+    })?;
+    let Some(parked) = found else { return Ok(false) };
+    if let Some(reason) = attempt.refused.get(id).cloned() {
+        let mut row = UploadedRow::default();
+        row.read(&parked.row, parked.change, published.width())?;
+        attempt.reject(&tables[id.0], id.0, &row, reason);
+        return Ok(false);
+    }
+    Ok(attempt.retry(&parked)? == RowOutcome::Done)
+}
+
+/// Rejects a row that cannot get its key. One that was moved out of the way is left out of a new
+/// attempt, so that it has the key that it had.
+fn refuse(attempt: &mut Attempt<'_>, parked: &Parked, placed: bool) -> Result<(), Failure> {
+    let tables = attempt.tables;
+    let table = &tables[parked.table];
+    let mut row = UploadedRow::default();
+    row.read(&parked.row, parked.change, table.published.width())?;
+    let reason = (Code::RowKeyTaken, "another row has the new key".to_owned());
+    if placed && let Some(moving) = &mut attempt.moving {
+        moving.stuck.insert(parked.id.clone(), reason);
+        return Ok(());
+    }
+    attempt.reject(table, parked.table, &row, reason);
+    Ok(())
+}
+
+/// Whose keys a key change is about.
+#[derive(Debug)]
+pub(super) struct Spot {
+    /// The key of the row that is to have another one, as the centre spells it.
+    pub(super) own: Option<Vec<u8>>,
+    /// That of the row that has the new one.
+    pub(super) occupant: Option<Vec<u8>>,
+}
+
+impl Spot {
+    pub(super) fn of(
+        attempt: &Attempt<'_>,
+        table: &CatalogTable,
+        row: &UploadedRow<'_>,
+    ) -> Result<Spot, Failure> {
+        let published = &table.published;
+        let names = key_names(published);
+        let sql = format!(
+            "SELECT {} FROM {} WHERE {}",
+            idents("", &names),
+            ident(&published.name),
+            numbered(&names, 1, " AND "),
+        );
+        let look = |image: &[ValueRef<'_>]| -> rusqlite::Result<Option<Vec<u8>>> {
+            let mut statement = attempt.connection.prepare_cached(&sql)?;
+            for (index, column) in published.key.iter().enumerate() {
+                statement.raw_bind_parameter(index + 1, Bind(image[usize::from(*column)]))?;
+            }
+            let mut rows = statement.raw_query();
+            let Some(found) = rows.next()? else { return Ok(None) };
+            let mut key = Vec::new();
+            write_row(&mut key, found, names.len())?;
+            Ok(Some(key))
+        };
+        let looking = failing("look for the rows of a key change");
+        let own = look(&row.old).map_err(&looking)?;
+        let occupant = look(&row.new).map_err(&looking)?;
+        Ok(Spot { own, occupant })
+    }
+
+    /// Another row has the new key.
+    pub(super) fn is_taken(&self) -> bool {
+        self.occupant.is_some() && self.occupant != self.own
+    }
+}
+
+fn spot_of(attempt: &Attempt<'_>, parked: &Parked) -> Result<Spot, Failure> {
+    let table = &attempt.tables[parked.table];
+    let mut row = UploadedRow::default();
+    row.read(&parked.row, parked.change, table.published.width())?;
+    match told_anew(attempt, table, parked.table, &row)? {
+        Told::AsItIs => Spot::of(attempt, table, &row),
+        Told::Gone => Ok(Spot { own: None, occupant: None }),
+        Told::Anew(anew) => {
+            let mut told = UploadedRow::default();
+            told.read(&anew.bytes, anew.change, table.published.width())?;
+            Spot::of(attempt, table, &told)
+        }
+    }
+}
+
+/// A row that waits for itself by way of others.
+fn in_a_ring(spots: &[Spot]) -> Option<usize> {
+    let next = |at: usize| {
+        let occupant = spots[at].occupant.as_ref().filter(|_| spots[at].is_taken())?;
+        spots.iter().position(|other| other.own.as_ref() == Some(occupant))
+    };
+    (0..spots.len()).find_map(|begin| {
+        let mut at = begin;
+        for _ in 0..spots.len() {
+            at = next(at)?;
+        }
+        Some(at)
+    })
+}
+
+/// Gives a row a key that nobody has, so that the others of its ring can move.
+fn place(attempt: &mut Attempt<'_>, parked: &Parked) -> Result<bool, Failure> {
+    let tables = attempt.tables;
+    let table = &tables[parked.table];
+    let mut row = UploadedRow::default();
+    row.read(&parked.row, parked.change, table.published.width())?;
+    let anew = match told_anew(attempt, table, parked.table, &row)? {
+        Told::AsItIs => Rebased::of(row.change, &table.published, &row.old, &row.new),
+        Told::Anew(anew) => anew,
+        Told::Gone => return Ok(false),
+    };
+    let mut told = UploadedRow::default();
+    told.read(&anew.bytes, anew.change, table.published.width())?;
+    let now = attempt.fetch(table, &told.as_seen())?;
+    let Some(now) = now else { return Ok(false) };
+    if !is_as_seen(&now, &told)? && table.script(Event::ResolveConflict).is_none() {
+        return Ok(false);
+    }
+    let Some(moving) = &attempt.moving else { return Ok(false) };
+    let Some(user_table) = moving.user_tables.get(&table.published.name) else { return Ok(false) };
+    let columns = &table.published.columns;
+    // One column is enough; one that refers to nothing is best.
+    let refers = |name: &String| {
+        user_table.foreign_keys.iter().any(|key| key.columns.iter().any(|(from, _)| from == name))
+    };
+    let mut candidates: Vec<u16> = table.published.key.clone();
+    candidates.sort_by_key(|column| refers(&columns[usize::from(*column)]));
+    for number in 0..SPARE_KEYS_MAX {
+        for column in &candidates {
+            let mut image: Vec<Value> =
+                told.old.iter().map(|value| ValueRef::to_owned(*value)).collect();
+            let column = usize::from(*column);
+            image[column] = spare(user_table, &columns[column], number);
+            let mut placed = told.as_seen();
+            placed.new = image.iter().map(Value::as_ref).collect();
+            if Spot::of(attempt, table, &placed)?.occupant.is_some() {
+                continue;
+            }
+            let setting = failing("give a row a spare key");
+            let checks = |on: &str| {
+                let sql = format!("PRAGMA ignore_check_constraints = {on}");
+                attempt.connection.execute_batch(&sql).map_err(&setting)
+            };
+            checks("ON")?;
+            let fault = rename(attempt, table, &placed);
+            checks("OFF")?;
+            if fault?.is_none() {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// Spare keys that are tried before a ring is rejected.
+const SPARE_KEYS_MAX: i64 = 8;
+
+fn spare(table: &UserTable, column: &str, number: i64) -> Value {
+    let declared = table.column(column).map(|column| column.declared_type.to_ascii_uppercase());
+    let declared = declared.unwrap_or_default();
+    let has = |part: &str| declared.contains(part);
+    if has("INT") {
+        Value::Integer(i64::MIN / 2 + number)
+    } else if has("REAL") || has("FLOA") || has("DOUB") {
+        Value::Real(-1e300 + number as f64 * 1e290)
+    } else if has("BLOB") {
+        Value::Blob(format!("syncline parked {number}").into_bytes())
+    } else {
+        Value::Text(format!("syncline parked {number}").into_bytes())
+    }
+}
+
+/// Refuses the upload of a remote that knows no key changes, and sends two keys that are not one to
+/// the database.
+pub(super) fn require_one_key(
+    attempt: &Attempt<'_>,
+    table: &CatalogTable,
+    row: &UploadedRow<'_>,
+) -> Result<(), Failure> {
+    let spot = Spot::of(attempt, table, row)?;
+    match spot.own.is_some() && spot.occupant != spot.own {
+        true => Err(Failure::new(Code::MalformedMessage, "an update with two keys")
+            .table(table.published.name.as_str())),
+        false => Ok(()),
+    }
+}
+
+/// The columns of the key, in key order.
+fn key_names(published: &PublishedTable) -> Vec<&str> {
+    published.key.iter().map(|c| published.columns[usize::from(*c)].as_str()).collect()
+}
+
+/// `"a" = ?1, "b" = ?2`, from the parameter `first` on.
+fn numbered(names: &[&str], first: usize, separator: &str) -> String {
+    let each = names.iter().enumerate();
+    let each = each.map(|(at, name)| format!("{} = ?{}", ident(name), first + at));
+    each.collect::<Vec<_>>().join(separator)
+}
+
+/// Gives the row with the old key of `row` its new one, and nothing else.
+pub(super) fn rename(
+    attempt: &Attempt<'_>,
+    table: &CatalogTable,
+    row: &UploadedRow<'_>,
+) -> Result<Option<(RowFault, String)>, Failure> {
+    let published = &table.published;
+    let names = key_names(published);
+    let set = numbered(&names, 1, ", ");
+    let condition = numbered(&names, 1 + names.len(), " AND ");
+    let sql = format!("UPDATE OR ABORT {} SET {set} WHERE {condition}", ident(&published.name));
+    let renamed = attempt.connection.prepare_cached(&sql).and_then(|mut statement| {
+        let new = published.key.iter().map(|column| row.new[usize::from(*column)]);
+        let old = published.key.iter().map(|column| row.old[usize::from(*column)]);
+        for (index, value) in new.chain(old).enumerate() {
+            statement.raw_bind_parameter(index + 1, Bind(value))?;
+        }
+        statement.raw_execute()
+    });
+    match renamed {
+        Ok(_) => Ok(None),
+        Err(error) => row_fault(error, &published.name, Event::UploadKeyChange.name()).map(Some),
+    }
+}
+
+/// Whether the key that `row` takes is one that another row of the upload has yet to give up.
+pub(super) fn waits(
+    attempt: &Attempt<'_>,
+    table: &CatalogTable,
+    position: usize,
+    row: &UploadedRow<'_>,
+) -> bool {
+    let Some(moving) = &attempt.moving else { return false };
+    match row.change {
+        Change::KeyChange => true,
+        Change::Insert => {
+            !moving.settling && moving.given_up.contains(&row.new_key(&table.published, position))
+        }
+        Change::Update | Change::Delete => false,
+    }
+}
+
+/// Takes note that a row keeps its key.
+pub(super) fn failed(
+    attempt: &mut Attempt<'_>,
+    table: &CatalogTable,
+    position: usize,
+    row: &UploadedRow<'_>,
+) {
+    if row.change == Change::KeyChange
+        && let Some(moving) = &mut attempt.moving
+    {
+        let new = row.new_key(&table.published, position);
+        moving.kept.insert(new, key_of(&table.published, &row.old));
+    }
+}
+
+/// Tells `row` over what the key changes of the upload made of it and of the rows it refers to.
+pub(super) fn told_anew(
+    attempt: &Attempt<'_>,
+    table: &CatalogTable,
+    position: usize,
+    row: &UploadedRow<'_>,
+) -> Result<Told, Failure> {
+    let Some(moving) = &attempt.moving else { return Ok(Told::AsItIs) };
+    let owned = moving.referring_to_kept(position, row)?.map(|new| {
+        let new: Vec<ValueRef<'_>> = new.iter().map(Value::as_ref).collect();
+        Rebased::of(row.change, &table.published, &row.old, &new)
+    });
+    let mut told = UploadedRow::default();
+    if let Some(anew) = &owned {
+        told.read(&anew.bytes, anew.change, table.published.width())?;
+    }
+    let row = if owned.is_some() { &told } else { row };
+    let effect = match row.change {
+        Change::Insert => None,
+        _ => {
+            let key = key_of(&table.published, &row.old);
+            moving.effects.of(attempt.connection, table, position, &values(&key)?)?
+        }
+    };
+    Ok(match effect {
+        Some(Effect::Gone) => Told::Gone,
+        Some(Effect::Changed { before, after }) => {
+            let (before, after) = (values(&before)?, values(&after)?);
+            Told::Anew(rebase(row, &table.published, &before, &after))
+        }
+        None => owned.map_or(Told::AsItIs, Told::Anew),
+    })
+}
+
+impl Moving {
+    /// The new row with its references to keys that could not be, as references to what the rows
+    /// have kept; none where there are none.
+    fn referring_to_kept(
+        &self,
+        position: usize,
+        row: &UploadedRow<'_>,
+    ) -> Result<Option<Vec<Value>>, Failure> {
+        if self.kept.is_empty() || row.change == Change::Delete {
+            return Ok(None);
+        }
+        let mut anew: Option<Vec<Value>> = None;
+        for link in self.links.iter().filter(|link| link.child == position) {
+            let mut referred = Vec::new();
+            link.columns.iter().for_each(|column| write_value(&mut referred, row.new[*column]));
+            let Some(kept) = self.kept.get(&(link.parent, referred)) else { continue };
+            let new = anew
+                .get_or_insert_with(|| row.new.iter().map(|v| ValueRef::to_owned(*v)).collect());
+            for (column, value) in link.columns.iter().zip(values(kept)?) {
+                new[*column] = value.to_owned();
+            }
+        }
+        Ok(anew)
+    }
+}

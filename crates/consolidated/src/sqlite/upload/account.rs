@@ -1,0 +1,134 @@
+//! What the remote is told of its upload.
+//!
+//! What need not come back, what it is owed, and what was rejected.
+
+use super::super::catalog::CatalogTable;
+use super::super::key_change;
+use super::super::ledger;
+use super::super::stretch::Stretch;
+use super::Attempt;
+use crate::echo::Echo;
+use crate::synchronization::{Applied, Change};
+use crate::told;
+use crate::uploaded_row::UploadedRow;
+use model::{Code, Failure};
+
+impl Attempt<'_> {
+    /// Notes that the remote need not be sent this row.
+    pub(in super::super) fn echo(
+        &mut self,
+        table: &CatalogTable,
+        position: usize,
+        row: &UploadedRow<'_>,
+    ) {
+        if self.original.as_ref().is_some_and(|original| !original.same) {
+            self.stretches[position].iter_mut().for_each(Stretch::differs);
+            return;
+        }
+        match &mut self.stretches[position] {
+            Some(stretch) => stretch.stored(table, row),
+            None => self.applied.echo.add_uploaded(&table.published, position, row),
+        }
+    }
+
+    /// The same of a row that somebody else has changed as well: the log tells of it not only
+    /// where this upload does.
+    pub(in super::super) fn echo_shared(
+        &mut self,
+        table: &CatalogTable,
+        position: usize,
+        row: &UploadedRow<'_>,
+    ) {
+        if self.original.as_ref().is_some_and(|original| !original.same) {
+            return self.echo(table, position, row);
+        }
+        if let Some(stretch) = &mut self.stretches[position] {
+            stretch.stored(table, row);
+        }
+        self.applied.echo.add_uploaded(&table.published, position, row);
+    }
+
+    /// Notes that the remote must be sent this row, whatever it will be then.
+    pub(in super::super) fn owe(
+        &mut self,
+        table: &CatalogTable,
+        position: usize,
+        row: &UploadedRow<'_>,
+    ) {
+        self.owed.push((self.id(table, position, row), None));
+        self.owe_new_key(table, position, row);
+    }
+
+    pub(in super::super) fn reject(
+        &mut self,
+        table: &CatalogTable,
+        position: usize,
+        row: &UploadedRow<'_>,
+        reason: (Code, String),
+    ) {
+        self.applied.rejected += 1;
+        let (code, message) = reason;
+        let reason = Some((code, told::message(message)));
+        self.owed.push((self.id(table, position, row), reason));
+        self.owe_new_key(table, position, row);
+        key_change::failed(self, table, position, row);
+    }
+
+    /// Of a row that has another key at the remote, that one is owed as well.
+    pub(super) fn owe_new_key(
+        &mut self,
+        table: &CatalogTable,
+        position: usize,
+        row: &UploadedRow<'_>,
+    ) {
+        let moved = self.original.as_ref().and_then(|original| original.moved.clone());
+        let new = row.change != Change::Insert && row.change != Change::Delete;
+        let new = new.then(|| row.new_key(&table.published, position));
+        let old = self.id(table, position, row);
+        let more = moved.into_iter().chain(new).filter(|key| *key != old);
+        self.owed.extend(more.map(|key| (key, None)));
+    }
+
+    /// Settles what need not be sent: whole stretches of the logs, or else row by row.
+    pub(super) fn end_stretches(&mut self) -> Result<(), Failure> {
+        let mut unsettled = vec![false; self.tables.len()];
+        for (position, stretch) in self.stretches.iter().enumerate() {
+            let Some(stretch) = stretch else { continue };
+            match stretch.end(self.connection, &self.tables[position])? {
+                Some((first, last)) => self.applied.echo.add_stretch(position, first, last),
+                None => unsettled[position] = true,
+            }
+        }
+        if !unsettled.contains(&true) {
+            return Ok(());
+        }
+        let (batches, echo) = (self.request.batches, &mut self.applied.echo);
+        batches(&mut |batch| {
+            let table = &self.tables[batch.table];
+            let (mut row, mut rest) = (UploadedRow::default(), batch.rows);
+            let count = if unsettled[batch.table] { batch.count } else { 0 };
+            for _ in 0..count {
+                rest = row.read(rest, batch.change, table.published.width())?;
+                echo.add_uploaded(&table.published, batch.table, &row);
+            }
+            Ok(())
+        })
+    }
+
+    pub(super) fn finish(mut self) -> Result<Applied, Failure> {
+        if self.request.download_follows {
+            self.end_stretches()?;
+        }
+        if let Some(moving) = self.moving.take() {
+            moving.effects.forget(self.connection, self.tables)?;
+        }
+        // A key may be owed twice: what was rejected is told.
+        self.owed.sort_by_key(|(_, reason)| reason.is_some());
+        ledger::write(self.connection, self.tables, self.request, self.counter, &self.owed)?;
+        let mut applied = self.applied;
+        if !self.request.download_follows {
+            applied.echo = Echo::default();
+        }
+        Ok(applied)
+    }
+}
