@@ -17,6 +17,7 @@ mod echo;
 mod identity;
 mod initial;
 mod notes;
+mod orphans;
 #[allow(dead_code, reason = "partitions will read more of the tables")]
 mod postgres;
 mod quote;

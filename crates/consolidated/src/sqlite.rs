@@ -25,6 +25,7 @@ mod key_change;
 mod ledger;
 mod migration;
 mod notes;
+mod orphans;
 mod plan;
 mod reader;
 mod remote_ddl;

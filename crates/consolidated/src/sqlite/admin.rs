@@ -2,7 +2,7 @@
 
 use super::errors::failed;
 use super::tables::{self, UserTable};
-use super::{ServeLock, check, connect, deploy, notes, plan};
+use super::{ServeLock, check, connect, deploy, notes, orphans, plan};
 use crate::admin::{self, Deployment, Finding, InitialModel, StoredScript, User};
 use crate::connection::Administration;
 use crate::initial::{self, Candidate};
@@ -87,9 +87,12 @@ impl Administration for Admin {
 
     fn check(&mut self, models: &[SyncModel]) -> Result<Vec<Finding>, Failure> {
         self.require_deployed()?;
-        let plan = plan::plan(&self.user_tables()?, models)?;
+        let user_tables = self.user_tables()?;
+        let plan = plan::plan(&user_tables, models)?;
         let pending = deploy::deploy(&mut self.connection, &plan, true)?.len();
-        check::findings(&self.connection, &plan, pending)
+        let mut findings = check::findings(&self.connection, &plan, pending)?;
+        findings.extend(orphans::findings(&self.connection, &user_tables, &plan.published())?);
+        Ok(findings)
     }
 
     fn scripts(&mut self) -> Result<Vec<StoredScript>, Failure> {

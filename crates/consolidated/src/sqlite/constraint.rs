@@ -5,6 +5,7 @@
 //! at the end, without naming a row; the row is then searched for (`constraint/blame.rs`).
 
 mod blame;
+mod hidden;
 
 pub(super) use blame::violators;
 
@@ -198,7 +199,13 @@ fn finish_placed(attempt: &mut Attempt<'_>, parked: &Parked) -> Result<RowOutcom
     }
 }
 
-/// Whether the transaction, committed now, would break a foreign key.
+/// Whether the upload as it is would break a foreign key.
+pub(super) fn violated(attempt: &Attempt<'_>) -> Result<bool, Failure> {
+    Ok(foreign_keys_violated(attempt.connection)?
+        || attempt.was_violated && hidden::violates(attempt)?)
+}
+
+/// Whether the transaction, committed now, would break a foreign key, as SQLite counts.
 pub(super) fn foreign_keys_violated(connection: &Connection) -> Result<bool, Failure> {
     let (mut current, mut highest) = (0, 0);
     // SAFETY: the handle is valid for as long as `connection` is borrowed, the call only reads the

@@ -91,7 +91,8 @@ pub(super) fn written_outside(attempt: &mut Attempt<'_>) -> Result<Refused, Fail
         let table = attempt.tables[written.table].clone();
         let mut row = UploadedRow::default();
         row.read(&written.row, written.change, table.published.width())?;
-        if standing(attempt, &table, &row)? != Standing::Outside {
+        // One that is gone went with its parent in the same upload: the remote has it still.
+        if standing(attempt, &table, &row)? == Standing::Inside {
             continue;
         }
         let message = match row.change {

@@ -11,7 +11,7 @@ use crate::script::{Event, Script};
 use crate::selection::{self, Selection, Shape};
 use crate::sync_model::{ConflictRule, SyncModel, TableModel};
 use model::{Code, Failure, PublicationName, PublishedTable, ScriptVersion};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Everything that `deploy` has to make true.
 #[derive(Debug, Default)]
@@ -20,6 +20,14 @@ pub(super) struct Plan {
     pub(super) objects: Vec<Object>,
     pub(super) versions: Vec<VersionPlan>,
     pub(super) notices: Vec<String>,
+}
+
+impl Plan {
+    /// Every published table, in whichever version.
+    pub(super) fn published(&self) -> BTreeSet<String> {
+        let tables = self.versions.iter().flat_map(|version| &version.tables);
+        tables.map(|table| table.published.name.clone()).collect()
+    }
 }
 
 #[derive(Debug)]

@@ -152,7 +152,7 @@ fn apply(
         attempt.fence_was_met |= !impossible.is_empty();
         let leaving = std::mem::take(&mut attempt.leaving);
         let again = attempt.fence_was_met && leaving.iter().any(|row| !postponed.contains(row));
-        if !again && impossible.is_empty() && constraint::foreign_keys_violated(connection)? {
+        if !again && impossible.is_empty() && constraint::violated(&attempt)? {
             impossible = constraint::violators(&attempt)?;
             if impossible.is_empty() {
                 return Err(Failure::new(
@@ -195,6 +195,8 @@ pub(super) struct Attempt<'a> {
     pub(super) outside: Vec<Parked>,
     /// Rows that left the subscription, as they may.
     pub(super) leaving: HashSet<RowId>,
+    /// A foreign key was broken after one of the rows, perhaps for a moment.
+    pub(super) was_violated: bool,
     /// A row met a fence, and one that left may have been its parent.
     pub(super) fence_was_met: bool,
     /// Rows to be applied after the others, because they leave.
@@ -255,6 +257,7 @@ impl<'a> Attempt<'a> {
             parked: Vec::new(),
             outside: Vec::new(),
             leaving: HashSet::new(),
+            was_violated: false,
             fence_was_met: false,
             postponed,
             leaving_last: Vec::new(),
@@ -436,6 +439,7 @@ impl<'a> Attempt<'a> {
             Ok(0) => return conflict::resolve(self, table, position, row),
             Ok(changes) => {
                 self.changed(position, changes);
+                self.was_violated |= constraint::foreign_keys_violated(self.connection)?;
                 // Scripts write to covered rows and to keys where there is none.
                 let before = match row.change {
                     Change::Insert => Standing::Absent,

@@ -17,11 +17,11 @@ use rusqlite::Connection;
 use std::collections::{BTreeMap, HashMap};
 
 /// A foreign key of the consolidated database, and where its tables are in the upload.
-struct Link<'a> {
-    child: &'a UserTable,
+pub(super) struct Link<'a> {
+    pub(super) child: &'a UserTable,
     foreign_key: &'a ForeignKey,
-    child_at: Option<usize>,
-    parent_at: Option<usize>,
+    pub(super) child_at: Option<usize>,
+    pub(super) parent_at: Option<usize>,
 }
 
 /// Uploaded rows by the values of some of their columns.
@@ -74,7 +74,10 @@ pub(in super::super) fn violators(attempt: &Attempt<'_>) -> Result<Refused, Fail
 }
 
 /// The foreign keys with an uploaded table at either end.
-fn links<'a>(attempt: &Attempt<'_>, user_tables: &'a BTreeMap<String, UserTable>) -> Vec<Link<'a>> {
+pub(super) fn links<'a>(
+    attempt: &Attempt<'_>,
+    user_tables: &'a BTreeMap<String, UserTable>,
+) -> Vec<Link<'a>> {
     let position = |name: &str| attempt.tables.iter().position(|t| t.published.name == name);
     user_tables
         .values()
@@ -95,13 +98,18 @@ impl Link<'_> {
         (Code::RowReferences, format!("{child} refers to a missing row of {parent}"))
     }
 
+    /// The table that is referred to.
+    pub(super) fn parent(&self) -> &str {
+        &self.foreign_key.parent
+    }
+
     /// The referring columns.
-    fn from(&self) -> Vec<&str> {
+    pub(super) fn from(&self) -> Vec<&str> {
         self.foreign_key.columns.iter().map(|(from, _)| from.as_str()).collect()
     }
 
     /// The columns that they refer to.
-    fn to(&self) -> Vec<&str> {
+    pub(super) fn to(&self) -> Vec<&str> {
         self.foreign_key.columns.iter().map(|(_, to)| to.as_str()).collect()
     }
 }
@@ -190,7 +198,7 @@ fn refuse_dependents(
 }
 
 /// The positions of these columns, if the table and all of them are published.
-fn columns_at(
+pub(super) fn columns_at(
     attempt: &Attempt<'_>,
     table: Option<usize>,
     names: &[&str],
@@ -212,7 +220,7 @@ fn values(row: &[ValueRef<'_>], columns: &[usize]) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-fn each_row(
+pub(super) fn each_row(
     attempt: &Attempt<'_>,
     mut visit: impl FnMut(usize, &UploadedRow<'_>),
 ) -> Result<(), Failure> {

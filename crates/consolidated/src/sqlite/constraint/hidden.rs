@@ -1,0 +1,134 @@
+//! Violations that SQLite's count of broken foreign keys does not show.
+//!
+//! SQLite counts. A row that is missing its parent adds one, and a parent that comes takes one away
+//! for each row that waited for it, whether that row is counted or is an orphan from long ago. So a
+//! parent that arrives for an old orphan hides a new violation (trap 26). The count alone says that
+//! all is well; then the uploaded rows are asked themselves.
+
+use super::super::errors::failed;
+use super::super::tables;
+use super::super::upload::Attempt;
+use super::super::values::Bind;
+use super::blame::{Link, columns_at, each_row, links};
+use crate::quote::{ident, idents, join};
+use crate::synchronization::Change;
+use model::{Failure, ValueRef};
+use rusqlite::Statement;
+
+/// Whether an uploaded row refers to nothing, or took away what others refer to. To be asked where
+/// a foreign key was broken in between and is not any more.
+pub(in super::super) fn violates(attempt: &Attempt<'_>) -> Result<bool, Failure> {
+    let user_tables = tables::read(attempt.connection)?;
+    for link in links(attempt, &user_tables) {
+        if refers_to_nothing(attempt, &link)? || takes_a_parent_away(attempt, &link)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// A new child, or one that refers to something else now.
+fn refers_to_nothing(attempt: &Attempt<'_>, link: &Link<'_>) -> Result<bool, Failure> {
+    let Some((child_at, referring)) = columns_at(attempt, link.child_at, &link.from()) else {
+        return Ok(false);
+    };
+    let key = &attempt.tables[child_at].published.key;
+    let condition = equal(&link.child.key, "c.");
+    let mut statement = orphan_exists(attempt, link, &condition)?;
+    any(attempt, child_at, &mut |change, old, new| {
+        let moved = change == Change::Insert
+            || referring.iter().any(|at| old[*at] != new[*at] && new[*at] != ValueRef::Null);
+        if change == Change::Delete || !moved {
+            return Ok(false);
+        }
+        let key: Vec<_> = key.iter().map(|at| new[usize::from(*at)]).collect();
+        exists(&mut statement, &key)
+    })
+}
+
+/// A parent that is gone, or has other values now.
+fn takes_a_parent_away(attempt: &Attempt<'_>, link: &Link<'_>) -> Result<bool, Failure> {
+    let Some((parent_at, referred)) = columns_at(attempt, link.parent_at, &link.to()) else {
+        return Ok(false);
+    };
+    let from: Vec<String> = link.from().into_iter().map(str::to_owned).collect();
+    let mut statement = orphan_exists(attempt, link, &equal(&from, "c."))?;
+    any(attempt, parent_at, &mut |change, old, new| {
+        let gone = change == Change::Delete
+            || change != Change::Insert && referred.iter().any(|at| old[*at] != new[*at]);
+        if !gone {
+            return Ok(false);
+        }
+        let values: Vec<_> = referred.iter().map(|at| old[*at]).collect();
+        exists(&mut statement, &values)
+    })
+}
+
+fn equal(columns: &[String], prefix: &str) -> String {
+    let parts: Vec<String> = columns
+        .iter()
+        .enumerate()
+        .map(|(n, column)| format!("{prefix}{} = ?{}", ident(column), n + 1))
+        .collect();
+    parts.join(" AND ")
+}
+
+/// Whether a child that meets `condition` refers to nothing.
+fn orphan_exists<'c>(
+    attempt: &Attempt<'c>,
+    link: &Link<'_>,
+    condition: &str,
+) -> Result<Statement<'c>, Failure> {
+    let from = link.from();
+    let same: Vec<String> = link
+        .from()
+        .iter()
+        .zip(link.to())
+        .map(|(from, to)| format!("p.{} = c.{}", ident(to), ident(from)))
+        .collect();
+    let sql = format!(
+        "SELECT {} FROM {} AS c WHERE {condition} AND {} AND NOT EXISTS \
+         (SELECT 1 FROM {} AS p WHERE {})",
+        idents("c.", &from),
+        ident(&link.child.name),
+        join(&from, " AND ", |column| format!("c.{} IS NOT NULL", ident(column))),
+        ident(link.parent()),
+        same.join(" AND "),
+    );
+    attempt.connection.prepare(&sql).map_err(failed("look for rows without a parent"))
+}
+
+fn exists(statement: &mut Statement<'_>, values: &[ValueRef<'_>]) -> Result<bool, Failure> {
+    let looking = failed("look for rows without a parent");
+    for (n, value) in values.iter().enumerate() {
+        statement.raw_bind_parameter(n + 1, Bind(*value)).map_err(&looking)?;
+    }
+    let found = statement.raw_query().next().map_err(&looking)?.is_some();
+    Ok(found)
+}
+
+/// What becomes of an uploaded row, its old image and the new one.
+type Look<'l> =
+    &'l mut dyn FnMut(Change, &[ValueRef<'_>], &[ValueRef<'_>]) -> Result<bool, Failure>;
+
+/// Whether `look` finds something in an uploaded row of a table that was not refused.
+fn any(attempt: &Attempt<'_>, table: usize, look: Look<'_>) -> Result<bool, Failure> {
+    let (mut found, mut failure) = (false, None);
+    each_row(attempt, |position, row| {
+        if position != table || found || failure.is_some() {
+            return;
+        }
+        let id = row.key(&attempt.tables[position].published, position);
+        if attempt.refused.contains_key(&id) {
+            return;
+        }
+        match look(row.change, &row.old, &row.new) {
+            Ok(violates) => found = violates,
+            Err(error) => failure = Some(error),
+        }
+    })?;
+    match failure {
+        Some(failure) => Err(failure),
+        None => Ok(found),
+    }
+}
