@@ -3,9 +3,14 @@
 //! Backends read the rows of the system tables; what the rows mean is the same for all. `D` is
 //! what a backend remembers of a table beyond that.
 
+mod held;
+
+pub(crate) use held::{HeldRow, ShapeRow};
+
 use crate::digest::digest;
 use crate::script::{Event, Script};
 use crate::synchronization::Session;
+use held::{HeldTable, Shapes};
 use model::{
     Code, DatabaseId, Failure, PublicationName, PublishedTable, RemoteSchema, ScriptVersion,
 };
@@ -25,6 +30,10 @@ pub(crate) struct Catalog<D> {
     /// In their order; the first is the default.
     versions: Vec<Version<D>>,
     schemas: Vec<KnownSchema>,
+    /// Every shape that a remote may hold, by fingerprint.
+    shapes: Shapes,
+    /// Some of them are not published any more.
+    older_shapes: bool,
 }
 
 /// What was answered to a remote that asked for these publications.
@@ -42,6 +51,8 @@ struct Version<D> {
     publications: Vec<(PublicationName, BTreeSet<String>)>,
     /// Parents first.
     tables: Vec<Arc<CatalogTable<D>>>,
+    /// What uploads under other shapes are applied to, by fingerprint.
+    held: HashMap<String, HeldTable<D>>,
 }
 
 /// One table of a script version, ready to run.
@@ -64,6 +75,8 @@ pub(crate) struct DeployedRows {
     pub(crate) tables: Vec<(String, String, String, String)>,
     /// Script version, table, event, text.
     pub(crate) scripts: Vec<(String, String, String, String)>,
+    pub(crate) shapes: Vec<ShapeRow>,
+    pub(crate) held: Vec<HeldRow>,
 }
 
 impl<D> CatalogTable<D> {
@@ -109,11 +122,13 @@ impl<D: DeserializeOwned> Catalog<D> {
                     )),
                 }
             }
-            let tables = tables(&rows, name)?;
+            let (tables, held) = (tables(&rows, name)?, held::tables(&rows.held, name)?);
             let name = ScriptVersion::new(name.clone())?;
-            versions.push(Version { name, publications, tables });
+            versions.push(Version { name, publications, tables, held });
         }
-        Ok(Catalog { deployment, database_id, versions, schemas: Vec::new() })
+        let (shapes, older_shapes) = held::shapes(rows.shapes)?;
+        let schemas = Vec::new();
+        Ok(Catalog { deployment, database_id, versions, schemas, shapes, older_shapes })
     }
 }
 

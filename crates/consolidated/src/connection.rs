@@ -9,7 +9,7 @@ use crate::postgres;
 use crate::sqlite;
 use crate::sync_model::SyncModel;
 use crate::synchronization::{
-    Applied, Begun, Credentials, DownloadBatch, FetchRequest, Fetched, Identity, Session,
+    Applied, Begun, Credentials, DownloadBatch, FetchRequest, Fetched, Held, Identity, Session,
     UploadRequest,
 };
 use crate::url::Url;
@@ -146,6 +146,15 @@ pub trait Reader: Debug + Send {
         script_version: Option<&ScriptVersion>,
         publications: &[PublicationName],
     ) -> Result<Session, Failure>;
+
+    /// Compares what the remote of `session` holds with what is published for it: the digest of
+    /// its schema, none if it has none, and those of its tables.
+    fn held(
+        &mut self,
+        session: &Session,
+        schema: Option<&str>,
+        tables: &[String],
+    ) -> Result<Held, Failure>;
 
     /// Fetches a download, part by part, from one snapshot.
     fn fetch(

@@ -24,6 +24,7 @@ mod quote;
 mod rebase;
 mod script;
 mod selection;
+mod shape;
 mod sqlite;
 mod sync_model;
 mod synchronization;
@@ -41,9 +42,11 @@ pub use notes::{ConflictNote, Notes, RejectNote};
 #[doc(hidden)]
 pub use postgres::Binding;
 pub use script::Event;
+pub use shape::LeftOut;
 pub use sync_model::{ConflictRule, StoredAs, SyncModel};
 pub use synchronization::{
     Applied, Batch, BatchSource, Begun, Change, Credentials, DownloadBatch, DownloadedTable,
-    FetchRequest, Fetched, Identity, Session, TableMark, UploadRequest,
+    FetchRequest, Fetched, Held, HeldSchema, Identity, RenamedTable, Session, TableMark,
+    UploadRequest,
 };
 pub use url::{Host, PASSWORD_FILE_NAME, PostgresUrl, Secret, SslMode, Url};

@@ -48,6 +48,7 @@ mod row_fault;
 mod rows;
 mod scratch;
 mod scripts;
+mod shapes;
 mod snapshot;
 mod span;
 mod spelling;

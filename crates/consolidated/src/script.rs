@@ -78,6 +78,11 @@ impl Event {
         }
     }
 
+    /// Whether it belongs to an upload.
+    pub(crate) fn is_upload(self) -> bool {
+        !matches!(self, Event::DownloadCursor | Event::DownloadDeleteCursor)
+    }
+
     /// The event of this name.
     pub fn from_name(name: &str) -> Option<Event> {
         Event::ALL.into_iter().find(|event| event.name() == name)

@@ -32,6 +32,7 @@ mod remote_ddl;
 mod runs;
 mod scripts;
 mod serve_lock;
+mod shapes;
 mod stretch;
 mod tables;
 mod tracking;

@@ -23,6 +23,8 @@ pub struct SyncModel {
     pub publications: BTreeMap<PublicationName, Vec<String>>,
     /// The tables, by name as written.
     pub tables: BTreeMap<String, TableModel>,
+    /// Tables that were published and are gone.
+    pub dropped_tables: Vec<String>,
 }
 
 /// One table of a model.
@@ -40,6 +42,12 @@ pub struct TableModel {
     pub rows: CoveredRows,
     /// Whether an upload may move a row out of its own subscription.
     pub may_leave: bool,
+    /// Columns that have got another name: new and old.
+    pub renamed: BTreeMap<String, String>,
+    /// Columns that were published and are gone.
+    pub dropped: Vec<String>,
+    /// What the table was called before.
+    pub renamed_from: Option<String>,
     /// Where `partition` or `parent` is in the file; the table's own line without them.
     pub line: usize,
 }
@@ -82,6 +90,22 @@ pub enum ConflictRule {
     Merge,
 }
 
+impl TableModel {
+    /// The same of a table of which only these columns are known. Where the column that decides
+    /// a conflict is not among them, the centre does.
+    pub(crate) fn narrowed(&self, columns: &[String]) -> TableModel {
+        let known = |name: &String| columns.contains(name);
+        let conflict = match &self.conflict {
+            ConflictRule::Latest(latest) if !known(latest) => ConflictRule::ConsolidatedWins,
+            rule => rule.clone(),
+        };
+        let mut narrowed = TableModel { conflict, ..self.clone() };
+        narrowed.columns = Some(columns.to_vec());
+        narrowed.stored_as.retain(|name, _| known(name));
+        narrowed
+    }
+}
+
 impl fmt::Display for ConflictRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -100,6 +124,8 @@ struct ModelFile {
     #[serde(default)]
     publication: BTreeMap<String, PublicationFile>,
     table: BTreeMap<String, Spanned<TableFile>>,
+    #[serde(default)]
+    dropped_tables: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -119,6 +145,9 @@ struct TableFile {
     partition: Option<Spanned<PartitionFile>>,
     parent: Option<Spanned<ParentFile>>,
     may_leave: Option<Spanned<bool>>,
+    renamed: BTreeMap<String, String>,
+    dropped: Vec<String>,
+    renamed_from: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -163,6 +192,7 @@ impl SyncModel {
                 .map_err(|failure| invalid(failure.full_message()))?,
             publications,
             tables,
+            dropped_tables: file.dropped_tables,
         })
     }
 }
@@ -214,8 +244,18 @@ fn read_table(table: Spanned<TableFile>, text: &str) -> Result<TableModel, (usiz
         }
         leave => leave.is_some_and(Spanned::into_inner),
     };
-    let (columns, stored_as) = (table.columns, table.stored_as);
-    Ok(TableModel { columns, stored_as, direction, conflict, rows, may_leave, line })
+    Ok(TableModel {
+        columns: table.columns,
+        stored_as: table.stored_as,
+        direction,
+        conflict,
+        rows,
+        may_leave,
+        renamed: table.renamed,
+        dropped: table.dropped,
+        renamed_from: table.renamed_from,
+        line,
+    })
 }
 
 /// `name` as a TOML key.

@@ -6,6 +6,7 @@
 //! shuts out every predecessor by raising the epoch (S8).
 
 use crate::echo::Echo;
+use crate::shape::LeftOut;
 use model::{
     Counter, DatabaseId, Failure, Nonce, Progress, RemoteId, RemoteSchema, ScriptVersion, UserName,
     Watermark,
@@ -47,6 +48,52 @@ pub struct Session {
     pub script_version: ScriptVersion,
     /// The tables of the remote's publications.
     pub schema: Arc<RemoteSchema>,
+    /// The tables under which it uploads.
+    pub held: Held,
+}
+
+/// What a remote holds, compared with what is published for it now.
+#[derive(Debug, Clone, Default)]
+pub enum Held {
+    /// It did not say, or does not upload: what it uploads is of the tables of today.
+    #[default]
+    Untold,
+    /// The very tables of today, or none at all.
+    Same {
+        /// Whether that is worth a note: older shapes are kept for as long as a remote may hold
+        /// them.
+        note: bool,
+    },
+    /// Others.
+    Older(Arc<HeldSchema>),
+}
+
+/// The tables that a remote holds, where they are not those of today.
+#[derive(Debug, Clone, Default)]
+pub struct HeldSchema {
+    /// The tables, in the remote's order; those that are not known have no columns.
+    pub schema: RemoteSchema,
+    /// Positions of the tables that are not known here, or whose rows no table takes any more.
+    pub unknown: Vec<u16>,
+    /// The tables of today that go on a held one under other names.
+    pub renamed: Vec<RenamedTable>,
+    /// Names of tables of which columns have got other names or are gone.
+    pub altered: Vec<String>,
+    /// Per table the place of each column in what an upload is applied to; none where it is the
+    /// table of today.
+    pub(crate) projections: Vec<Option<Vec<Option<u16>>>>,
+}
+
+/// A table of today that a remote holds under other names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RenamedTable {
+    /// Position in the schema of today.
+    pub table: u16,
+    /// Position in the schema that the remote holds.
+    pub held: u16,
+    /// Per column of today its position among the columns of the held table; none where that is
+    /// another column, whatever its name.
+    pub columns: Vec<Option<u16>>,
 }
 
 /// What a remote says of its own past.
@@ -127,6 +174,8 @@ pub struct UploadRequest<'a> {
     pub marks: &'a [TableMark],
     /// The rows.
     pub batches: BatchSource<'a>,
+    /// Rows of which not every value finds a column; filled while the rows are read.
+    pub left_out: Option<&'a LeftOut>,
 }
 
 /// What became of an upload.

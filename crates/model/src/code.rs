@@ -131,6 +131,11 @@ codes! {
     /// A claim of the user decides which rows a remote has, and is no value of the column that it
     /// is compared with: text where the column is a number, for example. Nothing was done.
     2114 ClaimInvalid Operator false "correct the claim with `syncline user set`";
+    /// The remote holds a table of which columns have got another name or are gone since, and its
+    /// program cannot upload under the table that it holds: what waits there would be lost, or
+    /// would look like somebody else's change. Nothing was done.
+    2155 ProgramTooOld Remote false
+        "update the program at the remote; where nothing waits there, `--download-only` goes on";
 
     /// The consolidated database cannot be opened.
     3001 DatabaseUnavailable Operator true
@@ -233,6 +238,10 @@ codes! {
     6010 CannotWrite Operator false "check the folder and its permissions";
     /// The folder holds no benchmark suite: its `suite.json` is missing, or is something else.
     6011 SuiteUnreadable Operator false "`syncline bench suite` makes one";
+    /// A published table or column is gone, or has got another name, and no model says what became
+    /// of it, while remotes may still upload changes of it. Nothing was deployed.
+    6155 UndeclaredChange Operator false
+        "say `renamed`, `dropped`, `renamed_from` or `dropped_tables` in the model";
     /// No reject, or no conflict, of this number is kept at the consolidated database: it never
     /// was, or it was purged.
     6170 NoSuchNote Operator false "`syncline rejects list` shows what there is";
@@ -272,6 +281,9 @@ codes! {
     /// column's type, so there is no such row and never was. It disappears from the remote and is
     /// kept in the reject table.
     7150 RowKeyUnreadable Remote false "enter the row with another key";
+    /// The row has a value for a column that the consolidated database does not have any more. The
+    /// other columns of the row were uploaded; the whole row is kept in the reject table.
+    7155 ColumnDropped Remote false "enter what is still wanted of it into another column";
     /// The row was to get a key that another row has at the consolidated database. It keeps its
     /// key there; the row as it should have become is kept in the reject table.
     7195 RowKeyTaken Remote false "choose another key, then synchronize again";

@@ -51,7 +51,7 @@ impl PublishedTable {
 }
 
 /// Every table of one remote's publications, parents before children.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RemoteSchema {
     /// The tables. Rows on the wire name a table by its position here.
     pub tables: Vec<PublishedTable>,

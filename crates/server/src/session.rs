@@ -18,11 +18,11 @@ use crate::lease::{Lease, Leases};
 use crate::network::Connection;
 use crate::upload::{ReceivedUpload, UploadInProgress};
 use crate::worker::{Admission, Begin, Cost, Costed, Fetch, Upload, Worker};
-use consolidated::{Applied, Begun, Identity, Session, TableMark};
+use consolidated::{Applied, Begun, Held, HeldSchema, Identity, Session, TableMark};
 use model::{Code, Failure, Progress, Spill, SpillPosition, Spills};
 use protocol::{
-    Capabilities, Hello, Message, Mode, Outcome, PROTOCOL_VERSION, SchemaChange, UploadCommitted,
-    UploadState, Welcome,
+    Capabilities, Hello, Message, Mode, Outcome, PROTOCOL_VERSION, RenamedTable, SchemaChange,
+    UploadCommitted, UploadState, Welcome,
 };
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -137,12 +137,18 @@ async fn admit(
             remote_id: hello.remote_id.clone(),
             script_version: hello.script_version.clone(),
             publications: hello.publications.clone(),
+            holds: holds(hello),
         })
         .await?;
     *cost += spent;
     let known = admitted.credentials.as_ref();
     let token = shared.authenticator.verify(&hello.user, &hello.credential, known).await?;
-    let session = admitted.session?;
+    let mut session = admitted.session?;
+    refuse_older_program(hello, &session)?;
+    if !hello.capabilities.has(Capabilities::HELD_SHAPE) {
+        // It changes its tables first, and uploads under those of today.
+        session.held = Held::Untold;
+    }
     if hello.database_id.as_ref().is_some_and(|id| *id != session.database_id) {
         return Err(Failure::new(
             Code::WrongDatabase,
@@ -150,6 +156,30 @@ async fn admit(
         ));
     }
     Ok((session, token))
+}
+
+/// The digests of what the remote holds.
+fn holds(hello: &Hello) -> Option<(Option<String>, Vec<String>)> {
+    let digests = hello.watermarks.iter().map(|table| table.fingerprint.clone());
+    let holds = || (hello.schema_fingerprint.clone(), digests.collect());
+    (hello.mode != Mode::Ping).then(holds)
+}
+
+fn uploads(hello: &Hello) -> bool {
+    matches!(hello.mode, Mode::Full | Mode::UploadOnly)
+}
+
+/// A program that changes its tables before it uploads finds them again by their names: what waits
+/// for a column that has another name now, or is gone, would vanish there without a word.
+fn refuse_older_program(hello: &Hello, session: &Session) -> Result<(), Failure> {
+    let Held::Older(held) = &session.held else { return Ok(()) };
+    match held.altered.first() {
+        Some(table) if uploads(hello) && !hello.capabilities.has(Capabilities::HELD_SHAPE) => {
+            let message = format!("columns of table {table} have other names now, or are gone");
+            Err(Failure::new(Code::ProgramTooOld, message).table(table.as_str()))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn identity(hello: &Hello) -> Identity {
@@ -173,6 +203,11 @@ fn marks(hello: &Hello, session: &Session) -> Arc<Vec<TableMark>> {
         watermark: held.get(fingerprint.as_str()).and_then(|watermark| (*watermark).clone()),
     };
     Arc::new(session.schema.tables.iter().map(|table| mark(&table.fingerprint)).collect())
+}
+
+fn renamed(table: &consolidated::RenamedTable) -> RenamedTable {
+    let (held, columns) = (table.held, table.columns.clone());
+    RenamedTable { table: table.table, held, columns }
 }
 
 /// Frames that are sent with one write: what little there is, or one large frame.
@@ -234,13 +269,32 @@ impl Synchronization<'_> {
         self.hello.schema_fingerprint.as_ref() == Some(&self.session.schema.fingerprint)
     }
 
+    /// The tables under which the remote uploads, where they are not those of today.
+    fn held(&self) -> Option<Arc<HeldSchema>> {
+        match &self.session.held {
+            Held::Older(held) if uploads(&self.hello) => Some(held.clone()),
+            _ => None,
+        }
+    }
+
+    fn schema_change(&self) -> Message {
+        let renamed = match &self.session.held {
+            Held::Older(held) => held.renamed.iter().map(renamed).collect(),
+            Held::Untold | Held::Same { .. } => Vec::new(),
+        };
+        let schema = (*self.session.schema).clone();
+        Message::SchemaChange(Box::new(SchemaChange { schema, renamed }))
+    }
+
     fn welcome(&mut self, upload: UploadState, progress: Option<Progress>) {
-        let schema_change_follows = !self.same_schema() && self.hello.mode != Mode::Ping;
+        let differs = !self.same_schema() && self.hello.mode != Mode::Ping;
+        let held = self.held().filter(|_| differs);
+        let schema_change_follows = differs && held.is_none();
         self.connection.queue(&Message::Welcome(Welcome {
             protocol_version: PROTOCOL_VERSION,
-            capabilities: Capabilities::KEY_CHANGES,
-            schema_change_after_upload: false,
-            unknown_tables: Vec::new(),
+            capabilities: Capabilities::ALL,
+            schema_change_after_upload: held.is_some() && self.hello.mode == Mode::Full,
+            unknown_tables: held.map_or_else(Vec::new, |held| held.unknown.clone()),
             server: concat!("syncline ", env!("CARGO_PKG_VERSION")).into(),
             database_id: self.session.database_id.clone(),
             progress,
@@ -250,11 +304,8 @@ impl Synchronization<'_> {
             token: self.token.take(),
         }));
         if schema_change_follows {
-            let schema = (*self.session.schema).clone();
-            self.connection.queue(&Message::SchemaChange(Box::new(SchemaChange {
-                schema,
-                renamed: Vec::new(),
-            })));
+            let change = self.schema_change();
+            self.connection.queue(&change);
         }
     }
 
@@ -277,7 +328,13 @@ impl Synchronization<'_> {
 
     /// Receives and applies the upload, and tells the remote that it is durable.
     async fn upload(&mut self) -> Result<Applied, Failure> {
-        let known = self.hello.outcome == Outcome::Known && self.same_schema();
+        let held = self.held();
+        // What waits for tables that nobody knows here, the remote has to take out.
+        let understood = match &held {
+            Some(held) => held.unknown.is_empty(),
+            None => self.same_schema(),
+        };
+        let known = self.hello.outcome == Outcome::Known && understood;
         // Where nothing is in doubt the database is not asked before the rows are here. The
         // remote has no upload on its way that had to be shut out first, and the transaction of
         // this one recognizes it, and refuses it if it was overtaken meanwhile (S8, trap 6).
@@ -309,6 +366,10 @@ impl Synchronization<'_> {
             conflicts: applied.conflicts,
             rejected: applied.rejected,
         }));
+        if held.is_some() && self.hello.mode == Mode::Full {
+            let change = self.schema_change();
+            self.connection.queue(&change);
+        }
         self.connection.flush().await?;
         Ok(applied)
     }

@@ -63,6 +63,10 @@ impl UploadInProgress {
         let table = self.schema.tables.get(usize::from(table)).ok_or_else(|| {
             Failure::new(Code::TableNotPublished, format!("the upload names table number {table}"))
         })?;
+        if table.columns.is_empty() {
+            let message = "the upload has rows of a table whose shape is not known here";
+            return Err(Failure::new(Code::TableNotPublished, message));
+        }
         if !table.direction.uploads() {
             return Err(Failure::new(
                 Code::DirectionNotPublished,

@@ -7,7 +7,7 @@ use super::plan::Plan;
 use super::present::{self, is_deployed, require_known_format, text};
 use super::spelling::{self, Doubt};
 use super::tables::{self, UserTable};
-use super::{check, deploy, notes, plan};
+use super::{check, deploy, notes, plan, shapes};
 use crate::admin::{self, Deployment, Finding, InitialModel, StoredScript, User};
 use crate::connection::Administration;
 use crate::initial::{self, Candidate};
@@ -125,11 +125,13 @@ impl Administration for Admin {
     }
 
     fn deploy(&mut self, models: &[SyncModel], dry_run: bool) -> Result<Deployment, Failure> {
-        let mut plan = plan::plan(&self.user_tables()?, models)?;
+        let user_tables = self.user_tables()?;
+        let mut plan = plan::plan(&user_tables, models)?;
         if let Some(doubt) = self.doubts(&mut plan)?.first() {
             return Err(doubt.refusal());
         }
-        let statements = deploy::deploy(&mut self.link, &self.url, &plan, dry_run)?;
+        let succeed = shapes::succession(&user_tables, models);
+        let statements = deploy::deploy(&mut self.link, &self.url, &mut plan, dry_run, &succeed)?;
         Ok(Deployment { statements, notices: plan.notices })
     }
 
@@ -142,7 +144,8 @@ impl Administration for Admin {
         let user_tables = self.user_tables()?;
         let mut plan = plan::plan(&user_tables, models)?;
         let doubts = self.doubts(&mut plan)?;
-        let pending = deploy::deploy(&mut self.link, &self.url, &plan, true)?.len();
+        let succeed = shapes::succession(&user_tables, models);
+        let pending = deploy::deploy(&mut self.link, &self.url, &mut plan, true, &succeed)?.len();
         let mut findings = check::findings(&mut self.link, &user_tables, &plan, pending)?;
         findings.extend(doubts.iter().map(|doubt| doubt.finding()));
         Ok(findings)

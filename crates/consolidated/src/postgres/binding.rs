@@ -49,6 +49,7 @@ impl Binding {
                 ),
                 script("upload_delete", "DELETE FROM purchase AS t USING {deletes} AS d"),
             ],
+            ..DeployedRows::default()
         };
         let database_id = DatabaseId("benchmark".to_owned());
         let mut catalog = Catalog::<TableDetails>::new(1, database_id.clone(), rows)?;
@@ -61,6 +62,7 @@ impl Binding {
             claims: BTreeMap::new(),
             script_version,
             schema,
+            held: crate::synchronization::Held::Untold,
         };
         let deployed = catalog.tables(&session)?.into_iter().next();
         let missing = || Failure::new(Code::Bug, "a table was not found again");

@@ -8,9 +8,9 @@ use super::link::{Call, Link, Row, Unreadable};
 use super::present::require_present_format;
 use super::statement::Statement;
 use super::verbatim::Verbatim;
-use crate::catalog::{self, CatalogTable, DeployedRows};
+use crate::catalog::{self, CatalogTable, DeployedRows, HeldRow, ShapeRow};
 use crate::script::{Event, Parameter, Script};
-use crate::synchronization::Session;
+use crate::synchronization::{Held, Session};
 use model::{Code, DatabaseId, Failure, PublishedTable};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 pub(super) const DEPLOYMENT: &str =
     "SELECT value::int8 FROM syncline.syncline_system WHERE name = 'deployment'";
 
-const READ: [&str; 6] = [
+const READ: [&str; 8] = [
     "SELECT name, value FROM syncline.syncline_system
      WHERE name IN ('deployment', 'database_id', 'format')",
     "SELECT script_version FROM syncline.syncline_script_version ORDER BY position",
@@ -28,6 +28,9 @@ const READ: [&str; 6] = [
     "SELECT script_version, published, conflict_rule, details FROM syncline.syncline_table
      ORDER BY position",
     "SELECT script_version, table_name, event, script FROM syncline.syncline_script",
+    "SELECT published, table_id::text, columns, superseded::text FROM syncline.syncline_shape",
+    "SELECT script_version, fingerprint, published, conflict_rule, details, projection, scripts
+     FROM syncline.syncline_held",
     // Once more: had it moved meanwhile, the parts would not belong together.
     DEPLOYMENT,
 ];
@@ -97,6 +100,8 @@ impl Catalog {
             publications: three(rows()).map_err(garbled)?,
             tables: four(rows()).map_err(garbled)?,
             scripts: four(rows()).map_err(garbled)?,
+            shapes: shapes(rows()).map_err(garbled)?,
+            held: held(rows()).map_err(garbled)?,
         };
         let last = answers.next().map(|answer| answer.rows).unwrap_or_default();
         let deployed = catalog::Catalog::new(deployment, DatabaseId(database_id), described)?;
@@ -115,6 +120,19 @@ impl Catalog {
             Ok(tables) if fits(session, &tables) => Ok(tables),
             _ => Err(Failure::new(Code::Superseded, "a new model was deployed meanwhile")),
         }
+    }
+
+    /// The tables of an upload, in the order of the schema that the remote holds.
+    pub(super) fn upload_tables(&mut self, session: &Session) -> Result<Vec<Arc<Table>>, Failure> {
+        let Held::Older(held) = &session.held else { return self.tables(session) };
+        let deployed = self.deployed.upload_tables(session)?;
+        let version = session.script_version.as_str();
+        let ready = deployed.into_iter().zip(&held.schema.tables).map(|(table, held)| {
+            // A name is one of today's tables, a digest one of any time.
+            let key = (version.to_owned(), format!("{{{}}}", held.fingerprint));
+            self.tables.entry(key).or_insert_with(|| Arc::new(Table::new(table))).clone()
+        });
+        Ok(ready.collect())
     }
 
     /// The tables of a session, in the order of its schema.
@@ -215,6 +233,20 @@ fn two(rows: Vec<Row>) -> Result<Vec<(String, String)>, Unreadable> {
 
 fn three(rows: Vec<Row>) -> Result<Vec<(String, String, String)>, Unreadable> {
     rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?))).collect()
+}
+
+fn shapes(rows: Vec<Row>) -> Result<Vec<ShapeRow>, Unreadable> {
+    rows.iter()
+        .map(|row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?)))
+        .collect()
+}
+
+fn held(rows: Vec<Row>) -> Result<Vec<HeldRow>, Unreadable> {
+    let read = |row: &Row| {
+        let text = |at| row.try_get::<String>(at);
+        Ok((text(0)?, text(1)?, text(2)?, text(3)?, text(4)?, text(5)?, text(6)?))
+    };
+    rows.iter().map(read).collect()
 }
 
 fn four(rows: Vec<Row>) -> Result<Vec<(String, String, String, String)>, Unreadable> {

@@ -16,6 +16,7 @@ use super::held;
 use super::link::Link;
 use super::plan::Plan;
 use super::present::{Present, one, text};
+use super::shapes::Succeed;
 use super::statement::Statement;
 use super::steps::{self, Step};
 use crate::script::Script;
@@ -44,13 +45,17 @@ const EXCLUSION: &str = "BEGIN; SET LOCAL lock_timeout = '60s'; \
 pub(super) fn deploy(
     link: &mut Link,
     url: &PostgresUrl,
-    plan: &Plan,
+    plan: &mut Plan,
     dry_run: bool,
+    succeed: &Succeed<'_>,
 ) -> Result<Vec<String>, Failure> {
     if dry_run {
+        succeed(link, plan)?;
         return Ok(statements(steps::deploy(plan, &Present::read(link)?).all()));
     }
     exclusively(url, |guard| {
+        // Another deployment may have given numbers meanwhile.
+        succeed(link, plan)?;
         let steps = steps::deploy(plan, &Present::read(link)?);
         steps.before.iter().try_for_each(|step| run(link, step))?;
         run_held(guard, link, plan, &steps.held)?;

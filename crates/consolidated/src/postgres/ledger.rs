@@ -3,7 +3,7 @@
 use super::link::Call;
 use super::upload::Upload;
 use crate::echo::Echo;
-use crate::synchronization::{Applied, Change};
+use crate::synchronization::{Applied, Change, UploadRequest};
 use crate::told::{self, Rejected};
 use crate::uploaded_row::{RowId, UploadedRow};
 use model::{Counter, Failure, PublishedTable, write_value};
@@ -75,6 +75,15 @@ impl Ledger {
         self.applied.rejected += 1;
         let (code, message) = reason;
         self.owed.insert(row, Some((code, told::message(message))));
+    }
+
+    /// Values for columns that are gone are told with their rows.
+    pub(super) fn tell_left_out(&mut self, request: &UploadRequest<'_>) {
+        let Some(left_out) = request.left_out else { return };
+        let rejected = |row: &RowId| self.owed.get(row).is_some_and(Option::is_some);
+        for (row, reason) in left_out.told(&rejected) {
+            self.reject(row, reason);
+        }
     }
 
     /// Keeps the rows of a conflict and the one that came of it, so that it can be looked at

@@ -11,8 +11,11 @@ use model::Failure;
 use std::collections::BTreeSet;
 
 /// Columns that a system table did not have from the beginning, in the order of their coming.
-const COLUMNS: &[(&str, &str, &str)] =
-    &[("syncline_owed", "withheld", "bigint"), ("syncline_conflict", "result_row", "text")];
+const COLUMNS: &[(&str, &str, &str)] = &[
+    ("syncline_owed", "withheld", "bigint"),
+    ("syncline_conflict", "result_row", "text"),
+    ("syncline_remote", "held_deployment", "bigint"),
+];
 
 /// Every column of ours: table and name.
 pub(super) fn columns(link: &mut Link) -> Result<BTreeSet<(String, String)>, Failure> {

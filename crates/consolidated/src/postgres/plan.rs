@@ -5,6 +5,7 @@ use super::table_plan::{TablePlan, TablePlanner};
 use super::tables::{self, UserTable};
 use super::tracking::{self, Tracking, Wanted};
 use crate::selection::{self, Rows, Selection, Shape};
+use crate::shape::Narrow;
 use crate::sync_model::{SyncModel, TableModel};
 use model::{Code, Failure, PublicationName, ScriptVersion};
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,6 +16,8 @@ pub(super) struct Plan {
     /// One per table whose changes count, however many versions need it.
     pub(super) tracked: Vec<Tracking>,
     pub(super) versions: Vec<VersionPlan>,
+    /// Statements about the shapes that remotes may hold.
+    pub(super) shapes: Vec<String>,
     pub(super) notices: Vec<String>,
     /// Keys that are none for remotes.
     pub(super) doubts: Vec<Doubt>,
@@ -59,6 +62,32 @@ pub(super) fn plan(
     let mut seen = BTreeSet::new();
     plan.notices.retain(|notice| seen.insert(notice.clone()));
     Ok(plan)
+}
+
+/// Plans a table of a script version with some of its columns, for uploads under an older shape.
+pub(super) fn narrow(
+    user_tables: &BTreeMap<String, UserTable>,
+    models: &[SyncModel],
+    version: &str,
+    name: &str,
+    columns: &[String],
+) -> Result<Narrow, Failure> {
+    let versions = models.iter().map(|model| Version::resolve(user_tables, model));
+    let versions = versions.collect::<Result<Vec<_>, Failure>>()?;
+    let mut tracked = Tracked::new();
+    versions.iter().for_each(|version| version.track(&mut tracked));
+    let lacking = || Failure::new(Code::Bug, format!("no model publishes {name}"));
+    let own = versions.iter().find(|own| own.model.script_version.as_str() == version);
+    let own = own.ok_or_else(lacking)?;
+    let table_model = own.chosen.get(name).ok_or_else(lacking)?.narrowed(columns);
+    let planner = TablePlanner::part(own, name, &tracked, &table_model);
+    let plan = planner.plan(&mut Vec::new())?;
+    Ok(Narrow {
+        published: plan.published,
+        conflict_rule: plan.conflict_rule,
+        details: serde_json::json!(plan.details).to_string(),
+        scripts: plan.scripts.into_iter().filter(|(event, _)| event.is_upload()).collect(),
+    })
 }
 
 /// A model with its names resolved.

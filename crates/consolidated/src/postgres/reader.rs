@@ -9,7 +9,7 @@ use super::link::{Call, Link, Row, Unreadable};
 use super::oldest::Oldest;
 use super::read_lock::{self, ReadLocks};
 use super::timeline::Timelines;
-use crate::synchronization::{Credentials, DownloadBatch, FetchRequest, Fetched, Session};
+use crate::synchronization::{Credentials, DownloadBatch, FetchRequest, Fetched, Held, Session};
 use crate::url::PostgresUrl;
 use model::{Code, Failure, PublicationName, RemoteId, ScriptVersion, UserName};
 use std::collections::{BTreeMap, HashMap};
@@ -179,10 +179,20 @@ impl crate::connection::Reader for Reader {
             claims,
             script_version,
             schema,
+            held: Held::Untold,
         };
         let tables = self.catalog.tables(&session)?;
         self.claims.check(&mut self.link, &tables, &session)?;
         Ok(session)
+    }
+
+    fn held(
+        &mut self,
+        session: &Session,
+        schema: Option<&str>,
+        tables: &[String],
+    ) -> Result<Held, Failure> {
+        self.catalog.deployed.held(session, schema, tables)
     }
 
     fn fetch(

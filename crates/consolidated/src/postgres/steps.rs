@@ -64,7 +64,8 @@ pub(super) fn deploy(plan: &Plan, present: &Present) -> Steps {
     }
     let planned: BTreeMap<&str, &Tracking> =
         plan.tracked.iter().map(|tracking| (tracking.sql_name.as_str(), tracking)).collect();
-    steps.held.extend(removals(&planned, present));
+    let (untracked, strays) = removals(&planned, present);
+    steps.held.extend(untracked);
     for tracking in &plan.tracked {
         let is_known = present.recorded.keys().any(|(_, table, _)| *table == tracking.sql_name);
         let (at_once, slowly) = track(tracking, present);
@@ -76,8 +77,10 @@ pub(super) fn deploy(plan: &Plan, present: &Present) -> Steps {
             false => steps.before.extend(at_once.into_iter().chain(slowly)),
         }
     }
+    // Only now: a table that has got another name had its triggers until here.
+    steps.held.extend(strays);
     let rows = planned_rows(plan);
-    if rows == present.rows && steps.all().next().is_none() {
+    if rows == present.rows && plan.shapes.is_empty() && steps.all().next().is_none() {
         return steps;
     }
     let mut statements = Vec::new();
@@ -91,6 +94,7 @@ pub(super) fn deploy(plan: &Plan, present: &Present) -> Steps {
         statements.extend(tables.map(|table| format!("DELETE FROM syncline.{table}")));
         statements.extend(rows);
     }
+    statements.extend(plan.shapes.iter().cloned());
     statements.push(
         "UPDATE syncline.syncline_system SET value = (value::bigint + 1)::text \
          WHERE name = 'deployment'"
@@ -218,7 +222,7 @@ fn by_table(present: &Present) -> BTreeMap<&str, Vec<&ObjectId>> {
 }
 
 /// Stops tracking tables that are not planned, and removes logs that belong to none.
-fn removals(planned: &BTreeMap<&str, &Tracking>, present: &Present) -> Vec<Step> {
+fn removals(planned: &BTreeMap<&str, &Tracking>, present: &Present) -> (Vec<Step>, Option<Step>) {
     let mut steps = Vec::new();
     for (table, ids) in by_table(present) {
         if table.is_empty() || planned.contains_key(table) {
@@ -240,15 +244,15 @@ fn removals(planned: &BTreeMap<&str, &Tracking>, present: &Present) -> Vec<Step>
     // What is gone already is forgotten too.
     let gone = present.recorded.keys().filter(|id| !wanted.contains(*id));
     statements.extend(gone.filter(|id| !is_dropped(id, planned, present)).map(forget));
-    if !statements.is_empty() {
-        let tables: Vec<String> = planned.values().map(|t| literal(&t.table)).collect();
-        let kept = if tables.is_empty() { "NULL".to_owned() } else { tables.join(", ") };
-        statements.push(format!(
-            "DELETE FROM syncline.syncline_log_state WHERE (table_name IN ({kept})) IS NOT TRUE"
-        ));
-        steps.push(Step::Together(None, statements));
+    if statements.is_empty() {
+        return (steps, None);
     }
-    steps
+    let tables: Vec<String> = planned.values().map(|t| literal(&t.table)).collect();
+    let kept = if tables.is_empty() { "NULL".to_owned() } else { tables.join(", ") };
+    statements.push(format!(
+        "DELETE FROM syncline.syncline_log_state WHERE (table_name IN ({kept})) IS NOT TRUE"
+    ));
+    (steps, Some(Step::Together(None, statements)))
 }
 
 /// Whether a step of its table forgets it.

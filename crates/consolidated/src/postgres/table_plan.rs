@@ -39,6 +39,8 @@ pub(super) struct TablePlanner<'a> {
     table_model: &'a TableModel,
     selection: &'a Selection,
     tracked: &'a Tracked,
+    /// Only what an older shape knows of it: the other columns fill themselves, or refuse a row.
+    part: bool,
 }
 
 impl<'a> TablePlanner<'a> {
@@ -54,7 +56,18 @@ impl<'a> TablePlanner<'a> {
             table_model: version.chosen[name],
             selection: &version.selections[name],
             tracked,
+            part: false,
         }
+    }
+
+    /// Plans the part of a table that `table_model` says.
+    pub(super) fn part(
+        version: &'a Version<'a>,
+        name: &'a str,
+        tracked: &'a Tracked,
+        table_model: &'a TableModel,
+    ) -> TablePlanner<'a> {
+        TablePlanner { table_model, part: true, ..TablePlanner::new(version, name, tracked) }
     }
 
     pub(super) fn plan(&self, notices: &mut Vec<String>) -> Result<TablePlan, Failure> {
@@ -229,7 +242,8 @@ impl<'a> TablePlanner<'a> {
             column.not_null && !column.fills_itself() && !columns.contains(&column.name)
         };
         let column = table.columns.iter().find(missing);
-        if let Some(column) = column.filter(|_| table_model.direction.uploads()) {
+        let inserts = table_model.direction.uploads() && !self.part;
+        if let Some(column) = column.filter(|_| inserts) {
             return Err(self.wrong(&format!(
                 "column {} is not published, yet remotes insert rows and it has neither NULL nor a \
                  default",

@@ -25,6 +25,7 @@ use super::key_order;
 use super::ledger::Ledger;
 use super::link::{Answer, Call, Link};
 use super::row_fault;
+use super::shapes;
 use super::spelling::KeySpelling;
 use super::verbatim::{self, Look};
 use super::watermark::{Mark, Place};
@@ -153,6 +154,7 @@ pub(super) fn finish(
 ) -> Result<Applied, Failure> {
     let request = upload.request;
     in_sequence(request, &remote)?;
+    ledger.tell_left_out(request);
     remote.nonce = request.identity.nonce_attempt;
     remote.progress = match request.progress != request.previous {
         true => request.progress,
@@ -217,6 +219,8 @@ fn commit(
     let telling = entries.reject_parameters();
     let looks = looks(upload, ledger);
     let looking: Vec<_> = looks.iter().map(Look::parameters).collect();
+    let noted = shapes::HeldNote::of(request.session);
+    let held = noted.as_ref().map(shapes::HeldNote::parameters);
     let mut calls = Vec::with_capacity(6 + looks.len());
     if settled.is_some() {
         calls.push(Call::new(SETTLE, &settling));
@@ -225,6 +229,7 @@ fn commit(
     calls.extend(entries.conflict_call(&noting));
     calls.extend(entries.reject_call(&telling));
     calls.push(Stored::call(&storing));
+    calls.extend(held.as_ref().map(|parameters| Call::new(shapes::NOTE_HELD, parameters)));
     // Behind the last write: nobody can change now what fires with it.
     let first = calls.len();
     calls.extend(looking.iter().map(|parameters| Call::new(verbatim::LOOK, parameters)));

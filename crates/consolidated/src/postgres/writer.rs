@@ -14,7 +14,8 @@ use super::timeline::Timelines;
 use super::trim;
 use super::upload::{self, Undone, Upload};
 use crate::identity::Remembered;
-use crate::synchronization::{Applied, Begun, Identity, Session, UploadRequest};
+use crate::shape;
+use crate::synchronization::{Applied, Begun, Held, Identity, Session, UploadRequest};
 use crate::url::PostgresUrl;
 use model::Failure;
 use std::sync::Arc;
@@ -91,7 +92,7 @@ impl Writer {
         if locked.deployment != self.catalog.deployed.deployment {
             self.catalog = Catalog::load(&mut self.link)?;
         }
-        let tables = self.catalog.tables(session)?;
+        let tables = self.catalog.upload_tables(session)?;
         Ok((tables, locked))
     }
 
@@ -117,6 +118,7 @@ impl Writer {
         let usual = request.progress != request.previous
             && request.epoch.is_none()
             && request.session.deployment == deployment
+            && !matches!(request.session.held, Held::Older(_))
             && self.timelines.is_for(self.link.place());
         if !usual {
             return Ok(Err(Undone { rows_failed: false }));
@@ -148,9 +150,12 @@ impl Writer {
         self.in_transaction(|writer| {
             let (tables, locked) = writer.lock(request.session)?;
             let remote = writer.recognize(request, &locked)?;
-            let upload = Upload { tables: &tables, request };
-            let ledger = upload::apply(&mut writer.link, upload, &remote, rows_failed)?;
-            upload::finish(&mut writer.link, upload, remote, &locked, ledger)
+            let deployed: Vec<_> = tables.iter().map(|table| table.deployed.clone()).collect();
+            shape::upload(request, &deployed, |request| {
+                let upload = Upload { tables: &tables, request };
+                let ledger = upload::apply(&mut writer.link, upload, &remote, rows_failed)?;
+                upload::finish(&mut writer.link, upload, remote, &locked, ledger)
+            })
         })
     }
 

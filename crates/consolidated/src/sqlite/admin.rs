@@ -2,7 +2,7 @@
 
 use super::errors::failed;
 use super::tables::{self, UserTable};
-use super::{ServeLock, check, connect, deploy, notes, orphans, plan};
+use super::{ServeLock, check, connect, deploy, notes, orphans, plan, shapes};
 use crate::admin::{self, Deployment, Finding, InitialModel, StoredScript, User};
 use crate::connection::Administration;
 use crate::initial::{self, Candidate};
@@ -73,8 +73,10 @@ impl Administration for Admin {
     }
 
     fn deploy(&mut self, models: &[SyncModel], dry_run: bool) -> Result<Deployment, Failure> {
-        let plan = plan::plan(&self.user_tables()?, models)?;
-        let statements = deploy::deploy(&mut self.connection, &plan, dry_run)?;
+        let user_tables = self.user_tables()?;
+        let mut plan = plan::plan(&user_tables, models)?;
+        let succeed = shapes::succession(&user_tables, models);
+        let statements = deploy::deploy(&mut self.connection, &mut plan, dry_run, &succeed)?;
         Ok(Deployment { statements, notices: plan.notices })
     }
 
@@ -88,8 +90,9 @@ impl Administration for Admin {
     fn check(&mut self, models: &[SyncModel]) -> Result<Vec<Finding>, Failure> {
         self.require_deployed()?;
         let user_tables = self.user_tables()?;
-        let plan = plan::plan(&user_tables, models)?;
-        let pending = deploy::deploy(&mut self.connection, &plan, true)?.len();
+        let mut plan = plan::plan(&user_tables, models)?;
+        let succeed = shapes::succession(&user_tables, models);
+        let pending = deploy::deploy(&mut self.connection, &mut plan, true, &succeed)?.len();
         let mut findings = check::findings(&self.connection, &plan, pending)?;
         findings.extend(orphans::findings(&self.connection, &user_tables, &plan.published())?);
         Ok(findings)

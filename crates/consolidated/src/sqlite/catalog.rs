@@ -85,6 +85,21 @@ impl Catalog {
                 "SELECT script_version, table_name, event, script FROM syncline_script",
                 |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)),
             )?,
+            shapes: read(
+                connection,
+                "SELECT published, CAST(table_id AS text), columns, CAST(superseded AS text)
+                 FROM syncline_shape",
+                |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)),
+            )?,
+            held: read(
+                connection,
+                "SELECT script_version, fingerprint, published, conflict_rule, details,
+                     projection, scripts FROM syncline_held",
+                |row| {
+                    let text = |at| row.get::<_, String>(at);
+                    Ok((text(0)?, text(1)?, text(2)?, text(3)?, text(4)?, text(5)?, text(6)?))
+                },
+            )?,
         };
         let deployed =
             catalog::Catalog::new(deployment(connection)?, DatabaseId(database_id), rows)?;

@@ -6,6 +6,7 @@
 use super::errors::failed;
 use super::migration;
 use super::plan::{Plan, VersionPlan};
+use super::shapes::Succeed;
 use super::tracking::Object;
 use crate::quote::{ident, literal};
 use model::{Code, Failure};
@@ -20,8 +21,9 @@ pub(super) const SYSTEM_TABLES: &str = include_str!("system_tables.sql");
 /// Runs what is missing, or only says what it would run. Returns the statements.
 pub(super) fn deploy(
     connection: &mut Connection,
-    plan: &Plan,
+    plan: &mut Plan,
     dry_run: bool,
+    succeed: &Succeed<'_>,
 ) -> Result<Vec<String>, Failure> {
     require_known_format(connection)?;
     let journal_mode: String = connection
@@ -29,8 +31,10 @@ pub(super) fn deploy(
         .map_err(failed("read the journal mode"))?;
     let statements = in_transaction(connection, dry_run, |work| {
         work.system_tables(&journal_mode)?;
+        succeed(&work.transaction, plan)?;
         work.objects(plan)?;
         work.versions(plan)?;
+        plan.shapes.iter().try_for_each(|statement| work.run(statement))?;
         match work.statements.is_empty() {
             true => Ok(()),
             false => {

@@ -13,6 +13,7 @@ const COLUMNS: &[(&str, &str, &str)] = &[
     ("syncline_table", "details", "TEXT NOT NULL DEFAULT '{}'"),
     ("syncline_owed", "withheld", "INTEGER"),
     ("syncline_conflict", "result_row", "TEXT"),
+    ("syncline_remote", "held_deployment", "INTEGER"),
 ];
 
 /// The statements that bring system tables of `format` to today's.

@@ -9,6 +9,7 @@ use super::tracking::{self, Kept, Object};
 use crate::digest::digest;
 use crate::script::{Event, Script};
 use crate::selection::{self, Selection, Shape};
+use crate::shape::Narrow;
 use crate::sync_model::{ConflictRule, SyncModel, TableModel};
 use model::{Code, Failure, PublicationName, PublishedTable, ScriptVersion};
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,6 +20,8 @@ pub(super) struct Plan {
     /// Logs and triggers, each once however many versions need it.
     pub(super) objects: Vec<Object>,
     pub(super) versions: Vec<VersionPlan>,
+    /// Statements about the shapes that remotes may hold.
+    pub(super) shapes: Vec<String>,
     pub(super) notices: Vec<String>,
 }
 
@@ -144,7 +147,7 @@ fn plan_version(
                 || table_model.direction.downloads() && selection.follows(parent, &key.columns);
             (!closed).then(|| format!("a remote may lack the row of {parent}"))
         };
-        let plan = TablePlanner { table, table_model, model, selection };
+        let plan = TablePlanner { table, table_model, model, selection, part: false };
         planned.push(plan.plan(&left_out, notices)?);
     }
     Ok(VersionPlan { script_version: model.script_version.clone(), publications, tables: planned })
@@ -156,6 +159,35 @@ struct TablePlanner<'a> {
     table_model: &'a TableModel,
     model: &'a SyncModel,
     selection: &'a Selection,
+    /// Only what an older shape knows of it: the other columns fill themselves, or refuse a row.
+    part: bool,
+}
+
+/// Plans a table of a script version with some of its columns, for uploads under an older shape.
+pub(super) fn narrow(
+    user_tables: &BTreeMap<String, UserTable>,
+    models: &[SyncModel],
+    version: &str,
+    name: &str,
+    columns: &[String],
+) -> Result<Narrow, Failure> {
+    let lacking = || Failure::new(Code::Bug, format!("no model publishes {name}"));
+    let model = models.iter().find(|model| model.script_version.as_str() == version);
+    let model = model.ok_or_else(lacking)?;
+    let is_it = |written: &str| tables::find(user_tables, written).is_some_and(|t| t.name == name);
+    let (written, table_model) =
+        model.tables.iter().find(|(written, _)| is_it(written)).ok_or_else(lacking)?;
+    let table_model = table_model.narrowed(columns);
+    let selection = selection::resolve(model, written, &|name| shape(user_tables, name))?;
+    let (table, table_model, selection) = (&user_tables[name], &table_model, &selection);
+    let planner = TablePlanner { table, table_model, model, selection, part: true };
+    let plan = planner.plan(&|_| None, &mut Vec::new())?;
+    Ok(Narrow {
+        published: plan.published,
+        conflict_rule: plan.conflict_rule,
+        details: serde_json::json!(plan.details).to_string(),
+        scripts: plan.scripts.into_iter().filter(|(event, _)| event.is_upload()).collect(),
+    })
 }
 
 impl TablePlanner<'_> {
@@ -172,7 +204,7 @@ impl TablePlanner<'_> {
             );
             return Err(mismatch(self.model, message).table(table.name.as_str()));
         }
-        let columns = published_columns(table, self.table_model, self.model)?;
+        let columns = published_columns(table, self.table_model, self.model, self.part)?;
         let rule = &self.table_model.conflict;
         if let ConflictRule::Latest(latest) = rule
             && !columns.contains(latest)
@@ -292,6 +324,7 @@ fn published_columns(
     table: &UserTable,
     table_model: &TableModel,
     model: &SyncModel,
+    part: bool,
 ) -> Result<Vec<String>, Failure> {
     let stored = table.stored_columns();
     let Some(wanted) = &table_model.columns else { return Ok(stored) };
@@ -306,7 +339,7 @@ fn published_columns(
         .into_iter()
         .filter(|name| wanted.contains(name) || table.key.contains(name))
         .collect();
-    if table_model.direction.uploads() {
+    if table_model.direction.uploads() && !part {
         let missing = table.columns.iter().find(|column| {
             !columns.contains(&column.name)
                 && column.not_null

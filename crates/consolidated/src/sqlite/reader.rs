@@ -5,7 +5,7 @@ use super::connect;
 use super::errors::failed;
 use super::fetch;
 use crate::admin::claims_from;
-use crate::synchronization::{Credentials, DownloadBatch, FetchRequest, Fetched, Session};
+use crate::synchronization::{Credentials, DownloadBatch, FetchRequest, Fetched, Held, Session};
 use model::{Failure, PublicationName, RemoteId, ScriptVersion, UserName};
 use rusqlite::{Connection, OptionalExtension, Transaction};
 use std::collections::BTreeMap;
@@ -83,7 +83,17 @@ impl crate::connection::Reader for Reader {
             claims,
             script_version,
             schema,
+            held: Held::Untold,
         })
+    }
+
+    fn held(
+        &mut self,
+        session: &Session,
+        schema: Option<&str>,
+        tables: &[String],
+    ) -> Result<Held, Failure> {
+        self.catalog.deployed.held(session, schema, tables)
     }
 
     fn fetch(

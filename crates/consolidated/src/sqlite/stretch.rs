@@ -126,6 +126,7 @@ mod tests {
             claims: Default::default(),
             script_version,
             schema,
+            held: crate::synchronization::Held::Untold,
         };
         let mut alone = Vec::new();
         let tables = catalog.deployed.tables(&session).unwrap();

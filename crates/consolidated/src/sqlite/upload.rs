@@ -22,6 +22,7 @@ use super::fence::{self, Standing};
 use super::identity;
 use super::key_change::{self, Moving};
 use super::ledger::Owed;
+use super::shapes;
 use super::stretch::Stretch;
 use super::values::write_row;
 use super::watermark::Mark;
@@ -73,6 +74,7 @@ pub(super) fn upload(
     }
     identity::write(connection, session, &remote)?;
     note_time(connection, session, has_rows, request.download_follows)?;
+    shapes::note_held(connection, session)?;
     applied.epoch = remote.epoch;
     applied.progress = remote.progress;
     applied.counter = remote.counter;

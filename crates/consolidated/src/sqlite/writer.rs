@@ -10,6 +10,7 @@ use super::runs::{self, Runs};
 use super::tracking::log_name;
 use super::upload;
 use super::{connect, identity};
+use crate::shape;
 use crate::synchronization::{Applied, Begun, Identity, Session, UploadRequest};
 use model::{Code, Failure};
 use rusqlite::Connection;
@@ -102,8 +103,10 @@ impl crate::connection::Writer for Writer {
 
     fn upload(&mut self, request: &UploadRequest<'_>) -> Result<Applied, Failure> {
         self.in_savepoint(|writer| {
-            let tables = writer.catalog.deployed.tables(request.session)?;
-            upload::upload(&writer.connection, &tables, request)
+            let tables = writer.catalog.deployed.upload_tables(request.session)?;
+            shape::upload(request, &tables, |request| {
+                upload::upload(&writer.connection, &tables, request)
+            })
         })
     }
 

@@ -1,7 +1,7 @@
 //! A consolidated database under test, and remotes that are just rows and marks.
 
 use consolidated::{
-    Applied, Batch, Change, DownloadBatch, DownloadedTable, FetchRequest, Identity, Reader,
+    Applied, Batch, Change, DownloadBatch, DownloadedTable, FetchRequest, Held, Identity, Reader,
     Session, SyncModel, TableMark, UploadRequest, Url, Writer, administer, open_reader,
     open_writer,
 };
@@ -23,6 +23,8 @@ pub(crate) struct Remote {
     pub(crate) id: &'static str,
     pub(crate) identity: Identity,
     pub(crate) marks: Vec<TableMark>,
+    /// The digest of the schema that it holds.
+    pub(crate) schema: Option<String>,
     pub(crate) claims: BTreeMap<String, String>,
     /// Whether it knows key changes as what they are.
     pub(crate) key_changes: bool,
@@ -211,7 +213,11 @@ impl Center {
         let user = UserName::new("ann").unwrap();
         let id = RemoteId::new(remote.id).unwrap();
         self.reader.credentials(&[&user]).unwrap();
-        self.reader.session(&user, remote.claims.clone(), &id, None, &[]).unwrap()
+        let claims = remote.claims.clone();
+        let mut session = self.reader.session(&user, claims, &id, None, &[]).unwrap();
+        let held: Vec<String> = remote.marks.iter().map(|mark| mark.fingerprint.clone()).collect();
+        session.held = self.reader.held(&session, remote.schema.as_deref(), &held).unwrap();
+        session
     }
 
     /// Uploads in a transaction of its own.
@@ -250,7 +256,7 @@ impl Center {
                 &FetchRequest {
                     session: &session,
                     counter: applied.counter,
-                    marks: &remote.marks,
+                    marks: &marks(&session, remote),
                     key_changes: remote.key_changes,
                     echo: &applied.echo,
                     batch_bytes: 100,
@@ -299,6 +305,7 @@ impl Center {
                 watermark,
             })
             .collect();
+        remote.schema = Some(schema.fingerprint.clone());
         remote.identity.counter = applied.counter;
         remote.identity.nonce_confirmed = remote.identity.nonce_attempt;
         remote.identity.nonce_attempt = Nonce(remote.identity.nonce_attempt.0 + 1);
@@ -325,7 +332,7 @@ impl Remote {
             outcome_unknown: false,
         };
         let (marks, claims) = (Vec::new(), BTreeMap::new());
-        Remote { id, identity, marks, claims, key_changes: true }
+        Remote { id, identity, marks, schema: None, claims, key_changes: true }
     }
 }
 
@@ -368,7 +375,11 @@ fn apply(
     rows: &[Upload],
     download_follows: bool,
 ) -> Result<Applied, Failure> {
-    let position = |name: &str| session.schema.tables.iter().position(|t| t.name == name).unwrap();
+    let held = match &session.held {
+        Held::Older(held) => &held.schema,
+        _ => &*session.schema,
+    };
+    let position = |name: &str| held.tables.iter().position(|t| t.name == name).unwrap();
     let batches: Vec<(usize, Change, Vec<u8>)> = rows
         .iter()
         .map(|row| match row {
@@ -391,7 +402,8 @@ fn apply(
         progress: Progress(remote.identity.progress.0 + step),
         download_follows,
         key_changes: remote.key_changes,
-        marks: &remote.marks,
+        marks: &marks(session, remote),
+        left_out: None,
         batches: &|visit| {
             for (table, change, rows) in &batches {
                 visit(Batch { table: *table, change: *change, count: 1, rows })?;
@@ -399,6 +411,17 @@ fn apply(
             Ok(())
         },
     })
+}
+
+/// What the remote presents per table of the session, as a server finds it by the digests.
+fn marks(session: &Session, remote: &Remote) -> Vec<TableMark> {
+    let known = |fingerprint: &String| {
+        remote.marks.iter().find(|mark| mark.fingerprint == *fingerprint).cloned()
+    };
+    let none =
+        |fingerprint: &String| TableMark { fingerprint: fingerprint.clone(), watermark: None };
+    let tables = session.schema.tables.iter().map(|table| &table.fingerprint);
+    tables.map(|fingerprint| known(fingerprint).unwrap_or_else(|| none(fingerprint))).collect()
 }
 
 fn encode(images: &[&Row]) -> Vec<u8> {

@@ -11,6 +11,7 @@ use protocol::{
     DownloadBegin, DownloadEnd, DownloadMode, Message, Operation, Reject, Rejects, RowsFrame,
     TableDownload,
 };
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Most admissions that are answered together.
@@ -31,6 +32,8 @@ pub(crate) struct Admission {
     pub(crate) remote_id: RemoteId,
     pub(crate) script_version: Option<ScriptVersion>,
     pub(crate) publications: Vec<PublicationName>,
+    /// The digests of the schema and the tables that it holds; none where it does not upload.
+    pub(crate) holds: Option<(Option<String>, Vec<String>)>,
 }
 
 /// What the database knows of them. The session is used only after the user was verified.
@@ -110,18 +113,31 @@ fn admit(reader: &mut dyn Reader, group: Vec<(Admission, Answer<Admitted>)>) {
     for ((admission, answer), credentials) in group.into_iter().zip(known) {
         let before = reader.round_trips();
         let claims = credentials.as_ref().map(|it| it.claims.clone()).unwrap_or_default();
-        let session = reader.session(
-            &admission.user,
-            claims,
-            &admission.remote_id,
-            admission.script_version.as_ref(),
-            &admission.publications,
-        );
+        let session = settle(reader, &admission, claims);
         round_trips += reader.round_trips() - before;
         let admitted = Admitted { credentials, session };
         // The session may have ended meanwhile; then nobody wants the answer.
         drop(answer.send(costed(Ok(admitted), std::mem::take(&mut round_trips))));
     }
+}
+
+/// Who synchronizes what, and under which tables.
+fn settle(
+    reader: &mut dyn Reader,
+    admission: &Admission,
+    claims: BTreeMap<String, String>,
+) -> Result<Session, Failure> {
+    let mut session = reader.session(
+        &admission.user,
+        claims,
+        &admission.remote_id,
+        admission.script_version.as_ref(),
+        &admission.publications,
+    )?;
+    if let Some((schema, tables)) = &admission.holds {
+        session.held = reader.held(&session, schema.as_deref(), tables)?;
+    }
+    Ok(session)
 }
 
 fn fetch_download(

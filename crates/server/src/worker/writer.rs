@@ -191,6 +191,7 @@ fn execute(writer: &mut dyn Writer, write: &Write) -> Outcome {
                     Some(rows) => rows.for_each_batch(visit),
                     None => Ok(()),
                 },
+                left_out: None,
             });
             Outcome::Applied(Box::new(result))
         }

@@ -10,7 +10,7 @@ use super::Attempt;
 use crate::echo::Echo;
 use crate::synchronization::{Applied, Change};
 use crate::told;
-use crate::uploaded_row::UploadedRow;
+use crate::uploaded_row::{RowId, UploadedRow};
 use model::{Code, Failure};
 
 impl Attempt<'_> {
@@ -115,6 +115,16 @@ impl Attempt<'_> {
         })
     }
 
+    /// Values for columns that are gone are told with their rows.
+    fn tell_left_out(&mut self) {
+        let Some(left_out) = self.request.left_out else { return };
+        let rejected = |row: &RowId| self.owed.iter().any(|(r, why)| r == row && why.is_some());
+        for (row, reason) in left_out.told(&rejected) {
+            self.applied.rejected += 1;
+            self.owed.push((row, Some(reason)));
+        }
+    }
+
     pub(super) fn finish(mut self) -> Result<Applied, Failure> {
         if self.request.download_follows {
             self.end_stretches()?;
@@ -122,6 +132,7 @@ impl Attempt<'_> {
         if let Some(moving) = self.moving.take() {
             moving.effects.forget(self.connection, self.tables)?;
         }
+        self.tell_left_out();
         // A key may be owed twice: what was rejected is told.
         self.owed.sort_by_key(|(_, reason)| reason.is_some());
         ledger::write(self.connection, self.tables, self.request, self.counter, &self.owed)?;

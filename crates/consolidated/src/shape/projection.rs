@@ -1,0 +1,304 @@
+//! Rows of an older shape as rows of today's table.
+//!
+//! Each value goes to the column that has its column's number; the others stay as they are at the
+//! centre, and a new row gets their defaults. A value that has no column any more is told with its
+//! row, where the remote has entered or changed it (H3).
+
+use crate::catalog::CatalogTable;
+use crate::echo::Echo;
+use crate::synchronization::{Applied, Batch, Change, Held, HeldSchema, UploadRequest};
+use crate::uploaded_row::RowId;
+use model::{Code, Failure, PublishedTable, RowReader, ValueRef, write_value};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Rows with values that no column takes, while they are uploaded.
+#[derive(Debug, Default)]
+pub struct LeftOut {
+    told: RefCell<BTreeMap<RowId, String>>,
+    /// Updates of which nothing is left.
+    empty: RefCell<BTreeSet<RowId>>,
+}
+
+impl LeftOut {
+    /// Hands out every such row that is not among `rejected`, with the reason.
+    pub(crate) fn told(
+        &self,
+        is_rejected: &dyn Fn(&RowId) -> bool,
+    ) -> Vec<(RowId, (Code, String))> {
+        let told = self.told.borrow();
+        let told = told.iter().filter(|(row, _)| !is_rejected(row));
+        told.map(|(row, why)| (row.clone(), (Code::ColumnDropped, why.clone()))).collect()
+    }
+}
+
+/// Lets `apply` see an upload as one of today's tables. `tables` are in the order of the schema
+/// that the remote holds.
+pub(crate) fn upload<D>(
+    request: &UploadRequest<'_>,
+    tables: &[Arc<CatalogTable<D>>],
+    apply: impl FnOnce(&UploadRequest<'_>) -> Result<Applied, Failure>,
+) -> Result<Applied, Failure> {
+    let Held::Older(held) = &request.session.held else { return apply(request) };
+    let left_out = LeftOut::default();
+    let tables: Vec<&PublishedTable> = tables.iter().map(|table| &table.published).collect();
+    let batches = request.batches;
+    let projected = UploadRequest {
+        batches: &|visit| batches(&mut |batch| project(held, &tables, &left_out, batch, visit)),
+        left_out: Some(&left_out),
+        ..*request
+    };
+    let mut applied = apply(&projected)?;
+    applied.updates += left_out.empty.borrow().len() as u64;
+    // It speaks of tables by other positions than the download.
+    applied.echo = Echo::default();
+    Ok(applied)
+}
+
+fn project(
+    held: &HeldSchema,
+    tables: &[&PublishedTable],
+    left_out: &LeftOut,
+    batch: Batch<'_>,
+    visit: &mut dyn FnMut(Batch<'_>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let unknown = || Failure::new(Code::Bug, "rows of a table that is not known");
+    let from = held.schema.tables.get(batch.table).ok_or_else(unknown)?;
+    let to = tables.get(batch.table).ok_or_else(unknown)?;
+    let Some(projection) = held.projections.get(batch.table).ok_or_else(unknown)? else {
+        return visit(batch);
+    };
+    let row = &mut Projected { projection, from, to, old: Vec::new(), new: Vec::new() };
+    let (mut change, mut count, mut rows) = (batch.change, 0, Vec::new());
+    let mut rest = batch.rows;
+    for _ in 0..batch.count {
+        let (values, after) = Values::read(rest, batch.change, from.width())?;
+        rest = after;
+        let Some(now) = row.take(&values, batch, left_out) else { continue };
+        if now != change && count > 0 {
+            visit(Batch { table: batch.table, change, count, rows: &rows })?;
+            (count, rows) = (0, Vec::new());
+        }
+        change = now;
+        count += 1;
+        row.old.iter().chain(&row.new).for_each(|value| write_value(&mut rows, *value));
+    }
+    match count {
+        0 => Ok(()),
+        _ => visit(Batch { table: batch.table, change, count, rows: &rows }),
+    }
+}
+
+/// The images of an uploaded row, in the remote's shape; the new one is empty for a delete, the
+/// old one for an insert.
+struct Values<'a> {
+    old: Vec<ValueRef<'a>>,
+    new: Vec<ValueRef<'a>>,
+}
+
+impl<'a> Values<'a> {
+    fn read(
+        rows: &'a [u8],
+        change: Change,
+        width: usize,
+    ) -> Result<(Values<'a>, &'a [u8]), Failure> {
+        let mut reader = RowReader::new(rows);
+        let mut image = || (0..width).map(|_| reader.value()).collect::<Result<Vec<_>, Failure>>();
+        let (old, new) = match change {
+            Change::Insert => (Vec::new(), image()?),
+            Change::Update | Change::KeyChange => (image()?, image()?),
+            Change::Delete => (image()?, Vec::new()),
+        };
+        Ok((Values { old, new }, reader.rest()))
+    }
+
+    /// The old value of a column; where the remote did not keep it twice, the new one.
+    fn old(&self, at: usize) -> Option<ValueRef<'a>> {
+        match self.old.get(at) {
+            Some(ValueRef::Absent) => self.new.get(at).copied(),
+            old => old.copied(),
+        }
+    }
+}
+
+/// A row in today's shape; the vectors are reused from row to row.
+struct Projected<'a, 'r> {
+    projection: &'a [Option<u16>],
+    from: &'a PublishedTable,
+    to: &'a PublishedTable,
+    old: Vec<ValueRef<'r>>,
+    new: Vec<ValueRef<'r>>,
+}
+
+impl<'r> Projected<'_, 'r> {
+    /// Takes a row, and says what of a change it is now; none where nothing is left of it.
+    fn take(
+        &mut self,
+        values: &Values<'r>,
+        batch: Batch<'_>,
+        left_out: &LeftOut,
+    ) -> Option<Change> {
+        self.image(&values.old, |row| &mut row.old);
+        self.image(&values.new, |row| &mut row.new);
+        let lost = self.lost(values);
+        let moved = self.to.key.iter().any(|at| self.differs(usize::from(*at)));
+        let change = match batch.change {
+            Change::Update | Change::KeyChange if moved => Change::KeyChange,
+            Change::Update | Change::KeyChange => Change::Update,
+            other => other,
+        };
+        if lost.is_empty() {
+            return Some(change);
+        }
+        let row = (batch.table, self.key());
+        let empty = change == Change::Update && !(0..self.new.len()).any(|at| self.differs(at));
+        let noun = if lost.len() == 1 { "column" } else { "columns" };
+        let why = format!("{noun} {} of {} is gone", lost.join(", "), self.from.name);
+        left_out.told.borrow_mut().insert(row.clone(), why);
+        if empty {
+            left_out.empty.borrow_mut().insert(row);
+            return None;
+        }
+        Some(change)
+    }
+
+    fn image(&mut self, from: &[ValueRef<'r>], to: impl Fn(&mut Self) -> &mut Vec<ValueRef<'r>>) {
+        let width = if from.is_empty() { 0 } else { self.to.width() };
+        let mut image = vec![ValueRef::Null; width];
+        for (value, place) in from.iter().zip(self.projection) {
+            if let Some(place) = place.and_then(|at| image.get_mut(usize::from(at))) {
+                *place = *value;
+            }
+        }
+        *to(self) = image;
+    }
+
+    /// The remote's names of columns that are gone and that the remote has given a value.
+    fn lost(&self, values: &Values<'_>) -> Vec<&str> {
+        let mut lost = Vec::new();
+        for (at, place) in self.projection.iter().enumerate() {
+            let Some(new) = values.new.get(at).filter(|_| place.is_none()) else { continue };
+            let old = values.old(at).unwrap_or(ValueRef::Null);
+            if old != *new {
+                lost.push(self.from.columns[at].as_str());
+            }
+        }
+        lost
+    }
+
+    fn differs(&self, at: usize) -> bool {
+        match (self.old.get(at), self.new.get(at)) {
+            (Some(ValueRef::Absent), _) => false,
+            (Some(old), Some(new)) => old != new,
+            _ => false,
+        }
+    }
+
+    /// The key under which an upload of today's shape would speak of the row.
+    fn key(&self) -> Vec<u8> {
+        let mut key = Vec::new();
+        for at in self.to.key.iter().map(|at| usize::from(*at)) {
+            let value = match self.old.get(at) {
+                None | Some(ValueRef::Absent) => self.new.get(at),
+                old => old,
+            };
+            write_value(&mut key, value.copied().unwrap_or(ValueRef::Null));
+        }
+        key
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::{Direction, RemoteSchema};
+
+    fn table(columns: &[&str], key: &[u16]) -> PublishedTable {
+        PublishedTable {
+            name: "item".into(),
+            columns: columns.iter().map(|name| (*name).to_owned()).collect(),
+            key: key.to_vec(),
+            direction: Direction::Both,
+            create: vec![],
+            fingerprint: String::new(),
+        }
+    }
+
+    fn rows(values: &[ValueRef<'_>]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        values.iter().for_each(|value| write_value(&mut bytes, *value));
+        bytes
+    }
+
+    type Seen = Vec<(Change, u32, Vec<u8>)>;
+
+    /// Projects (id, note, qty) onto (qty, id).
+    fn check(change: Change, values: &[ValueRef<'_>]) -> (Seen, LeftOut) {
+        let held = HeldSchema {
+            schema: RemoteSchema {
+                tables: vec![table(&["id", "note", "qty"], &[0])],
+                fingerprint: String::new(),
+            },
+            projections: vec![Some(vec![Some(1), None, Some(0)])],
+            ..HeldSchema::default()
+        };
+        let to = table(&["qty", "id"], &[1]);
+        let (mut seen, left_out) = (Seen::new(), LeftOut::default());
+        let bytes = rows(values);
+        let batch = Batch { table: 0, change, count: 1, rows: &bytes };
+        project(&held, &[&to], &left_out, batch, &mut |batch| {
+            seen.push((batch.change, batch.count, batch.rows.to_vec()));
+            Ok(())
+        })
+        .unwrap();
+        (seen, left_out)
+    }
+
+    const ID: ValueRef<'_> = ValueRef::Integer(7);
+    const NOTE: ValueRef<'_> = ValueRef::Text(b"x");
+
+    // H3, Trap 24: a value of a dropped column went with the schema, without a word.
+    #[test]
+    fn a_value_that_no_column_takes_is_told_and_the_rest_goes_where_it_belongs() {
+        let (seen, left_out) = check(Change::Insert, &[ID, NOTE, ValueRef::Integer(3)]);
+        assert_eq!(seen, [(Change::Insert, 1, rows(&[ValueRef::Integer(3), ID]))]);
+        let told = left_out.told(&|_| false);
+        assert_eq!(told[0].0, (0, rows(&[ID])));
+        assert_eq!(told[0].1.0, Code::ColumnDropped);
+        assert!(left_out.told(&|_| true).is_empty());
+    }
+
+    #[test]
+    fn what_nobody_has_entered_is_not_told() {
+        for (change, values) in [
+            (Change::Insert, vec![ID, ValueRef::Null, ValueRef::Integer(3)]),
+            (Change::Delete, vec![ID, NOTE, ValueRef::Integer(3)]),
+            (Change::Update, vec![ID, NOTE, ValueRef::Null, ID, NOTE, ValueRef::Integer(3)]),
+            (
+                Change::Update,
+                vec![ID, ValueRef::Absent, ValueRef::Null, ID, NOTE, ValueRef::Integer(3)],
+            ),
+        ] {
+            let (seen, left_out) = check(change, &values);
+            assert_eq!((seen.len(), seen[0].0), (1, change));
+            assert!(left_out.told(&|_| false).is_empty(), "{values:?}");
+        }
+    }
+
+    #[test]
+    fn an_update_of_a_dropped_column_alone_touches_no_row() {
+        let values = [ID, ValueRef::Null, ValueRef::Absent, ID, NOTE, ValueRef::Integer(3)];
+        let (seen, left_out) = check(Change::Update, &values);
+        assert_eq!(seen, []);
+        assert_eq!(left_out.told(&|_| false).len(), 1);
+        assert_eq!(left_out.empty.borrow().len(), 1);
+    }
+
+    #[test]
+    fn a_row_whose_key_of_today_changes_is_a_key_change() {
+        let values = [ID, NOTE, ValueRef::Null, ValueRef::Integer(8), NOTE, ValueRef::Null];
+        let (seen, _) = check(Change::Update, &values);
+        assert_eq!(seen[0].0, Change::KeyChange);
+    }
+}
