@@ -16,6 +16,7 @@ mod conflict;
 mod constraint;
 mod deploy;
 mod dialect;
+mod durable;
 mod effects;
 mod errors;
 mod fence;

@@ -6,6 +6,7 @@
 
 use super::binding::{bind, bind_session};
 use super::catalog::CatalogTable;
+use super::durable::Ends;
 use super::errors::{failed, script_failed};
 use super::stretch;
 use super::values::write_row;
@@ -22,13 +23,14 @@ use std::sync::Arc;
 /// Where the parts of a download go.
 pub(super) type Sink<'a> = &'a mut dyn FnMut(DownloadBatch) -> Result<(), Failure>;
 
-/// Sends everything of `request` to `sink`. The connection is inside a read transaction.
+/// Sends everything of `request` to `sink`, and tells which entries of the logs it speaks of. The
+/// connection is inside a read transaction.
 pub(super) fn fetch(
     connection: &Connection,
     tables: &[Arc<CatalogTable>],
     request: &FetchRequest<'_>,
     sink: Sink<'_>,
-) -> Result<Fetched, Failure> {
+) -> Result<(Fetched, Ends), Failure> {
     let generation = connection
         .prepare_cached("SELECT value FROM syncline_system WHERE name = 'generation'")
         .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
@@ -77,10 +79,12 @@ pub(super) fn fetch(
         }
     }
     let mut fetched = download.fetched;
-    for span in spans {
+    let mut ends = Ends::new();
+    for (table, span) in tables.iter().zip(spans) {
+        ends.extend(logs_of(table).iter().cloned().zip(span.until.logs.iter().copied()));
         fetched.watermarks.push(Some(span.until.write()?));
     }
-    Ok(fetched)
+    Ok((fetched, ends))
 }
 
 /// What of a table is sent, and up to where it is complete then.
@@ -129,7 +133,7 @@ fn span(
 }
 
 /// The tables whose logs decide about a download of `table`, itself first.
-fn logs_of(table: &CatalogTable) -> &[String] {
+pub(super) fn logs_of(table: &CatalogTable) -> &[String] {
     match table.details.logs.as_slice() {
         [] => std::slice::from_ref(&table.published.name),
         logs => logs,
@@ -137,7 +141,7 @@ fn logs_of(table: &CatalogTable) -> &[String] {
 }
 
 /// Where the log of a table ends, and what of it was trimmed.
-fn end_of_log(connection: &Connection, table: &str) -> Result<(LogMark, i64), Failure> {
+pub(super) fn end_of_log(connection: &Connection, table: &str) -> Result<(LogMark, i64), Failure> {
     let (incarnation, floor): (i64, i64) = connection
         .prepare_cached("SELECT incarnation, floor FROM syncline_log_state WHERE table_name = ?1")
         .and_then(|mut statement| {

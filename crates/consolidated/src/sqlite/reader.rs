@@ -2,6 +2,7 @@
 
 use super::catalog::{self, Catalog};
 use super::connect;
+use super::durable::Durable;
 use super::errors::failed;
 use super::fetch;
 use crate::admin::claims_from;
@@ -10,12 +11,14 @@ use model::{Failure, PublicationName, RemoteId, ScriptVersion, UserName};
 use rusqlite::{Connection, OptionalExtension, Transaction};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Reads from the consolidated database.
 #[derive(Debug)]
 pub(crate) struct Reader {
     connection: Connection,
     catalog: Catalog,
+    durable: Arc<Durable>,
 }
 
 impl Reader {
@@ -23,7 +26,7 @@ impl Reader {
     pub(crate) fn open(path: &Path) -> Result<Reader, Failure> {
         let connection = connect(path, true)?;
         let catalog = Catalog::load(&connection)?;
-        Ok(Reader { connection, catalog })
+        Ok(Reader { connection, catalog, durable: Durable::of(path) })
     }
 
     fn refresh(catalog: &mut Catalog, connection: &Connection) -> Result<(), Failure> {
@@ -107,8 +110,9 @@ impl crate::connection::Reader for Reader {
         // Inside the snapshot, so that scripts and rows are of the same moment.
         Reader::refresh(&mut self.catalog, &self.connection)?;
         let tables = self.catalog.deployed.tables(request.session)?;
-        let fetched = fetch::fetch(&self.connection, &tables, request, sink)?;
+        let (fetched, ends) = fetch::fetch(&self.connection, &tables, request, sink)?;
         snapshot.finish().map_err(failed("end the snapshot"))?;
+        self.durable.ensure(&ends)?;
         Ok(fetched)
     }
 }

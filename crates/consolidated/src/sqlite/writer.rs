@@ -4,7 +4,9 @@
 //! with it, and none is acknowledged before the common commit, which is durable.
 
 use super::catalog::{self, Catalog};
+use super::durable::{Durable, Ends};
 use super::errors::failed;
+use super::fetch;
 use super::notes;
 use super::runs::{self, Runs};
 use super::tracking::log_name;
@@ -14,7 +16,9 @@ use crate::shape;
 use crate::synchronization::{Applied, Begun, Identity, Session, UploadRequest};
 use model::{Code, Failure};
 use rusqlite::Connection;
+use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Writes to the consolidated database.
 #[derive(Debug)]
@@ -22,6 +26,9 @@ pub(crate) struct Writer {
     connection: Connection,
     catalog: Catalog,
     runs: Vec<Runs>,
+    durable: Arc<Durable>,
+    /// Tables whose logs the group may have written to.
+    written: BTreeSet<String>,
 }
 
 impl Writer {
@@ -30,7 +37,8 @@ impl Writer {
         let connection = connect(path, false)?;
         let catalog = Catalog::load(&connection)?;
         let runs = Runs::all(&connection)?;
-        Ok(Writer { connection, catalog, runs })
+        let (durable, written) = (Durable::of(path), BTreeSet::new());
+        Ok(Writer { connection, catalog, runs, durable, written })
     }
 
     /// Runs `work` so that its failure undoes nothing else.
@@ -77,7 +85,14 @@ impl crate::connection::Writer for Writer {
         for runs in &self.runs {
             runs.extend(&self.connection)?;
         }
-        self.connection.execute_batch("COMMIT").map_err(failed("commit"))
+        let mut ends = Ends::new();
+        for table in std::mem::take(&mut self.written) {
+            let (end, _) = fetch::end_of_log(&self.connection, &table)?;
+            ends.push((table, end));
+        }
+        self.connection.execute_batch("COMMIT").map_err(failed("commit"))?;
+        self.durable.note(&ends);
+        Ok(())
     }
 
     fn rollback(&mut self) {
@@ -103,7 +118,14 @@ impl crate::connection::Writer for Writer {
 
     fn upload(&mut self, request: &UploadRequest<'_>) -> Result<Applied, Failure> {
         self.in_savepoint(|writer| {
-            let tables = writer.catalog.deployed.upload_tables(request.session)?;
+            let deployed = &writer.catalog.deployed;
+            if request.progress != request.previous {
+                let tables = deployed.tables(request.session)?;
+                let downloaded = tables.iter().filter(|it| it.published.direction.downloads());
+                let logs = downloaded.flat_map(|table| fetch::logs_of(table));
+                writer.written.extend(logs.cloned());
+            }
+            let tables = deployed.upload_tables(request.session)?;
             shape::upload(request, &tables, |request| {
                 upload::upload(&writer.connection, &tables, request)
             })
