@@ -20,6 +20,7 @@
 //!
 //! Triggers are off for this connection, ours and the user's; foreign key actions are not.
 
+mod arrivals;
 pub(crate) mod incoming;
 pub(crate) mod orphans;
 mod parked;
@@ -35,6 +36,7 @@ use crate::connection::{LargeCache, begin_immediate, explain, triggers_off};
 use crate::fail_point::fail_point;
 use crate::progress::{self, Agreed, Frozen};
 use crate::schema::RemoteTable;
+use arrivals::Arrivals;
 use model::{Code, Failure, Nonce, Spill, Spills};
 use protocol::{
     DownloadBegin, DownloadEnd, DownloadMode, Message, Operation, Rejects, RowsFrame, TableDownload,
@@ -118,22 +120,24 @@ pub(crate) struct Circumstances<'a> {
     pub(crate) spills: &'a Arc<Spills>,
 }
 
-/// Applies a download. Idempotent: a kill at any moment leaves all of it or nothing.
+/// Applies a download. Idempotent: a kill at any moment leaves all of it or nothing. Yields how
+/// many rows it has put into the reject table that the server does not know of.
 pub(crate) fn apply(
     connection: &Connection,
     download: &Download,
     end: &DownloadEnd,
     circumstances: &Circumstances<'_>,
     progress: &mut dyn FnMut(u64),
-) -> Result<(), Failure> {
+) -> Result<u64, Failure> {
     let large = download.rows() > SMALL_DOWNLOAD_ROWS;
     let _large_cache = large.then(|| LargeCache::new(connection)).transpose()?;
     let transaction = begin_immediate(connection)?;
     if let Some(frozen) = circumstances.committed {
         progress::drop_entries(connection, circumstances.tables, frozen).map_err(explain)?;
     }
+    let mut told = 0;
     if !download.is_empty() {
-        write(connection, download, circumstances, progress)?;
+        told = write(connection, download, circumstances, progress)?;
     }
     let agreed = Agreed {
         watermarks: &end.watermarks,
@@ -145,7 +149,7 @@ pub(crate) fn apply(
     fail_point!("client-apply-before-commit");
     commit(connection, transaction, circumstances)?;
     fail_point!("client-apply-committed");
-    Ok(())
+    Ok(told)
 }
 
 /// Records the rejects, and writes and deletes the rows.
@@ -154,7 +158,7 @@ fn write(
     download: &Download,
     circumstances: &Circumstances<'_>,
     progress: &mut dyn FnMut(u64),
-) -> Result<(), Failure> {
+) -> Result<u64, Failure> {
     triggers_off(connection)?;
     let tables = circumstances.tables;
     // Not without need: the pragma makes SQLite prepare every statement anew.
@@ -166,6 +170,7 @@ fn write(
     orphans::put_back(connection, tables)?;
     let changed_before = changed_rows(connection, circumstances)?;
 
+    let mut arrivals = Arrivals::begin(connection, circumstances)?;
     let mut writer = Writer::new(connection, download, circumstances)?;
     writer.write_rows(&download.upserts, progress)?;
     for table in tables.iter().rev() {
@@ -179,6 +184,7 @@ fn write(
     orphans::put_back(connection, tables)?;
     writer.repair_after_actions(&download.upserts)?;
     writer.finish()?;
+    let told = arrivals.settle(download)?;
 
     // Only triggers add entries, and they are off: where there were none there are none.
     let changed = changed_before.iter().any(Option::is_some);
@@ -188,7 +194,7 @@ fn write(
             "a delete of the download would take changed rows along with it",
         ));
     }
-    Ok(())
+    Ok(told)
 }
 
 /// Per table with local changes: how many rows exist that have one. A download adds none and must

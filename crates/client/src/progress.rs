@@ -14,6 +14,7 @@ use crate::apply::incoming;
 use crate::capture::change_log;
 use crate::connection::{begin_immediate, explain};
 use crate::schema::RemoteTable;
+use crate::schema::history::{self, History};
 use crate::sql::{list, parameters};
 use model::{
     Code, Counter, DatabaseId, Failure, Nonce, Progress, PublicationName, Random, RemoteId,
@@ -104,6 +105,8 @@ pub(crate) struct State {
     pub(crate) schema_fingerprint: Option<String>,
     /// What the server of the last Welcome can do; nothing where there was none.
     pub(crate) server_capabilities: Capabilities,
+    /// Tables beyond what is published now.
+    pub(crate) history: History,
 }
 
 /// A generation on its way.
@@ -118,6 +121,7 @@ impl State {
     pub(crate) fn read(connection: &Connection) -> Result<State, Failure> {
         let mut facts = Facts::read(connection).map_err(explain)?;
         let publications: Option<String> = facts.take("publications")?;
+        let history: Option<String> = facts.take(history::FACT)?;
         let frozen = match (facts.take("frozen_generation")?, facts.take("progress_frozen")?) {
             (Some(generation), Some(progress)) => {
                 Some(Frozen { generation, progress: Progress(progress) })
@@ -151,6 +155,7 @@ impl State {
             server_capabilities: Capabilities(
                 facts.take::<i64>("server_capabilities")?.unwrap_or(0).cast_unsigned(),
             ),
+            history: History::parse(history.as_deref())?,
         })
     }
 }
@@ -183,6 +188,8 @@ pub(crate) struct Attempt {
     pub(crate) state: State,
     /// An earlier attempt froze what is frozen: nobody here knows whether it was committed.
     pub(crate) outcome_unknown: bool,
+    /// What waits has to wait for a download first (trap 24).
+    pub(crate) postponed: bool,
 }
 
 /// Begins an attempt, in one transaction: gives the remote its identity, the attempt its nonce,
@@ -209,10 +216,12 @@ pub(crate) fn begin_attempt(
         ("remote_id", &remote_id.as_str()),
         ("nonce_attempt", &nonce.0),
     ];
-    let mut freezes = false;
+    let (mut freezes, mut postponed) = (false, false);
     if !outcome_unknown {
         incoming::apply_for_undone_changes(&transaction, tables, state.open_generation)?;
-        freezes = uploads && has_entries(&transaction, tables, state.open_generation)?;
+        postponed = uploads && is_postponed(&transaction, tables, &state)?;
+        freezes =
+            uploads && !postponed && has_entries(&transaction, tables, state.open_generation)?;
     }
     if freezes {
         let frozen = freeze(&transaction, &state, random, &identity).map_err(explain)?;
@@ -225,7 +234,25 @@ pub(crate) fn begin_attempt(
     transaction.commit().map_err(explain)?;
     state.remote_id = Some(remote_id);
     state.nonce_attempt = Some(nonce);
-    Ok(Attempt { state, outcome_unknown })
+    Ok(Attempt { state, outcome_unknown, postponed })
+}
+
+/// A row was changed whose old image would have columns that nobody here has seen.
+fn is_postponed(
+    connection: &Connection,
+    tables: &[RemoteTable],
+    state: &State,
+) -> Result<bool, Failure> {
+    let unseen = |table: &&RemoteTable| {
+        let arriving = state.history.arriving.get(table.name());
+        table.uploads() && arriving.is_some_and(|arriving| !arriving.unseen.is_empty())
+    };
+    for table in tables.iter().filter(unseen) {
+        if change_log::has_old_images(connection, table, state.open_generation).map_err(explain)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Zero means "none" on the wire, so it is never drawn.

@@ -3,7 +3,7 @@
 //! This is the host of `session.rs`: it moves bytes and performs instructions. One call makes as
 //! many attempts as it takes: a copied file takes a new identity and tries once more (trap 13),
 //! and a download that changes made meanwhile stand in the way of is given up, so that the next
-//! attempt uploads them first.
+//! attempt uploads them first; and changes that wait for a download go up behind it.
 //!
 //! Whatever fails, and wherever the process dies, the file is at a point from which the next
 //! synchronization goes on (S1, S4).
@@ -126,8 +126,13 @@ pub(crate) fn synchronize(
     let mut total = Total::default();
     let mut apply_attempts = 1;
     loop {
-        let Err(failure) = attempt(remote, request, &user, connect, observer, &mut total) else {
-            break;
+        let failure = match attempt(remote, request, &user, connect, observer, &mut total) {
+            Ok(Then::UploadWhatWaits) if apply_attempts < APPLY_ATTEMPTS_MAX => {
+                apply_attempts += 1;
+                continue;
+            }
+            Ok(_) => break,
+            Err(failure) => failure,
         };
         match failure.code() {
             Code::CopiedRemote if !total.took_new_identity => {
@@ -173,6 +178,14 @@ struct Total {
     took_new_identity: bool,
 }
 
+/// What follows a conversation that went well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Then {
+    Nothing,
+    /// Changes had to wait for the download.
+    UploadWhatWaits,
+}
+
 /// One conversation with a server, from Hello to the end.
 fn attempt(
     remote: &mut Remote,
@@ -181,13 +194,13 @@ fn attempt(
     connect: &mut dyn FnMut() -> Result<Box<dyn Transport>, Failure>,
     observer: &mut dyn FnMut(Step),
     total: &mut Total,
-) -> Result<(), Failure> {
+) -> Result<Then, Failure> {
     let mut host = Host::begin(remote, request, user, connect, observer, total)?;
-    let result = host.converse();
-    if let Err(failure) = &result {
-        host.save_what_is_known(failure);
+    if let Err(failure) = host.converse() {
+        host.save_what_is_known(&failure);
+        return Err(failure);
     }
-    result
+    Ok(if host.postponed { Then::UploadWhatWaits } else { Then::Nothing })
 }
 
 #[cfg(test)]

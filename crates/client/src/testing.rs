@@ -326,6 +326,7 @@ impl Incoming<'_> {
             spills: &remote.spills,
         };
         crate::apply::apply(&remote.connection, &download, &end, &circumstances, &mut |_| {})
+            .map(drop)
     }
 }
 

@@ -214,6 +214,9 @@ codes! {
     /// so nothing was done.
     5145 ShapeChangeBlocked Remote false
         "synchronize without --download-only: what waits goes up under the tables as they are here";
+    /// Columns were published that this remote has not received yet, and rows of their table were
+    /// changed here. They can be uploaded when a download has brought what the columns hold.
+    5147 DownloadFirst Remote false "synchronize without --upload-only";
 
     /// A configuration or model file cannot be read.
     6001 ConfigUnreadable Operator false "`syncline init` writes a complete file";
@@ -277,6 +280,10 @@ codes! {
     /// The consolidated database does not know the table, or not as this remote holds it, so nobody
     /// there could have understood the change. The row is kept in the reject table as it was here.
     7146 ShapeUnknown Remote false "enter the change again in the table as it is now";
+    /// The table had ceased to be published here, and is again. The row that lay in it differs from
+    /// the one at the centre, or the centre has none. Nothing was captured meanwhile, so nobody
+    /// knows who changed it: the remote has what the centre has, and the reject table what was here.
+    7147 RowDiffersOnReturn Remote false "change the row again, if what was here is right";
     /// The key of the row is nothing that the consolidated database can read as a value of the
     /// column's type, so there is no such row and never was. It disappears from the remote and is
     /// kept in the reject table.

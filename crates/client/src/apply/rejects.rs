@@ -147,10 +147,30 @@ pub(crate) fn record_stranded(
         Code::TableNotPublished => "changed before the table ceased to be published",
         Code::DirectionNotPublished => "changed before the table ceased to be uploaded",
         Code::ColumnLost => "changed in a column that the consolidated database publishes no more",
+        Code::RowRefused => "made before the table had columns that may not be empty",
         Code::ShapeUnknown => "changed in a table that the consolidated database does not know so",
         _ => "changed under a table that the consolidated database does not have any more",
     };
     insert(connection, table, key, Reason { counter, code: code.number(), message, at })
+}
+
+/// Records a row of a table that came back, as it was before it was overwritten or removed.
+pub(super) fn record_returned(
+    connection: &Connection,
+    table: &RemoteTable,
+    row: &[ValueRef<'_>],
+    at: &str,
+) -> rusqlite::Result<()> {
+    let counter = Counter(progress::get(connection, "counter")?.unwrap_or(0));
+    let key: Vec<Value> = table.key.iter().map(|key| row[key.position].to_owned()).collect();
+    let columns = table.published.columns.iter().zip(row);
+    let object: Map<String, Json> =
+        columns.map(|(name, value)| (name.clone(), to_json(*value))).collect();
+    let code = Code::RowDiffersOnReturn.number();
+    let message = "here when the table was published again, and otherwise or not at the centre";
+    let reason = Reason { counter, code, message, at };
+    let row = Some(Json::Object(object).to_string());
+    insert_with_row(connection, table, &key, reason, row)
 }
 
 struct Reason<'a> {
@@ -166,6 +186,17 @@ fn insert(
     key: &[Value],
     reason: Reason<'_>,
 ) -> rusqlite::Result<()> {
+    let row = row_json(connection, table, key)?;
+    insert_with_row(connection, table, key, reason, row)
+}
+
+fn insert_with_row(
+    connection: &Connection,
+    table: &RemoteTable,
+    key: &[Value],
+    reason: Reason<'_>,
+    row: Option<String>,
+) -> rusqlite::Result<()> {
     connection
         .prepare_cached(&format!(
             "INSERT OR IGNORE INTO syncline_reject VALUES ({})",
@@ -177,7 +208,7 @@ fn insert(
             reason.counter.0,
             reason.code,
             reason.message,
-            row_json(connection, table, key)?,
+            row,
             reason.at,
         ])?;
     Ok(())

@@ -111,6 +111,19 @@ pub(crate) fn has_entries(
     Ok(found.is_some())
 }
 
+/// True when a generation of the table has entries of rows that existed before.
+pub(crate) fn has_old_images(
+    connection: &Connection,
+    table: &RemoteTable,
+    generation: i64,
+) -> rusqlite::Result<bool> {
+    let sql = format!(
+        "SELECT EXISTS (SELECT 1 FROM {} WHERE \"generation\" = ?1 AND \"existed\" = 1)",
+        table.change_sql()
+    );
+    connection.query_row(&sql, [generation], |row| row.get(0))
+}
+
 /// Drops the frozen generation of one table, which was committed, and what was downloaded for
 /// its rows meanwhile: the server has seen the change since then, and sends what came of it.
 ///

@@ -2,7 +2,8 @@
 //!
 //! What the user has is never destroyed: a table that we did not create is used as it is or the
 //! change is refused; a table that is published no more keeps its rows, and a column its values;
-//! rows that lie in a table when it is first published are changes to upload.
+//! rows that lie in a table when it is first published are changes to upload, those of one that was
+//! published before are compared with what comes (`history.rs`).
 //!
 //! What was captured means something under the tables that it was captured in. So it goes up
 //! under those, and the new ones are taken when nothing waits any more ([`Waiting::Uploaded`]).
@@ -10,11 +11,13 @@
 //! waits is carried over by the names of columns, and what has no name any more is told in the
 //! reject table ([`Waiting::CarriedOver`], `change/carry.rs`).
 
+mod arrivals;
 mod carry;
 mod names;
 mod rebuild;
 mod succession;
 
+use super::history::History;
 use super::{
     LocalTable, RemoteTable, StoredTable, drop_table_objects, large_columns, stored_tables,
 };
@@ -87,7 +90,9 @@ fn follow(
     triggers_off(connection)?;
     let transaction = begin_immediate(connection)?;
     let stored = stored_tables(connection)?;
-    let heirs = succession::heirs(schema_change, &stored)?;
+    let mut history = History::read(connection)?;
+    let former = history.former();
+    let heirs = succession::heirs(schema_change, &stored, &former)?;
     let open_generation = settle_frozen(connection, &stored, waiting)?;
     let mut change = Change { connection, open_generation, at, rejects: 0 };
     let gone: Vec<&StoredTable> = stored.iter().filter(|old| !goes_on(old, &heirs)).collect();
@@ -98,6 +103,7 @@ fn follow(
     }
     for old in &gone {
         drop_table_objects(connection, &old.published.name).map_err(explain)?;
+        history.retire(old);
     }
     for heir in heirs.iter().filter(|heir| heir.changes()) {
         let Some(held) = &heir.held else { continue };
@@ -107,6 +113,8 @@ fn follow(
         }
     }
     names::follow(connection, &heirs)?;
+    arrivals::expect(connection, &mut history, &heirs)?;
+    history.write(connection)?;
     let mut tables = Vec::new();
     for heir in &heirs {
         tables.push(change.publish(heir, waiting)?);
@@ -253,6 +261,7 @@ impl Change<'_> {
             } else {
                 let table = RemoteTable::new(0, stored.clone(), &local)?;
                 carry::carry_over(self.connection, &table, held).map_err(explain)?;
+                self.tell_rows_without_values(&stored, &held.added(published))?;
             }
         }
         let table = RemoteTable::new(0, stored.clone(), &local)?;
@@ -262,7 +271,7 @@ impl Change<'_> {
 
     /// Builds a table of ours anew where it is declared otherwise.
     fn fit(
-        &self,
+        &mut self,
         heir: &Heir<'_>,
         local: LocalTable,
         waiting: Waiting,
@@ -293,6 +302,10 @@ impl Change<'_> {
         match rebuilt {
             // What waits does not fit. The centre will say so, row by row.
             Err(failure) if !lacks && failure.code() == Code::RemoteSchemaDiffers => Ok(local),
+            Err(failure) if failure.code() == Code::RemoteSchemaDiffers => {
+                self.tell_all(held.stored, Code::RemoteSchemaDiffers)?;
+                rebuild::rebuild(self, published, Unfitting::LeaveOut)
+            }
             other => other,
         }
     }

@@ -45,6 +45,8 @@ pub(super) struct Host<'a> {
     upload_sent: bool,
     /// It has key changes, which only a server of the kind met last understands.
     relies_on_capabilities: bool,
+    /// What waits goes up in another attempt, behind the download of this one.
+    pub(super) postponed: bool,
     /// The upload that was acknowledged in this attempt.
     committed: Option<Frozen>,
     download: Option<Download>,
@@ -64,8 +66,9 @@ impl<'a> Host<'a> {
         let channel = Channel::new(connect()?);
         let tables = remote.tables()?;
         let uploads = matches!(request.mode, Mode::Full | Mode::UploadOnly);
-        let Attempt { state, outcome_unknown } =
+        let Attempt { state, outcome_unknown, postponed } =
             progress::begin_attempt(&remote.connection, &tables, &mut remote.random, uploads)?;
+        require_download(postponed, request.mode)?;
         fail_point!("client-frozen");
         total.remote_id.clone_from(&state.remote_id);
         let outcome = if outcome_unknown { Outcome::Unknown } else { Outcome::Known };
@@ -82,6 +85,7 @@ impl<'a> Host<'a> {
             collected: None,
             upload_sent: false,
             relies_on_capabilities: false,
+            postponed,
             committed: None,
             download: None,
         })
@@ -309,7 +313,12 @@ impl<'a> Host<'a> {
 
     /// What waited has gone up under the tables that it was captured in.
     fn change_schema_behind_upload(&mut self, change: &SchemaChange) -> Result<(), Failure> {
-        self.follow(change, Waiting::Uploaded(self.committed))?;
+        // What had to wait for a download would be in the way of this change for ever.
+        let waiting = match self.postponed {
+            true => Waiting::CarriedOver,
+            false => Waiting::Uploaded(self.committed),
+        };
+        self.follow(change, waiting)?;
         self.committed = None;
         fail_point!("client-schema-changed");
         Ok(())
@@ -329,7 +338,10 @@ impl<'a> Host<'a> {
     fn upload(&mut self) -> Result<(), Failure> {
         if self.state.frozen.is_none() {
             let (connection, random) = (&self.remote.connection, &mut self.remote.random);
-            self.state = progress::begin_attempt(connection, &self.tables, random, true)?.state;
+            let attempt = progress::begin_attempt(connection, &self.tables, random, true)?;
+            require_download(attempt.postponed, self.request.mode)?;
+            self.postponed = attempt.postponed;
+            self.state = attempt.state;
         }
         let key_changes = self.state.server_capabilities.has(Capabilities::KEY_CHANGES);
         let collected = match self.collected_already(key_changes) {
@@ -435,7 +447,8 @@ impl<'a> Host<'a> {
         let observer = &mut self.observer;
         observer(Step::Applying { rows_done: 0, rows_total });
         let report = &mut |rows_done| observer(Step::Applying { rows_done, rows_total });
-        apply::apply(&self.remote.connection, &download, end, &circumstances, report)?;
+        let connection = &self.remote.connection;
+        self.total.rejected += apply::apply(connection, &download, end, &circumstances, report)?;
         self.committed = None;
         self.total.downloaded.upserts += download.upsert_rows;
         self.total.downloaded.deletes += download.delete_rows;
@@ -458,4 +471,13 @@ impl<'a> Host<'a> {
             let _ = progress::forget(&self.remote.connection, &["server_capabilities"]);
         }
     }
+}
+
+/// An upload that has to wait for a download waits in vain where there is none.
+fn require_download(postponed: bool, mode: Mode) -> Result<(), Failure> {
+    if postponed && mode == Mode::UploadOnly {
+        let message = "rows were changed whose new columns were not received yet";
+        return Err(Failure::new(Code::DownloadFirst, message));
+    }
+    Ok(())
 }

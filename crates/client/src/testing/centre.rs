@@ -73,6 +73,8 @@ pub(crate) struct Centre {
     pub(crate) hellos: Vec<Hello>,
     /// Numbers of the committed uploads.
     pub(crate) commits: Vec<Progress>,
+    /// Every uploaded row.
+    pub(crate) uploads: Vec<String>,
     /// Bytes that came in each write of a client.
     pub(crate) writes: Vec<usize>,
 }
@@ -92,6 +94,7 @@ impl Centre {
             fault: Fault::None,
             hellos: Vec::new(),
             commits: Vec::new(),
+            uploads: Vec::new(),
             writes: Vec::new(),
         }))
     }
@@ -392,6 +395,7 @@ impl Conversation {
                         true => centre.shapes.held(&hello, &centre.schema, frame.table),
                         false => centre.schema.tables[usize::from(frame.table)].clone(),
                     };
+                    centre.uploads.extend(super::describe(&table, frame));
                     store(centre, &table, frame, hello.remote_id.as_str());
                 }
             }

@@ -4,7 +4,7 @@
 //! say what was renamed, so what such a change loses is told in the reject table, whole.
 
 use super::succession::{Heir, Held};
-use super::{Change, Waiting, is_captured, readable};
+use super::{Change, Waiting, is_captured, readable, rebuild};
 use crate::apply::rejects;
 use crate::capture::change_log::{self, Change as RowChange, Entry, Reading};
 use crate::capture::triggers;
@@ -84,6 +84,22 @@ impl Change<'_> {
             })?;
         }
         Ok(())
+    }
+
+    /// Records rows that are new here, where the table has got columns that may not be empty:
+    /// what stands in them is no value that anybody has chosen.
+    pub(super) fn tell_rows_without_values(
+        &mut self,
+        stored: &StoredTable,
+        added: &[&str],
+    ) -> Result<(), Failure> {
+        let name = &stored.published.name;
+        if !rebuild::has_fillers(self.connection, name, added).map_err(explain)? {
+            return Ok(());
+        }
+        self.tell(stored, &|entry| {
+            Ok(if entry.existed { Fate::Carried } else { Fate::Told(Code::RowRefused) })
+        })
     }
 
     /// Records every change of the table, and forgets it.

@@ -121,6 +121,20 @@ fn take_over(
     }
 }
 
+/// Whether one of the columns could only be filled with a value that means nothing.
+pub(super) fn has_fillers(
+    connection: &Connection,
+    table: &str,
+    names: &[&str],
+) -> rusqlite::Result<bool> {
+    let filled = |column: &Column| {
+        column.not_null
+            && column.default.is_none()
+            && names.iter().any(|name| name.eq_ignore_ascii_case(&column.name))
+    };
+    Ok(columns(connection, table)?.iter().any(filled))
+}
+
 /// Indexes and triggers on the table: type, name, SQL.
 fn additions(
     connection: &Connection,

@@ -21,6 +21,8 @@ pub(super) struct Held<'a> {
     pub(super) stored: &'a StoredTable,
     /// Per column of the new table: its position among the held ones.
     pub(super) columns: Vec<Option<usize>>,
+    /// It was published once, and not since.
+    pub(super) former: bool,
 }
 
 impl Heir<'_> {
@@ -45,10 +47,11 @@ impl Held<'_> {
     }
 }
 
-/// The tables of the new schema, in its order.
+/// The tables of the new schema, in its order. Those that are not held may be `former` ones.
 pub(super) fn heirs<'a>(
     change: &'a SchemaChange,
     stored: &'a [StoredTable],
+    former: &'a [StoredTable],
 ) -> Result<Vec<Heir<'a>>, Failure> {
     for renamed in &change.renamed {
         check(renamed, change, stored)?;
@@ -62,12 +65,17 @@ pub(super) fn heirs<'a>(
             Some(renamed) => Some(Held {
                 stored: &stored[usize::from(renamed.held)],
                 columns: renamed.columns.iter().map(|it| it.map(usize::from)).collect(),
+                former: false,
             }),
-            None => stored
-                .iter()
-                .enumerate()
-                .find(|(held, it)| !taken(*held) && same_name(&it.published.name, &published.name))
-                .map(|(_, it)| by_name(published, it)),
+            None => {
+                let same = |it: &&StoredTable| same_name(&it.published.name, &published.name);
+                let mut held = stored.iter().enumerate().filter(|(held, _)| !taken(*held));
+                let held = held.find(|(_, it)| same(it)).map(|(_, it)| by_name(published, it));
+                // A table whose name went to another one is none that comes back.
+                let given_up = stored.iter().any(|it| same(&it));
+                let former = former.iter().find(same).filter(|_| !given_up);
+                held.or(former.map(|it| Held { former: true, ..by_name(published, it) }))
+            }
         };
         Heir { published, held }
     };
@@ -77,7 +85,8 @@ pub(super) fn heirs<'a>(
 fn by_name<'a>(published: &PublishedTable, stored: &'a StoredTable) -> Held<'a> {
     let position =
         |name: &String| stored.published.columns.iter().position(|held| same_name(held, name));
-    Held { columns: published.columns.iter().map(position).collect(), stored }
+    let columns = published.columns.iter().map(position).collect();
+    Held { columns, stored, former: false }
 }
 
 fn same_name(a: &str, b: &str) -> bool {

@@ -297,3 +297,221 @@ fn rows_of_a_table_that_was_given_up_are_compared_though_its_shape_comes_back() 
     assert_eq!(rows(&site)[0], "1, 10, 'old'");
     drop(connect(&centre));
 }
+
+/// `first`, and a column that is published since.
+fn wider() -> PublishedTable {
+    table(
+        "t",
+        &["id", "qty", "note", "price"],
+        "id INTEGER PRIMARY KEY, qty INT NOT NULL, note TEXT, price REAL NOT NULL",
+        "wider",
+    )
+}
+
+// Trap 24: towards a server that wants the new tables first, the old image of a pending edit had
+// the default of a column that nobody here had seen. The edit was a conflict that nobody had
+// caused, or set the centre's value to NULL.
+#[test]
+fn a_column_that_is_published_while_a_change_waits_is_no_change() {
+    let (centre, mut site) = joined();
+    centre.borrow_mut().takes_held_shapes = false;
+    site.write(
+        "UPDATE t SET qty = 11 WHERE id = 1; DELETE FROM t WHERE id = 2;
+         INSERT INTO t VALUES (4, 40, 'new')",
+    );
+    let mut wider = wider();
+    wider.create[0] = wider.create[0].replace("NOT NULL)", "DEFAULT 7)");
+    centre.borrow_mut().publish(&[wider]);
+    for id in 1..=3 {
+        let price = model::Value::Real(id as f64 + 0.5);
+        centre.borrow_mut().put(0, &[int(id), int(id * 10), text("old"), price]);
+    }
+    centre.borrow_mut().uploads.clear();
+    sync(&mut site, &centre).unwrap();
+    assert_eq!(
+        centre.borrow().uploads,
+        [
+            "delete t (2, 20, 'old', 2.5)",
+            "insert t (4, 40, 'new', 7)",
+            "update t (1, 10, 'old', 1.5) -> (1, 11, 'old', 1.5)",
+        ]
+    );
+    assert_equal(&site, &centre);
+}
+
+// Trap 24, S4: the same where the process dies between the change of the tables and the download,
+// with a server that takes uploads under held tables.
+#[test]
+fn a_change_between_the_new_tables_and_their_rows_waits_for_the_rows() {
+    let (centre, mut site) = joined();
+    centre.borrow_mut().publish(&[wider()]);
+    for id in 1..=3 {
+        let price = model::Value::Real(id as f64 + 0.5);
+        centre.borrow_mut().put(0, &[int(id), int(id * 10), text("old"), price]);
+    }
+    centre.borrow_mut().fault = Fault::AfterSchemaChange;
+    sync(&mut site, &centre).unwrap_err();
+    site.write(
+        "UPDATE t SET qty = 11 WHERE id = 1; DELETE FROM t WHERE id = 2;
+         UPDATE t SET price = 9.5 WHERE id = 3",
+    );
+    let refused = sync_as(&mut site.remote, &centre, Mode::UploadOnly, &mut |_| {}).unwrap_err();
+    assert_eq!(refused.code(), Code::DownloadFirst);
+    centre.borrow_mut().uploads.clear();
+    sync(&mut site, &centre).unwrap();
+    assert_eq!(
+        centre.borrow().uploads,
+        [
+            "delete t (2, 20, 'old', 2.5)",
+            "update t (1, 10, 'old', 1.5) -> (1, 11, 'old', 1.5)",
+            "update t (3, 30, 'old', 3.5) -> (3, 30, 'old', 9.5)",
+        ]
+    );
+    assert_equal(&site, &centre);
+    // And again, where the tables change once more before the rows have come.
+    centre.borrow_mut().publish(&[first()]);
+    sync(&mut site, &centre).unwrap();
+    centre.borrow_mut().publish(&[wider()]);
+    centre.borrow_mut().fault = Fault::AfterSchemaChange;
+    sync(&mut site, &centre).unwrap_err();
+    site.write("UPDATE t SET qty = 12 WHERE id = 1");
+    centre.borrow_mut().publish(&[first()]);
+    sync(&mut site, &centre).unwrap();
+    let shown = site.rows("SELECT id, qty, note FROM t ORDER BY id");
+    assert_eq!(shown, ["1, 12, 'old'", "3, 30, 'old'"]);
+    assert_eq!(centre.borrow().lines(0), shown);
+}
+
+// S11, Trap 24: nobody has chosen what stands in a new column that may not be empty.
+#[test]
+fn a_pending_row_without_a_value_that_is_wanted_now_is_told() {
+    let (centre, mut site) = joined();
+    centre.borrow_mut().takes_held_shapes = false;
+    site.write("INSERT INTO t VALUES (4, 40, 'new'); UPDATE t SET qty = 11 WHERE id = 1");
+    centre.borrow_mut().publish(&[wider()]);
+    for id in 1..=3 {
+        centre.borrow_mut().put(0, &[int(id), int(id * 10), text("old"), int(1)]);
+    }
+    let report = sync(&mut site, &centre).unwrap();
+    assert_eq!((report.uploaded.inserts, report.uploaded.updates, report.rejected), (0, 1, 1));
+    assert_eq!(site.remote.rejects().unwrap()[0].code, Code::RowRefused.number());
+    assert_eq!(site.rows("SELECT id, qty FROM t"), ["1, 11", "2, 20", "3, 30"]);
+}
+
+// S11, Trap 24: an old server cannot say that `qty` is called `quantity` now.
+#[test]
+fn a_change_that_loses_its_column_is_told_with_its_row() {
+    let (centre, mut site) = joined();
+    centre.borrow_mut().takes_held_shapes = false;
+    site.write(
+        "UPDATE t SET qty = 11 WHERE id = 1; INSERT INTO t VALUES (4, 40, 'new');
+         DELETE FROM t WHERE id = 2",
+    );
+    let mut renamed = renamed();
+    renamed.create[0] = renamed.create[0].replace(" CHECK (quantity > 0)", "");
+    centre.borrow_mut().publish(&[renamed]);
+    let report = sync(&mut site, &centre).unwrap();
+    assert_eq!((report.uploaded.deletes, report.rejected), (1, 2));
+    let rejects = site.remote.rejects().unwrap();
+    let told: Vec<_> = rejects.iter().map(|it| (it.code, it.row.as_deref().unwrap())).collect();
+    let code = Code::ColumnLost.number();
+    assert_eq!(
+        told,
+        [(code, r#"{"id":1,"qty":11,"note":"old"}"#), (code, r#"{"id":4,"qty":40,"note":"new"}"#)]
+    );
+    let shown = site.rows("SELECT id, remark, quantity FROM t ORDER BY id");
+    assert_eq!(shown, ["1, 'old', 10", "3, 'old', 30"]);
+}
+
+// S11: the new table refuses the rows as they are here. Without a word they stayed as they were,
+// and every synchronization ended in E5005.
+#[test]
+fn what_waits_in_a_table_that_cannot_be_carried_over_is_told() {
+    let (centre, mut site) = joined();
+    centre.borrow_mut().takes_held_shapes = false;
+    site.write("UPDATE t SET qty = 11 WHERE id = 1; DELETE FROM t WHERE id = 2");
+    centre.borrow_mut().publish(&[renamed()]);
+    let report = sync(&mut site, &centre).unwrap();
+    assert_eq!((report.uploaded, report.rejected), (Counts::default(), 2));
+    let shown = site.rows("SELECT id, remark, quantity FROM t ORDER BY id");
+    assert_eq!(shown, ["1, 'old', 10", "2, 'old', 20", "3, 'old', 30"]);
+}
+
+// Trap 23: the rows of a table that had left were uploaded as the remote's own: a deleted row
+// returned, and a newer one was overwritten.
+#[test]
+fn a_table_that_comes_back_is_compared_and_not_uploaded() {
+    for takes_held_shapes in [false, true] {
+        let (centre, mut site) = joined();
+        centre.borrow_mut().takes_held_shapes = takes_held_shapes;
+        centre.borrow_mut().publish(&[]);
+        sync(&mut site, &centre).unwrap();
+        site.write(
+            "UPDATE t SET note = 'mine' WHERE id = 1; INSERT INTO t VALUES (4, 40, 'mine too')",
+        );
+        centre.borrow_mut().publish(&[first()]);
+        for id in [1, 3] {
+            centre.borrow_mut().put(0, &[int(id), int(id * 10), text("old")]);
+        }
+        centre.borrow_mut().remove(0, 2);
+        let report = sync(&mut site, &centre).unwrap();
+        assert_eq!((report.uploaded, report.rejected), (Counts::default(), 3));
+        assert_equal(&site, &centre);
+        assert_eq!(rows(&site), ["1, 10, 'old'", "3, 30, 'old'"]);
+        let rejects = site.remote.rejects().unwrap();
+        let told: Vec<_> = rejects.iter().map(|it| it.row.as_deref().unwrap()).collect();
+        assert_eq!(
+            told,
+            [
+                r#"{"id":1,"qty":10,"note":"mine"}"#,
+                r#"{"id":2,"qty":20,"note":"old"}"#,
+                r#"{"id":4,"qty":40,"note":"mine too"}"#
+            ]
+        );
+        // From now on it is a table like any other.
+        site.write("UPDATE t SET note = 'captured' WHERE id = 3");
+        assert_eq!(sync(&mut site, &centre).unwrap().uploaded.updates, 1);
+        assert_equal(&site, &centre);
+    }
+}
+
+// Trap 23: a table for download only ended in E5005 when it came back.
+#[test]
+fn a_table_for_download_only_comes_back_too() {
+    let down = PublishedTable {
+        direction: Direction::DownloadOnly,
+        fingerprint: "down".into(),
+        ..first()
+    };
+    let (centre, mut site) = joined();
+    for tables in [vec![down.clone()], vec![], vec![down], vec![], vec![first()]] {
+        let published = !tables.is_empty();
+        centre.borrow_mut().publish(&tables);
+        if published {
+            centre.borrow_mut().put(0, &[int(7), int(70), text("seven")]);
+        }
+        let report = sync(&mut site, &centre).unwrap();
+        assert_eq!(report.uploaded, Counts::default());
+        if published {
+            assert_equal(&site, &centre);
+        }
+    }
+}
+
+// Trap 23: it is cut off between the tables and the download.
+#[test]
+fn rows_of_a_table_that_comes_back_are_compared_whenever_they_come() {
+    let (centre, mut site) = joined();
+    centre.borrow_mut().publish(&[]);
+    sync(&mut site, &centre).unwrap();
+    site.write("UPDATE t SET note = 'mine' WHERE id = 1");
+    centre.borrow_mut().publish(&[first()]);
+    for fault in [Fault::AfterSchemaChange, Fault::WithinDownload, Fault::None] {
+        centre.borrow_mut().fault = fault;
+        let result = sync(&mut site, &centre);
+        assert_eq!(result.is_ok(), fault == Fault::None);
+    }
+    // The centre has no row any more: all of them are told, once.
+    assert_eq!(site.remote.rejects().unwrap().len(), 3);
+    assert_eq!(rows(&site), Vec::<String>::new());
+}

@@ -1,0 +1,191 @@
+//! The first download after the tables have changed: what it settles besides its rows.
+//!
+//! Columns that were never received are completed in rows that were changed meanwhile, in the row
+//! as in its old image: nobody here has chosen their values, so they are no change (trap 24).
+//! Rows of a table that was published before and is so again are compared with what came. Nothing
+//! was captured of them in between, so those that differ are told with what they were (trap 23).
+
+use super::{Circumstances, Download, rejects};
+use crate::capture::change_log;
+use crate::connection::{bind, explain, value};
+use crate::schema::history::{Arriving, History};
+use crate::schema::{Image, RemoteTable};
+use crate::sql::{all, ident};
+use model::{Failure, RowReader, ValueRef};
+use protocol::{DownloadMode, RowsFrame};
+use rusqlite::Connection;
+
+/// What a download has to settle.
+pub(super) struct Arrivals<'a> {
+    connection: &'a Connection,
+    circumstances: &'a Circumstances<'a>,
+    history: History,
+}
+
+impl<'a> Arrivals<'a> {
+    /// Before anything is written: notes the rows that are to be compared.
+    pub(super) fn begin(
+        connection: &'a Connection,
+        circumstances: &'a Circumstances<'a>,
+    ) -> Result<Arrivals<'a>, Failure> {
+        let history = History::read(connection)?;
+        let arrivals = Arrivals { connection, circumstances, history };
+        for table in arrivals.returned() {
+            let sql = format!(
+                "CREATE TEMP TABLE {} AS SELECT {} FROM {}",
+                before_sql(table),
+                table.columns_sql(""),
+                table.table_sql(),
+            );
+            connection.execute_batch(&sql).map_err(explain)?;
+        }
+        Ok(arrivals)
+    }
+
+    fn returned(&self) -> impl Iterator<Item = &'a RemoteTable> {
+        let returned = |table: &&RemoteTable| {
+            self.history.arriving.get(table.name()).is_some_and(|arriving| arriving.returned)
+        };
+        self.circumstances.tables.iter().filter(returned)
+    }
+
+    /// After everything is written. Yields how many rows were told.
+    pub(super) fn settle(&mut self, download: &Download) -> Result<u64, Failure> {
+        if self.history.arriving.is_empty() {
+            return Ok(0);
+        }
+        let mut told = 0;
+        for table in self.returned() {
+            told += self.tell_differences(table)?;
+            let sql = format!("DROP TABLE {}", before_sql(table));
+            self.connection.execute_batch(&sql).map_err(explain)?;
+        }
+        self.complete(download)?;
+        let refreshed = |name: &String| {
+            let mut tables = self.circumstances.tables.iter();
+            tables.any(|it| it.name() == name && download.mode(it) == DownloadMode::Refresh)
+        };
+        let settled: Vec<String> =
+            self.history.arriving.keys().filter(|name| refreshed(name)).cloned().collect();
+        for name in settled {
+            self.history.arriving.remove(&name);
+        }
+        self.history.write(self.connection)?;
+        Ok(told)
+    }
+
+    fn tell_differences(&self, table: &RemoteTable) -> Result<u64, Failure> {
+        let same = all(table
+            .published
+            .columns
+            .iter()
+            .map(|name| format!("t.{0} IS b.{0} COLLATE BINARY", ident(name))));
+        let key = all(table
+            .key
+            .iter()
+            .map(|key| format!("t.{0} = b.{0}{1}", ident(&key.name), key.collate())));
+        let sql = format!(
+            "SELECT {} FROM {} AS b WHERE NOT EXISTS \
+             (SELECT 1 FROM {} AS t WHERE {key} AND {same})",
+            table.columns_sql("b."),
+            before_sql(table),
+            table.table_sql(),
+        );
+        let mut statement = self.connection.prepare(&sql).map_err(explain)?;
+        let mut rows = statement.query([]).map_err(explain)?;
+        let mut told = 0;
+        while let Some(row) = rows.next().map_err(explain)? {
+            let values: Vec<ValueRef<'_>> = (0..table.width())
+                .map(|column| value(row, column))
+                .collect::<rusqlite::Result<_>>()
+                .map_err(explain)?;
+            rejects::record_returned(self.connection, table, &values, self.circumstances.at)
+                .map_err(explain)?;
+            told += 1;
+        }
+        Ok(told)
+    }
+
+    /// Completes changed rows from what came.
+    fn complete(&self, download: &Download) -> Result<(), Failure> {
+        let generation = self.circumstances.open_generation;
+        let mut changed: Vec<Option<&Arriving>> = Vec::new();
+        for table in self.circumstances.tables {
+            let arriving = self.history.arriving.get(table.name());
+            let arriving = arriving.filter(|it| table.uploads() && !it.unseen.is_empty());
+            let has = arriving.is_some()
+                && change_log::has_old_images(self.connection, table, generation)
+                    .map_err(explain)?;
+            changed.push(arriving.filter(|_| has));
+        }
+        if changed.iter().all(Option::is_none) {
+            return Ok(());
+        }
+        let mut reader = download.upserts.reader();
+        while let Some(payload) = reader.next_chunk()? {
+            let (position, _, count) = RowsFrame::split(&payload)?;
+            let position = usize::from(position);
+            let Some(Some(arriving)) = changed.get(position) else { continue };
+            let table = &self.circumstances.tables[position];
+            let mut reader = RowReader::new(&payload[RowsFrame::PREFIX_BYTES..]);
+            for _ in 0..count {
+                let mut row = Vec::with_capacity(table.width());
+                for _ in 0..table.width() {
+                    row.push(reader.value()?);
+                }
+                self.complete_row(table, &arriving.unseen, &row).map_err(explain)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A column that the user has set since stays, but the change is one of what came.
+    fn complete_row(
+        &self,
+        table: &RemoteTable,
+        unseen: &[String],
+        row: &[ValueRef<'_>],
+    ) -> rusqlite::Result<()> {
+        let (live, change, keys) = (table.table_sql(), table.change_sql(), table.key.len());
+        let columns = table.published.columns.iter().zip(&table.large).enumerate();
+        for (position, (name, large)) in columns.filter(|(_, (name, _))| unseen.contains(name)) {
+            let (column, old) = (ident(name), Image::Old.column(name));
+            let captured = large.map(|bit| format!("\"captured\" & {}", 1u64 << bit));
+            let untouched = match &captured {
+                Some(captured) => {
+                    format!("(NOT {captured} OR {old} IS {live}.{column} COLLATE BINARY)")
+                }
+                None => format!("{old} IS {live}.{column} COLLATE BINARY"),
+            };
+            let entry = format!(
+                "{} AND \"generation\" = ?{} AND \"existed\" = 1",
+                table.our_key_is_parameter(1),
+                keys + 1
+            );
+            let kept = captured.map(|captured| format!(" AND {captured}")).unwrap_or_default();
+            let statements = [
+                format!(
+                    "UPDATE {live} SET {column} = ?{} WHERE {} AND EXISTS \
+                     (SELECT 1 FROM {change} WHERE {entry} AND {untouched})",
+                    keys + 2,
+                    table.key_is_parameter("", 1),
+                ),
+                format!("UPDATE {change} SET {old} = ?{} WHERE {entry}{kept}", keys + 2),
+            ];
+            for sql in statements {
+                let mut statement = self.connection.prepare_cached(&sql)?;
+                for (n, key) in table.key.iter().enumerate() {
+                    bind(&mut statement, n + 1, row[key.position])?;
+                }
+                statement.raw_bind_parameter(keys + 1, self.circumstances.open_generation)?;
+                bind(&mut statement, keys + 2, row[position])?;
+                statement.raw_execute()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn before_sql(table: &RemoteTable) -> String {
+    ident(&format!("syncline_before_{}", table.position))
+}

@@ -1,0 +1,57 @@
+//! What the next download of each table has to settle.
+//!
+//! That is columns that were never received, and rows of a table that comes back.
+
+use super::succession::{Heir, Held};
+use crate::connection::explain;
+use crate::schema::LocalTable;
+use crate::schema::history::{Arriving, History};
+use crate::sql::ident;
+use model::Failure;
+use rusqlite::Connection;
+use std::collections::BTreeMap;
+
+/// Notes it, when the tables have their new names and not their new columns.
+pub(super) fn expect(
+    connection: &Connection,
+    history: &mut History,
+    heirs: &[Heir<'_>],
+) -> Result<(), Failure> {
+    let before = std::mem::take(&mut history.arriving);
+    for heir in heirs {
+        let name = &heir.published.name;
+        history.take_back(name);
+        let Some(held) = &heir.held else { continue };
+        if !heir.published.direction.downloads() || !has_rows(connection, name)? {
+            continue;
+        }
+        let arriving = arriving(&before, heir, held);
+        if arriving != Arriving::default() {
+            history.arriving.insert(name.clone(), arriving);
+        }
+    }
+    Ok(())
+}
+
+fn has_rows(connection: &Connection, table: &str) -> Result<bool, Failure> {
+    if LocalTable::read(connection, table).map_err(explain)?.is_none() {
+        return Ok(false);
+    }
+    let sql = format!("SELECT EXISTS (SELECT 1 FROM {})", ident(table));
+    connection.query_row(&sql, [], |row| row.get(0)).map_err(explain)
+}
+
+fn arriving(before: &BTreeMap<String, Arriving>, heir: &Heir<'_>, held: &Held<'_>) -> Arriving {
+    let known = before.get(&held.stored.published.name);
+    let old_name = |at: &Option<usize>| at.and_then(|at| held.stored.published.columns.get(at));
+    let unseen = |at: &Option<usize>| match (old_name(at), known) {
+        (None, _) => true,
+        (Some(old), Some(known)) => known.unseen.contains(old),
+        (Some(_), None) => false,
+    };
+    let columns = heir.published.columns.iter().zip(&held.columns);
+    Arriving {
+        unseen: columns.filter(|(_, at)| unseen(at)).map(|(name, _)| name.clone()).collect(),
+        returned: held.former || known.is_some_and(|known| known.returned),
+    }
+}

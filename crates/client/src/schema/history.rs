@@ -1,0 +1,94 @@
+//! What the file remembers of tables beyond what is published now: one fact, as JSON.
+//!
+//! A table that was published here before is not one that the user has made: its rows were
+//! received, so they are compared with the centre when the table comes back, never uploaded
+//! (trap 23). And a column that is published since the last download holds nothing that the user
+//! has seen, let alone chosen (trap 24).
+
+use super::StoredTable;
+use crate::connection::explain;
+use crate::progress;
+use model::{Code, Failure, PublishedTable};
+use rusqlite::Connection;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The name of the fact.
+pub(crate) const FACT: &str = "table_history";
+
+/// Tables that were published once and what is on its way.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct History {
+    /// Tables that are published no more, as they were last.
+    #[serde(default)]
+    former: Vec<Former>,
+    /// By the name of a published table: what its next download settles.
+    #[serde(default)]
+    pub(crate) arriving: BTreeMap<String, Arriving>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Former {
+    published: PublishedTable,
+    created: bool,
+}
+
+/// What the next download of a table settles.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Arriving {
+    /// Columns that were never received.
+    #[serde(default)]
+    pub(crate) unseen: Vec<String>,
+    /// The table is here again after it was published no more.
+    #[serde(default)]
+    pub(crate) returned: bool,
+}
+
+impl History {
+    /// What lies in the fact of this text.
+    pub(crate) fn parse(text: Option<&str>) -> Result<History, Failure> {
+        let Some(text) = text else { return Ok(History::default()) };
+        serde_json::from_str(text)
+            .map_err(|error| Failure::new(Code::Bug, "the history does not read").source(error))
+    }
+
+    /// What the file remembers.
+    pub(crate) fn read(connection: &Connection) -> Result<History, Failure> {
+        let text: Option<String> = progress::get(connection, FACT).map_err(explain)?;
+        History::parse(text.as_deref())
+    }
+
+    /// Remembers it.
+    pub(crate) fn write(&self, connection: &Connection) -> Result<(), Failure> {
+        if *self == History::default() {
+            return progress::forget(connection, &[FACT]).map_err(explain);
+        }
+        let text = serde_json::to_string(self)
+            .map_err(|error| Failure::new(Code::Bug, "the history does not write").source(error))?;
+        progress::set(connection, FACT, text).map_err(explain)
+    }
+
+    /// A table ceases to be published.
+    pub(super) fn retire(&mut self, old: &StoredTable) {
+        let (published, created) = (old.published.clone(), old.created);
+        self.former.retain(|it| !it.published.name.eq_ignore_ascii_case(&published.name));
+        self.arriving.remove(&published.name);
+        self.former.push(Former { published, created });
+    }
+
+    /// The tables that were published once, as they were then.
+    pub(super) fn former(&self) -> Vec<StoredTable> {
+        let stored = |former: &Former| StoredTable {
+            published: former.published.clone(),
+            watermark: None,
+            created: former.created,
+            large: Vec::new(),
+        };
+        self.former.iter().map(stored).collect()
+    }
+
+    /// A table is published again.
+    pub(super) fn take_back(&mut self, name: &str) {
+        self.former.retain(|it| !it.published.name.eq_ignore_ascii_case(name));
+    }
+}
