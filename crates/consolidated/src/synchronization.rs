@@ -123,7 +123,7 @@ pub struct Begun {
 }
 
 /// What happened to a row at the remote.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Change {
     /// One image: the new row.
     Insert,

@@ -8,7 +8,7 @@ use super::link::Call;
 use super::span::session_value;
 use super::statement::{Raw, Slot, Statement};
 use super::verbatim::Verbatim;
-use crate::synchronization::Session;
+use crate::synchronization::{Change, Session};
 use crate::uploaded_row::UploadedRow;
 use model::{Code, ValueRef};
 use postgres_types::ToSql;
@@ -167,7 +167,12 @@ pub(super) fn misspelled_key(table: &Table, row: &UploadedRow<'_>) -> Option<Rea
             let spelling = details.spelling.as_ref();
             column.keeps_spelling(value) && spelling.is_none_or(|s| s.keeps(at, column, value))
         };
-        let respelled = if keeps(row.new[at]) { None } else { Some(row.new[at]) };
+        let moved = row.change == Change::KeyChange && !keeps(row.old[at]);
+        let respelled = match (keeps(row.new[at]), moved) {
+            (false, _) => Some(row.new[at]),
+            (true, true) => Some(row.old[at]),
+            (true, false) => None,
+        };
         respelled.map(|value| {
             let name = &table.deployed.published.columns[at];
             let text = value.display();

@@ -8,13 +8,16 @@ use super::batch::{self, Batch, Reason};
 use super::catalog::Table;
 use super::conflict;
 use super::errors::script_failed;
+use super::key_change::{self, Marks};
 use super::knot;
 use super::ledger::Ledger;
 use super::link::{Call, Link};
+use super::links::Links;
+use super::outline::Outline;
 use super::row_fault::{RowFault, may_collide, row_fault};
 use super::spelling;
 use super::statement::Statement;
-use super::upload::{Outline, Stop, Upload, stopped};
+use super::upload::{Stop, Upload, stopped};
 use crate::script::Event;
 use crate::synchronization::Change;
 use crate::uploaded_row::{RowId, UploadedRow, event_of};
@@ -61,9 +64,12 @@ pub(super) fn apply(
     upload: Upload<'_>,
     outline: &Outline,
 ) -> Result<Ledger, Stop> {
+    let links = Links::read(link, upload.tables)?;
     let mut careful = Careful {
         link,
         upload,
+        links,
+        originals: HashMap::new(),
         ledger: Ledger::default(),
         parked: Vec::new(),
         before: "",
@@ -72,33 +78,28 @@ pub(super) fn apply(
         respelled: HashSet::new(),
     };
     careful.link.batch(BEGIN).map_err(stopped("check constraints at once"))?;
-    let mut group: Option<Group> = None;
-    let mut bytes = 0;
-    outline.visit(upload, &mut |table, row| {
-        let same = group.as_ref().is_some_and(|group| {
-            (group.table, group.change) == (table, row.change) && bytes < GROUP_BYTES
-        });
-        if !same {
-            if let Some(full) = group.take() {
-                careful.unless_it_leaves(full)?;
-            }
-            bytes = 0;
-        }
+    let freeing = match outline.has_key_changes {
+        true => key_change::freeing(&careful, outline)?,
+        false => Marks::new(),
+    };
+    let frees = |table: usize, row: &UploadedRow<'_>| {
         let published = &upload.tables[table].deployed.published;
-        if let Some(reason) = careful.misfit(table, row)? {
-            careful.ledger.reject(row.key(published, table), reason);
-            return Ok(());
-        }
-        bytes += row.bytes.len();
-        group
-            .get_or_insert_with(|| Group { table, change: row.change, rows: Vec::new() })
-            .rows
-            .push(row.bytes.to_vec());
-        Ok(())
-    })?;
-    if let Some(last) = group {
-        careful.unless_it_leaves(last)?;
+        row.change == Change::Delete
+            && freeing.contains(&key_change::mark(table, &row.key(published, table).1))
+    };
+    let mut gathered = Gathered::default();
+    if !freeing.is_empty() {
+        outline.visit_deletes(upload, &mut |table, row| match frees(table, row) {
+            true => careful.take(&mut gathered, table, row),
+            false => Ok(()),
+        })?;
+        careful.end(&mut gathered)?;
     }
+    outline.visit(upload, &mut |table, row| match !freeing.is_empty() && frees(table, row) {
+        true => Ok(()),
+        false => careful.take(&mut gathered, table, row),
+    })?;
+    careful.end(&mut gathered)?;
     for group in std::mem::take(&mut careful.leaving) {
         careful.group(group)?;
     }
@@ -107,10 +108,20 @@ pub(super) fn apply(
     Ok(careful.ledger)
 }
 
+/// Rows that have not been applied yet, of one table with one change.
+#[derive(Default)]
+struct Gathered {
+    group: Option<Group>,
+    bytes: usize,
+}
+
 /// An upload under way.
 pub(super) struct Careful<'l, 'a> {
     pub(super) link: &'l mut Link,
     pub(super) upload: Upload<'a>,
+    pub(super) links: Links,
+    /// Rows as they were sent, by what they were told anew as.
+    pub(super) originals: HashMap<(usize, Change, Vec<u8>), (Change, Vec<u8>)>,
     pub(super) ledger: Ledger,
     pub(super) parked: Vec<Parked>,
     /// What is still to be sent in front of the next statement.
@@ -132,11 +143,56 @@ impl<'a> Careful<'_, 'a> {
         &self.upload.tables[position]
     }
 
+    /// Adds a row to those that are applied together, and applies them when they are enough.
+    fn take(
+        &mut self,
+        gathered: &mut Gathered,
+        table: usize,
+        row: &UploadedRow<'_>,
+    ) -> Result<(), Stop> {
+        let same = gathered.group.as_ref().is_some_and(|group| {
+            (group.table, group.change) == (table, row.change) && gathered.bytes < GROUP_BYTES
+        });
+        if !same {
+            self.next(gathered, Some((table, row.change)))?;
+        }
+        if let Some(reason) = self.misfit(table, row)? {
+            return Ok(self.reject(table, row.change, row.bytes, reason)?);
+        }
+        gathered.bytes += row.bytes.len();
+        let (change, rows) = (row.change, Vec::new());
+        let group = gathered.group.get_or_insert_with(|| Group { table, change, rows });
+        group.rows.push(row.bytes.to_vec());
+        Ok(())
+    }
+
+    /// Whether rows of `table` are still to leave.
+    pub(super) fn leaves(&self, table: usize) -> bool {
+        self.leaving.iter().any(|group| group.table == table && !group.rows.is_empty())
+    }
+
+    /// Applies the rows that were gathered last.
+    fn end(&mut self, gathered: &mut Gathered) -> Result<(), Stop> {
+        self.next(gathered, None)
+    }
+
+    fn next(&mut self, gathered: &mut Gathered, next: Option<(usize, Change)>) -> Result<(), Stop> {
+        let Gathered { group, .. } = std::mem::take(gathered);
+        let Some(group) = group else { return Ok(()) };
+        let place = (group.table, group.change);
+        self.unless_it_leaves(group)?;
+        match place.1 == Change::KeyChange && next != Some(place) {
+            true => key_change::settle(self, place.0),
+            false => Ok(()),
+        }
+    }
+
     /// Applies a group, and keeps the rows that leave for later.
     fn unless_it_leaves(&mut self, group: Group) -> Result<(), Stop> {
         let mut group = spelling::refuse_misspelled(self, group)?;
         let (table, change) = (group.table, group.change);
-        if change == Change::Update && self.table(table).deployed.details.may_leave {
+        let moves = matches!(change, Change::Update | Change::KeyChange);
+        if moves && self.table(table).deployed.details.may_leave {
             let Some(inside) = self.inside(table, change, &group.rows)? else {
                 return self.group(group);
             };
@@ -144,7 +200,7 @@ impl<'a> Careful<'_, 'a> {
             let mut leaving = Vec::new();
             let mut staying = Vec::new();
             for bytes in group.rows {
-                let key = self.read(table, change, &bytes)?.key(published, table).1;
+                let key = self.read(table, change, &bytes)?.new_key(published, table).1;
                 if inside.contains(&key) { &mut staying } else { &mut leaving }.push(bytes);
             }
             self.leaving.push(Group { table, change, rows: leaving });
@@ -153,9 +209,20 @@ impl<'a> Careful<'_, 'a> {
         self.group(group)
     }
 
-    /// Applies a group: all at once, or else in halves.
+    /// Applies a group, its rows told anew where key changes have been there before.
     pub(super) fn group(&mut self, group: Group) -> Result<(), Stop> {
-        let Group { table, change, rows } = group;
+        for group in self.told(group)? {
+            self.apply(group)?;
+        }
+        Ok(())
+    }
+
+    /// Applies rows: all at once, or else in halves.
+    fn apply(&mut self, group: Group) -> Result<(), Stop> {
+        let Group { table, change, mut rows } = group;
+        if change == Change::KeyChange {
+            rows = key_change::in_order(self, table, rows)?;
+        }
         let event = event_of(change);
         let mut unmatched = Vec::new();
         let mut looked = false;
@@ -169,6 +236,9 @@ impl<'a> Careful<'_, 'a> {
                 Ran::Affected(count) if count >= rows.len() as u64 => {
                     self.keep();
                     self.echo(table, change, &rows)?;
+                    for bytes in &rows {
+                        self.moved(table, change, bytes)?;
+                    }
                     continue;
                 }
                 Ran::Affected(0) if change != Change::Insert || rows.len() == 1 => {
@@ -233,7 +303,11 @@ impl<'a> Careful<'_, 'a> {
                     unmatched.append(&mut rows);
                     return Ok(());
                 }
-                (Code::RowNotUnique, message)
+                let key_taken = match (change, rows.first()) {
+                    (Change::KeyChange, Some(row)) => key_change::taken(self, table, row)?,
+                    _ => None,
+                };
+                key_taken.unwrap_or((Code::RowNotUnique, message))
             }
             RowFault::References(message) => (Code::RowReferences, message),
             RowFault::Refused(reason) => {
@@ -244,7 +318,7 @@ impl<'a> Careful<'_, 'a> {
             }
         };
         for row in rows {
-            self.parked.push(Parked { table, change, row, reason: reason.clone() });
+            self.park(table, change, &row, reason.clone());
         }
         Ok(())
     }
@@ -339,34 +413,12 @@ impl<'a> Careful<'_, 'a> {
         if let Some(reason) = batch::misspelled_key(this, row) {
             return Ok(Some(reason));
         }
+        if row.change == Change::KeyChange && this.statement(Event::UploadKeyChange).is_none() {
+            let message = "no script of the table changes keys".to_owned();
+            return Ok(Some((Code::RowKeyFixed, message)));
+        }
         let statement = this.required(event_of(row.change))?;
         Ok(Batch::new(this, statement, self.upload.request.session).add(row).err())
-    }
-
-    pub(super) fn echo(
-        &mut self,
-        table: usize,
-        change: Change,
-        rows: &[Vec<u8>],
-    ) -> Result<(), Failure> {
-        let published = &self.table(table).deployed.published;
-        for bytes in rows {
-            let row = self.read(table, change, bytes)?;
-            self.ledger.echo(published, table, &row);
-        }
-        Ok(())
-    }
-
-    pub(super) fn reject(
-        &mut self,
-        table: usize,
-        change: Change,
-        bytes: &[u8],
-        reason: Reason,
-    ) -> Result<(), Failure> {
-        let row = self.read(table, change, bytes)?;
-        self.ledger.reject(row.key(&self.table(table).deployed.published, table), reason);
-        Ok(())
     }
 }
 
@@ -379,7 +431,8 @@ pub(super) fn halve(mut rows: Rows, stack: &mut Vec<Rows>) {
 pub(super) fn groups(parked: Vec<Parked>) -> Vec<Group> {
     let place = |table: usize, change: Change| match change {
         Change::Insert => (0, table as isize, 0),
-        Change::Update | Change::KeyChange => (0, table as isize, 1),
+        Change::KeyChange => (0, table as isize, -1),
+        Change::Update => (0, table as isize, 1),
         Change::Delete => (1, -(table as isize), 0),
     };
     let mut groups: Vec<Group> = Vec::new();

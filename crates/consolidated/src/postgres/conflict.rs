@@ -4,8 +4,9 @@
 //! remote is owed afterwards. A row that the subscription does not cover is no conflict: nothing
 //! of it is told, and nothing of it is changed (S7).
 
-use super::careful::{Careful, Group, Parked, Ran, Rows, old_image};
+use super::careful::{Careful, Group, Ran, Rows, old_image};
 use super::catalog::Table;
+use super::key_change;
 use super::row_fault::RowFault;
 use super::statement::Statement;
 use super::upload::{Stop, resolution_of};
@@ -19,23 +20,26 @@ use std::collections::{HashMap, HashSet};
 /// Resolves `group`. Two sides that did the same are no conflict.
 pub(super) fn resolve(careful: &mut Careful<'_, '_>, group: Group) -> Result<(), Stop> {
     let Group { table, change, rows } = group;
+    if change == Change::KeyChange {
+        return rows.into_iter().try_for_each(|row| key_change::resolve(careful, table, row));
+    }
     let published = &careful.table(table).deployed.published;
     let ground = Ground::look(careful, table, change, &rows)?;
     let mut conflicts = Vec::new();
     for bytes in rows {
         let row = careful.read(table, change, &bytes)?;
-        let (position, key) = row.key(published, table);
+        let key = row.key(published, table).1;
         match ground.verdict(&row, &key) {
-            Verdict::Same => careful.ledger.echo(published, table, &row),
+            Verdict::Same => careful.echo(table, change, &[bytes])?,
             Verdict::Conflict => conflicts.push(bytes),
             // Its parent may be waiting for another row to move out of its way.
             Verdict::Leads if !careful.parked.is_empty() => {
-                careful.parked.push(Parked { table, change, row: bytes, reason: outside() });
+                careful.park(table, change, &bytes, outside());
             }
             Verdict::Leads | Verdict::Touches => {
-                careful.ledger.reject((position, key), outside());
+                careful.reject(table, change, &bytes, outside())?
             }
-            Verdict::Vetoed => careful.ledger.reject((position, key), vetoed()),
+            Verdict::Vetoed => careful.reject(table, change, &bytes, vetoed())?,
         }
     }
     settle(careful, Group { table, change, rows: conflicts }, &ground.now)
@@ -142,14 +146,15 @@ fn settle(
     let after = careful.fetch(table, change, &rows)?;
     for bytes in &rows {
         let row = careful.read(table, change, bytes)?;
-        let (position, key) = row.key(published, table);
+        let key = row.key(published, table).1;
         let (now, result) = (now.get(&key), after.get(&key));
-        careful.ledger.conflict(
-            (table, published),
-            &row,
+        careful.conflict(
+            table,
+            change,
+            bytes,
             now.map(Vec::as_slice),
             result.map(Vec::as_slice),
-        );
+        )?;
         let agrees = match change {
             Change::Delete => !after.contains_key(&key),
             Change::Insert | Change::Update | Change::KeyChange => {
@@ -157,8 +162,8 @@ fn settle(
             }
         };
         match agrees {
-            true => careful.ledger.echo(published, table, &row),
-            false => careful.ledger.owe((position, key)),
+            true => careful.echo(table, change, std::slice::from_ref(bytes))?,
+            false => careful.owe(table, change, bytes)?,
         }
     }
     Ok(())
@@ -194,10 +199,7 @@ fn run(careful: &mut Careful<'_, '_>, group: Group) -> Result<Rows, Stop> {
                     RowFault::NotUnique(message) => (Code::RowNotUnique, message),
                     RowFault::References(message) => (Code::RowReferences, message),
                 };
-                let parked = rows.into_iter();
-                let parked =
-                    parked.map(|row| Parked { table, change, row, reason: reason.clone() });
-                careful.parked.extend(parked);
+                rows.iter().for_each(|row| careful.park(table, change, row, reason.clone()));
             }
         }
     }

@@ -6,7 +6,7 @@
 //! refer to nothing for a moment. Where that fails too, the rows that failed are rejected, and the
 //! others tried again without them.
 
-use super::careful::{Careful, Parked, Ran, groups};
+use super::careful::{Careful, Parked, Ran};
 use super::details::TableDetails;
 use super::errors::Fault;
 use super::image::Decoder;
@@ -14,6 +14,7 @@ use super::row_fault::{RowFault, row_fault};
 use super::upload::{Stop, stopped};
 use super::values::Kind;
 use crate::quote::ident;
+use crate::rebase::Rebased;
 use crate::synchronization::Change;
 use crate::uploaded_row::event_of;
 use model::{Code, RowReader, ValueRef, write_value};
@@ -60,25 +61,8 @@ pub(super) fn untie(careful: &mut Careful<'_, '_>) -> Result<(), Stop> {
         if careful.parked.is_empty() {
             return Ok(());
         }
-        careful.flush()?;
-        careful
-            .link
-            .batch("SAVEPOINT knot; SET CONSTRAINTS ALL DEFERRED")
-            .map_err(stopped("set a savepoint"))?;
         let waiting = std::mem::take(&mut careful.parked);
-        let failed = attempt(careful, &waiting, &mut known)?;
-        careful.flush()?;
-        if !failed.contains(&true) {
-            careful.link.batch("RELEASE SAVEPOINT knot").map_err(stopped("end a savepoint"))?;
-            for group in groups(waiting) {
-                careful.echo(group.table, group.change, &group.rows)?;
-            }
-            return Ok(());
-        }
-        careful
-            .link
-            .batch("ROLLBACK TO SAVEPOINT knot; RELEASE SAVEPOINT knot")
-            .map_err(stopped("undo what failed"))?;
+        let Some(failed) = together(careful, &waiting, &mut known)? else { return Ok(()) };
         for (parked, failed) in waiting.into_iter().zip(failed) {
             match failed {
                 true => reject(careful, parked)?,
@@ -92,20 +76,64 @@ pub(super) fn untie(careful: &mut Careful<'_, '_>) -> Result<(), Stop> {
     Ok(())
 }
 
+/// Applies what waits if all of it can be; otherwise it goes on waiting.
+pub(super) fn try_to_untie(careful: &mut Careful<'_, '_>) -> Result<(), Stop> {
+    let waiting = std::mem::take(&mut careful.parked);
+    if together(careful, &waiting, &mut Known::new())?.is_some() {
+        careful.parked = waiting;
+    }
+    Ok(())
+}
+
+/// Applies all of `waiting`, or none and says of each whether it failed.
+fn together(
+    careful: &mut Careful<'_, '_>,
+    waiting: &[Parked],
+    known: &mut Known,
+) -> Result<Option<Vec<bool>>, Stop> {
+    careful.flush()?;
+    careful
+        .link
+        .batch("SAVEPOINT knot; SET CONSTRAINTS ALL DEFERRED")
+        .map_err(stopped("set a savepoint"))?;
+    let told: Vec<Rebased> = waiting
+        .iter()
+        .map(|parked| careful.tell(parked.table, parked.change, parked.row.clone()))
+        .collect::<Result<_, _>>()?;
+    let failed = attempt(careful, waiting, &told, known)?;
+    careful.flush()?;
+    if failed.contains(&true) {
+        careful
+            .link
+            .batch("ROLLBACK TO SAVEPOINT knot; RELEASE SAVEPOINT knot")
+            .map_err(stopped("undo what failed"))?;
+        return Ok(Some(failed));
+    }
+    careful.link.batch("RELEASE SAVEPOINT knot").map_err(stopped("end a savepoint"))?;
+    for (parked, told) in waiting.iter().zip(&told) {
+        careful.echo(parked.table, told.change, std::slice::from_ref(&told.bytes))?;
+        careful.moved(parked.table, told.change, &told.bytes)?;
+    }
+    Ok(None)
+}
+
 fn reject(careful: &mut Careful<'_, '_>, parked: Parked) -> Result<(), Stop> {
     let Parked { table, change, row, reason } = parked;
     Ok(careful.reject(table, change, &row, reason)?)
 }
 
-/// Applies all of `waiting`. Says of each whether it failed.
+/// Applies all of `waiting`, told anew as `told`. Says of each whether it failed.
 fn attempt(
     careful: &mut Careful<'_, '_>,
     waiting: &[Parked],
+    told: &[Rebased],
     known: &mut Known,
 ) -> Result<Vec<bool>, Stop> {
     let mut rows = Vec::new();
-    for (number, parked) in waiting.iter().enumerate() {
-        rows.push(make_room(careful, parked, number, known)?);
+    for (number, (parked, told)) in waiting.iter().zip(told).enumerate() {
+        let Rebased { change, bytes } = told.clone();
+        let (table, reason) = (parked.table, parked.reason.clone());
+        rows.push(make_room(careful, Parked { table, change, row: bytes, reason }, number, known)?);
     }
     let mut failed = vec![false; waiting.len()];
     // Rows that refer to each other within one table must come in one statement.
@@ -136,7 +164,7 @@ fn attempt(
     }
     careful.flush()?;
     if !failed.contains(&true) {
-        check(careful, waiting, &mut failed)?;
+        check(careful, waiting, told, &mut failed)?;
     }
     Ok(failed)
 }
@@ -146,6 +174,7 @@ fn attempt(
 fn check(
     careful: &mut Careful<'_, '_>,
     waiting: &[Parked],
+    told: &[Rebased],
     failed: &mut [bool],
 ) -> Result<(), Stop> {
     let checking = "SAVEPOINT checked; SET CONSTRAINTS ALL IMMEDIATE";
@@ -161,9 +190,10 @@ fn check(
     let first = waiting.iter().zip(&named).find(|(_, named)| **named);
     if let Some((Parked { table, .. }, _)) = first {
         let orphans = orphans(careful, *table, fault.db().and_then(|said| said.constraint()))?;
-        for (parked, failed) in waiting.iter().zip(failed.iter_mut()) {
-            let row = careful.read(parked.table, parked.change, &parked.row)?;
-            let (_, key) = row.key(&careful.table(parked.table).deployed.published, parked.table);
+        for ((parked, told), failed) in waiting.iter().zip(told).zip(failed.iter_mut()) {
+            let row = careful.read(parked.table, told.change, &told.bytes)?;
+            let published = &careful.table(parked.table).deployed.published;
+            let (_, key) = row.new_key(published, parked.table);
             *failed = parked.table == *table && orphans.contains(&key);
         }
     }
@@ -228,10 +258,13 @@ fn orphans(
 /// Puts something harmless in place of a row, if it can. Returns what is left to do then.
 fn make_room(
     careful: &mut Careful<'_, '_>,
-    parked: &Parked,
+    parked: Parked,
     number: usize,
     known: &mut Known,
 ) -> Result<(Change, Vec<u8>), Stop> {
+    if parked.change == Change::KeyChange && parked.reason.0 != Code::RowReferences {
+        return step_aside(careful, parked, number);
+    }
     let row = careful.read(parked.table, parked.change, &parked.row)?;
     let as_it_is = (parked.change, parked.row.clone());
     let query = match (parked.reason.0, parked.change) {
@@ -279,6 +312,33 @@ fn make_room(
             Ok(as_it_is)
         }
     }
+}
+
+/// Gives a row a key that nobody has, so that others can have its own.
+fn step_aside(
+    careful: &mut Careful<'_, '_>,
+    parked: Parked,
+    number: usize,
+) -> Result<(Change, Vec<u8>), Stop> {
+    let Parked { table, change, row: bytes, .. } = parked;
+    let this = careful.table(table);
+    let row = careful.read(table, change, &bytes)?;
+    // One column is enough.
+    for at in this.deployed.published.key.iter().map(|at| usize::from(*at)) {
+        let kind = this.deployed.details.columns[at].kind;
+        let Some(filler) = place_holder(kind, false, number) else { continue };
+        let mut placed = row.old.clone();
+        placed[at] = RowReader::new(&filler).value()?;
+        let away = image(&[&row.old, &placed]);
+        match careful.run(table, change, event_of(change), &[away])? {
+            Ran::Affected(1) => {
+                careful.keep();
+                return Ok((change, image(&[&placed, &row.new])));
+            }
+            _ => careful.undo(),
+        }
+    }
+    Ok((change, bytes))
 }
 
 fn image(images: &[&[ValueRef<'_>]]) -> Vec<u8> {

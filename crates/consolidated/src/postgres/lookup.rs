@@ -23,6 +23,9 @@ impl Careful<'_, '_> {
         change: Change,
         rows: &[Vec<u8>],
     ) -> Result<HashMap<Vec<u8>, Vec<u8>>, Stop> {
+        if let Some(seen) = self.looked_up(table, change, rows)? {
+            return self.fetch(table, Change::Delete, &seen);
+        }
         let this = self.table(table);
         let columns = &this.deployed.details.columns;
         let statement = this.required(Event::UploadFetch)?;
@@ -50,6 +53,9 @@ impl Careful<'_, '_> {
         change: Change,
         rows: &[Vec<u8>],
     ) -> Result<HashSet<Vec<u8>>, Stop> {
+        if let Some(seen) = self.looked_up(table, change, rows)? {
+            return self.present(table, Change::Delete, &seen);
+        }
         let statement = match self.present.get(&table) {
             Some(statement) => statement.clone(),
             None => {

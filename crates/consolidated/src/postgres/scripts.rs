@@ -41,6 +41,7 @@ impl Generator<'_> {
             if !self.changeable_columns().is_empty() {
                 scripts.push((Event::UploadUpdate, self.update()));
             }
+            scripts.extend(self.key_change().map(|sql| (Event::UploadKeyChange, sql)));
             scripts.push((Event::UploadDelete, self.delete(&self.unchanged("t", "d"))));
         }
         scripts.push((Event::UploadFetch, self.fetch()));
@@ -136,12 +137,28 @@ impl Generator<'_> {
     }
 
     fn update(&self) -> String {
-        let mut set = join(&self.changeable_columns(), ",\n    ", |c| {
-            format!("{} = {}", ident(c), self.new_value("u", c))
-        });
+        self.change("{updates}", &self.changeable_columns())
+    }
+
+    /// The key with all others. The database's own `ON UPDATE` acts, and the trigger notes what
+    /// departs. None where the key has an identity column that insists on its own values.
+    fn key_change(&self) -> Option<String> {
+        let fixed = |name: &String| self.table.column(name).is_none_or(|c| c.always_identity());
+        if self.table.key.iter().any(fixed) {
+            return None;
+        }
+        let changeable = self.changeable_columns();
+        let set = |name: &&str| changeable.contains(name) || self.is_key(name);
+        let columns: Vec<&str> = self.columns.iter().map(String::as_str).filter(set).collect();
+        Some(self.change("{key_changes}", &columns))
+    }
+
+    fn change(&self, relation: &str, columns: &[&str]) -> String {
+        let mut set =
+            join(columns, ",\n    ", |c| format!("{} = {}", ident(c), self.new_value("u", c)));
         set.push_str(&self.stamp());
         format!(
-            "UPDATE {} AS t SET\n    {set}\nFROM {{updates}} AS u\nWHERE {}{}{}",
+            "UPDATE {} AS t SET\n    {set}\nFROM {relation} AS u\nWHERE {}{}{}",
             self.name(),
             self.unchanged("t", "u"),
             self.and_covered(),

@@ -21,12 +21,11 @@ use super::catalog::Table;
 use super::errors::{Fault, failed};
 use super::held;
 use super::identity::{self, Locked, Stored};
-use super::key_order;
 use super::ledger::Ledger;
 use super::link::{Answer, Call, Link};
+use super::outline::Outline;
 use super::row_fault;
 use super::shapes;
-use super::spelling::KeySpelling;
 use super::verbatim::{self, Look};
 use super::watermark::{Mark, Place};
 use crate::echo::{Echo, Transaction};
@@ -36,7 +35,6 @@ use crate::synchronization::{Applied, Change, UploadRequest};
 use crate::uploaded_row::{UploadedRow, event_of};
 use model::{Code, Counter, Failure};
 use postgres_types::ToSql;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Bytes of parameters that are sent before their answers are awaited. They are held twice, as
@@ -106,7 +104,7 @@ pub(super) fn at_once(
     upload: Upload<'_>,
 ) -> Result<Result<(Locked, Ledger), Undone>, Failure> {
     let outline = Outline::of(upload)?;
-    if outline.asks_about_keys(upload) {
+    if outline.needs_care(upload) {
         return Ok(Err(Undone { rows_failed: true }));
     }
     let remote_id = upload.request.session.remote_id.as_str();
@@ -295,7 +293,7 @@ fn attempt(
     outline: &Outline,
     rows_failed: bool,
 ) -> Result<Ledger, Stop> {
-    if rows_failed || outline.asks_about_keys(upload) {
+    if rows_failed || outline.needs_care(upload) {
         link.batch(BEGIN_AGAIN).map_err(stopped("begin the upload"))?;
         return careful::apply(link, upload, outline);
     }
@@ -305,114 +303,6 @@ fn attempt(
     }
     link.batch("ROLLBACK TO SAVEPOINT together").map_err(stopped("undo the upload"))?;
     careful::apply(link, upload, outline)
-}
-
-/// What an upload consists of.
-#[derive(Default)]
-pub(super) struct Outline {
-    inserts: u64,
-    updates: u64,
-    deletes: u64,
-    /// Tables with inserts, and with updates, parents first.
-    written: BTreeSet<(usize, bool)>,
-    /// Whether they were sent in this order.
-    in_order: bool,
-    deleted: BTreeSet<usize>,
-}
-
-impl Outline {
-    fn of(upload: Upload<'_>) -> Result<Outline, Failure> {
-        let mut outline = Outline { in_order: true, ..Outline::default() };
-        let mut last = (0, false);
-        (upload.request.batches)(&mut |batch| {
-            let count = u64::from(batch.count);
-            let place = (batch.table, batch.change == Change::Update);
-            match batch.change {
-                Change::Insert => outline.inserts += count,
-                Change::Update | Change::KeyChange => outline.updates += count,
-                Change::Delete => {
-                    outline.deletes += count;
-                    outline.deleted.insert(batch.table);
-                    return Ok(());
-                }
-            }
-            outline.in_order &= last <= place;
-            last = place;
-            outline.written.insert(place);
-            Ok(())
-        })?;
-        Ok(outline)
-    }
-
-    /// Whether the database knows alone how keys of these rows are spelled (`spelling.rs`).
-    fn asks_about_keys(&self, upload: Upload<'_>) -> bool {
-        let spelling = |table: usize| upload.tables[table].deployed.details.spelling.as_ref();
-        self.tables().into_iter().filter_map(spelling).any(KeySpelling::is_asked)
-    }
-
-    fn rows(&self) -> u64 {
-        self.inserts + self.updates + self.deletes
-    }
-
-    /// The tables with rows.
-    fn tables(&self) -> BTreeSet<usize> {
-        self.written.iter().map(|(table, _)| *table).chain(self.deleted.iter().copied()).collect()
-    }
-
-    fn count(&self, applied: &mut Applied) {
-        applied.inserts = self.inserts;
-        applied.updates = self.updates;
-        applied.deletes = self.deletes;
-    }
-
-    /// Shows every row in the order in which rows are applied: inserts and updates, parents
-    /// first, then deletes, children first, or RESTRICT would stop the parent's.
-    pub(super) fn visit(
-        &self,
-        upload: Upload<'_>,
-        each: &mut dyn FnMut(usize, &UploadedRow<'_>) -> Result<(), Stop>,
-    ) -> Result<(), Stop> {
-        let mut pass = |wanted: &dyn Fn(usize, Change) -> bool| {
-            let mut stop = None;
-            let visited = (upload.request.batches)(&mut |batch| {
-                if !wanted(batch.table, batch.change) {
-                    return Ok(());
-                }
-                let published = &upload.tables[batch.table].deployed.published;
-                let sorted = key_order::sorted(&batch, published)?;
-                let mut row = UploadedRow::default();
-                let mut rest = batch.rows;
-                for at in 0..batch.count as usize {
-                    rest = row.read(
-                        sorted.as_ref().map_or(rest, |rows| rows[at]),
-                        batch.change,
-                        published.width(),
-                    )?;
-                    if let Err(reason) = each(batch.table, &row) {
-                        stop = Some(reason);
-                        return Err(Failure::new(Code::Bug, "stopped on purpose"));
-                    }
-                }
-                Ok(())
-            });
-            match stop {
-                Some(stop) => Err(stop),
-                None => visited.map_err(Stop::from),
-            }
-        };
-        if self.in_order && !self.written.is_empty() {
-            pass(&|_, change| change != Change::Delete)?;
-        } else {
-            for (table, updates) in &self.written {
-                let wanted = if *updates { Change::Update } else { Change::Insert };
-                pass(&|at, change| at == *table && change == wanted)?;
-            }
-        }
-        for table in self.deleted.iter().rev() {
-            pass(&|at, change| at == *table && change == Change::Delete)?;
-        }
-        Ok(())
-    }
 }
 
 /// What is sent in front of the first batch.

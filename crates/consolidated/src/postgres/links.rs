@@ -1,0 +1,220 @@
+//! Foreign keys between the tables of an upload, and what became of the keys that they refer to.
+//!
+//! What `ON UPDATE` did to the rows that refer to a changed key is no conflict with the remote: its
+//! own foreign key did the same, or it does not have one. So a later row of the upload is told
+//! anew, over what the centre has made of it ([`Links::tell`]). It still is a conflict if anybody
+//! else has changed the row.
+
+use super::catalog::Table;
+use super::errors::failed;
+use super::fetch::unreadable;
+use super::link::Link as Connection;
+use crate::quote::ident;
+use crate::rebase::{Rebased, values};
+use crate::synchronization::Change;
+use crate::uploaded_row::UploadedRow;
+use model::{Failure, PublishedTable, Value, ValueRef, write_value};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Most foreign keys that are followed one behind the other.
+const STEPS_MAX: usize = 16;
+
+/// Child, parent and action of every foreign key between the given tables, with their columns.
+const READ: &str = "SELECT c.at::int4, p.at::int4, o.confupdtype::text,
+    ARRAY(SELECT a.attname::text FROM unnest(o.conkey) WITH ORDINALITY AS k(num, at)
+          JOIN pg_attribute AS a ON a.attrelid = o.conrelid AND a.attnum = k.num ORDER BY k.at),
+    ARRAY(SELECT a.attname::text FROM unnest(o.confkey) WITH ORDINALITY AS k(num, at)
+          JOIN pg_attribute AS a ON a.attrelid = o.confrelid AND a.attnum = k.num ORDER BY k.at)
+FROM unnest($1::text[]) WITH ORDINALITY AS c(name, at)
+JOIN pg_constraint AS o ON o.conrelid = c.name::regclass AND o.contype = 'f'
+JOIN unnest($1::text[]) WITH ORDINALITY AS p(name, at) ON o.confrelid = p.name::regclass
+ORDER BY o.oid";
+
+/// A foreign key over published columns. Tables and columns are positions.
+#[derive(Debug)]
+struct ForeignKey {
+    child: usize,
+    columns: Vec<usize>,
+    parent: usize,
+    referred: Vec<usize>,
+    /// As PostgreSQL spells the action.
+    on_update: String,
+}
+
+/// What values became what, by a table and the columns that are referred to.
+type Became = HashMap<(usize, Vec<usize>), HashMap<Vec<u8>, Vec<u8>>>;
+
+/// The foreign keys of an upload.
+#[derive(Debug, Default)]
+pub(super) struct Links {
+    keys: Vec<ForeignKey>,
+    /// Old values, and what they are now.
+    moved: Became,
+    /// Values that rows should have had, and those that they have kept.
+    kept: Became,
+}
+
+impl Links {
+    /// Between `tables`.
+    pub(super) fn read(link: &mut Connection, tables: &[Arc<Table>]) -> Result<Links, Failure> {
+        let name = |table: &Arc<Table>| {
+            let details = &table.deployed.details;
+            format!("{}.{}", ident(&details.schema), ident(&details.name))
+        };
+        let names: Vec<String> = tables.iter().map(name).collect();
+        let mut links = Links::default();
+        for row in link.query(READ, &[&names]).map_err(failed("read foreign keys"))? {
+            let place = |at: usize| row.try_get::<i32>(at).map(|number| number as usize - 1);
+            let (child, parent) = (place(0).map_err(unreadable)?, place(1).map_err(unreadable)?);
+            let positions = |at: usize, table: usize| -> Result<Option<Vec<usize>>, Failure> {
+                let names: Vec<String> = row.try_get(at).map_err(unreadable)?;
+                let published = &tables[table].deployed.published.columns;
+                let position = |name: &String| published.iter().position(|known| known == name);
+                Ok(names.iter().map(position).collect())
+            };
+            let (columns, referred) = (positions(3, child)?, positions(4, parent)?);
+            let (Some(columns), Some(referred)) = (columns, referred) else { continue };
+            let on_update: String = row.try_get(2).map_err(unreadable)?;
+            links.keys.push(ForeignKey { child, columns, parent, referred, on_update });
+        }
+        Ok(links)
+    }
+
+    /// No value that is referred to has changed, or should have.
+    pub(super) fn are_still(&self) -> bool {
+        self.moved.is_empty() && self.kept.is_empty()
+    }
+
+    /// Takes note that a row of `table` was `old` and is `new`.
+    pub(super) fn moved(&mut self, table: usize, old: &[ValueRef<'_>], new: &[ValueRef<'_>]) {
+        note(&self.keys, &mut self.moved, table, old, new);
+    }
+
+    /// Takes note that a row of `table` should have been `new` and is `now`.
+    pub(super) fn kept(&mut self, table: usize, new: &[ValueRef<'_>], now: &[ValueRef<'_>]) {
+        note(&self.keys, &mut self.kept, table, new, now);
+    }
+
+    /// What an image of `table` refers to, by the position of the foreign key.
+    pub(super) fn referring(&self, table: usize, image: &[ValueRef<'_>]) -> Vec<(usize, Vec<u8>)> {
+        let keys = self.keys.iter().enumerate().filter(|(_, key)| key.child == table);
+        keys.map(|(at, key)| (at, tuple(image, &key.columns))).collect()
+    }
+
+    /// What may be referred to of an image of `table`, by the position of the foreign key.
+    pub(super) fn referred(&self, table: usize, image: &[ValueRef<'_>]) -> Vec<(usize, Vec<u8>)> {
+        let keys = self.keys.iter().enumerate().filter(|(_, key)| key.parent == table);
+        keys.map(|(at, key)| (at, tuple(image, &key.referred))).collect()
+    }
+
+    /// Tells `row` anew over what became of the keys that it refers to; none where nothing has.
+    pub(super) fn tell(
+        &self,
+        position: usize,
+        table: &PublishedTable,
+        row: &UploadedRow<'_>,
+    ) -> Result<Option<Rebased>, Failure> {
+        let owned = |image: &[ValueRef<'_>]| -> Vec<Value> {
+            image.iter().map(|value| ValueRef::to_owned(*value)).collect()
+        };
+        let mut told: Option<(Vec<Value>, Vec<Value>)> = None;
+        for key in self.keys.iter().filter(|key| key.child == position) {
+            let (saw, wants) = (tuple(&row.old, &key.columns), tuple(&row.new, &key.columns));
+            if row.change != Change::Insert
+                && let Some(now) = self.after_update(key, &saw)?
+            {
+                let (old, new) = told.get_or_insert_with(|| (owned(&row.old), owned(&row.new)));
+                for (column, value) in key.columns.iter().zip(now) {
+                    if row.new[*column].identical(row.old[*column]) {
+                        new[*column] = value.clone();
+                    }
+                    old[*column] = value;
+                }
+            }
+            let changed = row.change == Change::Insert || saw != wants;
+            let kept = self.kept.get(&(key.parent, key.referred.clone()));
+            if let Some(kept) = kept.and_then(|kept| kept.get(&wants))
+                && changed
+                && row.change != Change::Delete
+            {
+                let (_, new) = told.get_or_insert_with(|| (owned(&row.old), owned(&row.new)));
+                for (column, value) in key.columns.iter().zip(values(kept)?) {
+                    new[*column] = value.to_owned();
+                }
+            }
+        }
+        Ok(told.map(|(old, new)| {
+            let [old, new] = [&old, &new]
+                .map(|image| image.iter().map(Value::as_ref).collect::<Vec<ValueRef<'_>>>());
+            Rebased::of(row.change, table, &old, &new)
+        }))
+    }
+
+    /// What a foreign key's action has made of the values of a child that referred to `saw`.
+    fn after_update(&self, key: &ForeignKey, saw: &[u8]) -> Result<Option<Vec<Value>>, Failure> {
+        let Some(now) = self.became(key.parent, &key.referred, saw, STEPS_MAX)? else {
+            return Ok(None);
+        };
+        Ok(match key.on_update.as_str() {
+            "c" => Some(now),
+            "n" => Some(vec![Value::Null; key.columns.len()]),
+            _ => None,
+        })
+    }
+
+    /// What the values of these columns of a row of `table` have become: by a change of the row
+    /// itself, or of one that it refers to.
+    fn became(
+        &self,
+        table: usize,
+        columns: &[usize],
+        saw: &[u8],
+        steps: usize,
+    ) -> Result<Option<Vec<Value>>, Failure> {
+        let direct = self.moved.get(&(table, columns.to_vec())).and_then(|moved| moved.get(saw));
+        if let Some(now) = direct {
+            return Ok(Some(values(now)?.into_iter().map(ValueRef::to_owned).collect()));
+        }
+        if steps == 0 {
+            return Ok(None);
+        }
+        let seen = values(saw)?;
+        let mut now: Option<Vec<Value>> = None;
+        for key in self.keys.iter().filter(|key| key.child == table && key.on_update == "c") {
+            let places: Option<Vec<usize>> =
+                key.columns.iter().map(|column| columns.iter().position(|c| c == column)).collect();
+            let Some(places) = places else { continue };
+            let part = tuple(&seen, &places);
+            let Some(became) = self.became(key.parent, &key.referred, &part, steps - 1)? else {
+                continue;
+            };
+            let whole =
+                now.get_or_insert_with(|| seen.iter().map(|v| ValueRef::to_owned(*v)).collect());
+            places.iter().zip(became).for_each(|(place, value)| whole[*place] = value);
+        }
+        Ok(now)
+    }
+}
+
+fn note(
+    keys: &[ForeignKey],
+    became: &mut Became,
+    table: usize,
+    from: &[ValueRef<'_>],
+    to: &[ValueRef<'_>],
+) {
+    for key in keys.iter().filter(|key| key.parent == table) {
+        let (from, to) = (tuple(from, &key.referred), tuple(to, &key.referred));
+        if from != to {
+            became.entry((table, key.referred.clone())).or_default().insert(from, to);
+        }
+    }
+}
+
+/// Columns of an image, encoded.
+fn tuple(image: &[ValueRef<'_>], columns: &[usize]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    columns.iter().for_each(|column| write_value(&mut bytes, image[*column]));
+    bytes
+}

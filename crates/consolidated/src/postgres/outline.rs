@@ -1,0 +1,193 @@
+//! What an upload consists of, and the order in which its rows are applied.
+
+use super::key_order;
+use super::spelling::KeySpelling;
+use super::upload::{Stop, Upload};
+use crate::synchronization::{Applied, Batch, Change};
+use crate::uploaded_row::UploadedRow;
+use model::{Code, Failure, PublishedTable, ValueRef};
+use std::collections::BTreeSet;
+
+/// What an upload consists of.
+#[derive(Default)]
+pub(super) struct Outline {
+    inserts: u64,
+    updates: u64,
+    deletes: u64,
+    /// Tables and what is written there, parents first.
+    written: BTreeSet<(usize, Turn)>,
+    /// Whether they were sent in this order.
+    in_order: bool,
+    deleted: BTreeSet<usize>,
+    pub(super) has_key_changes: bool,
+}
+
+/// When the rows of a table have their turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Turn {
+    /// First: the rows that refer to the new keys, and those that take the old ones, come later.
+    KeyChanges,
+    Inserts,
+    Updates,
+}
+
+impl Turn {
+    fn of(change: Change) -> Option<Turn> {
+        match change {
+            Change::KeyChange => Some(Turn::KeyChanges),
+            Change::Insert => Some(Turn::Inserts),
+            Change::Update => Some(Turn::Updates),
+            Change::Delete => None,
+        }
+    }
+}
+
+impl Outline {
+    pub(super) fn of(upload: Upload<'_>) -> Result<Outline, Failure> {
+        let mut outline = Outline { in_order: true, ..Outline::default() };
+        let mut last = (0, Turn::KeyChanges);
+        (upload.request.batches)(&mut |batch| {
+            let count = u64::from(batch.count);
+            let Some(turn) = Turn::of(batch.change) else {
+                outline.deletes += count;
+                outline.deleted.insert(batch.table);
+                return Ok(());
+            };
+            match turn {
+                Turn::Inserts => outline.inserts += count,
+                Turn::Updates => outline.updates += count,
+                Turn::KeyChanges => {
+                    outline.updates += count;
+                    outline.has_key_changes = true;
+                    if !upload.request.key_changes {
+                        only_respelled(&batch, &upload.tables[batch.table].deployed.published)?;
+                    }
+                }
+            }
+            let place = (batch.table, turn);
+            outline.in_order &= last <= place;
+            last = place;
+            outline.written.insert(place);
+            Ok(())
+        })?;
+        Ok(outline)
+    }
+
+    /// Whether the rows are not to be tried together: keys change, or the database knows alone how
+    /// they are spelled (`spelling.rs`).
+    pub(super) fn needs_care(&self, upload: Upload<'_>) -> bool {
+        let spelling = |table: usize| upload.tables[table].deployed.details.spelling.as_ref();
+        self.has_key_changes
+            || self.tables().into_iter().filter_map(spelling).any(KeySpelling::is_asked)
+    }
+
+    pub(super) fn rows(&self) -> u64 {
+        self.inserts + self.updates + self.deletes
+    }
+
+    /// The tables with rows.
+    pub(super) fn tables(&self) -> BTreeSet<usize> {
+        self.written.iter().map(|(table, _)| *table).chain(self.deleted.iter().copied()).collect()
+    }
+
+    pub(super) fn count(&self, applied: &mut Applied) {
+        applied.inserts = self.inserts;
+        applied.updates = self.updates;
+        applied.deletes = self.deletes;
+    }
+
+    /// Shows every row in the order in which rows are applied: what is written, parents first,
+    /// then deletes, children first, or RESTRICT would stop the parent's.
+    pub(super) fn visit(&self, upload: Upload<'_>, each: Each<'_>) -> Result<(), Stop> {
+        if self.in_order && !self.written.is_empty() {
+            pass(upload, each, &|_, change| change != Change::Delete)?;
+        } else {
+            for place in &self.written {
+                pass(upload, each, &|at, change| {
+                    Turn::of(change).is_some_and(|turn| (at, turn) == *place)
+                })?;
+            }
+        }
+        self.visit_deletes(upload, each)
+    }
+
+    /// Shows the deletes alone, children first.
+    pub(super) fn visit_deletes(&self, upload: Upload<'_>, each: Each<'_>) -> Result<(), Stop> {
+        for table in self.deleted.iter().rev() {
+            pass(upload, each, &|at, change| at == *table && change == Change::Delete)?;
+        }
+        Ok(())
+    }
+
+    /// Shows the rows with keys that others may free, and then the deletes, parents first.
+    pub(super) fn visit_keys(&self, upload: Upload<'_>, each: Each<'_>) -> Result<(), Stop> {
+        pass(upload, each, &|at, change| match change {
+            Change::KeyChange => true,
+            Change::Insert => self.deleted.contains(&at),
+            Change::Update | Change::Delete => false,
+        })?;
+        for table in &self.deleted {
+            pass(upload, each, &|at, change| at == *table && change == Change::Delete)?;
+        }
+        Ok(())
+    }
+}
+
+/// Takes a row of the table at a position.
+type Each<'e> = &'e mut dyn FnMut(usize, &UploadedRow<'_>) -> Result<(), Stop>;
+
+fn pass(
+    upload: Upload<'_>,
+    each: Each<'_>,
+    wanted: &dyn Fn(usize, Change) -> bool,
+) -> Result<(), Stop> {
+    let mut stop = None;
+    let visited = (upload.request.batches)(&mut |batch| {
+        if !wanted(batch.table, batch.change) {
+            return Ok(());
+        }
+        let published = &upload.tables[batch.table].deployed.published;
+        let sorted = key_order::sorted(&batch, published)?;
+        let mut row = UploadedRow::default();
+        let mut rest = batch.rows;
+        for at in 0..batch.count as usize {
+            rest = row.read(
+                sorted.as_ref().map_or(rest, |rows| rows[at]),
+                batch.change,
+                published.width(),
+            )?;
+            if let Err(reason) = each(batch.table, &row) {
+                stop = Some(reason);
+                return Err(Failure::new(Code::Bug, "stopped on purpose"));
+            }
+        }
+        Ok(())
+    });
+    match stop {
+        Some(stop) => Err(stop),
+        None => visited.map_err(Stop::from),
+    }
+}
+
+/// Refuses the upload of a remote that knows no key changes, and sends two keys that are not one
+/// to its own database.
+fn only_respelled(batch: &Batch<'_>, table: &PublishedTable) -> Result<(), Failure> {
+    let (mut row, mut rest) = (UploadedRow::default(), batch.rows);
+    for _ in 0..batch.count {
+        rest = row.read(rest, batch.change, table.width())?;
+        let same = |at: &u16| {
+            let at = usize::from(*at);
+            let folded = |value: ValueRef<'_>| match value {
+                ValueRef::Text(text) => Some(text.trim_ascii_end().to_ascii_lowercase()),
+                _ => None,
+            };
+            let (old, new) = (row.old[at], row.new[at]);
+            old.identical(new) || folded(old).is_some() && folded(old) == folded(new)
+        };
+        if !table.key.iter().all(same) {
+            let failure = Failure::new(Code::MalformedMessage, "an update with two keys");
+            return Err(failure.table(table.name.as_str()));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,182 @@
+//! What is told of the rows of an upload: of each as it was sent, whatever it was applied as.
+
+use super::batch::Reason;
+use super::careful::{Careful, Group, Parked, Rows};
+use crate::rebase::Rebased;
+use crate::synchronization::Change;
+use crate::uploaded_row::UploadedRow;
+use model::Failure;
+
+impl Careful<'_, '_> {
+    /// The rows of `group` as they are to be applied: told anew where key changes of the same
+    /// upload have been there before.
+    pub(super) fn told(&mut self, group: Group) -> Result<Vec<Group>, Failure> {
+        if self.links.are_still() {
+            return Ok(vec![group]);
+        }
+        let Group { table, change, rows } = group;
+        let mut groups: Vec<Group> = Vec::new();
+        for bytes in rows {
+            let Rebased { change, bytes } = self.tell(table, change, bytes)?;
+            match groups.iter_mut().find(|group| group.change == change) {
+                Some(group) => group.rows.push(bytes),
+                None => groups.push(Group { table, change, rows: vec![bytes] }),
+            }
+        }
+        Ok(groups)
+    }
+
+    /// One row as it is to be applied.
+    pub(super) fn tell(
+        &mut self,
+        table: usize,
+        change: Change,
+        bytes: Vec<u8>,
+    ) -> Result<Rebased, Failure> {
+        let row = self.read(table, change, &bytes)?;
+        let told = self.links.tell(table, &self.table(table).deployed.published, &row)?;
+        Ok(match told.filter(|told| (told.change, &told.bytes) != (change, &bytes)) {
+            Some(told) => {
+                let key = (table, told.change, told.bytes.clone());
+                self.originals.insert(key, (change, bytes));
+                told
+            }
+            None => Rebased { change, bytes },
+        })
+    }
+
+    /// A row as it was sent.
+    fn original(&self, table: usize, change: Change, bytes: &[u8]) -> (Change, Vec<u8>) {
+        if !self.originals.is_empty()
+            && let Some(original) = self.originals.get(&(table, change, bytes.to_vec()))
+        {
+            return original.clone();
+        }
+        (change, bytes.to_vec())
+    }
+
+    /// Lets a row wait until others are applied.
+    pub(super) fn park(&mut self, table: usize, change: Change, bytes: &[u8], reason: Reason) {
+        let (change, row) = self.original(table, change, bytes);
+        self.parked.push(Parked { table, change, row, reason });
+    }
+
+    /// Notes rows that need not come back. One that was told anew does, unless the remote has just
+    /// that.
+    pub(super) fn echo(
+        &mut self,
+        table: usize,
+        change: Change,
+        rows: &[Vec<u8>],
+    ) -> Result<(), Failure> {
+        let published = &self.table(table).deployed.published;
+        for bytes in rows {
+            let (sent, original) = self.original(table, change, bytes);
+            let told = self.read(table, change, bytes)?;
+            let row = self.read(table, sent, &original)?;
+            if sent == Change::Delete || told.new_image() == row.new_image() {
+                self.ledger.echo(published, table, &row);
+            }
+        }
+        Ok(())
+    }
+
+    /// Rejects a row. Both keys of a key change are owed, and the row keeps the old one.
+    pub(super) fn reject(
+        &mut self,
+        table: usize,
+        change: Change,
+        bytes: &[u8],
+        reason: Reason,
+    ) -> Result<(), Failure> {
+        let (sent, original) = self.original(table, change, bytes);
+        let row = self.read(table, sent, &original)?;
+        let published = &self.table(table).deployed.published;
+        if sent == Change::KeyChange {
+            self.ledger.owe(row.new_key(published, table));
+        }
+        self.ledger.reject(row.key(published, table), reason);
+        self.kept(table, change, bytes)
+    }
+
+    /// The remote must be sent the row, whatever it is then, under either key.
+    pub(super) fn owe(
+        &mut self,
+        table: usize,
+        change: Change,
+        bytes: &[u8],
+    ) -> Result<(), Failure> {
+        let (sent, original) = self.original(table, change, bytes);
+        let row = self.read(table, sent, &original)?;
+        let published = &self.table(table).deployed.published;
+        self.ledger.owe(row.key(published, table));
+        if sent == Change::KeyChange {
+            self.ledger.owe(row.new_key(published, table));
+        }
+        Ok(())
+    }
+
+    /// Counts a conflict, and keeps its rows.
+    pub(super) fn conflict(
+        &mut self,
+        table: usize,
+        change: Change,
+        bytes: &[u8],
+        now: Option<&[u8]>,
+        result: Option<&[u8]>,
+    ) -> Result<(), Failure> {
+        let (sent, original) = self.original(table, change, bytes);
+        let row = self.read(table, sent, &original)?;
+        let published = &self.table(table).deployed.published;
+        self.ledger.conflict((table, published), &row, now, result);
+        Ok(())
+    }
+
+    /// Takes note of what became of the values that others refer to.
+    pub(super) fn moved(
+        &mut self,
+        table: usize,
+        change: Change,
+        bytes: &[u8],
+    ) -> Result<(), Failure> {
+        if !matches!(change, Change::Update | Change::KeyChange) {
+            return Ok(());
+        }
+        let (sent, original) = self.original(table, change, bytes);
+        let mut told = UploadedRow::default();
+        told.read(bytes, change, self.table(table).deployed.published.width())?;
+        let row = self.read(table, sent, &original)?;
+        self.links.moved(table, &row.old, &told.new);
+        Ok(())
+    }
+
+    /// Takes note that the row of a key change keeps the key that it has.
+    pub(super) fn kept(
+        &mut self,
+        table: usize,
+        change: Change,
+        bytes: &[u8],
+    ) -> Result<(), Failure> {
+        let (sent, original) = self.original(table, change, bytes);
+        if sent != Change::KeyChange {
+            return Ok(());
+        }
+        let told = self.read(table, change, bytes)?;
+        let row = self.read(table, sent, &original)?;
+        self.links.kept(table, &row.new, &told.old);
+        Ok(())
+    }
+
+    /// The rows by the keys that they are looked up by: a key change by the key that it had.
+    pub(super) fn looked_up(
+        &self,
+        table: usize,
+        change: Change,
+        rows: &[Vec<u8>],
+    ) -> Result<Option<Rows>, Failure> {
+        match change {
+            Change::KeyChange => super::key_change::as_seen(self, table, rows).map(Some),
+            Change::Insert | Change::Update | Change::Delete => Ok(None),
+        }
+    }
+}
