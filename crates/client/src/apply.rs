@@ -4,12 +4,13 @@
 //!
 //! 1. the upload that this download follows is dropped: it is committed (`progress.rs`);
 //! 2. rejects are recorded, while the losing rows are still there (`apply/rejects.rs`);
-//! 3. rows are written, parents and children in any order, since foreign keys, RESTRICT included,
+//! 3. rows that got another key at the centre get it here (`apply/key_changes.rs`);
+//! 4. rows are written, parents and children in any order, since foreign keys, RESTRICT included,
 //!    are checked at the end; rows that stand in each other's way are parked (`apply/parked.rs`,
 //!    trap 10);
-//! 4. rows are deleted, the last table first; in a refresh also those that did not come
+//! 5. rows are deleted, the last table first; in a refresh also those that did not come
 //!    (`apply/refresh.rs`);
-//! 5. parked rows are written; all rows are, once more, if foreign keys have acted meanwhile;
+//! 6. parked rows are written; all rows are, once more, if foreign keys have acted meanwhile;
 //! 6. rows whose parent is missing at the centre too are set aside (`apply/orphans.rs`);
 //! 7. watermarks, counter and nonce are recorded.
 //!
@@ -21,7 +22,9 @@
 //! Triggers are off for this connection, ours and the user's; foreign key actions are not.
 
 mod arrivals;
+mod followers;
 pub(crate) mod incoming;
+mod key_changes;
 pub(crate) mod orphans;
 mod parked;
 mod refresh;
@@ -58,8 +61,11 @@ pub(crate) struct Download {
     deletes: Vec<Spill>,
     /// Frames of [`Rejects`].
     rejects: Spill,
+    /// Rows that are not deleted, those with another key included.
     pub(crate) upsert_rows: u64,
     pub(crate) delete_rows: u64,
+    /// Rows with another key.
+    key_change_rows: u64,
 }
 
 impl Download {
@@ -71,6 +77,7 @@ impl Download {
             rejects: spills.open(),
             upsert_rows: 0,
             delete_rows: 0,
+            key_change_rows: 0,
             begin,
         }
     }
@@ -80,6 +87,9 @@ impl Download {
         if frame.operation == Operation::Delete {
             self.delete_rows += u64::from(frame.count);
             return self.deletes[usize::from(frame.table)].append(frame.into_payload());
+        }
+        if frame.operation == Operation::KeyChange {
+            self.key_change_rows += u64::from(frame.count);
         }
         self.upsert_rows += u64::from(frame.count);
         self.upserts.append(frame.into_payload())
@@ -171,6 +181,7 @@ fn write(
     let changed_before = changed_rows(connection, circumstances)?;
 
     let mut arrivals = Arrivals::begin(connection, circumstances)?;
+    key_changes::apply(connection, download, circumstances)?;
     let mut writer = Writer::new(connection, download, circumstances)?;
     writer.write_rows(&download.upserts, progress)?;
     for table in tables.iter().rev() {

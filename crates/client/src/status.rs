@@ -159,7 +159,7 @@ fn for_each_change(
                 Change::None => return Ok(()),
                 Change::Insert => PendingOperation::Insert,
                 Change::Update => PendingOperation::Update,
-                Change::KeyChange => PendingOperation::KeyChange,
+                Change::Moved => PendingOperation::KeyChange,
                 Change::Delete => PendingOperation::Delete,
             };
             let mut columns = Vec::new();

@@ -270,6 +270,14 @@ impl Incoming<'_> {
         self.rows(table, Operation::Upsert, rows)
     }
 
+    /// Rows as they are now, each behind the key that it had.
+    pub(crate) fn key_change(self, table: &str, changes: &[(&[Value], &[Value])]) -> Self {
+        let whole: Vec<Vec<Value>> =
+            changes.iter().map(|(old, row)| [*old, *row].concat()).collect();
+        let slices: Vec<&[Value]> = whole.iter().map(Vec::as_slice).collect();
+        self.rows(table, Operation::KeyChange, &slices)
+    }
+
     pub(crate) fn delete(self, table: &str, keys: &[&[Value]]) -> Self {
         self.rows(table, Operation::Delete, keys)
     }

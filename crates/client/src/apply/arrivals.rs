@@ -5,7 +5,7 @@
 //! Rows of a table that was published before and is so again are compared with what came. Nothing
 //! was captured of them in between, so those that differ are told with what they were (trap 23).
 
-use super::{Circumstances, Download, rejects};
+use super::{Circumstances, Download, key_changes, rejects};
 use crate::capture::change_log;
 use crate::connection::{bind, explain, value};
 use crate::schema::history::{Arriving, History};
@@ -123,11 +123,13 @@ impl<'a> Arrivals<'a> {
         }
         let mut reader = download.upserts.reader();
         while let Some(payload) = reader.next_chunk()? {
-            let (position, _, count) = RowsFrame::split(&payload)?;
+            let (position, operation, count) = RowsFrame::split(&payload)?;
             let position = usize::from(position);
             let Some(Some(arriving)) = changed.get(position) else { continue };
             let table = &self.circumstances.tables[position];
-            let mut reader = RowReader::new(&payload[RowsFrame::PREFIX_BYTES..]);
+            let rows = &payload[RowsFrame::PREFIX_BYTES..];
+            let rows = key_changes::only_rows(table, operation, rows, count)?;
+            let mut reader = RowReader::new(&rows);
             for _ in 0..count {
                 let mut row = Vec::with_capacity(table.width());
                 for _ in 0..table.width() {

@@ -2,7 +2,7 @@
 
 use super::parked::{Parked, Placeholders};
 use super::statements::BATCH_ROWS;
-use super::{Circumstances, Download, incoming, orphans, refresh, rejects};
+use super::{Circumstances, Download, incoming, key_changes, orphans, refresh, rejects};
 use crate::capture::change_log;
 use crate::connection::{bind, explain, value};
 use crate::schema::RemoteTable;
@@ -144,9 +144,12 @@ impl<'a> Writer<'a> {
     ) -> Result<(), Failure> {
         let mut reader = upserts.reader();
         while let Some(payload) = reader.next_chunk()? {
-            let (table, _, count) = RowsFrame::split(&payload)?;
+            let (table, operation, count) = RowsFrame::split(&payload)?;
             self.target(usize::from(table))?;
             let Some(target) = &mut self.targets[usize::from(table)] else { continue };
+            let rows = &payload[RowsFrame::PREFIX_BYTES..];
+            // The keys were changed before.
+            let rows = key_changes::only_rows(target.table, operation, rows, count)?;
             let mut frame = FrameWriter::new(
                 self.connection,
                 self.circumstances,
@@ -154,8 +157,7 @@ impl<'a> Writer<'a> {
                 target,
                 count,
             )?;
-            let rest = frame.write(&payload[RowsFrame::PREFIX_BYTES..], count)?;
-            expect_end(rest)?;
+            expect_end(frame.write(&rows, count)?)?;
             self.rows_done += u64::from(count);
             progress(self.rows_done);
         }
@@ -501,7 +503,7 @@ fn count_rows(mut rows: &[u8], width: usize) -> Result<u64, Failure> {
     Ok(count)
 }
 
-fn expect_end(rest: &[u8]) -> Result<(), Failure> {
+pub(super) fn expect_end(rest: &[u8]) -> Result<(), Failure> {
     if rest.is_empty() {
         return Ok(());
     }

@@ -251,7 +251,7 @@ pub(crate) enum Change {
     Insert,
     Update,
     /// It has another key, or one that is spelled differently.
-    KeyChange,
+    Moved,
     Delete,
 }
 
@@ -280,7 +280,7 @@ impl<'a> Entry<'a> {
             (false, false) => Change::None,
             (false, true) => Change::Insert,
             (true, false) => Change::Delete,
-            (true, true) if self.changed_key()? => Change::KeyChange,
+            (true, true) if self.changed_key()? => Change::Moved,
             (true, true) => {
                 for column in 0..self.layout.table.width() {
                     if self.changed(column)? {

@@ -27,10 +27,10 @@ pub(crate) fn create(connection: &Connection, table: &RemoteTable) -> rusqlite::
          PRIMARY KEY (\"generation\", {})) WITHOUT ROWID;
          CREATE UNIQUE INDEX IF NOT EXISTS {} ON {moved} (\"generation\", {});",
         table.our_keys_declared(),
-        table.from_keys_declared(),
+        table.origin_keys_declared(),
         table.our_keys_sql(""),
         ident(&format!("syncline_moved_from_{}", table.name())),
-        table.from_keys_sql(""),
+        table.origin_keys_sql(""),
         moved = table.moved_sql(),
     ))
 }
@@ -59,7 +59,7 @@ pub(super) fn record(table: &RemoteTable, new_has_key: &str, old_has_key: &str) 
              AND EXISTS (SELECT 1 FROM {change} WHERE {} AND \"existed\" = 1){}{} \
              ON CONFLICT DO NOTHING",
             table.our_keys_sql(""),
-            table.from_keys_sql(""),
+            table.origin_keys_sql(""),
             at("NEW."),
             at("OLD."),
             and(new_has_key),
@@ -201,7 +201,7 @@ pub(super) fn merge_back(
         return Ok(());
     }
     let (moved, change) = (table.moved_sql(), table.change_sql());
-    let (keys, froms) = (table.our_keys_sql(""), table.from_keys_sql(""));
+    let (keys, froms) = (table.our_keys_sql(""), table.origin_keys_sql(""));
     // What does not count in the frozen one would count for nothing, or for something else.
     let fails = Validity { table, with_newer: true }.fails(&format!("{moved}."));
     let run = |sql: &str, parameters: &[i64]| {
@@ -239,7 +239,7 @@ pub(super) fn merge_back(
              AND NOT EXISTS (SELECT 1 FROM {moved} AS o WHERE o.\"generation\" = ?2 AND {}) \
              ON CONFLICT DO NOTHING",
             table.our_keys_sql("f."),
-            table.from_keys_sql("f."),
+            table.origin_keys_sql("f."),
             table.same_our_key("o.", "f."),
             table.came_from("o.", "f."),
         ),

@@ -166,12 +166,12 @@ impl RemoteTable {
     }
 
     /// The columns of the key that a row came from, in the table of key changes.
-    pub(crate) fn from_keys_sql(&self, prefix: &str) -> String {
+    pub(crate) fn origin_keys_sql(&self, prefix: &str) -> String {
         list(self.key.iter().map(|key| format!("{prefix}{}", key.from())))
     }
 
     /// Likewise as they are declared.
-    pub(crate) fn from_keys_declared(&self) -> String {
+    pub(crate) fn origin_keys_declared(&self) -> String {
         self.declared(KeyColumn::from)
     }
 

@@ -180,7 +180,7 @@ impl<'a> Host<'a> {
         let missing = || Failure::new(Code::Bug, "an attempt was not recorded");
         Ok(Hello {
             protocol_version: PROTOCOL_VERSION,
-            capabilities: Capabilities::HELD_SHAPE,
+            capabilities: Capabilities::ALL,
             client: self.request.client.clone(),
             database: None,
             remote_id: state.remote_id.clone().ok_or_else(missing)?,

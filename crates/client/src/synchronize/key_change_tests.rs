@@ -1,7 +1,8 @@
 //! Key changes between a remote and a centre, whichever of the two knows them.
 
-use super::tests::{centre, joined, rows, sync};
-use protocol::Capabilities;
+use super::tests::{assert_equal, centre, joined, rows, sync, sync_as};
+use crate::testing::{int, text};
+use protocol::{Capabilities, Mode};
 
 // S5, Trap 18: whether the server understands a key change is not known before its first Welcome.
 #[test]
@@ -41,4 +42,39 @@ fn a_server_before_key_changes_gets_a_delete_and_an_insert() {
     assert_eq!((report.uploaded.inserts, report.uploaded.deletes), (1, 1));
     assert_eq!(centre.borrow().lines(0), ["9, 'one'"]);
     assert_eq!(rows(&site), ["9, 'one'"]);
+}
+
+// S3, S5: both directions, an edit that waits and one that meets it.
+#[test]
+fn key_changes_travel_both_ways_and_edits_follow_them() {
+    let centre = centre();
+    let (mut a, mut b) = (joined(&centre), joined(&centre));
+    a.write("INSERT INTO t VALUES (2, 'two'), (3, 'three')");
+    sync(&mut a, &centre).unwrap();
+    sync(&mut b, &centre).unwrap();
+    // A swap, and an insert under a key that is left.
+    a.write(
+        "UPDATE t SET id = -1 WHERE id = 1; UPDATE t SET id = 1 WHERE id = 2;
+         UPDATE t SET id = 2 WHERE id = -1; UPDATE t SET id = 4 WHERE id = 3;
+         INSERT INTO t VALUES (3, 'new')",
+    );
+    let report = sync(&mut a, &centre).unwrap();
+    assert_eq!((report.uploaded.updates, report.uploaded.inserts), (3, 1));
+    let report = sync(&mut b, &centre).unwrap();
+    assert_eq!((report.downloaded.upserts, report.downloaded.deletes), (4, 0));
+    for site in [&a, &b] {
+        assert_equal(site, &centre);
+        assert_eq!(rows(site), ["1, 'two'", "2, 'one'", "3, 'new'", "4, 'three'"]);
+    }
+    // A remote that does not upload receives a key change while its edit waits.
+    b.write("UPDATE t SET v = 'edited' WHERE id = 4");
+    centre.borrow_mut().change_key(0, &int(4), &[int(9), text("three")]);
+    sync_as(&mut b.remote, &centre, Mode::DownloadOnly, &mut |_| {}).unwrap();
+    assert_eq!(rows(&b)[3], "9, 'edited'");
+    sync(&mut b, &centre).unwrap();
+    sync(&mut a, &centre).unwrap();
+    for site in [&a, &b] {
+        assert_equal(site, &centre);
+        assert_eq!(rows(site)[3], "9, 'edited'");
+    }
 }

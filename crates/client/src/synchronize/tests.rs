@@ -40,7 +40,7 @@ fn request(mode: Mode) -> Request {
     Request { mode, credential, client: "test".into() }
 }
 
-fn sync_as(
+pub(super) fn sync_as(
     remote: &mut Remote,
     centre: &SharedCentre,
     mode: Mode,
@@ -58,7 +58,7 @@ pub(super) fn rows(site: &Site) -> Vec<String> {
 }
 
 /// S3: both ends hold the same.
-fn assert_equal(site: &Site, centre: &SharedCentre) {
+pub(super) fn assert_equal(site: &Site, centre: &SharedCentre) {
     let (mut here, mut there) = (rows(site), centre.borrow().lines(0));
     here.sort();
     there.sort();

@@ -138,6 +138,12 @@ impl Centre {
         self.set(table, super::encode(&[int(key)]), None, "centre");
     }
 
+    /// Gives a row at the centre another key, its first value.
+    pub(crate) fn change_key(&mut self, table: usize, old: &Value, row: &[Value]) {
+        let (old, new) = (super::encode(std::slice::from_ref(old)), super::encode(&row[..1]));
+        self.change_keys(table, vec![(old, new, super::encode(row))], "centre");
+    }
+
     /// All old keys are left before the first new one is taken.
     fn change_keys(
         &mut self,

@@ -149,7 +149,7 @@ fn says(entry: &Entry<'_>, columns: &[usize]) -> rusqlite::Result<bool> {
     for column in columns {
         let says = match entry.change()? {
             RowChange::Insert => entry.after(*column)? != ValueRef::Null,
-            RowChange::Update | RowChange::KeyChange => entry.changed(*column)?,
+            RowChange::Update | RowChange::Moved => entry.changed(*column)?,
             RowChange::Delete | RowChange::None => false,
         };
         if says {

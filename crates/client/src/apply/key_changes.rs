@@ -1,0 +1,546 @@
+//! Rows that got another key at the centre: they get it here, before anything else is written.
+//!
+//! The row stays the row that it was, so that children follow it where a foreign key of this file
+//! says so, those that only this file knows included. What the row holds is written afterwards,
+//! with all other rows. In this order:
+//!
+//! 1. children whose own key has a part of the moved one are deleted where the centre deleted them,
+//!    since their keys are about to change;
+//! 2. keys change, the first table first. One that is taken waits;
+//! 3. rows that waited get a spare key, all of them, and then their own: chains and swaps come out
+//!    right. A row that still has the key is one that the centre replaced, and becomes the moved
+//!    one.
+//!
+//! A local change that waits under the old key goes along to the new one, with its base, so that it
+//! is uploaded under the new key; so does one of a child (`apply/followers.rs`).
+
+use super::followers::{Followers, Shift};
+use super::parked::Parked;
+use super::{Circumstances, Download};
+use crate::connection::{bind, explain};
+use crate::schema::{Affinity, Image, RemoteTable};
+use crate::sql::{all, ident, list, parameters};
+use model::{Failure, RowReader, Value, ValueRef, row_len, write_value};
+use protocol::{Operation, RowsFrame};
+use rusqlite::{Connection, ErrorCode};
+use std::borrow::Cow;
+
+/// Gives the rows of a download their new keys.
+pub(super) fn apply(
+    connection: &Connection,
+    download: &Download,
+    circumstances: &Circumstances<'_>,
+) -> Result<(), Failure> {
+    if download.key_change_rows == 0 {
+        return Ok(());
+    }
+    let mut moving = vec![false; circumstances.tables.len()];
+    for_each_frame(download, &mut |position, _, _| {
+        moving[position] = true;
+        Ok(())
+    })?;
+    let mut followers = Followers::read(connection, circumstances)?;
+    for table in circumstances.tables {
+        if followers.has_key_of(table, &moving) {
+            delete_early(connection, download, circumstances, table)?;
+        }
+    }
+    for (position, table) in circumstances.tables.iter().enumerate().filter(|(at, _)| moving[*at]) {
+        let mut mover = Mover::new(connection, circumstances, table)?;
+        for_each_frame(download, &mut |at, rows, count| match at == position {
+            true => mover.hear(rows, count, &mut followers),
+            false => Ok(()),
+        })?;
+        mover.resolve(&mut followers)?;
+    }
+    followers.finish()
+}
+
+/// The rows of a frame, without the old keys where it has some.
+pub(super) fn only_rows<'b>(
+    table: &RemoteTable,
+    operation: Operation,
+    rows: &'b [u8],
+    count: u32,
+) -> Result<Cow<'b, [u8]>, Failure> {
+    if operation != Operation::KeyChange {
+        return Ok(Cow::Borrowed(rows));
+    }
+    let mut stripped = Vec::with_capacity(rows.len());
+    let mut rest = rows;
+    for _ in 0..count {
+        rest = &rest[row_len(rest, table.key.len())?..];
+        let (row, behind) = rest.split_at(row_len(rest, table.width())?);
+        stripped.extend_from_slice(row);
+        rest = behind;
+    }
+    super::rows::expect_end(rest)?;
+    Ok(Cow::Owned(stripped))
+}
+
+type Key<'a> = [ValueRef<'a>];
+type VisitKeys<'a> = dyn FnMut(&Key<'_>, &Key<'_>, &Key<'_>) -> Result<(), Failure> + 'a;
+type VisitFrame<'a> = dyn FnMut(usize, &[u8], u32) -> Result<(), Failure> + 'a;
+
+fn for_each_frame(download: &Download, visit: &mut VisitFrame<'_>) -> Result<(), Failure> {
+    let mut reader = download.upserts.reader();
+    while let Some(payload) = reader.next_chunk()? {
+        let (table, operation, count) = RowsFrame::split(&payload)?;
+        if operation == Operation::KeyChange {
+            visit(usize::from(table), &payload[RowsFrame::PREFIX_BYTES..], count)?;
+        }
+    }
+    Ok(())
+}
+
+/// Deletes the rows that the centre deleted, under the keys that they still have.
+fn delete_early(
+    connection: &Connection,
+    download: &Download,
+    circumstances: &Circumstances<'_>,
+    table: &RemoteTable,
+) -> Result<(), Failure> {
+    let unchanged = match table.uploads() {
+        true => format!(
+            " AND NOT EXISTS (SELECT 1 FROM {} AS c WHERE c.\"generation\" = {} AND {})",
+            table.change_sql(),
+            circumstances.open_generation,
+            table.same_key("t.", "c."),
+        ),
+        false => String::new(),
+    };
+    let delete = format!(
+        "DELETE FROM {} AS t WHERE {}{unchanged}",
+        table.table_sql(),
+        table.key_is_parameter("t.", 1)
+    );
+    let mut reader = download.deletes[usize::from(table.position)].reader();
+    while let Some(payload) = reader.next_chunk()? {
+        let mut keys = RowReader::new(&payload[RowsFrame::PREFIX_BYTES..]);
+        while !keys.is_at_end() {
+            let key = read(&mut keys, table.key.len())?;
+            execute(connection, &delete, &key).map_err(explain)?;
+        }
+    }
+    Ok(())
+}
+
+/// One table whose rows get other keys.
+struct Mover<'a> {
+    connection: &'a Connection,
+    circumstances: &'a Circumstances<'a>,
+    table: &'a RemoteTable,
+    /// Local changes of the table wait, so nothing is moved before all is known.
+    has_changes: bool,
+    /// Old and new key of rows that could not be moved at once.
+    waiting: Parked,
+    any_waits: bool,
+}
+
+/// What waits under a key.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Waiting {
+    Nothing,
+    /// A change of the row that the centre speaks of.
+    Change,
+    /// The row there is of this remote, or it moved away; what the centre speaks of is not there.
+    Another,
+}
+
+impl<'a> Mover<'a> {
+    fn new(
+        connection: &'a Connection,
+        circumstances: &'a Circumstances<'a>,
+        table: &'a RemoteTable,
+    ) -> Result<Mover<'a>, Failure> {
+        let generation = circumstances.open_generation;
+        let has_changes = crate::capture::change_log::has_entries(connection, table, generation)
+            .map_err(explain)?;
+        connection
+            .execute_batch(&format!(
+                "CREATE TEMP TABLE IF NOT EXISTS {} ({}, PRIMARY KEY ({})) WITHOUT ROWID",
+                arrived_sql(table),
+                table.our_keys_declared(),
+                table.our_keys_sql(""),
+            ))
+            .map_err(explain)?;
+        let waiting = Parked::new(circumstances.spills);
+        Ok(Mover { connection, circumstances, table, has_changes, waiting, any_waits: false })
+    }
+
+    fn hear(
+        &mut self,
+        rows: &[u8],
+        count: u32,
+        followers: &mut Followers<'_>,
+    ) -> Result<(), Failure> {
+        let table = self.table;
+        let mut rest = rows;
+        for _ in 0..count {
+            let mut reader = RowReader::new(rest);
+            let told = read(&mut reader, table.key.len())?;
+            let row = read(&mut reader, table.width())?;
+            rest = reader.rest();
+            let new: Vec<ValueRef<'_>> = table.key.iter().map(|key| row[key.position]).collect();
+            // What a parent has taken along already lies under another key by now.
+            let old = followers.key_by_now(table, &told)?;
+            let old: Vec<ValueRef<'_>> = old.iter().map(Value::as_ref).collect();
+            if identical(&old, &new) {
+                self.note_arrived(&new)?;
+                followers.follow(table, &Shift { old: &told, new: &new, from_spare: false })?;
+                continue;
+            }
+            if self.has_changes || !self.move_at_once(&old, &new, followers)? {
+                self.any_waits = true;
+                self.waiting.push_with(|out| {
+                    old.iter().chain(&new).for_each(|value| write_value(out, *value));
+                    Ok(())
+                })?;
+            }
+        }
+        super::rows::expect_end(rest)
+    }
+
+    /// False where the new key is taken.
+    fn move_at_once(
+        &self,
+        old: &[ValueRef<'_>],
+        new: &[ValueRef<'_>],
+        followers: &mut Followers<'_>,
+    ) -> Result<bool, Failure> {
+        if self.has_arrived(old)? {
+            return Ok(true);
+        }
+        match self.update_key(old, new) {
+            Ok(moved) => {
+                self.note_arrived(new)?;
+                if moved > 0 {
+                    followers.follow(self.table, &Shift { old, new, from_spare: false })?;
+                }
+                Ok(true)
+            }
+            Err(error) if is_constraint(&error) => Ok(false),
+            Err(error) => Err(explain(error)),
+        }
+    }
+
+    /// Moves the rows that waited: to spare keys, and from there to their own.
+    fn resolve(&self, followers: &mut Followers<'_>) -> Result<(), Failure> {
+        if !self.any_waits {
+            return Ok(());
+        }
+        // The spare keys are nobody's; the real ones were checked where they came from.
+        let checks = |off: bool| {
+            self.connection.pragma_update(None, "ignore_check_constraints", off).map_err(explain)
+        };
+        checks(true)?;
+        let resolved = self.step_aside(followers).and_then(|()| self.arrive(followers));
+        checks(false)?;
+        resolved
+    }
+
+    fn step_aside(&self, followers: &mut Followers<'_>) -> Result<(), Failure> {
+        self.for_each_waiting(&mut |spare, old, new| {
+            if self.has_arrived(old)? {
+                return Ok(());
+            }
+            if self.is_same_key(old, new)? {
+                return self.respell(old, new, followers);
+            }
+            match self.waiting_under(old)? {
+                Waiting::Another => return Ok(()),
+                Waiting::Change => {
+                    let ours = self.table.our_key_is_parameter(1);
+                    let incoming = self.table.incoming_sql();
+                    self.run(&format!("DELETE FROM {incoming} WHERE {ours}"), old)?;
+                    self.move_entry(old, spare)?;
+                }
+                Waiting::Nothing => {}
+            }
+            let moved = self.update_key(old, spare).map_err(explain)?;
+            if moved > 0 {
+                followers.follow(self.table, &Shift { old, new: spare, from_spare: false })?;
+            }
+            Ok(())
+        })
+    }
+
+    fn arrive(&self, followers: &mut Followers<'_>) -> Result<(), Failure> {
+        self.for_each_waiting(&mut |spare, old, new| {
+            if self.is_same_key(old, new)? {
+                return Ok(());
+            }
+            let comes_changed = self.waiting_under(spare)? == Waiting::Change;
+            self.forget_without_effect(new)?;
+            let taken = self.waiting_under(new)? != Waiting::Nothing;
+            if taken && comes_changed {
+                return Err(self.blocked("two changes wait for one key of a downloaded row"));
+            }
+            let shift = Shift { old: spare, new, from_spare: true };
+            if taken {
+                followers.take_along(self.table, &shift)?;
+                self.delete(spare)?;
+            } else {
+                if comes_changed {
+                    self.move_entry(spare, new)?;
+                }
+                match self.update_key(spare, new) {
+                    Ok(_) => {}
+                    Err(error) if is_constraint(&error) && !comes_changed => {
+                        followers.take_along(self.table, &shift)?;
+                        self.delete(spare)?;
+                    }
+                    Err(error) if is_constraint(&error) => {
+                        return Err(self.blocked("a downloaded key of a changed row is taken"));
+                    }
+                    Err(error) => return Err(explain(error)),
+                }
+            }
+            followers.follow(self.table, &shift)?;
+            self.note_arrived(new)
+        })
+    }
+
+    /// The centre spells an equal key differently.
+    fn respell(
+        &self,
+        old: &[ValueRef<'_>],
+        new: &[ValueRef<'_>],
+        followers: &mut Followers<'_>,
+    ) -> Result<(), Failure> {
+        let table = self.table;
+        let both: Vec<ValueRef<'_>> = old.iter().chain(new).copied().collect();
+        let from = |column: String, n: usize| {
+            format!("{column} COLLATE BINARY = ?{n} AND typeof({column}) = typeof(?{n})", n = n + 1)
+        };
+        // A spelling that was changed here waits to be uploaded.
+        let exactly = all(table.key.iter().enumerate().map(|(n, key)| from(ident(&key.name), n)));
+        let sets = list(
+            table
+                .key
+                .iter()
+                .enumerate()
+                .map(|(n, key)| format!("{} = ?{}", ident(&key.name), n + old.len() + 1)),
+        );
+        let live = format!("UPDATE {} SET {sets} WHERE {exactly}", table.table_sql());
+        let moved = self.run(&live, &both)?;
+        if self.waiting_under(old)? == Waiting::Change {
+            self.move_entry(old, new)?;
+        }
+        if moved > 0 {
+            followers.follow(table, &Shift { old, new, from_spare: false })?;
+        }
+        Ok(())
+    }
+
+    /// Shows `visit` each row that waits: its spare key, the old one and the new one.
+    fn for_each_waiting(&self, visit: &mut VisitKeys<'_>) -> Result<(), Failure> {
+        let len = self.table.key.len();
+        let mut number = 0;
+        self.waiting.for_each_chunk(&mut |chunk| {
+            let mut reader = RowReader::new(chunk);
+            while !reader.is_at_end() {
+                number += 1;
+                let old = read(&mut reader, len)?;
+                let new = read(&mut reader, len)?;
+                let spare_value = self.spare(number);
+                let mut spare = old.clone();
+                if let (Some(last), Some(value)) = (spare.last_mut(), &spare_value) {
+                    *last = value.as_ref();
+                }
+                visit(&spare, &old, &new)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// A value for the last column of the key that nobody has.
+    fn spare(&self, number: i64) -> Option<Value> {
+        let text = format!("\u{1}syncline key {number}");
+        Some(match self.table.key.last()?.affinity {
+            Affinity::Integer | Affinity::Numeric => {
+                Value::Integer(-4_200_000_000_000_000_000 - number)
+            }
+            Affinity::Real => Value::Real((-4_200_000_000_000_000 - number) as f64),
+            Affinity::Text => Value::Text(text.into_bytes()),
+            Affinity::Blob => Value::Blob(text.into_bytes()),
+        })
+    }
+
+    fn waiting_under(&self, key: &[ValueRef<'_>]) -> Result<Waiting, Failure> {
+        if !self.has_changes {
+            return Ok(Waiting::Nothing);
+        }
+        let table = self.table;
+        let generation = self.circumstances.open_generation;
+        let is_key = |column: fn(&crate::schema::KeyColumn) -> String| {
+            all(table
+                .key
+                .iter()
+                .enumerate()
+                .map(|(n, key)| format!("{} = ?{}", column(key), n + 1)))
+        };
+        let (ours, from) =
+            (is_key(crate::schema::KeyColumn::ours), is_key(crate::schema::KeyColumn::from));
+        let sql = format!(
+            "SELECT \"existed\" AND NOT EXISTS (SELECT 1 FROM {moved} \
+             WHERE \"generation\" = {generation} AND ({ours} OR {from})) \
+             FROM {} WHERE \"generation\" = {generation} AND {ours}",
+            table.change_sql(),
+            moved = table.moved_sql(),
+        );
+        let mut statement = self.connection.prepare_cached(&sql).map_err(explain)?;
+        bind_all(&mut statement, key).map_err(explain)?;
+        let mut rows = statement.raw_query();
+        Ok(match rows.next().map_err(explain)? {
+            None => Waiting::Nothing,
+            Some(row) if row.get::<_, bool>(0).map_err(explain)? => Waiting::Change,
+            Some(_) => Waiting::Another,
+        })
+    }
+
+    /// Forgets that a row was inserted and deleted again under this key.
+    fn forget_without_effect(&self, key: &[ValueRef<'_>]) -> Result<(), Failure> {
+        if !self.has_changes {
+            return Ok(());
+        }
+        let table = self.table;
+        let sql = format!(
+            "DELETE FROM {} WHERE \"generation\" = {} AND {} AND \"existed\" = 0 \
+             AND NOT EXISTS (SELECT 1 FROM {} AS t WHERE {})",
+            table.change_sql(),
+            self.circumstances.open_generation,
+            table.our_key_is_parameter(1),
+            table.table_sql(),
+            table.key_is_parameter("t.", 1),
+        );
+        self.run(&sql, key).map(drop)
+    }
+
+    /// The change under a key goes to another one, and so does the key of its base.
+    fn move_entry(&self, old: &[ValueRef<'_>], new: &[ValueRef<'_>]) -> Result<(), Failure> {
+        let table = self.table;
+        let mut sets = Vec::new();
+        for (n, key) in table.key.iter().enumerate() {
+            let at = n + old.len() + 1;
+            let image = Image::Old.column(&key.name);
+            sets.push(format!("{} = ?{at}, {image} = ?{at}", key.ours()));
+        }
+        let sql = format!(
+            "UPDATE {} SET {} WHERE \"generation\" = {} AND {}",
+            table.change_sql(),
+            list(sets),
+            self.circumstances.open_generation,
+            table.our_key_is_parameter(1),
+        );
+        let both: Vec<ValueRef<'_>> = old.iter().chain(new).copied().collect();
+        self.run(&sql, &both).map(drop)
+    }
+
+    fn update_key(&self, old: &[ValueRef<'_>], new: &[ValueRef<'_>]) -> rusqlite::Result<usize> {
+        let table = self.table;
+        let sets = table.key.iter().enumerate();
+        let sets = sets.map(|(n, key)| format!("{} = ?{}", ident(&key.name), n + old.len() + 1));
+        let sql = format!(
+            "UPDATE OR ABORT {} SET {} WHERE {}",
+            table.table_sql(),
+            list(sets),
+            table.key_is_parameter("", 1)
+        );
+        let both: Vec<ValueRef<'_>> = old.iter().chain(new).copied().collect();
+        execute(self.connection, &sql, &both)
+    }
+
+    fn delete(&self, key: &[ValueRef<'_>]) -> Result<(), Failure> {
+        let table = self.table;
+        let sql =
+            format!("DELETE FROM {} WHERE {}", table.table_sql(), table.key_is_parameter("", 1));
+        self.run(&sql, key).map(drop)
+    }
+
+    fn is_same_key(&self, old: &[ValueRef<'_>], new: &[ValueRef<'_>]) -> Result<bool, Failure> {
+        let columns = self.table.key.iter().enumerate();
+        let same =
+            all(columns
+                .map(|(n, key)| format!("?{} = ?{}{}", n + 1, n + old.len() + 1, key.collate())));
+        let sql = format!("SELECT 1 WHERE {same}");
+        let mut statement = self.connection.prepare_cached(&sql).map_err(explain)?;
+        let both: Vec<ValueRef<'_>> = old.iter().chain(new).copied().collect();
+        bind_all(&mut statement, &both).map_err(explain)?;
+        Ok(statement.raw_query().next().map_err(explain)?.is_some())
+    }
+
+    /// A row came to this key in this download, so the one that left it is not there.
+    fn has_arrived(&self, key: &[ValueRef<'_>]) -> Result<bool, Failure> {
+        let sql = format!(
+            "SELECT 1 FROM {} WHERE {}",
+            arrived_sql(self.table),
+            self.table.our_key_is_parameter(1)
+        );
+        let mut statement = self.connection.prepare_cached(&sql).map_err(explain)?;
+        bind_all(&mut statement, key).map_err(explain)?;
+        Ok(statement.raw_query().next().map_err(explain)?.is_some())
+    }
+
+    fn note_arrived(&self, key: &[ValueRef<'_>]) -> Result<(), Failure> {
+        let values = parameters(1, key.len());
+        let sql = format!("INSERT OR IGNORE INTO {} VALUES ({values})", arrived_sql(self.table));
+        self.run(&sql, key).map(drop)
+    }
+
+    fn run(&self, sql: &str, values: &[ValueRef<'_>]) -> Result<usize, Failure> {
+        execute(self.connection, sql, values).map_err(explain)
+    }
+
+    fn blocked(&self, message: &str) -> Failure {
+        super::blocked(self.connection, self.circumstances, message).table(self.table.name())
+    }
+}
+
+impl Drop for Mover<'_> {
+    fn drop(&mut self) {
+        let sql = format!("DROP TABLE IF EXISTS temp.{}", arrived_sql(self.table));
+        let _ = self.connection.execute_batch(&sql);
+    }
+}
+
+fn arrived_sql(table: &RemoteTable) -> String {
+    ident(&format!("syncline_arrived_{}", table.position))
+}
+
+fn identical(left: &[ValueRef<'_>], right: &[ValueRef<'_>]) -> bool {
+    left.iter().zip(right).all(|(left, right)| left.identical(*right))
+}
+
+pub(super) fn is_constraint(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation)
+}
+
+fn read<'b>(reader: &mut RowReader<'b>, count: usize) -> Result<Vec<ValueRef<'b>>, Failure> {
+    (0..count).map(|_| reader.value()).collect()
+}
+
+/// Binds as many of the values as the statement asks for.
+pub(super) fn bind_all(
+    statement: &mut rusqlite::CachedStatement<'_>,
+    values: &[ValueRef<'_>],
+) -> rusqlite::Result<()> {
+    let count = statement.parameter_count();
+    for (n, value) in values.iter().take(count).enumerate() {
+        bind(statement, n + 1, *value)?;
+    }
+    Ok(())
+}
+
+pub(super) fn execute(
+    connection: &Connection,
+    sql: &str,
+    values: &[ValueRef<'_>],
+) -> rusqlite::Result<usize> {
+    let mut statement = connection.prepare_cached(sql)?;
+    bind_all(&mut statement, values)?;
+    statement.raw_execute()
+}
+
+#[cfg(test)]
+mod tests;
