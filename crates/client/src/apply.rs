@@ -34,7 +34,7 @@ pub(crate) mod statements;
 #[cfg(test)]
 mod tests;
 
-use crate::capture::change_log;
+use crate::capture::{change_log, undone};
 use crate::connection::{LargeCache, begin_immediate, explain, triggers_off};
 use crate::fail_point::fail_point;
 use crate::progress::{self, Agreed, Frozen};
@@ -178,6 +178,9 @@ fn write(
     rejects::record(connection, tables, &download.rejects, circumstances.at)?;
     orphans::drop_refreshed(connection, tables, download)?;
     orphans::put_back(connection, tables)?;
+    for table in tables.iter().filter(|table| table.uploads()) {
+        undone::forget(connection, table, circumstances.open_generation)?;
+    }
     let changed_before = changed_rows(connection, circumstances)?;
 
     let mut arrivals = Arrivals::begin(connection, circumstances)?;
@@ -204,6 +207,10 @@ fn write(
             Code::ApplyBlocked,
             "a delete of the download would take changed rows along with it",
         ));
+    }
+    if changed {
+        // What came for a row that is as it was is not kept beside a change that is none.
+        incoming::apply_for_undone_changes(connection, tables, circumstances.open_generation)?;
     }
     Ok(told)
 }

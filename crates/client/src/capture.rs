@@ -17,6 +17,7 @@
 pub(crate) mod change_log;
 pub(crate) mod moves;
 pub(crate) mod triggers;
+pub(crate) mod undone;
 
 #[cfg(test)]
 mod tests;

@@ -145,6 +145,11 @@ pub(crate) fn synchronize(
             {
                 apply_attempts += 1;
             }
+            // Another attempt would find the same changes.
+            Code::ApplyBlocked if request.mode == Mode::DownloadOnly => {
+                let message = "changes that wait here stand in the way of the download";
+                return Err(Failure::new(Code::DownloadBlocked, message).source(failure));
+            }
             _ => return Err(failure),
         }
         observer(Step::Retrying { failure });

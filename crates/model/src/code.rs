@@ -214,6 +214,11 @@ codes! {
     /// so nothing was done.
     5145 ShapeChangeBlocked Remote false
         "synchronize without --download-only: what waits goes up under the tables as they are here";
+    /// What a synchronization that only downloads brought cannot lie beside changes that wait here:
+    /// a delete would take a changed row along, for example. Nothing of it was applied; the changes
+    /// have to go up first.
+    5146 DownloadBlocked Remote false
+        "synchronize without --download-only, so that what waits goes up first";
     /// Columns were published that this remote has not received yet, and rows of their table were
     /// changed here. They can be uploaded when a download has brought what the columns hold.
     5147 DownloadFirst Remote false "synchronize without --upload-only";

@@ -1,5 +1,6 @@
 //! Whole synchronizations with a small centre in memory.
 
+mod download_only;
 mod shapes;
 
 use super::{Counts, Downloaded, Report, Request, Step};
