@@ -7,7 +7,7 @@
 
 use crate::synchronization::Change;
 use crate::uploaded_row::UploadedRow;
-use model::{PublishedTable, RowReader, ValueRef, write_value};
+use model::{Failure, PublishedTable, RowReader, ValueRef, write_value};
 
 /// A change over the row as it is now: what [`UploadedRow::read`] reads.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,6 +37,13 @@ pub(crate) fn rebase(
 }
 
 impl Rebased {
+    /// Read back; `width` is that of the table.
+    pub(crate) fn row(&self, width: usize) -> Result<UploadedRow<'_>, Failure> {
+        let mut row = UploadedRow::default();
+        row.read(&self.bytes, self.change, width)?;
+        Ok(row)
+    }
+
     /// The change of a row from `old` to `new`; an update if its key stays, else a key change.
     pub(crate) fn of(
         change: Change,
@@ -67,7 +74,7 @@ impl Rebased {
 }
 
 /// The values of an image.
-pub(crate) fn values(image: &[u8]) -> Result<Vec<ValueRef<'_>>, model::Failure> {
+pub(crate) fn values(image: &[u8]) -> Result<Vec<ValueRef<'_>>, Failure> {
     let (mut reader, mut values) = (RowReader::new(image), Vec::new());
     while !reader.is_at_end() {
         values.push(reader.value()?);

@@ -427,7 +427,7 @@ impl Synchronization<'_> {
             previous,
             progress,
             download_follows: self.hello.mode != Mode::UploadOnly,
-            key_changes: self.key_changes(),
+            key_changes: upload.as_ref().is_some_and(|upload| upload.key_changes),
             marks: self.marks.clone(),
             rows: upload,
         };

@@ -26,6 +26,8 @@ pub(crate) struct ReceivedUpload {
     pub(crate) previous: Progress,
     pub(crate) progress: Progress,
     pub(crate) rows: u64,
+    /// The client sends a key change as what it is.
+    pub(crate) key_changes: bool,
     schema: Arc<RemoteSchema>,
     /// An update, of a client that knows no key changes, spells a key differently.
     respells: bool,
@@ -86,6 +88,7 @@ impl UploadInProgress {
             Operation::Insert | Operation::Delete => validate(rows, count, table.width())?,
             Operation::Update | Operation::KeyChange => {
                 let changes = KeyChanges::count(rows, count, table)?;
+                self.key_changes |= operation == Operation::KeyChange;
                 changes.allowed(operation, self.key_changes)?;
                 self.respells |= operation == Operation::Update && changes.differing > 0;
             }
@@ -116,6 +119,7 @@ impl UploadInProgress {
             progress: self.begin.progress,
             rows: self.rows,
             schema: self.schema,
+            key_changes: self.key_changes,
             respells: self.respells,
             frames: self.frames,
         })
@@ -166,9 +170,6 @@ impl KeyChanges {
     /// the database tells.
     fn allowed(&self, operation: Operation, key_changes: bool) -> Result<(), Failure> {
         let why = match operation {
-            Operation::KeyChange if !key_changes => {
-                "a key change from a client that does not say that it knows them"
-            }
             Operation::KeyChange if self.same > 0 => "a key change with one key",
             Operation::Update if key_changes && self.differing > 0 => "an update with two keys",
             _ => return Ok(()),
@@ -322,7 +323,8 @@ mod tests {
         assert_eq!(upload(Operation::KeyChange, true, &[moves]), Ok(vec![(Change::KeyChange, 1)]));
         assert_eq!(upload(Operation::KeyChange, true, &[moves, stays]), refused);
         assert_eq!(upload(Operation::KeyChange, true, &[unknown]), refused);
-        assert_eq!(upload(Operation::KeyChange, false, &[moves]), refused);
+        // Whoever sends one knows them, whatever it understands of a download.
+        assert_eq!(upload(Operation::KeyChange, false, &[moves]), Ok(vec![(Change::KeyChange, 1)]));
     }
 
     /// A client of before sends an update where it has respelled a key.

@@ -5,6 +5,7 @@
 
 use super::errors::failed;
 use super::migration;
+use super::moves;
 use super::plan::{Plan, VersionPlan};
 use super::shapes::Succeed;
 use super::tracking::Object;
@@ -152,6 +153,9 @@ impl Work<'_> {
                 literal(&object.table),
                 literal(&object.sql)
             ))?;
+            if moves::is_beside_the_log(object) {
+                continue;
+            }
             renewed.insert(&object.table);
             if object.kind == "TABLE" {
                 empty.insert(&object.table);

@@ -8,26 +8,34 @@
 //! Invariant: a key change happens whole or not at all. Where one cannot be, what came under its
 //! new key belongs to the row that has kept the old one.
 
+mod told;
+
+pub(super) use told::{Told, told_anew};
+
 use super::catalog::CatalogTable;
 use super::constraint::is_as_seen;
-use super::effects::{Effect, Effects};
+use super::effects::Effects;
 use super::errors::{RowFault, failed as failing, row_fault};
-use super::tables::{self, UserTable};
+use super::moves;
+use super::stretch::end_of_log;
+use super::tables::UserTable;
 use super::upload::{Attempt, Parked, Refused, RowOutcome};
 use super::values::{Bind, write_row};
 use crate::quote::{ident, idents};
-use crate::rebase::{Rebased, rebase, values};
+use crate::rebase::{Rebased, values};
 use crate::script::Event;
-use crate::synchronization::Change;
+use crate::synchronization::{Change, UploadRequest};
 use crate::uploaded_row::{RowId, UploadedRow, key_of};
-use model::{Code, Failure, PublishedTable, Value, ValueRef, write_value};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use model::{Code, Failure, PublishedTable, Value, ValueRef};
+use rusqlite::Connection;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 /// What must be known of an upload with key changes.
 pub(super) struct Moving {
+    /// By table, where its log ended before.
+    begins: Vec<i64>,
     pub(super) effects: Effects,
-    user_tables: BTreeMap<String, UserTable>,
-    links: Vec<Link>,
     /// Keys that rows of the upload give up, of tables with key changes.
     given_up: HashSet<RowId>,
     /// Deletes that were applied first.
@@ -40,32 +48,20 @@ pub(super) struct Moving {
     pub(super) settling: bool,
 }
 
-/// A foreign key between published tables that refers to a key.
-struct Link {
-    child: usize,
-    /// The referring columns, in the order of the parent's key.
-    columns: Vec<usize>,
-    parent: usize,
-}
-
-/// How a row of the upload is to be applied.
-pub(super) enum Told {
-    AsItIs,
-    Anew(Rebased),
-    /// Its row went with another one of the upload.
-    Gone,
-}
-
 /// Applies the key changes of the upload, and whatever must go before them.
 pub(super) fn apply_first(attempt: &mut Attempt<'_>) -> Result<(), Failure> {
-    let user_tables = tables::read(attempt.connection)?;
-    let links = links(attempt, &user_tables);
     let with_key_changes = count(attempt)?;
     let given_up = given_up(attempt, &with_key_changes)?;
+    let mut begins = Vec::new();
+    for table in attempt.tables {
+        begins.push(match table.published.direction.downloads() {
+            true => end_of_log(attempt.connection, &table.published.name)?,
+            false => 0,
+        });
+    }
     attempt.moving = Some(Moving {
+        begins,
         effects: Effects::begin(attempt.connection, attempt.tables)?,
-        user_tables,
-        links,
         given_up,
         done: HashSet::new(),
         kept: HashMap::new(),
@@ -117,28 +113,6 @@ fn given_up(attempt: &Attempt<'_>, wanted: &[usize]) -> Result<HashSet<RowId>, F
         Ok(())
     })?;
     Ok(keys)
-}
-
-fn links(attempt: &Attempt<'_>, user_tables: &BTreeMap<String, UserTable>) -> Vec<Link> {
-    let position = |name: &str| attempt.tables.iter().position(|t| t.published.name == name);
-    let mut links = Vec::new();
-    for (child, table) in attempt.tables.iter().enumerate() {
-        let Some(user_table) = user_tables.get(&table.published.name) else { continue };
-        for foreign_key in &user_table.foreign_keys {
-            let Some(parent) = position(&foreign_key.parent) else { continue };
-            let above = &attempt.tables[parent].published;
-            let column = |key: &u16| {
-                let name = &above.columns[usize::from(*key)];
-                let (from, _) = foreign_key.columns.iter().find(|(_, to)| to == name)?;
-                table.published.columns.iter().position(|column| column == from)
-            };
-            let columns: Option<Vec<usize>> = above.key.iter().map(column).collect();
-            if let Some(columns) = columns.filter(|c| c.len() == foreign_key.columns.len()) {
-                links.push(Link { child, columns, parent });
-            }
-        }
-    }
-    links
 }
 
 /// Lets rows that wait for a key have it, as far as that can be. Returns those that wait for
@@ -355,8 +329,8 @@ fn place(attempt: &mut Attempt<'_>, parked: &Parked) -> Result<bool, Failure> {
     if !is_as_seen(&now, &told)? && table.script(Event::ResolveConflict).is_none() {
         return Ok(false);
     }
-    let Some(moving) = &attempt.moving else { return Ok(false) };
-    let Some(user_table) = moving.user_tables.get(&table.published.name) else { return Ok(false) };
+    let Some(links) = attempt.links else { return Ok(false) };
+    let Some(user_table) = links.user_tables.get(&table.published.name) else { return Ok(false) };
     let columns = &table.published.columns;
     // One column is enough; one that refers to nothing is best.
     let refers = |name: &String| {
@@ -493,62 +467,29 @@ pub(super) fn failed(
     }
 }
 
-/// Tells `row` over what the key changes of the upload made of it and of the rows it refers to.
-pub(super) fn told_anew(
-    attempt: &Attempt<'_>,
-    table: &CatalogTable,
-    position: usize,
-    row: &UploadedRow<'_>,
-) -> Result<Told, Failure> {
-    let Some(moving) = &attempt.moving else { return Ok(Told::AsItIs) };
-    let owned = moving.referring_to_kept(position, row)?.map(|new| {
-        let new: Vec<ValueRef<'_>> = new.iter().map(Value::as_ref).collect();
-        Rebased::of(row.change, &table.published, &row.old, &new)
-    });
-    let mut told = UploadedRow::default();
-    if let Some(anew) = &owned {
-        told.read(&anew.bytes, anew.change, table.published.width())?;
-    }
-    let row = if owned.is_some() { &told } else { row };
-    let effect = match row.change {
-        Change::Insert => None,
-        _ => {
-            let key = key_of(&table.published, &row.old);
-            moving.effects.of(attempt.connection, table, position, &values(&key)?)?
-        }
-    };
-    Ok(match effect {
-        Some(Effect::Gone) => Told::Gone,
-        Some(Effect::Changed { before, after }) => {
-            let (before, after) = (values(&before)?, values(&after)?);
-            Told::Anew(rebase(row, &table.published, &before, &after))
-        }
-        None => owned.map_or(Told::AsItIs, Told::Anew),
-    })
-}
-
 impl Moving {
-    /// The new row with its references to keys that could not be, as references to what the rows
-    /// have kept; none where there are none.
-    fn referring_to_kept(
-        &self,
-        position: usize,
-        row: &UploadedRow<'_>,
-    ) -> Result<Option<Vec<Value>>, Failure> {
-        if self.kept.is_empty() || row.change == Change::Delete {
-            return Ok(None);
-        }
-        let mut anew: Option<Vec<Value>> = None;
-        for link in self.links.iter().filter(|link| link.child == position) {
-            let mut referred = Vec::new();
-            link.columns.iter().for_each(|column| write_value(&mut referred, row.new[*column]));
-            let Some(kept) = self.kept.get(&(link.parent, referred)) else { continue };
-            let new = anew
-                .get_or_insert_with(|| row.new.iter().map(|v| ValueRef::to_owned(*v)).collect());
-            for (column, value) in link.columns.iter().zip(values(kept)?) {
-                new[*column] = value.to_owned();
+    /// Ends the upload's key changes, and notes that the remote knows those that it asked for.
+    pub(super) fn finish(
+        self,
+        connection: &Connection,
+        tables: &[Arc<CatalogTable>],
+        request: &UploadRequest<'_>,
+    ) -> Result<(), Failure> {
+        self.effects.forget(connection, tables)?;
+        let remote = request.session.remote_id.as_str();
+        (request.batches)(&mut |batch| {
+            let published = &tables[batch.table].published;
+            if batch.change != Change::KeyChange || !published.direction.downloads() {
+                return Ok(());
             }
-        }
-        Ok(anew)
+            let (mut row, mut rest) = (UploadedRow::default(), batch.rows);
+            for _ in 0..batch.count {
+                rest = row.read(rest, batch.change, published.width())?;
+                let key = key_of(published, &row.old);
+                let since = self.begins[batch.table];
+                moves::made_by(connection, published, &values(&key)?, since, remote)?;
+            }
+            Ok(())
+        })
     }
 }

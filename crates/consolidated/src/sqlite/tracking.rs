@@ -13,6 +13,7 @@
 //! logged by the insert itself; the victims of other UNIQUE indexes are logged before it.
 
 use super::errors::failed;
+use super::moves;
 use super::runs;
 use super::tables::{UniqueIndex, UserTable};
 use crate::quote::{ident, idents, join};
@@ -64,6 +65,8 @@ pub(super) fn objects(table: &UserTable, kept: Option<&Kept>) -> Vec<Object> {
     objects.push(log.trigger("insert", "AFTER INSERT", vec![log.note("NEW", Kind::Came)]));
     objects.push(log.trigger("update", "AFTER UPDATE", vec![log.note("NEW", Kind::Updated)]));
     objects.push(log.moved());
+    objects.push(log.key_changed());
+    objects.push(moves::object(table));
     objects.push(log.trigger("delete", "AFTER DELETE", vec![log.note("OLD", Kind::Went)]));
     let (mut by_insert, mut by_update) = (Vec::new(), Vec::new());
     let mut watched = unique_columns(table);
@@ -160,6 +163,16 @@ impl Log<'_> {
         let when = format!("AFTER UPDATE{}", self.of(&columns));
         let note = vec![self.note("OLD", Kind::MovedAway)];
         self.guarded_trigger("moved", &when, &format!("WHEN {differs}\n"), note)
+    }
+
+    /// Notes a key change with both keys, under the number of an entry of its own. A trigger of its
+    /// own as well: the others are as programs before made them, so that no log is made anew.
+    fn key_changed(&self) -> Object {
+        let key = &self.table.key;
+        let when = format!("AFTER UPDATE{}", self.of(key));
+        let notes = vec![self.note("NEW", Kind::Came), moves::note(self.table)];
+        let guard = format!("WHEN {}\n", self.differs(key, "OLD"));
+        self.guarded_trigger("key", &when, &guard, notes)
     }
 
     /// The clause for updates that set one of `columns`. SQLite compares the names in the

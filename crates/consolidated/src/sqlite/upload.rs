@@ -22,6 +22,8 @@ use super::fence::{self, Standing};
 use super::identity;
 use super::key_change::{self, Moving};
 use super::ledger::Owed;
+use super::links::Links;
+use super::moves::Moves;
 use super::shapes;
 use super::stretch::Stretch;
 use super::values::write_row;
@@ -127,10 +129,15 @@ fn apply(
     counter: Counter,
 ) -> Result<Applied, Failure> {
     let (mut refused, mut postponed) = (Refused::new(), HashSet::new());
-    let mut moving = false;
+    let (mut moving, mut links) = (false, None);
+    let moves = Moves::of(connection, tables, request)?;
     for _ in 0..ATTEMPTS_MAX {
         connection.execute_batch("SAVEPOINT rows").map_err(failed("set a savepoint"))?;
+        if links.is_none() && (moving || moves.is_some()) {
+            links = Some(Links::read(connection, tables)?);
+        }
         let mut attempt = Attempt::new(connection, tables, request, counter, &refused, &postponed);
+        (attempt.moves, attempt.links) = (moves.as_ref(), links.as_ref());
         if moving {
             key_change::apply_first(&mut attempt)?;
         }
@@ -213,6 +220,10 @@ pub(super) struct Attempt<'a> {
     inside: Option<(usize, Vec<u8>)>,
     /// Where the upload has key changes, what must be known of them.
     pub(super) moving: Option<Moving>,
+    /// Where others have changed keys since the remote was here.
+    pub(super) moves: Option<&'a Moves>,
+    /// Where keys have changed, how the tables refer to each other.
+    pub(super) links: Option<&'a Links>,
     /// The upload has key changes, which were not applied first.
     met_key_change: bool,
     /// The row that is being applied was told anew: what the remote knows it by.
@@ -268,6 +279,8 @@ impl<'a> Attempt<'a> {
             stretches: tables.iter().map(|_| None).collect(),
             inside: None,
             moving: None,
+            moves: None,
+            links: None,
             met_key_change: false,
             original: None,
             put_off: Vec::new(),
@@ -323,7 +336,7 @@ impl<'a> Attempt<'a> {
         if self.request.download_follows && self.stretches[batch.table].is_none() {
             self.stretches[batch.table] = Stretch::begin(connection, &table)?;
         }
-        if self.moving.is_some() {
+        if self.links.is_some() {
             return self.batch_anew(batch, &table);
         }
         let event = event_of(batch.change);
@@ -379,7 +392,7 @@ impl<'a> Attempt<'a> {
         let table = self.tables[parked.table].clone();
         let mut row = UploadedRow::default();
         row.read(&parked.row, parked.change, table.published.width())?;
-        match self.moving {
+        match self.links {
             Some(_) => self.apply_anew(&table, parked.table, &row),
             None => self.apply_one(&table, parked.table, &row),
         }

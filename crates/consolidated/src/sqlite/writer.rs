@@ -7,6 +7,7 @@ use super::catalog::{self, Catalog};
 use super::durable::{Durable, Ends};
 use super::errors::failed;
 use super::fetch;
+use super::moves;
 use super::notes;
 use super::runs::{self, Runs};
 use super::tracking::log_name;
@@ -166,6 +167,7 @@ impl crate::connection::Writer for Writer {
                     transaction.execute(&format!("DELETE FROM {log} WHERE sequence <= ?1"), [floor])
                 })
                 .and_then(|_| runs::trim(&transaction, &table, floor))
+                .and_then(|_| moves::trim(&transaction, &table, floor))
                 .map_err(&trimming)?;
             transaction.commit().map_err(&trimming)?;
         }

@@ -130,7 +130,7 @@ impl Attempt<'_> {
             self.end_stretches()?;
         }
         if let Some(moving) = self.moving.take() {
-            moving.effects.forget(self.connection, self.tables)?;
+            moving.finish(self.connection, self.tables, self.request)?;
         }
         self.tell_left_out();
         // A key may be owed twice: what was rejected is told.

@@ -1,0 +1,160 @@
+//! Rows of an upload, told anew under the keys that rows have now.
+
+use super::super::catalog::CatalogTable;
+use super::super::effects::Effect;
+use super::super::upload::Attempt;
+use crate::rebase::{Rebased, rebase, values};
+use crate::synchronization::Change;
+use crate::uploaded_row::{UploadedRow, key_of};
+use model::{Failure, ValueRef, write_value};
+
+/// How a row of the upload is to be applied.
+pub(in super::super) enum Told {
+    AsItIs,
+    Anew(Rebased),
+    /// Its row went with another one of the upload.
+    Gone,
+}
+
+/// Tells `row` over what key changes made of it and of the rows that it refers to: those of the
+/// upload that could not be, those of others that the remote has not heard of, those of the upload.
+pub(in super::super) fn told_anew(
+    attempt: &Attempt<'_>,
+    table: &CatalogTable,
+    position: usize,
+    row: &UploadedRow<'_>,
+) -> Result<Told, Failure> {
+    let width = table.published.width();
+    let mut anew = attempt.over_kept_keys(table, position, row)?;
+    let next = match &anew {
+        None => attempt.over_moves(table, position, row)?,
+        Some(told) => attempt.over_moves(table, position, &told.row(width)?)?,
+    };
+    anew = next.or(anew);
+    let effect = match &anew {
+        None => effect(attempt, table, position, row)?,
+        Some(told) => effect(attempt, table, position, &told.row(width)?)?,
+    };
+    let Some(effect) = effect else { return Ok(anew.map_or(Told::AsItIs, Told::Anew)) };
+    let Effect::Changed { before, after } = effect else { return Ok(Told::Gone) };
+    let (before, after) = (values(&before)?, values(&after)?);
+    let rebased = match &anew {
+        None => rebase(row, &table.published, &before, &after),
+        Some(told) => rebase(&told.row(width)?, &table.published, &before, &after),
+    };
+    Ok(Told::Anew(rebased))
+}
+
+/// What the upload's own key changes made of the row.
+fn effect(
+    attempt: &Attempt<'_>,
+    table: &CatalogTable,
+    position: usize,
+    row: &UploadedRow<'_>,
+) -> Result<Option<Effect>, Failure> {
+    let Some(moving) = attempt.moving.as_ref().filter(|_| row.change != Change::Insert) else {
+        return Ok(None);
+    };
+    let key = key_of(&table.published, &row.old);
+    moving.effects.of(attempt.connection, table, position, &values(&key)?)
+}
+
+impl Attempt<'_> {
+    /// `row` with its references to keys that could not be, as references to what the rows have
+    /// kept; none where there are none.
+    fn over_kept_keys(
+        &self,
+        table: &CatalogTable,
+        position: usize,
+        row: &UploadedRow<'_>,
+    ) -> Result<Option<Rebased>, Failure> {
+        let (Some(moving), Some(links)) = (&self.moving, self.links) else { return Ok(None) };
+        if moving.kept.is_empty() || row.change == Change::Delete {
+            return Ok(None);
+        }
+        let mut new = row.new.clone();
+        for link in links.of(position) {
+            let referred = encoded(&row.new, &link.columns);
+            let Some(kept) = moving.kept.get(&(link.parent, referred)) else { continue };
+            for (column, value) in link.columns.iter().zip(values(kept)?) {
+                new[*column] = value;
+            }
+        }
+        Ok((new != row.new).then(|| Rebased::of(row.change, &table.published, &row.old, &new)))
+    }
+
+    /// `row` under the keys that it, and the rows that it refers to, have got from others since the
+    /// remote was here; none where they have the ones that it knows.
+    fn over_moves(
+        &self,
+        table: &CatalogTable,
+        position: usize,
+        row: &UploadedRow<'_>,
+    ) -> Result<Option<Rebased>, Failure> {
+        let (Some(moves), Some(links)) = (self.moves, self.links) else { return Ok(None) };
+        let (published, remote) = (&table.published, self.request.session.remote_id.as_str());
+        let (mut keys, mut after) = (Vec::new(), row.old.clone());
+        let mut follow = |at: usize, key: &[ValueRef<'_>], columns: &[usize]| {
+            if key.contains(&ValueRef::Null) {
+                return Ok::<(), Failure>(());
+            }
+            let parent = &self.tables[at].published;
+            let now = moves.follow(self.connection, parent, at, key, remote)?;
+            keys.extend(now.map(|now| (columns.to_vec(), now)));
+            Ok(())
+        };
+        let own: Vec<usize> = published.key.iter().map(|c| usize::from(*c)).collect();
+        if row.change != Change::Insert {
+            for link in links.of(position) {
+                follow(link.parent, &picked(&row.old, &link.columns), &link.columns)?;
+            }
+            follow(position, &picked(&row.old, &own), &own)?;
+        }
+        let seen = std::mem::take(&mut keys);
+        for (columns, key) in &seen {
+            columns.iter().zip(values(key)?).for_each(|(column, value)| after[*column] = value);
+        }
+        let mut follow_new = |link: &super::super::links::Link| -> Result<(), Failure> {
+            let key = picked(&row.new, &link.columns);
+            let same = row.change != Change::Insert && key == picked(&row.old, &link.columns);
+            if same || key.contains(&ValueRef::Null) || self.brings(link.parent, &key) {
+                return Ok(());
+            }
+            let parent = &self.tables[link.parent].published;
+            let now = moves.follow(self.connection, parent, link.parent, &key, remote)?;
+            keys.extend(now.map(|now| (link.columns.clone(), now)));
+            Ok(())
+        };
+        if row.change != Change::Delete {
+            links.of(position).try_for_each(&mut follow_new)?;
+        }
+        if seen.is_empty() && keys.is_empty() {
+            return Ok(None);
+        }
+        let rebased = rebase(row, published, &row.old, &after);
+        let told = rebased.row(published.width())?;
+        let mut new = told.new.clone();
+        for (columns, key) in &keys {
+            columns.iter().zip(values(key)?).for_each(|(column, value)| new[*column] = value);
+        }
+        Ok(Some(Rebased::of(row.change, published, &told.old, &new)))
+    }
+
+    /// Whether the remote has given up this key, so that what has it at the remote is another row.
+    fn brings(&self, position: usize, key: &[ValueRef<'_>]) -> bool {
+        let Some(moving) = &self.moving else { return false };
+        let mut id = Vec::new();
+        key.iter().for_each(|value| write_value(&mut id, *value));
+        moving.given_up.contains(&(position, id))
+    }
+}
+
+fn picked<'r>(row: &[ValueRef<'r>], columns: &[usize]) -> Vec<ValueRef<'r>> {
+    columns.iter().map(|column| row[*column]).collect()
+}
+
+fn encoded(row: &[ValueRef<'_>], columns: &[usize]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    columns.iter().for_each(|column| write_value(&mut bytes, row[*column]));
+    bytes
+}

@@ -1,0 +1,222 @@
+//! Keys that rows have got since a remote was here.
+//!
+//! Beside the log of a table stand its key changes, with both keys. What a remote did to a row that
+//! has another key meanwhile, or to children of it, is meant for that row: the upload is told anew
+//! under the new key. Without this an edit would find nothing, or somebody else's row that has the
+//! key now.
+
+use super::catalog::CatalogTable;
+use super::errors::failed;
+use super::tables::UserTable;
+use super::tracking::{Object, kept_column};
+use super::values::{Bind, write_row};
+use super::watermark::Mark;
+use crate::quote::{ident, idents, join};
+use crate::synchronization::UploadRequest;
+use model::{Failure, PublishedTable, ValueRef};
+use rusqlite::{Connection, OptionalExtension, Statement};
+use std::sync::Arc;
+
+/// Most key changes of one row that are followed.
+const STEPS_MAX: usize = 1000;
+
+/// The table with the key changes of a table.
+pub(super) fn keys_name(table: &str) -> String {
+    format!("syncline_keys_{table}")
+}
+
+/// The column with the key's column before the change.
+pub(super) fn was(column: &str) -> String {
+    format!("was_{column}")
+}
+
+/// The column with the key's column after it.
+pub(super) fn becomes(column: &str) -> String {
+    format!("is_{column}")
+}
+
+/// Whether an object only keeps what a log does not: where it is made, nothing has gone unnoticed.
+pub(super) fn is_beside_the_log(object: &Object) -> bool {
+    object.name == keys_name(&object.table) || object.name == trigger_name(&object.table)
+}
+
+pub(super) fn trigger_name(table: &str) -> String {
+    format!("syncline_key_{table}")
+}
+
+/// The table of the key changes. `remote_id` is that of the remote which made one, and knows it.
+pub(super) fn object(table: &UserTable) -> Object {
+    let name = keys_name(&table.name);
+    let mut columns = vec!["sequence INTEGER PRIMARY KEY".to_owned()];
+    columns.extend(table.key.iter().map(|name| kept_column(table, name, &was(name))));
+    columns.extend(table.key.iter().map(|name| kept_column(table, name, &becomes(name))));
+    columns.push("remote_id TEXT".into());
+    // An index, in the form in which it comes and goes with its table.
+    columns.push(format!("UNIQUE ({}, sequence)", join(&table.key, ", ", |c| ident(&was(c)))));
+    let sql = format!("CREATE TABLE {} ({})", ident(&name), columns.join(", "));
+    Object { kind: "TABLE", name, table: table.name.clone(), sql }
+}
+
+/// The statement of a trigger that notes a key change under the number of the last entry.
+pub(super) fn note(table: &UserTable) -> String {
+    format!(
+        "INSERT OR FAIL INTO {} (sequence, {}, {}) VALUES (last_insert_rowid(), {}, {})",
+        ident(&keys_name(&table.name)),
+        join(&table.key, ", ", |c| ident(&was(c))),
+        join(&table.key, ", ", |c| ident(&becomes(c))),
+        idents("OLD.", &table.key),
+        idents("NEW.", &table.key),
+    )
+}
+
+/// The key changes that a remote has not heard of.
+pub(super) struct Moves {
+    /// By table: the last entry that the remote has, where others have changed keys since.
+    since: Vec<Option<i64>>,
+}
+
+impl Moves {
+    /// Those of an upload; none where nobody has changed a key.
+    pub(super) fn of(
+        connection: &Connection,
+        tables: &[Arc<CatalogTable>],
+        request: &UploadRequest<'_>,
+    ) -> Result<Option<Moves>, Failure> {
+        let remote = request.session.remote_id.as_str();
+        let mut since = vec![None; tables.len()];
+        for (position, (table, held)) in tables.iter().zip(request.marks).enumerate() {
+            let published = &table.published;
+            let mark = held.watermark.as_ref().filter(|_| published.direction.downloads());
+            let Some(mark) = mark.and_then(Mark::read) else { continue };
+            let Some(log) = mark.logs.first() else { continue };
+            since[position] = connection
+                .prepare_cached(&format!(
+                    "SELECT ?1 WHERE EXISTS (
+                         SELECT 1 FROM {} WHERE sequence > ?1 AND remote_id IS NOT ?2)
+                       AND (SELECT incarnation FROM syncline_log_state WHERE table_name = ?3) = ?4
+                       AND (SELECT value FROM syncline_system WHERE name = 'generation') = ?5",
+                    ident(&keys_name(&published.name))
+                ))
+                .and_then(|mut statement| {
+                    let (incarnation, generation) = (log.incarnation, mark.generation);
+                    let name = &published.name;
+                    let values =
+                        rusqlite::params![log.sequence, remote, name, incarnation, generation];
+                    statement.query_row(values, |row| row.get(0)).optional()
+                })
+                .map_err(failed("look for key changes"))?;
+        }
+        Ok(since.iter().any(Option::is_some).then_some(Moves { since }))
+    }
+
+    /// The key that the row with `key` of the table at `position` has now, if another one.
+    pub(super) fn follow(
+        &self,
+        connection: &Connection,
+        table: &PublishedTable,
+        position: usize,
+        key: &[ValueRef<'_>],
+        remote: &str,
+    ) -> Result<Option<Vec<u8>>, Failure> {
+        let Some(since) = self.since[position] else { return Ok(None) };
+        let chain = chain(connection, table, key, since)?;
+        // What the remote itself did it speaks of under the new key.
+        let known = chain.first().is_some_and(|step| step.by.as_deref() == Some(remote));
+        Ok(chain.into_iter().next_back().filter(|_| !known).map(|step| step.key))
+    }
+}
+
+/// One key change of a row.
+struct Step {
+    sequence: i64,
+    key: Vec<u8>,
+    by: Option<String>,
+}
+
+/// The key changes behind `since` of the row that had `key` then, in their order.
+fn chain(
+    connection: &Connection,
+    table: &PublishedTable,
+    key: &[ValueRef<'_>],
+    since: i64,
+) -> Result<Vec<Step>, Failure> {
+    let following = failed("follow key changes");
+    let names: Vec<&str> =
+        table.key.iter().map(|c| table.columns[usize::from(*c)].as_str()).collect();
+    let keys = ident(&keys_name(&table.name));
+    let same = |form: fn(&str) -> String| {
+        let each = names.iter().enumerate();
+        let each = each.map(|(at, name)| format!("{} = ?{}", ident(&form(name)), at + 1));
+        each.collect::<Vec<_>>().join(" AND ")
+    };
+    let number = names.len() + 1;
+    let step = format!(
+        "SELECT sequence, remote_id, {} FROM {keys} WHERE {} AND sequence > ?{number}
+         ORDER BY sequence LIMIT 1",
+        join(&names, ", ", |name| ident(&becomes(name))),
+        same(was),
+    );
+    // A row that came to this key before another left it is not the one in question.
+    let arrived = format!(
+        "SELECT 1 FROM {keys} WHERE {} AND NOT ({}) AND sequence > ?{number} AND sequence < ?{}",
+        same(becomes),
+        same(was),
+        number + 1,
+    );
+    let bind = |statement: &mut Statement<'_>, key: &[u8], last: i64| -> rusqlite::Result<()> {
+        let values = crate::rebase::values(key).map_err(|_| rusqlite::Error::InvalidQuery)?;
+        for (index, value) in values.into_iter().enumerate() {
+            statement.raw_bind_parameter(index + 1, Bind(value))?;
+        }
+        statement.raw_bind_parameter(number, last)
+    };
+    let mut at = Vec::new();
+    key.iter().for_each(|value| model::write_value(&mut at, *value));
+    let mut steps: Vec<Step> = Vec::new();
+    while steps.len() < STEPS_MAX {
+        let last = steps.last().map_or(since, |step| step.sequence);
+        let mut statement = connection.prepare_cached(&step).map_err(&following)?;
+        bind(&mut statement, &at, last).map_err(&following)?;
+        let mut rows = statement.raw_query();
+        let Some(row) = rows.next().map_err(&following)? else { break };
+        let (sequence, by) = (row.get(0).map_err(&following)?, row.get(1).map_err(&following)?);
+        let mut image = Vec::new();
+        write_row(&mut image, row, 2 + names.len()).map_err(&following)?;
+        if steps.is_empty() {
+            let mut statement = connection.prepare_cached(&arrived).map_err(&following)?;
+            bind(&mut statement, &at, since).map_err(&following)?;
+            statement.raw_bind_parameter(number + 1, sequence).map_err(&following)?;
+            if statement.raw_query().next().map_err(&following)?.is_some() {
+                break;
+            }
+        }
+        at = model::skip_row(&image, 2)?.to_vec();
+        steps.push(Step { sequence, key: at.clone(), by });
+    }
+    Ok(steps)
+}
+
+/// Notes that `remote` itself has made the key changes behind `since` of the row that had `key`.
+pub(super) fn made_by(
+    connection: &Connection,
+    table: &PublishedTable,
+    key: &[ValueRef<'_>],
+    since: i64,
+    remote: &str,
+) -> Result<(), Failure> {
+    let sql =
+        format!("UPDATE {} SET remote_id = ?1 WHERE sequence = ?2", ident(&keys_name(&table.name)));
+    for step in chain(connection, table, key, since)? {
+        connection
+            .prepare_cached(&sql)
+            .and_then(|mut statement| statement.execute(rusqlite::params![remote, step.sequence]))
+            .map_err(failed("note who has changed a key"))?;
+    }
+    Ok(())
+}
+
+/// Forgets key changes up to `floor`, which the log has no more.
+pub(super) fn trim(connection: &Connection, table: &str, floor: i64) -> rusqlite::Result<()> {
+    let sql = format!("DELETE FROM {} WHERE sequence <= ?1", ident(&keys_name(table)));
+    connection.execute(&sql, [floor]).map(|_| ())
+}
