@@ -3,6 +3,7 @@
 //! Nothing here looks at the outside world; what the options mean is decided by the command.
 
 mod bench;
+mod fleet;
 mod notes;
 
 pub(crate) use bench::{
@@ -10,6 +11,7 @@ pub(crate) use bench::{
     Model, Operation, TestName,
 };
 
+pub(crate) use fleet::{DeclareRestoredOptions, FleetAction, FleetOptions};
 pub(crate) use notes::{ConflictsOptions, NotesAction, RejectsOptions};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -82,6 +84,8 @@ pub(crate) enum Command {
     Serve(ServeOptions),
     Sync(Box<SyncOptions>),
     Remote(RemoteOptions),
+    Fleet(FleetOptions),
+    DeclareRestored(DeclareRestoredOptions),
     Rejects(RejectsOptions),
     Conflicts(ConflictsOptions),
     Bench(Box<BenchOptions>),
@@ -465,6 +469,12 @@ mod tests {
             "syncline user password ann --password-file f",
             "syncline user remove ann",
             "syncline user list --json",
+            "syncline fleet list --dir d --json",
+            "syncline fleet show i",
+            "syncline fleet bind i --user ann --user ben",
+            "syncline fleet bind i --any --dir d",
+            "syncline fleet forget i --json",
+            "syncline declare-restored --dir d --json",
             "syncline serve --dir d --listen tcp://a:1 --listen tcp://b:2 --log debug",
             "syncline sync r.db --server tcp://a:1 --user ann --password-file f --token-file t",
             "syncline sync r.db --publication p --publication q --script-version v --remote-id i",
@@ -505,6 +515,8 @@ mod tests {
             ("syncline rejects purge --older-than 30", ErrorKind::ValueValidation),
             ("syncline rejects show", ErrorKind::MissingRequiredArgument),
             ("syncline init d", ErrorKind::MissingRequiredArgument),
+            ("syncline fleet bind i", ErrorKind::MissingRequiredArgument),
+            ("syncline fleet bind i --any --user ann", ErrorKind::ArgumentConflict),
             ("syncline user add ann --password secret", ErrorKind::UnknownArgument),
             ("syncline bench run --operation download", ErrorKind::MissingRequiredArgument),
             ("syncline bench run --consolidated x", ErrorKind::MissingRequiredArgument),

@@ -11,6 +11,7 @@ mod check;
 mod config;
 mod demo;
 mod deploy;
+mod fleet;
 mod init;
 mod log;
 mod notes;
@@ -58,6 +59,8 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Serve(options) => serve::run(&options),
         Command::Sync(options) => sync::run(&options),
         Command::Remote(options) => remote::run(&options),
+        Command::Fleet(options) => fleet::run(options),
+        Command::DeclareRestored(options) => fleet::declare_restored(&options),
         Command::Rejects(options) => notes::rejects(&options),
         Command::Conflicts(options) => notes::conflicts(&options),
         Command::Bench(options) => bench::run(&options),

@@ -153,6 +153,12 @@ impl Synchronizer {
             known.user = Some(self.user.clone());
             self.remote.restore_settings(&known)?;
         }
+        if let Err(failure) = &result
+            && failure.code() == Code::RemoteOfAnother
+        {
+            // Nor must the user whose remote it is not.
+            self.remote.restore_settings(&self.known)?;
+        }
         result
     }
 }

@@ -153,6 +153,7 @@ pub(crate) fn apply(
         watermarks: &end.watermarks,
         counter: end.counter,
         nonce: circumstances.nonce,
+        receipt: end.receipt.as_ref(),
         committed: circumstances.committed,
     };
     progress::confirm(connection, &agreed).map_err(explain)?;

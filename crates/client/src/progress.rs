@@ -17,8 +17,8 @@ use crate::schema::RemoteTable;
 use crate::schema::history::{self, History};
 use crate::sql::{list, parameters};
 use model::{
-    Code, Counter, DatabaseId, Failure, Nonce, Progress, PublicationName, Random, RemoteId,
-    ScriptVersion, UserName, Watermark,
+    Code, Counter, DatabaseId, Failure, FileSecret, Nonce, Progress, PublicationName, Random,
+    Receipt, RemoteId, ScriptVersion, UserName, Watermark,
 };
 use protocol::Capabilities;
 use rusqlite::types::{FromSql, Null, Value};
@@ -95,6 +95,12 @@ pub(crate) struct State {
     pub(crate) nonce_attempt: Option<Nonce>,
     /// Connections begun, this one included.
     pub(crate) attempt: i64,
+    /// What this file, and no other, has in common with the server.
+    pub(crate) file_secret: Option<FileSecret>,
+    /// The last one that the server gave.
+    pub(crate) receipt: Option<Receipt>,
+    /// Who synchronized last; who else it is cannot take over what waits.
+    pub(crate) synchronized_user: Option<UserName>,
     /// The last upload known to be committed.
     pub(crate) progress: Progress,
     pub(crate) progress_last_used: Progress,
@@ -147,6 +153,15 @@ impl State {
             nonce_confirmed: Nonce(facts.take("nonce_confirmed")?.unwrap_or(0)),
             nonce_attempt: facts.take("nonce_attempt")?.map(Nonce),
             attempt: facts.take("attempt")?.unwrap_or(0),
+            file_secret: facts
+                .take::<Vec<u8>>("file_secret")?
+                .map(|bytes| FileSecret::from_slice(&bytes))
+                .transpose()?,
+            receipt: facts.take("receipt")?.map(Receipt::new).transpose()?,
+            synchronized_user: facts
+                .take::<String>("synchronized_user")?
+                .map(UserName::new)
+                .transpose()?,
             progress: Progress(facts.take("progress")?.unwrap_or(0)),
             progress_last_used: Progress(facts.take("progress_last_used")?.unwrap_or(0)),
             frozen,
@@ -211,10 +226,12 @@ pub(crate) fn begin_attempt(
         None => RemoteId::new(random.next_uuid())?,
     };
     let nonce = state.nonce_attempt.unwrap_or_else(|| new_nonce(random));
-    let identity: [(&str, &dyn ToSql); 3] = [
+    let secret = state.file_secret.unwrap_or_else(|| FileSecret::new(random.next_bytes()));
+    let identity: [(&str, &dyn ToSql); 4] = [
         ("attempt", &state.attempt),
         ("remote_id", &remote_id.as_str()),
         ("nonce_attempt", &nonce.0),
+        ("file_secret", &secret.as_bytes()),
     ];
     let (mut freezes, mut postponed) = (false, false);
     if !outcome_unknown {
@@ -234,6 +251,7 @@ pub(crate) fn begin_attempt(
     transaction.commit().map_err(explain)?;
     state.remote_id = Some(remote_id);
     state.nonce_attempt = Some(nonce);
+    state.file_secret = Some(secret);
     Ok(Attempt { state, outcome_unknown, postponed })
 }
 
@@ -347,9 +365,13 @@ pub(crate) fn commit_frozen(
     connection: &Connection,
     tables: &[RemoteTable],
     frozen: Frozen,
+    receipt: Option<&Receipt>,
 ) -> Result<(), Failure> {
     let transaction = begin_immediate(connection)?;
     drop_frozen(&transaction, tables, frozen).map_err(explain)?;
+    if let Some(receipt) = receipt {
+        set(&transaction, "receipt", receipt.as_bytes()).map_err(explain)?;
+    }
     transaction.commit().map_err(explain)
 }
 
@@ -374,17 +396,26 @@ pub(crate) fn learn_outcome(
     transaction.commit().map_err(explain)
 }
 
-/// Becomes another remote that keeps what this one has not uploaded (trap 13).
+/// Becomes another remote that keeps what this one has not uploaded (trap 13). `committed` is its
+/// last upload, where the server knows it.
 pub(crate) fn take_new_identity(
     connection: &Connection,
     tables: &[RemoteTable],
     random: &mut Random,
+    committed: Option<Progress>,
 ) -> Result<RemoteId, Failure> {
     let state = State::read(connection)?;
     let remote_id = RemoteId::new(random.next_uuid())?;
     let transaction = begin_immediate(connection)?;
-    if let Some(frozen) = state.frozen {
-        merge_back(&transaction, tables, frozen, state.open_generation).map_err(explain)?;
+    match state.frozen {
+        // Numbers have random gaps, so a number that is ours is our content.
+        Some(frozen) if committed == Some(frozen.progress) => {
+            drop_frozen(&transaction, tables, frozen).map_err(explain)?;
+        }
+        Some(frozen) => {
+            merge_back(&transaction, tables, frozen, state.open_generation).map_err(explain)?;
+        }
+        None => {}
     }
     set(&transaction, "remote_id", remote_id.as_str()).map_err(explain)?;
     forget_agreements(&transaction).map_err(explain)?;
@@ -392,10 +423,24 @@ pub(crate) fn take_new_identity(
     Ok(remote_id)
 }
 
+/// Forgets a remote ID that no server has accepted, so that another can be tried.
+pub(crate) fn forget_refused_identity(connection: &Connection) -> Result<(), Failure> {
+    let state = State::read(connection)?;
+    if state.database_id.is_some() || state.counter != Counter(0) {
+        return Ok(());
+    }
+    let transaction = begin_immediate(connection)?;
+    forget(&transaction, &["remote_id", "nonce_attempt"]).map_err(explain)?;
+    transaction.commit().map_err(explain)
+}
+
 /// Forgets everything that was agreed on with a server about this identity. Numbers already used
-/// stay used.
+/// stay used. The next identity has a secret of its own: it is another remote.
 pub(crate) fn forget_agreements(connection: &Connection) -> rusqlite::Result<()> {
-    forget(connection, &["counter", "nonce_confirmed", "nonce_attempt", "progress"])?;
+    forget(
+        connection,
+        &["counter", "nonce_confirmed", "nonce_attempt", "progress", "file_secret", "receipt"],
+    )?;
     connection.execute("UPDATE syncline_table SET watermark = NULL", [])?;
     Ok(())
 }
@@ -421,6 +466,7 @@ pub(crate) struct Agreed<'a> {
     pub(crate) counter: Counter,
     /// The nonce of the attempt.
     pub(crate) nonce: Option<Nonce>,
+    pub(crate) receipt: Option<&'a Receipt>,
     /// The upload that was committed in the same synchronization.
     pub(crate) committed: Option<Frozen>,
 }
@@ -436,6 +482,10 @@ pub(crate) fn confirm(connection: &Connection, agreed: &Agreed<'_>) -> rusqlite:
     let mut facts: Vec<(&str, &dyn ToSql)> = vec![("counter", &agreed.counter.0)];
     if let Some(nonce) = &agreed.nonce {
         facts.extend([("nonce_confirmed", &nonce.0 as &dyn ToSql), ("nonce_attempt", &Null)]);
+    }
+    let receipt = agreed.receipt.map(Receipt::as_bytes);
+    if let Some(receipt) = &receipt {
+        facts.push(("receipt", receipt));
     }
     if let Some(frozen) = &agreed.committed {
         facts.extend([

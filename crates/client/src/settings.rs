@@ -1,6 +1,7 @@
 //! What a remote remembers about its server and user, so that it is told only once.
 
 use crate::apply::rejects;
+use crate::capture::change_log;
 use crate::connection::{begin_immediate, explain};
 use crate::progress::{self, State};
 use crate::schema;
@@ -79,6 +80,9 @@ pub(crate) fn remember(connection: &Connection, settings: &Settings) -> Result<(
         let message = format!("the remote is known as {old} and cannot become {new}");
         return Err(Failure::new(Code::RemoteIdInUse, message));
     }
+    if let Some(user) = &settings.user {
+        refuse_another_user(connection, &state, user)?;
+    }
     let publications = publications_text(settings)?;
     let transaction = begin_immediate(connection)?;
     for (name, text) in texts(settings, &publications) {
@@ -87,6 +91,30 @@ pub(crate) fn remember(connection: &Connection, settings: &Settings) -> Result<(
         }
     }
     transaction.commit().map_err(explain)
+}
+
+/// What waits was written under the rights of one user and must not go up under another's.
+fn refuse_another_user(
+    connection: &Connection,
+    state: &State,
+    user: &UserName,
+) -> Result<(), Failure> {
+    // Files of older programs do not say who synchronized last.
+    let remembered = state.user.as_ref().filter(|_| state.counter.0 != 0);
+    let Some(last) = state.synchronized_user.as_ref().or(remembered) else { return Ok(()) };
+    if last == user {
+        return Ok(());
+    }
+    let mut waits = state.frozen.is_some();
+    for table in schema::tables(connection)?.iter().filter(|table| table.uploads()) {
+        waits |=
+            change_log::has_entries(connection, table, state.open_generation).map_err(explain)?;
+    }
+    if !waits {
+        return Ok(());
+    }
+    let message = format!("changes of user {last} wait and cannot be uploaded by {user}");
+    Err(Failure::new(Code::UserChangeRefused, message))
 }
 
 /// Forgets identity and agreements, captured changes and rejects. Tables stay known, so that
@@ -104,6 +132,7 @@ pub(crate) fn reset(connection: &Connection) -> Result<(), Failure> {
             &[
                 "remote_id",
                 "database_id",
+                "synchronized_user",
                 "progress_last_used",
                 "progress_frozen",
                 "frozen_generation",

@@ -137,8 +137,14 @@ pub(crate) fn synchronize(
         match failure.code() {
             Code::CopiedRemote if !total.took_new_identity => {
                 let tables = remote.tables()?;
-                progress::take_new_identity(&remote.connection, &tables, &mut remote.random)?;
+                let (connection, random) = (&remote.connection, &mut remote.random);
+                let committed = failure.committed_progress();
+                progress::take_new_identity(connection, &tables, random, committed)?;
                 total.took_new_identity = true;
+            }
+            Code::RemoteOfAnother => {
+                progress::forget_refused_identity(&remote.connection)?;
+                return Err(failure);
             }
             Code::ApplyBlocked
                 if request.mode == Mode::Full && apply_attempts < APPLY_ATTEMPTS_MAX =>

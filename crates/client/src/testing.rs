@@ -215,7 +215,7 @@ impl Site {
         let lines = self.frozen_upload();
         if let Some(frozen) = state.frozen {
             let tables = self.tables();
-            progress::commit_frozen(&self.remote.connection, &tables, frozen).unwrap();
+            progress::commit_frozen(&self.remote.connection, &tables, frozen, None).unwrap();
         }
         lines
     }
@@ -309,7 +309,7 @@ impl Incoming<'_> {
     pub(crate) fn apply(self) -> Result<(), Failure> {
         let remote = &self.site.remote;
         let tables = self.modes.iter().map(|&mode| TableDownload { mode }).collect();
-        let begin = DownloadBegin { tables, restored: self.restored };
+        let begin = DownloadBegin { tables, restored: self.restored, deletes_lost: false };
         let mut download = Download::new(begin, &remote.spills);
         for message in self.messages {
             match message {
@@ -324,6 +324,7 @@ impl Incoming<'_> {
             rows: 0,
             watermarks: self.modes.iter().map(|_| watermark.clone()).collect(),
             counter: Counter(state.counter.0 + 1),
+            receipt: None,
         };
         let circumstances = Circumstances {
             tables: &self.tables,

@@ -4,16 +4,18 @@
 //! these traits, and a line in each function below.
 
 use crate::admin::{Deployment, Finding, InitialModel, StoredScript, User};
+use crate::fleet::KnownRemote;
+use crate::identity::Binding;
 use crate::notes::{ConflictNote, Notes, RejectNote};
 use crate::postgres;
 use crate::sqlite;
 use crate::sync_model::SyncModel;
 use crate::synchronization::{
-    Applied, Begun, Credentials, DownloadBatch, FetchRequest, Fetched, Held, Identity, Session,
+    Admittee, Applied, Begun, DownloadBatch, FetchRequest, Fetched, Held, Identity, Session,
     UploadRequest,
 };
 use crate::url::Url;
-use model::{Failure, PublicationName, RemoteId, ScriptVersion, UserName};
+use model::{Failure, PublicationName, Receipt, RemoteId, ScriptVersion, UserName};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
@@ -64,8 +66,21 @@ pub trait Administration: Debug {
     /// Changes the password, which revokes every session token of the user.
     fn set_password(&mut self, name: &UserName, password_hash: &str) -> Result<(), Failure>;
 
-    /// Removes a user, which revokes every session token of the user.
+    /// Removes a user, which revokes every session token of the user. Its remotes belong to nobody
+    /// until they are bound again.
     fn remove_user(&mut self, name: &UserName) -> Result<(), Failure>;
+
+    /// Every remote that is not forgotten, by ID, or the one with this ID.
+    fn remotes(&mut self, only: Option<&RemoteId>) -> Result<Vec<KnownRemote>, Failure>;
+
+    /// Says to whom a remote belongs from now on.
+    fn bind_remote(&mut self, remote_id: &RemoteId, binding: &Binding) -> Result<(), Failure>;
+
+    /// Forgets a remote: what it is owed, and to whom it belongs. Comes it back, it is compared.
+    fn forget_remote(&mut self, remote_id: &RemoteId) -> Result<(), Failure>;
+
+    /// Takes the operator's word that the database was restored: every remote is compared.
+    fn declare_restored(&mut self) -> Result<(), Failure>;
 
     /// Rows of remotes that were refused, the oldest first.
     fn rejects(&mut self, wanted: Notes) -> Result<Vec<RejectNote>, Failure>;
@@ -107,6 +122,7 @@ pub trait Writer: Debug + Send {
         &mut self,
         session: &Session,
         identity: &Identity,
+        receipt: Option<&Receipt>,
     ) -> Result<Begun, Failure>;
 
     /// Applies one upload, and hands out the counter. When it fails, it alone has had no effect.
@@ -132,9 +148,10 @@ pub trait Reader: Debug + Send {
     /// The key that signs session tokens, the same for every server of this database.
     fn token_key(&mut self) -> Result<Vec<u8>, Failure>;
 
-    /// What proves each of `users`, as far as there are such, in their order. Takes note of the
-    /// deployment of the same moment, to which the sessions that are settled next belong.
-    fn credentials(&mut self, users: &[&UserName]) -> Result<Vec<Option<Credentials>>, Failure>;
+    /// What proves each of these users, as far as there are such, and to whom their remotes
+    /// belong, in their order. Takes note of the deployment of the same moment, to which the
+    /// sessions that are settled next belong.
+    fn admittees(&mut self, who: &[(&UserName, &RemoteId)]) -> Result<Vec<Admittee>, Failure>;
 
     /// Settles who synchronizes what. Where it is a later deployment that the database has when
     /// it is written to or read, the session is refused then.

@@ -11,3 +11,20 @@ pub(crate) fn digest(parts: &[&str]) -> String {
     }
     hasher.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
+
+/// A digest of secret bytes, from which nobody can tell them.
+pub(crate) fn number(bytes: &[u8]) -> u128 {
+    let mut number = [0; 16];
+    number.copy_from_slice(&Sha256::digest(bytes)[..16]);
+    u128::from_le_bytes(number)
+}
+
+/// A digest as it is stored.
+pub(crate) fn hex(number: u128) -> String {
+    format!("{number:032x}")
+}
+
+/// Understands [`hex`].
+pub(crate) fn from_hex(text: &str) -> Option<u128> {
+    u128::from_str_radix(text, 16).ok()
+}

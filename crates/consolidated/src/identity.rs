@@ -1,18 +1,35 @@
-//! Decides whether a remote is the one the database remembers.
+//! Decides whether a remote is the one the database remembers. Pure: everything that is known of
+//! both sides goes in, one verdict comes out.
 //!
 //! | the remote says | the database says | so |
 //! |---|---|---|
-//! | a counter or progress ahead of ours | | we were restored: a new generation (trap 3) |
+//! | | it belongs to other users | refused; nothing else happens (trap 30) |
+//! | a receipt of this database that is ahead of it | | we were restored: a new generation |
 //! | this attempt's nonce is our last one | | the answer to it was lost |
 //! | our counter, our nonce, our progress | | all is well |
-//! | nothing yet | something | a new file took over the remote ID |
+//! | nothing yet | another file | a new file took over the remote ID |
+//! | | another file | a copied file, or one that was replaced: told its last upload |
+//! | a greater counter or progress, and no such receipt | | it alone is compared |
 //! | anything else | | a copied file (trap 13) |
+
+mod binding;
+mod receipt;
+
+pub use binding::Binding;
+pub(crate) use receipt::{Incarnation, Proven};
 
 use crate::synchronization::{Begun, Identity, Session};
 use model::{Code, Counter, Failure, Nonce, Progress};
 
+/// Greater counters are no remote's own: nobody synchronizes that often. They are not taken over,
+/// so that ours never wraps.
+const COUNTER_MAX: i64 = 1 << 62;
+
+/// Files of one remote ID that were replaced, and of which the last upload is known.
+pub(crate) const FORMER_FILES_MAX: i64 = 16;
+
 /// What the database remembers of a remote.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Remembered {
     pub(crate) progress: Progress,
     pub(crate) counter: Counter,
@@ -20,6 +37,15 @@ pub(crate) struct Remembered {
     pub(crate) epoch: i64,
     /// The latest connection that began.
     pub(crate) attempt: i64,
+    /// Digest of the secret of its file; none from programs that draw none.
+    pub(crate) secret: Option<u128>,
+    pub(crate) binding: Binding,
+    /// Watermarks that were handed out up to here are void: what the remote holds is compared.
+    pub(crate) void_counter: Counter,
+    /// Whether deletes may have been lost with them.
+    pub(crate) deletes_lost: bool,
+    /// An operator does not want to see it any more; it may come back.
+    pub(crate) forgotten: bool,
 }
 
 impl Remembered {
@@ -31,48 +57,127 @@ impl Remembered {
         );
         Failure::new(Code::OutOfSequence, message)
     }
+
+    /// Whether a watermark with this counter is one of those that still count.
+    pub(crate) fn counts(&self, mark: Counter) -> bool {
+        Void::of(self).leaves(mark, self.counter)
+    }
 }
 
-#[derive(Debug, PartialEq, Eq)]
+/// Which watermarks of a remote are void.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Void {
+    pub(crate) counter: Counter,
+    pub(crate) deletes_lost: bool,
+}
+
+impl Void {
+    fn of(remote: &Remembered) -> Void {
+        Void { counter: remote.void_counter, deletes_lost: remote.deletes_lost }
+    }
+
+    /// Whether a watermark with this counter still counts at a remote whose last one is `now`.
+    pub(crate) fn leaves(&self, mark: Counter, now: Counter) -> bool {
+        self.counter < mark && mark <= now
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Known,
+    /// Known, but a later connection of the same file has begun.
+    Overtaken,
+    /// Known, but an operator had it forgotten.
+    Returned,
     /// The database has never seen this remote.
     New,
     /// A file without history uses a remote ID with one.
     TakenOver,
-    /// The remote has seen a later state of this database.
+    /// The database proves that it has been in a later state.
     Restored,
+    /// The remote says so, which proves nothing about others.
+    Doubtful,
     Copied,
+    /// Another file has taken its place; its last upload here.
+    Replaced(Progress),
 }
 
-fn judge(identity: &Identity, remembered: Option<&Remembered>) -> Verdict {
+/// What there is to judge by, besides what both sides say.
+pub(crate) struct Evidence<'a> {
+    /// What the remote's receipt proves.
+    pub(crate) receipt: Option<Proven>,
+    /// The last upload of the remote's file, where it was replaced by another.
+    pub(crate) former: &'a mut dyn FnMut() -> Result<Option<Progress>, Failure>,
+}
+
+fn judge(
+    identity: &Identity,
+    remembered: Option<&Remembered>,
+    evidence: &mut Evidence<'_>,
+) -> Result<Verdict, Failure> {
     let fresh = identity.counter == Counter(0)
         && identity.nonce_confirmed == Nonce(0)
         && identity.progress == Progress(0);
+    let ahead_of =
+        |epoch| evidence.receipt.is_some_and(|receipt| receipt.here && receipt.epoch > epoch);
     let Some(ours) = remembered else {
-        return if fresh { Verdict::New } else { Verdict::Restored };
+        return Ok(match fresh {
+            true => Verdict::New,
+            false if ahead_of(0) => Verdict::Restored,
+            false => Verdict::Doubtful,
+        });
     };
-    if identity.counter > ours.counter || identity.progress > ours.progress {
-        return Verdict::Restored;
+    if ahead_of(ours.epoch) {
+        return Ok(Verdict::Restored);
+    }
+    if ours.secret.is_some() && ours.secret != identity.secret {
+        return Ok(match (evidence.former)()? {
+            Some(progress) if !fresh => Verdict::Replaced(progress),
+            _ if fresh => Verdict::TakenOver,
+            _ if ours.forgotten => Verdict::Doubtful,
+            _ => Verdict::Copied,
+        });
     }
     let same_progress = identity.outcome_unknown || identity.progress == ours.progress;
-    if ours.nonce == identity.nonce_attempt && same_progress {
-        return Verdict::Known;
-    }
-    if fresh {
-        return Verdict::TakenOver;
-    }
+    let same_attempt = ours.nonce == identity.nonce_attempt && same_progress;
     let same_past =
         ours.nonce == identity.nonce_confirmed && ours.counter == identity.counter && same_progress;
-    if same_past { Verdict::Known } else { Verdict::Copied }
+    // A Hello on its way for long must not apply an upload whose remote has meanwhile been told
+    // that it was not committed, or has sent it again through another server (trap 25).
+    let late = identity.attempt <= ours.attempt;
+    if same_attempt || same_past {
+        return Ok(match ours.forgotten {
+            _ if late => Verdict::Overtaken,
+            true => Verdict::Returned,
+            false => Verdict::Known,
+        });
+    }
+    if fresh {
+        return Ok(match ours.secret {
+            Some(_) => Verdict::Copied,
+            // Of programs that draw no secret only the nonce tells whether this is a new file.
+            None if late && ours.nonce == identity.nonce_attempt => Verdict::Overtaken,
+            None => Verdict::TakenOver,
+        });
+    }
+    if let Some(progress) = (evidence.former)()? {
+        return Ok(Verdict::Replaced(progress));
+    }
+    let elsewhere = evidence.receipt.is_some_and(|receipt| !receipt.here);
+    let greater = identity.counter > ours.counter || identity.progress > ours.progress;
+    Ok(if greater || elsewhere { Verdict::Doubtful } else { Verdict::Copied })
 }
 
 /// What else has to change at the database when a remote begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Consequence {
     Nothing,
-    /// What the former file was owed is forgotten.
-    ForgetOwed,
+    /// What the former file was owed is forgotten; its last upload is kept.
+    Replace {
+        /// The former file's.
+        secret: Option<u128>,
+        progress: Progress,
+    },
     /// The database was restored: what remotes hold is compared, never assumed.
     NewGeneration,
 }
@@ -82,39 +187,60 @@ pub(crate) fn recognize(
     session: &Session,
     identity: &Identity,
     remembered: Option<Remembered>,
+    mut evidence: Evidence<'_>,
 ) -> Result<(Remembered, Consequence), Failure> {
-    let mut remote = remembered.unwrap_or(Remembered {
-        progress: Progress(0),
-        counter: Counter(0),
-        nonce: Nonce(0),
-        epoch: 0,
-        attempt: 0,
-    });
+    // Before anything else: nobody else's word counts.
+    if let Some(remembered) = &remembered {
+        remembered.binding.require(&session.remote_id, &session.user)?;
+    }
+    let verdict = judge(identity, remembered.as_ref(), &mut evidence)?;
+    let mut remote = remembered.unwrap_or_default();
     let mut consequence = Consequence::Nothing;
-    match judge(identity, remembered.as_ref()) {
-        // A Hello on its way for long must not apply an upload whose remote has meanwhile been
-        // told that it was not committed.
-        Verdict::Known if identity.attempt <= remote.attempt => return Err(overtaken(session)),
+    match verdict {
+        Verdict::Overtaken => return Err(overtaken(session)),
         Verdict::Known | Verdict::New => {}
+        Verdict::Returned => compare_alone(&mut remote, identity, false),
         Verdict::TakenOver => {
+            consequence = Consequence::Replace { secret: remote.secret, progress: remote.progress };
             remote.progress = Progress(0);
-            consequence = Consequence::ForgetOwed;
         }
         Verdict::Restored => {
+            let epoch = evidence.receipt.map_or(0, |receipt| receipt.epoch);
+            remote.epoch = remote.epoch.max(epoch);
             remote.progress = remote.progress.max(identity.progress);
-            remote.counter = remote.counter.max(identity.counter);
+            compare_alone(&mut remote, identity, true);
             consequence = Consequence::NewGeneration;
         }
-        Verdict::Copied => {
-            return Err(Failure::new(
-                Code::CopiedRemote,
-                format!("remote {} was seen here in a later state", session.remote_id),
-            ));
+        Verdict::Doubtful => {
+            tracing::warn!(remote = %session.remote_id, counter = identity.counter.0,
+                progress = identity.progress.0,
+                "a remote remembers what this database does not: it alone is compared");
+            remote.progress = remote.progress.max(identity.progress);
+            compare_alone(&mut remote, identity, true);
         }
+        Verdict::Copied => return Err(copied(session)),
+        Verdict::Replaced(progress) => return Err(copied(session).committed(progress)),
     }
     remote.epoch += 1;
     remote.attempt = identity.attempt;
+    remote.secret = identity.secret.or(remote.secret);
+    remote.forgotten = false;
+    remote.binding.bind_first(&session.user);
     Ok((remote, consequence))
+}
+
+/// Makes every watermark void that the remote has.
+fn compare_alone(remote: &mut Remembered, identity: &Identity, deletes_lost: bool) {
+    if identity.counter.0 < COUNTER_MAX {
+        remote.counter = remote.counter.max(identity.counter);
+    }
+    remote.void_counter = remote.counter;
+    remote.deletes_lost = deletes_lost;
+}
+
+fn copied(session: &Session) -> Failure {
+    let message = format!("remote {} was seen here in a later state", session.remote_id);
+    Failure::new(Code::CopiedRemote, message)
 }
 
 /// The remote as this synchronization left it; a later one has raised the epoch.
@@ -141,13 +267,18 @@ impl From<Remembered> for Begun {
 mod tests {
     use super::*;
 
+    /// The file that the database knows, and another one.
+    const OURS: Option<u128> = Some(1);
+    const OTHER: Option<u128> = Some(2);
+
     fn ours(counter: i64, nonce: i64, progress: i64) -> Remembered {
         Remembered {
             progress: Progress(progress),
             counter: Counter(counter),
             nonce: Nonce(nonce),
-            epoch: 1,
+            epoch: 5,
             attempt: 1,
+            ..Remembered::default()
         }
     }
 
@@ -159,15 +290,26 @@ mod tests {
             attempt: 2,
             progress: Progress(progress),
             outcome_unknown: unknown,
+            secret: None,
         }
     }
 
+    fn judged(
+        identity: Identity,
+        remembered: Option<&Remembered>,
+        receipt: Option<Proven>,
+        former: Option<i64>,
+    ) -> Verdict {
+        let former = &mut || Ok(former.map(Progress));
+        judge(&identity, remembered, &mut Evidence { receipt, former }).unwrap()
+    }
+
     fn check(identity: Identity, remembered: Option<Remembered>, verdict: Verdict) {
-        let judged = judge(&identity, remembered.as_ref());
+        let judged = judged(identity, remembered.as_ref(), None, None);
         assert_eq!(judged, verdict, "{identity:?} {remembered:?}");
     }
 
-    // Trap 3, Trap 13
+    // Trap 3, Trap 13, Trap 30
     #[test]
     fn every_past_of_a_remote_has_its_verdict() {
         check(says(0, 0, 7, 0, false), None, Verdict::New);
@@ -177,15 +319,79 @@ mod tests {
         check(says(0, 0, 7, 0, true), Some(ours(2, 7, 4)), Verdict::Known);
         // The attempt never arrived.
         check(says(3, 5, 7, 9, true), Some(ours(3, 5, 9)), Verdict::Known);
-        // The database was restored.
-        check(says(3, 5, 7, 9, false), None, Verdict::Restored);
-        check(says(3, 5, 7, 9, false), Some(ours(2, 4, 9)), Verdict::Restored);
-        check(says(3, 5, 7, 9, false), Some(ours(3, 5, 8)), Verdict::Restored);
+        // It says so, but nothing proves that the database was restored.
+        check(says(3, 5, 7, 9, false), None, Verdict::Doubtful);
+        check(says(3, 5, 7, 9, false), Some(ours(2, 4, 9)), Verdict::Doubtful);
+        check(says(3, 5, 7, 9, false), Some(ours(3, 5, 8)), Verdict::Doubtful);
         // Somebody else went on with this remote ID.
         check(says(3, 5, 7, 9, false), Some(ours(4, 6, 9)), Verdict::Copied);
         check(says(3, 5, 7, 9, false), Some(ours(3, 6, 9)), Verdict::Copied);
         check(says(3, 5, 7, 9, false), Some(ours(3, 5, 11)), Verdict::Copied);
         check(says(3, 5, 7, 9, false), Some(ours(4, 7, 11)), Verdict::Copied);
         check(says(0, 0, 7, 0, false), Some(ours(4, 6, 9)), Verdict::TakenOver);
+        // An operator had it forgotten.
+        let forgotten = Remembered { forgotten: true, ..ours(3, 5, 9) };
+        check(says(3, 5, 7, 9, false), Some(forgotten), Verdict::Returned);
+    }
+
+    // Trap 25: a file without a past is told from another by its secret, or by the nonce.
+    #[test]
+    fn a_late_hello_of_a_fresh_file_is_refused_and_another_file_takes_over() {
+        let fresh = |secret| Identity { secret, ..says(0, 0, 7, 0, false) };
+        let marked = || Remembered { secret: OURS, ..ours(4, 6, 9) };
+        check(fresh(OURS), Some(marked()), Verdict::Copied);
+        check(fresh(OTHER), Some(marked()), Verdict::TakenOver);
+        check(fresh(None), Some(marked()), Verdict::TakenOver);
+        let late = Identity { attempt: 1, ..fresh(None) };
+        check(late, Some(ours(4, 7, 9)), Verdict::Overtaken);
+        check(late, Some(ours(4, 6, 9)), Verdict::TakenOver);
+        // It has begun, and nothing came of it yet.
+        check(fresh(OURS), Some(Remembered { secret: OURS, ..ours(0, 0, 0) }), Verdict::Known);
+    }
+
+    // Trap 13, S1: the file that another one has replaced learns what became of its last upload.
+    #[test]
+    fn another_file_with_a_past_is_a_copy_and_a_replaced_one_is_told_its_last_upload() {
+        let other = Identity { secret: OTHER, ..says(3, 5, 7, 9, true) };
+        let marked = Remembered { secret: OURS, ..ours(3, 5, 9) };
+        assert_eq!(judged(other, Some(&marked), None, None), Verdict::Copied);
+        let replaced = Verdict::Replaced(Progress(8));
+        assert_eq!(judged(other, Some(&marked), None, Some(8)), replaced);
+        let unmarked = says(3, 5, 7, 9, false);
+        assert_eq!(judged(unmarked, Some(&ours(4, 6, 0)), None, Some(8)), replaced);
+        let forgotten = Remembered { forgotten: true, ..marked };
+        assert_eq!(judged(other, Some(&forgotten), None, None), Verdict::Doubtful);
+    }
+
+    // Trap 30: only a receipt of this very incarnation, and ahead of it, proves a restore.
+    #[test]
+    fn a_receipt_proves_a_restore_and_another_incarnation_a_copy_of_the_centre() {
+        let receipt = |here, epoch| Some(Proven { here, epoch });
+        let verdict = |identity, remembered: Option<&Remembered>, proven| {
+            judged(identity, remembered, proven, None)
+        };
+        let (ahead, known) = (says(4, 6, 7, 9, false), says(3, 5, 7, 9, false));
+        let ours = ours(3, 5, 9);
+        assert_eq!(verdict(ahead, Some(&ours), receipt(true, 6)), Verdict::Restored);
+        assert_eq!(verdict(ahead, Some(&ours), receipt(true, 5)), Verdict::Doubtful);
+        assert_eq!(verdict(ahead, Some(&ours), receipt(false, 6)), Verdict::Doubtful);
+        assert_eq!(verdict(ahead, None, receipt(true, 1)), Verdict::Restored);
+        assert_eq!(verdict(ahead, None, receipt(false, 1)), Verdict::Doubtful);
+        assert_eq!(verdict(known, Some(&ours), receipt(true, 5)), Verdict::Known);
+        assert_eq!(verdict(known, Some(&ours), receipt(false, 9)), Verdict::Known);
+        let behind = says(2, 4, 7, 9, false);
+        assert_eq!(verdict(behind, Some(&ours), receipt(true, 4)), Verdict::Copied);
+        assert_eq!(verdict(behind, Some(&ours), receipt(false, 4)), Verdict::Doubtful);
+    }
+
+    // Trap 30: no counter that a client makes up can make ours wrap.
+    #[test]
+    fn a_counter_beyond_reason_is_not_taken_over() {
+        let mut remote = ours(3, 5, 9);
+        compare_alone(&mut remote, &says(i64::MAX, 5, 7, 9, false), true);
+        assert_eq!((remote.counter, remote.void_counter), (Counter(3), Counter(3)));
+        assert!(!remote.counts(Counter(3)) && !remote.counts(Counter(i64::MAX)));
+        compare_alone(&mut remote, &says(8, 5, 7, 9, false), true);
+        assert_eq!((remote.counter, remote.void_counter), (Counter(8), Counter(8)));
     }
 }

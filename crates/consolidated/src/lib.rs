@@ -14,6 +14,7 @@ mod catalog;
 mod connection;
 mod digest;
 mod echo;
+mod fleet;
 mod identity;
 mod initial;
 mod notes;
@@ -38,6 +39,8 @@ pub use connection::{
     open_writer, writers_max,
 };
 pub use echo::Echo;
+pub use fleet::KnownRemote;
+pub use identity::Binding as RemoteBinding;
 pub use notes::{ConflictNote, Notes, RejectNote};
 #[doc(hidden)]
 pub use postgres::Binding;
@@ -45,8 +48,8 @@ pub use script::Event;
 pub use shape::LeftOut;
 pub use sync_model::{ConflictRule, StoredAs, SyncModel};
 pub use synchronization::{
-    Applied, Batch, BatchSource, Begun, Change, Credentials, DownloadBatch, DownloadedTable,
-    FetchRequest, Fetched, Held, HeldSchema, Identity, RenamedTable, Session, TableMark,
-    UploadRequest,
+    Admittee, Applied, Batch, BatchSource, Begun, Change, Credentials, DownloadBatch,
+    DownloadedTable, FetchRequest, Fetched, Held, HeldSchema, Identity, RenamedTable, Session,
+    TableMark, UploadRequest, secret_digest,
 };
 pub use url::{Host, PASSWORD_FILE_NAME, PostgresUrl, Secret, SslMode, Url};

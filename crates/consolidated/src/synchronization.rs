@@ -6,10 +6,11 @@
 //! shuts out every predecessor by raising the epoch (S8).
 
 use crate::echo::Echo;
+use crate::identity::Binding;
 use crate::shape::LeftOut;
 use model::{
-    Counter, DatabaseId, Failure, Nonce, Progress, RemoteId, RemoteSchema, ScriptVersion, UserName,
-    Watermark,
+    Counter, DatabaseId, Failure, FileSecret, Nonce, Progress, Receipt, RemoteId, RemoteSchema,
+    ScriptVersion, UserName, Watermark,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,6 +30,15 @@ impl std::fmt::Debug for Credentials {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Credentials").field("claims", &self.claims).finish_non_exhaustive()
     }
+}
+
+/// What the database knows of whoever wants to synchronize, before that is verified.
+#[derive(Debug, Clone, Default)]
+pub struct Admittee {
+    /// What proves the user, if there is such a one.
+    pub credentials: Option<Credentials>,
+    /// To whom the remote belongs.
+    pub binding: Binding,
 }
 
 /// Who synchronizes what; settled once per synchronization.
@@ -111,6 +121,13 @@ pub struct Identity {
     pub progress: Progress,
     /// Whether a later upload may be committed too.
     pub outcome_unknown: bool,
+    /// Digest of the secret of its file, see [`secret_digest`]; none from older programs.
+    pub secret: Option<u128>,
+}
+
+/// What is kept of the secret of a remote's file.
+pub fn secret_digest(secret: &FileSecret) -> u128 {
+    crate::digest::number(secret.as_bytes())
 }
 
 /// Answer to the beginning of a synchronization.
@@ -158,6 +175,8 @@ pub struct UploadRequest<'a> {
     pub session: &'a Session,
     /// What the remote says of itself.
     pub identity: Identity,
+    /// The last receipt that the remote was given.
+    pub receipt: Option<&'a Receipt>,
     /// The epoch from the beginning of the synchronization, where it had one of its own.
     pub epoch: Option<i64>,
     /// The upload that this one follows.
@@ -199,6 +218,8 @@ pub struct Applied {
     pub rejected: u64,
     /// What need not come back.
     pub echo: Echo,
+    /// Proves that this synchronization took place; to be sent when it is durable.
+    pub receipt: Option<Receipt>,
 }
 
 /// What a remote holds of one table.
@@ -248,6 +269,8 @@ pub enum DownloadBatch {
         tables: Vec<DownloadedTable>,
         /// The consolidated database was restored since the remote was here last.
         restored: bool,
+        /// Deletes may have been lost with what was lost.
+        deletes_lost: bool,
     },
     /// A row that the consolidated database refused.
     Reject {

@@ -164,7 +164,7 @@ fn a_lost_answer_is_not_taken_for_a_copy() {
         let session = center.session(&remote);
         center.writer.begin().unwrap();
         let begun =
-            center.writer.begin_synchronization(&session, &center::attempt(&remote)).unwrap();
+            center.writer.begin_synchronization(&session, &center::attempt(&remote), None).unwrap();
         center.writer.commit().unwrap();
         assert_eq!(begun.progress.0, before.progress.0 + 1);
         assert_eq!(center.value("SELECT count(*) FROM customer WHERE name = 'Eve'"), int(1));
@@ -180,8 +180,10 @@ fn an_upload_that_does_not_follow_the_last_one_is_refused_whole() {
         let begin = |center: &mut Center, remote: &Remote| {
             let session = center.session(remote);
             center.writer.begin().unwrap();
-            let begun =
-                center.writer.begin_synchronization(&session, &center::attempt(remote)).unwrap();
+            let begun = center
+                .writer
+                .begin_synchronization(&session, &center::attempt(remote), None)
+                .unwrap();
             center.writer.commit().unwrap();
             begun
         };
@@ -195,6 +197,7 @@ fn an_upload_that_does_not_follow_the_last_one_is_refused_whole() {
             .upload(&consolidated::UploadRequest {
                 session: &session,
                 identity: remote.identity,
+                receipt: None,
                 epoch: Some(late.epoch),
                 previous: model::Progress(0),
                 progress: model::Progress(1),
@@ -255,9 +258,9 @@ fn an_upload_that_arrives_after_its_successor_asked_is_shut_out() {
         let session = center.session(&remote);
         center.writer.begin().unwrap();
         let asked = center::attempt(&asking);
-        let begun = center.writer.begin_synchronization(&session, &asked).unwrap();
+        let begun = center.writer.begin_synchronization(&session, &asked, None).unwrap();
         assert_eq!(begun.progress.0, 0, "nothing is committed");
-        let failure = center.writer.begin_synchronization(&session, &late).unwrap_err();
+        let failure = center.writer.begin_synchronization(&session, &late, None).unwrap_err();
         assert_eq!(failure.code(), Code::Superseded);
         center.writer.commit().unwrap();
         center.synchronize(&mut remote, &[]);

@@ -165,13 +165,13 @@ fn a_remote_whose_predecessor_still_applies_is_told_to_come_back() {
     let mut predecessor = database.session();
     predecessor.sql("BEGIN; SELECT * FROM syncline.syncline_remote FOR UPDATE");
     let again = center::attempt(&remote);
-    let failure = center.writer.begin_synchronization(&session, &again).unwrap_err();
+    let failure = center.writer.begin_synchronization(&session, &again, None).unwrap_err();
     assert_eq!(failure.code(), Code::AlreadySynchronizing);
     assert!(failure.retry_after().is_some());
     drop(predecessor);
     until("the lock to be free", || {
         let again = center::attempt(&remote);
-        center.writer.begin_synchronization(&session, &again).is_ok()
+        center.writer.begin_synchronization(&session, &again, None).is_ok()
     });
 }
 
@@ -187,11 +187,11 @@ fn two_first_connections_of_one_remote_are_told_apart() {
              progress, counter, nonce, epoch, attempt) VALUES ('new', 'ann', 'v1', 0, 7, 8, 1, 1)",
     );
     let first = center::attempt(&remote);
-    let waited = center.writer.begin_synchronization(&session, &first).unwrap_err();
+    let waited = center.writer.begin_synchronization(&session, &first, None).unwrap_err();
     assert_eq!(waited.code(), Code::AlreadySynchronizing);
     elsewhere.sql("COMMIT");
     let second = center::attempt(&remote);
-    let begun = center.writer.begin_synchronization(&session, &second).unwrap();
+    let begun = center.writer.begin_synchronization(&session, &second, None).unwrap();
     assert_eq!(begun.epoch, 2, "it took over what the other had begun");
 }
 

@@ -136,6 +136,11 @@ codes! {
     /// would look like somebody else's change. Nothing was done.
     2155 ProgramTooOld Remote false
         "update the program at the remote; where nothing waits there, `--download-only` goes on";
+    /// The remote ID belongs to somebody else. The first synchronization binds it to its user; any
+    /// other is refused, and nothing of it is done. So it is where the user was removed and added
+    /// again: a namesake inherits no remotes. A remote ID that was only tried is not remembered.
+    2160 RemoteOfAnother Operator false
+        "`syncline fleet bind ID --user NAME` gives the remote to a user, or to several";
 
     /// The consolidated database cannot be opened.
     3001 DatabaseUnavailable Operator true
@@ -222,6 +227,9 @@ codes! {
     /// Columns were published that this remote has not received yet, and rows of their table were
     /// changed here. They can be uploaded when a download has brought what the columns hold.
     5147 DownloadFirst Remote false "synchronize without --upload-only";
+    /// The user of a remote cannot change while changes of the former one wait: they would be
+    /// uploaded under the rights of somebody who has not made them.
+    5160 UserChangeRefused Remote false "synchronize as the former user first";
 
     /// A configuration or model file cannot be read.
     6001 ConfigUnreadable Operator false "`syncline init` writes a complete file";
@@ -246,14 +254,6 @@ codes! {
     6010 CannotWrite Operator false "check the folder and its permissions";
     /// The folder holds no benchmark suite: its `suite.json` is missing, or is something else.
     6011 SuiteUnreadable Operator false "`syncline bench suite` makes one";
-    /// A published table or column is gone, or has got another name, and no model says what became
-    /// of it, while remotes may still upload changes of it. Nothing was deployed.
-    6155 UndeclaredChange Operator false
-        "say `renamed`, `dropped`, `renamed_from` or `dropped_tables` in the model";
-    /// No reject, or no conflict, of this number is kept at the consolidated database: it never
-    /// was, or it was purged.
-    6170 NoSuchNote Operator false "`syncline rejects list` shows what there is";
-
     /// Two keys of the table may be one to the consolidated database although they are spelled
     /// differently, as in a nondeterministic collation, citext, interval, jsonb or numeric without
     /// a scale. Remotes tell keys apart letter by letter: they would hold two rows where the
@@ -264,6 +264,17 @@ codes! {
     /// numeric with a scale, uuid), give the table another primary key, or leave it out.
     6150 AmbiguousKey Operator false
         "give the key a type that spells each value in one way, or leave the table out";
+    /// A published table or column is gone, or has got another name, and no model says what became
+    /// of it, while remotes may still upload changes of it. Nothing was deployed.
+    6155 UndeclaredChange Operator false
+        "say `renamed`, `dropped`, `renamed_from` or `dropped_tables` in the model";
+    /// The consolidated database knows no remote of this ID.
+    6160 NoSuchRemote Operator false "`syncline fleet list` shows all";
+    /// A remote is bound to so many users that whoever may use it is no longer looked at.
+    6161 TooManyUsers Operator false "bind it to fewer users, or give --any";
+    /// No reject, or no conflict, of this number is kept at the consolidated database: it never
+    /// was, or it was purged.
+    6170 NoSuchNote Operator false "`syncline rejects list` shows what there is";
 
     /// The row would break a UNIQUE constraint of the consolidated database.
     7001 RowNotUnique Remote false "change the value, then synchronize again";
@@ -296,6 +307,12 @@ codes! {
     /// The row has a value for a column that the consolidated database does not have any more. The
     /// other columns of the row were uploaded; the whole row is kept in the reject table.
     7155 ColumnDropped Remote false "enter what is still wanted of it into another column";
+    /// The consolidated database was, or may have been, restored to an earlier state that has this
+    /// row with other values. The row is kept in the reject table as it was.
+    7160 RowSetBack Operator false "enter the values again if they are still wanted";
+    /// The consolidated database was, or may have been, restored to an earlier state that has this
+    /// row, which had gone from the remote, or was made meanwhile.
+    7161 RowBroughtBack Operator false "delete the row again if it is not wanted";
     /// The row was to get a key that another row has at the consolidated database. It keeps its
     /// key there; the row as it should have become is kept in the reject table.
     7195 RowKeyTaken Remote false "choose another key, then synchronize again";

@@ -1,6 +1,7 @@
 //! A failure as everybody sees it: at the client, in the log, on the wire.
 
 use crate::code::Code;
+use crate::progress::Progress;
 use std::error::Error;
 use std::fmt;
 
@@ -18,6 +19,7 @@ struct Parts {
     retry_after_s: Option<u32>,
     table: Option<String>,
     key: Option<String>,
+    committed: Option<Progress>,
     source: Option<Box<dyn Error + Send + Sync>>,
 }
 
@@ -31,6 +33,7 @@ impl Failure {
             retry_after_s: None,
             table: None,
             key: None,
+            committed: None,
             source: None,
         }))
     }
@@ -56,6 +59,12 @@ impl Failure {
     /// Adds the row to blame, its key as text.
     pub fn key(mut self, key: impl Into<String>) -> Failure {
         self.0.key = Some(key.into());
+        self
+    }
+
+    /// Adds the last upload that is committed all the same.
+    pub fn committed(mut self, progress: Progress) -> Failure {
+        self.0.committed = Some(progress);
         self
     }
 
@@ -113,6 +122,11 @@ impl Failure {
     /// The key of the row to blame, if one is.
     pub fn row_key(&self) -> Option<&str> {
         self.0.key.as_deref()
+    }
+
+    /// The last upload that is committed all the same, if anybody said so.
+    pub fn committed_progress(&self) -> Option<Progress> {
+        self.0.committed
     }
 }
 

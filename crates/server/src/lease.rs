@@ -7,7 +7,7 @@
 //!
 //! Between servers the epoch in the consolidated database does this; leases only make it quick.
 
-use model::{Clock, Code, Failure, RemoteId};
+use model::{Clock, Code, Failure, RemoteId, UserName};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,8 +21,16 @@ const PATIENCE_MS: u64 = 1000;
 pub(crate) struct Leases {
     clock: Arc<dyn Clock>,
     takeover_after_ms: u64,
-    held: Mutex<HashMap<RemoteId, Arc<Holder>>>,
+    held: Mutex<HashMap<Claimant, Arc<Holder>>>,
     released: Notify,
+}
+
+/// Who wants a remote. Another user neither waits for it here nor cancels it: to whom it belongs is
+/// decided at the database, by whoever commits first.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Claimant {
+    pub(crate) remote_id: RemoteId,
+    pub(crate) user: UserName,
 }
 
 struct Holder {
@@ -34,7 +42,7 @@ struct Holder {
 /// The right to synchronize a remote; given back when dropped.
 pub(crate) struct Lease {
     leases: Arc<Leases>,
-    remote_id: RemoteId,
+    claimant: Claimant,
     holder: Arc<Holder>,
 }
 
@@ -48,12 +56,12 @@ impl Leases {
         })
     }
 
-    /// Takes the lease of `remote_id`, or says when to come back.
-    pub(crate) async fn take(self: &Arc<Leases>, remote_id: &RemoteId) -> Result<Lease, Failure> {
+    /// Takes the lease for `claimant`, or says when to come back.
+    pub(crate) async fn take(self: &Arc<Leases>, claimant: &Claimant) -> Result<Lease, Failure> {
         let give_up_ms = self.clock.monotonic_ms() + PATIENCE_MS;
         loop {
             let released = self.released.notified();
-            let busy = match self.try_take(remote_id) {
+            let busy = match self.try_take(claimant) {
                 Ok(lease) => return Ok(lease),
                 Err(busy) => busy,
             };
@@ -67,10 +75,11 @@ impl Leases {
         }
     }
 
-    fn try_take(self: &Arc<Leases>, remote_id: &RemoteId) -> Result<Lease, Failure> {
+    fn try_take(self: &Arc<Leases>, claimant: &Claimant) -> Result<Lease, Failure> {
+        let remote_id = &claimant.remote_id;
         let now = self.clock.monotonic_ms();
         let mut held = self.held();
-        if let Some(holder) = held.get(remote_id) {
+        if let Some(holder) = held.get(claimant) {
             let idle_ms = now.saturating_sub(holder.progress_ms.load(Ordering::Relaxed));
             let applying = holder.at_database.load(Ordering::Relaxed);
             if applying || idle_ms < self.takeover_after_ms {
@@ -93,11 +102,11 @@ impl Leases {
             at_database: AtomicBool::new(false),
             cancelled: Notify::new(),
         });
-        held.insert(remote_id.clone(), holder.clone());
-        Ok(Lease { leases: self.clone(), remote_id: remote_id.clone(), holder })
+        held.insert(claimant.clone(), holder.clone());
+        Ok(Lease { leases: self.clone(), claimant: claimant.clone(), holder })
     }
 
-    fn held(&self) -> MutexGuard<'_, HashMap<RemoteId, Arc<Holder>>> {
+    fn held(&self) -> MutexGuard<'_, HashMap<Claimant, Arc<Holder>>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -119,7 +128,7 @@ impl Lease {
         self.holder.cancelled.notified().await;
         Failure::new(
             Code::Superseded,
-            format!("a later synchronization of remote {} took over", self.remote_id),
+            format!("a later synchronization of remote {} took over", self.claimant.remote_id),
         )
     }
 }
@@ -127,8 +136,8 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         let mut held = self.leases.held();
-        if held.get(&self.remote_id).is_some_and(|holder| Arc::ptr_eq(holder, &self.holder)) {
-            held.remove(&self.remote_id);
+        if held.get(&self.claimant).is_some_and(|holder| Arc::ptr_eq(holder, &self.holder)) {
+            held.remove(&self.claimant);
         }
         drop(held);
         self.leases.released.notify_waiters();
@@ -156,7 +165,11 @@ mod tests {
     async fn the_living_keep_their_remote_and_the_silent_lose_it() {
         let clock = Arc::new(StoppedClock(AtomicU64::new(0)));
         let leases = Leases::new(clock.clone(), 5);
-        let (a, b) = (RemoteId::new("a").unwrap(), RemoteId::new("b").unwrap());
+        let claimant = |remote: &str, user: &str| Claimant {
+            remote_id: RemoteId::new(remote).unwrap(),
+            user: UserName::new(user).unwrap(),
+        };
+        let (a, b) = (claimant("a", "ann"), claimant("b", "ann"));
         let first = leases.take(&a).await.unwrap();
         let other = leases.take(&b).await.unwrap();
         let busy = leases.try_take(&a).err().unwrap();
@@ -176,5 +189,19 @@ mod tests {
         drop(second);
         drop(other);
         assert!(leases.try_take(&a).is_ok());
+    }
+
+    // S8, Trap 30: the forged Hello of another user kept the rightful one out for as long as it
+    // dripped rows.
+    #[tokio::test]
+    async fn another_user_keeps_nobody_out() {
+        let leases = Leases::new(Arc::new(StoppedClock(AtomicU64::new(0))), 5);
+        let rightful = Claimant {
+            remote_id: RemoteId::new("a").unwrap(),
+            user: UserName::new("ann").unwrap(),
+        };
+        let forger = Claimant { user: UserName::new("mallory").unwrap(), ..rightful.clone() };
+        let _forged = leases.try_take(&forger).ok().unwrap();
+        assert!(leases.try_take(&rightful).is_ok());
     }
 }

@@ -14,7 +14,7 @@
 use crate::authenticate::Authenticator;
 use crate::config::Config;
 use crate::fail_point::fail_point;
-use crate::lease::{Lease, Leases};
+use crate::lease::{Claimant, Lease, Leases};
 use crate::network::Connection;
 use crate::upload::{ReceivedUpload, UploadInProgress};
 use crate::worker::{Admission, Begin, Cost, Costed, Fetch, Upload, Worker};
@@ -86,14 +86,16 @@ pub(crate) async fn serve(
     };
     let (session, token) = admit(shared, &hello, &mut summary.cost).await?;
     summary.script_version = session.script_version.to_string();
-    let lease = shared.leases.take(&hello.remote_id).await?;
+    let identity = identity(&hello);
+    let holder = Claimant { remote_id: hello.remote_id.clone(), user: hello.user.clone() };
+    let lease = shared.leases.take(&holder).await?;
     connection.admit(shared.config.frame_bytes_max);
     let mut synchronization = Synchronization {
         connection,
         shared,
         lease: &lease,
         marks: marks(&hello, &session),
-        identity: identity(&hello),
+        identity,
         hello,
         session: Arc::new(session),
         token,
@@ -144,6 +146,8 @@ async fn admit(
     let known = admitted.credentials.as_ref();
     let token = shared.authenticator.verify(&hello.user, &hello.credential, known).await?;
     let mut session = admitted.session?;
+    // Before anything is done in the name of the remote: its lease, its epoch, what it is owed.
+    admitted.binding.require(&hello.remote_id, &hello.user)?;
     refuse_older_program(hello, &session)?;
     if !hello.capabilities.has(Capabilities::HELD_SHAPE) {
         // It changes its tables first, and uploads under those of today.
@@ -190,6 +194,7 @@ fn identity(hello: &Hello) -> Identity {
         attempt: hello.attempt,
         progress: hello.progress,
         outcome_unknown: hello.outcome == Outcome::Unknown,
+        secret: hello.file_secret.as_ref().map(consolidated::secret_digest),
     }
 }
 
@@ -311,7 +316,11 @@ impl Synchronization<'_> {
 
     /// Answers what is committed, and shuts out every predecessor.
     async fn begin(&mut self) -> Result<Begun, Failure> {
-        let begin = Begin { session: self.session.clone(), identity: self.identity };
+        let begin = Begin {
+            session: self.session.clone(),
+            identity: self.identity,
+            receipt: self.hello.receipt.clone(),
+        };
         self.at_database(self.shared.worker.begin(begin)).await
     }
 
@@ -365,6 +374,11 @@ impl Synchronization<'_> {
             deletes: applied.deletes,
             conflicts: applied.conflicts,
             rejected: applied.rejected,
+            // Where a download follows it comes at its end.
+            receipt: match self.hello.mode {
+                Mode::UploadOnly => applied.receipt.clone(),
+                _ => None,
+            },
         }));
         if held.is_some() && self.hello.mode == Mode::Full {
             let change = self.schema_change();
@@ -423,6 +437,7 @@ impl Synchronization<'_> {
         let request = Upload {
             session: self.session.clone(),
             identity: self.identity,
+            receipt: self.hello.receipt.clone(),
             epoch,
             previous,
             progress,
@@ -443,6 +458,7 @@ impl Synchronization<'_> {
             marks: self.marks.clone(),
             key_changes: self.key_changes(),
             echo: applied.echo,
+            receipt: applied.receipt,
         };
         let fetched = self.at_database(self.shared.worker.fetch(fetch)).await?;
         self.summary.downloaded = fetched.rows;

@@ -115,6 +115,8 @@ pub fn hello(user: &str, remote_id: &str) -> Hello {
         nonce_confirmed: Nonce(0),
         nonce_attempt: Nonce(4711),
         attempt: NEXT_ATTEMPT.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
+        file_secret: None,
+        receipt: None,
         schema_fingerprint: None,
         watermarks: Vec::new(),
         upload_follows: false,

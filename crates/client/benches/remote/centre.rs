@@ -76,7 +76,7 @@ impl Conversation {
         match message {
             Message::Hello(hello) => self.welcome(hello),
             Message::UploadBegin(begin) => {
-                self.committed = UploadCommitted { progress: begin.progress, ..self.committed };
+                self.committed.progress = begin.progress;
             }
             Message::Rows(rows) => {
                 let rows_of = match rows.operation {
@@ -87,7 +87,7 @@ impl Conversation {
                 *rows_of += u64::from(rows.count);
             }
             Message::UploadEnd(_) => {
-                self.say(&Message::UploadCommitted(self.committed));
+                self.say(&Message::UploadCommitted(self.committed.clone()));
                 if self.hello.as_ref().is_some_and(|hello| hello.mode == Mode::Full) {
                     self.send_download();
                 }
@@ -135,12 +135,17 @@ impl Conversation {
         let download = self.download.clone();
         let Some(hello) = self.hello.take() else { return };
         let tables = vec![TableDownload { mode: download.mode }];
-        self.say(&Message::DownloadBegin(DownloadBegin { tables, restored: false }));
+        self.say(&Message::DownloadBegin(DownloadBegin {
+            tables,
+            restored: false,
+            deletes_lost: false,
+        }));
         self.out.push(Part::Download(download.clone()));
         self.say(&Message::DownloadEnd(DownloadEnd {
             rows: download.rows,
             watermarks: vec![Watermark::new(b"a bench".to_vec()).ok()],
             counter: Counter(hello.counter.0 + 1),
+            receipt: None,
         }));
     }
 }

@@ -12,10 +12,20 @@ fn received_sql(table: &RemoteTable) -> String {
 }
 
 /// Prepares to note the keys that come. False when nothing lies in the table, so that there is
-/// nothing that could disappear: the first fill is spared the effort.
-pub(super) fn prepare(connection: &Connection, table: &RemoteTable) -> rusqlite::Result<bool> {
-    let sql = format!("SELECT EXISTS (SELECT 1 FROM {})", table.table_sql());
-    if !connection.query_row(&sql, [], |row| row.get::<_, bool>(0))? {
+/// nothing that could disappear: the first fill is spared the effort. With `tells_new` a table
+/// that was received before is looked at although it is empty now.
+pub(super) fn prepare(
+    connection: &Connection,
+    table: &RemoteTable,
+    tells_new: bool,
+) -> rusqlite::Result<bool> {
+    let sql = format!(
+        "SELECT EXISTS (SELECT 1 FROM {}) OR (?1 AND EXISTS (SELECT 1 FROM syncline_table
+         WHERE position = ?2 AND watermark IS NOT NULL))",
+        table.table_sql()
+    );
+    let asked = rusqlite::params![tells_new, table.position];
+    if !connection.query_row(&sql, asked, |row| row.get::<_, bool>(0))? {
         return Ok(false);
     }
     connection.execute_batch(&format!(

@@ -121,6 +121,54 @@ pub(super) fn record_lost_rows(
     Ok(())
 }
 
+/// Records a row that is about to be overwritten by what another state of the consolidated database
+/// has in its place.
+pub(super) fn record_set_back(
+    connection: &Connection,
+    table: &RemoteTable,
+    key: &[ValueRef<'_>],
+    at: &str,
+) -> Result<(), Failure> {
+    let key: Vec<Value> = key.iter().map(|value| (*value).to_owned()).collect();
+    let row = row_json(connection, table, &key).map_err(explain)?;
+    let message = "the consolidated database has other values, perhaps of an earlier state";
+    told(connection, table, &key, row, Code::RowSetBack, message, at)
+}
+
+/// Records a row that comes although it had gone from here.
+pub(super) fn record_brought_back(
+    connection: &Connection,
+    table: &RemoteTable,
+    key: &[ValueRef<'_>],
+    row: &[ValueRef<'_>],
+    at: &str,
+) -> Result<(), Failure> {
+    let key: Vec<Value> = key.iter().map(|value| (*value).to_owned()).collect();
+    let columns = table.published.columns.iter().zip(row);
+    let object: Map<String, Json> =
+        columns.map(|(name, value)| (name.clone(), to_json(*value))).collect();
+    let row = Some(Json::Object(object).to_string());
+    let message = "the consolidated database has this row, which had gone or was made meanwhile";
+    told(connection, table, &key, row, Code::RowBroughtBack, message, at)
+}
+
+fn told(
+    connection: &Connection,
+    table: &RemoteTable,
+    key: &[Value],
+    row: Option<String>,
+    code: Code,
+    message: &str,
+    at: &str,
+) -> Result<(), Failure> {
+    if recorded_now(connection, table, key, at).map_err(explain)? {
+        return Ok(());
+    }
+    let counter = Counter(progress::get(connection, "counter").map_err(explain)?.unwrap_or(0));
+    let reason = Reason { counter, code: code.number(), message, at };
+    insert_with_row(connection, table, key, reason, row).map_err(explain)
+}
+
 /// Whether this very download has rejected the row: then the restore did not lose it.
 fn recorded_now(
     connection: &Connection,

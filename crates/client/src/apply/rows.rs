@@ -7,7 +7,7 @@ use crate::capture::change_log;
 use crate::connection::{bind, explain, value};
 use crate::schema::RemoteTable;
 use model::{Code, Failure, RowReader, Spill, ValueRef};
-use protocol::{DownloadMode, RowsFrame};
+use protocol::{DownloadBegin, DownloadMode, RowsFrame};
 use rusqlite::{CachedStatement, Connection, Error, ErrorCode, ffi};
 use std::cell::Cell;
 
@@ -53,9 +53,11 @@ impl<'a> Target<'a> {
         table: &'a RemoteTable,
         mode: DownloadMode,
         generation: i64,
+        tells_new: bool,
     ) -> rusqlite::Result<Target<'a>> {
         let changed = change_log::has_entries(connection, table, generation)?;
-        let notes_keys = mode == DownloadMode::Refresh && refresh::prepare(connection, table)?;
+        let notes_keys =
+            mode == DownloadMode::Refresh && refresh::prepare(connection, table, tells_new)?;
         Ok(Target {
             table,
             changed: changed.then(|| ChangedSql::new(table)),
@@ -110,7 +112,11 @@ impl<'a> Writer<'a> {
             download,
             circumstances,
             targets: circumstances.tables.iter().map(|_| None).collect(),
-            actions: Actions { connection, seen: Cell::new(false) },
+            actions: Actions {
+                connection,
+                seen: Cell::new(false),
+                tells: Cell::new(Tells::of(&download.begin)),
+            },
             rows_done: 0,
         };
         for table in circumstances.tables {
@@ -130,7 +136,9 @@ impl<'a> Writer<'a> {
         if slot.is_none() {
             let generation = self.circumstances.open_generation;
             let mode = self.download.mode(table);
-            let target = Target::new(self.connection, table, mode, generation).map_err(explain)?;
+            let tells_new = self.download.begin.deletes_lost;
+            let target = Target::new(self.connection, table, mode, generation, tells_new)
+                .map_err(explain)?;
             *slot = Some(target);
         }
         slot.as_mut().ok_or_else(|| Failure::new(Code::Bug, "a table was not prepared"))
@@ -295,6 +303,8 @@ impl<'a> Writer<'a> {
         if !self.actions.seen.get() {
             return Ok(());
         }
+        // What differs now differs by what was done here.
+        self.actions.tells.set(Tells::default());
         self.write_rows(upserts, &mut |_| {})?;
         self.write_parked_rows()
     }
@@ -312,10 +322,27 @@ impl<'a> Writer<'a> {
     }
 }
 
+/// What of a refresh is kept in the reject table, because the database at the centre may be in
+/// another state than the one that the remote knows.
+#[derive(Clone, Copy, Default)]
+struct Tells {
+    /// Rows that it overwrites.
+    overwritten: bool,
+    /// Rows that it brings although they had gone.
+    brought_back: bool,
+}
+
+impl Tells {
+    fn of(begin: &DownloadBegin) -> Tells {
+        Tells { overwritten: begin.restored, brought_back: begin.restored && begin.deletes_lost }
+    }
+}
+
 /// Notices what foreign keys do on their own.
 struct Actions<'a> {
     connection: &'a Connection,
     seen: Cell<bool>,
+    tells: Cell<Tells>,
 }
 
 impl Actions<'_> {
@@ -439,6 +466,26 @@ impl<'a, 'b> FrameWriter<'a, 'b> {
         }
     }
 
+    /// Keeps what the row is about to take, or tells that it is here again.
+    fn tell(
+        &self,
+        stored: Stored,
+        key: &[ValueRef<'_>],
+        row: &[ValueRef<'_>],
+    ) -> Result<(), Failure> {
+        let tells = self.actions.tells.get();
+        let (connection, at) = (self.actions.connection, self.circumstances.at);
+        match stored {
+            Stored::Different if tells.overwritten => {
+                rejects::record_set_back(connection, self.table, key, at)
+            }
+            Stored::Missing if tells.brought_back => {
+                rejects::record_brought_back(connection, self.table, key, row, at)
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn write_each<'c>(&mut self, rows: &'c [u8], count: u32) -> Result<&'c [u8], Failure> {
         let generation = self.circumstances.open_generation;
         let mut row: Vec<ValueRef<'c>> = Vec::with_capacity(self.table.width());
@@ -463,10 +510,12 @@ impl<'a, 'b> FrameWriter<'a, 'b> {
                 run(keep_row, &key).map_err(explain)?;
                 continue;
             }
-            if let Some(select) = &mut self.select
-                && is_same(select, &key, &row).map_err(explain)?
-            {
-                continue;
+            if let Some(select) = &mut self.select {
+                let stored = compare(select, &key, &row).map_err(explain)?;
+                if stored == Stored::Same {
+                    continue;
+                }
+                self.tell(stored, &key, &row)?;
             }
             match self.actions.watch(|| run(&mut self.upsert, &row)) {
                 Ok(_) => {}
@@ -517,23 +566,31 @@ fn run(statement: &mut CachedStatement<'_>, values: &[ValueRef<'_>]) -> rusqlite
     statement.raw_execute()
 }
 
-/// The row with this key is there and stored identically.
-fn is_same(
+/// What there is of a row that comes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stored {
+    Missing,
+    Different,
+    Same,
+}
+
+/// Compares a row with the one that is stored under its key.
+fn compare(
     select: &mut CachedStatement<'_>,
     key: &[ValueRef<'_>],
     row: &[ValueRef<'_>],
-) -> rusqlite::Result<bool> {
+) -> rusqlite::Result<Stored> {
     for (n, value) in key.iter().enumerate() {
         bind(select, n + 1, *value)?;
     }
     let mut rows = select.raw_query();
-    let Some(stored) = rows.next()? else { return Ok(false) };
+    let Some(stored) = rows.next()? else { return Ok(Stored::Missing) };
     for (column, wanted) in row.iter().enumerate() {
         if !value(stored, column)?.identical(*wanted) {
-            return Ok(false);
+            return Ok(Stored::Different);
         }
     }
-    Ok(true)
+    Ok(Stored::Same)
 }
 
 fn exists(

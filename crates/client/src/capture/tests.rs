@@ -449,7 +449,7 @@ fn changes_after_the_freeze_do_not_alter_what_is_on_its_way() {
     assert_eq!(site.frozen_upload(), frozen);
     // Once the first is known to be committed, the rest follows, against what was sent.
     let tables = site.tables();
-    progress::commit_frozen(&site.remote.connection, &tables, state.frozen.unwrap()).unwrap();
+    progress::commit_frozen(&site.remote.connection, &tables, state.frozen.unwrap(), None).unwrap();
     assert_eq!(
         site.upload(),
         [

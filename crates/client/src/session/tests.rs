@@ -51,7 +51,7 @@ fn rows(table: u16, operation: Operation, count: u32) -> Message {
 
 fn begin(modes: &[DownloadMode]) -> Message {
     let tables = modes.iter().map(|&mode| TableDownload { mode }).collect();
-    Message::DownloadBegin(DownloadBegin { tables, restored: false })
+    Message::DownloadBegin(DownloadBegin { tables, restored: false, deletes_lost: false })
 }
 
 fn end(rows: u64, watermarks: usize) -> Message {
@@ -60,6 +60,7 @@ fn end(rows: u64, watermarks: usize) -> Message {
         rows,
         watermarks: vec![Some(watermark); watermarks],
         counter: Counter(1),
+        receipt: None,
     })
 }
 
@@ -98,6 +99,8 @@ fn hello() -> protocol::Hello {
         nonce_confirmed: model::Nonce(0),
         nonce_attempt: model::Nonce(1),
         attempt: 1,
+        file_secret: None,
+        receipt: None,
         schema_fingerprint: None,
         watermarks: Vec::new(),
         upload_follows: false,

@@ -13,7 +13,7 @@ use crate::schema::{self, RemoteTable};
 use crate::session::{Event, Instruction, Session};
 use crate::transport::Transport;
 use crate::upload::{Limits, Upload};
-use model::{Code, Failure, Progress, UserName};
+use model::{Code, Failure, Progress, Receipt, UserName};
 use protocol::{
     Capabilities, Credential, DownloadEnd, Hello, MAGIC, Message, Mode, Outcome, PROTOCOL_VERSION,
     SchemaChange, TableWatermark, UPLOAD_WITH_HELLO_BYTES_MAX, UploadCommitted, UploadState,
@@ -49,6 +49,8 @@ pub(super) struct Host<'a> {
     pub(super) postponed: bool,
     /// The upload that was acknowledged in this attempt.
     committed: Option<Frozen>,
+    /// What came with that acknowledgement.
+    receipt: Option<Receipt>,
     download: Option<Download>,
 }
 
@@ -87,6 +89,7 @@ impl<'a> Host<'a> {
             relies_on_capabilities: false,
             postponed,
             committed: None,
+            receipt: None,
             download: None,
         })
     }
@@ -196,6 +199,8 @@ impl<'a> Host<'a> {
             nonce_confirmed: state.nonce_confirmed,
             nonce_attempt: state.nonce_attempt.ok_or_else(missing)?,
             attempt: state.attempt,
+            file_secret: state.file_secret,
+            receipt: state.receipt.clone(),
             schema_fingerprint: state.schema_fingerprint.clone(),
             watermarks: self.watermarks()?,
             upload_follows,
@@ -250,6 +255,10 @@ impl<'a> Host<'a> {
             self.state.server_capabilities = welcome.capabilities;
             let capabilities = welcome.capabilities.0.cast_signed();
             progress::set(&self.remote.connection, "server_capabilities", capabilities)
+                .map_err(explain)?;
+        }
+        if self.state.synchronized_user.as_ref() != Some(self.user) {
+            progress::set(&self.remote.connection, "synchronized_user", self.user.as_str())
                 .map_err(explain)?;
         }
         let news = match (self.outcome, welcome.progress) {
@@ -413,6 +422,7 @@ impl<'a> Host<'a> {
             }
             self.committed = Some(frozen);
         }
+        self.receipt = committed.receipt;
         fail_point!("client-upload-committed");
         let total = &mut *self.total;
         total.uploaded.inserts += committed.inserts;
@@ -457,7 +467,8 @@ impl<'a> Host<'a> {
 
     fn drop_committed(&mut self) -> Result<(), Failure> {
         let Some(frozen) = self.committed.take() else { return Ok(()) };
-        progress::commit_frozen(&self.remote.connection, &self.tables, frozen)?;
+        let receipt = self.receipt.as_ref();
+        progress::commit_frozen(&self.remote.connection, &self.tables, frozen, receipt)?;
         fail_point!("client-outcome-learned");
         Ok(())
     }

@@ -489,7 +489,7 @@ impl Conversation {
             }
         }
         let tables = modes.into_iter().map(|mode| TableDownload { mode }).collect();
-        self.say(&Message::DownloadBegin(DownloadBegin { tables, restored }));
+        self.say(&Message::DownloadBegin(DownloadBegin { tables, restored, deletes_lost: false }));
         for frame in frames {
             self.say(&Message::Rows(frame));
         }
@@ -504,7 +504,12 @@ impl Conversation {
         let watermark = Watermark::new(centre.version.to_le_bytes().to_vec()).unwrap();
         let watermarks = vec![Some(watermark); centre.schema.tables.len()];
         centre.version += 1;
-        self.say(&Message::DownloadEnd(DownloadEnd { rows: total, watermarks, counter }));
+        self.say(&Message::DownloadEnd(DownloadEnd {
+            rows: total,
+            watermarks,
+            counter,
+            receipt: None,
+        }));
     }
 }
 

@@ -7,14 +7,16 @@ use super::plan::Plan;
 use super::present::{self, is_deployed, require_known_format, text};
 use super::spelling::{self, Doubt};
 use super::tables::{self, UserTable};
-use super::{check, deploy, notes, plan, shapes};
+use super::{check, deploy, fleet, notes, plan, shapes};
 use crate::admin::{self, Deployment, Finding, InitialModel, StoredScript, User};
 use crate::connection::Administration;
+use crate::fleet::KnownRemote;
+use crate::identity::Binding;
 use crate::initial::{self, Candidate};
 use crate::notes::{ConflictNote, Notes, RejectNote};
 use crate::sync_model::SyncModel;
 use crate::url::PostgresUrl;
-use model::{Code, Failure, PublicationName, ScriptVersion, UserName};
+use model::{Code, Failure, PublicationName, RemoteId, ScriptVersion, UserName};
 use postgres_types::ToSql;
 use std::collections::BTreeMap;
 
@@ -238,8 +240,31 @@ impl Administration for Admin {
     }
 
     fn remove_user(&mut self, name: &UserName) -> Result<(), Failure> {
-        let sql = "DELETE FROM syncline.syncline_user WHERE user_name = $1";
-        self.change_known_user(name, sql, &[&name.as_str()])
+        self.require_completed()?;
+        match fleet::remove_user(&mut self.link, name)? {
+            true => Ok(()),
+            false => Err(admin::no_such_user(name)),
+        }
+    }
+
+    fn remotes(&mut self, only: Option<&RemoteId>) -> Result<Vec<KnownRemote>, Failure> {
+        self.require_completed()?;
+        fleet::remotes(&mut self.link, only)
+    }
+
+    fn bind_remote(&mut self, remote_id: &RemoteId, binding: &Binding) -> Result<(), Failure> {
+        self.require_completed()?;
+        fleet::bind(&mut self.link, remote_id, binding)
+    }
+
+    fn forget_remote(&mut self, remote_id: &RemoteId) -> Result<(), Failure> {
+        self.require_completed()?;
+        fleet::forget(&mut self.link, remote_id)
+    }
+
+    fn declare_restored(&mut self) -> Result<(), Failure> {
+        self.require_completed()?;
+        fleet::declare_restored(&mut self.link)
     }
     fn rejects(&mut self, wanted: Notes) -> Result<Vec<RejectNote>, Failure> {
         self.require_completed()?;

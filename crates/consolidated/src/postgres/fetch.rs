@@ -19,9 +19,10 @@ use super::statement::{Slot, Statement};
 use super::timeline::Timelines;
 use super::watermark::{Mark, Place};
 use crate::echo::{Echo, Transaction};
+use crate::identity::Void;
 use crate::script::Event;
 use crate::synchronization::{DownloadBatch, DownloadedTable, FetchRequest, Fetched};
-use model::{Code, Failure};
+use model::{Code, Counter, Failure};
 use postgres_types::ToSql;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -35,10 +36,13 @@ const STATE: &str = "SELECT log.table_name, log.incarnation, log.floor::text,
     (SELECT pg_current_snapshot()::text),
     (SELECT value::int8 FROM syncline.syncline_system WHERE name = 'generation'),
     (SELECT value::int8 FROM syncline.syncline_system WHERE name = 'deployment'),
-    (SELECT xmin::text::int8 FROM syncline.syncline_remote WHERE remote_id = $1),
+    remote.xmin::text::int8,
     (SELECT (pg_current_wal_insert_lsn() - '0/0')::int8),
-    (SELECT (pg_current_wal_flush_lsn() - '0/0')::int8)
-FROM (SELECT) AS state LEFT JOIN syncline.syncline_log_state AS log ON TRUE";
+    (SELECT (pg_current_wal_flush_lsn() - '0/0')::int8),
+    remote.void_counter, remote.deletes_lost
+FROM (SELECT) AS state
+LEFT JOIN syncline.syncline_remote AS remote ON remote.remote_id = $1
+LEFT JOIN syncline.syncline_log_state AS log ON TRUE";
 
 /// The number of none.
 const NO_TRANSACTION: u64 = 0;
@@ -147,6 +151,10 @@ fn moment(link: &Link, rows: &[Row]) -> Option<Moment> {
         perishable: uploaded.map_or(0, |low| after(low as u32, snapshot.xmax)),
         snapshot,
         generation: state.try_get(4).ok()?,
+        void: Void {
+            counter: Counter(state.try_get::<Option<i64>>(9).ok()?.unwrap_or(0)),
+            deletes_lost: state.try_get::<Option<bool>>(10).ok()?.unwrap_or(false),
+        },
         logs,
     })
 }
@@ -172,13 +180,13 @@ pub(super) fn fetch(
         let held = request.marks.get(position);
         spans.push(moment.span(table, request.session, held, timelines, request.counter)?);
     }
-    let restored = request
-        .marks
-        .iter()
-        .filter_map(|held| Mark::read(held.watermark.as_ref()?))
-        .any(|mark| mark.generation != moment.generation);
+    let marks = request.marks.iter().filter_map(|held| Mark::read(held.watermark.as_ref()?));
+    let others = marks.filter(|mark| !moment.is_past(mark, timelines, request.counter));
+    let others: Vec<Mark> = others.collect();
+    let other_generation = others.iter().any(|mark| !moment.is_of_void(mark, request.counter));
+    let deletes_lost = !others.is_empty() && (other_generation || moment.void.deletes_lost);
     let modes = spans.iter().map(|span| span.mode).collect();
-    sink(DownloadBatch::Begin { tables: modes, restored })?;
+    sink(DownloadBatch::Begin { tables: modes, restored: !others.is_empty(), deletes_lost })?;
     let owed = owed::understand(&opening.owed, tables)?;
     owed::reject(&owed, sink)?;
     let own_upload = own_upload(request.echo, moment.place);

@@ -6,10 +6,14 @@
 
 use super::errors::{Fault, failed};
 use super::held;
+use super::incarnation::{self, Life};
 use super::link::{Answer, Call, Link, Unreadable};
-use crate::identity::{Consequence, Remembered, recognize, still_ours};
+use crate::digest;
+use crate::identity::{
+    Binding, Consequence, Evidence, FORMER_FILES_MAX, Remembered, recognize, still_ours,
+};
 use crate::synchronization::{Identity, Session};
-use model::{Code, Counter, Failure, Nonce, Progress};
+use model::{Code, Counter, Failure, Nonce, Progress, Receipt};
 use postgres_types::ToSql;
 
 /// The state of a statement that waited for a lock for too long.
@@ -23,7 +27,9 @@ const RETRY_AFTER_S: u32 = 5;
 pub(super) const LOCK: &str = "SELECT progress, counter, nonce, epoch, attempt,
     (SELECT value::int8 FROM syncline.syncline_system WHERE name = 'deployment'),
     EXISTS (SELECT FROM syncline.syncline_owed WHERE remote_id = $1),
-    set_config('syncline.applying', 'on', true)
+    set_config('syncline.applying', 'on', true),
+    secret, bound_users, void_counter, deletes_lost, forgotten_at IS NOT NULL,
+    (SELECT value || ' ' || tableoid FROM syncline.syncline_system WHERE name = 'incarnation')
 FROM syncline.syncline_remote WHERE remote_id = $1 FOR UPDATE";
 
 /// Takes a remote ID for its first synchronization; waits for whoever does the same.
@@ -34,7 +40,8 @@ VALUES ($1, $2, $3, 0, 0, 0, 0, 0) ON CONFLICT DO NOTHING";
 /// The snapshot proves to a promoted standby what has reached it (trap 2).
 const STORE: &str = "UPDATE syncline.syncline_remote SET
     user_name = $2, script_version = $3, progress = $4, counter = $5, nonce = $6, epoch = $7,
-    attempt = $8,
+    attempt = $8, secret = $12, bound_users = $13, void_counter = $14, deletes_lost = $15,
+    forgotten_at = NULL,
     last_upload_at = CASE WHEN $9 THEN now() ELSE last_upload_at END,
     last_download_at = CASE WHEN $10 THEN now() ELSE last_download_at END,
     timeline = $11::int8,
@@ -46,8 +53,17 @@ WHERE remote_id = $1";
 
 const FORGET_OWED: &str = "DELETE FROM syncline.syncline_owed WHERE remote_id = $1";
 
-const NEW_GENERATION: &str = "UPDATE syncline.syncline_system
-SET value = ((random() - 0.5) * 9e18)::bigint::text WHERE name = 'generation'";
+const FORMER_FILE: &str = "SELECT progress FROM syncline.syncline_former_file
+WHERE remote_id = $1 AND secret = $2";
+
+const NOTE_FORMER_FILE: &str = "INSERT INTO syncline.syncline_former_file VALUES ($1, $2, $3)
+ON CONFLICT (remote_id, secret) DO UPDATE
+SET progress = excluded.progress, replaced_at = excluded.replaced_at";
+
+const TRIM_FORMER_FILES: &str = "DELETE FROM syncline.syncline_former_file
+WHERE remote_id = $1 AND secret NOT IN (
+    SELECT secret FROM syncline.syncline_former_file WHERE remote_id = $1
+    ORDER BY replaced_at DESC LIMIT $2)";
 
 /// A remote whose row is locked.
 pub(super) struct Locked {
@@ -56,6 +72,8 @@ pub(super) struct Locked {
     pub(super) deployment: i64,
     /// Whether it may be owed something from before.
     pub(super) owed: bool,
+    /// Which life of the database this is, as [`Life`] tells it.
+    pub(super) life: String,
 }
 
 /// What [`LOCK`] found. `answer` is its own.
@@ -68,15 +86,24 @@ pub(super) fn locked(answer: &Answer) -> Result<Option<Locked>, Failure> {
             nonce: Nonce(row.try_get(2)?),
             epoch: row.try_get(3)?,
             attempt: row.try_get(4)?,
+            secret: row.try_get::<Option<&str>>(8)?.and_then(digest::from_hex),
+            binding: Binding::Open,
+            void_counter: Counter(row.try_get(10)?),
+            deletes_lost: row.try_get(11)?,
+            forgotten: row.try_get(12)?,
         };
         Ok((remembered, row.try_get::<Option<i64>>(5)?, row.try_get(6)?))
     };
-    let (remembered, deployment, owed) = read().map_err(|error| {
+    let unreadable = |error| {
         Failure::new(Code::Drift, "what is known of the remote cannot be read").source(error)
-    })?;
+    };
+    let (remembered, deployment, owed) = read().map_err(unreadable)?;
+    let binding = Binding::read(row.try_get(9).map_err(unreadable)?)?;
+    let remembered = Remembered { binding, ..remembered };
+    let life = row.try_get::<Option<String>>(13).map_err(unreadable)?.unwrap_or_default();
     let deployment = deployment
         .ok_or_else(|| Failure::new(Code::NotDeployed, "nothing is deployed in this database"))?;
-    Ok(Some(Locked { remembered: Some(remembered), deployment, owed }))
+    Ok(Some(Locked { remembered: Some(remembered), deployment, owed, life }))
 }
 
 /// The failure of the flight that has [`LOCK`] at position `lock`.
@@ -104,20 +131,56 @@ pub(super) fn begin(
     link: &mut Link,
     session: &Session,
     identity: &Identity,
+    receipt: Option<&Receipt>,
     found: Option<Remembered>,
+    life: &Life,
 ) -> Result<Remembered, Failure> {
-    let (remote, consequence) = recognize(session, identity, found)?;
+    let proven = match receipt {
+        Some(receipt) => life.incarnation.verify(receipt, session, identity.secret)?,
+        None => None,
+    };
+    let remote_id = session.remote_id.as_str();
+    let (remote, consequence) = {
+        let former = &mut || former_file(link, remote_id, identity.secret);
+        recognize(session, identity, found, Evidence { receipt: proven, former })?
+    };
     match consequence {
         Consequence::Nothing => {}
-        Consequence::ForgetOwed => {
-            link.query(FORGET_OWED, &[&session.remote_id.as_str()])
-                .map_err(failed("forget what the former file was owed"))?;
+        Consequence::Replace { secret, progress } => {
+            let secret = stored(secret);
+            let noted: [&(dyn ToSql + Sync); 3] = [&remote_id, &secret, &progress.0];
+            link.flight(&[
+                Call::new(FORGET_OWED, &[&remote_id]),
+                Call::new(NOTE_FORMER_FILE, &noted),
+                Call::new(TRIM_FORMER_FILES, &[&remote_id, &FORMER_FILES_MAX]),
+            ])
+            .map_err(failed("forget what the former file was owed"))?;
         }
         Consequence::NewGeneration => {
-            link.query(NEW_GENERATION, &[]).map_err(failed("begin a new generation"))?;
+            incarnation::renew(link, "a remote has a receipt of a later state")?;
         }
     }
     Ok(remote)
+}
+
+/// The last upload of a file that was replaced by another.
+fn former_file(
+    link: &mut Link,
+    remote_id: &str,
+    secret: Option<u128>,
+) -> Result<Option<Progress>, Failure> {
+    let rows = link
+        .query(FORMER_FILE, &[&remote_id, &stored(secret)])
+        .map_err(failed("read what is known of a former file"))?;
+    let progress = rows.first().map(|row| row.try_get(0).map(Progress)).transpose();
+    progress.map_err(|error| {
+        Failure::new(Code::Drift, "what is known of a former file cannot be read").source(error)
+    })
+}
+
+/// A file without a secret is one of an older program.
+fn stored(secret: Option<u128>) -> String {
+    secret.map(digest::hex).unwrap_or_default()
 }
 
 /// The remote as this synchronization left it.
@@ -159,6 +222,8 @@ pub(super) struct Stored<'a> {
     uploaded: bool,
     downloads: bool,
     timeline: i64,
+    secret: Option<String>,
+    bound_users: Option<String>,
 }
 
 impl<'a> Stored<'a> {
@@ -174,6 +239,8 @@ impl<'a> Stored<'a> {
             remote_id: session.remote_id.as_str(),
             user: session.user.as_str(),
             script_version: session.script_version.as_str(),
+            secret: remote.secret.map(digest::hex),
+            bound_users: remote.binding.stored(),
             remote,
             uploaded,
             downloads,
@@ -182,8 +249,8 @@ impl<'a> Stored<'a> {
     }
 
     /// For [`Stored::call`].
-    pub(super) fn parameters(&self) -> [&(dyn ToSql + Sync); 11] {
-        let Remembered { progress, counter, nonce, epoch, attempt } = &self.remote;
+    pub(super) fn parameters(&self) -> [&(dyn ToSql + Sync); 15] {
+        let Remembered { progress, counter, nonce, epoch, attempt, .. } = &self.remote;
         [
             &self.remote_id,
             &self.user,
@@ -196,6 +263,10 @@ impl<'a> Stored<'a> {
             &self.uploaded,
             &self.downloads,
             &self.timeline,
+            &self.secret,
+            &self.bound_users,
+            &self.remote.void_counter.0,
+            &self.remote.deletes_lost,
         ]
     }
 

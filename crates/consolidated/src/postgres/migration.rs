@@ -15,6 +15,23 @@ const COLUMNS: &[(&str, &str, &str)] = &[
     ("syncline_owed", "withheld", "bigint"),
     ("syncline_conflict", "result_row", "text"),
     ("syncline_remote", "held_deployment", "bigint"),
+    ("syncline_remote", "secret", "text"),
+    ("syncline_remote", "bound_users", "text"),
+    ("syncline_remote", "void_counter", "bigint NOT NULL DEFAULT 0"),
+    ("syncline_remote", "deletes_lost", "boolean NOT NULL DEFAULT false"),
+    ("syncline_remote", "forgotten_at", "timestamptz"),
+];
+
+/// Remotes of older programs belong to who synchronized last, if there is still such a user.
+const BIND: [&str; 3] = [
+    "UPDATE syncline.syncline_remote SET bound_users = CASE
+         WHEN user_name IN (SELECT user_name FROM syncline.syncline_user)
+         THEN json_build_array(user_name)::text ELSE '[]' END",
+    "INSERT INTO syncline.syncline_system
+     VALUES ('incarnation', ((random() - 0.5) * 9e18)::bigint::text)",
+    "INSERT INTO syncline.syncline_system
+     SELECT 'receipt_key', random || random
+     FROM replace(gen_random_uuid()::text, '-', '') AS random",
 ];
 
 /// Every column of ours: table and name.
@@ -43,6 +60,9 @@ pub(super) fn missing(format: i64, present: &BTreeSet<(String, String)>) -> Vec<
         if exists(table) && !is_there {
             let table = format!("syncline.{table}");
             statements.push(format!("ALTER TABLE {table} ADD COLUMN {column} {declared}"));
+            if *column == "bound_users" {
+                statements.extend(BIND.map(str::to_owned));
+            }
         }
     }
     if format != SYSTEM_FORMAT {

@@ -9,7 +9,10 @@ use super::link::{Call, Link, Row, Unreadable};
 use super::oldest::Oldest;
 use super::read_lock::{self, ReadLocks};
 use super::timeline::Timelines;
-use crate::synchronization::{Credentials, DownloadBatch, FetchRequest, Fetched, Held, Session};
+use crate::identity::Binding;
+use crate::synchronization::{
+    Admittee, Credentials, DownloadBatch, FetchRequest, Fetched, Held, Session,
+};
 use crate::url::PostgresUrl;
 use model::{Code, Failure, PublicationName, RemoteId, ScriptVersion, UserName};
 use std::collections::{BTreeMap, HashMap};
@@ -23,6 +26,10 @@ WHERE s.name = 'deployment'";
 
 /// How often a download begins anew for another deployment or timeline.
 const OPENINGS_MAX: u32 = 10;
+
+/// To whom these remotes belong, where that is settled.
+const BINDINGS: &str = "SELECT remote_id, bound_users FROM syncline.syncline_remote
+WHERE remote_id = ANY ($1) AND bound_users IS NOT NULL";
 
 /// Reads from the consolidated database.
 #[derive(Debug)]
@@ -142,10 +149,14 @@ impl crate::connection::Reader for Reader {
             .ok_or_else(|| Failure::new(Code::NotDeployed, "there is no key of session tokens"))
     }
 
-    fn credentials(&mut self, users: &[&UserName]) -> Result<Vec<Option<Credentials>>, Failure> {
-        let names: Vec<&str> = users.iter().map(|user| user.as_str()).collect();
-        let answers =
-            self.link.begin(&[Call::new(USERS, &[&names])]).map_err(catalog::not_deployed)?;
+    fn admittees(&mut self, who: &[(&UserName, &RemoteId)]) -> Result<Vec<Admittee>, Failure> {
+        let names: Vec<&str> = who.iter().map(|(user, _)| user.as_str()).collect();
+        let remotes: Vec<&str> = who.iter().map(|(_, remote)| remote.as_str()).collect();
+        let answers = self
+            .link
+            .begin(&[Call::new(USERS, &[&names]), Call::new(BINDINGS, &[&remotes])])
+            .map_err(catalog::not_deployed)?;
+        let bindings = bindings(&answers[1].rows)?;
         let rows = &answers[0].rows;
         self.deployment = catalog::deployment(rows)?;
         let mut found = HashMap::new();
@@ -154,7 +165,11 @@ impl crate::connection::Reader for Reader {
                 found.insert(name, credentials);
             }
         }
-        Ok(names.iter().map(|name| found.get(*name).cloned()).collect())
+        let admittee = |(user, remote): &(&UserName, &RemoteId)| Admittee {
+            credentials: found.get(user.as_str()).cloned(),
+            binding: bindings.get(remote.as_str()).cloned().unwrap_or_default(),
+        };
+        Ok(who.iter().map(admittee).collect())
     }
 
     fn session(
@@ -210,6 +225,18 @@ impl crate::connection::Reader for Reader {
     fn round_trips(&self) -> u64 {
         self.link.round_trips()
     }
+}
+
+/// What [`BINDINGS`] says.
+fn bindings(rows: &[Row]) -> Result<HashMap<&str, Binding>, Failure> {
+    let garbled =
+        |error: Unreadable| Failure::new(Code::Drift, "a binding cannot be read").source(error);
+    let mut bindings = HashMap::with_capacity(rows.len());
+    for row in rows {
+        let (remote, bound) = (row.try_get(0).map_err(garbled)?, row.try_get(1).map_err(garbled)?);
+        bindings.insert(remote, Binding::read(Some(bound))?);
+    }
+    Ok(bindings)
 }
 
 /// What a row of [`USERS`] says of a user.

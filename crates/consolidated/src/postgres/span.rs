@@ -4,6 +4,7 @@ use super::catalog::Table;
 use super::snapshot::Snapshot;
 use super::timeline::Timelines;
 use super::watermark::{Mark, Place};
+use crate::identity::Void;
 use crate::script::Parameter;
 use crate::synchronization::{DownloadedTable, Session, TableMark};
 use model::{Code, Counter, Failure};
@@ -17,6 +18,8 @@ pub(super) struct Moment {
     pub(super) place: Place,
     pub(super) snapshot: Snapshot,
     pub(super) generation: i64,
+    /// Which watermarks of this remote count for nothing.
+    pub(super) void: Void,
     /// The first transaction whose number may be given out again after a crash.
     pub(super) perishable: u64,
     /// By published name.
@@ -74,9 +77,8 @@ impl Moment {
             .filter(|_| !table.deployed.details.afresh)
             .filter(|held| held.fingerprint == published.fingerprint)
             .and_then(|held| Mark::read(held.watermark.as_ref()?))
-            .filter(|mark| mark.generation == self.generation)
             .filter(|mark| mark.incarnations == until.incarnations && mark.claims == until.claims)
-            .filter(|mark| timelines.prove(mark))
+            .filter(|mark| self.is_past(mark, timelines, counter))
             .and_then(what_it_shows)
             .filter(|shown| shown.xmin >= floor);
         let mode = match since {
@@ -84,6 +86,18 @@ impl Moment {
             None => DownloadedTable::Refresh,
         };
         Ok(Span { mode, since, until })
+    }
+
+    /// Whether the mark is of the past of this database.
+    pub(super) fn is_past(&self, mark: &Mark, timelines: &Timelines, now: Counter) -> bool {
+        mark.generation == self.generation
+            && self.void.leaves(mark.counter, now)
+            && timelines.prove(mark)
+    }
+
+    /// Whether the mark is void only because the remote alone is compared.
+    pub(super) fn is_of_void(&self, mark: &Mark, now: Counter) -> bool {
+        mark.generation == self.generation && !self.void.leaves(mark.counter, now)
     }
 
     /// The logs of the table and of those that decide which of its rows a remote has.

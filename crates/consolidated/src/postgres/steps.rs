@@ -119,7 +119,9 @@ fn system_tables(has_schema: bool) -> Vec<String> {
         ("deployment", "((random() * 1000000000)::bigint)::text".into()),
         ("database_id", random.into()),
         ("generation", "((random() * 9007199254740992)::bigint)::text".into()),
+        ("incarnation", "((random() - 0.5) * 9e18)::bigint::text".into()),
         ("token_key", format!("{random} || {random}")),
+        ("receipt_key", format!("{random} || {random}")),
         // Whether `undeploy` drops the schema too.
         ("schema_created", literal(if has_schema { "0" } else { "1" })),
     ] {

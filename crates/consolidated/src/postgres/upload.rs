@@ -21,6 +21,7 @@ use super::catalog::Table;
 use super::errors::{Fault, failed};
 use super::held;
 use super::identity::{self, Locked, Stored};
+use super::incarnation::Life;
 use super::ledger::Ledger;
 use super::link::{Answer, Call, Link};
 use super::outline::Outline;
@@ -149,6 +150,7 @@ pub(super) fn finish(
     mut remote: Remembered,
     locked: &Locked,
     mut ledger: Ledger,
+    life: &Life,
 ) -> Result<Applied, Failure> {
     let request = upload.request;
     in_sequence(request, &remote)?;
@@ -161,7 +163,7 @@ pub(super) fn finish(
     if request.download_follows {
         remote.counter.0 += 1;
     }
-    let own = commit(link, upload, remote, locked.owed, &ledger)?;
+    let own = commit(link, upload, &remote, locked.owed, &ledger)?;
     if ledger.undigested && request.download_follows {
         match own {
             Some(_) => ledger.applied.echo.upload = own,
@@ -169,6 +171,8 @@ pub(super) fn finish(
         }
     }
     let mut applied = ledger.into_applied(request.download_follows);
+    let incarnation = &life.incarnation;
+    applied.receipt = Some(incarnation.sign(request.session, remote.secret, remote.epoch)?);
     applied.epoch = remote.epoch;
     applied.progress = remote.progress;
     applied.counter = remote.counter;
@@ -194,16 +198,17 @@ fn digest(upload: Upload<'_>, ledger: &mut Ledger) {
 fn commit(
     link: &mut Link,
     upload: Upload<'_>,
-    remote: Remembered,
+    remote: &Remembered,
     owed: bool,
     ledger: &Ledger,
 ) -> Result<Option<Transaction>, Failure> {
     let request = upload.request;
     let remote_id = request.session.remote_id.as_str();
-    let settled = settled(upload).filter(|_| owed).map(|counter| counter.0);
+    let settled = settled(upload, remote).filter(|_| owed).map(|counter| counter.0);
     let settling: [&(dyn ToSql + Sync); 2] = [&remote_id, &settled];
     let uploaded = request.progress != request.previous;
-    let stored = Stored::new(link, request.session, remote, uploaded, request.download_follows);
+    let stored =
+        Stored::new(link, request.session, remote.clone(), uploaded, request.download_follows);
     let storing = stored.parameters();
     // What is owed is settled by the first watermark issued after it, so without a download it
     // belongs to the next one.
@@ -253,14 +258,15 @@ fn looks<'a>(upload: Upload<'a>, ledger: &Ledger) -> Vec<Look<'a>> {
 }
 
 /// Up to where the remote has received what it was owed: its watermarks were issued after that.
-fn settled(upload: Upload<'_>) -> Option<Counter> {
+fn settled(upload: Upload<'_>, remote: &Remembered) -> Option<Counter> {
     let marks = upload.request.marks;
     if marks.len() != upload.tables.len() {
         return None;
     }
     let counters = marks.iter().map(|mark| {
         let mark = mark.watermark.as_ref().and_then(Mark::read);
-        mark.map_or(Counter(0), |mark| mark.counter)
+        // What was handed out in another past settles nothing here.
+        mark.filter(|mark| remote.counts(mark.counter)).map_or(Counter(0), |mark| mark.counter)
     });
     counters.min()
 }

@@ -8,6 +8,7 @@ use super::connect::Role;
 use super::errors::failed;
 use super::held;
 use super::identity::{self, Locked, Stored};
+use super::incarnation::Life;
 use super::link::{Answer, Call, Link};
 use super::notes;
 use super::timeline::Timelines;
@@ -17,7 +18,7 @@ use crate::identity::Remembered;
 use crate::shape;
 use crate::synchronization::{Applied, Begun, Held, Identity, Session, UploadRequest};
 use crate::url::PostgresUrl;
-use model::Failure;
+use model::{Failure, Receipt};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,6 +37,7 @@ pub(crate) struct Writer {
     link: Link,
     catalog: Catalog,
     timelines: Timelines,
+    life: Life,
 }
 
 impl Writer {
@@ -43,7 +45,7 @@ impl Writer {
     pub(crate) fn open(url: &PostgresUrl) -> Result<Writer, Failure> {
         let mut link = Link::open(url, Role::Apply)?;
         let catalog = Catalog::load(&mut link)?;
-        Ok(Writer { link, catalog, timelines: Timelines::default() })
+        Ok(Writer { link, catalog, timelines: Timelines::default(), life: Life::default() })
     }
 
     /// Runs `work` in a transaction, which it commits itself; undone where it fails.
@@ -82,18 +84,36 @@ impl Writer {
         if !self.timelines.is_for(self.link.place()) {
             // What was stored on older timelines is about to be overwritten.
             self.link.roll_back();
-            self.timelines = Timelines::meet(&mut self.link)?;
+            self.meet()?;
             answers = self.begin_transaction(session)?;
         }
-        let locked = match identity::locked(&answers[LOCK_AT])? {
-            Some(locked) => locked,
-            None => identity::take(&mut self.link, session)?,
-        };
+        let mut locked = self.locked(session, &answers)?;
+        if !self.life.is_named(&locked.life) {
+            // It was restored while this connection went on, or declared to be.
+            self.link.roll_back();
+            self.meet()?;
+            answers = self.begin_transaction(session)?;
+            locked = self.locked(session, &answers)?;
+        }
         if locked.deployment != self.catalog.deployed.deployment {
             self.catalog = Catalog::load(&mut self.link)?;
         }
         let tables = self.catalog.upload_tables(session)?;
         Ok((tables, locked))
+    }
+
+    fn locked(&mut self, session: &Session, answers: &[Answer]) -> Result<Locked, Failure> {
+        match identity::locked(&answers[LOCK_AT])? {
+            Some(locked) => Ok(locked),
+            None => identity::take(&mut self.link, session),
+        }
+    }
+
+    /// Finds out which database this is.
+    fn meet(&mut self) -> Result<(), Failure> {
+        self.life = Life::meet(&mut self.link)?;
+        self.timelines = Timelines::meet(&mut self.link)?;
+        Ok(())
     }
 
     fn begin_transaction(&mut self, session: &Session) -> Result<Vec<Answer>, Failure> {
@@ -133,13 +153,15 @@ impl Writer {
             }
         };
         // On another connection than the one that was asked before, perhaps.
-        let still = locked.deployment == deployment && self.timelines.is_for(self.link.place());
+        let still = locked.deployment == deployment
+            && self.timelines.is_for(self.link.place())
+            && self.life.is_named(&locked.life);
         if !still {
             self.link.roll_back();
             return Ok(Err(Undone { rows_failed: false }));
         }
         let remote = self.recognize(request, &locked)?;
-        upload::finish(&mut self.link, upload, remote, &locked, ledger).map(Ok)
+        upload::finish(&mut self.link, upload, remote, &locked, ledger, &self.life).map(Ok)
     }
 
     fn upload_once(&mut self, request: &UploadRequest<'_>) -> Result<Applied, Failure> {
@@ -154,7 +176,7 @@ impl Writer {
             shape::upload(request, &deployed, |request| {
                 let upload = Upload { tables: &tables, request };
                 let ledger = upload::apply(&mut writer.link, upload, &remote, rows_failed)?;
-                upload::finish(&mut writer.link, upload, remote, &locked, ledger)
+                upload::finish(&mut writer.link, upload, remote, &locked, ledger, &writer.life)
             })
         })
     }
@@ -164,10 +186,13 @@ impl Writer {
         request: &UploadRequest<'_>,
         locked: &Locked,
     ) -> Result<Remembered, Failure> {
-        let (session, found) = (request.session, locked.remembered);
+        let (session, found) = (request.session, locked.remembered.clone());
         match request.epoch {
             Some(epoch) => identity::resume(session, found, epoch),
-            None => identity::begin(&mut self.link, session, &request.identity, found),
+            None => {
+                let (identity, receipt) = (&request.identity, request.receipt);
+                identity::begin(&mut self.link, session, identity, receipt, found, &self.life)
+            }
         }
     }
 }
@@ -196,12 +221,14 @@ impl crate::connection::Writer for Writer {
         &mut self,
         session: &Session,
         identity: &Identity,
+        receipt: Option<&Receipt>,
     ) -> Result<Begun, Failure> {
         let begin = |writer: &mut Writer| {
             let (_, locked) = writer.lock(session)?;
             let found = locked.remembered;
-            let remote = identity::begin(&mut writer.link, session, identity, found)?;
-            let stored = Stored::new(&writer.link, session, remote, false, false);
+            let (link, life) = (&mut writer.link, &writer.life);
+            let remote = identity::begin(link, session, identity, receipt, found, life)?;
+            let stored = Stored::new(&writer.link, session, remote.clone(), false, false);
             let parameters = stored.parameters();
             writer
                 .link

@@ -2,13 +2,15 @@
 
 use super::errors::failed;
 use super::tables::{self, UserTable};
-use super::{ServeLock, check, connect, deploy, notes, orphans, plan, shapes};
+use super::{ServeLock, check, connect, deploy, fleet, notes, orphans, plan, shapes};
 use crate::admin::{self, Deployment, Finding, InitialModel, StoredScript, User};
 use crate::connection::Administration;
+use crate::fleet::KnownRemote;
+use crate::identity::Binding;
 use crate::initial::{self, Candidate};
 use crate::notes::{ConflictNote, Notes, RejectNote};
 use crate::sync_model::SyncModel;
-use model::{Code, Failure, PublicationName, ScriptVersion, UserName};
+use model::{Code, Failure, PublicationName, RemoteId, ScriptVersion, UserName};
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -202,7 +204,30 @@ impl Administration for Admin {
 
     fn remove_user(&mut self, name: &UserName) -> Result<(), Failure> {
         let sql = "DELETE FROM syncline_user WHERE user_name = ?1";
+        self.require_completed()?;
+        // The other way round a namesake could come between.
+        fleet::unbind(&self.connection, name)?;
         self.change_user(name, sql, &[&name.as_str()])
+    }
+
+    fn remotes(&mut self, only: Option<&RemoteId>) -> Result<Vec<KnownRemote>, Failure> {
+        self.require_completed()?;
+        fleet::remotes(&self.connection, only)
+    }
+
+    fn bind_remote(&mut self, remote_id: &RemoteId, binding: &Binding) -> Result<(), Failure> {
+        self.require_completed()?;
+        fleet::bind(&self.connection, remote_id, binding)
+    }
+
+    fn forget_remote(&mut self, remote_id: &RemoteId) -> Result<(), Failure> {
+        self.require_completed()?;
+        fleet::forget(&self.connection, remote_id)
+    }
+
+    fn declare_restored(&mut self) -> Result<(), Failure> {
+        self.require_completed()?;
+        fleet::declare_restored(&self.connection)
     }
     fn rejects(&mut self, wanted: Notes) -> Result<Vec<RejectNote>, Failure> {
         self.require_completed()?;

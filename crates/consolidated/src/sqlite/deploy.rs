@@ -99,6 +99,8 @@ impl Work<'_> {
             ("deployment", "0".into()),
             ("database_id", "lower(hex(randomblob(16)))".into()),
             ("generation", "random()".into()),
+            ("incarnation", "random()".into()),
+            ("receipt_key", "randomblob(32)".into()),
             ("token_key", "randomblob(32)".into()),
             ("journal_mode_before", literal(journal_mode)),
         ] {

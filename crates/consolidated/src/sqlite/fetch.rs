@@ -8,10 +8,12 @@ use super::binding::{bind, bind_session};
 use super::catalog::CatalogTable;
 use super::durable::Ends;
 use super::errors::{failed, script_failed};
+use super::identity;
 use super::stretch;
 use super::values::write_row;
 use super::watermark::{self, LogMark, Mark};
 use crate::echo::EchoKind;
+use crate::identity::Void;
 use crate::script::{Event, Parameter, Script};
 use crate::synchronization::{DownloadBatch, DownloadedTable, FetchRequest, Fetched, TableMark};
 use crate::uploaded_row::UploadedRow;
@@ -35,18 +37,18 @@ pub(super) fn fetch(
         .prepare_cached("SELECT value FROM syncline_system WHERE name = 'generation'")
         .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
         .map_err(failed("read the generation"))?;
+    let past = Past { generation, void: identity::void(connection, &request.session.remote_id)? };
     let mut spans = Vec::with_capacity(tables.len());
     for (position, table) in tables.iter().enumerate() {
         let held = request.marks.get(position);
-        spans.push(span(connection, table, held, generation, request)?);
+        spans.push(span(connection, table, held, &past, request)?);
     }
-    let restored = request
-        .marks
-        .iter()
-        .filter_map(|held| Mark::read(held.watermark.as_ref()?))
-        .any(|mark| mark.generation != generation);
+    let marks = request.marks.iter().filter_map(|held| Mark::read(held.watermark.as_ref()?));
+    let others: Vec<Mark> = marks.filter(|mark| !past.is_of(mark, request)).collect();
+    let other_generation = others.iter().any(|mark| mark.generation != generation);
+    let deletes_lost = !others.is_empty() && (other_generation || past.void.deletes_lost);
     let modes = spans.iter().map(|span| span.mode).collect();
-    sink(DownloadBatch::Begin { tables: modes, restored })?;
+    sink(DownloadBatch::Begin { tables: modes, restored: !others.is_empty(), deletes_lost })?;
     let owed = read_owed(connection, tables, request)?;
     for row in &owed {
         if let Some((code, message)) = &row.reject {
@@ -87,6 +89,18 @@ pub(super) fn fetch(
     Ok((fetched, ends))
 }
 
+/// Which watermarks are of the past of this database.
+struct Past {
+    generation: i64,
+    void: Void,
+}
+
+impl Past {
+    fn is_of(&self, mark: &Mark, request: &FetchRequest<'_>) -> bool {
+        mark.generation == self.generation && self.void.leaves(mark.counter, request.counter)
+    }
+}
+
 /// What of a table is sent, and up to where it is complete then.
 struct Span {
     mode: DownloadedTable,
@@ -99,10 +113,11 @@ fn span(
     connection: &Connection,
     table: &CatalogTable,
     held: Option<&TableMark>,
-    generation: i64,
+    past: &Past,
     request: &FetchRequest<'_>,
 ) -> Result<Span, Failure> {
     let published = &table.published;
+    let generation = past.generation;
     let mut until = Mark { generation, counter: request.counter, subscription: 0, logs: vec![] };
     if !published.direction.downloads() {
         // The mark still carries the counter, which settles what the remote was told.
@@ -121,7 +136,7 @@ fn span(
     let since = held
         .filter(|held| held.fingerprint == published.fingerprint && !table.details.sent_afresh)
         .and_then(|held| Mark::read(held.watermark.as_ref()?))
-        .filter(|mark| mark.generation == generation && mark.subscription == until.subscription)
+        .filter(|mark| past.is_of(mark, request) && mark.subscription == until.subscription)
         .filter(|mark| mark.logs.len() == until.logs.len())
         .filter(|mark| mark.logs.iter().zip(until.logs.iter().zip(&floors)).all(follows))
         .map(|mark| mark.logs.iter().map(|log| log.sequence).collect());

@@ -1,9 +1,13 @@
 //! What the database remembers of remotes, in its system tables.
 
 use super::errors::failed;
-use crate::identity::{Consequence, Remembered, recognize, still_ours};
+use crate::digest;
+use crate::identity::{
+    Binding, Consequence, Evidence, FORMER_FILES_MAX, Incarnation, Remembered, Void, recognize,
+    still_ours,
+};
 use crate::synchronization::{Identity, Session};
-use model::{Counter, Failure, Nonce, Progress};
+use model::{Counter, Failure, Nonce, Progress, Receipt, RemoteId};
 use rusqlite::{Connection, OptionalExtension, params};
 
 /// Recognizes the remote, and shuts out its predecessors.
@@ -11,25 +15,25 @@ pub(super) fn begin(
     connection: &Connection,
     session: &Session,
     identity: &Identity,
+    receipt: Option<&Receipt>,
+    incarnation: &Incarnation,
 ) -> Result<Remembered, Failure> {
-    let (remote, consequence) = recognize(session, identity, read(connection, session)?)?;
+    let proven = match receipt {
+        Some(receipt) => incarnation.verify(receipt, session, identity.secret)?,
+        None => None,
+    };
+    let former = &mut || former_file(connection, session, identity.secret);
+    let found = read(connection, session)?;
+    let evidence = Evidence { receipt: proven, former };
+    let (remote, consequence) = recognize(session, identity, found, evidence)?;
     match consequence {
         Consequence::Nothing => {}
-        Consequence::ForgetOwed => {
-            connection
-                .execute(
-                    "DELETE FROM syncline_owed WHERE remote_id = ?1",
-                    [session.remote_id.as_str()],
-                )
-                .map_err(failed("forget what the former file was owed"))?;
+        Consequence::Replace { secret, progress } => {
+            forget_owed(connection, &session.remote_id)?;
+            note_former_file(connection, &session.remote_id, secret, progress)?;
         }
         Consequence::NewGeneration => {
-            connection
-                .execute(
-                    "UPDATE syncline_system SET value = random() WHERE name = 'generation'",
-                    [],
-                )
-                .map_err(failed("begin a new generation"))?;
+            super::incarnation::renew(connection, "a remote has a receipt of a later state")?;
         }
     }
     write(connection, session, &remote)?;
@@ -45,26 +49,117 @@ pub(super) fn resume(
     still_ours(session, read(connection, session)?, epoch)
 }
 
+pub(super) fn forget_owed(connection: &Connection, remote_id: &RemoteId) -> Result<(), Failure> {
+    connection
+        .execute("DELETE FROM syncline_owed WHERE remote_id = ?1", [remote_id.as_str()])
+        .map_err(failed("forget what the former file was owed"))?;
+    Ok(())
+}
+
+/// The last upload of a file that was replaced by another.
+fn former_file(
+    connection: &Connection,
+    session: &Session,
+    secret: Option<u128>,
+) -> Result<Option<Progress>, Failure> {
+    connection
+        .query_row(
+            "SELECT progress FROM syncline_former_file WHERE remote_id = ?1 AND secret = ?2",
+            params![session.remote_id.as_str(), stored(secret)],
+            |row| row.get(0).map(Progress),
+        )
+        .optional()
+        .map_err(failed("read what is known of a former file"))
+}
+
+fn note_former_file(
+    connection: &Connection,
+    remote_id: &RemoteId,
+    secret: Option<u128>,
+    progress: Progress,
+) -> Result<(), Failure> {
+    let noting = failed("note a former file");
+    connection
+        .execute(
+            "INSERT OR REPLACE INTO syncline_former_file
+             VALUES (?1, ?2, ?3, strftime('%Y-%m-%d %H:%M:%f', 'now'))",
+            params![remote_id.as_str(), stored(secret), progress.0],
+        )
+        .map_err(&noting)?;
+    connection
+        .execute(
+            "DELETE FROM syncline_former_file WHERE remote_id = ?1 AND secret NOT IN (
+                 SELECT secret FROM syncline_former_file WHERE remote_id = ?1
+                 ORDER BY replaced_at DESC LIMIT ?2)",
+            params![remote_id.as_str(), FORMER_FILES_MAX],
+        )
+        .map_err(&noting)?;
+    Ok(())
+}
+
+/// A file without a secret is one of an older program.
+fn stored(secret: Option<u128>) -> String {
+    secret.map(digest::hex).unwrap_or_default()
+}
+
 fn read(connection: &Connection, session: &Session) -> Result<Option<Remembered>, Failure> {
+    let reading = failed("read what is known of the remote");
+    let mut statement = connection
+        .prepare_cached(
+            "SELECT progress, counter, nonce, epoch, attempt, secret, void_counter, deletes_lost,
+                 forgotten_at IS NOT NULL, bound_users
+             FROM syncline_remote WHERE remote_id = ?1",
+        )
+        .map_err(&reading)?;
+    let mut rows = statement.query([session.remote_id.as_str()]).map_err(&reading)?;
+    let Some(row) = rows.next().map_err(&reading)? else { return Ok(None) };
+    let read = || -> rusqlite::Result<_> {
+        let secret: Option<String> = row.get(5)?;
+        let remembered = Remembered {
+            progress: Progress(row.get(0)?),
+            counter: Counter(row.get(1)?),
+            nonce: Nonce(row.get(2)?),
+            epoch: row.get(3)?,
+            attempt: row.get(4)?,
+            secret: secret.as_deref().and_then(digest::from_hex),
+            binding: Binding::Open,
+            void_counter: Counter(row.get(6)?),
+            deletes_lost: row.get(7)?,
+            forgotten: row.get(8)?,
+        };
+        Ok((remembered, row.get::<_, Option<String>>(9)?))
+    };
+    let (remembered, bound) = read().map_err(&reading)?;
+    let binding = Binding::read(bound.as_deref())?;
+    Ok(Some(Remembered { binding, ..remembered }))
+}
+
+/// To whom a remote belongs.
+pub(super) fn binding(connection: &Connection, remote_id: &RemoteId) -> Result<Binding, Failure> {
+    let bound: Option<Option<String>> = connection
+        .prepare_cached("SELECT bound_users FROM syncline_remote WHERE remote_id = ?1")
+        .and_then(|mut statement| {
+            statement.query_row([remote_id.as_str()], |row| row.get(0)).optional()
+        })
+        .map_err(failed("read to whom the remote belongs"))?;
+    Binding::read(bound.flatten().as_deref())
+}
+
+/// Which watermarks of a remote are void.
+pub(super) fn void(connection: &Connection, remote_id: &RemoteId) -> Result<Void, Failure> {
     connection
         .prepare_cached(
-            "SELECT progress, counter, nonce, epoch, attempt FROM syncline_remote
-             WHERE remote_id = ?1",
+            "SELECT void_counter, deletes_lost FROM syncline_remote WHERE remote_id = ?1",
         )
         .and_then(|mut statement| {
             statement
-                .query_row([session.remote_id.as_str()], |row| {
-                    Ok(Remembered {
-                        progress: Progress(row.get(0)?),
-                        counter: Counter(row.get(1)?),
-                        nonce: Nonce(row.get(2)?),
-                        epoch: row.get(3)?,
-                        attempt: row.get(4)?,
-                    })
+                .query_row([remote_id.as_str()], |row| {
+                    Ok(Void { counter: Counter(row.get(0)?), deletes_lost: row.get(1)? })
                 })
                 .optional()
         })
-        .map_err(failed("read what is known of the remote"))
+        .map(Option::unwrap_or_default)
+        .map_err(failed("read which watermarks are void"))
 }
 
 /// Stores the remote's state.
@@ -76,13 +171,16 @@ pub(super) fn write(
     connection
         .prepare_cached(
             "INSERT INTO syncline_remote
-                 (remote_id, user_name, script_version, progress, counter, nonce, epoch, attempt)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+                 (remote_id, user_name, script_version, progress, counter, nonce, epoch, attempt,
+                  secret, bound_users, void_counter, deletes_lost)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
              ON CONFLICT (remote_id) DO UPDATE SET
                  user_name = excluded.user_name, script_version = excluded.script_version,
                  progress = excluded.progress, counter = excluded.counter,
                  nonce = excluded.nonce, epoch = excluded.epoch,
-                 attempt = excluded.attempt",
+                 attempt = excluded.attempt, secret = excluded.secret,
+                 bound_users = excluded.bound_users, void_counter = excluded.void_counter,
+                 deletes_lost = excluded.deletes_lost, forgotten_at = NULL",
         )
         .and_then(|mut statement| {
             statement.execute(params![
@@ -94,6 +192,10 @@ pub(super) fn write(
                 remote.nonce.0,
                 remote.epoch,
                 remote.attempt,
+                remote.secret.map(digest::hex),
+                remote.binding.stored(),
+                remote.void_counter.0,
+                remote.deletes_lost,
             ])
         })
         .map_err(failed("store what is known of the remote"))?;

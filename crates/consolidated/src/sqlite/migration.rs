@@ -14,6 +14,20 @@ const COLUMNS: &[(&str, &str, &str)] = &[
     ("syncline_owed", "withheld", "INTEGER"),
     ("syncline_conflict", "result_row", "TEXT"),
     ("syncline_remote", "held_deployment", "INTEGER"),
+    ("syncline_remote", "secret", "TEXT"),
+    ("syncline_remote", "bound_users", "TEXT"),
+    ("syncline_remote", "void_counter", "INTEGER NOT NULL DEFAULT 0"),
+    ("syncline_remote", "deletes_lost", "INTEGER NOT NULL DEFAULT 0"),
+    ("syncline_remote", "forgotten_at", "TEXT"),
+];
+
+/// Remotes of older programs belong to who synchronized last, if there is still such a user.
+const BIND: [&str; 3] = [
+    "UPDATE syncline_remote SET bound_users = CASE
+         WHEN user_name IN (SELECT user_name FROM syncline_user) THEN json_array(user_name)
+         ELSE '[]' END",
+    "INSERT INTO syncline_system VALUES ('incarnation', random())",
+    "INSERT INTO syncline_system VALUES ('receipt_key', randomblob(32))",
 ];
 
 /// The statements that bring system tables of `format` to today's.
@@ -28,6 +42,9 @@ pub(super) fn missing(connection: &Connection, format: i64) -> Result<Vec<String
     for (table, column, declared) in COLUMNS {
         if table_exists(connection, table)? && !column_exists(connection, table, column)? {
             statements.push(format!("ALTER TABLE {table} ADD COLUMN {column} {declared}"));
+            if *column == "bound_users" {
+                statements.extend(BIND.map(str::to_owned));
+            }
         }
     }
     if format != SYSTEM_FORMAT {

@@ -5,8 +5,11 @@ use super::connect;
 use super::durable::Durable;
 use super::errors::failed;
 use super::fetch;
+use super::identity;
 use crate::admin::claims_from;
-use crate::synchronization::{Credentials, DownloadBatch, FetchRequest, Fetched, Held, Session};
+use crate::synchronization::{
+    Admittee, Credentials, DownloadBatch, FetchRequest, Fetched, Held, Session,
+};
 use model::{Failure, PublicationName, RemoteId, ScriptVersion, UserName};
 use rusqlite::{Connection, OptionalExtension, Transaction};
 use std::collections::BTreeMap;
@@ -63,8 +66,15 @@ impl crate::connection::Reader for Reader {
             .map_err(failed("read the key of session tokens"))
     }
 
-    fn credentials(&mut self, users: &[&UserName]) -> Result<Vec<Option<Credentials>>, Failure> {
-        users.iter().map(|user| self.credentials_of(user)).collect()
+    fn admittees(&mut self, who: &[(&UserName, &RemoteId)]) -> Result<Vec<Admittee>, Failure> {
+        who.iter()
+            .map(|(user, remote_id)| {
+                Ok(Admittee {
+                    credentials: self.credentials_of(user)?,
+                    binding: identity::binding(&self.connection, remote_id)?,
+                })
+            })
+            .collect()
     }
 
     fn session(

@@ -28,6 +28,7 @@ use super::shapes;
 use super::stretch::Stretch;
 use super::values::write_row;
 use super::watermark::Mark;
+use crate::identity::{Incarnation, Remembered};
 use crate::script::{Event, Script};
 use crate::synchronization::{Applied, Batch, Change, Session, UploadRequest};
 use crate::uploaded_row::{RowId, UploadedRow, event_of};
@@ -48,17 +49,21 @@ pub(super) fn upload(
     connection: &Connection,
     tables: &[Arc<CatalogTable>],
     request: &UploadRequest<'_>,
+    incarnation: &Incarnation,
 ) -> Result<Applied, Failure> {
     let session = request.session;
     let mut remote = match request.epoch {
         Some(epoch) => identity::resume(connection, session, epoch)?,
-        None => identity::begin(connection, session, &request.identity)?,
+        None => {
+            let (identity, receipt) = (&request.identity, request.receipt);
+            identity::begin(connection, session, identity, receipt, incarnation)?
+        }
     };
     remote.nonce = request.identity.nonce_attempt;
     if request.download_follows {
         remote.counter.0 += 1;
     }
-    settle_owed(connection, tables, request)?;
+    settle_owed(connection, tables, request, &remote)?;
     // What is owed is settled by the first watermark issued after it, so without a download it
     // belongs to the next one.
     let owed_counter = match request.download_follows {
@@ -77,6 +82,7 @@ pub(super) fn upload(
     identity::write(connection, session, &remote)?;
     note_time(connection, session, has_rows, request.download_follows)?;
     shapes::note_held(connection, session)?;
+    applied.receipt = Some(incarnation.sign(session, remote.secret, remote.epoch)?);
     applied.epoch = remote.epoch;
     applied.progress = remote.progress;
     applied.counter = remote.counter;
@@ -88,12 +94,16 @@ fn settle_owed(
     connection: &Connection,
     tables: &[Arc<CatalogTable>],
     request: &UploadRequest<'_>,
+    remote: &Remembered,
 ) -> Result<(), Failure> {
     if request.marks.len() != tables.len() {
         return Ok(());
     }
     let marks = request.marks.iter().map(|m| m.watermark.as_ref().and_then(Mark::read));
-    let counters = marks.map(|mark| mark.map_or(Counter(0), |mark| mark.counter));
+    let counters = marks.map(|mark| {
+        // What was handed out in another past settles nothing here.
+        mark.filter(|mark| remote.counts(mark.counter)).map_or(Counter(0), |mark| mark.counter)
+    });
     let Some(settled) = counters.min() else { return Ok(()) };
     connection
         .prepare_cached("DELETE FROM syncline_owed WHERE remote_id = ?1 AND counter <= ?2")

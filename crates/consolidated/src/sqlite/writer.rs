@@ -12,10 +12,11 @@ use super::notes;
 use super::runs::{self, Runs};
 use super::tracking::log_name;
 use super::upload;
-use super::{connect, identity};
+use super::{connect, identity, incarnation};
+use crate::identity::Incarnation;
 use crate::shape;
 use crate::synchronization::{Applied, Begun, Identity, Session, UploadRequest};
-use model::{Code, Failure};
+use model::{Code, Failure, Receipt};
 use rusqlite::Connection;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -30,6 +31,7 @@ pub(crate) struct Writer {
     durable: Arc<Durable>,
     /// Tables whose logs the group may have written to.
     written: BTreeSet<String>,
+    incarnation: Incarnation,
 }
 
 impl Writer {
@@ -39,7 +41,8 @@ impl Writer {
         let catalog = Catalog::load(&connection)?;
         let runs = Runs::all(&connection)?;
         let (durable, written) = (Durable::of(path), BTreeSet::new());
-        Ok(Writer { connection, catalog, runs, durable, written })
+        let incarnation = incarnation::read(&connection)?;
+        Ok(Writer { connection, catalog, runs, durable, written, incarnation })
     }
 
     /// Runs `work` so that its failure undoes nothing else.
@@ -79,6 +82,9 @@ impl crate::connection::Writer for Writer {
             self.catalog = Catalog::load(&self.connection)?;
             self.runs = Runs::all(&self.connection)?;
         }
+        if incarnation::number(&self.connection)? != self.incarnation.number {
+            self.incarnation = incarnation::read(&self.connection)?;
+        }
         Ok(())
     }
 
@@ -111,9 +117,12 @@ impl crate::connection::Writer for Writer {
         &mut self,
         session: &Session,
         identity: &Identity,
+        receipt: Option<&Receipt>,
     ) -> Result<Begun, Failure> {
         self.in_savepoint(|writer| {
-            identity::begin(&writer.connection, session, identity).map(Begun::from)
+            let connection = &writer.connection;
+            identity::begin(connection, session, identity, receipt, &writer.incarnation)
+                .map(Begun::from)
         })
     }
 
@@ -128,7 +137,7 @@ impl crate::connection::Writer for Writer {
             }
             let tables = deployed.upload_tables(request.session)?;
             shape::upload(request, &tables, |request| {
-                upload::upload(&writer.connection, &tables, request)
+                upload::upload(&writer.connection, &tables, request, &writer.incarnation)
             })
         })
     }

@@ -212,7 +212,7 @@ impl Center {
     pub(crate) fn session(&mut self, remote: &Remote) -> Session {
         let user = UserName::new("ann").unwrap();
         let id = RemoteId::new(remote.id).unwrap();
-        self.reader.credentials(&[&user]).unwrap();
+        self.reader.admittees(&[(&user, &id)]).unwrap();
         let claims = remote.claims.clone();
         let mut session = self.reader.session(&user, claims, &id, None, &[]).unwrap();
         let held: Vec<String> = remote.marks.iter().map(|mark| mark.fingerprint.clone()).collect();
@@ -265,7 +265,7 @@ impl Center {
                 &mut |batch| {
                     let name = |table: usize| schema.tables[table].name.clone();
                     match batch {
-                        DownloadBatch::Begin { tables, restored } => {
+                        DownloadBatch::Begin { tables, restored, .. } => {
                             download.modes = tables;
                             download.restored = restored;
                         }
@@ -330,6 +330,7 @@ impl Remote {
             attempt: 0,
             progress: Progress(0),
             outcome_unknown: false,
+            secret: None,
         };
         let (marks, claims) = (Vec::new(), BTreeMap::new());
         Remote { id, identity, marks, schema: None, claims, key_changes: true }
@@ -397,6 +398,7 @@ fn apply(
     writer.upload(&UploadRequest {
         session,
         identity: attempt(remote),
+        receipt: None,
         epoch: None,
         previous: remote.identity.progress,
         progress: Progress(remote.identity.progress.0 + step),

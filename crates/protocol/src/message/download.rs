@@ -1,6 +1,6 @@
 //! The download: begin, rejects, rows, end.
 
-use model::{Counter, Watermark};
+use model::{Counter, Receipt, Watermark};
 use serde::{Deserialize, Serialize};
 
 /// A download follows. It becomes visible at the remote as a whole or not at all (S4).
@@ -8,10 +8,15 @@ use serde::{Deserialize, Serialize};
 pub struct DownloadBegin {
     /// Per table of the remote schema, in its order.
     pub tables: Vec<TableDownload>,
-    /// True when the consolidated database was restored to an earlier state: rows that a refresh
-    /// removes from the remote are kept in its reject table.
+    /// True when the consolidated database may be in another state than the one that the remote
+    /// knows, a restored one for example: rows that a refresh removes from the remote or
+    /// overwrites are kept in its reject table.
     #[serde(default)]
     pub restored: bool,
+    /// True when deletes may have been lost with it: rows that a refresh brings although they had
+    /// gone from the remote are told in its reject table too.
+    #[serde(default)]
+    pub deletes_lost: bool,
 }
 
 /// How one table is downloaded.
@@ -66,4 +71,7 @@ pub struct DownloadEnd {
     pub watermarks: Vec<Option<Watermark>>,
     /// The counter to store with the rows.
     pub counter: Counter,
+    /// To be stored with them too, and presented from then on.
+    #[serde(default)]
+    pub receipt: Option<Receipt>,
 }

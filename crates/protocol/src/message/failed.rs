@@ -1,6 +1,6 @@
 //! Failed: the synchronization ends here, and why.
 
-use model::{Code, Failure};
+use model::{Code, Failure, Progress};
 use serde::{Deserialize, Serialize};
 
 /// A failure on the wire.
@@ -22,6 +22,10 @@ pub struct Failed {
     /// The key of the row to blame.
     #[serde(default)]
     pub key: Option<String>,
+    /// The last upload of this file that is committed, told to one that is refused as a copy, or
+    /// because another file has taken its place.
+    #[serde(default)]
+    pub progress: Option<Progress>,
 }
 
 impl From<&Failure> for Failed {
@@ -33,6 +37,7 @@ impl From<&Failure> for Failed {
             retry_after_s: failure.retry_after(),
             table: failure.table_name().map(str::to_owned),
             key: failure.row_key().map(str::to_owned),
+            progress: failure.committed_progress(),
         }
     }
 }
@@ -57,6 +62,9 @@ impl From<Failed> for Failure {
         }
         if let Some(key) = failed.key {
             failure = failure.key(key);
+        }
+        if let Some(progress) = failed.progress {
+            failure = failure.committed(progress);
         }
         failure
     }

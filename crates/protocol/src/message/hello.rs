@@ -2,8 +2,8 @@
 
 use super::Capabilities;
 use model::{
-    Counter, DatabaseId, Nonce, Progress, PublicationName, RemoteId, ScriptVersion, UserName,
-    Watermark,
+    Counter, DatabaseId, FileSecret, Nonce, Progress, PublicationName, Receipt, RemoteId,
+    ScriptVersion, UserName, Watermark,
 };
 use serde::{Deserialize, Serialize};
 
@@ -53,6 +53,13 @@ pub struct Hello {
     /// the remote may have been told already that its upload was not committed.
     #[serde(default)]
     pub attempt: i64,
+    /// What the file drew once, so that no other file is taken for it. None from programs that
+    /// drew none.
+    #[serde(default)]
+    pub file_secret: Option<FileSecret>,
+    /// The last one that the file was given.
+    #[serde(default)]
+    pub receipt: Option<Receipt>,
     /// The schema that the remote holds, once it holds one.
     #[serde(default)]
     pub schema_fingerprint: Option<String>,

@@ -1,6 +1,6 @@
 //! The upload: begin, rows, end, and its acknowledgement.
 
-use model::Progress;
+use model::{Progress, Receipt};
 use serde::{Deserialize, Serialize};
 
 /// An upload follows.
@@ -20,7 +20,7 @@ pub struct UploadEnd {
 }
 
 /// The upload is durable. Leaves as soon as it is, before the download is fetched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct UploadCommitted {
     /// The last committed upload.
     pub progress: Progress,
@@ -39,4 +39,8 @@ pub struct UploadCommitted {
     /// Rows that the consolidated database refused.
     #[serde(default)]
     pub rejected: u64,
+    /// To be stored with the outcome, and presented from then on. None where a download follows,
+    /// which ends with one.
+    #[serde(default)]
+    pub receipt: Option<Receipt>,
 }

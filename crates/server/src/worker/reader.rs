@@ -4,9 +4,12 @@ use super::{Answer, Cost, Costed};
 use crate::fail_point::fail_point;
 use crate::stage::Intake;
 use consolidated::{
-    Credentials, DownloadBatch, DownloadedTable, Echo, FetchRequest, Reader, Session, TableMark,
+    Admittee, Credentials, DownloadBatch, DownloadedTable, Echo, FetchRequest, Reader,
+    RemoteBinding, Session, TableMark,
 };
-use model::{Counter, Failure, PublicationName, RemoteId, ScriptVersion, Spill, Spills, UserName};
+use model::{
+    Counter, Failure, PublicationName, Receipt, RemoteId, ScriptVersion, Spill, Spills, UserName,
+};
 use protocol::{
     DownloadBegin, DownloadEnd, DownloadMode, Message, Operation, Reject, Rejects, RowsFrame,
     TableDownload,
@@ -39,6 +42,8 @@ pub(crate) struct Admission {
 /// What the database knows of them. The session is used only after the user was verified.
 pub(crate) struct Admitted {
     pub(crate) credentials: Option<Credentials>,
+    /// To whom the remote belongs.
+    pub(crate) binding: RemoteBinding,
     pub(crate) session: Result<Session, Failure>,
 }
 
@@ -50,6 +55,7 @@ pub(crate) struct Fetch {
     /// Whether the remote understands a key change as an operation of its own.
     pub(crate) key_changes: bool,
     pub(crate) echo: Echo,
+    pub(crate) receipt: Option<Receipt>,
 }
 
 /// A download, complete, as frames from DownloadBegin to DownloadEnd.
@@ -96,8 +102,9 @@ fn costed<T>(result: Result<T, Failure>, round_trips: u64) -> Result<Costed<T>, 
 /// Answers all admissions that wait with one question to the database: in a rush there are many.
 fn admit(reader: &mut dyn Reader, group: Vec<(Admission, Answer<Admitted>)>) {
     let before = reader.round_trips();
-    let users: Vec<&UserName> = group.iter().map(|(admission, _)| &admission.user).collect();
-    let known = match reader.credentials(&users) {
+    let who: Vec<(&UserName, &RemoteId)> =
+        group.iter().map(|(admission, _)| (&admission.user, &admission.remote_id)).collect();
+    let known = match reader.admittees(&who) {
         Ok(known) => known,
         Err(failure) => {
             // It belongs to one of them, or is met again by each alone.
@@ -110,12 +117,13 @@ fn admit(reader: &mut dyn Reader, group: Vec<(Admission, Answer<Admitted>)>) {
     };
     // What all have cost together is counted once.
     let mut round_trips = reader.round_trips() - before;
-    for ((admission, answer), credentials) in group.into_iter().zip(known) {
+    for ((admission, answer), admittee) in group.into_iter().zip(known) {
+        let Admittee { credentials, binding } = admittee;
         let before = reader.round_trips();
         let claims = credentials.as_ref().map(|it| it.claims.clone()).unwrap_or_default();
         let session = settle(reader, &admission, claims);
         round_trips += reader.round_trips() - before;
-        let admitted = Admitted { credentials, session };
+        let admitted = Admitted { credentials, binding, session };
         // The session may have ended meanwhile; then nobody wants the answer.
         drop(answer.send(costed(Ok(admitted), std::mem::take(&mut round_trips))));
     }
@@ -167,9 +175,9 @@ fn fetch_download(
                 }
                 Message::Rejects(Rejects { rejects: std::mem::take(&mut rejects) })
             }
-            DownloadBatch::Begin { tables, restored } => {
+            DownloadBatch::Begin { tables, restored, deletes_lost } => {
                 let tables = tables.into_iter().map(|t| TableDownload { mode: mode(t) }).collect();
-                Message::DownloadBegin(DownloadBegin { tables, restored })
+                Message::DownloadBegin(DownloadBegin { tables, restored, deletes_lost })
             }
             DownloadBatch::Upserts { table, count, rows } => {
                 rows_message(table, Operation::Upsert, count, rows)
@@ -191,8 +199,12 @@ fn fetch_download(
         frames.append(Message::Rejects(Rejects { rejects }).to_frame())?;
     }
     fail_point!("server-download-fetched");
-    let end =
-        DownloadEnd { rows: fetched.rows, watermarks: fetched.watermarks, counter: fetch.counter };
+    let end = DownloadEnd {
+        rows: fetched.rows,
+        watermarks: fetched.watermarks,
+        counter: fetch.counter,
+        receipt: fetch.receipt.clone(),
+    };
     frames.append(Message::DownloadEnd(end).to_frame())?;
     Ok(FetchedDownload { frames, rows: fetched.rows, filtered: fetched.filtered })
 }

@@ -11,7 +11,7 @@ use crate::fail_point::fail_point;
 use crate::stage::Intake;
 use crate::upload::ReceivedUpload;
 use consolidated::{Applied, Begun, Identity, Session, TableMark, UploadRequest, Writer};
-use model::{Failure, Progress};
+use model::{Failure, Progress, Receipt};
 use std::sync::Arc;
 
 /// After how many groups the change logs are cut to their limit again.
@@ -40,12 +40,14 @@ pub(crate) enum Write {
 pub(crate) struct Begin {
     pub(crate) session: Arc<Session>,
     pub(crate) identity: Identity,
+    pub(crate) receipt: Option<Receipt>,
 }
 
 /// Apply an upload.
 pub(crate) struct Upload {
     pub(crate) session: Arc<Session>,
     pub(crate) identity: Identity,
+    pub(crate) receipt: Option<Receipt>,
     pub(crate) epoch: Option<i64>,
     pub(crate) previous: Progress,
     pub(crate) progress: Progress,
@@ -175,12 +177,14 @@ fn failed(write: &Write, failure: Failure) -> Outcome {
 fn execute(writer: &mut dyn Writer, write: &Write) -> Outcome {
     match write {
         Write::Begin(begin, _) => {
-            Outcome::Begun(writer.begin_synchronization(&begin.session, &begin.identity))
+            let receipt = begin.receipt.as_ref();
+            Outcome::Begun(writer.begin_synchronization(&begin.session, &begin.identity, receipt))
         }
         Write::Upload(upload, _) => {
             let result = writer.upload(&UploadRequest {
                 session: &upload.session,
                 identity: upload.identity,
+                receipt: upload.receipt.as_ref(),
                 epoch: upload.epoch,
                 previous: upload.previous,
                 progress: upload.progress,

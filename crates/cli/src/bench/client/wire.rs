@@ -269,6 +269,8 @@ impl WireClient {
             nonce_confirmed: self.nonce_confirmed,
             nonce_attempt: self.nonce_attempt(),
             attempt: self.attempt,
+            file_secret: None,
+            receipt: None,
             schema_fingerprint: self.schema.as_ref().map(|schema| schema.fingerprint.clone()),
             watermarks: watermarks.collect(),
             upload_follows,

@@ -245,7 +245,7 @@ fn a_frozen_key_change_stays_as_it_was_frozen() {
     }
     let state = progress::State::read(&site.remote.connection).unwrap();
     let tables = site.tables();
-    progress::commit_frozen(&site.remote.connection, &tables, state.frozen.unwrap()).unwrap();
+    progress::commit_frozen(&site.remote.connection, &tables, state.frozen.unwrap(), None).unwrap();
     assert_eq!(
         site.upload(),
         [
@@ -433,7 +433,7 @@ fn uploads_of_random_changes_make_the_rows_of_here() {
                         let connection = &site.remote.connection;
                         if draw.below(2) == 0 {
                             replay(&mut centre, &lines, plain);
-                            progress::commit_frozen(connection, &tables, generation).unwrap();
+                            progress::commit_frozen(connection, &tables, generation, None).unwrap();
                         } else {
                             progress::merge_back(connection, &tables, generation, open).unwrap();
                         }
@@ -443,7 +443,8 @@ fn uploads_of_random_changes_make_the_rows_of_here() {
             if let Some((generation, _, lines)) = frozen {
                 replay(&mut centre, &lines, plain);
                 let tables = site.tables();
-                progress::commit_frozen(&site.remote.connection, &tables, generation).unwrap();
+                progress::commit_frozen(&site.remote.connection, &tables, generation, None)
+                    .unwrap();
             }
         }
         let lines = site.upload();

@@ -1,0 +1,162 @@
+//! `syncline fleet` and `syncline declare-restored`: the remotes that the centre knows.
+
+use crate::args::{DeclareRestoredOptions, Dir, FleetAction, FleetOptions};
+use crate::config::Config;
+use crate::output::{self, counted};
+use consolidated::{Administration, KnownRemote, RemoteBinding};
+use model::{Code, Failure, RemoteId, UserName};
+use serde_json::{Value, json};
+
+/// Does what was asked with remotes.
+pub(crate) fn run(options: FleetOptions) -> Result<(), Failure> {
+    match options.action {
+        FleetAction::List { dir, json } => list(&open(&dir)?.remotes(None)?, json),
+        FleetAction::Show { id, dir, json } => {
+            let remote = open(&dir)?.remotes(Some(&id))?.pop();
+            let remote = remote.ok_or_else(|| missing(&id))?;
+            if json { output::json(&remote_json(&remote)) } else { show(&remote) }
+        }
+        FleetAction::Bind { id, users, any, dir, json } => bind(&id, users, any, &dir, json),
+        FleetAction::Forget { id, dir, json } => {
+            open(&dir)?.forget_remote(&id)?;
+            if json {
+                return output::json(&json!({ "forgotten": id }));
+            }
+            output::line(&output::one_line(&format!("forgot remote {id}")))
+        }
+    }
+}
+
+/// Takes the operator's word that the database was restored.
+pub(crate) fn declare_restored(options: &DeclareRestoredOptions) -> Result<(), Failure> {
+    open(&options.dir)?.declare_restored()?;
+    if options.json {
+        return output::json(&json!({ "declared_restored": true }));
+    }
+    output::line("every remote is compared at its next synchronization")
+}
+
+fn open(dir: &Dir) -> Result<Box<dyn Administration>, Failure> {
+    consolidated::administer(&Config::read(&dir.dir)?.consolidated)
+}
+
+fn missing(id: &RemoteId) -> Failure {
+    Failure::new(Code::NoSuchRemote, format!("there is no remote {id}"))
+}
+
+fn bind(
+    id: &RemoteId,
+    users: Vec<UserName>,
+    any: bool,
+    dir: &Dir,
+    json: bool,
+) -> Result<(), Failure> {
+    let mut admin = open(dir)?;
+    for user in &users {
+        // A name that nobody has yet would be whoever takes it later.
+        admin.claims(user)?;
+    }
+    let binding = if any { RemoteBinding::Any } else { RemoteBinding::users(users)? };
+    admin.bind_remote(id, &binding)?;
+    if json {
+        return output::json(&json!({ "remote_id": id, "users": users_json(&binding) }));
+    }
+    let owners = owners(&binding);
+    output::line(&output::one_line(&format!("remote {id} belongs to {owners}")))
+}
+
+/// Names, `null` where everybody may use the remote.
+fn users_json(binding: &RemoteBinding) -> Value {
+    match binding {
+        RemoteBinding::Users(users) => json!(users),
+        RemoteBinding::Open => json!([]),
+        RemoteBinding::Any => Value::Null,
+    }
+}
+
+fn owners(binding: &RemoteBinding) -> String {
+    match binding {
+        RemoteBinding::Any => "everybody".to_owned(),
+        RemoteBinding::Users(users) if !users.is_empty() => {
+            let names: Vec<&str> = users.iter().map(UserName::as_str).collect();
+            names.join(", ")
+        }
+        RemoteBinding::Users(_) | RemoteBinding::Open => "nobody".to_owned(),
+    }
+}
+
+fn list(remotes: &[KnownRemote], json: bool) -> Result<(), Failure> {
+    if json {
+        return output::json(&remotes.iter().map(remote_json).collect());
+    }
+    if remotes.is_empty() {
+        return output::line("no remote has synchronized yet");
+    }
+    let rows: Vec<Vec<String>> = remotes
+        .iter()
+        .map(|remote| {
+            vec![
+                remote.remote_id.clone(),
+                owners(&remote.binding),
+                remote.script_version.clone(),
+                or_never(remote.last_download_at.as_deref()),
+                behind(remote),
+                counted(remote.owed.unsigned_abs(), "row"),
+            ]
+        })
+        .collect();
+    output::table(&["remote", "belongs to", "version", "last download", "behind", "owed"], &rows)
+}
+
+fn show(remote: &KnownRemote) -> Result<(), Failure> {
+    let facts = [
+        ("remote ID", remote.remote_id.clone()),
+        ("belongs to", owners(&remote.binding)),
+        ("last user", remote.user.clone()),
+        ("script version", remote.script_version.clone()),
+        ("last upload", or_never(remote.last_upload_at.as_deref())),
+        ("last download", or_never(remote.last_download_at.as_deref())),
+        ("behind", behind(remote)),
+        ("owed", counted(remote.owed.unsigned_abs(), "row")),
+        ("downloads", remote.counter.to_string()),
+        ("file known", if remote.has_secret { "yes" } else { "not yet" }.to_owned()),
+        ("next download", if remote.compared_next { "compared" } else { "changes" }.to_owned()),
+    ];
+    for (name, value) in facts {
+        output::line(&output::one_line(&format!("{name:15} {value}")))?;
+    }
+    Ok(())
+}
+
+fn remote_json(remote: &KnownRemote) -> Value {
+    json!({
+        "remote_id": remote.remote_id,
+        "users": users_json(&remote.binding),
+        "user": remote.user,
+        "script_version": remote.script_version,
+        "last_upload_at": remote.last_upload_at,
+        "last_download_at": remote.last_download_at,
+        "behind_s": remote.behind_s,
+        "owed": remote.owed,
+        "counter": remote.counter,
+        "progress": remote.progress,
+        "has_secret": remote.has_secret,
+        "compared_next": remote.compared_next,
+    })
+}
+
+fn or_never(at: Option<&str>) -> String {
+    at.unwrap_or("never").to_owned()
+}
+
+/// In the largest unit that is full.
+fn behind(remote: &KnownRemote) -> String {
+    let Some(seconds) = remote.behind_s else { return "everything".to_owned() };
+    let seconds = seconds.max(0).unsigned_abs();
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min", seconds / 60),
+        3600..86_400 => format!("{} h", seconds / 3600),
+        _ => format!("{} d", seconds / 86_400),
+    }
+}

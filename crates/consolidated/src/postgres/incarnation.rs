@@ -1,0 +1,95 @@
+//! One life of the database, from one restore or copy to the next, and the keys of its receipts.
+//!
+//! The database knows itself: its cluster, its own number, and that of a table of ours. A dump in
+//! another database, or anew in the same one, a copy made from a template: none has all three.
+//! A promoted standby and a recovery to a point in time have, and go on: their timeline is another
+//! one, and `timeline.rs` judges every watermark by it.
+
+use super::errors::failed;
+use super::link::{Call, Link};
+use crate::identity::Incarnation;
+use model::{Code, Failure};
+
+/// What the database is, and what it was when it was asked last. Where it is another, its
+/// incarnation and its generation are new; who comes second finds that done.
+const RECOGNIZE: &str = "WITH here AS (
+    SELECT system_identifier || '/' || (SELECT oid FROM pg_database
+        WHERE datname = current_database()) || '/' || s.tableoid AS home
+    FROM pg_control_system(), syncline.syncline_system AS s WHERE s.name = 'incarnation'
+), moved AS (
+    UPDATE syncline.syncline_system AS s SET value = here.home FROM here
+    WHERE s.name = 'home' AND s.value <> here.home RETURNING s.value
+), settled AS (
+    INSERT INTO syncline.syncline_system SELECT 'home', home FROM here
+    ON CONFLICT DO NOTHING RETURNING value
+)
+UPDATE syncline.syncline_system SET value = ((random() - 0.5) * 9e18)::bigint::text
+WHERE name IN ('generation', 'incarnation') AND EXISTS (SELECT FROM moved)
+RETURNING name, (SELECT count(*) FROM settled)";
+
+const RENEW: &str = "UPDATE syncline.syncline_system
+SET value = ((random() - 0.5) * 9e18)::bigint::text WHERE name IN ('generation', 'incarnation')";
+
+const READ: &str = "SELECT name, value, CASE WHEN name = 'incarnation'
+    THEN value || ' ' || tableoid END
+FROM syncline.syncline_system WHERE name = 'incarnation' OR name LIKE 'receipt\\_key%'
+ORDER BY name";
+
+/// The incarnation as one connection knows it.
+#[derive(Debug, Default)]
+pub(super) struct Life {
+    pub(super) incarnation: Incarnation,
+    /// As a statement tells it.
+    name: String,
+}
+
+impl Life {
+    /// Whether this is the one of this name.
+    pub(super) fn is_named(&self, name: &str) -> bool {
+        self.name == name
+    }
+
+    /// Finds out which one this is, before anybody is served. Outside a transaction.
+    pub(super) fn meet(link: &mut Link) -> Result<Life, Failure> {
+        let moved = link.query(RECOGNIZE, &[]).map_err(failed("recognize the database"))?;
+        if !moved.is_empty() {
+            warn("the database is another one than it says: it was restored or copied");
+        }
+        let timeline = link.place().timeline;
+        let rows = link.query(READ, &[]).map_err(failed("read the incarnation of the database"))?;
+        let mut life = Life::default();
+        life.incarnation.timeline = timeline;
+        for row in &rows {
+            let read = || -> Result<_, super::link::Unreadable> {
+                let (name, value): (&str, String) = (row.try_get(0)?, row.try_get(1)?);
+                Ok((name == "incarnation", value, row.try_get::<Option<String>>(2)?))
+            };
+            let (is_number, value, named) = read().map_err(|error| garbled().source(error))?;
+            if is_number {
+                life.incarnation.number = value.parse().map_err(|_| garbled())?;
+                life.name = named.unwrap_or_default();
+            } else {
+                life.incarnation.keys.push(value.into_bytes());
+            }
+        }
+        if life.name.is_empty() {
+            return Err(Failure::new(Code::NotDeployed, "the database has no incarnation"));
+        }
+        Ok(life)
+    }
+}
+
+fn garbled() -> Failure {
+    Failure::new(Code::Drift, "the incarnation of the database cannot be read")
+}
+
+/// Begins a new one, and with it a generation: what remotes hold is compared, never assumed.
+pub(super) fn renew(link: &mut Link, reason: &str) -> Result<(), Failure> {
+    link.flight(&[Call::new(RENEW, &[])]).map_err(failed("begin a new generation"))?;
+    warn(reason);
+    Ok(())
+}
+
+fn warn(reason: &str) {
+    tracing::warn!(reason, "the consolidated database was restored: every remote is compared");
+}

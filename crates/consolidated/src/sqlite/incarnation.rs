@@ -1,0 +1,40 @@
+//! One life of the database, from one restore or copy to the next, and the keys of its receipts.
+
+use super::errors::failed;
+use crate::identity::Incarnation;
+use model::Failure;
+use rusqlite::Connection;
+
+/// Reads which one this is.
+pub(super) fn read(connection: &Connection) -> Result<Incarnation, Failure> {
+    let number = number(connection)?;
+    let keys = connection
+        .prepare(
+            "SELECT CAST(value AS BLOB) FROM syncline_system WHERE name GLOB 'receipt_key*'
+             ORDER BY name",
+        )
+        .and_then(|mut statement| statement.query_map([], |row| row.get(0))?.collect())
+        .map_err(failed("read the keys of receipts"))?;
+    Ok(Incarnation { number, timeline: 0, keys })
+}
+
+/// The number alone, which every transaction looks at.
+pub(super) fn number(connection: &Connection) -> Result<i64, Failure> {
+    connection
+        .prepare_cached("SELECT value FROM syncline_system WHERE name = 'incarnation'")
+        .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
+        .map_err(failed("read the incarnation of the database"))
+}
+
+/// Begins a new one, and with it a generation: what remotes hold is compared, never assumed.
+pub(super) fn renew(connection: &Connection, reason: &str) -> Result<(), Failure> {
+    connection
+        .execute(
+            "UPDATE syncline_system SET value = random()
+             WHERE name IN ('generation', 'incarnation')",
+            [],
+        )
+        .map_err(failed("begin a new generation"))?;
+    tracing::warn!(reason, "the consolidated database was restored: every remote is compared");
+    Ok(())
+}
