@@ -158,6 +158,6 @@ mod tests {
             write_value(&mut image, value);
         }
         assert_eq!(row(&table, &image), r#"{"id":1,"photo":{"blob":"01ff"}}"#);
-        assert_eq!(key(&table, &image[image.len() - 4..]), r#"{"photo":{"blob":"01ff"}}"#);
+        assert_eq!(key(&table, &image[image.len() - 3..]), r#"{"photo":{"blob":"01ff"}}"#);
     }
 }
