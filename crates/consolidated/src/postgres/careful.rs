@@ -76,6 +76,7 @@ pub(super) fn apply(
         present: HashMap::new(),
         leaving: Vec::new(),
         respelled: HashSet::new(),
+        prepared: HashSet::new(),
     };
     careful.link.batch(BEGIN).map_err(stopped("check constraints at once"))?;
     let freeing = match outline.has_key_changes {
@@ -133,6 +134,8 @@ pub(super) struct Careful<'l, 'a> {
     leaving: Vec<Group>,
     /// Rows that an upload tried to have in another spelling, in vain.
     pub(super) respelled: HashSet<RowId>,
+    /// The scripts that were run.
+    prepared: HashSet<(usize, Event)>,
 }
 
 const UNDO: &str = "ROLLBACK TO SAVEPOINT careful; RELEASE SAVEPOINT careful;";
@@ -352,6 +355,11 @@ impl<'a> Careful<'_, 'a> {
     ) -> Result<Ran, Stop> {
         let statement = self.table(table).required(event)?;
         let batches = self.batches(table, change, statement, rows)?;
+        // A statement is prepared in front of the flight, which a transaction that has failed and
+        // is undone within the flight refuses.
+        if self.prepared.insert((table, event)) && self.before == UNDO {
+            self.flush()?;
+        }
         let begin = format!("{} SAVEPOINT careful", std::mem::take(&mut self.before));
         let values: Vec<_> = batches.iter().map(Batch::values).collect();
         let parameters: Vec<_> = values.iter().map(|values| batch::as_parameters(values)).collect();
