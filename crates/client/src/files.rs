@@ -123,6 +123,56 @@ fn lock_path(remote: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
+/// What is remembered beside a file that is no remote any more.
+fn memory_path(remote: &Path) -> PathBuf {
+    let mut name = remote.as_os_str().to_owned();
+    name.push("-syncline-detached");
+    PathBuf::from(name)
+}
+
+/// Larger memories are not ours.
+const MEMORY_BYTES_MAX: u64 = 16 << 20;
+
+/// Remembers `text` beside the file, durably.
+pub(crate) fn write_memory(remote: &Path, text: &str) -> Result<(), Failure> {
+    let path = memory_path(remote);
+    let write = || {
+        let mut file = File::create(&path)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()
+    };
+    write().map_err(|error| {
+        Failure::new(Code::CannotWrite, format!("cannot write `{}`", path.display())).source(error)
+    })
+}
+
+/// What is remembered beside the file; none where there is nothing that reads.
+pub(crate) fn read_memory(remote: &Path) -> Option<String> {
+    let file = File::open(memory_path(remote)).ok()?;
+    let mut text = String::new();
+    file.take(MEMORY_BYTES_MAX).read_to_string(&mut text).ok()?;
+    Some(text)
+}
+
+/// Forgets it; where it cannot be removed it is overwritten next time.
+pub(crate) fn remove_memory(remote: &Path) {
+    let _ = std::fs::remove_file(memory_path(remote));
+}
+
+/// Tells one file from another that took its place. Zero where the system does not.
+pub(crate) fn number(path: &Path) -> u64 {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        std::fs::metadata(path).map_or(0, |metadata| metadata.ino())
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = path;
+        0
+    }
+}
+
 /// True when there is no file at `path`, or one without a byte.
 pub(crate) fn is_missing_or_empty(path: &Path) -> bool {
     std::fs::metadata(path).map_or(true, |metadata| metadata.is_file() && metadata.len() == 0)

@@ -38,6 +38,7 @@ use files::RemoteLock;
 use model::{Clock, Code, Failure, Files, Random, Spills, ValueRef};
 use rusqlite::Connection;
 use schema::RemoteTable;
+use schema::history::History;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -111,7 +112,9 @@ impl Remote {
             connection::open(path)?
         };
         if !schema::is_remote(&connection)? {
-            create_schema(&connection)?;
+            let history = schema::detached::recall(&connection, path)?;
+            create_schema(&connection, &history)?;
+            files::remove_memory(path);
         }
         schema::migration::migrate(&connection)?;
         Ok(Remote::new(Some(path), connection, components))
@@ -121,7 +124,7 @@ impl Remote {
     /// through [`Remote::execute`] and [`Remote::for_each_row`]; it ends with this value.
     pub fn in_memory(components: Components) -> Result<Remote, Failure> {
         let connection = connection::in_memory()?;
-        create_schema(&connection)?;
+        create_schema(&connection, &History::default())?;
         Ok(Remote::new(None, connection, components))
     }
 
@@ -220,11 +223,17 @@ impl Remote {
     }
 
     /// Makes the file an ordinary database again: removes every object of ours, keeps the rows.
-    /// [`Code::PendingChanges`] is no obstacle: what waits is in the rows.
+    /// [`Code::PendingChanges`] is no obstacle: what waits is in the rows. Beside the file it is
+    /// remembered which tables were published: if it becomes a remote of the same database again,
+    /// their rows are compared, and what differs is told in the reject table.
     pub fn detach(&mut self) -> Result<(), Failure> {
         let lock = self.lock()?;
         let transaction = connection::begin_immediate(&self.connection)?;
+        let history = History::retire_all(&transaction)?;
         schema::drop_everything(&transaction).map_err(connection::explain)?;
+        if let Some(path) = &self.path {
+            schema::detached::remember(&transaction, path, history)?;
+        }
         transaction.commit().map_err(connection::explain)?;
         self.tables = None;
         match (lock, &self.path) {
@@ -258,9 +267,10 @@ impl Remote {
     }
 }
 
-fn create_schema(connection: &Connection) -> Result<(), Failure> {
+fn create_schema(connection: &Connection, history: &History) -> Result<(), Failure> {
     let transaction = connection::begin_immediate(connection)?;
     schema::create(&transaction).map_err(connection::explain)?;
+    history.write(&transaction)?;
     transaction.commit().map_err(connection::explain)
 }
 

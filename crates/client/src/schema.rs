@@ -12,6 +12,7 @@
 //! | `syncline_orphan_T` | downloaded rows whose parent is missing (`apply/orphans.rs`) |
 
 pub(crate) mod change;
+pub(crate) mod detached;
 pub(crate) mod history;
 mod local_table;
 pub(crate) mod migration;

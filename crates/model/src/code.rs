@@ -298,7 +298,8 @@ codes! {
     7146 ShapeUnknown Remote false "enter the change again in the table as it is now";
     /// The table had ceased to be published here, and is again. The row that lay in it differs from
     /// the one at the centre, or the centre has none. Nothing was captured meanwhile, so nobody
-    /// knows who changed it: the remote has what the centre has, and the reject table what was here.
+    /// knows who changed it: the remote has what the centre has now, and the reject table what was
+    /// here.
     7147 RowDiffersOnReturn Remote false "change the row again, if what was here is right";
     /// The key of the row is nothing that the consolidated database can read as a value of the
     /// column's type, so there is no such row and never was. It disappears from the remote and is

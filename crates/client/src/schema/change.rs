@@ -17,7 +17,6 @@ mod names;
 mod rebuild;
 mod succession;
 
-use super::history::History;
 use super::{
     LocalTable, RemoteTable, StoredTable, drop_table_objects, large_columns, stored_tables,
 };
@@ -90,8 +89,8 @@ fn follow(
     triggers_off(connection)?;
     let transaction = begin_immediate(connection)?;
     let stored = stored_tables(connection)?;
-    let mut history = History::read(connection)?;
-    let former = history.former();
+    let State { mut history, database_id, .. } = State::read(connection)?;
+    let former = history.former(database_id.as_ref());
     let heirs = succession::heirs(schema_change, &stored, &former)?;
     let open_generation = settle_frozen(connection, &stored, waiting)?;
     let mut change = Change { connection, open_generation, at, rejects: 0 };
@@ -103,7 +102,7 @@ fn follow(
     }
     for old in &gone {
         drop_table_objects(connection, &old.published.name).map_err(explain)?;
-        history.retire(old);
+        history.retire(old, database_id.as_ref());
     }
     for heir in heirs.iter().filter(|heir| heir.changes()) {
         let Some(held) = &heir.held else { continue };

@@ -7,8 +7,8 @@
 
 use super::StoredTable;
 use crate::connection::explain;
-use crate::progress;
-use model::{Code, Failure, PublishedTable};
+use crate::progress::{self, State};
+use model::{Code, DatabaseId, Failure, PublishedTable};
 use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -31,6 +31,9 @@ pub(crate) struct History {
 struct Former {
     published: PublishedTable,
     created: bool,
+    /// From which its rows came. For another one they are rows like any others.
+    #[serde(default)]
+    database_id: Option<DatabaseId>,
 }
 
 /// What the next download of a table settles.
@@ -69,22 +72,34 @@ impl History {
     }
 
     /// A table ceases to be published.
-    pub(super) fn retire(&mut self, old: &StoredTable) {
+    pub(super) fn retire(&mut self, old: &StoredTable, database_id: Option<&DatabaseId>) {
         let (published, created) = (old.published.clone(), old.created);
-        self.former.retain(|it| !it.published.name.eq_ignore_ascii_case(&published.name));
+        self.take_back(&published.name);
         self.arriving.remove(&published.name);
-        self.former.push(Former { published, created });
+        self.former.push(Former { published, created, database_id: database_id.cloned() });
     }
 
-    /// The tables that were published once, as they were then.
-    pub(super) fn former(&self) -> Vec<StoredTable> {
+    /// All tables cease to be published, because the file becomes an ordinary one.
+    pub(crate) fn retire_all(connection: &Connection) -> Result<History, Failure> {
+        let state = State::read(connection)?;
+        let mut history = state.history;
+        for old in super::stored_tables(connection)? {
+            history.retire(&old, state.database_id.as_ref());
+        }
+        history.arriving.clear();
+        Ok(history)
+    }
+
+    /// The tables that were published once by this database, as they were then.
+    pub(super) fn former(&self, database_id: Option<&DatabaseId>) -> Vec<StoredTable> {
         let stored = |former: &Former| StoredTable {
             published: former.published.clone(),
             watermark: None,
             created: former.created,
             large: Vec::new(),
         };
-        self.former.iter().map(stored).collect()
+        let same = |former: &&Former| former.database_id.as_ref() == database_id;
+        self.former.iter().filter(same).map(stored).collect()
     }
 
     /// A table is published again.

@@ -69,6 +69,8 @@ pub(crate) struct Centre {
     /// What Welcome names.
     pub(crate) capabilities: Capabilities,
     pub(crate) fault: Fault,
+    /// Its identity.
+    pub(crate) database: String,
     /// Every Hello.
     pub(crate) hellos: Vec<Hello>,
     /// Numbers of the committed uploads.
@@ -92,6 +94,7 @@ impl Centre {
             version: 1,
             capabilities: Capabilities::KEY_CHANGES,
             fault: Fault::None,
+            database: "the database".into(),
             hellos: Vec::new(),
             commits: Vec::new(),
             uploads: Vec::new(),
@@ -344,7 +347,7 @@ impl Conversation {
             schema_change_after_upload: self.changed_behind,
             unknown_tables,
             server: "a test".into(),
-            database_id: DatabaseId("the database".into()),
+            database_id: DatabaseId(centre.database.clone()),
             progress,
             upload,
             schema_change_follows: changed_first,

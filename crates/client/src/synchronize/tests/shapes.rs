@@ -4,6 +4,7 @@ use super::{connect, rows, sync, sync_as};
 use crate::synchronize::{Counts, Step};
 use crate::testing::centre::{Centre, Fault, SharedCentre};
 use crate::testing::{Site, int, text};
+use crate::{Components, Remote, Settings};
 use model::{Code, Direction, PublishedTable};
 use protocol::Mode;
 
@@ -514,4 +515,56 @@ fn rows_of_a_table_that_comes_back_are_compared_whenever_they_come() {
     // The centre has no row any more: all of them are told, once.
     assert_eq!(site.remote.rejects().unwrap().len(), 3);
     assert_eq!(rows(&site), Vec::<String>::new());
+}
+
+fn reopened(site: &Site) -> Remote {
+    let components = Components::system(site.path().parent().unwrap()).unwrap();
+    let mut remote = Remote::open_or_create(&site.path(), components).unwrap();
+    let user = Some(model::UserName::new("anna").unwrap());
+    remote.remember(&Settings { user, ..Settings::default() }).unwrap();
+    remote
+}
+
+// Trap 23: a file that was detached came back as a new remote, whose rows went up as its own.
+#[test]
+fn a_file_that_is_attached_again_is_compared_and_not_uploaded() {
+    let (centre, mut site) = joined();
+    site.write(
+        "CREATE TABLE mine(id INTEGER PRIMARY KEY, v TEXT); INSERT INTO mine VALUES (1, 'x')",
+    );
+    site.remote.detach().unwrap();
+    let ours = "SELECT name FROM sqlite_schema WHERE name LIKE 'syncline%'";
+    assert_eq!(site.rows(ours), Vec::<String>::new(), "nothing of ours is in the file");
+    site.write("VACUUM; UPDATE t SET note = 'mine' WHERE id = 3");
+    let own = table("mine", &["id", "v"], "id INTEGER PRIMARY KEY, v TEXT", "mine");
+    centre.borrow_mut().publish(&[first(), own]);
+    centre.borrow_mut().put(0, &[int(1), int(99), text("newer")]);
+    centre.borrow_mut().remove(0, 2);
+    site.remote = reopened(&site);
+    let report = sync(&mut site, &centre).unwrap();
+    assert_eq!(report.uploaded.inserts, 1, "a table that was never published goes up as ever");
+    assert_eq!(centre.borrow().lines(1), ["1, 'x'"]);
+    assert_eq!(report.rejected, 3);
+    assert_equal(&site, &centre);
+    assert_eq!(rows(&site), ["1, 99, 'newer'", "3, 30, 'old'"]);
+    assert_eq!(site.remote.rejects().unwrap().len(), 3);
+}
+
+// For another database, and in another file at the same place, nothing was published before.
+#[test]
+fn rows_of_a_detached_file_are_new_to_another_database() {
+    let (_, mut site) = joined();
+    site.remote.detach().unwrap();
+    let other = Centre::new(&[first()]);
+    other.borrow_mut().database = "another database".into();
+    site.remote = reopened(&site);
+    assert_eq!(sync(&mut site, &other).unwrap().uploaded.inserts, 3);
+
+    let (centre, mut site) = joined();
+    site.remote.detach().unwrap();
+    let copy = site.path().with_file_name("copy.db");
+    site.write(&format!("VACUUM INTO '{}'", copy.display()));
+    std::fs::rename(&copy, site.path()).unwrap();
+    site.remote = reopened(&site);
+    assert_eq!(sync(&mut site, &centre).unwrap().uploaded.inserts, 3);
 }

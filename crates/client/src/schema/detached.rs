@@ -1,0 +1,50 @@
+//! What is remembered of a file that is no remote any more: beside it, because nothing of ours may
+//! stay in it.
+
+use super::history::History;
+use crate::files;
+use model::{Code, Failure};
+use rusqlite::Connection;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// The tables that were published, and of which file.
+#[derive(Debug, Serialize, Deserialize)]
+struct Memory {
+    file_number: u64,
+    /// Grows with every change of a file's schema, so a new file in its place has a smaller one.
+    schema_version: i64,
+    history: History,
+}
+
+/// Remembers what was published. Called when everything of ours is out of the file and that is not
+/// committed yet: without the commit nobody reads it.
+pub(crate) fn remember(
+    connection: &Connection,
+    path: &Path,
+    history: History,
+) -> Result<(), Failure> {
+    let memory = Memory {
+        file_number: files::number(path),
+        schema_version: schema_version(connection)?,
+        history,
+    };
+    let text = serde_json::to_string(&memory)
+        .map_err(|error| Failure::new(Code::Bug, "the history does not write").source(error))?;
+    files::write_memory(path, &text)
+}
+
+/// What was published in this file before it was detached; nothing where the memory is of another
+/// one, or none.
+pub(crate) fn recall(connection: &Connection, path: &Path) -> Result<History, Failure> {
+    let Some(text) = files::read_memory(path) else { return Ok(History::default()) };
+    let Ok(memory) = serde_json::from_str::<Memory>(&text) else { return Ok(History::default()) };
+    let same = memory.file_number == files::number(path)
+        && memory.schema_version <= schema_version(connection)?;
+    Ok(if same { memory.history } else { History::default() })
+}
+
+fn schema_version(connection: &Connection) -> Result<i64, Failure> {
+    let version = connection.query_row("PRAGMA schema_version", [], |row| row.get(0));
+    version.map_err(crate::connection::explain)
+}
