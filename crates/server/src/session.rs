@@ -394,9 +394,12 @@ impl Synchronization<'_> {
             other => return Err(other.unexpected("UploadBegin")),
         };
         let (spills, bytes_max) = (&self.shared.spills, self.shared.config.upload_bytes_max);
-        let schema = &self.session.schema;
+        let schema = match self.held() {
+            Some(held) => Arc::new(held.schema.clone()),
+            None => self.session.schema.clone(),
+        };
         let mut upload =
-            UploadInProgress::new(begin, schema, spills, bytes_max, self.key_changes())?;
+            UploadInProgress::new(begin, &schema, spills, bytes_max, self.key_changes())?;
         loop {
             let frame = self.connection.receive_frame().await?;
             self.lease.progress();

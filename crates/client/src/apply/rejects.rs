@@ -130,7 +130,7 @@ pub(super) fn record_set_back(
     at: &str,
 ) -> Result<(), Failure> {
     let key: Vec<Value> = key.iter().map(|value| (*value).to_owned()).collect();
-    let row = row_json(connection, table, &key).map_err(explain)?;
+    let row = row_json(connection, table, &key, 0).map_err(explain)?;
     let message = "the consolidated database has other values, perhaps of an earlier state";
     told(connection, table, &key, row, Code::RowSetBack, message, at)
 }
@@ -234,7 +234,7 @@ fn insert(
     key: &[Value],
     reason: Reason<'_>,
 ) -> rusqlite::Result<()> {
-    let row = row_json(connection, table, key)?;
+    let row = row_json(connection, table, key, reason.code)?;
     insert_with_row(connection, table, key, reason, row)
 }
 
@@ -270,10 +270,15 @@ fn row_json(
     connection: &Connection,
     table: &RemoteTable,
     key: &[Value],
+    code: u16,
 ) -> rusqlite::Result<Option<String>> {
+    // A column that is published no more is still here, and it is what the reject is about.
+    let columns = match code == Code::ColumnDropped.number() {
+        true => "*".to_owned(),
+        false => table.columns_sql(""),
+    };
     let sql = format!(
-        "SELECT {} FROM {} WHERE {}",
-        table.columns_sql(""),
+        "SELECT {columns} FROM {} WHERE {}",
         table.table_sql(),
         table.key_is_parameter("", 1)
     );
@@ -281,11 +286,12 @@ fn row_json(
     for (n, value) in key.iter().enumerate() {
         bind(&mut statement, n + 1, value.as_ref())?;
     }
+    let names: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
     let mut rows = statement.raw_query();
     let Some(row) = rows.next()? else { return Ok(None) };
     let mut object = Map::new();
-    for (n, name) in table.published.columns.iter().enumerate() {
-        object.insert(name.clone(), to_json(value(row, n)?));
+    for (n, name) in names.into_iter().enumerate() {
+        object.insert(name, to_json(value(row, n)?));
     }
     Ok(Some(Json::Object(object).to_string()))
 }

@@ -13,6 +13,9 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+/// Characters of a value that are told.
+const VALUE_CHARS_MAX: usize = 200;
+
 /// Rows with values that no column takes, while they are uploaded.
 #[derive(Debug, Default)]
 pub struct LeftOut {
@@ -153,8 +156,8 @@ impl<'r> Projected<'_, 'r> {
         }
         let row = (batch.table, self.key());
         let empty = change == Change::Update && !(0..self.new.len()).any(|at| self.differs(at));
-        let noun = if lost.len() == 1 { "column" } else { "columns" };
-        let why = format!("{noun} {} of {} is gone", lost.join(", "), self.from.name);
+        let why =
+            format!("of table {} these columns are gone: {}", self.from.name, lost.join(", "));
         left_out.told.borrow_mut().insert(row.clone(), why);
         if empty {
             left_out.empty.borrow_mut().insert(row);
@@ -174,14 +177,16 @@ impl<'r> Projected<'_, 'r> {
         *to(self) = image;
     }
 
-    /// The remote's names of columns that are gone and that the remote has given a value.
-    fn lost(&self, values: &Values<'_>) -> Vec<&str> {
+    /// The remote's names of columns that are gone and that the remote has given a value, with it:
+    /// where the name is used again, nobody else has it any more.
+    fn lost(&self, values: &Values<'_>) -> Vec<String> {
         let mut lost = Vec::new();
         for (at, place) in self.projection.iter().enumerate() {
             let Some(new) = values.new.get(at).filter(|_| place.is_none()) else { continue };
             let old = values.old(at).unwrap_or(ValueRef::Null);
             if old != *new {
-                lost.push(self.from.columns[at].as_str());
+                let value: String = new.display().chars().take(VALUE_CHARS_MAX).collect();
+                lost.push(format!("{} = {value}", self.from.columns[at]));
             }
         }
         lost
