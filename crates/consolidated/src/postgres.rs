@@ -42,6 +42,7 @@ mod migration;
 mod notes;
 mod numeric;
 mod oldest;
+mod orphans;
 mod outline;
 mod owed;
 mod plan;
@@ -69,6 +70,7 @@ mod trim;
 mod upload;
 mod values;
 mod verbatim;
+mod watch;
 mod watermark;
 mod writer;
 

@@ -2,12 +2,14 @@
 
 use super::errors::failed;
 use super::link::Link;
+use super::orphans::Guard;
 use super::plan::Plan;
 use super::present::{OBJECTS, Present, text};
-use super::tables::UserTable;
+use super::tables::{UserTable, VERSION};
 use crate::admin::{Finding, Severity};
+use crate::orphans;
 use model::Failure;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What `check` has to say about a database where `pending` statements would be deployed.
 pub(super) fn findings(
@@ -34,6 +36,7 @@ pub(super) fn findings(
             ),
         });
     }
+    findings.extend(bypassed(link, user_tables, plan)?);
     findings.extend(plan.notices.iter().map(|notice| notice_of(None, notice.clone())));
     let published = plan.versions.iter().flat_map(|version| &version.tables);
     for table in published {
@@ -47,6 +50,40 @@ pub(super) fn findings(
             );
             findings.push(notice_of(Some(name.clone()), message));
         }
+    }
+    Ok(findings)
+}
+
+/// Rows that refer to a row that is not there, and tables whose triggers somebody outwits.
+fn bypassed(
+    link: &mut Link,
+    user_tables: &BTreeMap<String, UserTable>,
+    plan: &Plan,
+) -> Result<Vec<Finding>, Failure> {
+    let mut findings = Vec::new();
+    let published = plan.versions.iter().flat_map(|version| &version.tables);
+    let names: BTreeSet<&str> = published.map(|table| table.published.name.as_str()).collect();
+    for (name, child) in user_tables.iter().filter(|(name, _)| names.contains(name.as_str())) {
+        for key in child.foreign_keys.iter().filter(|key| names.contains(key.parent.as_str())) {
+            let Some(parent) = user_tables.get(&key.parent) else { continue };
+            let count = Guard::of(child, parent, &key.columns).count(link)?;
+            if count > 0 {
+                findings.push(orphans::finding(name, &key.parent, count.unsigned_abs()));
+            }
+        }
+    }
+    let sql = "SELECT table_name FROM syncline.syncline_log_state
+               WHERE unstamped IS NOT NULL ORDER BY table_name";
+    for row in link.query(sql, &[]).map_err(failed("look for versions that were set back"))? {
+        let table = text(&row, 0)?;
+        findings.push(notice_of(
+            Some(table.clone()),
+            format!(
+                "a trigger of {table} that fires behind syncline_stamp sets row versions back: \
+                 each such change sends the whole table to everybody; give it a name that sorts \
+                 before, or let it keep {VERSION}"
+            ),
+        ));
     }
     Ok(findings)
 }

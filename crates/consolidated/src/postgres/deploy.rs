@@ -14,6 +14,7 @@ use super::connect::Role;
 use super::errors::{Fault, failed, script_failed};
 use super::held;
 use super::link::Link;
+use super::orphans;
 use super::plan::Plan;
 use super::present::{Present, one, text};
 use super::shapes::Succeed;
@@ -60,6 +61,9 @@ pub(super) fn deploy(
         steps.before.iter().try_for_each(|step| run(link, step))?;
         run_held(guard, link, plan, &steps.held)?;
         steps.after.iter().try_for_each(|step| run(link, step))?;
+        let tables = plan.versions.iter().flat_map(|version| &version.tables);
+        let guards: Vec<_> = tables.flat_map(|table| &table.details.guards).collect();
+        orphans::settle(link, &guards)?;
         Ok(statements(steps.all()))
     })
 }

@@ -2,6 +2,7 @@
 
 use super::claims::TypedClaim;
 use super::kept::Probe;
+use super::orphans::Guard;
 use super::spelling::KeySpelling;
 use super::values::ColumnType;
 use super::verbatim::Verbatim;
@@ -33,6 +34,12 @@ pub(super) struct TableDetails {
     pub(super) kept: Vec<String>,
     /// Asks whether anything has departed.
     pub(super) departed: Option<Probe>,
+    /// Published names, and names in SQL, of the tables whose triggers it relies on.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) watched: Vec<(String, String)>,
+    /// The foreign keys that decide which of its rows a remote has.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) guards: Vec<Guard>,
     /// An upload may move a row out of the subscription.
     pub(super) may_leave: bool,
     /// How keys have to be spelled, where their types alone do not say it.

@@ -10,6 +10,7 @@ use super::departed::{Questions, Stillness};
 use super::durable;
 use super::errors::{Fault, failed, script_failed};
 use super::link::{Answer, Call, Link, Row, Unreadable};
+use super::orphans::Digests;
 use super::owed::{self, Owed};
 use super::read_lock::{self, ReadLock};
 use super::rows::{Batches, Download, Kind};
@@ -17,6 +18,7 @@ use super::snapshot::{Snapshot, Xid8};
 use super::span::{LogState, Moment, Span};
 use super::statement::{Slot, Statement};
 use super::timeline::Timelines;
+use super::watch;
 use super::watermark::{Mark, Place};
 use crate::echo::{Echo, Transaction};
 use crate::identity::Void;
@@ -39,7 +41,8 @@ const STATE: &str = "SELECT log.table_name, log.incarnation, log.floor::text,
     remote.xmin::text::int8,
     (SELECT (pg_current_wal_insert_lsn() - '0/0')::int8),
     (SELECT (pg_current_wal_flush_lsn() - '0/0')::int8),
-    remote.void_counter, remote.deletes_lost
+    remote.void_counter, remote.deletes_lost,
+    log.bypassed::text, log.bypassed IS DISTINCT FROM log.settled
 FROM (SELECT) AS state
 LEFT JOIN syncline.syncline_remote AS remote ON remote.remote_id = $1
 LEFT JOIN syncline.syncline_log_state AS log ON TRUE";
@@ -60,6 +63,8 @@ pub(super) struct Opening {
     moment: Moment,
     owed: Vec<Row>,
     stillness: Stillness,
+    /// Tables whose triggers are not those of the deployment, with their names in SQL.
+    pub(super) changed: Vec<(String, String)>,
     /// Where the log ended, unless it was on the disk up to there.
     unflushed: Option<i64>,
 }
@@ -67,6 +72,15 @@ pub(super) struct Opening {
 impl Opening {
     pub(super) fn snapshot(&self) -> &Snapshot {
         &self.moment.snapshot
+    }
+
+    /// The tables that are tracked.
+    pub(super) fn logs(&self) -> &HashMap<String, LogState> {
+        &self.moment.logs
+    }
+
+    pub(super) fn note_orphans(&mut self, orphans: Digests) {
+        self.moment.orphans = orphans;
     }
 }
 
@@ -105,16 +119,24 @@ pub(super) fn open(
     let mut calls = vec![Call::new("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", &[])];
     calls.extend(lock.calls());
     let at = calls.len();
-    calls.extend([Call::new(STATE, &remote), Call::new(owed::READ, &remote)]);
+    let (published, relations) = watch::watched(tables);
+    let (watched, changed): ([&(dyn ToSql + Sync); 2], _) =
+        ([&published, &relations], watch::changed());
+    calls.extend([
+        Call::new(STATE, &remote),
+        Call::new(owed::READ, &remote),
+        Call::new(&changed, &watched),
+    ]);
     let first = calls.len();
     calls.extend(questions.calls(&parameters));
     let mut answers = link.begin(&calls).map_err(Unopened::of)?;
     let stillness = questions.understand(&answers[first..]);
     answers.truncate(first);
-    let [state, owed]: [Answer; 2] = answers.split_off(at).try_into().map_err(|_| {
+    let [state, owed, changed]: [Answer; 3] = answers.split_off(at).try_into().map_err(|_| {
         Unopened::Failed(Failure::new(Code::Bug, "a flight has other answers than calls"))
     })?;
-    opening(link, &state.rows, owed.rows, stillness).map_err(Unopened::Failed)
+    let opening = opening(link, &state.rows, owed.rows, stillness).map_err(Unopened::Failed)?;
+    Ok(Opening { changed: watch::found(&changed), ..opening })
 }
 
 fn opening(
@@ -131,7 +153,7 @@ fn opening(
     let read = |row: &Row| Some((row.try_get(7).ok()?, row.try_get(8).ok()?));
     let (written, flushed): (i64, i64) = state.first().and_then(read).ok_or_else(garbled)?;
     let unflushed = (flushed < written).then_some(written);
-    Ok(Opening { deployment, moment, owed, stillness, unflushed })
+    Ok(Opening { deployment, moment, owed, stillness, changed: Vec::new(), unflushed })
 }
 
 fn moment(link: &Link, rows: &[Row]) -> Option<Moment> {
@@ -143,7 +165,12 @@ fn moment(link: &Link, rows: &[Row]) -> Option<Moment> {
         // None where there is no log at all.
         let Some(table) = row.try_get::<Option<String>>(0).ok()? else { continue };
         let floor: &str = row.try_get(2).ok()?;
-        let log = LogState { incarnation: row.try_get(1).ok()?, floor: floor.parse().ok()? };
+        let log = LogState {
+            incarnation: row.try_get(1).ok()?,
+            floor: floor.parse().ok()?,
+            bypassed: row.try_get(11).ok()?,
+            loose: row.try_get(12).ok()?,
+        };
         logs.insert(table, log);
     }
     Some(Moment {
@@ -156,6 +183,7 @@ fn moment(link: &Link, rows: &[Row]) -> Option<Moment> {
             deletes_lost: state.try_get::<Option<bool>>(10).ok()?.unwrap_or(false),
         },
         logs,
+        orphans: Digests::new(),
     })
 }
 

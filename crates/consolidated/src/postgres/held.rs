@@ -1,6 +1,6 @@
-//! Holds the deployment while an upload goes on, so that the model that it began under is the one
-//! that it commits under (trap 28).
+//! Holds the deployment while an upload goes on (trap 28).
 //!
+//! The model that an upload began under is the one that it commits under.
 //! An upload that a deployment overtook ran scripts of the old model into tables of the new one: a
 //! row outside the fence, a departure without the place that the new model looks it up by.
 //!

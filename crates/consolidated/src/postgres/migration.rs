@@ -14,6 +14,10 @@ use std::collections::BTreeSet;
 const COLUMNS: &[(&str, &str, &str)] = &[
     ("syncline_owed", "withheld", "bigint"),
     ("syncline_conflict", "result_row", "text"),
+    ("syncline_log_state", "triggers", "text"),
+    ("syncline_log_state", "unstamped", "xid8"),
+    ("syncline_log_state", "bypassed", "xid8"),
+    ("syncline_log_state", "settled", "xid8"),
     ("syncline_remote", "held_deployment", "bigint"),
     ("syncline_remote", "secret", "text"),
     ("syncline_remote", "bound_users", "text"),

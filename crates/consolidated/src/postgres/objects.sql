@@ -5,7 +5,7 @@ LEFT JOIN pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 WHERE a.attname = 'syncline_version' AND a.atttypid = 'xid8'::regtype AND NOT a.attisdropped AND c.relkind IN ('r', 'p') AND a.attinhcount = 0 AND n.nspname <> 'syncline'
 UNION ALL
 SELECT 'TRIGGER', '"' || replace(n.nspname, '"', '""') || '"."' || replace(c.relname, '"', '""') || '"', t.tgname::text,
-       pg_get_triggerdef(t.oid) || CASE t.tgenabled WHEN 'A' THEN '' ELSE ' -- not enabled always' END
+       pg_get_triggerdef(t.oid) || CASE t.tgenabled WHEN 'A' THEN '' WHEN 'R' THEN ' -- for replicas' ELSE ' -- not enabled always' END
 FROM pg_trigger AS t JOIN pg_class AS c ON c.oid = t.tgrelid JOIN pg_namespace AS n ON n.oid = c.relnamespace JOIN pg_proc AS p ON p.oid = t.tgfoid
 WHERE p.pronamespace = to_regnamespace('syncline') AND NOT t.tgisinternal AND t.tgparentid = 0
 UNION ALL

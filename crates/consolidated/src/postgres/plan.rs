@@ -1,5 +1,6 @@
 //! What a set of models comes to: tracking, scripts, publications. Nothing is changed here.
 
+use super::orphans::Guard;
 use super::spelling::Doubt;
 use super::table_plan::{TablePlan, TablePlanner};
 use super::tables::{self, UserTable};
@@ -164,17 +165,39 @@ impl<'a> Version<'a> {
     /// Where no foreign key keeps a row from coming before its parent, the parent's coming counts.
     fn track_arrivals(&self, selection: &Selection, tracked: &mut Tracked) {
         let mut child = selection;
-        while let Rows::Parent { link, parent } = &child.rows {
-            let keys = &self.user_tables[&child.table.name].foreign_keys;
-            let guarded = keys.iter().any(|key| {
-                key.parent == parent.table.name
-                    && key.columns.len() == link.len()
-                    && link.iter().all(|pair| key.columns.contains(pair))
-            });
+        while let Rows::Parent { parent, .. } = &child.rows {
+            let guarded = self.guard(child).is_some();
             let wanted = tracked.entry(parent.table.name.clone()).or_default();
             wanted.arrivals |= !guarded;
+            wanted.guarded |= guarded;
+            tracked.entry(child.table.name.clone()).or_default().guarded |= guarded;
             child = parent;
         }
+    }
+
+    /// The foreign key that keeps a row from coming before the parent that decides about it.
+    fn guard(&self, child: &Selection) -> Option<Guard> {
+        let Rows::Parent { link, parent } = &child.rows else { return None };
+        let tables = self.user_tables;
+        let (child, parent) = (&tables[&child.table.name], &tables[&parent.table.name]);
+        let is_it = |key: &&tables::ForeignKey| {
+            key.parent == parent.published_name()
+                && key.columns.len() == link.len()
+                && link.iter().all(|pair| key.columns.contains(pair))
+        };
+        child.foreign_keys.iter().find(is_it)?;
+        Some(Guard::of(child, parent, link))
+    }
+
+    /// Those of a table and of all above it that decide about it.
+    pub(super) fn guards(&self, selection: &Selection) -> Vec<Guard> {
+        let mut guards = Vec::new();
+        let mut child = selection;
+        while let Rows::Parent { parent, .. } = &child.rows {
+            guards.extend(self.guard(child));
+            child = parent;
+        }
+        guards
     }
 
     fn plan(&self, tracked: &Tracked, notices: &mut Vec<String>) -> Result<VersionPlan, Failure> {

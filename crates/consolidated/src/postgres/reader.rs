@@ -7,8 +7,10 @@ use super::errors::failed;
 use super::fetch::{self, Opening, Unopened};
 use super::link::{Call, Link, Row, Unreadable};
 use super::oldest::Oldest;
+use super::orphans::Orphans;
 use super::read_lock::{self, ReadLocks};
 use super::timeline::Timelines;
+use super::watch;
 use crate::identity::Binding;
 use crate::synchronization::{
     Admittee, Credentials, DownloadBatch, FetchRequest, Fetched, Held, Session,
@@ -42,6 +44,7 @@ pub(crate) struct Reader {
     oldest: Oldest,
     claims: Claims,
     locks: ReadLocks,
+    orphans: Orphans,
 }
 
 impl Reader {
@@ -52,7 +55,8 @@ impl Reader {
         let deployment = catalog.deployed.deployment;
         let (timelines, oldest) = (Timelines::default(), Oldest::default());
         let (claims, locks) = (Claims::default(), ReadLocks::default());
-        Ok(Reader { link, catalog, deployment, timelines, oldest, claims, locks })
+        let orphans = Orphans::default();
+        Ok(Reader { link, catalog, deployment, timelines, oldest, claims, locks, orphans })
     }
 
     fn fetch_in_transaction(
@@ -95,7 +99,15 @@ impl Reader {
                     self.link.roll_back();
                     self.timelines = Timelines::meet(&mut self.link)?;
                 }
-                Ok(opening) if opening.deployment == before => {
+                Ok(opening) if !opening.changed.is_empty() => {
+                    // Refused where they are not as they were deployed.
+                    self.load()?;
+                    watch::renew(&mut self.link, &opening.changed)?;
+                }
+                Ok(mut opening) if opening.deployment == before => {
+                    let (link, logs) = (&mut self.link, opening.logs());
+                    let orphans = self.orphans.look(link, &tables, logs)?;
+                    opening.note_orphans(orphans);
                     if before != session.deployment {
                         self.claims.check(&mut self.link, &tables, session)?;
                     }

@@ -1,6 +1,7 @@
 //! What of a table a remote is sent: nothing, what changed, or all.
 
 use super::catalog::Table;
+use super::orphans::Digests;
 use super::snapshot::Snapshot;
 use super::timeline::Timelines;
 use super::watermark::{Mark, Place};
@@ -24,15 +25,21 @@ pub(super) struct Moment {
     pub(super) perishable: u64,
     /// By published name.
     pub(super) logs: HashMap<String, LogState>,
+    /// Of tables that have orphans, or whose parents have.
+    pub(super) orphans: Digests,
 }
 
 /// The state of a table's departure log.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct LogState {
     /// Changes when the table was emptied or its log made anew.
     pub(super) incarnation: i64,
     /// Entries of older transactions may have been trimmed.
     pub(super) floor: u64,
+    /// The last transaction that wrote without foreign keys.
+    pub(super) bypassed: Option<String>,
+    /// Nobody has made sure yet that it has left no row without a parent.
+    pub(super) loose: bool,
 }
 
 /// What of a table is sent, and up to where it is complete then.
@@ -70,7 +77,7 @@ impl Moment {
         }
         let logs = self.logs_of(table)?;
         until.snapshot = Some(self.snapshot.clone());
-        until.incarnations = incarnations(&logs);
+        until.incarnations = incarnations(&logs, self.orphans.get(&published.name));
         until.claims = claims(table, session);
         let floor = logs.iter().map(|log| log.floor).max().unwrap_or(0);
         let since = held
@@ -107,7 +114,7 @@ impl Moment {
         let logs = std::iter::once(own).chain(others).map(|name| {
             self.logs
                 .get(name)
-                .copied()
+                .cloned()
                 .ok_or_else(|| Failure::new(Code::Drift, format!("table {name} has no log")))
         });
         logs.collect()
@@ -123,11 +130,12 @@ fn what_it_shows(mark: Mark) -> Option<Snapshot> {
     Some(mark.snapshot?.below(mark.perishable))
 }
 
-fn incarnations(logs: &[LogState]) -> u64 {
+fn incarnations(logs: &[LogState], orphans: Option<&u64>) -> u64 {
     let mut hasher = SipHasher13::new();
     for log in logs {
         hasher.write_i64(log.incarnation);
     }
+    orphans.into_iter().for_each(|digest| hasher.write_u64(*digest));
     hasher.finish128().h1
 }
 

@@ -3,7 +3,8 @@
 use super::migration;
 use super::plan::Plan;
 use super::present::{OBJECTS, ObjectId, Present, SYSTEM_FORMAT, planned_rows};
-use super::tracking::{FUNCTIONS, Object, Tracking};
+use super::tracking::{ADDED, FUNCTIONS, Object, Tracking};
+use super::watch;
 use crate::quote::{ident, literal};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -287,6 +288,9 @@ fn track(tracking: &Tracking, present: &Present) -> (Vec<Step>, Vec<Step>) {
         statements.insert(0, forget(id));
         statements.insert(0, drop_object(id));
     }
+    if !statements.is_empty() {
+        statements.push(watch::store(&tracking.table, &tracking.sql_name));
+    }
     let Some((index, id)) = tracking.version_index.as_ref().zip(index) else {
         return (Vec::from_iter(together(table, statements)), slowly);
     };
@@ -322,12 +326,20 @@ fn upgrade(tracking: &Tracking, ids: &[ObjectId], present: &Present) -> Option<V
         return None;
     }
     let mut statements = Vec::new();
+    let mut triggers_change = false;
     for (object, id) in tracking.objects.iter().zip(ids) {
+        let sql = object.sql.join(";\n");
+        let is_added = ADDED.contains(&object.name.as_str()) && !present.recorded.contains_key(id);
+        if is_added && !present.objects.contains_key(id) {
+            triggers_change = true;
+            statements.extend(object.sql.iter().cloned());
+            statements.push(record(id, &sql));
+            continue;
+        }
         let (recorded, definition) = present.recorded.get(id)?;
         if present.objects.get(id) != Some(definition) {
             return None;
         }
-        let sql = object.sql.join(";\n");
         if *recorded == sql {
             continue;
         }
@@ -335,11 +347,29 @@ fn upgrade(tracking: &Tracking, ids: &[ObjectId], present: &Present) -> Option<V
             Some(older) if older.sql == *recorded => statements.extend(older.statements.clone()),
             // It fits the log, whose columns decide what it notes.
             None if object.kind == "FUNCTION" => statements.extend(object.sql.clone()),
+            // What they note is for their functions to say; when they do, nobody has asked for.
+            None if object.name == "syncline_gone" || ADDED.contains(&object.name.as_str()) => {
+                triggers_change = true;
+                statements.push(drop_object(id));
+                statements.extend(object.sql.clone());
+            }
             _ => return None,
         }
         statements.push(record(id, &sql));
     }
+    if triggers_change {
+        statements.push(mark_bypassed(tracking));
+    }
     Some(statements)
+}
+
+/// Nobody knows what was written before somebody looked.
+fn mark_bypassed(tracking: &Tracking) -> String {
+    let table = literal(&tracking.table);
+    format!(
+        "UPDATE syncline.syncline_log_state SET bypassed = pg_current_xact_id() \
+         WHERE table_name = {table}"
+    )
 }
 
 /// Makes everything of a table anew that has to be: where only triggers differ, rows and log keep
@@ -376,6 +406,7 @@ fn retrack(tracking: &Tracking, ids: &[ObjectId], present: &Present) -> Vec<Stri
          ON CONFLICT (table_name) DO UPDATE SET incarnation = excluded.incarnation",
         literal(&tracking.table)
     ));
+    statements.push(mark_bypassed(tracking));
     statements
 }
 

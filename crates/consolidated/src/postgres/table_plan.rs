@@ -138,7 +138,13 @@ impl<'a> TablePlanner<'a> {
     fn details(&self, columns: Vec<ColumnType>, verbatim: Option<Verbatim>) -> TableDetails {
         let selection = self.selection;
         let logs = if selection.departs() { selection.logs() } else { vec![&selection.table] };
+        let watched = logs
+            .iter()
+            .filter(|_| self.table_model.direction.downloads())
+            .map(|table| (table.name.clone(), self.version.user_tables[&table.name].sql_name()));
+        let watched = watched.collect();
         TableDetails {
+            watched,
             schema: self.table.schema.clone(),
             name: self.table.name.clone(),
             columns,
@@ -149,6 +155,7 @@ impl<'a> TablePlanner<'a> {
             selection: if selection.is_all() { String::new() } else { selection.to_string() },
             afresh: selection.is_custom(),
             may_leave: self.table_model.may_leave,
+            guards: self.version.guards(selection),
             ..TableDetails::default()
         }
     }

@@ -40,6 +40,8 @@ pub(super) struct UserTable {
     pub(super) row_security: bool,
     /// Triggers that are not ours.
     pub(super) triggers: Vec<String>,
+    /// Some of them fire before a row is written, and behind ours.
+    pub(super) late_triggers: bool,
     pub(super) columns: Vec<UserColumn>,
     /// Column names of the primary key, in key order.
     #[serde(default, deserialize_with = "none_is_empty")]

@@ -27,6 +27,11 @@ SELECT json_build_object(
         JOIN pg_proc AS p ON p.oid = t.tgfoid
         WHERE t.tgrelid = c.oid AND NOT t.tgisinternal
           AND p.pronamespace IS DISTINCT FROM to_regnamespace('syncline')),
+    'late_triggers', EXISTS (
+        SELECT FROM pg_trigger AS t JOIN pg_proc AS p ON p.oid = t.tgfoid
+        WHERE t.tgrelid = c.oid AND NOT t.tgisinternal AND t.tgtype & 3 = 3 AND t.tgtype & 20 <> 0
+          AND t.tgname::text COLLATE "C" > 'syncline_stamp'
+          AND p.pronamespace IS DISTINCT FROM to_regnamespace('syncline')),
     'columns', (
         SELECT coalesce(json_agg(json_build_object(
             'name', a.attname,

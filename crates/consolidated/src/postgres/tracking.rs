@@ -61,7 +61,7 @@ pub(super) struct VersionIndex {
 const SMALL_TABLE_BYTES_MAX: i64 = 8 << 20;
 
 /// Functions that all tables share.
-pub(super) const FUNCTIONS: [(&str, &str); 2] = [
+pub(super) const FUNCTIONS: [(&str, &str); 3] = [
     (
         "syncline_stamp",
         "CREATE OR REPLACE FUNCTION syncline.syncline_stamp() RETURNS trigger LANGUAGE plpgsql\n\
@@ -77,7 +77,32 @@ pub(super) const FUNCTIONS: [(&str, &str); 2] = [
          SET incarnation = (random() * 9007199254740992)::bigint\n    \
          WHERE table_name = TG_ARGV[0];\n    RETURN NULL;\nEND\n$$",
     ),
+    (
+        "syncline_watched",
+        "CREATE OR REPLACE FUNCTION syncline.syncline_watched() RETURNS trigger \
+         LANGUAGE plpgsql\n\
+         SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$\nBEGIN\n    \
+         IF TG_OP <> 'DELETE' THEN\n        \
+         IF NEW.syncline_version IS DISTINCT FROM pg_current_xact_id() THEN\n            \
+         UPDATE syncline.syncline_log_state\n            \
+         SET incarnation = (random() * 9007199254740992)::bigint,\n                \
+         unstamped = pg_current_xact_id()\n            \
+         WHERE table_name = TG_ARGV[0]\n                \
+         AND unstamped IS DISTINCT FROM pg_current_xact_id();\n        \
+         END IF;\n    END IF;\n    \
+         IF current_setting('session_replication_role') = 'replica' THEN\n        \
+         UPDATE syncline.syncline_log_state SET bypassed = pg_current_xact_id()\n        \
+         WHERE table_name = TG_ARGV[0] AND bypassed IS DISTINCT FROM pg_current_xact_id();\n    \
+         END IF;\n    RETURN NULL;\nEND\n$$",
+    ),
 ];
+
+/// Triggers that may be added to a table that is tracked: nobody has needed them before, or the
+/// mark that is left then makes good what they have not noticed.
+pub(super) const ADDED: [&str; 2] = ["syncline_watched", "syncline_unlinked"];
+
+/// How statements of ours begin that delete rows and note it themselves.
+const NOTING: &str = "WITH gone AS (";
 
 pub(super) fn log_name(published: &str) -> String {
     bounded_name("syncline_gone_", published)
@@ -96,6 +121,8 @@ pub(super) struct Wanted {
     pub(super) indexed: bool,
     /// Rows that come are logged too: they decide about rows that may have been there before.
     pub(super) arrivals: bool,
+    /// A foreign key of it, or to it, decides which rows a remote has.
+    pub(super) guarded: bool,
     /// How departures are looked for: those of one value of this column, or all since a version.
     pub(super) lookups: BTreeSet<Option<String>>,
 }
@@ -161,8 +188,11 @@ fn triggers(table: &UserTable, wanted: &Wanted) -> Vec<Object> {
         format!(
             "AFTER DELETE ON {name} FOR EACH ROW\n\
              WHEN (pg_trigger_depth() > 0\n    \
-             OR current_setting('syncline.applying', true) IS DISTINCT FROM 'on')\n\
-             EXECUTE FUNCTION {log}()"
+             OR current_setting('syncline.applying', true) IS DISTINCT FROM 'on'\n    \
+             OR left(current_query(), {}) <> {})\n\
+             EXECUTE FUNCTION {log}()",
+            NOTING.len(),
+            literal(NOTING)
         ),
     ));
     if wanted.arrivals {
@@ -189,6 +219,38 @@ fn triggers(table: &UserTable, wanted: &Wanted) -> Vec<Object> {
             literal(&table.published_name())
         ),
     ));
+    objects.extend(watches(table, wanted));
+    objects
+}
+
+/// What notices that others have outwitted the triggers above. Neither costs anybody else a moment.
+fn watches(table: &UserTable, wanted: &Wanted) -> Vec<Object> {
+    let name = table.sql_name();
+    let function =
+        format!("EXECUTE FUNCTION syncline.syncline_watched({})", literal(&table.published_name()));
+    let trigger = |trigger: &str, enabled: &str, body: String| Object {
+        kind: "TRIGGER",
+        name: trigger.to_owned(),
+        sql: vec![
+            format!("CREATE TRIGGER {trigger} {body}"),
+            format!("ALTER TABLE {name} ENABLE {enabled} TRIGGER {trigger}"),
+        ],
+        older: None,
+    };
+    let mut objects = Vec::new();
+    if table.late_triggers {
+        // One of theirs fires behind `syncline_stamp` and may set the version back (trap 29).
+        let body = format!(
+            "AFTER INSERT OR UPDATE ON {name} FOR EACH ROW\n\
+             WHEN (NEW.{VERSION} IS DISTINCT FROM pg_current_xact_id())\n{function}"
+        );
+        objects.push(trigger(ADDED[0], "ALWAYS", body));
+    }
+    if wanted.guarded {
+        // It fires only where foreign keys are not checked (trap 26).
+        let body = format!("AFTER INSERT OR UPDATE OR DELETE ON {name} FOR EACH ROW\n{function}");
+        objects.push(trigger(ADDED[1], "REPLICA", body));
+    }
     objects
 }
 

@@ -1,0 +1,196 @@
+//! Rows whose parent is not there.
+//!
+//! A foreign key keeps a row from coming before its parent, and the parent from going before it; so
+//! a row that enters with its parent is found by what became of the parent. But foreign keys are
+//! not checked for replicas and restores (`session_replication_role = replica`), nor, when they are
+//! made NOT VALID, for rows that are there (trap 26).
+//!
+//! Invariants:
+//! O1. Whoever writes a child or takes away a parent without foreign keys leaves a mark in
+//!     `syncline_log_state.bypassed`. As long as it is not the mark that is `settled`, there may
+//!     be orphans, and each download looks for them in its own snapshot.
+//! O2. A watermark has a digest of the orphans of the table and of all that decide about it. So
+//!     when one more is there, or one has found its parent, the table is sent afresh.
+//! O3. Where there are none nothing is added to the digest, and none are looked for again until the
+//!     mark changes: afterwards the foreign key itself keeps them out.
+
+use super::catalog::Table;
+use super::errors::failed;
+use super::link::{Call, Link};
+use super::span::LogState;
+use super::tables::UserTable;
+use crate::quote::{ident, join, literal};
+use model::{Code, Failure};
+use serde::{Deserialize, Serialize};
+use siphasher::sip128::{Hasher128, SipHasher13};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::Hasher;
+use std::sync::Arc;
+
+/// What [`Guard::digest`] answers where there is none.
+const NONE: &str = "0:0";
+
+/// A foreign key that decides which rows a remote has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Guard {
+    /// Published names.
+    pub(super) child: String,
+    pub(super) parent: String,
+    /// `FROM` and `WHERE` of the children without a parent, which are `c`.
+    orphans: String,
+    /// The key of the child, in SQL.
+    key: String,
+}
+
+impl Guard {
+    /// `columns` of the child refer to those of the parent.
+    pub(super) fn of(child: &UserTable, parent: &UserTable, columns: &[(String, String)]) -> Guard {
+        let given = columns.iter().map(|(here, _)| format!("c.{} IS NOT NULL", ident(here)));
+        let same =
+            columns.iter().map(|(here, there)| format!("p.{} = c.{}", ident(there), ident(here)));
+        let given = given.collect::<Vec<_>>().join(" AND ");
+        let same = same.collect::<Vec<_>>().join(" AND ");
+        Guard {
+            child: child.published_name(),
+            parent: parent.published_name(),
+            orphans: format!(
+                "FROM {} AS c WHERE {given} AND NOT EXISTS (SELECT FROM {} AS p WHERE {same})",
+                child.sql_name(),
+                parent.sql_name(),
+            ),
+            key: join(&child.key, ", ", |column| format!("c.{}", ident(column))),
+        }
+    }
+
+    /// How many there are, and a sum that tells which.
+    fn digest(&self) -> String {
+        format!(
+            "SELECT count(*)::text || ':' || \
+             coalesce(sum(hashtextextended(ROW({})::text, 0)), 0)::text {}",
+            self.key, self.orphans
+        )
+    }
+
+    /// How many there are.
+    pub(super) fn count(&self, link: &mut Link) -> Result<i64, Failure> {
+        let sql = format!("SELECT count(*) {}", self.orphans);
+        let rows = link.query(&sql, &[]).map_err(failed("count rows without a parent"))?;
+        let count = rows.first().and_then(|row| row.try_get(0).ok());
+        count.ok_or_else(|| Failure::new(Code::Bug, "a count has no row"))
+    }
+}
+
+/// What one connection knows of orphans.
+#[derive(Debug, Default)]
+pub(super) struct Orphans {
+    /// Marks of child and parent with which a guard was found to have none.
+    clean: HashMap<String, Marks>,
+    told: u64,
+}
+
+/// What is marked at child and parent.
+type Marks = (Option<String>, Option<String>);
+
+/// Digests by published name of a table, of those that have any or whose parents have.
+pub(super) type Digests = HashMap<String, u64>;
+
+impl Orphans {
+    /// Looks for orphans in the snapshot of a download, where there may be any.
+    pub(super) fn look(
+        &mut self,
+        link: &mut Link,
+        tables: &[Arc<Table>],
+        logs: &HashMap<String, LogState>,
+    ) -> Result<Digests, Failure> {
+        let mut found: BTreeMap<String, String> = BTreeMap::new();
+        let mut marks: HashMap<String, Marks> = HashMap::new();
+        for guard in tables.iter().flat_map(|table| &table.deployed.details.guards) {
+            let of = |name: &String| logs.get(name);
+            let loose = [&guard.child, &guard.parent].map(|name| of(name).is_some_and(|l| l.loose));
+            let mark = |name: &String| of(name).and_then(|log| log.bypassed.clone());
+            let now = (mark(&guard.child), mark(&guard.parent));
+            let sql = guard.digest();
+            if loose.contains(&true) && self.clean.get(&sql) != Some(&now) {
+                marks.insert(sql, now);
+            }
+        }
+        if marks.is_empty() {
+            return Ok(Digests::new());
+        }
+        let asked: BTreeSet<&String> = marks.keys().collect();
+        let calls: Vec<Call<'_>> = asked.iter().map(|sql| Call::new(sql, &[])).collect();
+        let answers = link.flight(&calls).map_err(failed("look for rows without a parent"))?;
+        for (sql, answer) in asked.into_iter().zip(&answers) {
+            let digest: Option<&str> = answer.rows.first().and_then(|row| row.try_get(0).ok());
+            let unread = || Failure::new(Code::Bug, "a digest has no row");
+            match digest.ok_or_else(unread)? {
+                NONE => drop(self.clean.insert(sql.clone(), marks[sql].clone())),
+                digest => drop(found.insert(sql.clone(), digest.to_owned())),
+            }
+        }
+        let digests = digests(tables, &found);
+        self.tell(&found);
+        Ok(digests)
+    }
+
+    /// Once for each state of affairs.
+    fn tell(&mut self, found: &BTreeMap<String, String>) {
+        let mut hasher = SipHasher13::new();
+        found.values().for_each(|digest| hasher.write(digest.as_bytes()));
+        let state = hasher.finish128().h1;
+        if found.is_empty() || state == self.told {
+            return;
+        }
+        self.told = state;
+        let counts = found.values().filter_map(|digest| digest.split(':').next());
+        let rows: u64 = counts.filter_map(|count| count.parse::<u64>().ok()).sum();
+        tracing::warn!(
+            rows,
+            "rows whose parent is not there are left out of downloads; `syncline check` names them"
+        );
+    }
+}
+
+fn digests(tables: &[Arc<Table>], found: &BTreeMap<String, String>) -> Digests {
+    let mut digests = Digests::new();
+    for table in tables {
+        let mut hasher = SipHasher13::new();
+        let mut any = false;
+        for guard in &table.deployed.details.guards {
+            if let Some(digest) = found.get(&guard.digest()) {
+                any = true;
+                hasher.write(guard.child.as_bytes());
+                hasher.write(digest.as_bytes());
+            }
+        }
+        if any {
+            let name = table.deployed.published.name.clone();
+            digests.insert(name, hasher.finish128().h1);
+        }
+    }
+    digests
+}
+
+/// Notes of every table without orphans that there is nothing to look for. Behind a deployment.
+pub(super) fn settle(link: &mut Link, guards: &[&Guard]) -> Result<(), Failure> {
+    let doing = failed("look for rows without a parent");
+    let sql = "SELECT table_name, bypassed::text FROM syncline.syncline_log_state
+               WHERE bypassed IS DISTINCT FROM settled";
+    for row in link.query(sql, &[]).map_err(&doing)? {
+        let garbled = |error| Failure::new(Code::Bug, "a mark cannot be read").source(error);
+        let (table, mark): (String, Option<String>) =
+            (row.try_get(0).map_err(garbled)?, row.try_get(1).map_err(garbled)?);
+        let about = guards.iter().filter(|guard| [&guard.child, &guard.parent].contains(&&table));
+        let none: String =
+            about.map(|guard| format!("\n  AND NOT EXISTS (SELECT {})", guard.orphans)).collect();
+        let mark = mark.map_or("NULL".to_owned(), |mark| literal(&mark));
+        // Whoever leaves another mark meanwhile wins.
+        link.batch(&format!(
+            "UPDATE syncline.syncline_log_state SET settled = bypassed\n\
+             WHERE table_name = {} AND bypassed IS NOT DISTINCT FROM {mark}::xid8{none}",
+            literal(&table)
+        ))
+        .map_err(&doing)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,79 @@
+//! Notices triggers that went while a server runs.
+//!
+//! A trigger of ours that was dropped, disabled or left behind by a table that was swapped by
+//! renaming notes nothing, and one that is there again says nothing of the time between (trap 29).
+//! PostgreSQL gives every state of a trigger a number of its own; a sum of them is stored when a
+//! table is deployed, and compared in the flight that begins a download.
+
+use super::catalog::Table;
+use super::errors::failed;
+use super::link::Answer;
+use super::link::Link;
+use crate::quote::literal;
+use model::Failure;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// The sum for the table with the OID or name `relation`, in SQL.
+fn sum(relation: &str) -> String {
+    format!(
+        "(SELECT sum(hashint8extended(t.oid::int8, t.xmin::text::int8))::text \
+         FROM pg_trigger AS t \
+         WHERE t.tgrelid = to_regclass({relation}) AND t.tgname LIKE 'syncline\\_%' \
+         AND NOT t.tgisinternal)"
+    )
+}
+
+/// Asks for the tables among `$1` and, in SQL, `$2` whose triggers are not those of the deployment.
+pub(super) fn changed() -> String {
+    format!(
+        "SELECT w.published, w.relation\n\
+         FROM unnest($1::text[], $2::text[]) AS w (published, relation)\n\
+         JOIN syncline.syncline_log_state AS log ON log.table_name = w.published\n\
+         WHERE log.triggers IS DISTINCT FROM {}",
+        sum("w.relation")
+    )
+}
+
+/// Stores the sum for a table, behind the statements that make its triggers.
+pub(super) fn store(published: &str, sql_name: &str) -> String {
+    format!(
+        "UPDATE syncline.syncline_log_state SET triggers = {}\nWHERE table_name = {}",
+        sum(&literal(sql_name)),
+        literal(published)
+    )
+}
+
+/// The tables that are watched in a download of `tables`: published names, and names in SQL.
+pub(super) fn watched(tables: &[Arc<Table>]) -> (Vec<&str>, Vec<&str>) {
+    let all = tables.iter().flat_map(|table| &table.deployed.details.watched);
+    let all: BTreeSet<(&str, &str)> =
+        all.map(|(name, sql)| (name.as_str(), sql.as_str())).collect();
+    all.into_iter().unzip()
+}
+
+/// What [`changed`] found.
+pub(super) fn found(answer: &Answer) -> Vec<(String, String)> {
+    let rows = answer.rows.iter();
+    rows.filter_map(|row| Some((row.try_get(0).ok()?, row.try_get(1).ok()?))).collect()
+}
+
+/// Triggers that are as they were deployed, but were not all the time: what they missed is made
+/// good by sending their tables afresh.
+pub(super) fn renew(link: &mut Link, changed: &[(String, String)]) -> Result<(), Failure> {
+    for (published, sql_name) in changed {
+        tracing::warn!(
+            table = published.as_str(),
+            "triggers were gone or disabled for a while; the table is sent afresh"
+        );
+        link.batch(&format!(
+            "UPDATE syncline.syncline_log_state\n\
+             SET incarnation = (random() * 9007199254740992)::bigint, triggers = {sum}\n\
+             WHERE table_name = {} AND triggers IS DISTINCT FROM {sum}",
+            literal(published),
+            sum = sum(&literal(sql_name)),
+        ))
+        .map_err(failed("note that triggers were gone"))?;
+    }
+    Ok(())
+}
