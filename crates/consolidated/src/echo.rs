@@ -93,6 +93,11 @@ impl Echo {
     }
 }
 
+/// A digest of a row alone.
+pub(crate) fn image_digest(image: &[u8]) -> [u8; 16] {
+    digest(EchoKind::Row, 0, image).to_le_bytes()
+}
+
 /// 128 bits, because a collision would hide a row from a remote.
 fn digest(kind: EchoKind, table: usize, image: &[u8]) -> u128 {
     let mut hasher = SipHasher13::new_with_keys(kind as u64, table as u64);

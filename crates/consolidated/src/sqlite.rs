@@ -27,6 +27,7 @@ mod incarnation;
 mod key_change;
 mod ledger;
 mod links;
+mod made;
 mod migration;
 mod moves;
 mod notes;

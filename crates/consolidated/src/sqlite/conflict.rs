@@ -8,6 +8,7 @@ use super::catalog::CatalogTable;
 use super::errors::{RowFault, failed, row_fault, script_failed};
 use super::fence::{self, Standing};
 use super::key_change::{self, Spot};
+use super::made;
 use super::upload::{Attempt, RowOutcome};
 use crate::script::Event;
 use crate::synchronization::Change;
@@ -33,6 +34,9 @@ pub(super) fn resolve(
     if agrees(row, now.as_deref()) {
         attempt.echo_shared(table, position, row);
         return Ok(RowOutcome::Done);
+    }
+    if let Some(anew) = made::over(attempt, table, position, row, now.as_deref())? {
+        return attempt.apply_told(table, position, row, &anew);
     }
     let event = match row.change {
         Change::Delete => Event::ResolveDeleteConflict,
@@ -95,6 +99,9 @@ fn resolve_key_change(
     if now.is_none() && agrees(row, attempt.fetch(table, row)?.as_deref()) {
         attempt.echo_shared(table, position, row);
         return Ok(RowOutcome::Done);
+    }
+    if let Some(anew) = made::over(attempt, table, position, row, now.as_deref())? {
+        return attempt.apply_told(table, position, row, &anew);
     }
     let spot = Spot::of(attempt, table, row)?;
     if spot.is_taken() {

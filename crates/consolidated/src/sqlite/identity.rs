@@ -1,6 +1,7 @@
 //! What the database remembers of remotes, in its system tables.
 
 use super::errors::failed;
+use super::made;
 use crate::digest;
 use crate::identity::{
     Binding, Consequence, Evidence, FORMER_FILES_MAX, Incarnation, Remembered, Void, recognize,
@@ -30,6 +31,7 @@ pub(super) fn begin(
         Consequence::Nothing => {}
         Consequence::Replace { secret, progress } => {
             forget_owed(connection, &session.remote_id)?;
+            made::settle(connection, session.remote_id.as_str(), Counter(i64::MAX))?;
             note_former_file(connection, &session.remote_id, secret, progress)?;
         }
         Consequence::NewGeneration => {

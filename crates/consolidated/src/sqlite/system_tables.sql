@@ -14,3 +14,4 @@ CREATE TABLE syncline_reject (reject_id INTEGER PRIMARY KEY, rejected_at TEXT NO
 CREATE TABLE syncline_column (column_id INTEGER PRIMARY KEY, table_id INTEGER NOT NULL, table_name TEXT NOT NULL, column_name TEXT);
 CREATE TABLE syncline_shape (fingerprint TEXT PRIMARY KEY, table_id INTEGER NOT NULL, published TEXT NOT NULL, columns TEXT NOT NULL, deployed_at TEXT NOT NULL, deployment INTEGER NOT NULL, superseded_at TEXT, superseded INTEGER) WITHOUT ROWID;
 CREATE TABLE syncline_held (script_version TEXT, fingerprint TEXT, published TEXT NOT NULL, conflict_rule TEXT NOT NULL, details TEXT NOT NULL, projection TEXT NOT NULL, scripts TEXT NOT NULL, PRIMARY KEY (script_version, fingerprint)) WITHOUT ROWID;
+CREATE TABLE syncline_made (remote_id TEXT, table_name TEXT, row_key BLOB, counter INTEGER NOT NULL, uploaded BLOB NOT NULL, made BLOB NOT NULL, PRIMARY KEY (remote_id, table_name, row_key)) WITHOUT ROWID;

@@ -23,6 +23,7 @@ use super::identity;
 use super::key_change::{self, Moving};
 use super::ledger::Owed;
 use super::links::Links;
+use super::made;
 use super::moves::Moves;
 use super::shapes;
 use super::stretch::Stretch;
@@ -105,6 +106,7 @@ fn settle_owed(
         mark.filter(|mark| remote.counts(mark.counter)).map_or(Counter(0), |mark| mark.counter)
     });
     let Some(settled) = counters.min() else { return Ok(()) };
+    made::settle(connection, request.session.remote_id.as_str(), settled)?;
     connection
         .prepare_cached("DELETE FROM syncline_owed WHERE remote_id = ?1 AND counter <= ?2")
         .and_then(|mut s| s.execute(params![request.session.remote_id.as_str(), settled.0]))
@@ -234,6 +236,8 @@ pub(super) struct Attempt<'a> {
     pub(super) moves: Option<&'a Moves>,
     /// Where keys have changed, how the tables refer to each other.
     pub(super) links: Option<&'a Links>,
+    /// Rows that are stored as they were told anew, so that the remote has others.
+    pub(super) stored_anew: HashSet<RowId>,
     /// The upload has key changes, which were not applied first.
     met_key_change: bool,
     /// The row that is being applied was told anew: what the remote knows it by.
@@ -290,6 +294,7 @@ impl<'a> Attempt<'a> {
             inside: None,
             moving: None,
             moves: None,
+            stored_anew: HashSet::new(),
             links: None,
             met_key_change: false,
             original: None,

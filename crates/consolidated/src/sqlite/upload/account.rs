@@ -5,6 +5,7 @@
 use super::super::catalog::CatalogTable;
 use super::super::key_change;
 use super::super::ledger;
+use super::super::made;
 use super::super::stretch::Stretch;
 use super::Attempt;
 use crate::echo::Echo;
@@ -132,6 +133,7 @@ impl Attempt<'_> {
         if let Some(moving) = self.moving.take() {
             moving.finish(self.connection, self.tables, self.request)?;
         }
+        made::write(&self, self.counter, &self.owed)?;
         self.tell_left_out();
         // A key may be owed twice: what was rejected is told.
         self.owed.sort_by_key(|(_, reason)| reason.is_some());

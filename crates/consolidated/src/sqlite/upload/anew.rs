@@ -4,6 +4,7 @@ use super::super::catalog::CatalogTable;
 use super::super::conflict;
 use super::super::key_change::{self, Told};
 use super::{Attempt, RowOutcome};
+use crate::rebase::Rebased;
 use crate::synchronization::{Batch, Change};
 use crate::uploaded_row::{RowId, UploadedRow};
 use model::Failure;
@@ -53,14 +54,32 @@ impl Attempt<'_> {
             }
             Told::Anew(anew) => anew,
         };
+        self.apply_told(table, position, row, &anew)
+    }
+
+    /// Applies `anew` in the place of `row`, by which the remote knows it.
+    pub(in super::super) fn apply_told(
+        &mut self,
+        table: &CatalogTable,
+        position: usize,
+        row: &UploadedRow<'_>,
+        anew: &Rebased,
+    ) -> Result<RowOutcome, Failure> {
         let mut told = UploadedRow::default();
         told.read(&anew.bytes, anew.change, table.published.width())?;
         let moved =
             (row.change == Change::KeyChange).then(|| row.new_key(&table.published, position));
         let same = told.change != Change::Delete && told.new == row.new;
-        let id = row.key(&table.published, position);
+        let id = self.id(table, position, row);
+        // One that was told anew before is known by what it was at first.
+        let before = self.original.take();
+        let (moved, same) = match &before {
+            Some(before) => (before.moved.clone(), before.same && same),
+            None => (moved, same),
+        };
         self.original = Some(Original { id, moved, same });
         let nothing = told.change == Change::Update && told.old == told.new;
+        let owed = self.owed.len();
         let outcome = match nothing {
             true => {
                 self.echo(table, position, &told);
@@ -69,9 +88,12 @@ impl Attempt<'_> {
             false => self.apply_one(table, position, &told),
         };
         if !same && outcome.as_ref().is_ok_and(|outcome| *outcome == RowOutcome::Done) {
+            if self.owed.len() == owed {
+                self.stored_anew.insert(self.id(table, position, row));
+            }
             self.owe(table, position, &told);
         }
-        self.original = None;
+        self.original = before;
         outcome
     }
 

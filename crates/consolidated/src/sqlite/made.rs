@@ -1,0 +1,105 @@
+//! What the centre made of rows that a remote uploaded and has not received since.
+//!
+//! A trigger touches an uploaded row. Until its next download the remote holds the row as it sent
+//! it; its next change speaks of that one. Without a note of both, the change would meet a row that
+//! nobody else has changed and lose against it: a conflict with oneself.
+//!
+//! A note is two digests, of the row as the remote has it and of the row as it was stored. It goes
+//! when the remote presents a watermark issued after it, like what is owed. Rows that lost, or were
+//! rejected, get none: what stands there is somebody else's.
+
+use super::catalog::CatalogTable;
+use super::errors::failed;
+use super::ledger::Owed;
+use super::upload::Attempt;
+use crate::echo::image_digest;
+use crate::rebase::{Rebased, rebase, values};
+use crate::synchronization::Change;
+use crate::uploaded_row::{RowId, UploadedRow};
+use model::{Counter, Failure, write_value};
+use rusqlite::{Connection, OptionalExtension, params};
+use std::collections::HashSet;
+
+/// Notes what became of the rows of an upload, where triggers may have changed some; with the
+/// watermark `counter` the remote has them.
+pub(super) fn write(attempt: &Attempt<'_>, counter: Counter, owed: &[Owed]) -> Result<(), Failure> {
+    // Elsewhere rows are stored as they were sent.
+    if attempt.tables.iter().all(|table| !table.details.affinities.is_empty()) {
+        return Ok(());
+    }
+    let owed: HashSet<&RowId> = owed.iter().map(|(row, _)| row).collect();
+    let noting = failed("note what was made of a row");
+    let mut statement = attempt
+        .connection
+        .prepare_cached("INSERT OR REPLACE INTO syncline_made VALUES (?1, ?2, ?3, ?4, ?5, ?6)")
+        .map_err(&noting)?;
+    (attempt.request.batches)(&mut |batch| {
+        let table = &attempt.tables[batch.table];
+        let (mut row, mut rest) = (UploadedRow::default(), batch.rows);
+        let count = if batch.change == Change::Delete { 0 } else { batch.count };
+        for _ in 0..count {
+            rest = row.read(rest, batch.change, table.published.width())?;
+            let key = row.new_key(&table.published, batch.table);
+            let id = row.key(&table.published, batch.table);
+            let lost = owed.contains(&key) || owed.contains(&id);
+            if lost && !attempt.stored_anew.contains(&id) {
+                continue;
+            }
+            let Some(made) = attempt.fetch(table, &row)? else { continue };
+            if made == row.new_image() {
+                continue;
+            }
+            let (uploaded, made) = (image_digest(row.new_image()), image_digest(&made));
+            let remote = attempt.request.session.remote_id.as_str();
+            let name = &table.published.name;
+            statement
+                .execute(params![remote, name, key.1, counter.0, uploaded, made])
+                .map_err(&noting)?;
+        }
+        Ok(())
+    })
+}
+
+/// `row` over what the centre made of the row that the remote uploaded before; none where the row
+/// that is there `now` is not that.
+pub(super) fn over(
+    attempt: &Attempt<'_>,
+    table: &CatalogTable,
+    position: usize,
+    row: &UploadedRow<'_>,
+    now: Option<&[u8]>,
+) -> Result<Option<Rebased>, Failure> {
+    let Some(now) = now.filter(|_| row.change != Change::Insert) else { return Ok(None) };
+    let remote = attempt.request.session.remote_id.as_str();
+    let (_, key) = row.key(&table.published, position);
+    let noted: Option<([u8; 16], [u8; 16])> = attempt
+        .connection
+        .prepare_cached(
+            "SELECT uploaded, made FROM syncline_made
+             WHERE remote_id = ?1 AND table_name = ?2 AND row_key = ?3",
+        )
+        .and_then(|mut statement| {
+            let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
+            statement.query_row(params![remote, table.published.name, key], read).optional()
+        })
+        .map_err(failed("look for what was made of a row"))?;
+    let mut saw = Vec::new();
+    row.old.iter().for_each(|value| write_value(&mut saw, *value));
+    if noted != Some((image_digest(&saw), image_digest(now))) {
+        return Ok(None);
+    }
+    Ok(Some(rebase(row, &table.published, &row.old, &values(now)?)))
+}
+
+/// Forgets what the remote has received.
+pub(super) fn settle(
+    connection: &Connection,
+    remote: &str,
+    settled: Counter,
+) -> Result<(), Failure> {
+    connection
+        .prepare_cached("DELETE FROM syncline_made WHERE remote_id = ?1 AND counter <= ?2")
+        .and_then(|mut statement| statement.execute(params![remote, settled.0]))
+        .map(|_| ())
+        .map_err(failed("forget what was made of rows"))
+}

@@ -1,0 +1,87 @@
+//! What the centre makes of a remote's own rows is no conflict with it.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "support/center.rs"]
+#[allow(dead_code, reason = "no test needs all of it")]
+mod center;
+
+use center::{Backend, Center, Remote, Row, Upload, int, text, upload_only};
+
+/// Where a centre remembers what it made of a row: not on PostgreSQL yet.
+fn on_sqlite(test: impl Fn(Backend)) {
+    test(Backend::Sqlite);
+}
+
+/// A trigger counts the changes of a row in one of its columns.
+fn counted() -> (Center, Remote) {
+    let schema = "
+        CREATE TABLE t (id INTEGER PRIMARY KEY, v TEXT, changes INTEGER);
+        INSERT INTO t VALUES (1, 'a', 0);
+        CREATE TRIGGER counting AFTER UPDATE OF v ON t
+            BEGIN UPDATE t SET changes = changes + 1 WHERE id = NEW.id; END;";
+    let mut center = Center::on(Backend::Sqlite, schema, "[table.t]\n");
+    let mut remote = Remote::another();
+    center.synchronize(&mut remote, &[]);
+    (center, remote)
+}
+
+fn row(v: &str, changes: i64) -> Row {
+    vec![int(1), text(v), int(changes)]
+}
+
+fn update(old: &str, new: &str) -> Upload {
+    Upload::Update("t", row(old, 0), row(new, 0))
+}
+
+/// Uploads and commits, and downloads nothing.
+fn upload_alone(center: &mut Center, remote: &mut Remote, rows: &[Upload]) -> u64 {
+    let session = center.session(remote);
+    center.writer.begin().unwrap();
+    let applied = upload_only(center.writer.as_mut(), &session, remote, rows).unwrap();
+    center.writer.commit().unwrap();
+    remote.identity.progress = applied.progress;
+    applied.conflicts + applied.rejected
+}
+
+/// A trigger at the centre touched the row that the remote had uploaded. Its next change met a row
+/// that nobody else had changed, and lost.
+// S5
+#[test]
+fn a_remote_does_not_lose_against_what_a_trigger_made_of_its_own_row() {
+    on_sqlite(|_| {
+        let (mut center, mut remote) = counted();
+        assert_eq!(upload_alone(&mut center, &mut remote, &[update("a", "b")]), 0);
+        assert_eq!(upload_alone(&mut center, &mut remote, &[update("b", "c")]), 0);
+        let (applied, download) = center.synchronize(&mut remote, &[update("c", "d")]);
+        assert_eq!((applied.conflicts, applied.rejected), (0, 0));
+        assert_eq!(center.list("SELECT v || changes AS v FROM t"), "d3");
+        assert_eq!(download.upserts, [("t".into(), row("d", 3))]);
+        // The download was lost, and the remote deletes what it holds.
+        let (mut center, mut remote) = counted();
+        center.upload(&mut remote, &[update("a", "b")]).unwrap();
+        let (applied, _) = center.synchronize(&mut remote, &[Upload::Delete("t", row("b", 0))]);
+        assert_eq!((applied.conflicts, applied.rejected), (0, 0));
+        assert_eq!(center.list("SELECT v FROM t"), "");
+    });
+}
+
+/// What somebody else has changed since is a conflict all the same.
+// S5
+#[test]
+fn somebody_elses_change_of_ones_own_row_is_a_conflict() {
+    on_sqlite(|_| {
+        let (mut center, mut remote) = counted();
+        upload_alone(&mut center, &mut remote, &[update("a", "b")]);
+        center.foreign("UPDATE t SET v = 'theirs'");
+        let (applied, _) = center.synchronize(&mut remote, &[update("b", "c")]);
+        assert_eq!((applied.conflicts, applied.rejected), (1, 0));
+        assert_eq!(center.list("SELECT v FROM t"), "theirs");
+        // A row that lost is not the remote's own.
+        let (mut center, mut remote) = counted();
+        center.foreign("UPDATE t SET v = 'theirs'");
+        assert_eq!(upload_alone(&mut center, &mut remote, &[update("a", "b")]), 1);
+        assert_eq!(upload_alone(&mut center, &mut remote, &[update("b", "c")]), 1);
+        assert_eq!(center.list("SELECT v FROM t"), "theirs");
+    });
+}
