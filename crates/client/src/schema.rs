@@ -25,6 +25,7 @@ use crate::capture::{change_log, triggers};
 use crate::connection::{begin_immediate, explain};
 use crate::progress;
 use crate::sql::ident;
+use history::History;
 use model::{Code, Failure};
 use rusqlite::{Connection, OptionalExtension};
 use std::collections::HashSet;
@@ -203,12 +204,36 @@ pub(crate) fn verified_tables(connection: &Connection) -> Result<Vec<RemoteTable
     if missing {
         let transaction = begin_immediate(connection)?;
         for table in &tables {
-            if table.uploads() {
-                change_log::create(&transaction, table).map_err(explain)?;
-            }
-            triggers::ensure(&transaction, table).map_err(explain)?;
+            mend(&transaction, table)?;
         }
         transaction.commit().map_err(explain)?;
     }
     Ok(tables)
+}
+
+/// Puts the triggers of a table right. Where some were gone, changes may have gone unnoticed: the
+/// table is sent afresh and compared with what comes, because nobody knows how its rows were
+/// before. The rows of a table that only uploads have nothing to be compared with here, so they go
+/// up: those that the centre has as they are change nothing there.
+fn mend(connection: &Connection, table: &RemoteTable) -> Result<(), Failure> {
+    if table.uploads() {
+        change_log::create(connection, table).map_err(explain)?;
+    }
+    if triggers::were_lost(connection, table).map_err(explain)? {
+        if table.published.direction.downloads() {
+            let mut history = History::read(connection)?;
+            history.arriving.entry(table.name().to_owned()).or_default().uncaptured = true;
+            history.write(connection)?;
+            connection
+                .execute(
+                    "UPDATE syncline_table SET watermark = NULL WHERE name = ?1",
+                    [table.name()],
+                )
+                .map_err(explain)?;
+        } else {
+            let open = progress::State::read(connection)?.open_generation;
+            change_log::record_all_rows(connection, table, open).map_err(explain)?;
+        }
+    }
+    triggers::ensure(connection, table).map_err(explain)
 }

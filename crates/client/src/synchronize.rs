@@ -217,4 +217,6 @@ fn attempt(
 #[cfg(test)]
 mod key_change_tests;
 #[cfg(test)]
+mod rebuild_tests;
+#[cfg(test)]
 mod tests;

@@ -314,6 +314,11 @@ codes! {
     /// The consolidated database was, or may have been, restored to an earlier state that has this
     /// row, which had gone from the remote, or was made meanwhile.
     7161 RowBroughtBack Operator false "delete the row again if it is not wanted";
+    /// The triggers that capture changes of the table were gone for a while, as when an application
+    /// makes a table anew. The row differs from the one at the centre, or the centre has none, and
+    /// nobody knows who changed it: the remote has what the centre has, and the reject table what
+    /// was here. What was captured before is uploaded.
+    7190 RowNotCaptured Remote false "change the row again, if what was here is right";
     /// The row was to get a key that another row has at the consolidated database. It keeps its
     /// key there; the row as it should have become is kept in the reject table.
     7195 RowKeyTaken Remote false "choose another key, then synchronize again";

@@ -4,6 +4,7 @@
 //! as in its old image: nobody here has chosen their values, so they are no change (trap 24).
 //! Rows of a table that was published before and is so again are compared with what came. Nothing
 //! was captured of them in between, so those that differ are told with what they were (trap 23).
+//! Likewise those of a table whose triggers were gone for a while.
 
 use super::{Circumstances, Download, key_changes, rejects};
 use crate::capture::change_log;
@@ -11,7 +12,7 @@ use crate::connection::{bind, explain, value};
 use crate::schema::history::{Arriving, History};
 use crate::schema::{Image, RemoteTable};
 use crate::sql::{all, ident};
-use model::{Failure, RowReader, ValueRef};
+use model::{Code, Failure, RowReader, ValueRef};
 use protocol::{DownloadMode, RowsFrame};
 use rusqlite::Connection;
 
@@ -30,7 +31,7 @@ impl<'a> Arrivals<'a> {
     ) -> Result<Arrivals<'a>, Failure> {
         let history = History::read(connection)?;
         let arrivals = Arrivals { connection, circumstances, history };
-        for table in arrivals.returned() {
+        for table in arrivals.compared() {
             let sql = format!(
                 "CREATE TEMP TABLE {} AS SELECT {} FROM {}",
                 before_sql(table),
@@ -42,11 +43,13 @@ impl<'a> Arrivals<'a> {
         Ok(arrivals)
     }
 
-    fn returned(&self) -> impl Iterator<Item = &'a RemoteTable> {
-        let returned = |table: &&RemoteTable| {
-            self.history.arriving.get(table.name()).is_some_and(|arriving| arriving.returned)
+    /// The tables whose rows are compared.
+    fn compared(&self) -> impl Iterator<Item = &'a RemoteTable> {
+        let compared = |table: &&RemoteTable| {
+            let arriving = self.history.arriving.get(table.name());
+            arriving.is_some_and(|arriving| arriving.returned || arriving.uncaptured)
         };
-        self.circumstances.tables.iter().filter(returned)
+        self.circumstances.tables.iter().filter(compared)
     }
 
     /// After everything is written. Yields how many rows were told.
@@ -55,7 +58,7 @@ impl<'a> Arrivals<'a> {
             return Ok(0);
         }
         let mut told = 0;
-        for table in self.returned() {
+        for table in self.compared() {
             told += self.tell_differences(table)?;
             let sql = format!("DROP TABLE {}", before_sql(table));
             self.connection.execute_batch(&sql).map_err(explain)?;
@@ -91,6 +94,11 @@ impl<'a> Arrivals<'a> {
             before_sql(table),
             table.table_sql(),
         );
+        let arriving = self.history.arriving.get(table.name());
+        let code = match arriving.is_some_and(|arriving| arriving.returned) {
+            true => Code::RowDiffersOnReturn,
+            false => Code::RowNotCaptured,
+        };
         let mut statement = self.connection.prepare(&sql).map_err(explain)?;
         let mut rows = statement.query([]).map_err(explain)?;
         let mut told = 0;
@@ -99,8 +107,14 @@ impl<'a> Arrivals<'a> {
                 .map(|column| value(row, column))
                 .collect::<rusqlite::Result<_>>()
                 .map_err(explain)?;
-            rejects::record_returned(self.connection, table, &values, self.circumstances.at)
-                .map_err(explain)?;
+            rejects::record_difference(
+                self.connection,
+                table,
+                &values,
+                code,
+                self.circumstances.at,
+            )
+            .map_err(explain)?;
             told += 1;
         }
         Ok(told)

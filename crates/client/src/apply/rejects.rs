@@ -203,10 +203,11 @@ pub(crate) fn record_stranded(
 }
 
 /// Records a row of a table that came back, as it was before it was overwritten or removed.
-pub(super) fn record_returned(
+pub(super) fn record_difference(
     connection: &Connection,
     table: &RemoteTable,
     row: &[ValueRef<'_>],
+    code: Code,
     at: &str,
 ) -> rusqlite::Result<()> {
     let counter = Counter(progress::get(connection, "counter")?.unwrap_or(0));
@@ -214,9 +215,11 @@ pub(super) fn record_returned(
     let columns = table.published.columns.iter().zip(row);
     let object: Map<String, Json> =
         columns.map(|(name, value)| (name.clone(), to_json(*value))).collect();
-    let code = Code::RowDiffersOnReturn.number();
-    let message = "here when the table was published again, and otherwise or not at the centre";
-    let reason = Reason { counter, code, message, at };
+    let message = match code {
+        Code::RowNotCaptured => "here without triggers, and otherwise or not at the centre",
+        _ => "here when the table was published again, and otherwise or not at the centre",
+    };
+    let reason = Reason { counter, code: code.number(), message, at };
     let row = Some(Json::Object(object).to_string());
     insert_with_row(connection, table, &key, reason, row)
 }

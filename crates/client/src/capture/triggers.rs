@@ -61,6 +61,21 @@ pub(crate) fn are_right(connection: &Connection, table: &RemoteTable) -> rusqlit
     Ok(true)
 }
 
+/// Whether a change of the table can have gone unnoticed: a trigger that records bases is not there,
+/// or belongs to another table by now. Both come of a table that was made anew under its name.
+pub(crate) fn were_lost(connection: &Connection, table: &RemoteTable) -> rusqlite::Result<bool> {
+    let mut statement = connection.prepare_cached(
+        "SELECT 1 FROM sqlite_schema
+         WHERE type = 'trigger' AND name = ?1 AND tbl_name = ?2 COLLATE NOCASE",
+    )?;
+    for event in ["insert", "update", "delete"] {
+        if !statement.exists([&trigger_name(event, table.name()), table.name()])? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// Removes the table's triggers.
 pub(crate) fn drop_all(connection: &Connection, table: &str) -> rusqlite::Result<()> {
     for event in EVENTS {

@@ -45,6 +45,9 @@ pub(crate) struct Arriving {
     /// The table is here again after it was published no more.
     #[serde(default)]
     pub(crate) returned: bool,
+    /// The triggers of the table were gone for a while.
+    #[serde(default)]
+    pub(crate) uncaptured: bool,
 }
 
 impl History {

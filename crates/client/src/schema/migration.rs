@@ -1,7 +1,6 @@
 //! Files that an older version made a remote get what is missing when they are opened.
 
 use super::{FORMAT_VERSION, LocalTable, RemoteTable, stored_tables};
-use crate::capture::{change_log, triggers};
 use crate::connection::{begin_immediate, explain};
 use crate::progress;
 use model::Failure;
@@ -28,8 +27,7 @@ fn record_key_changes(connection: &Connection) -> Result<(), Failure> {
         let local = LocalTable::read(connection, &stored.published.name).map_err(explain)?;
         let table = local.and_then(|local| RemoteTable::new(0, stored, &local).ok());
         if let Some(table) = table.filter(RemoteTable::uploads) {
-            change_log::create(connection, &table).map_err(explain)?;
-            triggers::ensure(connection, &table).map_err(explain)?;
+            super::mend(connection, &table)?;
         }
     }
     Ok(())

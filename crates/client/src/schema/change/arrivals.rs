@@ -53,5 +53,6 @@ fn arriving(before: &BTreeMap<String, Arriving>, heir: &Heir<'_>, held: &Held<'_
     Arriving {
         unseen: columns.filter(|(_, at)| unseen(at)).map(|(name, _)| name.clone()).collect(),
         returned: held.former || known.is_some_and(|known| known.returned),
+        uncaptured: known.is_some_and(|known| known.uncaptured),
     }
 }

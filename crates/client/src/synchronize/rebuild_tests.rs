@@ -1,0 +1,73 @@
+//! An application makes a table anew, and our triggers are gone.
+
+use super::tests::{assert_equal, centre, joined, rows, sync, sync_as};
+use crate::testing::{int, text};
+use model::{Code, Direction};
+use protocol::Mode;
+
+/// As an application does it that changes a column, in the two usual orders.
+const REBUILDS: [&str; 2] = [
+    "BEGIN; CREATE TABLE new(id INTEGER PRIMARY KEY, v TEXT); INSERT INTO new SELECT * FROM t;
+     DROP TABLE t; ALTER TABLE new RENAME TO t; COMMIT;",
+    "BEGIN; ALTER TABLE t RENAME TO old; CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT);
+     INSERT INTO t SELECT * FROM old; COMMIT;",
+];
+
+// S1, S3, trap 29: what was changed while nothing captured it was lost without a word: it was
+// never uploaded, and the next change of the same row at the centre overwrote it.
+#[test]
+fn what_nothing_has_captured_is_told() {
+    for rebuild in REBUILDS {
+        let centre = centre();
+        for id in 2..=5 {
+            centre.borrow_mut().put(0, &[int(id), text("as it was")]);
+        }
+        let mut site = joined(&centre);
+        site.write("UPDATE t SET v = 'captured' WHERE id = 1");
+        site.write(rebuild);
+        site.write(
+            "UPDATE t SET v = 'mine' WHERE id = 2; DELETE FROM t WHERE id = 3;
+             INSERT INTO t VALUES (9, 'new')",
+        );
+        centre.borrow_mut().put(0, &[int(5), text("theirs")]);
+        // An attempt that fails forgets nothing of it.
+        centre.borrow_mut().fault = crate::testing::centre::Fault::WithinDownload;
+        sync(&mut site, &centre).unwrap_err();
+        let report = sync(&mut site, &centre).unwrap();
+        assert_eq!(report.rejected, 3, "the summary counts them");
+        assert_equal(&site, &centre);
+        assert_eq!(
+            rows(&site),
+            ["1, 'captured'", "2, 'as it was'", "3, 'as it was'", "4, 'as it was'", "5, 'theirs'"]
+        );
+        let rejects = site.remote.rejects().unwrap();
+        let mut told: Vec<&str> = rejects.iter().filter_map(|it| it.row.as_deref()).collect();
+        told.sort_unstable();
+        assert_eq!(
+            told,
+            [r#"{"id":2,"v":"mine"}"#, r#"{"id":5,"v":"as it was"}"#, r#"{"id":9,"v":"new"}"#]
+        );
+        assert!(rejects.iter().all(|it| it.code == Code::RowNotCaptured.number()));
+        // From now on changes are captured again, and nothing is compared any more.
+        site.write("UPDATE t SET v = 'again' WHERE id = 2; INSERT INTO t VALUES (9, 'new')");
+        let report = sync(&mut site, &centre).unwrap();
+        assert_eq!((report.uploaded.inserts, report.uploaded.updates), (1, 1));
+        assert_equal(&site, &centre);
+        assert_eq!(site.remote.rejects().unwrap().len(), 3);
+    }
+}
+
+// S1: the rows of a table that only uploads cannot be compared here.
+#[test]
+fn a_table_that_only_uploads_sends_all_it_has() {
+    let centre = centre();
+    let mut site = joined(&centre);
+    let mut tables = site.all_tables();
+    tables[0].direction = Direction::UploadOnly;
+    centre.borrow_mut().publish(&tables);
+    sync(&mut site, &centre).unwrap();
+    site.write(REBUILDS[0]);
+    site.write("UPDATE t SET v = 'mine'; INSERT INTO t VALUES (9, 'new')");
+    sync_as(&mut site.remote, &centre, Mode::UploadOnly, &mut |_| {}).unwrap();
+    assert_eq!(centre.borrow().lines(0), ["1, 'mine'", "9, 'new'"]);
+}
