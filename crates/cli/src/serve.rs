@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub(crate) fn run(options: &ServeOptions) -> Result<(), Failure> {
     let config = Config::read(&options.dir.dir)?;
     let mut settings = config.server.meaning();
+    settings.mark_dir = Some(options.dir.dir.clone());
     if !options.listen.is_empty() {
         settings.listen.clone_from(&options.listen);
     }

@@ -22,6 +22,7 @@
 //! Triggers are off for this connection, ours and the user's; foreign key actions are not.
 
 mod arrivals;
+mod comparison;
 mod followers;
 pub(crate) mod incoming;
 mod key_changes;

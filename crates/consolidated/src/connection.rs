@@ -18,6 +18,7 @@ use crate::url::Url;
 use model::{Failure, PublicationName, Receipt, RemoteId, ScriptVersion, UserName};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::path::Path;
 
 /// A connection for whoever administers the database: `init`, `deploy`, `check`, `user`.
 pub trait Administration: Debug {
@@ -225,10 +226,21 @@ pub fn open_reader(url: &Url) -> Result<Box<dyn Reader>, Failure> {
 }
 
 /// Takes the right to serve the database, or says that another server has it.
-pub fn lock_for_serving(url: &Url) -> Result<ServeLock, Failure> {
+///
+/// Finds out whether the database was restored or copied since it was served last, and begins a new
+/// generation then: before anybody is served. `dir` is the folder of the configuration, where each
+/// start leaves a mark.
+pub fn lock_for_serving(url: &Url, dir: Option<&Path>) -> Result<ServeLock, Failure> {
     match url {
-        Url::Sqlite(path) => Ok(ServeLock { _file: Some(sqlite::ServeLock::take(path)?) }),
+        Url::Sqlite(path) => {
+            let lock = sqlite::ServeLock::take(path)?;
+            sqlite::start(path, dir)?;
+            Ok(ServeLock { _file: Some(lock) })
+        }
         // Any number of servers may share it.
-        Url::Postgres(_) => Ok(ServeLock { _file: None }),
+        Url::Postgres(url) => {
+            postgres::start(url, dir)?;
+            Ok(ServeLock { _file: None })
+        }
     }
 }

@@ -1,5 +1,6 @@
-//! Decides whether a remote is the one the database remembers. Pure: everything that is known of
-//! both sides goes in, one verdict comes out.
+//! Decides whether a remote is the one the database remembers.
+//!
+//! Pure: everything that is known of both sides goes in, one verdict comes out.
 //!
 //! | the remote says | the database says | so |
 //! |---|---|---|
@@ -121,11 +122,9 @@ fn judge(
     let ahead_of =
         |epoch| evidence.receipt.is_some_and(|receipt| receipt.here && receipt.epoch > epoch);
     let Some(ours) = remembered else {
-        return Ok(match fresh {
-            true => Verdict::New,
-            false if ahead_of(0) => Verdict::Restored,
-            false => Verdict::Doubtful,
-        });
+        // An operator may have deleted what was known of it. Whoever else has seen what a restore
+        // took has a receipt of its own.
+        return Ok(if fresh { Verdict::New } else { Verdict::Doubtful });
     };
     if ahead_of(ours.epoch) {
         return Ok(Verdict::Restored);
@@ -195,6 +194,10 @@ pub(crate) fn recognize(
     }
     let verdict = judge(identity, remembered.as_ref(), &mut evidence)?;
     let mut remote = remembered.unwrap_or_default();
+    if let Some(receipt) = evidence.receipt.filter(|receipt| receipt.here) {
+        // The receipt may be shown again, and is behind us then.
+        remote.epoch = remote.epoch.max(receipt.epoch);
+    }
     let mut consequence = Consequence::Nothing;
     match verdict {
         Verdict::Overtaken => return Err(overtaken(session)),
@@ -205,8 +208,6 @@ pub(crate) fn recognize(
             remote.progress = Progress(0);
         }
         Verdict::Restored => {
-            let epoch = evidence.receipt.map_or(0, |receipt| receipt.epoch);
-            remote.epoch = remote.epoch.max(epoch);
             remote.progress = remote.progress.max(identity.progress);
             compare_alone(&mut remote, identity, true);
             consequence = Consequence::NewGeneration;
@@ -375,8 +376,7 @@ mod tests {
         assert_eq!(verdict(ahead, Some(&ours), receipt(true, 6)), Verdict::Restored);
         assert_eq!(verdict(ahead, Some(&ours), receipt(true, 5)), Verdict::Doubtful);
         assert_eq!(verdict(ahead, Some(&ours), receipt(false, 6)), Verdict::Doubtful);
-        assert_eq!(verdict(ahead, None, receipt(true, 1)), Verdict::Restored);
-        assert_eq!(verdict(ahead, None, receipt(false, 1)), Verdict::Doubtful);
+        assert_eq!(verdict(ahead, None, receipt(true, 1)), Verdict::Doubtful);
         assert_eq!(verdict(known, Some(&ours), receipt(true, 5)), Verdict::Known);
         assert_eq!(verdict(known, Some(&ours), receipt(false, 9)), Verdict::Known);
         let behind = says(2, 4, 7, 9, false);

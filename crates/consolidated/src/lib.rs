@@ -27,6 +27,7 @@ mod script;
 mod selection;
 mod shape;
 mod sqlite;
+mod start_mark;
 mod sync_model;
 mod synchronization;
 mod told;

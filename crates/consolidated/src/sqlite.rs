@@ -39,6 +39,7 @@ mod runs;
 mod scripts;
 mod serve_lock;
 mod shapes;
+mod start;
 mod stretch;
 mod tables;
 mod tracking;
@@ -50,6 +51,7 @@ mod writer;
 pub(crate) use admin::Admin;
 pub(crate) use reader::Reader;
 pub(crate) use serve_lock::ServeLock;
+pub(crate) use start::start;
 pub(crate) use writer::Writer;
 
 use errors::failed;

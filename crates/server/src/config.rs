@@ -3,6 +3,9 @@
 /// The server's settings. All limits are per process.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
+    /// The folder of the configuration, where each start leaves a mark: a database that lacks the
+    /// mark was restored. None: nothing is left.
+    pub mark_dir: Option<std::path::PathBuf>,
     /// Where to listen: `tcp://HOST:PORT`; port 0 takes a free one.
     pub listen: Vec<String>,
     /// Connections at once; 0: as many as the descriptor limit allows.
@@ -59,6 +62,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Config {
         Config {
+            mark_dir: None,
             listen: vec!["tcp://127.0.0.1:2439".into()],
             connections_max: 0,
             sessions_max: 1000,

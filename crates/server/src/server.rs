@@ -52,7 +52,7 @@ pub struct Server {
 
 /// Starts a server for the database at `url`.
 pub fn start(config: Config, url: &Url, components: Components) -> Result<Server, Failure> {
-    let lock = consolidated::lock_for_serving(url)?;
+    let lock = consolidated::lock_for_serving(url, config.mark_dir.as_deref())?;
     let spills =
         Spills::new(components.files, config.stream_memory_bytes_max, config.spill_bytes_max);
     let worker::Started { worker, token_key, mut threads } = worker::start(&config, url, &spills)?;

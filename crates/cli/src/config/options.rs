@@ -126,6 +126,8 @@ impl ServerOptions {
     /// What the options mean to the server.
     pub(crate) fn meaning(&self) -> server::Config {
         server::Config {
+            // Known only to whoever has read the file.
+            mark_dir: None,
             listen: self.listen.clone(),
             connections_max: size(self.connections_max),
             sessions_max: size(self.sessions_max),

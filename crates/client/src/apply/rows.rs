@@ -1,13 +1,14 @@
 //! Writing and deleting downloaded rows, one prepared statement per table and kind.
 
+use super::comparison::{Stored, Tells, compare};
 use super::parked::{Parked, Placeholders};
 use super::statements::BATCH_ROWS;
 use super::{Circumstances, Download, incoming, key_changes, orphans, refresh, rejects};
 use crate::capture::change_log;
-use crate::connection::{bind, explain, value};
+use crate::connection::{bind, explain};
 use crate::schema::RemoteTable;
 use model::{Code, Failure, RowReader, Spill, ValueRef};
-use protocol::{DownloadBegin, DownloadMode, RowsFrame};
+use protocol::{DownloadMode, RowsFrame};
 use rusqlite::{CachedStatement, Connection, Error, ErrorCode, ffi};
 use std::cell::Cell;
 
@@ -322,22 +323,6 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// What of a refresh is kept in the reject table, because the database at the centre may be in
-/// another state than the one that the remote knows.
-#[derive(Clone, Copy, Default)]
-struct Tells {
-    /// Rows that it overwrites.
-    overwritten: bool,
-    /// Rows that it brings although they had gone.
-    brought_back: bool,
-}
-
-impl Tells {
-    fn of(begin: &DownloadBegin) -> Tells {
-        Tells { overwritten: begin.restored, brought_back: begin.restored && begin.deletes_lost }
-    }
-}
-
 /// Notices what foreign keys do on their own.
 struct Actions<'a> {
     connection: &'a Connection,
@@ -564,33 +549,6 @@ fn run(statement: &mut CachedStatement<'_>, values: &[ValueRef<'_>]) -> rusqlite
         bind(statement, n + 1, *value)?;
     }
     statement.raw_execute()
-}
-
-/// What there is of a row that comes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Stored {
-    Missing,
-    Different,
-    Same,
-}
-
-/// Compares a row with the one that is stored under its key.
-fn compare(
-    select: &mut CachedStatement<'_>,
-    key: &[ValueRef<'_>],
-    row: &[ValueRef<'_>],
-) -> rusqlite::Result<Stored> {
-    for (n, value) in key.iter().enumerate() {
-        bind(select, n + 1, *value)?;
-    }
-    let mut rows = select.raw_query();
-    let Some(stored) = rows.next()? else { return Ok(Stored::Missing) };
-    for (column, wanted) in row.iter().enumerate() {
-        if !value(stored, column)?.identical(*wanted) {
-            return Ok(Stored::Different);
-        }
-    }
-    Ok(Stored::Same)
 }
 
 fn exists(

@@ -507,12 +507,8 @@ impl Conversation {
         let watermark = Watermark::new(centre.version.to_le_bytes().to_vec()).unwrap();
         let watermarks = vec![Some(watermark); centre.schema.tables.len()];
         centre.version += 1;
-        self.say(&Message::DownloadEnd(DownloadEnd {
-            rows: total,
-            watermarks,
-            counter,
-            receipt: None,
-        }));
+        let end = DownloadEnd { rows: total, watermarks, counter, receipt: None };
+        self.say(&Message::DownloadEnd(end));
     }
 }
 

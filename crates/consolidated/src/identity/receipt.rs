@@ -1,5 +1,6 @@
-//! Receipts: what the database signed of its synchronizations, so that a remote can prove to it
-//! that it was in a later state (trap 30).
+//! Receipts: what the database signed of its synchronizations (trap 30).
+//!
+//! By them a remote can prove to it that it was in a later state.
 //!
 //! A receipt is one version byte, the incarnation, the timeline and the epoch, little-endian, and
 //! their signature with a key of the database, for one remote and one file only. The epoch of a

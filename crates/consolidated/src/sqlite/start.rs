@@ -1,0 +1,117 @@
+//! What is found out about the file before anybody is served.
+
+use super::errors::failed;
+use super::{connect, deploy, incarnation};
+use crate::start_mark::{self, MARKS_MAX, Mark, Marked};
+use model::{Code, Failure};
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::UNIX_EPOCH;
+
+/// Whether this is the file that it says it is, and has what its last start left. `dir` is the
+/// folder of the configuration. Whoever calls holds the lock for serving.
+pub(crate) fn start(path: &Path, dir: Option<&Path>) -> Result<(), Failure> {
+    let connection = connect(path, false)?;
+    if !deploy::table_exists(&connection, "syncline_system")? {
+        return Err(Failure::new(Code::NotDeployed, "nothing is deployed in this database"));
+    }
+    deploy::require_present_format(&connection)?;
+    let transaction = Transaction::new_unchecked(&connection, TransactionBehavior::Immediate)
+        .map_err(failed("begin a transaction"))?;
+    recognize(&transaction, path)?;
+    if let Some(dir) = dir {
+        start_mark::start(dir, &mut Started { connection: &transaction, path })?;
+    }
+    transaction.commit().map_err(failed("note the start of the server"))
+}
+
+/// A copy, and a backup that was put in the place of the file, are other files.
+fn recognize(connection: &Connection, path: &Path) -> Result<(), Failure> {
+    let recognizing = failed("recognize the file");
+    let Some(home) = home(path) else { return Ok(()) };
+    let known: Option<String> = connection
+        .query_row("SELECT value FROM syncline_system WHERE name = 'home'", [], |row| row.get(0))
+        .optional()
+        .map_err(&recognizing)?;
+    if known.as_ref() == Some(&home) {
+        return Ok(());
+    }
+    connection
+        .execute("INSERT OR REPLACE INTO syncline_system VALUES ('home', ?1)", [&home])
+        .map_err(&recognizing)?;
+    match known {
+        // Deployed, and never served.
+        None => Ok(()),
+        Some(_) => incarnation::renew(connection, "it is in another file: restored or copied"),
+    }
+}
+
+/// Number and birth of the file. Not its device, which may have another number after a restart of
+/// the machine.
+fn home(path: &Path) -> Option<String> {
+    let metadata = std::fs::metadata(path).ok()?;
+    let born = metadata.created().ok().and_then(|born| born.duration_since(UNIX_EPOCH).ok());
+    Some(format!("{}/{}", metadata.ino(), born.map_or(0, |born| born.as_nanos())))
+}
+
+struct Started<'a> {
+    connection: &'a Connection,
+    path: &'a Path,
+}
+
+impl Marked for Started<'_> {
+    fn place(&mut self) -> Result<Mark, Failure> {
+        let database_id = self
+            .connection
+            .query_row("SELECT value FROM syncline_system WHERE name = 'database_id'", [], |row| {
+                row.get(0)
+            })
+            .map_err(failed("read the database's identity"))?;
+        let incarnation = incarnation::number(self.connection)?.to_string();
+        Ok(Mark { database_id, incarnation, mark: String::new() })
+    }
+
+    fn has(&mut self, mark: &str) -> Result<bool, Failure> {
+        self.connection
+            .query_row(
+                "SELECT count(*) > 0 FROM syncline_system WHERE name = 'start ' || ?1",
+                [mark],
+                |row| row.get(0),
+            )
+            .map_err(failed("look for the mark of the last start"))
+    }
+
+    fn renew(&mut self, reason: &str) -> Result<(), Failure> {
+        incarnation::renew(self.connection, reason)
+    }
+
+    fn add(&mut self) -> Result<String, Failure> {
+        let noting = failed("note the start of the server");
+        let mark: String = self
+            .connection
+            .query_row(
+                "INSERT INTO syncline_system
+                 VALUES ('start ' || lower(hex(randomblob(16))),
+                     strftime('%Y-%m-%d %H:%M:%f', 'now'))
+                 RETURNING substr(name, 7)",
+                [],
+                |row| row.get(0),
+            )
+            .map_err(&noting)?;
+        self.connection
+            .execute(
+                "DELETE FROM syncline_system WHERE name GLOB 'start *' AND name NOT IN (
+                     SELECT name FROM syncline_system WHERE name GLOB 'start *'
+                     ORDER BY value DESC LIMIT ?1)",
+                [MARKS_MAX],
+            )
+            .map_err(&noting)?;
+        // The file must not have what a crash takes from the database.
+        let commit = format!("cannot note the start in {}", self.path.display());
+        self.connection
+            .execute_batch("COMMIT; BEGIN IMMEDIATE")
+            .map_err(|error| failed(&commit)(error))?;
+        Ok(mark)
+    }
+}

@@ -1,0 +1,74 @@
+//! A mark of each start of a server, in the database and in a file beside its configuration.
+//!
+//! Where the file has a mark that the database lacks, the database is behind itself: it was
+//! restored, and the folder of the server was not. The file speaks of one incarnation only: a
+//! restore that was found in another way has begun a new one, and is not found twice.
+
+use model::{Code, Failure};
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+
+/// The file in the folder of the configuration.
+const FILE_NAME: &str = "syncline.mark";
+
+/// Marks that the database keeps; whoever has started less often since has one of them.
+pub(crate) const MARKS_MAX: i64 = 10_000;
+
+/// What a start leaves.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Mark {
+    pub(crate) database_id: String,
+    pub(crate) incarnation: String,
+    pub(crate) mark: String,
+}
+
+/// What a backend does for it.
+pub(crate) trait Marked {
+    /// The database as it is now, without a mark.
+    fn place(&mut self) -> Result<Mark, Failure>;
+
+    /// Whether the database has this mark.
+    fn has(&mut self, mark: &str) -> Result<bool, Failure>;
+
+    /// Begins a new incarnation and a new generation.
+    fn renew(&mut self, reason: &str) -> Result<(), Failure>;
+
+    /// Draws a mark and stores it, durably.
+    fn add(&mut self) -> Result<String, Failure>;
+}
+
+/// Compares file and database, and leaves a new mark in both: first in the database, so that the
+/// file never has one that the database has not had.
+pub(crate) fn start(dir: &Path, database: &mut dyn Marked) -> Result<(), Failure> {
+    let path = dir.join(FILE_NAME);
+    let here = database.place()?;
+    let before = fs::read(&path).ok().and_then(|text| serde_json::from_slice::<Mark>(&text).ok());
+    if let Some(before) = before
+        && before.database_id == here.database_id
+        && before.incarnation == here.incarnation
+        && !database.has(&before.mark)?
+    {
+        database.renew("it lacks the mark of an earlier start of this server")?;
+    }
+    let mark = database.add()?;
+    let left = Mark { mark, ..database.place()? };
+    if let Err(failure) = write(&path, &left) {
+        // A folder that is read only: restores are noticed in the other ways.
+        tracing::warn!(error = %failure.full_message(), "the start of the server leaves no mark");
+    }
+    Ok(())
+}
+
+fn write(path: &Path, mark: &Mark) -> Result<(), Failure> {
+    let cannot = |error| {
+        Failure::new(Code::CannotWrite, format!("cannot write {}", path.display())).source(error)
+    };
+    let text = serde_json::to_vec(mark)
+        .map_err(|error| Failure::new(Code::Bug, "a mark does not write").source(error))?;
+    let beside = path.with_extension("mark-new");
+    let mut file = File::create(&beside).map_err(cannot)?;
+    file.write_all(&text).and_then(|()| file.sync_all()).map_err(cannot)?;
+    fs::rename(&beside, path).map_err(cannot)
+}
