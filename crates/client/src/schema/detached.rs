@@ -1,5 +1,6 @@
-//! What is remembered of a file that is no remote any more: beside it, because nothing of ours may
-//! stay in it.
+//! What is remembered of a file that is no remote any more.
+//!
+//! It lies beside the file, because nothing of ours may stay in it.
 
 use super::history::History;
 use crate::files;
