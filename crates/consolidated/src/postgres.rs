@@ -64,6 +64,7 @@ mod statement;
 mod steps;
 mod table_plan;
 mod tables;
+mod taken_along;
 mod timeline;
 mod tls;
 mod tracking;

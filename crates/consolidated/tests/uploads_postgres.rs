@@ -139,6 +139,43 @@ fn rows_of_two_tables_that_refer_to_each_other_come_and_go() {
     }
 }
 
+/// The remote lacks the foreign key: it adds a child, changes another, and deletes their parent. It
+/// was told that both were taken, and both were gone.
+// S5, S11
+#[test]
+fn a_row_that_a_delete_of_the_same_upload_takes_along_is_told() {
+    for between in [false, true] {
+        let parent = if between { "middle" } else { "parent" };
+        let (mut center, mut remote) = center(
+            &format!(
+                "CREATE TABLE parent (id integer PRIMARY KEY, n integer);
+                 CREATE TABLE middle (id integer PRIMARY KEY REFERENCES parent ON DELETE CASCADE);
+                 CREATE TABLE child (id integer PRIMARY KEY, parent integer
+                     REFERENCES {parent} ON DELETE CASCADE);
+                 INSERT INTO parent VALUES (1, 1), (2, 2);
+                 INSERT INTO middle VALUES (1), (2);
+                 INSERT INTO child VALUES (10, 1), (20, 2);"
+            ),
+            "[table.parent]\n[table.child]\n",
+        );
+        let changes = [
+            Upload::Insert("child", pair(11, 1)),
+            Upload::Insert("child", pair(21, 2)),
+            Upload::Update("child", pair(20, 2), pair(20, 1)),
+            Upload::Delete("parent", pair(1, 1)),
+        ];
+        let (applied, download) = center.synchronize(&mut remote, &changes);
+        assert_eq!((applied.rejected, applied.conflicts), (2, 0), "{between}");
+        assert_eq!(rejects(&download), ["child 11 E7197", "child 20 E7197"], "{between}");
+        assert_eq!(center.list("SELECT id FROM child ORDER BY id"), "21", "{between}");
+        let mut gone: Vec<String> =
+            download.deletes.iter().map(|(_, key)| key[0].as_ref().display()).collect();
+        gone.sort();
+        gone.dedup();
+        assert_eq!(gone, ["10", "11", "20"], "{between}: {download:?}");
+    }
+}
+
 // Trap 10
 #[test]
 fn unique_values_swap_in_columns_of_every_kind() {

@@ -17,6 +17,7 @@ use super::outline::Outline;
 use super::row_fault::{RowFault, may_collide, row_fault};
 use super::spelling;
 use super::statement::Statement;
+use super::taken_along;
 use super::upload::{Stop, Upload, stopped};
 use crate::script::Event;
 use crate::synchronization::Change;
@@ -105,6 +106,7 @@ pub(super) fn apply(
         careful.group(group)?;
     }
     careful.settle_parked()?;
+    taken_along::reject(&mut careful, outline)?;
     careful.flush()?;
     Ok(careful.ledger)
 }

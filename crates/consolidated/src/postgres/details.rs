@@ -42,6 +42,9 @@ pub(super) struct TableDetails {
     pub(super) guards: Vec<Guard>,
     /// An upload may move a row out of the subscription.
     pub(super) may_leave: bool,
+    /// Published names of the tables whose deletes take rows of this one along.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) takers: Vec<String>,
     /// How keys have to be spelled, where their types alone do not say it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) spelling: Option<KeySpelling>,

@@ -119,6 +119,11 @@ impl Ledger {
         told::rejected(upload.request.batches, &published, &reason)
     }
 
+    /// Whether the remote will be told of this row.
+    pub(super) fn tells_of(&self, row: &RowId) -> bool {
+        self.owed.contains_key(row)
+    }
+
     /// Whether nothing is to be told of any row.
     pub(super) fn is_clear(&self) -> bool {
         self.owed.is_empty() && self.conflicts.is_empty()

@@ -73,11 +73,22 @@ impl Outline {
         Ok(outline)
     }
 
-    /// Whether the rows are not to be tried together: keys change, or the database knows alone how
-    /// they are spelled (`spelling.rs`).
+    /// The tables with rows that deletes of the upload may take along (`taken_along.rs`).
+    pub(super) fn endangered(&self, upload: Upload<'_>) -> BTreeSet<usize> {
+        let takes = |child: usize, parent: usize| {
+            let takers = &upload.tables[child].deployed.details.takers;
+            takers.contains(&upload.tables[parent].deployed.published.name)
+        };
+        let written = self.written.iter().map(|(table, _)| *table);
+        written.filter(|child| self.deleted.iter().any(|parent| takes(*child, *parent))).collect()
+    }
+
+    /// Whether the rows are not to be tried together: keys change, some may take others along, or
+    /// the database knows alone how keys are spelled (`spelling.rs`).
     pub(super) fn needs_care(&self, upload: Upload<'_>) -> bool {
         let spelling = |table: usize| upload.tables[table].deployed.details.spelling.as_ref();
         self.has_key_changes
+            || !self.endangered(upload).is_empty()
             || self.tables().into_iter().filter_map(spelling).any(KeySpelling::is_asked)
     }
 

@@ -9,13 +9,14 @@ use super::remote_ddl;
 use super::scripts::{self, Generator};
 use super::spelling::{Doubt, KeySpelling};
 use super::tables::{self, ForeignKey, UserColumn, UserTable};
+use super::taken_along;
 use super::values::{ColumnType, NumericAs};
 use super::verbatim::Verbatim;
 use crate::digest::digest;
 use crate::script::{Event, Script};
 use crate::selection::{Rows, Selection};
 use crate::sync_model::{ClaimTest, ConflictRule, StoredAs, TableModel};
-use model::{Failure, PublishedTable};
+use model::{Code, Failure, PublishedTable};
 use std::collections::{BTreeSet, HashMap};
 
 #[derive(Debug)]
@@ -156,6 +157,7 @@ impl<'a> TablePlanner<'a> {
             afresh: selection.is_custom(),
             may_leave: self.table_model.may_leave,
             guards: self.version.guards(selection),
+            takers: taken_along::takers(self.version.user_tables, self.table),
             ..TableDetails::default()
         }
     }
@@ -193,6 +195,7 @@ impl<'a> TablePlanner<'a> {
                  not synchronized"
             ));
         }
+        notices.extend(self.fixed_keys());
         if !self.table_model.direction.downloads() {
             return;
         }
@@ -209,6 +212,31 @@ impl<'a> TablePlanner<'a> {
                 place.join(", ")
             ));
         }
+    }
+
+    /// Where a remote cannot change a key, because foreign keys forbid it.
+    fn fixed_keys(&self) -> Option<String> {
+        if !self.table_model.direction.uploads() {
+            return None;
+        }
+        let to_the_key = |key: &&ForeignKey| {
+            let referred = key.columns.iter().any(|(_, to)| self.table.key.contains(to));
+            key.parent == self.name && referred && key.forbids_updates()
+        };
+        let tables = self.version.user_tables.iter();
+        let children: Vec<&str> = tables
+            .filter(|(_, child)| child.foreign_keys.iter().any(|key| to_the_key(&key)))
+            .map(|(name, _)| name.as_str())
+            .collect();
+        (!children.is_empty()).then(|| {
+            format!(
+                "{}: a key that rows of {} refer to stays as it is: a remote that changes it is \
+                 told that it cannot be (E{}), as the foreign keys do not say ON UPDATE CASCADE",
+                self.name,
+                children.join(", "),
+                Code::RowReferences.number()
+            )
+        })
     }
 
     fn wrong(&self, why: &str) -> Failure {

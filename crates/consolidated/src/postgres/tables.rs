@@ -232,6 +232,11 @@ impl ForeignKey {
         action(self.on_delete)
     }
 
+    /// A row that is referred to keeps its key, at the end of the transaction too.
+    pub(super) fn forbids_updates(&self) -> bool {
+        self.on_update == 'r' || self.on_update == 'a' && !self.deferrable
+    }
+
     /// What it does to the child's rows when the parent's are written.
     pub(super) fn cascades(&self) -> impl Iterator<Item = String> {
         let actions = [
