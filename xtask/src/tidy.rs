@@ -15,7 +15,7 @@ mod link;
 mod mention;
 mod signature;
 
-pub(crate) use citation::{Citations, TESTING, heading_number};
+pub(crate) use citation::{Citations, NOT_YET, TESTING, heading_number};
 
 use crate::checkout::Checkout;
 use crate::problem::Problem;

@@ -2,7 +2,8 @@
 
 use crate::args::{RemoteAction, RemoteFile, RemoteOptions};
 use crate::output::{self, counted};
-use client::{Components, Remote, Status, TableStatus};
+use crate::told::{self, parsed};
+use client::{Components, Remote, Status, StoredReject, TableStatus};
 use model::{Direction, Failure};
 use serde_json::{Value, json};
 
@@ -161,6 +162,7 @@ fn rejects(file: &RemoteFile) -> Result<(), Failure> {
             .iter()
             .map(|reject| {
                 json!({
+                    "id": reject.id,
                     "at": reject.at,
                     "table": reject.table,
                     "key": parsed(&reject.key),
@@ -175,20 +177,27 @@ fn rejects(file: &RemoteFile) -> Result<(), Failure> {
     if rejects.is_empty() {
         return output::line("nothing was rejected");
     }
-    let rows: Vec<Vec<String>> = rejects
-        .into_iter()
-        .map(|reject| {
-            let row = reject.row.unwrap_or_default();
-            let code = format!("E{}", reject.code);
-            vec![reject.at, reject.table, reject.key, code, reject.message, row]
-        })
-        .collect();
-    output::table(&["at", "table", "key", "code", "message", "row"], &rows)
+    for (n, reject) in rejects.into_iter().enumerate() {
+        if n > 0 {
+            output::line("")?;
+        }
+        show(&reject)?;
+    }
+    Ok(())
 }
 
-// The file keeps keys and rows as JSON text; programs want the JSON itself.
-fn parsed(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|_| Value::from(text))
+/// One reject, a line a fact and a line a column: rows may be wide.
+fn show(reject: &StoredReject) -> Result<(), Failure> {
+    let facts = [
+        ("id", reject.id.to_string()),
+        ("at", reject.at.clone()),
+        ("table", reject.table.clone()),
+        ("key", told::key(&reject.key)),
+        ("code", format!("E{}", reject.code)),
+        ("message", reject.message.clone()),
+    ];
+    output::record(&facts.map(|(name, value)| (name.to_owned(), value)))?;
+    told::row("row", reject.row.as_deref())
 }
 
 fn reset(file: &RemoteFile, discard_pending: bool) -> Result<(), Failure> {

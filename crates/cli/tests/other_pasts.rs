@@ -114,11 +114,16 @@ fn a_restored_centre_and_remotes_that_went_on_converge() {
         (reject["code"].clone(), reject["row"].clone())
     };
     for name in names {
-        let (code, row) = lost(name, json!([10]));
+        let (code, row) = lost(name, json!({"id": 10}));
         assert_eq!(code, json!("E7005"), "{name}");
         assert!(row.to_string().contains("Ann's"), "{name}: {row}");
     }
-    assert_eq!(lost("ann", json!(["waits"])).0, json!("E7003"), "{:?}", rejects(&world, "ann"));
+    assert_eq!(
+        lost("ann", json!({"id": "waits"})).0,
+        json!("E7003"),
+        "{:?}",
+        rejects(&world, "ann")
+    );
 }
 
 // Trap 3: without a row lost, a restore is noticed all the same, and nobody is asked to help.

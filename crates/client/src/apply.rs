@@ -2,8 +2,8 @@
 //!
 //! The order within the transaction:
 //!
-//! 1. the upload that this download follows is dropped: it is committed (`progress.rs`);
-//! 2. rejects are recorded, while the losing rows are still there (`apply/rejects.rs`);
+//! 1. rejects are recorded, while the losing rows are still there (`apply/rejects.rs`);
+//! 2. the upload that this download follows is dropped: it is committed (`progress.rs`);
 //! 3. rows that got another key at the centre get it here (`apply/key_changes.rs`);
 //! 4. rows are written, parents and children in any order, since foreign keys, RESTRICT included,
 //!    are checked at the end; rows that stand in each other's way are parked (`apply/parked.rs`,
@@ -11,8 +11,8 @@
 //! 5. rows are deleted, the last table first; in a refresh also those that did not come
 //!    (`apply/refresh.rs`);
 //! 6. parked rows are written; all rows are, once more, if foreign keys have acted meanwhile;
-//! 6. rows whose parent is missing at the centre too are set aside (`apply/orphans.rs`);
-//! 7. watermarks, counter and nonce are recorded.
+//! 7. rows whose parent is missing at the centre too are set aside (`apply/orphans.rs`);
+//! 8. watermarks, counter and nonce are recorded.
 //!
 //! Rows with a local change that waits are never touched: what came for them is kept beside the
 //! change (`apply/incoming.rs`, trap 7). Where that cannot be kept up, because a cascade takes
@@ -131,8 +131,8 @@ pub(crate) struct Circumstances<'a> {
     pub(crate) spills: &'a Arc<Spills>,
 }
 
-/// Applies a download. Idempotent: a kill at any moment leaves all of it or nothing. Yields how
-/// many rows it has put into the reject table that the server does not know of.
+/// Applies a download. Idempotent: a kill at any moment leaves all of it or nothing. Returns how
+/// many rejects it brought.
 pub(crate) fn apply(
     connection: &Connection,
     download: &Download,
@@ -143,12 +143,12 @@ pub(crate) fn apply(
     let large = download.rows() > SMALL_DOWNLOAD_ROWS;
     let _large_cache = large.then(|| LargeCache::new(connection)).transpose()?;
     let transaction = begin_immediate(connection)?;
+    let learned = rejects::record(connection, download, circumstances)?;
     if let Some(frozen) = circumstances.committed {
         progress::drop_entries(connection, circumstances.tables, frozen).map_err(explain)?;
     }
-    let mut told = 0;
     if !download.is_empty() {
-        told = write(connection, download, circumstances, progress)?;
+        write(connection, download, circumstances, &learned.withheld, progress)?;
     }
     let agreed = Agreed {
         watermarks: &end.watermarks,
@@ -161,7 +161,7 @@ pub(crate) fn apply(
     fail_point!("client-apply-before-commit");
     commit(connection, transaction, circumstances)?;
     fail_point!("client-apply-committed");
-    Ok(told)
+    Ok(learned.rejects)
 }
 
 /// Records the rejects, and writes and deletes the rows.
@@ -169,15 +169,15 @@ fn write(
     connection: &Connection,
     download: &Download,
     circumstances: &Circumstances<'_>,
+    withheld: &[rejects::Withheld],
     progress: &mut dyn FnMut(u64),
-) -> Result<u64, Failure> {
+) -> Result<(), Failure> {
     triggers_off(connection)?;
     let tables = circumstances.tables;
     // Not without need: the pragma makes SQLite prepare every statement anew.
     if tables.iter().any(|table| table.in_foreign_keys) {
         connection.pragma_update(None, "defer_foreign_keys", true).map_err(explain)?;
     }
-    rejects::record(connection, tables, &download.rejects, circumstances.at)?;
     orphans::drop_refreshed(connection, tables, download)?;
     orphans::put_back(connection, tables)?;
     for table in tables.iter().filter(|table| table.uploads()) {
@@ -188,6 +188,7 @@ fn write(
     let mut arrivals = Arrivals::begin(connection, circumstances)?;
     key_changes::apply(connection, download, circumstances)?;
     let mut writer = Writer::new(connection, download, circumstances)?;
+    writer.keep_withheld(withheld)?;
     writer.write_rows(&download.upserts, progress)?;
     for table in tables.iter().rev() {
         if download.mode(table) == DownloadMode::Refresh {
@@ -200,7 +201,7 @@ fn write(
     orphans::put_back(connection, tables)?;
     writer.repair_after_actions(&download.upserts)?;
     writer.finish()?;
-    let told = arrivals.settle(download)?;
+    arrivals.settle(download)?;
 
     // Only triggers add entries, and they are off: where there were none there are none.
     let changed = changed_before.iter().any(Option::is_some);
@@ -214,7 +215,7 @@ fn write(
         // What came for a row that is as it was is not kept beside a change that is none.
         incoming::apply_for_undone_changes(connection, tables, circumstances.open_generation)?;
     }
-    Ok(told)
+    Ok(())
 }
 
 /// Per table with local changes: how many rows exist that have one. A download adds none and must

@@ -99,6 +99,7 @@ impl Remote {
             return Err(not_a_remote());
         }
         schema::migration::migrate(&connection)?;
+        apply::rejects::complete(&connection)?;
         Ok(Remote::new(Some(path), connection, components))
     }
 
@@ -117,6 +118,7 @@ impl Remote {
             files::remove_memory(path);
         }
         schema::migration::migrate(&connection)?;
+        apply::rejects::complete(&connection)?;
         Ok(Remote::new(Some(path), connection, components))
     }
 

@@ -12,6 +12,7 @@ mod channel;
 mod host;
 
 use crate::Remote;
+use crate::apply::rejects;
 use crate::connection::explain;
 use crate::progress;
 use crate::transport::Transport;
@@ -160,6 +161,7 @@ pub(crate) fn synchronize(
         }
         observer(Step::Retrying { failure });
     }
+    let rejected = rejected(remote, request, &total)?;
     Ok(Report {
         remote_id: total.remote_id.ok_or_else(|| {
             Failure::new(Code::Bug, "a remote was synchronized without an identity")
@@ -169,11 +171,24 @@ pub(crate) fn synchronize(
         uploaded: total.uploaded,
         downloaded: total.downloaded,
         conflicts: total.conflicts,
-        rejected: total.rejected,
+        rejected,
         duration_ms: remote.clock.monotonic_ms().saturating_sub(started_ms),
         token: total.token,
         took_new_identity: total.took_new_identity,
     })
+}
+
+/// Every reject that no summary has told of: what the server refused, whether or not it has been
+/// downloaded, and what the remote recorded by itself.
+fn rejected(remote: &Remote, request: &Request, total: &Total) -> Result<u64, Failure> {
+    if request.mode == Mode::Ping {
+        return Ok(0);
+    }
+    let untold = rejects::untold(&remote.connection)?;
+    if untold > 0 {
+        rejects::note_told(&remote.connection)?;
+    }
+    Ok(untold.saturating_sub(total.learned) + total.learned.max(total.rejected))
 }
 
 /// What all attempts together came to.
@@ -183,7 +198,11 @@ struct Total {
     uploaded: Counts,
     downloaded: Downloaded,
     conflicts: u64,
+    /// Rows of the uploads that the server refused.
     rejected: u64,
+    /// Rejects that downloads brought: those of these uploads, unless nothing was downloaded, and
+    /// of earlier ones.
+    learned: u64,
     script_version: Option<ScriptVersion>,
     token: Option<String>,
     took_new_identity: bool,

@@ -12,7 +12,7 @@ use crate::sqlite;
 use crate::sync_model::SyncModel;
 use crate::synchronization::{
     Admittee, Applied, Begun, DownloadBatch, FetchRequest, Fetched, Held, Identity, Session,
-    UploadRequest,
+    UploadRequest, Withholding,
 };
 use crate::url::Url;
 use model::{Failure, PublicationName, Receipt, RemoteId, ScriptVersion, UserName};
@@ -128,6 +128,10 @@ pub trait Writer: Debug + Send {
 
     /// Applies one upload, and hands out the counter. When it fails, it alone has had no effect.
     fn upload(&mut self, request: &UploadRequest<'_>) -> Result<Applied, Failure>;
+
+    /// Notes which rows a download was too large to carry, as rows that the remote is owed and as
+    /// rejects, before it is sent. When it fails, it alone has had no effect.
+    fn withhold(&mut self, withholding: &Withholding<'_>) -> Result<(), Failure>;
 
     /// Cuts what is kept for remotes that were away to its newest `log_rows_max` entries a table
     /// (S9). A remote that was away for longer receives the table anew. Call outside a group.

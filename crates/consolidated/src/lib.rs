@@ -51,6 +51,6 @@ pub use sync_model::{ConflictRule, StoredAs, SyncModel};
 pub use synchronization::{
     Admittee, Applied, Batch, BatchSource, Begun, Change, Credentials, DownloadBatch,
     DownloadedTable, FetchRequest, Fetched, Held, HeldSchema, Identity, RenamedTable, Session,
-    TableMark, UploadRequest, secret_digest,
+    TableMark, UploadRequest, WithheldRow, Withholding, secret_digest,
 };
 pub use url::{Host, PASSWORD_FILE_NAME, PostgresUrl, Secret, SslMode, Url};

@@ -74,6 +74,7 @@ mod values;
 mod verbatim;
 mod watch;
 mod watermark;
+mod withhold;
 mod writer;
 
 pub(crate) use admin::Admin;

@@ -46,6 +46,7 @@ mod tracking;
 mod upload;
 mod values;
 mod watermark;
+mod withhold;
 mod writer;
 
 pub(crate) use admin::Admin;

@@ -247,6 +247,9 @@ pub struct FetchRequest<'a> {
     pub batch_bytes: usize,
     /// Cut batches at this many rows.
     pub batch_rows: u32,
+    /// The bytes of the largest row that can be sent. Rows that were withheld and are larger are
+    /// not read for being owed.
+    pub row_bytes_max: u64,
 }
 
 /// How a table is downloaded.
@@ -285,6 +288,15 @@ pub enum DownloadBatch {
         /// In the database's words.
         message: String,
     },
+    /// A row that was withheld from the remote before, because it was too large. Before all rows.
+    Withheld {
+        /// Position of the table.
+        table: usize,
+        /// The key's columns as a row.
+        key: Vec<u8>,
+        /// The synchronization in which it was first.
+        counter: Counter,
+    },
     /// Rows to insert or update.
     Upserts {
         /// Position of the table.
@@ -312,6 +324,34 @@ pub enum DownloadBatch {
         /// The keys' columns as rows.
         rows: Vec<u8>,
     },
+}
+
+/// A row that is too large to be sent. It is owed until it is small enough.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WithheldRow {
+    /// Position of the table.
+    pub table: usize,
+    /// The key's columns as a row.
+    pub key: Vec<u8>,
+    /// The bytes of the row.
+    pub bytes: u64,
+    /// Why, for people.
+    pub message: String,
+}
+
+/// What a download has withheld.
+#[derive(Debug)]
+pub struct Withholding<'a> {
+    /// Who synchronizes what.
+    pub session: &'a Session,
+    /// The epoch of the synchronization: one that was overtaken must not write any more.
+    pub epoch: i64,
+    /// The counter of the download. With its watermark the remote knows.
+    pub counter: Counter,
+    /// Rows that the remote was not sent.
+    pub withheld: &'a [WithheldRow],
+    /// Table and key of rows that were withheld before and are not any more.
+    pub released: &'a [(usize, Vec<u8>)],
 }
 
 /// What a fetch ends with.

@@ -300,6 +300,7 @@ fn fetch(
         echo: &consolidated::Echo::default(),
         batch_bytes: 1000,
         batch_rows: 10,
+        row_bytes_max: u64::MAX,
         key_changes: false,
     };
     center.reader.fetch(&request, &mut |_| Ok(()))

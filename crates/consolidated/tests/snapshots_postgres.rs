@@ -62,6 +62,7 @@ fn download(
         echo: &applied.echo,
         batch_bytes: 1 << 20,
         batch_rows: 1,
+        row_bytes_max: u64::MAX,
         key_changes: false,
     };
     let mut came = Vec::new();

@@ -314,6 +314,11 @@ codes! {
     /// The consolidated database was, or may have been, restored to an earlier state that has this
     /// row, which had gone from the remote, or was made meanwhile.
     7161 RowBroughtBack Operator false "delete the row again if it is not wanted";
+    /// The row at the consolidated database is larger than a message may be: `frame_bytes_max`, or
+    /// 64 MiB. The remote goes without it, or keeps what it had; everything else arrives. The row
+    /// comes by itself once it is small enough, or the limit larger.
+    7170 RowTooLargeToSend Operator false
+        "store smaller values, or raise `frame_bytes_max` up to 64 MiB";
     /// The triggers that capture changes of the table were gone for a while, as when an application
     /// makes a table anew. The row differs from the one at the centre, or the centre has none, and
     /// nobody knows who changed it: the remote has what the centre has, and the reject table what

@@ -17,7 +17,7 @@ use crate::fail_point::fail_point;
 use crate::lease::{Claimant, Lease, Leases};
 use crate::network::Connection;
 use crate::upload::{ReceivedUpload, UploadInProgress};
-use crate::worker::{Admission, Begin, Cost, Costed, Fetch, Upload, Worker};
+use crate::worker::{Admission, Begin, Cost, Costed, Fetch, Upload, Withhold, Worker};
 use consolidated::{Applied, Begun, Held, HeldSchema, Identity, Session, TableMark};
 use model::{Code, Failure, Progress, Spill, SpillPosition, Spills};
 use protocol::{
@@ -464,6 +464,13 @@ impl Synchronization<'_> {
             receipt: applied.receipt,
         };
         let fetched = self.at_database(self.shared.worker.fetch(fetch)).await?;
+        if let Some((withheld, released)) = fetched.withheld {
+            self.summary.rejected += withheld.len() as u64;
+            let (session, epoch) = (self.session.clone(), applied.epoch);
+            let withhold = Withhold { session, epoch, counter, withheld, released };
+            self.at_database(self.shared.worker.withhold(withhold)).await?;
+            fail_point!("server-rows-withheld");
+        }
         self.summary.downloaded = fetched.rows;
         self.summary.filtered = fetched.filtered;
         let mut position = model::SpillPosition::default();

@@ -6,11 +6,12 @@
 //!
 //! Ordinary blocking Rust, because SQLite blocks anyway and no transaction lives across an await.
 
+mod oversize;
 mod reader;
 mod writer;
 
 pub(crate) use reader::{Admission, Admitted, Fetch, FetchedDownload};
-pub(crate) use writer::{Begin, Write};
+pub(crate) use writer::{Begin, Withhold, Write};
 
 use crate::config::Config;
 use crate::stage::{self, Queue};
@@ -80,11 +81,15 @@ pub(crate) fn start(config: &Config, url: &Url, spills: &Arc<Spills>) -> Result<
     if let Some(writer) = writers.first_mut() {
         writer::trim(writer.as_mut(), limits)?;
     }
-    let (batch_bytes, batch_rows) = (config.batch_bytes, config.batch_rows);
+    let cut = reader::Cut {
+        batch_bytes: config.batch_bytes,
+        batch_rows: config.batch_rows,
+        row_bytes_max: oversize::row_bytes_max(config.frame_bytes_max),
+    };
     let spills = spills.clone();
     let (reads, mut threads) =
         stage::start("reader", config.queue_len_max, readers, move |reader, intake| {
-            reader::run(reader, &intake, &spills, batch_bytes, batch_rows);
+            reader::run(reader, &intake, &spills, cut);
         })?;
     let (writes, more) =
         stage::start("writer", config.queue_len_max, writers, move |writer, intake| {
@@ -113,6 +118,13 @@ impl Worker {
     pub(crate) async fn begin(&self, begin: Begin) -> Result<Costed<consolidated::Begun>, Failure> {
         let (answer, receiver) = oneshot::channel();
         self.writes.put(Write::Begin(begin, answer)).await?;
+        receiver.await.map_err(|_| gone())?
+    }
+
+    /// Notes what a download does not carry.
+    pub(crate) async fn withhold(&self, withhold: Withhold) -> Result<Costed<()>, Failure> {
+        let (answer, receiver) = oneshot::channel();
+        self.writes.put(Write::Withhold(withhold, answer)).await?;
         receiver.await.map_err(|_| gone())?
     }
 

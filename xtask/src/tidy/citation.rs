@@ -11,7 +11,7 @@ use crate::problem::Problem;
 pub(crate) const TESTING: &str = "docs/internals/testing.md";
 
 /// The line that says a trap has no test because nothing can step on it yet.
-const NOT_YET: &str = "Not built yet:";
+pub(crate) const NOT_YET: &str = "Not built yet:";
 
 const PROMISES: u32 = 11;
 const TRAPS: u32 = 31;

@@ -1,20 +1,29 @@
 //! The reject table: rows that lost, kept at the remote with the reason (S5, S7).
 
-use crate::connection::{bind, explain, value};
-use crate::progress;
-use crate::schema::RemoteTable;
-use crate::sql::parameters;
-use model::{Code, Counter, Failure, RowReader, Spill, Value, ValueRef};
+use super::{Circumstances, Download};
+use crate::connection::{begin_immediate, bind, explain, value};
+use crate::progress::{self, Frozen};
+use crate::schema::{Image, RemoteTable};
+use crate::sql::list;
+use model::{Code, Counter, Failure, RowReader, Value, ValueRef};
 use protocol::{FRAME_BYTES_MAX, FrameDecoder, Message};
 use rusqlite::Connection;
 use serde_json::{Map, Value as Json, json};
 
+/// The number of the last reject, in `syncline_state`.
+const LAST_ID: &str = "reject_last_id";
+
+/// The number of the last reject that a summary has told of.
+const LAST_TOLD: &str = "reject_last_told";
+
 /// A row that the consolidated database refused, or lost.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredReject {
+    /// Its number in this file.
+    pub id: i64,
     /// The table.
     pub table: String,
-    /// The key's values, as a JSON array.
+    /// The key, as a JSON object by column name; what programs before wrote is an array.
     pub key: String,
     /// The synchronization in which it was refused.
     pub counter: i64,
@@ -26,14 +35,17 @@ pub struct StoredReject {
     pub row: Option<String>,
     /// When it was recorded.
     pub at: String,
+    /// The row to which the change was made, as JSON, and `null` where there was none; none where
+    /// that is not known.
+    pub base: Option<String>,
 }
 
 /// Every reject, the oldest first.
 pub(crate) fn all(connection: &Connection) -> Result<Vec<StoredReject>, Failure> {
     let mut statement = connection
         .prepare(
-            "SELECT table_name, key, counter, code, message, row, at FROM syncline_reject
-             ORDER BY at, counter, table_name, key",
+            "SELECT table_name, key, counter, code, message, row, at, id, base FROM syncline_reject
+             ORDER BY id",
         )
         .map_err(explain)?;
     let rows = statement
@@ -46,6 +58,8 @@ pub(crate) fn all(connection: &Connection) -> Result<Vec<StoredReject>, Failure>
                 message: row.get(4)?,
                 row: row.get(5)?,
                 at: row.get(6)?,
+                id: row.get(7)?,
+                base: row.get(8)?,
             })
         })
         .map_err(explain)?;
@@ -66,14 +80,16 @@ pub(crate) fn clear(connection: &Connection) -> rusqlite::Result<()> {
 }
 
 /// Records what came with a download. A reject comes again until the server knows that it
-/// arrived; its row is taken as it was the first time.
+/// arrived; its row is taken as it was the first time. The entries of the upload that this
+/// download follows are still there.
 pub(super) fn record(
     connection: &Connection,
-    tables: &[RemoteTable],
-    frames: &Spill,
-    at: &str,
-) -> Result<(), Failure> {
-    let mut reader = frames.reader();
+    download: &Download,
+    circumstances: &Circumstances<'_>,
+) -> Result<Learned, Failure> {
+    let Circumstances { tables, committed, at, .. } = *circumstances;
+    let mut learned = Learned::default();
+    let mut reader = download.rejects.reader();
     while let Some(chunk) = reader.next_chunk()? {
         let mut decoder = FrameDecoder::new(FRAME_BYTES_MAX);
         decoder.push(&chunk);
@@ -90,11 +106,122 @@ pub(super) fn record(
                 key.push(reader.value()?.to_owned());
             }
             let (code, message) = (reject.code, &reject.message);
-            insert(connection, table, &key, Reason { counter: reject.counter, code, message, at })
-                .map_err(explain)?;
+            let base = base(connection, table, &key, committed).map_err(explain)?;
+            let reason = Reason { counter: reject.counter, code, message, at, base };
+            let is_news = insert(connection, table, &key, reason).map_err(explain)?;
+            learned.rejects += u64::from(is_news);
+            if code == Code::RowTooLargeToSend.number() {
+                learned.withheld.push(Withheld { table: usize::from(reject.table), key });
+            }
         }
     }
-    Ok(())
+    Ok(learned)
+}
+
+/// What a download tells of single rows.
+#[derive(Debug, Default)]
+pub(super) struct Learned {
+    /// Rejects that are news.
+    pub(super) rejects: u64,
+    /// Rows that are too large to be sent. They are not gone.
+    pub(super) withheld: Vec<Withheld>,
+}
+
+/// The row to which an uploaded change was made, by column name; `null` where it was new. None
+/// where that is not known any more.
+fn base(
+    connection: &Connection,
+    table: &RemoteTable,
+    key: &[Value],
+    committed: Option<Frozen>,
+) -> rusqlite::Result<Option<String>> {
+    let Some(frozen) = committed.filter(|_| table.uploads()) else { return Ok(None) };
+    let columns = table.published.columns.iter().map(|name| Image::Old.column(name));
+    let captured = if table.large_bits() == 0 { "0" } else { "\"captured\"" };
+    let sql = format!(
+        "SELECT \"existed\", {captured}, {} FROM {} WHERE {} AND \"generation\" = ?{}",
+        list(columns),
+        table.change_sql(),
+        table.our_key_is_parameter(1),
+        table.key.len() + 1
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
+    for (n, value) in key.iter().enumerate() {
+        bind(&mut statement, n + 1, value.as_ref())?;
+    }
+    statement.raw_bind_parameter(table.key.len() + 1, frozen.generation)?;
+    let mut rows = statement.raw_query();
+    let Some(row) = rows.next()? else { return Ok(None) };
+    if row.get::<_, i64>(0)? == 0 {
+        return Ok(Some("null".to_owned()));
+    }
+    let captured: i64 = row.get(1)?;
+    let mut object = Map::new();
+    for (n, name) in table.published.columns.iter().enumerate() {
+        // A large value that did not change was not kept: it is not compared.
+        if table.large[n].is_none_or(|bit| captured & (1 << bit) != 0) {
+            object.insert(name.clone(), to_json(value(row, n + 2)?));
+        }
+    }
+    Ok(Some(Json::Object(object).to_string()))
+}
+
+/// Gives the reject table of an older program the columns that it lacks.
+pub(crate) fn complete(connection: &Connection) -> Result<(), Failure> {
+    let has = |column| connection.column_exists(Some("main"), "syncline_reject", column);
+    if has("id").map_err(explain)? && has("base").map_err(explain)? {
+        return Ok(());
+    }
+    let transaction = begin_immediate(connection)?;
+    // Somebody else may have been quicker.
+    let add = || -> rusqlite::Result<()> {
+        if !has("id")? {
+            transaction.execute_batch(
+                "ALTER TABLE syncline_reject ADD COLUMN id INTEGER;
+                 UPDATE syncline_reject SET id = numbered.n FROM (
+                     SELECT table_name, key, counter,
+                         row_number() OVER (ORDER BY at, counter, table_name, key) AS n
+                     FROM syncline_reject) AS numbered
+                 WHERE syncline_reject.table_name = numbered.table_name
+                   AND syncline_reject.key = numbered.key
+                   AND syncline_reject.counter = numbered.counter",
+            )?;
+            let last = "SELECT coalesce(max(id), 0) FROM syncline_reject";
+            let last: i64 = transaction.query_row(last, [], |row| row.get(0))?;
+            // They were told when they came.
+            progress::record(&transaction, &[(LAST_ID, &last), (LAST_TOLD, &last)])?;
+        }
+        if !has("base")? {
+            transaction.execute_batch("ALTER TABLE syncline_reject ADD COLUMN base TEXT")?;
+        }
+        Ok(())
+    };
+    add().map_err(explain)?;
+    transaction.commit().map_err(explain)
+}
+
+/// How many rejects no summary has told of.
+pub(crate) fn untold(connection: &Connection) -> Result<u64, Failure> {
+    let told = progress::get::<i64>(connection, LAST_TOLD).map_err(explain)?.unwrap_or(0);
+    connection
+        .prepare_cached("SELECT count(*) FROM syncline_reject WHERE id > ?1")
+        .and_then(|mut statement| statement.query_row([told], |row| row.get::<_, i64>(0)))
+        .map(i64::unsigned_abs)
+        .map_err(explain)
+}
+
+/// The summary that is being written tells of all.
+pub(crate) fn note_told(connection: &Connection) -> Result<(), Failure> {
+    let last: i64 = progress::get(connection, LAST_ID).map_err(explain)?.unwrap_or(0);
+    progress::set(connection, LAST_TOLD, last).map_err(explain)
+}
+
+/// A row of the centre that does not come.
+#[derive(Debug)]
+pub(super) struct Withheld {
+    /// Position of the table.
+    pub(super) table: usize,
+    pub(super) key: Vec<Value>,
 }
 
 /// Records rows that a restored consolidated database lacks, before they are deleted here.
@@ -116,7 +243,8 @@ pub(super) fn record_lost_rows(
             continue;
         }
         let code = Code::RowLostByRestore.number();
-        insert(connection, table, &key, Reason { counter, code, message, at }).map_err(explain)?;
+        insert(connection, table, &key, Reason { counter, code, message, at, base: None })
+            .map_err(explain)?;
     }
     Ok(())
 }
@@ -165,8 +293,8 @@ fn told(
         return Ok(());
     }
     let counter = Counter(progress::get(connection, "counter").map_err(explain)?.unwrap_or(0));
-    let reason = Reason { counter, code: code.number(), message, at };
-    insert_with_row(connection, table, key, reason, row).map_err(explain)
+    let reason = Reason { counter, code: code.number(), message, at, base: None };
+    insert_with_row(connection, table, key, reason, row).map(|_| ()).map_err(explain)
 }
 
 /// Whether this very download has rejected the row: then the restore did not lose it.
@@ -179,7 +307,7 @@ fn recorded_now(
     let mut statement = connection.prepare_cached(
         "SELECT 1 FROM syncline_reject WHERE table_name = ?1 AND key = ?2 AND at = ?3",
     )?;
-    statement.exists([table.name(), &key_json(key), at])
+    statement.exists([table.name(), &key_json(table, key), at])
 }
 
 /// Records a change of this remote that will not be uploaded, with its row.
@@ -199,7 +327,8 @@ pub(crate) fn record_stranded(
         Code::ShapeUnknown => "changed in a table that the consolidated database does not know so",
         _ => "changed under a table that the consolidated database does not have any more",
     };
-    insert(connection, table, key, Reason { counter, code: code.number(), message, at })
+    let reason = Reason { counter, code: code.number(), message, at, base: None };
+    insert(connection, table, key, reason).map(|_| ())
 }
 
 /// Records a row of a table that came back, as it was before it was overwritten or removed.
@@ -219,24 +348,28 @@ pub(super) fn record_difference(
         Code::RowNotCaptured => "here without triggers, and otherwise or not at the centre",
         _ => "here when the table was published again, and otherwise or not at the centre",
     };
-    let reason = Reason { counter, code: code.number(), message, at };
+    let reason = Reason { counter, code: code.number(), message, at, base: None };
     let row = Some(Json::Object(object).to_string());
-    insert_with_row(connection, table, &key, reason, row)
+    insert_with_row(connection, table, &key, reason, row).map(|_| ())
 }
 
+#[derive(Default)]
 struct Reason<'a> {
     counter: Counter,
     code: u16,
     message: &'a str,
     at: &'a str,
+    /// The row that the change was made to, as JSON; `null` where there was none.
+    base: Option<String>,
 }
 
+/// Records a reject; one that is there already stays as it is.
 fn insert(
     connection: &Connection,
     table: &RemoteTable,
     key: &[Value],
     reason: Reason<'_>,
-) -> rusqlite::Result<()> {
+) -> rusqlite::Result<bool> {
     let row = row_json(connection, table, key, reason.code)?;
     insert_with_row(connection, table, key, reason, row)
 }
@@ -247,25 +380,42 @@ fn insert_with_row(
     key: &[Value],
     reason: Reason<'_>,
     row: Option<String>,
-) -> rusqlite::Result<()> {
-    connection
-        .prepare_cached(&format!(
-            "INSERT OR IGNORE INTO syncline_reject VALUES ({})",
-            parameters(1, 7)
-        ))?
+) -> rusqlite::Result<bool> {
+    let id = progress::get::<i64>(connection, LAST_ID)?.unwrap_or(0) + 1;
+    let inserted = connection
+        .prepare_cached(
+            "INSERT INTO syncline_reject
+                 (table_name, key, counter, code, message, row, at, id, base)
+             SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9 WHERE NOT EXISTS (
+                 SELECT 1 FROM syncline_reject
+                 WHERE table_name = ?1 AND key IN (?2, ?10) AND counter = ?3)",
+        )?
         .execute(rusqlite::params![
             table.name(),
-            key_json(key),
+            key_json(table, key),
             reason.counter.0,
             reason.code,
             reason.message,
             row,
             reason.at,
+            id,
+            reason.base,
+            key_array(key),
         ])?;
-    Ok(())
+    if inserted == 1 {
+        progress::set(connection, LAST_ID, id)?;
+    }
+    Ok(inserted == 1)
 }
 
-fn key_json(key: &[Value]) -> String {
+/// A key by column name.
+fn key_json(table: &RemoteTable, key: &[Value]) -> String {
+    let columns = table.key.iter().map(|column| column.name.clone());
+    Json::Object(columns.zip(key.iter().map(|value| to_json(value.as_ref()))).collect()).to_string()
+}
+
+/// A key as programs before wrote it.
+fn key_array(key: &[Value]) -> String {
     Json::Array(key.iter().map(|value| to_json(value.as_ref())).collect()).to_string()
 }
 

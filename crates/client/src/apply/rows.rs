@@ -2,6 +2,7 @@
 
 use super::comparison::{Stored, Tells, compare};
 use super::parked::{Parked, Placeholders};
+use super::rejects::Withheld;
 use super::statements::BATCH_ROWS;
 use super::{Circumstances, Download, incoming, key_changes, orphans, refresh, rejects};
 use crate::capture::change_log;
@@ -188,6 +189,21 @@ impl<'a> Writer<'a> {
             self.delete_keys_alone(position, keys, u64::from(count))?;
             self.rows_done += u64::from(count);
             progress(self.rows_done);
+        }
+        Ok(())
+    }
+
+    /// In a refresh: what is too large to be sent has not gone.
+    pub(super) fn keep_withheld(&mut self, withheld: &[Withheld]) -> Result<(), Failure> {
+        for row in withheld {
+            let target = self.target(row.table)?;
+            if !target.notes_keys {
+                continue;
+            }
+            let sql = refresh::note_key_sql(target.table);
+            let mut note = self.prepare(&sql)?;
+            let key: Vec<ValueRef<'_>> = row.key.iter().map(model::Value::as_ref).collect();
+            run(&mut note, &key).map_err(explain)?;
         }
         Ok(())
     }

@@ -393,7 +393,7 @@ fn rows_that_a_restored_database_lacks_are_kept_as_rejects() {
     let rejects = site.remote.rejects().unwrap();
     assert_eq!(rejects.len(), 1);
     assert_eq!(rejects[0].code, Code::RowLostByRestore.number());
-    assert_eq!((rejects[0].table.as_str(), rejects[0].key.as_str()), ("t", "[2]"));
+    assert_eq!((rejects[0].table.as_str(), rejects[0].key.as_str()), ("t", r#"{"id":2}"#));
     assert_eq!(rejects[0].row.as_deref(), Some(r#"{"id":2,"u":"b","v":20}"#));
 }
 

@@ -26,5 +26,7 @@ CREATE TABLE IF NOT EXISTS syncline_reject (
   message    TEXT NOT NULL,
   row        TEXT,
   at         TEXT NOT NULL,
+  id         INTEGER,
+  base       TEXT,
   PRIMARY KEY (table_name, key, counter)
 ) WITHOUT ROWID;

@@ -283,7 +283,8 @@ impl<'a> Host<'a> {
     /// Nobody would understand what waits for these tables. What went with Hello was thrown away.
     fn give_up(&mut self, tables: &[u16]) -> Result<(), Failure> {
         let at = iso_utc(self.remote.clock.unix_ms());
-        self.total.rejected += schema::change::give_up(&self.remote.connection, tables, &at)?;
+        // What it records is counted with all other rejects (`synchronize.rs`).
+        schema::change::give_up(&self.remote.connection, tables, &at)?;
         self.collected = None;
         self.state = self.read_state()?;
         Ok(())
@@ -335,8 +336,7 @@ impl<'a> Host<'a> {
 
     fn follow(&mut self, change: &SchemaChange, waiting: Waiting) -> Result<(), Failure> {
         let at = iso_utc(self.remote.clock.unix_ms());
-        let told = schema::change::apply(&self.remote.connection, change, waiting, &at)?;
-        self.total.rejected += told;
+        schema::change::apply(&self.remote.connection, change, waiting, &at)?;
         self.collected = None;
         self.remote.tables = None;
         self.tables = self.remote.tables()?;
@@ -458,7 +458,7 @@ impl<'a> Host<'a> {
         observer(Step::Applying { rows_done: 0, rows_total });
         let report = &mut |rows_done| observer(Step::Applying { rows_done, rows_total });
         let connection = &self.remote.connection;
-        self.total.rejected += apply::apply(connection, &download, end, &circumstances, report)?;
+        self.total.learned += apply::apply(connection, &download, end, &circumstances, report)?;
         self.committed = None;
         self.total.downloaded.upserts += download.upsert_rows;
         self.total.downloaded.deletes += download.delete_rows;

@@ -215,8 +215,9 @@ pub(super) fn fetch(
     let deletes_lost = !others.is_empty() && (other_generation || moment.void.deletes_lost);
     let modes = spans.iter().map(|span| span.mode).collect();
     sink(DownloadBatch::Begin { tables: modes, restored: !others.is_empty(), deletes_lost })?;
-    let owed = owed::understand(&opening.owed, tables)?;
-    owed::reject(&owed, sink)?;
+    let mut owed = owed::understand(&opening.owed, tables)?;
+    owed::tell(&owed, request, tables.len(), sink)?;
+    owed.retain(|row| !row.is_too_large(request));
     let own_upload = own_upload(request.echo, moment.place);
     let cursors = plan(tables, &spans, &owed, request, own_upload, &opening.stillness)?;
     let unflushed = opening.unflushed;

@@ -4,7 +4,8 @@ use super::catalog::Table;
 use super::fetch::{Sink, unreadable};
 use super::link::Row;
 use super::values::ColumnType;
-use crate::synchronization::DownloadBatch;
+use super::watermark::Mark;
+use crate::synchronization::{DownloadBatch, FetchRequest, TableMark};
 use bytes::{BufMut, BytesMut};
 use model::{Code, Counter, Failure, RowReader};
 use postgres_types::{IsNull, ToSql, Type, to_sql_checked};
@@ -12,7 +13,7 @@ use std::error::Error;
 use std::sync::Arc;
 
 /// The only parameter is the remote ID.
-pub(super) const READ: &str = "SELECT table_name, row_key, counter, code, message
+pub(super) const READ: &str = "SELECT table_name, row_key, counter, code, message, withheld
 FROM syncline.syncline_owed WHERE remote_id = $1 ORDER BY table_name, row_key";
 
 /// A row that the remote must be told about.
@@ -23,6 +24,24 @@ pub(super) struct Owed {
     pub(super) key: Vec<u8>,
     counter: Counter,
     reject: Option<(u16, String)>,
+    /// It was too large to be sent: this many bytes.
+    withheld: Option<u64>,
+}
+
+impl Owed {
+    /// Not even tried: it was too large, and comes as any row does when it changes.
+    pub(super) fn is_too_large(&self, request: &FetchRequest<'_>) -> bool {
+        self.withheld.is_some_and(|bytes| bytes > request.row_bytes_max)
+    }
+}
+
+/// Up to where the remote has received what it was owed: its watermarks were issued after that.
+pub(super) fn settled(marks: &[TableMark], tables: usize) -> Option<Counter> {
+    let counters = marks.iter().map(|held| {
+        let mark = held.watermark.as_ref().and_then(Mark::read);
+        mark.map_or(Counter(0), |mark| mark.counter)
+    });
+    counters.min().filter(|_| marks.len() == tables)
 }
 
 /// What [`READ`] found, where it concerns tables of this session.
@@ -40,15 +59,29 @@ pub(super) fn understand(rows: &[Row], tables: &[Arc<Table>]) -> Result<Vec<Owed
             key: row.try_get(1).map_err(unreadable)?,
             counter: Counter(row.try_get(2).map_err(unreadable)?),
             reject: code.map(|code| (code, message.unwrap_or_default())),
+            withheld: row.try_get::<Option<i64>>(5).map_err(unreadable)?.map(i64::unsigned_abs),
         });
     }
     Ok(owed)
 }
 
-/// Tells which rows were refused.
-pub(super) fn reject(owed: &[Owed], sink: Sink<'_>) -> Result<(), Failure> {
+/// Tells which rows were refused, and which were withheld.
+pub(super) fn tell(
+    owed: &[Owed],
+    request: &FetchRequest<'_>,
+    tables: usize,
+    sink: Sink<'_>,
+) -> Result<(), Failure> {
+    let settled = settled(request.marks, tables).unwrap_or(Counter(0));
     for row in owed {
-        if let Some((code, message)) = &row.reject {
+        if row.withheld.is_some() {
+            let (table, key, counter) = (row.table, row.key.clone(), row.counter);
+            sink(DownloadBatch::Withheld { table, key, counter })?;
+        }
+        // A row that was withheld stays owed when the remote knows of it.
+        if let Some((code, message)) = &row.reject
+            && (row.withheld.is_none() || row.counter > settled)
+        {
             sink(DownloadBatch::Reject {
                 table: row.table,
                 key: row.key.clone(),

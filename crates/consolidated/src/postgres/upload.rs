@@ -56,7 +56,8 @@ const LOCK_AT: usize = BEGIN.len();
 /// not at the commit.
 const END: &str = "SET CONSTRAINTS ALL IMMEDIATE";
 
-const SETTLE: &str = "DELETE FROM syncline.syncline_owed WHERE remote_id = $1 AND counter <= $2";
+const SETTLE: &str = "DELETE FROM syncline.syncline_owed 
+WHERE remote_id = $1 AND counter <= $2 AND withheld IS NULL";
 
 /// Why a transaction cannot go on.
 #[derive(Debug)]

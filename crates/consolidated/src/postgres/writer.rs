@@ -14,9 +14,10 @@ use super::notes;
 use super::timeline::Timelines;
 use super::trim;
 use super::upload::{self, Undone, Upload};
+use super::withhold;
 use crate::identity::Remembered;
 use crate::shape;
-use crate::synchronization::{Applied, Begun, Held, Identity, Session, UploadRequest};
+use crate::synchronization::{Applied, Begun, Held, Identity, Session, UploadRequest, Withholding};
 use crate::url::PostgresUrl;
 use model::{Failure, Receipt};
 use std::sync::Arc;
@@ -241,6 +242,14 @@ impl crate::connection::Writer for Writer {
 
     fn upload(&mut self, request: &UploadRequest<'_>) -> Result<Applied, Failure> {
         self.until_alone(|writer| writer.upload_once(request))
+    }
+
+    fn withhold(&mut self, withholding: &Withholding<'_>) -> Result<(), Failure> {
+        self.in_transaction(|writer| {
+            let (tables, locked) = writer.lock(withholding.session)?;
+            identity::resume(withholding.session, locked.remembered, withholding.epoch)?;
+            withhold::withhold(&mut writer.link, &tables, withholding)
+        })
     }
 
     fn trim_logs(&mut self, log_rows_max: i64) -> Result<(), Failure> {

@@ -155,6 +155,7 @@ mod tests {
             echo: &Echo::default(),
             batch_bytes: 1 << 20,
             batch_rows: 100,
+            row_bytes_max: u64::MAX,
         };
         reader.fetch(&request, &mut |_| Ok(())).unwrap();
         let known: Vec<i64> = lock(&durable.known).ends.values().copied().collect();

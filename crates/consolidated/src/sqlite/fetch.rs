@@ -50,8 +50,16 @@ pub(super) fn fetch(
     let modes = spans.iter().map(|span| span.mode).collect();
     sink(DownloadBatch::Begin { tables: modes, restored: !others.is_empty(), deletes_lost })?;
     let owed = read_owed(connection, tables, request)?;
+    let settled = settled(request.marks, tables.len());
     for row in &owed {
-        if let Some((code, message)) = &row.reject {
+        if row.withheld.is_some() {
+            let (table, key, counter) = (row.table, row.key.clone(), row.counter);
+            sink(DownloadBatch::Withheld { table, key, counter })?;
+        }
+        // A row that was withheld stays owed when the remote knows of it.
+        if let Some((code, message)) = &row.reject
+            && (row.withheld.is_none() || row.counter > settled)
+        {
             sink(DownloadBatch::Reject {
                 table: row.table,
                 key: row.key.clone(),
@@ -61,6 +69,7 @@ pub(super) fn fetch(
             })?;
         }
     }
+    let owed: Vec<Owed> = owed.into_iter().filter(|row| !row.is_too_large(request)).collect();
     let (owed_keys, fetched) = (HashSet::new(), Fetched::default());
     let mut download = Download { connection, request, sink, owed_keys, fetched };
     for (position, (table, span)) in tables.iter().zip(&spans).enumerate() {
@@ -147,6 +156,15 @@ fn span(
     Ok(Span { mode, since, until })
 }
 
+/// Up to where the remote has received what it was owed: its watermarks were issued after that.
+pub(super) fn settled(marks: &[TableMark], tables: usize) -> Counter {
+    let counters = marks.iter().map(|held| {
+        let mark = held.watermark.as_ref().and_then(Mark::read);
+        mark.map_or(Counter(0), |mark| mark.counter)
+    });
+    counters.min().filter(|_| marks.len() == tables).unwrap_or(Counter(0))
+}
+
 /// The tables whose logs decide about a download of `table`, itself first.
 pub(super) fn logs_of(table: &CatalogTable) -> &[String] {
     match table.details.logs.as_slice() {
@@ -173,6 +191,15 @@ struct Owed {
     key: Vec<u8>,
     counter: Counter,
     reject: Option<(u16, String)>,
+    /// It was too large to be sent: this many bytes.
+    withheld: Option<u64>,
+}
+
+impl Owed {
+    /// Not even tried: it was too large, and comes as any row does when it changes.
+    fn is_too_large(&self, request: &FetchRequest<'_>) -> bool {
+        self.withheld.is_some_and(|bytes| bytes > request.row_bytes_max)
+    }
 }
 
 fn read_owed(
@@ -183,7 +210,7 @@ fn read_owed(
     let reading = failed("read what the remote is owed");
     let mut statement = connection
         .prepare_cached(
-            "SELECT table_name, row_key, counter, code, message FROM syncline_owed
+            "SELECT table_name, row_key, counter, code, message, withheld FROM syncline_owed
              WHERE remote_id = ?1 ORDER BY table_name, row_key",
         )
         .map_err(&reading)?;
@@ -197,7 +224,8 @@ fn read_owed(
             let message: Option<String> = row.get(4)?;
             let reject = code.map(|code| (code, message.unwrap_or_default()));
             let (key, counter) = (row.get(1)?, Counter(row.get(2)?));
-            Ok(table.map(|table| Owed { table, key, counter, reject }))
+            let withheld = row.get::<_, Option<i64>>(5)?.map(i64::unsigned_abs);
+            Ok(table.map(|table| Owed { table, key, counter, reject, withheld }))
         };
         owed.extend(read().map_err(&reading)?);
     }

@@ -108,7 +108,10 @@ fn settle_owed(
     let Some(settled) = counters.min() else { return Ok(()) };
     made::settle(connection, request.session.remote_id.as_str(), settled)?;
     connection
-        .prepare_cached("DELETE FROM syncline_owed WHERE remote_id = ?1 AND counter <= ?2")
+        .prepare_cached(
+            "DELETE FROM syncline_owed
+             WHERE remote_id = ?1 AND counter <= ?2 AND withheld IS NULL",
+        )
         .and_then(|mut s| s.execute(params![request.session.remote_id.as_str(), settled.0]))
         .map_err(failed("settle what the remote was owed"))?;
     Ok(())

@@ -12,10 +12,11 @@ use super::notes;
 use super::runs::{self, Runs};
 use super::tracking::log_name;
 use super::upload;
+use super::withhold;
 use super::{connect, identity, incarnation};
 use crate::identity::Incarnation;
 use crate::shape;
-use crate::synchronization::{Applied, Begun, Identity, Session, UploadRequest};
+use crate::synchronization::{Applied, Begun, Identity, Session, UploadRequest, Withholding};
 use model::{Code, Failure, Receipt};
 use rusqlite::Connection;
 use std::collections::BTreeSet;
@@ -139,6 +140,13 @@ impl crate::connection::Writer for Writer {
             shape::upload(request, &tables, |request| {
                 upload::upload(&writer.connection, &tables, request, &writer.incarnation)
             })
+        })
+    }
+
+    fn withhold(&mut self, withholding: &Withholding<'_>) -> Result<(), Failure> {
+        self.in_savepoint(|writer| {
+            let tables = writer.catalog.deployed.tables(withholding.session)?;
+            withhold::withhold(&writer.connection, &tables, withholding)
         })
     }
 

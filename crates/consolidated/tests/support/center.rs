@@ -261,6 +261,7 @@ impl Center {
                     echo: &applied.echo,
                     batch_bytes: 100,
                     batch_rows: 3,
+                    row_bytes_max: 1000,
                 },
                 &mut |batch| {
                     let name = |table: usize| schema.tables[table].name.clone();
@@ -277,6 +278,7 @@ impl Center {
                             let rows = decode_all(&rows, count, width);
                             download.upserts.extend(rows.into_iter().map(|r| (name(table), r)));
                         }
+                        DownloadBatch::Withheld { .. } => {}
                         DownloadBatch::KeyChanges { table, count, rows } => {
                             let keys = schema.tables[table].key.len();
                             let width = schema.tables[table].width() + keys;

@@ -1,11 +1,12 @@
 //! Answers what needs no write: who a user is, what a remote shares, what it downloads.
 
+use super::oversize::Oversize;
 use super::{Answer, Cost, Costed};
 use crate::fail_point::fail_point;
 use crate::stage::Intake;
 use consolidated::{
     Admittee, Credentials, DownloadBatch, DownloadedTable, Echo, FetchRequest, Reader,
-    RemoteBinding, Session, TableMark,
+    RemoteBinding, Session, TableMark, WithheldRow,
 };
 use model::{
     Counter, Failure, PublicationName, Receipt, RemoteId, ScriptVersion, Spill, Spills, UserName,
@@ -22,6 +23,9 @@ const ADMISSIONS_MAX: usize = 64;
 
 /// Most rejects in one message.
 const REJECTS_PER_MESSAGE: usize = 1000;
+
+/// Bytes of keys and messages from which on no further reject is added to a message.
+const REJECTS_BYTES: usize = 1 << 20;
 
 /// What a reader is asked.
 pub(crate) enum Read {
@@ -63,14 +67,23 @@ pub(crate) struct FetchedDownload {
     pub(crate) frames: Spill,
     pub(crate) rows: u64,
     pub(crate) filtered: u64,
+    /// What must be noted before it is sent: rows that are too large, and such that no longer are.
+    pub(crate) withheld: Option<(Vec<WithheldRow>, Vec<(usize, Vec<u8>)>)>,
+}
+
+/// How downloads are cut.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Cut {
+    pub(super) batch_bytes: usize,
+    pub(super) batch_rows: u32,
+    pub(super) row_bytes_max: usize,
 }
 
 pub(super) fn run(
     mut reader: Box<dyn Reader>,
     intake: &Intake<Read>,
     spills: &Arc<Spills>,
-    batch_bytes: usize,
-    batch_rows: u32,
+    cut: Cut,
 ) {
     while let Some(read) = intake.take() {
         match read {
@@ -86,8 +99,7 @@ pub(super) fn run(
             }
             Read::Fetch(fetch, answer) => {
                 let before = reader.round_trips();
-                let result =
-                    fetch_download(reader.as_mut(), &fetch, spills, batch_bytes, batch_rows);
+                let result = fetch_download(reader.as_mut(), &fetch, spills, cut);
                 // The session may have ended meanwhile; then nobody wants the answer.
                 drop(answer.send(costed(result, reader.round_trips() - before)));
             }
@@ -152,33 +164,38 @@ fn fetch_download(
     reader: &mut dyn Reader,
     fetch: &Fetch,
     spills: &Arc<Spills>,
-    batch_bytes: usize,
-    batch_rows: u32,
+    cut: Cut,
 ) -> Result<FetchedDownload, Failure> {
     let mut frames = spills.open();
-    let mut rejects: Vec<Reject> = Vec::new();
+    let (mut rejects, mut rejects_bytes): (Vec<Reject>, usize) = (Vec::new(), 0);
+    let mut oversize = Oversize::new(&fetch.session.schema, fetch.counter, cut.row_bytes_max);
     let request = FetchRequest {
         session: &fetch.session,
         counter: fetch.counter,
         marks: &fetch.marks,
         key_changes: fetch.key_changes,
         echo: &fetch.echo,
-        batch_bytes,
-        batch_rows,
+        batch_bytes: cut.batch_bytes,
+        batch_rows: cut.batch_rows,
+        row_bytes_max: cut.row_bytes_max as u64,
     };
-    let fetched = reader.fetch(&request, &mut |batch| {
+    let mut keep = |batch| {
         let message = match batch {
             DownloadBatch::Reject { table, key, counter, code, message } => {
+                rejects_bytes += key.len() + message.len();
                 rejects.push(Reject { table: table as u16, key, counter, code, message });
-                if rejects.len() < REJECTS_PER_MESSAGE {
+                if rejects.len() < REJECTS_PER_MESSAGE && rejects_bytes < REJECTS_BYTES {
                     return Ok(());
                 }
+                rejects_bytes = 0;
                 Message::Rejects(Rejects { rejects: std::mem::take(&mut rejects) })
             }
             DownloadBatch::Begin { tables, restored, deletes_lost } => {
                 let tables = tables.into_iter().map(|t| TableDownload { mode: mode(t) }).collect();
                 Message::DownloadBegin(DownloadBegin { tables, restored, deletes_lost })
             }
+            // It is told in the words of the reject that was noted with it.
+            DownloadBatch::Withheld { .. } => return Ok(()),
             DownloadBatch::Upserts { table, count, rows } => {
                 rows_message(table, Operation::Upsert, count, rows)
             }
@@ -194,19 +211,25 @@ fn fetch_download(
             frames.append(Message::Rejects(waiting).to_frame())?;
         }
         frames.append(message.to_frame())
-    })?;
+    };
+    let fetched = reader.fetch(&request, &mut |batch| oversize.pass(batch, &mut keep))?;
+    oversize.finish();
+    let rows = fetched.rows - oversize.rows;
     if !rejects.is_empty() {
         frames.append(Message::Rejects(Rejects { rejects }).to_frame())?;
     }
     fail_point!("server-download-fetched");
     let end = DownloadEnd {
-        rows: fetched.rows,
+        rows,
         watermarks: fetched.watermarks,
         counter: fetch.counter,
         receipt: fetch.receipt.clone(),
     };
     frames.append(Message::DownloadEnd(end).to_frame())?;
-    Ok(FetchedDownload { frames, rows: fetched.rows, filtered: fetched.filtered })
+    let is_news = oversize.is_news();
+    let Oversize { withheld, released, .. } = oversize;
+    let withheld = is_news.then_some((withheld, released));
+    Ok(FetchedDownload { frames, rows, filtered: fetched.filtered, withheld })
 }
 
 fn mode(table: DownloadedTable) -> DownloadMode {

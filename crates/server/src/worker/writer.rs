@@ -10,8 +10,10 @@ use super::{Answer, Cost, Costed};
 use crate::fail_point::fail_point;
 use crate::stage::Intake;
 use crate::upload::ReceivedUpload;
-use consolidated::{Applied, Begun, Identity, Session, TableMark, UploadRequest, Writer};
-use model::{Failure, Progress, Receipt};
+use consolidated::{
+    Applied, Begun, Identity, Session, TableMark, UploadRequest, WithheldRow, Withholding, Writer,
+};
+use model::{Counter, Failure, Progress, Receipt};
 use std::sync::Arc;
 
 /// After how many groups the change logs are cut to their limit again.
@@ -34,6 +36,16 @@ pub(super) fn trim(writer: &mut dyn Writer, limits: Limits) -> Result<(), Failur
 pub(crate) enum Write {
     Begin(Begin, Answer<Begun>),
     Upload(Box<Upload>, Answer<Applied>),
+    Withhold(Withhold, Answer<()>),
+}
+
+/// Note what a download does not carry.
+pub(crate) struct Withhold {
+    pub(crate) session: Arc<Session>,
+    pub(crate) epoch: i64,
+    pub(crate) counter: Counter,
+    pub(crate) withheld: Vec<WithheldRow>,
+    pub(crate) released: Vec<(usize, Vec<u8>)>,
 }
 
 /// Learn what is committed, and shut out predecessors.
@@ -62,6 +74,7 @@ pub(crate) struct Upload {
 enum Outcome {
     Begun(Result<Begun, Failure>),
     Applied(Box<Result<Applied, Failure>>),
+    Withheld(Result<(), Failure>),
 }
 
 /// What became of a group, and what each of it cost.
@@ -94,6 +107,9 @@ pub(super) fn run(mut writer: Box<dyn Writer>, intake: &Intake<Write>, limits: L
                 (Write::Upload(_, answer), Outcome::Applied(result)) => {
                     drop(answer.send(result.map(|value| Costed { value, cost })));
                 }
+                (Write::Withhold(_, answer), Outcome::Withheld(result)) => {
+                    drop(answer.send(result.map(|value| Costed { value, cost })));
+                }
                 _ => unreachable!("every request has the outcome of its kind"),
             }
         }
@@ -121,12 +137,12 @@ fn commit_group(
         let outcome = execute(writer, &group[next]);
         if writer.transaction_lost() {
             return Err(match outcome {
-                Outcome::Begun(Err(failure)) => failure,
+                Outcome::Begun(Err(failure)) | Outcome::Withheld(Err(failure)) => failure,
                 Outcome::Applied(result) => match *result {
                     Err(failure) => failure,
                     Ok(_) => lost(),
                 },
-                Outcome::Begun(Ok(_)) => lost(),
+                Outcome::Begun(Ok(_)) | Outcome::Withheld(Ok(())) => lost(),
             });
         }
         outcomes.push(outcome);
@@ -171,6 +187,7 @@ fn failed(write: &Write, failure: Failure) -> Outcome {
     match write {
         Write::Begin(..) => Outcome::Begun(Err(failure)),
         Write::Upload(..) => Outcome::Applied(Box::new(Err(failure))),
+        Write::Withhold(..) => Outcome::Withheld(Err(failure)),
     }
 }
 
@@ -180,6 +197,13 @@ fn execute(writer: &mut dyn Writer, write: &Write) -> Outcome {
             let receipt = begin.receipt.as_ref();
             Outcome::Begun(writer.begin_synchronization(&begin.session, &begin.identity, receipt))
         }
+        Write::Withhold(withhold, _) => Outcome::Withheld(writer.withhold(&Withholding {
+            session: &withhold.session,
+            epoch: withhold.epoch,
+            counter: withhold.counter,
+            withheld: &withhold.withheld,
+            released: &withhold.released,
+        })),
         Write::Upload(upload, _) => {
             let result = writer.upload(&UploadRequest {
                 session: &upload.session,

@@ -159,11 +159,11 @@ fn a_table_that_is_published_no_more_keeps_its_rows_and_its_changes_are_told() {
         told,
         [
             (
-                "[1]",
+                r#"{"id":1}"#,
                 Code::TableNotPublished.number(),
                 Some(r#"{"id":1,"v":"ONE","photo":{"blob":"01"}}"#)
             ),
-            ("[2]", Code::TableNotPublished.number(), None),
+            (r#"{"id":2}"#, Code::TableNotPublished.number(), None),
         ]
     );
     // Published again, its rows are compared with what comes, not uploaded (trap 23).

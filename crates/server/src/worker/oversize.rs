@@ -1,0 +1,254 @@
+//! Rows of a download that no message can carry are withheld, and the others sent.
+//!
+//! A row that is larger than a frame is owed to the remote, as what lost an upload is, and told as
+//! a reject. It is sent when it changes to something smaller, or when the limit has become larger.
+//!
+//! Invariant O1: a row is withheld or sent, never neither: what is withheld is written to the
+//! consolidated database before the download leaves (S2).
+
+use consolidated::{DownloadBatch, DownloadedTable, WithheldRow};
+use model::{Code, Counter, Failure, PublishedTable, RemoteSchema, RowReader, write_value};
+use protocol::{FRAME_BYTES_MAX, RowsFrame};
+use std::collections::HashMap;
+
+/// Bytes of a key that a remote is told. One that is larger is told at the centre only.
+const KEY_BYTES_MAX: usize = 1 << 20;
+
+/// Where the parts of a download go.
+pub(super) type Sink<'a> = &'a mut dyn FnMut(DownloadBatch) -> Result<(), Failure>;
+
+/// The largest row that fits into a frame of `frame_bytes_max`, which a client takes.
+pub(super) fn row_bytes_max(frame_bytes_max: usize) -> usize {
+    frame_bytes_max.min(FRAME_BYTES_MAX) - RowsFrame::PREFIX_BYTES
+}
+
+/// Looks at the rows of one download.
+pub(super) struct Oversize<'a> {
+    schema: &'a RemoteSchema,
+    counter: Counter,
+    row_bytes_max: usize,
+    /// Tables that are sent afresh.
+    refreshed: Vec<bool>,
+    /// What was withheld before and has not come yet, and in which synchronization it was first.
+    before: HashMap<(usize, Vec<u8>), Counter>,
+    pub(super) withheld: Vec<WithheldRow>,
+    pub(super) released: Vec<(usize, Vec<u8>)>,
+    /// Of them and of their batches: rows that the reader has counted and that are not sent.
+    pub(super) rows: u64,
+}
+
+impl<'a> Oversize<'a> {
+    pub(super) fn new(
+        schema: &'a RemoteSchema,
+        counter: Counter,
+        row_bytes_max: usize,
+    ) -> Oversize<'a> {
+        Oversize {
+            schema,
+            counter,
+            row_bytes_max,
+            refreshed: Vec::new(),
+            before: HashMap::new(),
+            withheld: Vec::new(),
+            released: Vec::new(),
+            rows: 0,
+        }
+    }
+
+    /// Passes on what can be sent.
+    pub(super) fn pass(&mut self, batch: DownloadBatch, sink: Sink<'_>) -> Result<(), Failure> {
+        match batch {
+            DownloadBatch::Begin { tables, restored, deletes_lost } => {
+                self.refreshed = tables.iter().map(|it| *it == DownloadedTable::Refresh).collect();
+                sink(DownloadBatch::Begin { tables, restored, deletes_lost })
+            }
+            DownloadBatch::Withheld { table, key, counter } => {
+                self.before.insert((table, key), counter);
+                Ok(())
+            }
+            DownloadBatch::Upserts { table, count, rows } => {
+                if rows.len() <= self.row_bytes_max && self.before.is_empty() {
+                    return sink(DownloadBatch::Upserts { table, count, rows });
+                }
+                self.upserts(table, count, &rows, sink)
+            }
+            DownloadBatch::Deletes { table, count, rows } => {
+                if !self.before.is_empty() {
+                    self.deleted(table, &rows)?;
+                }
+                sink(DownloadBatch::Deletes { table, count, rows })
+            }
+            DownloadBatch::KeyChanges { table, count, rows } => {
+                if rows.len() <= self.row_bytes_max && self.before.is_empty() {
+                    return sink(DownloadBatch::KeyChanges { table, count, rows });
+                }
+                self.key_changes(table, count, &rows, sink)
+            }
+            reject @ DownloadBatch::Reject { .. } => sink(reject),
+        }
+    }
+
+    /// What was withheld of a table that was sent afresh, and did not come now, is gone.
+    pub(super) fn finish(&mut self) {
+        let gone = |table: &usize| self.refreshed.get(*table) == Some(&true);
+        let gone = self.before.extract_if(|(table, _), _| gone(table));
+        self.released.extend(gone.map(|(row, _)| row));
+    }
+
+    /// Something is to be written before the download is sent.
+    pub(super) fn is_news(&self) -> bool {
+        !self.withheld.is_empty() || !self.released.is_empty()
+    }
+
+    fn published(&self, table: usize) -> &'a PublishedTable {
+        &self.schema.tables[table]
+    }
+
+    fn upserts(
+        &mut self,
+        table: usize,
+        count: u32,
+        rows: &[u8],
+        sink: Sink<'_>,
+    ) -> Result<(), Failure> {
+        let published = self.published(table);
+        let mut together = Together::default();
+        let mut rest = rows;
+        for _ in 0..count {
+            let (key, behind) = key_of(published, rest)?;
+            let row = &rest[..rest.len() - behind.len()];
+            rest = behind;
+            if row.len() > self.row_bytes_max {
+                self.withhold(table, key, row.len(), sink)?;
+                continue;
+            }
+            self.release(table, key);
+            if let Some((rows, count)) = together.add(row, self.row_bytes_max) {
+                sink(DownloadBatch::Upserts { table, count, rows })?;
+            }
+        }
+        match together.take() {
+            Some((rows, count)) => sink(DownloadBatch::Upserts { table, count, rows }),
+            None => Ok(()),
+        }
+    }
+
+    fn deleted(&mut self, table: usize, keys: &[u8]) -> Result<(), Failure> {
+        let mut reader = RowReader::new(keys);
+        while !reader.is_at_end() {
+            let before = reader.rest();
+            for _ in &self.published(table).key {
+                reader.value()?;
+            }
+            let key = before[..before.len() - reader.rest().len()].to_vec();
+            self.release(table, key);
+        }
+        Ok(())
+    }
+
+    /// The old key, then the row. Where the row is too large, its old key goes all the same.
+    fn key_changes(
+        &mut self,
+        table: usize,
+        count: u32,
+        rows: &[u8],
+        sink: Sink<'_>,
+    ) -> Result<(), Failure> {
+        let published = self.published(table);
+        let mut rest = rows;
+        for _ in 0..count {
+            let mut reader = RowReader::new(rest);
+            for _ in &published.key {
+                reader.value()?;
+            }
+            let old_key = rest[..rest.len() - reader.rest().len()].to_vec();
+            let (key, behind) = key_of(published, reader.rest())?;
+            let change = rest[..rest.len() - behind.len()].to_vec();
+            let row_len = reader.rest().len() - behind.len();
+            rest = behind;
+            self.release(table, old_key.clone());
+            if change.len() > self.row_bytes_max {
+                sink(DownloadBatch::Deletes { table, count: 1, rows: old_key })?;
+                self.withhold(table, key, row_len, sink)?;
+                // The reader has counted a row, and one was sent.
+                self.rows -= 1;
+                continue;
+            }
+            self.release(table, key);
+            sink(DownloadBatch::KeyChanges { table, count: 1, rows: change })?;
+        }
+        Ok(())
+    }
+
+    fn withhold(
+        &mut self,
+        table: usize,
+        key: Vec<u8>,
+        bytes: usize,
+        sink: Sink<'_>,
+    ) -> Result<(), Failure> {
+        self.rows += 1;
+        let published = self.published(table);
+        let limit = self.row_bytes_max;
+        let message =
+            format!("the row has {bytes} bytes; one that a remote is sent has {limit} at most");
+        tracing::warn!(table = %published.name, key_bytes = key.len(), bytes,
+            "a row is too large to be sent");
+        // What was withheld before the remote knows already, by that counter. Where the table is
+        // sent afresh it is told again, or the remote would take the row for gone.
+        let before = self.before.remove(&(table, key.clone()));
+        let told = before.is_none() || self.refreshed.get(table) == Some(&true);
+        if told && key.len() <= KEY_BYTES_MAX {
+            let (key, message) = (key.clone(), message.clone());
+            let counter = before.unwrap_or(self.counter);
+            let code = Code::RowTooLargeToSend.number();
+            sink(DownloadBatch::Reject { table, key, counter, code, message })?;
+        }
+        self.withheld.push(WithheldRow { table, key, bytes: bytes as u64, message });
+        Ok(())
+    }
+
+    fn release(&mut self, table: usize, key: Vec<u8>) {
+        if self.before.is_empty() {
+            return;
+        }
+        self.released.extend(self.before.remove_entry(&(table, key)).map(|(row, _)| row));
+    }
+}
+
+/// Rows that go into one frame.
+#[derive(Default)]
+struct Together {
+    rows: Vec<u8>,
+    count: u32,
+}
+
+impl Together {
+    /// Adds a row; yields those before it where they do not fit together.
+    fn add(&mut self, row: &[u8], bytes_max: usize) -> Option<(Vec<u8>, u32)> {
+        let full = self.rows.len() + row.len() > bytes_max;
+        let before = if full { self.take() } else { None };
+        self.rows.extend_from_slice(row);
+        self.count += 1;
+        before
+    }
+
+    fn take(&mut self) -> Option<(Vec<u8>, u32)> {
+        let count = std::mem::take(&mut self.count);
+        (count > 0).then(|| (std::mem::take(&mut self.rows), count))
+    }
+}
+
+/// The key's columns of the row in front, as a row, and what follows the row.
+fn key_of<'r>(table: &PublishedTable, rows: &'r [u8]) -> Result<(Vec<u8>, &'r [u8]), Failure> {
+    let mut reader = RowReader::new(rows);
+    let mut values = Vec::with_capacity(table.width());
+    for _ in 0..table.width() {
+        values.push(reader.value()?);
+    }
+    let mut key = Vec::new();
+    for at in &table.key {
+        write_value(&mut key, values[usize::from(*at)]);
+    }
+    Ok((key, reader.rest()))
+}
