@@ -33,6 +33,7 @@ mod moves;
 mod notes;
 mod orphans;
 mod plan;
+mod reached;
 mod reader;
 mod remote_ddl;
 mod runs;

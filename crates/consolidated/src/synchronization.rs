@@ -216,6 +216,8 @@ pub struct Applied {
     pub conflicts: u64,
     /// Rows that were refused.
     pub rejected: u64,
+    /// Rows that deletes reached beyond themselves, by foreign keys and triggers of the database.
+    pub reached: u64,
     /// What need not come back.
     pub echo: Echo,
     /// Proves that this synchronization took place; to be sent when it is durable.

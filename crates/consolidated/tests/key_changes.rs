@@ -391,3 +391,24 @@ fn what_a_remote_did_itself_is_not_followed_again() {
         assert_eq!(children(&center), "10:5x,11:5y,13:1of the new one,20:2z");
     });
 }
+
+/// Whoever deploys hears of it before a remote does.
+// Trap 21, S11
+#[test]
+fn deploy_names_foreign_keys_that_keep_keys_from_changing() {
+    let schema = "
+        CREATE TABLE parent (id INTEGER PRIMARY KEY);
+        CREATE TABLE strict_child (id INTEGER PRIMARY KEY,
+            parent INTEGER REFERENCES parent ON UPDATE RESTRICT);
+        CREATE TABLE child (id INTEGER PRIMARY KEY, parent INTEGER REFERENCES parent);
+        CREATE TABLE hidden (id INTEGER PRIMARY KEY, parent INTEGER REFERENCES parent);";
+    let tables = "[table.parent]\n[table.strict_child]\n[table.child]\n";
+    let center = Center::on(Backend::Sqlite, schema, tables);
+    let notices = center::deploy(&center.url, tables).unwrap().notices;
+    let about: Vec<&str> = notices
+        .iter()
+        .filter(|notice| notice.contains("cannot be changed by a remote"))
+        .filter_map(|notice| notice.split(' ').nth(4))
+        .collect();
+    assert_eq!(about, ["hidden", "strict_child"], "{notices:?}");
+}

@@ -85,3 +85,41 @@ fn somebody_elses_change_of_ones_own_row_is_a_conflict() {
         assert_eq!(center.list("SELECT v FROM t"), "theirs");
     });
 }
+
+/// A child came and its parent went in one upload, from a remote without the foreign key: the centre
+/// took the child along, and nobody was told.
+// S5, S11
+#[test]
+fn what_a_delete_takes_along_is_counted_and_what_was_just_uploaded_is_rejected() {
+    on_sqlite(|backend| {
+        let schema = "
+            CREATE TABLE parent (id INTEGER PRIMARY KEY, v TEXT);
+            CREATE TABLE child (id INTEGER PRIMARY KEY,
+                parent INTEGER REFERENCES parent (id) ON DELETE CASCADE);
+            CREATE TABLE hidden (id INTEGER PRIMARY KEY,
+                parent INTEGER REFERENCES parent (id) ON DELETE CASCADE);
+            INSERT INTO parent VALUES (1, 'a'), (2, 'b');
+            INSERT INTO child VALUES (10, 1), (20, 2);
+            INSERT INTO hidden VALUES (1, 1), (2, 1);";
+        let mut center = Center::on(backend, schema, "[table.parent]\n[table.child]\n");
+        let mut remote = Remote::another();
+        center.synchronize(&mut remote, &[]);
+        let changes = [
+            Upload::Insert("child", vec![int(13), int(1)]),
+            Upload::Delete("parent", vec![int(1), text("a")]),
+        ];
+        let (applied, download) = center.synchronize(&mut remote, &changes);
+        // Two children and two rows of a table that is not published.
+        assert_eq!((applied.reached, applied.conflicts, applied.rejected), (4, 0, 1));
+        let code = model::Code::RowTakenAlong.number();
+        assert_eq!(download.rejects, [("child".into(), vec![int(13)], code)]);
+        assert!(download.deletes.contains(&("child".into(), vec![int(13)])), "{download:?}");
+        // Where the upload names all rows, none is reached.
+        let changes = [
+            Upload::Delete("child", vec![int(20), int(2)]),
+            Upload::Delete("parent", vec![int(2), text("b")]),
+        ];
+        let (applied, _) = center.synchronize(&mut remote, &changes);
+        assert_eq!((applied.reached, applied.conflicts, applied.rejected), (0, 0, 0));
+    });
+}

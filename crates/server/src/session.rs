@@ -57,6 +57,8 @@ pub(crate) struct Summary {
     pub(crate) uploaded: u64,
     pub(crate) conflicts: u64,
     pub(crate) rejected: u64,
+    /// Rows that deletes reached beyond themselves.
+    pub(crate) reached: u64,
     pub(crate) downloaded: u64,
     pub(crate) filtered: u64,
     pub(crate) cost: Cost,
@@ -367,6 +369,7 @@ impl Synchronization<'_> {
         let applied = self.apply(Some(upload), epoch).await?;
         self.summary.conflicts = applied.conflicts;
         self.summary.rejected = applied.rejected;
+        self.summary.reached = applied.reached;
         self.connection.queue(&Message::UploadCommitted(UploadCommitted {
             progress: applied.progress,
             inserts: applied.inserts,

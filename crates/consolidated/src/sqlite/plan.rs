@@ -149,6 +149,10 @@ fn plan_version(
         };
         let plan = TablePlanner { table, table_model, model, selection, part: false };
         planned.push(plan.plan(&left_out, notices)?);
+        if table_model.direction.uploads() {
+            let published = |name: &str| chosen.contains_key(name);
+            notices.extend(fixed_keys(user_tables, table, &published));
+        }
     }
     Ok(VersionPlan { script_version: model.script_version.clone(), publications, tables: planned })
 }
@@ -306,6 +310,34 @@ impl TablePlanner<'_> {
             ));
         }
     }
+}
+
+/// Foreign keys that keep remotes from changing keys of `table`. Under `NO ACTION` an upload may
+/// change the referring rows as well, where they are published.
+fn fixed_keys(
+    user_tables: &BTreeMap<String, UserTable>,
+    table: &UserTable,
+    published: &dyn Fn(&str) -> bool,
+) -> Vec<String> {
+    let mut notices = Vec::new();
+    for child in user_tables.values() {
+        for key in child.foreign_keys.iter().filter(|key| key.parent == table.name) {
+            let by_key = key.columns.iter().any(|(_, to)| table.key.contains(to));
+            let fixed = match key.on_update.as_str() {
+                "RESTRICT" => true,
+                "NO ACTION" => !published(&child.name),
+                _ => false,
+            };
+            if by_key && fixed {
+                notices.push(format!(
+                    "{}: a key that {} refers to cannot be changed by a remote: the foreign key \
+                     says ON UPDATE {}",
+                    table.name, child.name, key.on_update
+                ));
+            }
+        }
+    }
+    notices
 }
 
 /// What a selection must know of the table that somebody calls `name`.

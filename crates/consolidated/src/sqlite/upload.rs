@@ -25,6 +25,7 @@ use super::ledger::Owed;
 use super::links::Links;
 use super::made;
 use super::moves::Moves;
+use super::reached::{self, Tally};
 use super::shapes;
 use super::stretch::Stretch;
 use super::values::write_row;
@@ -186,6 +187,9 @@ fn apply(
             }
         }
         if impossible.is_empty() && !again {
+            if attempt.applied.reached > 0 {
+                reached::tell_what_was_taken_along(&mut attempt)?;
+            }
             let applied = attempt.finish()?;
             connection.execute_batch("RELEASE rows").map_err(failed("release a savepoint"))?;
             return Ok(applied);
@@ -239,6 +243,8 @@ pub(super) struct Attempt<'a> {
     pub(super) moves: Option<&'a Moves>,
     /// Where keys have changed, how the tables refer to each other.
     pub(super) links: Option<&'a Links>,
+    /// Rows that statements of the upload have changed.
+    pub(super) direct: u64,
     /// Rows that are stored as they were told anew, so that the remote has others.
     pub(super) stored_anew: HashSet<RowId>,
     /// The upload has key changes, which were not applied first.
@@ -297,6 +303,7 @@ impl<'a> Attempt<'a> {
             inside: None,
             moving: None,
             moves: None,
+            direct: 0,
             stored_anew: HashSet::new(),
             links: None,
             met_key_change: false,
@@ -333,12 +340,19 @@ impl<'a> Attempt<'a> {
         if self.met_key_change {
             return Ok(());
         }
+        let before = match deleting.contains(&true) {
+            true => Some(Tally::now(self)?),
+            false => None,
+        };
         // Children first, or RESTRICT would stop the parent's delete.
         for table in (0..self.tables.len()).rev().filter(|table| deleting[*table]) {
             batches(&mut |batch| match batch.table == table && batch.change == Change::Delete {
                 true => self.batch(batch),
                 false => Ok(()),
             })?;
+        }
+        if let Some(before) = before {
+            self.applied.reached = before.reached(&Tally::now(self)?);
         }
         for row in std::mem::take(&mut self.leaving_last) {
             if let RowOutcome::InTheWay(_) = self.retry(&row)? {
@@ -528,6 +542,7 @@ impl<'a> Attempt<'a> {
 
     /// Notes that a statement has changed so many rows of a table.
     pub(super) fn changed(&mut self, position: usize, changes: usize) {
+        self.direct += changes as u64;
         if let Some(stretch) = &mut self.stretches[position] {
             stretch.add(changes);
         }

@@ -75,6 +75,11 @@ impl Attempt<'_> {
         key_change::failed(self, table, position, row);
     }
 
+    /// Whether the remote is told of this row already.
+    pub(in super::super) fn is_owed(&self, row: &RowId) -> bool {
+        self.owed.iter().any(|(owed, _)| owed == row)
+    }
+
     /// Of a row that has another key at the remote, that one is owed as well.
     pub(super) fn owe_new_key(
         &mut self,
