@@ -135,6 +135,29 @@ fn an_upload_that_cannot_be_serialized_is_begun_anew() {
     }
 }
 
+/// The owner rewrote a table while an upload waited for it. To the snapshot of the upload, which it
+/// keeps at this isolation, the table was empty: its edit lost against nothing.
+// S5, Trap 20
+#[test]
+fn a_table_that_is_rewritten_is_not_empty_to_an_upload_that_keeps_its_snapshot() {
+    let (_, database, mut remote) = synchronized();
+    database.sql(&format!(
+        "ALTER DATABASE {} SET default_transaction_isolation = 'repeatable read'",
+        database.name
+    ));
+    let mut center = on_postgres::connected(&database);
+    let mut owner = database.session();
+    owner.sql("BEGIN; ALTER TABLE first ADD COLUMN more double precision DEFAULT random()");
+    let applied = thread::scope(|scope| {
+        let upload = scope.spawn(|| center.upload(&mut remote, &[note(1, "", "ours")]));
+        until("the upload to wait", || waiting(&database) == 1);
+        owner.sql("COMMIT");
+        upload.join().unwrap().unwrap()
+    });
+    assert_eq!((applied.updates, applied.conflicts, applied.rejected), (1, 0, 0));
+    assert_eq!(database.text("SELECT note FROM first WHERE id = 1"), "ours\n");
+}
+
 /// Four synchronizations at once, whose triggers lock the same rows in different orders: some ended
 /// with «deadlock detected».
 // S1, Trap 14

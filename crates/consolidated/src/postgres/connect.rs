@@ -165,13 +165,16 @@ pub(super) struct Facts {
     pub(super) place: Place,
     /// After so long a wait for a lock the server looks for a deadlock, in milliseconds.
     pub(super) deadlock_timeout_ms: u64,
+    /// A transaction keeps the snapshot that it took first.
+    pub(super) keeps_snapshots: bool,
 }
 
 const FACTS: &str = "SELECT pg_is_in_recovery(), current_setting('server_version_num')::int4,
     (SELECT system_identifier FROM pg_control_system()),
     CASE WHEN NOT pg_is_in_recovery() THEN pg_walfile_name(pg_current_wal_insert_lsn()) END,
     current_setting('transaction_read_only') = 'on',
-    (SELECT setting::int8 FROM pg_settings WHERE name = 'deadlock_timeout')";
+    (SELECT setting::int8 FROM pg_settings WHERE name = 'deadlock_timeout'),
+    current_setting('default_transaction_isolation') IN ('repeatable read', 'serializable')";
 
 /// `must_write`: there are other hosts to try where this one only reads.
 fn set_up(session: &mut Session, role: Role, must_write: bool) -> Result<Facts, Failure> {
@@ -223,5 +226,6 @@ fn set_up(session: &mut Session, role: Role, must_write: bool) -> Result<Facts, 
     Ok(Facts {
         place: Place { system: system.cast_unsigned(), timeline },
         deadlock_timeout_ms: deadlock_timeout_ms.cast_unsigned(),
+        keeps_snapshots: facts.try_get(6).map_err(unreadable)?,
     })
 }

@@ -98,7 +98,7 @@ impl Unopened {
         let (locked, missing) = (read_lock::has_waited(&fault), read_lock::is_missing(&fault));
         match (locked, missing) {
             (true, _) => Unopened::Locked,
-            (_, true) => Unopened::Missing(catalog::not_deployed(fault)),
+            (_, true) => Unopened::Missing(failed("lock what a download reads")(fault)),
             _ => Unopened::Failed(catalog::not_deployed(fault)),
         }
     }

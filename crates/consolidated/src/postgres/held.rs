@@ -1,8 +1,8 @@
 //! Holds the deployment while an upload goes on (trap 28).
 //!
-//! The model that an upload began under is the one that it commits under.
-//! An upload that a deployment overtook ran scripts of the old model into tables of the new one: a
-//! row outside the fence, a departure without the place that the new model looks it up by.
+//! The model that an upload began under is the one that it commits under. One that a deployment
+//! overtook ran scripts of the old model into tables of the new one: a row outside the fence, a
+//! departure without the place that the new model looks it up by.
 //!
 //! Invariants:
 //! H1. An upload locks `syncline_deploying`, which has no rows, before anything else, and reads the
@@ -12,13 +12,27 @@
 //!     until the new model is there. It waits for a moment only and gives up its place meanwhile,
 //!     so that no upload stands behind a deployment that stands behind another upload.
 
+use super::catalog::Table;
 use super::errors::{Fault, failed};
 use super::link::Link;
+use crate::quote::ident;
 use model::{Code, Failure};
+use std::sync::Arc;
 use std::time::Duration;
 
-/// The statement of an upload. It waits no longer than the lock time-out of its connection.
-pub(super) const HOLD: &str = "LOCK TABLE syncline.syncline_deploying IN ROW SHARE MODE";
+/// The statement of an upload to `tables`. It waits no longer than the lock time-out of its
+/// connection. Where the transaction will keep its snapshot it locks these, too: one of them that
+/// is rewritten meanwhile would look empty to the upload (trap 20).
+pub(super) fn hold(link: &Link, tables: &[Arc<Table>]) -> String {
+    let mut names = vec!["syncline.syncline_deploying".to_owned()];
+    let written = tables.iter().filter(|table| table.deployed.published.direction.uploads());
+    names.extend(written.filter(|_| link.keeps_snapshots()).map(|table| {
+        let details = &table.deployed.details;
+        format!("{}.{}", ident(&details.schema), ident(&details.name))
+    }));
+    names[1..].sort();
+    format!("LOCK TABLE {} IN ROW SHARE MODE", names.join(", "))
+}
 
 /// The statement of a deployment, in a transaction that it must not undo.
 const EXCLUDE: &str = "SAVEPOINT uploads; SET LOCAL lock_timeout = '250ms';

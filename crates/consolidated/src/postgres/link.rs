@@ -105,6 +105,11 @@ impl Link {
         self.facts.deadlock_timeout_ms
     }
 
+    /// Whether a transaction keeps the snapshot that it took first.
+    pub(super) fn keeps_snapshots(&self) -> bool {
+        self.facts.keeps_snapshots
+    }
+
     /// Whether the last transaction met another one: done again, anew, it may succeed.
     pub(super) fn has_collided(&self) -> bool {
         self.collided

@@ -44,13 +44,13 @@ const FLIGHT_BYTES: usize = 2 << 20;
 
 /// In front of the lock and the first batch. Each is prepared, and so is all that shares their
 /// flight: then it is answered as a whole, and who waits is woken once.
-const BEGIN: [&str; 3] = ["BEGIN", held::HOLD, "SET CONSTRAINTS ALL DEFERRED"];
+const BEGIN: [&str; 2] = ["BEGIN", "SET CONSTRAINTS ALL DEFERRED"];
 
 /// The same in a transaction that has locked the remote.
 const BEGIN_AGAIN: &str = "SET CONSTRAINTS ALL DEFERRED; SAVEPOINT together";
 
-/// Position of the lock behind [`BEGIN`].
-const LOCK_AT: usize = BEGIN.len();
+/// Position of the lock behind [`BEGIN`] and what holds the deployment.
+const LOCK_AT: usize = BEGIN.len() + 1;
 
 /// Behind the last batch: what remains is to be noticed here, where it can still be undone, and
 /// not at the commit.
@@ -111,8 +111,9 @@ pub(super) fn at_once(
     }
     let remote_id = upload.request.session.remote_id.as_str();
     let lock: [&(dyn ToSql + Sync); 1] = [&remote_id];
-    let [begin, hold, defer] = BEGIN.map(|sql| Call::new(sql, &[]));
-    let opening = [begin, hold, defer, Call::new(identity::LOCK, &lock)];
+    let [begin, defer] = BEGIN.map(|sql| Call::new(sql, &[]));
+    let hold = held::hold(link, upload.tables);
+    let opening = [begin, Call::new(&hold, &[]), defer, Call::new(identity::LOCK, &lock)];
     let mut sending = Sending::new(link, upload, &outline, Opening::Transaction(&opening));
     let rows_failed = match sending.rows(&outline) {
         Ok(all) => !all,

@@ -119,10 +119,13 @@ impl Writer {
 
     fn begin_transaction(&mut self, session: &Session) -> Result<Vec<Answer>, Failure> {
         let remote_id = session.remote_id.as_str();
+        // Those of another deployment are not for this session, which is told so behind the lock.
+        let tables = self.catalog.upload_tables(session).unwrap_or_default();
+        let hold = held::hold(&self.link, &tables);
         self.link
             .begin(&[
                 Call::new("BEGIN", &[]),
-                Call::new(held::HOLD, &[]),
+                Call::new(&hold, &[]),
                 Call::new(identity::LOCK, &[&remote_id]),
             ])
             .map_err(identity::lock_failed(LOCK_AT))
