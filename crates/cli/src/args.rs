@@ -79,6 +79,7 @@ pub(crate) enum Command {
     Deploy(DeployOptions),
     Undeploy(UndeployOptions),
     Check(CheckOptions),
+    Model(ModelOptions),
     Scripts(ScriptsOptions),
     User(UserOptions),
     Serve(ServeOptions),
@@ -180,6 +181,32 @@ pub(crate) struct UndeployOptions {
 pub(crate) struct CheckOptions {
     #[command(flatten)]
     pub(crate) dir: Dir,
+}
+
+/// Extends edited models, and compares them with database and deployment.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  syncline model diff --dir sales
+  syncline model add --dir sales")]
+pub(crate) struct ModelOptions {
+    #[command(subcommand)]
+    pub(crate) action: ModelAction,
+}
+
+/// What to do with the models.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ModelAction {
+    /// Adds the tables and columns of the database that no model publishes; the rest stays as it is
+    Add(Dir),
+    /// Lists every table and column about which model, database and deployment disagree
+    Diff {
+        #[command(flatten)]
+        dir: Dir,
+        /// Prints JSON
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 /// Shows the SQL that runs at the consolidated database.
@@ -460,6 +487,8 @@ mod tests {
             "syncline demo",
             "syncline demo --dir d",
             "syncline init d --consolidated sqlite:x.db --table a --table b --force",
+            "syncline model add --dir d",
+            "syncline model diff --dir d --json",
             "syncline deploy --dir d --dry-run",
             "syncline undeploy --dir d",
             "syncline check --dir d",

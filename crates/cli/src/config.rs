@@ -46,7 +46,7 @@ pub(crate) struct Config {
     pub(crate) consolidated: Url,
     /// How the server behaves.
     pub(crate) server: ServerOptions,
-    models: Vec<PathBuf>,
+    pub(crate) models: Vec<PathBuf>,
 }
 
 impl Config {

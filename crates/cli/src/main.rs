@@ -14,6 +14,7 @@ mod deploy;
 mod fleet;
 mod init;
 mod log;
+mod model_files;
 mod notes;
 mod output;
 mod progress;
@@ -54,6 +55,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Deploy(options) => deploy::run(&options),
         Command::Undeploy(options) => undeploy::run(&options),
         Command::Check(options) => check::run(&options),
+        Command::Model(options) => model_files::run(&options),
         Command::Scripts(options) => scripts::run(&options),
         Command::User(options) => user::run(options),
         Command::Serve(options) => serve::run(&options),

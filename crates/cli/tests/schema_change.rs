@@ -53,7 +53,8 @@ fn edits_of_a_renamed_column_arrive_under_its_new_name() {
         let server = changed(
             &world,
             "UPDATE item SET qty = 50 WHERE id = 1; UPDATE item SET qty = 60, name = 'bolts' \
-             WHERE id = 2; INSERT INTO item VALUES (4, 'cog', 8, NULL); DELETE FROM item WHERE id = 3",
+             WHERE id = 2; INSERT INTO item VALUES (4, 'cog', 8, NULL); \
+             DELETE FROM item WHERE id = 3",
             "ALTER TABLE item RENAME COLUMN qty TO quantity",
             "[table.other]\n[table.item]\nrenamed = { quantity = \"qty\" }\n",
         );

@@ -1,5 +1,6 @@
 //! What `init`, `deploy`, `check`, `scripts` and `user` say and hear, whatever the database.
 
+use crate::difference::{Difference, Disagreement};
 use crate::script::Event;
 use model::{Code, Failure, PublicationName, ScriptVersion, UserName};
 use std::collections::BTreeMap;
@@ -42,6 +43,34 @@ pub struct Finding {
     pub table: Option<String>,
     /// One line.
     pub message: String,
+}
+
+/// Most differences in one finding.
+const DIFFERENCES_TOLD_MAX: usize = 5;
+
+/// How the finding begins that a deployment has something to do.
+pub(crate) const NOT_DEPLOYED: &str = "the model is not what was deployed";
+
+/// Adds to what `check` found which tables and columns differ.
+pub(crate) fn tell_differences(findings: &mut Vec<Finding>, differences: &[Difference]) {
+    let differs = differences.iter().filter(|one| one.what != Disagreement::NotPublished);
+    let told: Vec<String> = differs.take(DIFFERENCES_TOLD_MAX).map(ToString::to_string).collect();
+    let undeployed = findings.iter_mut().find(|found| found.message.starts_with(NOT_DEPLOYED));
+    if let Some(found) = undeployed.filter(|_| !told.is_empty()) {
+        found.message.push_str(&format!(": {}", told.join("; ")));
+    }
+    findings.extend(unpublished(differences));
+}
+
+/// What the database has and no model publishes: nothing is wrong with that, but it may be new.
+fn unpublished(differences: &[Difference]) -> Vec<Finding> {
+    let new = differences.iter().filter(|new| new.what == Disagreement::NotPublished);
+    let finding = |new: &Difference| Finding {
+        severity: Severity::Notice,
+        table: None,
+        message: format!("{new} {}; `syncline model add` publishes it", new.script_version),
+    };
+    new.map(finding).collect()
 }
 
 /// A deployed script.

@@ -4,6 +4,7 @@
 //! these traits, and a line in each function below.
 
 use crate::admin::{Deployment, Finding, InitialModel, StoredScript, User};
+use crate::difference::Difference;
 use crate::fleet::KnownRemote;
 use crate::identity::Binding;
 use crate::notes::{ConflictNote, Notes, RejectNote};
@@ -33,6 +34,9 @@ pub trait Administration: Debug {
 
     /// Compares models, deployment and database.
     fn check(&mut self, models: &[SyncModel]) -> Result<Vec<Finding>, Failure>;
+
+    /// What models, database and deployment disagree about.
+    fn differences(&mut self, models: &[SyncModel]) -> Result<Vec<Difference>, Failure>;
 
     /// Every deployed script, in the order of versions, tables and events.
     fn scripts(&mut self) -> Result<Vec<StoredScript>, Failure>;

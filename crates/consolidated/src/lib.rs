@@ -12,6 +12,7 @@
 mod admin;
 mod catalog;
 mod connection;
+mod difference;
 mod digest;
 mod echo;
 mod fleet;
@@ -39,6 +40,7 @@ pub use connection::{
     Administration, Reader, ServeLock, Writer, administer, lock_for_serving, open_reader,
     open_writer, writers_max,
 };
+pub use difference::{Difference, Disagreement};
 pub use echo::Echo;
 pub use fleet::KnownRemote;
 pub use identity::Binding as RemoteBinding;
@@ -47,7 +49,7 @@ pub use notes::{ConflictNote, Notes, RejectNote};
 pub use postgres::Binding;
 pub use script::Event;
 pub use shape::LeftOut;
-pub use sync_model::{ConflictRule, StoredAs, SyncModel};
+pub use sync_model::{ConflictRule, StoredAs, SyncModel, extend};
 pub use synchronization::{
     Admittee, Applied, Batch, BatchSource, Begun, Change, Credentials, DownloadBatch,
     DownloadedTable, FetchRequest, Fetched, Held, HeldSchema, Identity, RenamedTable, Session,

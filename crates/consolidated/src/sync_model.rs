@@ -1,7 +1,9 @@
 //! What the user declares: tables, columns, partitions, conflict rules, publications.
 
+mod extension;
 mod partition;
 
+pub use extension::extend;
 pub(crate) use partition::{Claim, ClaimTest, Parent, Partition};
 
 use model::{Code, Direction, Failure, PublicationName, ScriptVersion};

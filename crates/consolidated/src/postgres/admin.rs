@@ -10,6 +10,7 @@ use super::tables::{self, UserTable};
 use super::{check, deploy, fleet, notes, plan, shapes};
 use crate::admin::{self, Deployment, Finding, InitialModel, StoredScript, User};
 use crate::connection::Administration;
+use crate::difference::{self, Difference, Present};
 use crate::fleet::KnownRemote;
 use crate::identity::Binding;
 use crate::initial::{self, Candidate};
@@ -150,7 +151,24 @@ impl Administration for Admin {
         let pending = deploy::deploy(&mut self.link, &self.url, &mut plan, true, &succeed)?.len();
         let mut findings = check::findings(&mut self.link, &user_tables, &plan, pending)?;
         findings.extend(doubts.iter().map(|doubt| doubt.finding()));
+        admin::tell_differences(&mut findings, &self.differences(models)?);
         Ok(findings)
+    }
+
+    fn differences(&mut self, models: &[SyncModel]) -> Result<Vec<Difference>, Failure> {
+        let user_tables = self.user_tables()?;
+        let present = |table: &UserTable| Present {
+            columns: table.stored_columns(),
+            key: table.key.clone(),
+            offered: tables::unsupported(table).is_none()
+                && spelling::initial_refusal(table).is_none()
+                && table.is_on_path(),
+        };
+        let tables = user_tables.iter();
+        let database = tables.map(|(name, table)| (name.clone(), present(table))).collect();
+        let find = |name: &str| tables::find(&user_tables, name).map(|(name, _)| name.clone());
+        let past = shapes::read(&mut self.link)?;
+        Ok(difference::differences(models, &database, &find, past.deployed()))
     }
 
     fn scripts(&mut self) -> Result<Vec<StoredScript>, Failure> {

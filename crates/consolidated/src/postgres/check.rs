@@ -6,7 +6,7 @@ use super::orphans::Guard;
 use super::plan::Plan;
 use super::present::{OBJECTS, Present, text};
 use super::tables::{UserTable, VERSION};
-use crate::admin::{Finding, Severity};
+use crate::admin::{Finding, NOT_DEPLOYED, Severity};
 use crate::orphans;
 use model::Failure;
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,9 +31,7 @@ pub(super) fn findings(
         findings.push(Finding {
             severity: Severity::Error,
             table: None,
-            message: format!(
-                "the model is not what was deployed; deploy would run {pending} statements"
-            ),
+            message: format!("{NOT_DEPLOYED}; deploy would run {pending} statements"),
         });
     }
     findings.extend(bypassed(link, user_tables, plan)?);

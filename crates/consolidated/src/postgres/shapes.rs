@@ -88,7 +88,7 @@ fn succeed(
     Ok(succeeded.statements)
 }
 
-fn read(link: &mut Link) -> Result<Past, Failure> {
+pub(super) fn read(link: &mut Link) -> Result<Past, Failure> {
     let there = match is_deployed(link)? {
         true => migration::columns(link)?,
         false => BTreeSet::new(),

@@ -91,6 +91,11 @@ pub(super) struct KnownRemote {
 }
 
 impl Past {
+    /// Script versions and their tables as they are deployed.
+    pub(crate) fn deployed(&self) -> &[(String, PublishedTable)] {
+        &self.deployed
+    }
+
     /// Reads what is there. `prefix` is in front of our tables, `exists` tells which are there.
     pub(crate) fn read(
         prefix: &str,

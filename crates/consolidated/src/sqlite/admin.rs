@@ -5,6 +5,7 @@ use super::tables::{self, UserTable};
 use super::{ServeLock, check, connect, deploy, fleet, notes, orphans, plan, shapes};
 use crate::admin::{self, Deployment, Finding, InitialModel, StoredScript, User};
 use crate::connection::Administration;
+use crate::difference::{self, Difference, Present};
 use crate::fleet::KnownRemote;
 use crate::identity::Binding;
 use crate::initial::{self, Candidate};
@@ -96,8 +97,24 @@ impl Administration for Admin {
         let succeed = shapes::succession(&user_tables, models);
         let pending = deploy::deploy(&mut self.connection, &mut plan, true, &succeed)?.len();
         let mut findings = check::findings(&self.connection, &plan, pending)?;
+        admin::tell_differences(&mut findings, &self.differences(models)?);
         findings.extend(orphans::findings(&self.connection, &user_tables, &plan.published())?);
         Ok(findings)
+    }
+
+    fn differences(&mut self, models: &[SyncModel]) -> Result<Vec<Difference>, Failure> {
+        let user_tables = self.user_tables()?;
+        let present = |table: &UserTable| Present {
+            columns: table.stored_columns(),
+            key: table.key.clone(),
+            offered: tables::unsupported(table).is_none()
+                && !tables::is_shadow(table, &user_tables),
+        };
+        let tables = user_tables.iter();
+        let database = tables.map(|(name, table)| (name.clone(), present(table))).collect();
+        let find = |name: &str| tables::find(&user_tables, name).map(|table| table.name.clone());
+        let past = shapes::read(&self.connection)?;
+        Ok(difference::differences(models, &database, &find, past.deployed()))
     }
 
     fn scripts(&mut self) -> Result<Vec<StoredScript>, Failure> {

@@ -6,7 +6,7 @@ use super::plan::Plan;
 use super::scripts::UNJOURNALED;
 use super::tables::{self, has_user_triggers};
 use super::tracking;
-use crate::admin::{Finding, Severity};
+use crate::admin::{Finding, NOT_DEPLOYED, Severity};
 use model::Failure;
 use rusqlite::Connection;
 use std::collections::BTreeSet;
@@ -22,9 +22,7 @@ pub(super) fn findings(
         findings.push(Finding {
             severity: Severity::Error,
             table: None,
-            message: format!(
-                "the model is not what was deployed; deploy would run {pending} statements"
-            ),
+            message: format!("{NOT_DEPLOYED}; deploy would run {pending} statements"),
         });
     }
     findings.extend(plan.notices.iter().map(|notice| Finding {

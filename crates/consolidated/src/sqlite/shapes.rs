@@ -79,7 +79,7 @@ fn succeed(
     Ok(succeeded.statements)
 }
 
-fn read(connection: &Connection) -> Result<Past, Failure> {
+pub(super) fn read(connection: &Connection) -> Result<Past, Failure> {
     let exists = |table: &str, column: &str| {
         table_exists(connection, table).unwrap_or(false)
             && connection.column_exists(Some("main"), table, column).unwrap_or(false)
