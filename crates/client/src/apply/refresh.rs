@@ -28,13 +28,23 @@ pub(super) fn prepare(
     if !connection.query_row(&sql, asked, |row| row.get::<_, bool>(0))? {
         return Ok(false);
     }
+    note_keys(connection, table)?;
+    Ok(true)
+}
+
+/// Creates the table that notes the keys that come.
+pub(super) fn note_keys(connection: &Connection, table: &RemoteTable) -> rusqlite::Result<()> {
     connection.execute_batch(&format!(
         "CREATE TEMP TABLE {} ({}, PRIMARY KEY ({})) WITHOUT ROWID",
         received_sql(table),
         table.our_keys_declared(),
         table.our_keys_sql(""),
-    ))?;
-    Ok(true)
+    ))
+}
+
+/// The statement that finds a key among the received ones, whatever its spelling.
+pub(super) fn is_received_sql(table: &RemoteTable) -> String {
+    format!("SELECT 1 FROM {} WHERE {}", received_sql(table), table.our_key_is_parameter(1))
 }
 
 /// The statement that notes a received key.

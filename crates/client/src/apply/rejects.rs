@@ -439,7 +439,7 @@ fn row_json(
     for (n, value) in key.iter().enumerate() {
         bind(&mut statement, n + 1, value.as_ref())?;
     }
-    let names: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
+    let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
     let mut rows = statement.raw_query();
     let Some(row) = rows.next()? else { return Ok(None) };
     let mut object = Map::new();

@@ -1,17 +1,20 @@
 //! Writing and deleting downloaded rows, one prepared statement per table and kind.
 
-use super::comparison::{Stored, Tells, compare};
+use super::comparison::Tells;
 use super::parked::{Parked, Placeholders};
 use super::rejects::Withheld;
-use super::statements::BATCH_ROWS;
 use super::{Circumstances, Download, incoming, key_changes, orphans, refresh, rejects};
 use crate::capture::change_log;
 use crate::connection::{bind, explain};
-use crate::schema::RemoteTable;
+use crate::schema::{KeyColumn, RemoteTable};
 use model::{Code, Failure, RowReader, Spill, ValueRef};
 use protocol::{DownloadMode, RowsFrame};
-use rusqlite::{CachedStatement, Connection, Error, ErrorCode, ffi};
+use rusqlite::{CachedStatement, Connection, Error, ffi};
 use std::cell::Cell;
+
+mod frame_writer;
+
+use frame_writer::FrameWriter;
 
 /// One table during the application of a download.
 pub(super) struct Target<'a> {
@@ -20,6 +23,8 @@ pub(super) struct Target<'a> {
     changed: Option<ChangedSql>,
     /// Received keys are noted, because rows whose key is not among them are deleted afterwards.
     pub(super) notes_keys: bool,
+    /// Received keys are noted, because the key of a delete may be another spelling of one.
+    notes_spellings: bool,
     /// Nothing lay in the table, so that rows only arrive.
     was_empty: bool,
     parked: Option<Parked>,
@@ -64,10 +69,20 @@ impl<'a> Target<'a> {
             table,
             changed: changed.then(|| ChangedSql::new(table)),
             notes_keys,
+            notes_spellings: false,
             was_empty: mode == DownloadMode::Refresh && !notes_keys,
             parked: None,
             only_new: true,
         })
+    }
+
+    /// Notes received keys, because one that is deleted may be another spelling of them.
+    fn note_spellings(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+        self.notes_spellings = true;
+        match self.notes_keys {
+            true => Ok(()),
+            false => refresh::note_keys(connection, self.table),
+        }
     }
 
     /// Rows may be written many at once: no local change and no noted key asks for a look at each.
@@ -77,6 +92,7 @@ impl<'a> Target<'a> {
         self.only_new
             && self.changed.is_none()
             && !self.notes_keys
+            && !self.notes_spellings
             && (self.was_empty || !self.table.in_foreign_keys)
     }
 
@@ -141,7 +157,12 @@ impl<'a> Writer<'a> {
             let tells_new = self.download.begin.deletes_lost;
             let target = Target::new(self.connection, table, mode, generation, tells_new)
                 .map_err(explain)?;
-            *slot = Some(target);
+            let target = slot.insert(target);
+            if !self.download.deletes[position].is_empty()
+                && !table.key.iter().all(KeyColumn::is_exact)
+            {
+                target.note_spellings(self.connection).map_err(explain)?;
+            }
         }
         slot.as_mut().ok_or_else(|| Failure::new(Code::Bug, "a table was not prepared"))
     }
@@ -267,6 +288,10 @@ impl<'a> Writer<'a> {
         let generation = self.circumstances.open_generation;
         let Some(target) = self.targets[position].as_ref() else { return Ok(keys) };
         let table = target.table;
+        let mut received = match target.notes_spellings {
+            true => Some(self.prepare(&refresh::is_received_sql(table))?),
+            false => None,
+        };
         let mut delete = self.prepare(table.writing.delete(table))?;
         let mut changed = match &target.changed {
             Some(sql) => Some((self.prepare(&sql.is_changed)?, self.prepare(&sql.keep_delete)?)),
@@ -278,6 +303,12 @@ impl<'a> Writer<'a> {
             let mut reader = RowReader::new(rest);
             read_values(&mut reader, table.key.len(), &mut key)?;
             rest = reader.rest();
+            // The centre spells the key differently now: the row is not gone.
+            if let Some(received) = &mut received
+                && found(received, &key).map_err(explain)?
+            {
+                continue;
+            }
             if let Some((is_changed, keep_delete)) = &mut changed
                 && exists(is_changed, &key, generation).map_err(explain)?
             {
@@ -328,7 +359,8 @@ impl<'a> Writer<'a> {
 
     /// Removes what was needed only here.
     pub(super) fn finish(self) -> Result<(), Failure> {
-        for target in self.targets.iter().flatten().filter(|target| target.notes_keys) {
+        let notes = |target: &&Target<'_>| target.notes_keys || target.notes_spellings;
+        for target in self.targets.iter().flatten().filter(notes) {
             refresh::clean_up(self.connection, target.table).map_err(explain)?;
         }
         Ok(())
@@ -380,158 +412,6 @@ fn rewrite<'a>(
     Ok(target.parked.take())
 }
 
-/// Writes rows of one table with the statements prepared once.
-struct FrameWriter<'a, 'b> {
-    circumstances: &'a Circumstances<'a>,
-    actions: &'b Actions<'a>,
-    table: &'a RemoteTable,
-    parked: &'b mut Option<Parked>,
-    only_new: &'b mut bool,
-    upsert: CachedStatement<'a>,
-    /// Until a row turns out not to be new.
-    insert_batch: Option<CachedStatement<'a>>,
-    /// In a refresh: reads the row with a key. One that is the same already is not written again,
-    /// since reading costs a fraction of writing.
-    select: Option<CachedStatement<'a>>,
-    /// Where local changes wait: is this key among them, and where to keep its row.
-    changed: Option<(CachedStatement<'a>, CachedStatement<'a>)>,
-    note_key: Option<CachedStatement<'a>>,
-}
-
-impl<'a, 'b> FrameWriter<'a, 'b> {
-    fn new(
-        connection: &'a Connection,
-        circumstances: &'a Circumstances<'a>,
-        actions: &'b Actions<'a>,
-        target: &'b mut Target<'a>,
-        rows: u32,
-    ) -> Result<FrameWriter<'a, 'b>, Failure> {
-        let table = target.table;
-        let prepare = |sql: &str| connection.prepare_cached(sql).map_err(explain);
-        let changed = match &target.changed {
-            Some(sql) => Some((prepare(&sql.is_changed)?, prepare(&sql.keep_row)?)),
-            None => None,
-        };
-        let prepare_if =
-            |needed: bool, sql: &dyn Fn() -> String| needed.then(|| prepare(&sql())).transpose();
-        Ok(FrameWriter {
-            circumstances,
-            actions,
-            table,
-            upsert: prepare(table.writing.upsert(table))?,
-            insert_batch: (rows >= BATCH_ROWS && target.may_batch())
-                .then(|| prepare(table.writing.insert_batch(table)))
-                .transpose()?,
-            select: prepare_if(target.notes_keys, &|| target.select_sql())?,
-            note_key: prepare_if(target.notes_keys, &|| refresh::note_key_sql(target.table))?,
-            changed,
-            parked: &mut target.parked,
-            only_new: &mut target.only_new,
-        })
-    }
-
-    /// Writes `count` rows from the front of `rows`. Yields what follows them.
-    fn write<'c>(&mut self, rows: &'c [u8], count: u32) -> Result<&'c [u8], Failure> {
-        let (mut rest, mut count) = (rows, count);
-        while count >= BATCH_ROWS && *self.only_new {
-            let Some((behind, written)) = self.write_batch(rest)? else { break };
-            rest = behind;
-            count -= written;
-        }
-        self.write_each(rest, count)
-    }
-
-    /// Writes [`BATCH_ROWS`] rows at once, up to the first that breaks a constraint, such as that
-    /// its key is there already. Yields what follows the written ones, and their number. No row is
-    /// removed by it, so no foreign key acts.
-    fn write_batch<'c>(&mut self, rows: &'c [u8]) -> Result<Option<(&'c [u8], u32)>, Failure> {
-        let Some(statement) = &mut self.insert_batch else { return Ok(None) };
-        let width = self.table.width();
-        let mut reader = RowReader::new(rows);
-        for parameter in 1..=BATCH_ROWS as usize * width {
-            bind(statement, parameter, reader.value()?).map_err(explain)?;
-        }
-        let before = self.actions.connection.total_changes();
-        match statement.raw_execute() {
-            Ok(_) => Ok(Some((reader.rest(), BATCH_ROWS))),
-            Err(error) if error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) => {
-                *self.only_new = false;
-                let written = self.actions.connection.total_changes() - before;
-                let mut reader = RowReader::new(rows);
-                for _ in 0..written as usize * width {
-                    reader.value()?;
-                }
-                Ok(Some((reader.rest(), written as u32)))
-            }
-            Err(error) => Err(explain(error)),
-        }
-    }
-
-    /// Keeps what the row is about to take, or tells that it is here again.
-    fn tell(
-        &self,
-        stored: Stored,
-        key: &[ValueRef<'_>],
-        row: &[ValueRef<'_>],
-    ) -> Result<(), Failure> {
-        let tells = self.actions.tells.get();
-        let (connection, at) = (self.actions.connection, self.circumstances.at);
-        match stored {
-            Stored::Different if tells.overwritten => {
-                rejects::record_set_back(connection, self.table, key, at)
-            }
-            Stored::Missing if tells.brought_back => {
-                rejects::record_brought_back(connection, self.table, key, row, at)
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn write_each<'c>(&mut self, rows: &'c [u8], count: u32) -> Result<&'c [u8], Failure> {
-        let generation = self.circumstances.open_generation;
-        let mut row: Vec<ValueRef<'c>> = Vec::with_capacity(self.table.width());
-        let mut key: Vec<ValueRef<'c>> = Vec::with_capacity(self.table.key.len());
-        let mut rest = rows;
-        for _ in 0..count {
-            let start = rest;
-            let mut reader = RowReader::new(rest);
-            read_values(&mut reader, self.table.width(), &mut row)?;
-            rest = reader.rest();
-            if self.note_key.is_some() || self.changed.is_some() {
-                key.clear();
-                key.extend(self.table.key.iter().map(|key| row[key.position]));
-            }
-            if let Some(note_key) = &mut self.note_key {
-                run(note_key, &key).map_err(explain)?;
-            }
-            if let Some((is_changed, keep_row)) = &mut self.changed
-                && exists(is_changed, &key, generation).map_err(explain)?
-            {
-                key.extend_from_slice(&row);
-                run(keep_row, &key).map_err(explain)?;
-                continue;
-            }
-            if let Some(select) = &mut self.select {
-                let stored = compare(select, &key, &row).map_err(explain)?;
-                if stored == Stored::Same {
-                    continue;
-                }
-                self.tell(stored, &key, &row)?;
-            }
-            match self.actions.watch(|| run(&mut self.upsert, &row)) {
-                Ok(_) => {}
-                Err(error) if is_duplicate(&error) => {
-                    let spills = self.circumstances.spills;
-                    let parked = self.parked.get_or_insert_with(|| Parked::new(spills));
-                    parked.push(&start[..start.len() - rest.len()])?;
-                }
-                Err(error) => return Err(refused(self.table, &row, error)),
-            }
-        }
-        Ok(rest)
-    }
-}
-
 fn read_values<'a>(
     reader: &mut RowReader<'a>,
     count: usize,
@@ -565,6 +445,13 @@ fn run(statement: &mut CachedStatement<'_>, values: &[ValueRef<'_>]) -> rusqlite
         bind(statement, n + 1, *value)?;
     }
     statement.raw_execute()
+}
+
+fn found(statement: &mut CachedStatement<'_>, key: &[ValueRef<'_>]) -> rusqlite::Result<bool> {
+    for (n, value) in key.iter().enumerate() {
+        bind(statement, n + 1, *value)?;
+    }
+    Ok(statement.raw_query().next()?.is_some())
 }
 
 fn exists(

@@ -1,6 +1,6 @@
 //! The statements that write and delete downloaded rows.
 
-use crate::schema::{Affinity, KeyColumn, RemoteTable};
+use crate::schema::RemoteTable;
 use crate::sql::{ident, list, parameters};
 use std::sync::OnceLock;
 
@@ -12,11 +12,8 @@ pub(super) const BATCH_ROWS: u32 = 16;
 pub(crate) fn on_conflict(table: &RemoteTable) -> String {
     // Keys that are equal may still differ, in case or in type, where the table says so; then the
     // key is written as well, so that both ends hold the same.
-    let exact = |key: &&KeyColumn| {
-        let binary = key.collation.as_deref().is_none_or(|it| it.eq_ignore_ascii_case("BINARY"));
-        binary && key.affinity != Affinity::Blob
-    };
-    let key: Vec<usize> = table.key.iter().filter(exact).map(|key| key.position).collect();
+    let key: Vec<usize> =
+        table.key.iter().filter(|key| key.is_exact()).map(|key| key.position).collect();
     let sets: Vec<String> = table
         .published
         .columns

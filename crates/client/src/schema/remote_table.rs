@@ -253,6 +253,12 @@ impl KeyColumn {
         ident(&format!("from_{}", self.name))
     }
 
+    /// Values that are equal here are spelled in one way, so that equal keys are the same.
+    pub(crate) fn is_exact(&self) -> bool {
+        let binary = self.collation.as_deref().is_none_or(|it| it.eq_ignore_ascii_case("BINARY"));
+        binary && self.affinity != Affinity::Blob
+    }
+
     /// The collation of a comparison, spelled out: the index of a key may have another one than
     /// its column.
     pub(crate) fn collate(&self) -> String {

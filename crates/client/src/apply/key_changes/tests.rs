@@ -241,3 +241,53 @@ fn another_spelling_of_the_key_arrives() {
         assert_eq!(site.upload(), upload);
     }
 }
+
+// A3: a centre that names no key change deletes one spelling and sends the other. Here both are
+// one key: the delete took away the row that had just come, with its children and its edit.
+#[test]
+fn a_delete_of_another_spelling_leaves_the_row_that_came() {
+    for (key, old, new) in [
+        ("TEXT COLLATE NOCASE", "'a'", text("A")),
+        ("TEXT COLLATE RTRIM", "'a'", text("a ")),
+        ("", "1", Value::Real(1.0)),
+    ] {
+        for edited in [false, true] {
+            let mut site = Site::new(&format!(
+                "CREATE TABLE t(k {key} PRIMARY KEY, v INT);
+                 CREATE TABLE c(id INTEGER PRIMARY KEY, k {key} REFERENCES t ON DELETE CASCADE);
+                 INSERT INTO t VALUES ({old}, 1), ('b', 2); INSERT INTO c VALUES (1, {old});"
+            ));
+            if edited {
+                site.write("UPDATE t SET v = 9 WHERE v = 1");
+            }
+            let old_key = match old {
+                "1" => int(1),
+                _ => text("a"),
+            };
+            site.download()
+                .upsert("t", &[&[new.clone(), int(1)]])
+                .delete("t", &[&[old_key], &[text("b")]])
+                .apply()
+                .unwrap();
+            let spelled = if edited { old.to_owned() } else { new.as_ref().display() };
+            let v = if edited { 9 } else { 1 };
+            assert_eq!(site.rows("SELECT * FROM t"), [format!("{spelled}, {v}")], "{key}");
+            assert_eq!(site.rows("SELECT count(*) FROM c"), ["1"]);
+            if edited {
+                // Undone, so what came comes: the row under its new spelling.
+                site.write("UPDATE t SET v = 1");
+                assert_eq!(site.upload(), NONE);
+                assert_eq!(
+                    site.rows("SELECT * FROM t"),
+                    [format!("{}, 1", new.as_ref().display())]
+                );
+            }
+        }
+    }
+    // The row that is really gone goes, however this file spells it.
+    let mut site = Site::new(
+        "CREATE TABLE t(k TEXT COLLATE NOCASE PRIMARY KEY); INSERT INTO t VALUES ('A'), ('b');",
+    );
+    site.download().upsert("t", &[&[text("c")]]).delete("t", &[&[text("a")]]).apply().unwrap();
+    assert_eq!(site.rows("SELECT * FROM t"), ["'b'", "'c'"]);
+}

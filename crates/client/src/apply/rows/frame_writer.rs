@@ -1,0 +1,165 @@
+//! Writing the rows of one frame.
+
+use super::{Actions, Target, exists, is_duplicate, read_values, refused, run};
+use crate::apply::comparison::{Stored, compare};
+use crate::apply::parked::Parked;
+use crate::apply::statements::BATCH_ROWS;
+use crate::apply::{Circumstances, refresh, rejects};
+use crate::connection::{bind, explain};
+use crate::schema::RemoteTable;
+use model::{Failure, RowReader, ValueRef};
+use rusqlite::{CachedStatement, Connection, ErrorCode};
+
+/// Writes rows of one table with the statements prepared once.
+pub(super) struct FrameWriter<'a, 'b> {
+    circumstances: &'a Circumstances<'a>,
+    actions: &'b Actions<'a>,
+    table: &'a RemoteTable,
+    parked: &'b mut Option<Parked>,
+    only_new: &'b mut bool,
+    upsert: CachedStatement<'a>,
+    /// Until a row turns out not to be new.
+    insert_batch: Option<CachedStatement<'a>>,
+    /// In a refresh: reads the row with a key. One that is the same already is not written again,
+    /// since reading costs a fraction of writing.
+    select: Option<CachedStatement<'a>>,
+    /// Where local changes wait: is this key among them, and where to keep its row.
+    changed: Option<(CachedStatement<'a>, CachedStatement<'a>)>,
+    note_key: Option<CachedStatement<'a>>,
+}
+
+impl<'a, 'b> FrameWriter<'a, 'b> {
+    pub(super) fn new(
+        connection: &'a Connection,
+        circumstances: &'a Circumstances<'a>,
+        actions: &'b Actions<'a>,
+        target: &'b mut Target<'a>,
+        rows: u32,
+    ) -> Result<FrameWriter<'a, 'b>, Failure> {
+        let table = target.table;
+        let prepare = |sql: &str| connection.prepare_cached(sql).map_err(explain);
+        let changed = match &target.changed {
+            Some(sql) => Some((prepare(&sql.is_changed)?, prepare(&sql.keep_row)?)),
+            None => None,
+        };
+        let prepare_if =
+            |needed: bool, sql: &dyn Fn() -> String| needed.then(|| prepare(&sql())).transpose();
+        Ok(FrameWriter {
+            circumstances,
+            actions,
+            table,
+            upsert: prepare(table.writing.upsert(table))?,
+            insert_batch: (rows >= BATCH_ROWS && target.may_batch())
+                .then(|| prepare(table.writing.insert_batch(table)))
+                .transpose()?,
+            select: prepare_if(target.notes_keys, &|| target.select_sql())?,
+            note_key: prepare_if(target.notes_keys || target.notes_spellings, &|| {
+                refresh::note_key_sql(target.table)
+            })?,
+            changed,
+            parked: &mut target.parked,
+            only_new: &mut target.only_new,
+        })
+    }
+
+    /// Writes `count` rows from the front of `rows`. Yields what follows them.
+    pub(super) fn write<'c>(&mut self, rows: &'c [u8], count: u32) -> Result<&'c [u8], Failure> {
+        let (mut rest, mut count) = (rows, count);
+        while count >= BATCH_ROWS && *self.only_new {
+            let Some((behind, written)) = self.write_batch(rest)? else { break };
+            rest = behind;
+            count -= written;
+        }
+        self.write_each(rest, count)
+    }
+
+    /// Writes [`BATCH_ROWS`] rows at once, up to the first that breaks a constraint, such as that
+    /// its key is there already. Yields what follows the written ones, and their number. No row is
+    /// removed by it, so no foreign key acts.
+    fn write_batch<'c>(&mut self, rows: &'c [u8]) -> Result<Option<(&'c [u8], u32)>, Failure> {
+        let Some(statement) = &mut self.insert_batch else { return Ok(None) };
+        let width = self.table.width();
+        let mut reader = RowReader::new(rows);
+        for parameter in 1..=BATCH_ROWS as usize * width {
+            bind(statement, parameter, reader.value()?).map_err(explain)?;
+        }
+        let before = self.actions.connection.total_changes();
+        match statement.raw_execute() {
+            Ok(_) => Ok(Some((reader.rest(), BATCH_ROWS))),
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) => {
+                *self.only_new = false;
+                let written = self.actions.connection.total_changes() - before;
+                let mut reader = RowReader::new(rows);
+                for _ in 0..written as usize * width {
+                    reader.value()?;
+                }
+                Ok(Some((reader.rest(), written as u32)))
+            }
+            Err(error) => Err(explain(error)),
+        }
+    }
+
+    /// Keeps what the row is about to take, or tells that it is here again.
+    fn tell(
+        &self,
+        stored: Stored,
+        key: &[ValueRef<'_>],
+        row: &[ValueRef<'_>],
+    ) -> Result<(), Failure> {
+        let tells = self.actions.tells.get();
+        let (connection, at) = (self.actions.connection, self.circumstances.at);
+        match stored {
+            Stored::Different if tells.overwritten => {
+                rejects::record_set_back(connection, self.table, key, at)
+            }
+            Stored::Missing if tells.brought_back => {
+                rejects::record_brought_back(connection, self.table, key, row, at)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn write_each<'c>(&mut self, rows: &'c [u8], count: u32) -> Result<&'c [u8], Failure> {
+        let generation = self.circumstances.open_generation;
+        let mut row: Vec<ValueRef<'c>> = Vec::with_capacity(self.table.width());
+        let mut key: Vec<ValueRef<'c>> = Vec::with_capacity(self.table.key.len());
+        let mut rest = rows;
+        for _ in 0..count {
+            let start = rest;
+            let mut reader = RowReader::new(rest);
+            read_values(&mut reader, self.table.width(), &mut row)?;
+            rest = reader.rest();
+            if self.note_key.is_some() || self.changed.is_some() {
+                key.clear();
+                key.extend(self.table.key.iter().map(|key| row[key.position]));
+            }
+            if let Some(note_key) = &mut self.note_key {
+                run(note_key, &key).map_err(explain)?;
+            }
+            if let Some((is_changed, keep_row)) = &mut self.changed
+                && exists(is_changed, &key, generation).map_err(explain)?
+            {
+                key.extend_from_slice(&row);
+                run(keep_row, &key).map_err(explain)?;
+                continue;
+            }
+            if let Some(select) = &mut self.select {
+                let stored = compare(select, &key, &row).map_err(explain)?;
+                if stored == Stored::Same {
+                    continue;
+                }
+                self.tell(stored, &key, &row)?;
+            }
+            match self.actions.watch(|| run(&mut self.upsert, &row)) {
+                Ok(_) => {}
+                Err(error) if is_duplicate(&error) => {
+                    let spills = self.circumstances.spills;
+                    let parked = self.parked.get_or_insert_with(|| Parked::new(spills));
+                    parked.push(&start[..start.len() - rest.len()])?;
+                }
+                Err(error) => return Err(refused(self.table, &row, error)),
+            }
+        }
+        Ok(rest)
+    }
+}
