@@ -15,6 +15,7 @@ const LEFT_FILES: &[&str] = &[
     "consolidated.db-shm",
     "consolidated.db-syncline",
     "syncline.toml",
+    "syncline.mark",
     "model.toml",
     "server.log",
 ];

@@ -198,3 +198,134 @@ fn a_database_restored_in_a_new_cluster_is_noticed_and_all_converge() {
     drop(old);
     check_restored(&world);
 }
+
+fn generation(world: &World) -> String {
+    let sql = "SELECT value FROM syncline.syncline_system WHERE name = 'generation'";
+    world.database().query(sql).concat().concat()
+}
+
+// Trap 3, Trap 30: (a) a dump takes the place of the tables while a server runs on; its connections
+// live, and so do its statements.
+#[test]
+fn a_dump_restored_below_a_running_server_is_noticed_before_anybody_is_served() {
+    let world = shop(Cluster::shared().database());
+    let server = world.serve();
+    sync_all(&world, &server);
+    let file = back_up(&world);
+    sql(
+        &world.remote("ann"),
+        "INSERT INTO customer VALUES (50, 'lost'); DELETE FROM purchase WHERE id = 2;
+         UPDATE customer SET name = 'ann' WHERE id = 3",
+    );
+    sync_all(&world, &server);
+    let before = generation(&world);
+    let database = world.database();
+    run_client(database.client("pg_restore").args([
+        "--clean",
+        "--if-exists",
+        "--no-owner",
+        "-d",
+        &database.name,
+        &file,
+    ]));
+    assert_eq!(generation(&world), before);
+    // Ben is not ahead in anything that he would say.
+    world.sync("ben", &server);
+    let after = generation(&world);
+    assert_ne!(after, before);
+    for _ in 0..2 {
+        sync_all(&world, &server);
+    }
+    world.assert_converged(&NAMES);
+    assert_eq!(generation(&world), after, "once is enough");
+    for name in NAMES {
+        let rejects = world.syncline.json(&["remote", "rejects", &format!("{name}.db"), "--json"]);
+        let of = |it: &serde_json::Value| format!("{} {} {}", it["table"], it["key"], it["code"]);
+        let mut told: Vec<String> = rejects.as_array().unwrap().iter().map(of).collect();
+        told.sort();
+        let expected = [
+            r#""customer" [3] "E7160""#,
+            r#""customer" [50] "E7005""#,
+            r#""purchase" [2] "E7161""#,
+        ];
+        assert_eq!(told, expected, "{name}");
+    }
+}
+
+// Trap 30: a clone made from a template has the numbers of all tables, and not that of the database.
+#[test]
+fn a_remote_that_met_a_clone_disturbs_nobody_at_the_original() {
+    let world = shop(Cluster::shared().database());
+    let server = world.serve();
+    sync_all(&world, &server);
+    server.stop();
+    let original = world.database().clone();
+    let clone = Cluster::shared().database_named(&format!("{}_clone", original.name));
+    Cluster::shared().superuser_sql(&format!(
+        "CREATE DATABASE {} TEMPLATE {} OWNER {}",
+        clone.name,
+        original.name,
+        harness::postgres::APP_ROLE
+    ));
+    let before = generation(&world);
+    let world = moved(world, clone);
+    let server = world.serve();
+    assert_ne!(generation(&world), before);
+    sql(&world.remote("ann"), "INSERT INTO customer VALUES (50, 'clone')");
+    world.sync("ann", &server);
+    server.stop();
+
+    let world = moved(world, original);
+    let server = world.serve();
+    for name in ["ben", "ann", "ben", "ann"] {
+        world.sync(name, &server);
+    }
+    world.assert_converged(&NAMES);
+    assert_eq!(generation(&world), before);
+    let rejects = world.syncline.json(&["remote", "rejects", "ann.db", "--json"]);
+    assert_eq!(rejects[0]["key"], serde_json::json!([50]));
+    assert_eq!(
+        world.syncline.json(&["remote", "rejects", "ben.db", "--json"]),
+        serde_json::json!([])
+    );
+}
+
+// Trap 30: a snapshot below the database is the same in everything that the database knows of
+// itself. (c) the mark beside the configuration shows it, and (b) where that is old too a receipt.
+#[test]
+fn a_database_set_back_in_its_place_is_proven_by_a_mark_or_a_receipt() {
+    for mark_set_back in [false, true] {
+        let world = shop(Cluster::shared().database());
+        let server = world.serve();
+        sync_all(&world, &server);
+        server.stop();
+        let database = world.database();
+        database.sql(
+            "CREATE SCHEMA kept; CREATE TABLE kept.remote AS TABLE syncline.syncline_remote;
+             CREATE TABLE kept.system AS TABLE syncline.syncline_system",
+        );
+        fs::copy(world.path("syncline.mark"), world.path("kept.mark")).unwrap();
+        let server = world.serve();
+        sync_all(&world, &server);
+        server.stop();
+        let before = generation(&world);
+        database.sql(
+            "TRUNCATE syncline.syncline_remote, syncline.syncline_system;
+             INSERT INTO syncline.syncline_remote TABLE kept.remote;
+             INSERT INTO syncline.syncline_system TABLE kept.system; DROP SCHEMA kept CASCADE",
+        );
+        if mark_set_back {
+            fs::copy(world.path("kept.mark"), world.path("syncline.mark")).unwrap();
+        }
+        let server = world.serve();
+        assert_eq!(generation(&world) == before, mark_set_back);
+        world.sync("ben", &server);
+        let after = generation(&world);
+        assert_ne!(after, before);
+        for _ in 0..2 {
+            sync_all(&world, &server);
+        }
+        assert_eq!(generation(&world), after, "once is enough");
+        world.assert_converged(&NAMES);
+    }
+}

@@ -52,9 +52,11 @@ pub(super) fn resume(
 }
 
 pub(super) fn forget_owed(connection: &Connection, remote_id: &RemoteId) -> Result<(), Failure> {
-    connection
-        .execute("DELETE FROM syncline_owed WHERE remote_id = ?1", [remote_id.as_str()])
-        .map_err(failed("forget what the former file was owed"))?;
+    for table in ["syncline_owed", "syncline_made"] {
+        connection
+            .execute(&format!("DELETE FROM {table} WHERE remote_id = ?1"), [remote_id.as_str()])
+            .map_err(failed("forget what the former file was owed"))?;
+    }
     Ok(())
 }
 

@@ -46,6 +46,14 @@ impl Writer {
         Ok(Writer { connection, catalog, runs, durable, written, incarnation })
     }
 
+    /// Looks which incarnation this is: the synchronization before may have begun a new one.
+    fn meet(&mut self) -> Result<(), Failure> {
+        if incarnation::number(&self.connection)? != self.incarnation.number {
+            self.incarnation = incarnation::read(&self.connection)?;
+        }
+        Ok(())
+    }
+
     /// Runs `work` so that its failure undoes nothing else.
     fn in_savepoint<T>(
         &mut self,
@@ -83,9 +91,6 @@ impl crate::connection::Writer for Writer {
             self.catalog = Catalog::load(&self.connection)?;
             self.runs = Runs::all(&self.connection)?;
         }
-        if incarnation::number(&self.connection)? != self.incarnation.number {
-            self.incarnation = incarnation::read(&self.connection)?;
-        }
         Ok(())
     }
 
@@ -121,6 +126,7 @@ impl crate::connection::Writer for Writer {
         receipt: Option<&Receipt>,
     ) -> Result<Begun, Failure> {
         self.in_savepoint(|writer| {
+            writer.meet()?;
             let connection = &writer.connection;
             identity::begin(connection, session, identity, receipt, &writer.incarnation)
                 .map(Begun::from)
@@ -129,6 +135,7 @@ impl crate::connection::Writer for Writer {
 
     fn upload(&mut self, request: &UploadRequest<'_>) -> Result<Applied, Failure> {
         self.in_savepoint(|writer| {
+            writer.meet()?;
             let deployed = &writer.catalog.deployed;
             if request.progress != request.previous {
                 let tables = deployed.tables(request.session)?;
