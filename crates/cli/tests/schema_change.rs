@@ -2,7 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use harness::{Server, World, count, query, sql};
+use harness::{Peer, Server, World, count, hello, query, sql};
+use protocol::{Capabilities, Mode, TableWatermark};
 use serde_json::{Value, json};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_syncline");
@@ -146,5 +147,61 @@ fn a_column_that_came_meanwhile_keeps_its_value() {
         world.sync("ann", &server);
         world.assert_converged(&["ann"]);
         assert_eq!(world.centre_count("SELECT price FROM item WHERE id = 1"), 71);
+    }
+}
+
+// S7, S11: a key with a column that the remote has never seen: nobody can tell which row is meant.
+#[test]
+fn what_waits_under_another_key_is_kept_and_told() {
+    for world in worlds() {
+        let server = changed(
+            &world,
+            "UPDATE item SET qty = 50 WHERE id = 1; INSERT INTO item VALUES (4, 'cog', 8, NULL); \
+             UPDATE other SET word = 'uno' WHERE id = 1",
+            "CREATE TABLE fresh (code TEXT NOT NULL PRIMARY KEY, id INTEGER, name TEXT,
+                 qty INTEGER, note TEXT);
+             INSERT INTO fresh SELECT 'c' || id, id, name, qty, note FROM item; DROP TABLE item;
+             ALTER TABLE fresh RENAME TO item",
+            "[table.other]\n[table.item]\n",
+        );
+        let summary = world.sync("ann", &server);
+        assert_eq!(summary["rejected"], 2, "{summary}");
+        let told: Vec<String> = rejects(&world).iter().map(|r| r["row"].to_string()).collect();
+        assert!(told.iter().any(|row| row.contains("50")), "{told:?}");
+        assert!(told.iter().any(|row| row.contains("cog")), "{told:?}");
+        world.sync("ann", &server);
+        world.assert_converged(&["ann"]);
+        assert_eq!(world.centre_count("SELECT count(*) FROM other WHERE word = 'uno'"), 1);
+    }
+}
+
+// Trap 18: a program of before finds its columns again by their names, and would lose what waits.
+#[test]
+fn a_program_that_cannot_upload_under_its_tables_is_told() {
+    for world in worlds() {
+        world.add_user("ann");
+        let server = world.serve();
+        let (_, schema) = Peer::admitted(&server.url, "ann", "new program");
+        let before = |remote_id: &str| {
+            let fingerprints = schema.tables.iter().map(|table| table.fingerprint.clone());
+            let mut greeting = hello("ann", remote_id);
+            greeting.capabilities = Capabilities::NONE;
+            greeting.mode = Mode::Full;
+            greeting.schema_fingerprint = Some(schema.fingerprint.clone());
+            greeting.watermarks = fingerprints
+                .map(|fingerprint| TableWatermark { fingerprint, watermark: None })
+                .collect();
+            greeting
+        };
+        world.centre_sql("ALTER TABLE other ADD COLUMN more TEXT");
+        deploy(&world, "[table.other]\n[table.item]\n");
+        let (_, welcome) = Peer::greeting(&server.url, before("one"));
+        assert!(welcome.schema_change_follows && !welcome.schema_change_after_upload);
+        world.centre_sql("ALTER TABLE item RENAME COLUMN qty TO quantity");
+        deploy(&world, "[table.other]\n[table.item]\nrenamed = { quantity = \"qty\" }\n");
+        let mut refused = Peer::connect(&server.url);
+        refused.send_bytes(&protocol::MAGIC);
+        refused.send(&protocol::Message::Hello(Box::new(before("two"))));
+        assert_eq!(refused.refusal(), Some(2155));
     }
 }

@@ -172,7 +172,7 @@ impl<D> Catalog<D> {
         if renamed {
             held.renamed.push(RenamedTable { table: at as u16, held: position, columns });
         }
-        if renamed || gone {
+        if (renamed || gone) && shape.published.direction.uploads() {
             held.altered.push(shape.published.name.clone());
         }
     }
