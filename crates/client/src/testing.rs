@@ -6,7 +6,7 @@ pub(crate) mod centre;
 
 use crate::apply::{Circumstances, Download};
 use crate::progress::{self, State};
-use crate::schema::change::Waiting;
+use crate::schema::change::{Names, Waiting};
 use crate::schema::{self, LocalTable, RemoteTable};
 use crate::upload::{Limits, Upload};
 use crate::{Components, Remote, Settings};
@@ -79,7 +79,7 @@ impl Site {
     }
 
     pub(crate) fn try_publish(&mut self, tables: &[PublishedTable]) -> Result<(), Failure> {
-        self.change_schema(tables, &[], Waiting::CarriedOver).map(drop)
+        self.change_schema(tables, &[], Waiting::CarriedOver(Names::Guessed)).map(drop)
     }
 
     /// Publishes these tables, some under other names; yields what was told as rejects.

@@ -40,7 +40,16 @@ pub(crate) enum Waiting {
     /// They stay. Where they are in the way nothing is done ([`Code::ShapeChangeBlocked`]).
     Kept,
     /// They are uploaded under the new tables. What is frozen has not left, or in vain.
-    CarriedOver,
+    CarriedOver(Names),
+}
+
+/// What the names of columns are worth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Names {
+    /// The server says where they differ.
+    Told,
+    /// A column that is gone may be one that came under another name.
+    Guessed,
 }
 
 /// Makes the remote hold the new schema. Yields how many changes went to the reject table.
@@ -66,7 +75,7 @@ pub(crate) fn give_up(
 ) -> Result<u64, Failure> {
     let transaction = begin_immediate(connection)?;
     let stored = stored_tables(connection)?;
-    let open_generation = settle_frozen(connection, &stored, Waiting::CarriedOver)?;
+    let open_generation = settle_frozen(connection, &stored, Waiting::CarriedOver(Names::Guessed))?;
     let mut change = Change { connection, open_generation, at, rejects: 0 };
     for position in positions {
         let Some(old) = stored.get(usize::from(*position)) else { continue };
@@ -98,7 +107,9 @@ fn follow(
     match waiting {
         Waiting::Uploaded(_) => change.require_nothing(&gone, &heirs, Code::ApplyBlocked)?,
         Waiting::Kept => change.require_nothing(&gone, &heirs, Code::ShapeChangeBlocked)?,
-        Waiting::CarriedOver => change.tell_what_cannot_be_carried(&gone, &heirs)?,
+        Waiting::CarriedOver(names) => {
+            change.tell_what_cannot_be_carried(&gone, &heirs, names)?;
+        }
     }
     for old in &gone {
         drop_table_objects(connection, &old.published.name).map_err(explain)?;
@@ -106,9 +117,10 @@ fn follow(
     }
     for heir in heirs.iter().filter(|heir| heir.changes()) {
         let Some(held) = &heir.held else { continue };
-        if !carry::carries(connection, heir, held, waiting) {
-            let name = &held.stored.published.name;
-            drop_table_objects(connection, name).map_err(explain)?;
+        let name = &held.stored.published.name;
+        match carry::carries(connection, heir, held, waiting) {
+            true => triggers::drop_all(connection, name).map_err(explain)?,
+            false => drop_table_objects(connection, name).map_err(explain)?,
         }
     }
     names::follow(connection, &heirs)?;
@@ -148,7 +160,7 @@ fn settle_frozen(
         (Waiting::Uploaded(Some(frozen)), _) => {
             progress::drop_frozen(connection, &tables, frozen).map_err(explain)?;
         }
-        (Waiting::CarriedOver, Some(frozen)) => {
+        (Waiting::CarriedOver(_), Some(frozen)) => {
             progress::merge_back(connection, &tables, frozen, state.open_generation)
                 .map_err(explain)?;
         }
@@ -289,7 +301,7 @@ impl Change<'_> {
         if !lacks && held.stored.published.create.first() == published.create.first() {
             return Ok(local);
         }
-        if !matches!(waiting, Waiting::CarriedOver) {
+        if !matches!(waiting, Waiting::CarriedOver(_)) {
             return rebuild::rebuild(self, published, Unfitting::LeaveOut);
         }
         self.connection.execute_batch("SAVEPOINT syncline_rebuild").map_err(explain)?;

@@ -8,7 +8,7 @@ use crate::clock::iso_utc;
 use crate::connection::{begin_immediate, explain};
 use crate::fail_point::fail_point;
 use crate::progress::{self, Attempt, Frozen, State};
-use crate::schema::change::Waiting;
+use crate::schema::change::{Names, Waiting};
 use crate::schema::{self, RemoteTable};
 use crate::session::{Event, Instruction, Session};
 use crate::transport::Transport;
@@ -316,7 +316,7 @@ impl<'a> Host<'a> {
             change,
             match self.request.mode {
                 Mode::DownloadOnly => Waiting::Kept,
-                _ => Waiting::CarriedOver,
+                _ => Waiting::CarriedOver(Names::Guessed),
             },
         )
     }
@@ -325,7 +325,7 @@ impl<'a> Host<'a> {
     fn change_schema_behind_upload(&mut self, change: &SchemaChange) -> Result<(), Failure> {
         // What had to wait for a download would be in the way of this change for ever.
         let waiting = match self.postponed {
-            true => Waiting::CarriedOver,
+            true => Waiting::CarriedOver(Names::Told),
             false => Waiting::Uploaded(self.committed),
         };
         self.follow(change, waiting)?;

@@ -1,6 +1,7 @@
 //! Whole synchronizations with a small centre in memory.
 
 mod download_only;
+mod random_shapes;
 mod shapes;
 
 use super::{Counts, Downloaded, Report, Request, Step};

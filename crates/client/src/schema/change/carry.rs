@@ -1,10 +1,11 @@
 //! What waits is carried over to new tables by the names of its columns.
 //!
-//! Only towards a server that takes no upload under the tables that the remote holds. It cannot
-//! say what was renamed, so what such a change loses is told in the reject table, whole.
+//! That is so towards a server that takes no upload under the tables that the remote holds. It
+//! cannot say what was renamed, so what such a change loses is told in the reject table, whole. And
+//! where the tables change once more before a download has brought what the changes lack.
 
 use super::succession::{Heir, Held};
-use super::{Change, Waiting, is_captured, readable, rebuild};
+use super::{Change, Names, Waiting, is_captured, readable, rebuild};
 use crate::apply::rejects;
 use crate::capture::change_log::{self, Change as RowChange, Entry, Reading};
 use crate::capture::triggers;
@@ -32,7 +33,7 @@ pub(super) fn carries(
     held: &Held<'_>,
     waiting: Waiting,
 ) -> bool {
-    matches!(waiting, Waiting::CarriedOver)
+    matches!(waiting, Waiting::CarriedOver(_))
         && is_captured(connection, held.stored)
         && obstacle(heir, held).is_none()
 }
@@ -40,15 +41,14 @@ pub(super) fn carries(
 /// Why no change of the held table can be one of the new table.
 fn obstacle(heir: &Heir<'_>, held: &Held<'_>) -> Option<Code> {
     let (old, new) = (&held.stored.published, heir.published);
-    let renamed = |(name, from): (&String, &Option<usize>)| {
-        from.and_then(|at| old.columns.get(at)).is_some_and(|it| !it.eq_ignore_ascii_case(name))
-    };
     if !new.direction.uploads() {
         return Some(Code::DirectionNotPublished);
     }
-    let same_names = old.name.eq_ignore_ascii_case(&new.name)
-        && !new.columns.iter().zip(&held.columns).any(renamed);
-    (!same_names || key_names(old) != key_names(new)).then_some(Code::RemoteSchemaDiffers)
+    let key = |at: &u16| held.columns.get(usize::from(*at)).copied().flatten();
+    let same_key = key_names(old) == key_names(new)
+        && new.key.iter().map(key).eq(old.key.iter().map(|at| Some(usize::from(*at))));
+    let same = old.name.eq_ignore_ascii_case(&new.name) && same_key;
+    (!same).then_some(Code::RemoteSchemaDiffers)
 }
 
 fn key_names(table: &PublishedTable) -> Vec<String> {
@@ -62,6 +62,7 @@ impl Change<'_> {
         &mut self,
         gone: &[&StoredTable],
         heirs: &[Heir<'_>],
+        names: Names,
     ) -> Result<(), Failure> {
         for old in gone {
             self.tell_all(old, Code::TableNotPublished)?;
@@ -73,12 +74,9 @@ impl Change<'_> {
                 continue;
             }
             let lost: Vec<usize> = held.lost().map(|(position, _)| position).collect();
-            // A column that is gone may be one that came under another name: half of such a
-            // change would be a guess.
-            let loses = match held.added(heir.published).is_empty() {
-                true => Fate::CarriedInPart,
-                false => Fate::Told(Code::ColumnLost),
-            };
+            // Half of a change whose other half may have another name would be a guess.
+            let guess = names == Names::Guessed && !held.added(heir.published).is_empty();
+            let loses = if guess { Fate::Told(Code::ColumnLost) } else { Fate::CarriedInPart };
             self.tell(held.stored, &|entry| {
                 Ok(if says(entry, &lost)? { loses } else { Fate::Carried })
             })?;
