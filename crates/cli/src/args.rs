@@ -5,6 +5,7 @@
 mod bench;
 mod fleet;
 mod notes;
+mod remote_rejects;
 
 pub(crate) use bench::{
     BenchAction, BenchOptions, BenchReportOptions, BenchRunOptions, BenchSuiteOptions, ClientsOn,
@@ -13,6 +14,7 @@ pub(crate) use bench::{
 
 pub(crate) use fleet::{DeclareRestoredOptions, FleetAction, FleetOptions};
 pub(crate) use notes::{ConflictsOptions, NotesAction, RejectsOptions};
+pub(crate) use remote_rejects::{RemoteRejects, RemoteRejectsAction, Selection};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use model::{PublicationName, RemoteId, ScriptVersion, UserName};
@@ -414,8 +416,8 @@ pub(crate) enum RemoteAction {
     Status(RemoteFile),
     /// Lists the changes that wait to be uploaded
     Pending(RemoteFile),
-    /// Lists the rows that the consolidated database refused, with the reason
-    Rejects(RemoteFile),
+    /// Lists the rows that the consolidated database refused, with the reason; retries or forgets
+    Rejects(RemoteRejects),
     /// Forgets identity and progress; tables and rows stay, the next synchronization starts over
     Reset {
         #[command(flatten)]
@@ -512,6 +514,10 @@ mod tests {
             "syncline remote status r.db --json",
             "syncline remote pending r.db",
             "syncline remote rejects r.db",
+            "syncline remote rejects r.db --json",
+            "syncline remote rejects retry r.db --id 1 --id 2 --force",
+            "syncline remote rejects dismiss r.db --table t --key id=1",
+            "syncline remote rejects dismiss r.db --all",
             "syncline remote reset r.db --discard-pending",
             "syncline remote detach r.db",
             "syncline rejects list --dir d --limit 5 --json",
@@ -543,6 +549,9 @@ mod tests {
             ("syncline user add a\nnn", ErrorKind::ValueValidation),
             ("syncline rejects purge --older-than 30", ErrorKind::ValueValidation),
             ("syncline rejects show", ErrorKind::MissingRequiredArgument),
+            ("syncline remote rejects retry r.db", ErrorKind::MissingRequiredArgument),
+            ("syncline remote rejects dismiss r.db --key id=1", ErrorKind::MissingRequiredArgument),
+            ("syncline remote rejects dismiss r.db --all --id 1", ErrorKind::ArgumentConflict),
             ("syncline init d", ErrorKind::MissingRequiredArgument),
             ("syncline fleet bind i", ErrorKind::MissingRequiredArgument),
             ("syncline fleet bind i --any --user ann", ErrorKind::ArgumentConflict),

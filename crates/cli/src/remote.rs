@@ -1,10 +1,12 @@
 //! `syncline remote`: looks into a remote database, without a server.
 
-use crate::args::{RemoteAction, RemoteFile, RemoteOptions};
+use crate::args::{
+    RemoteAction, RemoteFile, RemoteOptions, RemoteRejects, RemoteRejectsAction, Selection,
+};
 use crate::output::{self, counted};
 use crate::told::{self, parsed};
 use client::{Components, Remote, Status, StoredReject, TableStatus};
-use model::{Direction, Failure};
+use model::{Code, Direction, Failure};
 use serde_json::{Value, json};
 
 /// Does what was asked with a remote database.
@@ -12,7 +14,7 @@ pub(crate) fn run(options: &RemoteOptions) -> Result<(), Failure> {
     match &options.action {
         RemoteAction::Status(file) => status(file),
         RemoteAction::Pending(file) => pending(file),
-        RemoteAction::Rejects(file) => rejects(file),
+        RemoteAction::Rejects(options) => rejects_or_decide(options),
         RemoteAction::Reset { remote, discard_pending } => reset(remote, *discard_pending),
         RemoteAction::Detach(file) => detach(file),
     }
@@ -153,6 +155,52 @@ fn pending(file: &RemoteFile) -> Result<(), Failure> {
         })
         .collect();
     output::table(&["table", "operation", "key", "columns"], &rows)
+}
+
+fn rejects_or_decide(options: &RemoteRejects) -> Result<(), Failure> {
+    match (&options.action, &options.file) {
+        (Some(RemoteRejectsAction::Retry { remote, selection, force }), _) => {
+            decide(remote, selection, "retried", |file, ids| file.retry_rejects(ids, *force))
+        }
+        (Some(RemoteRejectsAction::Dismiss { remote, selection }), _) => {
+            decide(remote, selection, "dismissed", |file, ids| file.dismiss_rejects(ids))
+        }
+        (None, Some(file)) => rejects(&RemoteFile { file: file.clone(), json: options.json }),
+        (None, None) => Err(Failure::new(Code::Bug, "a file was required and not given")),
+    }
+}
+
+/// Does something with the selected rejects, and says with how many.
+fn decide(
+    file: &RemoteFile,
+    selection: &Selection,
+    done: &str,
+    act: impl FnOnce(&mut Remote, &[i64]) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let mut remote = open(file)?;
+    let ids = selected(&remote.rejects()?, selection)?;
+    act(&mut remote, &ids)?;
+    if file.json {
+        return output::json(&json!({ done: ids }));
+    }
+    output::line(&format!("{done} {}", counted(ids.len() as u64, "reject")))
+}
+
+fn selected(rejects: &[StoredReject], selection: &Selection) -> Result<Vec<i64>, Failure> {
+    if !selection.ids.is_empty() {
+        return Ok(selection.ids.clone());
+    }
+    let is_meant = |reject: &&StoredReject| {
+        let table = selection.table.as_ref();
+        let key = selection.key.as_ref();
+        table.is_none_or(|name| name.eq_ignore_ascii_case(&reject.table))
+            && key.is_none_or(|key| *key == told::key(&reject.key) || *key == reject.key)
+    };
+    let ids: Vec<i64> = rejects.iter().filter(is_meant).map(|reject| reject.id).collect();
+    match ids.is_empty() && !selection.all {
+        true => Err(Failure::new(Code::NoSuchReject, "no reject is of this table and key")),
+        false => Ok(ids),
+    }
 }
 
 fn rejects(file: &RemoteFile) -> Result<(), Failure> {

@@ -188,7 +188,7 @@ fn write(
     let mut arrivals = Arrivals::begin(connection, circumstances)?;
     key_changes::apply(connection, download, circumstances)?;
     let mut writer = Writer::new(connection, download, circumstances)?;
-    writer.keep_withheld(withheld)?;
+    refresh::keep_withheld(&mut writer, connection, withheld)?;
     writer.write_rows(&download.upserts, progress)?;
     for table in tables.iter().rev() {
         if download.mode(table) == DownloadMode::Refresh {

@@ -18,6 +18,7 @@ mod fail_point;
 mod files;
 mod progress;
 mod random;
+mod retry;
 mod schema;
 mod session;
 mod settings;
@@ -210,6 +211,18 @@ impl Remote {
     /// The rows that the consolidated database refused.
     pub fn rejects(&self) -> Result<Vec<StoredReject>, Failure> {
         apply::rejects::all(&self.connection)
+    }
+
+    /// Forgets rejects by their numbers, all or none.
+    pub fn dismiss_rejects(&mut self, ids: &[i64]) -> Result<(), Failure> {
+        retry::dismiss(&self.connection, ids)
+    }
+
+    /// Makes rejected changes again, all or none, and forgets the rejects. What they do is captured
+    /// as any change. [`Code::RetryOverwrites`] where a row has changed since, unless by `force`.
+    pub fn retry_rejects(&mut self, ids: &[i64], force: bool) -> Result<(), Failure> {
+        let tables = self.tables()?;
+        retry::retry(&self.connection, &tables, ids, force)
     }
 
     /// Forgets identity, watermarks, rejects and what was captured; keeps tables, rows and

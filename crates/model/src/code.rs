@@ -230,6 +230,15 @@ codes! {
     /// The user of a remote cannot change while changes of the former one wait: they would be
     /// uploaded under the rights of somebody who has not made them.
     5160 UserChangeRefused Remote false "synchronize as the former user first";
+    /// No reject of this number is in the reject table of the remote.
+    5170 NoSuchReject Remote false "`syncline remote rejects FILE` shows what there is";
+    /// A rejected change would be made again to a row that has changed since, here or at the
+    /// consolidated database. It would overwrite work that whoever made it has not seen.
+    5171 RetryOverwrites Remote false
+        "look at the row as it is now, then give --force, or change it yourself";
+    /// A rejected change cannot be made again: its table or a column of it is uploaded no more, or
+    /// the table refuses the row. Nothing was changed, and the reject stays.
+    5172 RejectNotRetried Remote false "enter what is still wanted of it where it belongs now";
 
     /// A configuration or model file cannot be read.
     6001 ConfigUnreadable Operator false "`syncline init` writes a complete file";

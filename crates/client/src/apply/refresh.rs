@@ -1,7 +1,9 @@
 //! A table sent afresh: rows that lie in it and did not come disappear.
 
 use super::parked::Parked;
-use crate::connection::{explain, value};
+use super::rejects::Withheld;
+use super::rows::Writer;
+use crate::connection::{bind, explain, value};
 use crate::schema::RemoteTable;
 use crate::sql::{ident, parameters};
 use model::{Failure, write_value};
@@ -51,6 +53,26 @@ pub(super) fn is_received_sql(table: &RemoteTable) -> String {
 pub(super) fn note_key_sql(table: &RemoteTable) -> String {
     let values = parameters(1, table.key.len());
     format!("INSERT OR IGNORE INTO {} VALUES ({values})", received_sql(table))
+}
+
+/// What is too large to be sent has not gone.
+pub(super) fn keep_withheld(
+    writer: &mut Writer<'_>,
+    connection: &Connection,
+    withheld: &[Withheld],
+) -> Result<(), Failure> {
+    for row in withheld {
+        let target = writer.target(row.table)?;
+        if !target.notes_keys {
+            continue;
+        }
+        let mut note = connection.prepare_cached(&note_key_sql(target.table)).map_err(explain)?;
+        for (n, value) in row.key.iter().enumerate() {
+            bind(&mut note, n + 1, value.as_ref()).map_err(explain)?;
+        }
+        note.raw_execute().map_err(explain)?;
+    }
+    Ok(())
 }
 
 /// Collects the keys of rows to delete. A row with a local change stays, and the delete is kept

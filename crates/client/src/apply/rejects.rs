@@ -451,7 +451,7 @@ fn row_json(
 
 /// A value in JSON. What JSON cannot say stands in an object: bytes as hexadecimal digits,
 /// numbers that are none by name.
-fn to_json(value: ValueRef<'_>) -> Json {
+pub(crate) fn to_json(value: ValueRef<'_>) -> Json {
     match value {
         ValueRef::Null | ValueRef::Absent => Json::Null,
         ValueRef::Integer(i) => i.into(),
@@ -463,6 +463,12 @@ fn to_json(value: ValueRef<'_>) -> Json {
         },
         ValueRef::Blob(bytes) => json!({ "blob": hex(bytes) }),
     }
+}
+
+/// The bytes of hexadecimal digits.
+pub(crate) fn unhex(text: &str) -> Option<Vec<u8>> {
+    let pairs = text.as_bytes().chunks(2);
+    pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
 }
 
 fn hex(bytes: &[u8]) -> String {

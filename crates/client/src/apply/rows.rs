@@ -2,7 +2,6 @@
 
 use super::comparison::Tells;
 use super::parked::{Parked, Placeholders};
-use super::rejects::Withheld;
 use super::{Circumstances, Download, incoming, key_changes, orphans, refresh, rejects};
 use crate::capture::change_log;
 use crate::connection::{bind, explain};
@@ -146,7 +145,7 @@ impl<'a> Writer<'a> {
     }
 
     /// The table at `position`; its statements are spelled when it is met first.
-    fn target(&mut self, position: usize) -> Result<&mut Target<'a>, Failure> {
+    pub(super) fn target(&mut self, position: usize) -> Result<&mut Target<'a>, Failure> {
         let table = self.circumstances.tables.get(position);
         let (Some(table), Some(slot)) = (table, self.targets.get_mut(position)) else {
             return Err(Failure::new(Code::MalformedMessage, "rows of an unknown table"));
@@ -210,21 +209,6 @@ impl<'a> Writer<'a> {
             self.delete_keys_alone(position, keys, u64::from(count))?;
             self.rows_done += u64::from(count);
             progress(self.rows_done);
-        }
-        Ok(())
-    }
-
-    /// In a refresh: what is too large to be sent has not gone.
-    pub(super) fn keep_withheld(&mut self, withheld: &[Withheld]) -> Result<(), Failure> {
-        for row in withheld {
-            let target = self.target(row.table)?;
-            if !target.notes_keys {
-                continue;
-            }
-            let sql = refresh::note_key_sql(target.table);
-            let mut note = self.prepare(&sql)?;
-            let key: Vec<ValueRef<'_>> = row.key.iter().map(model::Value::as_ref).collect();
-            run(&mut note, &key).map_err(explain)?;
         }
         Ok(())
     }

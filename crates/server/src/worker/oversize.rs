@@ -31,8 +31,8 @@ pub(super) struct Oversize<'a> {
     refreshed: Vec<bool>,
     /// What was withheld before and has not come yet, and in which synchronization it was first.
     before: HashMap<(usize, Vec<u8>), Counter>,
-    pub(super) withheld: Vec<WithheldRow>,
-    pub(super) released: Vec<(usize, Vec<u8>)>,
+    withheld: Vec<WithheldRow>,
+    released: Vec<(usize, Vec<u8>)>,
     /// Of them and of their batches: rows that the reader has counted and that are not sent.
     pub(super) rows: u64,
 }
@@ -95,9 +95,10 @@ impl<'a> Oversize<'a> {
         self.released.extend(gone.map(|(row, _)| row));
     }
 
-    /// Something is to be written before the download is sent.
-    pub(super) fn is_news(&self) -> bool {
-        !self.withheld.is_empty() || !self.released.is_empty()
+    /// What is to be written before the download is sent, if anything.
+    pub(super) fn into_news(self) -> Option<(Vec<WithheldRow>, Vec<(usize, Vec<u8>)>)> {
+        let Oversize { withheld, released, .. } = self;
+        (!withheld.is_empty() || !released.is_empty()).then_some((withheld, released))
     }
 
     fn published(&self, table: usize) -> &'a PublishedTable {

@@ -226,9 +226,7 @@ fn fetch_download(
         receipt: fetch.receipt.clone(),
     };
     frames.append(Message::DownloadEnd(end).to_frame())?;
-    let is_news = oversize.is_news();
-    let Oversize { withheld, released, .. } = oversize;
-    let withheld = is_news.then_some((withheld, released));
+    let withheld = oversize.into_news();
     Ok(FetchedDownload { frames, rows, filtered: fetched.filtered, withheld })
 }
 

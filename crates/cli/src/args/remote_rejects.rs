@@ -1,0 +1,69 @@
+//! `syncline remote rejects`: what to do with the rows that were refused.
+
+use super::RemoteFile;
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+/// Lists the rows that the consolidated database refused, with the reason; retries or forgets.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(after_help = "\
+Examples:
+  syncline remote rejects ann.db                            all of them, a line a column
+  syncline remote rejects retry ann.db --id 3               make the rejected change again
+  syncline remote rejects dismiss ann.db --table purchase   forget those of a table
+  syncline remote rejects dismiss ann.db --table line --key 'purchase=7, line=2'")]
+pub(crate) struct RemoteRejects {
+    #[command(subcommand)]
+    pub(crate) action: Option<RemoteRejectsAction>,
+
+    /// The remote database
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) file: Option<PathBuf>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What to do with rejects.
+#[derive(Debug, Subcommand)]
+pub(crate) enum RemoteRejectsAction {
+    /// Makes rejected changes again, to the rows as they are now
+    Retry {
+        #[command(flatten)]
+        remote: RemoteFile,
+        #[command(flatten)]
+        selection: Selection,
+        /// Also where the row has changed since, here or at the consolidated database
+        #[arg(long)]
+        force: bool,
+    },
+    /// Forgets rejects
+    Dismiss {
+        #[command(flatten)]
+        remote: RemoteFile,
+        #[command(flatten)]
+        selection: Selection,
+    },
+}
+
+/// Which rejects.
+#[derive(Debug, Args)]
+pub(crate) struct Selection {
+    /// The reject of this number (repeatable)
+    #[arg(long = "id", value_name = "ID", required_unless_present_any = ["table", "all"])]
+    pub(crate) ids: Vec<i64>,
+
+    /// Those of this table
+    #[arg(long, value_name = "T", conflicts_with = "ids")]
+    pub(crate) table: Option<String>,
+
+    /// Of that table those with this key, as the list shows it
+    #[arg(long, value_name = "KEY", requires = "table")]
+    pub(crate) key: Option<String>,
+
+    /// All
+    #[arg(long, conflicts_with_all = ["ids", "table"])]
+    pub(crate) all: bool,
+}

@@ -1,0 +1,236 @@
+//! What a person decides about a reject: try it again, or forget it.
+//!
+//! A retry is an ordinary change of the row as it is now, which triggers capture and the next
+//! synchronization uploads. It is refused where the row is not what the rejected change was made
+//! to: somebody's work that whoever made the change has not seen would be overwritten.
+
+use crate::apply::rejects::{self, StoredReject};
+use crate::connection::{begin_immediate, bind, explain, triggers_on, value};
+use crate::schema::RemoteTable;
+use crate::sql::{ident, list, parameters};
+use model::{Code, Failure, Value};
+use rusqlite::Connection;
+use serde_json::{Map, Value as Json};
+
+/// Forgets rejects; all or none.
+pub(crate) fn dismiss(connection: &Connection, ids: &[i64]) -> Result<(), Failure> {
+    let transaction = begin_immediate(connection)?;
+    for id in ids {
+        forget(connection, *id)?;
+    }
+    transaction.commit().map_err(explain)
+}
+
+/// Makes the rejected changes again and forgets the rejects; all or none.
+pub(crate) fn retry(
+    connection: &Connection,
+    tables: &[RemoteTable],
+    ids: &[i64],
+    force: bool,
+) -> Result<(), Failure> {
+    let transaction = begin_immediate(connection)?;
+    triggers_on(connection)?;
+    let stored = rejects::all(connection)?;
+    for id in ids {
+        let reject = stored.iter().find(|reject| reject.id == *id).ok_or_else(|| unknown(*id))?;
+        retry_one(connection, tables, reject, force)
+            .map_err(|failure| failure.table(&reject.table).key(&reject.key))?;
+        forget(connection, *id)?;
+    }
+    transaction.commit().map_err(explain)
+}
+
+fn unknown(id: i64) -> Failure {
+    Failure::new(Code::NoSuchReject, format!("there is no reject {id}"))
+}
+
+fn forget(connection: &Connection, id: i64) -> Result<(), Failure> {
+    let sql = "DELETE FROM syncline_reject WHERE id = ?1";
+    match connection.execute(sql, [id]).map_err(explain)? {
+        0 => Err(unknown(id)),
+        _ => Ok(()),
+    }
+}
+
+fn not_retried(message: impl Into<String>) -> Failure {
+    Failure::new(Code::RejectNotRetried, message)
+}
+
+fn retry_one(
+    connection: &Connection,
+    tables: &[RemoteTable],
+    reject: &StoredReject,
+    force: bool,
+) -> Result<(), Failure> {
+    let name = &reject.table;
+    if reject.code == Code::RowTooLargeToSend.number() {
+        return Err(not_retried("nothing was changed here: the centre has the row"));
+    }
+    let table = tables.iter().find(|table| table.name().eq_ignore_ascii_case(name));
+    let Some(table) = table.filter(|table| table.uploads()) else {
+        let message = format!("table {name} is uploaded no more, so nobody would get the row");
+        return Err(not_retried(message));
+    };
+    let key = key_of(table, &reject.key)?;
+    let row = reject.row.as_deref().map(object).transpose()?;
+    if let Some(row) = &row {
+        let known = |column: &&String| table.published.columns.contains(column);
+        if let Some(lost) = row.keys().find(|column| !known(column)) {
+            let message = format!("column {lost} of the row is published no more");
+            return Err(not_retried(message));
+        }
+    }
+    let now = row_now(connection, table, &key).map_err(explain)?;
+    if !force && !is_as_it_was(reject, row.as_ref(), now.as_ref())? {
+        let message = format!("the row of {name} has changed since the rejected change was made");
+        return Err(Failure::new(Code::RetryOverwrites, message));
+    }
+    write(connection, table, &key, row.as_ref(), now.is_some())
+        .map_err(|error| not_retried(format!("table {name} refuses the row")).source(error))
+}
+
+/// Nobody has changed the row since the change was made that was rejected.
+fn is_as_it_was(
+    reject: &StoredReject,
+    wanted: Option<&Map<String, Json>>,
+    now: Option<&Map<String, Json>>,
+) -> Result<bool, Failure> {
+    if wanted == now {
+        return Ok(true);
+    }
+    let Some(now) = now else {
+        // Where there was a row, somebody has deleted it.
+        return Ok(matches!(reject.base.as_deref(), None | Some("null")));
+    };
+    match reject.base.as_deref() {
+        None | Some("null") => Ok(false),
+        Some(base) => Ok(object(base)?.iter().all(|(name, was)| now.get(name) == Some(was))),
+    }
+}
+
+fn write(
+    connection: &Connection,
+    table: &RemoteTable,
+    key: &[Value],
+    row: Option<&Map<String, Json>>,
+    exists: bool,
+) -> rusqlite::Result<()> {
+    let name = table.table_sql();
+    let columns: Vec<&String> = row.map(|row| row.keys().collect()).unwrap_or_default();
+    let mut values: Vec<Value> =
+        row.map(|row| row.values().map(from_json).collect()).unwrap_or_default();
+    let condition = |first| table.key_is_parameter("", first);
+    let sql = match (row, exists) {
+        (None, false) => return Ok(()),
+        (None, true) => format!("DELETE FROM {name} WHERE {}", condition(1)),
+        (Some(_), false) => format!(
+            "INSERT INTO {name} ({}) VALUES ({})",
+            list(columns.iter().map(|column| ident(column))),
+            parameters(1, columns.len())
+        ),
+        (Some(_), true) => {
+            let set = columns.iter().enumerate();
+            let set = list(set.map(|(n, column)| format!("{} = ?{}", ident(column), n + 1)));
+            format!("UPDATE {name} SET {set} WHERE {}", condition(columns.len() + 1))
+        }
+    };
+    if exists {
+        values.extend_from_slice(key);
+    }
+    let mut statement = connection.prepare_cached(&sql)?;
+    for (n, value) in values.iter().enumerate() {
+        bind(&mut statement, n + 1, value.as_ref())?;
+    }
+    statement.raw_execute().map(|_| ())
+}
+
+/// The row as it is, in the form of the reject table.
+fn row_now(
+    connection: &Connection,
+    table: &RemoteTable,
+    key: &[Value],
+) -> rusqlite::Result<Option<Map<String, Json>>> {
+    let sql = format!(
+        "SELECT {} FROM {} WHERE {}",
+        table.columns_sql(""),
+        table.table_sql(),
+        table.key_is_parameter("", 1)
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
+    for (n, value) in key.iter().enumerate() {
+        bind(&mut statement, n + 1, value.as_ref())?;
+    }
+    let mut rows = statement.raw_query();
+    let Some(row) = rows.next()? else { return Ok(None) };
+    let mut object = Map::new();
+    for (n, name) in table.published.columns.iter().enumerate() {
+        object.insert(name.clone(), rejects::to_json(value(row, n)?));
+    }
+    Ok(Some(object))
+}
+
+/// The key's values in the order of the key; programs before wrote them as an array.
+fn key_of(table: &RemoteTable, text: &str) -> Result<Vec<Value>, Failure> {
+    let values: Option<Vec<Value>> = match serde_json::from_str(text) {
+        Ok(Json::Object(columns)) => {
+            table.key.iter().map(|key| columns.get(&key.name).map(from_json)).collect()
+        }
+        Ok(Json::Array(values)) => {
+            (values.len() == table.key.len()).then(|| values.iter().map(from_json).collect())
+        }
+        _ => None,
+    };
+    values.ok_or_else(|| not_retried("the table has another key by now"))
+}
+
+fn object(text: &str) -> Result<Map<String, Json>, Failure> {
+    match serde_json::from_str(text) {
+        Ok(Json::Object(object)) => Ok(object),
+        _ => Err(not_retried("the row was not kept in a form that can be written again")),
+    }
+}
+
+/// The value of which [`rejects::to_json`] made this.
+fn from_json(json: &Json) -> Value {
+    let text = |name: &str| json.get(name).and_then(Json::as_str);
+    match json {
+        Json::Number(number) => match number.as_i64() {
+            Some(integer) => Value::Integer(integer),
+            None => Value::Real(number.as_f64().unwrap_or_default()),
+        },
+        Json::Bool(truth) => Value::Integer(i64::from(*truth)),
+        Json::String(text) => Value::Text(text.clone().into_bytes()),
+        Json::Object(_) => match (text("blob"), text("text"), text("real")) {
+            (Some(digits), ..) => Value::Blob(rejects::unhex(digits).unwrap_or_default()),
+            (_, Some(digits), _) => Value::Text(rejects::unhex(digits).unwrap_or_default()),
+            (.., Some(number)) => Value::Real(number.parse().unwrap_or(f64::NAN)),
+            _ => Value::Null,
+        },
+        Json::Null | Json::Array(_) => Value::Null,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_value_comes_back_from_the_reject_table() {
+        let values = [
+            Value::Null,
+            Value::Integer(i64::MIN),
+            Value::Real(0.1),
+            Value::Real(1.0),
+            Value::Real(f64::INFINITY),
+            Value::Text(b"a\0b".to_vec()),
+            Value::Text(vec![0xff]),
+            Value::Blob(vec![0, 255]),
+            Value::Blob(Vec::new()),
+        ];
+        for value in values {
+            let json = rejects::to_json(value.as_ref()).to_string();
+            let back = from_json(&serde_json::from_str(&json).unwrap());
+            assert!(back.as_ref().identical(value.as_ref()), "{value:?}: {json}, {back:?}");
+        }
+    }
+}
