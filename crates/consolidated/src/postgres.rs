@@ -39,6 +39,7 @@ mod link;
 mod links;
 mod lookup;
 mod migration;
+mod moved;
 mod notes;
 mod numeric;
 mod oldest;

@@ -223,7 +223,7 @@ impl<'a> Careful<'_, 'a> {
     }
 
     /// Applies rows: all at once, or else in halves.
-    fn apply(&mut self, group: Group) -> Result<(), Stop> {
+    pub(super) fn apply(&mut self, group: Group) -> Result<(), Stop> {
         let Group { table, change, mut rows } = group;
         if change == Change::KeyChange {
             rows = key_change::in_order(self, table, rows)?;

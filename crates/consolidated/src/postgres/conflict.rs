@@ -7,6 +7,7 @@
 use super::careful::{Careful, Group, Ran, Rows, old_image};
 use super::catalog::Table;
 use super::key_change;
+use super::moved;
 use super::row_fault::RowFault;
 use super::statement::Statement;
 use super::upload::{Stop, resolution_of};
@@ -19,7 +20,10 @@ use std::collections::{HashMap, HashSet};
 
 /// Resolves `group`. Two sides that did the same are no conflict.
 pub(super) fn resolve(careful: &mut Careful<'_, '_>, group: Group) -> Result<(), Stop> {
-    let Group { table, change, rows } = group;
+    let Group { table, change, rows } = moved::follow(careful, group)?;
+    if rows.is_empty() {
+        return Ok(());
+    }
     if change == Change::KeyChange {
         return rows.into_iter().try_for_each(|row| key_change::resolve(careful, table, row));
     }

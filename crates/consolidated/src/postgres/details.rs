@@ -42,6 +42,9 @@ pub(super) struct TableDetails {
     pub(super) guards: Vec<Guard>,
     /// An upload may move a row out of the subscription.
     pub(super) may_leave: bool,
+    /// Changed keys are noted with those that came of them (`moved.rs`).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) notes_moves: bool,
     /// Published names of the tables whose deletes take rows of this one along.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) takers: Vec<String>,

@@ -88,17 +88,43 @@ impl Careful<'_, '_> {
         rows: &[Vec<u8>],
     ) -> Result<HashSet<Vec<u8>>, Stop> {
         let this = self.table(table);
-        let batches = batches(this, statement, self.upload, change, rows)?;
         let (published, columns) = (&this.deployed.published, &this.deployed.details.columns);
         let key: Vec<_> = published.key.iter().map(|at| &columns[usize::from(*at)]).collect();
         let mut keys = HashSet::new();
-        self.select(&batches, &mut |row| {
+        self.ask_as_it_is(table, change, statement, rows, &mut |row| {
             let mut bytes = Vec::new();
             Decoder::new(row, key.iter().copied())?.write(row, &mut bytes)?;
             keys.insert(bytes);
             Ok(())
         })?;
         Ok(keys)
+    }
+
+    /// Hands on what `statement` finds for the keys of `rows`, for a key change the old one.
+    pub(super) fn ask(
+        &mut self,
+        table: usize,
+        change: Change,
+        statement: &Statement,
+        rows: &[Vec<u8>],
+        each: &mut dyn FnMut(RowRef<'_>) -> Result<(), Failure>,
+    ) -> Result<(), Stop> {
+        match self.looked_up(table, change, rows)? {
+            Some(seen) => self.ask_as_it_is(table, Change::Delete, statement, &seen, each),
+            None => self.ask_as_it_is(table, change, statement, rows, each),
+        }
+    }
+
+    fn ask_as_it_is(
+        &mut self,
+        table: usize,
+        change: Change,
+        statement: &Statement,
+        rows: &[Vec<u8>],
+        each: &mut dyn FnMut(RowRef<'_>) -> Result<(), Failure>,
+    ) -> Result<(), Stop> {
+        let batches = batches(self.table(table), statement, self.upload, change, rows)?;
+        self.select(&batches, each)
     }
 
     /// Sends queries and hands on their rows.

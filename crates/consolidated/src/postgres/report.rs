@@ -37,12 +37,22 @@ impl Careful<'_, '_> {
         let told = self.links.tell(table, &self.table(table).deployed.published, &row)?;
         Ok(match told.filter(|told| (told.change, &told.bytes) != (change, &bytes)) {
             Some(told) => {
-                let key = (table, told.change, told.bytes.clone());
-                self.originals.insert(key, (change, bytes));
+                self.note_told(table, change, &bytes, &told);
                 told
             }
             None => Rebased { change, bytes },
         })
+    }
+
+    /// Remembers what a row was told anew as.
+    pub(super) fn note_told(&mut self, table: usize, change: Change, bytes: &[u8], told: &Rebased) {
+        let original = self.original(table, change, bytes);
+        self.originals.insert((table, told.change, told.bytes.clone()), original);
+    }
+
+    /// Whether a row was told anew.
+    pub(super) fn is_told(&self, table: usize, change: Change, bytes: &[u8]) -> bool {
+        !self.originals.is_empty() && self.originals.contains_key(&(table, change, bytes.to_vec()))
     }
 
     /// A row as it was sent.

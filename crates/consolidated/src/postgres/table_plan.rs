@@ -157,6 +157,7 @@ impl<'a> TablePlanner<'a> {
             afresh: selection.is_custom(),
             may_leave: self.table_model.may_leave,
             guards: self.version.guards(selection),
+            notes_moves: self.tracked.contains_key(self.name),
             takers: taken_along::takers(self.version.user_tables, self.table),
             ..TableDetails::default()
         }

@@ -10,6 +10,7 @@
 //! needs no right on ours. Triggers are ALWAYS enabled, also for replicas and restores.
 
 use super::departure_log::{Log, log};
+use super::moved;
 use super::tables::{UserColumn, UserTable, VERSION, bounded_name};
 use crate::quote::{ident, join, literal};
 use std::collections::BTreeSet;
@@ -152,7 +153,10 @@ pub(super) fn of(table: &UserTable, wanted: &Wanted) -> Tracking {
             older: Some(log.older()),
         },
         // The key and the place that a row had.
-        log_function(log_name(&published), &log.note_row("OLD", true)),
+        log_function(
+            log_name(&published),
+            &format!("{};\n    {}", log.note_row("OLD", true), note_move(table)),
+        ),
     ];
     if wanted.arrivals {
         // The key of a row that comes; it had no place before.
@@ -161,6 +165,15 @@ pub(super) fn of(table: &UserTable, wanted: &Wanted) -> Tracking {
     objects.extend(triggers(table, wanted));
     let version_index = wanted.indexed.then(|| version_index(table));
     Tracking { table: published, sql_name: name, objects, version_index }
+}
+
+fn note_move(table: &UserTable) -> String {
+    let key = |row: &str| {
+        let cast = |name: &String| table.column(name).map_or("", |column| column.cast.as_str());
+        moved::key_text(row, table.key.iter().map(|name| (name.as_str(), cast(name))))
+    };
+    let changed = join(&table.key, " OR ", |column| differs(table, column));
+    moved::note(&table.published_name(), &changed, &key("OLD"), &key("NEW"))
 }
 
 fn triggers(table: &UserTable, wanted: &Wanted) -> Vec<Object> {

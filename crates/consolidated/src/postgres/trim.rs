@@ -36,6 +36,11 @@ fn cut(log: &str) -> String {
     format!("DELETE FROM {log} WHERE syncline_version < $1::text::xid8")
 }
 
+/// Forgets all but the newest changes of keys. What waits for an older one finds no row, and the
+/// rule decides.
+const CUT_MOVED: &str = "DELETE FROM syncline.syncline_moved WHERE version < (
+    SELECT version FROM syncline.syncline_moved ORDER BY version DESC OFFSET $1 LIMIT 1)";
+
 /// Cuts every log to about its newest `log_rows_max` departures, a transaction each.
 pub(super) fn trim(link: &mut Link, log_rows_max: i64) -> Result<(), Failure> {
     let trimming = failed("trim the departure logs");
@@ -57,5 +62,8 @@ pub(super) fn trim(link: &mut Link, log_rows_max: i64) -> Result<(), Failure> {
         calls.push(Call::Simple("COMMIT"));
         link.flight(&calls).map_err(&trimming)?;
     }
+    let parameters: [&(dyn postgres_types::ToSql + Sync); 1] = [&log_rows_max];
+    let cut = Call::new(CUT_MOVED, &parameters);
+    link.flight(&[Call::Simple("BEGIN"), cut, Call::Simple("COMMIT")]).map_err(&trimming)?;
     Ok(())
 }
