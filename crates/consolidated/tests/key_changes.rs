@@ -7,6 +7,8 @@
 #[path = "support/center.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod center;
+#[path = "key_changes/random.rs"]
+mod random;
 
 use center::{Backend, Center, Download, Remote, Row, Upload, int, text};
 use model::{Code, Value};

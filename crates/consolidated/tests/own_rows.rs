@@ -86,8 +86,8 @@ fn somebody_elses_change_of_ones_own_row_is_a_conflict() {
     });
 }
 
-/// A child came and its parent went in one upload, from a remote without the foreign key: the centre
-/// took the child along, and nobody was told.
+/// A child came and its parent went in one upload, from a remote without the foreign key: the
+/// centre took the child along, and nobody was told.
 // S5, S11
 #[test]
 fn what_a_delete_takes_along_is_counted_and_what_was_just_uploaded_is_rejected() {

@@ -153,8 +153,8 @@ fn resolve_key_change(
     Ok(RowOutcome::Done)
 }
 
-/// A change of a row that a key change of the same upload took along: there is nothing that it
-/// could be applied to.
+/// A change of a row that is gone while its key may be another row's, or of one that refers to such
+/// a row: there is nothing that it could be applied to.
 pub(super) fn lost(
     attempt: &mut Attempt<'_>,
     table: &CatalogTable,
@@ -165,7 +165,7 @@ pub(super) fn lost(
         attempt.echo_shared(table, position, row);
         return Ok(());
     }
-    let message = "a key change of the same upload took the row along".to_owned();
+    let message = "what the row was, or refers to, is gone, or its key is another's".to_owned();
     attempt.reject(table, position, row, (Code::RowTakenAlong, message));
     Ok(())
 }

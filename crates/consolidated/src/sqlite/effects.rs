@@ -134,14 +134,14 @@ impl Effects {
                 Ok((row.get::<_, i64>(0)?, row.get::<_, bool>(1)?, images))
             };
             let found = query(connection, &step, &values, last, read).map_err(&following)?;
-            let Some((id, gone, row)) = found else { break };
             if image.is_none() {
-                let came =
-                    query(connection, &arrived, &values, id, |_| Ok(())).map_err(&following)?;
-                if came.is_some() {
+                let before = found.as_ref().map_or(i64::MAX, |(id, ..)| *id);
+                let came = query(connection, &arrived, &values, before, |_| Ok(()));
+                if came.map_err(&following)?.is_some() {
                     return Ok(Some(Effect::Gone));
                 }
             }
+            let Some((id, gone, row)) = found else { break };
             if gone {
                 return Ok(Some(Effect::Gone));
             }

@@ -42,6 +42,8 @@ pub(super) struct Moving {
     pub(super) done: HashSet<RowId>,
     /// By the new key of a key change that cannot be: the key that its row has kept.
     kept: HashMap<RowId, Vec<u8>>,
+    /// By the spare key of a row that is to be deleted: the key that it had.
+    aside: HashMap<RowId, Vec<u8>>,
     /// Rows that were moved out of the way, and then could not get their key.
     pub(super) stuck: Refused,
     /// No row is waited for any more.
@@ -65,6 +67,7 @@ pub(super) fn apply_first(attempt: &mut Attempt<'_>) -> Result<(), Failure> {
         given_up,
         done: HashSet::new(),
         kept: HashMap::new(),
+        aside: HashMap::new(),
         stuck: Refused::new(),
         settling: false,
     });
@@ -216,7 +219,60 @@ fn delete_first(attempt: &mut Attempt<'_>, id: &RowId) -> Result<bool, Failure> 
         attempt.reject(&tables[id.0], id.0, &row, reason);
         return Ok(false);
     }
+    if let Some(key) = put_aside(attempt, &parked)? {
+        let Some(moving) = &mut attempt.moving else { return Ok(false) };
+        // It is deleted with the others.
+        moving.done.remove(id);
+        moving.aside.insert((id.0, key), id.1.clone());
+        return Ok(true);
+    }
     Ok(attempt.retry(&parked)? == RowOutcome::Done)
+}
+
+/// Moves a row that is to be deleted out of the way, with its children: those that the upload gives
+/// another parent would go with it. Only where foreign keys take all children along, and where
+/// nothing is known to stand against the delete.
+fn put_aside(attempt: &Attempt<'_>, parked: &Parked) -> Result<Option<Vec<u8>>, Failure> {
+    let table = &attempt.tables[parked.table];
+    let Some(links) = attempt.links else { return Ok(None) };
+    let referring = links.user_tables.values().flat_map(|child| &child.foreign_keys);
+    let mut referring = referring.filter(|key| key.parent == table.published.name);
+    if referring.any(|key| key.on_update != "CASCADE") {
+        return Ok(None);
+    }
+    let mut row = UploadedRow::default();
+    row.read(&parked.row, parked.change, table.published.width())?;
+    let anew = match told_anew(attempt, table, parked.table, &row)? {
+        Told::AsItIs => Rebased::of(row.change, &table.published, &row.old, &row.new),
+        Told::Anew(anew) => anew,
+        Told::Gone => return Ok(None),
+    };
+    let told = anew.row(table.published.width())?;
+    let Some(now) = attempt.fetch(table, &told)? else { return Ok(None) };
+    match is_as_seen(&now, &told)? {
+        true => move_away(attempt, table, &told),
+        false => Ok(None),
+    }
+}
+
+/// Deletes of rows that were put aside, and are still there: they are left out of a new attempt.
+pub(super) fn still_aside(attempt: &Attempt<'_>) -> Result<Refused, Failure> {
+    let mut refused = Refused::new();
+    let Some(moving) = &attempt.moving else { return Ok(refused) };
+    for ((position, aside), key) in &moving.aside {
+        let table = &attempt.tables[*position];
+        let mut row = UploadedRow::default();
+        row.new.resize(table.published.width(), ValueRef::Null);
+        for (column, value) in table.published.key.iter().zip(values(aside)?) {
+            row.new[usize::from(*column)] = value;
+        }
+        row.old.clone_from(&row.new);
+        if Spot::of(attempt, table, &row)?.own.is_some() {
+            let reason = (Code::RowRefused, "the row could not be deleted".to_owned());
+            refused.insert((*position, key.clone()), reason);
+        }
+    }
+    Ok(refused)
 }
 
 /// Rejects a row that cannot get its key. One that was moved out of the way is left out of a new
@@ -329,8 +385,17 @@ fn place(attempt: &mut Attempt<'_>, parked: &Parked) -> Result<bool, Failure> {
     if !is_as_seen(&now, &told)? && table.script(Event::ResolveConflict).is_none() {
         return Ok(false);
     }
-    let Some(links) = attempt.links else { return Ok(false) };
-    let Some(user_table) = links.user_tables.get(&table.published.name) else { return Ok(false) };
+    Ok(move_away(attempt, table, &told)?.is_some())
+}
+
+/// Gives the row that `row` is meant for a key that nobody has, which is returned.
+fn move_away(
+    attempt: &Attempt<'_>,
+    table: &CatalogTable,
+    row: &UploadedRow<'_>,
+) -> Result<Option<Vec<u8>>, Failure> {
+    let Some(links) = attempt.links else { return Ok(None) };
+    let Some(user_table) = links.user_tables.get(&table.published.name) else { return Ok(None) };
     let columns = &table.published.columns;
     // One column is enough; one that refers to nothing is best.
     let refers = |name: &String| {
@@ -340,12 +405,10 @@ fn place(attempt: &mut Attempt<'_>, parked: &Parked) -> Result<bool, Failure> {
     candidates.sort_by_key(|column| refers(&columns[usize::from(*column)]));
     for number in 0..SPARE_KEYS_MAX {
         for column in &candidates {
-            let mut image: Vec<Value> =
-                told.old.iter().map(|value| ValueRef::to_owned(*value)).collect();
             let column = usize::from(*column);
-            image[column] = spare(user_table, &columns[column], number);
-            let mut placed = told.as_seen();
-            placed.new = image.iter().map(Value::as_ref).collect();
+            let value = spare(user_table, &columns[column], number);
+            let mut placed = row.as_seen();
+            placed.new[column] = value.as_ref();
             if Spot::of(attempt, table, &placed)?.occupant.is_some() {
                 continue;
             }
@@ -358,15 +421,15 @@ fn place(attempt: &mut Attempt<'_>, parked: &Parked) -> Result<bool, Failure> {
             let fault = rename(attempt, table, &placed);
             checks("OFF")?;
             if fault?.is_none() {
-                return Ok(true);
+                return Ok(Some(key_of(&table.published, &placed.new)));
             }
         }
     }
-    Ok(false)
+    Ok(None)
 }
 
 /// Spare keys that are tried before a ring is rejected.
-const SPARE_KEYS_MAX: i64 = 8;
+const SPARE_KEYS_MAX: i64 = 64;
 
 fn spare(table: &UserTable, column: &str, number: i64) -> Value {
     let declared = table.column(column).map(|column| column.declared_type.to_ascii_uppercase());

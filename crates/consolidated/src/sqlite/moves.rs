@@ -109,7 +109,7 @@ impl Moves {
         Ok(since.iter().any(Option::is_some).then_some(Moves { since }))
     }
 
-    /// The key that the row with `key` of the table at `position` has now, if another one.
+    /// Where the row is that the remote knows by `key`, of the table at `position`.
     pub(super) fn follow(
         &self,
         connection: &Connection,
@@ -117,13 +117,27 @@ impl Moves {
         position: usize,
         key: &[ValueRef<'_>],
         remote: &str,
-    ) -> Result<Option<Vec<u8>>, Failure> {
-        let Some(since) = self.since[position] else { return Ok(None) };
-        let chain = chain(connection, table, key, since)?;
+    ) -> Result<Whereabouts, Failure> {
+        let Some(since) = self.since[position] else { return Ok(Whereabouts::Here) };
+        let (steps, replaced) = chain(connection, table, key, since, remote)?;
+        if replaced {
+            return Ok(Whereabouts::Replaced);
+        }
         // What the remote itself did it speaks of under the new key.
-        let known = chain.first().is_some_and(|step| step.by.as_deref() == Some(remote));
-        Ok(chain.into_iter().next_back().filter(|_| !known).map(|step| step.key))
+        let known = steps.first().is_some_and(|step| step.by.as_deref() == Some(remote));
+        let last = steps.into_iter().next_back().filter(|_| !known);
+        Ok(last.map_or(Whereabouts::Here, |step| Whereabouts::At(step.key)))
     }
+}
+
+/// Where a row is that a remote knows by a key.
+pub(super) enum Whereabouts {
+    /// Under its key, or nowhere.
+    Here,
+    /// Under another key.
+    At(Vec<u8>),
+    /// Gone, and another row has its key.
+    Replaced,
 }
 
 /// One key change of a row.
@@ -133,16 +147,67 @@ struct Step {
     by: Option<String>,
 }
 
-/// The key changes behind `since` of the row that had `key` then, in their order.
+/// The key changes behind `since` of the row that `remote` knows by `key`, in their order, and
+/// whether somebody has given the key to another row instead.
 fn chain(
     connection: &Connection,
     table: &PublishedTable,
     key: &[ValueRef<'_>],
     since: i64,
-) -> Result<Vec<Step>, Failure> {
+    remote: &str,
+) -> Result<(Vec<Step>, bool), Failure> {
     let following = failed("follow key changes");
     let names: Vec<&str> =
         table.key.iter().map(|c| table.columns[usize::from(*c)].as_str()).collect();
+    let number = names.len() + 1;
+    let [step, own, arrived] = queries(table, &names);
+    let bind = |statement: &mut Statement<'_>, key: &[u8], last: i64| -> rusqlite::Result<()> {
+        let values = crate::rebase::values(key).map_err(|_| rusqlite::Error::InvalidQuery)?;
+        for (index, value) in values.into_iter().enumerate() {
+            statement.raw_bind_parameter(index + 1, Bind(value))?;
+        }
+        statement.raw_bind_parameter(number, last)
+    };
+    let mut at = Vec::new();
+    key.iter().for_each(|value| model::write_value(&mut at, *value));
+    let mut statement = connection.prepare_cached(&own).map_err(&following)?;
+    bind(&mut statement, &at, since).map_err(&following)?;
+    statement.raw_bind_parameter(number + 1, remote).map_err(&following)?;
+    let found = statement.raw_query().next().map_err(&following)?.map(|row| row.get(0));
+    let since = found.transpose().map_err(&following)?.flatten().unwrap_or(since);
+    let mut steps: Vec<Step> = Vec::new();
+    while steps.len() < STEPS_MAX {
+        let last = steps.last().map_or(since, |step| step.sequence);
+        let mut statement = connection.prepare_cached(&step).map_err(&following)?;
+        bind(&mut statement, &at, last).map_err(&following)?;
+        let mut rows = statement.raw_query();
+        let row = rows.next().map_err(&following)?;
+        let sequence = match row {
+            Some(row) => row.get(0).map_err(&following)?,
+            None => i64::MAX,
+        };
+        if steps.is_empty() {
+            let mut statement = connection.prepare_cached(&arrived).map_err(&following)?;
+            bind(&mut statement, &at, since).map_err(&following)?;
+            statement.raw_bind_parameter(number + 1, sequence).map_err(&following)?;
+            statement.raw_bind_parameter(number + 2, remote).map_err(&following)?;
+            if statement.raw_query().next().map_err(&following)?.is_some() {
+                return Ok((steps, true));
+            }
+        }
+        let Some(row) = row else { break };
+        let by = row.get(1).map_err(&following)?;
+        let mut image = Vec::new();
+        write_row(&mut image, row, 2 + names.len()).map_err(&following)?;
+        at = model::skip_row(&image, 2)?.to_vec();
+        steps.push(Step { sequence, key: at.clone(), by });
+    }
+    Ok((steps, false))
+}
+
+/// The queries for the next key change of a row, for the last one by which the remote itself gave
+/// the key to a row, and for one by which somebody else did.
+fn queries(table: &PublishedTable, names: &[&str]) -> [String; 3] {
     let keys = ident(&keys_name(&table.name));
     let same = |form: fn(&str) -> String| {
         let each = names.iter().enumerate();
@@ -153,47 +218,25 @@ fn chain(
     let step = format!(
         "SELECT sequence, remote_id, {} FROM {keys} WHERE {} AND sequence > ?{number}
          ORDER BY sequence LIMIT 1",
-        join(&names, ", ", |name| ident(&becomes(name))),
+        join(names, ", ", |name| ident(&becomes(name))),
         same(was),
     );
-    // A row that came to this key before another left it is not the one in question.
+    // A row that the remote itself gave this key is the one that it speaks of now; one that
+    // somebody else gave it before another left it is not.
+    let own = format!(
+        "SELECT max(sequence) FROM {keys} WHERE {} AND sequence > ?{number} AND remote_id = ?{}",
+        same(becomes),
+        number + 1,
+    );
     let arrived = format!(
-        "SELECT 1 FROM {keys} WHERE {} AND NOT ({}) AND sequence > ?{number} AND sequence < ?{}",
+        "SELECT 1 FROM {keys} WHERE {} AND NOT ({}) AND sequence > ?{number} AND sequence < ?{}
+           AND remote_id IS NOT ?{}",
         same(becomes),
         same(was),
         number + 1,
+        number + 2,
     );
-    let bind = |statement: &mut Statement<'_>, key: &[u8], last: i64| -> rusqlite::Result<()> {
-        let values = crate::rebase::values(key).map_err(|_| rusqlite::Error::InvalidQuery)?;
-        for (index, value) in values.into_iter().enumerate() {
-            statement.raw_bind_parameter(index + 1, Bind(value))?;
-        }
-        statement.raw_bind_parameter(number, last)
-    };
-    let mut at = Vec::new();
-    key.iter().for_each(|value| model::write_value(&mut at, *value));
-    let mut steps: Vec<Step> = Vec::new();
-    while steps.len() < STEPS_MAX {
-        let last = steps.last().map_or(since, |step| step.sequence);
-        let mut statement = connection.prepare_cached(&step).map_err(&following)?;
-        bind(&mut statement, &at, last).map_err(&following)?;
-        let mut rows = statement.raw_query();
-        let Some(row) = rows.next().map_err(&following)? else { break };
-        let (sequence, by) = (row.get(0).map_err(&following)?, row.get(1).map_err(&following)?);
-        let mut image = Vec::new();
-        write_row(&mut image, row, 2 + names.len()).map_err(&following)?;
-        if steps.is_empty() {
-            let mut statement = connection.prepare_cached(&arrived).map_err(&following)?;
-            bind(&mut statement, &at, since).map_err(&following)?;
-            statement.raw_bind_parameter(number + 1, sequence).map_err(&following)?;
-            if statement.raw_query().next().map_err(&following)?.is_some() {
-                break;
-            }
-        }
-        at = model::skip_row(&image, 2)?.to_vec();
-        steps.push(Step { sequence, key: at.clone(), by });
-    }
-    Ok(steps)
+    [step, own, arrived]
 }
 
 /// Notes that `remote` itself has made the key changes behind `since` of the row that had `key`.
@@ -206,7 +249,8 @@ pub(super) fn made_by(
 ) -> Result<(), Failure> {
     let sql =
         format!("UPDATE {} SET remote_id = ?1 WHERE sequence = ?2", ident(&keys_name(&table.name)));
-    for step in chain(connection, table, key, since)? {
+    // Whoever made them: this is about to be noted.
+    for step in chain(connection, table, key, since, "")?.0 {
         connection
             .prepare_cached(&sql)
             .and_then(|mut statement| statement.execute(rusqlite::params![remote, step.sequence]))

@@ -173,6 +173,7 @@ fn apply(
                 .map(|moving| std::mem::take(&mut moving.stuck))
                 .unwrap_or_default(),
         );
+        impossible.extend(key_change::still_aside(&attempt)?);
         impossible.extend(fence::written_outside(&mut attempt)?);
         attempt.fence_was_met |= !impossible.is_empty();
         let leaving = std::mem::take(&mut attempt.leaving);

@@ -32,6 +32,7 @@ pub(crate) struct Remote {
 
 /// One change: table, what happened, and the images.
 pub(crate) type Row = Vec<Value>;
+#[derive(Debug)]
 pub(crate) enum Upload {
     Insert(&'static str, Row),
     Update(&'static str, Row, Row),

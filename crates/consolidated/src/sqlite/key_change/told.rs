@@ -2,6 +2,7 @@
 
 use super::super::catalog::CatalogTable;
 use super::super::effects::Effect;
+use super::super::moves::Whereabouts;
 use super::super::upload::Attempt;
 use crate::rebase::{Rebased, rebase, values};
 use crate::synchronization::Change;
@@ -30,7 +31,11 @@ pub(in super::super) fn told_anew(
         None => attempt.over_moves(table, position, row)?,
         Some(told) => attempt.over_moves(table, position, &told.row(width)?)?,
     };
-    anew = next.or(anew);
+    match next {
+        Told::Gone => return Ok(Told::Gone),
+        Told::Anew(next) => anew = Some(next),
+        Told::AsItIs => {}
+    }
     let effect = match &anew {
         None => effect(attempt, table, position, row)?,
         Some(told) => effect(attempt, table, position, &told.row(width)?)?,
@@ -42,7 +47,8 @@ pub(in super::super) fn told_anew(
         None => rebase(row, &table.published, &before, &after),
         Some(told) => rebase(&told.row(width)?, &table.published, &before, &after),
     };
-    Ok(Told::Anew(rebased))
+    let back = attempt.over_rows_aside(table, position, &rebased.row(width)?)?;
+    Ok(Told::Anew(back.unwrap_or(rebased)))
 }
 
 /// What the upload's own key changes made of the row.
@@ -83,6 +89,29 @@ impl Attempt<'_> {
         Ok((new != row.new).then(|| Rebased::of(row.change, &table.published, &row.old, &new)))
     }
 
+    /// `row`, where it would refer to a row that was put aside to be deleted: a row that is not
+    /// deleted with its parent refers to the one that took the parent's key.
+    fn over_rows_aside(
+        &self,
+        table: &CatalogTable,
+        position: usize,
+        row: &UploadedRow<'_>,
+    ) -> Result<Option<Rebased>, Failure> {
+        let (Some(moving), Some(links)) = (&self.moving, self.links) else { return Ok(None) };
+        if moving.aside.is_empty() || row.change == Change::Delete {
+            return Ok(None);
+        }
+        let mut new = row.new.clone();
+        for link in links.of(position) {
+            let referred = encoded(&row.new, &link.columns);
+            let Some(had) = moving.aside.get(&(link.parent, referred)) else { continue };
+            for (column, value) in link.columns.iter().zip(values(had)?) {
+                new[*column] = value;
+            }
+        }
+        Ok((new != row.new).then(|| Rebased::of(row.change, &table.published, &row.old, &new)))
+    }
+
     /// `row` under the keys that it, and the rows that it refers to, have got from others since the
     /// remote was here; none where they have the ones that it knows.
     fn over_moves(
@@ -90,20 +119,24 @@ impl Attempt<'_> {
         table: &CatalogTable,
         position: usize,
         row: &UploadedRow<'_>,
-    ) -> Result<Option<Rebased>, Failure> {
-        let (Some(moves), Some(links)) = (self.moves, self.links) else { return Ok(None) };
+    ) -> Result<Told, Failure> {
+        let (Some(moves), Some(links)) = (self.moves, self.links) else { return Ok(Told::AsItIs) };
         let (published, remote) = (&table.published, self.request.session.remote_id.as_str());
         let (mut keys, mut after) = (Vec::new(), row.old.clone());
+        let own: Vec<usize> = published.key.iter().map(|c| usize::from(*c)).collect();
+        let mut gone = false;
         let mut follow = |at: usize, key: &[ValueRef<'_>], columns: &[usize]| {
             if key.contains(&ValueRef::Null) {
                 return Ok::<(), Failure>(());
             }
             let parent = &self.tables[at].published;
-            let now = moves.follow(self.connection, parent, at, key, remote)?;
-            keys.extend(now.map(|now| (columns.to_vec(), now)));
+            match moves.follow(self.connection, parent, at, key, remote)? {
+                Whereabouts::At(now) => keys.push((columns.to_vec(), now)),
+                Whereabouts::Replaced => gone |= at == position && columns == own,
+                Whereabouts::Here => {}
+            }
             Ok(())
         };
-        let own: Vec<usize> = published.key.iter().map(|c| usize::from(*c)).collect();
         if row.change != Change::Insert {
             for link in links.of(position) {
                 follow(link.parent, &picked(&row.old, &link.columns), &link.columns)?;
@@ -121,15 +154,21 @@ impl Attempt<'_> {
                 return Ok(());
             }
             let parent = &self.tables[link.parent].published;
-            let now = moves.follow(self.connection, parent, link.parent, &key, remote)?;
-            keys.extend(now.map(|now| (link.columns.clone(), now)));
+            match moves.follow(self.connection, parent, link.parent, &key, remote)? {
+                Whereabouts::At(now) => keys.push((link.columns.clone(), now)),
+                Whereabouts::Replaced => gone = true,
+                Whereabouts::Here => {}
+            }
             Ok(())
         };
         if row.change != Change::Delete {
             links.of(position).try_for_each(&mut follow_new)?;
         }
+        if gone {
+            return Ok(Told::Gone);
+        }
         if seen.is_empty() && keys.is_empty() {
-            return Ok(None);
+            return Ok(Told::AsItIs);
         }
         let rebased = rebase(row, published, &row.old, &after);
         let told = rebased.row(published.width())?;
@@ -137,7 +176,7 @@ impl Attempt<'_> {
         for (columns, key) in &keys {
             columns.iter().zip(values(key)?).for_each(|(column, value)| new[*column] = value);
         }
-        Ok(Some(Rebased::of(row.change, published, &told.old, &new)))
+        Ok(Told::Anew(Rebased::of(row.change, published, &told.old, &new)))
     }
 
     /// Whether the remote has given up this key, so that what has it at the remote is another row.

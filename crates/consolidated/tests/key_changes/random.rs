@@ -1,0 +1,268 @@
+//! Keys and rows change at random, at a remote with the foreign keys of the centre.
+
+use crate::center::{Backend, Center, Remote, Row, Upload};
+use model::Value;
+use rusqlite::Connection;
+use std::collections::{BTreeMap, BTreeSet};
+
+const ROUNDS: u64 = 30;
+const CHANGES_PER_ROUND: u64 = 10;
+
+/// The tables, parents first, with their columns and those of the key.
+const TABLES: [(&str, &str, usize); 3] =
+    [("parent", "id, v", 1), ("child", "id, parent, v", 1), ("grandchild", "child, n, v", 2)];
+
+fn schema(actions: &str, identity: &str) -> String {
+    format!(
+        "CREATE TABLE parent (id INTEGER PRIMARY KEY, v TEXT{identity});
+         CREATE TABLE child (id TEXT PRIMARY KEY NOT NULL, parent INTEGER
+             REFERENCES parent (id) {actions}, v TEXT{identity});
+         CREATE TABLE grandchild (child TEXT NOT NULL REFERENCES child (id)
+             ON UPDATE CASCADE ON DELETE CASCADE, n INTEGER NOT NULL, v TEXT{identity},
+             PRIMARY KEY (child, n));"
+    )
+}
+
+/// Numbers that are the same in every run: xorshift.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+
+    /// A statement of the remote's user; some concern no row, and some break a constraint.
+    fn statement(&mut self) -> String {
+        let (a, b, v, n) = (self.below(6), self.below(6), self.below(4), self.below(3));
+        match self.below(13) {
+            0 | 1 => format!("INSERT INTO parent (id, v) VALUES ({a}, 'v{v}')"),
+            2 | 3 => format!("UPDATE parent SET id = {b} WHERE id = {a}"),
+            4 => format!(
+                "UPDATE parent SET id = -1 WHERE id = {a}; UPDATE parent SET id = {a} \
+                 WHERE id = {b}; UPDATE parent SET id = {b}, v = 'v{v}' WHERE id = -1"
+            ),
+            5 => format!("DELETE FROM parent WHERE id = {a}"),
+            6 => format!("UPDATE parent SET v = 'v{v}' WHERE id = {a}"),
+            7 => format!("INSERT INTO child (id, parent, v) VALUES ('c{b}', {a}, 'v{v}')"),
+            8 => format!("UPDATE child SET id = 'c{b}', v = 'v{v}' WHERE id = 'c{a}'"),
+            9 => format!("UPDATE child SET parent = {a} WHERE id = 'c{b}'"),
+            10 => format!("DELETE FROM child WHERE id = 'c{a}'"),
+            11 => format!("INSERT INTO grandchild (child, n, v) VALUES ('c{a}', {n}, 'v{v}')"),
+            _ => format!("UPDATE grandchild SET n = {n}, v = 'v{v}' WHERE child = 'c{a}'"),
+        }
+    }
+}
+
+/// The rows of each table by their key.
+type Held = BTreeMap<&'static str, BTreeMap<String, Row>>;
+
+fn key_of(table: &str, row: &[Value]) -> String {
+    let (.., width) = TABLES[place(table)];
+    format!("{:?}", &row[..width])
+}
+
+fn place(table: &str) -> usize {
+    TABLES.iter().position(|(name, ..)| *name == table).unwrap()
+}
+
+/// A remote whose rows have an identity that nothing changes.
+struct Site {
+    remote: Remote,
+    file: Connection,
+    held: Held,
+}
+
+impl Site {
+    fn new(actions: &str) -> Site {
+        let file = Connection::open_in_memory().unwrap();
+        file.execute_batch(&schema(actions, ", identity INTEGER DEFAULT (random())")).unwrap();
+        file.pragma_update(None, "foreign_keys", true).unwrap();
+        Site { remote: Remote::another(), file, held: Held::new() }
+    }
+
+    fn rows(&self, table: usize) -> BTreeMap<i64, Row> {
+        let (name, columns, _) = TABLES[table];
+        let sql = format!("SELECT identity, {columns} FROM {name}");
+        let mut statement = self.file.prepare(&sql).unwrap();
+        let width = statement.column_count();
+        let value = |row: &rusqlite::Row<'_>, at: usize| match row.get_ref(at).unwrap() {
+            rusqlite::types::ValueRef::Null => Value::Null,
+            rusqlite::types::ValueRef::Integer(i) => Value::Integer(i),
+            rusqlite::types::ValueRef::Text(t) => Value::Text(t.to_vec()),
+            other => panic!("{other:?}"),
+        };
+        let read = |row: &rusqlite::Row<'_>| {
+            Ok((row.get(0)?, (1..width).map(|at| value(row, at)).collect()))
+        };
+        statement.query_map([], read).unwrap().map(Result::unwrap).collect()
+    }
+
+    /// Runs statements, and says what they came to.
+    fn change(&self, statements: &[String]) -> Vec<Upload> {
+        let before: Vec<_> = (0..TABLES.len()).map(|table| self.rows(table)).collect();
+        for sql in statements {
+            let _ = self.file.execute_batch(&format!("BEGIN; {sql}; COMMIT"));
+            if !self.file.is_autocommit() {
+                self.file.execute_batch("ROLLBACK").unwrap();
+            }
+        }
+        let (mut changes, mut deletes) = (Vec::new(), Vec::new());
+        for (table, before) in before.iter().enumerate() {
+            let (name, after) = (TABLES[table].0, self.rows(table));
+            // A row that took the place of a deleted one is an update to whoever goes by keys.
+            let mut replaced = BTreeMap::new();
+            for (identity, old) in before.iter().filter(|(it, _)| !after.contains_key(it)) {
+                replaced.insert(key_of(name, old), (*identity, old));
+            }
+            let mut taken = BTreeSet::new();
+            for (identity, new) in &after {
+                let old =
+                    replaced.get(&key_of(name, new)).filter(|_| !before.contains_key(identity));
+                taken.extend(old.map(|(identity, _)| *identity));
+                match before.get(identity).or(old.map(|(_, old)| *old)) {
+                    None => changes.push(Upload::Insert(name, new.clone())),
+                    Some(old) if old == new => {}
+                    Some(old) if key_of(name, old) == key_of(name, new) => {
+                        changes.push(Upload::Update(name, old.clone(), new.clone()))
+                    }
+                    Some(old) => changes.push(Upload::KeyChange(name, old.clone(), new.clone())),
+                }
+            }
+            let stays = |identity| after.contains_key(identity) || taken.contains(identity);
+            let gone = before.iter().filter(|(identity, _)| !stays(identity));
+            deletes.extend(gone.map(|(_, old)| Upload::Delete(name, old.clone())));
+        }
+        changes.extend(deletes);
+        changes
+    }
+
+    fn synchronize(&mut self, center: &mut Center, statements: &[String], what: &str) {
+        let alone = what.starts_with("alone");
+        let changes = self.change(statements);
+        for table in 0..TABLES.len() {
+            let name = TABLES[table].0;
+            let rows = self.rows(table).into_values().map(|row| (key_of(name, &row), row));
+            self.held.insert(name, rows.collect());
+        }
+        let (applied, download) = center.synchronize(&mut self.remote, &changes);
+        for (table, mode) in TABLES.iter().zip(&download.modes) {
+            if *mode == consolidated::DownloadedTable::Refresh {
+                self.held.entry(table.0).or_default().clear();
+            }
+        }
+        for (table, old, _) in &download.key_changes {
+            let name = TABLES[place(table)].0;
+            self.held.entry(name).or_default().remove(&format!("{old:?}"));
+        }
+        let changed = download.key_changes.iter().map(|(table, _, row)| (table, row));
+        for (table, row) in changed.chain(download.upserts.iter().map(|(t, row)| (t, row))) {
+            let name = TABLES[place(table)].0;
+            self.held.entry(name).or_default().insert(key_of(name, row), row.clone());
+        }
+        for (table, key) in &download.deletes {
+            let name = TABLES[place(table)].0;
+            self.held.entry(name).or_default().remove(&format!("{key:?}"));
+        }
+        let centre = at(center);
+        assert_eq!(self.held, centre, "{what}\n{changes:?}\n{download:?}");
+        self.write();
+        if alone {
+            let lost = applied.conflicts + applied.rejected;
+            assert_eq!(lost, 0, "{what}\n{changes:?}\n{download:?}");
+        }
+    }
+
+    /// Makes the file what the remote holds.
+    fn write(&self) {
+        self.file.pragma_update(None, "foreign_keys", false).unwrap();
+        for (name, columns, _) in TABLES {
+            self.file.execute(&format!("DELETE FROM {name}"), []).unwrap();
+            for row in self.held[name].values() {
+                let values: Vec<String> = row.iter().map(literal).collect();
+                let sql = format!("INSERT INTO {name} ({columns}) VALUES ({})", values.join(", "));
+                self.file.execute(&sql, []).unwrap();
+            }
+        }
+        self.file.pragma_update(None, "foreign_keys", true).unwrap();
+        let mut broken = self.file.prepare("PRAGMA foreign_key_check").unwrap();
+        assert!(!broken.exists([]).unwrap());
+    }
+}
+
+fn literal(value: &Value) -> String {
+    match value {
+        Value::Null => "NULL".into(),
+        Value::Integer(number) => number.to_string(),
+        Value::Text(text) => format!("'{}'", String::from_utf8_lossy(text)),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn at(center: &Center) -> Held {
+    let queries = TABLES.map(|(name, columns, _)| format!("SELECT {columns} FROM {name}"));
+    let answers = center.answers(&queries).into_iter();
+    let tables = TABLES.iter().zip(answers).map(|((name, ..), rows)| {
+        (*name, rows.into_iter().map(|row| (key_of(name, &row), row)).collect())
+    });
+    tables.collect()
+}
+
+fn center(backend: Backend, actions: &str, rule: &str) -> Center {
+    let model: String =
+        TABLES.iter().map(|(name, ..)| format!("[table.{name}]\nconflict = {rule}\n")).collect();
+    Center::on(backend, &schema(actions, ""), &model)
+}
+
+fn alone(seed: u64, actions: &str) {
+    let mut center = center(Backend::Sqlite, actions, "\"consolidated_wins\"");
+    let (mut site, mut dice) = (Site::new(actions), Dice(seed));
+    for round in 0..ROUNDS {
+        let statements: Vec<String> = (0..CHANGES_PER_ROUND).map(|_| dice.statement()).collect();
+        let what = format!("alone, {actions}, seed {seed}, round {round}");
+        site.synchronize(&mut center, &statements, &what);
+    }
+}
+
+/// Nobody else changes anything, so there is no conflict and no reject, whatever keys change.
+// S3, S5, Trap 21
+#[test]
+fn a_remote_alone_never_loses_a_change() {
+    for actions in [
+        "ON UPDATE CASCADE ON DELETE CASCADE",
+        "ON UPDATE CASCADE ON DELETE SET NULL",
+        "ON UPDATE SET NULL ON DELETE SET NULL",
+    ] {
+        for seed in 1..=6 {
+            alone(0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(seed), actions);
+        }
+    }
+}
+
+/// Two remotes change the same few rows.
+// S3, Trap 21
+#[test]
+fn two_remotes_that_change_keys_hold_the_same() {
+    for rule in ["\"consolidated_wins\"", "\"remote_wins\"", "\"merge\""] {
+        for (number, actions) in
+            ["ON UPDATE CASCADE ON DELETE CASCADE", "ON UPDATE RESTRICT ON DELETE CASCADE"]
+                .iter()
+                .enumerate()
+        {
+            for seed in 1..=3 {
+                let mut center = center(Backend::Sqlite, actions, rule);
+                let mut sites = [Site::new(actions), Site::new(actions)];
+                let mut dice = Dice(0xD1B5_4A32_D192_ED03_u64.wrapping_mul(seed + number as u64));
+                for round in 0..ROUNDS {
+                    let statements: Vec<String> =
+                        (0..CHANGES_PER_ROUND).map(|_| dice.statement()).collect();
+                    let what = format!("{rule}, {actions}, seed {seed}, round {round}");
+                    let site = &mut sites[dice.below(2) as usize];
+                    site.synchronize(&mut center, &statements, &what);
+                }
+            }
+        }
+    }
+}
