@@ -111,7 +111,7 @@ fn another_user_gets_a_code_and_nothing_else_happens() {
 
         sync_as(&world, &server, "ann.db", "ann", &[]);
         let rejects = world.syncline.json(&["remote", "rejects", "ann.db", "--json"]);
-        assert_eq!(rejects[0]["key"], json!([3]), "what ann was owed is not forgotten");
+        assert_eq!(rejects[0]["key"], json!({ "id": 3 }), "what ann was owed is not forgotten");
         // Without that ID mallory is a remote as any other, which has no rows.
         let report = sync_as(&world, &server, "mallory.db", "mallory", &[]);
         assert_eq!(report["downloaded"]["upserts"], json!(0));

@@ -66,7 +66,7 @@ fn rejects(world: &World, name: &str) -> Vec<(Value, Value, Value)> {
 
 fn told(world: &World, name: &str, key: i64) -> (Value, Value) {
     let all = rejects(world, name);
-    let found = all.iter().find(|(it, ..)| *it == json!([key]));
+    let found = all.iter().find(|(it, ..)| *it == json!({ "id": key }));
     let (_, code, row) = found.unwrap_or_else(|| panic!("{name} lacks {key}: {all:?}")).clone();
     (code, row["name"].clone())
 }

@@ -244,9 +244,9 @@ fn a_dump_restored_below_a_running_server_is_noticed_before_anybody_is_served() 
         let mut told: Vec<String> = rejects.as_array().unwrap().iter().map(of).collect();
         told.sort();
         let expected = [
-            r#""customer" [3] "E7160""#,
-            r#""customer" [50] "E7005""#,
-            r#""purchase" [2] "E7161""#,
+            r#""customer" {"id":3} "E7160""#,
+            r#""customer" {"id":50} "E7005""#,
+            r#""purchase" {"id":2} "E7161""#,
         ];
         assert_eq!(told, expected, "{name}");
     }
@@ -283,7 +283,7 @@ fn a_remote_that_met_a_clone_disturbs_nobody_at_the_original() {
     world.assert_converged(&NAMES);
     assert_eq!(generation(&world), before);
     let rejects = world.syncline.json(&["remote", "rejects", "ann.db", "--json"]);
-    assert_eq!(rejects[0]["key"], serde_json::json!([50]));
+    assert_eq!(rejects[0]["key"], serde_json::json!({ "id": 50 }));
     assert_eq!(
         world.syncline.json(&["remote", "rejects", "ben.db", "--json"]),
         serde_json::json!([])
