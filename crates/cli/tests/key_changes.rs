@@ -1,0 +1,153 @@
+//! Keys change at remotes and at the centre, through the programs.
+
+use harness::{ForeignTool, Server, World, query, sql};
+use serde_json::json;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_syncline");
+
+const SHOP: &str = "CREATE TABLE customer (id INTEGER PRIMARY KEY, name TEXT NOT NULL);
+    CREATE TABLE visit (customer_id INTEGER NOT NULL REFERENCES customer ON UPDATE CASCADE
+        ON DELETE CASCADE, n INTEGER NOT NULL, note TEXT, PRIMARY KEY (customer_id, n));
+    CREATE TABLE bill (id INTEGER PRIMARY KEY, customer_id INTEGER REFERENCES customer
+        ON UPDATE CASCADE ON DELETE CASCADE, total INTEGER);
+    INSERT INTO customer VALUES (1, 'One'), (2, 'Two'), (3, 'Three'), (4, 'Four');
+    INSERT INTO visit VALUES (1, 1, 'a'), (1, 2, 'b'), (2, 1, 'c'), (3, 1, 'd');
+    INSERT INTO bill VALUES (10, 1, 5), (20, 2, 6), (30, 3, 7);";
+
+fn shop(on_postgres: bool, names: &[&str]) -> (World, Server) {
+    let world = match on_postgres {
+        true => World::on_postgres(PROGRAM, SHOP),
+        false => World::new(PROGRAM, SHOP),
+    };
+    for name in names {
+        world.add_user(name);
+    }
+    let server = world.serve();
+    (world, server)
+}
+
+// S5: a key change at a remote took along what others had made for the row.
+#[test]
+fn a_key_change_keeps_what_others_made_for_the_row() {
+    for on_postgres in [false, true] {
+        let (world, server) = shop(on_postgres, &["ann", "ben"]);
+        world.sync("ann", &server);
+        world.sync("ben", &server);
+        sql(&world.remote("ben"), "INSERT INTO bill VALUES (11, 1, 99)");
+        world.sync("ben", &server);
+        // Ann has not seen the bill, and Ben edits under a key that is changing.
+        sql(&world.remote("ann"), "UPDATE customer SET id = 100 WHERE id = 1");
+        sql(
+            &world.remote("ben"),
+            "UPDATE visit SET note = 'edited' WHERE customer_id = 1 AND n = 1;
+             UPDATE bill SET total = 100 WHERE id = 11",
+        );
+        let anns = world.sync("ann", &server);
+        assert_eq!(anns["rejected"], json!(0));
+        assert_eq!(anns["uploaded"]["deletes"], json!(0), "a key change is an update");
+        for name in ["ben", "ann", "ben"] {
+            world.sync(name, &server);
+        }
+        world.assert_converged(&["ann", "ben"]);
+        let bills = "SELECT id, customer_id FROM bill ORDER BY 1";
+        let bills: Vec<String> =
+            query(&world.remote("ann"), bills).iter().map(|row| row.join(" ")).collect();
+        assert_eq!(bills, ["10 100", "11 100", "20 2", "30 3"]);
+    }
+}
+
+// S3: two remotes swap keys, and one row is part of both.
+#[test]
+fn swaps_that_meet_are_told_and_all_agree() {
+    let (world, server) = shop(false, &["ann", "ben"]);
+    let swap = |name: &str, a: i64, b: i64| {
+        let text = format!(
+            "UPDATE customer SET id = -1 WHERE id = {a}; UPDATE customer SET id = {a}
+             WHERE id = {b}; UPDATE customer SET id = {b} WHERE id = -1"
+        );
+        sql(&world.remote(name), &text);
+    };
+    world.sync("ann", &server);
+    world.sync("ben", &server);
+    swap("ann", 3, 4);
+    world.sync("ann", &server);
+    swap("ben", 1, 3);
+    let bens = world.sync("ben", &server);
+    assert_eq!(bens["rejected"], json!(2), "the keys are others' by now");
+    for name in ["ann", "ben", "ann"] {
+        world.sync(name, &server);
+    }
+    world.assert_converged(&["ann", "ben"]);
+}
+
+/// Numbers drawn from a seed.
+struct Draw(u64);
+
+impl Draw {
+    fn below(&mut self, limit: u64) -> i64 {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 33) % limit) as i64
+    }
+}
+
+/// A change as an application might make it.
+fn change(draw: &mut Draw) -> String {
+    let (a, b, v) = (draw.below(7), draw.below(7), draw.below(100));
+    match draw.below(11) {
+        0 => format!("INSERT INTO customer VALUES ({a}, 'new {v}')"),
+        1 => format!("UPDATE customer SET name = 'name {v}' WHERE id = {a}"),
+        2 => format!("DELETE FROM customer WHERE id = {a}"),
+        3 | 4 => format!("UPDATE customer SET id = {b} WHERE id = {a}"),
+        5 => format!(
+            "UPDATE customer SET id = -1 WHERE id = {a}; UPDATE customer SET id = {a} WHERE id = {b};
+             UPDATE customer SET id = {b} WHERE id = -1"
+        ),
+        6 => format!("INSERT INTO visit VALUES ({a}, {b}, 'v {v}')"),
+        7 => format!("UPDATE visit SET note = 'n {v}' WHERE customer_id = {a}"),
+        8 => format!("UPDATE visit SET n = {b} WHERE customer_id = {a} AND n = {v} % 3"),
+        9 => format!("INSERT INTO bill VALUES ({v}, {a}, {b})"),
+        _ => format!("UPDATE bill SET total = {v}, customer_id = {b} WHERE customer_id = {a}"),
+    }
+}
+
+// S3: whoever changes keys, and whenever, all hold the same in the end.
+#[test]
+fn everybody_agrees_whoever_changes_keys() {
+    for seed in 0..4 {
+        let (draw, names) = (&mut Draw(seed), ["ann", "ben"]);
+        let (world, server) = shop(false, &names);
+        for name in names {
+            world.sync(name, &server);
+        }
+        for _ in 0..12 {
+            for _ in 0..draw.below(5) {
+                let place = match draw.below(5) {
+                    0 => world.consolidated(),
+                    1 | 2 => world.remote("ann"),
+                    _ => world.remote("ben"),
+                };
+                let text = format!("BEGIN; {}; COMMIT;", change(draw));
+                // One that breaks a constraint does not happen.
+                let _ = ForeignTool::Shell.try_sql(&place, &text);
+            }
+            let name = names[draw.below(2) as usize];
+            if draw.below(4) == 0 {
+                // While changes wait. Some stand in the way; they go up first another time.
+                let mut arguments = world.sync_arguments(name, &server);
+                arguments.push("--download-only".into());
+                let outcome = world.syncline.run(&arguments);
+                assert!(
+                    outcome.code == Some(0) || outcome.stderr.contains("E5006"),
+                    "seed {seed}: {}",
+                    outcome.stderr
+                );
+            }
+            world.sync(name, &server);
+        }
+        for name in ["ann", "ben", "ann", "ben", "ann"] {
+            world.sync(name, &server);
+        }
+        world.assert_converged(&names);
+    }
+}
