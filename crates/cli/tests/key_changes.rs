@@ -100,7 +100,8 @@ fn change(draw: &mut Draw) -> String {
         2 => format!("DELETE FROM customer WHERE id = {a}"),
         3 | 4 => format!("UPDATE customer SET id = {b} WHERE id = {a}"),
         5 => format!(
-            "UPDATE customer SET id = -1 WHERE id = {a}; UPDATE customer SET id = {a} WHERE id = {b};
+            "UPDATE customer SET id = -1 WHERE id = {a};
+             UPDATE customer SET id = {a} WHERE id = {b};
              UPDATE customer SET id = {b} WHERE id = -1"
         ),
         6 => format!("INSERT INTO visit VALUES ({a}, {b}, 'v {v}')"),
