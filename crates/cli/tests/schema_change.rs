@@ -205,3 +205,43 @@ fn a_program_that_cannot_upload_under_its_tables_is_told() {
         assert_eq!(refused.refusal(), Some(2155));
     }
 }
+
+// S3, S5: programs of different ages call a column differently, and stay current side by side.
+#[test]
+fn script_versions_may_name_a_column_differently() {
+    for world in worlds() {
+        let config = std::fs::read_to_string(world.path("syncline.toml")).unwrap();
+        let both = config.replace("[\"model.toml\"]", "[\"model.toml\", \"newer.toml\"]");
+        assert_ne!(config, both);
+        world.add_user("ann");
+        world.add_user("ben");
+        let server = world.serve();
+        world.sync("ann", &server);
+        sql(&world.remote("ann"), "UPDATE item SET qty = 50 WHERE id = 1");
+        world.centre_sql("ALTER TABLE item RENAME COLUMN qty TO quantity");
+        std::fs::write(world.path("syncline.toml"), both).unwrap();
+        let newer = "script_version = \"v2\"\n[table.item]\nconflict = \"merge\"\n";
+        std::fs::write(world.path("newer.toml"), newer).unwrap();
+        let renamed = "renamed = { quantity = \"qty\" }\nnames = { qty = \"quantity\" }";
+        deploy(&world, &format!("[table.other]\n[table.item]\n{renamed}\n"));
+        let ben = |world: &World, server: &Server| {
+            let mut arguments = world.sync_arguments("ben", server);
+            arguments.extend(["--script-version", "v2", "--json"].map(str::to_owned));
+            world.syncline.json(&arguments)
+        };
+        assert_eq!(world.sync("ann", &server)["uploaded"]["updates"], 1);
+        ben(&world, &server);
+        let of_ben = || query(&world.remote("ben"), "SELECT quantity FROM item ORDER BY id");
+        assert_eq!(of_ben(), [["50"], ["6"], ["7"]]);
+        sql(&world.remote("ben"), "UPDATE item SET quantity = 60 WHERE id = 2");
+        sql(&world.remote("ann"), "UPDATE item SET name = 'bolts' WHERE id = 2");
+        sql(&world.remote("ann"), "UPDATE item SET qty = 70 WHERE id = 3");
+        world.sync("ann", &server);
+        assert_eq!(ben(&world, &server)["conflicts"], 1, "merged by the rule of v2");
+        world.sync("ann", &server);
+        let held = query(&world.remote("ann"), "SELECT name, qty FROM item ORDER BY id");
+        assert_eq!(held, [["'nut'", "50"], ["'bolts'", "60"], ["'pin'", "70"]]);
+        assert_eq!(of_ben(), [["50"], ["60"], ["70"]]);
+        world.syncline.ok(&["check"]);
+    }
+}

@@ -14,6 +14,7 @@ use held::{HeldTable, Shapes};
 use model::{
     Code, DatabaseId, Failure, PublicationName, PublishedTable, RemoteSchema, ScriptVersion,
 };
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -58,7 +59,10 @@ struct Version<D> {
 /// One table of a script version, ready to run.
 #[derive(Debug)]
 pub(crate) struct CatalogTable<D> {
+    /// The table under the names of the database, which scripts use too.
     pub(crate) published: PublishedTable,
+    /// The same as remotes know it.
+    outward: PublishedTable,
     pub(crate) conflict_rule: String,
     /// What the backend noted when it deployed the table.
     pub(crate) details: D,
@@ -194,7 +198,7 @@ impl<D> Catalog<D> {
             .tables
             .iter()
             .filter(|table| names.contains(table.published.name.as_str()))
-            .map(|table| table.published.clone())
+            .map(|table| table.outward.clone())
             .collect();
         let digests: Vec<&str> = tables.iter().map(|table| table.fingerprint.as_str()).collect();
         let fingerprint = digest(&digests);
@@ -221,6 +225,14 @@ impl<D> Catalog<D> {
     }
 }
 
+/// Of the details of a table: what the database calls its columns, where remotes call some
+/// otherwise.
+#[derive(Deserialize)]
+struct Local {
+    #[serde(default)]
+    local: Vec<String>,
+}
+
 fn tables<D: DeserializeOwned>(
     rows: &DeployedRows,
     version: &str,
@@ -230,13 +242,18 @@ fn tables<D: DeserializeOwned>(
     let mut tables = Vec::new();
     let mut places = HashMap::new();
     for (_, published, rule, details) in rows.tables.iter().filter(|row| row.0 == version) {
-        let published: PublishedTable = serde_json::from_str(published)
+        let outward: PublishedTable = serde_json::from_str(published)
             .map_err(|error| unreadable("a deployed table", error))?;
-        let details = serde_json::from_str(details)
-            .map_err(|error| unreadable("what is noted of a deployed table", error))?;
+        let garbled = |error| unreadable("what is noted of a deployed table", error);
+        let Local { local } = serde_json::from_str(details).map_err(garbled)?;
+        let mut published = outward.clone();
+        if local.len() == published.width() {
+            published.columns = local;
+        }
+        let details = serde_json::from_str(details).map_err(garbled)?;
         places.insert(published.name.clone(), tables.len());
         let (conflict_rule, scripts) = (rule.clone(), HashMap::new());
-        tables.push(CatalogTable { published, conflict_rule, details, scripts });
+        tables.push(CatalogTable { published, outward, conflict_rule, details, scripts });
     }
     for (_, name, event, text) in rows.scripts.iter().filter(|row| row.0 == version) {
         let event = Event::from_name(event).ok_or_else(|| {

@@ -151,11 +151,13 @@ impl Found<'_> {
             self.note(name, None, Disagreement::NotDeployed);
             return;
         };
-        let known: BTreeSet<&String> = deployed.columns.iter().collect();
+        let inward = |name: &String| table.names.get(name).unwrap_or(name).clone();
+        let deployed: Vec<String> = deployed.columns.iter().map(inward).collect();
+        let known: BTreeSet<&String> = deployed.iter().collect();
         for column in present.columns.iter().filter(published).filter(|c| !known.contains(c)) {
             self.note(name, Some(column), Disagreement::NotDeployed);
         }
-        for column in &deployed.columns {
+        for column in &deployed {
             match present.columns.contains(column) {
                 false => self.note(name, Some(column), Disagreement::Gone),
                 true if !published(&column) => {

@@ -48,6 +48,9 @@ pub struct TableModel {
     pub renamed: BTreeMap<String, String>,
     /// Columns that were published and are gone.
     pub dropped: Vec<String>,
+    /// Columns that remotes of this script version know under other names: theirs and the
+    /// database's.
+    pub names: BTreeMap<String, String>,
     /// What the table was called before.
     pub renamed_from: Option<String>,
     /// Where `partition` or `parent` is in the file; the table's own line without them.
@@ -93,6 +96,25 @@ pub enum ConflictRule {
 }
 
 impl TableModel {
+    /// What remotes call a column of the database.
+    pub(crate) fn outward(&self, column: &str) -> String {
+        let named = self.names.iter().find(|(_, inward)| *inward == column);
+        named.map_or(column, |(outward, _)| outward).to_owned()
+    }
+
+    /// What is wrong with the names, for a table that publishes these columns.
+    pub(crate) fn wrong_names(&self, columns: &[String]) -> Option<String> {
+        let stranger = self.names.values().find(|inward| !columns.contains(inward));
+        if let Some(column) = stranger {
+            return Some(format!("`names` names {column}, which is not published"));
+        }
+        let mut seen = std::collections::BTreeSet::new();
+        let mut outward = columns.iter().map(|column| self.outward(column));
+        outward
+            .find(|name| !seen.insert(name.to_lowercase()))
+            .map(|name| format!("`names` makes two columns {name}"))
+    }
+
     /// The same of a table of which only these columns are known. Where the column that decides
     /// a conflict is not among them, the centre does.
     pub(crate) fn narrowed(&self, columns: &[String]) -> TableModel {
@@ -103,6 +125,7 @@ impl TableModel {
         };
         let mut narrowed = TableModel { conflict, ..self.clone() };
         narrowed.columns = Some(columns.to_vec());
+        narrowed.names.clear();
         narrowed.stored_as.retain(|name, _| known(name));
         narrowed
     }
@@ -149,6 +172,7 @@ struct TableFile {
     may_leave: Option<Spanned<bool>>,
     renamed: BTreeMap<String, String>,
     dropped: Vec<String>,
+    names: BTreeMap<String, String>,
     renamed_from: Option<String>,
 }
 
@@ -255,6 +279,7 @@ fn read_table(table: Spanned<TableFile>, text: &str) -> Result<TableModel, (usiz
         may_leave,
         renamed: table.renamed,
         dropped: table.dropped,
+        names: table.names,
         renamed_from: table.renamed_from,
         line,
     })

@@ -316,3 +316,36 @@ fn a_column_that_must_be_there_refuses_single_rows() {
         assert_eq!(center.list("SELECT name AS v FROM item ORDER BY id"), "nuts,bolt");
     });
 }
+
+// H2, S9: a shape is kept for as long as a remote may hold it, and goes with the next deployment.
+#[test]
+fn shapes_that_no_remote_holds_go_with_the_next_change() {
+    Backend::each(|backend| {
+        let renamed = "[table.item]\nrenamed = { quantity = \"qty\" }";
+        let (mut center, mut remote) = changed(
+            backend,
+            "[table.item]",
+            "ALTER TABLE item RENAME COLUMN qty TO quantity",
+            renamed,
+        );
+        let prefix = backend.pick("", "syncline.");
+        let shapes = format!("SELECT count(*) FROM {prefix}syncline_shape");
+        let mut away = Remote::new("away");
+        away.clone_from(&remote);
+        away.id = "away";
+        center.foreign("ALTER TABLE item ADD COLUMN price INTEGER");
+        deploy(&center.url, renamed).unwrap();
+        center.reconnect();
+        assert_eq!(center.value(&shapes), int(3), "{backend:?}: the remote may hold the first");
+        // The first synchronization hands out the new tables, the second proves that they arrived.
+        center.synchronize(&mut remote, &[]);
+        center.synchronize(&mut remote, &[]);
+        assert_eq!(deploy(&center.url, renamed).unwrap().statements, [""; 0]);
+        center.foreign("ALTER TABLE item ADD COLUMN more INTEGER");
+        deploy(&center.url, renamed).unwrap();
+        center.reconnect();
+        assert_eq!(center.value(&shapes), int(2), "{backend:?}: today's and the one before");
+        let Held::Older(held) = center.session(&away).held else { panic!("it holds the first") };
+        assert_eq!(held.unknown, [0], "a remote that nobody knows");
+    });
+}

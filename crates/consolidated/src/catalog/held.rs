@@ -64,7 +64,9 @@ pub(super) fn tables<D: DeserializeOwned>(
             scripts.insert(event, Script::parse(&text, &published)?);
         }
         let (conflict_rule, details) = (rule.clone(), json(details)?);
-        let table = Arc::new(CatalogTable { published, conflict_rule, details, scripts });
+        let outward = published.clone();
+        let table = CatalogTable { published, outward, conflict_rule, details, scripts };
+        let table = Arc::new(table);
         tables.insert(fingerprint.clone(), HeldTable { projection: json(projection)?, table });
     }
     Ok(tables)
@@ -197,6 +199,7 @@ impl<D> Catalog<D> {
                 // No row of it is taken.
                 Arc::new(CatalogTable {
                     published: held.clone(),
+                    outward: held.clone(),
                     conflict_rule: String::new(),
                     details: D::default(),
                     scripts: HashMap::new(),

@@ -45,6 +45,9 @@ pub(super) struct TableDetails {
     /// Changed keys are noted with those that came of them (`moved.rs`).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) notes_moves: bool,
+    /// What the database calls the published columns, where remotes call some otherwise.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) local: Vec<String>,
     /// Published names of the tables whose deletes take rows of this one along.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) takers: Vec<String>,

@@ -191,7 +191,7 @@ fn version_rows(position: usize, version: &VersionPlan) -> Vec<String> {
         }
     }
     for (position, table) in version.tables.iter().enumerate() {
-        let published = serde_json::json!(table.published).to_string();
+        let published = serde_json::json!(table.outward).to_string();
         let details = serde_json::json!(table.details).to_string();
         let values = [name, &table.published.name, &published, &table.conflict_rule, &details];
         rows.push(insert("syncline_table", &values, Some(&position.to_string())));

@@ -62,7 +62,7 @@ fn succeed(
             script_version: version.script_version.to_string(),
             name: table.published.name.clone(),
             local: table.published.columns.clone(),
-            published: table.published.clone(),
+            published: table.outward.clone(),
         }));
     }
     let columns = |table: &UserTable| table.stored_columns().into_iter().collect();
@@ -82,6 +82,7 @@ fn succeed(
     )?;
     let tables = plan.versions.iter_mut().flat_map(|version| &mut version.tables);
     for (table, fingerprint) in tables.zip(succeeded.fingerprints) {
+        table.outward.fingerprint = fingerprint.clone();
         table.published.fingerprint = fingerprint;
     }
     plan.notices.extend(succeeded.notices);

@@ -21,7 +21,10 @@ use std::collections::{BTreeSet, HashMap};
 
 #[derive(Debug)]
 pub(super) struct TablePlan {
+    /// Under the names of the database.
     pub(super) published: PublishedTable,
+    /// As remotes know it.
+    pub(super) outward: PublishedTable,
     pub(super) conflict_rule: String,
     pub(super) details: TableDetails,
     pub(super) scripts: Vec<(Event, String)>,
@@ -79,7 +82,22 @@ impl<'a> TablePlanner<'a> {
         let types = self.column_types(&columns)?;
         self.notice(notices);
         let foreign_keys = self.foreign_keys(&columns, notices);
-        let (create, left_out) = remote_ddl::create(table, &columns, &types, &foreign_keys);
+        if let Some(why) = self.table_model.wrong_names(&columns) {
+            return Err(self.wrong(&why));
+        }
+        let outward: Vec<String> = columns.iter().map(|c| self.table_model.outward(c)).collect();
+        let (create, left_out) = match outward == columns {
+            true => remote_ddl::create(table, &columns, &types, &foreign_keys),
+            false => {
+                let own = |column: &str| self.table_model.outward(column);
+                let of_parent = |parent: &str, column: &str| {
+                    let model = self.version.chosen.get(parent);
+                    model.map_or(column.to_owned(), |model| model.outward(column))
+                };
+                let renamed = table.renamed(&own, &of_parent);
+                remote_ddl::create(&renamed, &outward, &types, &foreign_keys)
+            }
+        };
         notices.extend(left_out);
         let key =
             table.key.iter().filter_map(|k| columns.iter().position(|c| c == k)).map(|p| p as u16);
@@ -92,8 +110,10 @@ impl<'a> TablePlanner<'a> {
             columns,
         };
         // Values that travel in another form are other values to a remote.
-        let identity = (&published, &types);
-        published.fingerprint = digest(&[&serde_json::json!(identity).to_string()]);
+        let mut outward = PublishedTable { columns: outward, ..published.clone() };
+        let identity = (&outward, &types);
+        outward.fingerprint = digest(&[&serde_json::json!(identity).to_string()]);
+        published.fingerprint = outward.fingerprint.clone();
         let generator = Generator {
             table,
             columns: &published.columns,
@@ -115,8 +135,13 @@ impl<'a> TablePlanner<'a> {
         let departed = departed.and_then(|script| Some(Probe::new(departures?, script)));
         let doubt = Doubt::of(table, &published.columns, &types);
         let spelling = KeySpelling::of(table, &published.columns, &types);
-        let details = TableDetails { kept, departed, spelling, ..self.details(types, verbatim) };
-        Ok(TablePlan { published, conflict_rule, details, scripts, doubt })
+        let local = match outward.columns == published.columns {
+            true => Vec::new(),
+            false => published.columns.clone(),
+        };
+        let details =
+            TableDetails { kept, departed, spelling, local, ..self.details(types, verbatim) };
+        Ok(TablePlan { published, outward, conflict_rule, details, scripts, doubt })
     }
 
     /// `latest` stores a time in the future as now, and nobody knows what a condition of one's own

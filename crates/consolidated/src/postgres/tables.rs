@@ -116,6 +116,26 @@ fn none_is_empty<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<String
 }
 
 impl UserTable {
+    /// The table with other names of columns: its own, and those of parents.
+    pub(super) fn renamed(
+        &self,
+        own: &dyn Fn(&str) -> String,
+        of_parent: &dyn Fn(&str, &str) -> String,
+    ) -> UserTable {
+        let mut renamed = self.clone();
+        renamed.columns.iter_mut().for_each(|column| column.name = own(&column.name));
+        renamed.key.iter_mut().for_each(|name| *name = own(name));
+        for name in renamed.indexes.iter_mut().flat_map(|i| i.columns.iter_mut().flatten()) {
+            *name = own(name);
+        }
+        for key in &mut renamed.foreign_keys {
+            for (from, to) in &mut key.columns {
+                (*from, *to) = (own(from), of_parent(&key.parent, to));
+            }
+        }
+        renamed
+    }
+
     /// The name in models and at remotes: with its schema unless that is the first of the search
     /// path or `public`.
     pub(super) fn published_name(&self) -> String {

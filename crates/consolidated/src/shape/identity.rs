@@ -37,7 +37,6 @@ pub(crate) struct Evolved {
     pub(crate) identities: Identities,
     pub(crate) declared: BTreeSet<Declared>,
     pub(crate) gone: Vec<Gone>,
-    pub(crate) notices: Vec<String>,
 }
 
 /// What is looked at; nothing of it changes.

@@ -71,11 +71,30 @@ pub(crate) fn succeed(
         find: succession.find,
     };
     let evolved = evolution.evolve(&past.identities);
-    let mut done = Succeeded::default();
+    let mut notices = Vec::new();
     for gone in &evolved.gone {
-        judge(past, gone, &mut done.notices)?;
+        judge(past, gone, &mut notices)?;
     }
-    let shapes = shapes(past, current, &evolved.identities, &mut done);
+    // Shapes that no remote holds any more go with the next change, and make none by themselves.
+    let mut done = write(past, current, &evolved, succession, false);
+    if !done.statements.is_empty() {
+        done = write(past, current, &evolved, succession, true);
+    }
+    notices.append(&mut done.notices);
+    Ok(Succeeded { notices, ..done })
+}
+
+/// The statements that store what has become of numbers and shapes; with `trim` without those
+/// shapes that no remote holds.
+fn write(
+    past: &Past,
+    current: &[Current],
+    evolved: &Evolved,
+    succession: &Succession<'_>,
+    trim: bool,
+) -> Succeeded {
+    let mut done = Succeeded::default();
+    let shapes = shapes(past, current, &evolved.identities, &mut done, trim);
     let own = done.fingerprints.clone();
     let current: Vec<(&Current, String)> = current.iter().zip(own).collect();
     let held = held(&current, &evolved.identities, &shapes, succession, &mut done.notices);
@@ -89,9 +108,7 @@ pub(crate) fn succeed(
     for (table, rows) in wanted {
         done.statements.extend(past.replace(succession.prefix, table, &rows));
     }
-    let Evolved { notices, .. } = evolved;
-    done.notices.extend(notices);
-    Ok(done)
+    done
 }
 
 /// Refuses what went without a word while remotes may hold changes of it, and says what the rest
@@ -144,6 +161,7 @@ fn shapes(
     current: &[Current],
     identities: &Identities,
     done: &mut Succeeded,
+    trim: bool,
 ) -> Vec<Shape> {
     let mut known: BTreeMap<String, Shape> = past
         .shapes
@@ -190,23 +208,29 @@ fn shapes(
         }
         let superseded = *shape.superseded.get_or_insert(past.deployment + 1);
         shape.superseded_at.get_or_insert_with(|| NOW.to_owned());
-        if past.remotes.iter().any(|remote| remote.held.is_none_or(|held| held < superseded)) {
+        let held = |remote: &store::KnownRemote| remote.held.is_none_or(|held| held < superseded);
+        if !trim || past.remotes.iter().any(held) {
             older.entry(shape.table).or_default().push(shape);
         }
     }
-    for (_, mut shapes) in older {
-        shapes.sort_by_key(|shape| std::cmp::Reverse((shape.superseded, shape.deployment)));
-        if shapes.len() > SHAPES_MAX {
-            let name = &shapes[0].published.name;
-            done.notices.push(format!(
-                "{name}: more than {SHAPES_MAX} older shapes; what remotes that were away for \
-                 longer upload under them becomes rejects there"
-            ));
-            shapes.truncate(SHAPES_MAX);
-        }
-        kept.extend(shapes);
+    for (_, shapes) in older {
+        kept.extend(newest(shapes, &mut done.notices));
     }
     kept
+}
+
+/// The shapes of a table that are kept for remotes that are away (S9).
+fn newest(mut shapes: Vec<Shape>, notices: &mut Vec<String>) -> Vec<Shape> {
+    shapes.sort_by_key(|shape| std::cmp::Reverse((shape.superseded, shape.deployment)));
+    if shapes.len() > SHAPES_MAX {
+        let name = &shapes[0].published.name;
+        notices.push(format!(
+            "{name}: more than {SHAPES_MAX} older shapes; what remotes that were away for longer \
+             upload under them becomes rejects there"
+        ));
+        shapes.truncate(SHAPES_MAX);
+    }
+    shapes
 }
 
 /// How uploads under every other shape are applied to the tables of today.

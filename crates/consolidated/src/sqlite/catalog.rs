@@ -30,6 +30,9 @@ pub(super) struct TableDetails {
     /// The published column whose value alone decides whether a row is covered, where no trigger
     /// can change it.
     pub(super) decider: Option<u16>,
+    /// What the database calls the published columns, where remotes call some otherwise.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) local: Vec<String>,
 }
 
 impl TableDetails {

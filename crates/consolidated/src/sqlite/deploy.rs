@@ -206,7 +206,7 @@ fn version_rows(position: usize, version: &VersionPlan) -> Vec<String> {
         }
     }
     for (position, table) in version.tables.iter().enumerate() {
-        let published = serde_json::json!(table.published).to_string();
+        let published = serde_json::json!(table.outward).to_string();
         rows.push(format!(
             "INSERT INTO syncline_table VALUES ({}, {}, {position}, {}, {}, {})",
             literal(name),

@@ -43,7 +43,10 @@ pub(super) struct VersionPlan {
 
 #[derive(Debug)]
 pub(super) struct TablePlan {
+    /// Under the names of the database.
     pub(super) published: PublishedTable,
+    /// As remotes know it.
+    pub(super) outward: PublishedTable,
     pub(super) conflict_rule: String,
     pub(super) details: TableDetails,
     pub(super) scripts: Vec<(Event, String)>,
@@ -218,8 +221,7 @@ impl TablePlanner<'_> {
             return Err(mismatch(self.model, message).table(table.name.as_str()));
         }
         self.notice(notices);
-        let (create, left_out) = remote_ddl::create(table, &columns, left_out);
-        notices.extend(left_out);
+        let (outward, create) = self.create(&columns, left_out, notices)?;
         let key =
             table.key.iter().filter_map(|k| columns.iter().position(|c| c == k)).map(|p| p as u16);
         let mut published = PublishedTable {
@@ -230,7 +232,9 @@ impl TablePlanner<'_> {
             fingerprint: String::new(),
             columns,
         };
-        published.fingerprint = digest(&[&serde_json::json!(published).to_string()]);
+        let mut outward = PublishedTable { columns: outward, ..published.clone() };
+        outward.fingerprint = digest(&[&serde_json::json!(outward).to_string()]);
+        published.fingerprint = outward.fingerprint.clone();
         let generator = Generator {
             table,
             columns: &published.columns,
@@ -243,17 +247,73 @@ impl TablePlanner<'_> {
             Script::parse(script, &published)?;
         }
         let conflict_rule = rule.to_string();
-        let details = self.details(&published);
+        let mut details = self.details(&published);
+        if outward.columns != published.columns {
+            details.local = published.columns.clone();
+        }
         let places = if self.selection.departs() { self.selection.places() } else { Vec::new() };
         let owned = |columns: Vec<&str>| columns.into_iter().map(str::to_owned).collect();
         Ok(TablePlan {
             published,
+            outward,
             conflict_rule,
             details,
             scripts,
             places: places.into_iter().map(|(t, place)| (t.name.clone(), owned(place))).collect(),
             sought: self.selection.sought().map(|(column, _)| column.to_owned()),
         })
+    }
+
+    /// What remotes call the columns, and the statements that make the table there.
+    fn create(
+        &self,
+        columns: &[String],
+        left_out: &dyn Fn(&ForeignKey) -> Option<String>,
+        notices: &mut Vec<String>,
+    ) -> Result<(Vec<String>, Vec<String>), Failure> {
+        let table = self.table;
+        if let Some(why) = self.table_model.wrong_names(columns) {
+            let message = format!("table {}: {why}", table.name);
+            return Err(mismatch(self.model, message).table(table.name.as_str()));
+        }
+        let outward: Vec<String> = columns.iter().map(|c| self.table_model.outward(c)).collect();
+        let (create, left_out) = match outward == columns {
+            true => remote_ddl::create(table, columns, left_out),
+            false => self.create_outward(&outward, left_out),
+        };
+        notices.extend(left_out);
+        Ok((outward, create))
+    }
+
+    /// The statements that make the table under the names that remotes know.
+    fn create_outward(
+        &self,
+        outward: &[String],
+        left_out: &dyn Fn(&ForeignKey) -> Option<String>,
+    ) -> (Vec<String>, Vec<String>) {
+        let mut notices = Vec::new();
+        let mut kept = Vec::new();
+        for key in &self.table.foreign_keys {
+            match left_out(key) {
+                None => kept.push(key.clone()),
+                Some(reason) => notices.push(format!(
+                    "the foreign key of {} to {} is left out at remotes: {reason}",
+                    self.table.name, key.parent
+                )),
+            }
+        }
+        let whole = UserTable { foreign_keys: kept, ..self.table.clone() };
+        let is = |written: &str, name: &str| written.eq_ignore_ascii_case(name);
+        let of_parent = |parent: &str, column: &str| {
+            let models = self.model.tables.iter();
+            let mut models = models.filter(|(written, _)| is(written, parent));
+            models.next().map_or(column.to_owned(), |(_, model)| model.outward(column))
+        };
+        let own = |column: &str| self.table_model.outward(column);
+        let renamed = whole.renamed(&own, &of_parent);
+        let (statements, more) = remote_ddl::create(&renamed, outward, &|_| None);
+        notices.extend(more);
+        (statements, notices)
     }
 
     fn details(&self, published: &PublishedTable) -> TableDetails {

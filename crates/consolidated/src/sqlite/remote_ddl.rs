@@ -25,7 +25,8 @@ pub(super) fn create(
             )),
         }
     }
-    let mut statements = match whole && kept.len() == table.foreign_keys.len() {
+    let as_it_is = whole && kept.len() == table.foreign_keys.len() && !table.sql.is_empty();
+    let mut statements = match as_it_is {
         true => vec![table.sql.clone()],
         false => vec![table_of(table, columns, &kept)],
     };

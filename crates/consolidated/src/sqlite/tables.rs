@@ -71,6 +71,29 @@ impl UserTable {
         self.columns.iter().find(|column| column.name == name)
     }
 
+    /// The table with other names of columns: its own, and those of parents. Its text and those of
+    /// its indexes are of the old names, so there are none.
+    pub(super) fn renamed(
+        &self,
+        own: &dyn Fn(&str) -> String,
+        of_parent: &dyn Fn(&str, &str) -> String,
+    ) -> UserTable {
+        let mut renamed = self.clone();
+        renamed.sql.clear();
+        renamed.indexes.clear();
+        renamed.columns.iter_mut().for_each(|column| column.name = own(&column.name));
+        renamed.key.iter_mut().for_each(|name| *name = own(name));
+        for (name, _) in renamed.uniques.iter_mut().flat_map(|u| u.columns.iter_mut().flatten()) {
+            *name = own(name);
+        }
+        for key in &mut renamed.foreign_keys {
+            for (from, to) in &mut key.columns {
+                (*from, *to) = (own(from), of_parent(&key.parent, to));
+            }
+        }
+        renamed
+    }
+
     /// The column of the key if it is the rowid under another name, or may be.
     pub(super) fn rowid_key(&self) -> Option<&str> {
         let [key] = self.key.as_slice() else { return None };
