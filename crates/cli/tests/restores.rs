@@ -144,6 +144,24 @@ fn a_snapshot_of_the_machine_is_proven_by_a_receipt() {
     assert_eq!(generation(&world), after, "the receipts of the others prove nothing new");
 }
 
+// Trap 3, Trap 30: the file is restored below a server that runs on, as the shell of SQLite does it.
+#[test]
+fn a_file_restored_below_a_running_server_is_proven_by_a_receipt() {
+    let world = shop(false);
+    let server = world.serve();
+    sync_all(&world, &server);
+    back_up(&world);
+    go_on(&world, &server);
+    let before = generation(&world);
+    let restore = format!(".restore {}\n", world.path("backup.db").display());
+    harness::ForeignTool::Shell.sql(&world.consolidated(), &restore);
+    world.sync("cleo", &server);
+    let after = generation(&world);
+    assert_ne!(after, before);
+    check_restored(&world, &server);
+    assert_eq!(generation(&world), after);
+}
+
 // Trap 30: a remote that met a clone of the centre comes back; nobody else notices.
 #[test]
 fn a_remote_that_met_a_clone_is_compared_alone() {
