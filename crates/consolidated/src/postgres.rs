@@ -38,6 +38,7 @@ mod ledger;
 mod link;
 mod links;
 mod lookup;
+mod made;
 mod migration;
 mod moved;
 mod notes;

@@ -66,19 +66,7 @@ pub(super) fn apply(
     outline: &Outline,
 ) -> Result<Ledger, Stop> {
     let links = Links::read(link, upload.tables)?;
-    let mut careful = Careful {
-        link,
-        upload,
-        links,
-        originals: HashMap::new(),
-        ledger: Ledger::default(),
-        parked: Vec::new(),
-        before: "",
-        present: HashMap::new(),
-        leaving: Vec::new(),
-        respelled: HashSet::new(),
-        prepared: HashSet::new(),
-    };
+    let mut careful = Careful::new(link, upload, links);
     careful.link.batch(BEGIN).map_err(stopped("check constraints at once"))?;
     let freeing = match outline.has_key_changes {
         true => key_change::freeing(&careful, outline)?,
@@ -143,7 +131,23 @@ pub(super) struct Careful<'l, 'a> {
 const UNDO: &str = "ROLLBACK TO SAVEPOINT careful; RELEASE SAVEPOINT careful;";
 const KEEP: &str = "RELEASE SAVEPOINT careful;";
 
-impl<'a> Careful<'_, 'a> {
+impl<'l, 'a> Careful<'l, 'a> {
+    pub(super) fn new(link: &'l mut Link, upload: Upload<'a>, links: Links) -> Careful<'l, 'a> {
+        Careful {
+            link,
+            upload,
+            links,
+            originals: HashMap::new(),
+            ledger: Ledger::default(),
+            parked: Vec::new(),
+            before: "",
+            present: HashMap::new(),
+            leaving: Vec::new(),
+            respelled: HashSet::new(),
+            prepared: HashSet::new(),
+        }
+    }
+
     pub(super) fn table(&self, position: usize) -> &'a Table {
         &self.upload.tables[position]
     }

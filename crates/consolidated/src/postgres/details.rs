@@ -42,6 +42,9 @@ pub(super) struct TableDetails {
     pub(super) guards: Vec<Guard>,
     /// An upload may move a row out of the subscription.
     pub(super) may_leave: bool,
+    /// Rows may not be stored as they are sent, because triggers change them or the rule does.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) remade: bool,
     /// Changed keys are noted with those that came of them (`moved.rs`).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) notes_moves: bool,

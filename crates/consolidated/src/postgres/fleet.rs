@@ -27,6 +27,8 @@ const FORGET: &str = "WITH forgotten AS (
     WHERE remote_id = $1 AND forgotten_at IS NULL RETURNING remote_id
 ), owed AS (
     DELETE FROM syncline.syncline_owed AS o USING forgotten WHERE o.remote_id = forgotten.remote_id
+), made AS (
+    DELETE FROM syncline.syncline_made AS m USING forgotten WHERE m.remote_id = forgotten.remote_id
 )
 SELECT remote_id FROM forgotten";
 

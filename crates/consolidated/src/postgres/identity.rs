@@ -51,7 +51,9 @@ const STORE: &str = "UPDATE syncline.syncline_remote SET
             || pg_snapshot_xmin(pg_current_snapshot())::text || ':')::pg_snapshot END
 WHERE remote_id = $1";
 
-const FORGET_OWED: &str = "DELETE FROM syncline.syncline_owed WHERE remote_id = $1";
+const FORGET_OWED: &str = "WITH made AS (
+    DELETE FROM syncline.syncline_made WHERE remote_id = $1)
+DELETE FROM syncline.syncline_owed WHERE remote_id = $1";
 
 const FORMER_FILE: &str = "SELECT progress FROM syncline.syncline_former_file
 WHERE remote_id = $1 AND secret = $2";

@@ -182,6 +182,8 @@ impl<'a> TablePlanner<'a> {
             afresh: selection.is_custom(),
             may_leave: self.table_model.may_leave,
             guards: self.version.guards(selection),
+            remade: !self.table.triggers.is_empty()
+                || matches!(self.table_model.conflict, ConflictRule::Latest(_)),
             notes_moves: self.tracked.contains_key(self.name),
             takers: taken_along::takers(self.version.user_tables, self.table),
             ..TableDetails::default()

@@ -24,6 +24,7 @@ use super::identity::{self, Locked, Stored};
 use super::incarnation::Life;
 use super::ledger::Ledger;
 use super::link::{Answer, Call, Link};
+use super::made::Made;
 use super::outline::Outline;
 use super::row_fault;
 use super::shapes;
@@ -70,6 +71,14 @@ pub(super) enum Stop {
 impl From<Failure> for Stop {
     fn from(failure: Failure) -> Stop {
         Stop::Failed(failure)
+    }
+}
+
+impl Stop {
+    fn into_failure(self) -> Failure {
+        match self {
+            Stop::Collision(failure) | Stop::Failed(failure) => failure,
+        }
     }
 }
 
@@ -165,6 +174,10 @@ pub(super) fn finish(
     if request.download_follows {
         remote.counter.0 += 1;
     }
+    if request.progress != request.previous {
+        let made = Made::of(link, upload, &ledger).map_err(Stop::into_failure)?;
+        made.write(link, upload, next_watermark(request, &remote))?;
+    }
     let own = commit(link, upload, &remote, locked.owed, &ledger)?;
     if ledger.undigested && request.download_follows {
         match own {
@@ -195,6 +208,15 @@ fn digest(upload: Upload<'_>, ledger: &mut Ledger) {
     }
 }
 
+/// What is owed is settled by the first watermark issued after it, so without a download it belongs
+/// to the next one.
+fn next_watermark(request: &UploadRequest<'_>, remote: &Remembered) -> Counter {
+    match request.download_follows {
+        true => remote.counter,
+        false => Counter(remote.counter.0 + 1),
+    }
+}
+
 /// Writes what is to be known of the upload, and commits, in one flight. Returns the transaction
 /// if nothing that it wrote has to come back.
 fn commit(
@@ -212,12 +234,7 @@ fn commit(
     let stored =
         Stored::new(link, request.session, remote.clone(), uploaded, request.download_follows);
     let storing = stored.parameters();
-    // What is owed is settled by the first watermark issued after it, so without a download it
-    // belongs to the next one.
-    let counter = match request.download_follows {
-        true => remote.counter,
-        false => Counter(remote.counter.0 + 1),
-    };
+    let counter = next_watermark(request, remote);
     let rejected = ledger.rejected(upload)?;
     let entries = ledger.entries(upload, &rejected, counter);
     let (owing, noting) = (entries.owed_parameters(), entries.conflict_parameters());

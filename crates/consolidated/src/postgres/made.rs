@@ -1,0 +1,195 @@
+//! What the centre made of rows that a remote uploaded and has not received since.
+//!
+//! A trigger touches an uploaded row. Until its next download the remote holds the row as it sent
+//! it; its next change speaks of that one. Without a note of both, the change would meet a row that
+//! nobody else has changed and lose against it: a conflict with oneself.
+//!
+//! A note is two digests, of the row as the remote has it and of the row as it was stored. It
+//! counts until the remote presents a watermark issued after it, and goes with its next notes. Rows
+//! that are owed get none: what stands there is somebody else's.
+
+use super::batch::BATCH_BYTES;
+use super::careful::{Careful, Group};
+use super::fetch::unreadable;
+use super::ledger::Ledger;
+use super::link::{Call, Link};
+use super::links::Links;
+use super::outline::Outline;
+use super::upload::{Stop, Upload, stopped};
+use super::watermark::Mark;
+use crate::echo::image_digest;
+use crate::rebase::{rebase, values};
+use crate::synchronization::Change;
+use crate::uploaded_row::RowId;
+use model::{Counter, Failure};
+use postgres_types::ToSql;
+use std::collections::HashMap;
+
+const READ: &str = "SELECT row_key, uploaded, made FROM syncline.syncline_made
+WHERE remote_id = $1 AND table_name = $2 AND row_key = ANY ($3::bytea[]) AND counter > $4";
+
+const WRITE: &str = "WITH settled AS (
+    DELETE FROM syncline.syncline_made WHERE remote_id = $1 AND counter <= $2
+        AND NOT (table_name, row_key) IN (SELECT * FROM unnest($4::text[], $5::bytea[])))
+INSERT INTO syncline.syncline_made (remote_id, table_name, row_key, counter, uploaded, made)
+SELECT $1, u.table_name, u.row_key, $3, u.uploaded, u.made
+FROM unnest($4::text[], $5::bytea[], $6::bytea[], $7::bytea[])
+    AS u (table_name, row_key, uploaded, made)
+ON CONFLICT (remote_id, table_name, row_key) DO UPDATE SET
+    counter = excluded.counter, uploaded = excluded.uploaded, made = excluded.made";
+
+/// What was stored of uploaded rows, as columns.
+#[derive(Debug, Default)]
+pub(super) struct Made {
+    tables: Vec<String>,
+    keys: Vec<Vec<u8>>,
+    uploaded: Vec<Vec<u8>>,
+    made: Vec<Vec<u8>>,
+}
+
+impl Made {
+    /// Adds a row that is not stored as it was sent.
+    fn add(&mut self, table: &str, key: Vec<u8>, uploaded: &[u8], made: &[u8]) {
+        self.tables.push(table.to_owned());
+        self.keys.push(key);
+        self.uploaded.push(image_digest(uploaded).to_vec());
+        self.made.push(image_digest(made).to_vec());
+    }
+
+    /// The rows of an upload that is applied, where something may have changed them.
+    pub(super) fn of(link: &mut Link, upload: Upload<'_>, ledger: &Ledger) -> Result<Made, Stop> {
+        let mut made = Made::default();
+        let remade = |table: usize| upload.tables[table].deployed.details.remade;
+        if !(0..upload.tables.len()).any(remade) {
+            return Ok(made);
+        }
+        let outline = Outline::of(upload)?;
+        let mut careful = Careful::new(link, upload, Links::default());
+        let mut rows: Vec<(usize, Vec<u8>)> = Vec::new();
+        let mut bytes = 0;
+        outline.visit(upload, &mut |table, row| {
+            if row.change == Change::Delete || !remade(table) {
+                return Ok(());
+            }
+            let published = &upload.tables[table].deployed.published;
+            let keys = [row.key(published, table), row.new_key(published, table)];
+            if keys.iter().any(|key| ledger.tells_of(key)) {
+                return Ok(());
+            }
+            if bytes >= BATCH_BYTES || rows.first().is_some_and(|(first, _)| *first != table) {
+                bytes = 0;
+                made.compare(&mut careful, std::mem::take(&mut rows))?;
+            }
+            bytes += row.new_image().len();
+            rows.push((table, row.new_image().to_vec()));
+            Ok(())
+        })?;
+        made.compare(&mut careful, rows)?;
+        Ok(made)
+    }
+
+    /// Adds those rows of one table that are not stored as they were sent.
+    fn compare(
+        &mut self,
+        careful: &mut Careful<'_, '_>,
+        rows: Vec<(usize, Vec<u8>)>,
+    ) -> Result<(), Stop> {
+        let Some((table, _)) = rows.first() else { return Ok(()) };
+        let table = *table;
+        let images: Vec<Vec<u8>> = rows.into_iter().map(|(_, image)| image).collect();
+        let stored = careful.fetch(table, Change::Insert, &images)?;
+        let published = &careful.table(table).deployed.published;
+        for image in &images {
+            let key = careful.read(table, Change::Insert, image)?.key(published, table).1;
+            if let Some(now) = stored.get(&key).filter(|now| *now != image) {
+                self.add(&published.name, key, image, now);
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes the rows; with the watermark `counter` the remote has them.
+    pub(super) fn write(
+        &self,
+        link: &mut Link,
+        upload: Upload<'_>,
+        counter: Counter,
+    ) -> Result<(), Failure> {
+        if self.keys.is_empty() {
+            return Ok(());
+        }
+        let remote_id = upload.request.session.remote_id.as_str();
+        let settled = settled(upload);
+        let parameters: [&(dyn ToSql + Sync); 7] = [
+            &remote_id,
+            &settled,
+            &counter.0,
+            &self.tables,
+            &self.keys,
+            &self.uploaded,
+            &self.made,
+        ];
+        link.flight(&[Call::new(WRITE, &parameters)])
+            .map_err(super::errors::failed("note what was made of rows"))?;
+        Ok(())
+    }
+}
+
+/// Up to where the remote has received what was made of its rows.
+fn settled(upload: Upload<'_>) -> i64 {
+    let counters = upload.request.marks.iter().map(|mark| {
+        let mark = mark.watermark.as_ref().and_then(Mark::read);
+        mark.map_or(0, |mark| mark.counter.0)
+    });
+    counters.min().unwrap_or(0)
+}
+
+/// Applies the rows of `group` that speak of what the remote uploaded over what the centre made of
+/// that, and returns the others.
+pub(super) fn over(careful: &mut Careful<'_, '_>, mut group: Group) -> Result<Group, Stop> {
+    let (table, change) = (group.table, group.change);
+    let this = careful.table(table);
+    let published = &this.deployed.published;
+    if change == Change::Insert || !this.deployed.details.remade {
+        return Ok(group);
+    }
+    let here = careful.fetch(table, change, &group.rows)?;
+    let keys: Vec<&Vec<u8>> = here.keys().collect();
+    let remote_id = careful.upload.request.session.remote_id.as_str();
+    let settled = settled(careful.upload);
+    let parameters: [&(dyn ToSql + Sync); 4] = [&remote_id, &published.name, &keys, &settled];
+    careful.flush()?;
+    let found =
+        careful.link.query(READ, &parameters).map_err(stopped("look for what was made of rows"))?;
+    let mut noted: HashMap<Vec<u8>, (Vec<u8>, Vec<u8>)> = HashMap::new();
+    for row in found {
+        let value = |at: usize| row.try_get::<Vec<u8>>(at).map_err(unreadable);
+        noted.insert(value(0)?, (value(1)?, value(2)?));
+    }
+    if noted.is_empty() {
+        return Ok(group);
+    }
+    let mut told: Vec<Group> = Vec::new();
+    for bytes in std::mem::take(&mut group.rows) {
+        let row = careful.read(table, change, &bytes)?;
+        let (_, key): RowId = row.key(published, table);
+        let now = here.get(&key).filter(|now| {
+            let saw = image_digest(&super::key_change::image(&row.old)).to_vec();
+            noted.get(&key) == Some(&(saw, image_digest(now).to_vec()))
+        });
+        let Some(now) = now.filter(|_| !careful.is_told(table, change, &bytes)) else {
+            group.rows.push(bytes);
+            continue;
+        };
+        let anew = rebase(&row, published, &row.old, &values(now)?);
+        careful.note_told(table, change, &bytes, &anew);
+        match told.iter_mut().find(|group| group.change == anew.change) {
+            Some(group) => group.rows.push(anew.bytes),
+            None => told.push(Group { table, change: anew.change, rows: vec![anew.bytes] }),
+        }
+    }
+    for group in told {
+        careful.apply(group)?;
+    }
+    Ok(group)
+}
