@@ -188,6 +188,32 @@ fn a_key_change_that_cannot_be_changes_nothing_and_both_keys_are_owed() {
     });
 }
 
+/// The key of a child had moved at the remote with that of its parent, which was refused. The child
+/// kept its key at the centre, and stayed at the remote under the other one too.
+// S3, Trap 21
+#[test]
+fn a_child_that_had_moved_with_a_refused_parent_comes_back_to_its_key() {
+    Backend::each(|backend| {
+        let (mut center, mut remote) = family(backend, "\"consolidated_wins\"");
+        center.foreign("INSERT INTO child VALUES (15, 2, 'theirs')");
+        let grandchild = |child, n, v| vec![int(child), int(n), text(v)];
+        let changes = [
+            Upload::KeyChange("child", child(10, 1, "x"), child(15, 1, "x")),
+            Upload::KeyChange("grandchild", grandchild(10, 1, "p"), grandchild(15, 1, "p")),
+            Upload::Insert("grandchild", grandchild(15, 2, "new")),
+        ];
+        let (applied, download) = center.synchronize(&mut remote, &changes);
+        assert_eq!((applied.conflicts, applied.rejected), (0, 1), "{backend:?}");
+        assert_eq!(grandchildren(&center), "10:1p,10:2new,20:1q", "{backend:?}");
+        for n in [1, 2] {
+            let gone = ("grandchild".into(), vec![int(15), int(n)]);
+            assert!(download.deletes.contains(&gone), "{backend:?}: {download:?}");
+        }
+        let came = |row: Row| download.upserts.contains(&("grandchild".into(), row));
+        assert!(came(grandchild(10, 1, "p")) && came(grandchild(10, 2, "new")), "{download:?}");
+    });
+}
+
 // S5, Trap 21
 #[test]
 fn rules_go_by_the_old_key() {

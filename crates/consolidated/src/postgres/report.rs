@@ -86,6 +86,12 @@ impl Careful<'_, '_> {
             let row = self.read(table, sent, &original)?;
             if sent == Change::Delete || told.new_image() == row.new_image() {
                 self.ledger.echo(published, table, &row);
+                continue;
+            }
+            // The remote has it under a key that it did not get.
+            let (has, got) = (row.new_key(published, table), told.new_key(published, table));
+            if has != got {
+                self.ledger.owe(has);
             }
         }
         Ok(())
