@@ -819,6 +819,12 @@ fn drift_at_the_centre_stops_everything_until_it_is_deployed() {
     for name in ["a", "b"] {
         synchronize(&world, &server, name);
     }
+    // What columns became of is declared, because remotes of the old shape exist.
+    let declared = |drift: &str| match drift {
+        _ if drift.contains("TO remark") => "renamed = { remark = \"note\" }\n",
+        _ if drift.contains("TO x") => "renamed = { x = \"v\" }\n",
+        _ => "",
+    };
     let drifts = [
         "DROP TRIGGER syncline_delete_t; DELETE FROM t WHERE id = 7;",
         "DROP TRIGGER syncline_update_t; UPDATE t SET note = 'unseen' WHERE id = 8;",
@@ -827,7 +833,7 @@ fn drift_at_the_centre_stops_everything_until_it_is_deployed() {
         "CREATE UNIQUE INDEX more ON t (note); REPLACE INTO t VALUES (91, 'x', 91, '', 'note 11');",
         "ALTER TABLE t RENAME COLUMN note TO remark; UPDATE t SET remark = 'r' WHERE id = 12;",
         "DROP INDEX more;",
-        "ALTER TABLE t DROP COLUMN remark; ALTER TABLE t RENAME COLUMN v TO x;",
+        "ALTER TABLE t RENAME COLUMN v TO x;",
     ];
     for (number, drift) in drifts.iter().enumerate() {
         let tool = ForeignTool::ALL[number % 2];
@@ -835,6 +841,8 @@ fn drift_at_the_centre_stops_everything_until_it_is_deployed() {
         sql(&world.consolidated(), drift);
         world.syncline.fails("E3005", &arguments("a.db", &server));
         world.syncline.fails("E3005", &["check"]);
+        let model = format!("script_version = \"v1\"\n[table.t]\n{}", declared(drift));
+        fs::write(world.path("model.toml"), model).unwrap();
         world.syncline.ok(&["deploy"]);
         for name in ["a", "b", "a", "b"] {
             synchronize(&world, &server, name);

@@ -120,6 +120,9 @@ fn assert_converges(world: &World, sites: &[Site]) {
     assert_nothing_lost_or_doubled(world, remotes, &sites.iter().collect::<Vec<_>>());
 }
 
+/// Places that only a change of the tables reaches (`changing_tables.rs`).
+const RARE_POINTS: &[&str] = &["client-schema-changed"];
+
 /// Every place in the product where a test may kill.
 fn points_of(source: &Path, prefix: &str, found: &mut BTreeSet<String>) {
     for entry in std::fs::read_dir(source).unwrap() {
@@ -140,9 +143,11 @@ fn the_killing_places_are_all_known_here() {
     for (part, prefix, known) in
         [("client", "client-", CLIENT_POINTS), ("server", "server-", SERVER_POINTS)]
     {
+        let rare = RARE_POINTS.iter().filter(|name| name.starts_with(prefix));
         let mut found = BTreeSet::new();
         points_of(&crates.join(part).join("src"), prefix, &mut found);
-        assert_eq!(found, known.iter().map(|name| name.to_string()).collect());
+        let known = known.iter().chain(rare).map(|name| name.to_string());
+        assert_eq!(found, known.collect());
     }
 }
 

@@ -316,7 +316,7 @@ fn a_download_that_a_waiting_change_blocks_comes_with_the_next_upload() {
         let before = query(&world.remote("ann"), "SELECT * FROM customer");
         let outcome = download_only(&world, &server, "ann");
         assert_eq!(outcome.code, Some(1), "{change}: {outcome:?}");
-        outcome.message("E5006");
+        outcome.message("E5146");
         assert_eq!(query(&world.remote("ann"), "SELECT * FROM customer"), before);
         assert_eq!(world.sync("ann", &server)["rejected"], json!(1), "{change}");
         world.sync("ann", &server);

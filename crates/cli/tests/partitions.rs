@@ -155,8 +155,8 @@ fn a_child_that_is_added_while_its_parent_leaves_is_rejected_and_told() {
     let outcome = finish(child);
     assert_eq!(outcome.code, Some(0), "{outcome:?}");
     synchronize(&world, &server, "ann", 1);
-    let told = "SELECT count(*) FROM syncline_reject
-        WHERE table_name = 'invoice' AND key = '[77]' AND code = 7006 AND row LIKE '%late%'";
+    let told = r#"SELECT count(*) FROM syncline_reject
+        WHERE table_name = 'invoice' AND key = '{"id":77}' AND code = 7006 AND row LIKE '%late%'"#;
     assert_eq!(count(&world.remote("ann"), told), 1);
 }
 

@@ -34,6 +34,25 @@ pub enum Severity {
     Notice,
 }
 
+/// How many statements a deployment would run. That it would refuse a change which nobody has
+/// declared is a finding like others, not the end of the search.
+pub(crate) fn pending(
+    deployed: Result<Vec<String>, Failure>,
+) -> Result<(usize, Option<Finding>), Failure> {
+    match deployed {
+        Ok(statements) => Ok((statements.len(), None)),
+        Err(failure) if failure.code() == Code::UndeclaredChange => {
+            let finding = Finding {
+                severity: Severity::Error,
+                table: failure.table_name().map(str::to_owned),
+                message: format!("{}; {}", failure.message(), failure.hint_text()),
+            };
+            Ok((0, Some(finding)))
+        }
+        Err(failure) => Err(failure),
+    }
+}
+
 /// Something that `check` found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Finding {

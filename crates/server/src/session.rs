@@ -472,7 +472,6 @@ impl Synchronization<'_> {
             let (session, epoch) = (self.session.clone(), applied.epoch);
             let withhold = Withhold { session, epoch, counter, withheld, released };
             self.at_database(self.shared.worker.withhold(withhold)).await?;
-            fail_point!("server-rows-withheld");
         }
         self.summary.downloaded = fetched.rows;
         self.summary.filtered = fetched.filtered;

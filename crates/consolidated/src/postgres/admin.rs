@@ -148,8 +148,10 @@ impl Administration for Admin {
         let mut plan = plan::plan(&user_tables, models)?;
         let doubts = self.doubts(&mut plan)?;
         let succeed = shapes::succession(&user_tables, models);
-        let pending = deploy::deploy(&mut self.link, &self.url, &mut plan, true, &succeed)?.len();
+        let pending = deploy::deploy(&mut self.link, &self.url, &mut plan, true, &succeed);
+        let (pending, undeclared) = admin::pending(pending)?;
         let mut findings = check::findings(&mut self.link, &user_tables, &plan, pending)?;
+        findings.extend(undeclared);
         findings.extend(doubts.iter().map(|doubt| doubt.finding()));
         admin::tell_differences(&mut findings, &self.differences(models)?);
         Ok(findings)

@@ -31,9 +31,6 @@ pub(crate) struct Narrow {
     pub(crate) scripts: Vec<(Event, String)>,
 }
 
-/// Plans a table, of a script version, with these of its columns.
-pub(crate) type NarrowPlanner<'a> = &'a dyn Fn(&str, &str, &[String]) -> Result<Narrow, Failure>;
-
 /// What a backend is asked while a deployment is planned.
 pub(crate) struct Succession<'a> {
     pub(crate) models: &'a [SyncModel],
@@ -42,7 +39,7 @@ pub(crate) struct Succession<'a> {
     /// The name in the database of what a model calls so.
     pub(crate) find: &'a dyn Fn(&str) -> Option<String>,
     /// Plans a table of a script version with these of its columns, without what downloads need.
-    pub(crate) narrow: NarrowPlanner<'a>,
+    pub(crate) narrow: &'a dyn Fn(&str, &str, &[String]) -> Result<Narrow, Failure>,
     /// In front of our tables.
     pub(crate) prefix: &'a str,
 }

@@ -95,8 +95,10 @@ impl Administration for Admin {
         let user_tables = self.user_tables()?;
         let mut plan = plan::plan(&user_tables, models)?;
         let succeed = shapes::succession(&user_tables, models);
-        let pending = deploy::deploy(&mut self.connection, &mut plan, true, &succeed)?.len();
+        let pending = deploy::deploy(&mut self.connection, &mut plan, true, &succeed);
+        let (pending, undeclared) = admin::pending(pending)?;
         let mut findings = check::findings(&self.connection, &plan, pending)?;
+        findings.extend(undeclared);
         admin::tell_differences(&mut findings, &self.differences(models)?);
         findings.extend(orphans::findings(&self.connection, &user_tables, &plan.published())?);
         Ok(findings)
