@@ -144,7 +144,7 @@ fn a_snapshot_of_the_machine_is_proven_by_a_receipt() {
     assert_eq!(generation(&world), after, "the receipts of the others prove nothing new");
 }
 
-// Trap 3, Trap 30: the file is restored below a server that runs on, as the shell of SQLite does it.
+// Trap 3, Trap 30: the file is restored below a server that runs on, as SQLite's shell does it.
 #[test]
 fn a_file_restored_below_a_running_server_is_proven_by_a_receipt() {
     let world = shop(false);

@@ -1,5 +1,6 @@
-//! Rows whose parent is missing, because foreign keys were not checked when they were written
-//! (trap 26): left out at remotes until their parent comes, and named by `check`.
+//! Rows whose parent is missing are left out at remotes until it comes, and named by `check`.
+//!
+//! They come of foreign keys that were not checked when the rows were written (trap 26).
 
 use crate::admin::{Finding, Severity};
 

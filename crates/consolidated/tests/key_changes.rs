@@ -4,6 +4,8 @@
 //! remote never had, although the foreign key also says `ON UPDATE`, and where the insert was
 //! refused the row was gone.
 
+#![allow(clippy::unwrap_used)]
+
 #[path = "support/center.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod center;

@@ -98,9 +98,8 @@ impl Site {
 
     fn synchronize(&mut self, center: &mut Center) {
         let mut uploads = Vec::new();
-        for table in 0..3 {
+        for (table, name) in TABLES.into_iter().enumerate() {
             for local in &self.tables[table] {
-                let name = TABLES[table];
                 match (local.base.clone(), local.now.clone()) {
                     (None, Some(now)) => uploads.push(Upload::Insert(name, now)),
                     (Some(base), None) => uploads.push(Upload::Delete(name, base)),
@@ -116,23 +115,23 @@ impl Site {
             }
         }
         let (_, download) = center.synchronize(&mut self.remote, &uploads);
-        for table in 0..3 {
+        for (table, wanted) in TABLES.into_iter().enumerate() {
             let rows = std::mem::take(&mut self.tables[table]);
             let mut held: BTreeMap<Vec<String>, Row> =
                 rows.into_iter().filter_map(|l| l.now).map(|row| (key(table, &row), row)).collect();
             for (name, old, row) in &download.key_changes {
-                if name == TABLES[table] {
+                if name == wanted {
                     held.remove(&key(table, old));
                     held.insert(key(table, row), row.clone());
                 }
             }
             for (name, row) in &download.upserts {
-                if name == TABLES[table] {
+                if name == wanted {
                     held.insert(key(table, row), row.clone());
                 }
             }
             for (name, row) in &download.deletes {
-                if name == TABLES[table] {
+                if name == wanted {
                     held.remove(&key(table, row));
                 }
             }

@@ -252,7 +252,7 @@ fn a_dump_restored_below_a_running_server_is_noticed_before_anybody_is_served() 
     }
 }
 
-// Trap 30: a clone made from a template has the numbers of all tables, and not that of the database.
+// Trap 30: a clone made from a template has the numbers of all tables, not that of the database.
 #[test]
 fn a_remote_that_met_a_clone_disturbs_nobody_at_the_original() {
     let world = shop(Cluster::shared().database());

@@ -62,7 +62,8 @@ pub(crate) fn are_right(connection: &Connection, table: &RemoteTable) -> rusqlit
 }
 
 /// Whether a change of the table can have gone unnoticed: a trigger that records bases is not
-/// there, or belongs to another table by now. Both come of a table that was made anew under its name.
+/// there, or belongs to another table by now. Both come of a table that was made anew under its
+/// name.
 pub(crate) fn were_lost(connection: &Connection, table: &RemoteTable) -> rusqlite::Result<bool> {
     let mut statement = connection.prepare_cached(
         "SELECT 1 FROM sqlite_schema

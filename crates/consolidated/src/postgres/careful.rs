@@ -99,6 +99,9 @@ pub(super) fn apply(
     Ok(careful.ledger)
 }
 
+/// By table, change and row as it was told anew: change and row as it was sent.
+pub(super) type Originals = HashMap<(usize, Change, Vec<u8>), (Change, Vec<u8>)>;
+
 /// Rows that have not been applied yet, of one table with one change.
 #[derive(Default)]
 struct Gathered {
@@ -112,7 +115,7 @@ pub(super) struct Careful<'l, 'a> {
     pub(super) upload: Upload<'a>,
     pub(super) links: Links,
     /// Rows as they were sent, by what they were told anew as.
-    pub(super) originals: HashMap<(usize, Change, Vec<u8>), (Change, Vec<u8>)>,
+    pub(super) originals: Originals,
     pub(super) ledger: Ledger,
     pub(super) parked: Vec<Parked>,
     /// What is still to be sent in front of the next statement.
@@ -170,7 +173,7 @@ impl<'l, 'a> Careful<'l, 'a> {
         }
         gathered.bytes += row.bytes.len();
         let (change, rows) = (row.change, Vec::new());
-        let group = gathered.group.get_or_insert_with(|| Group { table, change, rows });
+        let group = gathered.group.get_or_insert(Group { table, change, rows });
         group.rows.push(row.bytes.to_vec());
         Ok(())
     }

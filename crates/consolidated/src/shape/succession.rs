@@ -31,6 +31,9 @@ pub(crate) struct Narrow {
     pub(crate) scripts: Vec<(Event, String)>,
 }
 
+/// Plans a table, of a script version, with these of its columns.
+pub(crate) type NarrowPlanner<'a> = &'a dyn Fn(&str, &str, &[String]) -> Result<Narrow, Failure>;
+
 /// What a backend is asked while a deployment is planned.
 pub(crate) struct Succession<'a> {
     pub(crate) models: &'a [SyncModel],
@@ -39,7 +42,7 @@ pub(crate) struct Succession<'a> {
     /// The name in the database of what a model calls so.
     pub(crate) find: &'a dyn Fn(&str) -> Option<String>,
     /// Plans a table of a script version with these of its columns, without what downloads need.
-    pub(crate) narrow: &'a dyn Fn(&str, &str, &[String]) -> Result<Narrow, Failure>,
+    pub(crate) narrow: NarrowPlanner<'a>,
     /// In front of our tables.
     pub(crate) prefix: &'a str,
 }

@@ -11,6 +11,9 @@ use model::{Code, Counter, Failure, PublishedTable, RemoteSchema, RowReader, wri
 use protocol::{FRAME_BYTES_MAX, RowsFrame};
 use std::collections::HashMap;
 
+/// The rows that are withheld now, and by table and key those that are not any more.
+pub(crate) type News = (Vec<WithheldRow>, Vec<(usize, Vec<u8>)>);
+
 /// Bytes of a key that a remote is told. One that is larger is told at the centre only.
 const KEY_BYTES_MAX: usize = 1 << 20;
 
@@ -96,7 +99,7 @@ impl<'a> Oversize<'a> {
     }
 
     /// What is to be written before the download is sent, if anything.
-    pub(super) fn into_news(self) -> Option<(Vec<WithheldRow>, Vec<(usize, Vec<u8>)>)> {
+    pub(super) fn into_news(self) -> Option<News> {
         let Oversize { withheld, released, .. } = self;
         (!withheld.is_empty() || !released.is_empty()).then_some((withheld, released))
     }

@@ -1,12 +1,12 @@
 //! Answers what needs no write: who a user is, what a remote shares, what it downloads.
 
-use super::oversize::Oversize;
+use super::oversize::{News, Oversize};
 use super::{Answer, Cost, Costed};
 use crate::fail_point::fail_point;
 use crate::stage::Intake;
 use consolidated::{
     Admittee, Credentials, DownloadBatch, DownloadedTable, Echo, FetchRequest, Reader,
-    RemoteBinding, Session, TableMark, WithheldRow,
+    RemoteBinding, Session, TableMark,
 };
 use model::{
     Counter, Failure, PublicationName, Receipt, RemoteId, ScriptVersion, Spill, Spills, UserName,
@@ -68,7 +68,7 @@ pub(crate) struct FetchedDownload {
     pub(crate) rows: u64,
     pub(crate) filtered: u64,
     /// What must be noted before it is sent: rows that are too large, and such that no longer are.
-    pub(crate) withheld: Option<(Vec<WithheldRow>, Vec<(usize, Vec<u8>)>)>,
+    pub(crate) withheld: Option<News>,
 }
 
 /// How downloads are cut.

@@ -4,7 +4,8 @@ use crate::testing::{Site, int, text};
 use model::Code;
 
 const SHOP: &str = "CREATE TABLE customer(id INTEGER PRIMARY KEY, name TEXT);
-    CREATE TABLE purchase(id INTEGER PRIMARY KEY, customer INT REFERENCES customer ON DELETE ACTION);
+    CREATE TABLE purchase(id INTEGER PRIMARY KEY,
+        customer INT REFERENCES customer ON DELETE ACTION);
     CREATE TABLE line(id INTEGER PRIMARY KEY, purchase INT REFERENCES purchase ON DELETE ACTION);";
 
 const ACTIONS: [&str; 5] = ["NO ACTION", "RESTRICT", "CASCADE", "SET NULL", "SET DEFAULT"];
