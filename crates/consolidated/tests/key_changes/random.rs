@@ -142,8 +142,7 @@ impl Site {
     fn synchronize(&mut self, center: &mut Center, statements: &[String], what: &str) {
         let alone = what.starts_with("alone");
         let changes = self.change(statements);
-        for table in 0..TABLES.len() {
-            let name = TABLES[table].0;
+        for (table, (name, ..)) in TABLES.iter().enumerate() {
             let rows = self.rows(table).into_values().map(|row| (key_of(name, &row), row));
             self.held.insert(name, rows.collect());
         }
