@@ -73,6 +73,8 @@ pub(super) fn note(table: &UserTable) -> String {
 pub(super) struct Moves {
     /// By table: the last entry that the remote has, where others have changed keys since.
     since: Vec<Option<i64>>,
+    /// By table: the last key change before the upload. What it does itself it knows.
+    until: Vec<i64>,
 }
 
 impl Moves {
@@ -84,6 +86,7 @@ impl Moves {
     ) -> Result<Option<Moves>, Failure> {
         let remote = request.session.remote_id.as_str();
         let mut since = vec![None; tables.len()];
+        let mut until = vec![0; tables.len()];
         for (position, (table, held)) in tables.iter().zip(request.marks).enumerate() {
             let published = &table.published;
             let mark = held.watermark.as_ref().filter(|_| published.direction.downloads());
@@ -105,8 +108,15 @@ impl Moves {
                     statement.query_row(values, |row| row.get(0)).optional()
                 })
                 .map_err(failed("look for key changes"))?;
+            if since[position].is_some() {
+                let last =
+                    format!("SELECT max(sequence) FROM {}", ident(&keys_name(&published.name)));
+                until[position] = connection
+                    .query_row(&last, [], |row| row.get(0))
+                    .map_err(failed("look for key changes"))?;
+            }
         }
-        Ok(since.iter().any(Option::is_some).then_some(Moves { since }))
+        Ok(since.iter().any(Option::is_some).then_some(Moves { since, until }))
     }
 
     /// Where the row is that the remote knows by `key`, of the table at `position`.
@@ -119,7 +129,8 @@ impl Moves {
         remote: &str,
     ) -> Result<Whereabouts, Failure> {
         let Some(since) = self.since[position] else { return Ok(Whereabouts::Here) };
-        let (steps, replaced) = chain(connection, table, key, since, remote)?;
+        let span = (since, self.until[position]);
+        let (steps, replaced) = chain(connection, table, key, span, remote)?;
         if replaced {
             return Ok(Whereabouts::Replaced);
         }
@@ -147,20 +158,20 @@ struct Step {
     by: Option<String>,
 }
 
-/// The key changes behind `since` of the row that `remote` knows by `key`, in their order, and
-/// whether somebody has given the key to another row instead.
+/// The key changes behind `since` up to `until` of the row that `remote` knows by `key`, in their
+/// order, and whether somebody has given the key to another row instead.
 fn chain(
     connection: &Connection,
     table: &PublishedTable,
     key: &[ValueRef<'_>],
-    since: i64,
+    (since, until): (i64, i64),
     remote: &str,
 ) -> Result<(Vec<Step>, bool), Failure> {
     let following = failed("follow key changes");
     let names: Vec<&str> =
         table.key.iter().map(|c| table.columns[usize::from(*c)].as_str()).collect();
     let number = names.len() + 1;
-    let [step, own, arrived] = queries(table, &names);
+    let [step, own, arrived] = queries(table, &names, until);
     let bind = |statement: &mut Statement<'_>, key: &[u8], last: i64| -> rusqlite::Result<()> {
         let values = crate::rebase::values(key).map_err(|_| rusqlite::Error::InvalidQuery)?;
         for (index, value) in values.into_iter().enumerate() {
@@ -207,7 +218,7 @@ fn chain(
 
 /// The queries for the next key change of a row, for the last one by which the remote itself gave
 /// the key to a row, and for one by which somebody else did.
-fn queries(table: &PublishedTable, names: &[&str]) -> [String; 3] {
+fn queries(table: &PublishedTable, names: &[&str], until: i64) -> [String; 3] {
     let keys = ident(&keys_name(&table.name));
     let same = |form: fn(&str) -> String| {
         let each = names.iter().enumerate();
@@ -216,7 +227,7 @@ fn queries(table: &PublishedTable, names: &[&str]) -> [String; 3] {
     };
     let number = names.len() + 1;
     let step = format!(
-        "SELECT sequence, remote_id, {} FROM {keys} WHERE {} AND sequence > ?{number}
+        "SELECT sequence, remote_id, {} FROM {keys} WHERE {} AND sequence > ?{number} AND sequence <= {until}
          ORDER BY sequence LIMIT 1",
         join(names, ", ", |name| ident(&becomes(name))),
         same(was),
@@ -224,13 +235,14 @@ fn queries(table: &PublishedTable, names: &[&str]) -> [String; 3] {
     // A row that the remote itself gave this key is the one that it speaks of now; one that
     // somebody else gave it before another left it is not.
     let own = format!(
-        "SELECT max(sequence) FROM {keys} WHERE {} AND sequence > ?{number} AND remote_id = ?{}",
+        "SELECT max(sequence) FROM {keys} WHERE {} AND sequence > ?{number}
+           AND sequence <= {until} AND remote_id = ?{}",
         same(becomes),
         number + 1,
     );
     let arrived = format!(
         "SELECT 1 FROM {keys} WHERE {} AND NOT ({}) AND sequence > ?{number} AND sequence < ?{}
-           AND remote_id IS NOT ?{}",
+           AND sequence <= {until} AND remote_id IS NOT ?{}",
         same(becomes),
         same(was),
         number + 1,
@@ -250,7 +262,7 @@ pub(super) fn made_by(
     let sql =
         format!("UPDATE {} SET remote_id = ?1 WHERE sequence = ?2", ident(&keys_name(&table.name)));
     // Whoever made them: this is about to be noted.
-    for step in chain(connection, table, key, since, "")?.0 {
+    for step in chain(connection, table, key, (since, i64::MAX), "")?.0 {
         connection
             .prepare_cached(&sql)
             .and_then(|mut statement| statement.execute(rusqlite::params![remote, step.sequence]))
