@@ -227,7 +227,8 @@ fn queries(table: &PublishedTable, names: &[&str], until: i64) -> [String; 3] {
     };
     let number = names.len() + 1;
     let step = format!(
-        "SELECT sequence, remote_id, {} FROM {keys} WHERE {} AND sequence > ?{number} AND sequence <= {until}
+        "SELECT sequence, remote_id, {} FROM {keys} WHERE {}
+           AND sequence > ?{number} AND sequence <= {until}
          ORDER BY sequence LIMIT 1",
         join(names, ", ", |name| ident(&becomes(name))),
         same(was),
