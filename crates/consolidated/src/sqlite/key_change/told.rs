@@ -6,8 +6,9 @@ use super::super::moves::Whereabouts;
 use super::super::upload::Attempt;
 use crate::rebase::{Rebased, rebase, values};
 use crate::synchronization::Change;
-use crate::uploaded_row::{UploadedRow, key_of};
+use crate::uploaded_row::{RowId, UploadedRow, key_of};
 use model::{Failure, ValueRef, write_value};
+use std::collections::HashMap;
 
 /// How a row of the upload is to be applied.
 pub(in super::super) enum Told {
@@ -74,19 +75,8 @@ impl Attempt<'_> {
         position: usize,
         row: &UploadedRow<'_>,
     ) -> Result<Option<Rebased>, Failure> {
-        let (Some(moving), Some(links)) = (&self.moving, self.links) else { return Ok(None) };
-        if moving.kept.is_empty() || row.change == Change::Delete {
-            return Ok(None);
-        }
-        let mut new = row.new.clone();
-        for link in links.of(position) {
-            let referred = encoded(&row.new, &link.columns);
-            let Some(kept) = moving.kept.get(&(link.parent, referred)) else { continue };
-            for (column, value) in link.columns.iter().zip(values(kept)?) {
-                new[*column] = value;
-            }
-        }
-        Ok((new != row.new).then(|| Rebased::of(row.change, &table.published, &row.old, &new)))
+        let kept = self.moving.as_ref().map(|moving| &moving.kept);
+        self.over_references(table, position, row, kept)
     }
 
     /// `row`, where it would refer to a row that was put aside to be deleted: a row that is not
@@ -97,15 +87,28 @@ impl Attempt<'_> {
         position: usize,
         row: &UploadedRow<'_>,
     ) -> Result<Option<Rebased>, Failure> {
-        let (Some(moving), Some(links)) = (&self.moving, self.links) else { return Ok(None) };
-        if moving.aside.is_empty() || row.change == Change::Delete {
+        let aside = self.moving.as_ref().map(|moving| &moving.aside);
+        self.over_references(table, position, row, aside)
+    }
+
+    /// `row` with each reference to a key in `keys` as one to the key that stands there; none where
+    /// it has no such reference.
+    fn over_references(
+        &self,
+        table: &CatalogTable,
+        position: usize,
+        row: &UploadedRow<'_>,
+        keys: Option<&HashMap<RowId, Vec<u8>>>,
+    ) -> Result<Option<Rebased>, Failure> {
+        let (Some(keys), Some(links)) = (keys, self.links) else { return Ok(None) };
+        if keys.is_empty() || row.change == Change::Delete {
             return Ok(None);
         }
         let mut new = row.new.clone();
         for link in links.of(position) {
             let referred = encoded(&row.new, &link.columns);
-            let Some(had) = moving.aside.get(&(link.parent, referred)) else { continue };
-            for (column, value) in link.columns.iter().zip(values(had)?) {
+            let Some(key) = keys.get(&(link.parent, referred)) else { continue };
+            for (column, value) in link.columns.iter().zip(values(key)?) {
                 new[*column] = value;
             }
         }
