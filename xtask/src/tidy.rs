@@ -9,6 +9,7 @@ mod fence;
 mod file_name;
 mod header;
 mod host;
+mod ignored;
 mod leftover;
 mod length;
 mod link;
@@ -31,6 +32,7 @@ pub(crate) fn check(checkout: &Checkout) -> Result<Vec<Problem>, String> {
     for file in checkout.rust() {
         problems.extend(header::check(file));
         problems.extend(column::check(file));
+        problems.extend(ignored::check(file));
         problems.extend(length::check_file(file));
         match syn::parse_file(&file.text) {
             Ok(syntax) => {

@@ -1,14 +1,12 @@
-//! A thousand random changes to Chinook, by foreign programs on both sides, and everybody agrees.
+//! A thousand random changes to a shop, by foreign programs on both sides, and everybody agrees.
 //!
-//! Reads `Chinook_Sqlite.sql` in the folder that SYNCLINE_TEST_DATA names, by default
-//! `../shared/data/chinook` beside the checkout. SYNCLINE_TEST_SEED chooses other changes.
+//! SYNCLINE_TEST_SEED chooses other changes.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::print_stdout, reason = "tells which case failed")]
 
-use harness::{ForeignTool, Server, World, count, tables};
+use harness::{Dialect, ForeignTool, Server, Shop, World, count, tables};
 use model::Random;
-use std::path::{Path, PathBuf};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_syncline");
 
@@ -19,12 +17,23 @@ const CHANGES_AT_ONCE: usize = 10;
 
 // S3, Trap 11: neither conflicts nor refused rows keep anybody from holding the same rows.
 #[test]
+fn twenty_remotes_of_a_shop_converge() {
+    twenty_remotes_converge(Shop::Generated);
+}
+
+// S3, Trap 11
+#[test]
+#[ignore = "SYNCLINE_TEST_DATA must name the folder with Chinook_Sqlite.sql"]
 fn twenty_remotes_of_chinook_converge_needs_syncline_test_data() {
+    twenty_remotes_converge(Shop::Published);
+}
+
+fn twenty_remotes_converge(shop: Shop) {
     let first: u64 = std::env::var("SYNCLINE_TEST_SEED").map_or(1, |seed| seed.parse().unwrap());
     let seeds = if std::env::var_os("SYNCLINE_TEST_FULL").is_some() { 5 } else { 1 };
     for seed in first..first + seeds {
         println!("SYNCLINE_TEST_SEED={seed}");
-        let world = chinook();
+        let world = deployed(shop);
         let server = world.serve();
         let names: Vec<String> = (1..=REMOTES).map(|number| format!("remote{number}")).collect();
         let mut totals = Totals::default();
@@ -50,12 +59,10 @@ fn twenty_remotes_of_chinook_converge_needs_syncline_test_data() {
     }
 }
 
-/// Chinook as published, initialized and deployed without a hand edit.
-fn chinook() -> World {
+/// The shop, initialized and deployed without a hand edit.
+fn deployed(shop: Shop) -> World {
     let world = World::without_deployment(PROGRAM, "");
-    let script = test_data().join("Chinook_Sqlite.sql");
-    let text = std::fs::read_to_string(&script)
-        .unwrap_or_else(|error| panic!("SYNCLINE_TEST_DATA: {}: {error}", script.display()));
+    let text = shop.script(Dialect::Sqlite);
     ForeignTool::Shell.sql(&world.consolidated(), &format!("BEGIN; {text}; COMMIT;"));
     let init = world.syncline.run(&["init", ".", "--consolidated", "sqlite:consolidated.db"]);
     assert!(init.code == Some(0) && init.stderr.is_empty(), "{init:?}");
@@ -63,13 +70,6 @@ fn chinook() -> World {
     world.syncline.ok(&["deploy"]);
     world.add_user("ann");
     world
-}
-
-fn test_data() -> PathBuf {
-    std::env::var_os("SYNCLINE_TEST_DATA").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/chinook"),
-        PathBuf::from,
-    )
 }
 
 #[derive(Debug, Default)]

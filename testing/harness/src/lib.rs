@@ -27,6 +27,7 @@ mod peer;
 pub mod postgres;
 mod program;
 mod server;
+mod shop;
 mod wait;
 mod world;
 
@@ -38,5 +39,6 @@ pub use network::Network;
 pub use peer::{Peer, hello};
 pub use program::{Outcome, Syncline, finish};
 pub use server::{Server, peak_memory_bytes};
+pub use shop::{Dialect, Shop};
 pub use wait::{WAIT_MAX, time_of, until};
 pub use world::World;
