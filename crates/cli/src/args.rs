@@ -167,12 +167,20 @@ pub(crate) struct DeployOptions {
 
 /// Removes everything Syncline created from the consolidated database.
 ///
-/// Your tables and rows stay as they are. Users and what remotes agreed on are forgotten.
+/// Your tables and rows stay as they are. Users and what remotes agreed on are forgotten. On a
+/// terminal it asks first.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  syncline undeploy --dir sales")]
+#[command(after_help = "\
+Examples:
+  syncline undeploy --dir sales
+  syncline undeploy --dir sales --yes    without a question, for scripts")]
 pub(crate) struct UndeployOptions {
     #[command(flatten)]
     pub(crate) dir: Dir,
+
+    /// Do not ask
+    #[arg(long)]
+    pub(crate) yes: bool,
 }
 
 /// Compares model, database and what was deployed.
@@ -493,6 +501,7 @@ mod tests {
             "syncline model diff --dir d --json",
             "syncline deploy --dir d --dry-run",
             "syncline undeploy --dir d",
+            "syncline undeploy --dir d --yes",
             "syncline check --dir d",
             "syncline scripts show --dir d",
             "syncline user add ann --dir d --password-file f --claim a=b --claim c=d=e",

@@ -101,6 +101,12 @@ pub(crate) fn notice(text: &str) {
     stderr(&one_line(text));
 }
 
+/// Prints a question on standard error; the answer is typed behind it.
+pub(crate) fn question(text: &str) {
+    let mut stderr = io::stderr();
+    let _ = write!(stderr, "{} ", one_line(text)).and_then(|()| stderr.flush());
+}
+
 // When standard error itself is gone there is nobody left to tell.
 fn stderr(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");

@@ -1,6 +1,6 @@
 //! Every command without a synchronization: what it prints, what it writes, how it fails.
 
-use harness::{Server, World, query, sql};
+use harness::{Server, World, count, query, sql};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
@@ -77,6 +77,53 @@ fn deploy_is_idempotent_and_undeploy_leaves_the_database_as_it_was() {
     assert!(scripts.contains("table order, event upload_insert"), "{scripts}");
     world.syncline.ok(&["undeploy", "--dir", "project"]);
     assert_eq!(schema(), before);
+}
+
+/// Runs a program on a terminal of its own and types one line.
+const TERMINAL: &str = "
+import os, pty, sys
+pid, terminal = pty.fork()
+if pid == 0:
+    os.execv(sys.argv[2], sys.argv[2:])
+os.write(terminal, sys.argv[1].encode() + b'\\n')
+while True:
+    try:
+        text = os.read(terminal, 4096)
+    except OSError:
+        break
+    if not text:
+        break
+    sys.stdout.buffer.write(text)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+";
+
+/// It removed everything at once, also from the wrong folder.
+#[test]
+fn undeploy_asks_first_on_a_terminal() {
+    let world = shop();
+    world.syncline.ok(INIT);
+    world.syncline.ok(&["deploy", "--dir", "project"]);
+    let deployed = || {
+        count(
+            &world.consolidated(),
+            "SELECT count(*) FROM sqlite_schema
+        WHERE name = 'syncline_system'",
+        )
+    };
+    let typed = |line: &str| {
+        let mut command = std::process::Command::new("python3");
+        command.args(["-c", TERMINAL, line, PROGRAM, "undeploy", "--dir"]);
+        let output = command.arg(world.path("project")).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    for no in ["", "n", "what?"] {
+        let shown = typed(no);
+        assert!(shown.contains("[y/N]") && shown.contains("nothing was changed"), "{shown}");
+        assert_eq!(deployed(), 1);
+    }
+    assert!(typed("y").contains("removed every object"));
+    assert_eq!(deployed(), 0);
 }
 
 #[test]

@@ -25,6 +25,15 @@ pub struct Deployment {
     pub notices: Vec<String>,
 }
 
+/// What `undeploy` did.
+#[derive(Debug, Clone, Default)]
+pub struct Undeployment {
+    /// The SQL statements, in order; none when there was nothing of ours.
+    pub statements: Vec<String>,
+    /// What it could not put back as it was, and how to do that later.
+    pub left: Vec<String>,
+}
+
 /// How much a finding of `check` matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {

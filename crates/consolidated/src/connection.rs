@@ -3,7 +3,7 @@
 //! They speak of outcomes, not of SQL. A new backend is a folder beside `sqlite/` that implements
 //! these traits, and a line in each function below.
 
-use crate::admin::{Deployment, Finding, InitialModel, StoredScript, User};
+use crate::admin::{Deployment, Finding, InitialModel, StoredScript, Undeployment, User};
 use crate::difference::Difference;
 use crate::fleet::KnownRemote;
 use crate::identity::Binding;
@@ -29,8 +29,8 @@ pub trait Administration: Debug {
     /// Makes the database what the models say; with `dry_run` only tells.
     fn deploy(&mut self, models: &[SyncModel], dry_run: bool) -> Result<Deployment, Failure>;
 
-    /// Removes every object of ours and returns the statements that did it.
-    fn undeploy(&mut self) -> Result<Vec<String>, Failure>;
+    /// Removes every object of ours; says what it did, and what it could not put back.
+    fn undeploy(&mut self) -> Result<Undeployment, Failure>;
 
     /// Compares models, deployment and database.
     fn check(&mut self, models: &[SyncModel]) -> Result<Vec<Finding>, Failure>;

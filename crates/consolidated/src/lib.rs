@@ -35,7 +35,7 @@ mod told;
 mod uploaded_row;
 mod url;
 
-pub use admin::{Deployment, Finding, InitialModel, Severity, StoredScript, User};
+pub use admin::{Deployment, Finding, InitialModel, Severity, StoredScript, Undeployment, User};
 pub use connection::{
     Administration, Reader, ServeLock, Writer, administer, lock_for_serving, open_reader,
     open_writer, writers_max,

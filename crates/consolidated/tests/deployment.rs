@@ -40,9 +40,10 @@ fn undeploy_leaves_the_database_as_it_was() {
     deploy(&url, "[table.customer]\n[table.order]\n[table.\"Odd \\\"name\\\"\"]\n").unwrap();
     assert_ne!(dump(&path), before);
     let mut admin = administer(&url).unwrap();
-    assert!(!admin.undeploy().unwrap().is_empty());
+    let undeployment = admin.undeploy().unwrap();
+    assert!(!undeployment.statements.is_empty() && undeployment.left.is_empty());
     assert_eq!(dump(&path), before);
-    assert!(admin.undeploy().unwrap().is_empty(), "nothing is left to do");
+    assert!(admin.undeploy().unwrap().statements.is_empty(), "nothing is left to do");
     let mode =
         rusqlite::Connection::open(&path)
             .unwrap()
@@ -184,17 +185,36 @@ fn three_hundred_tables_are_deployed_and_undeployed() {
     assert_eq!(center.session(&center::Remote::new("r")).schema.tables.len(), 300);
     assert!(deploy(&center.url, &tables).unwrap().statements.is_empty());
     let mut admin = administer(&center.url).unwrap();
-    let busy = admin.undeploy().unwrap_err();
-    assert_eq!(busy.code(), Code::DatabaseBusy, "nothing is undone while others use the file");
-    assert!(deploy(&center.url, &tables).unwrap().statements.is_empty());
-    let Center { folder, writer, reader, .. } = center;
-    drop((writer, reader));
     admin.undeploy().unwrap();
-    let path = folder.path().join("consolidated.db");
+    let path = center.path();
     assert_eq!(
         center::value(&path, "SELECT count(*) FROM sqlite_schema WHERE name LIKE 'syncline%'"),
         Value::Integer(0)
     );
+}
+
+/// It did nothing at all while another program had the file open, because of the journal mode.
+#[test]
+fn undeploy_beside_another_program_does_its_work_and_says_what_it_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("c.db");
+    sqlite(&path, SCHEMA);
+    let before = dump(&path);
+    let url = Url::parse(&format!("sqlite:{}", path.display())).unwrap();
+    deploy(&url, "[table.customer]\n").unwrap();
+    let other = rusqlite::Connection::open(&path).unwrap();
+    let mode = || other.query_row("PRAGMA journal_mode", [], |row| row.get::<_, String>(0));
+    assert_eq!(mode().unwrap(), "wal");
+
+    let undeployment = administer(&url).unwrap().undeploy().unwrap();
+    assert!(!undeployment.statements.is_empty());
+    assert_eq!(dump(&path), before);
+    let [left] = &undeployment.left[..] else { panic!("{undeployment:?}") };
+    assert!(left.contains("PRAGMA journal_mode = delete"), "{left}");
+    // What it says works.
+    assert_eq!(mode().unwrap(), "wal");
+    other.query_row("PRAGMA journal_mode = delete", [], |_| Ok(())).unwrap();
+    assert_eq!(mode().unwrap(), "delete");
 }
 
 // S4

@@ -94,9 +94,9 @@ fn undeploy_leaves_the_database_as_it_was() {
          UPDATE customer SET name = 'Ben' WHERE id = 2",
     );
     let mut admin = admin(&database);
-    assert!(!admin.undeploy().unwrap().is_empty());
+    assert!(!admin.undeploy().unwrap().statements.is_empty());
     assert_eq!(database.dump(&[]), before);
-    assert!(admin.undeploy().unwrap().is_empty(), "nothing is left to do");
+    assert!(admin.undeploy().unwrap().statements.is_empty(), "nothing is left to do");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use super::present::{self, is_deployed, require_known_format, text};
 use super::spelling::{self, Doubt};
 use super::tables::{self, UserTable};
 use super::{check, deploy, fleet, notes, plan, shapes};
-use crate::admin::{self, Deployment, Finding, InitialModel, StoredScript, User};
+use crate::admin::{self, Deployment, Finding, InitialModel, StoredScript, Undeployment, User};
 use crate::connection::Administration;
 use crate::difference::{self, Difference, Present};
 use crate::fleet::KnownRemote;
@@ -138,8 +138,9 @@ impl Administration for Admin {
         Ok(Deployment { statements, notices: plan.notices })
     }
 
-    fn undeploy(&mut self) -> Result<Vec<String>, Failure> {
-        deploy::undeploy(&mut self.link, &self.url)
+    fn undeploy(&mut self) -> Result<Undeployment, Failure> {
+        let statements = deploy::undeploy(&mut self.link, &self.url)?;
+        Ok(Undeployment { statements, left: Vec::new() })
     }
 
     fn check(&mut self, models: &[SyncModel]) -> Result<Vec<Finding>, Failure> {

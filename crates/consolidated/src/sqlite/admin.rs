@@ -3,7 +3,7 @@
 use super::errors::failed;
 use super::tables::{self, UserTable};
 use super::{ServeLock, check, connect, deploy, fleet, notes, orphans, plan, shapes};
-use crate::admin::{self, Deployment, Finding, InitialModel, StoredScript, User};
+use crate::admin::{self, Deployment, Finding, InitialModel, StoredScript, Undeployment, User};
 use crate::connection::Administration;
 use crate::difference::{self, Difference, Present};
 use crate::fleet::KnownRemote;
@@ -83,11 +83,11 @@ impl Administration for Admin {
         Ok(Deployment { statements, notices: plan.notices })
     }
 
-    fn undeploy(&mut self) -> Result<Vec<String>, Failure> {
+    fn undeploy(&mut self) -> Result<Undeployment, Failure> {
         let lock = ServeLock::take(&self.path)?;
-        let statements = deploy::undeploy(&mut self.connection)?;
+        let undeployment = deploy::undeploy(&mut self.connection)?;
         lock.remove(&self.path)?;
-        Ok(statements)
+        Ok(undeployment)
     }
 
     fn check(&mut self, models: &[SyncModel]) -> Result<Vec<Finding>, Failure> {

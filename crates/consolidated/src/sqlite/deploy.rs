@@ -9,6 +9,7 @@ use super::moves;
 use super::plan::{Plan, VersionPlan};
 use super::shapes::Succeed;
 use super::tracking::Object;
+use crate::admin::Undeployment;
 use crate::quote::{ident, literal};
 use model::{Code, Failure};
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
@@ -252,10 +253,10 @@ fn deployed_rows(connection: &Connection) -> Result<Vec<String>, Failure> {
         .map_err(failed("read the deployed models"))
 }
 
-/// Removes every object of ours. Returns the statements.
-pub(super) fn undeploy(connection: &mut Connection) -> Result<Vec<String>, Failure> {
+/// Removes every object of ours.
+pub(super) fn undeploy(connection: &mut Connection) -> Result<Undeployment, Failure> {
     if !table_exists(connection, "syncline_system")? {
-        return Ok(Vec::new());
+        return Ok(Undeployment::default());
     }
     require_known_format(connection)?;
     let before: Option<String> = connection
@@ -266,18 +267,35 @@ pub(super) fn undeploy(connection: &mut Connection) -> Result<Vec<String>, Failu
         )
         .optional()
         .map_err(failed("read the former journal mode"))?;
-    // First, because it needs the file to itself: while others use it, nothing is undone.
-    if let Some(mode) = before.filter(|mode| mode != "wal") {
-        connection
-            .query_row(&format!("PRAGMA journal_mode = {mode}"), [], |_| Ok(()))
-            .map_err(failed("restore the journal mode"))?;
-    }
-    in_transaction(connection, false, |work| {
+    let statements = in_transaction(connection, false, |work| {
         for (kind, name) in our_objects(&work.transaction)? {
             work.run(&format!("DROP {kind} {}", ident(&name)))?;
         }
         Ok(())
-    })
+    })?;
+    let left = match before.filter(|mode| mode != "wal") {
+        Some(mode) => restore_journal_mode(connection, &mode)?,
+        None => None,
+    };
+    Ok(Undeployment { statements, left: left.into_iter().collect() })
+}
+
+/// This needs the file to itself. While another program has it open, the write-ahead log stays,
+/// which costs nothing but two files beside the database; the answer says so.
+fn restore_journal_mode(connection: &Connection, mode: &str) -> Result<Option<String>, Failure> {
+    let sql = format!("PRAGMA journal_mode = {mode}");
+    let failure = match connection.query_row(&sql, [], |row| row.get::<_, String>(0)) {
+        Ok(now) if now == mode => return Ok(None),
+        Ok(_) => None,
+        Err(error) => Some(failed("restore the journal mode")(error)),
+    };
+    match failure {
+        Some(failure) if failure.code() != Code::DatabaseBusy => Err(failure),
+        _ => Ok(Some(format!(
+            "the database keeps its write-ahead log, because another program has it open; when \
+             nobody has, `{sql}` restores the former journal mode"
+        ))),
+    }
 }
 
 /// Everything named like ours, triggers before tables: kind and name.
