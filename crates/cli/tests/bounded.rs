@@ -184,6 +184,7 @@ fn what_does_not_fit_in_memory_goes_to_disk_and_arrives() {
     assert_eq!(world.sync("ann", &server)["uploaded"]["inserts"], 6000);
     assert_eq!(world.sync("ben", &server)["downloaded"]["upserts"], 6000);
     world.assert_converged(&["ann", "ben"]);
+    assert!(server.log().contains("rows went to disk"), "{}", server.log());
     server.stop();
     // It really was the disk: without one it is refused.
     world.configure("spill_dir = \"/nowhere\"");

@@ -254,6 +254,20 @@ pub struct FetchRequest<'a> {
     pub row_bytes_max: u64,
 }
 
+impl FetchRequest<'_> {
+    /// Says in the log which tables a remote that had them receives whole: it was away for longer
+    /// than changes are kept, or its claims or the database became others.
+    pub(crate) fn warn_of_refreshes<'n>(&self, whole: impl Iterator<Item = (usize, &'n str)>) {
+        let had = |at: usize| self.marks.get(at).is_some_and(|mark| mark.watermark.is_some());
+        let tables: Vec<&str> =
+            whole.filter(|(position, _)| had(*position)).map(|(_, name)| name).collect();
+        if !tables.is_empty() {
+            let (remote, tables) = (self.session.remote_id.as_str(), tables.join(", "));
+            tracing::warn!(remote, tables, "a remote receives tables whole that it had");
+        }
+    }
+}
+
 /// How a table is downloaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DownloadedTable {

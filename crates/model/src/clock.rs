@@ -7,4 +7,9 @@ pub trait Clock: Send + Sync {
 
     /// Milliseconds since an arbitrary start. Never steps backwards.
     fn monotonic_ms(&self) -> u64;
+
+    /// The same in microseconds, for what is shorter than a millisecond.
+    fn monotonic_us(&self) -> u64 {
+        self.monotonic_ms().saturating_mul(1000)
+    }
 }

@@ -103,6 +103,11 @@ impl Spill {
         self.spills.files.append(file, chunk).map_err(failed)
     }
 
+    /// Bytes that did not fit in memory and lie on disk.
+    pub fn disk_bytes(&self) -> u64 {
+        self.file_bytes
+    }
+
     /// Number of chunks.
     pub fn len(&self) -> usize {
         self.chunks

@@ -26,4 +26,8 @@ impl Clock for SystemClock {
     fn monotonic_ms(&self) -> u64 {
         u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
+
+    fn monotonic_us(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
 }

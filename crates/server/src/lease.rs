@@ -95,6 +95,7 @@ impl Leases {
                     Failure::new(Code::AlreadySynchronizing, message).retry_after_s(retry_after_s)
                 );
             }
+            tracing::warn!(remote = %remote_id, idle_ms, "a silent synchronization was taken over");
             holder.cancelled.notify_one();
         }
         let holder = Arc::new(Holder {

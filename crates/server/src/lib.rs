@@ -23,6 +23,7 @@ mod files;
 mod lease;
 mod network;
 pub mod password;
+mod phases;
 mod random;
 mod server;
 mod session;

@@ -55,8 +55,9 @@ pub fn start(config: Config, url: &Url, components: Components) -> Result<Server
     let lock = consolidated::lock_for_serving(url, config.mark_dir.as_deref())?;
     let spills =
         Spills::new(components.files, config.stream_memory_bytes_max, config.spill_bytes_max);
-    let worker::Started { worker, token_key, mut threads } = worker::start(&config, url, &spills)?;
     let clock = components.clock;
+    let worker::Started { worker, token_key, mut threads } =
+        worker::start(&config, url, &spills, &clock)?;
     let (authenticator, more) = Authenticator::start(&config, token_key, clock.clone())?;
     threads.extend(more);
     let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -16,10 +16,11 @@ use crate::config::Config;
 use crate::fail_point::fail_point;
 use crate::lease::{Claimant, Lease, Leases};
 use crate::network::Connection;
+use crate::phases::{Phase, Phases};
 use crate::upload::{ReceivedUpload, UploadInProgress};
 use crate::worker::{Admission, Begin, Cost, Costed, Fetch, Upload, Withhold, Worker};
 use consolidated::{Applied, Begun, Held, HeldSchema, Identity, Session, TableMark};
-use model::{Code, Failure, Progress, Spill, SpillPosition, Spills};
+use model::{Clock, Code, Failure, Progress, Spill, SpillPosition, Spills};
 use protocol::{
     Capabilities, Hello, Message, Mode, Outcome, PROTOCOL_VERSION, RenamedTable, SchemaChange,
     UploadCommitted, UploadState, Welcome,
@@ -49,8 +50,8 @@ pub(crate) struct Shared {
 }
 
 /// What the log says of a synchronization.
-#[derive(Debug, Default)]
 pub(crate) struct Summary {
+    pub(crate) phases: Phases,
     pub(crate) remote: String,
     pub(crate) user: String,
     pub(crate) script_version: String,
@@ -61,7 +62,29 @@ pub(crate) struct Summary {
     pub(crate) reached: u64,
     pub(crate) downloaded: u64,
     pub(crate) filtered: u64,
+    /// Bytes of rows that went to disk, because memory was short.
+    pub(crate) spilled_bytes: u64,
     pub(crate) cost: Cost,
+}
+
+impl Summary {
+    /// Of one that has just begun.
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Summary {
+        Summary {
+            phases: Phases::new(clock),
+            remote: String::new(),
+            user: String::new(),
+            script_version: String::new(),
+            uploaded: 0,
+            conflicts: 0,
+            rejected: 0,
+            reached: 0,
+            downloaded: 0,
+            filtered: 0,
+            spilled_bytes: 0,
+            cost: Cost::default(),
+        }
+    }
 }
 
 /// Serves one connection. `Ok(None)`: it left without a word.
@@ -77,6 +100,7 @@ pub(crate) async fn serve(
     let hello = tokio::time::timeout(limit, expect_hello(connection))
         .await
         .map_err(|_| Failure::new(Code::PeerSilent, "no Hello arrived in time"))??;
+    summary.phases.end(Phase::Receiving);
     summary.remote = hello.remote_id.to_string();
     summary.user = hello.user.to_string();
     if shared.stopping.load(Ordering::Relaxed) {
@@ -86,11 +110,13 @@ pub(crate) async fn serve(
         let message = format!("{} synchronizations are under way", shared.config.sessions_max);
         return Err(Failure::new(Code::ServerFull, message).retry_after_s(1));
     };
-    let (session, token) = admit(shared, &hello, &mut summary.cost).await?;
+    let (session, token) = admit(shared, &hello, summary).await?;
     summary.script_version = session.script_version.to_string();
     let identity = identity(&hello);
     let holder = Claimant { remote_id: hello.remote_id.clone(), user: hello.user.clone() };
+    summary.phases.end(Phase::Admission);
     let lease = shared.leases.take(&holder).await?;
+    summary.phases.end(Phase::Waiting);
     connection.admit(shared.config.frame_bytes_max);
     let mut synchronization = Synchronization {
         connection,
@@ -107,6 +133,7 @@ pub(crate) async fn serve(
         result = synchronization.run() => result?,
         failure = lease.cancelled() => return Err(failure),
     }
+    summary.phases.end(Phase::Sending);
     Ok(Some(()))
 }
 
@@ -132,7 +159,7 @@ async fn expect_hello(connection: &mut Connection) -> Result<Hello, Failure> {
 async fn admit(
     shared: &Shared,
     hello: &Hello,
-    cost: &mut Cost,
+    summary: &mut Summary,
 ) -> Result<(Session, Option<String>), Failure> {
     let Costed { value: admitted, cost: spent } = shared
         .worker
@@ -144,7 +171,8 @@ async fn admit(
             holds: holds(hello),
         })
         .await?;
-    *cost += spent;
+    summary.cost += spent;
+    summary.phases.end_work(Phase::Admission, spent.worked_us);
     let known = admitted.credentials.as_ref();
     let token = shared.authenticator.verify(&hello.user, &hello.credential, known).await?;
     let mut session = admitted.session?;
@@ -323,7 +351,7 @@ impl Synchronization<'_> {
             identity: self.identity,
             receipt: self.hello.receipt.clone(),
         };
-        self.at_database(self.shared.worker.begin(begin)).await
+        self.at_database(Phase::Applying, self.shared.worker.begin(begin)).await
     }
 
     /// Hands out the counter. A remote that does not know what became of its last upload has to
@@ -366,6 +394,7 @@ impl Synchronization<'_> {
         let epoch = begun.map(|begun| begun.epoch);
         fail_point!("server-upload-received");
         self.summary.uploaded = upload.rows;
+        self.summary.spilled_bytes += upload.spilled_bytes();
         let applied = self.apply(Some(upload), epoch).await?;
         self.summary.conflicts = applied.conflicts;
         self.summary.rejected = applied.rejected;
@@ -388,10 +417,17 @@ impl Synchronization<'_> {
             self.connection.queue(&change);
         }
         self.connection.flush().await?;
+        self.summary.phases.end(Phase::Sending);
         Ok(applied)
     }
 
     async fn receive_upload(&mut self) -> Result<ReceivedUpload, Failure> {
+        let received = self.receive_rows().await;
+        self.summary.phases.end(Phase::Receiving);
+        received
+    }
+
+    async fn receive_rows(&mut self) -> Result<ReceivedUpload, Failure> {
         let begin = match self.connection.receive().await? {
             Message::UploadBegin(begin) => begin,
             other => return Err(other.unexpected("UploadBegin")),
@@ -452,7 +488,7 @@ impl Synchronization<'_> {
             marks: self.marks.clone(),
             rows: upload,
         };
-        self.at_database(self.shared.worker.upload(request)).await
+        self.at_database(Phase::Applying, self.shared.worker.upload(request)).await
     }
 
     /// Fetches the download into the spill, then sends it at the remote's pace.
@@ -466,15 +502,18 @@ impl Synchronization<'_> {
             echo: applied.echo,
             receipt: applied.receipt,
         };
-        let fetched = self.at_database(self.shared.worker.fetch(fetch)).await?;
+        let fetching = self.shared.worker.fetch(fetch);
+        let fetched = self.at_database(Phase::Fetching, fetching).await?;
         if let Some((withheld, released)) = fetched.withheld {
             self.summary.rejected += withheld.len() as u64;
             let (session, epoch) = (self.session.clone(), applied.epoch);
             let withhold = Withhold { session, epoch, counter, withheld, released };
-            self.at_database(self.shared.worker.withhold(withhold)).await?;
+            let withholding = self.shared.worker.withhold(withhold);
+            self.at_database(Phase::Fetching, withholding).await?;
         }
         self.summary.downloaded = fetched.rows;
         self.summary.filtered = fetched.filtered;
+        self.summary.spilled_bytes += fetched.frames.disk_bytes();
         let mut position = model::SpillPosition::default();
         let mut sent = 0;
         while sent < fetched.frames.len() {
@@ -493,6 +532,7 @@ impl Synchronization<'_> {
     /// Waits for the database, and lets the remote know that somebody is still there.
     async fn at_database<T>(
         &mut self,
+        phase: Phase,
         work: impl Future<Output = Result<Costed<T>, Failure>>,
     ) -> Result<T, Failure> {
         self.lease.at_database(true);
@@ -508,6 +548,9 @@ impl Synchronization<'_> {
             }
         };
         self.lease.at_database(false);
+        // Of work that failed nobody says how long it waited.
+        let worked_us = result.as_ref().map_or(u64::MAX, |done| done.cost.worked_us);
+        self.summary.phases.end_work(phase, worked_us);
         let Costed { value, cost } = result?;
         self.summary.cost += cost;
         Ok(value)

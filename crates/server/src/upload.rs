@@ -198,6 +198,11 @@ fn key_differs<'a>(
 }
 
 impl ReceivedUpload {
+    /// Bytes that did not fit in memory.
+    pub(crate) fn spilled_bytes(&self) -> u64 {
+        self.frames.disk_bytes()
+    }
+
     /// Shows every batch to `visit`, in the order sent.
     pub(crate) fn for_each_batch(
         &self,

@@ -16,7 +16,7 @@ pub(crate) use writer::{Begin, Withhold, Write};
 use crate::config::Config;
 use crate::stage::{self, Queue};
 use consolidated::Url;
-use model::{Code, Failure, Spills};
+use model::{Clock, Code, Failure, Spills};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use tokio::sync::oneshot;
@@ -39,12 +39,15 @@ pub(crate) struct Cost {
     pub(crate) round_trips: u64,
     /// Durable commits; where several synchronizations had one together, the share of each.
     pub(crate) commits: f64,
+    /// Microseconds in which a worker had it in hand; before that it waited.
+    pub(crate) worked_us: u64,
 }
 
 impl std::ops::AddAssign for Cost {
     fn add_assign(&mut self, more: Cost) {
         self.round_trips += more.round_trips;
         self.commits += more.commits;
+        self.worked_us += more.worked_us;
     }
 }
 
@@ -63,7 +66,12 @@ pub(crate) struct Started {
 }
 
 /// Starts the writers and the readers.
-pub(crate) fn start(config: &Config, url: &Url, spills: &Arc<Spills>) -> Result<Started, Failure> {
+pub(crate) fn start(
+    config: &Config,
+    url: &Url,
+    spills: &Arc<Spills>,
+    clock: &Arc<dyn Clock>,
+) -> Result<Started, Failure> {
     let mut readers = Vec::new();
     for _ in 0..Config::or_cores(config.workers) {
         readers.push(consolidated::open_reader(url)?);
@@ -86,14 +94,14 @@ pub(crate) fn start(config: &Config, url: &Url, spills: &Arc<Spills>) -> Result<
         batch_rows: config.batch_rows,
         row_bytes_max: oversize::row_bytes_max(config.frame_bytes_max),
     };
-    let spills = spills.clone();
+    let (spills, of_readers, of_writers) = (spills.clone(), clock.clone(), clock.clone());
     let (reads, mut threads) =
         stage::start("reader", config.queue_len_max, readers, move |reader, intake| {
-            reader::run(reader, &intake, &spills, cut);
+            reader::run(reader, &intake, &spills, cut, of_readers.as_ref());
         })?;
     let (writes, more) =
         stage::start("writer", config.queue_len_max, writers, move |writer, intake| {
-            writer::run(writer, &intake, limits);
+            writer::run(writer, &intake, limits, of_writers.as_ref());
         })?;
     threads.extend(more);
     Ok(Started { worker: Worker { reads, writes }, token_key, threads })

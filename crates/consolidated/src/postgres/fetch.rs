@@ -193,6 +193,15 @@ fn after(low: u32, now: u64) -> u64 {
     now.saturating_sub(u64::from(ago)) + 1
 }
 
+/// Tables that are sent afresh every time are nothing to look at.
+fn warn_of_refreshes(tables: &[Arc<Table>], spans: &[Span], request: &FetchRequest<'_>) {
+    let whole = |position: &usize| spans[*position].mode == DownloadedTable::Refresh;
+    let unplanned = |position: &usize| !tables[*position].deployed.details.afresh;
+    let refreshed = (0..tables.len()).filter(whole).filter(unplanned);
+    let named = refreshed.map(|at| (at, tables[at].deployed.published.name.as_str()));
+    request.warn_of_refreshes(named);
+}
+
 /// Sends everything of `request` to `sink`, and ends the transaction.
 pub(super) fn fetch(
     link: &mut Link,
@@ -213,6 +222,7 @@ pub(super) fn fetch(
     let others: Vec<Mark> = others.collect();
     let other_generation = others.iter().any(|mark| !moment.is_of_void(mark, request.counter));
     let deletes_lost = !others.is_empty() && (other_generation || moment.void.deletes_lost);
+    warn_of_refreshes(tables, &spans, request);
     let modes = spans.iter().map(|span| span.mode).collect();
     sink(DownloadBatch::Begin { tables: modes, restored: !others.is_empty(), deletes_lost })?;
     let mut owed = owed::understand(&opening.owed, tables)?;

@@ -47,7 +47,7 @@ pub(super) fn fetch(
     let others: Vec<Mark> = marks.filter(|mark| !past.is_of(mark, request)).collect();
     let other_generation = others.iter().any(|mark| mark.generation != generation);
     let deletes_lost = !others.is_empty() && (other_generation || past.void.deletes_lost);
-    let modes = spans.iter().map(|span| span.mode).collect();
+    let modes = modes(tables, &spans, request);
     sink(DownloadBatch::Begin { tables: modes, restored: !others.is_empty(), deletes_lost })?;
     let owed = read_owed(connection, tables, request)?;
     let settled = settled(request.marks, tables.len());
@@ -116,6 +116,19 @@ struct Span {
     /// The last entry that the remote has of each log that the scripts look at.
     since: Option<Vec<i64>>,
     until: Mark,
+}
+
+/// How each table is downloaded. One that is sent whole is a warning, unless it is so every time.
+fn modes(
+    tables: &[Arc<CatalogTable>],
+    spans: &[Span],
+    request: &FetchRequest<'_>,
+) -> Vec<DownloadedTable> {
+    let whole = |position: &usize| spans[*position].mode == DownloadedTable::Refresh;
+    let unplanned = |position: &usize| !tables[*position].details.sent_afresh;
+    let refreshed = (0..tables.len()).filter(whole).filter(unplanned);
+    request.warn_of_refreshes(refreshed.map(|at| (at, tables[at].published.name.as_str())));
+    spans.iter().map(|span| span.mode).collect()
 }
 
 fn span(

@@ -5,8 +5,9 @@
 //! synchronization ends that synchronization.
 
 use super::{Connection, Listener};
+use crate::phases::Phase;
 use crate::session::{self, Shared, Summary};
-use model::Clock;
+use model::{Clock, Failure};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -53,60 +54,92 @@ async fn run(accept: Accept) {
         let sync_id = NEXT_SYNC_ID.fetch_add(1, Ordering::Relaxed);
         tokio::spawn(async move {
             let _place = place;
-            serve(stream, &shared, clock.as_ref(), sync_id, &peer.to_string()).await;
+            serve(stream, &shared, &clock, sync_id, &peer.to_string()).await;
         });
     }
 }
 
-async fn serve(stream: TcpStream, shared: &Shared, clock: &dyn Clock, sync_id: u64, peer: &str) {
+async fn serve(
+    stream: TcpStream,
+    shared: &Shared,
+    clock: &Arc<dyn Clock>,
+    sync_id: u64,
+    peer: &str,
+) {
     let started_ms = clock.monotonic_ms();
     let idle_timeout = Duration::from_secs(shared.config.idle_timeout_s);
     let limit = shared.config.unauthenticated_bytes_max;
     let mut connection = Connection::new(stream, limit, idle_timeout);
-    let mut summary = Summary::default();
+    let mut summary = Summary::new(clock.clone());
     let result = session::serve(&mut connection, shared, &mut summary).await;
     let duration_ms = clock.monotonic_ms() - started_ms;
-    let Summary {
-        remote,
-        user,
-        script_version,
-        uploaded,
-        conflicts,
-        rejected,
-        reached,
-        downloaded,
-        filtered,
-        cost,
-    } = summary;
-    let (bytes_in, bytes_out) = (connection.bytes_in, connection.bytes_out);
-    match result {
-        Ok(None) => {}
-        Ok(Some(())) => tracing::info!(
+    if let Ok(None) = result {
+        return;
+    }
+    if summary.spilled_bytes > 0 {
+        tracing::warn!(
             sync_id,
-            peer,
-            remote,
-            user,
-            script_version,
-            uploaded,
-            conflicts,
-            rejected,
-            reached,
-            downloaded,
-            filtered,
-            bytes_in,
-            bytes_out,
-            round_trips = cost.round_trips,
-            commits = cost.commits,
-            duration_ms,
-            "synchronized"
+            remote = summary.remote,
+            spilled_bytes = summary.spilled_bytes,
+            "rows went to disk, because stream_memory_bytes_max is used up"
+        );
+    }
+    log(&connection, &summary, &result, sync_id, peer, duration_ms);
+    if let Err(failure) = result {
+        connection.refuse(&failure).await;
+    }
+}
+
+/// The one line of a synchronization: what it did, and where its time went.
+fn log(
+    connection: &Connection,
+    summary: &Summary,
+    result: &Result<Option<()>, Failure>,
+    sync_id: u64,
+    peer: &str,
+    duration_ms: u64,
+) {
+    let (bytes_in, bytes_out) = (connection.bytes_in, connection.bytes_out);
+    let ms = |phase| summary.phases.ms(phase);
+    // A macro, for levels are constants of the place that logs.
+    macro_rules! line {
+        ($level:ident, $message:literal $(, $field:ident = $value:expr)*) => {
+            tracing::$level!(
+                sync_id,
+                peer,
+                remote = summary.remote,
+                user = summary.user,
+                script_version = summary.script_version,
+                $($field = $value,)*
+                uploaded = summary.uploaded,
+                conflicts = summary.conflicts,
+                rejected = summary.rejected,
+                reached = summary.reached,
+                downloaded = summary.downloaded,
+                filtered = summary.filtered,
+                bytes_in,
+                bytes_out,
+                spilled_bytes = summary.spilled_bytes,
+                round_trips = summary.cost.round_trips,
+                commits = summary.cost.commits,
+                waiting_ms = ms(Phase::Waiting),
+                admission_ms = ms(Phase::Admission),
+                receiving_ms = ms(Phase::Receiving),
+                applying_ms = ms(Phase::Applying),
+                fetching_ms = ms(Phase::Fetching),
+                sending_ms = ms(Phase::Sending),
+                duration_ms,
+                $message
+            )
+        };
+    }
+    match result {
+        Ok(_) => line!(info, "synchronized"),
+        Err(failure) => line!(
+            warn,
+            "synchronization failed",
+            code = failure.code().to_string(),
+            error = failure.full_message()
         ),
-        Err(failure) => {
-            tracing::warn!(
-                sync_id, peer, remote, user, script_version, uploaded, bytes_in, bytes_out,
-                duration_ms, code = %failure.code(), error = %failure.full_message(),
-                "synchronization failed"
-            );
-            connection.refuse(&failure).await;
-        }
     }
 }

@@ -9,7 +9,8 @@ use consolidated::{
     RemoteBinding, Session, TableMark,
 };
 use model::{
-    Counter, Failure, PublicationName, Receipt, RemoteId, ScriptVersion, Spill, Spills, UserName,
+    Clock, Counter, Failure, PublicationName, Receipt, RemoteId, ScriptVersion, Spill, Spills,
+    UserName,
 };
 use protocol::{
     DownloadBegin, DownloadEnd, DownloadMode, Message, Operation, Reject, Rejects, RowsFrame,
@@ -84,8 +85,10 @@ pub(super) fn run(
     intake: &Intake<Read>,
     spills: &Arc<Spills>,
     cut: Cut,
+    clock: &dyn Clock,
 ) {
     while let Some(read) = intake.take() {
+        let begun_us = clock.monotonic_us();
         match read {
             Read::Admit(admission, answer) => {
                 let mut group = vec![(admission, answer)];
@@ -95,24 +98,35 @@ pub(super) fn run(
                 {
                     group.push((admission, answer));
                 }
-                admit(reader.as_mut(), group);
+                admit(reader.as_mut(), group, clock, begun_us);
             }
             Read::Fetch(fetch, answer) => {
                 let before = reader.round_trips();
                 let result = fetch_download(reader.as_mut(), &fetch, spills, cut);
                 // The session may have ended meanwhile; then nobody wants the answer.
-                drop(answer.send(costed(result, reader.round_trips() - before)));
+                let round_trips = reader.round_trips() - before;
+                let worked_us = clock.monotonic_us() - begun_us;
+                drop(answer.send(costed(result, round_trips, worked_us)));
             }
         }
     }
 }
 
-fn costed<T>(result: Result<T, Failure>, round_trips: u64) -> Result<Costed<T>, Failure> {
-    result.map(|value| Costed { value, cost: Cost { round_trips, commits: 0.0 } })
+fn costed<T>(
+    result: Result<T, Failure>,
+    round_trips: u64,
+    worked_us: u64,
+) -> Result<Costed<T>, Failure> {
+    result.map(|value| Costed { value, cost: Cost { round_trips, commits: 0.0, worked_us } })
 }
 
 /// Answers all admissions that wait with one question to the database: in a rush there are many.
-fn admit(reader: &mut dyn Reader, group: Vec<(Admission, Answer<Admitted>)>) {
+fn admit(
+    reader: &mut dyn Reader,
+    group: Vec<(Admission, Answer<Admitted>)>,
+    clock: &dyn Clock,
+    begun_us: u64,
+) {
     let before = reader.round_trips();
     let who: Vec<(&UserName, &RemoteId)> =
         group.iter().map(|(admission, _)| (&admission.user, &admission.remote_id)).collect();
@@ -122,7 +136,11 @@ fn admit(reader: &mut dyn Reader, group: Vec<(Admission, Answer<Admitted>)>) {
             // It belongs to one of them, or is met again by each alone.
             match <[_; 1]>::try_from(group) {
                 Ok([(_, answer)]) => drop(answer.send(Err(failure))),
-                Err(group) => group.into_iter().for_each(|one| admit(reader, vec![one])),
+                Err(group) => {
+                    for one in group {
+                        admit(reader, vec![one], clock, begun_us);
+                    }
+                }
             }
             return;
         }
@@ -137,7 +155,8 @@ fn admit(reader: &mut dyn Reader, group: Vec<(Admission, Answer<Admitted>)>) {
         round_trips += reader.round_trips() - before;
         let admitted = Admitted { credentials, binding, session };
         // The session may have ended meanwhile; then nobody wants the answer.
-        drop(answer.send(costed(Ok(admitted), std::mem::take(&mut round_trips))));
+        let worked_us = clock.monotonic_us() - begun_us;
+        drop(answer.send(costed(Ok(admitted), std::mem::take(&mut round_trips), worked_us)));
     }
 }
 

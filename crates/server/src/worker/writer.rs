@@ -13,7 +13,7 @@ use crate::upload::ReceivedUpload;
 use consolidated::{
     Applied, Begun, Identity, Session, TableMark, UploadRequest, WithheldRow, Withholding, Writer,
 };
-use model::{Counter, Failure, Progress, Receipt};
+use model::{Clock, Counter, Failure, Progress, Receipt};
 use std::sync::Arc;
 
 /// After how many groups the change logs are cut to their limit again.
@@ -80,12 +80,18 @@ enum Outcome {
 /// What became of a group, and what each of it cost.
 type Outcomes = Vec<(Outcome, Cost)>;
 
-pub(super) fn run(mut writer: Box<dyn Writer>, intake: &Intake<Write>, limits: Limits) {
+pub(super) fn run(
+    mut writer: Box<dyn Writer>,
+    intake: &Intake<Write>,
+    limits: Limits,
+    clock: &dyn Clock,
+) {
     let mut groups: u64 = 0;
     let writer = writer.as_mut();
     let limits =
         Limits { group_len_max: limits.group_len_max.min(writer.group_len_max()), ..limits };
     while let Some(first) = intake.take() {
+        let begun_us = clock.monotonic_us();
         let mut group = vec![first];
         let outcomes = match commit_group(writer, &mut group, Some(intake), limits) {
             Ok(outcomes) => outcomes,
@@ -98,7 +104,9 @@ pub(super) fn run(mut writer: Box<dyn Writer>, intake: &Intake<Write>, limits: L
                 one_by_one(writer, &mut group, limits)
             }
         };
+        let worked_us = clock.monotonic_us() - begun_us;
         for (write, (outcome, cost)) in group.into_iter().zip(outcomes) {
+            let cost = Cost { worked_us, ..cost };
             // The session may have ended meanwhile; the outcome is in the database all the same.
             match (write, outcome) {
                 (Write::Begin(_, answer), Outcome::Begun(result)) => {
@@ -159,7 +167,7 @@ fn commit_group(
     fail_point!("server-upload-committed");
     let together = outcomes.len() as u64;
     let round_trips = (writer.round_trips() - round_trips) / together.max(1);
-    let cost = Cost { round_trips, commits: 1.0 / together as f64 };
+    let cost = Cost { round_trips, commits: 1.0 / together as f64, worked_us: 0 };
     Ok(outcomes.into_iter().map(|outcome| (outcome, cost)).collect())
 }
 
