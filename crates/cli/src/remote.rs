@@ -71,6 +71,7 @@ fn facts(status: &Status) -> Vec<(&'static str, String)> {
         ("pending", counted(pending_total(status), "change")),
         ("rejected", counted(status.rejects, "row")),
         ("without parent", counted(status.orphans, "row")),
+        ("kept back", counted(status.kept_back, "row")),
     ]
 }
 
@@ -110,6 +111,7 @@ fn status_json(status: &Status) -> Value {
         "pending": pending_total(status),
         "rejected": status.rejects,
         "orphans": status.orphans,
+        "kept_back": status.kept_back,
         "tables": tables,
     })
 }

@@ -17,14 +17,17 @@
 //! Rows with a local change that waits are never touched: what came for them is kept beside the
 //! change (`apply/incoming.rs`, trap 7). Where that cannot be kept up, because a cascade takes
 //! such a row along or a constraint connects it with a downloaded one, nothing is applied and the
-//! change is uploaded first ([`Code::ApplyBlocked`]).
+//! change is uploaded first ([`Code::ApplyBlocked`]). Where none is, it stays and the rest arrives
+//! (`apply/guarded.rs`), as it does where a table refuses a single row (`apply/kept_back.rs`).
 //!
 //! Triggers are off for this connection, ours and the user's; foreign key actions are not.
 
 mod arrivals;
 mod comparison;
 mod followers;
+mod guarded;
 pub(crate) mod incoming;
+pub(crate) mod kept_back;
 mod key_changes;
 pub(crate) mod orphans;
 mod parked;
@@ -129,11 +132,46 @@ pub(crate) struct Circumstances<'a> {
     /// Now, as text.
     pub(crate) at: &'a str,
     pub(crate) spills: &'a Arc<Spills>,
+    /// What waits here goes up before the next attempt, and makes room.
+    pub(crate) uploads: bool,
+    /// Rows that cannot make room stay as they are (`apply/guarded.rs`).
+    pub(crate) guards: bool,
 }
 
 /// Applies a download. Idempotent: a kill at any moment leaves all of it or nothing. Returns how
 /// many rejects it brought.
 pub(crate) fn apply(
+    connection: &Connection,
+    download: &Download,
+    end: &DownloadEnd,
+    circumstances: &Circumstances<'_>,
+    progress: &mut dyn FnMut(u64),
+) -> Result<u64, Failure> {
+    let learned = match apply_once(connection, download, end, circumstances, progress) {
+        Err(failure) if may_guard(&failure, circumstances) => {
+            let guarding = Circumstances { guards: true, ..*circumstances };
+            let learned = apply_once(connection, download, end, &guarding, progress)?;
+            guarded::end(connection, circumstances.tables)?;
+            learned
+        }
+        other => other?,
+    };
+    if !download.is_empty() {
+        kept_back::try_again(connection, circumstances.tables)?;
+    }
+    Ok(learned)
+}
+
+/// Whether the download is tried once more, around rows that cannot make room: where no upload
+/// follows that would, or nothing waits to be uploaded.
+fn may_guard(failure: &Failure, circumstances: &Circumstances<'_>) -> bool {
+    match failure.code() {
+        Code::ApplyBlocked => !circumstances.uploads,
+        code => code == Code::RemoteSchemaDiffers,
+    }
+}
+
+fn apply_once(
     connection: &Connection,
     download: &Download,
     end: &DownloadEnd,
@@ -178,12 +216,17 @@ fn write(
     if tables.iter().any(|table| table.in_foreign_keys) {
         connection.pragma_update(None, "defer_foreign_keys", true).map_err(explain)?;
     }
-    orphans::drop_refreshed(connection, tables, download)?;
-    orphans::put_back(connection, tables)?;
+    // Before rows come back under their keys, which would look like changes.
     for table in tables.iter().filter(|table| table.uploads()) {
         undone::forget(connection, table, circumstances.open_generation)?;
     }
+    orphans::drop_refreshed(connection, tables, download)?;
+    orphans::put_back(connection, tables)?;
     let changed_before = changed_rows(connection, circumstances)?;
+    kept_back::drop_refreshed(connection, tables, download)?;
+    if circumstances.guards {
+        guarded::begin(connection, circumstances)?;
+    }
 
     let mut arrivals = Arrivals::begin(connection, circumstances)?;
     key_changes::apply(connection, download, circumstances)?;
@@ -201,6 +244,7 @@ fn write(
     orphans::put_back(connection, tables)?;
     writer.repair_after_actions(&download.upserts)?;
     writer.finish()?;
+    kept_back::forget_refusals(connection, tables, download)?;
     arrivals.settle(download)?;
 
     // Only triggers add entries, and they are off: where there were none there are none.
@@ -210,10 +254,6 @@ fn write(
             Code::ApplyBlocked,
             "a delete of the download would take changed rows along with it",
         ));
-    }
-    if changed {
-        // What came for a row that is as it was is not kept beside a change that is none.
-        incoming::apply_for_undone_changes(connection, tables, circumstances.open_generation)?;
     }
     Ok(())
 }
@@ -265,15 +305,18 @@ fn commit(
 /// The download cannot be applied. With local changes they may be the reason, and uploading them
 /// helps; without, the published tables do not fit together.
 fn blocked(connection: &Connection, circumstances: &Circumstances<'_>, message: &str) -> Failure {
-    let mut tables = circumstances.tables.iter();
-    let pending = tables.any(|table| {
-        change_log::has_entries(connection, table, circumstances.open_generation).unwrap_or(true)
-    });
-    if pending {
+    if waits_here(connection, circumstances) {
         return Failure::new(Code::ApplyBlocked, message);
     }
     Failure::new(Code::RemoteSchemaDiffers, message)
         .hint("the constraint holds at the centre: publish what it needs, or leave it out here")
+}
+
+/// Local changes wait to be uploaded.
+fn waits_here(connection: &Connection, circumstances: &Circumstances<'_>) -> bool {
+    circumstances.tables.iter().any(|table| {
+        change_log::has_entries(connection, table, circumstances.open_generation).unwrap_or(true)
+    })
 }
 
 fn broken_foreign_key(connection: &Connection) -> String {

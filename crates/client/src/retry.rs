@@ -66,6 +66,11 @@ fn retry_one(
     if reject.code == Code::RowTooLargeToSend.number() {
         return Err(not_retried("nothing was changed here: the centre has the row"));
     }
+    if reject.code == Code::RowUnfit.number() {
+        return Err(not_retried(
+            "nothing was changed here: the row came, and is tried again anyway",
+        ));
+    }
     let table = tables.iter().find(|table| table.name().eq_ignore_ascii_case(name));
     let Some(table) = table.filter(|table| table.uploads()) else {
         let message = format!("table {name} is uploaded no more, so nobody would get the row");

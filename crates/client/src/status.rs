@@ -1,6 +1,6 @@
 //! What a remote can tell about itself without a network.
 
-use crate::apply::{orphans, rejects};
+use crate::apply::{kept_back, orphans, rejects};
 use crate::capture::change_log::{self, Change, Reading};
 use crate::connection::{begin_read, explain};
 use crate::progress::{self, State};
@@ -36,6 +36,8 @@ pub struct Status {
     pub rejects: u64,
     /// Downloaded rows that wait for their parent, which the centre lacks.
     pub orphans: u64,
+    /// Downloaded rows and deletes that cannot be applied here yet.
+    pub kept_back: u64,
     /// The published tables.
     pub tables: Vec<TableStatus>,
 }
@@ -97,7 +99,8 @@ pub(crate) fn status(connection: &Connection) -> Result<Status, Failure> {
     let state = State::read(connection)?;
     let mut tables = Vec::new();
     let watermarks = progress::watermarks(connection)?;
-    for (table, watermark) in schema::tables(connection)?.iter().zip(watermarks) {
+    let published = schema::tables(connection)?;
+    for (table, watermark) in published.iter().zip(watermarks) {
         let mut pending = 0;
         for_each_change(connection, table, &state, &mut |_| {
             pending += 1;
@@ -122,6 +125,7 @@ pub(crate) fn status(connection: &Connection) -> Result<Status, Failure> {
         outcome_unknown: state.frozen.is_some(),
         rejects: rejects::count(connection)?,
         orphans: orphans::count(connection).map_err(explain)?,
+        kept_back: kept_back::count(connection, &published)?,
         tables,
     })
 }

@@ -333,6 +333,8 @@ impl Incoming<'_> {
             nonce: state.nonce_attempt,
             at: "2024-02-29T00:00:00.000Z",
             spills: &remote.spills,
+            uploads: true,
+            guards: false,
         };
         crate::apply::apply(&remote.connection, &download, &end, &circumstances, &mut |_| {})
             .map(drop)

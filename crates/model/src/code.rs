@@ -219,9 +219,8 @@ codes! {
     /// so nothing was done.
     5145 ShapeChangeBlocked Remote false
         "synchronize without --download-only: what waits goes up under the tables as they are here";
-    /// What a synchronization that only downloads brought cannot lie beside changes that wait here:
-    /// a delete would take a changed row along, for example. Nothing of it was applied; the changes
-    /// have to go up first.
+    /// What a synchronization that only downloads brought cannot lie beside changes that wait here,
+    /// not even in part. Nothing of it was applied; the changes have to go up first.
     5146 DownloadBlocked Remote false
         "synchronize without --download-only, so that what waits goes up first";
     /// Columns were published that this remote has not received yet, and rows of their table were
@@ -343,6 +342,12 @@ codes! {
     /// or got another key, and the foreign key of the consolidated database says what becomes of
     /// its children. The row is kept in the reject table.
     7197 RowTakenAlong Remote false "enter the row again if it is wanted without the other";
+
+    /// The table of the remote refuses a row that came: a CHECK, a NOT NULL or a UNIQUE index that
+    /// only the remote has, or the type of a column. The remote goes without the row, or keeps what
+    /// it had; everything else arrived. The row is tried again in every synchronization, and this
+    /// reject goes when it fits.
+    7245 RowUnfit Remote false "drop the constraint that the consolidated database does not have";
 
     /// A defect of Syncline. Nothing was half done.
     9001 Bug Maker false "report it with the log";

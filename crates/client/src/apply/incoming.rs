@@ -4,12 +4,15 @@
 //! undone later, nothing would ever be uploaded and the server would never send the row again: so
 //! it is kept beside the change, and applied when there turns out to be no change.
 
+use super::orphans::{self, Surroundings};
+use super::{kept_back, rejects};
 use crate::capture::change_log::{self, Change};
+use crate::capture::undone;
 use crate::connection::{bind, explain, triggers_off, value};
 use crate::schema::{Image, RemoteTable};
 use crate::sql::parameters;
-use model::{Failure, Value};
-use rusqlite::{Connection, ErrorCode};
+use model::{Code, Failure, Value, write_value};
+use rusqlite::{Connection, Error, ffi};
 
 /// Applies what was downloaded for rows whose change was undone, and forgets those changes.
 /// The caller holds the write lock; no generation is frozen.
@@ -18,13 +21,27 @@ pub(crate) fn apply_for_undone_changes(
     tables: &[RemoteTable],
     open: i64,
 ) -> Result<(), Failure> {
-    for table in tables.iter().filter(|table| table.uploads()) {
-        for key in undone(connection, table, open).map_err(explain)? {
-            triggers_off(connection)?;
-            settle(connection, tables, table, open, &key)?;
+    // A row may wait for one that waits behind it.
+    loop {
+        let (mut settled, mut waiting) = (false, false);
+        for table in tables.iter().rev() {
+            if !kept_back::has_table(connection, table).map_err(explain)? {
+                continue;
+            }
+            for key in undone(connection, table, open).map_err(explain)? {
+                triggers_off(connection)?;
+                let now = settle(connection, tables, table, open, &key)?;
+                if !now && table.uploads() {
+                    // An entry would be uploaded as nothing, and what came forgotten with it.
+                    undone::forget_entry(connection, table, open, &key)?;
+                }
+                (settled, waiting) = (settled | now, waiting | !now);
+            }
+        }
+        if !settled || !waiting {
+            return Ok(());
         }
     }
-    Ok(())
 }
 
 /// Keys with an incoming row and without a change.
@@ -33,15 +50,13 @@ fn undone(
     table: &RemoteTable,
     open: i64,
 ) -> rusqlite::Result<Vec<Vec<Value>>> {
-    let sql = format!("SELECT {} FROM {}", table.our_keys_sql(""), table.incoming_sql());
-    let mut statement = connection.prepare_cached(&sql)?;
-    let mut rows = statement.query([])?;
     let mut keys = Vec::new();
-    while let Some(row) = rows.next()? {
-        let key: Vec<Value> = (0..table.key.len())
-            .map(|n| value(row, n).map(|value| value.to_owned()))
-            .collect::<rusqlite::Result<_>>()?;
-        match change_log::change_of(connection, table, open, &key)? {
+    for key in self::keys(connection, table)? {
+        let change = match table.uploads() {
+            true => change_log::change_of(connection, table, open, &key)?,
+            false => None,
+        };
+        match change {
             None | Some(Change::None) => keys.push(key),
             Some(_) => {}
         }
@@ -49,26 +64,53 @@ fn undone(
     Ok(keys)
 }
 
+/// Whether there is any incoming row.
+pub(super) fn has_any(connection: &Connection, table: &RemoteTable) -> rusqlite::Result<bool> {
+    let sql = format!("SELECT EXISTS (SELECT 1 FROM {})", table.incoming_sql());
+    connection.prepare_cached(&sql)?.query_row([], |row| row.get(0))
+}
+
+/// Every key with an incoming row.
+pub(super) fn keys(
+    connection: &Connection,
+    table: &RemoteTable,
+) -> rusqlite::Result<Vec<Vec<Value>>> {
+    let sql = format!("SELECT {} FROM {}", table.our_keys_sql(""), table.incoming_sql());
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut rows = statement.query([])?;
+    let mut keys = Vec::new();
+    while let Some(row) = rows.next()? {
+        let key: rusqlite::Result<Vec<Value>> =
+            (0..table.key.len()).map(|n| value(row, n).map(|value| value.to_owned())).collect();
+        keys.push(key?);
+    }
+    Ok(keys)
+}
+
 /// Makes one row what was downloaded. Where that breaks a constraint or takes a changed row along
-/// with it, everything stays as it is: the next upload makes room.
+/// with it, everything stays as it is: the next upload makes room. True where it was done.
 fn settle(
     connection: &Connection,
     tables: &[RemoteTable],
     table: &RemoteTable,
     open: i64,
     key: &[Value],
-) -> Result<(), Failure> {
+) -> Result<bool, Failure> {
     let before = live_entries(connection, tables, open, table, key)?;
     connection.execute_batch("SAVEPOINT syncline_settle").map_err(explain)?;
-    let settled = match write(connection, table, open, key) {
+    let settled = match write_alone(connection, tables, table, open, key)? {
         Ok(()) => live_entries(connection, tables, open, table, key)? == before,
-        Err(error) if error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) => false,
+        Err(error) if kept_back::is_refusal(&error) => false,
         Err(error) => return Err(explain(error)),
     };
-    if !settled {
+    if settled {
+        rejects::forget_unfit(connection, table, key).map_err(explain)?;
+        orphans::forget(connection, tables, table, key)?;
+    } else {
         connection.execute_batch("ROLLBACK TO syncline_settle").map_err(explain)?;
     }
-    connection.execute_batch("RELEASE syncline_settle").map_err(explain)
+    connection.execute_batch("RELEASE syncline_settle").map_err(explain)?;
+    Ok(settled)
 }
 
 /// Changed rows that exist, the one with `key` not counted.
@@ -82,6 +124,9 @@ fn live_entries(
     let mut count = 0;
     for table in tables.iter().filter(|table| table.uploads()) {
         count += change_log::live_entries(connection, table, open).map_err(explain)?;
+    }
+    if !table.uploads() {
+        return Ok(count);
     }
     let sql = format!(
         "SELECT EXISTS (SELECT 1 FROM {} AS t WHERE {}) AND EXISTS \
@@ -98,6 +143,36 @@ fn live_entries(
     let mut rows = statement.raw_query();
     let own = rows.next().map_err(explain)?.map_or(Ok(0), |row| row.get::<_, i64>(0));
     Ok(count - own.map_err(explain)?)
+}
+
+/// Like [`write`]. Rows that the centre still has do not go with one that is deleted: they are set
+/// aside. One that is changed keeps it from going.
+fn write_alone(
+    connection: &Connection,
+    tables: &[RemoteTable],
+    table: &RemoteTable,
+    open: i64,
+    key: &[Value],
+) -> Result<rusqlite::Result<()>, Failure> {
+    if table.in_foreign_keys && is_absent(connection, table, key).map_err(explain)? {
+        let mut bytes = Vec::new();
+        key.iter().for_each(|value| write_value(&mut bytes, value.as_ref()));
+        let surroundings = Surroundings { tables, open_generation: open, guards: false };
+        match orphans::set_aside_children(connection, surroundings, table, &bytes) {
+            Err(failure) if failure.code() == Code::ApplyBlocked || is_refusal(&failure) => {
+                let code = ffi::Error::new(ffi::SQLITE_CONSTRAINT_FOREIGNKEY);
+                return Ok(Err(Error::SqliteFailure(code, None)));
+            }
+            other => drop(other?),
+        }
+    }
+    Ok(write(connection, table, open, key))
+}
+
+/// Tables that refer to each other in a ring: none of their rows can go first.
+fn is_refusal(failure: &Failure) -> bool {
+    let source = std::error::Error::source(failure);
+    source.and_then(|it| it.downcast_ref::<Error>()).is_some_and(kept_back::is_refusal)
 }
 
 fn write(
@@ -127,12 +202,12 @@ fn write(
         run(&format!("DELETE FROM {} WHERE {live}", table.table_sql()), None)?;
     }
     run(&format!("DELETE FROM {incoming} WHERE {ours}"), None)?;
-    let generation = key.len() + 1;
-    let entry = format!(
-        "DELETE FROM {} WHERE \"generation\" = ?{generation} AND {ours}",
-        table.change_sql()
-    );
-    run(&entry, Some(open))?;
+    if table.uploads() {
+        let generation = key.len() + 1;
+        let change = table.change_sql();
+        let entry = format!("DELETE FROM {change} WHERE \"generation\" = ?{generation} AND {ours}");
+        run(&entry, Some(open))?;
+    }
     Ok(())
 }
 

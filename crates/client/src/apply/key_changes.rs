@@ -16,7 +16,7 @@
 
 use super::followers::{Followers, Shift};
 use super::parked::Parked;
-use super::{Circumstances, Download};
+use super::{Circumstances, Download, guarded, kept_back};
 use crate::connection::{bind, explain};
 use crate::schema::{Affinity, Image, RemoteTable};
 use crate::sql::{all, ident, list, parameters};
@@ -101,6 +101,11 @@ fn delete_early(
     table: &RemoteTable,
 ) -> Result<(), Failure> {
     let unchanged = match table.uploads() {
+        _ if circumstances.guards => format!(
+            " AND NOT EXISTS (SELECT 1 FROM temp.{} AS g WHERE {})",
+            guarded::guarded_sql(table),
+            table.same_key("t.", "g."),
+        ),
         true => format!(
             " AND NOT EXISTS (SELECT 1 FROM {} AS c WHERE c.\"generation\" = {} AND {})",
             table.change_sql(),
@@ -132,6 +137,8 @@ struct Mover<'a> {
     table: &'a RemoteTable,
     /// Local changes of the table wait, so nothing is moved before all is known.
     has_changes: bool,
+    /// Something is kept back of the table.
+    keeps_back: bool,
     /// Old and new key of rows that could not be moved at once.
     waiting: Parked,
     any_waits: bool,
@@ -165,7 +172,9 @@ impl<'a> Mover<'a> {
             ))
             .map_err(explain)?;
         let waiting = Parked::new(circumstances.spills);
-        Ok(Mover { connection, circumstances, table, has_changes, waiting, any_waits: false })
+        let keeps_back = kept_back::has_any(connection, table).map_err(explain)?;
+        let any_waits = false;
+        Ok(Mover { connection, circumstances, table, has_changes, keeps_back, waiting, any_waits })
     }
 
     fn hear(
@@ -185,6 +194,14 @@ impl<'a> Mover<'a> {
             // What a parent has taken along already lies under another key by now.
             let old = followers.key_by_now(table, &told)?;
             let old: Vec<ValueRef<'_>> = old.iter().map(Value::as_ref).collect();
+            if self.stays(&old)? {
+                kept_back::keep_delete(self.connection, table, &old)?;
+                continue;
+            }
+            if self.keeps_back && self.waiting_under(&old)? == Waiting::Nothing {
+                // It was of the row that has left this key.
+                kept_back::forget(self.connection, table, &old)?;
+            }
             if identical(&old, &new) {
                 self.note_arrived(&new)?;
                 followers.follow(table, &Shift { old: &told, new: &new, from_spare: false })?;
@@ -199,6 +216,20 @@ impl<'a> Mover<'a> {
             }
         }
         super::rows::expect_end(rest)
+    }
+
+    /// The row keeps its key for now. What it has become comes under the new one.
+    fn stays(&self, old: &[ValueRef<'_>]) -> Result<bool, Failure> {
+        if !self.circumstances.guards {
+            return Ok(false);
+        }
+        let sql = guarded::is_guarded_sql(self.table);
+        let mut statement = self.connection.prepare_cached(&sql).map_err(explain)?;
+        bind_all(&mut statement, old).map_err(explain)?;
+        statement
+            .raw_bind_parameter(old.len() + 1, self.circumstances.open_generation)
+            .map_err(explain)?;
+        Ok(statement.raw_query().next().map_err(explain)?.is_some())
     }
 
     /// False where the new key is taken.

@@ -10,12 +10,12 @@
 //! A row that refers to one that is set aside goes with it, since deleting its parent would
 //! otherwise delete or change it.
 
-use super::{Circumstances, Download};
+use super::{Circumstances, Download, guarded};
 use crate::connection::{bind, explain};
 use crate::progress;
 use crate::schema::{Image, LocalTable, RemoteTable};
 use crate::sql::{all, ident, parameters};
-use model::{Code, Failure, RowReader};
+use model::{Code, Failure, RowReader, Value};
 use protocol::DownloadMode;
 use rusqlite::{Connection, OptionalExtension};
 
@@ -23,12 +23,12 @@ use rusqlite::{Connection, OptionalExtension};
 const COUNT: &str = "orphans";
 
 /// A foreign key of a published table.
-struct Reference {
+pub(super) struct Reference {
     /// Position of the table that refers.
-    child: usize,
+    pub(super) child: usize,
     parent: String,
     /// Position of the parent, where it is published.
-    parent_at: Option<usize>,
+    pub(super) parent_at: Option<usize>,
     /// Referring columns and those that they refer to.
     columns: Vec<(String, String)>,
 }
@@ -77,6 +77,26 @@ pub(super) fn put_back(connection: &Connection, tables: &[RemoteTable]) -> Resul
     note_count(connection, tables)
 }
 
+/// Forgets the row with this key, because what has become of it is known.
+pub(super) fn forget(
+    connection: &Connection,
+    tables: &[RemoteTable],
+    table: &RemoteTable,
+    key: &[Value],
+) -> Result<(), Failure> {
+    if count(connection).map_err(explain)? == 0 || !has_table(connection, table)? {
+        return Ok(());
+    }
+    let sql =
+        format!("DELETE FROM {} WHERE {}", table.orphans_sql(), table.our_key_is_parameter(1));
+    let mut statement = connection.prepare_cached(&sql).map_err(explain)?;
+    for (n, value) in key.iter().enumerate() {
+        bind(&mut statement, n + 1, value.as_ref()).map_err(explain)?;
+    }
+    statement.raw_execute().map_err(explain)?;
+    note_count(connection, tables)
+}
+
 /// Whether rows of the table were ever set aside.
 fn has_table(connection: &Connection, table: &RemoteTable) -> Result<bool, Failure> {
     let name = format!("syncline_orphan_{}", table.name());
@@ -89,7 +109,7 @@ pub(super) fn set_aside(
     connection: &Connection,
     circumstances: &Circumstances<'_>,
 ) -> Result<bool, Failure> {
-    let aside = Aside::new(connection, circumstances)?;
+    let aside = Aside::new(connection, circumstances.into())?;
     for reference in &aside.references {
         aside.run(&format!(
             "INSERT OR IGNORE INTO {} SELECT {} FROM {} AS c WHERE {} AND NOT EXISTS \
@@ -109,11 +129,11 @@ pub(super) fn set_aside(
 /// deleted and would take them along. True if there are any.
 pub(super) fn set_aside_children(
     connection: &Connection,
-    circumstances: &Circumstances<'_>,
+    surroundings: Surroundings<'_>,
     parent: &RemoteTable,
     keys: &[u8],
 ) -> Result<bool, Failure> {
-    let aside = Aside::new(connection, circumstances)?;
+    let aside = Aside::new(connection, surroundings)?;
     let leaving = "temp.syncline_leaving";
     aside.run(&format!(
         "CREATE TEMP TABLE syncline_leaving ({}, PRIMARY KEY ({})) WITHOUT ROWID",
@@ -156,8 +176,24 @@ pub(super) fn set_aside_children(
 impl Reference {
     /// The parent `p` is the one that the child `c` refers to, as SQLite compares them: under the
     /// parent's collation.
-    fn same(&self) -> String {
+    pub(super) fn same(&self) -> String {
         all(self.columns.iter().map(|(from, to)| format!("p.{} = c.{}", ident(to), ident(from))))
+    }
+}
+
+/// What rows are set aside among.
+#[derive(Clone, Copy)]
+pub(super) struct Surroundings<'a> {
+    pub(super) tables: &'a [RemoteTable],
+    pub(super) open_generation: i64,
+    /// Guarded rows stay (`apply/guarded.rs`).
+    pub(super) guards: bool,
+}
+
+impl<'a> From<&Circumstances<'a>> for Surroundings<'a> {
+    fn from(circumstances: &Circumstances<'a>) -> Surroundings<'a> {
+        let Circumstances { tables, open_generation, guards, .. } = *circumstances;
+        Surroundings { tables, open_generation, guards }
     }
 }
 
@@ -170,17 +206,18 @@ struct Aside<'a> {
     connection: &'a Connection,
     tables: &'a [RemoteTable],
     open_generation: i64,
+    guards: bool,
     references: Vec<Reference>,
 }
 
 impl<'a> Aside<'a> {
     fn new(
         connection: &'a Connection,
-        circumstances: &Circumstances<'a>,
+        surroundings: Surroundings<'a>,
     ) -> Result<Aside<'a>, Failure> {
-        let (tables, open_generation) = (circumstances.tables, circumstances.open_generation);
+        let Surroundings { tables, open_generation, guards } = surroundings;
         let references = references(connection, tables).map_err(explain)?;
-        let aside = Aside { connection, tables, open_generation, references };
+        let aside = Aside { connection, tables, open_generation, guards, references };
         for (position, table) in tables.iter().enumerate() {
             aside.run(&format!(
                 "CREATE TEMP TABLE {} ({}, PRIMARY KEY ({})) WITHOUT ROWID",
@@ -232,10 +269,12 @@ impl<'a> Aside<'a> {
         }
         let mut moved = 0;
         for (position, table) in self.tables.iter().enumerate() {
+            self.leave_guarded(position, table)?;
             self.refuse_changed(position, table)?;
             moved += self.copy(position, table)?;
         }
-        for (position, table) in self.tables.iter().enumerate() {
+        // Children first: foreign keys may be checked at once.
+        for (position, table) in self.tables.iter().enumerate().rev() {
             let live = table.table_sql();
             let same = table.same_key(&format!("{live}."), "a.");
             let keys = aside_sql(position);
@@ -246,6 +285,19 @@ impl<'a> Aside<'a> {
         }
         note_count(self.connection, self.tables)?;
         Ok(moved > 0)
+    }
+
+    /// What a change that waits refers to stays, as the change does.
+    fn leave_guarded(&self, position: usize, table: &RemoteTable) -> Result<(), Failure> {
+        if self.guards {
+            let aside = aside_sql(position);
+            self.run(&format!(
+                "DELETE FROM {aside} WHERE EXISTS (SELECT 1 FROM temp.{} AS g WHERE {})",
+                guarded::guarded_sql(table),
+                table.same_our_key("g.", &format!("{}.", aside.replace("temp.", ""))),
+            ))?;
+        }
+        Ok(())
     }
 
     /// A change that waits must not be hidden from its user, nor from the upload.
@@ -312,32 +364,80 @@ fn note_count(connection: &Connection, tables: &[RemoteTable]) -> Result<(), Fai
 }
 
 /// Every foreign key of the published tables, as this file declares them.
-fn references(connection: &Connection, tables: &[RemoteTable]) -> rusqlite::Result<Vec<Reference>> {
-    let position = |name: &str| tables.iter().position(|t| t.name().eq_ignore_ascii_case(name));
-    let mut statement = connection.prepare_cached(
-        "SELECT id, \"table\", \"from\", \"to\" FROM pragma_foreign_key_list(?1) ORDER BY id, seq",
-    )?;
-    let mut references: Vec<Reference> = Vec::new();
+pub(super) fn references(
+    connection: &Connection,
+    tables: &[RemoteTable],
+) -> rusqlite::Result<Vec<Reference>> {
+    let mut references = Vec::new();
     for (child, table) in tables.iter().enumerate() {
-        let mut rows = statement.query([table.name()])?;
-        let mut last = None;
-        while let Some(row) = rows.next()? {
-            let (id, parent): (i64, String) = (row.get(0)?, row.get(1)?);
-            let (from, to): (String, Option<String>) = (row.get(2)?, row.get(3)?);
-            let Some(local) = LocalTable::read(connection, &parent)? else { continue };
-            if last.replace(id) != Some(id) {
-                let parent_at = position(&parent);
-                references.push(Reference { child, parent, parent_at, columns: Vec::new() });
+        let found = references_of(connection, tables, table.name(), child)?;
+        references.extend(found.into_iter().map(|(reference, _)| reference));
+    }
+    Ok(references)
+}
+
+/// The foreign keys of other tables that refer to published ones, and let no row go: the table that
+/// refers, and to what. They have no position.
+pub(super) fn unpublished_references(
+    connection: &Connection,
+    tables: &[RemoteTable],
+) -> Result<Vec<(String, Reference)>, Failure> {
+    let find = || -> rusqlite::Result<Vec<(String, Reference)>> {
+        let mut statement = connection.prepare_cached(
+            "SELECT name FROM sqlite_schema
+             WHERE type = 'table' AND name NOT LIKE 'syncline\\_%' ESCAPE '\\'",
+        )?;
+        let names: Vec<String> =
+            statement.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+        let mut found = Vec::new();
+        for name in names {
+            if tables.iter().any(|table| table.name().eq_ignore_ascii_case(&name)) {
+                continue;
             }
-            let Some(reference) = references.last_mut() else { continue };
-            // Without columns it refers to the primary key.
-            let key = || local.key.get(reference.columns.len()).map(|key| key.name.clone());
-            if let Some(to) = to.or_else(key) {
-                reference.columns.push((from, to));
+            for (reference, on_delete) in references_of(connection, tables, &name, tables.len())? {
+                let lets_go = ["CASCADE", "SET NULL"].contains(&on_delete.as_str());
+                if reference.parent_at.is_some() && !lets_go {
+                    found.push((name.clone(), reference));
+                }
             }
         }
+        Ok(found)
+    };
+    find().map_err(explain)
+}
+
+/// The foreign keys of one table, and what they do when a row goes that they refer to.
+fn references_of(
+    connection: &Connection,
+    tables: &[RemoteTable],
+    name: &str,
+    child: usize,
+) -> rusqlite::Result<Vec<(Reference, String)>> {
+    let position = |name: &str| tables.iter().position(|t| t.name().eq_ignore_ascii_case(name));
+    let mut statement = connection.prepare_cached(
+        "SELECT id, \"table\", \"from\", \"to\", on_delete
+         FROM pragma_foreign_key_list(?1) ORDER BY id, seq",
+    )?;
+    let mut rows = statement.query([name])?;
+    let mut references: Vec<(Reference, String)> = Vec::new();
+    let mut last = None;
+    while let Some(row) = rows.next()? {
+        let (id, parent): (i64, String) = (row.get(0)?, row.get(1)?);
+        let (from, to): (String, Option<String>) = (row.get(2)?, row.get(3)?);
+        let Some(local) = LocalTable::read(connection, &parent)? else { continue };
+        if last.replace(id) != Some(id) {
+            let parent_at = position(&parent);
+            let reference = Reference { child, parent, parent_at, columns: Vec::new() };
+            references.push((reference, row.get(4)?));
+        }
+        let Some((reference, _)) = references.last_mut() else { continue };
+        // Without columns it refers to the primary key.
+        let key = || local.key.get(reference.columns.len()).map(|key| key.name.clone());
+        if let Some(to) = to.or_else(key) {
+            reference.columns.push((from, to));
+        }
     }
-    references.retain(|reference| !reference.columns.is_empty());
+    references.retain(|(reference, _)| !reference.columns.is_empty());
     Ok(references)
 }
 

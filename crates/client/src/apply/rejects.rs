@@ -9,6 +9,7 @@ use model::{Code, Counter, Failure, RowReader, Value, ValueRef};
 use protocol::{FRAME_BYTES_MAX, FrameDecoder, Message};
 use rusqlite::Connection;
 use serde_json::{Map, Value as Json, json};
+use std::collections::HashSet;
 
 /// The number of the last reject, in `syncline_state`.
 const LAST_ID: &str = "reject_last_id";
@@ -272,10 +273,7 @@ pub(super) fn record_brought_back(
     at: &str,
 ) -> Result<(), Failure> {
     let key: Vec<Value> = key.iter().map(|value| (*value).to_owned()).collect();
-    let columns = table.published.columns.iter().zip(row);
-    let object: Map<String, Json> =
-        columns.map(|(name, value)| (name.clone(), to_json(*value))).collect();
-    let row = Some(Json::Object(object).to_string());
+    let row = Some(row_text(table, row));
     let message = "the consolidated database has this row, which had gone or was made meanwhile";
     told(connection, table, &key, row, Code::RowBroughtBack, message, at)
 }
@@ -295,6 +293,83 @@ fn told(
     let counter = Counter(progress::get(connection, "counter").map_err(explain)?.unwrap_or(0));
     let reason = Reason { counter, code: code.number(), message, at, base: None };
     insert_with_row(connection, table, key, reason, row).map(|_| ()).map_err(explain)
+}
+
+/// Records a row that came and that its table refuses. It is tried again and again, and one reject
+/// tells of it.
+pub(super) fn record_unfit(
+    connection: &Connection,
+    table: &RemoteTable,
+    row: &[ValueRef<'_>],
+    reason: &str,
+    at: &str,
+) -> rusqlite::Result<()> {
+    let key: Vec<Value> = table.key.iter().map(|key| row[key.position].to_owned()).collect();
+    let (text, code) = (row_text(table, row), Code::RowUnfit.number());
+    let updated = connection
+        .prepare_cached(
+            "UPDATE syncline_reject SET row = ?4, message = ?5
+             WHERE table_name = ?1 AND key = ?2 AND code = ?3",
+        )?
+        .execute(rusqlite::params![table.name(), key_json(table, &key), code, text, reason])?;
+    if updated > 0 {
+        return Ok(());
+    }
+    let counter = Counter(progress::get(connection, "counter")?.unwrap_or(0));
+    let reason = Reason { counter, code, message: reason, at, base: None };
+    insert_with_row(connection, table, &key, reason, Some(text)).map(|_| ())
+}
+
+/// The row has found its place, or is gone.
+pub(super) fn forget_unfit(
+    connection: &Connection,
+    table: &RemoteTable,
+    key: &[Value],
+) -> rusqlite::Result<()> {
+    let code = Code::RowUnfit.number();
+    connection
+        .prepare_cached(
+            "DELETE FROM syncline_reject WHERE table_name = ?1 AND key = ?2 AND code = ?3",
+        )?
+        .execute(rusqlite::params![table.name(), key_json(table, key), code])
+        .map(drop)
+}
+
+/// Whether a reject tells of a row that the table refuses.
+pub(super) fn has_unfit(connection: &Connection, table: &RemoteTable) -> rusqlite::Result<bool> {
+    let mut statement = connection
+        .prepare_cached("SELECT 1 FROM syncline_reject WHERE table_name = ?1 AND code = ?2")?;
+    statement.exists(rusqlite::params![table.name(), Code::RowUnfit.number()])
+}
+
+/// Forgets those of rows with other keys than these.
+pub(super) fn retain_unfit(
+    connection: &Connection,
+    table: &RemoteTable,
+    kept: &HashSet<String>,
+) -> rusqlite::Result<()> {
+    let mut statement = connection.prepare_cached(
+        "SELECT id, key FROM syncline_reject WHERE table_name = ?1 AND code = ?2",
+    )?;
+    let mut rows = statement.query(rusqlite::params![table.name(), Code::RowUnfit.number()])?;
+    let mut settled: Vec<i64> = Vec::new();
+    while let Some(row) = rows.next()? {
+        if !kept.contains(&row.get::<_, String>(1)?) {
+            settled.push(row.get(0)?);
+        }
+    }
+    for id in settled {
+        connection.execute("DELETE FROM syncline_reject WHERE id = ?1", [id])?;
+    }
+    Ok(())
+}
+
+/// A row by column name.
+fn row_text(table: &RemoteTable, row: &[ValueRef<'_>]) -> String {
+    let columns = table.published.columns.iter().zip(row);
+    let object: Map<String, Json> =
+        columns.map(|(name, value)| (name.clone(), to_json(*value))).collect();
+    Json::Object(object).to_string()
 }
 
 /// Whether this very download has rejected the row: then the restore did not lose it.
@@ -341,15 +416,12 @@ pub(super) fn record_difference(
 ) -> rusqlite::Result<()> {
     let counter = Counter(progress::get(connection, "counter")?.unwrap_or(0));
     let key: Vec<Value> = table.key.iter().map(|key| row[key.position].to_owned()).collect();
-    let columns = table.published.columns.iter().zip(row);
-    let object: Map<String, Json> =
-        columns.map(|(name, value)| (name.clone(), to_json(*value))).collect();
+    let row = Some(row_text(table, row));
     let message = match code {
         Code::RowNotCaptured => "here without triggers, and otherwise or not at the centre",
         _ => "here when the table was published again, and otherwise or not at the centre",
     };
     let reason = Reason { counter, code: code.number(), message, at, base: None };
-    let row = Some(Json::Object(object).to_string());
     insert_with_row(connection, table, &key, reason, row).map(|_| ())
 }
 
@@ -409,7 +481,7 @@ fn insert_with_row(
 }
 
 /// A key by column name.
-fn key_json(table: &RemoteTable, key: &[Value]) -> String {
+pub(super) fn key_json(table: &RemoteTable, key: &[Value]) -> String {
     let columns = table.key.iter().map(|column| column.name.clone());
     Json::Object(columns.zip(key.iter().map(|value| to_json(value.as_ref()))).collect()).to_string()
 }

@@ -2,7 +2,9 @@
 
 use super::comparison::Tells;
 use super::parked::{Parked, Placeholders};
-use super::{Circumstances, Download, incoming, key_changes, orphans, refresh, rejects};
+use super::{
+    Circumstances, Download, guarded, incoming, kept_back, key_changes, orphans, refresh, rejects,
+};
 use crate::capture::change_log;
 use crate::connection::{bind, explain};
 use crate::schema::{KeyColumn, RemoteTable};
@@ -29,6 +31,8 @@ pub(super) struct Target<'a> {
     parked: Option<Parked>,
     /// No row has turned out to be there already.
     only_new: bool,
+    /// Something is kept back of the table, which gives way to what comes.
+    keeps_back: bool,
 }
 
 /// Statements for tables with local changes.
@@ -39,14 +43,17 @@ struct ChangedSql {
 }
 
 impl ChangedSql {
-    fn new(table: &RemoteTable) -> ChangedSql {
+    fn new(table: &RemoteTable, guards: bool) -> ChangedSql {
         ChangedSql {
-            is_changed: format!(
-                "SELECT 1 FROM {} WHERE {} AND \"generation\" = ?{}",
-                table.change_sql(),
-                table.our_key_is_parameter(1),
-                table.key.len() + 1
-            ),
+            is_changed: match guards {
+                true => guarded::is_guarded_sql(table),
+                false => format!(
+                    "SELECT 1 FROM {} WHERE {} AND \"generation\" = ?{}",
+                    table.change_sql(),
+                    table.our_key_is_parameter(1),
+                    table.key.len() + 1
+                ),
+            },
             keep_row: incoming::keep_row_sql(table),
             keep_delete: incoming::keep_delete_sql(table),
         }
@@ -58,20 +65,22 @@ impl<'a> Target<'a> {
         connection: &Connection,
         table: &'a RemoteTable,
         mode: DownloadMode,
-        generation: i64,
+        circumstances: &Circumstances<'_>,
         tells_new: bool,
     ) -> rusqlite::Result<Target<'a>> {
-        let changed = change_log::has_entries(connection, table, generation)?;
+        let (generation, guards) = (circumstances.open_generation, circumstances.guards);
+        let changed = guards || change_log::has_entries(connection, table, generation)?;
         let notes_keys =
             mode == DownloadMode::Refresh && refresh::prepare(connection, table, tells_new)?;
         Ok(Target {
             table,
-            changed: changed.then(|| ChangedSql::new(table)),
+            changed: changed.then(|| ChangedSql::new(table, guards)),
             notes_keys,
             notes_spellings: false,
             was_empty: mode == DownloadMode::Refresh && !notes_keys,
             parked: None,
             only_new: true,
+            keeps_back: kept_back::has_any(connection, table)?,
         })
     }
 
@@ -92,6 +101,7 @@ impl<'a> Target<'a> {
             && self.changed.is_none()
             && !self.notes_keys
             && !self.notes_spellings
+            && !self.keeps_back
             && (self.was_empty || !self.table.in_foreign_keys)
     }
 
@@ -151,10 +161,9 @@ impl<'a> Writer<'a> {
             return Err(Failure::new(Code::MalformedMessage, "rows of an unknown table"));
         };
         if slot.is_none() {
-            let generation = self.circumstances.open_generation;
             let mode = self.download.mode(table);
             let tells_new = self.download.begin.deletes_lost;
-            let target = Target::new(self.connection, table, mode, generation, tells_new)
+            let target = Target::new(self.connection, table, mode, self.circumstances, tells_new)
                 .map_err(explain)?;
             let target = slot.insert(target);
             if !self.download.deletes[position].is_empty()
@@ -254,7 +263,8 @@ impl<'a> Writer<'a> {
             let undo = "ROLLBACK TO syncline_delete";
             self.connection.execute_batch(undo).map_err(explain)?;
             self.actions.seen.set(false);
-            orphans::set_aside_children(self.connection, self.circumstances, table, keys)?;
+            let surroundings = self.circumstances.into();
+            orphans::set_aside_children(self.connection, surroundings, table, keys)?;
             self.delete_keys(position, keys, count)?;
         }
         self.connection.execute_batch("RELEASE syncline_delete").map_err(explain)?;
@@ -299,6 +309,9 @@ impl<'a> Writer<'a> {
                 run(keep_delete, &key).map_err(explain)?;
                 continue;
             }
+            if target.keeps_back {
+                kept_back::forget(self.connection, table, &key)?;
+            }
             self.actions.watch(|| run(&mut delete, &key)).map_err(explain)?;
         }
         Ok(rest)
@@ -307,22 +320,10 @@ impl<'a> Writer<'a> {
     /// Writes the rows that stood in each other's way, with placeholders where they still do.
     pub(super) fn write_parked_rows(&mut self) -> Result<(), Failure> {
         for target in self.targets.iter_mut().flatten() {
-            let again = rewrite(self.connection, self.circumstances, &self.actions, target)?;
-            let Some(still) = again else { continue };
-            let placeholders = Placeholders::new(self.connection, target.table)?;
-            still.for_each_chunk(&mut |chunk| placeholders.put(chunk))?;
-            // Children may have followed to a placeholder; whether they did is not worth asking.
-            self.actions.seen.set(true);
-            target.parked = Some(still);
-            let last = rewrite(self.connection, self.circumstances, &self.actions, target)?;
-            drop(placeholders);
-            if last.is_some() {
-                let message = format!(
-                    "a downloaded row of {} has a value that a local row has too",
-                    target.table.name()
-                );
-                let failure = super::blocked(self.connection, self.circumstances, &message);
-                return Err(failure.table(target.table.name()));
+            let mut again = rewrite(self.connection, self.circumstances, &self.actions, target)?;
+            // Every round but the last keeps a row back.
+            while let Some(still) = again {
+                again = part(self.connection, self.circumstances, &self.actions, target, still)?;
             }
         }
         Ok(())
@@ -396,6 +397,93 @@ fn rewrite<'a>(
     Ok(target.parked.take())
 }
 
+/// Writes rows that stand in each other's way, with placeholders. Where a row that did not come, or
+/// a change that waits, has the value of one of them, that one is kept back, and the others are
+/// yielded as they were.
+fn part<'a>(
+    connection: &'a Connection,
+    circumstances: &'a Circumstances<'a>,
+    actions: &Actions<'a>,
+    target: &mut Target<'a>,
+    still: Parked,
+) -> Result<Option<Parked>, Failure> {
+    connection.execute_batch("SAVEPOINT syncline_part").map_err(explain)?;
+    let placeholders = Placeholders::new(connection, target.table)?;
+    still.for_each_chunk(&mut |chunk| placeholders.put(chunk))?;
+    // Children may have followed to a placeholder; whether they did is not worth asking.
+    actions.seen.set(true);
+    let mut all = Parked::new(circumstances.spills);
+    still.for_each_chunk(&mut |chunk| all.push(chunk))?;
+    target.parked = Some(still);
+    let last = rewrite(connection, circumstances, actions, target)?;
+    drop(placeholders);
+    let Some(last) = last else {
+        connection.execute_batch("RELEASE syncline_part").map_err(explain)?;
+        return Ok(None);
+    };
+    connection
+        .execute_batch("ROLLBACK TO syncline_part; RELEASE syncline_part")
+        .map_err(explain)?;
+    let message =
+        format!("a downloaded row of {} has a value that a local row has too", target.table.name());
+    if super::waits_here(connection, circumstances) && !circumstances.guards {
+        let failure = Failure::new(Code::ApplyBlocked, message);
+        return Err(failure.table(target.table.name()));
+    }
+    keep_back(connection, circumstances, target, &last, &message)?;
+    let mut others = Parked::new(circumstances.spills);
+    let kept = guarded::is_kept_sql(target.table);
+    for_each_row(&all, target.table, &mut |bytes, key, _| {
+        let mut kept = connection.prepare_cached(&kept).map_err(explain)?;
+        match found(&mut kept, key).map_err(explain)? {
+            true => Ok(()),
+            false => others.push(bytes),
+        }
+    })?;
+    Ok(Some(others))
+}
+
+/// Keeps rows back that others are in the way of. Where it is a change that waits, nobody needs to
+/// be told: it is uploaded, and makes room.
+fn keep_back(
+    connection: &Connection,
+    circumstances: &Circumstances<'_>,
+    target: &mut Target<'_>,
+    rows: &Parked,
+    reason: &str,
+) -> Result<(), Failure> {
+    let table = target.table;
+    let tells = !super::waits_here(connection, circumstances);
+    target.keeps_back = true;
+    for_each_row(rows, table, &mut |_, _, row| match tells {
+        true => kept_back::refuse(connection, circumstances, table, row, reason),
+        false => kept_back::keep_row(connection, table, row),
+    })
+}
+
+type VisitRow<'a> = dyn FnMut(&[u8], &[ValueRef<'_>], &[ValueRef<'_>]) -> Result<(), Failure> + 'a;
+
+/// Shows `visit` each row: its bytes, its key and its values.
+fn for_each_row(
+    rows: &Parked,
+    table: &RemoteTable,
+    visit: &mut VisitRow<'_>,
+) -> Result<(), Failure> {
+    rows.for_each_chunk(&mut |chunk| {
+        let mut rest = chunk;
+        while !rest.is_empty() {
+            let mut reader = RowReader::new(rest);
+            let mut row = Vec::with_capacity(table.width());
+            read_values(&mut reader, table.width(), &mut row)?;
+            let behind = reader.rest();
+            let key: Vec<ValueRef<'_>> = table.key.iter().map(|key| row[key.position]).collect();
+            visit(&rest[..rest.len() - behind.len()], &key, &row)?;
+            rest = behind;
+        }
+        Ok(())
+    })
+}
+
 fn read_values<'a>(
     reader: &mut RowReader<'a>,
     count: usize,
@@ -448,22 +536,6 @@ fn exists(
     }
     statement.raw_bind_parameter(key.len() + 1, generation)?;
     Ok(statement.raw_query().next()?.is_some())
-}
-
-/// A row that fits neither a declared constraint nor the columns' types: the tables at both ends
-/// are not the same.
-fn refused(table: &RemoteTable, row: &[ValueRef<'_>], error: Error) -> Failure {
-    let failure = explain(error);
-    if failure.code() != Code::Bug {
-        return failure;
-    }
-    let key = table.key_text(table.key.iter().map(|key| row[key.position]));
-    let message = format!("table {} refuses a downloaded row", table.name());
-    Failure::new(Code::RemoteSchemaDiffers, message)
-        .table(table.name())
-        .key(key)
-        .hint("drop the constraint that the consolidated database does not have")
-        .source(failure)
 }
 
 /// Another row has the same value in a UNIQUE index.

@@ -15,17 +15,28 @@ pub(crate) fn create(connection: &Connection, table: &RemoteTable) -> rusqlite::
     connection.execute_batch(&format!(
         "CREATE TABLE IF NOT EXISTS {} (\"generation\" INTEGER NOT NULL, {}, \
          \"existed\" INTEGER NOT NULL, {}{captured}, \
-         PRIMARY KEY (\"generation\", {keys})) WITHOUT ROWID;
-         CREATE TABLE IF NOT EXISTS {} ({}, \"present\" INTEGER NOT NULL, {}, \
-         PRIMARY KEY ({keys})) WITHOUT ROWID;",
+         PRIMARY KEY (\"generation\", {keys})) WITHOUT ROWID",
         table.change_sql(),
         table.our_keys_declared(),
         table.images_sql("", Image::Old),
+    ))?;
+    create_incoming(connection, table)?;
+    moves::create(connection, table)
+}
+
+/// Creates the incoming table of `table`.
+pub(crate) fn create_incoming(
+    connection: &Connection,
+    table: &RemoteTable,
+) -> rusqlite::Result<()> {
+    connection.execute_batch(&format!(
+        "CREATE TABLE IF NOT EXISTS {} ({}, \"present\" INTEGER NOT NULL, {}, \
+         PRIMARY KEY ({})) WITHOUT ROWID",
         table.incoming_sql(),
         table.our_keys_declared(),
         table.images_sql("", Image::Incoming),
-    ))?;
-    moves::create(connection, table)
+        table.our_keys_sql(""),
+    ))
 }
 
 /// Records every row that lies in the table as one that did not exist before.

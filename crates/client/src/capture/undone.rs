@@ -1,9 +1,10 @@
 //! Entries that say nothing: their rows are as they were before.
 
 use super::change_log::{self, Change, Reading};
+use super::moves;
 use crate::connection::{bind, explain};
 use crate::schema::RemoteTable;
-use model::Failure;
+use model::{Failure, Value};
 use rusqlite::Connection;
 
 /// Forgets entries of rows that are as they were before `generation`, the only one, so that they
@@ -17,11 +18,7 @@ pub(crate) fn forget(
     if !change_log::has_entries(connection, table, generation).map_err(explain)? {
         return Ok(());
     }
-    let exists = |sql: String| {
-        let exists: rusqlite::Result<bool> = connection.query_row(&sql, [], |row| row.get(0));
-        exists.map_err(explain)
-    };
-    if exists(format!("SELECT EXISTS (SELECT 1 FROM {})", table.moved_sql()))? {
+    if moves::has_any(connection, table, generation).map_err(explain)? {
         return Ok(());
     }
     let mut undone = Vec::new();
@@ -33,24 +30,44 @@ pub(crate) fn forget(
         Ok(())
     })?;
     let sql = format!(
-        "DELETE FROM {} WHERE {} AND \"generation\" = ?{} \
-         AND NOT EXISTS (SELECT 1 FROM {} WHERE {})",
-        table.change_sql(),
-        table.our_key_is_parameter(1),
-        table.key.len() + 1,
+        "{} AND NOT EXISTS (SELECT 1 FROM {} WHERE {})",
+        forget_sql(table),
         table.incoming_sql(),
         table.our_key_is_parameter(1),
     );
-    for key in undone {
-        let delete = || {
-            let mut statement = connection.prepare_cached(&sql)?;
-            for (n, value) in key.iter().enumerate() {
-                bind(&mut statement, n + 1, value.as_ref())?;
-            }
-            statement.raw_bind_parameter(key.len() + 1, generation)?;
-            statement.raw_execute()
-        };
-        delete().map_err(explain)?;
+    undone.iter().try_for_each(|key| run(connection, &sql, key, generation))
+}
+
+/// Forgets one such entry although something was downloaded for its row, which stays.
+pub(crate) fn forget_entry(
+    connection: &Connection,
+    table: &RemoteTable,
+    generation: i64,
+    key: &[Value],
+) -> Result<(), Failure> {
+    if moves::has_any(connection, table, generation).map_err(explain)? {
+        return Ok(());
     }
-    Ok(())
+    run(connection, &forget_sql(table), key, generation)
+}
+
+fn forget_sql(table: &RemoteTable) -> String {
+    format!(
+        "DELETE FROM {} WHERE {} AND \"generation\" = ?{}",
+        table.change_sql(),
+        table.our_key_is_parameter(1),
+        table.key.len() + 1,
+    )
+}
+
+fn run(connection: &Connection, sql: &str, key: &[Value], generation: i64) -> Result<(), Failure> {
+    let run = || {
+        let mut statement = connection.prepare_cached(sql)?;
+        for (n, value) in key.iter().enumerate() {
+            bind(&mut statement, n + 1, value.as_ref())?;
+        }
+        statement.raw_bind_parameter(key.len() + 1, generation)?;
+        statement.raw_execute()
+    };
+    run().map(drop).map_err(explain)
 }

@@ -453,6 +453,8 @@ impl<'a> Host<'a> {
             nonce: self.state.nonce_attempt,
             at: &at,
             spills: &self.remote.spills,
+            uploads: self.request.mode == Mode::Full,
+            guards: false,
         };
         let observer = &mut self.observer;
         observer(Step::Applying { rows_done: 0, rows_total });

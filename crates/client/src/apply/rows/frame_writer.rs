@@ -1,14 +1,14 @@
 //! Writing the rows of one frame.
 
-use super::{Actions, Target, exists, is_duplicate, read_values, refused, run};
+use super::{Actions, Target, exists, is_duplicate, read_values, run};
 use crate::apply::comparison::{Stored, compare};
 use crate::apply::parked::Parked;
 use crate::apply::statements::BATCH_ROWS;
-use crate::apply::{Circumstances, refresh, rejects};
+use crate::apply::{Circumstances, kept_back, refresh, rejects};
 use crate::connection::{bind, explain};
 use crate::schema::RemoteTable;
-use model::{Failure, RowReader, ValueRef};
-use rusqlite::{CachedStatement, Connection, ErrorCode};
+use model::{Failure, RowReader, Value, ValueRef};
+use rusqlite::{CachedStatement, Connection, Error};
 
 /// Writes rows of one table with the statements prepared once.
 pub(super) struct FrameWriter<'a, 'b> {
@@ -17,6 +17,8 @@ pub(super) struct FrameWriter<'a, 'b> {
     table: &'a RemoteTable,
     parked: &'b mut Option<Parked>,
     only_new: &'b mut bool,
+    /// Something is kept back of the table.
+    keeps_back: &'b mut bool,
     upsert: CachedStatement<'a>,
     /// Until a row turns out not to be new.
     insert_batch: Option<CachedStatement<'a>>,
@@ -59,6 +61,7 @@ impl<'a, 'b> FrameWriter<'a, 'b> {
             changed,
             parked: &mut target.parked,
             only_new: &mut target.only_new,
+            keeps_back: &mut target.keeps_back,
         })
     }
 
@@ -86,7 +89,7 @@ impl<'a, 'b> FrameWriter<'a, 'b> {
         let before = self.actions.connection.total_changes();
         match statement.raw_execute() {
             Ok(_) => Ok(Some((reader.rest(), BATCH_ROWS))),
-            Err(error) if error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) => {
+            Err(error) if kept_back::is_refusal(&error) => {
                 *self.only_new = false;
                 let written = self.actions.connection.total_changes() - before;
                 let mut reader = RowReader::new(rows);
@@ -129,7 +132,7 @@ impl<'a, 'b> FrameWriter<'a, 'b> {
             let mut reader = RowReader::new(rest);
             read_values(&mut reader, self.table.width(), &mut row)?;
             rest = reader.rest();
-            if self.note_key.is_some() || self.changed.is_some() {
+            if self.note_key.is_some() || self.changed.is_some() || *self.keeps_back {
                 key.clear();
                 key.extend(self.table.key.iter().map(|key| row[key.position]));
             }
@@ -143,6 +146,9 @@ impl<'a, 'b> FrameWriter<'a, 'b> {
                 run(keep_row, &key).map_err(explain)?;
                 continue;
             }
+            if *self.keeps_back {
+                kept_back::forget_row(self.actions.connection, self.table, &key)?;
+            }
             if let Some(select) = &mut self.select {
                 let stored = compare(select, &key, &row).map_err(explain)?;
                 if stored == Stored::Same {
@@ -151,15 +157,32 @@ impl<'a, 'b> FrameWriter<'a, 'b> {
                 self.tell(stored, &key, &row)?;
             }
             match self.actions.watch(|| run(&mut self.upsert, &row)) {
+                Ok(_) if *self.keeps_back => self.forget_refusal(&row)?,
                 Ok(_) => {}
                 Err(error) if is_duplicate(&error) => {
                     let spills = self.circumstances.spills;
                     let parked = self.parked.get_or_insert_with(|| Parked::new(spills));
                     parked.push(&start[..start.len() - rest.len()])?;
                 }
-                Err(error) => return Err(refused(self.table, &row, error)),
+                Err(error) if kept_back::is_refusal(&error) => self.refuse(&row, &error)?,
+                Err(error) => return Err(explain(error)),
             }
         }
         Ok(rest)
+    }
+
+    /// The table refuses the row, whatever else lies in it. The others arrive.
+    fn refuse(&mut self, row: &[ValueRef<'_>], error: &Error) -> Result<(), Failure> {
+        let reason = error.to_string();
+        *self.keeps_back = true;
+        let connection = self.actions.connection;
+        kept_back::refuse(connection, self.circumstances, self.table, row, &reason)
+    }
+
+    /// What is told of an earlier state of the row has ceased to be true.
+    fn forget_refusal(&self, row: &[ValueRef<'_>]) -> Result<(), Failure> {
+        let key = self.table.key.iter().map(|key| row[key.position].to_owned());
+        let key: Vec<Value> = key.collect();
+        rejects::forget_unfit(self.actions.connection, self.table, &key).map_err(explain)
     }
 }

@@ -1,30 +1,79 @@
 //! Downloads beside changes that wait.
 
+mod random;
+
 use super::{centre, family, joined, rows, sync, sync_as};
 use crate::testing::centre::Centre;
 use crate::testing::{Site, int, text};
-use model::Code;
 use protocol::Mode;
 
-// S11: a download that a pending change stood in the way of failed with the advice to try again,
-// for ever.
+// S3, S4: a download that a pending change stood in the way of failed, and what else had come did
+// not arrive.
 #[test]
-fn a_change_in_the_way_of_a_mere_download_is_told_with_the_way_on() {
+fn a_change_in_the_way_of_a_mere_download_stays_and_the_rest_arrives() {
     let centre = Centre::new(&family());
     centre.borrow_mut().put(0, &[int(1), text("parent")]);
+    centre.borrow_mut().put(1, &[int(11), int(1)]);
     let mut site = Site::empty();
     sync(&mut site, &centre).unwrap();
     site.write("INSERT INTO t VALUES (10, 1)");
+    centre.borrow_mut().remove(1, 11);
     centre.borrow_mut().remove(0, 1);
+    centre.borrow_mut().put(0, &[int(2), text("another")]);
     for _ in 0..2 {
-        let refused = sync_as(&mut site.remote, &centre, Mode::DownloadOnly, &mut |_| {});
-        let refused = refused.unwrap_err();
-        assert_eq!(refused.code(), Code::DownloadBlocked);
-        assert!(!refused.code().retry() && refused.hint_text().contains("--download-only"));
-        assert_eq!(site.rows("SELECT * FROM t"), ["10, 1"], "nothing was applied");
+        sync_as(&mut site.remote, &centre, Mode::DownloadOnly, &mut |_| {}).unwrap();
+        assert_eq!(site.rows("SELECT * FROM t"), ["10, 1"], "the change, and what it refers to");
+        assert_eq!(site.rows("SELECT * FROM p"), ["1, 'parent'", "2, 'another'"]);
+        assert_eq!(site.remote.status().unwrap().kept_back, 1);
+        assert_eq!(site.remote.pending().unwrap().len(), 1);
     }
     sync(&mut site, &centre).unwrap();
-    assert_eq!(centre.borrow().lines(1), ["10, 1"], "the way on leads on");
+    assert_eq!(centre.borrow().lines(1), ["10, 1"], "the change went up");
+    sync(&mut site, &centre).unwrap();
+    // This centre has no foreign keys: the child waits for a parent.
+    assert_eq!(site.rows("SELECT * FROM p"), ["2, 'another'"]);
+    let status = site.remote.status().unwrap();
+    assert_eq!((status.kept_back, status.orphans), (0, 1));
+}
+
+// S3, S4: a change of a row that has another key at the centre, and one under that key.
+#[test]
+fn two_changes_for_one_key_of_a_downloaded_row_both_stay() {
+    let centre = centre();
+    let mut site = joined(&centre);
+    site.write("UPDATE t SET v = 'mine' WHERE id = 1; INSERT INTO t VALUES (2, 'mine too')");
+    centre.borrow_mut().change_key(0, &int(1), &[int(2), text("moved")]);
+    centre.borrow_mut().put(0, &[int(3), text("three")]);
+    for _ in 0..2 {
+        sync_as(&mut site.remote, &centre, Mode::DownloadOnly, &mut |_| {}).unwrap();
+        assert_eq!(rows(&site), ["1, 'mine'", "2, 'mine too'", "3, 'three'"]);
+        assert_eq!(site.remote.pending().unwrap().len(), 2);
+    }
+    // Undone, they give way to what came.
+    site.write("UPDATE t SET v = 'one' WHERE id = 1; DELETE FROM t WHERE id = 2");
+    sync_as(&mut site.remote, &centre, Mode::DownloadOnly, &mut |_| {}).unwrap();
+    assert_eq!(rows(&site), ["2, 'moved'", "3, 'three'"]);
+}
+
+// S3: a value that a waiting change has taken, of a column that is unique.
+#[test]
+fn a_row_whose_value_a_change_has_taken_waits_for_its_upload() {
+    let mut table = super::purchase();
+    table.create = vec!["CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT UNIQUE)".into()];
+    let centre = Centre::new(&[table]);
+    centre.borrow_mut().put(0, &[int(1), text("one")]);
+    let mut site = joined(&centre);
+    site.write("INSERT INTO t VALUES (9, 'two')");
+    centre.borrow_mut().put(0, &[int(2), text("two")]);
+    centre.borrow_mut().put(0, &[int(3), text("three")]);
+    let report = sync_as(&mut site.remote, &centre, Mode::DownloadOnly, &mut |_| {}).unwrap();
+    assert_eq!(rows(&site), ["1, 'one'", "3, 'three'", "9, 'two'"]);
+    assert_eq!((report.rejected, site.remote.status().unwrap().kept_back), (0, 1));
+    site.write("UPDATE t SET v = 'nine' WHERE id = 9");
+    sync_as(&mut site.remote, &centre, Mode::DownloadOnly, &mut |_| {}).unwrap();
+    assert_eq!(rows(&site), ["1, 'one'", "2, 'two'", "3, 'three'", "9, 'nine'"]);
+    sync(&mut site, &centre).unwrap();
+    super::assert_equal(&site, &centre);
 }
 
 // S3: a row that was changed and changed back stayed as it was although the centre's came, and one

@@ -1,0 +1,111 @@
+//! Rows that a download leaves as they are, because what waits here cannot go up first.
+//!
+//! A change that waits is never touched. But a row that a changed one refers to cannot go either
+//! without breaking a foreign key, nor can its key change. Nearly always the change is uploaded and
+//! the question answered by that. A synchronization that only downloads has no upload; and a row in
+//! a table of the user's own is never uploaded. Then the download is applied once more: changed
+//! rows and all that they refer to, directly or not, stay; what came for them is kept beside them
+//! (`apply/kept_back.rs`).
+
+use super::orphans::{self, Reference};
+use super::{Circumstances, kept_back};
+use crate::connection::explain;
+use crate::schema::RemoteTable;
+use crate::sql::ident;
+use model::Failure;
+use rusqlite::Connection;
+
+/// The table that holds the keys of guarded rows.
+pub(super) fn guarded_sql(table: &RemoteTable) -> String {
+    ident(&format!("syncline_guarded_{}", table.position))
+}
+
+/// Finds a key among the guarded ones. The last parameter is a generation, which does not matter.
+pub(super) fn is_guarded_sql(table: &RemoteTable) -> String {
+    format!(
+        "SELECT 1 FROM temp.{} WHERE {} AND ?{} IS NOT NULL",
+        guarded_sql(table),
+        table.our_key_is_parameter(1),
+        table.key.len() + 1
+    )
+}
+
+/// Finds a key among those of what is kept back.
+pub(super) fn is_kept_sql(table: &RemoteTable) -> String {
+    format!("SELECT 1 FROM {} WHERE {}", table.incoming_sql(), table.our_key_is_parameter(1))
+}
+
+/// Notes the keys of the rows that stay as they are.
+pub(super) fn begin(
+    connection: &Connection,
+    circumstances: &Circumstances<'_>,
+) -> Result<(), Failure> {
+    let tables = circumstances.tables;
+    let run = |sql: &str| connection.execute(sql, []).map_err(explain);
+    for table in tables {
+        kept_back::create(connection, table)?;
+        let guarded = guarded_sql(table);
+        run(&format!("DROP TABLE IF EXISTS temp.{guarded}"))?;
+        run(&format!(
+            "CREATE TEMP TABLE {guarded} ({}, PRIMARY KEY ({})) WITHOUT ROWID",
+            table.our_keys_declared(),
+            table.our_keys_sql(""),
+        ))?;
+        if table.uploads() {
+            run(&format!(
+                "INSERT OR IGNORE INTO temp.{guarded} SELECT {} FROM {} WHERE \"generation\" = {}",
+                table.our_keys_sql(""),
+                table.change_sql(),
+                circumstances.open_generation,
+            ))?;
+        }
+    }
+    for (child, reference) in orphans::unpublished_references(connection, tables)? {
+        add_parents(connection, tables, &reference, &format!("{} AS c", ident(&child)))?;
+    }
+    let references = orphans::references(connection, tables).map_err(explain)?;
+    // Every round but the last adds a row.
+    loop {
+        let mut added = 0;
+        for reference in &references {
+            let child = &tables[reference.child];
+            let guarded = format!(
+                "temp.{} AS g JOIN {} AS c ON {}",
+                guarded_sql(child),
+                child.table_sql(),
+                child.same_key("c.", "g.")
+            );
+            added += add_parents(connection, tables, reference, &guarded)?;
+        }
+        if added == 0 {
+            return Ok(());
+        }
+    }
+}
+
+/// Guards the rows that `children`, rows called `c`, refer to.
+fn add_parents(
+    connection: &Connection,
+    tables: &[RemoteTable],
+    reference: &Reference,
+    children: &str,
+) -> Result<usize, Failure> {
+    let Some(parent) = reference.parent_at.map(|at| &tables[at]) else { return Ok(0) };
+    let sql = format!(
+        "INSERT OR IGNORE INTO temp.{} SELECT {} FROM {children} JOIN {} AS p ON {}",
+        guarded_sql(parent),
+        parent.keys_sql("p."),
+        parent.table_sql(),
+        reference.same(),
+    );
+    connection.execute(&sql, []).map_err(explain)
+}
+
+/// Forgets them, where they were noted.
+pub(super) fn end(connection: &Connection, tables: &[RemoteTable]) -> Result<(), Failure> {
+    for table in tables {
+        let sql = format!("DROP TABLE IF EXISTS temp.{}", guarded_sql(table));
+        connection.execute_batch(&sql).map_err(explain)?;
+    }
+    Ok(())
+}

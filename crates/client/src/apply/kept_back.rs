@@ -1,0 +1,214 @@
+//! What came and cannot be applied yet is kept back, so that everything else arrives.
+//!
+//! A table of this file may refuse a row that the centre has: by a CHECK, a NOT NULL or a UNIQUE
+//! index that only the file has, or by the type of a column. Such a row is told as a reject.
+//! And a row cannot go while something refers to it that the download does not take along: a change
+//! that waits, or a table of the user's own.
+//!
+//! Both wait in `syncline_incoming_T`, under keys without a change. They are tried again before
+//! every attempt and behind every download that writes (`apply/incoming.rs`), and forgotten when
+//! something newer comes for their key, or the whole table.
+
+use super::{Circumstances, Download, incoming, rejects};
+use crate::capture::change_log;
+use crate::connection::{begin_immediate, bind, explain};
+use crate::progress::State;
+use crate::schema::RemoteTable;
+use model::{Failure, Value, ValueRef};
+use protocol::DownloadMode;
+use rusqlite::{Connection, Error, ErrorCode};
+use std::collections::HashSet;
+
+/// What is kept back, of all tables.
+pub(crate) fn count(connection: &Connection, tables: &[RemoteTable]) -> Result<u64, Failure> {
+    let mut kept = 0;
+    for table in tables {
+        if has_table(connection, table).map_err(explain)? {
+            let sql = format!(
+                "SELECT count(*) FROM {} AS i WHERE {}",
+                table.incoming_sql(),
+                without_change(table, "i.")
+            );
+            kept += connection.query_row(&sql, [], |row| row.get::<_, i64>(0)).map_err(explain)?;
+        }
+    }
+    Ok(kept.unsigned_abs())
+}
+
+/// Whether the table has a place for what is kept back. One that does not upload gets it when it
+/// is needed first.
+pub(crate) fn has_table(connection: &Connection, table: &RemoteTable) -> rusqlite::Result<bool> {
+    if table.uploads() {
+        return Ok(true);
+    }
+    let name = format!("syncline_incoming_{}", table.name());
+    connection.table_exists(Some("main"), name.as_str())
+}
+
+/// Whether anything is kept back of the table.
+pub(super) fn has_any(connection: &Connection, table: &RemoteTable) -> rusqlite::Result<bool> {
+    if !has_table(connection, table)? {
+        return Ok(false);
+    }
+    let sql = format!(
+        "SELECT EXISTS (SELECT 1 FROM {} AS i WHERE {})",
+        table.incoming_sql(),
+        without_change(table, "i.")
+    );
+    connection.prepare_cached(&sql)?.query_row([], |row| row.get(0))
+}
+
+fn without_change(table: &RemoteTable, entry: &str) -> String {
+    match table.uploads() {
+        true => format!(
+            "NOT EXISTS (SELECT 1 FROM {} AS c WHERE {})",
+            table.change_sql(),
+            table.same_our_key("c.", entry)
+        ),
+        false => "1".to_owned(),
+    }
+}
+
+/// Forgets what is kept back of tables that are sent afresh: it comes again, or is gone.
+pub(super) fn drop_refreshed(
+    connection: &Connection,
+    tables: &[RemoteTable],
+    download: &Download,
+) -> Result<(), Failure> {
+    for table in tables.iter().filter(|table| download.mode(table) == DownloadMode::Refresh) {
+        if has_any(connection, table).map_err(explain)? {
+            let incoming = table.incoming_sql();
+            let condition = without_change(table, &format!("{incoming}."));
+            connection
+                .execute(&format!("DELETE FROM {incoming} WHERE {condition}"), [])
+                .map_err(explain)?;
+        }
+    }
+    Ok(())
+}
+
+/// Forgets what was told of rows that a refresh has brought otherwise, or not at all.
+pub(super) fn forget_refusals(
+    connection: &Connection,
+    tables: &[RemoteTable],
+    download: &Download,
+) -> Result<(), Failure> {
+    for table in tables.iter().filter(|table| download.mode(table) == DownloadMode::Refresh) {
+        if !rejects::has_unfit(connection, table).map_err(explain)? {
+            continue;
+        }
+        let mut kept = HashSet::new();
+        if has_table(connection, table).map_err(explain)? {
+            for key in incoming::keys(connection, table).map_err(explain)? {
+                kept.insert(rejects::key_json(table, &key));
+            }
+        }
+        rejects::retain_unfit(connection, table, &kept).map_err(explain)?;
+    }
+    Ok(())
+}
+
+/// Forgets what is kept back under a key without a change, because something newer came. What is
+/// told of it stays until that is known to fit.
+pub(super) fn forget_row(
+    connection: &Connection,
+    table: &RemoteTable,
+    key: &[ValueRef<'_>],
+) -> Result<(), Failure> {
+    let sql =
+        format!("DELETE FROM {} WHERE {}", table.incoming_sql(), table.our_key_is_parameter(1));
+    run(connection, &sql, key)
+}
+
+/// Forgets what is kept back under a key without a change, because its row is gone.
+pub(super) fn forget(
+    connection: &Connection,
+    table: &RemoteTable,
+    key: &[ValueRef<'_>],
+) -> Result<(), Failure> {
+    forget_row(connection, table, key)?;
+    let key: Vec<Value> = key.iter().map(|value| (*value).to_owned()).collect();
+    rejects::forget_unfit(connection, table, &key).map_err(explain)
+}
+
+/// Keeps a row back.
+pub(super) fn keep_row(
+    connection: &Connection,
+    table: &RemoteTable,
+    row: &[ValueRef<'_>],
+) -> Result<(), Failure> {
+    create(connection, table)?;
+    let mut values: Vec<ValueRef<'_>> = table.key.iter().map(|key| row[key.position]).collect();
+    values.extend_from_slice(row);
+    run(connection, &incoming::keep_row_sql(table), &values)
+}
+
+/// Keeps a delete back.
+pub(super) fn keep_delete(
+    connection: &Connection,
+    table: &RemoteTable,
+    key: &[ValueRef<'_>],
+) -> Result<(), Failure> {
+    create(connection, table)?;
+    run(connection, &incoming::keep_delete_sql(table), key)
+}
+
+/// Keeps back a row that its table refuses, and tells of it.
+pub(super) fn refuse(
+    connection: &Connection,
+    circumstances: &Circumstances<'_>,
+    table: &RemoteTable,
+    row: &[ValueRef<'_>],
+    reason: &str,
+) -> Result<(), Failure> {
+    keep_row(connection, table, row)?;
+    rejects::record_unfit(connection, table, row, reason, circumstances.at).map_err(explain)
+}
+
+/// Whether a table refuses a row for what it says, and not because another row is in its way.
+pub(super) fn is_refusal(error: &Error) -> bool {
+    matches!(
+        error.sqlite_error_code(),
+        Some(ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch)
+    )
+}
+
+/// Makes room for what is kept back.
+pub(super) fn create(connection: &Connection, table: &RemoteTable) -> Result<(), Failure> {
+    match table.uploads() {
+        true => Ok(()),
+        false => change_log::create_incoming(connection, table).map_err(explain),
+    }
+}
+
+/// Tries again what is kept back, and what came for rows that are as they were: in a transaction of
+/// its own, because foreign keys are checked row by row in it. A crash before it costs nothing,
+/// since the next attempt does the same.
+pub(super) fn try_again(connection: &Connection, tables: &[RemoteTable]) -> Result<(), Failure> {
+    let mut any = false;
+    for table in tables {
+        any |= has_table(connection, table).map_err(explain)?
+            && incoming::has_any(connection, table).map_err(explain)?;
+    }
+    if !any {
+        return Ok(());
+    }
+    let transaction = begin_immediate(connection)?;
+    let open = State::read(connection)?.open_generation;
+    incoming::apply_for_undone_changes(connection, tables, open)?;
+    transaction.commit().map_err(explain)
+}
+
+fn run(connection: &Connection, sql: &str, values: &[ValueRef<'_>]) -> Result<(), Failure> {
+    let run = || {
+        let mut statement = connection.prepare_cached(sql)?;
+        for (n, value) in values.iter().enumerate() {
+            bind(&mut statement, n + 1, *value)?;
+        }
+        statement.raw_execute()
+    };
+    run().map(drop).map_err(explain)
+}
+
+#[cfg(test)]
+mod tests;

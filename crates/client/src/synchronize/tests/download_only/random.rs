@@ -1,0 +1,164 @@
+//! Random changes at both ends, and downloads that no upload precedes.
+
+use super::super::{purchase, sync, sync_as};
+use crate::testing::centre::{Centre, SharedCentre};
+use crate::testing::{Site, int, text};
+use model::{PublishedTable, Random, Value};
+use protocol::Mode;
+
+const SEEDS: u8 = 8;
+const STEPS: usize = 20;
+const KEYS: u64 = 5;
+const ACTIONS: [&str; 4] = ["", "ON DELETE CASCADE", "ON DELETE SET NULL", "ON DELETE RESTRICT"];
+
+struct Walk {
+    random: Random,
+    centre: SharedCentre,
+    site: Site,
+}
+
+fn tables(action: &str) -> Vec<PublishedTable> {
+    let of = |name: &str, columns: &[&str], create: String| PublishedTable {
+        name: name.into(),
+        columns: columns.iter().map(|name| (*name).to_owned()).collect(),
+        create: vec![create],
+        fingerprint: format!("{name} 1"),
+        ..purchase()
+    };
+    let reference = |to: &str| format!("INT REFERENCES {to} {action}");
+    let g = "CREATE TABLE g(id INTEGER PRIMARY KEY, u TEXT UNIQUE)".to_owned();
+    let p = format!(
+        "CREATE TABLE p(id INTEGER PRIMARY KEY, g {}, u TEXT UNIQUE, CHECK (u <> 'v3'))",
+        reference("g")
+    );
+    let t = format!("CREATE TABLE t(id INTEGER PRIMARY KEY, p {})", reference("p"));
+    vec![of("g", &["id", "u"], g), of("p", &["id", "g", "u"], p), of("t", &["id", "p"], t)]
+}
+
+impl Walk {
+    fn below(&mut self, end: u64) -> u64 {
+        self.random.next_u64() % end
+    }
+
+    fn key(&mut self) -> i64 {
+        (1 + self.below(KEYS)).cast_signed()
+    }
+
+    fn row(&mut self, table: usize, key: i64) -> Vec<Value> {
+        let parent = match self.below(4) {
+            0 => Value::Null,
+            _ => int(self.key()),
+        };
+        let value = text(&format!("v{}", self.below(7)));
+        match table {
+            0 => vec![int(key), value],
+            1 => vec![int(key), parent, value],
+            _ => vec![int(key), parent],
+        }
+    }
+
+    /// Somebody writes here. What SQLite refuses does not happen.
+    fn write(&mut self) {
+        let (table, key) = (self.below(3) as usize, self.key());
+        let name = ["g", "p", "t"][table];
+        let values = self.row(table, key);
+        let values = crate::sql::list(values.iter().map(|value| value.as_ref().display()));
+        let sql = match self.below(6) {
+            0 => format!("DELETE FROM {name} WHERE id = {key}"),
+            1 => format!("UPDATE {name} SET id = {} WHERE id = {key}", self.key()),
+            2 => format!("INSERT INTO {name} VALUES ({values})"),
+            _ => format!("INSERT OR REPLACE INTO {name} VALUES ({values})"),
+        };
+        let _ = self.site.try_write(&sql);
+    }
+
+    /// Somebody writes at the centre, which knows no constraints.
+    fn change(&mut self) {
+        let (table, key) = (self.below(3) as usize, self.key());
+        let row = self.row(table, key);
+        let exists = self.lines(table).iter().any(|line| line.starts_with(&format!("{key}, ")));
+        match self.below(5) {
+            0 => self.centre.borrow_mut().remove(table, key),
+            1 if exists => {
+                let to = self.key();
+                if to != key {
+                    let row = self.row(table, to);
+                    self.centre.borrow_mut().change_key(table, &int(key), &row);
+                }
+            }
+            _ => self.centre.borrow_mut().put(table, &row),
+        }
+    }
+
+    fn lines(&self, table: usize) -> Vec<String> {
+        self.centre.borrow().lines(table)
+    }
+
+    /// S3: every row of the centre is here, or waits in sight of the status; and there is no other.
+    fn assert_equal(&self, seed: u8) {
+        for (position, name) in ["g", "p", "t"].into_iter().enumerate() {
+            let columns = ["id, u", "id, g, u", "id, p"][position];
+            let mut here = self.site.rows(&format!("SELECT {columns} FROM {name}"));
+            let waits = |kind: &str| format!("syncline_{kind}_{name}");
+            let news = columns.split(", ").map(|name| format!("new_{name}"));
+            let news = news.collect::<Vec<_>>().join(", ");
+            let orphans = waits("orphan");
+            let connection = &self.site.remote.connection;
+            if connection.table_exists(Some("main"), orphans.as_str()).unwrap() {
+                // One whose key somebody has taken here is forgotten with the next download.
+                here.extend(self.site.rows(&format!(
+                    "SELECT {news} FROM {orphans}
+                     WHERE NOT EXISTS (SELECT 1 FROM {name} AS t WHERE t.id = key_id)"
+                )));
+            }
+            let kept = self.site.rows(&format!("SELECT {news} FROM {}", waits("incoming")));
+            // A row that is kept back stands for the one that lies under its key.
+            let key = |line: &str| line.split(", ").next().map(str::to_owned);
+            here.retain(|line| !kept.iter().any(|kept| key(kept) == key(line)));
+            let absent = format!("SELECT key_id FROM {} WHERE NOT present", waits("incoming"));
+            assert_eq!(self.site.rows(&absent), Vec::<String>::new(), "seed {seed}: {name}");
+            here.extend(kept);
+            here.sort();
+            let mut there = self.lines(position);
+            there.sort();
+            assert_eq!(here, there, "seed {seed}: {name}");
+        }
+    }
+}
+
+// S1, S3, S4: whatever waits, a mere download arrives around it, loses none of it, and breaks no
+// foreign key; and what it kept back comes to its place.
+#[test]
+fn a_mere_download_finds_its_way_around_whatever_waits() {
+    for seed in 0..SEEDS {
+        let action = ACTIONS[usize::from(seed) % ACTIONS.len()];
+        let centre = Centre::new(&tables(action));
+        let random = Random::from_seed([seed; 32]);
+        let mut walk = Walk { random, centre, site: Site::empty() };
+        sync(&mut walk.site, &walk.centre).unwrap();
+        for step in 0..STEPS {
+            for _ in 0..walk.below(5) {
+                walk.write();
+            }
+            for _ in 0..walk.below(5) {
+                walk.change();
+            }
+            let before = walk.site.remote.pending().unwrap();
+            let site = &mut walk.site;
+            let down = sync_as(&mut site.remote, &walk.centre, Mode::DownloadOnly, &mut |_| {});
+            down.unwrap_or_else(|failure| panic!("seed {seed}, step {step}: {failure:?}"));
+            let broken = walk.site.rows("SELECT * FROM pragma_foreign_key_check");
+            assert_eq!(broken, Vec::<String>::new(), "seed {seed}, step {step}");
+            let after = walk.site.remote.pending().unwrap();
+            assert!(after.len() <= before.len(), "seed {seed}, step {step}: {before:?} {after:?}");
+            if walk.below(4) == 0 {
+                for _ in 0..3 {
+                    sync(&mut walk.site, &walk.centre)
+                        .unwrap_or_else(|failure| panic!("seed {seed}, step {step}: {failure:?}"));
+                }
+                assert_eq!(walk.site.remote.pending().unwrap(), []);
+                walk.assert_equal(seed);
+            }
+        }
+    }
+}
