@@ -196,10 +196,11 @@ impl<D> Catalog<D> {
             let own = version.tables.iter();
             let mut own = own.filter(|t| t.published.fingerprint == held.fingerprint);
             own.next().cloned().unwrap_or_else(|| {
-                // No row of it is taken.
+                // No row of it is taken, nor is anything of it tracked or sent.
+                let published = PublishedTable { direction: Direction::UploadOnly, ..held.clone() };
                 Arc::new(CatalogTable {
-                    published: held.clone(),
-                    outward: held.clone(),
+                    outward: published.clone(),
+                    published,
                     conflict_rule: String::new(),
                     details: D::default(),
                     scripts: HashMap::new(),

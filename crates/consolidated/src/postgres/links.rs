@@ -60,9 +60,10 @@ impl Links {
     pub(super) fn read(link: &mut Connection, tables: &[Arc<Table>]) -> Result<Links, Failure> {
         let name = |table: &Arc<Table>| {
             let details = &table.deployed.details;
-            format!("{}.{}", ident(&details.schema), ident(&details.name))
+            let name = || format!("{}.{}", ident(&details.schema), ident(&details.name));
+            table.deployed.is_known().then(name)
         };
-        let names: Vec<String> = tables.iter().map(name).collect();
+        let names: Vec<Option<String>> = tables.iter().map(name).collect();
         let mut links = Links::default();
         for row in link.query(READ, &[&names]).map_err(failed("read foreign keys"))? {
             let place = |at: usize| row.try_get::<i32>(at).map(|number| number as usize - 1);

@@ -20,6 +20,11 @@ use std::sync::Arc;
 /// Most steps that one row is followed; more are a loop of triggers.
 const STEPS_MAX: usize = 1000;
 
+/// The tables that the database has, with their positions.
+fn known(tables: &[Arc<CatalogTable>]) -> impl Iterator<Item = (usize, &Arc<CatalogTable>)> {
+    tables.iter().enumerate().filter(|(_, table)| table.is_known())
+}
+
 /// What is noted of the tables of an upload.
 pub(super) struct Effects {
     noting: bool,
@@ -58,7 +63,7 @@ impl Effects {
         connection: &Connection,
         tables: &[Arc<CatalogTable>],
     ) -> Result<Effects, Failure> {
-        for (position, table) in tables.iter().enumerate() {
+        for (position, table) in known(tables) {
             connection
                 .execute_batch(&note(position, table))
                 .map_err(failed("note what key changes set off"))?;
@@ -75,7 +80,7 @@ impl Effects {
         if !std::mem::take(&mut self.noting) {
             return Ok(());
         }
-        let triggers = (0..tables.len()).flat_map(trigger_names);
+        let triggers = known(tables).flat_map(|(position, _)| trigger_names(position));
         let drop: String = triggers.map(|name| format!("DROP TRIGGER temp.{name};")).collect();
         connection.execute_batch(&drop).map_err(failed("note no more of what key changes set off"))
     }
@@ -87,7 +92,7 @@ impl Effects {
         tables: &[Arc<CatalogTable>],
     ) -> Result<(), Failure> {
         self.end(connection, tables)?;
-        let names = (0..tables.len()).map(table_name);
+        let names = known(tables).map(|(position, _)| table_name(position));
         let drop: String = names.map(|name| format!("DROP TABLE temp.{name};")).collect();
         connection.execute_batch(&drop).map_err(failed("forget what key changes set off"))
     }
