@@ -38,6 +38,10 @@ use serde::de::DeserializeOwned;
 /// Types from here on are optional: a reader that does not know them skips them.
 const OPTIONAL_TYPES: u8 = 128;
 
+/// How deep maps and arrays may lie in each other, also in a field that nobody knows. Each level
+/// costs stack, and a peer that nobody knows yet may send it. Our own messages have six.
+const DEPTH_MAX: usize = 32;
+
 /// Everything that either side can say.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Message {
@@ -103,10 +107,18 @@ impl Message {
     pub fn decode(frame: RawFrame) -> Result<Option<Message>, Failure> {
         let payload = frame.payload.as_slice();
         Ok(Some(match frame.frame_type {
-            1 => Message::Hello(read_body(payload)?),
+            1 => {
+                let hello: Box<Hello> = read_body(payload)?;
+                hello.check()?;
+                Message::Hello(hello)
+            }
             2 => Message::Welcome(read_body(payload)?),
             3 => Message::SchemaChange(read_body(payload)?),
-            4 => Message::UploadBegin(read_body(payload)?),
+            4 => {
+                let begin: UploadBegin = read_body(payload)?;
+                begin.check()?;
+                Message::UploadBegin(begin)
+            }
             Message::ROWS_TYPE => Message::Rows(RowsFrame::from_payload(frame.payload)?),
             6 => Message::UploadEnd(read_body(payload)?),
             7 => Message::UploadCommitted(read_body(payload)?),
@@ -160,10 +172,24 @@ fn write_body<T: Serialize>(out: &mut Vec<u8>, frame_type: u8, body: &T) {
     out.extend_from_slice(&bytes);
 }
 
+/// A body that does not decode is refused in words that hold none of its values: a password in the
+/// wrong place would come back to its sender, and into the log.
 fn read_body<T: DeserializeOwned>(payload: &[u8]) -> Result<T, Failure> {
-    rmp_serde::from_slice(payload).map_err(|error| {
-        Failure::new(Code::MalformedMessage, "a message does not decode").source(error)
+    let mut decoder = rmp_serde::Deserializer::from_read_ref(payload);
+    decoder.set_max_depth(DEPTH_MAX);
+    T::deserialize(&mut decoder).map_err(|error| {
+        let why = without_values(&error.to_string());
+        Failure::new(Code::MalformedMessage, format!("a message does not decode{why}"))
     })
+}
+
+/// What a decoder says was expected, without what it found. It quotes each value that it found.
+fn without_values(error: &str) -> String {
+    if let Some((_, expected)) = error.rsplit_once(", expected ") {
+        return format!(": expected {expected}");
+    }
+    let harmless = error.starts_with("missing field") || !error.contains(['`', '"']);
+    if harmless { format!(": {error}") } else { String::new() }
 }
 
 #[cfg(test)]
@@ -201,6 +227,81 @@ mod tests {
         let frame = |frame_type| RawFrame { frame_type, payload: vec![1, 2, 3] };
         assert_eq!(Message::decode(frame(200)).unwrap(), None);
         assert_eq!(Message::decode(frame(99)).unwrap_err().code(), Code::UnexpectedMessage);
+    }
+
+    /// The words of a refusal of a message with these fields.
+    fn refusal(frame_type: u8, body: &serde_json::Value) -> String {
+        let mut out = Vec::new();
+        write_body(&mut out, frame_type, body);
+        let failure = decode(&out).unwrap_err();
+        assert_eq!(failure.code(), Code::MalformedMessage);
+        failure.full_message()
+    }
+
+    fn hello() -> serde_json::Value {
+        serde_json::json!({
+            "protocol_version": 1, "remote_id": "r", "user": "u",
+            "credential": { "password": "open sesame" }, "mode": "full", "progress": 0,
+            "outcome": "known", "counter": 0, "nonce_confirmed": 0, "nonce_attempt": 1,
+            "upload_follows": false,
+        })
+    }
+
+    /// A credential of the wrong type came back in the refusal, and stood in the log.
+    #[test]
+    fn a_refusal_repeats_no_value_of_the_message() {
+        let secret = "open sesame, expected by nobody";
+        let credentials = [
+            serde_json::json!(secret),
+            serde_json::json!({ "passwort": secret }),
+            serde_json::json!({ secret: "x" }),
+            serde_json::json!({ "password": [secret] }),
+            serde_json::json!({ "password": { "x": secret } }),
+            serde_json::json!({ "password": 4711 }),
+            serde_json::json!([secret]),
+        ];
+        for credential in credentials {
+            let mut hello = hello();
+            hello["credential"] = credential.clone();
+            let refusal = refusal(1, &hello);
+            assert!(!refusal.contains("sesame") && !refusal.contains("4711"), "{refusal}");
+        }
+        let mut hello = hello();
+        hello["mode"] = serde_json::json!(secret);
+        let refused = refusal(1, &hello);
+        assert!(refused.contains("`download_only`") && !refused.contains("sesame"), "{refused}");
+        let refused = refusal(6, &serde_json::json!({ "row": secret }));
+        assert_eq!(refused, "a message does not decode: missing field `rows`");
+    }
+
+    #[test]
+    fn numbers_that_no_client_has_are_refused() {
+        for (field, number) in
+            [("progress", -1), ("counter", -1), ("attempt", -1), ("nonce_attempt", 0)]
+        {
+            let mut hello = hello();
+            hello[field] = serde_json::json!(number);
+            let refused = refusal(1, &hello);
+            assert!(refused.contains(field), "{refused}");
+        }
+        for (previous, progress) in [(-1, 0), (3, 2), (i64::MIN, i64::MAX)] {
+            let refused =
+                refusal(4, &serde_json::json!({ "previous": previous, "progress": progress }));
+            assert!(refused.contains("progress"), "{refused}");
+        }
+        let mut out = Vec::new();
+        write_body(&mut out, 1, &hello());
+        assert!(matches!(decode(&out), Ok(Some(Message::Hello(_)))));
+    }
+
+    // S9
+    #[test]
+    fn a_message_that_is_nested_without_end_is_refused() {
+        // Arrays of one element, in a field that nobody knows.
+        let mut payload = vec![0x81, 0xa1, b'x'];
+        payload.extend(std::iter::repeat_n(0x91, 1 << 19));
+        let failure = Message::decode(RawFrame { frame_type: 6, payload }).unwrap_err();
+        assert_eq!(failure.code(), Code::MalformedMessage);
     }
 
     // Trap 18

@@ -152,6 +152,11 @@ async fn expect_hello(connection: &mut Connection) -> Result<Hello, Failure> {
         )
         .hint("update the server"));
     }
+    if let Some(name) = hello.database.as_deref().filter(|name| !name.is_empty()) {
+        let message =
+            format!("this server has one database, which has no name; {name:?} was asked for");
+        return Err(Failure::new(Code::WrongDatabase, message).hint("name no database in Hello"));
+    }
     Ok(hello)
 }
 

@@ -2,8 +2,8 @@
 
 use super::Capabilities;
 use model::{
-    Counter, DatabaseId, FileSecret, Nonce, Progress, PublicationName, Receipt, RemoteId,
-    ScriptVersion, UserName, Watermark,
+    Code, Counter, DatabaseId, Failure, FileSecret, Nonce, Progress, PublicationName, Receipt,
+    RemoteId, ScriptVersion, UserName, Watermark,
 };
 use serde::{Deserialize, Serialize};
 
@@ -68,6 +68,21 @@ pub struct Hello {
     pub watermarks: Vec<TableWatermark>,
     /// Whether an upload follows without waiting for Welcome.
     pub upload_follows: bool,
+}
+
+impl Hello {
+    /// Refuses numbers that no client has: they count from zero, and a mark is never zero.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        let counts =
+            [("progress", self.progress.0), ("counter", self.counter.0), ("attempt", self.attempt)];
+        if let Some((name, _)) = counts.iter().find(|(_, count)| *count < 0) {
+            return Err(Failure::new(Code::MalformedMessage, format!("{name} is negative")));
+        }
+        if self.nonce_attempt == Nonce(0) {
+            return Err(Failure::new(Code::MalformedMessage, "nonce_attempt is zero"));
+        }
+        Ok(())
+    }
 }
 
 /// What proves a user.

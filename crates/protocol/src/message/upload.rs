@@ -1,6 +1,6 @@
 //! The upload: begin, rows, end, and its acknowledgement.
 
-use model::{Progress, Receipt};
+use model::{Code, Failure, Progress, Receipt};
 use serde::{Deserialize, Serialize};
 
 /// An upload follows.
@@ -10,6 +10,17 @@ pub struct UploadBegin {
     pub previous: Progress,
     /// The number of this upload, above `previous`.
     pub progress: Progress,
+}
+
+impl UploadBegin {
+    /// Refuses numbers that no client has.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        if self.previous.0 < 0 || self.progress < self.previous {
+            let message = "the progress of an upload is negative, or behind the one before";
+            return Err(Failure::new(Code::MalformedMessage, message));
+        }
+        Ok(())
+    }
 }
 
 /// The upload is complete.
