@@ -12,7 +12,7 @@ pub(crate) use bench::{
     Model, Operation, TestName,
 };
 
-pub(crate) use fleet::{DeclareRestoredOptions, FleetAction, FleetOptions};
+pub(crate) use fleet::{DeclareRestoredOptions, FleetAction, FleetOptions, RotateKeysOptions};
 pub(crate) use notes::{ConflictsOptions, NotesAction, RejectsOptions};
 pub(crate) use remote_rejects::{RemoteRejects, RemoteRejectsAction, Selection};
 
@@ -89,6 +89,7 @@ pub(crate) enum Command {
     Remote(RemoteOptions),
     Fleet(FleetOptions),
     DeclareRestored(DeclareRestoredOptions),
+    RotateKeys(RotateKeysOptions),
     Rejects(RejectsOptions),
     Conflicts(ConflictsOptions),
     Bench(Box<BenchOptions>),
@@ -515,6 +516,7 @@ mod tests {
             "syncline fleet bind i --any --dir d",
             "syncline fleet forget i --json",
             "syncline declare-restored --dir d --json",
+            "syncline rotate-keys --dir d",
             "syncline serve --dir d --listen tcp://a:1 --listen tcp://b:2 --log debug",
             "syncline sync r.db --server tcp://a:1 --user ann --password-file f --token-file t",
             "syncline sync r.db --publication p --publication q --script-version v --remote-id i",

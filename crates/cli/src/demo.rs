@@ -58,6 +58,8 @@ struct Stage {
 impl Stage {
     fn prepare(&self) -> Result<(), Failure> {
         chapter("A consolidated database for field sales")?;
+        // The key of session tokens will lie in it.
+        self.folder.write("consolidated.db", "")?;
         schema::create(&self.folder.consolidated())?;
         tell(&format!(
             "{} holds employees, customers, products, orders with lines, purchases",

@@ -1,6 +1,6 @@
-//! `syncline fleet` and `syncline declare-restored`: the remotes that the centre knows.
+//! `syncline fleet`, `syncline declare-restored` and `syncline rotate-keys`: the remotes that the centre knows.
 
-use crate::args::{DeclareRestoredOptions, Dir, FleetAction, FleetOptions};
+use crate::args::{DeclareRestoredOptions, Dir, FleetAction, FleetOptions, RotateKeysOptions};
 use crate::config::Config;
 use crate::output::{self, counted};
 use consolidated::{Administration, KnownRemote, RemoteBinding};
@@ -34,6 +34,12 @@ pub(crate) fn declare_restored(options: &DeclareRestoredOptions) -> Result<(), F
         return output::json(&json!({ "declared_restored": true }));
     }
     output::line("every remote is compared at its next synchronization")
+}
+
+/// Draws new keys for tokens and receipts.
+pub(crate) fn rotate_keys(options: &RotateKeysOptions) -> Result<(), Failure> {
+    open(&options.dir)?.rotate_keys()?;
+    output::line("every session token is void; restart the servers, so that they use the new key")
 }
 
 fn open(dir: &Dir) -> Result<Box<dyn Administration>, Failure> {

@@ -63,6 +63,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Remote(options) => remote::run(&options),
         Command::Fleet(options) => fleet::run(options),
         Command::DeclareRestored(options) => fleet::declare_restored(&options),
+        Command::RotateKeys(options) => fleet::rotate_keys(&options),
         Command::Rejects(options) => notes::rejects(&options),
         Command::Conflicts(options) => notes::conflicts(&options),
         Command::Bench(options) => bench::run(&options),

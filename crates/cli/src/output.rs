@@ -119,16 +119,28 @@ pub(crate) fn colours() -> bool {
         && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
+/// Whether a terminal would not show the character, but obey it: control characters, breaks of
+/// lines and paragraphs, and what turns the direction of the text around it.
+fn commands_a_terminal(character: char) -> bool {
+    const DIRECTIONS: [std::ops::RangeInclusive<char>; 4] = [
+        '\u{200e}'..='\u{200f}',
+        '\u{2028}'..='\u{202e}',
+        '\u{2066}'..='\u{2069}',
+        '\u{61c}'..='\u{61c}',
+    ];
+    character.is_control() || DIRECTIONS.iter().any(|range| range.contains(&character))
+}
+
 /// The text with control characters made visible, so that it stays one harmless line.
 pub(crate) fn one_line(text: &str) -> String {
-    if !text.contains(char::is_control) {
+    if !text.contains(commands_a_terminal) {
         return text.to_owned();
     }
     let mut line = String::with_capacity(text.len());
     for character in text.trim_end().chars() {
         match character {
             '\n' | '\t' => line.push(' '),
-            control if control.is_control() => line.extend(control.escape_default()),
+            control if commands_a_terminal(control) => line.extend(control.escape_default()),
             other => line.push(other),
         }
     }
@@ -154,5 +166,7 @@ mod tests {
     fn a_message_cannot_forge_lines_or_move_the_cursor() {
         assert_eq!(one_line("a\nerror E1: b\x1b[2J"), "a error E1: b\\u{1b}[2J");
         assert_eq!(one_line("ends\n"), "ends");
+        assert_eq!(one_line("a\u{202e}b\u{2028}c"), "a\\u{202e}b\\u{2028}c");
+        assert_eq!(one_line("\u{2066}\u{61c}ä 漢"), "\\u{2066}\\u{61c}ä 漢");
     }
 }

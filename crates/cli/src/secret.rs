@@ -6,14 +6,43 @@ use model::{Code, Failure};
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
 use std::path::Path;
+use std::sync::mpsc;
+use std::time::Duration;
 
 /// Longest secret, in bytes: far above any password or token, far below what could hurt.
 const SECRET_BYTES_MAX: u64 = 64 * 1024;
+
+/// How long is waited for what a pipe gives.
+const PIPE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The first line of the file, without its line end.
 ///
 /// The file is refused when anybody but its owner may read it: what others know is no secret.
 pub(crate) fn read_file(path: &Path, what: &str) -> Result<String, Failure> {
+    let bytes = read_in_time(path, what, PIPE_TIMEOUT)?;
+    first_line(&bytes).ok_or_else(|| {
+        Failure::new(
+            Code::SecretMissing,
+            format!("{} does not hold a {what} in its first line", path.display()),
+        )
+        .hint(format!("write the {what} into its first line"))
+    })
+}
+
+/// Reads in a thread of its own. The file may be a pipe, and one that nobody writes to would be
+/// waited for without end, already when it is opened.
+fn read_in_time(path: &Path, what: &str, limit: Duration) -> Result<Vec<u8>, Failure> {
+    let (answer, answered) = mpsc::sync_channel(1);
+    let (path_there, what_there) = (path.to_owned(), what.to_owned());
+    std::thread::spawn(move || answer.send(read(&path_there, &what_there)));
+    answered.recv_timeout(limit).unwrap_or_else(|_| {
+        let (path, seconds) = (path.display(), limit.as_secs());
+        let message = format!("nothing could be read from {path} for {seconds} seconds");
+        Err(Failure::new(Code::SecretMissing, message).hint("name a file, not a pipe"))
+    })
+}
+
+fn read(path: &Path, what: &str) -> Result<Vec<u8>, Failure> {
     let missing = |error: io::Error| {
         Failure::new(Code::SecretMissing, format!("cannot read the {what} file {}", path.display()))
             .hint("check the path")
@@ -23,13 +52,7 @@ pub(crate) fn read_file(path: &Path, what: &str) -> Result<String, Failure> {
     refuse_exposed(&file, path, what)?;
     let mut bytes = Vec::new();
     file.take(SECRET_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(missing)?;
-    first_line(&bytes).ok_or_else(|| {
-        Failure::new(
-            Code::SecretMissing,
-            format!("{} does not hold a {what} in its first line", path.display()),
-        )
-        .hint(format!("write the {what} into its first line"))
-    })
+    Ok(bytes)
 }
 
 fn first_line(bytes: &[u8]) -> Option<String> {
@@ -140,6 +163,32 @@ mod tests {
         assert_eq!(check(&vec![b'x'; 70_000], 0o600), Err(Code::SecretMissing));
         let missing = read_file(Path::new("/nonexistent/secret"), "password").unwrap_err();
         assert_eq!(missing.code(), Code::SecretMissing);
+    }
+
+    fn pipe(folder: &Path) -> std::path::PathBuf {
+        let path = folder.join("pipe");
+        let made = std::process::Command::new("mkfifo").args(["-m", "600"]).arg(&path).status();
+        assert!(made.unwrap().success());
+        path
+    }
+
+    /// A pipe as a password file was waited for without end.
+    #[test]
+    fn a_pipe_that_nobody_writes_to_is_given_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = pipe(folder.path());
+        let refused = read_in_time(&path, "password", Duration::from_millis(1)).unwrap_err();
+        assert_eq!(refused.code(), Code::SecretMissing);
+    }
+
+    #[test]
+    fn a_pipe_gives_what_is_written_to_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = pipe(folder.path());
+        let written = path.clone();
+        let writer = std::thread::spawn(move || std::fs::write(written, "pass word\n").unwrap());
+        assert_eq!(read_file(&path, "password").unwrap(), "pass word");
+        writer.join().unwrap();
     }
 
     #[test]

@@ -4,9 +4,12 @@ use crate::args::ServeOptions;
 use crate::config::Config;
 use crate::output;
 use crate::server_url::ServerUrl;
+use consolidated::Url;
 use model::{Code, Failure};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+#[cfg(unix)]
+use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -19,6 +22,7 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Failure> {
         settings.listen.clone_from(&options.listen);
     }
     warn_of_open_listeners(&settings.listen)?;
+    warn_of_readable_database(&config.consolidated);
     let drain_timeout_s = settings.drain_timeout_s;
 
     // Before the server starts, so that a signal is never met by its default action.
@@ -56,4 +60,18 @@ fn warn_of_open_listeners(listen: &[String]) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// A consolidated database that is a file holds the hashes of passwords and the key of session
+/// tokens. Its group may be meant to read it, everybody is not.
+fn warn_of_readable_database(consolidated: &Url) {
+    #[cfg(unix)]
+    if let Url::Sqlite(path) = consolidated
+        && std::fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o004 != 0)
+    {
+        let path = path.display();
+        tracing::warn!(
+            "every user of this machine may read {path} and the keys in it: chmod o-rwx"
+        );
+    }
 }

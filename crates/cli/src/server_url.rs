@@ -1,6 +1,7 @@
 //! Where a server is: `tcp://HOST:PORT`, for `sync --server` and `serve --listen`.
 
 use model::{Code, Failure};
+use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 
@@ -17,10 +18,15 @@ pub(crate) struct ServerUrl {
 impl ServerUrl {
     /// Understands `tcp://HOST`, `tcp://HOST:PORT` and `tcp://[IPv6]:PORT`.
     pub(crate) fn parse(text: &str) -> Result<ServerUrl, Failure> {
+        let shown = without_user(text);
         let bad = |why: &str| {
-            Failure::new(Code::BadUrl, format!("`{text}` is no server URL: {why}"))
+            Failure::new(Code::BadUrl, format!("`{shown}` is no server URL: {why}"))
                 .hint("write tcp://HOST:PORT")
         };
+        if shown != text {
+            return Err(bad("user and password do not belong into it")
+                .hint("write tcp://HOST:PORT, and give --user and --password-file"));
+        }
         let Some((scheme, rest)) = text.split_once("://") else {
             return Err(bad("it does not begin with tcp://"));
         };
@@ -62,6 +68,16 @@ impl fmt::Display for ServerUrl {
     }
 }
 
+/// The URL without what stands in front of an `@`, which may be a password.
+fn without_user(text: &str) -> Cow<'_, str> {
+    let begin = text.find("://").map_or(0, |at| at + "://".len());
+    match text.rfind('@') {
+        Some(at) if at >= begin => format!("{}…{}", &text[..begin], &text[at..]).into(),
+        Some(at) => format!("…{}", &text[at..]).into(),
+        None => text.into(),
+    }
+}
+
 fn split_port(authority: &str) -> Option<(&str, Option<&str>)> {
     let (host, port) = match authority.strip_prefix('[') {
         Some(bracketed) => {
@@ -97,6 +113,25 @@ mod tests {
         check("tcp://[::1]:7", "tcp://[::1]:7", true);
         check("tcp://[fe80::1]", "tcp://[fe80::1]:2439", false);
         check("tcp://0.0.0.0:1", "tcp://0.0.0.0:1", false);
+    }
+
+    /// It was printed, and so went into logs.
+    #[test]
+    fn a_password_in_a_url_is_not_repeated() {
+        for text in [
+            "tcp://u:secret@host:1",
+            "tcp://secret@host",
+            "tcp://u:se@secret@host/",
+            "u:secret@host",
+            "u:secret@tcp://host",
+            "tls://u:secret@host",
+            "tcp://host/?x=secret@y",
+        ] {
+            let failure = ServerUrl::parse(text).unwrap_err();
+            assert_eq!(failure.code(), Code::BadUrl);
+            assert!(!failure.full_message().contains("secret"), "{failure}");
+            assert!(failure.hint_text().contains("--password-file"));
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The engine's own connection to the remote file, and what SQLite's errors mean at a remote.
 
+use crate::files::create_private;
 use model::{Code, Failure, ValueRef};
 use rusqlite::config::DbConfig;
 use rusqlite::types::{ToSqlOutput, ValueRef as SqlValueRef};
@@ -21,8 +22,10 @@ pub(crate) fn open(path: &Path) -> Result<Connection, Failure> {
 }
 
 /// Creates the file, in WAL mode: the journal in which readers and the writer do not wait for
-/// each other. Files that exist keep the mode they have.
+/// each other. Files that exist keep the mode they have. A new one is its owner's alone: it holds
+/// what the server knows this remote by.
 pub(crate) fn create(path: &Path) -> Result<Connection, Failure> {
+    create_private(path);
     let connection =
         connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
     connection

@@ -88,7 +88,7 @@ impl RemoteLock {
             Failure::new(Code::CannotWrite, format!("cannot lock `{}`", path.display()))
                 .source(error)
         };
-        let file = OpenOptions::new().create(true).append(true).open(&path).map_err(cannot)?;
+        let file = private().create(true).append(true).open(&path).map_err(cannot)?;
         match file.try_lock() {
             Ok(()) => Ok(RemoteLock { file }),
             Err(TryLockError::WouldBlock) => Err(Failure::new(
@@ -123,6 +123,20 @@ fn lock_path(remote: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
+/// Makes an empty file that only its owner may read, unless there is one already: SQLite gives its
+/// journal the same rights. Where it cannot be made, whoever opens it says why.
+pub(crate) fn create_private(path: &Path) {
+    let _ = private().write(true).create_new(true).open(path);
+}
+
+/// Options to open a file with, which make it the owner's alone where they create it.
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}
+
 /// What is remembered beside a file that is no remote any more.
 fn memory_path(remote: &Path) -> PathBuf {
     let mut name = remote.as_os_str().to_owned();
@@ -137,7 +151,7 @@ const MEMORY_BYTES_MAX: u64 = 16 << 20;
 pub(crate) fn write_memory(remote: &Path, text: &str) -> Result<(), Failure> {
     let path = memory_path(remote);
     let write = || {
-        let mut file = File::create(&path)?;
+        let mut file = private().write(true).create(true).truncate(true).open(&path)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()
     };

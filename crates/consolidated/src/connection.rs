@@ -84,6 +84,10 @@ pub trait Administration: Debug {
     /// Forgets a remote: what it is owed, and to whom it belongs. Comes it back, it is compared.
     fn forget_remote(&mut self, remote_id: &RemoteId) -> Result<(), Failure>;
 
+    /// Draws new keys for session tokens and receipts, and voids every session token. Receipts that
+    /// were signed with the former keys stay valid.
+    fn rotate_keys(&mut self) -> Result<(), Failure>;
+
     /// Takes the operator's word that the database was restored: every remote is compared.
     fn declare_restored(&mut self) -> Result<(), Failure>;
 

@@ -1,4 +1,4 @@
-//! What the user typed after `syncline fleet` and `syncline declare-restored`.
+//! What the user typed after `syncline fleet`, `declare-restored` and `rotate-keys`.
 
 use super::{Dir, parse_remote_id, parse_user};
 use clap::{Args, Subcommand};
@@ -93,4 +93,16 @@ pub(crate) struct DeclareRestoredOptions {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Draws new keys for session tokens and receipts.
+///
+/// For the day on which somebody may have read the consolidated database who should not. Every
+/// session token is void at once, so each remote needs its password again. Servers that run go on;
+/// restart them, so that they sign with the new key. Receipts stay valid.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  syncline rotate-keys --dir sales")]
+pub(crate) struct RotateKeysOptions {
+    #[command(flatten)]
+    pub(crate) dir: Dir,
 }

@@ -28,7 +28,7 @@ const SEARCH_PATH: &str = "SELECT unnest(current_schemas(false))::text";
 const NO_SEARCH_PATH: &str = "SET search_path = pg_catalog";
 
 /// A value that no former password had.
-const NEW_PASSWORD_VERSION: &str = "(random() * 9007199254740992)::bigint";
+pub(super) const NEW_PASSWORD_VERSION: &str = "(random() * 9007199254740992)::bigint";
 
 /// One connection for administration.
 #[derive(Debug)]
@@ -281,6 +281,11 @@ impl Administration for Admin {
     fn forget_remote(&mut self, remote_id: &RemoteId) -> Result<(), Failure> {
         self.require_completed()?;
         fleet::forget(&mut self.link, remote_id)
+    }
+
+    fn rotate_keys(&mut self) -> Result<(), Failure> {
+        self.require_completed()?;
+        fleet::rotate_keys(&mut self.link)
     }
 
     fn declare_restored(&mut self) -> Result<(), Failure> {

@@ -110,3 +110,39 @@ pub(super) fn remove_user(link: &mut Link, user: &UserName) -> Result<bool, Fail
 pub(super) fn declare_restored(link: &mut Link) -> Result<(), Failure> {
     incarnation::renew(link, "an operator declared it")
 }
+
+/// The key that signs comes first by its name; the former ones only prove what they have signed.
+const FORMER_RECEIPT_KEY: &str = "
+    UPDATE syncline.syncline_system
+    SET name = 'receipt_key_' || replace(gen_random_uuid()::text, '-', '')
+    WHERE name = 'receipt_key'";
+const NEW_RECEIPT_KEY: &str = "
+    INSERT INTO syncline.syncline_system
+    SELECT 'receipt_key', replace(gen_random_uuid()::text || gen_random_uuid()::text, '-', '')";
+const NEW_TOKEN_KEY: &str = "
+    UPDATE syncline.syncline_system
+    SET value = replace(gen_random_uuid()::text || gen_random_uuid()::text, '-', '')
+    WHERE name = 'token_key'";
+
+/// New keys for session tokens and receipts. A token names the version of the password under which
+/// it was issued: with new versions no server takes it, whichever key it has read.
+pub(super) fn rotate_keys(link: &mut Link) -> Result<(), Failure> {
+    let void = format!(
+        "UPDATE syncline.syncline_user SET password_version = {}",
+        super::admin::NEW_PASSWORD_VERSION
+    );
+    let answers = link
+        .begin(&[
+            Call::new("BEGIN", &[]),
+            Call::new(FORMER_RECEIPT_KEY, &[]),
+            Call::new(NEW_RECEIPT_KEY, &[]),
+            Call::new(NEW_TOKEN_KEY, &[]),
+            Call::new(&void, &[]),
+            Call::new("COMMIT", &[]),
+        ])
+        .map_err(failed("draw new keys"));
+    if answers.is_err() {
+        link.roll_back();
+    }
+    answers.map(drop)
+}

@@ -244,6 +244,11 @@ impl Administration for Admin {
         fleet::forget(&self.connection, remote_id)
     }
 
+    fn rotate_keys(&mut self) -> Result<(), Failure> {
+        self.require_completed()?;
+        fleet::rotate_keys(&self.connection)
+    }
+
     fn declare_restored(&mut self) -> Result<(), Failure> {
         self.require_completed()?;
         fleet::declare_restored(&self.connection)

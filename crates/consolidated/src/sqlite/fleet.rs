@@ -106,3 +106,22 @@ pub(super) fn declare_restored(connection: &Connection) -> Result<(), Failure> {
     incarnation::renew(&transaction, "an operator declared it")?;
     transaction.commit().map_err(failed("begin a new generation"))
 }
+
+/// The key that signs comes first by its name; the former ones only prove what they have signed.
+const ROTATE_KEYS: &str = "
+    UPDATE syncline_system SET name = 'receipt_key_' || lower(hex(randomblob(8)))
+    WHERE name = 'receipt_key';
+    INSERT INTO syncline_system VALUES ('receipt_key', randomblob(32));
+    UPDATE syncline_system SET value = randomblob(32) WHERE name = 'token_key';
+    UPDATE syncline_user SET password_version = random()";
+
+/// New keys for session tokens and receipts. A token names the version of the password under which
+/// it was issued: with new versions no server takes it, whichever key it has read.
+pub(super) fn rotate_keys(connection: &Connection) -> Result<(), Failure> {
+    let rotate = || {
+        let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
+        transaction.execute_batch(ROTATE_KEYS)?;
+        transaction.commit()
+    };
+    rotate().map_err(failed("draw new keys"))
+}
