@@ -23,6 +23,7 @@ mod orphans;
 #[allow(dead_code, reason = "partitions will read more of the tables")]
 mod postgres;
 mod quote;
+mod reach;
 mod rebase;
 mod script;
 mod selection;

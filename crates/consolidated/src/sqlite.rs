@@ -22,6 +22,7 @@ mod errors;
 mod fence;
 mod fetch;
 mod fleet;
+mod followers;
 mod identity;
 mod incarnation;
 mod key_change;

@@ -216,7 +216,7 @@ pub struct Applied {
     pub conflicts: u64,
     /// Rows that were refused.
     pub rejected: u64,
-    /// Rows that deletes reached beyond themselves, by foreign keys and triggers of the database.
+    /// Rows that the actions of foreign keys reached, beyond those that the upload names.
     pub reached: u64,
     /// What need not come back.
     pub echo: Echo,

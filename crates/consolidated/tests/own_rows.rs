@@ -8,11 +8,6 @@ mod center;
 
 use center::{Backend, Center, Remote, Row, Upload, int, text, upload_only};
 
-/// Where what a delete reaches is counted: not on PostgreSQL yet.
-fn on_sqlite(test: impl Fn(Backend)) {
-    test(Backend::Sqlite);
-}
-
 /// A trigger counts the changes of a row in one of its columns.
 fn counted(backend: Backend) -> (Center, Remote) {
     let schema = backend.pick(
@@ -98,7 +93,7 @@ fn somebody_elses_change_of_ones_own_row_is_a_conflict() {
 // S5, S11
 #[test]
 fn what_a_delete_takes_along_is_counted_and_what_was_just_uploaded_is_rejected() {
-    on_sqlite(|backend| {
+    Backend::each(|backend| {
         let schema = "
             CREATE TABLE parent (id INTEGER PRIMARY KEY, v TEXT);
             CREATE TABLE child (id INTEGER PRIMARY KEY,

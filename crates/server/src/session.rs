@@ -58,7 +58,7 @@ pub(crate) struct Summary {
     pub(crate) uploaded: u64,
     pub(crate) conflicts: u64,
     pub(crate) rejected: u64,
-    /// Rows that deletes reached beyond themselves.
+    /// Rows that the actions of foreign keys reached beyond the upload.
     pub(crate) reached: u64,
     pub(crate) downloaded: u64,
     pub(crate) filtered: u64,

@@ -8,17 +8,20 @@ use super::batch::{self, Batch, Reason};
 use super::catalog::Table;
 use super::conflict;
 use super::errors::script_failed;
+use super::followers;
 use super::key_change::{self, Marks};
 use super::knot;
 use super::ledger::Ledger;
 use super::link::{Call, Link};
 use super::links::Links;
 use super::outline::Outline;
+use super::reached;
 use super::row_fault::{RowFault, may_collide, row_fault};
 use super::spelling;
 use super::statement::Statement;
 use super::taken_along;
 use super::upload::{Stop, Upload, stopped};
+use crate::reach::{By, Reached};
 use crate::script::Event;
 use crate::synchronization::Change;
 use crate::uploaded_row::{RowId, UploadedRow, event_of};
@@ -68,6 +71,7 @@ pub(super) fn apply(
     let links = Links::read(link, upload.tables)?;
     let mut careful = Careful::new(link, upload, links);
     careful.link.batch(BEGIN).map_err(stopped("check constraints at once"))?;
+    careful.name_rows(outline)?;
     let freeing = match outline.has_key_changes {
         true => key_change::freeing(&careful, outline)?,
         false => Marks::new(),
@@ -79,9 +83,16 @@ pub(super) fn apply(
     };
     let mut gathered = Gathered::default();
     if !freeing.is_empty() {
-        outline.visit_deletes(upload, &mut |table, row| match frees(table, row) {
-            true => careful.take(&mut gathered, table, row),
-            false => Ok(()),
+        let taking = followers::taking(&mut careful, outline)?;
+        outline.visit_deletes(upload, &mut |table, row| {
+            let key = row.key(&upload.tables[table].deployed.published, table).1;
+            match frees(table, row) {
+                true if taking.contains(&key_change::mark(table, &key)) => {
+                    Ok(careful.reject(table, row.change, row.bytes, followers::reason())?)
+                }
+                true => careful.take(&mut gathered, table, row),
+                false => Ok(()),
+            }
         })?;
         careful.end(&mut gathered)?;
     }
@@ -96,6 +107,7 @@ pub(super) fn apply(
     careful.settle_parked()?;
     taken_along::reject(&mut careful, outline)?;
     careful.flush()?;
+    careful.ledger.applied.reached = careful.reached.count();
     Ok(careful.ledger)
 }
 
@@ -129,6 +141,9 @@ pub(super) struct Careful<'l, 'a> {
     pub(super) respelled: HashSet<RowId>,
     /// The scripts that were run.
     prepared: HashSet<(usize, Event)>,
+    /// Rows that deletes and key changes have reached, and those that the last script would.
+    pub(super) reached: Reached<i64>,
+    reaching: Option<(By, Vec<i64>)>,
 }
 
 const UNDO: &str = "ROLLBACK TO SAVEPOINT careful; RELEASE SAVEPOINT careful;";
@@ -148,6 +163,8 @@ impl<'l, 'a> Careful<'l, 'a> {
             leaving: Vec::new(),
             respelled: HashSet::new(),
             prepared: HashSet::new(),
+            reached: Reached::default(),
+            reaching: None,
         }
     }
 
@@ -366,16 +383,29 @@ impl<'l, 'a> Careful<'l, 'a> {
         let batches = self.batches(table, change, statement, rows)?;
         // A statement is prepared in front of the flight, which a transaction that has failed and
         // is undone within the flight refuses.
-        if self.prepared.insert((table, event)) && self.before == UNDO {
+        let questions = self.questions(table, event, rows)?;
+        if (self.prepared.insert((table, event)) || !questions.is_empty()) && self.before == UNDO {
             self.flush()?;
         }
+        let mut asking = Vec::new();
+        for (query, rows) in &questions {
+            asking.extend(self.batches(table, Change::Delete, query, rows)?);
+        }
+        let asked_values: Vec<_> = asking.iter().map(Batch::values).collect();
+        let asked: Vec<_> = asked_values.iter().map(|v| batch::as_parameters(v)).collect();
         let begin = format!("{} SAVEPOINT careful", std::mem::take(&mut self.before));
         let values: Vec<_> = batches.iter().map(Batch::values).collect();
         let parameters: Vec<_> = values.iter().map(|values| batch::as_parameters(values)).collect();
         let mut calls = vec![Call::Simple(&begin)];
+        reached::ask(&mut calls, asking.iter().zip(&asked).map(|(b, p)| batch::query(b, p)));
+        let first = calls.len();
         calls.extend(batches.iter().zip(&parameters).map(|(batch, p)| batch::call(batch, p)));
-        match self.link.execute(&calls) {
-            Ok(affected) => Ok(Ran::Affected(affected.iter().sum())),
+        match self.link.flight(&calls) {
+            Ok(answers) => {
+                let found = reached::found_by(&answers[1..first])?;
+                self.reaching = reached::by(event).map(|by| (by, found));
+                Ok(Ran::Affected(answers[first..].iter().map(|answer| answer.affected).sum()))
+            }
             Err(fault) => match row_fault(&fault) {
                 Some(row_fault) => Ok(Ran::Fault(row_fault)),
                 None if may_collide(&fault) => Err(stopped("apply rows one by one")(fault)),
@@ -389,10 +419,19 @@ impl<'l, 'a> Careful<'l, 'a> {
 
     pub(super) fn keep(&mut self) {
         self.before = KEEP;
+        if let Some((by, marks)) = self.reaching.take() {
+            self.reached.extend(by, marks);
+        }
     }
 
     pub(super) fn undo(&mut self) {
         self.before = UNDO;
+        self.reaching = None;
+    }
+
+    /// Whether the last script was run for rows that reach others.
+    pub(super) fn is_reaching(&self) -> bool {
+        self.reaching.as_ref().is_some_and(|(_, marks)| !marks.is_empty())
     }
 
     /// Sends what is still to be sent.
@@ -403,13 +442,16 @@ impl<'l, 'a> Careful<'l, 'a> {
         }
     }
 
-    fn batches(
+    fn batches<'s>(
         &self,
         table: usize,
         change: Change,
-        statement: &'a Statement,
+        statement: &'s Statement,
         rows: &[Vec<u8>],
-    ) -> Result<Vec<Batch<'a>>, Stop> {
+    ) -> Result<Vec<Batch<'s>>, Stop>
+    where
+        'a: 's,
+    {
         batches(self.table(table), statement, self.upload, change, rows)
     }
 

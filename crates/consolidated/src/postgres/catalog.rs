@@ -6,6 +6,7 @@ use super::errors::{Fault, failed};
 use super::kept;
 use super::link::{Call, Link, Row, Unreadable};
 use super::present::require_present_format;
+use super::reached::{self, Reach, TableReach};
 use super::statement::Statement;
 use super::verbatim::Verbatim;
 use crate::catalog::{self, CatalogTable, DeployedRows, HeldRow, ShapeRow};
@@ -19,7 +20,7 @@ use std::sync::Arc;
 pub(super) const DEPLOYMENT: &str =
     "SELECT value::int8 FROM syncline.syncline_system WHERE name = 'deployment'";
 
-const READ: [&str; 8] = [
+const READ: [&str; 9] = [
     "SELECT name, value FROM syncline.syncline_system
      WHERE name IN ('deployment', 'database_id', 'format')",
     "SELECT script_version FROM syncline.syncline_script_version ORDER BY position",
@@ -31,6 +32,7 @@ const READ: [&str; 8] = [
     "SELECT published, table_id::text, columns, superseded::text FROM syncline.syncline_shape",
     "SELECT script_version, fingerprint, published, conflict_rule, details, projection, scripts
      FROM syncline.syncline_held",
+    reached::READ,
     // Once more: had it moved meanwhile, the parts would not belong together.
     DEPLOYMENT,
 ];
@@ -44,6 +46,8 @@ pub(super) struct Catalog {
     pub(super) deployed: catalog::Catalog<TableDetails>,
     /// Ready to run, by script version and published name.
     tables: HashMap<(String, String), Arc<Table>>,
+    /// What foreign keys do to rows.
+    pub(super) reach: Arc<Reach>,
 }
 
 /// One table of a script version, ready to run.
@@ -57,6 +61,8 @@ pub(super) struct Table {
     /// Whether anything has departed since the last download; none where that is not known to
     /// say what the cursor over the departures would.
     pub(super) departed: Option<Statement>,
+    /// What its rows reach by the actions of foreign keys.
+    pub(super) reach: TableReach,
 }
 
 impl Catalog {
@@ -103,10 +109,11 @@ impl Catalog {
             shapes: shapes(rows()).map_err(garbled)?,
             held: held(rows()).map_err(garbled)?,
         };
+        let reach = Arc::new(Reach::of(&rows()).map_err(garbled)?);
         let last = answers.next().map(|answer| answer.rows).unwrap_or_default();
         let deployed = catalog::Catalog::new(deployment, DatabaseId(database_id), described)?;
         let last = self::deployment(&last)?;
-        Ok((Catalog { deployed, tables: HashMap::new() }, last))
+        Ok((Catalog { deployed, tables: HashMap::new(), reach }, last))
     }
 
     /// The same for a download of a session that was settled before the present deployment: where
@@ -126,11 +133,11 @@ impl Catalog {
     pub(super) fn upload_tables(&mut self, session: &Session) -> Result<Vec<Arc<Table>>, Failure> {
         let Held::Older(held) = &session.held else { return self.tables(session) };
         let deployed = self.deployed.upload_tables(session)?;
-        let version = session.script_version.as_str();
+        let (version, reach) = (session.script_version.as_str(), &self.reach);
         let ready = deployed.into_iter().zip(&held.schema.tables).map(|(table, held)| {
             // A name is one of today's tables, a digest one of any time.
             let key = (version.to_owned(), format!("{{{}}}", held.fingerprint));
-            self.tables.entry(key).or_insert_with(|| Arc::new(Table::new(table))).clone()
+            self.tables.entry(key).or_insert_with(|| Arc::new(Table::new(table, reach))).clone()
         });
         Ok(ready.collect())
     }
@@ -138,10 +145,10 @@ impl Catalog {
     /// The tables of a session, in the order of its schema.
     pub(super) fn tables(&mut self, session: &Session) -> Result<Vec<Arc<Table>>, Failure> {
         let deployed = self.deployed.tables(session)?;
-        let version = session.script_version.as_str();
+        let (version, reach) = (session.script_version.as_str(), &self.reach);
         let ready = deployed.into_iter().map(|table| {
             let key = (version.to_owned(), table.published.name.clone());
-            self.tables.entry(key).or_insert_with(|| Arc::new(Table::new(table))).clone()
+            self.tables.entry(key).or_insert_with(|| Arc::new(Table::new(table, reach))).clone()
         });
         Ok(ready.collect())
     }
@@ -159,7 +166,7 @@ fn fits(session: &Session, tables: &[Arc<Table>]) -> bool {
 }
 
 impl Table {
-    pub(super) fn new(deployed: Arc<CatalogTable<TableDetails>>) -> Table {
+    pub(super) fn new(deployed: Arc<CatalogTable<TableDetails>>, reach: &Arc<Reach>) -> Table {
         let (published, columns) = (&deployed.published, &deployed.details.columns);
         let mut statements = HashMap::new();
         let mut claims: Vec<Parameter> = Vec::new();
@@ -184,7 +191,8 @@ impl Table {
         let verbatim = deployed.details.verbatim.as_ref();
         let is_verbatim = verbatim.is_some_and(|verbatim| verbatim.is_about(deployed.scripts()));
         let departed = departed(&deployed);
-        Table { deployed, statements, claims, is_verbatim, departed }
+        let reach = TableReach::of(reach, &deployed);
+        Table { deployed, statements, claims, is_verbatim, departed, reach }
     }
 
     /// How it is proven that what was uploaded is what is stored; none where it is not.

@@ -4,7 +4,7 @@
 //! remote is owed afterwards. A row that the subscription does not cover is no conflict: nothing
 //! of it is told, and nothing of it is changed (S7).
 
-use super::careful::{Careful, Group, Ran, Rows, old_image};
+use super::careful::{Careful, Group, Ran, Rows, halve, old_image};
 use super::catalog::Table;
 use super::key_change;
 use super::made;
@@ -186,6 +186,14 @@ fn run(careful: &mut Careful<'_, '_>, group: Group) -> Result<Rows, Stop> {
             continue;
         }
         match careful.run(table, change, event, &rows)? {
+            // Only rows that are gone have reached others.
+            Ran::Affected(count) if count < rows.len() as u64 && careful.is_reaching() => {
+                careful.undo();
+                match rows.len() {
+                    1 => resolved.append(&mut rows),
+                    _ => halve(rows, &mut stack),
+                }
+            }
             Ran::Affected(_) => {
                 careful.keep();
                 resolved.append(&mut rows);

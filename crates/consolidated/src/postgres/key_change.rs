@@ -257,11 +257,15 @@ fn by_the_rule(
 ) -> Result<Result<Option<Vec<u8>>, RowFault>, Stop> {
     careful.flush()?;
     careful.link.batch("SAVEPOINT ruled").map_err(stopped("set a savepoint"))?;
+    let reached = careful.reached.moment();
     let decided = decide(careful, table, row, now)?;
     careful.flush()?;
     let ending = match decided {
         Ok(Some(_)) => "RELEASE SAVEPOINT ruled",
-        _ => "ROLLBACK TO SAVEPOINT ruled; RELEASE SAVEPOINT ruled",
+        _ => {
+            careful.reached.back_to(reached);
+            "ROLLBACK TO SAVEPOINT ruled; RELEASE SAVEPOINT ruled"
+        }
     };
     careful.link.batch(ending).map_err(stopped("end a savepoint"))?;
     Ok(decided)

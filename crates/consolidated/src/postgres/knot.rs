@@ -96,6 +96,7 @@ fn together(
         .link
         .batch("SAVEPOINT knot; SET CONSTRAINTS ALL DEFERRED")
         .map_err(stopped("set a savepoint"))?;
+    let reached = careful.reached.moment();
     let told: Vec<Rebased> = waiting
         .iter()
         .map(|parked| careful.tell(parked.table, parked.change, parked.row.clone()))
@@ -103,6 +104,7 @@ fn together(
     let failed = attempt(careful, waiting, &told, known)?;
     careful.flush()?;
     if failed.contains(&true) {
+        careful.reached.back_to(reached);
         careful
             .link
             .batch("ROLLBACK TO SAVEPOINT knot; RELEASE SAVEPOINT knot")

@@ -128,7 +128,7 @@ impl Careful<'_, '_> {
     }
 
     /// Sends queries and hands on their rows.
-    fn select(
+    pub(super) fn select(
         &mut self,
         batches: &[Batch<'_>],
         each: &mut dyn FnMut(RowRef<'_>) -> Result<(), Failure>,

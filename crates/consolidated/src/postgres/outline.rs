@@ -92,6 +92,16 @@ impl Outline {
             || self.tables().into_iter().filter_map(spelling).any(KeySpelling::is_asked)
     }
 
+    /// The tables with deletes, and those with key changes.
+    pub(super) fn deleted(&self) -> impl Iterator<Item = &usize> {
+        self.deleted.iter()
+    }
+
+    pub(super) fn key_changed(&self) -> impl Iterator<Item = usize> + '_ {
+        let changes = self.written.iter().filter(|(_, turn)| *turn == Turn::KeyChanges);
+        changes.map(|(table, _)| *table)
+    }
+
     pub(super) fn rows(&self) -> u64 {
         self.inserts + self.updates + self.deletes
     }

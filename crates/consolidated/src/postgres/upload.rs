@@ -26,12 +26,14 @@ use super::ledger::Ledger;
 use super::link::{Answer, Call, Link};
 use super::made::Made;
 use super::outline::Outline;
+use super::reached;
 use super::row_fault;
 use super::shapes;
 use super::verbatim::{self, Look};
 use super::watermark::{Mark, Place};
 use crate::echo::{Echo, Transaction};
 use crate::identity::Remembered;
+use crate::reach::{By, Reached};
 use crate::script::Event;
 use crate::synchronization::{Applied, Change, UploadRequest};
 use crate::uploaded_row::{UploadedRow, event_of};
@@ -351,6 +353,10 @@ struct Sending<'l, 'a> {
     /// Complete batches on their way, and the one that is being filled.
     ready: Vec<Batch<'a>>,
     filling: Option<(usize, Change, Batch<'a>)>,
+    /// Beside each of them, where its rows may reach others: what asks for those.
+    asking: Vec<Option<Batch<'a>>>,
+    asked: Option<Batch<'a>>,
+    reached: Reached<i64>,
     ledger: Ledger,
     fell_short: bool,
     /// Every row so far was applied as it was sent.
@@ -374,6 +380,9 @@ impl<'l, 'a> Sending<'l, 'a> {
             locked: None,
             ready: Vec::new(),
             filling: None,
+            asking: Vec::new(),
+            asked: None,
+            reached: Reached::default(),
             ledger,
             fell_short: false,
             verbatim,
@@ -382,6 +391,7 @@ impl<'l, 'a> Sending<'l, 'a> {
 
     fn into_ledger(mut self, outline: &Outline) -> Ledger {
         (self.ledger.verbatim, self.ledger.written) = (self.verbatim, outline.tables());
+        self.ledger.applied.reached = self.reached.count();
         self.ledger
     }
 
@@ -419,6 +429,9 @@ impl<'l, 'a> Sending<'l, 'a> {
             let statement = table.required(event_of(row.change))?;
             let batch = Batch::new(table, statement, self.upload.request.session);
             self.filling = Some((position, row.change, batch));
+            let query = table.reach.by_delete.as_ref().filter(|_| row.change == Change::Delete);
+            let session = self.upload.request.session;
+            self.asked = query.map(|query| Batch::new(table, query, session));
         }
         let Some((_, _, batch)) = &mut self.filling else { return Ok(()) };
         let table = &self.upload.tables[position].deployed.published;
@@ -426,6 +439,10 @@ impl<'l, 'a> Sending<'l, 'a> {
             Some(reason) => Err(reason),
             None => batch.add(row),
         };
+        if let (Ok(()), Some(asked)) = (&added, &mut self.asked) {
+            // What the batch has taken this takes too; row by row it would be told.
+            self.fell_short |= asked.add(row).is_err();
+        }
         match added {
             Ok(()) if self.ledger.undigested => {}
             Ok(()) => self.ledger.echo(table, position, row),
@@ -441,8 +458,11 @@ impl<'l, 'a> Sending<'l, 'a> {
                 change == Change::Update && self.upload.tables[position].deployed.details.may_leave;
             self.verbatim &= batch.verbatim.is_some() && !leaves;
             batch.finish();
+            let mut asked = self.asked.take();
+            asked.iter_mut().for_each(Batch::finish);
             if batch.rows > 0 {
                 self.ready.push(batch);
+                self.asking.push(asked);
             }
         }
     }
@@ -452,6 +472,10 @@ impl<'l, 'a> Sending<'l, 'a> {
         let ready = std::mem::take(&mut self.ready);
         let values: Vec<_> = ready.iter().map(Batch::values).collect();
         let parameters: Vec<_> = values.iter().map(|values| batch::as_parameters(values)).collect();
+        let asking = std::mem::take(&mut self.asking);
+        let asked: Vec<_> = asking.iter().map(|a| a.as_ref().map(Batch::values)).collect();
+        let asked: Vec<_> =
+            asked.iter().map(|values| values.as_ref().map(|v| batch::as_parameters(v))).collect();
         let opening = std::mem::replace(&mut self.opening, Opening::Sent);
         let mut calls = match opening {
             Opening::Transaction(calls) => calls.to_vec(),
@@ -459,7 +483,14 @@ impl<'l, 'a> Sending<'l, 'a> {
             Opening::Sent => Vec::new(),
         };
         let first = calls.len();
-        calls.extend(ready.iter().zip(&parameters).map(|(batch, p)| batch::call(batch, p)));
+        let mut places = Vec::with_capacity(ready.len());
+        for (at, (batch, p)) in ready.iter().zip(&parameters).enumerate() {
+            let before = calls.len();
+            let question = asking[at].as_ref().zip(asked[at].as_ref());
+            reached::ask(&mut calls, question.map(|(b, p)| batch::query(b, p)).into_iter());
+            places.push(before..calls.len());
+            calls.push(batch::call(batch, p));
+        }
         if last {
             calls.push(Call::new(END, &[]));
         }
@@ -467,7 +498,9 @@ impl<'l, 'a> Sending<'l, 'a> {
         let flown = if begins { self.link.begin(&calls) } else { self.link.flight(&calls) };
         match flown {
             Ok(mut answers) => {
-                for (batch, answer) in ready.iter().zip(&answers[first..]) {
+                for (batch, asked) in ready.iter().zip(places) {
+                    let answer = &answers[asked.end];
+                    self.reached.extend(By::Delete, reached::found_by(&answers[asked])?);
                     self.fell_short |= answer.affected < u64::from(batch.rows);
                     self.verbatim &= answer.affected == u64::from(batch.rows);
                 }

@@ -11,6 +11,7 @@ use super::identity::{self, Locked, Stored};
 use super::incarnation::Life;
 use super::link::{Answer, Call, Link};
 use super::notes;
+use super::reached::{self, Reach};
 use super::timeline::Timelines;
 use super::trim;
 use super::upload::{self, Undone, Upload};
@@ -185,6 +186,18 @@ impl Writer {
         })
     }
 
+    /// Whether foreign keys do something else than when the deployment was read; it is read again
+    /// then.
+    fn reaches_otherwise(&mut self) -> bool {
+        let Ok(rows) = self.link.query(reached::READ, &[]) else { return false };
+        if Reach::of(&rows).is_ok_and(|reach| reach == *self.catalog.reach) {
+            return false;
+        }
+        let Ok(catalog) = Catalog::load(&mut self.link) else { return false };
+        self.catalog = catalog;
+        true
+    }
+
     fn recognize(
         &mut self,
         request: &UploadRequest<'_>,
@@ -244,7 +257,13 @@ impl crate::connection::Writer for Writer {
     }
 
     fn upload(&mut self, request: &UploadRequest<'_>) -> Result<Applied, Failure> {
-        self.until_alone(|writer| writer.upload_once(request))
+        match self.until_alone(|writer| writer.upload_once(request)) {
+            // It asked tables that are not what they were (`reached.rs`).
+            Err(_) if self.reaches_otherwise() => {
+                self.until_alone(|writer| writer.upload_once(request))
+            }
+            outcome => outcome,
+        }
     }
 
     fn withhold(&mut self, withholding: &Withholding<'_>) -> Result<(), Failure> {

@@ -111,6 +111,7 @@ fn resolve_key_change(
         attempt.connection.execute_batch(sql).map_err(failed("set a savepoint"))
     };
     run_sql(attempt, "SAVEPOINT conflict")?;
+    let reaching = attempt.reaching(table, row)?;
     let mut fault = None;
     if spot.own.is_some() && table.script(Event::ResolveConflict).is_some() {
         fault = key_change::rename(attempt, table, row)?;
@@ -141,6 +142,7 @@ fn resolve_key_change(
     if lost {
         key_change::failed(attempt, table, position, row);
     } else {
+        attempt.has_reached(reaching);
         fence::check_written(attempt, table, position, row, before)?;
     }
     attempt.applied.conflicts += 1;
@@ -197,9 +199,14 @@ fn run(
             Ok(statement)
         })
         .map_err(|error| script_failed(error, name, event.name()))?;
+    let reaching = match event {
+        Event::ResolveDeleteConflict => attempt.reaching(table, row)?,
+        _ => None,
+    };
     match statement.raw_execute() {
         Ok(changes) => {
             attempt.changed(position, changes);
+            attempt.has_reached(reaching.filter(|_| changes > 0));
             attempt.resolved = changes > 0;
             Ok(None)
         }

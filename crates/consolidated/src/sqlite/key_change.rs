@@ -16,6 +16,7 @@ use super::catalog::CatalogTable;
 use super::constraint::is_as_seen;
 use super::effects::Effects;
 use super::errors::{RowFault, failed as failing, row_fault};
+use super::followers;
 use super::moves;
 use super::stretch::end_of_log;
 use super::tables::UserTable;
@@ -44,6 +45,8 @@ pub(super) struct Moving {
     kept: HashMap<RowId, Vec<u8>>,
     /// By the spare key of a row that is to be deleted: the key that it had.
     aside: HashMap<RowId, Vec<u8>>,
+    /// Rows of the remote that go to the row which takes the key of one that is to be deleted.
+    following: Vec<Parked>,
     /// Rows that were moved out of the way, and then could not get their key.
     pub(super) stuck: Refused,
     /// No row is waited for any more.
@@ -52,6 +55,7 @@ pub(super) struct Moving {
 
 /// Applies the key changes of the upload, and whatever must go before them.
 pub(super) fn apply_first(attempt: &mut Attempt<'_>) -> Result<(), Failure> {
+    attempt.name_rows(true)?;
     let with_key_changes = count(attempt)?;
     let given_up = given_up(attempt, &with_key_changes)?;
     let mut begins = Vec::new();
@@ -68,6 +72,7 @@ pub(super) fn apply_first(attempt: &mut Attempt<'_>) -> Result<(), Failure> {
         done: HashSet::new(),
         kept: HashMap::new(),
         aside: HashMap::new(),
+        following: Vec::new(),
         stuck: Refused::new(),
         settling: false,
     });
@@ -84,10 +89,14 @@ pub(super) fn apply_first(attempt: &mut Attempt<'_>) -> Result<(), Failure> {
     }
     attempt.parked = std::mem::take(&mut attempt.put_off);
     let (connection, tables) = (attempt.connection, attempt.tables);
-    match &mut attempt.moving {
-        Some(moving) => moving.effects.end(connection, tables),
-        None => Ok(()),
+    let Some(moving) = &mut attempt.moving else { return Ok(()) };
+    moving.effects.end(connection, tables)?;
+    for parked in std::mem::take(&mut moving.following) {
+        if let RowOutcome::InTheWay(_) = attempt.retry(&parked)? {
+            attempt.parked.push(parked);
+        }
     }
+    Ok(())
 }
 
 /// The tables with key changes, parents first.
@@ -219,11 +228,19 @@ fn delete_first(attempt: &mut Attempt<'_>, id: &RowId) -> Result<bool, Failure> 
         attempt.reject(&tables[id.0], id.0, &row, reason);
         return Ok(false);
     }
-    if let Some(key) = put_aside(attempt, &parked)? {
+    let (followers, aside) = put_aside(attempt, &parked)?;
+    if aside.is_none() && !followers.is_empty() {
+        let mut row = UploadedRow::default();
+        row.read(&parked.row, parked.change, published.width())?;
+        attempt.reject(&tables[id.0], id.0, &row, followers::reason());
+        return Ok(false);
+    }
+    if let Some(key) = aside {
         let Some(moving) = &mut attempt.moving else { return Ok(false) };
         // It is deleted with the others.
         moving.done.remove(id);
         moving.aside.insert((id.0, key), id.1.clone());
+        moving.following.extend(followers);
         return Ok(true);
     }
     Ok(attempt.retry(&parked)? == RowOutcome::Done)
@@ -231,28 +248,32 @@ fn delete_first(attempt: &mut Attempt<'_>, id: &RowId) -> Result<bool, Failure> 
 
 /// Moves a row that is to be deleted out of the way, with its children: those that the upload gives
 /// another parent would go with it. Only where foreign keys take all children along, and where
-/// nothing is known to stand against the delete.
-fn put_aside(attempt: &Attempt<'_>, parked: &Parked) -> Result<Option<Vec<u8>>, Failure> {
+/// nothing is known to stand against the delete. Returns the rows of the remote that do not go with
+/// it, and the key that it has got.
+fn put_aside(
+    attempt: &Attempt<'_>,
+    parked: &Parked,
+) -> Result<(Vec<Parked>, Option<Vec<u8>>), Failure> {
     let table = &attempt.tables[parked.table];
-    let Some(links) = attempt.links else { return Ok(None) };
-    let referring = links.user_tables.values().flat_map(|child| &child.foreign_keys);
-    let mut referring = referring.filter(|key| key.parent == table.published.name);
-    if referring.any(|key| key.on_update != "CASCADE") {
-        return Ok(None);
-    }
+    let Some(links) = attempt.links else { return Ok((Vec::new(), None)) };
     let mut row = UploadedRow::default();
     row.read(&parked.row, parked.change, table.published.width())?;
     let anew = match told_anew(attempt, table, parked.table, &row)? {
         Told::AsItIs => Rebased::of(row.change, &table.published, &row.old, &row.new),
         Told::Anew(anew) => anew,
-        Told::Gone => return Ok(None),
+        Told::Gone => return Ok((Vec::new(), None)),
     };
     let told = anew.row(table.published.width())?;
-    let Some(now) = attempt.fetch(table, &told)? else { return Ok(None) };
-    match is_as_seen(&now, &told)? {
-        true => move_away(attempt, table, &told),
-        false => Ok(None),
-    }
+    let Some(now) = attempt.fetch(table, &told)? else { return Ok((Vec::new(), None)) };
+    let followers = followers::of(attempt, parked.table, &told)?;
+    let referring = links.user_tables.values().flat_map(|child| &child.foreign_keys);
+    let mut referring = referring.filter(|key| key.parent == table.published.name);
+    let all_go = !referring.any(|key| key.on_update != "CASCADE");
+    let aside = match all_go && followers.are_known && is_as_seen(&now, &told)? {
+        true => move_away(attempt, table, &told)?,
+        false => None,
+    };
+    Ok((followers.rows, aside))
 }
 
 /// Deletes of rows that were put aside, and are still there: they are left out of a new attempt.
@@ -527,6 +548,13 @@ pub(super) fn failed(
     {
         let new = row.new_key(&table.published, position);
         moving.kept.insert(new, key_of(&table.published, &row.old));
+    }
+}
+
+impl Attempt<'_> {
+    /// Where the log of a table ended before the upload.
+    pub(super) fn log_end_before(&self, position: usize) -> i64 {
+        self.moving.as_ref().map_or(0, |moving| moving.begins[position])
     }
 }
 

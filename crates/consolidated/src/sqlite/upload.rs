@@ -25,12 +25,13 @@ use super::ledger::Owed;
 use super::links::Links;
 use super::made;
 use super::moves::Moves;
-use super::reached::{self, Tally};
+use super::reached::{self, KnownReach, Reach, Tally};
 use super::shapes;
 use super::stretch::Stretch;
 use super::values::write_row;
 use super::watermark::Mark;
 use crate::identity::{Incarnation, Remembered};
+use crate::reach::Reached;
 use crate::script::{Event, Script};
 use crate::synchronization::{Applied, Batch, Change, Session, UploadRequest};
 use crate::uploaded_row::{RowId, UploadedRow, event_of};
@@ -52,6 +53,7 @@ pub(super) fn upload(
     tables: &[Arc<CatalogTable>],
     request: &UploadRequest<'_>,
     incarnation: &Incarnation,
+    known_reach: &KnownReach,
 ) -> Result<Applied, Failure> {
     let session = request.session;
     let mut remote = match request.epoch {
@@ -78,7 +80,7 @@ pub(super) fn upload(
         if remote.progress != request.previous {
             return Err(remote.out_of_sequence(request.previous));
         }
-        applied = apply(connection, tables, request, owed_counter)?;
+        applied = apply(connection, tables, request, owed_counter, known_reach)?;
         remote.progress = request.progress;
     }
     identity::write(connection, session, &remote)?;
@@ -143,6 +145,7 @@ fn apply(
     tables: &[Arc<CatalogTable>],
     request: &UploadRequest<'_>,
     counter: Counter,
+    known_reach: &KnownReach,
 ) -> Result<Applied, Failure> {
     let (mut refused, mut postponed) = (Refused::new(), HashSet::new());
     let (mut moving, mut links) = (false, None);
@@ -152,7 +155,8 @@ fn apply(
         if links.is_none() && (moving || moves.is_some()) {
             links = Some(Links::read(connection, tables)?);
         }
-        let mut attempt = Attempt::new(connection, tables, request, counter, &refused, &postponed);
+        let mut attempt =
+            Attempt::new(connection, tables, request, counter, &refused, &postponed, known_reach);
         (attempt.moves, attempt.links) = (moves.as_ref(), links.as_ref());
         if moving {
             key_change::apply_first(&mut attempt)?;
@@ -188,7 +192,7 @@ fn apply(
             }
         }
         if impossible.is_empty() && !again {
-            if attempt.applied.reached > 0 {
+            if attempt.was_disturbed {
                 reached::tell_what_was_taken_along(&mut attempt)?;
             }
             let applied = attempt.finish()?;
@@ -246,6 +250,12 @@ pub(super) struct Attempt<'a> {
     pub(super) links: Option<&'a Links>,
     /// Rows that statements of the upload have changed.
     pub(super) direct: u64,
+    /// Rows that foreign keys have reached; what these do is read where the upload may set it off.
+    pub(super) known_reach: &'a KnownReach,
+    pub(super) reach: Option<Arc<Reach>>,
+    pub(super) reached: Reached<u128>,
+    /// Deletes may have changed rows that the upload does not name.
+    was_disturbed: bool,
     /// Rows that are stored as they were told anew, so that the remote has others.
     pub(super) stored_anew: HashSet<RowId>,
     /// The upload has key changes, which were not applied first.
@@ -284,6 +294,7 @@ impl<'a> Attempt<'a> {
         counter: Counter,
         refused: &'a Refused,
         postponed: &'a HashSet<RowId>,
+        known_reach: &'a KnownReach,
     ) -> Attempt<'a> {
         Attempt {
             connection,
@@ -305,6 +316,10 @@ impl<'a> Attempt<'a> {
             moving: None,
             moves: None,
             direct: 0,
+            known_reach,
+            reach: None,
+            reached: Reached::default(),
+            was_disturbed: false,
             stored_anew: HashSet::new(),
             links: None,
             met_key_change: false,
@@ -342,7 +357,12 @@ impl<'a> Attempt<'a> {
             return Ok(());
         }
         let before = match deleting.contains(&true) {
-            true => Some(Tally::now(self)?),
+            true => {
+                if self.reach.is_none() {
+                    self.name_rows(false)?;
+                }
+                Some(Tally::now(self)?)
+            }
             false => None,
         };
         // Children first, or RESTRICT would stop the parent's delete.
@@ -353,7 +373,7 @@ impl<'a> Attempt<'a> {
             })?;
         }
         if let Some(before) = before {
-            self.applied.reached = before.reached(&Tally::now(self)?);
+            self.was_disturbed = before.differs(&Tally::now(self)?);
         }
         for row in std::mem::take(&mut self.leaving_last) {
             if let RowOutcome::InTheWay(_) = self.retry(&row)? {
@@ -478,6 +498,7 @@ impl<'a> Attempt<'a> {
         let event = event_of(row.change);
         bind_row(statement, script, row)
             .map_err(|error| script_failed(error, name, event.name()))?;
+        let reaching = self.reaching(table, row)?;
         match statement.raw_execute() {
             Ok(0) if row.change == Change::Insert => {
                 // Only a trigger's RAISE(IGNORE) does this.
@@ -487,6 +508,7 @@ impl<'a> Attempt<'a> {
             Ok(0) => return conflict::resolve(self, table, position, row),
             Ok(changes) => {
                 self.changed(position, changes);
+                self.has_reached(reaching);
                 self.was_violated |= constraint::foreign_keys_violated(self.connection)?;
                 // Scripts write to covered rows and to keys where there is none.
                 let before = match row.change {

@@ -9,6 +9,7 @@ use super::errors::failed;
 use super::fetch;
 use super::moves;
 use super::notes;
+use super::reached::KnownReach;
 use super::runs::{self, Runs};
 use super::tracking::log_name;
 use super::upload;
@@ -33,6 +34,7 @@ pub(crate) struct Writer {
     /// Tables whose logs the group may have written to.
     written: BTreeSet<String>,
     incarnation: Incarnation,
+    known_reach: KnownReach,
 }
 
 impl Writer {
@@ -43,7 +45,8 @@ impl Writer {
         let runs = Runs::all(&connection)?;
         let (durable, written) = (Durable::of(path), BTreeSet::new());
         let incarnation = incarnation::read(&connection)?;
-        Ok(Writer { connection, catalog, runs, durable, written, incarnation })
+        let known_reach = KnownReach::default();
+        Ok(Writer { connection, catalog, runs, durable, written, incarnation, known_reach })
     }
 
     /// Looks which incarnation this is: the synchronization before may have begun a new one.
@@ -145,7 +148,8 @@ impl crate::connection::Writer for Writer {
             }
             let tables = deployed.upload_tables(request.session)?;
             shape::upload(request, &tables, |request| {
-                upload::upload(&writer.connection, &tables, request, &writer.incarnation)
+                let (connection, known_reach) = (&writer.connection, &writer.known_reach);
+                upload::upload(connection, &tables, request, &writer.incarnation, known_reach)
             })
         })
     }

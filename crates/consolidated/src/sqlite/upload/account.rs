@@ -144,6 +144,7 @@ impl Attempt<'_> {
         self.owed.sort_by_key(|(_, reason)| reason.is_some());
         ledger::write(self.connection, self.tables, self.request, self.counter, &self.owed)?;
         let mut applied = self.applied;
+        applied.reached = self.reached.count();
         if !self.request.download_follows {
             applied.echo = Echo::default();
         }

@@ -1,0 +1,104 @@
+//! Rows of a remote that would go with a row whose key another one takes.
+//!
+//! A remote moves a child to another parent, deletes its old one, and gives the other one that key:
+//! the child is as it was, so the upload does not name it. The delete goes first, because it frees
+//! the key, and `ON DELETE` would take the child along. Whether a row of the upload was to go
+//! nobody can tell then, so the delete is rejected, and the key change finds its key taken: both
+//! rows are told, and all of them stay.
+
+use super::batch::Reason;
+use super::careful::{Careful, batches};
+use super::image::Decoder;
+use super::key_change::{Marks, mark};
+use super::outline::Outline;
+use super::statement::Statement;
+use super::upload::Stop;
+use crate::synchronization::Change;
+use model::{Code, Failure, ValueRef, skip_row, write_value};
+use std::collections::HashMap;
+
+pub(super) fn reason() -> Reason {
+    let message = "other rows of the remote refer to the row, or to the one that takes its key";
+    (Code::RowReferences, message.to_owned())
+}
+
+/// The deletes of rows whose key another row takes, and with which rows would go that the upload
+/// does not delete.
+pub(super) fn taking(careful: &mut Careful<'_, '_>, outline: &Outline) -> Result<Marks, Stop> {
+    let upload = careful.upload;
+    let (mut taken, mut deleted) = (Marks::new(), Marks::new());
+    let mut rows: HashMap<usize, Vec<Vec<u8>>> = HashMap::new();
+    outline.visit_keys(upload, &mut |table, row| {
+        let published = &upload.tables[table].deployed.published;
+        if row.change != Change::Delete {
+            taken.insert(mark(table, &row.new_key(published, table).1));
+            return Ok(());
+        }
+        let key = mark(table, &row.key(published, table).1);
+        deleted.insert(key);
+        if taken.contains(&key) {
+            rows.entry(table).or_default().push(row.bytes.to_vec());
+        }
+        Ok(())
+    })?;
+    let mut taking = Marks::new();
+    for (table, rows) in rows {
+        for child in 0..upload.tables.len() {
+            let (reach, below) = (&careful.table(table).reach, &careful.table(child).deployed);
+            for query in reach.children(&careful.table(table).deployed, below)? {
+                let found = children(careful, (table, child), &query, &rows)?;
+                let kept =
+                    found.into_iter().filter(|(_, key)| !deleted.contains(&mark(child, key)));
+                let kept: Vec<_> = kept.collect();
+                let images = kept.iter().map(|(_, key)| as_a_row(careful, child, key));
+                let images = images.collect::<Result<Vec<_>, Failure>>()?;
+                let covered = careful.fetch(child, Change::Delete, &images)?;
+                let kept = kept.into_iter().filter(|(_, key)| covered.contains_key(key));
+                taking.extend(kept.map(|(parent, _)| mark(table, &parent)));
+            }
+        }
+    }
+    Ok(taking)
+}
+
+/// The keys of a parent and of its child.
+type Pair = (Vec<u8>, Vec<u8>);
+
+/// The keys of parent and child of all rows that refer to `rows` of a table.
+fn children(
+    careful: &mut Careful<'_, '_>,
+    (table, child): (usize, usize),
+    query: &Statement,
+    rows: &[Vec<u8>],
+) -> Result<Vec<Pair>, Stop> {
+    let (above, below) = (careful.table(table), careful.table(child));
+    let keys = |of: &super::catalog::Table| -> Vec<super::values::ColumnType> {
+        let key = of.deployed.published.key.iter();
+        key.map(|at| of.deployed.details.columns[usize::from(*at)].clone()).collect()
+    };
+    let (mut columns, width) = (keys(above), above.deployed.published.key.len());
+    columns.extend(keys(below));
+    let batches = batches(above, query, careful.upload, Change::Delete, rows)?;
+    let mut found = Vec::new();
+    careful.select(&batches, &mut |row| {
+        let mut both = Vec::new();
+        Decoder::new(row, columns.iter())?.write(row, &mut both)?;
+        let child = skip_row(&both, width)?.to_vec();
+        both.truncate(both.len() - child.len());
+        found.push((both, child));
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+/// A row of which only the key is known.
+fn as_a_row(careful: &Careful<'_, '_>, table: usize, key: &[u8]) -> Result<Vec<u8>, Failure> {
+    let published = &careful.table(table).deployed.published;
+    let mut values = vec![ValueRef::Null; published.width()];
+    for (at, value) in published.key.iter().zip(crate::rebase::values(key)?) {
+        values[usize::from(*at)] = value;
+    }
+    let mut bytes = Vec::new();
+    values.iter().for_each(|value| write_value(&mut bytes, *value));
+    Ok(bytes)
+}
