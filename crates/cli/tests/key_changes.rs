@@ -82,6 +82,55 @@ fn swaps_that_meet_are_told_and_all_agree() {
     }
 }
 
+// S5: a key that changed at the centre came as a delete and a row, and the file's own `ON DELETE`
+// took along what only this file knew.
+#[test]
+fn what_only_a_remote_knows_follows_a_key_that_changes_at_the_centre() {
+    for postgres in [false] {
+        for waits in [false, true] {
+            let (world, server) = shop(postgres, &["ann"]);
+            world.sync("ann", &server);
+            sql(
+                &world.remote("ann"),
+                "CREATE TABLE memo (customer_id INTEGER NOT NULL REFERENCES customer
+                     ON UPDATE CASCADE ON DELETE CASCADE, name TEXT);
+                 INSERT INTO memo SELECT id, name FROM customer",
+            );
+            // Two swap, one gets a key of its own, and one goes.
+            world.centre_sql(
+                "UPDATE customer SET id = -1 WHERE id = 1; UPDATE customer SET id = 1 WHERE id = 2;
+                 UPDATE customer SET id = 2 WHERE id = -1;
+                 UPDATE customer SET id = 30 WHERE id = 3; DELETE FROM customer WHERE id = 4",
+            );
+            if waits {
+                sql(
+                    &world.remote("ann"),
+                    "UPDATE customer SET name = 'Drei' WHERE id = 3;
+                     UPDATE visit SET note = 'mine' WHERE customer_id = 1 AND n = 2;
+                     INSERT INTO bill VALUES (11, 1, 8)",
+                );
+                let mut arguments = world.sync_arguments("ann", &server);
+                arguments.push("--download-only".into());
+                world.syncline.ok(&arguments);
+            }
+            let outcome = world.sync("ann", &server);
+            assert_eq!((&outcome["conflicts"], &outcome["rejected"]), (&json!(0), &json!(0)));
+            let memos = "SELECT m.name FROM memo AS m JOIN customer AS c ON c.id = m.customer_id
+                WHERE c.name IN (m.name, 'Drei') ORDER BY 1";
+            let memos = query(&world.remote("ann"), memos).concat();
+            assert_eq!(memos, ["'One'", "'Three'", "'Two'"], "waits: {waits}");
+            world.sync("ann", &server);
+            world.assert_converged(&["ann"]);
+            if waits {
+                let mine = "SELECT customer_id, n FROM visit WHERE note = 'mine'
+                    UNION ALL SELECT customer_id, total FROM bill WHERE id = 11";
+                let rows = query(&world.remote("ann"), mine);
+                assert_eq!(rows, [["2", "2"], ["2", "8"]]);
+            }
+        }
+    }
+}
+
 /// Numbers drawn from a seed.
 struct Draw(u64);
 

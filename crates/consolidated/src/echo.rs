@@ -34,7 +34,7 @@ pub(crate) struct Transaction {
     pub(crate) number: u64,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum EchoKind {
     Row = 1,

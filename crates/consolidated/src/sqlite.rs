@@ -31,6 +31,7 @@ mod links;
 mod made;
 mod migration;
 mod moves;
+mod new_keys;
 mod notes;
 mod orphans;
 mod plan;

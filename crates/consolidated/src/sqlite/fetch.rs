@@ -9,16 +9,17 @@ use super::catalog::CatalogTable;
 use super::durable::Ends;
 use super::errors::{failed, script_failed};
 use super::identity;
+use super::new_keys::NewKeys;
 use super::stretch;
 use super::values::write_row;
 use super::watermark::{self, LogMark, Mark};
-use crate::echo::EchoKind;
+use crate::echo::{Echo, EchoKind};
 use crate::identity::Void;
-use crate::script::{Event, Parameter, Script};
+use crate::script::{Event, Parameter};
 use crate::synchronization::{DownloadBatch, DownloadedTable, FetchRequest, Fetched, TableMark};
-use crate::uploaded_row::UploadedRow;
-use model::{Code, Counter, Failure, RowReader, ValueRef, write_value};
-use rusqlite::{Connection, OptionalExtension};
+use crate::uploaded_row::{UploadedRow, key_of};
+use model::{Code, Counter, Failure, RowReader, ValueRef};
+use rusqlite::{Connection, OptionalExtension, Row};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -71,23 +72,11 @@ pub(super) fn fetch(
     }
     let owed: Vec<Owed> = owed.into_iter().filter(|row| !row.is_too_large(request)).collect();
     let (owed_keys, fetched) = (HashSet::new(), Fetched::default());
-    let mut download = Download { connection, request, sink, owed_keys, fetched };
+    let new_keys = NewKeys::default();
+    let mut download = Download { connection, request, sink, owed_keys, new_keys, fetched };
     for (position, (table, span)) in tables.iter().zip(&spans).enumerate() {
-        let owed_here = owed.iter().filter(|row| row.table == position);
-        download.owed_keys = owed_here.map(|row| row.key.as_slice()).collect();
-        let since = span.since.as_deref();
-        if let (Some(_), Some((first, last))) = (since, request.echo.stretch(position)) {
-            download.fetched.filtered += last.abs_diff(first) + 1;
-        }
-        if span.mode != DownloadedTable::None {
-            download.rows(position, table, since)?;
-        }
-        if span.mode == DownloadedTable::Changes {
-            download.deletes(position, table, since)?;
-        }
-        for row in owed.iter().filter(|row| row.table == position) {
-            download.owed(table, row)?;
-        }
+        let owed_here: Vec<&Owed> = owed.iter().filter(|row| row.table == position).collect();
+        download.table(position, table, span, &owed_here)?;
     }
     let mut fetched = download.fetched;
     let mut ends = Ends::new();
@@ -252,20 +241,89 @@ struct Download<'a, 's> {
     sink: Sink<'s>,
     /// Keys of the present table that are owed: they are sent once, as what is owed.
     owed_keys: HashSet<&'a [u8]>,
+    /// Rows of the present table that the remote knows by other keys.
+    new_keys: NewKeys,
     fetched: Fetched,
 }
 
+/// What waits to be sent.
+#[derive(Default)]
+struct Buffers {
+    rows: Vec<u8>,
+    count: u32,
+    /// Rows with another key, each behind the old one.
+    moved: Vec<u8>,
+    moved_count: u32,
+}
+
 impl<'a> Download<'a, '_> {
+    /// Sends what there is of one table.
+    fn table(
+        &mut self,
+        position: usize,
+        table: &CatalogTable,
+        span: &Span,
+        owed: &[&'a Owed],
+    ) -> Result<(), Failure> {
+        self.owed_keys = owed.iter().map(|row| row.key.as_slice()).collect();
+        let since = span.since.as_deref();
+        if let (Some(_), Some((first, last))) = (since, self.request.echo.stretch(position)) {
+            self.fetched.filtered += last.abs_diff(first) + 1;
+        }
+        self.find_new_keys(position, table, since)?;
+        if span.mode != DownloadedTable::None {
+            self.rows(position, table, since)?;
+        }
+        if span.mode == DownloadedTable::Changes {
+            self.deletes(position, table, since)?;
+        }
+        owed.iter().try_for_each(|row| self.owed(table, row))
+    }
+
+    /// Finds out which rows of a table the remote knows by other keys.
+    fn find_new_keys(
+        &mut self,
+        position: usize,
+        table: &CatalogTable,
+        since: Option<&[i64]>,
+    ) -> Result<(), Failure> {
+        self.new_keys = NewKeys::default();
+        let Some(last) = since.filter(|_| self.request.key_changes).and_then(|since| since.first())
+        else {
+            return Ok(());
+        };
+        let remote = self.request.session.remote_id.as_str();
+        let mut new_keys = NewKeys::read(self.connection, table, *last, remote)?;
+        if new_keys.is_empty() {
+            return Ok(());
+        }
+        let mut named = HashSet::new();
+        let (event, width) = (Event::DownloadDeleteCursor, table.published.key.len());
+        self.each(table, event, since, position, &mut |row| {
+            let mut key = Vec::new();
+            write_row(&mut key, row, width)
+                .map_err(|error| script_failed(error, &table.published.name, event.name()))?;
+            if new_keys.are_given_up(&key) {
+                named.insert(key);
+            }
+            Ok(())
+        })?;
+        new_keys.keep_known(self.connection, table, *last, &named, &mut |key| {
+            Ok(self.covered(table, key)?.is_some())
+        })?;
+        self.new_keys = new_keys;
+        Ok(())
+    }
+
     fn rows(
         &mut self,
         position: usize,
         table: &CatalogTable,
         since: Option<&[i64]>,
     ) -> Result<(), Failure> {
-        let script = table.required(Event::DownloadCursor)?;
         let width = table.published.width();
         let batches = Batches { position, kind: EchoKind::Row, width };
-        self.cursor(script, table, Event::DownloadCursor, since, batches)
+        self.cursor(table, Event::DownloadCursor, since, &batches)
     }
 
     fn deletes(
@@ -274,85 +332,105 @@ impl<'a> Download<'a, '_> {
         table: &CatalogTable,
         since: Option<&[i64]>,
     ) -> Result<(), Failure> {
-        let script = table.required(Event::DownloadDeleteCursor)?;
         let width = table.published.key.len();
         let batches = Batches { position, kind: EchoKind::DeletedKey, width };
-        self.cursor(script, table, Event::DownloadDeleteCursor, since, batches)
+        self.cursor(table, Event::DownloadDeleteCursor, since, &batches)
     }
 
     /// Runs a cursor and cuts what it returns into batches.
     fn cursor(
         &mut self,
-        script: &Script,
         table: &CatalogTable,
         event: Event,
         since: Option<&[i64]>,
-        batches: Batches,
+        batches: &Batches,
     ) -> Result<(), Failure> {
-        let running = |error| script_failed(error, &table.published.name, event.name());
-        let mut statement = self.connection.prepare_cached(&script.sql).map_err(running)?;
         // A table sent afresh is complete: the remote removes what does not come, so even the rows
         // that it has just uploaded must.
-        let echo = since.is_some().then_some(self.request.echo);
-        let own = echo.and_then(|echo| echo.stretch(batches.position));
-        for (index, parameter) in script.parameters.iter().enumerate() {
-            match parameter {
-                Parameter::UploadedFirst => {
-                    statement.raw_bind_parameter(index + 1, own.map(|own| own.0))
-                }
-                Parameter::UploadedLast => {
-                    statement.raw_bind_parameter(index + 1, own.map(|own| own.1))
-                }
-                Parameter::LastDownload => {
-                    statement.raw_bind_parameter(index + 1, since.map(|since| since[0]))
-                }
-                Parameter::LastDownloadOf(name) => {
-                    let log = logs_of(table).iter().position(|log| log == name);
-                    let since = since.and_then(|since| since.get(log?).copied());
-                    statement.raw_bind_parameter(index + 1, since)
-                }
-                other => bind_session(&mut statement, index + 1, other, self.request.session),
-            }
-            .map_err(running)?;
-        }
-        let mut rows = statement.raw_query();
-        let (mut buffer, mut count) = (Vec::new(), 0);
-        while let Some(row) = rows.next().map_err(running)? {
-            let begin = buffer.len();
-            write_row(&mut buffer, row, batches.width).map_err(running)?;
-            if self.is_owed(table, batches.kind, &buffer[begin..])? {
-                buffer.truncate(begin);
-                continue;
-            }
-            let image = &buffer[begin..];
-            if echo.is_some_and(|echo| echo.contains(batches.kind, batches.position, image)) {
-                buffer.truncate(begin);
-                self.fetched.filtered += 1;
-                continue;
-            }
-            count += 1;
-            if buffer.len() >= self.request.batch_bytes || count >= self.request.batch_rows {
-                self.send(&batches, std::mem::take(&mut buffer), std::mem::take(&mut count))?;
-            }
-        }
-        self.send(&batches, buffer, count)
+        let request = self.request;
+        let echo = since.is_some().then_some(request.echo);
+        let connection = self.connection;
+        let mut buffers = Buffers::default();
+        each(connection, request, table, event, since, batches.position, &mut |row| {
+            let begin = buffers.rows.len();
+            write_row(&mut buffers.rows, row, batches.width)
+                .map_err(|error| script_failed(error, &table.published.name, event.name()))?;
+            self.take(table, batches, echo, &mut buffers, begin)
+        })?;
+        self.send_moved(batches, &mut buffers)?;
+        self.send(batches, buffers.rows, buffers.count)
     }
 
-    fn is_owed(&self, table: &CatalogTable, kind: EchoKind, image: &[u8]) -> Result<bool, Failure> {
-        if self.owed_keys.is_empty() {
-            return Ok(false);
+    fn each(
+        &self,
+        table: &CatalogTable,
+        event: Event,
+        since: Option<&[i64]>,
+        position: usize,
+        visit: &mut dyn FnMut(&Row<'_>) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        each(self.connection, self.request, table, event, since, position, visit)
+    }
+
+    /// Takes what begins at `begin`, if it is to be sent.
+    fn take(
+        &mut self,
+        table: &CatalogTable,
+        batches: &Batches,
+        echo: Option<&Echo>,
+        buffers: &mut Buffers,
+        begin: usize,
+    ) -> Result<(), Failure> {
+        let image = &buffers.rows[begin..];
+        let asks_for_key = !self.owed_keys.is_empty() || !self.new_keys.is_empty();
+        let key = match asks_for_key {
+            false => Vec::new(),
+            true => key_in(table, batches.kind, image)?,
+        };
+        if self.owed_keys.contains(key.as_slice())
+            || batches.kind == EchoKind::DeletedKey && self.new_keys.is_told(&key)
+        {
+            buffers.rows.truncate(begin);
+            return Ok(());
         }
-        if let EchoKind::DeletedKey = kind {
-            return Ok(self.owed_keys.contains(image));
+        // What lies under a key that is told to be another row's comes whoever made it.
+        let again = self.new_keys.are_given_up(&key);
+        let known = |echo: &Echo| echo.contains(batches.kind, batches.position, image);
+        if !again && echo.is_some_and(known) {
+            buffers.rows.truncate(begin);
+            self.fetched.filtered += 1;
+            return Ok(());
         }
-        let mut reader = RowReader::new(image);
-        let mut values = Vec::with_capacity(table.published.width());
-        for _ in 0..table.published.width() {
-            values.push(reader.value()?);
+        let (bytes_max, rows_max) = (self.request.batch_bytes, self.request.batch_rows);
+        if batches.kind == EchoKind::Row
+            && let Some(old) = self.new_keys.tell(&key)
+        {
+            buffers.moved.extend_from_slice(old);
+            buffers.moved.extend_from_slice(image);
+            buffers.moved_count += 1;
+            buffers.rows.truncate(begin);
+            return match buffers.moved.len() >= bytes_max || buffers.moved_count >= rows_max {
+                true => self.send_moved(batches, buffers),
+                false => Ok(()),
+            };
         }
-        let mut key = Vec::new();
-        table.published.key.iter().for_each(|at| write_value(&mut key, values[usize::from(*at)]));
-        Ok(self.owed_keys.contains(key.as_slice()))
+        buffers.count += 1;
+        if buffers.rows.len() >= bytes_max || buffers.count >= rows_max {
+            let (rows, count) =
+                (std::mem::take(&mut buffers.rows), std::mem::take(&mut buffers.count));
+            self.send(batches, rows, count)?;
+        }
+        Ok(())
+    }
+
+    fn send_moved(&mut self, batches: &Batches, buffers: &mut Buffers) -> Result<(), Failure> {
+        let count = std::mem::take(&mut buffers.moved_count);
+        if count == 0 {
+            return Ok(());
+        }
+        self.fetched.rows += u64::from(count);
+        let (table, rows) = (batches.position, std::mem::take(&mut buffers.moved));
+        (self.sink)(DownloadBatch::KeyChanges { table, count, rows })
     }
 
     fn send(&mut self, batches: &Batches, rows: Vec<u8>, count: u32) -> Result<(), Failure> {
@@ -372,6 +450,26 @@ impl<'a> Download<'a, '_> {
         if !table.published.direction.downloads() {
             return Ok(());
         }
+        let width = table.published.width();
+        let mut batches = Batches { position: owed.table, kind: EchoKind::Row, width };
+        match self.covered(table, &owed.key)? {
+            Some(row) => match self.new_keys.tell(&owed.key) {
+                Some(old) => {
+                    let moved = [old, row.as_slice()].concat();
+                    let mut buffers = Buffers { moved, moved_count: 1, ..Buffers::default() };
+                    self.send_moved(&batches, &mut buffers)
+                }
+                None => self.send(&batches, row, 1),
+            },
+            None => {
+                batches.kind = EchoKind::DeletedKey;
+                self.send(&batches, owed.key.clone(), 1)
+            }
+        }
+    }
+
+    /// The row with this key, if it is there and covered.
+    fn covered(&self, table: &CatalogTable, key: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
         let script = table.required(Event::UploadFetch)?;
         let width = table.published.width();
         let running =
@@ -379,24 +477,68 @@ impl<'a> Download<'a, '_> {
         let mut image = UploadedRow::default();
         image.new.resize(width, ValueRef::Null);
         image.old.resize(width, ValueRef::Null);
-        let mut key = RowReader::new(&owed.key);
+        let mut key = RowReader::new(key);
         for column in &table.published.key {
             image.new[usize::from(*column)] = key.value()?;
         }
         let mut statement = self.connection.prepare_cached(&script.sql).map_err(running)?;
         bind(&mut statement, script, self.request.session, &image).map_err(running)?;
         let mut rows = statement.raw_query();
-        let mut batches = Batches { position: owed.table, kind: EchoKind::Row, width };
+        let Some(row) = rows.next().map_err(running)? else { return Ok(None) };
         let mut buffer = Vec::new();
-        match rows.next().map_err(running)? {
-            Some(row) => write_row(&mut buffer, row, width).map_err(running)?,
-            None => {
-                batches.kind = EchoKind::DeletedKey;
-                buffer.clone_from(&owed.key);
-            }
-        }
-        self.send(&batches, buffer, 1)
+        write_row(&mut buffer, row, width).map_err(running)?;
+        Ok(Some(buffer))
     }
+}
+
+/// Shows `visit` each row of a cursor.
+fn each(
+    connection: &Connection,
+    request: &FetchRequest<'_>,
+    table: &CatalogTable,
+    event: Event,
+    since: Option<&[i64]>,
+    position: usize,
+    visit: &mut dyn FnMut(&Row<'_>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let script = table.required(event)?;
+    let running = |error| script_failed(error, &table.published.name, event.name());
+    let mut statement = connection.prepare_cached(&script.sql).map_err(running)?;
+    let own = since.and_then(|_| request.echo.stretch(position));
+    for (index, parameter) in script.parameters.iter().enumerate() {
+        match parameter {
+            Parameter::UploadedFirst => {
+                statement.raw_bind_parameter(index + 1, own.map(|own| own.0))
+            }
+            Parameter::UploadedLast => {
+                statement.raw_bind_parameter(index + 1, own.map(|own| own.1))
+            }
+            Parameter::LastDownload => {
+                statement.raw_bind_parameter(index + 1, since.map(|since| since[0]))
+            }
+            Parameter::LastDownloadOf(name) => {
+                let log = logs_of(table).iter().position(|log| log == name);
+                let since = since.and_then(|since| since.get(log?).copied());
+                statement.raw_bind_parameter(index + 1, since)
+            }
+            other => bind_session(&mut statement, index + 1, other, request.session),
+        }
+        .map_err(running)?;
+    }
+    let mut rows = statement.raw_query();
+    while let Some(row) = rows.next().map_err(running)? {
+        visit(row)?;
+    }
+    Ok(())
+}
+
+/// The key in what a cursor returns.
+fn key_in(table: &CatalogTable, kind: EchoKind, image: &[u8]) -> Result<Vec<u8>, Failure> {
+    if let EchoKind::DeletedKey = kind {
+        return Ok(image.to_vec());
+    }
+    let values = crate::rebase::values(image)?;
+    Ok(key_of(&table.published, &values))
 }
 
 struct Batches {

@@ -14,7 +14,8 @@ use super::watermark::Mark;
 use crate::quote::{ident, idents, join};
 use crate::synchronization::UploadRequest;
 use model::{Failure, PublishedTable, ValueRef};
-use rusqlite::{Connection, OptionalExtension, Statement};
+use rusqlite::{Connection, OptionalExtension, Statement, params};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// Most key changes of one row that are followed.
@@ -250,6 +251,55 @@ fn queries(table: &PublishedTable, names: &[&str], until: i64) -> [String; 3] {
         number + 2,
     );
     [step, own, arrived]
+}
+
+/// The rows of a table that got other keys behind `since`, by the key that each has now: the one by
+/// which `remote` knows it. None at all where more than `most` keys were changed.
+pub(super) fn by_new_key(
+    connection: &Connection,
+    table: &PublishedTable,
+    since: i64,
+    remote: &str,
+    most: usize,
+) -> Result<HashMap<Vec<u8>, Vec<u8>>, Failure> {
+    let looking = failed("look for key changes");
+    let names: Vec<&str> =
+        table.key.iter().map(|c| table.columns[usize::from(*c)].as_str()).collect();
+    let sql = format!(
+        "SELECT {} FROM {} WHERE sequence > ?1 ORDER BY sequence LIMIT ?2",
+        join(&names, ", ", |name| ident(&was(name))),
+        ident(&keys_name(&table.name)),
+    );
+    let (mut keys, mut seen) = (Vec::new(), HashSet::new());
+    let mut statement = connection.prepare_cached(&sql).map_err(&looking)?;
+    let mut rows = statement.query(params![since, most as i64 + 1]).map_err(&looking)?;
+    while let Some(row) = rows.next().map_err(&looking)? {
+        let mut key = Vec::new();
+        write_row(&mut key, row, names.len()).map_err(&looking)?;
+        keys.push(key);
+    }
+    if keys.len() > most {
+        return Ok(HashMap::new());
+    }
+    let mut latest: HashMap<Vec<u8>, (i64, Vec<u8>)> = HashMap::new();
+    for key in keys {
+        if !seen.insert(key.clone()) {
+            continue;
+        }
+        let known = crate::rebase::values(&key)?;
+        let (steps, replaced) = chain(connection, table, &known, (since, i64::MAX), remote)?;
+        // What the remote did itself it knows.
+        let own = steps.iter().any(|step| step.by.as_deref() == Some(remote));
+        let Some(last) = steps.into_iter().next_back().filter(|_| !replaced && !own) else {
+            continue;
+        };
+        // A row that came to the key later is the one that has it now.
+        let later = latest.get(&last.key).is_none_or(|(sequence, _)| *sequence < last.sequence);
+        if later && last.key != key {
+            latest.insert(last.key, (last.sequence, key));
+        }
+    }
+    Ok(latest.into_iter().map(|(new, (_, old))| (new, old)).collect())
 }
 
 /// Notes that `remote` itself has made the key changes behind `since` of the row that had `key`.
