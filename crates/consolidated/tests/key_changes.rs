@@ -108,6 +108,37 @@ fn children_are_changed_under_the_new_key_of_their_parent() {
     }
 }
 
+/// The centre's `ON UPDATE SET DEFAULT` gave the child another parent: a conflict of the remote
+/// with itself, in which its edit of the child was lost.
+// S5, Trap 21
+#[test]
+fn a_child_that_gets_its_default_parent_is_changed_all_the_same() {
+    for (default, of_remote) in [("DEFAULT 2", 2), ("DEFAULT 2", 1), ("", 1)] {
+        Backend::each(|backend| {
+            let schema = FAMILY.replace(
+                "parent INTEGER REFERENCES parent (id)
+        ON UPDATE CASCADE",
+                &format!(
+                    "parent INTEGER {default} REFERENCES parent (id)
+                         ON UPDATE SET DEFAULT"
+                ),
+            );
+            let mut center = Center::on(backend, &schema, "[table.parent]\n[table.child]\n");
+            let mut remote = Remote::another();
+            center.synchronize(&mut remote, &[]);
+            let changes = [
+                Upload::KeyChange("parent", row(1, "a"), row(5, "a")),
+                Upload::Update("child", child(10, 1, "x"), child(10, of_remote, "X")),
+                Upload::Delete("child", child(11, 1, "y")),
+            ];
+            let (applied, _) = center.synchronize(&mut remote, &changes);
+            assert_eq!((applied.conflicts, applied.rejected), (0, 0), "{backend:?} {default}");
+            let parent = if default.is_empty() { "none" } else { "2" };
+            assert_eq!(children(&center), format!("10:{parent}X,20:2z"));
+        });
+    }
+}
+
 /// The key of the child is a part of the key of the grandchild.
 // S5, Trap 21
 #[test]

@@ -8,7 +8,9 @@
 use super::catalog::Table;
 use super::errors::failed;
 use super::fetch::unreadable;
-use super::link::Link as Connection;
+use super::image::Decoder;
+use super::link::{Call, Link as Connection};
+use super::values::ColumnType;
 use crate::quote::ident;
 use crate::rebase::{Rebased, values};
 use crate::synchronization::Change;
@@ -25,7 +27,10 @@ const READ: &str = "SELECT c.at::int4, p.at::int4, o.confupdtype::text,
     ARRAY(SELECT a.attname::text FROM unnest(o.conkey) WITH ORDINALITY AS k(num, at)
           JOIN pg_attribute AS a ON a.attrelid = o.conrelid AND a.attnum = k.num ORDER BY k.at),
     ARRAY(SELECT a.attname::text FROM unnest(o.confkey) WITH ORDINALITY AS k(num, at)
-          JOIN pg_attribute AS a ON a.attrelid = o.confrelid AND a.attnum = k.num ORDER BY k.at)
+          JOIN pg_attribute AS a ON a.attrelid = o.confrelid AND a.attnum = k.num ORDER BY k.at),
+    ARRAY(SELECT pg_get_expr(d.adbin, d.adrelid)
+          FROM unnest(o.conkey) WITH ORDINALITY AS k(num, at)
+          LEFT JOIN pg_attrdef AS d ON d.adrelid = o.conrelid AND d.adnum = k.num ORDER BY k.at)
 FROM unnest($1::text[]) WITH ORDINALITY AS c(name, at)
 JOIN pg_constraint AS o ON o.conrelid = c.name::regclass AND o.contype = 'f'
 JOIN unnest($1::text[]) WITH ORDINALITY AS p(name, at) ON o.confrelid = p.name::regclass
@@ -40,6 +45,9 @@ struct ForeignKey {
     referred: Vec<usize>,
     /// As PostgreSQL spells the action.
     on_update: String,
+    /// What `SET DEFAULT` makes of the columns; none where another action is declared, or where a
+    /// default calls a function, which may answer otherwise the next time.
+    defaults: Option<Vec<Value>>,
 }
 
 /// What values became what, by a table and the columns that are referred to.
@@ -77,7 +85,13 @@ impl Links {
             let (columns, referred) = (positions(3, child)?, positions(4, parent)?);
             let (Some(columns), Some(referred)) = (columns, referred) else { continue };
             let on_update: String = row.try_get(2).map_err(unreadable)?;
-            links.keys.push(ForeignKey { child, columns, parent, referred, on_update });
+            let texts: Vec<Option<String>> = row.try_get(5).map_err(unreadable)?;
+            let constant = texts.iter().flatten().all(|text| !text.contains('('));
+            let defaults = match on_update == "d" && constant {
+                true => Some(defaults(link, &tables[child], &columns, &texts)?),
+                false => None,
+            };
+            links.keys.push(ForeignKey { child, columns, parent, referred, on_update, defaults });
         }
         Ok(links)
     }
@@ -160,6 +174,7 @@ impl Links {
         Ok(match key.on_update.as_str() {
             "c" => Some(now),
             "n" => Some(vec![Value::Null; key.columns.len()]),
+            "d" => key.defaults.clone(),
             _ => None,
         })
     }
@@ -196,6 +211,29 @@ impl Links {
         }
         Ok(now)
     }
+}
+
+/// The defaults of columns of `table`, which are constants, as a row has them.
+fn defaults(
+    link: &mut Connection,
+    table: &Table,
+    columns: &[usize],
+    texts: &[Option<String>],
+) -> Result<Vec<Value>, Failure> {
+    let kinds: Vec<&ColumnType> =
+        columns.iter().map(|at| &table.deployed.details.columns[*at]).collect();
+    let value = |(kind, text): (&&ColumnType, &Option<String>)| {
+        let value = format!("({})::{}", text.as_deref().unwrap_or("NULL"), kind.cast);
+        if kind.read_as_text() { format!("({value})::text") } else { value }
+    };
+    let values_sql: Vec<String> = kinds.iter().zip(texts).map(value).collect();
+    let sql = format!("SELECT {}", values_sql.join(", "));
+    let mut image = Vec::new();
+    link.stream(&[Call::new(&sql, &[])], &mut |_, row| {
+        Decoder::new(row, kinds.iter().copied())?.write(row, &mut image)
+    })
+    .map_err(failed("read the defaults of a foreign key"))?;
+    Ok(values(&image)?.into_iter().map(ValueRef::to_owned).collect())
 }
 
 fn note(
