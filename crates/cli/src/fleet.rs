@@ -1,4 +1,4 @@
-//! `syncline fleet`, `syncline declare-restored` and `syncline rotate-keys`: the remotes that the centre knows.
+//! `syncline fleet`, `declare-restored` and `rotate-keys`: the remotes that the centre knows.
 
 use crate::args::{DeclareRestoredOptions, Dir, FleetAction, FleetOptions, RotateKeysOptions};
 use crate::config::Config;

@@ -1,4 +1,4 @@
-//! What others must not know stays where it belongs: in files of one owner, out of logs and messages.
+//! Secrets stay in files of one owner, and out of logs and messages.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
