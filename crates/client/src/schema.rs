@@ -18,7 +18,7 @@ mod local_table;
 pub(crate) mod migration;
 mod remote_table;
 
-pub(crate) use local_table::{Affinity, LocalTable};
+pub(crate) use local_table::{Affinity, IndexColumn, LocalTable};
 pub(crate) use remote_table::{Image, KeyColumn, RemoteTable, UniqueColumn, large_columns};
 
 use crate::capture::{change_log, triggers};

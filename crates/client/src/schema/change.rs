@@ -14,6 +14,7 @@
 mod arrivals;
 mod carry;
 mod names;
+mod own_table;
 mod rebuild;
 mod succession;
 
@@ -288,15 +289,21 @@ impl Change<'_> {
         waiting: Waiting,
     ) -> Result<LocalTable, Failure> {
         let published = heir.published;
-        let lacks = published.columns.iter().any(|name| local.column(name).is_none());
+        let lacking: Vec<&str> = published
+            .columns
+            .iter()
+            .filter(|name| local.column(name).is_none())
+            .map(String::as_str)
+            .collect();
+        let lacks = !lacking.is_empty();
         let Some(held) = heir.held.as_ref().filter(|held| held.stored.created) else {
-            if !lacks {
-                return Ok(local);
+            if lacks {
+                return Err(own_table::lacks(published, &lacking));
             }
-            let message = format!("table {} lacks published columns", published.name);
-            return Err(Failure::new(Code::RemoteSchemaDiffers, message)
-                .table(&published.name)
-                .hint("add the columns, or rename the table and synchronize again"));
+            if heir.held.is_none() {
+                own_table::require_as_many_keys(published, &local)?;
+            }
+            return Ok(local);
         };
         if !lacks && held.stored.published.create.first() == published.create.first() {
             return Ok(local);

@@ -84,7 +84,18 @@ impl RemoteTable {
         let bit = |name: &String| stored.large.iter().position(|large| large == name);
         let large = published.columns.iter().map(|name| bit(name).map(|bit| bit as u32)).collect();
         let key = key_columns(&published, local).ok_or_else(|| {
-            differs(format!("table {} has another primary key than is published", published.name))
+            let names = |keys: Vec<&str>| match keys.is_empty() {
+                true => "none".to_owned(),
+                false => keys.join(", "),
+            };
+            let wanted = published.key.iter().filter_map(|&at| published.columns.get(at as usize));
+            differs(format!(
+                "table {} has another primary key than is published: {} here, {} there",
+                published.name,
+                names(local.key.iter().map(|key| key.name.as_str()).collect()),
+                names(wanted.map(String::as_str).collect()),
+            ))
+            .hint("give your table this primary key, or rename it and synchronize again")
         })?;
         let unique = unique_columns(&published, local);
         Ok(RemoteTable {

@@ -224,3 +224,61 @@ fn statements_that_create_nothing_are_told() {
         Vec::<String>::new()
     );
 }
+
+// S11: it was not said which columns, nor what to do.
+#[test]
+fn a_table_of_the_user_that_does_not_fit_is_told_with_the_columns() {
+    let refused = |sql: &str| {
+        let mut site = Site::empty();
+        site.write(sql);
+        let failure = site.try_publish(&[narrow()]).unwrap_err();
+        assert_eq!(failure.code(), Code::RemoteSchemaDiffers);
+        assert_eq!(failure.table_name(), Some("t"));
+        (failure.message().to_owned(), failure.hint_text().to_owned())
+    };
+    let (message, hint) = refused("CREATE TABLE t(id INTEGER PRIMARY KEY)");
+    assert_eq!(message, "table t lacks the published columns v, photo");
+    assert!(hint.contains("ALTER TABLE t ADD COLUMN"), "{hint}");
+    let (message, hint) = refused("CREATE TABLE t(id INT, v PRIMARY KEY, photo)");
+    assert_eq!(message, "table t has another primary key than is published: v here, id there");
+    assert!(hint.contains("primary key"), "{hint}");
+    let (message, _) = refused("CREATE TABLE t(id INT, v, photo)");
+    assert_eq!(message, "table t has another primary key than is published: none here, id there");
+}
+
+// S3, trap 22: two rows of the centre were one key here, and the second overwrote the first.
+#[test]
+fn a_table_of_the_user_whose_keys_are_fewer_than_the_centres_is_refused() {
+    let published = |key: &str| {
+        table(&["id", "v"], &format!("CREATE TABLE t(id {key} NOT NULL PRIMARY KEY, v)"))
+    };
+    let publish = |here: &str, there: &str| {
+        let mut site = Site::empty();
+        site.write(&format!("CREATE TABLE t(id {here} PRIMARY KEY, v)"));
+        site.try_publish(&[published(there)])
+    };
+    for (here, there) in [
+        ("TEXT COLLATE NOCASE", "TEXT"),
+        ("TEXT COLLATE RTRIM", "TEXT"),
+        ("TEXT COLLATE RTRIM", "TEXT COLLATE NOCASE"),
+        ("INTEGER", "TEXT"),
+        ("INT", "TEXT"),
+        ("NUMERIC", "TEXT"),
+    ] {
+        let failure = publish(here, there).unwrap_err();
+        assert_eq!(failure.code(), Code::RemoteSchemaDiffers, "{here}, {there}");
+        assert!(failure.message().contains("would be one row"), "{}", failure.message());
+    }
+    for (here, there) in [
+        ("TEXT", "TEXT"),
+        ("TEXT", "TEXT COLLATE NOCASE"),
+        ("TEXT COLLATE NOCASE", "TEXT COLLATE NOCASE"),
+        ("INTEGER", "INTEGER"),
+        ("INT", "INTEGER"),
+        ("TEXT", "INTEGER"),
+        // Made by an application with a collation of its own, as far as anybody can tell here.
+        ("TEXT COLLATE NOCASE", "TEXT COLLATE elsewhere"),
+    ] {
+        publish(here, there).unwrap();
+    }
+}
