@@ -71,3 +71,24 @@ fn a_table_that_only_uploads_sends_all_it_has() {
     sync_as(&mut site.remote, &centre, Mode::UploadOnly, &mut |_| {}).unwrap();
     assert_eq!(centre.borrow().lines(0), ["1, 'mine'", "9, 'new'"]);
 }
+
+// S1: nobody can know which rows the application has made meanwhile and which the centre has lost, so
+// they are told with their content; a retry uploads them.
+#[test]
+fn a_row_that_nothing_has_captured_goes_up_when_it_is_retried() {
+    for rebuild in REBUILDS {
+        let centre = centre();
+        let mut site = joined(&centre);
+        site.write(rebuild);
+        site.write("INSERT INTO t VALUES (9, 'an order')");
+        assert_eq!(sync(&mut site, &centre).unwrap().rejected, 1);
+        assert_eq!(rows(&site), ["1, 'one'"]);
+        let ids: Vec<i64> = site.remote.rejects().unwrap().iter().map(|it| it.id).collect();
+        site.remote.retry_rejects(&ids, false).unwrap();
+        let report = sync(&mut site, &centre).unwrap();
+        assert_eq!((report.uploaded.inserts, report.rejected), (1, 0));
+        assert_eq!(centre.borrow().lines(0), ["1, 'one'", "9, 'an order'"]);
+        assert_equal(&site, &centre);
+        assert_eq!(site.remote.rejects().unwrap(), []);
+    }
+}
