@@ -405,3 +405,27 @@ fn a_new_row_that_a_delete_clears_comes_back_as_it_is() {
         assert_eq!(world.synchronize(&changes).0, (1, 0, 0), "{backend:?}");
     });
 }
+
+/// Rows of one table that refer to each other, all of which the upload names.
+// S5, S11
+#[test]
+fn rows_that_refer_to_each_other_and_are_named_are_not_counted() {
+    Backend::each(|backend| {
+        let schema = "
+            CREATE TABLE part (id INTEGER PRIMARY KEY,
+                above INTEGER REFERENCES part (id) ON DELETE CASCADE ON UPDATE CASCADE);
+            INSERT INTO part VALUES (1, NULL), (2, 1), (3, 2), (4, 3), (5, NULL), (6, 5);";
+        let mut world = World::new(backend, schema, &[("part", 1, "id, above")]);
+        world.center.foreign("INSERT INTO part VALUES (7, 4)");
+        let below = |id: i64, above: i64| vec![int(id), int(above)];
+        let changes = [
+            Upload::KeyChange("part", vec![int(5), Value::Null], vec![int(8), Value::Null]),
+            Upload::Update("part", below(6, 5), below(6, 8)),
+            Upload::Delete("part", vec![int(1), Value::Null]),
+            Upload::Delete("part", below(2, 1)),
+            Upload::Delete("part", below(3, 2)),
+            Upload::Delete("part", below(4, 3)),
+        ];
+        assert_eq!(world.synchronize(&changes).0, (1, 0, 0), "{backend:?}");
+    });
+}
