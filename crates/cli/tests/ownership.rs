@@ -209,26 +209,171 @@ fn a_replaced_file_is_told_what_became_of_its_last_upload() {
     }
 }
 
-/// Uploads one row as the remote that this Hello is of, behind the Hello.
-fn upload_with(server: &Server, hello: Hello, id: i64) -> Vec<Message> {
+/// The rows of an upload of one row.
+fn one_row(id: i64) -> [Message; 2] {
     let mut bytes = Vec::new();
     write_value(&mut bytes, ValueRef::Integer(id));
     write_value(&mut bytes, ValueRef::Text(b"till-9"));
     write_value(&mut bytes, ValueRef::Text(b"late"));
     let rows = RowsFrame { table: 0, operation: Operation::Insert, count: 1, bytes };
+    [Message::Rows(rows), Message::UploadEnd(UploadEnd { rows: 1 })]
+}
+
+/// Sends a Hello, and what announces an upload behind it.
+fn begin_upload(server: &Server, hello: Hello, previous: i64, progress: i64) -> Peer {
     let mut peer = Peer::connect(&server.url);
     peer.send_bytes(&MAGIC);
     peer.send(&Message::Hello(Box::new(Hello { upload_follows: true, ..hello })));
-    let (previous, progress) = (Progress(0), Progress(100));
-    for message in [
-        Message::UploadBegin(UploadBegin { previous, progress }),
-        Message::Rows(rows),
-        Message::UploadEnd(UploadEnd { rows: 1 }),
-    ] {
-        // The server may have closed already.
+    let (previous, progress) = (Progress(previous), Progress(progress));
+    // The server may have closed already.
+    let _ = peer.try_send(&Message::UploadBegin(UploadBegin { previous, progress }));
+    peer
+}
+
+fn send_row(peer: &mut Peer, id: i64) {
+    for message in one_row(id) {
         let _ = peer.try_send(&message);
     }
+}
+
+fn answers(mut peer: Peer) -> Vec<Message> {
     std::iter::from_fn(|| peer.receive()).collect()
+}
+
+/// Uploads one row as the remote that this Hello is of, behind the Hello.
+fn upload_with(server: &Server, hello: Hello, id: i64) -> Vec<Message> {
+    let mut peer = begin_upload(server, hello, 0, 100);
+    send_row(&mut peer, id);
+    answers(peer)
+}
+
+fn was_served(answers: &[Message]) -> bool {
+    answers.iter().any(|it| matches!(it, Message::DownloadEnd(_)))
+}
+
+/// The code of the refusal, and the last upload that it tells.
+fn refusal(answers: &[Message]) -> (u16, Option<Progress>) {
+    match answers.last() {
+        Some(Message::Failed(failed)) => (failed.code, failed.progress),
+        other => panic!("{other:?} instead of a refusal"),
+    }
+}
+
+fn rows_of_id(world: &World, id: i64) -> i64 {
+    world.centre_count(&format!("SELECT count(*) FROM note WHERE id = {id}"))
+}
+
+const COPIED: u16 = 2107;
+
+/// Hellos of the file with this secret, which never had an answer.
+fn file_of_till_9(server: &Server, secret: u8) -> impl Fn(i64) -> Hello {
+    let (_, schema) = Peer::admitted(&server.url, "ann", "probe");
+    move |attempt| Hello {
+        attempt,
+        file_secret: Some(FileSecret::new([secret; 16])),
+        schema_fingerprint: Some(schema.fingerprint.clone()),
+        ..hello("ann", "till-9")
+    }
+}
+
+/// The same file, when its first upload had been answered by the download with this number.
+fn answered(counter: i64, hello: Hello) -> Hello {
+    let (nonce_confirmed, nonce_attempt) = (hello.nonce_attempt, Nonce(4712));
+    Hello {
+        counter: Counter(counter),
+        progress: Progress(100),
+        nonce_confirmed,
+        nonce_attempt,
+        ..hello
+    }
+}
+
+const TILL_9: [&str; 2] = ["--remote-id", "till-9"];
+
+// S1, S8, Trap 30: two files of one user under one remote ID; the rightful one was kept out for as
+// long as the other sent something, and what slept must not be applied when it wakes up.
+#[test]
+fn a_slow_upload_of_a_replaced_file_keeps_nobody_out_and_is_not_applied() {
+    for (world, server) in worlds() {
+        let first = file_of_till_9(&server, 7);
+        assert!(was_served(&upload_with(&server, first(1_000_001), 9)));
+        let mut slow = begin_upload(&server, answered(1, first(1_000_002)), 100, 200);
+        for _ in 0..2 {
+            slow.send(&Message::Heartbeat);
+            let report = sync_as(&world, &server, "new.db", "ann", &TILL_9);
+            assert_eq!(report["remote_id"], json!("till-9"), "it took the ID over");
+        }
+        sql(&world.remote("new"), "INSERT INTO note VALUES (11, 'till-9', 'new')");
+        send_row(&mut slow, 10);
+        assert_eq!(refusal(&answers(slow)), (COPIED, Some(Progress(100))));
+        assert_eq!((rows_of_id(&world, 9), rows_of_id(&world, 10)), (1, 0));
+        // However it says it again.
+        let waits = Hello { outcome: protocol::Outcome::Unknown, ..answered(1, first(1_000_003)) };
+        let mut again = begin_upload(&server, waits, 100, 200);
+        send_row(&mut again, 10);
+        assert_eq!(refusal(&answers(again)), (COPIED, Some(Progress(100))));
+        assert_eq!(rows_of_id(&world, 10), 0);
+        sync_as(&world, &server, "new.db", "ann", &[]);
+        assert_eq!(rows_of_id(&world, 11), 1, "the file that took over goes on");
+    }
+}
+
+// S1, Trap 25, Trap 30: the file was replaced before it heard of its first upload. Its late Hello,
+// and its next one, have no past, and were taken for those of another new file.
+#[test]
+fn a_file_replaced_before_it_had_an_answer_is_told_its_upload_and_does_not_repeat_it() {
+    for (world, server) in worlds() {
+        let (first, second) = (file_of_till_9(&server, 7), file_of_till_9(&server, 8));
+        assert!(was_served(&upload_with(&server, first(1_000_002), 9)));
+        assert!(was_served(&upload_with(&server, second(1), 12)), "another file takes over");
+        world.centre_sql("DELETE FROM note WHERE id = 9");
+        for (attempt, outcome) in
+            [(1_000_001, protocol::Outcome::Known), (1_000_003, protocol::Outcome::Unknown)]
+        {
+            let hello = Hello { outcome, ..first(attempt) };
+            let answers = upload_with(&server, hello, 9);
+            assert_eq!(refusal(&answers), (COPIED, Some(Progress(100))));
+            assert_eq!(rows_of_id(&world, 9), 0, "a deleted row came back");
+        }
+        // The second keeps the ID, and a third may have it.
+        let knows = Hello { mode: Mode::DownloadOnly, ..answered(2, second(2)) };
+        let (peer, _) = Peer::greeting(&server.url, knows);
+        assert!(was_served(&answers(peer)));
+        sync_as(&world, &server, "third.db", "ann", &TILL_9);
+        assert_eq!(
+            refusal(&upload_with(&server, answered(2, second(3)), 13)),
+            (COPIED, Some(Progress(100)))
+        );
+    }
+}
+
+// S1, S8, Trap 30: both are at the database at once. Who came first is applied, and who took over
+// behind it keeps what it knows.
+#[test]
+fn a_file_that_takes_over_while_the_other_is_applied_waits_for_its_commit() {
+    let (world, server) = worlds().remove(1);
+    let first = file_of_till_9(&server, 7);
+    assert!(was_served(&upload_with(&server, first(1_000_001), 9)));
+    let waiting = "SELECT count(*) FROM pg_stat_activity
+        WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    let mut other = world.database().session();
+    other.sql("BEGIN; LOCK TABLE note IN SHARE MODE");
+    let mut slow = begin_upload(&server, answered(1, first(1_000_002)), 100, 200);
+    send_row(&mut slow, 10);
+    harness::until("the upload to be applied", || world.centre_count(waiting) == 1);
+    let given = ["sync", "new.db", "--server", &server.url, "--user", "ann"];
+    let given = [&given[..], &["--password-file", "ann.password"], &TILL_9].concat();
+    let taking = world.syncline.command(&given).spawn().unwrap();
+    harness::until("the other file to wait", || world.centre_count(waiting) == 2);
+    other.sql("COMMIT");
+    let outcome = harness::finish(taking);
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    // Its upload was committed. Whether its download came before the other began is open.
+    drop(answers(slow));
+    assert_eq!(rows_of_id(&world, 10), 1);
+    let again = upload_with(&server, answered(1, first(1_000_003)), 14);
+    assert_eq!(refusal(&again), (COPIED, Some(Progress(200))));
+    assert_eq!(rows_of_id(&world, 14), 0);
 }
 
 // S1, Trap 25: an upload of a remote that has tables but no download yet slept on its way,

@@ -130,8 +130,12 @@ fn judge(
         return Ok(Verdict::Restored);
     }
     if ours.secret.is_some() && ours.secret != identity.secret {
+        // A file that never had an answer is told too: its upload may have been committed before
+        // it was replaced. Whether two programs that draw no secret are the same file nobody knows,
+        // unless this one waits for an answer.
+        let told = !fresh || identity.secret.is_some() || identity.outcome_unknown;
         return Ok(match (evidence.former)()? {
-            Some(progress) if !fresh => Verdict::Replaced(progress),
+            Some(progress) if told => Verdict::Replaced(progress),
             _ if fresh => Verdict::TakenOver,
             _ if ours.forgotten => Verdict::Doubtful,
             _ => Verdict::Copied,
@@ -346,6 +350,12 @@ mod tests {
         let late = Identity { attempt: 1, ..fresh(None) };
         check(late, Some(ours(4, 7, 9)), Verdict::Overtaken);
         check(late, Some(ours(4, 6, 9)), Verdict::TakenOver);
+        // It was here before the other: what it sent may have been committed then.
+        let here_before = |identity| judged(identity, Some(&marked()), None, Some(8));
+        assert_eq!(here_before(fresh(OTHER)), Verdict::Replaced(Progress(8)));
+        assert_eq!(here_before(fresh(None)), Verdict::TakenOver);
+        let waits = Identity { outcome_unknown: true, ..fresh(None) };
+        assert_eq!(here_before(waits), Verdict::Replaced(Progress(8)));
         // It has begun, and nothing came of it yet.
         check(fresh(OURS), Some(Remembered { secret: OURS, ..ours(0, 0, 0) }), Verdict::Known);
     }

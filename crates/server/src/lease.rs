@@ -25,12 +25,14 @@ pub(crate) struct Leases {
     released: Notify,
 }
 
-/// Who wants a remote. Another user neither waits for it here nor cancels it: to whom it belongs is
-/// decided at the database, by whoever commits first.
+/// Who wants a remote. Another user, and another file, neither waits for it here nor cancels it: to
+/// whom it belongs is decided at the database, under the lock of its row.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Claimant {
     pub(crate) remote_id: RemoteId,
     pub(crate) user: UserName,
+    /// Digest of the secret of the file; none from programs that draw none.
+    pub(crate) file: Option<u128>,
 }
 
 struct Holder {
@@ -169,6 +171,7 @@ mod tests {
         let claimant = |remote: &str, user: &str| Claimant {
             remote_id: RemoteId::new(remote).unwrap(),
             user: UserName::new(user).unwrap(),
+            file: Some(1),
         };
         let (a, b) = (claimant("a", "ann"), claimant("b", "ann"));
         let first = leases.take(&a).await.unwrap();
@@ -195,14 +198,18 @@ mod tests {
     // S8, Trap 30: the forged Hello of another user kept the rightful one out for as long as it
     // dripped rows.
     #[tokio::test]
-    async fn another_user_keeps_nobody_out() {
+    async fn another_user_or_file_keeps_nobody_out() {
         let leases = Leases::new(Arc::new(StoppedClock(AtomicU64::new(0))), 5);
         let rightful = Claimant {
             remote_id: RemoteId::new("a").unwrap(),
             user: UserName::new("ann").unwrap(),
+            file: Some(1),
         };
         let forger = Claimant { user: UserName::new("mallory").unwrap(), ..rightful.clone() };
         let _forged = leases.try_take(&forger).ok().unwrap();
+        // Nor does another file of the same user, or a program that draws no secret.
+        let files = [Some(2), None].map(|file| Claimant { file, ..rightful.clone() });
+        let _others = files.map(|other| leases.try_take(&other).ok().unwrap());
         assert!(leases.try_take(&rightful).is_ok());
     }
 }

@@ -113,7 +113,8 @@ pub(crate) async fn serve(
     let (session, token) = admit(shared, &hello, summary).await?;
     summary.script_version = session.script_version.to_string();
     let identity = identity(&hello);
-    let holder = Claimant { remote_id: hello.remote_id.clone(), user: hello.user.clone() };
+    let (remote_id, user) = (hello.remote_id.clone(), hello.user.clone());
+    let holder = Claimant { remote_id, user, file: identity.secret };
     summary.phases.end(Phase::Admission);
     let lease = shared.leases.take(&holder).await?;
     summary.phases.end(Phase::Waiting);
