@@ -10,6 +10,7 @@ mod certificate;
 mod content;
 mod database;
 mod programs;
+mod recovery;
 mod session;
 mod settings;
 mod watchdog;
@@ -17,6 +18,7 @@ mod watchdog;
 pub(crate) use content::RemoteColumn;
 pub use database::{APP_PASSWORD, APP_ROLE, SUPERUSER, TestDatabase};
 pub use programs::{programs_folder, without_surroundings};
+pub use recovery::ARCHIVING;
 pub use session::PsqlSession;
 
 use crate::program::{Outcome, finish};
@@ -80,22 +82,7 @@ impl Cluster {
 
     /// A standby of this cluster, which follows it as fast as it can until it is promoted.
     pub fn standby(&self) -> Cluster {
-        let mut standby = Cluster::folder_only();
-        standby.must_run(
-            standby
-                .command("pg_basebackup")
-                .args(["--username", SUPERUSER, "--host"])
-                .arg(&self.folder)
-                .args([
-                    "--port",
-                    &self.port.to_string(),
-                    "--checkpoint=fast",
-                    "--write-recovery-conf",
-                ])
-                .args(["--wal-method=stream", "--no-sync", "--pgdata"])
-                .arg(standby.data()),
-        );
-        standby.databases = AtomicUsize::new(self.databases.load(Ordering::Relaxed));
+        let mut standby = self.backup(&["--write-recovery-conf"]);
         standby.start_on_free_port();
         standby
     }
@@ -105,6 +92,14 @@ impl Cluster {
         let written = primary.superuser_query("SELECT pg_current_wal_insert_lsn()");
         let replayed = format!("SELECT pg_last_wal_replay_lsn() >= '{}'", written.trim());
         until("the standby to follow", || self.superuser_query(&replayed).trim() == "t");
+    }
+
+    /// Lets no commit of this primary succeed before a standby has it, which must be there.
+    pub fn wait_for_standbys(&self) {
+        self.superuser_sql("ALTER SYSTEM SET synchronous_standby_names = '*'");
+        self.superuser_sql("SELECT pg_reload_conf()");
+        let waits = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'";
+        until("a synchronous standby", || self.superuser_query(waits).trim() == "1");
     }
 
     /// Makes this standby a primary.

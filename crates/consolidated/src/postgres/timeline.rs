@@ -13,11 +13,27 @@ use super::watermark::{Mark, Place};
 use model::Failure;
 
 /// Records the floor, once for each timeline; also where nothing had arrived yet.
-const RECORD: &str = "INSERT INTO syncline.syncline_timeline (timeline, floor)
-SELECT $1::int8, coalesce((
-    SELECT snapshot FROM syncline.syncline_remote WHERE timeline < $1::int8 AND snapshot IS NOT NULL
+///
+/// What stored the largest snapshot has arrived, too: its own number, where it is not far beyond
+/// the snapshot. So the download of whoever synchronized last is as good, where nobody else wrote
+/// meanwhile. All numbers between are taken for transactions in flight.
+const RECORD: &str = "WITH stored AS (
+    SELECT snapshot, pg_snapshot_xmax(snapshot)::text::int8 AS xmax, xmin::text::int8 AS writer
+    FROM syncline.syncline_remote WHERE timeline < $1::int8 AND snapshot IS NOT NULL
     ORDER BY pg_snapshot_xmax(snapshot) DESC LIMIT 1
-), '1:1:')
+), placed AS (
+    SELECT snapshot, xmax,
+        xmax + ((writer - xmax) % 4294967296 + 4294967296) % 4294967296 AS writer FROM stored
+), floored AS (
+    SELECT CASE WHEN writer - xmax < 1000 THEN (pg_snapshot_xmin(snapshot)::text || ':'
+        || writer + 1 || ':' || (SELECT coalesce(string_agg(id::text, ',' ORDER BY id), '') FROM (
+            SELECT xip::text::int8 AS id FROM pg_snapshot_xip(snapshot) AS xip
+            UNION ALL SELECT generate_series(xmax, writer - 1)
+        ) AS ids))::pg_snapshot ELSE snapshot END AS floor
+    FROM placed
+)
+INSERT INTO syncline.syncline_timeline (timeline, floor)
+SELECT $1::int8, coalesce((SELECT floor FROM floored), '1:1:')
 ON CONFLICT DO NOTHING";
 
 const READ: &str = "SELECT timeline::int8, floor::text FROM syncline.syncline_timeline";

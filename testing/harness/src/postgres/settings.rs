@@ -69,7 +69,7 @@ pub(super) fn free_port() -> u16 {
     }
 }
 
-fn append(data: &Path, text: &str) {
+pub(super) fn append(data: &Path, text: &str) {
     let path = data.join("postgresql.conf");
     let mut file = OpenOptions::new().append(true).open(path).unwrap();
     writeln!(file, "{text}").unwrap();
