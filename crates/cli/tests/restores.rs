@@ -121,6 +121,43 @@ fn a_file_that_was_copied_back_is_noticed_before_anybody_is_served() {
     assert!(fs::read_to_string(world.path("server.log")).unwrap().contains("was restored"));
 }
 
+// Trap 3, Trap 30: (a) the number and the birth of a file that was moved to another file system are
+// others, as those of a copy; nobody can tell them apart. All are compared once, and lose nothing.
+#[test]
+fn a_file_that_was_moved_by_copying_is_compared_once_and_nobody_loses_anything() {
+    let world = shop(false);
+    let server = world.serve();
+    sync_all(&world, &server);
+    world.centre_sql("UPDATE customer SET name = 'Dos' WHERE id = 2");
+    world.sync("ben", &server);
+    sql(
+        &world.remote("cleo"),
+        "INSERT INTO customer VALUES (10, 'Ten'); DELETE FROM customer WHERE id = 3",
+    );
+    server.stop();
+    let before = generation(&world);
+    let moved = world.path("moved.db");
+    query(&world.consolidated(), "PRAGMA wal_checkpoint(TRUNCATE)");
+    copy_of(&world.consolidated(), &moved);
+    fs::rename(&moved, world.consolidated()).unwrap();
+    let server = world.serve();
+    let after = generation(&world);
+    assert_ne!(after, before);
+    let report = world.sync("ben", &server);
+    assert_eq!(report["downloaded"]["deletes"], json!(0), "{report}");
+    for _ in 0..2 {
+        sync_all(&world, &server);
+    }
+    world.assert_converged(&NAMES);
+    assert_eq!(world.centre_count("SELECT count(*) FROM customer WHERE id IN (3, 10)"), 1);
+    assert!(rejects(&world, "ben").is_empty(), "who had everything is told nothing");
+    assert!(rejects(&world, "cleo").iter().all(|(_, code, _)| code == "E7160"));
+    server.stop();
+    let server = world.serve();
+    sync_all(&world, &server);
+    assert_eq!(generation(&world), after, "once is enough");
+}
+
 // Trap 3, Trap 30: (b) a snapshot of the machine has the old mark too; receipts prove it, once.
 #[test]
 fn a_snapshot_of_the_machine_is_proven_by_a_receipt() {
@@ -160,6 +197,60 @@ fn a_file_restored_below_a_running_server_is_proven_by_a_receipt() {
     assert_ne!(after, before);
     check_restored(&world, &server);
     assert_eq!(generation(&world), after);
+}
+
+// Trap 3, Trap 30: (c) a file of before this server's start is restored below it. Nobody is served
+// before that is noticed, whatever the first remote to come has seen.
+#[test]
+fn a_file_of_before_its_start_restored_below_a_running_server_is_proven_by_its_mark() {
+    let world = shop(false);
+    let server = world.serve();
+    sync_all(&world, &server);
+    server.stop();
+    back_up(&world);
+    let server = world.serve();
+    sql(&world.remote("ann"), "INSERT INTO customer VALUES (10, 'Ten')");
+    world.sync("ann", &server);
+    let before = generation(&world);
+    let restore = format!(".restore {}\n", world.path("backup.db").display());
+    harness::ForeignTool::Shell.sql(&world.consolidated(), &restore);
+    world.sync("ben", &server);
+    let after = generation(&world);
+    assert_ne!(after, before, "ben has seen nothing of what was lost");
+    for _ in 0..2 {
+        sync_all(&world, &server);
+    }
+    world.assert_converged(&NAMES);
+    assert_eq!(told(&world, "ann", 10), (json!("E7005"), json!("Ten")));
+    assert_eq!(generation(&world), after, "once is enough");
+    // Another server that starts is no evidence.
+    server.stop();
+    let server = world.serve();
+    sync_all(&world, &server);
+    assert_eq!(generation(&world), after);
+}
+
+// S1, Trap 3, Trap 30: (a) another file in its place: what the server has open nobody else finds.
+#[test]
+fn a_file_replaced_below_a_running_server_is_not_written_to() {
+    let world = shop(false);
+    let server = world.serve();
+    sync_all(&world, &server);
+    back_up(&world);
+    go_on(&world, &server);
+    let before = generation(&world);
+    copy_of(&world.path("backup.db"), &world.path("beside.db"));
+    for suffix in ["-wal", "-shm"] {
+        let _ = fs::remove_file(format!("{}{suffix}", world.consolidated().display()));
+    }
+    fs::rename(world.path("beside.db"), world.consolidated()).unwrap();
+    sql(&world.remote("cleo"), "INSERT INTO customer VALUES (12, 'waits')");
+    world.sync_fails("cleo", &server, "E2235");
+    server.stop();
+    let server = world.serve();
+    assert_ne!(generation(&world), before);
+    check_restored(&world, &server);
+    assert_eq!(world.centre_count("SELECT count(*) FROM customer WHERE id = 12"), 1);
 }
 
 // Trap 30: a remote that met a clone of the centre comes back; nobody else notices.
@@ -251,6 +342,13 @@ fn a_forgotten_remote_comes_back_without_harm() {
     }
 }
 
+/// Changes a row without a trace.
+const UNTRACKED_ON_SQLITE: &str = "UPDATE customer SET name = 'Quiet' WHERE id = 1;
+    DELETE FROM syncline_log_customer
+    WHERE sequence = (SELECT max(sequence) FROM syncline_log_customer)";
+const UNTRACKED_ON_POSTGRES: &str = "ALTER TABLE customer ALTER COLUMN name TYPE text
+    USING CASE WHEN id = 1 THEN 'Quiet' ELSE name END";
+
 // Trap 30: (d) where nothing else can know, an operator does.
 #[test]
 fn what_an_operator_declares_restored_is_compared() {
@@ -259,12 +357,18 @@ fn what_an_operator_declares_restored_is_compared() {
         let server = world.serve();
         sync_all(&world, &server);
         // By a program that switches tracking off, which nobody should.
+        world.centre_sql(if postgres { UNTRACKED_ON_POSTGRES } else { UNTRACKED_ON_SQLITE });
         let before = generation(&world);
+        sync_all(&world, &server);
+        assert_ne!(world.differences("ann"), Vec::<String>::new(), "nobody can know: {postgres}");
         world.syncline.ok(&["declare-restored"]);
         assert_ne!(generation(&world), before);
         sync_all(&world, &server);
         world.assert_converged(&NAMES);
-        assert!(rejects(&world, "ann").is_empty(), "nothing was lost");
+        for name in NAMES {
+            assert_eq!(told(&world, name, 1), (json!("E7160"), json!("One")), "{name}");
+            assert_eq!(rejects(&world, name).len(), 1, "{name}: nothing else was lost");
+        }
         let after = generation(&world);
         sync_all(&world, &server);
         assert_eq!(generation(&world), after);

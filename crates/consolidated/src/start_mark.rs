@@ -2,7 +2,13 @@
 //!
 //! Where the file has a mark that the database lacks, the database is behind itself: it was
 //! restored, and the folder of the server was not. The file speaks of one incarnation only: a
-//! restore that was found in another way has begun a new one, and is not found twice.
+//! restore that was found in another way has begun a new one, and is not found twice. It speaks of
+//! one timeline only, too: behind a promotion, or a recovery to a point in time, the floors judge
+//! each remote by itself, and a mark that did not reach the new timeline proves nothing about all.
+//!
+//! The mark of the last start is also stored under the name of [`LAST`], which a running server
+//! reads along with the incarnation. Where that changes, another server has started, or the
+//! database was set back to before a start that this one knows of.
 
 use model::{Code, Failure};
 use serde::{Deserialize, Serialize};
@@ -16,11 +22,20 @@ const FILE_NAME: &str = "syncline.mark";
 /// Marks that the database keeps; whoever has started less often since has one of them.
 pub(crate) const MARKS_MAX: i64 = 10_000;
 
+/// The row of the system table that has the mark of the last start.
+pub(crate) const LAST: &str = "last_start";
+
+/// What the log says of a database that was set back while a server ran on.
+pub(crate) const SET_BACK: &str = "it lacks the mark of a start that a running server knows of";
+
 /// What a start leaves.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Mark {
     pub(crate) database_id: String,
     pub(crate) incarnation: String,
+    /// Of the database's transaction log; 0 where it has none, and of older programs.
+    #[serde(default)]
+    pub(crate) timeline: u32,
     pub(crate) mark: String,
 }
 
@@ -48,6 +63,7 @@ pub(crate) fn start(dir: &Path, database: &mut dyn Marked) -> Result<(), Failure
     if let Some(before) = before
         && before.database_id == here.database_id
         && before.incarnation == here.incarnation
+        && (before.timeline == 0 || before.timeline == here.timeline)
         && !database.has(&before.mark)?
     {
         database.renew("it lacks the mark of an earlier start of this server")?;

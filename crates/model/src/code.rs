@@ -141,6 +141,10 @@ codes! {
     /// again: a namesake inherits no remotes. A remote ID that was only tried is not remembered.
     2160 RemoteOfAnother Operator false
         "`syncline fleet bind ID --user NAME` gives the remote to a user, or to several";
+    /// The file of the consolidated database was replaced or removed while the server ran. What it
+    /// has open nobody else finds any more, so it writes nothing. After a restart it notices what
+    /// the file is, and goes on.
+    2235 DatabaseReplaced Operator true "restart the server";
 
     /// The consolidated database cannot be opened.
     3001 DatabaseUnavailable Operator true

@@ -29,7 +29,9 @@ pub(super) const LOCK: &str = "SELECT progress, counter, nonce, epoch, attempt,
     EXISTS (SELECT FROM syncline.syncline_owed WHERE remote_id = $1),
     set_config('syncline.applying', 'on', true),
     secret, bound_users, void_counter, deletes_lost, forgotten_at IS NOT NULL,
-    (SELECT value || ' ' || tableoid FROM syncline.syncline_system WHERE name = 'incarnation')
+    (SELECT value || ' ' || tableoid || ' ' || coalesce((SELECT value
+        FROM syncline.syncline_system WHERE name = 'last_start'), '')
+        FROM syncline.syncline_system WHERE name = 'incarnation')
 FROM syncline.syncline_remote WHERE remote_id = $1 FOR UPDATE";
 
 /// Takes a remote ID for its first synchronization; waits for whoever does the same.

@@ -8,6 +8,7 @@
 use super::errors::failed;
 use super::link::{Call, Link};
 use crate::identity::Incarnation;
+use crate::start_mark::{LAST, SET_BACK};
 use model::{Code, Failure};
 
 /// What the database is, and what it was when it was asked last. Where it is another, its
@@ -30,46 +31,77 @@ RETURNING name, (SELECT count(*) FROM settled)";
 const RENEW: &str = "UPDATE syncline.syncline_system
 SET value = ((random() - 0.5) * 9e18)::bigint::text WHERE name IN ('generation', 'incarnation')";
 
+/// Where nobody has done so since the incarnation `$1`.
+const RENEW_FROM: &str = "WITH renewed AS (
+    UPDATE syncline.syncline_system SET value = ((random() - 0.5) * 9e18)::bigint::text
+    WHERE name = 'incarnation' AND value = $1 RETURNING value
+)
+UPDATE syncline.syncline_system SET value = ((random() - 0.5) * 9e18)::bigint::text
+WHERE name = 'generation' AND EXISTS (SELECT FROM renewed) RETURNING name";
+
+const HAS_MARK: &str = "SELECT name FROM syncline.syncline_system WHERE name = 'start ' || $1";
+
 const READ: &str = "SELECT name, value, CASE WHEN name = 'incarnation'
     THEN value || ' ' || tableoid END
-FROM syncline.syncline_system WHERE name = 'incarnation' OR name LIKE 'receipt\\_key%'
+FROM syncline.syncline_system
+WHERE name IN ('incarnation', 'last_start') OR name LIKE 'receipt\\_key%'
 ORDER BY name";
 
 /// The incarnation as one connection knows it.
 #[derive(Debug, Default)]
 pub(super) struct Life {
     pub(super) incarnation: Incarnation,
-    /// As a statement tells it.
+    /// As a statement tells it, without the last start.
     name: String,
+    /// The mark of the last start of a server.
+    last_start: String,
 }
 
 impl Life {
-    /// Whether this is the one of this name.
+    /// Whether this is the one of this name, as the lock of a remote finds it: the last start
+    /// behind it.
     pub(super) fn is_named(&self, name: &str) -> bool {
-        self.name == name
+        name.strip_prefix(&self.name).and_then(|rest| rest.strip_prefix(' '))
+            == Some(&self.last_start)
     }
 
-    /// Finds out which one this is, before anybody is served. Outside a transaction.
-    pub(super) fn meet(link: &mut Link) -> Result<Life, Failure> {
+    /// Finds out which one this is, before anybody is served. Outside a transaction. `before` is
+    /// what the connection has known so far: a start of a server that the database lacks now
+    /// proves that it was set back, as long as nobody has drawn the consequence.
+    pub(super) fn meet(link: &mut Link, before: &Life) -> Result<Life, Failure> {
+        let timeline = link.place().timeline;
+        let known = &before.last_start;
+        if !known.is_empty()
+            && before.incarnation.timeline == timeline
+            && !has_mark(link, known)?
+            && let incarnation = before.incarnation.number.to_string()
+            && !link
+                .query(RENEW_FROM, &[&incarnation])
+                .map_err(failed("begin a new generation"))?
+                .is_empty()
+        {
+            warn(SET_BACK);
+        }
         let moved = link.query(RECOGNIZE, &[]).map_err(failed("recognize the database"))?;
         if !moved.is_empty() {
             warn("the database is another one than it says: it was restored or copied");
         }
-        let timeline = link.place().timeline;
         let rows = link.query(READ, &[]).map_err(failed("read the incarnation of the database"))?;
         let mut life = Life::default();
         life.incarnation.timeline = timeline;
         for row in &rows {
             let read = || -> Result<_, super::link::Unreadable> {
-                let (name, value): (&str, String) = (row.try_get(0)?, row.try_get(1)?);
-                Ok((name == "incarnation", value, row.try_get::<Option<String>>(2)?))
+                let (name, value): (String, String) = (row.try_get(0)?, row.try_get(1)?);
+                Ok((name, value, row.try_get::<Option<String>>(2)?))
             };
-            let (is_number, value, named) = read().map_err(|error| garbled().source(error))?;
-            if is_number {
-                life.incarnation.number = value.parse().map_err(|_| garbled())?;
-                life.name = named.unwrap_or_default();
-            } else {
-                life.incarnation.keys.push(value.into_bytes());
+            let (name, value, named) = read().map_err(|error| garbled().source(error))?;
+            match name.as_str() {
+                "incarnation" => {
+                    life.incarnation.number = value.parse().map_err(|_| garbled())?;
+                    life.name = named.unwrap_or_default();
+                }
+                LAST => life.last_start = value,
+                _ => life.incarnation.keys.push(value.into_bytes()),
             }
         }
         if life.name.is_empty() {
@@ -77,6 +109,12 @@ impl Life {
         }
         Ok(life)
     }
+}
+
+/// Whether a start of a server has left this mark here.
+pub(super) fn has_mark(link: &mut Link, mark: &str) -> Result<bool, Failure> {
+    let found = link.query(HAS_MARK, &[&mark]);
+    Ok(!found.map_err(failed("look for the mark of the last start"))?.is_empty())
 }
 
 fn garbled() -> Failure {

@@ -13,9 +13,13 @@ use std::path::Path;
 
 const PLACE: &str = "SELECT value FROM syncline.syncline_system WHERE name = 'database_id'";
 
-const ADD: &str = "INSERT INTO syncline.syncline_system
-SELECT 'start ' || gen_random_uuid(), to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
-RETURNING substr(name, 7)";
+const ADD: &str = "WITH mark AS (
+    INSERT INTO syncline.syncline_system SELECT 'start ' || gen_random_uuid(),
+        to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
+    RETURNING substr(name, 7) AS mark
+)
+INSERT INTO syncline.syncline_system SELECT 'last_start', mark FROM mark
+ON CONFLICT (name) DO UPDATE SET value = excluded.value RETURNING value";
 
 const TRIM: &str =
     "DELETE FROM syncline.syncline_system WHERE name LIKE 'start %' AND name NOT IN (
@@ -29,7 +33,7 @@ pub(crate) fn start(url: &PostgresUrl, dir: Option<&Path>) -> Result<(), Failure
     // The first look at the system tables: where there are none, nothing is deployed.
     link.begin(&[Call::new(catalog::DEPLOYMENT, &[])]).map_err(catalog::not_deployed)?;
     require_known_format(&mut link)?;
-    let life = Life::meet(&mut link)?;
+    let life = Life::meet(&mut link, &Life::default())?;
     match dir {
         Some(dir) => start_mark::start(dir, &mut Started { link, life }),
         None => Ok(()),
@@ -47,21 +51,17 @@ impl Marked for Started {
         let database_id = database_id
             .ok_or_else(|| Failure::new(Code::NotDeployed, "nothing is deployed here"))?;
         let incarnation = self.life.incarnation.number.to_string();
-        Ok(Mark { database_id, incarnation, mark: String::new() })
+        let timeline = self.life.incarnation.timeline;
+        Ok(Mark { database_id, incarnation, timeline, mark: String::new() })
     }
 
     fn has(&mut self, mark: &str) -> Result<bool, Failure> {
-        let sql = "SELECT name FROM syncline.syncline_system WHERE name = 'start ' || $1";
-        let rows = self
-            .link
-            .query(sql, &[&mark])
-            .map_err(failed("look for the mark of the last start"))?;
-        Ok(!rows.is_empty())
+        incarnation::has_mark(&mut self.link, mark)
     }
 
     fn renew(&mut self, reason: &str) -> Result<(), Failure> {
         incarnation::renew(&mut self.link, reason)?;
-        self.life = Life::meet(&mut self.link)?;
+        self.life = Life::meet(&mut self.link, &Life::default())?;
         Ok(())
     }
 

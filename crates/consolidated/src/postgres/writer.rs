@@ -113,7 +113,7 @@ impl Writer {
 
     /// Finds out which database this is.
     fn meet(&mut self) -> Result<(), Failure> {
-        self.life = Life::meet(&mut self.link)?;
+        self.life = Life::meet(&mut self.link, &self.life)?;
         self.timelines = Timelines::meet(&mut self.link)?;
         Ok(())
     }

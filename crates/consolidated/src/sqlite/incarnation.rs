@@ -2,8 +2,9 @@
 
 use super::errors::failed;
 use crate::identity::Incarnation;
+use crate::start_mark::LAST;
 use model::Failure;
-use rusqlite::Connection;
+use rusqlite::{Connection, OptionalExtension};
 
 /// Reads which one this is.
 pub(super) fn read(connection: &Connection) -> Result<Incarnation, Failure> {
@@ -24,6 +25,25 @@ pub(super) fn number(connection: &Connection) -> Result<i64, Failure> {
         .prepare_cached("SELECT value FROM syncline_system WHERE name = 'incarnation'")
         .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
         .map_err(failed("read the incarnation of the database"))
+}
+
+/// The mark of the last start of a server; none of servers that left none.
+pub(super) fn last_start(connection: &Connection) -> Result<Option<String>, Failure> {
+    connection
+        .prepare_cached("SELECT value FROM syncline_system WHERE name = ?1")
+        .and_then(|mut statement| statement.query_row([LAST], |row| row.get(0)).optional())
+        .map_err(failed("read the mark of the last start"))
+}
+
+/// Whether a start of a server has left this mark here.
+pub(super) fn has_mark(connection: &Connection, mark: &str) -> Result<bool, Failure> {
+    connection
+        .query_row(
+            "SELECT count(*) > 0 FROM syncline_system WHERE name = 'start ' || ?1",
+            [mark],
+            |row| row.get(0),
+        )
+        .map_err(failed("look for the mark of the last start"))
 }
 
 /// Begins a new one, and with it a generation: what remotes hold is compared, never assumed.

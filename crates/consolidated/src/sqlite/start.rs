@@ -2,7 +2,7 @@
 
 use super::errors::failed;
 use super::{connect, deploy, incarnation};
-use crate::start_mark::{self, MARKS_MAX, Mark, Marked};
+use crate::start_mark::{self, LAST, MARKS_MAX, Mark, Marked};
 use model::{Code, Failure};
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 use std::os::unix::fs::MetadataExt;
@@ -47,6 +47,11 @@ fn recognize(connection: &Connection, path: &Path) -> Result<(), Failure> {
     }
 }
 
+/// Which file there is at `path`; none where nobody can say.
+pub(super) fn file_at(path: &Path) -> Option<(u64, u64)> {
+    std::fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()))
+}
+
 /// Number and birth of the file. Not its device, which may have another number after a restart of
 /// the machine.
 fn home(path: &Path) -> Option<String> {
@@ -69,17 +74,11 @@ impl Marked for Started<'_> {
             })
             .map_err(failed("read the database's identity"))?;
         let incarnation = incarnation::number(self.connection)?.to_string();
-        Ok(Mark { database_id, incarnation, mark: String::new() })
+        Ok(Mark { database_id, incarnation, timeline: 0, mark: String::new() })
     }
 
     fn has(&mut self, mark: &str) -> Result<bool, Failure> {
-        self.connection
-            .query_row(
-                "SELECT count(*) > 0 FROM syncline_system WHERE name = 'start ' || ?1",
-                [mark],
-                |row| row.get(0),
-            )
-            .map_err(failed("look for the mark of the last start"))
+        incarnation::has_mark(self.connection, mark)
     }
 
     fn renew(&mut self, reason: &str) -> Result<(), Failure> {
@@ -98,6 +97,9 @@ impl Marked for Started<'_> {
                 [],
                 |row| row.get(0),
             )
+            .map_err(&noting)?;
+        self.connection
+            .execute("INSERT OR REPLACE INTO syncline_system VALUES (?1, ?2)", [LAST, &mark])
             .map_err(&noting)?;
         self.connection
             .execute(

@@ -14,14 +14,15 @@ use super::runs::{self, Runs};
 use super::tracking::log_name;
 use super::upload;
 use super::withhold;
-use super::{connect, identity, incarnation};
+use super::{connect, identity, incarnation, start};
 use crate::identity::Incarnation;
 use crate::shape;
+use crate::start_mark::SET_BACK;
 use crate::synchronization::{Applied, Begun, Identity, Session, UploadRequest, Withholding};
 use model::{Code, Failure, Receipt};
 use rusqlite::Connection;
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Writes to the consolidated database.
@@ -35,18 +36,61 @@ pub(crate) struct Writer {
     written: BTreeSet<String>,
     incarnation: Incarnation,
     known_reach: KnownReach,
+    /// The mark of the last start of a server, as of the last transaction.
+    last_start: Option<String>,
+    path: PathBuf,
+    /// What was at the path when it was opened.
+    file: Option<(u64, u64)>,
 }
 
 impl Writer {
     /// Opens the database; whoever does so for a server holds its lock.
     pub(crate) fn open(path: &Path) -> Result<Writer, Failure> {
+        let file = start::file_at(path);
         let connection = connect(path, false)?;
-        let catalog = Catalog::load(&connection)?;
-        let runs = Runs::all(&connection)?;
-        let (durable, written) = (Durable::of(path), BTreeSet::new());
-        let incarnation = incarnation::read(&connection)?;
-        let known_reach = KnownReach::default();
-        Ok(Writer { connection, catalog, runs, durable, written, incarnation, known_reach })
+        Ok(Writer {
+            catalog: Catalog::load(&connection)?,
+            runs: Runs::all(&connection)?,
+            durable: Durable::of(path),
+            written: BTreeSet::new(),
+            incarnation: incarnation::read(&connection)?,
+            last_start: incarnation::last_start(&connection)?,
+            path: path.to_owned(),
+            file,
+            known_reach: KnownReach::default(),
+            connection,
+        })
+    }
+
+    /// Refuses to write to a file that nobody else finds any more.
+    fn require_in_place(&self) -> Result<(), Failure> {
+        if start::file_at(&self.path) == self.file {
+            return Ok(());
+        }
+        let message =
+            format!("{} is another file than when the server started", self.path.display());
+        Err(Failure::new(Code::DatabaseReplaced, message))
+    }
+
+    /// Whether the database still has what the last transaction found: a start of a server. Inside
+    /// a transaction, which may have been another one before.
+    fn notice_set_back(&mut self) -> Result<(), Failure> {
+        let last = incarnation::last_start(&self.connection)?;
+        if last == self.last_start {
+            return Ok(());
+        }
+        if let Some(known) = &self.last_start
+            && incarnation::number(&self.connection)? == self.incarnation.number
+            && !incarnation::has_mark(&self.connection, known)?
+        {
+            incarnation::renew(&self.connection, SET_BACK)?;
+            // By itself, so that no failure of a synchronization takes it back.
+            self.connection
+                .execute_batch("COMMIT; BEGIN IMMEDIATE; PRAGMA defer_foreign_keys = ON;")
+                .map_err(failed("begin a new generation"))?;
+        }
+        self.last_start = last;
+        Ok(())
     }
 
     /// Looks which incarnation this is: the synchronization before may have begun a new one.
@@ -87,9 +131,11 @@ impl crate::connection::Writer for Writer {
 
     // Waits for the lock of other programs for five seconds.
     fn begin(&mut self) -> Result<(), Failure> {
+        self.require_in_place()?;
         self.connection
             .execute_batch("BEGIN IMMEDIATE; PRAGMA defer_foreign_keys = ON;")
             .map_err(failed("begin a transaction"))?;
+        self.notice_set_back()?;
         if catalog::deployment(&self.connection)? != self.catalog.deployed.deployment {
             self.catalog = Catalog::load(&self.connection)?;
             self.runs = Runs::all(&self.connection)?;
