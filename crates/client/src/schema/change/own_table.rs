@@ -16,7 +16,8 @@ pub(super) fn lacks(published: &PublishedTable, columns: &[&str]) -> Failure {
         format!("table {} lacks the published {noun} {}", published.name, columns.join(", "));
     let table = &published.name;
     let hint = format!(
-        "add {pronoun} with ALTER TABLE {table} ADD COLUMN, or rename your table and synchronize again"
+        "add {pronoun} with ALTER TABLE {table} ADD COLUMN, or rename your table and synchronize \
+         again"
     );
     differs(published, message, &hint)
 }
