@@ -380,3 +380,27 @@ fn keys_change_beside_a_table_that_is_published_no_more() {
         assert_eq!(held, "3bolt,9nuts", "{backend:?}");
     });
 }
+
+// H1, Trap 24: a column that got its former name back. The line that said so was taken for the one
+// of before, read backwards, and the deployment was refused for want of that very line.
+#[test]
+fn a_column_gets_its_former_name_back() {
+    Backend::each(|backend| {
+        let (mut center, mut remote) = changed(
+            backend,
+            "[table.item]",
+            "ALTER TABLE item RENAME COLUMN qty TO quantity",
+            "[table.item]\nrenamed = { quantity = \"qty\" }",
+        );
+        center.foreign("ALTER TABLE item RENAME COLUMN quantity TO qty");
+        let back = "[table.item]\nrenamed = { qty = \"quantity\" }";
+        deploy(&center.url, back).unwrap();
+        assert_eq!(deploy(&center.url, back).unwrap().statements, [""; 0]);
+        center.reconnect();
+        let before = item(1, "nut", 5, text("old"));
+        let edit = Upload::Update("item", before, item(1, "nut", 50, text("old")));
+        let (applied, _) = center.synchronize(&mut remote, &[edit]);
+        assert_eq!((applied.conflicts, applied.rejected), (0, 0), "{backend:?}");
+        assert_eq!(center.value("SELECT qty FROM item WHERE id = 1"), int(50), "{backend:?}");
+    });
+}

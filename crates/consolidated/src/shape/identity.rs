@@ -205,8 +205,10 @@ impl Evolution<'_> {
         for (new, old) in &written {
             let (mut new, mut old) = (*new, *old);
             let fits = |new: &String, old: &String| there.contains(new) && known.contains_key(old);
+            // What is gone must have gone somewhere: a name that comes back is no line of before.
+            let goes_back = |new: &String, old: &String| fits(new, old) && !there.contains(old);
             let backwards = |new: &String, old: &String| {
-                self.applied.contains(&entry(old, new))
+                self.applied.contains(&entry(old, new)) && !goes_back(new, old)
                     || !fits(new, old) && fits(old, new) && !there.contains(new)
             };
             if backwards(new, old) {
