@@ -185,8 +185,14 @@ fn apply_once(
     if let Some(frozen) = circumstances.committed {
         progress::drop_entries(connection, circumstances.tables, frozen).map_err(explain)?;
     }
+    // Rows that were set aside are looked at again; and the application may have broken foreign
+    // keys without noticing, which a reject puts right.
+    let may_hide = orphans::count(connection).map_err(explain)? > 0 || learned.rejects > 0;
     if !download.is_empty() {
         write(connection, download, circumstances, &learned.withheld, progress)?;
+        if may_hide {
+            look_for_orphans(connection, circumstances)?;
+        }
     }
     let agreed = Agreed {
         watermarks: &end.watermarks,
@@ -200,6 +206,20 @@ fn apply_once(
     commit(connection, transaction, circumstances)?;
     fail_point!("client-apply-committed");
     Ok(learned.rejects)
+}
+
+/// Sets aside what has no parent. SQLite only counts broken foreign keys: a row that was broken
+/// before and is deleted now makes up for one that is broken now, and the commit succeeds.
+fn look_for_orphans(
+    connection: &Connection,
+    circumstances: &Circumstances<'_>,
+) -> Result<(), Failure> {
+    let mut changed = changed_rows(connection, circumstances)?.into_iter();
+    // What the application has broken it is told of by the upload, so that may be there.
+    if changed.all(|rows| rows.is_none()) {
+        orphans::set_aside(connection, circumstances)?;
+    }
+    Ok(())
 }
 
 /// Records the rejects, and writes and deletes the rows.

@@ -172,3 +172,24 @@ fn a_row_that_a_later_frame_deletes_does_not_come_back() {
     assert_eq!(site.rows("SELECT id FROM node"), Vec::<String>::new());
     assert_eq!(waiting(&site), ["1"], "the centre did not name the last one");
 }
+
+// S4, Trap 26: SQLite counts broken foreign keys. One that the application had broken, and that the
+// download took back with its reject, made up for the orphan that had waited: it was committed
+// among the others.
+#[test]
+fn a_broken_row_that_goes_hides_no_orphan() {
+    for action in ACTIONS {
+        let mut site = shop(action);
+        site.download().upsert("purchase", &[&[int(20), int(2)]]).apply().unwrap();
+        assert_eq!(waiting(&site), ["1"], "{action}");
+        site.write("PRAGMA foreign_keys = OFF; INSERT INTO purchase VALUES (30, 3)");
+        assert_eq!(site.upload(), ["insert purchase (30, 3)"]);
+        site.download()
+            .reject("purchase", &[int(30)], 1, Code::RowReferences)
+            .delete("purchase", &[&[int(30)]])
+            .apply()
+            .unwrap();
+        assert_eq!(all(&site), Vec::<String>::new(), "{action}");
+        assert_eq!(waiting(&site), ["1"], "{action}");
+    }
+}
