@@ -1,0 +1,54 @@
+//! Everything that may happen to a fleet, drawn at random, with real ends.
+//!
+//! Files that are remotes, a server, a consolidated database, and programs that write to all.
+//!
+//! `walk.rs` draws what happens next, `writes.rs` what is written; `shop.rs` knows the tables and
+//! who is to receive what, `oracle.rs` compares. A run is repeated by the seed that it prints.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
+mod centre;
+mod cut;
+mod oracle;
+mod shop;
+mod site;
+mod walk;
+mod writes;
+
+use centre::Backend;
+use harness::{Chance, full};
+use walk::Walk;
+
+/// Fleets of one run. Their numbers are the seeds, the same in every run.
+const FLEETS: u64 = 6;
+const FLEETS_FULL: u64 = 14;
+/// On PostgreSQL every synchronization takes longer.
+const POSTGRES_SHARE: u64 = 2;
+
+fn walk(backend: Backend) {
+    if let Ok(seed) = std::env::var("SYNCLINE_TEST_SEED") {
+        println!("repeats the fleet of seed {seed}");
+        return Walk::new(backend, Chance::from_environment()).go();
+    }
+    let fleets = if full() { FLEETS_FULL } else { FLEETS };
+    let fleets = if backend == Backend::Postgres { fleets / POSTGRES_SHARE } else { fleets };
+    for fleet in 1..=fleets {
+        println!("repeat with SYNCLINE_TEST_SEED={fleet}");
+        Walk::new(backend, Chance::from_seed(fleet)).go();
+    }
+}
+
+// S1, S2, S3, S5, S6, S7, Trap 20, Trap 21, Trap 23, Trap 24, Trap 26: keys, columns, publications
+// and claims change, foreign keys are bypassed and connections end while everybody writes. After
+// each synchronization a remote holds exactly the rows that it should, and nothing that was written
+// at a remote is missing at the centre without a record.
+#[test]
+fn whatever_happens_to_a_fleet_it_converges_on_sqlite() {
+    walk(Backend::Sqlite);
+}
+
+// S1, S2, S3, S5, S6, S7, Trap 20, Trap 21, Trap 23, Trap 24, Trap 26: the same on PostgreSQL.
+#[test]
+fn whatever_happens_to_a_fleet_it_converges_on_postgres() {
+    walk(Backend::Postgres);
+}

@@ -1,0 +1,151 @@
+//! What must hold after a synchronization, asked of both databases behind our back.
+
+use crate::centre::{Centre, Row, rows_of};
+use crate::shop::{Kind, Shop, Table};
+use crate::site::Site;
+use std::collections::{BTreeMap, BTreeSet};
+
+type Rows = BTreeMap<String, BTreeSet<Row>>;
+
+/// The remote holds exactly the rows that belong to this claim, but for those whose parent is
+/// missing, and for the descendants of these.
+pub(crate) fn assert_exact(centre: &Centre, shop: &Shop, site: &Site, rep: u64) {
+    let held: BTreeSet<String> = site.held().into_keys().collect();
+    let published = shop.tables.iter().filter(|table| table.published);
+    let wanted: BTreeSet<String> = published.clone().map(|it| it.spec.name.to_owned()).collect();
+    assert_eq!(held, wanted, "the tables of {}", site.name);
+    let (mut expected, mut found) = (Rows::new(), Rows::new());
+    for table in published.clone() {
+        let name = table.spec.name;
+        let here = centre_columns(table);
+        let sql = format!("SELECT {here} FROM {name} WHERE {}", table.condition(rep));
+        expected.insert(name.to_owned(), centre.rows(&sql).into_iter().collect());
+        let sql = format!("SELECT {} FROM {name}", remote_columns(table));
+        found.insert(name.to_owned(), rows_of(&site.app, &sql).into_iter().collect());
+    }
+    leave_out_orphans(shop, site, &mut expected);
+    for (name, rows) in &expected {
+        let missing: Vec<&Row> = rows.difference(&found[name]).collect();
+        let too_many: Vec<&Row> = found[name].difference(rows).collect();
+        assert!(
+            missing.is_empty() && too_many.is_empty(),
+            "{name} at {}, {}: missing {missing:?}, too many {too_many:?}",
+            site.name,
+            shop.table(name).columns().join(", ")
+        );
+    }
+    for table in published {
+        assert_columns(table, &found[table.spec.name], site);
+    }
+    let waits = site.remote.pending().unwrap();
+    assert!(waits.is_empty(), "{}: {waits:?}", site.name);
+    // A table that is published no more is as the application left it.
+    for table in &held {
+        let sql = format!("SELECT parent FROM pragma_foreign_key_check('{table}')");
+        let broken = rows_of(&site.app, &sql);
+        assert!(broken.is_empty(), "{table} at {}: {broken:?}", site.name);
+    }
+}
+
+/// Each text says in which column it belongs.
+fn assert_columns(table: &Table, rows: &BTreeSet<Row>, site: &Site) {
+    let fixed = table.spec.fixed().len();
+    for row in rows {
+        for (text, value) in table.texts.iter().zip(&row[fixed..]) {
+            let belongs = format!("t:c{}:", text.identity);
+            let right = value.as_ref().is_none_or(|value| value.starts_with(&belongs));
+            assert!(right, "{} of {} at {}: {row:?}", text.name, table.spec.name, site.name);
+        }
+    }
+}
+
+/// Every column with its type in front.
+fn centre_columns(table: &Table) -> String {
+    let numbers: Vec<&str> = (table.spec.key.iter().chain(&table.spec.place))
+        .filter(|(_, kind)| *kind == Kind::Number)
+        .map(|(name, _)| *name)
+        .collect();
+    let columns = table.columns();
+    let typed = columns.iter().map(|name| {
+        let letter = if numbers.contains(&name.as_str()) { "i" } else { "t" };
+        format!("'{letter}:' || {name}")
+    });
+    typed.collect::<Vec<_>>().join(", ")
+}
+
+fn remote_columns(table: &Table) -> String {
+    let columns = table.columns();
+    let typed = columns.iter().map(|name| {
+        format!(
+            "CASE typeof({name}) WHEN 'integer' THEN 'i:' WHEN 'text' THEN 't:'
+             WHEN 'null' THEN NULL ELSE '?:' END || {name}"
+        )
+    });
+    typed.collect::<Vec<_>>().join(", ")
+}
+
+fn leave_out_orphans(shop: &Shop, site: &Site, expected: &mut Rows) {
+    loop {
+        let mut orphans = Vec::new();
+        for (name, rows) in expected.iter() {
+            let columns = shop.table(name).columns();
+            for (column, parent) in site.foreign_keys(name) {
+                let Some(parents) = expected.get(&parent) else { continue };
+                let at = columns.iter().position(|it| *it == column).unwrap();
+                // All parents have one column as their key, which is their first.
+                let keys: BTreeSet<&Option<String>> = parents.iter().map(|row| &row[0]).collect();
+                for row in rows.iter().filter(|row| row[at].is_some()) {
+                    if !keys.contains(&row[at]) {
+                        orphans.push((name.clone(), row.clone()));
+                    }
+                }
+            }
+        }
+        if orphans.is_empty() {
+            return;
+        }
+        for (name, row) in orphans {
+            expected.get_mut(&name).unwrap().remove(&row);
+        }
+    }
+}
+
+/// Every text that lies at the centre now.
+pub(crate) fn texts_at(centre: &Centre, shop: &Shop) -> BTreeSet<String> {
+    let mut texts = BTreeSet::new();
+    for table in &shop.tables {
+        let columns = table.texts.iter().map(|text| text.name.as_str());
+        let columns: Vec<&str> = std::iter::once("uid").chain(columns).collect();
+        let sql = format!("SELECT {} FROM {}", columns.join(", "), table.spec.name);
+        texts.extend(centre.rows(&sql).into_iter().flatten().flatten());
+    }
+    texts
+}
+
+/// What is known about rows that lost, read when it is asked for.
+pub(crate) struct Records<'a> {
+    centre: &'a Centre,
+    site: &'a Site,
+    all: Option<Vec<String>>,
+}
+
+impl<'a> Records<'a> {
+    pub(crate) fn new(centre: &'a Centre, site: &'a Site) -> Records<'a> {
+        Records { centre, site, all: None }
+    }
+
+    /// Whether one of them has all of these words.
+    pub(crate) fn say(&mut self, words: &[&str]) -> bool {
+        let (centre, site) = (self.centre, self.site);
+        let all = self.all.get_or_insert_with(|| {
+            let mut all = centre.notes();
+            all.extend(site.records());
+            all
+        });
+        all.iter().any(|record| words.iter().all(|word| record.contains(word)))
+    }
+
+    pub(crate) fn all(&self) -> &[String] {
+        self.all.as_deref().unwrap_or_default()
+    }
+}

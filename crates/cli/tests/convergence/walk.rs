@@ -1,0 +1,338 @@
+//! What happens next, and what must hold then.
+
+use crate::centre::{Backend, Centre};
+use crate::cut::Cut;
+use crate::oracle::{Records, assert_exact, texts_at};
+use crate::shop::{SPECS, Shop};
+use crate::site::{PASSWORD, Site, outcome};
+use crate::writes::Author;
+use client::Mode;
+use consolidated::administer;
+use harness::Chance;
+use model::{Code, UserName};
+use server::{Components, Config, Server};
+use std::collections::BTreeMap;
+
+/// Steps of one fleet, and between two moments in which nobody writes.
+const STEPS: u64 = 240;
+const STEPS_UNTIL_QUIET: u64 = 60;
+/// Attempts until a server has noticed that the connection before is gone.
+const ATTEMPTS_MAX: usize = 20;
+/// Most bytes after which a connection is cut; a synchronization has some thousand.
+const CUT_BYTES_MAX: u64 = 3000;
+
+/// Remote and user; two remotes are of one user.
+const SITES: [(&str, &str); 3] = [("ann", "ann"), ("tablet", "ann"), ("ben", "ben")];
+
+pub(crate) struct Walk {
+    chance: Chance,
+    shop: Shop,
+    centre: Centre,
+    author: Author,
+    sites: Vec<Site>,
+    claims: BTreeMap<&'static str, u64>,
+    server: Option<Server>,
+    folder: tempfile::TempDir,
+}
+
+impl Walk {
+    pub(crate) fn new(backend: Backend, mut chance: Chance) -> Walk {
+        let mut shop = Shop::draw(&mut chance);
+        let create = shop.create();
+        println!("{create}");
+        let centre = Centre::new(backend, &create);
+        let model = shop.model();
+        println!("{model}");
+        centre.deploy(&model);
+        let folder = tempfile::tempdir().unwrap();
+        let mut walk = Walk {
+            author: Author::new("centre", centre.is_sqlite(), chance.split()),
+            sites: Vec::new(),
+            claims: BTreeMap::new(),
+            server: None,
+            shop,
+            centre,
+            folder,
+            chance,
+        };
+        walk.add_users();
+        walk.start_server();
+        for (name, user) in SITES {
+            let site = Site::new(walk.folder.path(), name, user, walk.chance.split());
+            walk.sites.push(site);
+        }
+        walk
+    }
+
+    fn add_users(&mut self) {
+        let hash = server::password::hash(PASSWORD).unwrap();
+        let mut admin = administer(&self.centre.url).unwrap();
+        for (rep, name) in [(1, "ann"), (2, "ben")] {
+            let user = UserName::new(name).unwrap();
+            admin.add_user(&user, &hash, &claims(rep)).unwrap();
+            self.claims.insert(name, rep);
+        }
+    }
+
+    fn start_server(&mut self) {
+        let config = Config {
+            listen: vec!["tcp://127.0.0.1:0".into()],
+            // Several frames a table, although there are few rows.
+            batch_rows: 3,
+            spill_dir: Some(self.folder.path().to_owned()),
+            ..Config::default()
+        };
+        let components = Components::system(&config);
+        self.server = Some(server::start(config, &self.centre.url, components).unwrap());
+    }
+
+    pub(crate) fn go(&mut self) {
+        for step in 1..=STEPS {
+            self.step();
+            if step % STEPS_UNTIL_QUIET == 0 {
+                self.quiet();
+            }
+        }
+        self.server.take().unwrap().drain();
+    }
+
+    fn step(&mut self) {
+        match self.chance.below(40) {
+            0..=13 => self.write_at_a_remote(),
+            14..=21 => self.write_at_the_centre(),
+            22..=32 => {
+                let at = self.some_site();
+                let (mode, cut) = (self.mode(), self.cut());
+                self.synchronize(at, mode, cut);
+            }
+            33 => self.change_claims(),
+            34 => self.change_members(),
+            35 | 36 => self.bypass_foreign_keys(),
+            37 => self.disturb(),
+            _ => self.change_model(),
+        }
+    }
+
+    fn some_site(&mut self) -> usize {
+        self.chance.below(self.sites.len() as u64) as usize
+    }
+
+    fn mode(&mut self) -> Mode {
+        match self.chance.below(6) {
+            0 => Mode::UploadOnly,
+            1 => Mode::DownloadOnly,
+            _ => Mode::Full,
+        }
+    }
+
+    fn cut(&mut self) -> Cut {
+        let bytes = self.chance.below(CUT_BYTES_MAX) as usize;
+        match self.chance.below(6) {
+            0 => Cut { up: Some(bytes), down: None },
+            1 => Cut { up: None, down: Some(bytes) },
+            _ => Cut::default(),
+        }
+    }
+
+    fn write_at_a_remote(&mut self) {
+        let at = self.some_site();
+        for _ in 0..=self.chance.below(3) {
+            let what = self.sites[at].write();
+            println!("{}: {what}", self.sites[at].name);
+        }
+    }
+
+    /// A transaction of an application at the centre, into any table.
+    fn transaction(&mut self) -> Vec<String> {
+        let spec = self.author.chance.choose(&SPECS);
+        let texts = self.shop.table(spec.name).texts.clone();
+        self.author.transaction(spec, &texts)
+    }
+
+    fn write_at_the_centre(&mut self) {
+        for _ in 0..=self.chance.below(3) {
+            let statements = self.transaction();
+            let done = self.centre.write(&statements);
+            println!("centre: {}{}", statements.join("; "), outcome(done));
+        }
+    }
+
+    /// Children before their parents, parents without their children.
+    fn bypass_foreign_keys(&mut self) {
+        let mut statements = self.transaction();
+        for _ in 0..self.chance.below(3) {
+            statements.extend(self.transaction());
+        }
+        let done = self.centre.write_unchecked(&statements);
+        println!("centre, unchecked: {}{}", statements.join("; "), outcome(done));
+    }
+
+    /// What happens to whole tables.
+    fn disturb(&mut self) {
+        let tables = ["line", "comment", "product", "node"];
+        let name = *self.chance.choose(&tables);
+        let table = self.shop.table(self.chance.choose(&SPECS).name);
+        let sql = match (self.centre.is_sqlite(), self.chance.below(3)) {
+            (true, 0) => format!("DELETE FROM {name}"),
+            (true, 1) => "VACUUM".to_owned(),
+            (false, 0) => format!("TRUNCATE {name}"),
+            (false, 1) => {
+                let text = &table.texts[0].name;
+                let name = table.spec.name;
+                format!("ALTER TABLE {name} ALTER COLUMN {text} TYPE text USING {text} || ''")
+            }
+            (false, _) => format!("VACUUM FULL {}", table.spec.name),
+            _ => format!("ANALYZE {name}"),
+        };
+        println!("centre: {sql}");
+        self.centre.own(&sql);
+    }
+
+    fn change_claims(&mut self) {
+        let user = *self.chance.choose(&["ann", "ben"]);
+        let rep = 1 + self.chance.below(3);
+        let mut admin = administer(&self.centre.url).unwrap();
+        admin.set_claims(&UserName::new(user).unwrap(), &claims(rep)).unwrap();
+        self.claims.insert(user, rep);
+        println!("claims: {user} is {rep}");
+    }
+
+    fn change_members(&mut self) {
+        let (person, project) = (1 + self.chance.below(3), *self.chance.choose(&["p", "q", "r"]));
+        let sql = match self.chance.below(3) {
+            0 => format!("DELETE FROM member WHERE person = {person} AND project = '{project}'"),
+            _ => format!("INSERT INTO member VALUES ({person}, '{project}')"),
+        };
+        let done = self.centre.write(std::slice::from_ref(&sql));
+        println!("centre: {sql}{}", outcome(done));
+    }
+
+    fn change_model(&mut self) {
+        for _ in 0..=self.chance.below(2) {
+            match self.chance.below(3) {
+                0 => println!("{}", self.shop.change_publication(&mut self.chance)),
+                _ => {
+                    let statements = self.shop.change_columns(&mut self.chance);
+                    for sql in statements {
+                        println!("centre: {sql}");
+                        self.centre.own(&sql);
+                    }
+                }
+            }
+        }
+        self.deploy();
+    }
+
+    fn deploy(&mut self) {
+        let model = self.shop.model();
+        println!("deploy: {}", model.replace('\n', "; "));
+        self.centre.deploy(&model);
+    }
+
+    /// Everything is published, and everybody synchronizes twice.
+    fn quiet(&mut self) {
+        self.shop.publish_all();
+        self.deploy();
+        for at in (0..self.sites.len()).chain(0..self.sites.len()) {
+            self.synchronize_surely(at);
+        }
+    }
+
+    fn synchronize_surely(&mut self, at: usize) {
+        for _ in 0..ATTEMPTS_MAX {
+            if self.synchronize(at, Mode::Full, Cut::default()) {
+                return;
+            }
+        }
+        panic!("{} cannot synchronize", self.sites[at].name);
+    }
+
+    /// Synchronizes, and looks at what has come of it. False where it has failed.
+    fn synchronize(&mut self, at: usize, mode: Mode, cut: Cut) -> bool {
+        let address = self.server.as_ref().unwrap().addresses()[0].clone();
+        let site = &mut self.sites[at];
+        let (before, held) = (site.own_texts(), site.held());
+        let result = site.try_sync(&address, mode, cut);
+        site.learn_shapes(&self.shop);
+        match &result {
+            Ok(report) => println!("{} synchronized, {mode:?}: {report:?}", site.name),
+            Err(failure) => println!("{} failed, {mode:?}, {cut:?}: {failure:?}", site.name),
+        }
+        if let Err(failure) = &result {
+            assert!(passes(failure.code(), mode, site.in_doubt, cut), "{failure:?}");
+        }
+        let uploaded = result.is_ok() && mode != Mode::DownloadOnly;
+        let after = site.own_texts();
+        let owed = before.iter().filter(|(text, table)| {
+            !after.contains_key(*text) || (uploaded && held.contains_key(*table))
+        });
+        let owed: Vec<String> = owed.map(|(text, _)| text.clone()).collect();
+        self.settle(at, &owed);
+        let site = &mut self.sites[at];
+        if uploaded {
+            self.assert_deleted(at);
+        } else if result.is_err() {
+            site.in_doubt = true;
+        }
+        let site = &mut self.sites[at];
+        if uploaded {
+            site.in_doubt = false;
+        }
+        if result.is_ok() && mode == Mode::Full {
+            for table in self.shop.tables.iter().filter(|table| table.published) {
+                assert_eq!(site.texts(table.spec.name), table.texts, "{}", table.spec.name);
+            }
+            assert_exact(&self.centre, &self.shop, site, self.claims[site.user]);
+        }
+        result.is_ok()
+    }
+
+    /// These texts are at the centre, or there is a record of them.
+    fn settle(&mut self, at: usize, owed: &[String]) {
+        let site = &self.sites[at];
+        let open: Vec<&String> = owed.iter().filter(|text| !site.settled.contains(*text)).collect();
+        if open.is_empty() {
+            return;
+        }
+        let there = texts_at(&self.centre, &self.shop);
+        let mut records = Records::new(&self.centre, site);
+        for text in &open {
+            // What an attempt that failed has uploaded may have been changed by somebody since.
+            let told = there.contains(*text) || records.say(&[text]) || site.in_doubt;
+            assert!(told, "{}: {text} is lost\n{}", site.name, records.all().join("\n"));
+        }
+        let open: Vec<String> = open.into_iter().cloned().collect();
+        self.sites[at].settled.extend(open);
+    }
+
+    /// The rows that were deleted at the remote are gone at the centre, or there is a record.
+    fn assert_deleted(&mut self, at: usize) {
+        let deleted = std::mem::take(&mut self.sites[at].deleted);
+        if deleted.is_empty() {
+            return;
+        }
+        let (there, site) = (texts_at(&self.centre, &self.shop), &self.sites[at]);
+        let mut records = Records::new(&self.centre, site);
+        for (mark, [table, key]) in deleted.iter().filter(|(mark, _)| there.contains(*mark)) {
+            // Where another row has the key now, it is an update of this one.
+            let told = records.say(&[mark]) || records.say(&[table, key]) || site.in_doubt;
+            assert!(told, "{}: {mark} is there\n{}", site.name, records.all().join("\n"));
+        }
+    }
+}
+
+fn claims(rep: u64) -> BTreeMap<String, String> {
+    BTreeMap::from([("rep".to_owned(), rep.to_string())])
+}
+
+/// Failures that come with what was asked for.
+fn passes(code: Code, mode: Mode, in_doubt: bool, cut: Cut) -> bool {
+    let was_cut = cut.up.is_some() || cut.down.is_some();
+    match code {
+        Code::ConnectionLost => was_cut,
+        Code::AlreadySynchronizing | Code::Superseded => was_cut || in_doubt,
+        Code::ShapeChangeBlocked | Code::DownloadBlocked => mode == Mode::DownloadOnly,
+        Code::DownloadFirst => mode == Mode::UploadOnly,
+        _ => false,
+    }
+}
