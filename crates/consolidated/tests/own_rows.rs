@@ -88,6 +88,41 @@ fn somebody_elses_change_of_ones_own_row_is_a_conflict() {
     });
 }
 
+/// A documented limit: of a row that was not uploaded nobody notes how it was before a trigger
+/// changed it, so somebody else may have changed it too. Nothing happens in silence, and the rule
+/// `merge` keeps both.
+// S5
+#[test]
+fn what_a_trigger_made_of_another_row_is_a_conflict_that_merge_resolves() {
+    Backend::each(|backend| {
+        let schema = backend.pick(
+            "CREATE TABLE t (id INTEGER PRIMARY KEY, v TEXT, changes INTEGER);
+             INSERT INTO t VALUES (1, 'a', 0), (2, 'z', 0);
+             CREATE TRIGGER counting AFTER UPDATE OF v ON t WHEN NEW.id = 1
+                 BEGIN UPDATE t SET changes = changes + 1 WHERE id = 2; END;",
+            "CREATE TABLE t (id INTEGER PRIMARY KEY, v TEXT, changes INTEGER);
+             INSERT INTO t VALUES (1, 'a', 0), (2, 'z', 0);
+             CREATE FUNCTION counting() RETURNS trigger LANGUAGE plpgsql AS
+                 $$ BEGIN UPDATE t SET changes = changes + 1 WHERE id = 2; RETURN NULL; END $$;
+             CREATE TRIGGER counting AFTER UPDATE OF v ON t
+                 FOR EACH ROW WHEN (NEW.id = 1) EXECUTE FUNCTION counting();",
+        );
+        let of_two = |v: &str| vec![int(2), text(v), int(0)];
+        for (rule, result) in [("", "z1"), ("conflict = \"merge\"\n", "y1")] {
+            let mut center = Center::on(backend, schema, &format!("[table.t]\n{rule}"));
+            let mut remote = Remote::another();
+            center.synchronize(&mut remote, &[]);
+            assert_eq!(upload_alone(&mut center, &mut remote, &[update("a", "b")]), 0);
+            let edit = Upload::Update("t", of_two("z"), of_two("y"));
+            let (applied, download) = center.synchronize(&mut remote, &[edit]);
+            assert_eq!((applied.conflicts, applied.rejected), (1, 0), "{rule}");
+            assert_eq!(center.list("SELECT v || changes AS v FROM t WHERE id = 2"), result);
+            let row = vec![int(2), text(&result[..1]), int(1)];
+            assert!(download.upserts.contains(&("t".into(), row)), "{download:?}");
+        }
+    });
+}
+
 /// A child came and its parent went in one upload, from a remote without the foreign key: the
 /// centre took the child along, and nobody was told.
 // S5, S11
