@@ -65,8 +65,6 @@ fn told(report: &Report, options: &SyncOptions, summary: &mut Summary) -> Result
 /// One remote, its server, and what opens the server's door.
 struct Synchronizer {
     remote: Remote,
-    /// What the file remembered before this command.
-    known: Settings,
     server: ServerUrl,
     user: UserName,
     secrets: Secrets,
@@ -96,13 +94,16 @@ impl Synchronizer {
         let Some(user) = options.user.clone().or_else(|| known.user.clone()) else {
             return Err(server_unknown(&options.file));
         };
-        remember(&mut remote, &known, options, &server)?;
-        summary.known(&remote.settings()?);
+        let wanted = wanted(&known, options, &server);
+        summary.known(&wanted);
+        if wanted != known {
+            remote.propose(&wanted)?;
+        }
         if !server.is_loopback() {
             output::warning(&format!("{server} carries passwords and rows in clear"));
         }
         let mode = mode(options);
-        Ok(Synchronizer { remote, known, server, user, secrets, mode, clock })
+        Ok(Synchronizer { remote, server, user, secrets, mode, clock })
     }
 
     /// Whether the application has changed something since.
@@ -142,35 +143,12 @@ impl Synchronizer {
             Ok(Box::new(tcp::connect(&address, Timeouts::default())?))
         };
         let mut progress = Progress::new();
-        let result =
-            self.remote.synchronize(&request, &mut connect, &mut |step| progress.show(&step));
-        if let Err(failure) = &result
-            && matches!(failure.code(), Code::UnknownScriptVersion | Code::UnknownPublication)
-        {
-            // A name that does not exist must not be what the next command falls back on.
-            let mut known = self.known.clone();
-            known.server = Some(self.server.to_string());
-            known.user = Some(self.user.clone());
-            self.remote.restore_settings(&known)?;
-        }
-        if let Err(failure) = &result
-            && failure.code() == Code::RemoteOfAnother
-        {
-            // Nor must the user whose remote it is not.
-            self.remote.restore_settings(&self.known)?;
-        }
-        result
+        self.remote.synchronize(&request, &mut connect, &mut |step| progress.show(&step))
     }
 }
 
-/// Stores what the options say, unless the file says so already: a file that nobody changes
-/// needs no write.
-fn remember(
-    remote: &mut Remote,
-    known: &Settings,
-    options: &SyncOptions,
-    server: &ServerUrl,
-) -> Result<(), Failure> {
+/// What the file remembers, with what the options say instead.
+fn wanted(known: &Settings, options: &SyncOptions, server: &ServerUrl) -> Settings {
     let mut wanted = known.clone();
     wanted.server = Some(server.to_string());
     wanted.user = options.user.clone().or(wanted.user);
@@ -179,7 +157,7 @@ fn remember(
     if !options.publications.is_empty() {
         wanted.publications.clone_from(&options.publications);
     }
-    if wanted == *known { Ok(()) } else { remote.remember(&wanted) }
+    wanted
 }
 
 fn mode(options: &SyncOptions) -> Mode {

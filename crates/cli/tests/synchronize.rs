@@ -119,6 +119,42 @@ fn a_name_that_does_not_exist_is_not_remembered() {
     world.syncline.ok(&sync);
 }
 
+/// A typing mistake in the address or the user was what the next `sync` fell back on.
+#[test]
+fn nothing_is_remembered_before_a_server_has_accepted_it() {
+    let (world, server) = shop(&["ann", "ben"]);
+    let known = || {
+        let status = world.syncline.json(&["remote", "status", "ann.db", "--json"]);
+        [&status["server"], &status["user"], &status["publications"]].map(Value::clone)
+    };
+    let nobody = "tcp://127.0.0.1:1";
+    let password = ["--password-file", "ann.password"];
+    let with = |options: &[&'static str]| [&["sync", "ann.db"], options, &password].concat();
+    // Neither on the first synchronization …
+    let unreachable = ["sync", "ann.db", "--server", nobody, "--user", "ann"];
+    world.syncline.run(&[&unreachable[..], &password].concat());
+    let refused = ["sync", "ann.db", "--server", &server.url, "--user", "ben"];
+    world.syncline.fails("E2101", &[&refused[..], &password].concat());
+    assert_eq!(known(), [Value::Null, Value::Null, json!([])]);
+    world.syncline.fails("E5011", &with(&[]));
+    // … nor on a later one.
+    world.sync("ann", &server);
+    let agreed = known();
+    assert_eq!(agreed, [json!(server.url), json!("ann"), json!([])]);
+    for (code, options) in [
+        ("E1008", &["--server", nobody][..]),
+        ("E2101", &["--user", "ben"]),
+        ("E2104", &["--publication", "nothing"]),
+        ("E1008", &["--publication", "all", "--server", nobody]),
+    ] {
+        world.syncline.fails(code, &with(options));
+        assert_eq!(known(), agreed, "{options:?}");
+    }
+    // What was accepted is.
+    world.syncline.ok(&with(&["--publication", "all"]));
+    assert_eq!(known()[2], json!(["all"]));
+}
+
 #[test]
 fn a_token_replaces_the_password_until_it_is_revoked() {
     let (world, server) = shop(&["ann"]);

@@ -79,6 +79,8 @@ pub struct Remote {
     spills: Arc<Spills>,
     /// The tables as they were last read, with the version they were read from.
     tables: Option<(schema::Version, Arc<[RemoteTable]>)>,
+    /// Settings that no server has accepted yet.
+    proposed: Settings,
 }
 
 impl std::fmt::Debug for Remote {
@@ -135,7 +137,15 @@ impl Remote {
         let Components { clock, random, files } = components;
         let spills = Spills::new(files, SPILL_MEMORY_BYTES_MAX, SPILL_DISK_BYTES_MAX);
         let path = path.map(Path::to_owned);
-        Remote { path, connection, clock, random, spills, tables: None }
+        Remote {
+            path,
+            connection,
+            clock,
+            random,
+            spills,
+            tables: None,
+            proposed: Settings::default(),
+        }
     }
 
     /// Runs statements of the application in one transaction. What they change is captured.
@@ -181,10 +191,13 @@ impl Remote {
         settings::remember(&self.connection, settings)
     }
 
-    /// Puts back the settings of before, for whoever tried others that the server does not know.
-    /// The remote ID stays.
-    pub fn restore_settings(&mut self, settings: &Settings) -> Result<(), Failure> {
-        settings::restore(&self.connection, settings)
+    /// Synchronizes with these values instead of those that the file remembers. They are stored
+    /// when a server has accepted them, so that a mistake is not what the next synchronization
+    /// falls back on. Values that are not given are those of the file.
+    pub fn propose(&mut self, settings: &Settings) -> Result<(), Failure> {
+        settings::require_possible(&self.connection, settings)?;
+        self.proposed = settings.clone();
+        Ok(())
     }
 
     /// Synchronizes: uploads what changed here in one transaction and downloads what changed at

@@ -23,6 +23,29 @@ pub struct Settings {
     pub publications: Vec<PublicationName>,
 }
 
+impl Settings {
+    /// What an attempt says to the server, where this differs from what the file remembers.
+    pub(crate) fn overlay(&self, state: &mut State) {
+        if self.user.is_some() {
+            state.user.clone_from(&self.user);
+        }
+        if self.script_version.is_some() {
+            state.script_version.clone_from(&self.script_version);
+        }
+        if !self.publications.is_empty() {
+            state.publications.clone_from(&self.publications);
+        }
+    }
+
+    /// The server has accepted them: they are remembered, once.
+    pub(crate) fn accepted(&mut self, connection: &Connection) -> Result<(), Failure> {
+        match std::mem::take(self) {
+            nothing if nothing == Settings::default() => Ok(()),
+            settings => store(connection, &settings),
+        }
+    }
+}
+
 /// What the file remembers.
 pub(crate) fn read(connection: &Connection) -> Result<Settings, Failure> {
     let state = State::read(connection)?;
@@ -33,20 +56,6 @@ pub(crate) fn read(connection: &Connection) -> Result<Settings, Failure> {
         script_version: state.script_version,
         publications: state.publications,
     })
-}
-
-/// Puts back what was remembered before, and forgets what was not. The remote ID stays.
-pub(crate) fn restore(connection: &Connection, settings: &Settings) -> Result<(), Failure> {
-    let publications = publications_text(settings)?;
-    let transaction = begin_immediate(connection)?;
-    for (name, text) in texts(settings, &publications) {
-        match text {
-            _ if name == "remote_id" => {}
-            Some(text) => progress::set(&transaction, name, text).map_err(explain)?,
-            None => progress::forget(&transaction, &[name]).map_err(explain)?,
-        }
-    }
-    transaction.commit().map_err(explain)
 }
 
 fn publications_text(settings: &Settings) -> Result<String, Failure> {
@@ -70,6 +79,15 @@ fn texts<'a>(
 
 /// Stores the values that are given.
 pub(crate) fn remember(connection: &Connection, settings: &Settings) -> Result<(), Failure> {
+    require_possible(connection, settings)?;
+    store(connection, settings)
+}
+
+/// Refuses what this file cannot become.
+pub(crate) fn require_possible(
+    connection: &Connection,
+    settings: &Settings,
+) -> Result<(), Failure> {
     let known = read(connection)?;
     let state = State::read(connection)?;
     let used = state.nonce_attempt.is_some() || state.counter.0 != 0;
@@ -83,6 +101,10 @@ pub(crate) fn remember(connection: &Connection, settings: &Settings) -> Result<(
     if let Some(user) = &settings.user {
         refuse_another_user(connection, &state, user)?;
     }
+    Ok(())
+}
+
+fn store(connection: &Connection, settings: &Settings) -> Result<(), Failure> {
     let publications = publications_text(settings)?;
     let transaction = begin_immediate(connection)?;
     for (name, text) in texts(settings, &publications) {

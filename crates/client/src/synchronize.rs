@@ -120,8 +120,9 @@ pub(crate) fn synchronize(
 ) -> Result<Report, Failure> {
     let _lock = remote.lock()?;
     let started_ms = remote.clock.monotonic_ms();
-    let user = progress::get::<String>(&remote.connection, "user").map_err(explain)?;
-    let user = user.map(UserName::new).transpose()?.ok_or_else(|| {
+    let known = progress::get::<String>(&remote.connection, "user").map_err(explain)?;
+    let known = known.map(UserName::new).transpose()?;
+    let user = remote.proposed.user.clone().or(known).ok_or_else(|| {
         Failure::new(Code::ServerUnknown, "the remote does not know its user yet")
     })?;
     let mut total = Total::default();

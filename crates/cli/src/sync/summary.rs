@@ -56,11 +56,13 @@ impl Summary {
         }
     }
 
-    /// Adds what the remote file says.
+    /// Adds what the remote file says; what was typed for this command is stronger.
     pub(super) fn known(&mut self, settings: &Settings) {
-        self.remote_id = settings.remote_id.as_ref().map(ToString::to_string);
-        self.user = settings.user.as_ref().map(ToString::to_string);
-        self.script_version = settings.script_version.as_ref().map(ToString::to_string);
+        let Summary { remote_id, user, script_version, .. } = self;
+        *remote_id = settings.remote_id.as_ref().map(ToString::to_string).or(remote_id.take());
+        *user = user.take().or(settings.user.as_ref().map(ToString::to_string));
+        *script_version =
+            script_version.take().or(settings.script_version.as_ref().map(ToString::to_string));
     }
 
     /// Takes over what a synchronization reported.

@@ -11,6 +11,7 @@ use crate::progress::{self, Attempt, Frozen, State};
 use crate::schema::change::{Names, Waiting};
 use crate::schema::{self, RemoteTable};
 use crate::session::{Event, Instruction, Session};
+use crate::settings::{self, Settings};
 use crate::transport::Transport;
 use crate::upload::{Limits, Upload};
 use model::{Code, Failure, Progress, Receipt, UserName};
@@ -68,8 +69,14 @@ impl<'a> Host<'a> {
         let channel = Channel::new(connect()?);
         let tables = remote.tables()?;
         let uploads = matches!(request.mode, Mode::Full | Mode::UploadOnly);
-        let Attempt { state, outcome_unknown, postponed } =
+        if let Some(remote_id) = remote.proposed.remote_id.take() {
+            // An attempt has an identity before anybody can accept it.
+            let identity = Settings { remote_id: Some(remote_id), ..Settings::default() };
+            settings::remember(&remote.connection, &identity)?;
+        }
+        let Attempt { mut state, outcome_unknown, postponed } =
             progress::begin_attempt(&remote.connection, &tables, &mut remote.random, uploads)?;
+        remote.proposed.overlay(&mut state);
         require_download(postponed, request.mode)?;
         fail_point!("client-frozen");
         total.remote_id.clone_from(&state.remote_id);
@@ -248,6 +255,7 @@ impl<'a> Host<'a> {
                 self.state.database_id = Some(welcome.database_id);
             }
         }
+        self.remote.proposed.accepted(&self.remote.connection)?;
         if self.request.mode == Mode::Ping {
             return Ok(());
         }
