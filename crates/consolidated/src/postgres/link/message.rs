@@ -128,14 +128,22 @@ mod tests {
 
     /// Every message of `bytes`, which arrive in pieces of the given lengths.
     fn read(bytes: &[u8], pieces: &[usize]) -> io::Result<Vec<(u8, Vec<u8>)>> {
-        let mut inbox = Inbox::new();
+        read_into(&mut Inbox::new(), bytes, pieces)
+    }
+
+    fn read_into(
+        inbox: &mut Inbox,
+        bytes: &[u8],
+        pieces: &[usize],
+    ) -> io::Result<Vec<(u8, Vec<u8>)>> {
         let mut messages = Vec::new();
         let mut rest = bytes;
         let mut pieces = pieces.iter().cycle();
         loop {
             while let Some((tag, body)) = inbox.take()? {
                 let message = Message { tag, body: inbox.body(body) };
-                let _ = message.parse();
+                // What is no message of PostgreSQL is refused, and nothing else happens.
+                drop(message.parse());
                 messages.push((tag, message.body.to_vec()));
             }
             if rest.is_empty() {
@@ -159,15 +167,36 @@ mod tests {
         bytes
     }
 
+    /// Rubbish, half of which begins like a message and announces any length.
+    fn rubbish() -> impl Strategy<Value = Vec<u8>> {
+        let bytes = proptest::collection::vec(any::<u8>(), 0..400);
+        let tags = proptest::sample::select(b"DTSENRZ1".to_vec());
+        let lengths = prop_oneof![any::<u32>(), 0..u32::MAX >> 2, 0..1000_u32];
+        (proptest::option::of((tags, lengths)), bytes).prop_map(|(header, bytes)| {
+            let header = header.map(|(tag, len)| [&[tag], &len.to_be_bytes()[..]].concat());
+            [header.unwrap_or_default(), bytes].concat()
+        })
+    }
+
     proptest! {
         // S9
         #[test]
         fn rubbish_never_panics_and_takes_no_memory(
-            bytes in proptest::collection::vec(any::<u8>(), 0..400),
+            bytes in rubbish(),
             pieces in proptest::collection::vec(1_usize..40, 1..10),
         ) {
-            let _ = read(&bytes, &pieces);
-            let _ = affected(&bytes);
+            let mut inbox = Inbox::new();
+            match read_into(&mut inbox, &bytes, &pieces) {
+                Ok(messages) => {
+                    let taken: usize =
+                        messages.iter().map(|(_, body)| HEADER_BYTES + body.len()).sum();
+                    prop_assert!(taken <= bytes.len());
+                }
+                Err(error) => prop_assert_eq!(error.kind(), ErrorKind::InvalidData),
+            }
+            // Whatever was announced, the buffer is what it was: all of this fits in it.
+            prop_assert_eq!(inbox.buffer.capacity(), BUFFER_BYTES);
+            prop_assert!(affected(&bytes) == 0 || bytes.iter().any(u8::is_ascii_digit));
         }
 
         #[test]
