@@ -4,6 +4,10 @@
 
 use harness::{World, sql};
 use serde_json::Value;
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixDatagram;
+use std::time::Duration;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_syncline");
 const ITEM: &str = "CREATE TABLE item (id INTEGER PRIMARY KEY, name TEXT);
@@ -70,4 +74,67 @@ fn tables_that_a_remote_receives_whole_again_are_a_warning() {
         world.sync("ann", &server);
         assert_eq!(lines(&server.log(), refreshed).len(), 1);
     }
+}
+
+#[test]
+fn the_log_goes_to_a_file_that_is_continued() {
+    let world = World::new(PROGRAM, ITEM);
+    world.add_user("ann");
+    let path = world.path("own.log");
+    for start in 1..=2 {
+        let server = world.serve_with(&["--log-file", "own.log"], None);
+        world.sync("ann", &server);
+        let stderr = server.log();
+        server.stop();
+        assert_eq!(stderr, "");
+        let log = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(log.matches("server started").count(), start, "{log}");
+        assert_eq!(log.matches("synchronized sync_id").count(), start, "{log}");
+        assert!(!log.contains('\x1b'), "{log}");
+    }
+    world.syncline.fails("E6010", &["serve", "--log-file", "/nonexistent/own.log"]);
+}
+
+#[test]
+fn the_journal_is_given_the_level_of_each_line_and_nobody_else() {
+    let world = World::new(PROGRAM, ITEM);
+    world.add_user("ann");
+    let log = File::create(world.path("server.log")).unwrap().metadata().unwrap();
+    let stream = format!("{}:{}", log.dev(), log.ino());
+    let server = world.serve_with_environment(&[("JOURNAL_STREAM", &stream)]);
+    world.sync("ann", &server);
+    let lines = server.log();
+    assert!(lines.lines().all(|line| line.starts_with("<6>")), "{lines}");
+    std::fs::write(world.path("ann.password"), "wrong").unwrap();
+    world.sync_fails("ann", &server, "E2101");
+    let lines = server.log();
+    let failed = lines.lines().find(|line| line.contains("synchronization failed")).unwrap();
+    assert!(failed.starts_with("<4>"), "{failed}");
+    server.stop();
+    // The variable is inherited also where standard error goes elsewhere.
+    std::fs::remove_file(world.path("server.log")).unwrap();
+    let server = world.serve_with_environment(&[("JOURNAL_STREAM", "1:1")]);
+    assert!(!server.log().contains('<'), "{}", server.log());
+}
+
+#[test]
+fn a_supervisor_is_told_when_the_server_is_ready_and_when_it_stops() {
+    let world = World::new(PROGRAM, ITEM);
+    let path = world.path("notify");
+    let supervisor = UnixDatagram::bind(&path).unwrap();
+    supervisor.set_read_timeout(Some(harness::WAIT_MAX)).unwrap();
+    let heard = || {
+        let mut bytes = [0; 100];
+        let n = supervisor.recv(&mut bytes).unwrap();
+        String::from_utf8_lossy(&bytes[..n]).into_owned()
+    };
+    let server = world.serve_with_environment(&[("NOTIFY_SOCKET", path.to_str().unwrap())]);
+    assert_eq!(heard(), "READY=1");
+    // It was true: a connection is accepted.
+    world.add_user("ann");
+    world.sync("ann", &server);
+    server.stop();
+    assert_eq!(heard(), "STOPPING=1");
+    supervisor.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+    assert!(supervisor.recv(&mut [0; 1]).is_err(), "nothing else is said");
 }

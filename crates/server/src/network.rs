@@ -3,7 +3,9 @@
 mod accept;
 mod connection;
 mod listener;
+mod supervisor;
 
 pub(crate) use accept::{Accept, start};
 pub(crate) use connection::Connection;
 pub(crate) use listener::{Listener, raise_descriptor_limit};
+pub(crate) use supervisor::notify;

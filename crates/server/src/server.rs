@@ -100,6 +100,7 @@ pub fn start(config: Config, url: &Url, components: Components) -> Result<Server
         network::start(&runtime, accept);
     }
     tracing::info!(database = %url, connections_max, ?addresses, "server started");
+    network::notify("READY=1");
     Ok(Server {
         drain_timeout: Duration::from_secs(shared.config.drain_timeout_s),
         runtime,
@@ -123,6 +124,7 @@ impl Server {
     /// `drain_timeout_s`, then ends the rest, which learn of it by their next Hello.
     pub fn drain(self) {
         self.shared.stopping.store(true, Ordering::Relaxed);
+        network::notify("STOPPING=1");
         // Nobody listens any more if every listener has failed.
         let _ = self.stop.send(true);
         let drained = self.runtime.block_on(async {

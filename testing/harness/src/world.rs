@@ -155,6 +155,13 @@ impl World {
         Server::start(command, &self.path("server.log"))
     }
 
+    /// Starts a server on a free port that finds this in its environment.
+    pub fn serve_with_environment(&self, variables: &[(&str, &str)]) -> Server {
+        let mut command = self.syncline.command(&["serve", "--listen", "tcp://127.0.0.1:0"]);
+        command.envs(variables.iter().copied());
+        Server::start(command, &self.path("server.log"))
+    }
+
     /// The arguments that synchronize this remote, for tests that add to them.
     pub fn sync_arguments(&self, name: &str, server: &Server) -> Vec<String> {
         let password = format!("{name}.password");
