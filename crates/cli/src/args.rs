@@ -4,8 +4,10 @@
 
 mod bench;
 mod fleet;
+mod integration;
 mod notes;
 mod remote_rejects;
+mod user;
 
 pub(crate) use bench::{
     BenchAction, BenchOptions, BenchReportOptions, BenchRunOptions, BenchSuiteOptions, ClientsOn,
@@ -13,8 +15,10 @@ pub(crate) use bench::{
 };
 
 pub(crate) use fleet::{DeclareRestoredOptions, FleetAction, FleetOptions, RotateKeysOptions};
+pub(crate) use integration::{CompletionsOptions, ManOptions, Shell};
 pub(crate) use notes::{ConflictsOptions, NotesAction, RejectsOptions};
 pub(crate) use remote_rejects::{RemoteRejects, RemoteRejectsAction, Selection};
+pub(crate) use user::{UserAction, UserOptions};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use model::{PublicationName, RemoteId, ScriptVersion, UserName};
@@ -33,7 +37,7 @@ Exit codes: 0 done, 1 failed (`error E2104: …` on standard error), 2 wrong usa
 
 /// Keeps SQLite files everywhere in two-way sync with one consolidated database.
 #[derive(Debug, Parser)]
-#[command(name = "syncline", version, after_help = EXAMPLES, disable_help_subcommand = true)]
+#[command(name = "syncline", version, after_help = EXAMPLES)]
 pub(crate) struct Arguments {
     /// How much to log on standard error [default: info for `serve`, warn otherwise]
     #[arg(long, global = true, value_enum, value_name = "LEVEL")]
@@ -42,6 +46,11 @@ pub(crate) struct Arguments {
     /// How to write the log
     #[arg(long, global = true, value_enum, value_name = "FORMAT", default_value = "text")]
     pub(crate) log_format: LogFormat,
+
+    /// Write the log to this file instead of standard error; at 64 MiB it becomes FILE.1, and
+    /// five former files are kept
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) log_file: Option<PathBuf>,
 
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -93,6 +102,8 @@ pub(crate) enum Command {
     Rejects(RejectsOptions),
     Conflicts(ConflictsOptions),
     Bench(Box<BenchOptions>),
+    Completions(CompletionsOptions),
+    Man(ManOptions),
 }
 
 /// Where `syncline.toml` is.
@@ -128,21 +139,34 @@ pub(crate) struct DemoOptions {
 /// with the reason. The database itself is not changed; `syncline deploy` does that.
 #[derive(Debug, Args)]
 #[command(after_help = "\
+Consolidated databases:
+  sqlite:PATH                           an SQLite file, stored as an absolute path
+  postgres://USER@HOST:PORT/DATABASE    PostgreSQL; postgresql:// is the same
+  postgres://USER@HOST,HOST/DATABASE    several hosts: the first that is a primary
+  postgres:///DATABASE?host=/FOLDER     by the Unix socket in a folder
+A password in the URL is moved to the file consolidated.password.
+
 Examples:
   syncline init sales --consolidated sqlite:sales.db
-  syncline init sales --consolidated sqlite:/srv/sales.db --table customer --table purchase")]
+  syncline init sales --consolidated postgres://syncline@db.example/sales
+  syncline init sales --consolidated sqlite:/srv/sales.db --table customer --table purchase
+  syncline init sales --consolidated sqlite:sales.db --download-only")]
 pub(crate) struct InitOptions {
     /// The folder to write to; created if it does not exist
     #[arg(value_name = "DIR")]
     pub(crate) dir: PathBuf,
 
-    /// The consolidated database: sqlite:PATH, stored as an absolute path
+    /// The consolidated database: sqlite:PATH or postgres://USER@HOST:PORT/DATABASE
     #[arg(long, value_name = "URL")]
     pub(crate) consolidated: String,
 
     /// Publish this table only (repeatable) [default: all that can be]
     #[arg(long = "table", value_name = "T")]
     pub(crate) tables: Vec<String>,
+
+    /// Publish the tables so that remotes receive rows and cannot change them
+    #[arg(long)]
+    pub(crate) download_only: bool,
 
     /// Overwrite existing files
     #[arg(long)]
@@ -235,85 +259,6 @@ pub(crate) enum ScriptsAction {
     Show(Dir),
 }
 
-/// Manages who may synchronize.
-///
-/// Passwords come from a file or are asked on the terminal, never from the command line, where
-/// other users of the machine could read them.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  syncline user add ann --dir sales                        asks for the password twice
-  syncline user add ben --password-file ben.secret --claim region=north
-  syncline user set ben --claim region=south --claim team= changes one claim, removes another
-  syncline user password ann                               revokes ann's session tokens too
-  syncline user list --json")]
-pub(crate) struct UserOptions {
-    #[command(subcommand)]
-    pub(crate) action: UserAction,
-}
-
-/// What to do with a user.
-#[derive(Debug, Subcommand)]
-pub(crate) enum UserAction {
-    /// Adds a user
-    Add {
-        /// The name of the user
-        #[arg(value_name = "NAME", value_parser = parse_user)]
-        name: UserName,
-        #[command(flatten)]
-        dir: Dir,
-        /// Read the password from the first line of this file, which only its owner may read
-        #[arg(long, value_name = "F")]
-        password_file: Option<PathBuf>,
-        /// A fact about the user that subscriptions may depend on (repeatable)
-        #[arg(long = "claim", value_name = "KEY=VALUE", value_parser = parse_claim)]
-        claims: Vec<(String, String)>,
-    },
-    /// Changes claims of a user; others stay, an empty value removes a claim
-    Set {
-        /// The name of the user
-        #[arg(value_name = "NAME", value_parser = parse_user)]
-        name: UserName,
-        #[command(flatten)]
-        dir: Dir,
-        /// A fact about the user that subscriptions may depend on (repeatable)
-        #[arg(
-            long = "claim",
-            value_name = "KEY=VALUE",
-            value_parser = parse_claim,
-            required = true
-        )]
-        claims: Vec<(String, String)>,
-    },
-    /// Changes the password and revokes all session tokens of the user
-    Password {
-        /// The name of the user
-        #[arg(value_name = "NAME", value_parser = parse_user)]
-        name: UserName,
-        #[command(flatten)]
-        dir: Dir,
-        /// Read the password from the first line of this file, which only its owner may read
-        #[arg(long, value_name = "F")]
-        password_file: Option<PathBuf>,
-    },
-    /// Removes a user
-    Remove {
-        /// The name of the user
-        #[arg(value_name = "NAME", value_parser = parse_user)]
-        name: UserName,
-        #[command(flatten)]
-        dir: Dir,
-    },
-    /// Lists all users with their claims
-    List {
-        #[command(flatten)]
-        dir: Dir,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
-}
-
 /// Runs the server.
 ///
 /// The first lines on standard output are `listening on URL`, one per listener, written when the
@@ -336,8 +281,9 @@ pub(crate) struct ServeOptions {
 
 /// Makes an SQLite file a remote database, if it is none yet, and synchronizes it.
 ///
-/// Server, user, remote ID, script version and publications are remembered in the file and are
-/// optional from the second time on; the password never is. FILE is created if it does not exist.
+/// Server, user, remote ID, script version and publications are remembered in the file once the
+/// server has accepted them, and are optional from then on; the password never is. FILE is created
+/// if it does not exist.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -498,6 +444,7 @@ mod tests {
             "syncline demo",
             "syncline demo --dir d",
             "syncline init d --consolidated sqlite:x.db --table a --table b --force",
+            "syncline init d --consolidated sqlite:x.db --download-only",
             "syncline model add --dir d",
             "syncline model diff --dir d --json",
             "syncline deploy --dir d --dry-run",
@@ -509,6 +456,11 @@ mod tests {
             "syncline user set ann --dir d --claim a=",
             "syncline user password ann --password-file f",
             "syncline user remove ann",
+            "syncline user lock ann --dir d",
+            "syncline user unlock ann",
+            "syncline completions bash",
+            "syncline completions powershell",
+            "syncline man --dir d",
             "syncline user list --json",
             "syncline fleet list --dir d --json",
             "syncline fleet show i",

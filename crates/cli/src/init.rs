@@ -13,7 +13,8 @@ use std::path::Path;
 /// Reads the database, writes both files, says what to do next.
 pub(crate) fn run(options: &InitOptions) -> Result<(), Failure> {
     let url = Url::parse_in(&options.dir, &options.consolidated)?;
-    let model = consolidated::administer(&url)?.initial_model(&options.tables)?;
+    let model =
+        consolidated::administer(&url)?.initial_model(&options.tables, options.download_only)?;
     let config = config::sample::text(&url.to_string(), &[MODEL_FILE_NAME]);
 
     let dir = options.dir.as_path();
@@ -46,9 +47,15 @@ pub(crate) fn run(options: &InitOptions) -> Result<(), Failure> {
     for (path, _) in &files {
         output::line(&format!("wrote {}", path.display()))?;
     }
+    if !options.download_only {
+        for table in &model.tables {
+            let open = format!("{table}: every user may read and change every row");
+            output::line(&output::one_line(&open))?;
+        }
+    }
     output::line(&format!(
         "{} published; next: look at {}, then `syncline deploy --dir {}`",
-        output::counted(model.tables as u64, "table"),
+        output::counted(model.tables.len() as u64, "table"),
         files[1].0.display(),
         dir.display()
     ))

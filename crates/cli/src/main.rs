@@ -13,6 +13,7 @@ mod demo;
 mod deploy;
 mod fleet;
 mod init;
+mod integration;
 mod log;
 mod model_files;
 mod notes;
@@ -38,8 +39,7 @@ fn main() -> ExitCode {
     let _scenario = fail::FailScenario::setup();
 
     let arguments = Arguments::parse();
-    log::start(&arguments);
-    match run(arguments.command) {
+    match log::start(&arguments).and_then(|()| run(arguments.command)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             output::failure(&failure);
@@ -67,5 +67,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Rejects(options) => notes::rejects(&options),
         Command::Conflicts(options) => notes::conflicts(&options),
         Command::Bench(options) => bench::run(&options),
+        Command::Completions(options) => integration::completions(&options),
+        Command::Man(options) => integration::man_pages(&options),
     }
 }

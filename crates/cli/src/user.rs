@@ -38,6 +38,14 @@ pub(crate) fn run(options: UserOptions) -> Result<(), Failure> {
             admin.set_password(&name, &hash)?;
             output::line(&output::one_line(&format!("changed the password of user {name}")))
         }
+        UserAction::Lock { name, dir } => {
+            open(&dir.dir)?.set_locked(&name, true)?;
+            output::line(&output::one_line(&format!("locked user {name}")))
+        }
+        UserAction::Unlock { name, dir } => {
+            open(&dir.dir)?.set_locked(&name, false)?;
+            output::line(&output::one_line(&format!("unlocked user {name}")))
+        }
         UserAction::Remove { name, dir } => {
             open(&dir.dir)?.remove_user(&name)?;
             output::line(&output::one_line(&format!("removed user {name}")))
@@ -79,7 +87,9 @@ fn list(admin: &mut dyn Administration, json: bool) -> Result<(), Failure> {
     if json {
         let users: Vec<Value> = users
             .iter()
-            .map(|user| json!({ "name": user.name.as_str(), "claims": user.claims }))
+            .map(|user| {
+                json!({ "name": user.name.as_str(), "claims": user.claims, "locked": user.locked })
+            })
             .collect();
         return output::json(&Value::from(users));
     }
@@ -88,7 +98,9 @@ fn list(admin: &mut dyn Administration, json: bool) -> Result<(), Failure> {
         .map(|user| {
             let claims: Vec<String> =
                 user.claims.iter().map(|(key, value)| format!("{key}={value}")).collect();
-            vec![user.name.to_string(), claims.join(" ")]
+            let mut name = user.name.to_string();
+            name.push_str(if user.locked { " (locked)" } else { "" });
+            vec![name, claims.join(" ")]
         })
         .collect();
     output::table(&["user", "claims"], &rows)

@@ -162,7 +162,8 @@ fn users_are_added_changed_listed_and_removed() {
     syncline.ok(&["user", "set", "ann", "--claim", "region=south", "--claim", "team=a=b"]);
     let list = syncline.json(&["user", "list", "--json"]);
     let claims = serde_json::json!({ "region": "south", "team": "a=b" });
-    assert_eq!(list, serde_json::json!([{ "name": "ann", "claims": claims }]));
+    let ann = serde_json::json!({ "name": "ann", "claims": claims, "locked": false });
+    assert_eq!(list, serde_json::json!([ann]));
     syncline.ok(&["user", "password", "ann", "--password-file", "secret"]);
     syncline.ok(&["user", "remove", "ann"]);
     for action in ["remove", "set", "password"] {
@@ -200,6 +201,87 @@ fn wrong_usage_exits_with_two() {
 }
 
 #[test]
+fn everybody_may_change_what_init_publishes_and_it_says_so() {
+    let world = shop();
+    let told = world.syncline.ok(INIT);
+    for table in ["customer", "order"] {
+        let line = format!("\n{table}: every user may read and change every row\n");
+        assert!(told.contains(&line), "{told}");
+    }
+    assert!(!told.contains("note: every user"), "{told}");
+    let model = fs::read_to_string(world.path("project/model.toml")).unwrap();
+    let (how_to_restrict, _) = model.split_once("script_version").unwrap();
+    for option in ["partition", "parent", "direction", "columns"] {
+        assert!(how_to_restrict.contains(&format!("\n#   {option}")), "{how_to_restrict}");
+    }
+    let told = world.syncline.ok(&[INIT, &["--force", "--download-only"]].concat());
+    assert!(told.contains("2 tables published") && !told.contains("every user"), "{told}");
+    let model = fs::read_to_string(world.path("project/model.toml")).unwrap();
+    assert_eq!(model.matches("]\ndirection = \"download_only\"\n").count(), 2, "{model}");
+    world.syncline.ok(&["deploy", "--dir", "project"]);
+}
+
+#[test]
+fn a_locked_user_is_shut_out_until_unlocked() {
+    for world in [World::new(PROGRAM, SHOP), World::on_postgres(PROGRAM, SHOP)] {
+        let syncline = &world.syncline;
+        world.add_user("ann");
+        let server = world.serve();
+        let mut with_token = world.sync_arguments("ann", &server);
+        with_token.extend(["--token-file".to_owned(), "ann.token".to_owned()]);
+        syncline.ok(&with_token);
+        let locked = || syncline.json(&["user", "list", "--json"])[0]["locked"].clone();
+        for _ in 0..2 {
+            syncline.ok(&["user", "lock", "ann"]);
+            assert_eq!(locked(), true);
+        }
+        // Neither the token nor the password, nor a new password, opens the door.
+        syncline.fails("E2101", &with_token);
+        world.write_secret("ann.password", "another\n");
+        syncline.ok(&["user", "password", "ann", "--password-file", "ann.password"]);
+        assert_eq!(locked(), true);
+        syncline.fails("E2101", &with_token);
+        syncline.ok(&["user", "unlock", "ann"]);
+        assert_eq!(locked(), false);
+        syncline.ok(&with_token);
+        for action in ["lock", "unlock"] {
+            syncline.fails("E6008", &["user", action, "nobody"]);
+        }
+    }
+}
+
+#[test]
+fn shells_and_man_know_every_command() {
+    let world = shop();
+    let help = world.syncline.ok(&["help"]);
+    let (_, commands) = help.split_once("Commands:\n").unwrap();
+    let (commands, _) = commands.split_once("\n\n").unwrap();
+    let names = commands.lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
+    let commands: Vec<&str> = names.filter(|name| !["", "help"].contains(name)).collect();
+    assert!(commands.contains(&"sync") && commands.contains(&"completions"), "{help}");
+    assert_eq!(world.syncline.ok(&["help", "sync"]), world.syncline.ok(&["sync", "--help"]));
+    for shell in ["bash", "zsh", "fish", "powershell"] {
+        let script = world.syncline.ok(&["completions", shell]);
+        for command in &commands {
+            assert!(script.contains(command), "{shell} does not know {command}");
+        }
+        assert!(script.contains("--log-format") || script.contains("log-format"), "{shell}");
+        if shell == "bash" {
+            let path = world.path("completions");
+            fs::write(&path, script).unwrap();
+            let checked = std::process::Command::new("bash").arg("-n").arg(&path).status();
+            assert!(checked.unwrap().success());
+        }
+    }
+    world.syncline.ok(&["man", "--dir", "man/man1"]);
+    for command in &commands {
+        let page = fs::read_to_string(world.path(&format!("man/man1/syncline-{command}.1")));
+        assert!(page.unwrap().contains(".SH SYNOPSIS"), "{command}");
+    }
+    assert!(world.path("man/man1/syncline-user-lock.1").exists());
+}
+
+#[test]
 fn help_teaches_by_example() {
     let world = shop();
     for command in [
@@ -207,6 +289,11 @@ fn help_teaches_by_example() {
     ] {
         let help = world.syncline.ok(&[command, "--help"]);
         assert!(help.contains(&format!("  syncline {command}")), "{help}");
+        if command == "init" {
+            for url in ["sqlite:PATH", "postgres://USER@HOST", "postgres:///DATABASE"] {
+                assert!(help.contains(url), "{help}");
+            }
+        }
     }
 }
 

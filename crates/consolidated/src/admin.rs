@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 pub struct InitialModel {
     /// The text of `model.toml`.
     pub toml: String,
-    /// How many tables it publishes.
-    pub tables: usize,
+    /// The tables that it publishes.
+    pub tables: Vec<String>,
     /// What it had to leave out, and why.
     pub warnings: Vec<String>,
 }
@@ -121,6 +121,9 @@ pub struct User {
     pub name: UserName,
     /// Values that scripts see as `{u.name}`.
     pub claims: BTreeMap<String, String>,
+    /// Shut out until unlocked. The hash of the password begins with a mark then, so that no
+    /// server, of whatever age, takes any password for the right one.
+    pub locked: bool,
 }
 
 pub(crate) fn no_such_user(name: &UserName) -> Failure {

@@ -24,7 +24,11 @@ use std::path::Path;
 /// A connection for whoever administers the database: `init`, `deploy`, `check`, `user`.
 pub trait Administration: Debug {
     /// A model with the `wanted` tables, or with all.
-    fn initial_model(&mut self, wanted: &[String]) -> Result<InitialModel, Failure>;
+    fn initial_model(
+        &mut self,
+        wanted: &[String],
+        download_only: bool,
+    ) -> Result<InitialModel, Failure>;
 
     /// Makes the database what the models say; with `dry_run` only tells.
     fn deploy(&mut self, models: &[SyncModel], dry_run: bool) -> Result<Deployment, Failure>;
@@ -70,6 +74,10 @@ pub trait Administration: Debug {
 
     /// Changes the password, which revokes every session token of the user.
     fn set_password(&mut self, name: &UserName, password_hash: &str) -> Result<(), Failure>;
+
+    /// Shuts a user out, or lets the user in again. Locking revokes every token; a password that is
+    /// changed meanwhile counts from the unlocking on.
+    fn set_locked(&mut self, name: &UserName, locked: bool) -> Result<(), Failure>;
 
     /// Removes a user, which revokes every session token of the user. Its remotes belong to nobody
     /// until they are bound again.

@@ -5,7 +5,18 @@ use crate::sync_model::toml_key;
 use model::{Code, Failure};
 
 const HEADER: &str = "\
-# What is synchronized. Deploy changes with `syncline deploy`.
+# What is synchronized, and who receives which rows. Deploy changes with `syncline deploy`.
+#
+# As it is written here, every user receives every row of these tables, and may change it unless
+# the table is `download_only`. Restrict that first, with lines below the [table.…] they are about:
+#
+#   partition = \"rep = {u.rep}\"       only rows whose column `rep` is the claim `rep` of the user;
+#                                     `syncline user add ann --claim rep=7` gives it
+#   parent    = \"customer\"            only rows that refer to such a row of `customer`
+#   direction = \"download_only\"       remotes receive the rows and cannot change them
+#   columns   = [\"id\", \"name\"]        only these columns
+#
+# A table that no remote should have: remove its [table.…].
 
 script_version = \"v1\"
 
@@ -28,6 +39,9 @@ script_version = \"v1\"
 #   may_leave = true         uploads may move a row out of the remote's own part
 ";
 
+/// The line of a table that remotes cannot change.
+const DOWNLOAD_ONLY: &str = "direction = \"download_only\"\n";
+
 /// A table that a model may name.
 pub(crate) struct Candidate {
     pub(crate) name: String,
@@ -37,16 +51,17 @@ pub(crate) struct Candidate {
     pub(crate) offered: bool,
 }
 
-/// Writes the model for `wanted` tables, or for all that are offered. `find` finds the name of a
-/// candidate by what somebody wrote.
+/// Writes the model for `wanted` tables, or for all that are offered, which remotes may change
+/// unless it is `download_only`. `find` finds the name of a candidate by what somebody wrote.
 pub(crate) fn model(
     mut candidates: Vec<Candidate>,
     find: &dyn Fn(&str) -> Option<String>,
     wanted: &[String],
+    download_only: bool,
 ) -> Result<InitialModel, Failure> {
     let mut toml = HEADER.to_owned();
     let mut warnings = Vec::new();
-    let mut count = 0;
+    let mut tables = Vec::new();
     let mut chosen: Vec<Candidate> = Vec::new();
     for name in wanted {
         let missing = || {
@@ -71,7 +86,8 @@ pub(crate) fn model(
         match table.refusal {
             None => {
                 toml.push_str(&format!("\n[table.{}]\n", toml_key(&table.name)));
-                count += 1;
+                toml.push_str(if download_only { DOWNLOAD_ONLY } else { "" });
+                tables.push(table.name);
             }
             Some(failure) => {
                 toml.push_str(&format!(
@@ -83,10 +99,10 @@ pub(crate) fn model(
             }
         }
     }
-    if count == 0 {
+    if tables.is_empty() {
         let message = "the database has no table with a primary key";
         return Err(Failure::new(Code::ModelMismatch, message)
             .hint("create the tables first; `syncline init` reads them"));
     }
-    Ok(InitialModel { toml, tables: count, warnings })
+    Ok(InitialModel { toml, tables, warnings })
 }

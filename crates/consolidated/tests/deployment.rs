@@ -123,12 +123,15 @@ fn what_cannot_be_synchronized_is_refused_by_name() {
 fn the_initial_model_has_every_table_with_a_key_and_says_what_it_left_out() {
     let center = Center::new(SCHEMA, "[table.customer]\n");
     let mut admin = administer(&center.url).unwrap();
-    let initial = admin.initial_model(&[]).unwrap();
+    let initial = admin.initial_model(&[], false).unwrap();
     assert_eq!(initial.tables, 4);
     assert_eq!(initial.warnings, ["table keyless has no primary key; it is left out"]);
     let parsed = SyncModel::parse(&initial.toml, "model.toml").unwrap();
     assert!(parsed.tables.contains_key("Odd \"name\""));
-    assert_eq!(admin.initial_model(&["keyless".into()]).unwrap_err().code(), Code::NoPrimaryKey);
+    assert_eq!(
+        admin.initial_model(&["keyless".into()], false).unwrap_err().code(),
+        Code::NoPrimaryKey
+    );
 }
 
 #[test]

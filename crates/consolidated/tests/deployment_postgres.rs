@@ -117,7 +117,7 @@ fn deploying_twice_changes_nothing_and_a_dry_run_says_what_would_happen() {
 fn what_cannot_be_synchronized_is_refused() {
     let database = database(SCHEMA);
     database.sql(REFUSED);
-    let initial = admin(&database).initial_model(&[]).unwrap();
+    let initial = admin(&database).initial_model(&[], false).unwrap();
     let published = SyncModel::parse(&initial.toml, "model.toml").unwrap().tables;
     assert_eq!(published.into_keys().collect::<Vec<_>>(), ["audit", "customer", "word"]);
     for (table, code, why) in [
@@ -137,13 +137,13 @@ fn what_cannot_be_synchronized_is_refused() {
         assert_eq!(failure.code(), code, "{table}");
         assert!(failure.message().contains(why), "{}", failure.message());
         assert!(initial.warnings.iter().any(|w| w.contains(failure.message())), "{table}");
-        let named = admin(&database).initial_model(&[table.into()]).unwrap_err();
+        let named = admin(&database).initial_model(&[table.into()], false).unwrap_err();
         assert_eq!(named.code(), code, "{table}");
     }
     let failure = deploy(&database, "[table.missing]\n").unwrap_err();
     assert_eq!(failure.code(), Code::ModelMismatch);
     // In a schema outside the search path a table is there for whoever names it.
-    let named = admin(&database).initial_model(&["sales.Order Line".into()]).unwrap();
+    let named = admin(&database).initial_model(&["sales.Order Line".into()], false).unwrap();
     assert!(named.toml.contains("[table.\"sales.Order Line\"]"), "{}", named.toml);
 }
 
@@ -337,7 +337,7 @@ fn three_hundred_tables_are_no_hardship() {
         .collect();
     let database = database(&tables.replace("parent integer", "parent bigint"));
     let before = database.dump(&["--schema-only"]);
-    let initial = admin(&database).initial_model(&[]).unwrap();
+    let initial = admin(&database).initial_model(&[], false).unwrap();
     assert_eq!(initial.tables, 300);
     let model = SyncModel::parse(&initial.toml, "model.toml").unwrap();
     admin(&database).deploy(std::slice::from_ref(&model), false).unwrap();

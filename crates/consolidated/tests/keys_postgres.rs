@@ -96,7 +96,7 @@ fn a_key_with_several_spellings_is_refused_with_the_reason() {
         let refused = deploy(&url, "[table.t]\n").unwrap_err();
         assert_eq!(refused.code(), Code::AmbiguousKey, "{kind}: {}", refused.message());
         assert!(refused.message().contains(why), "{kind}: {}", refused.message());
-        let initial = administer(&url).unwrap().initial_model(&[]).unwrap();
+        let initial = administer(&url).unwrap().initial_model(&[], false).unwrap();
         assert_eq!(initial.tables, 1, "{kind}: {}", initial.toml);
     }
 }

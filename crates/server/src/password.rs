@@ -19,14 +19,17 @@ pub fn hash(password: &str) -> Result<String, Failure> {
 }
 
 /// Whether `password` is the one behind `hash`. Without a hash it takes as long and fails, so that
-/// the time does not tell which users exist.
+/// the time does not tell which users exist, or are locked.
 pub(crate) fn verify(password: &str, hash: Option<&str>) -> bool {
     /// A hash of nothing anybody knows, with the default costs.
     const NOBODY: &str = "$argon2id$v=19$m=19456,t=2,p=1$bm9ib2R5bm9ib2R5bm9ib2R5\
                           $pT3HgLvNu3bFzj1mWnq0hJ6dO3k1dEr0tqjvbV6v2mY";
-    let Ok(parsed) = PasswordHash::new(hash.unwrap_or(NOBODY)) else { return false };
+    // That of a locked user does not parse.
+    let known = hash.and_then(|hash| PasswordHash::new(hash).ok());
+    let exists = known.is_some();
+    let Some(parsed) = known.or_else(|| PasswordHash::new(NOBODY).ok()) else { return false };
     let matches = Argon2::default().verify_password(password.as_bytes(), &parsed).is_ok();
-    matches && hash.is_some()
+    matches && exists
 }
 
 #[cfg(test)]
@@ -41,5 +44,6 @@ mod tests {
         assert!(!verify("wrong horse", Some(&hashed)));
         assert!(!verify("correct horse", None));
         assert!(!verify("correct horse", Some("rubbish")));
+        assert!(!verify("correct horse", Some(&format!("!{hashed}"))), "locked");
     }
 }

@@ -116,7 +116,11 @@ impl Admin {
 }
 
 impl Administration for Admin {
-    fn initial_model(&mut self, wanted: &[String]) -> Result<InitialModel, Failure> {
+    fn initial_model(
+        &mut self,
+        wanted: &[String],
+        download_only: bool,
+    ) -> Result<InitialModel, Failure> {
         let user_tables = self.user_tables()?;
         let candidate = |(name, table): (&String, &UserTable)| Candidate {
             name: name.clone(),
@@ -124,7 +128,8 @@ impl Administration for Admin {
             offered: table.is_on_path(),
         };
         let find = |wanted: &str| tables::find(&user_tables, wanted).map(|(name, _)| name.clone());
-        initial::model(user_tables.iter().map(candidate).collect(), &find, wanted)
+        let candidates = user_tables.iter().map(candidate).collect();
+        initial::model(candidates, &find, wanted, download_only)
     }
 
     fn deploy(&mut self, models: &[SyncModel], dry_run: bool) -> Result<Deployment, Failure> {
@@ -207,12 +212,14 @@ impl Administration for Admin {
 
     fn users(&mut self) -> Result<Vec<User>, Failure> {
         self.require_deployed()?;
-        let sql = "SELECT user_name, claims FROM syncline.syncline_user
+        let sql = "SELECT user_name, claims, (password_hash LIKE '!%')::text
+                   FROM syncline.syncline_user
                    ORDER BY user_name COLLATE \"C\"";
         let rows = self.link.query(sql, &[]).map_err(failed("read the users"))?;
         let user = |row| {
             let (name, claims) = (UserName::new(text(row, 0)?)?, text(row, 1)?);
-            Ok(User { name, claims: admin::claims_from(&claims)? })
+            let locked = text(row, 2)? == "true";
+            Ok(User { name, claims: admin::claims_from(&claims)?, locked })
         };
         rows.iter().map(user).collect()
     }
@@ -254,10 +261,26 @@ impl Administration for Admin {
     fn set_password(&mut self, name: &UserName, password_hash: &str) -> Result<(), Failure> {
         let sql = format!(
             "UPDATE syncline.syncline_user
-             SET password_hash = $2, password_version = {NEW_PASSWORD_VERSION}
+             SET password_hash = CASE WHEN password_hash LIKE '!%' THEN '!' ELSE '' END || $2,
+                 password_version = {NEW_PASSWORD_VERSION}
              WHERE user_name = $1"
         );
         self.change_known_user(name, &sql, &[&name.as_str(), &password_hash])
+    }
+
+    fn set_locked(&mut self, name: &UserName, locked: bool) -> Result<(), Failure> {
+        let sql = match locked {
+            true => format!(
+                "UPDATE syncline.syncline_user
+                 SET password_hash = '!' || ltrim(password_hash, '!'),
+                     password_version = {NEW_PASSWORD_VERSION}
+                 WHERE user_name = $1"
+            ),
+            false => "UPDATE syncline.syncline_user
+                      SET password_hash = ltrim(password_hash, '!') WHERE user_name = $1"
+                .to_owned(),
+        };
+        self.change_known_user(name, &sql, &[&name.as_str()])
     }
 
     fn remove_user(&mut self, name: &UserName) -> Result<(), Failure> {

@@ -63,7 +63,11 @@ impl Admin {
 }
 
 impl Administration for Admin {
-    fn initial_model(&mut self, wanted: &[String]) -> Result<InitialModel, Failure> {
+    fn initial_model(
+        &mut self,
+        wanted: &[String],
+        download_only: bool,
+    ) -> Result<InitialModel, Failure> {
         let user_tables = self.user_tables()?;
         let candidate = |table: &UserTable| Candidate {
             name: table.name.clone(),
@@ -72,7 +76,7 @@ impl Administration for Admin {
         };
         let candidates = user_tables.values().map(candidate).collect();
         let find = |name: &str| tables::find(&user_tables, name).map(|table| table.name.clone());
-        initial::model(candidates, &find, wanted)
+        initial::model(candidates, &find, wanted, download_only)
     }
 
     fn deploy(&mut self, models: &[SyncModel], dry_run: bool) -> Result<Deployment, Failure> {
@@ -159,15 +163,21 @@ impl Administration for Admin {
         self.require_deployed()?;
         let mut statement = self
             .connection
-            .prepare("SELECT user_name, claims FROM syncline_user ORDER BY user_name")
+            .prepare(
+                "SELECT user_name, claims, password_hash LIKE '!%' FROM syncline_user
+                 ORDER BY user_name",
+            )
             .map_err(failed("read the users"))?;
         let rows = statement
-            .query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)))
+            .query_map([], |row| {
+                Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?, row.get::<_, bool>(2)?))
+            })
             .and_then(Iterator::collect::<rusqlite::Result<Vec<_>>>)
             .map_err(failed("read the users"))?;
         rows.into_iter()
-            .map(|(name, claims)| {
-                Ok(User { name: UserName::new(name)?, claims: admin::claims_from(&claims)? })
+            .map(|(name, claims, locked)| {
+                let claims = admin::claims_from(&claims)?;
+                Ok(User { name: UserName::new(name)?, claims, locked })
             })
             .collect()
     }
@@ -216,9 +226,25 @@ impl Administration for Admin {
     }
 
     fn set_password(&mut self, name: &UserName, password_hash: &str) -> Result<(), Failure> {
-        let sql = "UPDATE syncline_user SET password_hash = ?2, password_version = random()
+        let sql = "UPDATE syncline_user
+                   SET password_hash = iif(password_hash LIKE '!%', '!', '') || ?2,
+                       password_version = random()
                    WHERE user_name = ?1";
         self.change_user(name, sql, &[&name.as_str(), &password_hash])
+    }
+
+    fn set_locked(&mut self, name: &UserName, locked: bool) -> Result<(), Failure> {
+        let sql = match locked {
+            true => {
+                "UPDATE syncline_user SET password_hash = '!' || ltrim(password_hash, '!'),
+                     password_version = random() WHERE user_name = ?1"
+            }
+            false => {
+                "UPDATE syncline_user SET password_hash = ltrim(password_hash, '!')
+                 WHERE user_name = ?1"
+            }
+        };
+        self.change_user(name, sql, &[&name.as_str()])
     }
 
     fn remove_user(&mut self, name: &UserName) -> Result<(), Failure> {

@@ -1,0 +1,102 @@
+//! The options of `syncline user`.
+
+use super::{Dir, parse_claim, parse_user};
+use clap::{Args, Subcommand};
+use model::UserName;
+use std::path::PathBuf;
+
+/// Manages who may synchronize.
+///
+/// Passwords come from a file or are asked on the terminal, never from the command line, where
+/// other users of the machine could read them.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  syncline user add ann --dir sales                        asks for the password twice
+  syncline user add ben --password-file ben.secret --claim region=north
+  syncline user set ben --claim region=south --claim team= changes one claim, removes another
+  syncline user password ann                               revokes ann's session tokens too
+  syncline user lock ann                                   shuts ann out until `unlock`
+  syncline user list --json")]
+pub(crate) struct UserOptions {
+    #[command(subcommand)]
+    pub(crate) action: UserAction,
+}
+
+/// What to do with a user.
+#[derive(Debug, Subcommand)]
+pub(crate) enum UserAction {
+    /// Adds a user
+    Add {
+        /// The name of the user
+        #[arg(value_name = "NAME", value_parser = parse_user)]
+        name: UserName,
+        #[command(flatten)]
+        dir: Dir,
+        /// Read the password from the first line of this file, which only its owner may read
+        #[arg(long, value_name = "F")]
+        password_file: Option<PathBuf>,
+        /// A fact about the user that subscriptions may depend on (repeatable)
+        #[arg(long = "claim", value_name = "KEY=VALUE", value_parser = parse_claim)]
+        claims: Vec<(String, String)>,
+    },
+    /// Changes claims of a user; others stay, an empty value removes a claim
+    Set {
+        /// The name of the user
+        #[arg(value_name = "NAME", value_parser = parse_user)]
+        name: UserName,
+        #[command(flatten)]
+        dir: Dir,
+        /// A fact about the user that subscriptions may depend on (repeatable)
+        #[arg(
+            long = "claim",
+            value_name = "KEY=VALUE",
+            value_parser = parse_claim,
+            required = true
+        )]
+        claims: Vec<(String, String)>,
+    },
+    /// Changes the password and revokes all session tokens of the user
+    Password {
+        /// The name of the user
+        #[arg(value_name = "NAME", value_parser = parse_user)]
+        name: UserName,
+        #[command(flatten)]
+        dir: Dir,
+        /// Read the password from the first line of this file, which only its owner may read
+        #[arg(long, value_name = "F")]
+        password_file: Option<PathBuf>,
+    },
+    /// Shuts a user out: revokes all session tokens and refuses the password, until `unlock`
+    Lock {
+        /// The name of the user
+        #[arg(value_name = "NAME", value_parser = parse_user)]
+        name: UserName,
+        #[command(flatten)]
+        dir: Dir,
+    },
+    /// Lets a locked user in again, with the password of before
+    Unlock {
+        /// The name of the user
+        #[arg(value_name = "NAME", value_parser = parse_user)]
+        name: UserName,
+        #[command(flatten)]
+        dir: Dir,
+    },
+    /// Removes a user
+    Remove {
+        /// The name of the user
+        #[arg(value_name = "NAME", value_parser = parse_user)]
+        name: UserName,
+        #[command(flatten)]
+        dir: Dir,
+    },
+    /// Lists all users with their claims
+    List {
+        #[command(flatten)]
+        dir: Dir,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}

@@ -1,0 +1,34 @@
+//! `syncline completions` and `syncline man`: what shells and `man` want to know of the commands.
+
+use crate::args::{Arguments, CompletionsOptions, ManOptions, Shell};
+use crate::output;
+use clap::CommandFactory;
+use clap_complete::Shell as Generated;
+use model::{Code, Failure};
+use std::fs;
+
+const PROGRAM: &str = "syncline";
+
+/// Prints the script for a shell.
+pub(crate) fn completions(options: &CompletionsOptions) -> Result<(), Failure> {
+    let shell = match options.shell {
+        Shell::Bash => Generated::Bash,
+        Shell::Zsh => Generated::Zsh,
+        Shell::Fish => Generated::Fish,
+        Shell::Powershell => Generated::PowerShell,
+    };
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Arguments::command(), PROGRAM, &mut script);
+    output::line(String::from_utf8_lossy(&script).trim_end())
+}
+
+/// Writes a page for the program, and one for each command.
+pub(crate) fn man_pages(options: &ManOptions) -> Result<(), Failure> {
+    let dir = options.dir.as_path();
+    let failed = |error| {
+        Failure::new(Code::CannotWrite, format!("cannot write to {}", dir.display())).source(error)
+    };
+    fs::create_dir_all(dir).map_err(failed)?;
+    clap_mangen::generate_to(Arguments::command(), dir).map_err(failed)?;
+    output::line(&format!("wrote man pages to {}", dir.display()))
+}
