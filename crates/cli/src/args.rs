@@ -188,6 +188,10 @@ pub(crate) struct DeployOptions {
     /// Print the statements instead of running them
     #[arg(long)]
     pub(crate) dry_run: bool,
+
+    /// Print JSON: statements, notices, and whether they were run
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Removes everything Syncline created from the consolidated database.
@@ -212,10 +216,17 @@ pub(crate) struct UndeployOptions {
 ///
 /// Exit code 1 if something is wrong; notices alone exit 0.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  syncline check --dir sales")]
+#[command(after_help = "\
+Examples:
+  syncline check --dir sales
+  syncline check --dir sales --json | jq '.findings[].message'")]
 pub(crate) struct CheckOptions {
     #[command(flatten)]
     pub(crate) dir: Dir,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Extends edited models, and compares them with database and deployment.
@@ -447,10 +458,10 @@ mod tests {
             "syncline init d --consolidated sqlite:x.db --download-only",
             "syncline model add --dir d",
             "syncline model diff --dir d --json",
-            "syncline deploy --dir d --dry-run",
+            "syncline deploy --dir d --dry-run --json",
             "syncline undeploy --dir d",
             "syncline undeploy --dir d --yes",
-            "syncline check --dir d",
+            "syncline check --dir d --json",
             "syncline scripts show --dir d",
             "syncline user add ann --dir d --password-file f --claim a=b --claim c=d=e",
             "syncline user set ann --dir d --claim a=",

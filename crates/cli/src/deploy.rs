@@ -12,6 +12,13 @@ pub(crate) fn run(options: &DeployOptions) -> Result<(), Failure> {
     let mut admin = consolidated::administer(&config.consolidated)?;
     let deployment = admin.deploy(&models, options.dry_run)?;
 
+    if options.json {
+        return output::json(&serde_json::json!({
+            "deployed": !options.dry_run,
+            "statements": deployment.statements,
+            "notices": deployment.notices,
+        }));
+    }
     if options.dry_run {
         for notice in &deployment.notices {
             // As comments, so that the whole output can be fed to a database.

@@ -19,13 +19,16 @@ pub(crate) fn run(options: UserOptions) -> Result<(), Failure> {
                 return Err(Failure::new(Code::UserExists, format!("user {name} exists")));
             }
             let hash = password_hash(&name, password_file.as_deref())?;
-            admin.add_user(&name, &hash, &changed(BTreeMap::new(), claims))?;
+            let claims = changed(BTreeMap::new(), claims);
+            admin.add_user(&name, &hash, &claims)?;
+            warn_of_unused_claims(admin.as_mut(), &name, &claims)?;
             output::line(&output::one_line(&format!("added user {name}")))
         }
         UserAction::Set { name, dir, claims } => {
             let mut admin = open(&dir.dir)?;
             let claims = changed(admin.claims(&name)?, claims);
             admin.set_claims(&name, &claims)?;
+            warn_of_unused_claims(admin.as_mut(), &name, &claims)?;
             output::line(&output::one_line(&format!(
                 "user {name} has {}",
                 output::counted(claims.len() as u64, "claim")
@@ -68,6 +71,37 @@ fn changed(
         }
     }
     claims
+}
+
+/// A sentence for each claim that no deployed script asks for: it is misspelled, most likely, and
+/// the user receives nothing where another one was meant.
+pub(crate) fn unused_claims(
+    admin: &mut dyn Administration,
+    name: &UserName,
+    claims: &BTreeMap<String, String>,
+) -> Result<Vec<String>, Failure> {
+    if claims.is_empty() {
+        return Ok(Vec::new());
+    }
+    let scripts = admin.scripts()?;
+    // As scripts spell them, with or without the prefix of older ones.
+    let used = |claim: &str| {
+        let spelled = format!("u.{claim}}}");
+        scripts.iter().any(|script| script.script.contains(&spelled))
+    };
+    let unused = claims.keys().filter(|claim| !used(claim));
+    Ok(unused
+        .map(|claim| format!("user {name} has the claim {claim}, which no deployed model uses"))
+        .collect())
+}
+
+fn warn_of_unused_claims(
+    admin: &mut dyn Administration,
+    name: &UserName,
+    claims: &BTreeMap<String, String>,
+) -> Result<(), Failure> {
+    unused_claims(admin, name, claims)?.iter().for_each(|warning| output::warning(warning));
+    Ok(())
 }
 
 fn open(dir: &Path) -> Result<Box<dyn Administration>, Failure> {

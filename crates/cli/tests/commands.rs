@@ -137,6 +137,92 @@ fn check_finds_a_dropped_trigger() {
     world.syncline.ok(&["check", "--dir", "project"]);
 }
 
+fn both() -> [World; 2] {
+    [World::new(PROGRAM, SHOP), World::on_postgres(PROGRAM, SHOP)]
+}
+
+/// It said that the column syncline_version, or a trigger, was missing.
+#[test]
+fn a_dropped_table_is_said_to_be_gone() {
+    for world in both() {
+        world.add_user("ann");
+        let server = world.serve();
+        world.sync("ann", &server);
+        world.centre_sql("DROP TABLE \"order\"");
+        let checked = world.syncline.fails("E6003", &["check"]);
+        assert!(checked.contains("there is no table order"), "{checked}");
+        let error = world.sync_fails("ann", &server, "E3005");
+        let message = error["message"].as_str().unwrap();
+        assert!(message.contains("order") && message.contains("is gone"), "{message}");
+    }
+}
+
+/// It gave the words of the database, and the operator did not know what to do.
+#[test]
+fn a_rename_that_was_not_deployed_says_what_to_do() {
+    for world in both() {
+        world.add_user("ann");
+        let server = world.serve();
+        world.sync("ann", &server);
+        world.centre_sql("ALTER TABLE customer RENAME COLUMN name TO title");
+        world.centre_sql("INSERT INTO customer VALUES (7, 'new')");
+        let outcome = world.try_sync("ann", &server, None);
+        assert_eq!(outcome.code, Some(1), "{outcome:?}");
+        for command in ["`syncline check`", "`syncline deploy`"] {
+            assert!(outcome.stderr.contains(command), "{outcome:?}");
+        }
+    }
+}
+
+#[test]
+fn check_and_deploy_speak_json() {
+    for world in both() {
+        let nothing = world.syncline.json(&["deploy", "--json"]);
+        assert_eq!(nothing["statements"], serde_json::json!([]), "{nothing}");
+        assert_eq!(world.syncline.json(&["check", "--json"])["errors"], 0);
+        world.centre_sql("CREATE TABLE extra (id INTEGER PRIMARY KEY)");
+        world.syncline.ok(&["model", "add"]);
+        let checked = world.syncline.run(&["check", "--json"]);
+        assert_eq!(checked.code, Some(1), "{checked:?}");
+        let found: serde_json::Value = serde_json::from_str(&checked.stdout).unwrap();
+        assert_eq!(
+            (&found["errors"], &found["findings"][0]["severity"]),
+            (&1.into(), &"error".into())
+        );
+        let planned = world.syncline.json(&["deploy", "--json", "--dry-run"]);
+        assert_eq!(planned["deployed"], false);
+        let deployed = world.syncline.json(&["deploy", "--json"]);
+        assert_eq!(deployed["deployed"], true);
+        assert!(deployed["statements"].as_array().unwrap().len() > 1, "{deployed}");
+        world.syncline.ok(&["check"]);
+    }
+}
+
+/// A claim with a spelling mistake left its user without rows, and nothing said why.
+#[test]
+fn a_claim_that_no_model_uses_is_a_warning() {
+    for world in both() {
+        let path = world.path("model.toml");
+        let model = fs::read_to_string(&path).unwrap();
+        let part = "[table.customer]\npartition = \"name = {u.region}\"";
+        fs::write(&path, model.replace("[table.customer]", part)).unwrap();
+        world.syncline.ok(&["deploy"]);
+        world.write_secret("secret", "hunter2\n");
+        let add = |name: &'static str, claim: &'static str| {
+            let add = ["user", "add", name, "--password-file", "secret", "--claim", claim];
+            let outcome = world.syncline.run(&add);
+            assert_eq!(outcome.code, Some(0), "{outcome:?}");
+            outcome.stderr
+        };
+        assert_eq!(add("ann", "region=north"), "");
+        let warned = add("ben", "reigon=north");
+        assert!(warned.contains("the claim reigon, which no deployed model uses"), "{warned}");
+        let checked = world.syncline.ok(&["check"]);
+        assert!(checked.contains("notice: user ben has the claim reigon"), "{checked}");
+        assert!(!checked.contains("user ann"), "{checked}");
+    }
+}
+
 #[test]
 fn a_mistake_in_the_configuration_is_told_with_its_line() {
     let world = shop();

@@ -73,6 +73,18 @@ pub struct Finding {
     pub message: String,
 }
 
+/// A table that is deployed and not there: whatever else of it is missing went with it.
+pub(crate) fn table_gone(table: String) -> Finding {
+    Finding {
+        severity: Severity::Error,
+        message: format!(
+            "table {table} is gone: it was dropped, or has another name now; say in the model what \
+             became of it, then `syncline deploy`"
+        ),
+        table: Some(table),
+    }
+}
+
 /// Most differences in one finding.
 const DIFFERENCES_TOLD_MAX: usize = 5;
 

@@ -6,7 +6,7 @@ use super::orphans::Guard;
 use super::plan::Plan;
 use super::present::{OBJECTS, Present, text};
 use super::tables::{UserTable, VERSION};
-use crate::admin::{Finding, NOT_DEPLOYED, Severity};
+use crate::admin::{Finding, NOT_DEPLOYED, Severity, table_gone};
 use crate::orphans;
 use model::Failure;
 use std::collections::{BTreeMap, BTreeSet};
@@ -106,16 +106,23 @@ fn notice_of(table: Option<String>, message: String) -> Finding {
 /// Objects that were deployed and are no longer there, or no longer the same.
 pub(super) fn drift(link: &mut Link) -> Result<Vec<Finding>, Failure> {
     let sql = format!(
-        "SELECT o.kind, o.table_name, o.name, (a.name IS NULL)::text\n\
+        "SELECT o.kind, o.table_name, o.name, (a.name IS NULL)::text,\n\
+             (o.table_name <> '' AND to_regclass(o.table_name) IS NULL)::text\n\
          FROM syncline.syncline_object AS o\n\
          LEFT JOIN (\n{OBJECTS}) AS a USING (kind, table_name, name)\n\
          WHERE a.definition IS DISTINCT FROM o.definition\n\
          ORDER BY o.table_name COLLATE \"C\", o.kind COLLATE \"C\", o.name COLLATE \"C\""
     );
     let rows = link.query(&sql, &[]).map_err(failed("compare the objects"))?;
-    let mut findings = Vec::new();
+    let (mut findings, mut gone) = (Vec::new(), BTreeSet::new());
     for row in rows {
         let (kind, table, name) = (text(&row, 0)?, text(&row, 1)?, text(&row, 2)?);
+        if text(&row, 4)? == "true" {
+            if gone.insert(table.clone()) {
+                findings.push(table_gone(table));
+            }
+            continue;
+        }
         let fault = if text(&row, 3)? == "true" { "is missing" } else { "was changed" };
         let on = if table.is_empty() { String::new() } else { format!(" of {table}") };
         findings.push(Finding {

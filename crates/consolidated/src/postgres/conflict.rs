@@ -130,8 +130,10 @@ fn outside() -> (Code, String) {
     (Code::RowOutsideSubscription, "the row is outside the subscription".to_owned())
 }
 
-fn vetoed() -> (Code, String) {
-    (Code::RowVetoed, "a trigger ignored the row".to_owned())
+/// The row is as it was, and the database did not say why.
+pub(super) fn vetoed() -> (Code, String) {
+    let why = "the database ignored the row: a trigger, a rule or row-level security kept it out";
+    (Code::RowVetoed, why.to_owned())
 }
 
 /// Lets the rule decide, then counts, notes and owes.

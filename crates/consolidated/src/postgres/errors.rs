@@ -168,7 +168,10 @@ fn refused(refusal: &Refusal, message: String) -> Failure {
             Some(hint) => failure.hint(hint),
             None => failure.retry_after_s(RETRY_AFTER_S),
         },
-        _ => failure,
+        _ => match hint(&refusal.state) {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        },
     }
 }
 
@@ -196,12 +199,17 @@ pub(super) fn code(state: &str) -> Code {
     }
 }
 
+/// What most likely became of a table or a column that is not there.
+const RENAMED: &str = "a table or a column was renamed or dropped and that was not deployed: run \
+                       `syncline check`, then `syncline deploy`";
+
 fn hint(state: &str) -> Option<&'static str> {
     match state {
         "28P01" | "28000" => {
             Some("check the user and the password of the database, and its pg_hba.conf")
         }
         "3D000" => Some("check the name of the database"),
+        "42703" | "42P01" => Some(RENAMED),
         "53300" => Some("raise `max_connections` of PostgreSQL, or lower `workers`"),
         _ => None,
     }

@@ -13,6 +13,7 @@
 
 use super::batch::Reason;
 use super::careful::{Careful, Group, Parked, Ran, Rows};
+use super::conflict;
 use super::knot;
 use super::outline::Outline;
 use super::row_fault::RowFault;
@@ -243,8 +244,7 @@ fn obstacle(
     if let Some(reason) = taken(careful, table, bytes)? {
         return Ok(Some(Obstacle::Mends(reason)));
     }
-    let vetoed = || (Code::RowVetoed, "a trigger ignored the row".to_owned());
-    Ok(unchanged.then(|| Obstacle::Stays(vetoed())))
+    Ok(unchanged.then(|| Obstacle::Stays(conflict::vetoed())))
 }
 
 /// Gives the row its new key, and then lets the rule decide as if it had had it all along. Returns

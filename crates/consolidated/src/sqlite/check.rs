@@ -1,12 +1,12 @@
 //! Compares three things: the models, what was deployed, and what is there.
 
-use super::deploy::actual_objects;
+use super::deploy::{actual_objects, table_exists};
 use super::errors::failed;
 use super::plan::Plan;
 use super::scripts::UNJOURNALED;
 use super::tables::{self, has_user_triggers};
 use super::tracking;
-use crate::admin::{Finding, NOT_DEPLOYED, Severity};
+use crate::admin::{Finding, NOT_DEPLOYED, Severity, table_gone};
 use model::Failure;
 use rusqlite::Connection;
 use std::collections::BTreeSet;
@@ -41,19 +41,25 @@ pub(super) fn drift(connection: &Connection) -> Result<Vec<Finding>, Failure> {
         .map_err(failed("list the deployed objects"))?;
     let mut rows = statement.query([]).map_err(failed("list the deployed objects"))?;
     let (mut findings, mut deployed) = (Vec::new(), BTreeSet::new());
-    let mut tracked = BTreeSet::new();
+    let (mut tracked, mut gone) = (BTreeSet::new(), BTreeSet::new());
     while let Some(row) = rows.next().map_err(failed("list the deployed objects"))? {
         let read = |column| row.get::<_, String>(column).map_err(failed("read an object"));
         let (name, kind, table, sql) = (read(0)?, read(1)?, read(2)?, read(3)?);
         tracked.insert(table.clone());
-        let fault = match actual.get(&name) {
-            None => "is missing",
-            Some(actual) if *actual != sql => "was changed",
-            Some(_) => {
-                deployed.insert(sql);
-                continue;
-            }
-        };
+        let actual = actual.get(&name);
+        if actual == Some(&sql) {
+            deployed.insert(sql);
+            continue;
+        }
+        if gone.contains(&table) {
+            continue;
+        }
+        if !table.is_empty() && !table_exists(connection, &table)? {
+            gone.insert(table.clone());
+            findings.push(table_gone(table));
+            continue;
+        }
+        let fault = if actual.is_none() { "is missing" } else { "was changed" };
         findings.push(Finding {
             severity: Severity::Error,
             message: format!(

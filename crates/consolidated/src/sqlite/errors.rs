@@ -61,9 +61,16 @@ pub(super) fn row_fault(
     Ok((fault, message.clone().unwrap_or_else(|| inner.to_string())))
 }
 
+/// What most likely became of a table or a column that is not there.
+const RENAMED: &str = "a table or a column was renamed or dropped and that was not deployed: run \
+                       `syncline check`, then `syncline deploy`";
+
 /// The failure of a script as a whole.
 pub(super) fn script_failed(error: Error, table: &str, event: &str) -> Failure {
-    Failure::new(code(&error), format!("{event} of table {table} failed"))
-        .table(table)
-        .source(error)
+    let failure =
+        Failure::new(code(&error), format!("{event} of table {table} failed")).table(table);
+    let text = error.to_string();
+    let renamed = ["no such table", "no such column"].iter().any(|it| text.contains(it));
+    let failure = if renamed { failure.hint(RENAMED) } else { failure };
+    failure.source(error)
 }

@@ -28,6 +28,7 @@ use super::moves::Moves;
 use super::reached::{self, KnownReach, Reach, Tally};
 use super::shapes;
 use super::stretch::Stretch;
+use super::tables::has_user_triggers;
 use super::values::write_row;
 use super::watermark::Mark;
 use crate::identity::{Incarnation, Remembered};
@@ -501,9 +502,14 @@ impl<'a> Attempt<'a> {
         let reaching = self.reaching(table, row)?;
         match statement.raw_execute() {
             Ok(0) if row.change == Change::Insert => {
-                // Only a trigger's RAISE(IGNORE) does this.
-                let reason = (Code::RowVetoed, "a trigger ignored the row".to_owned());
-                self.reject(table, position, row, reason);
+                // A trigger's RAISE(IGNORE) does this, or a script that somebody wrote.
+                let triggers = has_user_triggers(self.connection, name)
+                    .map_err(|error| script_failed(error, name, event.name()))?;
+                let why = match triggers {
+                    true => "a trigger ignored the row",
+                    false => "the script upload_insert did not insert the row",
+                };
+                self.reject(table, position, row, (Code::RowVetoed, why.to_owned()));
             }
             Ok(0) => return conflict::resolve(self, table, position, row),
             Ok(changes) => {
