@@ -9,7 +9,7 @@
 mod center;
 
 use center::{Backend, Center, Remote, Row, Upload, deploy, int, text};
-use consolidated::Held;
+use consolidated::{Held, Notes, administer};
 use model::{Code, Value};
 
 const SCHEMA: &str = "
@@ -402,5 +402,29 @@ fn a_column_gets_its_former_name_back() {
         let (applied, _) = center.synchronize(&mut remote, &[edit]);
         assert_eq!((applied.conflicts, applied.rejected), (0, 0), "{backend:?}");
         assert_eq!(center.value("SELECT qty FROM item WHERE id = 1"), int(50), "{backend:?}");
+    });
+}
+
+// H3, S11, Trap 24: a row that was rejected for another reason took its value of a dropped column
+// along, since the remote has it under the columns of today by then.
+#[test]
+fn a_rejected_row_tells_what_no_column_takes_too() {
+    Backend::each(|backend| {
+        let schema = "CREATE TABLE part (id INTEGER PRIMARY KEY,
+            item INTEGER REFERENCES item, note TEXT);";
+        let all = "[table.item]\n[table.part]\n";
+        let mut center = Center::on(backend, &format!("{SCHEMA}{schema}"), all);
+        let mut remote = Remote::new("r");
+        center.synchronize(&mut remote, &[]);
+        center.foreign("ALTER TABLE part DROP COLUMN note");
+        deploy(&center.url, &format!("{all}dropped = [\"note\"]")).unwrap();
+        center.reconnect();
+        let part = vec![int(1), int(99), text("for the bike")];
+        let (applied, download) = center.synchronize(&mut remote, &[Upload::Insert("part", part)]);
+        assert_eq!((applied.conflicts, applied.rejected), (0, 1), "{backend:?}");
+        let code = Code::RowReferences.number();
+        assert_eq!(download.rejects, [("part".to_owned(), vec![int(1)], code)], "{backend:?}");
+        let notes = administer(&center.url).unwrap().rejects(Notes::Newest(9)).unwrap();
+        assert!(notes[0].message.contains("for the bike"), "{backend:?}: {notes:?}");
     });
 }

@@ -80,9 +80,12 @@ impl Ledger {
     /// Values for columns that are gone are told with their rows.
     pub(super) fn tell_left_out(&mut self, request: &UploadRequest<'_>) {
         let Some(left_out) = request.left_out else { return };
-        let rejected = |row: &RowId| self.owed.get(row).is_some_and(Option::is_some);
-        for (row, reason) in left_out.told(&rejected) {
-            self.reject(row, reason);
+        for (row, (code, why)) in left_out.told() {
+            match self.owed.get_mut(&row) {
+                // What else was wrong with the row does not say it.
+                Some(Some((_, message))) => *message = told::message(format!("{message}; {why}")),
+                _ => self.reject(row, (code, why)),
+            }
         }
     }
 

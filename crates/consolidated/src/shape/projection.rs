@@ -25,14 +25,10 @@ pub struct LeftOut {
 }
 
 impl LeftOut {
-    /// Hands out every such row that is not among `rejected`, with the reason.
-    pub(crate) fn told(
-        &self,
-        is_rejected: &dyn Fn(&RowId) -> bool,
-    ) -> Vec<(RowId, (Code, String))> {
+    /// Every such row, with the reason.
+    pub(crate) fn told(&self) -> Vec<(RowId, (Code, String))> {
         let told = self.told.borrow();
-        let told = told.iter().filter(|(row, _)| !is_rejected(row));
-        told.map(|(row, why)| (row.clone(), (Code::ColumnDropped, why.clone()))).collect()
+        told.iter().map(|(row, why)| (row.clone(), (Code::ColumnDropped, why.clone()))).collect()
     }
 }
 
@@ -268,10 +264,9 @@ mod tests {
     fn a_value_that_no_column_takes_is_told_and_the_rest_goes_where_it_belongs() {
         let (seen, left_out) = check(Change::Insert, &[ID, NOTE, ValueRef::Integer(3)]);
         assert_eq!(seen, [(Change::Insert, 1, rows(&[ValueRef::Integer(3), ID]))]);
-        let told = left_out.told(&|_| false);
+        let told = left_out.told();
         assert_eq!(told[0].0, (0, rows(&[ID])));
         assert_eq!(told[0].1.0, Code::ColumnDropped);
-        assert!(left_out.told(&|_| true).is_empty());
     }
 
     #[test]
@@ -287,7 +282,7 @@ mod tests {
         ] {
             let (seen, left_out) = check(change, &values);
             assert_eq!((seen.len(), seen[0].0), (1, change));
-            assert!(left_out.told(&|_| false).is_empty(), "{values:?}");
+            assert!(left_out.told().is_empty(), "{values:?}");
         }
     }
 
@@ -296,7 +291,7 @@ mod tests {
         let values = [ID, ValueRef::Null, ValueRef::Absent, ID, NOTE, ValueRef::Integer(3)];
         let (seen, left_out) = check(Change::Update, &values);
         assert_eq!(seen, []);
-        assert_eq!(left_out.told(&|_| false).len(), 1);
+        assert_eq!(left_out.told().len(), 1);
         assert_eq!(left_out.empty.borrow().len(), 1);
     }
 

@@ -124,10 +124,16 @@ impl Attempt<'_> {
     /// Values for columns that are gone are told with their rows.
     fn tell_left_out(&mut self) {
         let Some(left_out) = self.request.left_out else { return };
-        let rejected = |row: &RowId| self.owed.iter().any(|(r, why)| r == row && why.is_some());
-        for (row, reason) in left_out.told(&rejected) {
-            self.applied.rejected += 1;
-            self.owed.push((row, Some(reason)));
+        for (row, (code, why)) in left_out.told() {
+            let mut rejected = self.owed.iter_mut().filter(|(owed, _)| *owed == row);
+            match rejected.find_map(|(_, reason)| reason.as_mut()) {
+                // What else was wrong with the row does not say it.
+                Some((_, message)) => *message = format!("{message}; {why}"),
+                None => {
+                    self.applied.rejected += 1;
+                    self.owed.push((row, Some((code, why))));
+                }
+            }
         }
     }
 
