@@ -104,12 +104,13 @@ impl Unopened {
     }
 }
 
-/// Begins the transaction whose snapshot everything comes from, behind the lock on all of it.
+/// Begins the transaction whose snapshot everything comes from, behind the lock on all of it, for
+/// which it may wait.
 pub(super) fn open(
     link: &mut Link,
     request: &FetchRequest<'_>,
     tables: &[Arc<Table>],
-    lock: &ReadLock,
+    (lock, waits): (&ReadLock, bool),
 ) -> Result<Opening, Unopened> {
     let remote_id = request.session.remote_id.as_str();
     let remote: [&(dyn ToSql + Sync); 1] = [&remote_id];
@@ -117,7 +118,7 @@ pub(super) fn open(
     let values = questions.values(request);
     let parameters: Vec<_> = values.iter().map(|values| cursor::as_parameters(values)).collect();
     let mut calls = vec![Call::new("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", &[])];
-    calls.extend(lock.calls());
+    calls.extend(lock.calls(waits));
     let at = calls.len();
     let (published, relations) = watch::watched(tables);
     let (watched, changed): ([&(dyn ToSql + Sync); 2], _) =

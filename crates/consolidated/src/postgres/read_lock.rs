@@ -10,6 +10,8 @@
 //! R2. Of several that wait for each other PostgreSQL ends the one that has waited for
 //!     `deadlock_timeout`. A download waits for half of that, for all its tables together, then
 //!     gives back what it has and tries again: so it is never the owner's statement that is ended.
+//!     Nearly always nobody is in its way, so at first it does not wait at all: that needs no limit,
+//!     whose setting and end cost as much as the lock.
 
 use super::catalog::Table;
 use super::errors::{Fault, FaultKind, script_failed};
@@ -66,15 +68,16 @@ pub(super) struct ReadLocks {
 pub(super) struct ReadLock {
     begin_limit: String,
     lock: String,
+    lock_at_once: String,
 }
 
 /// Behind the lock the server's own limit counts again.
 const END_LIMIT: &str = "SET LOCAL statement_timeout TO DEFAULT";
 
-/// How many attempts there are at most.
+/// How many attempts there are at most, the first of which does not wait.
 pub(super) fn attempts_max(link: &Link) -> u32 {
     let attempts = u32::try_from(WAIT_MS_MAX / limit_ms(link)).unwrap_or(ATTEMPTS_MAX);
-    attempts.clamp(ATTEMPTS_MIN, ATTEMPTS_MAX)
+    attempts.clamp(ATTEMPTS_MIN, ATTEMPTS_MAX) + 1
 }
 
 /// Half of what makes a deadlock.
@@ -96,9 +99,11 @@ impl ReadLocks {
         all.extend(SYSTEM_TABLES);
         // In one order for everybody.
         let all: Vec<&str> = all.into_iter().collect();
+        let lock = format!("LOCK TABLE {} IN ACCESS SHARE MODE", all.join(", "));
         Ok(ReadLock {
             begin_limit: format!("SET LOCAL statement_timeout = {}", limit_ms(link)),
-            lock: format!("LOCK TABLE {} IN ACCESS SHARE MODE", all.join(", ")),
+            lock_at_once: format!("{lock} NOWAIT"),
+            lock,
         })
     }
 
@@ -156,9 +161,15 @@ fn id(script_version: &str, table: &Table) -> (String, String) {
 }
 
 impl ReadLock {
-    /// The calls behind BEGIN and in front of whatever takes the snapshot.
-    pub(super) fn calls(&self) -> [Call<'_>; 3] {
-        [Call::new(&self.begin_limit, &[]), Call::new(&self.lock, &[]), Call::new(END_LIMIT, &[])]
+    /// The calls behind BEGIN and in front of whatever takes the snapshot. `waits`: somebody was in
+    /// the way before.
+    pub(super) fn calls(&self, waits: bool) -> Vec<Call<'_>> {
+        match waits {
+            true => {
+                [&self.begin_limit, &self.lock, END_LIMIT].map(|sql| Call::new(sql, &[])).into()
+            }
+            false => vec![Call::new(&self.lock_at_once, &[])],
+        }
     }
 }
 

@@ -88,7 +88,7 @@ impl Reader {
             let tables = self.catalog.tables_now(session)?;
             let version = session.script_version.as_str();
             let opened = match self.locks.of(&mut self.link, version, &tables) {
-                Ok(lock) => fetch::open(&mut self.link, request, &tables, &lock),
+                Ok(lock) => fetch::open(&mut self.link, request, &tables, (&lock, waits > 0)),
                 Err(fault) => Err(Unopened::of(fault)),
             };
             let before = self.catalog.deployed.deployment;
