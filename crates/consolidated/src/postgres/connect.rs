@@ -40,6 +40,9 @@ const BY_INDEX: &str = "SET plan_cache_mode = 'auto'; SET enable_seqscan = off; 
 const BY_BITMAP: &str = "SET plan_cache_mode = 'force_generic_plan'; SET enable_seqscan = off;
 SET enable_indexscan = off; SET jit = off; SET max_parallel_workers_per_gather = 0";
 
+/// What reads the catalogue runs once. To compile it takes seconds, and to run it milliseconds.
+const NOT_COMPILED: &str = "SET jit = off";
+
 /// Ends a statement whose client is gone; not every platform has it.
 const NOTICE_LOST_CLIENT: &str = "SET client_connection_check_interval = '5s'";
 
@@ -60,7 +63,7 @@ pub(super) enum Role {
 impl Role {
     fn plans(self) -> &'static str {
         match self {
-            Role::Administer => "",
+            Role::Administer => NOT_COMPILED,
             Role::Read => BY_BITMAP,
             Role::Apply => BY_INDEX,
         }

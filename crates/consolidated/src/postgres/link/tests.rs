@@ -22,6 +22,18 @@ fn code(outcome: Result<Link, Failure>) -> Code {
     outcome.map(|_| ()).unwrap_err().code()
 }
 
+/// Seconds went into compiling what a deployment asks the catalogue once, in milliseconds.
+#[test]
+fn no_connection_compiles_its_statements() {
+    let database = Cluster::shared().database();
+    let Url::Postgres(url) = Url::parse(&database.url()).unwrap() else { panic!() };
+    for role in [Role::Administer, Role::Read, Role::Apply] {
+        let mut link = Link::open(&url, role).unwrap();
+        let rows = link.query("SELECT current_setting('jit')", &[]).unwrap();
+        assert_eq!(rows[0].get::<String>(0), "off", "{role:?}");
+    }
+}
+
 #[test]
 fn a_flight_runs_in_order_and_costs_one_round_trip() {
     let mut link = link(&Cluster::shared().database());
