@@ -186,12 +186,19 @@ fn key_differs<'a>(
     values: &mut Vec<ValueRef<'a>>,
 ) -> Result<(bool, &'a [u8]), Failure> {
     let (mut reader, width) = (RowReader::new(bytes), table.width());
+    // Nearly always the key comes first: what is behind it need not be kept.
+    let kept = table.key.iter().map(|column| usize::from(*column) + 1).max().unwrap_or(0);
     values.clear();
-    for _ in 0..width * 2 {
-        values.push(reader.value()?);
+    for _ in 0..2 {
+        for _ in 0..kept {
+            values.push(reader.value()?);
+        }
+        for _ in kept..width {
+            reader.value()?;
+        }
     }
     let differs = table.key.iter().map(|column| usize::from(*column)).any(|column| {
-        let (old, new) = (values[column], values[width + column]);
+        let (old, new) = (values[column], values[kept + column]);
         old != ValueRef::Absent && !old.identical(new)
     });
     Ok((differs, reader.rest()))
