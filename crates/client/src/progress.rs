@@ -221,18 +221,22 @@ pub(crate) fn begin_attempt(
     let outcome_unknown = state.frozen.is_some();
     // So that the server knows a Hello that this one has overtaken.
     state.attempt += 1;
+    let is_new = state.remote_id.is_none() || state.file_secret.is_none();
     let remote_id = match state.remote_id.take() {
         Some(remote_id) => remote_id,
         None => RemoteId::new(random.next_uuid())?,
     };
     let nonce = state.nonce_attempt.unwrap_or_else(|| new_nonce(random));
     let secret = state.file_secret.unwrap_or_else(|| FileSecret::new(random.next_bytes()));
+    let (id, bytes) = (remote_id.as_str(), secret.as_bytes());
     let identity: [(&str, &dyn ToSql); 4] = [
         ("attempt", &state.attempt),
-        ("remote_id", &remote_id.as_str()),
         ("nonce_attempt", &nonce.0),
-        ("file_secret", &secret.as_bytes()),
+        ("remote_id", &id),
+        ("file_secret", &bytes),
     ];
+    // What a file is it is from its first attempt on.
+    let identity = if is_new { &identity[..] } else { &identity[..2] };
     let (mut freezes, mut postponed) = (false, false);
     if !outcome_unknown {
         incoming::apply_for_undone_changes(&transaction, tables, state.open_generation)?;
@@ -241,12 +245,12 @@ pub(crate) fn begin_attempt(
             uploads && !postponed && has_entries(&transaction, tables, state.open_generation)?;
     }
     if freezes {
-        let frozen = freeze(&transaction, &state, random, &identity).map_err(explain)?;
+        let frozen = freeze(&transaction, &state, random, identity).map_err(explain)?;
         state.frozen = Some(frozen);
         state.progress_last_used = frozen.progress;
         state.open_generation += 1;
     } else {
-        record(&transaction, &identity).map_err(explain)?;
+        record(&transaction, identity).map_err(explain)?;
     }
     transaction.commit().map_err(explain)?;
     state.remote_id = Some(remote_id);

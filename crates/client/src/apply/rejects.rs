@@ -203,10 +203,12 @@ pub(crate) fn complete(connection: &Connection) -> Result<(), Failure> {
 
 /// How many rejects no summary has told of.
 pub(crate) fn untold(connection: &Connection) -> Result<u64, Failure> {
-    let told = progress::get::<i64>(connection, LAST_TOLD).map_err(explain)?.unwrap_or(0);
     connection
-        .prepare_cached("SELECT count(*) FROM syncline_reject WHERE id > ?1")
-        .and_then(|mut statement| statement.query_row([told], |row| row.get::<_, i64>(0)))
+        .prepare_cached(
+            "SELECT count(*) FROM syncline_reject WHERE id >
+             coalesce((SELECT value FROM syncline_state WHERE name = ?1), 0)",
+        )
+        .and_then(|mut statement| statement.query_row([LAST_TOLD], |row| row.get::<_, i64>(0)))
         .map(i64::unsigned_abs)
         .map_err(explain)
 }
