@@ -34,6 +34,7 @@ mod parked;
 mod refresh;
 pub(crate) mod rejects;
 pub(crate) mod rows;
+mod stale;
 pub(crate) mod statements;
 #[cfg(test)]
 mod tests;
@@ -265,6 +266,7 @@ fn write(
     writer.repair_after_actions(&download.upserts)?;
     writer.finish()?;
     kept_back::forget_refusals(connection, tables, download)?;
+    let returned = arrivals.returned();
     arrivals.settle(download)?;
 
     // Only triggers add entries, and they are off: where there were none there are none.
@@ -274,6 +276,9 @@ fn write(
             Code::ApplyBlocked,
             "a delete of the download would take changed rows along with it",
         ));
+    }
+    for table in returned.into_iter().filter(|_| changed) {
+        stale::take_back(connection, table, circumstances)?;
     }
     Ok(())
 }

@@ -14,7 +14,7 @@ use crate::apply::incoming;
 use crate::capture::change_log;
 use crate::connection::{begin_immediate, explain};
 use crate::schema::RemoteTable;
-use crate::schema::history::{self, History};
+use crate::schema::history::{self, Arriving, History};
 use crate::sql::{list, parameters};
 use model::{
     Code, Counter, DatabaseId, Failure, FileSecret, Nonce, Progress, PublicationName, Random,
@@ -259,7 +259,8 @@ pub(crate) fn begin_attempt(
     Ok(Attempt { state, outcome_unknown, postponed })
 }
 
-/// A row was changed whose old image would have columns that nobody here has seen.
+/// A row was changed whose old image would have columns that nobody here has seen, or that lay here
+/// since its table had left.
 fn is_postponed(
     connection: &Connection,
     tables: &[RemoteTable],
@@ -267,7 +268,8 @@ fn is_postponed(
 ) -> Result<bool, Failure> {
     let unseen = |table: &&RemoteTable| {
         let arriving = state.history.arriving.get(table.name());
-        table.uploads() && arriving.is_some_and(|arriving| !arriving.unseen.is_empty())
+        let waits = |arriving: &Arriving| !arriving.unseen.is_empty() || arriving.returned;
+        table.uploads() && arriving.is_some_and(waits)
     };
     for table in tables.iter().filter(unseen) {
         if change_log::has_old_images(connection, table, state.open_generation).map_err(explain)? {

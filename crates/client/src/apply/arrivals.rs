@@ -52,6 +52,15 @@ impl<'a> Arrivals<'a> {
         self.circumstances.tables.iter().filter(compared)
     }
 
+    /// The tables that came back, as far as they are uploaded.
+    pub(super) fn returned(&self) -> Vec<&'a RemoteTable> {
+        let returned = |table: &&RemoteTable| {
+            let arriving = self.history.arriving.get(table.name());
+            table.uploads() && arriving.is_some_and(|arriving| arriving.returned)
+        };
+        self.circumstances.tables.iter().filter(returned).collect()
+    }
+
     /// After everything is written. Yields how many rows were told.
     pub(super) fn settle(&mut self, download: &Download) -> Result<u64, Failure> {
         if self.history.arriving.is_empty() {

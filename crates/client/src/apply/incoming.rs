@@ -175,7 +175,7 @@ fn is_refusal(failure: &Failure) -> bool {
     source.and_then(|it| it.downcast_ref::<Error>()).is_some_and(kept_back::is_refusal)
 }
 
-fn write(
+pub(super) fn write(
     connection: &Connection,
     table: &RemoteTable,
     open: i64,
@@ -226,7 +226,7 @@ fn is_absent(
     Ok(statement.raw_query().next()?.is_some())
 }
 
-fn bind_key(statement: &mut rusqlite::CachedStatement<'_>, key: &[Value]) -> rusqlite::Result<()> {
+pub(super) fn bind_key(statement: &mut rusqlite::CachedStatement<'_>, key: &[Value]) -> rusqlite::Result<()> {
     for (n, value) in key.iter().enumerate() {
         bind(statement, n + 1, value.as_ref())?;
     }

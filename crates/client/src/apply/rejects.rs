@@ -399,8 +399,12 @@ pub(crate) fn record_stranded(
     let message = match code {
         Code::TableNotPublished => "changed before the table ceased to be published",
         Code::DirectionNotPublished => "changed before the table ceased to be uploaded",
-        Code::ColumnLost => "changed in a column that the consolidated database publishes no more",
+        Code::ColumnLost => {
+            "changed in a column that the consolidated database publishes no more, or that may be \
+             another one there now"
+        }
         Code::RowRefused => "made before the table had columns that may not be empty",
+        Code::RowDiffersOnReturn => "changed before the rows of its table had come back",
         Code::ShapeUnknown => "changed in a table that the consolidated database does not know so",
         _ => "changed under a table that the consolidated database does not have any more",
     };

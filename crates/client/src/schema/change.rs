@@ -101,7 +101,14 @@ fn follow(
     let stored = stored_tables(connection)?;
     let State { mut history, database_id, .. } = State::read(connection)?;
     let former = history.former(database_id.as_ref());
-    let heirs = succession::heirs(schema_change, &stored, &former)?;
+    let mut heirs = succession::heirs(schema_change, &stored, &former)?;
+    if matches!(waiting, Waiting::CarriedOver(Names::Guessed)) {
+        for heir in heirs.iter_mut().filter(|heir| heir.changes()) {
+            let published = heir.published;
+            let held = heir.held.as_mut().filter(|held| !held.former);
+            held.into_iter().for_each(|held| held.doubt(published));
+        }
+    }
     let open_generation = settle_frozen(connection, &stored, waiting)?;
     let mut change = Change { connection, open_generation, at, rejects: 0 };
     let gone: Vec<&StoredTable> = stored.iter().filter(|old| !goes_on(old, &heirs)).collect();
@@ -267,7 +274,8 @@ impl Change<'_> {
             large: large_columns(published, &local),
         };
         if let Some(held) = held.filter(|held| is_captured(self.connection, held.stored)) {
-            if held.stored.published.columns == published.columns {
+            if held.stored.published.columns == published.columns && !held.doubtful.contains(&true)
+            {
                 // The change table was made for these, whatever the columns are declared now.
                 stored.large.clone_from(&held.stored.large);
             } else {

@@ -1,7 +1,9 @@
 //! Whole synchronizations with a small centre in memory.
 
 mod download_only;
+mod names;
 mod random_shapes;
+mod returned;
 mod shapes;
 
 use super::{Counts, Downloaded, Report, Request, Step};

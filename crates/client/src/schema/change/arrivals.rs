@@ -43,15 +43,15 @@ fn has_rows(connection: &Connection, table: &str) -> Result<bool, Failure> {
 
 fn arriving(before: &BTreeMap<String, Arriving>, heir: &Heir<'_>, held: &Held<'_>) -> Arriving {
     let known = before.get(&held.stored.published.name);
-    let old_name = |at: &Option<usize>| at.and_then(|at| held.stored.published.columns.get(at));
-    let unseen = |at: &Option<usize>| match (old_name(at), known) {
+    let held_column = |at: usize| held.stored.published.columns.get(at);
+    let unseen = |at: usize| match (held.origin(at).and_then(held_column), known) {
         (None, _) => true,
         (Some(old), Some(known)) => known.unseen.contains(old),
         (Some(_), None) => false,
     };
-    let columns = heir.published.columns.iter().zip(&held.columns);
+    let columns = heir.published.columns.iter().enumerate();
     Arriving {
-        unseen: columns.filter(|(_, at)| unseen(at)).map(|(name, _)| name.clone()).collect(),
+        unseen: columns.filter(|(at, _)| unseen(*at)).map(|(_, name)| name.clone()).collect(),
         returned: held.former || known.is_some_and(|known| known.returned),
         uncaptured: known.is_some_and(|known| known.uncaptured),
     }

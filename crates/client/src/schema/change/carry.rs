@@ -48,7 +48,11 @@ fn obstacle(heir: &Heir<'_>, held: &Held<'_>) -> Option<Code> {
     let same_key = key_names(old) == key_names(new)
         && new.key.iter().map(key).eq(old.key.iter().map(|at| Some(usize::from(*at))));
     let same = old.name.eq_ignore_ascii_case(&new.name) && same_key;
-    (!same).then_some(Code::RemoteSchemaDiffers)
+    let doubtful = new.key.iter().any(|at| held.origin(usize::from(*at)).is_none());
+    match same {
+        false => Some(Code::RemoteSchemaDiffers),
+        true => doubtful.then_some(Code::ColumnLost),
+    }
 }
 
 fn key_names(table: &PublishedTable) -> Vec<String> {
@@ -73,9 +77,11 @@ impl Change<'_> {
                 self.tell_all(held.stored, code)?;
                 continue;
             }
-            let lost: Vec<usize> = held.lost().map(|(position, _)| position).collect();
+            let lost = held.not_carried();
             // Half of a change whose other half may have another name would be a guess.
-            let guess = names == Names::Guessed && !held.added(heir.published).is_empty();
+            let doubtful = held.doubtful.contains(&true);
+            let guess =
+                names == Names::Guessed && (doubtful || !held.added(heir.published).is_empty());
             let loses = if guess { Fate::Told(Code::ColumnLost) } else { Fate::CarriedInPart };
             self.tell(held.stored, &|entry| {
                 Ok(if says(entry, &lost)? { loses } else { Fate::Carried })
@@ -174,14 +180,14 @@ pub(super) fn carry_over(
     ))?;
     change_log::create(connection, table)?;
     let (mut into, mut from) = (Vec::new(), Vec::new());
-    for (name, from_held) in table.published.columns.iter().zip(&held.columns) {
+    for (at, name) in table.published.columns.iter().enumerate() {
         let image = Image::Old.column(name);
         let unchanged = format!(
             "(SELECT t.{} FROM {live} AS t WHERE {})",
             ident(name),
             table.same_key("t.", "s.")
         );
-        let held_name = from_held.and_then(|at| old.published.columns.get(at));
+        let held_name = held.origin(at).and_then(|at| old.published.columns.get(at));
         from.push(match held_name {
             None => unchanged,
             Some(held_name) => {

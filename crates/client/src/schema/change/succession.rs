@@ -1,11 +1,14 @@
 //! Which held table, and which of its columns, each table of a new schema goes on.
 //!
 //! Names alone do not tell: they are swapped, given up and used again. The server says where they
-//! differ (`SchemaChange::renamed`); everything else is recognized by its name.
+//! differ (`SchemaChange::renamed`); everything else is recognized by its name. A server of before
+//! does not say it, so what waits is carried over to it by names that nothing speaks against.
 
 use crate::schema::StoredTable;
 use model::{Code, Failure, PublishedTable};
 use protocol::{RenamedTable, SchemaChange};
+use rusqlite::Connection;
+use std::collections::BTreeMap;
 
 /// A table of the new schema.
 #[derive(Debug)]
@@ -23,6 +26,8 @@ pub(super) struct Held<'a> {
     pub(super) columns: Vec<Option<usize>>,
     /// It was published once, and not since.
     pub(super) former: bool,
+    /// Per column of the new table: it has the name of a held one, and may be another all the same.
+    pub(super) doubtful: Vec<bool>,
 }
 
 impl Heir<'_> {
@@ -34,10 +39,33 @@ impl Heir<'_> {
 }
 
 impl Held<'_> {
-    /// Held columns that the new table does not have.
-    pub(super) fn lost(&self) -> impl Iterator<Item = (usize, &str)> {
-        let columns = self.stored.published.columns.iter().map(String::as_str).enumerate();
-        columns.filter(|(position, _)| !self.columns.contains(&Some(*position)))
+    /// Doubts columns that the server has not named. A column that is dropped, renamed or added
+    /// moves those behind it, and one whose name is used again has its old place only where all in
+    /// front of it have theirs. So a name counts as long as all names and types agree.
+    pub(super) fn doubt(&mut self, published: &PublishedTable) {
+        let (old, new) = (declared(&self.stored.published), declared(published));
+        let known = published.columns.iter().enumerate().take_while(|(at, name)| {
+            let held = self.stored.published.columns.get(*at);
+            let of = |types: &Types| types.get(&name.to_lowercase()).cloned();
+            let typed =
+                old.as_ref().and_then(of).is_some_and(|it| Some(it) == new.as_ref().and_then(of));
+            held.is_some_and(|held| same_name(held, name)) && typed
+        });
+        let known = known.count();
+        self.doubtful = (0..published.width()).map(|at| at >= known).collect();
+    }
+
+    /// Where the value of a column of the new table is known to be; none where it is not, or may be
+    /// that of another column.
+    pub(super) fn origin(&self, column: usize) -> Option<usize> {
+        let doubtful = self.doubtful.get(column).copied().unwrap_or_default();
+        self.columns.get(column).copied().flatten().filter(|_| !doubtful)
+    }
+
+    /// Positions of held columns whose changes cannot be carried over.
+    pub(super) fn not_carried(&self) -> Vec<usize> {
+        let carried: Vec<_> = (0..self.columns.len()).map(|at| self.origin(at)).collect();
+        (0..self.stored.published.width()).filter(|at| !carried.contains(&Some(*at))).collect()
     }
 
     /// Columns of the new table that the held one does not have.
@@ -66,6 +94,7 @@ pub(super) fn heirs<'a>(
                 stored: &stored[usize::from(renamed.held)],
                 columns: renamed.columns.iter().map(|it| it.map(usize::from)).collect(),
                 former: false,
+                doubtful: Vec::new(),
             }),
             None => {
                 let same = |it: &&StoredTable| same_name(&it.published.name, &published.name);
@@ -86,7 +115,20 @@ fn by_name<'a>(published: &PublishedTable, stored: &'a StoredTable) -> Held<'a> 
     let position =
         |name: &String| stored.published.columns.iter().position(|held| same_name(held, name));
     let columns = published.columns.iter().map(position).collect();
-    Held { columns, stored, former: false }
+    Held { columns, stored, former: false, doubtful: Vec::new() }
+}
+
+/// The declared types of a table's columns, both in small letters.
+type Types = BTreeMap<String, String>;
+
+/// None where the table cannot be created without others.
+fn declared(table: &PublishedTable) -> Option<Types> {
+    let scratch = Connection::open_in_memory().ok()?;
+    scratch.execute_batch(table.create.first()?).ok()?;
+    let mut statement =
+        scratch.prepare("SELECT lower(name), lower(type) FROM pragma_table_xinfo(?1)").ok()?;
+    let rows = statement.query_map([&table.name], |row| Ok((row.get(0)?, row.get(1)?))).ok()?;
+    rows.collect::<rusqlite::Result<_>>().ok()
 }
 
 fn same_name(a: &str, b: &str) -> bool {

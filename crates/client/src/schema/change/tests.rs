@@ -1,5 +1,6 @@
 //! What a change of the published tables does to a remote that is in use.
 
+use crate::schema::change::{Names, Waiting};
 use crate::testing::{Site, int, text};
 use model::{Code, Direction, PublishedTable, Value};
 
@@ -58,7 +59,7 @@ fn new_columns_come_in_and_what_waits_is_kept() {
          UPDATE t SET v = 'ONE' WHERE id = 1; UPDATE t SET photo = x'0909' WHERE id = 2;
          DELETE FROM t WHERE id = 3; INSERT INTO t VALUES (4, 'four', NULL);",
     );
-    site.publish(&[wide()]);
+    site.change_schema(&[wide()], &[], Waiting::CarriedOver(Names::Told)).unwrap();
     assert_eq!(
         site.rows("SELECT id, v, w, doc FROM t"),
         ["1, 'ONE', 5, NULL", "2, 'two', 5, NULL", "4, 'four!', 5, NULL",]
@@ -104,7 +105,7 @@ fn columns_that_are_published_no_more_stay_in_the_table() {
     let mut site = site();
     site.write("UPDATE t SET v = 'ONE', photo = NULL WHERE id = 1");
     let columns = table(&["id", "v"], "");
-    site.publish(&[columns]);
+    site.change_schema(&[columns], &[], Waiting::CarriedOver(Names::Told)).unwrap();
     assert_eq!(site.upload(), ["update t (1, 'one') -> (1, 'ONE')"]);
     site.write("UPDATE t SET photo = NULL");
     assert_eq!(site.upload(), Vec::<String>::new());

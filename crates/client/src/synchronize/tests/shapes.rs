@@ -8,7 +8,12 @@ use crate::{Components, Remote, Settings};
 use model::{Code, Direction, PublishedTable};
 use protocol::Mode;
 
-fn table(name: &str, columns: &[&str], declared: &str, fingerprint: &str) -> PublishedTable {
+pub(super) fn table(
+    name: &str,
+    columns: &[&str],
+    declared: &str,
+    fingerprint: &str,
+) -> PublishedTable {
     PublishedTable {
         name: name.into(),
         columns: columns.iter().map(|name| (*name).into()).collect(),
@@ -19,7 +24,7 @@ fn table(name: &str, columns: &[&str], declared: &str, fingerprint: &str) -> Pub
     }
 }
 
-fn first() -> PublishedTable {
+pub(super) fn first() -> PublishedTable {
     table("t", &["id", "qty", "note"], "id INTEGER PRIMARY KEY, qty INT NOT NULL, note TEXT", "1")
 }
 
@@ -34,7 +39,7 @@ fn renamed() -> PublishedTable {
 }
 
 /// A centre with three rows that takes uploads under held tables, and a remote that has them.
-fn joined() -> (SharedCentre, Site) {
+pub(super) fn joined() -> (SharedCentre, Site) {
     let centre = Centre::new(&[first()]);
     {
         let mut centre = centre.borrow_mut();
@@ -49,7 +54,7 @@ fn joined() -> (SharedCentre, Site) {
     (centre, site)
 }
 
-fn assert_equal(site: &Site, centre: &SharedCentre) {
+pub(super) fn assert_equal(site: &Site, centre: &SharedCentre) {
     let (mut here, mut there) = (rows(site), centre.borrow().lines(0));
     here.sort();
     there.sort();

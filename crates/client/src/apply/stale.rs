@@ -1,0 +1,170 @@
+//! Changes that were made to rows of a table that came back, before its rows had come (trap 23).
+//!
+//! Such a change was made over what lay here since the table had left. Where that is what the
+//! centre has, the change is one like any other. Where the centre has something else, or nothing,
+//! nobody has seen what the change would overwrite: it is kept in the reject table, and the row
+//! becomes what came.
+
+use super::{Circumstances, incoming, rejects};
+use crate::capture::change_log;
+use crate::connection::{bind, explain, value};
+use crate::schema::{Image, RemoteTable};
+use crate::sql::{all, ident};
+use model::{Code, Failure, Value};
+use rusqlite::{Connection, ErrorCode};
+
+/// A change over a row that is not the centre's.
+struct Stale {
+    /// Where the row lay.
+    key: Vec<Value>,
+    /// Where the change has moved it to.
+    moved: Option<Vec<Value>>,
+}
+
+/// Takes back the changes of `table` that were made over something else than what came.
+pub(super) fn take_back(
+    connection: &Connection,
+    table: &RemoteTable,
+    circumstances: &Circumstances<'_>,
+) -> Result<(), Failure> {
+    let Circumstances { tables, open_generation: open, at, .. } = *circumstances;
+    for stale in stale(connection, table, open).map_err(explain)? {
+        let keys: Vec<&[Value]> =
+            stale.moved.iter().chain([&stale.key]).map(Vec::as_slice).collect();
+        let others = |connection: &Connection| {
+            others_changed(connection, tables, open, table, &keys)
+        };
+        settle(connection, &others, &mut || {
+            let code = Code::RowDiffersOnReturn;
+            rejects::record_stranded(connection, table, keys[0], code, at)?;
+            if let Some(moved) = &stale.moved {
+                change_log::forget(connection, table, open, moved)?;
+                let live = table.key_is_parameter("", 1);
+                let sql = format!("DELETE FROM {} WHERE {live}", table.table_sql());
+                let mut statement = connection.prepare_cached(&sql)?;
+                incoming::bind_key(&mut statement, moved)?;
+                statement.raw_execute()?;
+            }
+            incoming::write(connection, table, open, &stale.key)
+        })?;
+    }
+    Ok(())
+}
+
+/// Writes, unless that breaks a constraint or takes `others` that were changed along with it. Then
+/// the change stays, and is a conflict.
+fn settle(
+    connection: &Connection,
+    others: &dyn Fn(&Connection) -> Result<i64, Failure>,
+    write: &mut dyn FnMut() -> rusqlite::Result<()>,
+) -> Result<(), Failure> {
+    let before = others(connection)?;
+    connection.execute_batch("SAVEPOINT syncline_stale").map_err(explain)?;
+    let settled = match write() {
+        Ok(()) => others(connection)? == before,
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) => false,
+        Err(error) => return Err(explain(error)),
+    };
+    if !settled {
+        connection.execute_batch("ROLLBACK TO syncline_stale").map_err(explain)?;
+    }
+    connection.execute_batch("RELEASE syncline_stale").map_err(explain)
+}
+
+/// Changed rows that exist, those of `table` with one of `keys` not counted.
+fn others_changed(
+    connection: &Connection,
+    tables: &[RemoteTable],
+    open: i64,
+    table: &RemoteTable,
+    keys: &[&[Value]],
+) -> Result<i64, Failure> {
+    let mut count = 0;
+    for table in tables.iter().filter(|table| table.uploads()) {
+        count += change_log::live_entries(connection, table, open).map_err(explain)?;
+    }
+    let at = table.key.len() + 1;
+    let sql = format!(
+        "SELECT EXISTS (SELECT 1 FROM {} AS t WHERE {}) AND EXISTS \
+         (SELECT 1 FROM {} WHERE \"generation\" = ?{at} AND {})",
+        table.table_sql(),
+        table.key_is_parameter("t.", 1),
+        table.change_sql(),
+        table.our_key_is_parameter(1),
+    );
+    for key in keys {
+        let mut statement = connection.prepare_cached(&sql).map_err(explain)?;
+        incoming::bind_key(&mut statement, key).map_err(explain)?;
+        statement.raw_bind_parameter(at, open).map_err(explain)?;
+        let mut rows = statement.raw_query();
+        let own = rows.next().map_err(explain)?.map_or(Ok(0), |row| row.get::<_, i64>(0));
+        count -= own.map_err(explain)?;
+    }
+    Ok(count)
+}
+
+/// What was changed over something else than what came. A large column that the change has left
+/// alone is as it lies in the row.
+fn stale(connection: &Connection, table: &RemoteTable, open: i64) -> rusqlite::Result<Vec<Stale>> {
+    let columns = table.published.columns.iter().zip(&table.large);
+    let same = all(columns.map(|(name, large)| {
+        let (old, came) = (Image::Old.column(name), Image::Incoming.column(name));
+        let seen = match large {
+            None => format!("c.{old}"),
+            Some(bit) => format!(
+                "CASE WHEN c.\"captured\" & {} THEN c.{old} ELSE t.{} END",
+                1u64 << bit,
+                ident(name)
+            ),
+        };
+        format!("{seen} IS i.{came} COLLATE BINARY")
+    }));
+    let sql = format!(
+        "SELECT {} FROM {} AS c LEFT JOIN {} AS i ON {} LEFT JOIN {} AS t ON {} \
+         WHERE c.\"generation\" = ?1 AND c.\"existed\" = 1 \
+         AND (i.\"present\" IS NOT 1 OR NOT ({same}))",
+        table.our_keys_sql("c."),
+        table.change_sql(),
+        table.incoming_sql(),
+        table.same_our_key("i.", "c."),
+        table.table_sql(),
+        table.same_key("t.", "c."),
+    );
+    let mut statement = connection.prepare(&sql)?;
+    let mut rows = statement.query([open])?;
+    let mut stale = Vec::new();
+    while let Some(row) = rows.next()? {
+        let key = key_of(table, row)?;
+        stale.push(Stale { moved: moved(connection, table, open, &key)?, key });
+    }
+    Ok(stale)
+}
+
+fn moved(
+    connection: &Connection,
+    table: &RemoteTable,
+    open: i64,
+    key: &[Value],
+) -> rusqlite::Result<Option<Vec<Value>>> {
+    let at = key.len() + 1;
+    let sql = format!(
+        "SELECT {} FROM {} AS m JOIN {} AS c ON {} AND c.\"generation\" = m.\"generation\" \
+         WHERE m.\"generation\" = ?{at} AND {}",
+        table.our_keys_sql("m."),
+        table.moved_sql(),
+        table.change_sql(),
+        table.came_from("m.", "c."),
+        all(table.key.iter().enumerate().map(|(n, key)| format!("c.{} = ?{}", key.ours(), n + 1))),
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
+    for (n, value) in key.iter().enumerate() {
+        bind(&mut statement, n + 1, value.as_ref())?;
+    }
+    statement.raw_bind_parameter(at, open)?;
+    let mut rows = statement.raw_query();
+    rows.next()?.map(|row| key_of(table, row)).transpose()
+}
+
+fn key_of(table: &RemoteTable, row: &rusqlite::Row<'_>) -> rusqlite::Result<Vec<Value>> {
+    (0..table.key.len()).map(|n| value(row, n).map(|value| value.to_owned())).collect()
+}

@@ -1,0 +1,78 @@
+//! Rows of a table that comes back are changed before the first download has brought them.
+
+use super::shapes::{assert_equal, first, joined};
+use super::{rows, sync, sync_as};
+use crate::synchronize::Counts;
+use crate::testing::centre::{Fault, SharedCentre};
+use crate::testing::{Site, int, text};
+use model::Code;
+use protocol::Mode;
+
+/// The table has left and is back; the connection ended in front of its rows. Meanwhile the centre
+/// has changed row 1 and deleted row 2.
+fn returned(takes_held_shapes: bool) -> (SharedCentre, Site) {
+    let (centre, mut site) = joined();
+    centre.borrow_mut().takes_held_shapes = takes_held_shapes;
+    centre.borrow_mut().publish(&[]);
+    sync(&mut site, &centre).unwrap();
+    centre.borrow_mut().publish(&[first()]);
+    centre.borrow_mut().put(0, &[int(1), int(99), text("newer")]);
+    centre.borrow_mut().put(0, &[int(3), int(30), text("old")]);
+    centre.borrow_mut().remove(0, 2);
+    centre.borrow_mut().fault = Fault::WithinDownload;
+    sync(&mut site, &centre).unwrap_err();
+    centre.borrow_mut().fault = Fault::None;
+    centre.borrow_mut().uploads.clear();
+    (centre, site)
+}
+
+// Trap 23, S5: an edit of a row that had lain here since the table left went up over what the
+// centre has now, under whatever rule.
+#[test]
+fn an_edit_in_front_of_the_rows_is_compared_with_what_comes() {
+    for takes_held_shapes in [false, true] {
+        let (centre, mut site) = returned(takes_held_shapes);
+        site.write(
+            "UPDATE t SET note = 'over the old one' WHERE id = 1;
+             UPDATE t SET note = 'of a row that is gone' WHERE id = 2;
+             UPDATE t SET note = 'mine' WHERE id = 3; INSERT INTO t VALUES (4, 40, 'new')",
+        );
+        let refused =
+            sync_as(&mut site.remote, &centre, Mode::UploadOnly, &mut |_| {}).unwrap_err();
+        assert_eq!(refused.code(), Code::DownloadFirst);
+        let report = sync(&mut site, &centre).unwrap();
+        assert_eq!(report.uploaded, Counts { inserts: 1, updates: 1, deletes: 0 });
+        assert_eq!(report.rejected, 2);
+        assert_equal(&site, &centre);
+        assert_eq!(rows(&site), ["1, 99, 'newer'", "3, 30, 'mine'", "4, 40, 'new'"]);
+        let told: Vec<_> = site.remote.rejects().unwrap();
+        let told: Vec<_> = told.iter().map(|it| (it.code, it.row.as_deref().unwrap())).collect();
+        let code = Code::RowDiffersOnReturn.number();
+        let expected = [
+            (code, r#"{"id":1,"qty":10,"note":"over the old one"}"#),
+            (code, r#"{"id":2,"qty":20,"note":"of a row that is gone"}"#),
+        ];
+        assert_eq!(told, expected);
+    }
+}
+
+// Trap 23: a deletion, and a key that was changed.
+#[test]
+fn a_deletion_or_key_change_in_front_of_the_rows_is_compared_too() {
+    let (centre, mut site) = returned(true);
+    site.write("DELETE FROM t WHERE id = 1; UPDATE t SET id = 30 WHERE id = 3");
+    let report = sync(&mut site, &centre).unwrap();
+    assert_eq!(report.uploaded.deletes + report.uploaded.updates, 1, "{:?}", report.uploaded);
+    assert_equal(&site, &centre);
+    assert_eq!(rows(&site), ["1, 99, 'newer'", "30, 30, 'old'"]);
+    let (centre, mut site) = returned(true);
+    site.write("UPDATE t SET id = 10 WHERE id = 1; UPDATE t SET id = 20 WHERE id = 2");
+    let report = sync(&mut site, &centre).unwrap();
+    assert_eq!(report.uploaded, Counts::default());
+    assert_equal(&site, &centre);
+    assert_eq!(rows(&site), ["1, 99, 'newer'", "3, 30, 'old'"]);
+    let told = site.remote.rejects().unwrap();
+    let told: Vec<_> = told.iter().filter_map(|it| it.row.as_deref()).collect();
+    let expected = [r#"{"id":10,"qty":10,"note":"old"}"#, r#"{"id":20,"qty":20,"note":"old"}"#];
+    assert_eq!(told, expected);
+}
