@@ -108,7 +108,10 @@ fn unpublished(differences: &[Difference]) -> Vec<Finding> {
     let finding = |new: &Difference| Finding {
         severity: Severity::Notice,
         table: None,
-        message: format!("{new} {}; `syncline model add` publishes it", new.script_version),
+        message: format!(
+            "{new} {}; `syncline model add` publishes it, `unpublished` leaves it out",
+            new.script_version
+        ),
     };
     new.map(finding).collect()
 }

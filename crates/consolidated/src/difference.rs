@@ -89,7 +89,8 @@ pub(crate) fn differences(
         }
         for (name, present) in database {
             let Some((written, table)) = published.get(name) else {
-                if present.offered {
+                let on_purpose = |written: &String| find(written).as_ref() == Some(name);
+                if present.offered && !model.unpublished.iter().any(on_purpose) {
                     found.note(name, None, Disagreement::NotPublished);
                 }
                 continue;
@@ -144,7 +145,9 @@ impl Found<'_> {
             Some(wanted) => wanted.contains(column) || present.key.contains(column),
             None => true,
         };
-        for column in present.columns.iter().filter(|column| !published(column)) {
+        let on_purpose = |column: &&String| table.unpublished.contains(column);
+        let left_out = present.columns.iter().filter(|column| !published(column));
+        for column in left_out.filter(|column| !on_purpose(column)) {
             self.note(name, Some(column), Disagreement::NotPublished);
         }
         let Some(deployed) = deployed else {

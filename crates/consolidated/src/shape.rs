@@ -21,7 +21,7 @@ mod store;
 mod succession;
 
 pub use projection::LeftOut;
-pub(crate) use projection::upload;
+pub(crate) use projection::{as_it_is, upload};
 pub(crate) use store::Past;
 pub(crate) use succession::{Current, Narrow, Succession, succeed};
 

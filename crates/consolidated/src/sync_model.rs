@@ -27,6 +27,8 @@ pub struct SyncModel {
     pub tables: BTreeMap<String, TableModel>,
     /// Tables that were published and are gone.
     pub dropped_tables: Vec<String>,
+    /// Tables that are not published on purpose.
+    pub unpublished: Vec<String>,
 }
 
 /// One table of a model.
@@ -48,6 +50,8 @@ pub struct TableModel {
     pub renamed: BTreeMap<String, String>,
     /// Columns that were published and are gone.
     pub dropped: Vec<String>,
+    /// Columns that are not published on purpose.
+    pub unpublished: Vec<String>,
     /// Columns that remotes of this script version know under other names: theirs and the
     /// database's.
     pub names: BTreeMap<String, String>,
@@ -151,6 +155,8 @@ struct ModelFile {
     table: BTreeMap<String, Spanned<TableFile>>,
     #[serde(default)]
     dropped_tables: Vec<String>,
+    #[serde(default)]
+    unpublished: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -172,6 +178,7 @@ struct TableFile {
     may_leave: Option<Spanned<bool>>,
     renamed: BTreeMap<String, String>,
     dropped: Vec<String>,
+    unpublished: Vec<String>,
     names: BTreeMap<String, String>,
     renamed_from: Option<String>,
 }
@@ -219,6 +226,7 @@ impl SyncModel {
             publications,
             tables,
             dropped_tables: file.dropped_tables,
+            unpublished: file.unpublished,
         })
     }
 }
@@ -279,6 +287,7 @@ fn read_table(table: Spanned<TableFile>, text: &str) -> Result<TableModel, (usiz
         may_leave,
         renamed: table.renamed,
         dropped: table.dropped,
+        unpublished: table.unpublished,
         names: table.names,
         renamed_from: table.renamed_from,
         line,

@@ -1,5 +1,6 @@
 //! What people are told of a row: in the notes about conflicts and rejects.
 
+use crate::shape::LeftOut;
 use crate::synchronization::{BatchSource, Change};
 use crate::uploaded_row::{RowId, UploadedRow};
 use model::{Code, Failure, PublishedTable, RowReader, ValueRef};
@@ -12,7 +13,7 @@ const MESSAGE_CHARS_MAX: usize = 1_000;
 const VALUE_BYTES_MAX: usize = 64 << 10;
 
 /// Bytes of all rows that are kept of the rejects of one upload; the remote has them all.
-const ROWS_BYTES_MAX: usize = 16 << 20;
+pub(crate) const ROWS_BYTES_MAX: usize = 16 << 20;
 
 /// The message, cut where it is long, without what no database can store.
 pub(crate) fn message(text: String) -> String {
@@ -96,9 +97,10 @@ pub(crate) struct Rejected {
     pub(crate) message: String,
 }
 
-/// The rows of an upload for which `reason` has one, with their content.
+/// The rows of an upload for which `reason` has one, with their content. Of a row of which
+/// something was left out it is what the remote sent.
 pub(crate) fn rejected<'t>(
-    batches: BatchSource<'_>,
+    (batches, left_out): (BatchSource<'_>, Option<&LeftOut>),
     table: &dyn Fn(usize) -> &'t PublishedTable,
     reason: &dyn Fn(&RowId) -> Option<(Code, String)>,
 ) -> Result<Vec<Rejected>, Failure> {
@@ -110,7 +112,9 @@ pub(crate) fn rejected<'t>(
             rest = uploaded.read(rest, batch.change, published.width())?;
             let id = uploaded.key(published, batch.table);
             let Some((code, message)) = reason(&id) else { continue };
-            let content = (bytes < ROWS_BYTES_MAX).then(|| row(published, uploaded.new_image()));
+            let whole = left_out.and_then(|left_out| left_out.content(&id));
+            let content = whole
+                .or_else(|| (bytes < ROWS_BYTES_MAX).then(|| row(published, uploaded.new_image())));
             bytes += content.as_ref().map_or(0, String::len);
             rejected.push(Rejected {
                 table: batch.table,
@@ -123,6 +127,12 @@ pub(crate) fn rejected<'t>(
         }
         Ok(())
     })?;
+    for id in left_out.iter().flat_map(|left_out| left_out.empty()) {
+        let Some((code, message)) = reason(&id) else { continue };
+        let (key, row) = (key(table(id.0), &id.1), left_out.and_then(|all| all.content(&id)));
+        let operation = operation(Change::Update);
+        rejected.push(Rejected { table: id.0, operation, key, row, code, message });
+    }
     Ok(rejected)
 }
 

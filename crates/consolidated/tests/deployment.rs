@@ -6,7 +6,7 @@
 #[allow(dead_code, reason = "no test needs all of it")]
 mod center;
 
-use center::{Center, deploy, sqlite};
+use center::{Backend, Center, deploy, sqlite};
 use consolidated::{Finding, Severity, SyncModel, Url, administer};
 use model::{Code, Value};
 
@@ -70,7 +70,8 @@ fn check_tells_drift_from_a_changed_model() {
     // A foreign key of a table that is not published is named, and nothing else.
     let said = |findings: Vec<Finding>| {
         assert!(findings.iter().all(|f| f.severity == Severity::Notice), "{findings:?}");
-        let new = "is in the database and not in the model v1; `syncline model add` publishes it";
+        let new = "is in the database and not in the model v1; `syncline model add` publishes it, \
+                   `unpublished` leaves it out";
         let (new, others): (Vec<_>, Vec<_>) =
             findings.iter().partition(|finding| finding.message.ends_with(new));
         assert!(new.iter().any(|finding| finding.message.starts_with("table audit ")));
@@ -87,6 +88,30 @@ fn check_tells_drift_from_a_changed_model() {
     assert_eq!(findings[0].table.as_deref(), Some("customer"));
     admin.deploy(std::slice::from_ref(&same), false).unwrap();
     assert_eq!(said(admin.check(&[same]).unwrap()), 1);
+}
+
+// S11: what is left out on purpose was named by every check, so that nobody saw what is new.
+#[test]
+fn check_names_what_is_new_and_not_what_is_left_out_on_purpose() {
+    Backend::each(|backend| {
+        let schema = "CREATE TABLE item (id INTEGER PRIMARY KEY, name TEXT, cost INTEGER);
+            CREATE TABLE secret (id INTEGER PRIMARY KEY)";
+        let item = "[table.item]\ncolumns = [\"id\", \"name\"]\nunpublished = [\"cost\"]\n";
+        let text = format!("unpublished = [\"secret\"]\n{item}");
+        let center = Center::on(backend, schema, &text);
+        let mut admin = administer(&center.url).unwrap();
+        let models = [model(&text)];
+        assert_eq!(admin.check(&models).unwrap(), [], "{backend:?}");
+        assert_eq!(admin.differences(&models).unwrap(), [], "{backend:?}");
+        center.foreign(
+            "ALTER TABLE item ADD COLUMN price INTEGER; CREATE TABLE shelf (id INTEGER PRIMARY KEY)",
+        );
+        let found: Vec<String> =
+            admin.check(&models).unwrap().into_iter().map(|found| found.message).collect();
+        assert_eq!(found.len(), 2, "{backend:?}: {found:?}");
+        assert!(found[0].starts_with("column price of table item is in the database"), "{found:?}");
+        assert!(found[1].starts_with("table shelf is in the database"), "{found:?}");
+    });
 }
 
 // S2

@@ -119,7 +119,8 @@ impl Ledger {
         }
         let published = |at: usize| &upload.tables[at].deployed.published;
         let reason = |row: &RowId| self.owed.get(row).cloned().flatten();
-        told::rejected(upload.request.batches, &published, &reason)
+        let request = upload.request;
+        told::rejected((request.batches, request.left_out), &published, &reason)
     }
 
     /// Whether the remote will be told of this row.

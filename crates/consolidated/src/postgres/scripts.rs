@@ -9,7 +9,7 @@
 
 use super::departure_log::{self, Log};
 use super::dialect::{Postgres, news, since};
-use super::tables::{UserTable, VERSION};
+use super::tables::{UserColumn, UserTable, VERSION};
 use super::values::ColumnType;
 use crate::quote::{ident, idents, join};
 use crate::script::{Event, old_name};
@@ -28,6 +28,10 @@ pub(super) struct Generator<'a> {
     pub(super) selection: &'a Selection,
     /// An update may make of a covered row one that is not.
     pub(super) may_leave: bool,
+    /// Columns that decide who receives a row, and that the uploaded rows do not have, because the
+    /// remote has captured them under an older shape. A row that is there has them; a new one gets
+    /// their defaults.
+    pub(super) unseen: Vec<&'a UserColumn>,
     pub(super) dialect: Postgres<'a>,
 }
 
@@ -36,8 +40,10 @@ impl Generator<'_> {
     pub(super) fn scripts(&self) -> Vec<(Event, String)> {
         let mut scripts = Vec::new();
         if self.direction.uploads() {
-            scripts
-                .push((Event::UploadInsert, self.insert("{inserts}", self.will_be_covered("r"))));
+            scripts.push((
+                Event::UploadInsert,
+                self.insert("{inserts}", Known::New, self.will_be_covered("r")),
+            ));
             if !self.changeable_columns().is_empty() {
                 scripts.push((Event::UploadUpdate, self.update()));
             }
@@ -82,12 +88,52 @@ impl Generator<'_> {
     fn will_be_covered(&self, row: &str) -> Option<String> {
         match &self.selection.rows {
             // It says `t`, and looks at a row that is not in the table yet.
-            Rows::Custom(condition) => Some(format!(
-                "(SELECT {condition}\n    FROM (SELECT {}) AS t)",
-                idents(&format!("{row}."), self.columns)
-            )),
+            Rows::Custom(condition) => {
+                let unseen = self.unseen.iter().map(|column| &column.name);
+                let columns: Vec<&String> = self.columns.iter().chain(unseen).collect();
+                Some(format!(
+                    "(SELECT {condition}\n    FROM (SELECT {}) AS t)",
+                    join(&columns, ", ", |column| format!("{row}.{}", ident(column)))
+                ))
+            }
             _ => self.selection.covered(&self.dialect, row, Form::Probe),
         }
+    }
+
+    /// The rows of `relation` as `row`, with what they do not have themselves.
+    fn whole(&self, relation: &str, row: &str, known: Known) -> String {
+        if self.unseen.is_empty() {
+            return format!("{relation} AS {row}");
+        }
+        let key = |new: &dyn Fn(&str) -> String| {
+            join(&self.table.key, " AND ", |c| format!("was.{} = {}", ident(c), new(c)))
+        };
+        let old = |c: &str| format!("{row}.{}", ident(&old_name(self.columns, c)));
+        let was = |column: &UserColumn| format!("was.{}", ident(&column.name));
+        let values = |value: &dyn Fn(&UserColumn) -> String| {
+            let columns = self.unseen.iter();
+            let columns = columns.map(|c| format!("{} AS {}", value(c), ident(&c.name)));
+            columns.collect::<Vec<_>>().join(", ")
+        };
+        let (from, unseen) = match known {
+            Known::New => (String::new(), values(&default)),
+            Known::Old => {
+                let join = format!("\n    JOIN {} AS was ON {}", self.name(), key(&old));
+                (join, values(&was))
+            }
+            Known::Either => {
+                // An insert has an old key of NULLs, and may meet a row that is there.
+                let either = |c: &str| format!("coalesce({}, {row}.{})", old(c), ident(c));
+                let join = format!("\n    LEFT JOIN {} AS was ON {}", self.name(), key(&either));
+                let there = self.table.key.first().map_or_else(String::new, |c| ident(c));
+                let value = |column: &UserColumn| {
+                    let (was, default) = (was(column), default(column));
+                    format!("CASE WHEN was.{there} IS NULL THEN {default} ELSE {was} END")
+                };
+                (join, values(&value))
+            }
+        };
+        format!("(\n    SELECT {row}.*, {unseen}\n    FROM {relation} AS {row}{from}) AS {row}")
     }
 
     fn is_key(&self, column: &str) -> bool {
@@ -122,16 +168,21 @@ impl Generator<'_> {
         position.and_then(|at| self.types.get(at)).is_some_and(ColumnType::read_as_text)
     }
 
-    fn insert(&self, relation: &str, condition: Option<String>) -> String {
+    /// A new row is judged by the defaults of columns that it does not have, so it gets these.
+    fn insert(&self, relation: &str, known: Known, condition: Option<String>) -> String {
+        let judged = self.unseen.iter().filter(|column| column.default.is_some());
+        let columns: Vec<&String> =
+            self.columns.iter().chain(judged.map(|column| &column.name)).collect();
         let overriding = match self.table.columns.iter().any(|c| c.always_identity()) {
             true => "OVERRIDING SYSTEM VALUE\n",
             false => "",
         };
         format!(
-            "INSERT INTO {} AS t ({})\n{overriding}SELECT {}\nFROM {relation} AS r{}",
+            "INSERT INTO {} AS t ({})\n{overriding}SELECT {}\nFROM {}{}",
             self.name(),
-            idents("", self.columns),
-            join(self.columns, ", ", |column| self.new_value("r", column)),
+            join(&columns, ", ", |column| ident(column)),
+            join(&columns, ", ", |column| self.new_value("r", column)),
+            self.whole(relation, "r", known),
             condition.map_or(String::new(), |condition| format!("\nWHERE {condition}")),
         )
     }
@@ -158,8 +209,9 @@ impl Generator<'_> {
             join(columns, ",\n    ", |c| format!("{} = {}", ident(c), self.new_value("u", c)));
         set.push_str(&self.stamp());
         format!(
-            "UPDATE {} AS t SET\n    {set}\nFROM {relation} AS u\nWHERE {}{}{}",
+            "UPDATE {} AS t SET\n    {set}\nFROM {}\nWHERE {}{}{}",
             self.name(),
+            self.whole(relation, "u", Known::Old),
             self.unchanged("t", "u"),
             self.and_covered(),
             match self.may_leave {
@@ -207,7 +259,8 @@ impl Generator<'_> {
     fn fence(&self) -> Option<String> {
         let covered = self.will_be_covered("r")?;
         let key = self.selected("r", &self.table.key);
-        Some(format!("SELECT {key}\nFROM {{updates}} AS r\nWHERE {covered}"))
+        let rows = self.whole("{updates}", "r", Known::Either);
+        Some(format!("SELECT {key}\nFROM {rows}\nWHERE {covered}"))
     }
 
     /// The new value as it is to be stored.
@@ -283,7 +336,7 @@ impl Generator<'_> {
         };
         Some(format!(
             "{with}{}\nON CONFLICT ({}) DO UPDATE SET\n    {set}{}{condition}",
-            self.insert(relation, self.may_be_written("r")),
+            self.insert(relation, Known::Either, self.may_be_written("r")),
             idents("", &self.table.key),
             self.stamp(),
         ))
@@ -390,6 +443,23 @@ impl Generator<'_> {
             self.dialect.same_key(&self.selection.table, "t", "g"),
         )
     }
+}
+
+/// What is known of uploaded rows at the centre.
+#[derive(Clone, Copy)]
+enum Known {
+    /// They are not there.
+    New,
+    /// They are there, under their old keys.
+    Old,
+    /// Some are there.
+    Either,
+}
+
+/// What a new row gets that names no value. What the database works out itself is not known before.
+fn default(column: &UserColumn) -> String {
+    let default = column.default.as_deref().filter(|_| !column.generated);
+    format!("({})::{}", default.unwrap_or("NULL"), column.base_type)
 }
 
 fn indented(sql: &str) -> String {

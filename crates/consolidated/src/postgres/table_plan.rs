@@ -122,6 +122,7 @@ impl<'a> TablePlanner<'a> {
             rule: &self.table_model.conflict,
             selection: self.selection,
             may_leave: self.table_model.may_leave,
+            unseen: self.unseen(&published.columns),
             dialect: Postgres { user_tables: self.version.user_tables, tracked: self.tracked },
         };
         let (scripts, departures) = (generator.scripts(), generator.departures());
@@ -276,12 +277,23 @@ impl<'a> TablePlanner<'a> {
     fn check_places(&self, columns: &[String]) -> Result<(), Failure> {
         let place = self.selection.place();
         let missing = place.iter().find(|place| !columns.iter().any(|column| column == **place));
-        match missing.filter(|_| self.table_model.direction.uploads()) {
+        match missing.filter(|_| self.table_model.direction.uploads() && !self.part) {
             Some(column) => Err(self.wrong(&format!(
                 "{column} decides who receives a row; where remotes send rows it must be published"
             ))),
             None => Ok(()),
         }
+    }
+
+    /// Columns that decide who receives a row and that an older shape does not have. What a
+    /// condition of one's own looks at is not known, so these are all.
+    fn unseen(&self, columns: &[String]) -> Vec<&'a UserColumn> {
+        let place = self.selection.place();
+        let decides = |name: &str| self.selection.is_custom() || place.contains(&name);
+        let lacks = |column: &&UserColumn| {
+            self.part && decides(&column.name) && !columns.contains(&column.name)
+        };
+        self.table.columns.iter().filter(lacks).collect()
     }
 
     /// The published columns in the table's order; the key is always among them.

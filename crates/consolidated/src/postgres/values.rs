@@ -20,7 +20,7 @@
 use super::datetime;
 use super::numeric::{self, Class, Short};
 use super::scratch::Scratch;
-use model::{ValueRef, write_value};
+use model::{Value, ValueRef, write_value};
 use postgres_types::{Kind as TypeKind, Type};
 use serde::{Deserialize, Serialize};
 
@@ -76,6 +76,9 @@ pub(super) enum NumericAs {
 
 /// Digits that a double keeps for certain.
 const DOUBLE_DIGITS: usize = 15;
+
+/// Doubles that are spelled without an exponent, here as by the database.
+const PLAIN_REALS: std::ops::Range<f64> = 1e-4..1e15;
 
 impl ColumnType {
     /// The type named `name` by `format_type(oid, -1)`, for a domain that of its base type.
@@ -178,6 +181,25 @@ impl ColumnType {
 }
 
 impl ColumnType {
+    /// The same value in the storage class of this type, for a column that had another type when
+    /// the value was captured. None where it fits as it is, or not at all: then its row is rejected.
+    pub(super) fn converted(&self, value: ValueRef<'_>) -> Option<Value> {
+        let number = |text: &[u8]| std::str::from_utf8(text).ok().map(str::to_owned);
+        match (self.wire(), value) {
+            (Type::TEXT, ValueRef::Integer(i)) => Some(Value::Text(i.to_string().into_bytes())),
+            (Type::TEXT, ValueRef::Real(r)) if PLAIN_REALS.contains(&r.abs()) || r == 0.0 => {
+                Some(Value::Text(r.to_string().into_bytes()))
+            }
+            (Type::INT2 | Type::INT4 | Type::INT8, ValueRef::Text(text)) => {
+                number(text)?.trim().parse().ok().map(Value::Integer)
+            }
+            (Type::FLOAT4 | Type::FLOAT8, ValueRef::Text(text)) => {
+                number(text)?.trim().parse().ok().filter(|r: &f64| r.is_finite()).map(Value::Real)
+            }
+            _ => None,
+        }
+    }
+
     /// Whether a key with this value, which fits, comes back in the same letters. If not, the
     /// remote would hold two rows where the centre has one.
     pub(super) fn keeps_spelling(&self, value: ValueRef<'_>) -> bool {

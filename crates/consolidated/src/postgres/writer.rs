@@ -20,7 +20,7 @@ use crate::identity::Remembered;
 use crate::shape;
 use crate::synchronization::{Applied, Begun, Held, Identity, Session, UploadRequest, Withholding};
 use crate::url::PostgresUrl;
-use model::{Failure, Receipt};
+use model::{Failure, Receipt, ValueRef};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -178,7 +178,10 @@ impl Writer {
             let (tables, locked) = writer.lock(request.session)?;
             let remote = writer.recognize(request, &locked)?;
             let deployed: Vec<_> = tables.iter().map(|table| table.deployed.clone()).collect();
-            shape::upload(request, &deployed, |request| {
+            let convert = |table: usize, column: usize, value: ValueRef<'_>| {
+                deployed[table].details.columns.get(column)?.converted(value)
+            };
+            shape::upload(request, &deployed, &convert, |request| {
                 let upload = Upload { tables: &tables, request };
                 let ledger = upload::apply(&mut writer.link, upload, &remote, rows_failed)?;
                 upload::finish(&mut writer.link, upload, remote, &locked, ledger, &writer.life)

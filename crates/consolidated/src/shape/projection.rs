@@ -7,9 +7,10 @@
 use crate::catalog::CatalogTable;
 use crate::echo::Echo;
 use crate::synchronization::{Applied, Batch, Change, Held, HeldSchema, UploadRequest};
+use crate::told::{self, ROWS_BYTES_MAX};
 use crate::uploaded_row::RowId;
-use model::{Code, Failure, PublishedTable, RowReader, ValueRef, write_value};
-use std::cell::RefCell;
+use model::{Code, Failure, PublishedTable, RowReader, Value, ValueRef, write_value};
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -19,24 +20,62 @@ const VALUE_CHARS_MAX: usize = 200;
 /// Rows with values that no column takes, while they are uploaded.
 #[derive(Debug, Default)]
 pub struct LeftOut {
-    told: RefCell<BTreeMap<RowId, String>>,
+    told: RefCell<BTreeMap<RowId, Left>>,
     /// Updates of which nothing is left.
     empty: RefCell<BTreeSet<RowId>>,
+    /// Bytes of all contents.
+    bytes: Cell<usize>,
+}
+
+/// A row of which something was left out.
+#[derive(Debug)]
+struct Left {
+    why: String,
+    /// JSON: the row under the names that the remote has for its columns.
+    content: Option<String>,
+}
+
+/// The value that a column takes where it cannot hold the one that was uploaded as it is: table,
+/// column and value.
+pub(crate) type Convert<'a> = &'a dyn Fn(usize, usize, ValueRef<'_>) -> Option<Value>;
+
+/// Every column takes every value.
+pub(crate) fn as_it_is(_: usize, _: usize, _: ValueRef<'_>) -> Option<Value> {
+    None
 }
 
 impl LeftOut {
     /// Every such row, with the reason.
     pub(crate) fn told(&self) -> Vec<(RowId, (Code, String))> {
         let told = self.told.borrow();
-        told.iter().map(|(row, why)| (row.clone(), (Code::ColumnDropped, why.clone()))).collect()
+        told.iter()
+            .map(|(row, left)| (row.clone(), (Code::ColumnDropped, left.why.clone())))
+            .collect()
+    }
+
+    /// The whole row, JSON, of which something was left out.
+    pub(crate) fn content(&self, row: &RowId) -> Option<String> {
+        self.told.borrow().get(row).and_then(|left| left.content.clone())
+    }
+
+    /// Updates that are in no batch, because nothing is left of them.
+    pub(crate) fn empty(&self) -> Vec<RowId> {
+        self.empty.borrow().iter().cloned().collect()
+    }
+
+    fn add(&self, row: RowId, why: String, content: impl FnOnce() -> String) {
+        let content = (self.bytes.get() < ROWS_BYTES_MAX).then(content);
+        self.bytes.set(self.bytes.get() + content.as_ref().map_or(0, String::len));
+        self.told.borrow_mut().insert(row, Left { why, content });
     }
 }
 
 /// Lets `apply` see an upload as one of today's tables. `tables` are in the order of the schema
-/// that the remote holds.
+/// that the remote holds; `convert` is asked for values of columns whose type has changed.
 pub(crate) fn upload<D>(
     request: &UploadRequest<'_>,
     tables: &[Arc<CatalogTable<D>>],
+    convert: Convert<'_>,
     apply: impl FnOnce(&UploadRequest<'_>) -> Result<Applied, Failure>,
 ) -> Result<Applied, Failure> {
     let Held::Older(held) = &request.session.held else { return apply(request) };
@@ -44,7 +83,11 @@ pub(crate) fn upload<D>(
     let tables: Vec<&PublishedTable> = tables.iter().map(|table| &table.published).collect();
     let batches = request.batches;
     let projected = UploadRequest {
-        batches: &|visit| batches(&mut |batch| project(held, &tables, &left_out, batch, visit)),
+        batches: &|visit| {
+            batches(&mut |batch| {
+                project(Onto { held, tables: &tables, convert }, &left_out, batch, visit)
+            })
+        },
         left_out: Some(&left_out),
         ..*request
     };
@@ -55,20 +98,29 @@ pub(crate) fn upload<D>(
     Ok(applied)
 }
 
+/// What uploaded rows are projected from and onto.
+#[derive(Clone, Copy)]
+struct Onto<'a> {
+    held: &'a HeldSchema,
+    tables: &'a [&'a PublishedTable],
+    convert: Convert<'a>,
+}
+
 fn project(
-    held: &HeldSchema,
-    tables: &[&PublishedTable],
+    onto: Onto<'_>,
     left_out: &LeftOut,
     batch: Batch<'_>,
     visit: &mut dyn FnMut(Batch<'_>) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let unknown = || Failure::new(Code::Bug, "rows of a table that is not known");
+    let Onto { held, tables, convert } = onto;
     let from = held.schema.tables.get(batch.table).ok_or_else(unknown)?;
     let to = tables.get(batch.table).ok_or_else(unknown)?;
     let Some(projection) = held.projections.get(batch.table).ok_or_else(unknown)? else {
         return visit(batch);
     };
-    let row = &mut Projected { projection, from, to, old: Vec::new(), new: Vec::new() };
+    let convert = &|column: usize, value: ValueRef<'_>| convert(batch.table, column, value);
+    let row = &mut Projected { projection, from, to, convert, old: vec![], new: vec![] };
     let (mut change, mut count, mut rows) = (batch.change, 0, Vec::new());
     let mut rest = batch.rows;
     for _ in 0..batch.count {
@@ -81,7 +133,10 @@ fn project(
         }
         change = now;
         count += 1;
-        row.old.iter().chain(&row.new).for_each(|value| write_value(&mut rows, *value));
+        for image in [&row.old, &row.new] {
+            let values = image.iter().enumerate();
+            values.for_each(|(at, value)| row.write(&mut rows, at, *value));
+        }
     }
     match count {
         0 => Ok(()),
@@ -126,6 +181,7 @@ struct Projected<'a, 'r> {
     projection: &'a [Option<u16>],
     from: &'a PublishedTable,
     to: &'a PublishedTable,
+    convert: &'a dyn Fn(usize, ValueRef<'_>) -> Option<Value>,
     old: Vec<ValueRef<'r>>,
     new: Vec<ValueRef<'r>>,
 }
@@ -154,7 +210,11 @@ impl<'r> Projected<'_, 'r> {
         let empty = change == Change::Update && !(0..self.new.len()).any(|at| self.differs(at));
         let why =
             format!("of table {} these columns are gone: {}", self.from.name, lost.join(", "));
-        left_out.told.borrow_mut().insert(row.clone(), why);
+        left_out.add(row.clone(), why, || {
+            let mut image = Vec::new();
+            values.new.iter().for_each(|value| write_value(&mut image, *value));
+            told::row(self.from, &image)
+        });
         if empty {
             left_out.empty.borrow_mut().insert(row);
             return None;
@@ -204,9 +264,17 @@ impl<'r> Projected<'_, 'r> {
                 None | Some(ValueRef::Absent) => self.new.get(at),
                 old => old,
             };
-            write_value(&mut key, value.copied().unwrap_or(ValueRef::Null));
+            self.write(&mut key, at, value.copied().unwrap_or(ValueRef::Null));
         }
         key
+    }
+
+    /// Writes a value of a column as the column takes it.
+    fn write(&self, out: &mut Vec<u8>, column: usize, value: ValueRef<'_>) {
+        match (self.convert)(column, value) {
+            Some(converted) => write_value(out, converted.as_ref()),
+            None => write_value(out, value),
+        }
     }
 }
 
@@ -248,7 +316,8 @@ mod tests {
         let (mut seen, left_out) = (Seen::new(), LeftOut::default());
         let bytes = rows(values);
         let batch = Batch { table: 0, change, count: 1, rows: &bytes };
-        project(&held, &[&to], &left_out, batch, &mut |batch| {
+        let onto = Onto { held: &held, tables: &[&to], convert: &as_it_is };
+        project(onto, &left_out, batch, &mut |batch| {
             seen.push((batch.change, batch.count, batch.rows.to_vec()));
             Ok(())
         })

@@ -72,7 +72,8 @@ fn write_rejects(
              VALUES (datetime('now'), ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
         )
         .map_err(&noting)?;
-    for reject in told::rejected(request.batches, &published, &reason)? {
+    let upload = (request.batches, request.left_out);
+    for reject in told::rejected(upload, &published, &reason)? {
         statement
             .execute(params![
                 request.session.remote_id.as_str(),

@@ -193,7 +193,7 @@ impl crate::connection::Writer for Writer {
                 writer.written.extend(logs.cloned());
             }
             let tables = deployed.upload_tables(request.session)?;
-            shape::upload(request, &tables, |request| {
+            shape::upload(request, &tables, &shape::as_it_is, |request| {
                 let (connection, known_reach) = (&writer.connection, &writer.known_reach);
                 upload::upload(connection, &tables, request, &writer.incarnation, known_reach)
             })
