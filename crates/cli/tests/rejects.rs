@@ -130,3 +130,20 @@ fn every_summary_counts_what_it_learned_and_rejects_can_be_forgotten() {
         assert!(rejects(&world).is_empty());
     }
 }
+
+// S11, Trap 21: of a refused key change the reject had no row, as if it had been deleted here.
+#[test]
+fn a_refused_key_change_is_told_with_its_row() {
+    for world in worlds() {
+        let server = world.serve();
+        world.sync("ann", &server);
+        sql(&world.remote("ann"), "UPDATE t SET id = 5, data = 'mine' WHERE id = 1");
+        world.centre_sql("INSERT INTO t VALUES (5, 5, 'theirs')");
+        let summary = world.sync("ann", &server);
+        assert_eq!(summary["rejected"], 1, "{summary}");
+        let told = rejects(&world);
+        assert_eq!(told[0]["row"], json!({"id": 5, "n": 1, "data": "mine"}), "{told:?}");
+        world.sync("ann", &server);
+        world.assert_converged(&["ann"]);
+    }
+}

@@ -1,6 +1,6 @@
 //! The reject table: rows that lost, kept at the remote with the reason (S5, S7).
 
-use super::{Circumstances, Download};
+use super::{Circumstances, Download, stale};
 use crate::connection::{begin_immediate, bind, explain, value};
 use crate::progress::{self, Frozen};
 use crate::schema::{Image, RemoteTable};
@@ -109,7 +109,15 @@ pub(super) fn record(
             let (code, message) = (reject.code, &reject.message);
             let base = base(connection, table, &key, committed).map_err(explain)?;
             let reason = Reason { counter: reject.counter, code, message, at, base };
-            let is_news = insert(connection, table, &key, reason).map_err(explain)?;
+            // Of a key change that was refused the row lies under its new key.
+            let moved = match committed.filter(|_| table.uploads()) {
+                Some(frozen) => stale::moved(connection, table, frozen.generation, &key),
+                None => Ok(None),
+            };
+            let moved = moved.map_err(explain)?;
+            let row = row_json(connection, table, moved.as_ref().unwrap_or(&key), code);
+            let row = row.map_err(explain)?;
+            let is_news = insert_with_row(connection, table, &key, reason, row).map_err(explain)?;
             learned.rejects += u64::from(is_news);
             if code == Code::RowTooLargeToSend.number() {
                 learned.withheld.push(Withheld { table: usize::from(reject.table), key });

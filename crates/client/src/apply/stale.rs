@@ -140,10 +140,11 @@ fn stale(connection: &Connection, table: &RemoteTable, open: i64) -> rusqlite::R
     Ok(stale)
 }
 
-fn moved(
+/// The key that the row with this one was given in a generation; none where it was given none.
+pub(super) fn moved(
     connection: &Connection,
     table: &RemoteTable,
-    open: i64,
+    generation: i64,
     key: &[Value],
 ) -> rusqlite::Result<Option<Vec<Value>>> {
     let at = key.len() + 1;
@@ -160,7 +161,7 @@ fn moved(
     for (n, value) in key.iter().enumerate() {
         bind(&mut statement, n + 1, value.as_ref())?;
     }
-    statement.raw_bind_parameter(at, open)?;
+    statement.raw_bind_parameter(at, generation)?;
     let mut rows = statement.raw_query();
     rows.next()?.map(|row| key_of(table, row)).transpose()
 }
