@@ -23,7 +23,7 @@ mod succession;
 pub use projection::LeftOut;
 pub(crate) use projection::{as_it_is, upload};
 pub(crate) use store::Past;
-pub(crate) use succession::{Current, Narrow, Succession, succeed};
+pub(crate) use succession::{Narrow, Planned, Succession, succeed};
 
 use model::PublishedTable;
 use std::collections::BTreeMap;

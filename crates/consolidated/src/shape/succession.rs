@@ -13,13 +13,23 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// A table of a script version as it is about to be published.
 #[derive(Debug, Clone)]
-pub(crate) struct Current {
-    pub(crate) script_version: String,
+struct Current {
+    script_version: String,
     /// The table's name in the database.
-    pub(crate) name: String,
+    name: String,
     /// The published columns under the names that the database gives them.
-    pub(crate) local: Vec<String>,
-    pub(crate) published: PublishedTable,
+    local: Vec<String>,
+    published: PublishedTable,
+}
+
+/// A table of a plan, which gets its final fingerprint.
+#[derive(Debug)]
+pub(crate) struct Planned<'a> {
+    pub(crate) script_version: String,
+    /// Under the names of the database.
+    pub(crate) published: &'a mut PublishedTable,
+    /// As remotes know it.
+    pub(crate) outward: &'a mut PublishedTable,
 }
 
 /// A table with some of its columns: what an upload under an older shape is applied to.
@@ -49,15 +59,37 @@ pub(crate) struct Succession<'a> {
 
 /// What is to be done.
 #[derive(Debug, Default)]
-pub(crate) struct Succeeded {
+struct Succeeded {
     /// The fingerprints of the current tables, in their order.
-    pub(crate) fingerprints: Vec<String>,
-    pub(crate) statements: Vec<String>,
-    pub(crate) notices: Vec<String>,
+    fingerprints: Vec<String>,
+    statements: Vec<String>,
+    notices: Vec<String>,
 }
 
-/// Plans what is to become of the shapes, or refuses what nobody has declared.
+/// Plans what is to become of the shapes, or refuses what nobody has declared. Yields the statements.
 pub(crate) fn succeed(
+    past: &Past,
+    planned: Vec<Planned<'_>>,
+    notices: &mut Vec<String>,
+    succession: &Succession<'_>,
+) -> Result<Vec<String>, Failure> {
+    let current = planned.iter().map(|table| Current {
+        script_version: table.script_version.clone(),
+        name: table.published.name.clone(),
+        local: table.published.columns.clone(),
+        published: table.outward.clone(),
+    });
+    let current: Vec<Current> = current.collect();
+    let succeeded = plan(past, &current, succession)?;
+    for (table, fingerprint) in planned.into_iter().zip(succeeded.fingerprints) {
+        table.outward.fingerprint.clone_from(&fingerprint);
+        table.published.fingerprint = fingerprint;
+    }
+    notices.extend(succeeded.notices);
+    Ok(succeeded.statements)
+}
+
+fn plan(
     past: &Past,
     current: &[Current],
     succession: &Succession<'_>,

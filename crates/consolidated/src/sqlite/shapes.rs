@@ -4,7 +4,7 @@ use super::deploy::table_exists;
 use super::errors::failed;
 use super::plan::{self, Plan};
 use super::tables::{self, UserTable};
-use crate::shape::{self, Current, Past, Succession};
+use crate::shape::{self, Past, Planned, Succession};
 use crate::sync_model::SyncModel;
 use crate::synchronization::{Held, Session};
 use model::Failure;
@@ -47,20 +47,21 @@ fn succeed(
     plan: &mut Plan,
 ) -> Result<Vec<String>, Failure> {
     let past = read(connection)?;
-    let mut current = Vec::new();
-    for version in &plan.versions {
-        current.extend(version.tables.iter().map(|table| Current {
-            script_version: version.script_version.to_string(),
-            name: table.published.name.clone(),
-            local: table.published.columns.clone(),
-            published: table.outward.clone(),
+    let mut planned = Vec::new();
+    for version in &mut plan.versions {
+        let script_version = version.script_version.to_string();
+        planned.extend(version.tables.iter_mut().map(|table| Planned {
+            script_version: script_version.clone(),
+            published: &mut table.published,
+            outward: &mut table.outward,
         }));
     }
     let columns = |table: &UserTable| table.stored_columns().into_iter().collect();
     let database = user_tables.iter().map(|(name, table)| (name.clone(), columns(table))).collect();
-    let succeeded = shape::succeed(
+    shape::succeed(
         &past,
-        &current,
+        planned,
+        &mut plan.notices,
         &Succession {
             models,
             database: &database,
@@ -70,14 +71,7 @@ fn succeed(
             },
             prefix: "",
         },
-    )?;
-    let tables = plan.versions.iter_mut().flat_map(|version| &mut version.tables);
-    for (table, fingerprint) in tables.zip(succeeded.fingerprints) {
-        table.outward.fingerprint = fingerprint.clone();
-        table.published.fingerprint = fingerprint;
-    }
-    plan.notices.extend(succeeded.notices);
-    Ok(succeeded.statements)
+    )
 }
 
 pub(super) fn read(connection: &Connection) -> Result<Past, Failure> {
