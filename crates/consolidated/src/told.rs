@@ -127,7 +127,7 @@ pub(crate) fn rejected<'t>(
         }
         Ok(())
     })?;
-    for id in left_out.iter().flat_map(|left_out| left_out.empty()) {
+    for id in left_out.iter().flat_map(|left_out| left_out.unsaid()) {
         let Some((code, message)) = reason(&id) else { continue };
         let (key, row) = (key(table(id.0), &id.1), left_out.and_then(|all| all.content(&id)));
         let operation = operation(Change::Update);

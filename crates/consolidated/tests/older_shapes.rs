@@ -192,14 +192,19 @@ fn a_row_with_null_where_none_may_be_any_more_is_told() {
 // rejects at PostgreSQL.
 #[test]
 fn rows_without_the_column_that_decides_are_judged_by_what_the_centre_has() {
-    for rule in ["consolidated_wins", "remote_wins", "merge"] {
+    let column = "\"owner = {u.name}\"";
+    let custom = "{ custom = \"t.owner = {u.name}\" }";
+    for (partition, rule) in [
+        (column, "consolidated_wins"),
+        (column, "remote_wins"),
+        (column, "merge"),
+        (custom, "merge"),
+    ] {
         Backend::each(|backend| {
             let schema = "CREATE TABLE task (id INTEGER PRIMARY KEY, job TEXT, more TEXT);
                 INSERT INTO task VALUES (1, 'a', 'x'), (2, 'b', 'x'), (3, 'c', 'x'),
                     (4, 'd', 'x'), (5, 'e', 'x')";
-            let after = format!(
-                "[table.task]\npartition = \"owner = {{u.name}}\"\nconflict = \"{rule}\"\n"
-            );
+            let after = format!("[table.task]\npartition = {partition}\nconflict = \"{rule}\"\n");
             let add = "ALTER TABLE task ADD COLUMN owner TEXT DEFAULT 'ann';
                 UPDATE task SET owner = 'bob' WHERE id IN (2, 4)";
             let (mut center, mut remote) = changed(backend, schema, "[table.task]", add, &after);
@@ -214,7 +219,7 @@ fn rows_without_the_column_that_decides_are_judged_by_what_the_centre_has() {
                 Upload::Insert("task", task(6, "new")),
             ];
             let (applied, download) = center.synchronize(&mut remote, &changes);
-            let what = format!("{backend:?} {rule}");
+            let what = format!("{backend:?} {partition} {rule}");
             let told: Vec<Value> = codes(&download).into_iter().map(|(key, _)| key).collect();
             assert_eq!(told, [int(2), int(4)], "{what}: {:?}", codes(&download));
             assert_eq!((applied.conflicts, applied.rejected), (1, 2), "{what}");
@@ -294,7 +299,7 @@ fn children_without_the_column_of_their_parent_are_judged_by_what_the_centre_has
 fn the_centre_keeps_what_a_remote_said_of_a_dropped_column() {
     Backend::each(|backend| {
         let schema = "CREATE TABLE t (id INTEGER PRIMARY KEY, v TEXT, note TEXT);
-            INSERT INTO t VALUES (1, 'a', NULL), (2, 'b', NULL)";
+            INSERT INTO t VALUES (1, 'a', NULL), (2, 'b', NULL), (4, 'd', NULL)";
         let (mut center, mut remote) = changed(
             backend,
             schema,
@@ -307,17 +312,19 @@ fn the_centre_keeps_what_a_remote_said_of_a_dropped_column() {
             Upload::Update("t", row(1, "a", Value::Null), row(1, "a", text("only this"))),
             Upload::Update("t", row(2, "b", Value::Null), row(2, "bb", text("this too"))),
             Upload::Insert("t", row(3, "c", text("and this"))),
+            Upload::KeyChange("t", row(4, "d", Value::Null), row(40, "d", text("with a key"))),
         ];
         let (applied, download) = center.synchronize(&mut remote, &changes);
-        assert_eq!(counts(&applied), (1, 2, 0, 0, 3), "{backend:?}");
-        assert_eq!(download.rejects.len(), 3, "{backend:?}");
+        assert_eq!(counts(&applied), (1, 3, 0, 0, 4), "{backend:?}");
+        let told: Vec<Value> = codes(&download).into_iter().map(|(key, _)| key).collect();
+        assert_eq!(told, [int(1), int(2), int(3), int(40)], "where the remote has them");
         let prefix = backend.pick("", "syncline.");
         let kept = center.rows(&format!(
             "SELECT operation, row_key, code, row_content FROM {prefix}syncline_reject ORDER BY row_key"
         ));
         let word = |value: &Value| value.as_ref().display();
-        assert_eq!(kept.len(), 3, "{backend:?}: {kept:?}");
-        for (row, said) in kept.iter().zip(["only this", "this too", "and this"]) {
+        assert_eq!(kept.len(), 4, "{backend:?}: {kept:?}");
+        for (row, said) in kept.iter().zip(["only this", "this too", "and this", "with a key"]) {
             assert_eq!(row[2], int(i64::from(Code::ColumnDropped.number())), "{backend:?}");
             assert!(word(&row[3]).contains(said), "{backend:?}: {row:?}");
         }

@@ -31,6 +31,8 @@ pub struct LeftOut {
 #[derive(Debug)]
 struct Left {
     why: String,
+    /// The row as the upload speaks of it: under its old key, where the key changes.
+    sent: RowId,
     /// JSON: the row under the names that the remote has for its columns.
     content: Option<String>,
 }
@@ -58,15 +60,18 @@ impl LeftOut {
         self.told.borrow().get(row).and_then(|left| left.content.clone())
     }
 
-    /// Updates that are in no batch, because nothing is left of them.
-    pub(crate) fn empty(&self) -> Vec<RowId> {
-        self.empty.borrow().iter().cloned().collect()
+    /// Rows that no batch speaks of under this key: updates of which nothing is left, and rows that
+    /// have got another key.
+    pub(crate) fn unsaid(&self) -> Vec<RowId> {
+        let (told, empty) = (self.told.borrow(), self.empty.borrow());
+        let unsaid = told.iter().filter(|(row, left)| **row != left.sent || empty.contains(row));
+        unsaid.map(|(row, _)| row.clone()).collect()
     }
 
-    fn add(&self, row: RowId, why: String, content: impl FnOnce() -> String) {
+    fn add(&self, (row, sent): (RowId, RowId), why: String, content: impl FnOnce() -> String) {
         let content = (self.bytes.get() < ROWS_BYTES_MAX).then(content);
         self.bytes.set(self.bytes.get() + content.as_ref().map_or(0, String::len));
-        self.told.borrow_mut().insert(row, Left { why, content });
+        self.told.borrow_mut().insert(row, Left { why, sent, content });
     }
 }
 
@@ -206,11 +211,13 @@ impl<'r> Projected<'_, 'r> {
         if lost.is_empty() {
             return Some(change);
         }
-        let row = (batch.table, self.key());
+        let sent = (batch.table, self.key(&self.old));
+        // The remote has it under its new key.
+        let row = (batch.table, self.key(&[]));
         let empty = change == Change::Update && !(0..self.new.len()).any(|at| self.differs(at));
         let why =
             format!("of table {} these columns are gone: {}", self.from.name, lost.join(", "));
-        left_out.add(row.clone(), why, || {
+        left_out.add((row.clone(), sent), why, || {
             let mut image = Vec::new();
             values.new.iter().for_each(|value| write_value(&mut image, *value));
             told::row(self.from, &image)
@@ -256,15 +263,15 @@ impl<'r> Projected<'_, 'r> {
         }
     }
 
-    /// The key under which an upload of today's shape would speak of the row.
-    fn key(&self) -> Vec<u8> {
+    /// The key in this image of the row, which may be empty; what is not in it is in the new one.
+    fn key(&self, image: &[ValueRef<'_>]) -> Vec<u8> {
         let mut key = Vec::new();
         for at in self.to.key.iter().map(|at| usize::from(*at)) {
-            let value = match self.old.get(at) {
-                None | Some(ValueRef::Absent) => self.new.get(at),
-                old => old,
+            let value = match image.get(at) {
+                None | Some(ValueRef::Absent) => self.new.get(at).copied(),
+                old => old.copied(),
             };
-            self.write(&mut key, at, value.copied().unwrap_or(ValueRef::Null));
+            self.write(&mut key, at, value.unwrap_or(ValueRef::Null));
         }
         key
     }

@@ -88,8 +88,11 @@ impl Moves {
         let remote = request.session.remote_id.as_str();
         let mut since = vec![None; tables.len()];
         let mut until = vec![0; tables.len()];
-        for (position, (table, held)) in tables.iter().zip(request.marks).enumerate() {
+        for (position, table) in tables.iter().enumerate() {
             let published = &table.published;
+            // The marks are in the order of today's tables, these in that of the remote's.
+            let held = request.marks.iter().find(|it| it.fingerprint == published.fingerprint);
+            let Some(held) = held else { continue };
             let mark = held.watermark.as_ref().filter(|_| published.direction.downloads());
             let Some(mark) = mark.and_then(Mark::read) else { continue };
             let Some(log) = mark.logs.first() else { continue };
