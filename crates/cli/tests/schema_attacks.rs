@@ -1,5 +1,6 @@
-//! Two things at once, on both databases: the schema of the centre changes in several ways while
-//! keys, children and script versions change at remotes.
+//! The schema of the centre changes in several ways at once, on both databases.
+//!
+//! Meanwhile keys, children and script versions change at remotes.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -104,7 +104,8 @@ fn check_names_what_is_new_and_not_what_is_left_out_on_purpose() {
         assert_eq!(admin.check(&models).unwrap(), [], "{backend:?}");
         assert_eq!(admin.differences(&models).unwrap(), [], "{backend:?}");
         center.foreign(
-            "ALTER TABLE item ADD COLUMN price INTEGER; CREATE TABLE shelf (id INTEGER PRIMARY KEY)",
+            "ALTER TABLE item ADD COLUMN price INTEGER;
+             CREATE TABLE shelf (id INTEGER PRIMARY KEY)",
         );
         let found: Vec<String> =
             admin.check(&models).unwrap().into_iter().map(|found| found.message).collect();

@@ -1,5 +1,6 @@
-//! Uploads under tables of yesterday whose types, keys or deciding columns are others today, on
-//! every database.
+//! Uploads under tables of yesterday, on every database.
+//!
+//! Their types, keys or deciding columns are others today.
 
 #![allow(clippy::unwrap_used)]
 
@@ -320,7 +321,8 @@ fn the_centre_keeps_what_a_remote_said_of_a_dropped_column() {
         assert_eq!(told, [int(1), int(2), int(3), int(40)], "where the remote has them");
         let prefix = backend.pick("", "syncline.");
         let kept = center.rows(&format!(
-            "SELECT operation, row_key, code, row_content FROM {prefix}syncline_reject ORDER BY row_key"
+            "SELECT operation, row_key, code, row_content FROM {prefix}syncline_reject \
+             ORDER BY row_key"
         ));
         let word = |value: &Value| value.as_ref().display();
         assert_eq!(kept.len(), 4, "{backend:?}: {kept:?}");

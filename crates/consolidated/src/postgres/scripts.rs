@@ -180,7 +180,7 @@ impl Generator<'_> {
         format!(
             "INSERT INTO {} AS t ({})\n{overriding}SELECT {}\nFROM {}{}",
             self.name(),
-            join(&columns, ", ", |column| ident(column)),
+            join(&columns, ", ", ident),
             join(&columns, ", ", |column| self.new_value("r", column)),
             self.whole(relation, "r", known),
             condition.map_or(String::new(), |condition| format!("\nWHERE {condition}")),

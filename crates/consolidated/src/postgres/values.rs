@@ -182,7 +182,7 @@ impl ColumnType {
 
 impl ColumnType {
     /// The same value in the storage class of this type, for a column that had another type when
-    /// the value was captured. None where it fits as it is, or not at all: then its row is rejected.
+    /// the value was captured. None where it fits as it is, or not at all, and its row is rejected.
     pub(super) fn converted(&self, value: ValueRef<'_>) -> Option<Value> {
         let number = |text: &[u8]| std::str::from_utf8(text).ok().map(str::to_owned);
         match (self.wire(), value) {

@@ -66,7 +66,8 @@ struct Succeeded {
     notices: Vec<String>,
 }
 
-/// Plans what is to become of the shapes, or refuses what nobody has declared. Yields the statements.
+/// Plans what is to become of the shapes, or refuses what nobody has declared. Yields the
+/// statements.
 pub(crate) fn succeed(
     past: &Past,
     planned: Vec<Planned<'_>>,
