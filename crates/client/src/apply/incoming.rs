@@ -226,7 +226,10 @@ fn is_absent(
     Ok(statement.raw_query().next()?.is_some())
 }
 
-pub(super) fn bind_key(statement: &mut rusqlite::CachedStatement<'_>, key: &[Value]) -> rusqlite::Result<()> {
+pub(super) fn bind_key(
+    statement: &mut rusqlite::CachedStatement<'_>,
+    key: &[Value],
+) -> rusqlite::Result<()> {
     for (n, value) in key.iter().enumerate() {
         bind(statement, n + 1, value.as_ref())?;
     }

@@ -31,9 +31,8 @@ pub(super) fn take_back(
     for stale in stale(connection, table, open).map_err(explain)? {
         let keys: Vec<&[Value]> =
             stale.moved.iter().chain([&stale.key]).map(Vec::as_slice).collect();
-        let others = |connection: &Connection| {
-            others_changed(connection, tables, open, table, &keys)
-        };
+        let others =
+            |connection: &Connection| others_changed(connection, tables, open, table, &keys);
         settle(connection, &others, &mut || {
             let code = Code::RowDiffersOnReturn;
             rejects::record_stranded(connection, table, keys[0], code, at)?;
