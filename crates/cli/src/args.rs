@@ -67,9 +67,9 @@ pub(crate) enum LogLevel {
     Warn,
     /// Start, stop, one line per synchronization
     Info,
-    /// For the makers
+    /// Details for developers of Syncline
     Debug,
-    /// For the makers, everything
+    /// Everything, for developers of Syncline
     Trace,
 }
 
@@ -125,7 +125,7 @@ Examples:
   syncline demo                    leaves its databases in ./syncline-demo
   syncline demo --dir /tmp/demo    leaves them in /tmp/demo
 
-A former demo in the folder is made anew; any other folder that is not empty is refused.")]
+A former demo in the folder is replaced; any other folder that is not empty is refused.")]
 pub(crate) struct DemoOptions {
     /// The folder to leave consolidated.db and remotes/*.db in
     #[arg(long, value_name = "DIR", default_value = "syncline-demo")]

@@ -9,13 +9,13 @@
 /// Who must act.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Actor {
-    /// Whoever uses or builds the remote.
+    /// Those who use or build the remote.
     Remote,
-    /// Whoever runs the server or the consolidated database.
+    /// Those who run the server or the consolidated database.
     Operator,
     /// Nobody: it passes.
     Nobody,
-    /// The makers of Syncline.
+    /// The developers of Syncline.
     Maker,
 }
 
@@ -111,7 +111,7 @@ codes! {
     2106 DirectionNotPublished Remote false "undo the change, or set `direction = \"both\"`";
     /// The file is a copy of another remote file, or a backup of this one: the server has seen a
     /// later state of this remote ID. The copy takes a new identity by itself, keeps what it has
-    /// not uploaded yet, and receives all its rows anew.
+    /// not uploaded yet, and downloads all its rows.
     2107 CopiedRemote Nobody true "synchronize again";
     /// The remote was synchronized with another consolidated database before.
     2108 WrongDatabase Remote false
@@ -236,7 +236,7 @@ codes! {
     /// No reject of this number is in the reject table of the remote.
     5170 NoSuchReject Remote false "`syncline remote rejects FILE` shows what there is";
     /// A rejected change would be made again to a row that has changed since, here or at the
-    /// consolidated database. It would overwrite work that whoever made it has not seen.
+    /// consolidated database. It would overwrite work that its author has not seen.
     5171 RetryOverwrites Remote false
         "look at the row as it is now, then give --force, or change it yourself";
     /// A rejected change cannot be made again: its table or a column of it is uploaded no more, or
@@ -282,7 +282,7 @@ codes! {
         "say `renamed`, `dropped`, `renamed_from` or `dropped_tables` in the model";
     /// The consolidated database knows no remote of this ID.
     6160 NoSuchRemote Operator false "`syncline fleet list` shows all";
-    /// A remote is bound to so many users that whoever may use it is no longer looked at.
+    /// A remote is bound to so many users that it may as well be open to all.
     6161 TooManyUsers Operator false "bind it to fewer users, or give --any";
     /// No reject, or no conflict, of this number is kept at the consolidated database: it never
     /// was, or it was purged.
@@ -301,7 +301,7 @@ codes! {
     /// The row is outside what this remote shares, or the change would have moved it there. Either
     /// it has gone to somebody else since the remote saw it, or it never was the remote's. The row
     /// is kept in the reject table and disappears from the remote.
-    7006 RowOutsideSubscription Remote false "whoever the row belongs to now can change it";
+    7006 RowOutsideSubscription Remote false "the user to whom the row belongs now can change it";
     /// The change gave a value to a column that the consolidated database publishes no more, or
     /// under another name. The row is kept in the reject table as it was here.
     7145 ColumnLost Remote false "enter the value again where it belongs now";
@@ -332,7 +332,7 @@ codes! {
     7170 RowTooLargeToSend Operator false
         "store smaller values, or raise `frame_bytes_max` up to 64 MiB";
     /// The triggers that capture changes of the table were gone for a while, as when an application
-    /// makes a table anew. The row differs from the one at the centre, or the centre has none, and
+    /// rebuilds a table. The row differs from the one at the centre, or the centre has none, and
     /// nobody knows who changed it: the remote has what the centre has, and the reject table what
     /// was here. What was captured before is uploaded.
     7190 RowNotCaptured Remote false "change the row again, if what was here is right";

@@ -42,10 +42,10 @@ pub(super) fn text() -> String {
 fn page(code: Code) -> String {
     let manual: Vec<&str> = code.manual().lines().map(str::trim).collect();
     let actor = match code.actor() {
-        Actor::Remote => "whoever uses or builds the remote",
-        Actor::Operator => "whoever runs the server or the consolidated database",
+        Actor::Remote => "those who use or build the remote",
+        Actor::Operator => "those who run the server or the consolidated database",
         Actor::Nobody => "nobody, it passes",
-        Actor::Maker => "the makers of Syncline",
+        Actor::Maker => "the developers of Syncline",
     };
     let retry = if code.retry() { "yes" } else { "no" };
     format!(

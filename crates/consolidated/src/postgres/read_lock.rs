@@ -10,8 +10,8 @@
 //! R2. Of several that wait for each other PostgreSQL ends the one that has waited for
 //!     `deadlock_timeout`. A download waits for half of that, for all its tables together, then
 //!     gives back what it has and tries again: so it is never the owner's statement that is ended.
-//!     Nearly always nobody is in its way, so at first it does not wait at all: that needs no limit,
-//!     whose setting and end cost as much as the lock.
+//!     Nearly always nobody is in its way, so at first it does not wait at all: that needs no
+//!     limit, whose setting and end cost as much as the lock.
 
 use super::catalog::Table;
 use super::errors::{Fault, FaultKind, script_failed};
