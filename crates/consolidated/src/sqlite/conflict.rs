@@ -27,7 +27,7 @@ pub(super) fn resolve(
     if row.change == Change::KeyChange {
         return resolve_key_change(attempt, table, position, row);
     }
-    let Some(before) = standing(attempt, table, position, row)? else {
+    let Some(before) = standing(attempt, table, position, (row, row))? else {
         return Ok(RowOutcome::Done);
     };
     let now = attempt.fetch(table, row)?;
@@ -65,14 +65,16 @@ pub(super) fn resolve(
 }
 
 /// Where the row that a change is meant for stands; none if it is somebody else's, and rejected.
+/// The row is looked up as the remote has `seen` it, and rejected as it came: of a key change both
+/// keys are owed.
 fn standing(
     attempt: &mut Attempt<'_>,
     table: &CatalogTable,
     position: usize,
-    row: &UploadedRow<'_>,
+    (row, seen): (&UploadedRow<'_>, &UploadedRow<'_>),
 ) -> Result<Option<Standing>, Failure> {
     let standing = match table.details.is_fenced() {
-        true => fence::standing(attempt, table, row)?,
+        true => fence::standing(attempt, table, seen)?,
         false => Standing::Inside,
     };
     if standing == Standing::Outside {
@@ -92,7 +94,7 @@ fn resolve_key_change(
     row: &UploadedRow<'_>,
 ) -> Result<RowOutcome, Failure> {
     let seen = row.as_seen();
-    let Some(before) = standing(attempt, table, position, &seen)? else {
+    let Some(before) = standing(attempt, table, position, (row, &seen))? else {
         return Ok(RowOutcome::Done);
     };
     let now = attempt.fetch(table, &seen)?;

@@ -312,3 +312,38 @@ fn rows_that_wait_for_each_other_meet_the_fence_too() {
         assert_eq!(center.rows(FOREIGN).len(), 1);
     });
 }
+
+/// The row had been taken from the remote, which has given it another key meanwhile. Only the old
+/// key was owed, so the row stayed at the remote under the new one.
+// S3, S6, S7, Trap 21
+#[test]
+fn a_refused_key_change_of_a_foreign_row_owes_both_keys() {
+    Backend::each(|backend| {
+        for upload_first in [false, true] {
+            let rule = "conflict = \"remote_wins\"\nmay_leave = true";
+            let (mut center, mut site) = shop(backend, rule);
+            center.foreign("UPDATE customer SET rep = 4 WHERE id = 1");
+            center.foreign("INSERT INTO customer VALUES (52, 3, 'theirs')");
+            let changes = [
+                Upload::KeyChange("customer", row(1, 3, "a"), row(51, 3, "a")),
+                Upload::KeyChange("customer", row(2, 3, "b"), row(52, 3, "b")),
+            ];
+            let download = match upload_first {
+                false => site.synchronize(&mut center, &changes),
+                true => {
+                    site.make(&changes);
+                    center.upload(&mut site.remote, &changes).unwrap();
+                    // What is owed outlives what happens at the centre until then.
+                    center.foreign("DELETE FROM customer WHERE id = 1");
+                    site.synchronize(&mut center, &[])
+                }
+            };
+            let refused = [outside("customer:1"), "RowKeyTaken customer:2".to_owned()];
+            let mut found = rejects(&download);
+            found.sort_by_key(|line| line.contains("RowKeyTaken"));
+            assert_eq!(found, refused, "{backend:?}");
+            let gone = |id| download.deletes.contains(&("customer".into(), vec![crate::int(id)]));
+            assert!(gone(1) && gone(51), "{backend:?}: {:?}", download.deletes);
+        }
+    });
+}

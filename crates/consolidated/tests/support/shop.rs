@@ -110,8 +110,8 @@ impl Site {
         self.remote.claims.insert(name.into(), value.into());
     }
 
-    /// Makes its changes, synchronizes, and then must hold exactly what is covered.
-    pub(crate) fn synchronize(&mut self, center: &mut Center, changes: &[Upload]) -> Download {
+    /// Changes its own rows.
+    pub(crate) fn make(&mut self, changes: &[Upload]) {
         for change in changes {
             match change {
                 Upload::Insert(table, new) | Upload::Update(table, _, new) => {
@@ -127,6 +127,11 @@ impl Site {
                 }
             }
         }
+    }
+
+    /// Makes its changes, synchronizes, and then must hold exactly what is covered.
+    pub(crate) fn synchronize(&mut self, center: &mut Center, changes: &[Upload]) -> Download {
+        self.make(changes);
         let (_, download) = center.synchronize(&mut self.remote, changes);
         let covered = self.covered(center);
         self.take(center, &download, &covered);
