@@ -21,6 +21,7 @@ mod effects;
 mod errors;
 mod fence;
 mod fetch;
+mod firing;
 mod fleet;
 mod followers;
 mod identity;

@@ -2,6 +2,7 @@
 
 use super::deploy::{actual_objects, table_exists};
 use super::errors::failed;
+use super::firing;
 use super::plan::Plan;
 use super::scripts::UNJOURNALED;
 use super::tables::{self, has_user_triggers};
@@ -73,7 +74,28 @@ pub(super) fn drift(connection: &Connection) -> Result<Vec<Finding>, Failure> {
         findings.extend(not_followed(connection, &tracked, &deployed)?);
     }
     findings.extend(new_triggers(connection)?);
+    findings.extend(fire_first(connection, &tracked)?);
     Ok(findings)
+}
+
+/// Triggers of the owner that may hide changes from ours.
+fn fire_first(
+    connection: &Connection,
+    tracked: &BTreeSet<String>,
+) -> Result<Vec<Finding>, Failure> {
+    let ahead = firing::ahead(connection)?.into_iter().filter(|theirs| theirs.hides);
+    Ok(ahead
+        .filter(|theirs| tracked.contains(&theirs.table))
+        .map(|theirs| Finding {
+            severity: Severity::Error,
+            message: format!(
+                "the trigger {} fires before ours and may end what they note: changes of {} may \
+                 be missed",
+                theirs.trigger, theirs.table
+            ),
+            table: Some(theirs.table),
+        })
+        .collect())
 }
 
 /// Tables whose triggers are there, but would be others today: a UNIQUE index that came later

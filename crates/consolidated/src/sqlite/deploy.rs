@@ -4,6 +4,7 @@
 //! everything is as planned, no statement runs and the deployment number stays.
 
 use super::errors::failed;
+use super::firing;
 use super::migration;
 use super::moves;
 use super::plan::{Plan, VersionPlan};
@@ -118,10 +119,14 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Drops what is no longer planned, creates what is missing or different.
+    /// Drops what is no longer planned, creates what is missing or different, or fires too late.
     fn objects(&mut self, plan: &Plan) -> Result<(), Failure> {
         let actual = actual_objects(&self.transaction)?;
         let recorded = recorded_objects(&self.transaction)?;
+        let ahead = firing::ahead(&self.transaction)?;
+        let late: BTreeSet<&String> = ahead.iter().flat_map(|theirs| &theirs.ours).collect();
+        let hiding = ahead.iter().filter(|theirs| theirs.hides);
+        let hidden: BTreeSet<&String> = hiding.flat_map(|theirs| &theirs.ours).collect();
         let planned: BTreeMap<&str, &Object> =
             plan.objects.iter().map(|object| (object.name.as_str(), object)).collect();
         let (mut renewed, mut empty) = (BTreeSet::new(), BTreeSet::new());
@@ -142,7 +147,9 @@ impl Work<'_> {
             // Runs of entries that are gone would be taken for those of the new ones.
             let same = same && !(object.kind == "TABLE" && empty.contains(&object.table));
             // SQLite itself rewrites a trigger whose column is renamed, maybe to what is planned.
-            if same && recorded.get(&object.name).is_some_and(|(.., sql)| *sql == object.sql) {
+            let same =
+                same && recorded.get(&object.name).is_some_and(|(.., sql)| *sql == object.sql);
+            if same && !late.contains(&object.name) {
                 continue;
             }
             if actual.contains_key(&object.name) {
@@ -156,7 +163,9 @@ impl Work<'_> {
                 literal(&object.table),
                 literal(&object.sql)
             ))?;
-            if moves::is_beside_the_log(object) {
+            // One that is made again only to fire first has missed nothing, unless it was ended.
+            let only_late = same && !hidden.contains(&object.name);
+            if only_late || moves::is_beside_the_log(object) {
                 continue;
             }
             renewed.insert(&object.table);
