@@ -275,6 +275,9 @@ pub(crate) enum ScriptsAction {
 /// The first lines on standard output are `listening on URL`, one per listener, written when the
 /// server is ready. SIGTERM or Ctrl-C lets running synchronizations end for at most
 /// `drain_timeout_s`; a second signal ends at once. Both exit 0.
+///
+/// A server that cannot work any more, because it met a defect and could not open another
+/// connection to the consolidated database for a minute, exits 1: have it started again.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -28,12 +28,25 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Failure> {
     // Before the server starts, so that a signal is never met by its default action.
     let (mut signals, draining) = end_on_signals()?;
     let components = server::Components::system(&settings);
-    let server = server::start(settings, &config.consolidated, components)?;
+    let mut server = server::start(settings, &config.consolidated, components)?;
     for address in server.addresses() {
         output::line(&format!("listening on {address}"))?;
     }
 
-    signals.forever().next();
+    // Either a signal comes, or the server cannot work any more and ends the wait for one.
+    let (failures, ending) = (server.failures(), signals.handle());
+    let watching = std::thread::spawn(move || {
+        let failure = failures.recv().ok();
+        ending.close();
+        failure
+    });
+    if signals.forever().next().is_none()
+        && let Ok(Some(failure)) = watching.join()
+    {
+        // Nothing is drained: who waits for what cannot work would keep the process.
+        tracing::error!(error = %failure.full_message(), "the server cannot work and ends");
+        return Err(failure);
+    }
     draining.store(true, Ordering::SeqCst);
     tracing::info!(drain_timeout_s, "stopping; a second signal ends at once");
     server.drain();

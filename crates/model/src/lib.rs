@@ -7,6 +7,7 @@
 mod calendar;
 mod clock;
 mod code;
+mod cut;
 mod failure;
 mod files;
 mod identity;
@@ -21,6 +22,7 @@ mod value;
 pub use calendar::civil_date;
 pub use clock::Clock;
 pub use code::{Actor, Code};
+pub use cut::{MESSAGE_BYTES_MAX, cut};
 pub use failure::Failure;
 pub use files::{FileId, Files};
 pub use identity::{PublicationName, RemoteId, ScriptVersion, UserName};

@@ -37,7 +37,7 @@ impl Authenticator {
         let cores = vec![(); Config::or_cores(config.password_hashes_max)];
         let (passwords, threads) =
             stage::start("password", config.password_queue_len_max, cores, |(), intake| {
-                verify_passwords(&intake);
+                verify_passwords(intake);
             })?;
         let lifetime_s = i64::try_from(config.token_lifetime_s).unwrap_or(i64::MAX);
         let token_lifetime_ms = lifetime_s.saturating_mul(1000);

@@ -12,6 +12,7 @@ use consolidated::{ServeLock, Url};
 use model::{Clock, Code, Failure, Files, Spills};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::runtime::Runtime;
@@ -47,6 +48,8 @@ pub struct Server {
     connections_max: u32,
     threads: Vec<JoinHandle<()>>,
     drain_timeout: Duration,
+    /// Why it cannot work any more, if it came to that.
+    failures: Receiver<Failure>,
     _lock: ServeLock,
 }
 
@@ -56,8 +59,9 @@ pub fn start(config: Config, url: &Url, components: Components) -> Result<Server
     let spills =
         Spills::new(components.files, config.stream_memory_bytes_max, config.spill_bytes_max);
     let clock = components.clock;
+    let (ended, failures) = mpsc::channel();
     let worker::Started { worker, token_key, mut threads } =
-        worker::start(&config, url, &spills, &clock)?;
+        worker::start(&config, url, &spills, &clock, &ended)?;
     let (authenticator, more) = Authenticator::start(&config, token_key, clock.clone())?;
     threads.extend(more);
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -110,6 +114,7 @@ pub fn start(config: Config, url: &Url, components: Components) -> Result<Server
         connections,
         connections_max,
         threads,
+        failures,
         _lock: lock,
     })
 }
@@ -118,6 +123,12 @@ impl Server {
     /// Where it listens, as `tcp://HOST:PORT` with real ports.
     pub fn addresses(&self) -> &[String] {
         &self.addresses
+    }
+
+    /// Where to learn that it cannot work any more: whoever started it should then let it go, as
+    /// in a crash, and say so by a status.
+    pub fn failures(&mut self) -> Receiver<Failure> {
+        std::mem::replace(&mut self.failures, mpsc::channel().1)
     }
 
     /// Stops: accepts nothing more, lets synchronizations under way finish for at most

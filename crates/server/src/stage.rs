@@ -3,14 +3,28 @@
 //! When a queue is full, whoever feeds it waits, up to the socket. When whoever feeds it is gone,
 //! the threads finish what is queued and end.
 //!
+//! A panic does not end a thread: it is counted and logged, whoever waits for the answer of what
+//! was in hand learns that there will be none, and the thread goes on with the next item.
+//!
 //! An item wakes at most one thread, and none where all are busy: a thread that is woken in vain
 //! costs more than a small synchronization's own work here.
 
 use model::{Code, Failure};
+use std::any::Any;
+use std::cell::Cell;
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 use tokio::sync::{Semaphore, TryAcquireError};
+
+/// How long a thread rests that has panicked without having taken anything.
+const REST: Duration = Duration::from_secs(1);
+
+/// Bytes of the message of a panic that are logged. It may quote what was in hand.
+const PANIC_BYTES_MAX: usize = 1 << 10;
 
 /// Feeds a stage; the queue closes when it is dropped.
 #[derive(Debug)]
@@ -23,6 +37,7 @@ struct Line<T> {
     places: Semaphore,
     waiting: Mutex<Waiting<T>>,
     arrived: Condvar,
+    panics: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -90,14 +105,18 @@ fn stopping() -> Failure {
 }
 
 /// What one thread of a stage takes from.
-pub(crate) struct Intake<T>(Arc<Line<T>>);
+pub(crate) struct Intake<T> {
+    line: Arc<Line<T>>,
+    /// Whether anything was taken since the thread last asked.
+    took: Cell<bool>,
+}
 
 impl<T> Drop for Intake<T> {
     fn drop(&mut self) {
-        let mut waiting = self.0.waiting();
+        let mut waiting = self.line.waiting();
         waiting.threads -= 1;
         if waiting.threads == 0 {
-            self.0.places.close();
+            self.line.places.close();
             waiting.items.clear();
         }
     }
@@ -106,41 +125,66 @@ impl<T> Drop for Intake<T> {
 impl<T> Intake<T> {
     /// Waits for the next item; `None` when there will be no more.
     pub(crate) fn take(&self) -> Option<T> {
-        let mut waiting = self.0.waiting();
+        let mut waiting = self.line.waiting();
         loop {
             if let Some(item) = waiting.items.pop_front() {
                 drop(waiting);
-                self.0.places.add_permits(1);
+                self.line.places.add_permits(1);
+                self.took.set(true);
                 return Some(item);
             }
             if waiting.closed {
                 return None;
             }
             waiting.idle += 1;
-            waiting = self.0.arrived.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+            waiting = self.line.arrived.wait(waiting).unwrap_or_else(PoisonError::into_inner);
             waiting.idle -= 1;
         }
     }
 
     /// The next item if one is waiting that is `wanted`.
     pub(crate) fn take_waiting(&self, wanted: impl FnOnce(&T) -> bool) -> Option<T> {
-        let mut waiting = self.0.waiting();
+        let mut waiting = self.line.waiting();
         if !waiting.items.front().is_some_and(wanted) {
             return None;
         }
         let item = waiting.items.pop_front()?;
         drop(waiting);
-        self.0.places.add_permits(1);
+        self.line.places.add_permits(1);
+        self.took.set(true);
         Some(item)
+    }
+
+    /// Whether there will be no more than what is queued.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.line.waiting().closed
+    }
+
+    /// Counts a panic of this thread and logs it.
+    fn panicked(&self, panic: &(dyn Any + Send)) {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+        let panics = self.line.panics.fetch_add(1, Ordering::Relaxed) + 1;
+        let thread = std::thread::current();
+        tracing::error!(
+            worker = thread.name(),
+            panics,
+            panic = model::cut(text, PANIC_BYTES_MAX).as_ref(),
+            "a worker panicked and is replaced"
+        );
+        if !self.took.replace(false) {
+            std::thread::sleep(REST);
+        }
     }
 }
 
-/// Starts one thread per element of `workers`, each running `run` with its element.
+/// Starts one thread per element of `workers`, each running `run` with its element. After a
+/// panic `run` is called again with what the element is then.
 pub(crate) fn start<T: Send + 'static, W: Send + 'static>(
     name: &str,
     queue_len_max: usize,
     workers: Vec<W>,
-    run: impl Fn(W, Intake<T>) + Send + Sync + 'static,
+    run: impl Fn(&mut W, &Intake<T>) + Send + Sync + 'static,
 ) -> Result<(Queue<T>, Vec<JoinHandle<()>>), Failure> {
     let waiting =
         Waiting { items: VecDeque::new(), threads: workers.len(), idle: 0, closed: false };
@@ -148,16 +192,25 @@ pub(crate) fn start<T: Send + 'static, W: Send + 'static>(
         places: Semaphore::new(queue_len_max.clamp(1, Semaphore::MAX_PERMITS)),
         waiting: Mutex::new(waiting),
         arrived: Condvar::new(),
+        panics: AtomicU64::new(0),
     });
     // Closes the line if not every thread can be started.
     let queue = Queue(line.clone());
     let run = Arc::new(run);
     let mut threads = Vec::new();
-    for (number, worker) in workers.into_iter().enumerate() {
-        let (intake, run) = (Intake(line.clone()), run.clone());
+    for (number, mut worker) in workers.into_iter().enumerate() {
+        let intake = Intake { line: line.clone(), took: Cell::new(false) };
+        let run = run.clone();
         let thread = std::thread::Builder::new()
             .name(format!("{name}-{number}"))
-            .spawn(move || run(worker, intake))
+            .spawn(move || {
+                // What a panic leaves half done is what the worker was lent; it has to begin with
+                // what is whole.
+                let mut work = || run(&mut worker, &intake);
+                while let Err(panic) = catch_unwind(AssertUnwindSafe(&mut work)) {
+                    intake.panicked(panic.as_ref());
+                }
+            })
             .map_err(|error| Failure::new(Code::Bug, "cannot start a thread").source(error))?;
         threads.push(thread);
     }
@@ -219,6 +272,28 @@ mod tests {
         let mut list: Vec<i32> = list.iter().collect();
         list.sort_unstable();
         assert_eq!(list, (0..1000).collect::<Vec<_>>());
+    }
+
+    // S11
+    #[test]
+    fn a_panic_costs_its_item_only_and_its_asker_learns_of_it() {
+        type Item = (bool, tokio::sync::oneshot::Sender<()>);
+        let (queue, threads) = start("test", 9, vec![()], |(), intake: &Intake<Item>| {
+            while let Some((good, answer)) = intake.take() {
+                assert!(good, "{}", "x".repeat(5_000));
+                let _ = answer.send(());
+            }
+        })
+        .unwrap();
+        for good in [true, false, false, true] {
+            let (answer, waits) = tokio::sync::oneshot::channel::<()>();
+            queue.try_put((good, answer)).unwrap();
+            assert_eq!(waits.blocking_recv().is_ok(), good);
+        }
+        drop(queue);
+        for thread in threads {
+            thread.join().unwrap();
+        }
     }
 
     #[test]

@@ -4,8 +4,12 @@
 //! in the spill. Bound: `queue_len_max` requests in front of each kind; when full, sessions wait.
 //! Invariant W1 (S10): nothing here ever waits for a remote.
 //!
+//! A worker that panics answers the request in hand with a code and goes on with another
+//! connection (`kept.rs`).
+//!
 //! Ordinary blocking Rust, because SQLite blocks anyway and no transaction lives across an await.
 
+mod kept;
 mod oversize;
 mod reader;
 mod writer;
@@ -18,6 +22,7 @@ use crate::stage::{self, Queue};
 use consolidated::Url;
 use model::{Clock, Code, Failure, Spills};
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
 use tokio::sync::oneshot;
 
@@ -65,28 +70,26 @@ pub(crate) struct Started {
     pub(crate) threads: Vec<JoinHandle<()>>,
 }
 
-/// Starts the writers and the readers.
+/// Starts the writers and the readers. `ended` is told when they cannot work any more.
 pub(crate) fn start(
     config: &Config,
     url: &Url,
     spills: &Arc<Spills>,
     clock: &Arc<dyn Clock>,
+    ended: &Sender<Failure>,
 ) -> Result<Started, Failure> {
-    let mut readers = Vec::new();
-    for _ in 0..Config::or_cores(config.workers) {
-        readers.push(consolidated::open_reader(url)?);
-    }
+    let (of_reader, of_writer) = (url.clone(), url.clone());
+    let open = move || consolidated::open_reader(&of_reader);
+    let readers = kept::open("reader", Config::or_cores(config.workers), open, clock, ended)?;
     let token_key = consolidated::open_reader(url)?.token_key()?;
-    let mut writers = Vec::new();
-    for _ in 0..config.upload_appliers_for(url) {
-        writers.push(consolidated::open_writer(url)?);
-    }
+    let open = move || consolidated::open_writer(&of_writer);
+    let mut writers = kept::open("writer", config.upload_appliers_for(url), open, clock, ended)?;
     let limits = writer::Limits {
         group_len_max: config.group_commit_len_max.max(1),
         log_rows_max: config.log_rows_max,
         rejects_kept_s: config.rejects_kept_days.saturating_mul(DAY_S).min(i64::MAX as u64) as i64,
     };
-    if let Some(writer) = writers.first_mut() {
+    if let Some(writer) = writers.first_mut().and_then(kept::Kept::first) {
         writer::trim(writer.as_mut(), limits)?;
     }
     let cut = reader::Cut {
@@ -97,11 +100,12 @@ pub(crate) fn start(
     let (spills, of_readers, of_writers) = (spills.clone(), clock.clone(), clock.clone());
     let (reads, mut threads) =
         stage::start("reader", config.queue_len_max, readers, move |reader, intake| {
-            reader::run(reader, &intake, &spills, cut, of_readers.as_ref());
+            reader::run(reader, intake, &spills, cut, of_readers.as_ref());
         })?;
+    let writers = writers.into_iter().map(writer::Work::new).collect();
     let (writes, more) =
-        stage::start("writer", config.queue_len_max, writers, move |writer, intake| {
-            writer::run(writer, &intake, limits, of_writers.as_ref());
+        stage::start("writer", config.queue_len_max, writers, move |work, intake| {
+            writer::run(work, intake, limits, of_writers.as_ref());
         })?;
     threads.extend(more);
     Ok(Started { worker: Worker { reads, writes }, token_key, threads })
@@ -150,5 +154,5 @@ impl Worker {
 pub(crate) use writer::Upload;
 
 fn gone() -> Failure {
-    Failure::new(Code::Bug, "a worker ended without an answer")
+    Failure::new(Code::Bug, "a worker ended without an answer; the server's log says why")
 }

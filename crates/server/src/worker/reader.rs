@@ -1,5 +1,6 @@
 //! Answers what needs no write: who a user is, what a remote shares, what it downloads.
 
+use super::kept::Kept;
 use super::oversize::{News, Oversize};
 use super::{Answer, Cost, Costed};
 use crate::fail_point::fail_point;
@@ -81,12 +82,13 @@ pub(super) struct Cut {
 }
 
 pub(super) fn run(
-    mut reader: Box<dyn Reader>,
+    kept: &mut Kept<Box<dyn Reader>>,
     intake: &Intake<Read>,
     spills: &Arc<Spills>,
     cut: Cut,
     clock: &dyn Clock,
 ) {
+    let Some(mut reader) = kept.lend(intake, refuse) else { return };
     while let Some(read) = intake.take() {
         let begun_us = clock.monotonic_us();
         match read {
@@ -112,6 +114,14 @@ pub(super) fn run(
     }
 }
 
+fn refuse(read: Read, failure: Failure) {
+    // The session may have ended meanwhile; then nobody wants the answer.
+    match read {
+        Read::Admit(_, answer) => drop(answer.send(Err(failure))),
+        Read::Fetch(_, answer) => drop(answer.send(Err(failure))),
+    }
+}
+
 fn costed<T>(
     result: Result<T, Failure>,
     round_trips: u64,
@@ -127,6 +137,7 @@ fn admit(
     clock: &dyn Clock,
     begun_us: u64,
 ) {
+    fail_point!("worker-admits");
     let before = reader.round_trips();
     let who: Vec<(&UserName, &RemoteId)> =
         group.iter().map(|(admission, _)| (&admission.user, &admission.remote_id)).collect();

@@ -6,6 +6,7 @@
 //! whole transaction (a trigger that rolls back, a full disk at the commit), each is tried again
 //! alone, so that only the culprit fails. No answer leaves before the commit (trap 17).
 
+use super::kept::Kept;
 use super::{Answer, Cost, Costed};
 use crate::fail_point::fail_point;
 use crate::stage::Intake;
@@ -14,6 +15,7 @@ use consolidated::{
     Applied, Begun, Identity, Session, TableMark, UploadRequest, WithheldRow, Withholding, Writer,
 };
 use model::{Clock, Counter, Failure, Progress, Receipt};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// After how many groups the change logs are cut to their limit again.
@@ -71,6 +73,37 @@ pub(crate) struct Upload {
     pub(crate) rows: Option<ReceivedUpload>,
 }
 
+/// A writer, and what it has in hand.
+pub(super) struct Work {
+    kept: Kept<Box<dyn Writer>>,
+    hand: Hand,
+    /// What failed with others and is tried without them.
+    alone: VecDeque<Write>,
+}
+
+/// What one transaction is for.
+#[derive(Default)]
+struct Hand {
+    group: Vec<Write>,
+    /// Whether it may be committed.
+    committing: bool,
+}
+
+impl Work {
+    pub(super) fn new(kept: Kept<Box<dyn Writer>>) -> Work {
+        Work { kept, hand: Hand::default(), alone: VecDeque::new() }
+    }
+
+    /// Of what a panic left in hand, all are tried alone; one that was alone is to blame. Whoever
+    /// may be committed is told of a defect, and learns with the next Hello what became of it.
+    fn end_panic(&mut self) {
+        let Hand { group, committing } = std::mem::take(&mut self.hand);
+        if group.len() > 1 && !committing {
+            self.alone.extend(group);
+        }
+    }
+}
+
 enum Outcome {
     Begun(Result<Begun, Failure>),
     Applied(Box<Result<Applied, Failure>>),
@@ -80,20 +113,31 @@ enum Outcome {
 /// What became of a group, and what each of it cost.
 type Outcomes = Vec<(Outcome, Cost)>;
 
-pub(super) fn run(
-    mut writer: Box<dyn Writer>,
-    intake: &Intake<Write>,
-    limits: Limits,
-    clock: &dyn Clock,
-) {
+pub(super) fn run(work: &mut Work, intake: &Intake<Write>, limits: Limits, clock: &dyn Clock) {
+    work.end_panic();
+    let refused = |write: Write, failure| {
+        let outcome = failed(&write, failure);
+        answer(write, outcome, Cost::default());
+    };
+    let Some(mut writer) = work.kept.lend(intake, refused) else { return };
+    let Work { hand, alone, .. } = work;
     let mut groups: u64 = 0;
     let writer = writer.as_mut();
     let limits =
         Limits { group_len_max: limits.group_len_max.min(writer.group_len_max()), ..limits };
-    while let Some(first) = intake.take() {
+    loop {
+        let (first, more) = match alone.pop_front() {
+            Some(first) => (first, None),
+            None => match intake.take() {
+                Some(first) => (first, Some(intake)),
+                None => return,
+            },
+        };
         let begun_us = clock.monotonic_us();
-        let mut group = vec![first];
-        let outcomes = match commit_group(writer, &mut group, Some(intake), limits) {
+        *hand = Hand { group: vec![first], committing: false };
+        let result = commit_group(writer, hand, more, limits);
+        let mut group = std::mem::take(&mut hand.group);
+        let outcomes = match result {
             Ok(outcomes) => outcomes,
             Err(failure) if group.len() == 1 => {
                 vec![(failed(&group[0], failure), Cost::default())]
@@ -101,25 +145,13 @@ pub(super) fn run(
             Err(failure) => {
                 tracing::warn!(error = %failure.full_message(), synchronizations = group.len(),
                     "a common transaction failed; each is tried alone");
-                one_by_one(writer, &mut group, limits)
+                alone.extend(group.drain(..));
+                Vec::new()
             }
         };
         let worked_us = clock.monotonic_us() - begun_us;
         for (write, (outcome, cost)) in group.into_iter().zip(outcomes) {
-            let cost = Cost { worked_us, ..cost };
-            // The session may have ended meanwhile; the outcome is in the database all the same.
-            match (write, outcome) {
-                (Write::Begin(_, answer), Outcome::Begun(result)) => {
-                    drop(answer.send(result.map(|value| Costed { value, cost })));
-                }
-                (Write::Upload(_, answer), Outcome::Applied(result)) => {
-                    drop(answer.send(result.map(|value| Costed { value, cost })));
-                }
-                (Write::Withhold(_, answer), Outcome::Withheld(result)) => {
-                    drop(answer.send(result.map(|value| Costed { value, cost })));
-                }
-                _ => unreachable!("every request has the outcome of its kind"),
-            }
+            answer(write, outcome, Cost { worked_us, ..cost });
         }
         groups += 1;
         if groups.is_multiple_of(TRIM_EVERY_GROUPS)
@@ -130,15 +162,32 @@ pub(super) fn run(
     }
 }
 
-/// Runs what is in `group`, and what waits at `intake`, in one transaction.
+/// The session may have ended meanwhile; the outcome is in the database all the same.
+fn answer(write: Write, outcome: Outcome, cost: Cost) {
+    match (write, outcome) {
+        (Write::Begin(_, answer), Outcome::Begun(result)) => {
+            drop(answer.send(result.map(|value| Costed { value, cost })));
+        }
+        (Write::Upload(_, answer), Outcome::Applied(result)) => {
+            drop(answer.send(result.map(|value| Costed { value, cost })));
+        }
+        (Write::Withhold(_, answer), Outcome::Withheld(result)) => {
+            drop(answer.send(result.map(|value| Costed { value, cost })));
+        }
+        _ => unreachable!("every request has the outcome of its kind"),
+    }
+}
+
+/// Runs what is in hand, and what waits at `intake`, in one transaction.
 fn commit_group(
     writer: &mut dyn Writer,
-    group: &mut Vec<Write>,
+    hand: &mut Hand,
     intake: Option<&Intake<Write>>,
     limits: Limits,
 ) -> Result<Outcomes, Failure> {
     let round_trips = writer.round_trips();
     writer.begin()?;
+    let group = &mut hand.group;
     let mut outcomes = Vec::new();
     let mut next = 0;
     while next < group.len() {
@@ -160,6 +209,7 @@ fn commit_group(
         }
     }
     fail_point!("server-upload-before-commit");
+    hand.committing = true;
     if let Err(failure) = writer.commit() {
         writer.rollback();
         return Err(failure);
@@ -173,22 +223,6 @@ fn commit_group(
 
 fn lost() -> Failure {
     Failure::new(model::Code::ScriptFailed, "the database gave up the transaction")
-}
-
-fn one_by_one(writer: &mut dyn Writer, group: &mut Vec<Write>, limits: Limits) -> Outcomes {
-    let mut done = Vec::new();
-    let mut outcomes = Vec::new();
-    for write in group.drain(..) {
-        let mut alone = vec![write];
-        let outcome = match commit_group(writer, &mut alone, None, limits) {
-            Ok(mut outcome) => outcome.remove(0),
-            Err(failure) => (failed(&alone[0], failure), Cost::default()),
-        };
-        outcomes.push(outcome);
-        done.append(&mut alone);
-    }
-    *group = done;
-    outcomes
 }
 
 fn failed(write: &Write, failure: Failure) -> Outcome {
