@@ -26,11 +26,11 @@ fn worlds() -> [World; 2] {
 fn panics(log: &str) -> u64 {
     let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let told = lines.filter(|line| line["message"] == "a worker panicked and is replaced");
-    let counts = told.map(|line| {
+    let mut counts = told.map(|line| {
         assert_eq!(line["level"], "ERROR", "{line}");
         line["panics"].as_u64().unwrap()
     });
-    counts.last().unwrap_or(0)
+    counts.next_back().unwrap_or(0)
 }
 
 // S1, S2, S11: the thread was gone for good, and everybody heard E4002 for as long as the process

@@ -59,7 +59,7 @@ pub fn start(config: Config, url: &Url, components: Components) -> Result<Server
     let spills =
         Spills::new(components.files, config.stream_memory_bytes_max, config.spill_bytes_max);
     let clock = components.clock;
-    let (ended, failures) = mpsc::channel();
+    let (ended, failures) = mpsc::sync_channel(1);
     let worker::Started { worker, token_key, mut threads } =
         worker::start(&config, url, &spills, &clock, &ended)?;
     let (authenticator, more) = Authenticator::start(&config, token_key, clock.clone())?;
@@ -128,7 +128,7 @@ impl Server {
     /// Where to learn that it cannot work any more: whoever started it should then let it go, as
     /// in a crash, and say so by a status.
     pub fn failures(&mut self) -> Receiver<Failure> {
-        std::mem::replace(&mut self.failures, mpsc::channel().1)
+        std::mem::replace(&mut self.failures, mpsc::sync_channel(1).1)
     }
 
     /// Stops: accepts nothing more, lets synchronizations under way finish for at most

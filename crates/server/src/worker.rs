@@ -22,7 +22,7 @@ use crate::stage::{self, Queue};
 use consolidated::Url;
 use model::{Clock, Code, Failure, Spills};
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::SyncSender;
 use std::thread::JoinHandle;
 use tokio::sync::oneshot;
 
@@ -76,7 +76,7 @@ pub(crate) fn start(
     url: &Url,
     spills: &Arc<Spills>,
     clock: &Arc<dyn Clock>,
-    ended: &Sender<Failure>,
+    ended: &SyncSender<Failure>,
 ) -> Result<Started, Failure> {
     let (of_reader, of_writer) = (url.clone(), url.clone());
     let open = move || consolidated::open_reader(&of_reader);

@@ -8,7 +8,7 @@
 use crate::stage::Intake;
 use model::{Clock, Code, Failure};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub(super) struct Kind<C> {
     len: usize,
     without: Mutex<Without>,
     /// Where it is said that the kind is no use any more.
-    ended: Sender<Failure>,
+    ended: SyncSender<Failure>,
 }
 
 /// Those who have no connection.
@@ -49,7 +49,7 @@ pub(super) fn open<C>(
     len: usize,
     open: impl Fn() -> Result<C, Failure> + Send + Sync + 'static,
     clock: &Arc<dyn Clock>,
-    ended: &Sender<Failure>,
+    ended: &SyncSender<Failure>,
 ) -> Result<Vec<Kept<C>>, Failure> {
     let kind = Arc::new(Kind {
         name,
@@ -99,8 +99,8 @@ impl<C> Kind<C> {
                 }
             }
             if all_for_ms.is_some_and(|ms| ms >= give_up_ms()) {
-                // Where nobody listens the server is ending already.
-                let _ = self.ended.send(self.no_use(&failure));
+                // Where it was said before, the server is ending already.
+                let _ = self.ended.try_send(self.no_use(&failure));
                 break None;
             }
             if intake.is_closed() {
