@@ -26,7 +26,8 @@ pub struct StoredReject {
     pub table: String,
     /// The key, as a JSON object by column name; what programs before wrote is an array.
     pub key: String,
-    /// The synchronization in which it was refused.
+    /// The synchronization in which it was refused; of what this remote has recorded by itself its
+    /// own number, as a negative one.
     pub counter: i64,
     /// Why, as the number of an error code.
     pub code: u16,
@@ -108,7 +109,8 @@ pub(super) fn record(
             }
             let (code, message) = (reject.code, &reject.message);
             let base = base(connection, table, &key, committed).map_err(explain)?;
-            let reason = Reason { counter: reject.counter, code, message, at, base };
+            let counter = Some(reject.counter);
+            let reason = Reason { counter, code, message, at, base };
             // Of a key change that was refused the row lies under its new key.
             let moved = match committed.filter(|_| table.uploads()) {
                 Some(frozen) => stale::moved(connection, table, frozen.generation, &key),
@@ -242,7 +244,6 @@ pub(super) fn record_lost_rows(
     keys: &[u8],
     at: &str,
 ) -> Result<(), Failure> {
-    let counter = Counter(progress::get(connection, "counter").map_err(explain)?.unwrap_or(0));
     let message = "the consolidated database was restored to a state without this row";
     let mut reader = RowReader::new(keys);
     while !reader.is_at_end() {
@@ -254,7 +255,7 @@ pub(super) fn record_lost_rows(
             continue;
         }
         let code = Code::RowLostByRestore.number();
-        insert(connection, table, &key, Reason { counter, code, message, at, base: None })
+        insert(connection, table, &key, Reason { counter: None, code, message, at, base: None })
             .map_err(explain)?;
     }
     Ok(())
@@ -300,8 +301,7 @@ fn told(
     if recorded_now(connection, table, key, at).map_err(explain)? {
         return Ok(());
     }
-    let counter = Counter(progress::get(connection, "counter").map_err(explain)?.unwrap_or(0));
-    let reason = Reason { counter, code: code.number(), message, at, base: None };
+    let reason = Reason { counter: None, code: code.number(), message, at, base: None };
     insert_with_row(connection, table, key, reason, row).map(|_| ()).map_err(explain)
 }
 
@@ -325,8 +325,7 @@ pub(super) fn record_unfit(
     if updated > 0 {
         return Ok(());
     }
-    let counter = Counter(progress::get(connection, "counter")?.unwrap_or(0));
-    let reason = Reason { counter, code, message: reason, at, base: None };
+    let reason = Reason { counter: None, code, message: reason, at, base: None };
     insert_with_row(connection, table, &key, reason, Some(text)).map(|_| ())
 }
 
@@ -403,7 +402,6 @@ pub(crate) fn record_stranded(
     code: Code,
     at: &str,
 ) -> rusqlite::Result<()> {
-    let counter = Counter(progress::get(connection, "counter")?.unwrap_or(0));
     let message = match code {
         Code::TableNotPublished => "changed before the table ceased to be published",
         Code::DirectionNotPublished => "changed before the table ceased to be uploaded",
@@ -416,7 +414,7 @@ pub(crate) fn record_stranded(
         Code::ShapeUnknown => "changed in a table that the consolidated database does not know so",
         _ => "changed under a table that the consolidated database does not have any more",
     };
-    let reason = Reason { counter, code: code.number(), message, at, base: None };
+    let reason = Reason { counter: None, code: code.number(), message, at, base: None };
     insert(connection, table, key, reason).map(|_| ())
 }
 
@@ -428,20 +426,21 @@ pub(super) fn record_difference(
     code: Code,
     at: &str,
 ) -> rusqlite::Result<()> {
-    let counter = Counter(progress::get(connection, "counter")?.unwrap_or(0));
     let key: Vec<Value> = table.key.iter().map(|key| row[key.position].to_owned()).collect();
     let row = Some(row_text(table, row));
     let message = match code {
         Code::RowNotCaptured => "here without triggers, and otherwise or not at the centre",
         _ => "here when the table was published again, and otherwise or not at the centre",
     };
-    let reason = Reason { counter, code: code.number(), message, at, base: None };
+    let reason = Reason { counter: None, code: code.number(), message, at, base: None };
     insert_with_row(connection, table, &key, reason, row).map(|_| ())
 }
 
 #[derive(Default)]
 struct Reason<'a> {
-    counter: Counter,
+    /// The synchronization in which the consolidated database refused the row; none where this
+    /// remote records by itself what becomes of it.
+    counter: Option<Counter>,
     code: u16,
     message: &'a str,
     at: &'a str,
@@ -449,7 +448,9 @@ struct Reason<'a> {
     base: Option<String>,
 }
 
-/// Records a reject; one that is there already stays as it is.
+/// Records a reject. One of the consolidated database that is there already stays as it is. What
+/// this remote records by itself is news each time, whatever else is known of the row, unless the
+/// same was recorded just now.
 fn insert(
     connection: &Connection,
     table: &RemoteTable,
@@ -474,12 +475,13 @@ fn insert_with_row(
                  (table_name, key, counter, code, message, row, at, id, base)
              SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9 WHERE NOT EXISTS (
                  SELECT 1 FROM syncline_reject
-                 WHERE table_name = ?1 AND key IN (?2, ?10) AND counter = ?3)",
+                 WHERE table_name = ?1 AND key IN (?2, ?10)
+                   AND (counter = ?3 OR ?11 AND code = ?4 AND row IS ?6 AND at = ?7))",
         )?
         .execute(rusqlite::params![
             table.name(),
             key_json(table, key),
-            reason.counter.0,
+            reason.counter.map_or(-id, |counter| counter.0),
             reason.code,
             reason.message,
             row,
@@ -487,6 +489,7 @@ fn insert_with_row(
             id,
             reason.base,
             key_array(key),
+            reason.counter.is_none(),
         ])?;
     if inserted == 1 {
         progress::set(connection, LAST_ID, id)?;

@@ -76,3 +76,30 @@ fn a_deletion_or_key_change_in_front_of_the_rows_is_compared_too() {
     let expected = [r#"{"id":10,"qty":10,"note":"old"}"#, r#"{"id":20,"qty":20,"note":"old"}"#];
     assert_eq!(told, expected);
 }
+
+// Trap 23, S11: a change was told when its table left. That the row was replaced afterwards, and is
+// not what the centre has, was taken for the same and told nowhere.
+#[test]
+fn a_row_that_was_told_when_its_table_left_is_told_again_when_it_comes_back() {
+    let (centre, mut site) = joined();
+    centre.borrow_mut().takes_held_shapes = false;
+    site.write("UPDATE t SET note = 'before it left' WHERE id = 2");
+    centre.borrow_mut().publish(&[]);
+    centre.borrow_mut().fault = Fault::WithinDownload;
+    sync(&mut site, &centre).unwrap_err();
+    centre.borrow_mut().fault = Fault::None;
+    site.write("INSERT OR REPLACE INTO t VALUES (2, 77, 'since')");
+    centre.borrow_mut().publish(&[first()]);
+    for id in [1, 3] {
+        centre.borrow_mut().put(0, &[int(id), int(id * 10), text("old")]);
+    }
+    sync(&mut site, &centre).unwrap();
+    assert_equal(&site, &centre);
+    let told = site.remote.rejects().unwrap();
+    let told: Vec<_> = told.iter().map(|it| (it.code, it.row.as_deref().unwrap())).collect();
+    let expected = [
+        (Code::TableNotPublished.number(), r#"{"id":2,"qty":20,"note":"before it left"}"#),
+        (Code::RowDiffersOnReturn.number(), r#"{"id":2,"qty":77,"note":"since"}"#),
+    ];
+    assert_eq!(told, expected);
+}
