@@ -334,3 +334,32 @@ fn departures_of_one_statement_come_apart_into_their_rows() {
     let (_, download) = center.synchronize(&mut other, &[]);
     assert_eq!((download.upserts.len(), download.deletes.len()), (1, 0));
 }
+
+// S9, S10: a download of many tables found its own statements forgotten by those in front of it.
+#[test]
+fn a_download_of_many_tables_prepares_nothing_again() {
+    const TABLES: usize = 420;
+    let cluster = Cluster::start_with("log_min_duration_statement = 0");
+    let database = cluster.database();
+    let all = |line: &dyn Fn(usize) -> String| (0..TABLES).map(line).collect::<String>();
+    database.sql(&all(&|n| format!("CREATE TABLE t{n} (id integer PRIMARY KEY, name text);")));
+    let mut center = on_postgres::deployed(&database, &all(&|n| format!("[table.t{n}]\n")));
+    let mut remote = Remote::new("r");
+    let prepares = |sync: &mut dyn FnMut()| {
+        database.sql("SELECT 'begins'");
+        sync();
+        database.sql("SELECT 'ends'");
+        let log = cluster.log();
+        let from = log.rfind("'begins'").unwrap();
+        log[from..].matches("  parse s").count()
+    };
+    let mut change = |number: usize| {
+        database.sql(&all(&|n| format!("INSERT INTO t{n} VALUES ({number}, 'x');")));
+        prepares(&mut || assert_eq!(download(&mut center, &mut remote).len(), TABLES))
+    };
+    // The first sends whole tables.
+    assert!(change(1) > TABLES);
+    change(2);
+    assert_eq!(change(3), 0);
+    assert_eq!(change(4), 0);
+}

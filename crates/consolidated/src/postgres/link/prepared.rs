@@ -9,11 +9,13 @@ use fallible_iterator::FallibleIterator;
 use model::{Code, Failure};
 use postgres_protocol::message::{backend, frontend};
 use postgres_types::{Kind, Oid, Type};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// Most prepared statements kept between flights; beyond it they are prepared anew.
-const STATEMENTS_MAX: usize = 1024;
+/// Most prepared statements kept between flights. A download runs three or four for each table, so
+/// those of a thousand tables fit. The database spends some ten thousand bytes on each that is in
+/// use; beyond it those that were not used for longest make room.
+pub(super) const STATEMENTS_MAX: usize = 4096;
 
 /// Of types that the library does not know.
 const TYPES: &str = "SELECT t.oid, t.typname::text, t.typtype = 'e', n.nspname::text
@@ -26,6 +28,8 @@ const RUNS_MAX: u32 = 5;
 /// A statement that the server knows by name.
 #[derive(Debug)]
 pub(super) struct Prepared {
+    /// The flight that ran it last.
+    flight: u64,
     /// Since it was prepared, of one that must not keep its plan.
     runs: u32,
     pub(super) name: String,
@@ -65,6 +69,8 @@ pub(super) struct Statements {
     count: u64,
     /// The server may forget these.
     closing: Vec<String>,
+    /// The number of the flight that is being prepared.
+    flight: u64,
 }
 
 impl Statements {
@@ -82,6 +88,46 @@ impl Statements {
         self.types.clear();
     }
 
+    /// The calls whose statements are not known, one for each statement. The others are noted as
+    /// in use.
+    fn missing<'c>(&mut self, calls: &'c [Call<'_>]) -> Vec<(usize, &'c str, &'c [Type])> {
+        self.flight += 1;
+        let mut seen = HashSet::new();
+        let mut missing = Vec::new();
+        for (at, call) in calls.iter().enumerate() {
+            let Call::Prepared { sql, types, .. } = call else { continue };
+            match self.known.get_mut(*sql) {
+                Some(statement) => statement.flight = self.flight,
+                None if seen.insert(*sql) => missing.push((at, *sql, *types)),
+                None => {}
+            }
+        }
+        missing
+    }
+
+    /// Forgets those that were not used for longest, until `count` more have room. None of this
+    /// flight, nor of the one before, which may be about to leave while its types are asked for:
+    /// a flight that needs more than have room has them all.
+    fn make_room(&mut self, count: usize) {
+        let excess = (self.known.len() + count).saturating_sub(STATEMENTS_MAX);
+        if excess == 0 {
+            return;
+        }
+        let mut others: Vec<(u64, Box<str>)> = self
+            .known
+            .iter()
+            .filter(|(_, statement)| statement.flight + 1 < self.flight)
+            .map(|(sql, statement)| (statement.flight, sql.clone()))
+            .collect();
+        if excess < others.len() {
+            others.select_nth_unstable(excess);
+            others.truncate(excess);
+        }
+        for (_, sql) in others {
+            self.closing.extend(self.known.remove(&sql).map(|statement| statement.name));
+        }
+    }
+
     fn next_name(&mut self) -> String {
         self.count += 1;
         format!("s{}", self.count)
@@ -91,20 +137,11 @@ impl Statements {
 impl Session {
     /// Prepares what `calls` need and was not prepared yet, together. True when it had to ask.
     pub(super) fn prepare(&mut self, calls: &[Call<'_>]) -> Result<bool, Fault> {
-        if self.statements.known.len() + calls.len() > STATEMENTS_MAX {
-            self.statements.forget();
-        }
-        let mut missing: Vec<(usize, &str, &[Type])> = Vec::new();
-        for (at, call) in calls.iter().enumerate() {
-            let Call::Prepared { sql, types, .. } = call else { continue };
-            let known = self.statements.known.contains_key(*sql);
-            if !known && !missing.iter().any(|(_, other, _)| other == sql) {
-                missing.push((at, sql, types));
-            }
-        }
+        let missing = self.statements.missing(calls);
         if missing.is_empty() {
             return Ok(false);
         }
+        self.statements.make_room(missing.len());
         let closed = self.statements.closing.len();
         let names = self.write_parse(&missing)?;
         self.wire.send();
@@ -207,7 +244,7 @@ impl Session {
             .into_iter()
             .map(|(name, oid)| Ok(Column { name, type_: type_of(oid)? }))
             .collect::<Result<_, FaultKind>>()?;
-        Ok(Prepared { runs: 0, name, parameters, columns })
+        Ok(Prepared { flight: self.statements.flight, runs: 0, name, parameters, columns })
     }
 
     /// Asks for types.

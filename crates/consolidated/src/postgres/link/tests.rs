@@ -1,5 +1,6 @@
 //! Flights against a real server, which is restarted under them.
 
+use super::prepared::STATEMENTS_MAX;
 use super::*;
 use crate::url::Url;
 use harness::postgres::{APP_PASSWORD, Cluster, SUPERUSER, TestDatabase};
@@ -54,6 +55,42 @@ fn a_flight_runs_in_order_and_costs_one_round_trip() {
     let answers = fly(&mut link).unwrap();
     assert_eq!(link.round_trips() - before, 3);
     assert_eq!(answers[3].rows[0].get::<i64>(0), 2);
+}
+
+/// Runs these texts in one flight and returns how often an answer was awaited.
+fn flown(link: &mut Link, texts: &[String]) -> u64 {
+    let before = link.round_trips();
+    let calls: Vec<Call<'_>> = texts.iter().map(|sql| Call::new(sql, &[])).collect();
+    link.begin(&calls).unwrap();
+    link.round_trips() - before
+}
+
+// S9: all were forgotten at once before, and all prepared again by the next flight.
+#[test]
+fn statements_that_were_not_used_for_longest_make_room() {
+    let mut link = link(&Cluster::shared().database());
+    let texts = |numbers: std::ops::Range<usize>| -> Vec<String> {
+        numbers.map(|number| format!("SELECT {number}")).collect()
+    };
+    let used = texts(0..10);
+    for begin in (0..STATEMENTS_MAX + 500).step_by(500) {
+        flown(&mut link, &texts(begin..begin + 500));
+        flown(&mut link, &used);
+    }
+    assert_eq!(flown(&mut link, &used), 1, "what is used stays");
+    assert_eq!(flown(&mut link, &texts(STATEMENTS_MAX..STATEMENTS_MAX + 500)), 1);
+    assert_eq!(flown(&mut link, &texts(10..11)), 2, "what was not used for longest is gone");
+    let prepared = |link: &mut Link| {
+        let kept = link.query("SELECT count(*) FROM pg_prepared_statements", &[]).unwrap();
+        usize::try_from(kept[0].get::<i64>(0)).unwrap()
+    };
+    assert!(prepared(&mut link) <= STATEMENTS_MAX + 2);
+
+    let many = texts(0..STATEMENTS_MAX + 500);
+    assert_eq!(flown(&mut link, &many), 2, "a flight has all that it needs");
+    assert_eq!(flown(&mut link, &many), 1);
+    assert_eq!(flown(&mut link, &texts(9_000_000..9_000_001)), 2);
+    assert!(prepared(&mut link) <= STATEMENTS_MAX + 2);
 }
 
 // S11
