@@ -25,10 +25,12 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Failure> {
     warn_of_readable_database(&config.consolidated);
     let drain_timeout_s = settings.drain_timeout_s;
 
-    // Before the server starts, so that a signal is never met by its default action.
-    let (mut signals, draining) = end_on_signals()?;
+    // Before the server starts, so that a signal is never met by its default action. Until it has
+    // started nothing has to be drained: a signal ends it at once, even where its database hangs.
+    let (mut signals, at_once) = end_on_signals()?;
     let components = server::Components::system(&settings);
     let mut server = server::start(settings, &config.consolidated, components)?;
+    at_once.store(false, Ordering::SeqCst);
     for address in server.addresses() {
         output::line(&format!("listening on {address}"))?;
     }
@@ -47,7 +49,7 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Failure> {
         tracing::error!(error = %failure.full_message(), "the server cannot work and ends");
         return Err(failure);
     }
-    draining.store(true, Ordering::SeqCst);
+    at_once.store(true, Ordering::SeqCst);
     tracing::info!(drain_timeout_s, "stopping; a second signal ends at once");
     server.drain();
     Ok(())
@@ -57,12 +59,12 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Failure> {
 fn end_on_signals() -> Result<(Signals, Arc<AtomicBool>), Failure> {
     let failed =
         |error| Failure::new(Code::Bug, "cannot receive signals of the system").source(error);
-    let draining = Arc::new(AtomicBool::new(false));
+    let at_once = Arc::new(AtomicBool::new(true));
     for signal in [SIGTERM, SIGINT] {
-        signal_hook::flag::register_conditional_shutdown(signal, 0, draining.clone())
+        signal_hook::flag::register_conditional_shutdown(signal, 0, at_once.clone())
             .map_err(failed)?;
     }
-    Ok((Signals::new([SIGTERM, SIGINT]).map_err(failed)?, draining))
+    Ok((Signals::new([SIGTERM, SIGINT]).map_err(failed)?, at_once))
 }
 
 fn warn_of_open_listeners(listen: &[String]) -> Result<(), Failure> {

@@ -405,6 +405,53 @@ fn a_second_signal_ends_the_server_at_once() {
     assert_eq!(server.wait().code(), Some(0));
 }
 
+// S8, S11: neither a statement that does not end nor another program's lock keeps the server.
+#[test]
+fn a_server_ends_whatever_its_database_file_is_busy_with() {
+    const ENDLESS: &str = "CREATE TABLE note (id INTEGER PRIMARY KEY, text TEXT);
+        CREATE TABLE busy (id INTEGER PRIMARY KEY);
+        CREATE TRIGGER endless AFTER UPDATE ON note WHEN EXISTS (SELECT 1 FROM busy) BEGIN
+            SELECT count(*) FROM (WITH RECURSIVE number(n) AS (
+                SELECT 1 UNION ALL SELECT n + 1 FROM number) SELECT n FROM number);
+        END;";
+    let world = World::new(PROGRAM, ENDLESS);
+    world.configure("drain_timeout_s = 0");
+    world.add_user("ann");
+    world.centre_sql("INSERT INTO note VALUES (1, 'x')");
+    let server = world.serve();
+    world.sync("ann", &server);
+    server.stop();
+    sql(&world.remote("ann"), "UPDATE note SET text = 'y'");
+    let other = rusqlite::Connection::open(world.consolidated()).unwrap();
+    other.busy_timeout(std::time::Duration::ZERO).unwrap();
+    let locks = || other.execute_batch("BEGIN IMMEDIATE");
+
+    world.centre_sql("INSERT INTO busy VALUES (1)");
+    let mut server = world.serve();
+    let mut sync = world.sync_through("ann", &server.url);
+    harness::until("the statement to run", || {
+        let runs = locks().is_err();
+        runs || other.execute_batch("ROLLBACK").is_err()
+    });
+    server.terminate();
+    assert_eq!(server.wait().code(), Some(0), "{}", server.log());
+    assert!(!server.log().contains("left behind"), "{}", server.log());
+    sync.wait().unwrap();
+    world.centre_sql("DELETE FROM busy");
+    assert_eq!(world.centre_count("SELECT count(*) FROM note WHERE text = 'x'"), 1);
+
+    let mut server = world.serve();
+    locks().unwrap();
+    let mut sync = world.sync_through("ann", &server.url);
+    server.terminate();
+    assert_eq!(server.wait().code(), Some(0), "{}", server.log());
+    sync.wait().unwrap();
+    other.execute_batch("ROLLBACK").unwrap();
+    let server = world.serve();
+    world.sync("ann", &server);
+    assert_eq!(world.centre_count("SELECT count(*) FROM note WHERE text = 'y'"), 1);
+}
+
 #[test]
 fn serve_refuses_what_it_cannot_serve() {
     let world = shop();

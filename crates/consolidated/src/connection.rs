@@ -9,6 +9,7 @@ use crate::fleet::KnownRemote;
 use crate::identity::Binding;
 use crate::notes::{ConflictNote, Notes, RejectNote};
 use crate::postgres;
+use crate::serving::Serving;
 use crate::sqlite;
 use crate::sync_model::SyncModel;
 use crate::synchronization::{
@@ -221,12 +222,9 @@ pub fn administer(url: &Url) -> Result<Box<dyn Administration>, Failure> {
     }
 }
 
-/// Connects to apply uploads.
+/// Connects to apply uploads, as nobody's server.
 pub fn open_writer(url: &Url) -> Result<Box<dyn Writer>, Failure> {
-    match url {
-        Url::Sqlite(path) => Ok(Box::new(sqlite::Writer::open(path)?)),
-        Url::Postgres(url) => Ok(Box::new(postgres::Writer::open(url)?)),
-    }
+    Serving::default().open_writer(url)
 }
 
 /// How many writers a database can have at once; none: as many as wanted.
@@ -237,12 +235,9 @@ pub fn writers_max(url: &Url) -> Option<usize> {
     }
 }
 
-/// Connects to read.
+/// Connects to read, as nobody's server.
 pub fn open_reader(url: &Url) -> Result<Box<dyn Reader>, Failure> {
-    match url {
-        Url::Sqlite(path) => Ok(Box::new(sqlite::Reader::open(path)?)),
-        Url::Postgres(url) => Ok(Box::new(postgres::Reader::open(url)?)),
-    }
+    Serving::default().open_reader(url)
 }
 
 /// Takes the right to serve the database, or says that another server has it.

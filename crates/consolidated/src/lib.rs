@@ -10,6 +10,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod admin;
+mod cancellation;
 mod catalog;
 mod connection;
 mod difference;
@@ -27,6 +28,7 @@ mod reach;
 mod rebase;
 mod script;
 mod selection;
+mod serving;
 mod shape;
 mod sqlite;
 mod start_mark;
@@ -37,6 +39,7 @@ mod uploaded_row;
 mod url;
 
 pub use admin::{Deployment, Finding, InitialModel, Severity, StoredScript, Undeployment, User};
+pub use cancellation::Cancellation;
 pub use connection::{
     Administration, Reader, ServeLock, Writer, administer, lock_for_serving, open_reader,
     open_writer, writers_max,
@@ -49,6 +52,7 @@ pub use notes::{ConflictNote, Notes, RejectNote};
 #[doc(hidden)]
 pub use postgres::Binding;
 pub use script::Event;
+pub use serving::Serving;
 pub use shape::LeftOut;
 pub use sync_model::{ConflictRule, StoredAs, SyncModel, extend};
 pub use synchronization::{

@@ -59,6 +59,7 @@ pub(crate) use serve_lock::ServeLock;
 pub(crate) use start::start;
 pub(crate) use writer::Writer;
 
+use crate::serving::Serving;
 use errors::failed;
 use model::{Code, Failure};
 use rusqlite::config::DbConfig;
@@ -71,6 +72,20 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Prepared statements kept per connection; more than any model needs at once.
 const STATEMENTS_MAX: usize = 4096;
+
+/// After how many steps of a statement it looks whether it is to end: far less than a millisecond,
+/// and too many to be felt.
+const STEPS: i32 = 10_000;
+
+/// Opens an existing database file for a server.
+fn connect_for(path: &Path, read_only: bool, serving: &Serving) -> Result<Connection, Failure> {
+    let mut connection = connect(path, read_only)?;
+    let cancellation = serving.cancellation.clone();
+    connection
+        .progress_handler(STEPS, Some(move || cancellation.is_cancelled()))
+        .map_err(failed("set up the end of statements"))?;
+    Ok(connection)
+}
 
 /// Opens an existing database file.
 fn connect(path: &Path, read_only: bool) -> Result<Connection, Failure> {

@@ -45,6 +45,11 @@ impl Authenticator {
         Ok((Authenticator { tokens, token_lifetime_ms, clock, passwords }, threads))
     }
 
+    /// Forgets the passwords that wait.
+    pub(crate) fn abandon(&self) {
+        self.passwords.abandon();
+    }
+
     /// Accepts the user, with a new token where a password was verified.
     pub(crate) async fn verify(
         &self,

@@ -7,8 +7,9 @@ use crate::files::TemporaryFiles;
 use crate::lease::Leases;
 use crate::network::{self, Listener, raise_descriptor_limit};
 use crate::session::Shared;
+use crate::stage;
 use crate::worker;
-use consolidated::{ServeLock, Url};
+use consolidated::{Cancellation, ServeLock, Serving, Url};
 use model::{Clock, Code, Failure, Files, Spills};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,6 +18,15 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, watch};
+
+/// How long threads have to end whose work was cancelled. A database that hangs takes longer.
+const CANCEL_MAX: Duration = Duration::from_secs(2);
+
+/// How often their work is cancelled meanwhile: a statement may just have begun.
+const CANCEL_EVERY: Duration = Duration::from_millis(500);
+
+/// How often it is seen whether they have ended.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// What a server takes from the outside world.
 pub struct Components {
@@ -50,7 +60,9 @@ pub struct Server {
     drain_timeout: Duration,
     /// Why it cannot work any more, if it came to that.
     failures: Receiver<Failure>,
-    _lock: ServeLock,
+    cancellation: Cancellation,
+    clock: Arc<dyn Clock>,
+    lock: ServeLock,
 }
 
 /// Starts a server for the database at `url`.
@@ -59,9 +71,10 @@ pub fn start(config: Config, url: &Url, components: Components) -> Result<Server
     let spills =
         Spills::new(components.files, config.stream_memory_bytes_max, config.spill_bytes_max);
     let clock = components.clock;
+    let serving = Serving::default();
     let (ended, failures) = mpsc::sync_channel(1);
     let worker::Started { worker, token_key, mut threads } =
-        worker::start(&config, url, &spills, &clock, &ended)?;
+        worker::start(&config, url, &spills, &clock, &serving, &ended)?;
     let (authenticator, more) = Authenticator::start(&config, token_key, clock.clone())?;
     threads.extend(more);
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -115,7 +128,9 @@ pub fn start(config: Config, url: &Url, components: Components) -> Result<Server
         connections_max,
         threads,
         failures,
-        _lock: lock,
+        cancellation: serving.cancellation,
+        clock,
+        lock,
     })
 }
 
@@ -132,8 +147,10 @@ impl Server {
     }
 
     /// Stops: accepts nothing more, lets synchronizations under way finish for at most
-    /// `drain_timeout_s`, then ends the rest, which learn of it by their next Hello.
+    /// `drain_timeout_s`, then ends the rest, which learn of it by their next Hello. What runs at
+    /// the database then is cancelled; what does not end even so is left to the end of the process.
     pub fn drain(self) {
+        let begun_us = self.clock.monotonic_us();
         self.shared.stopping.store(true, Ordering::Relaxed);
         network::notify("STOPPING=1");
         // Nobody listens any more if every listener has failed.
@@ -142,14 +159,47 @@ impl Server {
             let all = self.connections.acquire_many(self.connections_max);
             tokio::time::timeout(self.drain_timeout, all).await.is_ok()
         });
+        self.shared.worker.abandon();
+        self.shared.authenticator.abandon();
         self.runtime.shutdown_timeout(Duration::from_millis(100));
         // With the last session gone the queues close, and the workers end when they are empty.
         drop(self.shared);
-        for thread in self.threads {
+        let taken = Duration::from_micros(self.clock.monotonic_us().saturating_sub(begun_us));
+        let rest = self.drain_timeout.saturating_sub(taken);
+        let left = stop_threads(self.threads, rest, &self.cancellation);
+        if left > 0 {
+            tracing::warn!(threads = left, "the database does not answer; its work is left behind");
+            // Whoever still writes keeps the right to do so, until the process ends.
+            std::mem::forget(self.lock);
+        }
+        tracing::info!(drained, "server stopped");
+    }
+}
+
+/// Waits for the end of the threads: for `patience` as they are, then cancelling what they do.
+/// Returns how many have not ended even so.
+fn stop_threads(
+    mut threads: Vec<JoinHandle<()>>,
+    patience: Duration,
+    cancellation: &Cancellation,
+) -> usize {
+    let (mut waited, mut cancel_at) = (Duration::ZERO, patience);
+    loop {
+        for thread in threads.extract_if(.., |thread| thread.is_finished()) {
             if thread.join().is_err() {
                 tracing::error!("a worker ended by a panic");
             }
         }
-        tracing::info!(drained, "server stopped");
+        if threads.is_empty() || waited >= patience + CANCEL_MAX {
+            return threads.len();
+        }
+        if waited >= cancel_at {
+            for cancel in cancellation.cancel() {
+                stage::aside("cancel", cancel);
+            }
+            cancel_at = waited + CANCEL_EVERY;
+        }
+        std::thread::sleep(LOOK_EVERY);
+        waited += LOOK_EVERY;
     }
 }

@@ -78,6 +78,16 @@ impl<T> Queue<T> {
         Ok(())
     }
 
+    /// Forgets what waits, and takes nothing more: nobody is there for the answers.
+    pub(crate) fn abandon(&self) {
+        self.0.places.close();
+        let mut waiting = self.0.waiting();
+        waiting.closed = true;
+        waiting.items.clear();
+        drop(waiting);
+        self.0.arrived.notify_all();
+    }
+
     fn append(&self, item: T) {
         let mut waiting = self.0.waiting();
         if waiting.threads == 0 {
@@ -215,6 +225,14 @@ pub(crate) fn start<T: Send + 'static, W: Send + 'static>(
         threads.push(thread);
     }
     Ok((queue, threads))
+}
+
+/// Does `work` on a thread of its own, for whose end nobody waits.
+pub(crate) fn aside(name: &str, work: impl FnOnce() + Send + 'static) {
+    let started = std::thread::Builder::new().name(name.to_owned()).spawn(work);
+    if let Err(error) = started {
+        tracing::warn!(%error, thread = name, "cannot start a thread");
+    }
 }
 
 #[cfg(test)]

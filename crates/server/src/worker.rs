@@ -19,7 +19,7 @@ pub(crate) use writer::{Begin, Withhold, Write};
 
 use crate::config::Config;
 use crate::stage::{self, Queue};
-use consolidated::Url;
+use consolidated::{Serving, Url};
 use model::{Clock, Code, Failure, Spills};
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
@@ -76,13 +76,15 @@ pub(crate) fn start(
     url: &Url,
     spills: &Arc<Spills>,
     clock: &Arc<dyn Clock>,
+    serving: &Serving,
     ended: &SyncSender<Failure>,
 ) -> Result<Started, Failure> {
-    let (of_reader, of_writer) = (url.clone(), url.clone());
-    let open = move || consolidated::open_reader(&of_reader);
+    let of_reader = (serving.clone(), url.clone());
+    let of_writer = of_reader.clone();
+    let open = move || of_reader.0.open_reader(&of_reader.1);
     let readers = kept::open("reader", Config::or_cores(config.workers), open, clock, ended)?;
-    let token_key = consolidated::open_reader(url)?.token_key()?;
-    let open = move || consolidated::open_writer(&of_writer);
+    let token_key = serving.open_reader(url)?.token_key()?;
+    let open = move || of_writer.0.open_writer(&of_writer.1);
     let mut writers = kept::open("writer", config.upload_appliers_for(url), open, clock, ended)?;
     let limits = writer::Limits {
         group_len_max: config.group_commit_len_max.max(1),
@@ -112,6 +114,12 @@ pub(crate) fn start(
 }
 
 impl Worker {
+    /// Forgets what waits, and takes nothing more.
+    pub(crate) fn abandon(&self) {
+        self.reads.abandon();
+        self.writes.abandon();
+    }
+
     /// Who the user is, and what the remote shares.
     pub(crate) async fn admit(&self, admission: Admission) -> Result<Costed<Admitted>, Failure> {
         let (answer, receiver) = oneshot::channel();

@@ -120,6 +120,22 @@ impl Cluster {
         }
     }
 
+    /// Stops all processes of the server where they stand, until the guard is dropped: connections
+    /// stay, and nobody answers.
+    pub fn freeze(&self) -> Frozen {
+        let postmaster = self.postmaster.lock().unwrap();
+        let postmaster = postmaster.as_ref().expect("it runs").id();
+        let mut processes = vec![Pid::from_raw(postmaster.cast_signed()).unwrap()];
+        kill_process(processes[0], Signal::STOP).unwrap();
+        // From here on it starts no other.
+        processes.extend(children_of(postmaster));
+        for process in &processes[1..] {
+            // One may have ended meanwhile.
+            let _ = kill_process(*process, Signal::STOP);
+        }
+        Frozen(processes)
+    }
+
     /// Stops the server in good order, but without waiting for its clients.
     pub fn stop(&self) {
         self.end(Signal::INT);
@@ -260,6 +276,19 @@ impl Cluster {
 impl Drop for Cluster {
     fn drop(&mut self) {
         self.end(Signal::QUIT);
+    }
+}
+
+/// Processes that stand still. Dropping it lets them go on.
+#[derive(Debug)]
+pub struct Frozen(Vec<Pid>);
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        for process in &self.0 {
+            // Fails where it has ended, which is what is wanted.
+            let _ = kill_process(*process, Signal::CONT);
+        }
     }
 }
 

@@ -103,7 +103,8 @@ server_options! {
         "A synchronization without progress for this long gives way to a new one of the same \
          remote, so that nobody is locked out by a dead connection.";
     drain_timeout_s = 10, 0..=3600, "seconds",
-        "After SIGTERM running synchronizations may take this long to end.";
+        "After SIGTERM running synchronizations may take this long to end. Then what runs at the \
+         database is cancelled, and the process ends within two seconds.";
     token_lifetime_s = 86_400, 60..=31_536_000, "seconds",
         "Session tokens are valid this long; then the password is verified again, which costs \
          20 ms of CPU each.";

@@ -9,6 +9,7 @@ mod deployment;
 mod failover;
 mod representatives;
 mod servers;
+mod stopping;
 mod transactions;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_syncline");

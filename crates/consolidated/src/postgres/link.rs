@@ -6,6 +6,7 @@
 //! Invariant L1: a lost connection is made anew only by [`Link::begin`], at the start of a
 //! transaction; the rest of a transaction never runs on another connection.
 
+mod cancel;
 mod message;
 mod prepared;
 mod row;
@@ -20,9 +21,13 @@ pub(super) use session::{Outcome, Session};
 use super::connect::{self, Facts, Options, Role};
 use super::errors::{Fault, FaultKind};
 use super::watermark::Place;
+use crate::cancellation::Cancellation;
+use crate::serving::Serving;
 use crate::url::PostgresUrl;
+use cancel::Running;
 use model::Failure;
 use postgres_types::{ToSql, Type};
+use std::sync::Arc;
 
 /// One statement of a flight.
 #[derive(Clone, Copy)]
@@ -72,6 +77,8 @@ pub(super) struct Link {
     facts: Facts,
     round_trips: u64,
     collided: bool,
+    cancellation: Cancellation,
+    running: Arc<Running>,
 }
 
 impl std::fmt::Debug for Link {
@@ -81,11 +88,31 @@ impl std::fmt::Debug for Link {
 }
 
 impl Link {
-    /// Connects.
+    /// Connects; nobody else ends what it runs.
     pub(super) fn open(url: &PostgresUrl, role: Role) -> Result<Link, Failure> {
+        Link::open_for(url, role, &Serving::default())
+    }
+
+    /// Connects for a server.
+    pub(super) fn open_for(
+        url: &PostgresUrl,
+        role: Role,
+        serving: &Serving,
+    ) -> Result<Link, Failure> {
         let (options, facts) = (Options::of(url), Facts::default());
-        let mut link =
-            Link { session: None, options, role, facts, round_trips: 0, collided: false };
+        let running = Arc::new(Running::new(&options));
+        let cancellation = serving.cancellation.clone();
+        cancellation.add(&running);
+        let mut link = Link {
+            session: None,
+            options,
+            role,
+            facts,
+            round_trips: 0,
+            collided: false,
+            cancellation,
+            running,
+        };
         link.connect()?;
         Ok(link)
     }
@@ -192,6 +219,9 @@ impl Link {
 
     fn connect(&mut self) -> Result<(), Failure> {
         self.session = None;
+        if self.cancellation.is_cancelled() {
+            return Err(FaultKind::Disconnected.failure("the server is stopping".to_owned()));
+        }
         let (session, facts) = connect::connect(&self.options, self.role)?;
         (self.session, self.facts) = (Some(session), facts);
         Ok(())
@@ -201,10 +231,17 @@ impl Link {
         let Some(session) = &mut self.session else {
             return Err(Fault { call: 0, kind: FaultKind::Disconnected });
         };
+        self.running.set(session.key());
+        if self.cancellation.is_cancelled() {
+            // The database ends what was begun with the connection (C1).
+            self.session = None;
+            return Err(Fault { call: 0, kind: FaultKind::Disconnected });
+        }
         let outcome = session.prepare(calls).and_then(|asked| {
             self.round_trips += 1 + u64::from(asked);
             first_refusal(session.fly(calls, each)?)
         });
+        self.running.set(None);
         match &outcome {
             Ok(_) => {}
             Err(fault @ Fault { kind: FaultKind::Refused(refusal), .. }) if !fault.is_lost() => {

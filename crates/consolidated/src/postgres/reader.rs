@@ -12,6 +12,7 @@ use super::read_lock::{self, ReadLocks};
 use super::timeline::Timelines;
 use super::watch;
 use crate::identity::Binding;
+use crate::serving::Serving;
 use crate::synchronization::{
     Admittee, Credentials, DownloadBatch, FetchRequest, Fetched, Held, Session,
 };
@@ -49,8 +50,8 @@ pub(crate) struct Reader {
 
 impl Reader {
     /// Connects.
-    pub(crate) fn open(url: &PostgresUrl) -> Result<Reader, Failure> {
-        let mut link = Link::open(url, Role::Read)?;
+    pub(crate) fn open(url: &PostgresUrl, serving: &Serving) -> Result<Reader, Failure> {
+        let mut link = Link::open_for(url, Role::Read, serving)?;
         let catalog = Catalog::load(&mut link)?;
         let deployment = catalog.deployed.deployment;
         let (timelines, oldest) = (Timelines::default(), Oldest::default());

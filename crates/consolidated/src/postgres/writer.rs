@@ -17,6 +17,7 @@ use super::trim;
 use super::upload::{self, Undone, Upload};
 use super::withhold;
 use crate::identity::Remembered;
+use crate::serving::Serving;
 use crate::shape;
 use crate::synchronization::{Applied, Begun, Held, Identity, Session, UploadRequest, Withholding};
 use crate::url::PostgresUrl;
@@ -44,8 +45,8 @@ pub(crate) struct Writer {
 
 impl Writer {
     /// Connects.
-    pub(crate) fn open(url: &PostgresUrl) -> Result<Writer, Failure> {
-        let mut link = Link::open(url, Role::Apply)?;
+    pub(crate) fn open(url: &PostgresUrl, serving: &Serving) -> Result<Writer, Failure> {
+        let mut link = Link::open_for(url, Role::Apply, serving)?;
         let catalog = Catalog::load(&mut link)?;
         Ok(Writer { link, catalog, timelines: Timelines::default(), life: Life::default() })
     }

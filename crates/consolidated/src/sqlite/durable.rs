@@ -141,7 +141,7 @@ mod tests {
         foreign.execute_batch("CREATE TABLE t (id INTEGER PRIMARY KEY)").unwrap();
         let model = SyncModel::parse("script_version = \"v1\"\n[table.t]", "model.toml").unwrap();
         Admin::open(&path).unwrap().deploy(&[model], false).unwrap();
-        let mut reader = Reader::open(&path).unwrap();
+        let mut reader = Reader::open(&path, &crate::Serving::default()).unwrap();
         let (user, remote) = (UserName::new("ann").unwrap(), RemoteId::new("r").unwrap());
         let session = reader.session(&user, Default::default(), &remote, None, &[]).unwrap();
         foreign.execute_batch("PRAGMA synchronous = NORMAL; INSERT INTO t VALUES (1)").unwrap();

@@ -6,7 +6,9 @@ use rusqlite::{Error, ErrorCode, ffi};
 /// The code of an error outside a row: full disk, lock, damage, or a script.
 pub(super) fn code(error: &Error) -> Code {
     match error.sqlite_error_code() {
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Code::DatabaseBusy,
+        Some(
+            ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::OperationInterrupted,
+        ) => Code::DatabaseBusy,
         Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure) => Code::DatabaseDiskFull,
         Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => Code::NotADatabase,
         Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied | ErrorCode::ReadOnly) => {

@@ -1,12 +1,13 @@
 //! A connection that only reads: who a user is, what a remote shares, what it downloads.
 
 use super::catalog::{self, Catalog};
-use super::connect;
+use super::connect_for;
 use super::durable::Durable;
 use super::errors::failed;
 use super::fetch;
 use super::identity;
 use crate::admin::claims_from;
+use crate::serving::Serving;
 use crate::synchronization::{
     Admittee, Credentials, DownloadBatch, FetchRequest, Fetched, Held, Session,
 };
@@ -26,8 +27,8 @@ pub(crate) struct Reader {
 
 impl Reader {
     /// Opens the database.
-    pub(crate) fn open(path: &Path) -> Result<Reader, Failure> {
-        let connection = connect(path, true)?;
+    pub(crate) fn open(path: &Path, serving: &Serving) -> Result<Reader, Failure> {
+        let connection = connect_for(path, true, serving)?;
         let catalog = Catalog::load(&connection)?;
         Ok(Reader { connection, catalog, durable: Durable::of(path) })
     }

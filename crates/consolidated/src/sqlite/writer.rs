@@ -14,8 +14,9 @@ use super::runs::{self, Runs};
 use super::tracking::log_name;
 use super::upload;
 use super::withhold;
-use super::{connect, identity, incarnation, start};
+use super::{connect_for, identity, incarnation, start};
 use crate::identity::Incarnation;
+use crate::serving::Serving;
 use crate::shape;
 use crate::start_mark::SET_BACK;
 use crate::synchronization::{Applied, Begun, Identity, Session, UploadRequest, Withholding};
@@ -45,9 +46,9 @@ pub(crate) struct Writer {
 
 impl Writer {
     /// Opens the database; whoever does so for a server holds its lock.
-    pub(crate) fn open(path: &Path) -> Result<Writer, Failure> {
+    pub(crate) fn open(path: &Path, serving: &Serving) -> Result<Writer, Failure> {
         let file = start::file_at(path);
-        let connection = connect(path, false)?;
+        let connection = connect_for(path, false, serving)?;
         Ok(Writer {
             catalog: Catalog::load(&connection)?,
             runs: Runs::all(&connection)?,

@@ -5,6 +5,7 @@
 //!
 //! Invariant L2: a fault that is no refusal leaves answers unread; the session is of no more use.
 
+use super::cancel::Key;
 use super::message::{Message, affected, garbled};
 use super::prepared::{Prepared, Statements};
 use super::row::{Column, RowRef};
@@ -34,6 +35,8 @@ pub(in crate::postgres) struct Session {
     pub(super) statements: Statements,
     /// What the server said last about the transaction.
     status: u8,
+    /// None where the server, or a pooler, cannot cancel.
+    key: Option<Arc<Key>>,
 }
 
 /// What became of a call.
@@ -49,8 +52,18 @@ pub(in crate::postgres) enum Outcome {
 impl Session {
     /// Connects to a host.
     pub(in crate::postgres) fn open(host: &Host, options: &Options) -> Result<Session, FaultKind> {
-        let wire = startup::connect(host, options)?;
-        Ok(Session { wire, statements: Statements::default(), status: IDLE })
+        let (wire, key) = startup::connect(host, options)?;
+        Ok(Session {
+            wire,
+            statements: Statements::default(),
+            status: IDLE,
+            key: key.map(Arc::new),
+        })
+    }
+
+    /// How to cancel what it runs.
+    pub(super) fn key(&self) -> Option<Arc<Key>> {
+        self.key.clone()
     }
 
     /// Whether no transaction is open.

@@ -1,5 +1,6 @@
 //! From a host to a session: TLS, the user and the password.
 
+use super::cancel::Key;
 use super::message::{Message, garbled};
 use super::socket::Socket;
 use super::wire::Wire;
@@ -20,12 +21,28 @@ use std::io::{self, ErrorKind};
 use std::net::ToSocketAddrs;
 
 /// Connects to `host` and proves who we are. A host may have several addresses.
-pub(super) fn connect(host: &Host, options: &Options) -> Result<Wire, FaultKind> {
+pub(super) fn connect(host: &Host, options: &Options) -> Result<(Wire, Option<Key>), FaultKind> {
+    through(host, options, &mut |socket| enter(socket, host, options))
+}
+
+/// Connects to `host`, and no more than that.
+pub(super) fn reach(host: &Host, options: &Options) -> Result<Socket, FaultKind> {
+    through(host, options, &mut Ok)
+}
+
+/// Begins with the first address of `host` where it can be done.
+fn through<T>(
+    host: &Host,
+    options: &Options,
+    begin: &mut dyn FnMut(Socket) -> Result<T, FaultKind>,
+) -> Result<T, FaultKind> {
     let wait_max = options.connect_timeout;
     let (name, port) = match host {
         // A connection within the machine is not encrypted, as with libpq.
         Host::Socket(folder, port) => {
-            return enter(Socket::unix(folder, *port, wait_max)?, options);
+            let socket = Socket::unix(folder, *port, wait_max)?;
+            socket.set_wait_max(Some(wait_max))?;
+            return begin(socket);
         }
         Host::Tcp(name, port) => (name.as_str(), *port),
     };
@@ -36,10 +53,10 @@ pub(super) fn connect(host: &Host, options: &Options) -> Result<Wire, FaultKind>
         let connected = connected.and_then(|mut socket| {
             socket.set_wait_max(Some(wait_max))?;
             encrypt(&mut socket, name, options)?;
-            enter(socket, options)
+            begin(socket)
         });
         match connected {
-            Ok(wire) => return Ok(wire),
+            Ok(connected) => return Ok(connected),
             Err(fault) => last = fault,
         }
     }
@@ -64,21 +81,24 @@ fn encrypt(socket: &mut Socket, name: &str, options: &Options) -> Result<(), Fau
 }
 
 /// Tells who we are, proves it, and waits until the server is ready.
-fn enter(socket: Socket, options: &Options) -> Result<Wire, FaultKind> {
-    socket.set_wait_max(Some(options.connect_timeout))?;
+fn enter(socket: Socket, host: &Host, options: &Options) -> Result<(Wire, Option<Key>), FaultKind> {
     let mut wire = Wire::new(socket);
     frontend::startup_message(options.parameters(), wire.outbox())?;
     wire.send();
     authenticate(&mut wire, options)?;
+    let mut key = None;
     loop {
         match answer(&mut wire)? {
-            backend::Message::BackendKeyData(_) => {}
+            backend::Message::BackendKeyData(body) => {
+                let (process_id, secret) = (body.process_id(), body.secret_key());
+                key = Some(Key { host: host.clone(), process_id, secret });
+            }
             backend::Message::ReadyForQuery(_) => break,
             _ => return Err(unexpected()),
         }
     }
     wire.socket().set_wait_max(None)?;
-    Ok(wire)
+    Ok((wire, key))
 }
 
 fn authenticate(wire: &mut Wire, options: &Options) -> Result<(), FaultKind> {
