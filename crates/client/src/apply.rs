@@ -266,6 +266,9 @@ fn write(
     writer.repair_after_actions(&download.upserts)?;
     writer.finish()?;
     kept_back::forget_refusals(connection, tables, download)?;
+    if circumstances.guards {
+        guarded::tell(connection, circumstances)?;
+    }
     let returned = arrivals.returned();
     arrivals.settle(download)?;
 

@@ -71,6 +71,11 @@ fn retry_one(
             "nothing was changed here: the row came, and is tried again anyway",
         ));
     }
+    if reject.code == Code::RowHeld.number() {
+        return Err(not_retried(
+            "nothing was changed here: the row goes when nothing refers to it any more",
+        ));
+    }
     let table = tables.iter().find(|table| table.name().eq_ignore_ascii_case(name));
     let Some(table) = table.filter(|table| table.uploads()) else {
         let message = format!("table {name} is uploaded no more, so nobody would get the row");

@@ -347,6 +347,12 @@ codes! {
     /// its children. The row is kept in the reject table.
     7197 RowTakenAlong Remote false "enter the row again if it is wanted without the other";
 
+    /// A row has gone at the consolidated database, or has left what this remote receives, and a
+    /// table that is not published refers to it here without `ON DELETE CASCADE` or `SET NULL`. The
+    /// row stays; everything else arrived. It goes with the next synchronization after nothing refers
+    /// to it any more, and this reject with it.
+    7240 RowHeld Remote false "delete what refers to it, or let it refer to another row";
+
     /// The table of the remote refuses a row that came: a CHECK, a NOT NULL or a UNIQUE index that
     /// only the remote has, or the type of a column. The remote goes without the row, or keeps what
     /// it had; everything else arrived. The row is tried again in every synchronization, and this

@@ -7,12 +7,12 @@
 //! rows and all that they refer to, directly or not, stay; what came for them is kept beside them
 //! (`apply/kept_back.rs`).
 
-use super::orphans::{self, Reference};
-use super::{Circumstances, kept_back};
-use crate::connection::explain;
+use super::orphans::{self, Clinging, Reference};
+use super::{Circumstances, kept_back, rejects};
+use crate::connection::{explain, value};
 use crate::schema::RemoteTable;
 use crate::sql::ident;
-use model::Failure;
+use model::{Failure, Value};
 use rusqlite::Connection;
 
 /// The table that holds the keys of guarded rows.
@@ -47,27 +47,80 @@ pub(super) fn begin(
         let guarded = guarded_sql(table);
         run(&format!("DROP TABLE IF EXISTS temp.{guarded}"))?;
         run(&format!(
-            "CREATE TEMP TABLE {guarded} ({}, PRIMARY KEY ({})) WITHOUT ROWID",
+            "CREATE TEMP TABLE {guarded} ({}, \"held_by\" TEXT, PRIMARY KEY ({})) WITHOUT ROWID",
             table.our_keys_declared(),
             table.our_keys_sql(""),
         ))?;
+    }
+    let references = orphans::references(connection, tables).map_err(explain)?;
+    for Clinging { child, reference } in orphans::unpublished_references(connection, tables)? {
+        let held_by = format!("'{}'", child.replace('\'', "''"));
+        add_parents(connection, tables, &reference, &held_by, &format!("{} AS c", ident(&child)))?;
+    }
+    add_ancestors(connection, tables, &references)?;
+    for table in tables {
+        let guarded = guarded_sql(table);
+        // What was kept back before was told then.
+        run(&format!(
+            "UPDATE temp.{guarded} SET \"held_by\" = NULL WHERE EXISTS \
+             (SELECT 1 FROM {} AS i WHERE {} AND NOT i.\"present\")",
+            table.incoming_sql(),
+            table.same_our_key("i.", &format!("{guarded}.")),
+        ))?;
         if table.uploads() {
             run(&format!(
-                "INSERT OR IGNORE INTO temp.{guarded} SELECT {} FROM {} WHERE \"generation\" = {}",
+                "INSERT OR IGNORE INTO temp.{guarded} SELECT {}, NULL FROM {} \
+                 WHERE \"generation\" = {}",
                 table.our_keys_sql(""),
                 table.change_sql(),
                 circumstances.open_generation,
             ))?;
         }
     }
-    for (child, reference) in orphans::unpublished_references(connection, tables)? {
-        add_parents(connection, tables, &reference, &format!("{} AS c", ident(&child)))?;
+    add_ancestors(connection, tables, &references)
+}
+
+/// Tells of the rows that should have gone with this download, and stay because a row of a table
+/// that is not published refers to them. Otherwise they would lie here in silence.
+pub(super) fn tell(
+    connection: &Connection,
+    circumstances: &Circumstances<'_>,
+) -> Result<(), Failure> {
+    for table in circumstances.tables {
+        let sql = format!(
+            "SELECT {}, g.\"held_by\" FROM temp.{} AS g JOIN {} AS i ON {} \
+             WHERE g.\"held_by\" IS NOT NULL AND NOT i.\"present\" AND {}",
+            table.our_keys_sql("g."),
+            guarded_sql(table),
+            table.incoming_sql(),
+            table.same_our_key("i.", "g."),
+            kept_back::without_change(table, "i."),
+        );
+        let read = || -> rusqlite::Result<()> {
+            let mut statement = connection.prepare(&sql)?;
+            let mut rows = statement.query([])?;
+            while let Some(row) = rows.next()? {
+                let key: rusqlite::Result<Vec<Value>> =
+                    (0..table.key.len()).map(|n| Ok(value(row, n)?.to_owned())).collect();
+                let held_by: String = row.get(table.key.len())?;
+                rejects::record_held(connection, table, &key?, &held_by, circumstances.at)?;
+            }
+            Ok(())
+        };
+        read().map_err(explain)?;
     }
-    let references = orphans::references(connection, tables).map_err(explain)?;
+    Ok(())
+}
+
+fn add_ancestors(
+    connection: &Connection,
+    tables: &[RemoteTable],
+    references: &[Reference],
+) -> Result<(), Failure> {
     // Every round but the last adds a row.
     loop {
         let mut added = 0;
-        for reference in &references {
+        for reference in references {
             let child = &tables[reference.child];
             let guarded = format!(
                 "temp.{} AS g JOIN {} AS c ON {}",
@@ -75,7 +128,7 @@ pub(super) fn begin(
                 child.table_sql(),
                 child.same_key("c.", "g.")
             );
-            added += add_parents(connection, tables, reference, &guarded)?;
+            added += add_parents(connection, tables, reference, "g.\"held_by\"", &guarded)?;
         }
         if added == 0 {
             return Ok(());
@@ -83,16 +136,17 @@ pub(super) fn begin(
     }
 }
 
-/// Guards the rows that `children`, rows called `c`, refer to.
+/// Guards the rows that `children`, rows called `c`, refer to, and notes who holds them.
 fn add_parents(
     connection: &Connection,
     tables: &[RemoteTable],
     reference: &Reference,
+    held_by: &str,
     children: &str,
 ) -> Result<usize, Failure> {
     let Some(parent) = reference.parent_at.map(|at| &tables[at]) else { return Ok(0) };
     let sql = format!(
-        "INSERT OR IGNORE INTO temp.{} SELECT {} FROM {children} JOIN {} AS p ON {}",
+        "INSERT OR IGNORE INTO temp.{} SELECT {}, {held_by} FROM {children} JOIN {} AS p ON {}",
         guarded_sql(parent),
         parent.keys_sql("p."),
         parent.table_sql(),

@@ -21,6 +21,7 @@ pub(crate) fn apply_for_undone_changes(
     tables: &[RemoteTable],
     open: i64,
 ) -> Result<(), Failure> {
+    let mut clinging = None;
     // A row may wait for one that waits behind it.
     loop {
         let (mut settled, mut waiting) = (false, false);
@@ -30,7 +31,13 @@ pub(crate) fn apply_for_undone_changes(
             }
             for key in undone(connection, table, open).map_err(explain)? {
                 triggers_off(connection)?;
-                let now = settle(connection, tables, table, open, &key)?;
+                let clinging = match &mut clinging {
+                    Some(known) => &*known,
+                    None => clinging.insert(orphans::clinging_references(connection, tables)?),
+                };
+                let surroundings =
+                    Surroundings { tables, open_generation: open, guards: false, clinging };
+                let now = settle(connection, surroundings, table, &key)?;
                 if !now && table.uploads() {
                     // An entry would be uploaded as nothing, and what came forgotten with it.
                     undone::forget_entry(connection, table, open, &key)?;
@@ -91,14 +98,14 @@ pub(super) fn keys(
 /// with it, everything stays as it is: the next upload makes room. True where it was done.
 fn settle(
     connection: &Connection,
-    tables: &[RemoteTable],
+    surroundings: Surroundings<'_>,
     table: &RemoteTable,
-    open: i64,
     key: &[Value],
 ) -> Result<bool, Failure> {
+    let Surroundings { tables, open_generation: open, .. } = surroundings;
     let before = live_entries(connection, tables, open, table, key)?;
     connection.execute_batch("SAVEPOINT syncline_settle").map_err(explain)?;
-    let settled = match write_alone(connection, tables, table, open, key)? {
+    let settled = match write_alone(connection, surroundings, table, key)? {
         Ok(()) => live_entries(connection, tables, open, table, key)? == before,
         Err(error) if kept_back::is_refusal(&error) => false,
         Err(error) => return Err(explain(error)),
@@ -146,18 +153,16 @@ fn live_entries(
 }
 
 /// Like [`write`]. Rows that the centre still has do not go with one that is deleted: they are set
-/// aside. One that is changed keeps it from going.
+/// aside. One that is changed keeps it from going, and so does one that nobody takes away.
 fn write_alone(
     connection: &Connection,
-    tables: &[RemoteTable],
+    surroundings: Surroundings<'_>,
     table: &RemoteTable,
-    open: i64,
     key: &[Value],
 ) -> Result<rusqlite::Result<()>, Failure> {
     if table.in_foreign_keys && is_absent(connection, table, key).map_err(explain)? {
         let mut bytes = Vec::new();
         key.iter().for_each(|value| write_value(&mut bytes, value.as_ref()));
-        let surroundings = Surroundings { tables, open_generation: open, guards: false };
         match orphans::set_aside_children(connection, surroundings, table, &bytes) {
             Err(failure) if failure.code() == Code::ApplyBlocked || is_refusal(&failure) => {
                 let code = ffi::Error::new(ffi::SQLITE_CONSTRAINT_FOREIGNKEY);
@@ -166,7 +171,7 @@ fn write_alone(
             other => drop(other?),
         }
     }
-    Ok(write(connection, table, open, key))
+    Ok(write(connection, table, surroundings.open_generation, key))
 }
 
 /// Tables that refer to each other in a ring: none of their rows can go first.

@@ -58,7 +58,8 @@ pub(super) fn has_any(connection: &Connection, table: &RemoteTable) -> rusqlite:
     connection.prepare_cached(&sql)?.query_row([], |row| row.get(0))
 }
 
-fn without_change(table: &RemoteTable, entry: &str) -> String {
+/// No change waits under the key of `entry`.
+pub(super) fn without_change(table: &RemoteTable, entry: &str) -> String {
     match table.uploads() {
         true => format!(
             "NOT EXISTS (SELECT 1 FROM {} AS c WHERE {})",

@@ -169,7 +169,14 @@ pub(super) fn set_aside_children(
             ))?;
         }
     }
+    aside.refuse_clung(surroundings.clinging, at, leaving)?;
     aside.run(&format!("DROP TABLE {leaving}"))?;
+    if !surroundings.clinging.is_empty() {
+        aside.take_descendants()?;
+        for position in 0..aside.tables.len() {
+            aside.refuse_clung(surroundings.clinging, position, &aside_sql(position))?;
+        }
+    }
     aside.finish()
 }
 
@@ -188,12 +195,14 @@ pub(super) struct Surroundings<'a> {
     pub(super) open_generation: i64,
     /// Guarded rows stay (`apply/guarded.rs`).
     pub(super) guards: bool,
+    /// What a row that goes alone must not be clung to by.
+    pub(super) clinging: &'a [Clinging],
 }
 
 impl<'a> From<&Circumstances<'a>> for Surroundings<'a> {
     fn from(circumstances: &Circumstances<'a>) -> Surroundings<'a> {
         let Circumstances { tables, open_generation, guards, .. } = *circumstances;
-        Surroundings { tables, open_generation, guards }
+        Surroundings { tables, open_generation, guards, clinging: &[] }
     }
 }
 
@@ -215,7 +224,7 @@ impl<'a> Aside<'a> {
         connection: &'a Connection,
         surroundings: Surroundings<'a>,
     ) -> Result<Aside<'a>, Failure> {
-        let Surroundings { tables, open_generation, guards } = surroundings;
+        let Surroundings { tables, open_generation, guards, .. } = surroundings;
         let references = references(connection, tables).map_err(explain)?;
         let aside = Aside { connection, tables, open_generation, guards, references };
         for (position, table) in tables.iter().enumerate() {
@@ -253,8 +262,36 @@ impl<'a> Aside<'a> {
         ))
     }
 
-    /// Takes along all that refer to these rows, and moves them out of their tables.
-    fn finish(self) -> Result<bool, Failure> {
+    /// Fails if a row that no download takes away refers to one of `keys`. A foreign key that is
+    /// deferred would be checked only when nothing else could be done any more.
+    fn refuse_clung(
+        &self,
+        clinging: &[Clinging],
+        position: usize,
+        keys: &str,
+    ) -> Result<(), Failure> {
+        let parent = &self.tables[position];
+        for Clinging { child, reference } in clinging {
+            if reference.parent_at != Some(position) {
+                continue;
+            }
+            let sql = format!(
+                "SELECT EXISTS (SELECT 1 FROM {keys} AS a JOIN {} AS p ON {} JOIN {} AS c ON {})",
+                parent.table_sql(),
+                parent.same_key("p.", "a."),
+                ident(child),
+                reference.same(),
+            );
+            if self.connection.query_row(&sql, [], |row| row.get(0)).map_err(explain)? {
+                let message = format!("a row of {child} refers to one of {}", parent.name());
+                return Err(Failure::new(Code::ApplyBlocked, message).table(parent.name()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes along all that refer to these rows.
+    fn take_descendants(&self) -> Result<(), Failure> {
         // Every round but the last adds a row, so there are no more rounds than rows.
         loop {
             let mut added = 0;
@@ -264,9 +301,14 @@ impl<'a> Aside<'a> {
                 }
             }
             if added == 0 {
-                break;
+                return Ok(());
             }
         }
+    }
+
+    /// Takes along all that refer to these rows, and moves them out of their tables.
+    fn finish(self) -> Result<bool, Failure> {
+        self.take_descendants()?;
         let mut moved = 0;
         for (position, table) in self.tables.iter().enumerate() {
             self.leave_guarded(position, table)?;
@@ -376,13 +418,36 @@ pub(super) fn references(
     Ok(references)
 }
 
-/// The foreign keys of other tables that refer to published ones, and let no row go: the table that
-/// refers, and to what. They have no position.
+/// A foreign key that lets no row go, of a table that no download takes rows from.
+pub(super) struct Clinging {
+    /// The table that refers.
+    pub(super) child: String,
+    /// To what. It has no position of its own.
+    pub(super) reference: Reference,
+}
+
+/// The foreign keys of tables that are not published, and that let no published row go.
 pub(super) fn unpublished_references(
     connection: &Connection,
     tables: &[RemoteTable],
-) -> Result<Vec<(String, Reference)>, Failure> {
-    let find = || -> rusqlite::Result<Vec<(String, Reference)>> {
+) -> Result<Vec<Clinging>, Failure> {
+    clinging(connection, tables, &|_| false)
+}
+
+/// The same, and those of tables that are only uploaded.
+pub(super) fn clinging_references(
+    connection: &Connection,
+    tables: &[RemoteTable],
+) -> Result<Vec<Clinging>, Failure> {
+    clinging(connection, tables, &|table| !table.published.direction.downloads())
+}
+
+fn clinging(
+    connection: &Connection,
+    tables: &[RemoteTable],
+    also: &dyn Fn(&RemoteTable) -> bool,
+) -> Result<Vec<Clinging>, Failure> {
+    let find = || -> rusqlite::Result<Vec<Clinging>> {
         let mut statement = connection.prepare_cached(
             "SELECT name FROM sqlite_schema
              WHERE type = 'table' AND name NOT LIKE 'syncline\\_%' ESCAPE '\\'",
@@ -390,14 +455,15 @@ pub(super) fn unpublished_references(
         let names: Vec<String> =
             statement.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
         let mut found = Vec::new();
-        for name in names {
-            if tables.iter().any(|table| table.name().eq_ignore_ascii_case(&name)) {
+        for child in names {
+            let mut published = tables.iter().filter(|table| !also(table));
+            if published.any(|table| table.name().eq_ignore_ascii_case(&child)) {
                 continue;
             }
-            for (reference, on_delete) in references_of(connection, tables, &name, tables.len())? {
+            for (reference, on_delete) in references_of(connection, tables, &child, tables.len())? {
                 let lets_go = ["CASCADE", "SET NULL"].contains(&on_delete.as_str());
                 if reference.parent_at.is_some() && !lets_go {
-                    found.push((name.clone(), reference));
+                    found.push(Clinging { child: child.clone(), reference });
                 }
             }
         }

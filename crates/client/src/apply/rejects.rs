@@ -329,26 +329,56 @@ pub(super) fn record_unfit(
     insert_with_row(connection, table, &key, reason, Some(text)).map(|_| ())
 }
 
+/// Records a row that should have gone, and stays because `held_by` refers to it.
+pub(super) fn record_held(
+    connection: &Connection,
+    table: &RemoteTable,
+    key: &[Value],
+    held_by: &str,
+    at: &str,
+) -> rusqlite::Result<()> {
+    let code = Code::RowHeld.number();
+    let known = connection
+        .prepare_cached(
+            "SELECT 1 FROM syncline_reject WHERE table_name = ?1 AND key = ?2 AND code = ?3",
+        )?
+        .exists(rusqlite::params![table.name(), key_json(table, key), code])?;
+    if known {
+        return Ok(());
+    }
+    let counter = Counter(progress::get(connection, "counter")?.unwrap_or(0));
+    let message = format!("it is no row of this remote any more, and {held_by} refers to it here");
+    insert(connection, table, key, Reason { counter, code, message: &message, at, base: None })
+        .map(drop)
+}
+
+/// The codes of rejects that tell of what is kept back.
+fn kept_back() -> [u16; 2] {
+    [Code::RowUnfit.number(), Code::RowHeld.number()]
+}
+
 /// The row has found its place, or is gone.
 pub(super) fn forget_unfit(
     connection: &Connection,
     table: &RemoteTable,
     key: &[Value],
 ) -> rusqlite::Result<()> {
-    let code = Code::RowUnfit.number();
+    let [unfit, held] = kept_back();
     connection
         .prepare_cached(
-            "DELETE FROM syncline_reject WHERE table_name = ?1 AND key = ?2 AND code = ?3",
+            "DELETE FROM syncline_reject WHERE table_name = ?1 AND key = ?2 AND code IN (?3, ?4)",
         )?
-        .execute(rusqlite::params![table.name(), key_json(table, key), code])
+        .execute(rusqlite::params![table.name(), key_json(table, key), unfit, held])
         .map(drop)
 }
 
-/// Whether a reject tells of a row that the table refuses.
+/// Whether a reject tells of a row that is kept back.
 pub(super) fn has_unfit(connection: &Connection, table: &RemoteTable) -> rusqlite::Result<bool> {
-    let mut statement = connection
-        .prepare_cached("SELECT 1 FROM syncline_reject WHERE table_name = ?1 AND code = ?2")?;
-    statement.exists(rusqlite::params![table.name(), Code::RowUnfit.number()])
+    let [unfit, held] = kept_back();
+    let mut statement = connection.prepare_cached(
+        "SELECT 1 FROM syncline_reject WHERE table_name = ?1 AND code IN (?2, ?3)",
+    )?;
+    statement.exists(rusqlite::params![table.name(), unfit, held])
 }
 
 /// Forgets those of rows with other keys than these.
@@ -357,10 +387,11 @@ pub(super) fn retain_unfit(
     table: &RemoteTable,
     kept: &HashSet<String>,
 ) -> rusqlite::Result<()> {
+    let [unfit, held] = kept_back();
     let mut statement = connection.prepare_cached(
-        "SELECT id, key FROM syncline_reject WHERE table_name = ?1 AND code = ?2",
+        "SELECT id, key FROM syncline_reject WHERE table_name = ?1 AND code IN (?2, ?3)",
     )?;
-    let mut rows = statement.query(rusqlite::params![table.name(), Code::RowUnfit.number()])?;
+    let mut rows = statement.query(rusqlite::params![table.name(), unfit, held])?;
     let mut settled: Vec<i64> = Vec::new();
     while let Some(row) = rows.next()? {
         if !kept.contains(&row.get::<_, String>(1)?) {

@@ -194,16 +194,18 @@ fn children_of_a_row_that_is_refused_wait_with_it() {
 // failed (E5005), for ever.
 #[test]
 fn a_row_that_a_table_of_the_users_own_refers_to_stays_and_the_rest_arrives() {
-    for action in ["NO ACTION", "RESTRICT"] {
+    const DEFERRED: &str = "DEFERRABLE INITIALLY DEFERRED";
+    let actions = [("NO ACTION", ""), ("RESTRICT", ""), ("RESTRICT", DEFERRED)];
+    for (action, when) in actions.into_iter().chain([("NO ACTION", DEFERRED)]) {
         let mut site = Site::empty();
-        site.write(
+        site.write(&format!(
             "CREATE TABLE g(id INTEGER PRIMARY KEY);
-             CREATE TABLE t(id INTEGER PRIMARY KEY, g INT REFERENCES g)",
-        );
+             CREATE TABLE t(id INTEGER PRIMARY KEY, g INT REFERENCES g {when})"
+        ));
         let tables = site.all_tables();
         site.publish(&tables);
         site.write(&format!(
-            "CREATE TABLE note(t INT REFERENCES t ON DELETE {action}, words TEXT)"
+            "CREATE TABLE note(t INT REFERENCES t ON DELETE {action} {when}, words TEXT)"
         ));
         site.remote.tables = None;
         site.download()
@@ -221,11 +223,17 @@ fn a_row_that_a_table_of_the_users_own_refers_to_stays_and_the_rest_arrives() {
         assert_eq!(rows(&site), ["1, 1", "3, NULL"], "{action}");
         assert_eq!(site.rows("SELECT * FROM g"), ["1"]);
         assert_eq!(kept(&site), 2);
+        let held = [r#"g {"id":1} E7240 {"id":1}"#, r#"t {"id":1} E7240 {"id":1,"g":1}"#];
+        assert_eq!(told(&site), held);
+        // Not again.
+        site.download().delete("t", &[&[int(1)]]).apply().unwrap();
+        assert_eq!(told(&site), held);
         // The user lets it go.
         site.write("DELETE FROM note");
         site.download().upsert("t", &[&[int(4), Value::Null]]).apply().unwrap();
         assert_eq!(rows(&site), ["3, NULL", "4, NULL"]);
         assert_eq!((site.rows("SELECT * FROM g").len(), kept(&site)), (0, 0));
+        assert_eq!(told(&site), Vec::<String>::new());
     }
 }
 
