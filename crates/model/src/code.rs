@@ -349,8 +349,8 @@ codes! {
 
     /// A row has gone at the consolidated database, or has left what this remote receives, and a
     /// table that is not published refers to it here without `ON DELETE CASCADE` or `SET NULL`. The
-    /// row stays; everything else arrived. It goes with the next synchronization after nothing refers
-    /// to it any more, and this reject with it.
+    /// row stays; everything else arrived. It goes with the next synchronization after nothing
+    /// refers to it any more, and this reject with it.
     7240 RowHeld Remote false "delete what refers to it, or let it refer to another row";
 
     /// The table of the remote refuses a row that came: a CHECK, a NOT NULL or a UNIQUE index that

@@ -346,10 +346,9 @@ pub(super) fn record_held(
     if known {
         return Ok(());
     }
-    let counter = Counter(progress::get(connection, "counter")?.unwrap_or(0));
     let message = format!("it is no row of this remote any more, and {held_by} refers to it here");
-    insert(connection, table, key, Reason { counter, code, message: &message, at, base: None })
-        .map(drop)
+    let reason = Reason { counter: None, code, message: &message, at, base: None };
+    insert(connection, table, key, reason).map(drop)
 }
 
 /// The codes of rejects that tell of what is kept back.
