@@ -60,4 +60,7 @@ pub use synchronization::{
     DownloadedTable, FetchRequest, Fetched, Held, HeldSchema, Identity, RenamedTable, Session,
     TableMark, UploadRequest, WithheldRow, Withholding, secret_digest,
 };
-pub use url::{Host, PASSWORD_FILE_NAME, PostgresUrl, Secret, SslMode, Url};
+pub use url::{
+    ChannelBinding, ClientCertificate, Host, Method, Methods, PASSWORD_FILE_NAME, PostgresUrl,
+    Proof, Secret, SslMode, Url,
+};

@@ -3,9 +3,11 @@
 mod password;
 mod percent;
 mod postgres;
+mod proof;
 
 pub use password::{PASSWORD_FILE_NAME, Secret};
 pub use postgres::{Host, PostgresUrl, SslMode};
+pub use proof::{ChannelBinding, ClientCertificate, Method, Methods, Proof};
 
 use model::{Code, Failure};
 use std::fmt;

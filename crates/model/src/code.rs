@@ -178,6 +178,17 @@ codes! {
     /// The database server is a standby, which knows too little of the transactions in flight for
     /// a download to be complete, and takes no uploads.
     3013 NotPrimary Operator true "name the primary, or several hosts to search for it";
+    /// The PostgreSQL server asks for the password itself (`password` in its `pg_hba.conf`, or a
+    /// method that needs it, such as `ldap`), and the connection to it leaves the machine without
+    /// encryption: everybody on the way could read it. Nothing of the password was sent. So it is
+    /// where somebody else answers in the place of the server, too.
+    3265 PasswordExposed Operator false
+        "add sslmode=verify-full to the URL, or use scram-sha-256 in the server's pg_hba.conf";
+    /// The PostgreSQL server asks for a proof that the URL does not admit: `require_auth` names
+    /// other methods, or `channel_binding=require` and the server cannot bind SCRAM to an
+    /// encrypted connection. Nothing that follows from the password was sent.
+    3266 ProofRefused Operator false
+        "correct the server's pg_hba.conf, or `require_auth` and `channel_binding` in the URL";
 
     /// The server works on as many synchronizations as it may.
     4001 ServerFull Nobody true "wait, then synchronize again";

@@ -62,6 +62,12 @@ impl Cluster {
 
     /// A cluster of one's own with further lines in its `postgresql.conf`.
     pub fn start_with(settings: &str) -> Cluster {
+        Cluster::start_with_access(settings, "")
+    }
+
+    /// The same with rules in front of those of its `pg_hba.conf`. It knows certificates that
+    /// [`Cluster::client_certificate`] makes.
+    pub fn start_with_access(settings: &str, rules: &str) -> Cluster {
         let mut cluster = Cluster::folder_only();
         let data = cluster.data();
         cluster.must_run(
@@ -73,7 +79,7 @@ impl Cluster {
         );
         // Everything is written before the start: a reload happens at some later moment.
         certificate::write(&data);
-        settings::write(&data, settings);
+        settings::write(&data, settings, rules);
         cluster.account.own(&cluster.folder);
         cluster.start_on_free_port();
         cluster.superuser_sql(&format!("CREATE ROLE {APP_ROLE} LOGIN PASSWORD '{APP_PASSWORD}'"));
@@ -173,6 +179,11 @@ impl Cluster {
     /// The certificate that signed the server's own, which is for `localhost` and 127.0.0.1.
     pub fn root_certificate(&self) -> PathBuf {
         self.data().join(certificate::ROOT)
+    }
+
+    /// A certificate for this user, which the server's authority signed, and its key.
+    pub fn client_certificate(&self, user: &str) -> (PathBuf, PathBuf) {
+        certificate::write_client(&self.data(), user)
     }
 
     /// What the server has logged so far.

@@ -4,7 +4,7 @@ use super::errors::FaultKind;
 use super::link::{Call, Outcome, Session};
 use super::tls::Check;
 use super::watermark::Place;
-use crate::url::{Host, PostgresUrl, Secret, SslMode};
+use crate::url::{Host, PostgresUrl, Proof, Secret, SslMode};
 use model::{Code, Failure};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -93,6 +93,7 @@ pub(super) struct Options {
     /// None: no TLS.
     pub(super) encryption: Option<Encryption>,
     pub(super) root: Option<PathBuf>,
+    pub(super) proof: Proof,
 }
 
 /// What is asked of TLS.
@@ -123,6 +124,7 @@ impl Options {
             connect_timeout: url.connect_timeout.unwrap_or(CONNECT_TIMEOUT),
             encryption,
             root: url.sslrootcert.clone(),
+            proof: url.proof.clone(),
         }
     }
 

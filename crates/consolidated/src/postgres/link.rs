@@ -6,6 +6,7 @@
 //! Invariant L1: a lost connection is made anew only by [`Link::begin`], at the start of a
 //! transaction; the rest of a transaction never runs on another connection.
 
+mod authentication;
 mod cancel;
 mod message;
 mod prepared;

@@ -8,21 +8,28 @@
 //! | `verify-ca` | always | checked | not checked |
 //! | `verify-full` | always | checked | checked |
 
+use crate::url::ClientCertificate;
 use model::{Code, Failure};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::verify_server_cert_signed_by_trust_anchor;
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::{
+    ClientConfig, DigitallySignedStruct, InconsistentKeys, RootCertStore, SignatureScheme,
+};
 use sha2::{Digest, Sha256, Sha384, Sha512};
+use std::fs::{File, Metadata};
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use x509_cert::Certificate;
-use x509_cert::der::Decode;
 use x509_cert::der::oid::ObjectIdentifier;
 use x509_cert::der::oid::db::rfc5912;
+use x509_cert::der::{Decode, Encode};
 
 /// How the server's certificate is checked, weakest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +40,9 @@ pub(super) enum Check {
     Full,
 }
 
+/// Largest file of a key that is read (S9).
+const KEY_BYTES_MAX: u64 = 64 * 1024;
+
 /// Where distributions keep the system's certificates.
 const SYSTEM_BUNDLES: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
@@ -41,8 +51,13 @@ const SYSTEM_BUNDLES: [&str; 4] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// How TLS is spoken. Without `root` the system's certificates are trusted.
-pub(super) fn config(check: Check, root: Option<&Path>) -> Result<Arc<ClientConfig>, Failure> {
+/// How TLS is spoken. Without `root` the system's certificates are trusted; `own` is shown to a
+/// server that asks for a certificate.
+pub(super) fn config(
+    check: Check,
+    root: Option<&Path>,
+    own: Option<&ClientCertificate>,
+) -> Result<Arc<ClientConfig>, Failure> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
@@ -54,12 +69,84 @@ pub(super) fn config(check: Check, root: Option<&Path>) -> Result<Arc<ClientConf
                 Check::Nothing => None,
                 _ => Some(roots(root)?),
             };
-            builder
-                .dangerous()
-                .with_custom_certificate_verifier(Arc::new(Nameless { provider, roots }))
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(Nameless {
+                provider: provider.clone(),
+                roots,
+            }))
         }
     };
-    Ok(Arc::new(builder.with_no_client_auth()))
+    let Some(own) = own else { return Ok(Arc::new(builder.with_no_client_auth())) };
+    let key = provider.key_provider.load_private_key(private_key(&own.key)?);
+    let unusable = |error: rustls::Error| {
+        let (chain, key) = (own.chain.display(), own.key.display());
+        let message = format!("the certificate {chain} cannot be used with the key {key}");
+        Failure::new(Code::ConfigUnreadable, message)
+            .source(error)
+            .hint("name the key of this certificate with sslkey=")
+    };
+    let certified = CertifiedKey::new(certificates(&own.chain)?, key.map_err(unusable)?);
+    if !is_key_of(&certified) {
+        return Err(unusable(InconsistentKeys::KeyMismatch.into()));
+    }
+    let resolver = Arc::new(SingleCertAndKey::from(certified));
+    Ok(Arc::new(builder.with_client_cert_resolver(resolver)))
+}
+
+/// Whether the key belongs to the certificate. rustls has the same check, and refuses certificates
+/// of the first version with it, which many an authority signs for clients.
+fn is_key_of(certified: &CertifiedKey) -> bool {
+    let Some(public) = certified.key.public_key() else { return true };
+    let own = certified.cert.first().and_then(|own| Certificate::from_der(own).ok());
+    let named = own.and_then(|own| own.tbs_certificate.subject_public_key_info.to_der().ok());
+    named.is_some_and(|named| named == public.as_ref())
+}
+
+/// All certificates of a file; at least one.
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Failure> {
+    let certificates: Result<Vec<_>, _> =
+        CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
+    let certificates = certificates.map_err(|error| {
+        let message = format!("cannot read the certificates in {}", path.display());
+        Failure::new(Code::ConfigUnreadable, message)
+            .source(error)
+            .hint("check the file and its permissions")
+    })?;
+    if certificates.is_empty() {
+        let message = format!("{} holds no certificate", path.display());
+        return Err(Failure::new(Code::ConfigUnreadable, message)
+            .hint("name a file in PEM format with sslcert="));
+    }
+    Ok(certificates)
+}
+
+/// A key that others may read proves nothing.
+fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, Failure> {
+    let unreadable = || {
+        let message = format!("cannot read the key {}", path.display());
+        Failure::new(Code::ConfigUnreadable, message)
+            .hint("name a readable file with an unencrypted key in PEM format with sslkey=")
+    };
+    // The file that is checked is the one that is read.
+    let file = File::open(path).map_err(|error| unreadable().source(error))?;
+    let metadata = file.metadata().map_err(|error| unreadable().source(error))?;
+    if !metadata.is_file() {
+        return Err(unreadable());
+    }
+    if is_exposed(&metadata) {
+        let message = format!("others may read the key {}", path.display());
+        return Err(Failure::new(Code::SecretExposed, message)
+            .hint(format!("chmod 600 {}", path.display())));
+    }
+    let mut bytes = Vec::new();
+    let read = file.take(KEY_BYTES_MAX).read_to_end(&mut bytes);
+    read.map_err(|error| unreadable().source(error))?;
+    PrivateKeyDer::from_pem_slice(&bytes).map_err(|error| unreadable().source(error))
+}
+
+/// As in libpq, the group may read a key that belongs to root.
+fn is_exposed(metadata: &Metadata) -> bool {
+    let admitted = if metadata.uid() == 0 { 0o640 } else { 0o600 };
+    metadata.mode() & 0o077 & !admitted != 0
 }
 
 /// What binds a password to this very connection: the digest of the server's certificate that

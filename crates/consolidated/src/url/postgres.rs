@@ -6,6 +6,7 @@
 //! environment of whoever made it.
 
 use super::password::Secret;
+use super::proof::Proof;
 use super::{bad, percent};
 use model::Failure;
 use std::fmt;
@@ -24,14 +25,18 @@ const HOSTS_MAX: usize = 16;
 pub(super) const SOCKET_FOLDERS: [&str; 2] = ["/var/run/postgresql", "/tmp"];
 
 /// The options that are understood.
-const OPTIONS: [&str; 10] = [
+const OPTIONS: [&str; 14] = [
     "application_name",
+    "channel_binding",
     "connect_timeout",
     "dbname",
     "host",
     "options",
     "password",
     "port",
+    "require_auth",
+    "sslcert",
+    "sslkey",
     "sslmode",
     "sslrootcert",
     "user",
@@ -52,6 +57,8 @@ pub struct PostgresUrl {
     pub sslmode: SslMode,
     /// The file with the authorities to trust, instead of the system's.
     pub sslrootcert: Option<PathBuf>,
+    /// How each side proves who it is.
+    pub proof: Proof,
     /// How long one host may take.
     pub connect_timeout: Option<Duration>,
     /// What the server shows as the name of the program, instead of `syncline`.
@@ -148,7 +155,9 @@ pub(super) fn parse(text: &str, variable: Variable<'_>) -> Result<PostgresUrl, F
         Some(seconds) => parse_timeout(&seconds)?,
         None => None,
     };
+    let text = |name: &str| parts.text(name).map(str::to_owned);
     Ok(PostgresUrl {
+        proof: Proof::parse(&text, variable)?,
         hosts: hosts(&parts, variable)?,
         database,
         user,
@@ -313,6 +322,9 @@ impl fmt::Display for PostgresUrl {
         }
         if let Some(path) = &self.sslrootcert {
             options.push(("sslrootcert", percent::encode(&path.to_string_lossy())));
+        }
+        for (name, value) in self.proof.options() {
+            options.push((name, percent::encode(&value)));
         }
         if let Some(timeout) = self.connect_timeout {
             options.push(("connect_timeout", timeout.as_secs().to_string()));

@@ -2,7 +2,7 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The authority's certificate, below the data folder.
@@ -40,6 +40,25 @@ pub(super) fn write(data: &Path) {
         .concat(),
     );
     fs::set_permissions(data.join("server.key"), Permissions::from_mode(0o600)).unwrap();
+}
+
+/// Writes a certificate for a client of this name, and its key.
+pub(super) fn write_client(data: &Path, name: &str) -> (PathBuf, PathBuf) {
+    let [key, request, signed] = ["key", "csr", "crt"].map(|end| format!("client-{name}.{end}"));
+    let subject = format!("/CN={name}");
+    let new_key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"];
+    let asked = ["req", "-subj", &subject, "-keyout", &key, "-out", &request];
+    openssl(data, &[&asked[..], &new_key].concat());
+    openssl(
+        data,
+        &[
+            &["x509", "-req", "-days", "3650", "-CA", ROOT, "-CAkey", "root.key"][..],
+            &["-CAcreateserial", "-in", &request, "-out", &signed],
+        ]
+        .concat(),
+    );
+    fs::set_permissions(data.join(&key), Permissions::from_mode(0o600)).unwrap();
+    (data.join(signed), data.join(key))
 }
 
 fn openssl(data: &Path, arguments: &[&str]) {

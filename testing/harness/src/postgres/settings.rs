@@ -24,6 +24,7 @@ dynamic_shared_memory_type = mmap
 password_encryption = scram-sha-256
 jit = off
 ssl = on
+ssl_ca_file = 'root.crt'
 TimeZone = 'America/St_Johns'
 DateStyle = 'SQL, DMY'
 IntervalStyle = sql_standard
@@ -42,10 +43,11 @@ host  all         all 127.0.0.1/32 scram-sha-256
 const PORTS: std::ops::Range<u32> = 12_000..30_000;
 
 /// Writes all that is the same wherever the cluster listens.
-pub(super) fn write(data: &Path, further: &str) {
+pub(super) fn write(data: &Path, further: &str, rules: &str) {
     append(data, SETTINGS);
     append(data, further);
-    fs::write(data.join("pg_hba.conf"), ACCESS).unwrap();
+    // The first rule that fits counts.
+    fs::write(data.join("pg_hba.conf"), format!("{rules}\n{ACCESS}")).unwrap();
 }
 
 /// Writes where the cluster listens. What is said last counts.

@@ -1,5 +1,6 @@
 //! From a host to a session: TLS, the user and the password.
 
+use super::authentication::{Reach, authenticate};
 use super::cancel::Key;
 use super::message::{Message, garbled};
 use super::socket::Socket;
@@ -8,13 +9,7 @@ use crate::postgres::connect::{Encryption, Options};
 use crate::postgres::errors::{FaultKind, Refusal};
 use crate::postgres::tls;
 use crate::url::Host;
-use fallible_iterator::FallibleIterator;
-use model::{Code, Failure};
-use postgres_protocol::authentication::md5_hash;
-use postgres_protocol::authentication::sasl::{
-    ChannelBinding, SCRAM_SHA_256, SCRAM_SHA_256_PLUS, ScramSha256,
-};
-use postgres_protocol::message::backend::{self, AuthenticationSaslBody};
+use postgres_protocol::message::backend;
 use postgres_protocol::message::frontend;
 use rustls::pki_types::ServerName;
 use std::io::{self, ErrorKind};
@@ -22,19 +17,19 @@ use std::net::ToSocketAddrs;
 
 /// Connects to `host` and proves who we are. A host may have several addresses.
 pub(super) fn connect(host: &Host, options: &Options) -> Result<(Wire, Option<Key>), FaultKind> {
-    through(host, options, &mut |socket| enter(socket, host, options))
+    through(host, options, &mut |socket, reach| enter(socket, reach, host, options))
 }
 
 /// Connects to `host`, and no more than that.
 pub(super) fn reach(host: &Host, options: &Options) -> Result<Socket, FaultKind> {
-    through(host, options, &mut Ok)
+    through(host, options, &mut |socket, _| Ok(socket))
 }
 
 /// Begins with the first address of `host` where it can be done.
 fn through<T>(
     host: &Host,
     options: &Options,
-    begin: &mut dyn FnMut(Socket) -> Result<T, FaultKind>,
+    begin: &mut dyn FnMut(Socket, Reach) -> Result<T, FaultKind>,
 ) -> Result<T, FaultKind> {
     let wait_max = options.connect_timeout;
     let (name, port) = match host {
@@ -42,7 +37,7 @@ fn through<T>(
         Host::Socket(folder, port) => {
             let socket = Socket::unix(folder, *port, wait_max)?;
             socket.set_wait_max(Some(wait_max))?;
-            return begin(socket);
+            return begin(socket, Reach::Machine);
         }
         Host::Tcp(name, port) => (name.as_str(), *port),
     };
@@ -53,7 +48,7 @@ fn through<T>(
         let connected = connected.and_then(|mut socket| {
             socket.set_wait_max(Some(wait_max))?;
             encrypt(&mut socket, name, options)?;
-            begin(socket)
+            begin(socket, Reach::of(address.ip()))
         });
         match connected {
             Ok(connected) => return Ok(connected),
@@ -75,17 +70,23 @@ fn encrypt(socket: &mut Socket, name: &str, options: &Options) -> Result<(), Fau
         }
         _ => return Err(garbled("the server does not know whether it has TLS").into()),
     }
-    let config = tls::config(check, options.root.as_deref()).map_err(FaultKind::Failure)?;
+    let own = options.proof.certificate.as_ref();
+    let config = tls::config(check, options.root.as_deref(), own).map_err(FaultKind::Failure)?;
     let name = ServerName::try_from(name.to_owned()).map_err(io::Error::other)?;
     Ok(socket.encrypt(config, name)?)
 }
 
 /// Tells who we are, proves it, and waits until the server is ready.
-fn enter(socket: Socket, host: &Host, options: &Options) -> Result<(Wire, Option<Key>), FaultKind> {
+fn enter(
+    socket: Socket,
+    reach: Reach,
+    host: &Host,
+    options: &Options,
+) -> Result<(Wire, Option<Key>), FaultKind> {
     let mut wire = Wire::new(socket);
     frontend::startup_message(options.parameters(), wire.outbox())?;
     wire.send();
-    authenticate(&mut wire, options)?;
+    authenticate(&mut wire, reach, options)?;
     let mut key = None;
     loop {
         match answer(&mut wire)? {
@@ -101,79 +102,8 @@ fn enter(socket: Socket, host: &Host, options: &Options) -> Result<(Wire, Option
     Ok((wire, key))
 }
 
-fn authenticate(wire: &mut Wire, options: &Options) -> Result<(), FaultKind> {
-    let password = || match &options.password {
-        Some(password) => Ok(password.reveal().as_bytes()),
-        None => Err(FaultKind::Failure(
-            Failure::new(Code::DatabaseUnavailable, "PostgreSQL asks for a password")
-                .hint("name it in the URL, PGPASSWORD or the password file"),
-        )),
-    };
-    match answer(wire)? {
-        backend::Message::AuthenticationOk => return Ok(()),
-        backend::Message::AuthenticationCleartextPassword => {
-            frontend::password_message(password()?, wire.outbox())?;
-            wire.send();
-        }
-        backend::Message::AuthenticationMd5Password(body) => {
-            let hash = md5_hash(options.user.as_bytes(), password()?, body.salt());
-            frontend::password_message(hash.as_bytes(), wire.outbox())?;
-            wire.send();
-        }
-        backend::Message::AuthenticationSasl(body) => scram(wire, &body, password()?)?,
-        _ => {
-            let what = "the server asks for a proof other than a password";
-            return Err(io::Error::new(ErrorKind::Unsupported, what).into());
-        }
-    }
-    match answer(wire)? {
-        backend::Message::AuthenticationOk => Ok(()),
-        _ => Err(unexpected()),
-    }
-}
-
-/// Proves that both sides know the password; where TLS allows it, over this connection only.
-fn scram(
-    wire: &mut Wire,
-    offered: &AuthenticationSaslBody,
-    password: &[u8],
-) -> Result<(), FaultKind> {
-    let (mut plain, mut bound) = (false, false);
-    let mut mechanisms = offered.mechanisms();
-    while let Some(mechanism) = mechanisms.next()? {
-        plain |= mechanism == SCRAM_SHA_256;
-        bound |= mechanism == SCRAM_SHA_256_PLUS;
-    }
-    let end_point = wire.socket().certificate().and_then(tls::end_point);
-    let (mechanism, binding) = match end_point {
-        Some(end_point) if bound => {
-            (SCRAM_SHA_256_PLUS, ChannelBinding::tls_server_end_point(end_point))
-        }
-        // Says that we could: a server that can too learns that somebody is in between.
-        Some(_) if plain => (SCRAM_SHA_256, ChannelBinding::unrequested()),
-        None if plain => (SCRAM_SHA_256, ChannelBinding::unsupported()),
-        _ => {
-            let what = "the server offers no SCRAM-SHA-256";
-            return Err(io::Error::new(ErrorKind::Unsupported, what).into());
-        }
-    };
-    let mut scram = ScramSha256::new(password, binding);
-    frontend::sasl_initial_response(mechanism, scram.message(), wire.outbox())?;
-    wire.send();
-    let backend::Message::AuthenticationSaslContinue(body) = answer(wire)? else {
-        return Err(unexpected());
-    };
-    scram.update(body.data())?;
-    frontend::sasl_response(scram.message(), wire.outbox())?;
-    wire.send();
-    let backend::Message::AuthenticationSaslFinal(body) = answer(wire)? else {
-        return Err(unexpected());
-    };
-    Ok(scram.finish(body.data())?)
-}
-
 /// The next message; what the server refuses is an error.
-fn answer(wire: &mut Wire) -> Result<backend::Message, FaultKind> {
+pub(super) fn answer(wire: &mut Wire) -> Result<backend::Message, FaultKind> {
     let message: Message<'_> = wire.message()?;
     match message.parse()? {
         backend::Message::ErrorResponse(body) => {
@@ -183,7 +113,7 @@ fn answer(wire: &mut Wire) -> Result<backend::Message, FaultKind> {
     }
 }
 
-fn unexpected() -> FaultKind {
+pub(super) fn unexpected() -> FaultKind {
     garbled("the server does not follow the protocol").into()
 }
 
@@ -193,9 +123,12 @@ mod tests {
     use super::*;
     use crate::postgres::link::{Call, Session};
     use crate::url::Url;
+    use model::Code;
+    use postgres_protocol::authentication::md5_hash;
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
     use std::thread::{JoinHandle, spawn};
+    use std::time::Duration;
 
     const READY: &[u8] = b"Z\0\0\0\x05I";
     const WELCOME: &[u8] = b"R\0\0\0\x08\0\0\0\0";
@@ -248,6 +181,53 @@ mod tests {
         let (session, heard) = open(&[b"R\0\0\0\x0c\0\0\0\x05salt", &ready]);
         assert!(session.is_ok());
         assert_eq!(heard[1], [md5_hash(b"ann", b"secret", *b"salt").as_bytes(), b"\0"].concat());
+    }
+
+    #[test]
+    fn a_password_does_not_leave_the_machine_in_the_clear() {
+        let cleartext = b"R\0\0\0\x08\0\0\0\x03";
+        for reach in [Reach::Network, Reach::Machine] {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let address = listener.local_addr().unwrap();
+            let heard = spawn(move || {
+                let (mut client, _) = listener.accept().unwrap();
+                message(&mut client, false);
+                client.write_all(cleartext).unwrap();
+                client.shutdown(std::net::Shutdown::Write).unwrap();
+                let mut rest = Vec::new();
+                client.read_to_end(&mut rest).unwrap();
+                rest
+            });
+            let socket = Socket::tcp(address, Duration::from_secs(60)).unwrap();
+            let host = Host::Tcp("127.0.0.1".to_owned(), address.port());
+            let failure = enter(socket, reach, &host, &options(60)).err().unwrap();
+            let failure = failure.failure("cannot connect".to_owned());
+            let heard = heard.join().unwrap();
+            let told = heard.windows(6).any(|part| part == b"secret");
+            match reach {
+                Reach::Network => {
+                    assert_eq!((failure.code(), heard.len()), (Code::PasswordExposed, 0));
+                }
+                Reach::Machine => assert!(told, "{}", failure.full_message()),
+            }
+        }
+    }
+
+    #[test]
+    fn only_the_loopback_is_within_the_machine() {
+        for (address, reach) in [
+            ("127.0.0.1", Reach::Machine),
+            ("127.9.9.9", Reach::Machine),
+            ("::1", Reach::Machine),
+            ("::ffff:127.0.0.1", Reach::Machine),
+            ("192.0.2.2", Reach::Network),
+            ("10.0.0.1", Reach::Network),
+            ("0.0.0.0", Reach::Network),
+            ("::ffff:192.0.2.2", Reach::Network),
+            ("fe80::1", Reach::Network),
+        ] {
+            assert_eq!(Reach::of(address.parse().unwrap()), reach, "{address}");
+        }
     }
 
     // S11

@@ -1,5 +1,7 @@
 //! Flights against a real server, which is restarted under them.
 
+mod proofs;
+
 use super::prepared::STATEMENTS_MAX;
 use super::*;
 use crate::url::Url;

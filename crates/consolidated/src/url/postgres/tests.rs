@@ -72,8 +72,51 @@ fn what_the_url_leaves_out_comes_from_the_environment_and_stays() {
 }
 
 #[test]
+fn proofs_are_as_libpq_calls_them() {
+    use crate::url::{ChannelBinding, Method};
+    let url = check(
+        "ann@h/db?channel_binding=require&require_auth=scram-sha-256,none\
+         &sslcert=/a b.crt&sslkey=/k",
+        "postgres://ann@h:5432/db?channel_binding=require&require_auth=scram-sha-256%2Cnone\
+         &sslcert=/a%20b.crt&sslkey=/k",
+    );
+    assert_eq!(url.proof.channel_binding, ChannelBinding::Require);
+    let methods = url.proof.require_auth.unwrap();
+    assert!(methods.admit(Method::ScramSha256) && methods.admit(Method::None));
+    assert!(!methods.admit(Method::Password) && !methods.admit(Method::Md5));
+    let url = check(
+        "ann@h/db?require_auth=!password,!md5&channel_binding=prefer",
+        "postgres://ann@h:5432/db?require_auth=%21password%2C%21md5",
+    );
+    let methods = url.proof.require_auth.unwrap();
+    assert!(methods.admit(Method::ScramSha256) && methods.admit(Method::None));
+    assert!(!methods.admit(Method::Password) && !methods.admit(Method::Md5));
+    let variable = |name: &str| {
+        let value = match name {
+            "PGCHANNELBINDING" => "disable",
+            "PGREQUIREAUTH" => "md5",
+            "PGSSLCERT" => "/c",
+            "PGSSLKEY" => "/k",
+            _ => return None,
+        };
+        Some(value.to_owned())
+    };
+    let shown = "postgres://ann@h:5432/db?channel_binding=disable&require_auth=md5\
+                 &sslcert=/c&sslkey=/k";
+    assert_eq!(parse("ann@h/db", &variable).unwrap().to_string(), shown);
+}
+
+#[test]
 fn mistakes_are_told() {
     for text in [
+        "ann@h/db?channel_binding=maybe",
+        "ann@h/db?require_auth=scram",
+        "ann@h/db?require_auth=!md5,password",
+        "ann@h/db?require_auth=md5,!password",
+        "ann@h/db?require_auth=md5,md5",
+        "ann@h/db?require_auth=md5,",
+        "ann@h/db?sslcert=/c",
+        "ann@h/db?sslkey=/k",
         "/db",
         "ann@h/db?sslmod=require",
         "ann@h/db?sslmode=allow",

@@ -1,0 +1,165 @@
+//! Proves who we are, to a server that asks for it in a way that is admitted.
+//!
+//! A server that somebody else runs, or somebody in between, may ask for anything. So what it asks
+//! for is judged before the first byte that follows from the password is written.
+
+use super::startup::{answer, unexpected};
+use super::wire::Wire;
+use crate::postgres::connect::Options;
+use crate::postgres::errors::FaultKind;
+use crate::postgres::tls;
+use crate::url::{ChannelBinding as Wanted, Method};
+use fallible_iterator::FallibleIterator;
+use model::{Code, Failure};
+use postgres_protocol::authentication::md5_hash;
+use postgres_protocol::authentication::sasl::{
+    ChannelBinding, SCRAM_SHA_256, SCRAM_SHA_256_PLUS, ScramSha256,
+};
+use postgres_protocol::message::backend::{AuthenticationSaslBody, Message};
+use postgres_protocol::message::frontend;
+use std::io::{self, ErrorKind};
+use std::net::IpAddr;
+
+/// How far what is sent goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// It stays within the machine: a Unix socket, or an address of the loopback.
+    Machine,
+    /// Others may listen.
+    Network,
+}
+
+impl Reach {
+    /// How far what is sent to this address goes.
+    pub(super) fn of(address: IpAddr) -> Reach {
+        if address.to_canonical().is_loopback() { Reach::Machine } else { Reach::Network }
+    }
+}
+
+/// Answers what the server asks for, until it lets us in.
+pub(super) fn authenticate(
+    wire: &mut Wire,
+    reach: Reach,
+    options: &Options,
+) -> Result<(), FaultKind> {
+    let password = || match &options.password {
+        Some(password) => Ok(password.reveal().as_bytes()),
+        None => Err(FaultKind::Failure(
+            Failure::new(Code::DatabaseUnavailable, "PostgreSQL asks for a password")
+                .hint("name it in the URL, PGPASSWORD or the password file"),
+        )),
+    };
+    let asked = answer(wire)?;
+    judge(&asked, wire, reach, options).map_err(FaultKind::Failure)?;
+    match asked {
+        Message::AuthenticationOk => return Ok(()),
+        Message::AuthenticationCleartextPassword => {
+            frontend::password_message(password()?, wire.outbox())?;
+            wire.send();
+        }
+        Message::AuthenticationMd5Password(body) => {
+            let hash = md5_hash(options.user.as_bytes(), password()?, body.salt());
+            frontend::password_message(hash.as_bytes(), wire.outbox())?;
+            wire.send();
+        }
+        Message::AuthenticationSasl(body) => {
+            scram(wire, &body, password()?, options.proof.channel_binding)?;
+        }
+        _ => {
+            let what = "the server asks for a proof other than a password";
+            return Err(io::Error::new(ErrorKind::Unsupported, what).into());
+        }
+    }
+    match answer(wire)? {
+        Message::AuthenticationOk => Ok(()),
+        _ => Err(unexpected()),
+    }
+}
+
+/// Whether the server may ask for this.
+fn judge(asked: &Message, wire: &Wire, reach: Reach, options: &Options) -> Result<(), Failure> {
+    let method = match asked {
+        Message::AuthenticationOk => Method::None,
+        Message::AuthenticationCleartextPassword => Method::Password,
+        Message::AuthenticationMd5Password(_) => Method::Md5,
+        Message::AuthenticationSasl(_) => Method::ScramSha256,
+        Message::AuthenticationGss => Method::Gss,
+        Message::AuthenticationSspi => Method::Sspi,
+        // Neither a question nor a welcome; whoever asked says so.
+        _ => return Ok(()),
+    };
+    if let Some(admitted) = &options.proof.require_auth
+        && !admitted.admit(method)
+    {
+        let asked = match method {
+            Method::None => "no proof at all".to_owned(),
+            method => format!("a proof by `{}`", method.name()),
+        };
+        let message = format!("the PostgreSQL server asks for {asked}: require_auth is {admitted}");
+        return Err(Failure::new(Code::ProofRefused, message));
+    }
+    if options.proof.channel_binding == Wanted::Require && method != Method::ScramSha256 {
+        let message = "channel_binding=require, and the PostgreSQL server does not ask for SCRAM";
+        return Err(Failure::new(Code::ProofRefused, message));
+    }
+    let exposed = reach == Reach::Network && wire.socket().certificate().is_none();
+    if method == Method::Password && exposed {
+        let message = "the PostgreSQL server asks for the password itself, and the connection to \
+                       it is not encrypted";
+        return Err(Failure::new(Code::PasswordExposed, message));
+    }
+    Ok(())
+}
+
+/// Proves that both sides know the password; where TLS allows it, over this connection only.
+fn scram(
+    wire: &mut Wire,
+    offered: &AuthenticationSaslBody,
+    password: &[u8],
+    wanted: Wanted,
+) -> Result<(), FaultKind> {
+    let (mut plain, mut bound) = (false, false);
+    let mut mechanisms = offered.mechanisms();
+    while let Some(mechanism) = mechanisms.next()? {
+        plain |= mechanism == SCRAM_SHA_256;
+        bound |= mechanism == SCRAM_SHA_256_PLUS;
+    }
+    let end_point = match wanted {
+        Wanted::Disable => None,
+        Wanted::Prefer | Wanted::Require => wire.socket().certificate().and_then(tls::end_point),
+    };
+    if wanted == Wanted::Require && !(bound && end_point.is_some()) {
+        let what = match (wire.socket().certificate(), bound) {
+            (None, _) => "the connection is not encrypted",
+            (Some(_), false) => "the PostgreSQL server does not offer SCRAM-SHA-256-PLUS",
+            (Some(_), true) => "the signature of the server's certificate names no digest",
+        };
+        let message = format!("channel_binding=require, and {what}");
+        return Err(FaultKind::Failure(Failure::new(Code::ProofRefused, message)));
+    }
+    let (mechanism, binding) = match end_point {
+        Some(end_point) if bound => {
+            (SCRAM_SHA_256_PLUS, ChannelBinding::tls_server_end_point(end_point))
+        }
+        // Says that we could: a server that can too learns that somebody is in between.
+        Some(_) if plain => (SCRAM_SHA_256, ChannelBinding::unrequested()),
+        None if plain => (SCRAM_SHA_256, ChannelBinding::unsupported()),
+        _ => {
+            let what = "the server offers no SCRAM-SHA-256";
+            return Err(io::Error::new(ErrorKind::Unsupported, what).into());
+        }
+    };
+    let mut scram = ScramSha256::new(password, binding);
+    frontend::sasl_initial_response(mechanism, scram.message(), wire.outbox())?;
+    wire.send();
+    let Message::AuthenticationSaslContinue(body) = answer(wire)? else {
+        return Err(unexpected());
+    };
+    scram.update(body.data())?;
+    frontend::sasl_response(scram.message(), wire.outbox())?;
+    wire.send();
+    let Message::AuthenticationSaslFinal(body) = answer(wire)? else {
+        return Err(unexpected());
+    };
+    Ok(scram.finish(body.data())?)
+}
