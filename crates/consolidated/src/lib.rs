@@ -52,7 +52,7 @@ pub use notes::{ConflictNote, Notes, RejectNote};
 #[doc(hidden)]
 pub use postgres::Binding;
 pub use script::Event;
-pub use serving::Serving;
+pub use serving::{Serving, Timeouts};
 pub use shape::LeftOut;
 pub use sync_model::{ConflictRule, StoredAs, SyncModel, extend};
 pub use synchronization::{

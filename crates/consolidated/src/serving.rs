@@ -5,12 +5,37 @@ use crate::connection::{Reader, Writer};
 use crate::url::Url;
 use crate::{postgres, sqlite};
 use model::Failure;
+use std::time::Duration;
 
 /// Opens the connections of a server.
 #[derive(Debug, Clone, Default)]
 pub struct Serving {
     /// Ends their work.
     pub cancellation: Cancellation,
+    /// How long they wait.
+    pub timeouts: Timeouts,
+}
+
+/// How long the connections of a server wait for PostgreSQL. No wait is without an end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timeouts {
+    /// One statement, and the silence of a database that was asked something.
+    pub statement: Duration,
+    /// Another session's lock.
+    pub lock: Duration,
+    /// A transaction of an upload whose server says nothing more; one of a download, which holds no
+    /// row, six times as long.
+    pub idle_in_transaction: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Timeouts {
+        Timeouts {
+            statement: Duration::from_secs(300),
+            lock: Duration::from_secs(5),
+            idle_in_transaction: Duration::from_secs(5),
+        }
+    }
 }
 
 impl Serving {

@@ -1,5 +1,7 @@
 //! Every limit of the server, with its unit and default.
 
+use std::time::Duration;
+
 /// The server's settings. All limits are per process.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
@@ -31,6 +33,12 @@ pub struct Config {
     pub upload_bytes_max: u64,
     /// Largest frame, in bytes.
     pub frame_bytes_max: usize,
+    /// Seconds that one statement may take at a PostgreSQL centre, and that it may be silent.
+    pub statement_timeout_s: u64,
+    /// Seconds that a statement waits there for another session's lock.
+    pub lock_timeout_s: u64,
+    /// Seconds after which the database ends the transaction of a server that says nothing more.
+    pub idle_in_transaction_timeout_s: u64,
     /// Bytes read from a peer before it is known.
     pub unauthenticated_bytes_max: usize,
     /// Rows of one downloaded batch.
@@ -75,6 +83,9 @@ impl Default for Config {
             spill_dir: None,
             upload_bytes_max: 1 << 30,
             frame_bytes_max: protocol::FRAME_BYTES_MAX,
+            statement_timeout_s: 300,
+            lock_timeout_s: 5,
+            idle_in_transaction_timeout_s: 5,
             unauthenticated_bytes_max: 64 << 10,
             batch_rows: 10_000,
             batch_bytes: 256 << 10,
@@ -101,6 +112,15 @@ impl Config {
             wanted => wanted,
         };
         consolidated::writers_max(url).map_or(wanted, |most| most.min(wanted))
+    }
+
+    /// How long the connections to the database wait.
+    pub(crate) fn timeouts(&self) -> consolidated::Timeouts {
+        consolidated::Timeouts {
+            statement: Duration::from_secs(self.statement_timeout_s),
+            lock: Duration::from_secs(self.lock_timeout_s),
+            idle_in_transaction: Duration::from_secs(self.idle_in_transaction_timeout_s),
+        }
     }
 
     /// `wanted`, or the number of cores where it is 0.

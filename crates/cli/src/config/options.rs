@@ -105,6 +105,17 @@ server_options! {
     drain_timeout_s = 10, 0..=3600, "seconds",
         "After SIGTERM running synchronizations may take this long to end. Then what runs at the \
          database is cancelled, and the process ends within two seconds.";
+    statement_timeout_s = 300, 1..=86_400, "seconds",
+        "At a PostgreSQL centre: one statement may take this long, and the database may be silent \
+         for this long and 15 seconds more. What took longer is tried again later, and no row is \
+         rejected for it. The first download of a very large table may need more.";
+    lock_timeout_s = 5, 1..=3600, "seconds",
+        "At a PostgreSQL centre: a statement waits this long for a lock of another session. Then \
+         the remote is told when to come back, and others have the worker meanwhile.";
+    idle_in_transaction_timeout_s = 5, 1..=3600, "seconds",
+        "At a PostgreSQL centre: the database ends the transaction of an upload whose server says \
+         nothing more, so that a dead server locks nobody out; that of a download after six times \
+         as long.";
     token_lifetime_s = 86_400, 60..=31_536_000, "seconds",
         "Session tokens are valid this long; then the password is verified again, which costs \
          20 ms of CPU each.";
@@ -149,6 +160,9 @@ impl ServerOptions {
             heartbeat_interval_s: self.heartbeat_interval_s,
             takeover_after_s: self.takeover_after_s,
             drain_timeout_s: self.drain_timeout_s,
+            statement_timeout_s: self.statement_timeout_s,
+            lock_timeout_s: self.lock_timeout_s,
+            idle_in_transaction_timeout_s: self.idle_in_transaction_timeout_s,
             token_lifetime_s: self.token_lifetime_s,
             password_hashes_max: size(self.password_hashes_max),
             password_queue_len_max: size(self.password_queue_len_max),

@@ -119,3 +119,24 @@ fn catches_term(process: u32) -> bool {
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
     u64::from_str_radix(caught.trim(), 16).unwrap() >> (TERM - 1) & 1 == 1
 }
+
+// S4, S8, S11: a statement that takes too long is no fault of any row.
+#[test]
+fn what_takes_too_long_is_tried_again_and_rejects_nothing() {
+    let (world, server) = changed(Cluster::shared().database());
+    server.stop();
+    world.configure("statement_timeout_s = 1\nlock_timeout_s = 1");
+    let server = world.serve();
+    world.centre_sql(SLEEPING);
+    let error = world.sync_fails("ann", &server, "E3002");
+    assert_eq!(error["retry"], true, "{error}");
+    world.centre_sql("DROP TRIGGER nap ON note");
+    let mut other = world.database().session();
+    other.sql("BEGIN; SELECT FROM note FOR UPDATE");
+    let error = world.sync_fails("ann", &server, "E3002");
+    assert_eq!(error["retry"], true, "{error}");
+    other.sql("ROLLBACK");
+    server.stop();
+    assert_arrives(&world);
+    assert_eq!(world.centre_count("SELECT count(*) FROM syncline.syncline_reject"), 0);
+}

@@ -4,6 +4,7 @@ use super::errors::FaultKind;
 use super::link::{Call, Outcome, Session};
 use super::tls::Check;
 use super::watermark::Place;
+use crate::serving::Timeouts;
 use crate::url::{Host, PostgresUrl, Proof, Secret, SslMode};
 use model::{Code, Failure};
 use std::path::PathBuf;
@@ -23,7 +24,6 @@ SET IntervalStyle = 'iso_8601';
 SET extra_float_digits = 3;
 SET bytea_output = 'hex';
 SET standard_conforming_strings = on;
-SET lock_timeout = '5s';
 SELECT set_config('synchronous_commit', 'on', false)
 WHERE current_setting('synchronous_commit') = 'off';";
 
@@ -69,14 +69,29 @@ impl Role {
         }
     }
 
-    fn idle_in_transaction(self) -> &'static str {
-        match self {
-            Role::Administer => "SET idle_in_transaction_session_timeout = '60s'",
-            Role::Read => "SET idle_in_transaction_session_timeout = '30s'",
-            Role::Apply => "SET idle_in_transaction_session_timeout = '5s'",
-        }
+    /// The settings of what the database does not wait for any longer. Who administers waits for
+    /// statements however long they take, and may end the program.
+    fn waits(self, timeouts: &Timeouts) -> String {
+        let Timeouts { statement, lock, idle_in_transaction } = timeouts;
+        let statement = statement.as_millis();
+        let (lock, idle) = (lock.as_millis(), idle_in_transaction.as_millis());
+        let limits = match self {
+            Role::Administer => [None, Some(5_000), Some(60_000)],
+            Role::Read => [Some(statement), Some(lock), Some(READ_IDLE_TIMES * idle)],
+            Role::Apply => [Some(statement), Some(lock), Some(idle)],
+        };
+        let names = ["statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"];
+        let set = names.iter().zip(limits);
+        set.filter_map(|(name, limit)| Some(format!("SET {name} = {};", limit?))).collect()
     }
 }
+
+/// A download that stands idle holds no row, and may wait for the disk of its server.
+const READ_IDLE_TIMES: u128 = 6;
+
+/// How much longer than its own limit the database may be silent: it answers late where it or the
+/// network has much to do.
+const GRACE: Duration = Duration::from_secs(15);
 
 /// Where to connect and as whom.
 #[derive(Clone)]
@@ -90,6 +105,9 @@ pub(super) struct Options {
     /// Settings of the session, as `-c name=value`.
     settings: Option<String>,
     pub(super) connect_timeout: Duration,
+    pub(super) timeouts: Timeouts,
+    /// How long the database may be silent when it was asked something; none: without an end.
+    pub(super) silence_max: Option<Duration>,
     /// None: no TLS.
     pub(super) encryption: Option<Encryption>,
     pub(super) root: Option<PathBuf>,
@@ -105,7 +123,11 @@ pub(super) struct Encryption {
 }
 
 impl Options {
-    pub(super) fn of(url: &PostgresUrl) -> Options {
+    pub(super) fn of(url: &PostgresUrl, role: Role, timeouts: Timeouts) -> Options {
+        let silence_max = match role {
+            Role::Administer => None,
+            Role::Read | Role::Apply => Some(timeouts.statement + GRACE),
+        };
         let required = |check| Some(Encryption { required: true, check });
         let encryption = match (url.sslmode, &url.sslrootcert) {
             (SslMode::Disable, _) => None,
@@ -122,6 +144,8 @@ impl Options {
             application_name: url.application_name.as_deref().unwrap_or("syncline").to_owned(),
             settings: url.options.clone(),
             connect_timeout: url.connect_timeout.unwrap_or(CONNECT_TIMEOUT),
+            timeouts,
+            silence_max,
             encryption,
             root: url.sslrootcert.clone(),
             proof: url.proof.clone(),
@@ -153,7 +177,8 @@ pub(super) fn connect(options: &Options, role: Role) -> Result<(Session, Facts),
         let connected = Session::open(host, options)
             .map_err(|fault| fault.failure("cannot connect to PostgreSQL".to_owned()))
             .and_then(|mut session| {
-                let facts = set_up(&mut session, role, options.hosts.len() > 1)?;
+                let waits = role.waits(&options.timeouts);
+                let facts = set_up(&mut session, role, &waits, options.hosts.len() > 1)?;
                 Ok((session, facts))
             });
         match connected {
@@ -182,11 +207,16 @@ const FACTS: &str = "SELECT pg_is_in_recovery(), current_setting('server_version
     current_setting('default_transaction_isolation') IN ('repeatable read', 'serializable')";
 
 /// `must_write`: there are other hosts to try where this one only reads.
-fn set_up(session: &mut Session, role: Role, must_write: bool) -> Result<Facts, Failure> {
+fn set_up(
+    session: &mut Session,
+    role: Role,
+    waits: &str,
+    must_write: bool,
+) -> Result<Facts, Failure> {
     let doing = || "cannot set up the session".to_owned();
     let calls = [
         Call::Simple(SETTINGS),
-        Call::Simple(role.idle_in_transaction()),
+        Call::Simple(waits),
         Call::Simple(NOTICE_LOST_CLIENT),
         Call::Simple(role.plans()),
         Call::new(FACTS, &[]),

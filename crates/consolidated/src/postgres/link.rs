@@ -100,7 +100,7 @@ impl Link {
         role: Role,
         serving: &Serving,
     ) -> Result<Link, Failure> {
-        let (options, facts) = (Options::of(url), Facts::default());
+        let (options, facts) = (Options::of(url, role, serving.timeouts), Facts::default());
         let running = Arc::new(Running::new(&options));
         let cancellation = serving.cancellation.clone();
         cancellation.add(&running);
@@ -131,6 +131,11 @@ impl Link {
     /// After so long a wait for a lock the server looks for a deadlock, in milliseconds.
     pub(super) fn deadlock_timeout_ms(&self) -> u64 {
         self.facts.deadlock_timeout_ms
+    }
+
+    /// The limit of one statement.
+    pub(super) fn statement_timeout_ms(&self) -> u128 {
+        self.options.timeouts.statement.as_millis()
     }
 
     /// Whether a transaction keeps the snapshot that it took first.

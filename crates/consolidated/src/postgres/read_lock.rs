@@ -67,12 +67,11 @@ pub(super) struct ReadLocks {
 #[derive(Debug)]
 pub(super) struct ReadLock {
     begin_limit: String,
+    /// Behind the lock the limit of the session counts again. Its default would be the database's.
+    end_limit: String,
     lock: String,
     lock_at_once: String,
 }
-
-/// Behind the lock the server's own limit counts again.
-const END_LIMIT: &str = "SET LOCAL statement_timeout TO DEFAULT";
 
 /// How many attempts there are at most, the first of which does not wait.
 pub(super) fn attempts_max(link: &Link) -> u32 {
@@ -102,6 +101,7 @@ impl ReadLocks {
         let lock = format!("LOCK TABLE {} IN ACCESS SHARE MODE", all.join(", "));
         Ok(ReadLock {
             begin_limit: format!("SET LOCAL statement_timeout = {}", limit_ms(link)),
+            end_limit: format!("SET LOCAL statement_timeout = {}", link.statement_timeout_ms()),
             lock_at_once: format!("{lock} NOWAIT"),
             lock,
         })
@@ -166,7 +166,8 @@ impl ReadLock {
     pub(super) fn calls(&self, waits: bool) -> Vec<Call<'_>> {
         match waits {
             true => {
-                [&self.begin_limit, &self.lock, END_LIMIT].map(|sql| Call::new(sql, &[])).into()
+                let calls = [&self.begin_limit, &self.lock, &self.end_limit];
+                calls.map(|sql| Call::new(sql, &[])).into()
             }
             false => vec![Call::new(&self.lock_at_once, &[])],
         }

@@ -3,7 +3,7 @@
 //! Reading waits, writing never does: a server that has much to say waits until it is heard, so
 //! whoever waited for it to listen would wait for ever.
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketType};
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -27,6 +27,8 @@ const UNCONFIRMED_MAX_MS: u32 = 30_000;
 pub(super) struct Socket {
     plain: Plain,
     tls: Option<Box<ClientConnection>>,
+    /// How long one wait may take.
+    wait_max: Option<Duration>,
 }
 
 /// What the operating system gives.
@@ -44,7 +46,7 @@ impl Socket {
         sockopt::set_tcp_keepidle(&stream, KEEPALIVE_IDLE)?;
         #[cfg(target_os = "linux")]
         sockopt::set_tcp_user_timeout(&stream, UNCONFIRMED_MAX_MS)?;
-        Ok(Socket { plain: Plain::Tcp(stream), tls: None })
+        Ok(Socket { plain: Plain::Tcp(stream), tls: None, wait_max: None })
     }
 
     /// Connects to the server whose sockets are in `folder`.
@@ -58,11 +60,12 @@ impl Socket {
             Err(rustix::io::Errno::AGAIN) => Err(ErrorKind::TimedOut.into()),
             outcome => outcome.map_err(io::Error::from),
         }?;
-        Ok(Socket { plain: Plain::Unix(UnixStream::from(socket)), tls: None })
+        Ok(Socket { plain: Plain::Unix(UnixStream::from(socket)), tls: None, wait_max: None })
     }
 
     /// Bounds how long one reading or writing may take; `None`: no bound.
-    pub(super) fn set_wait_max(&self, wait_max: Option<Duration>) -> io::Result<()> {
+    pub(super) fn set_wait_max(&mut self, wait_max: Option<Duration>) -> io::Result<()> {
+        self.wait_max = wait_max;
         let socket = self.plain.as_fd();
         sockopt::set_socket_timeout(socket, Timeout::Recv, wait_max)?;
         sockopt::set_socket_timeout(socket, Timeout::Send, wait_max)?;
@@ -130,7 +133,11 @@ impl Socket {
             }
         }
         let mut sockets = [PollFd::new(&self.plain, PollFlags::IN | PollFlags::OUT)];
-        rustix::io::retry_on_intr(|| poll(&mut sockets, None))?;
+        let wait_max = self.wait_max.map(Timespec::try_from).transpose();
+        let wait_max = wait_max.map_err(io::Error::other)?;
+        if rustix::io::retry_on_intr(|| poll(&mut sockets, wait_max.as_ref()))? == 0 {
+            return Err(ErrorKind::TimedOut.into());
+        }
         Ok(sockets[0].revents().intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR))
     }
 

@@ -35,7 +35,7 @@ fn through<T>(
     let (name, port) = match host {
         // A connection within the machine is not encrypted, as with libpq.
         Host::Socket(folder, port) => {
-            let socket = Socket::unix(folder, *port, wait_max)?;
+            let mut socket = Socket::unix(folder, *port, wait_max)?;
             socket.set_wait_max(Some(wait_max))?;
             return begin(socket, Reach::Machine);
         }
@@ -98,7 +98,7 @@ fn enter(
             _ => return Err(unexpected()),
         }
     }
-    wire.socket().set_wait_max(None)?;
+    wire.socket_mut().set_wait_max(options.silence_max)?;
     Ok((wire, key))
 }
 
@@ -121,7 +121,9 @@ pub(super) fn unexpected() -> FaultKind {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::postgres::connect::Role;
     use crate::postgres::link::{Call, Session};
+    use crate::serving::Timeouts;
     use crate::url::Url;
     use model::Code;
     use postgres_protocol::authentication::md5_hash;
@@ -162,7 +164,7 @@ mod tests {
     fn options(seconds: u32) -> Options {
         let url = format!("postgres://ann:secret@h/db?sslmode=disable&connect_timeout={seconds}");
         let Url::Postgres(url) = Url::parse(&url).unwrap() else { panic!("{url}") };
-        Options::of(&url)
+        Options::of(&url, Role::Administer, Timeouts::default())
     }
 
     fn open(answers: &[&[u8]]) -> (Result<Session, FaultKind>, Vec<Vec<u8>>) {
@@ -262,6 +264,37 @@ mod tests {
         let host = Host::Tcp("127.0.0.1".to_owned(), listener.local_addr().unwrap().port());
         let Err(FaultKind::Broken(error)) = Session::open(&host, &options(1)) else { panic!() };
         assert_eq!(error.kind(), ErrorKind::TimedOut);
+    }
+
+    // S9, S11: a worker that waits for ever is one less for everybody.
+    #[test]
+    fn a_server_that_falls_silent_is_not_waited_for() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let host = Host::Tcp("127.0.0.1".to_owned(), listener.local_addr().unwrap().port());
+        let (ended, end) = std::sync::mpsc::channel::<()>();
+        let silent = spawn(move || {
+            let clients = [(); 2].map(|()| {
+                let (mut client, _) = listener.accept().unwrap();
+                message(&mut client, false);
+                client.write_all(&[WELCOME, READY].concat()).unwrap();
+                client
+            });
+            // It hears nothing either: what does not fit into the network waits as well.
+            let _ = end.recv();
+            drop(clients);
+        });
+        let mut options = options(60);
+        options.silence_max = Some(std::time::Duration::from_millis(50));
+        let long = format!("SELECT '{}'", "x".repeat(32 << 20));
+        for question in ["SELECT 1", &long] {
+            let mut session = Session::open(&host, &options).unwrap();
+            let fault = session.run(&[Call::Simple(question)], &mut |_, _| Ok(())).unwrap_err();
+            assert!(fault.is_lost());
+            let FaultKind::Broken(error) = fault.kind else { panic!("{fault:?}") };
+            assert_eq!(error.kind(), ErrorKind::TimedOut);
+        }
+        drop(ended);
+        silent.join().unwrap();
     }
 
     // S11

@@ -4,9 +4,11 @@ mod proofs;
 
 use super::prepared::STATEMENTS_MAX;
 use super::*;
+use crate::serving::Timeouts;
 use crate::url::Url;
 use harness::postgres::{APP_PASSWORD, Cluster, SUPERUSER, TestDatabase};
 use model::Code;
+use std::time::Duration;
 
 fn open(url: &str) -> Result<Link, Failure> {
     let Url::Postgres(url) = Url::parse(url).unwrap() else { panic!("{url}") };
@@ -93,6 +95,37 @@ fn statements_that_were_not_used_for_longest_make_room() {
     assert_eq!(flown(&mut link, &many), 1);
     assert_eq!(flown(&mut link, &texts(9_000_000..9_000_001)), 2);
     assert!(prepared(&mut link) <= STATEMENTS_MAX + 2);
+}
+
+// S9, S11: no wait is without an end, and every limit is the operator's.
+#[test]
+fn sessions_of_a_server_have_the_limits_that_it_was_given() {
+    let database = Cluster::shared().database();
+    let Url::Postgres(url) = Url::parse(&database.url()).unwrap() else { panic!() };
+    let timeouts = Timeouts {
+        statement: Duration::from_millis(7_001),
+        lock: Duration::from_millis(3_001),
+        idle_in_transaction: Duration::from_millis(2_001),
+    };
+    let serving = Serving { timeouts, ..Serving::default() };
+    for (role, limits) in [
+        (Role::Apply, "7001ms 3001ms 2001ms"),
+        (Role::Read, "7001ms 3001ms 12006ms"),
+        (Role::Administer, "0 5s 1min"),
+    ] {
+        let mut link = Link::open_for(&url, role, &serving).unwrap();
+        let shown = "SELECT concat_ws(' ', current_setting('statement_timeout'),
+            current_setting('lock_timeout'),
+            current_setting('idle_in_transaction_session_timeout'))";
+        assert_eq!(link.query(shown, &[]).unwrap()[0].get::<String>(0), limits, "{role:?}");
+    }
+    let mut link = Link::open_for(&url, Role::Apply, &serving).unwrap();
+    link.batch("SET statement_timeout = 1").unwrap();
+    let fault = link.query("SELECT pg_sleep(3600)", &[]).unwrap_err();
+    assert!(!fault.is_lost());
+    let failure = fault.failure("sleep");
+    assert_eq!(failure.code(), Code::DatabaseBusy);
+    assert!(failure.retry_after().is_some());
 }
 
 // S11

@@ -33,6 +33,10 @@ impl Wire {
         &self.socket
     }
 
+    pub(super) fn socket_mut(&mut self) -> &mut Socket {
+        &mut self.socket
+    }
+
     /// Where the next messages are written; [`Wire::message`] sends them.
     pub(super) fn outbox(&mut self) -> &mut BytesMut {
         &mut self.outbox
@@ -106,7 +110,7 @@ impl Wire {
                 Ok(())
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
-            // The bound of the beginning.
+            // The bound of the beginning, or of a silence.
             Err(error) if error.kind() == ErrorKind::WouldBlock => Err(ErrorKind::TimedOut.into()),
             Err(error) => Err(self.broken.take().unwrap_or(error)),
         }
