@@ -271,7 +271,7 @@ mod tests {
     fn a_server_that_falls_silent_is_not_waited_for() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let host = Host::Tcp("127.0.0.1".to_owned(), listener.local_addr().unwrap().port());
-        let (ended, end) = std::sync::mpsc::channel::<()>();
+        let (ended, end) = std::sync::mpsc::sync_channel::<()>(1);
         let silent = spawn(move || {
             let clients = [(); 2].map(|()| {
                 let (mut client, _) = listener.accept().unwrap();
