@@ -177,7 +177,6 @@ fn a_trigger_that_sets_the_version_back_hides_nothing() {
              OLD.note := NEW.note; RETURN OLD; END $$;
          CREATE TRIGGER zz_keep BEFORE UPDATE ON customer FOR EACH ROW EXECUTE FUNCTION keep()",
     );
-    // Whoever alters a table deploys; `check` says so.
     let text_of_model = format!("script_version = \"v1\"\n{TABLES}");
     let model = [consolidated::SyncModel::parse(&text_of_model, "model.toml").unwrap()];
     let url = center.url.clone();
@@ -185,11 +184,12 @@ fn a_trigger_that_sets_the_version_back_hides_nothing() {
         let findings = consolidated::administer(&url).unwrap().check(&model).unwrap();
         findings.iter().any(|finding| finding.message.contains(part))
     };
-    assert!(says("deploy would run"));
-    center::deploy(&url, TABLES).unwrap();
-    assert_eq!(center.synchronize(&mut remote, &[]).1.modes, [Changes, Changes, Changes]);
     assert!(!says("sets row versions back"));
-    for round in ["one", "two"] {
+    for round in ["before", "one", "two"] {
+        if round == "one" {
+            center::deploy(&url, TABLES).unwrap();
+            assert_eq!(center.synchronize(&mut remote, &[]).1.modes, [Changes, Changes, Changes]);
+        }
         database.sql(&format!("UPDATE customer SET note = '{round}'"));
         let (_, download) = center.synchronize(&mut remote, &[]);
         let row = vec![int(1), text("north"), text(round)];
@@ -199,6 +199,99 @@ fn a_trigger_that_sets_the_version_back_hides_nothing() {
     let (_, download) = center.synchronize(&mut remote, &[]);
     assert_eq!(download.modes[0], Changes);
     assert!(says("sets row versions back"));
+}
+
+/// As a program before deployed it, without a look at versions that are set back.
+fn watched_by_nobody(database: &TestDatabase) {
+    database.sql(
+        "DROP TRIGGER syncline_watched ON customer;
+         DELETE FROM syncline.syncline_object
+         WHERE name = 'syncline_watched' AND table_name LIKE '%customer%';
+         UPDATE syncline.syncline_log_state SET triggers = (
+             SELECT sum(hashint8extended(oid::int8, xmin::text::int8))::text FROM pg_trigger
+             WHERE tgrelid = 'customer'::regclass AND tgname LIKE 'syncline%'
+                 AND NOT tgisinternal)
+         WHERE table_name = 'customer'",
+    );
+}
+
+/// What such a trigger had hidden before the deployment that began to watch it stayed hidden.
+// S2, Trap 29: and one that cannot set a version back makes nobody start again.
+#[test]
+fn what_was_hidden_before_anybody_watched_is_made_good() {
+    for (body, harmful) in [
+        ("OLD.note := NEW.note; RETURN OLD;", true),
+        ("NEW := jsonb_populate_record(NEW, '{\"syncline_version\": \"7\"}'); RETURN NEW;", true),
+        ("SELECT * INTO NEW FROM customer WHERE id = NEW.id; RETURN NEW;", true),
+        ("NEW.syncline_version := '7'; RETURN NEW;", true),
+        ("RETURN (NEW.id, NEW.region, NEW.note, '7'::xid8);", true),
+        (
+            "IF NEW.note IS DISTINCT FROM OLD.note THEN NEW.note := upper(NEW.note); END IF;
+          RETURN NEW;",
+            false,
+        ),
+        ("IF OLD.note = 'kept' THEN RETURN NULL; END IF; return new ;", false),
+    ] {
+        let (mut center, database, mut remote) = synchronized();
+        watched_by_nobody(&database);
+        database.sql(&format!(
+            "CREATE FUNCTION late() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {body} END $$;
+             CREATE TRIGGER zz_late BEFORE UPDATE ON customer FOR EACH ROW EXECUTE FUNCTION late();
+             UPDATE customer SET note = 'new' WHERE id = 1"
+        ));
+        center::deploy(&center.url, TABLES).unwrap();
+        let (_, download) = center.synchronize(&mut remote, &[]);
+        // What it decides about goes with it.
+        let mode = if harmful { Refresh } else { Changes };
+        assert_eq!(download.modes, [mode; 3], "{body}");
+        assert!(came(&download).contains(&"customer 1".into()), "{body}");
+        let trigger = "SELECT count(*) FROM pg_trigger
+             WHERE tgname = 'syncline_watched' AND tgrelid = 'customer'::regclass";
+        assert_eq!(database.count(trigger), 1);
+    }
+}
+
+/// A remote that only uploads was served whatever had become of the triggers.
+// S2, Trap 29
+#[test]
+fn an_upload_that_no_download_follows_notices_triggers_that_went() {
+    let disabled = "ALTER TABLE line DISABLE TRIGGER syncline_gone";
+    let enabled = "ALTER TABLE line ENABLE ALWAYS TRIGGER syncline_gone";
+    let (mut center, database, mut remote) = synchronized();
+    for (round, first) in [(0, true), (1, false), (2, false)] {
+        // The first upload over a connection, with rows and without, and each one later.
+        if first {
+            center.reconnect();
+        }
+        let row = vec![int(500 + round), int(11), text("")];
+        let rows = if round == 1 { vec![] } else { vec![Upload::Insert("line", row)] };
+        database.sql(disabled);
+        let session = center.session(&remote);
+        let refused = upload_only(&mut center, &session, &remote, &rows).unwrap_err();
+        assert_eq!(refused.code(), Code::Drift, "{round}");
+        database.sql(enabled);
+        let incarnation = "SELECT incarnation FROM syncline.syncline_log_state
+             WHERE table_name = 'line'";
+        let before = database.count(incarnation);
+        let applied = upload_only(&mut center, &session, &remote, &rows).unwrap();
+        remote.identity.progress = applied.progress;
+        assert_ne!(database.count(incarnation), before, "what was missed is made good");
+        let (_, download) = center.synchronize(&mut remote, &[]);
+        assert_eq!(download.modes, [Changes, Changes, Refresh]);
+        assert!(round == 1 || came(&download).contains(&format!("line {}", 500 + round)));
+    }
+}
+
+fn upload_only(
+    center: &mut Center,
+    session: &consolidated::Session,
+    remote: &Remote,
+    rows: &[Upload],
+) -> Result<consolidated::Applied, model::Failure> {
+    center.writer.begin()?;
+    let applied = center::upload_only(center.writer.as_mut(), session, remote, rows);
+    center.writer.commit()?;
+    applied
 }
 
 /// While a server ran, a table was swapped by renaming, or its triggers were disabled or dropped:

@@ -332,6 +332,9 @@ fn upgrade(tracking: &Tracking, ids: &[ObjectId], present: &Present) -> Option<V
         let is_added = ADDED.contains(&object.name.as_str()) && !present.recorded.contains_key(id);
         if is_added && !present.objects.contains_key(id) {
             triggers_change = true;
+            if object.name == ADDED[0] && tracking.may_be_set_back {
+                statements.push(watch::give_incarnation(&tracking.table));
+            }
             statements.extend(object.sql.iter().cloned());
             statements.push(record(id, &sql));
             continue;

@@ -45,6 +45,8 @@ pub(super) struct Tracking {
     pub(super) sql_name: String,
     /// In the order in which they are made.
     pub(super) objects: Vec<Object>,
+    /// One of the owner's triggers may have set versions back before anybody watched them.
+    pub(super) may_be_set_back: bool,
     /// The index on the version, made while others write where the table is large.
     pub(super) version_index: Option<VersionIndex>,
 }
@@ -164,7 +166,8 @@ pub(super) fn of(table: &UserTable, wanted: &Wanted) -> Tracking {
     }
     objects.extend(triggers(table, wanted));
     let version_index = wanted.indexed.then(|| version_index(table));
-    Tracking { table: published, sql_name: name, objects, version_index }
+    let may_be_set_back = table.late_triggers;
+    Tracking { table: published, sql_name: name, objects, may_be_set_back, version_index }
 }
 
 fn note_move(table: &UserTable) -> String {
@@ -236,7 +239,7 @@ fn triggers(table: &UserTable, wanted: &Wanted) -> Vec<Object> {
     objects
 }
 
-/// What notices that others have outwitted the triggers above. Neither costs anybody else a moment.
+/// What notices that others have outwitted the triggers above. Where nobody does, neither runs.
 fn watches(table: &UserTable, wanted: &Wanted) -> Vec<Object> {
     let name = table.sql_name();
     let function =
@@ -250,15 +253,13 @@ fn watches(table: &UserTable, wanted: &Wanted) -> Vec<Object> {
         ],
         older: None,
     };
-    let mut objects = Vec::new();
-    if table.late_triggers {
-        // One of theirs fires behind `syncline_stamp` and may set the version back (trap 29).
-        let body = format!(
-            "AFTER INSERT OR UPDATE ON {name} FOR EACH ROW\n\
-             WHEN (NEW.{VERSION} IS DISTINCT FROM pg_current_xact_id())\n{function}"
-        );
-        objects.push(trigger(ADDED[0], "ALWAYS", body));
-    }
+    // A trigger of theirs that fires behind `syncline_stamp` may set the version back, and may
+    // come and go at any time (trap 29).
+    let body = format!(
+        "AFTER INSERT OR UPDATE ON {name} FOR EACH ROW\n\
+         WHEN (NEW.{VERSION} IS DISTINCT FROM pg_current_xact_id())\n{function}"
+    );
+    let mut objects = vec![trigger(ADDED[0], "ALWAYS", body)];
     if wanted.guarded {
         // It fires only where foreign keys are not checked (trap 26).
         let body = format!("AFTER INSERT OR UPDATE OR DELETE ON {name} FOR EACH ROW\n{function}");

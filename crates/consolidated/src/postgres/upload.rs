@@ -30,6 +30,7 @@ use super::reached;
 use super::row_fault;
 use super::shapes;
 use super::verbatim::{self, Look};
+use super::watch;
 use super::watermark::{Mark, Place};
 use crate::echo::{Echo, Transaction};
 use crate::identity::Remembered;
@@ -54,6 +55,9 @@ const BEGIN_AGAIN: &str = "SET CONSTRAINTS ALL DEFERRED; SAVEPOINT together";
 
 /// Position of the lock behind [`BEGIN`] and what holds the deployment.
 const LOCK_AT: usize = BEGIN.len() + 1;
+
+/// Position of the question for triggers that went, where no download asks it.
+const WATCH_AT: usize = LOCK_AT + 1;
 
 /// Behind the last batch: what remains is to be noticed here, where it can still be undone, and
 /// not at the commit.
@@ -124,7 +128,13 @@ pub(super) fn at_once(
     let lock: [&(dyn ToSql + Sync); 1] = [&remote_id];
     let [begin, defer] = BEGIN.map(|sql| Call::new(sql, &[]));
     let hold = held::hold(link, upload.tables);
-    let opening = [begin, Call::new(&hold, &[]), defer, Call::new(identity::LOCK, &lock)];
+    let mut opening = vec![begin, Call::new(&hold, &[]), defer, Call::new(identity::LOCK, &lock)];
+    let (published, relations) = watch::watched(upload.tables);
+    let (watched, changed): ([&(dyn ToSql + Sync); 2], _) =
+        ([&published, &relations], watch::changed());
+    if !upload.request.download_follows {
+        opening.push(Call::new(&changed, &watched));
+    }
     let mut sending = Sending::new(link, upload, &outline, Opening::Transaction(&opening));
     let rows_failed = match sending.rows(&outline) {
         Ok(all) => !all,
@@ -137,6 +147,9 @@ pub(super) fn at_once(
             return Ok(Err(Undone { rows_failed: false }));
         }
     };
+    if sending.watched.take().is_some_and(|answer| !watch::found(&answer).is_empty()) {
+        return Ok(Err(Undone { rows_failed: false }));
+    }
     let locked = sending.locked.take().map(|answer| identity::locked(&answer));
     let locked = locked.transpose()?.flatten();
     let mut ledger = sending.into_ledger(&outline);
@@ -350,6 +363,8 @@ struct Sending<'l, 'a> {
     opening: Opening<'l>,
     /// What the lock found, where it was part of the opening.
     locked: Option<Answer>,
+    /// Triggers that are not as they were deployed, where that was asked.
+    watched: Option<Answer>,
     /// Complete batches on their way, and the one that is being filled.
     ready: Vec<Batch<'a>>,
     filling: Option<(usize, Change, Batch<'a>)>,
@@ -378,6 +393,7 @@ impl<'l, 'a> Sending<'l, 'a> {
             upload,
             opening,
             locked: None,
+            watched: None,
             ready: Vec::new(),
             filling: None,
             asking: Vec::new(),
@@ -505,6 +521,7 @@ impl<'l, 'a> Sending<'l, 'a> {
                     self.verbatim &= answer.affected == u64::from(batch.rows);
                 }
                 if begins {
+                    self.watched = (first > WATCH_AT).then(|| answers.swap_remove(WATCH_AT));
                     self.locked = Some(answers.swap_remove(LOCK_AT));
                 }
                 Ok(())

@@ -3,7 +3,8 @@
 //! A trigger of ours that was dropped, disabled or left behind by a table that was swapped by
 //! renaming notes nothing, and one that is there again says nothing of the time between (trap 29).
 //! PostgreSQL gives every state of a trigger a number of its own; a sum of them is stored when a
-//! table is deployed, and compared in the flight that begins a download.
+//! table is deployed, and compared in the flight that begins a download, or an upload that no
+//! download follows.
 
 use super::catalog::Table;
 use super::errors::failed;
@@ -44,7 +45,16 @@ pub(super) fn store(published: &str, sql_name: &str) -> String {
     )
 }
 
-/// The tables that are watched in a download of `tables`: published names, and names in SQL.
+/// Has a table sent afresh: something may have gone unnoticed.
+pub(super) fn give_incarnation(published: &str) -> String {
+    format!(
+        "UPDATE syncline.syncline_log_state\n\
+         SET incarnation = (random() * 9007199254740992)::bigint\nWHERE table_name = {}",
+        literal(published)
+    )
+}
+
+/// The tables that are watched in a synchronization of `tables`: published names, and names in SQL.
 pub(super) fn watched(tables: &[Arc<Table>]) -> (Vec<&str>, Vec<&str>) {
     let all = tables.iter().flat_map(|table| &table.deployed.details.watched);
     let all: BTreeSet<(&str, &str)> =

@@ -15,6 +15,7 @@ use super::reached::{self, Reach};
 use super::timeline::Timelines;
 use super::trim;
 use super::upload::{self, Undone, Upload};
+use super::watch;
 use super::withhold;
 use crate::identity::Remembered;
 use crate::serving::Serving;
@@ -22,11 +23,15 @@ use crate::shape;
 use crate::synchronization::{Applied, Begun, Held, Identity, Session, UploadRequest, Withholding};
 use crate::url::PostgresUrl;
 use model::{Failure, Receipt, ValueRef};
+use postgres_types::ToSql;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Position of the lock in the first flight.
 const LOCK_AT: usize = 2;
+
+/// Position of the question for triggers that went, where it is asked.
+const WATCH_AT: usize = LOCK_AT + 1;
 
 /// The most times that a transaction is begun after it met another one (trap 14).
 const ATTEMPTS_MAX: u32 = 6;
@@ -81,26 +86,33 @@ impl Writer {
         work(self)
     }
 
-    /// Begins a transaction and locks the remote.
-    fn lock(&mut self, session: &Session) -> Result<(Vec<Arc<Table>>, Locked), Failure> {
-        let mut answers = self.begin_transaction(session)?;
+    /// Begins a transaction and locks the remote. `watches` where no download looks at triggers.
+    fn lock(
+        &mut self,
+        session: &Session,
+        watches: bool,
+    ) -> Result<(Vec<Arc<Table>>, Locked), Failure> {
+        let mut answers = self.begin_transaction(session, watches)?;
         if !self.timelines.is_for(self.link.place()) {
             // What was stored on older timelines is about to be overwritten.
             self.link.roll_back();
             self.meet()?;
-            answers = self.begin_transaction(session)?;
+            answers = self.begin_transaction(session, watches)?;
         }
         let mut locked = self.locked(session, &answers)?;
         if !self.life.is_named(&locked.life) {
             // It was restored while this connection went on, or declared to be.
             self.link.roll_back();
             self.meet()?;
-            answers = self.begin_transaction(session)?;
+            answers = self.begin_transaction(session, watches)?;
             locked = self.locked(session, &answers)?;
         }
-        if locked.deployment != self.catalog.deployed.deployment {
+        let changed = answers.get(WATCH_AT).map(watch::found).unwrap_or_default();
+        if locked.deployment != self.catalog.deployed.deployment || !changed.is_empty() {
+            // Refused where triggers are not as they were deployed.
             self.catalog = Catalog::load(&mut self.link)?;
         }
+        watch::renew(&mut self.link, &changed)?;
         let tables = self.catalog.upload_tables(session)?;
         Ok((tables, locked))
     }
@@ -119,18 +131,28 @@ impl Writer {
         Ok(())
     }
 
-    fn begin_transaction(&mut self, session: &Session) -> Result<Vec<Answer>, Failure> {
+    fn begin_transaction(
+        &mut self,
+        session: &Session,
+        watches: bool,
+    ) -> Result<Vec<Answer>, Failure> {
         let remote_id = session.remote_id.as_str();
         // Those of another deployment are not for this session, which is told so behind the lock.
         let tables = self.catalog.upload_tables(session).unwrap_or_default();
         let hold = held::hold(&self.link, &tables);
-        self.link
-            .begin(&[
-                Call::new("BEGIN", &[]),
-                Call::new(&hold, &[]),
-                Call::new(identity::LOCK, &[&remote_id]),
-            ])
-            .map_err(identity::lock_failed(LOCK_AT))
+        let remote: [&(dyn ToSql + Sync); 1] = [&remote_id];
+        let (published, relations) = watch::watched(&tables);
+        let (watched, changed): ([&(dyn ToSql + Sync); 2], _) =
+            ([&published, &relations], watch::changed());
+        let mut calls = vec![
+            Call::new("BEGIN", &[]),
+            Call::new(&hold, &[]),
+            Call::new(identity::LOCK, &remote),
+        ];
+        if watches {
+            calls.push(Call::new(&changed, &watched));
+        }
+        self.link.begin(&calls).map_err(identity::lock_failed(LOCK_AT))
     }
 
     /// Applies the rows while the remote is only being locked: two flights in all, for whoever
@@ -176,7 +198,7 @@ impl Writer {
             Err(Undone { rows_failed }) => rows_failed,
         };
         self.in_transaction(|writer| {
-            let (tables, locked) = writer.lock(request.session)?;
+            let (tables, locked) = writer.lock(request.session, !request.download_follows)?;
             let remote = writer.recognize(request, &locked)?;
             let deployed: Vec<_> = tables.iter().map(|table| table.deployed.clone()).collect();
             let convert = |table: usize, column: usize, value: ValueRef<'_>| {
@@ -245,7 +267,7 @@ impl crate::connection::Writer for Writer {
         receipt: Option<&Receipt>,
     ) -> Result<Begun, Failure> {
         let begin = |writer: &mut Writer| {
-            let (_, locked) = writer.lock(session)?;
+            let (_, locked) = writer.lock(session, false)?;
             let found = locked.remembered;
             let (link, life) = (&mut writer.link, &writer.life);
             let remote = identity::begin(link, session, identity, receipt, found, life)?;
@@ -272,7 +294,7 @@ impl crate::connection::Writer for Writer {
 
     fn withhold(&mut self, withholding: &Withholding<'_>) -> Result<(), Failure> {
         self.in_transaction(|writer| {
-            let (tables, locked) = writer.lock(withholding.session)?;
+            let (tables, locked) = writer.lock(withholding.session, false)?;
             identity::resume(withholding.session, locked.remembered, withholding.epoch)?;
             withhold::withhold(&mut writer.link, &tables, withholding)
         })
