@@ -10,7 +10,7 @@ use crate::capture::change_log::{self, Change};
 use crate::capture::undone;
 use crate::connection::{bind, explain, triggers_off, value};
 use crate::schema::{Image, RemoteTable};
-use crate::sql::parameters;
+use crate::sql::{all, ident, parameters};
 use model::{Code, Failure, Value, write_value};
 use rusqlite::{Connection, Error, ffi};
 
@@ -105,8 +105,12 @@ fn settle(
     let Surroundings { tables, open_generation: open, .. } = surroundings;
     let before = live_entries(connection, tables, open, table, key)?;
     connection.execute_batch("SAVEPOINT syncline_settle").map_err(explain)?;
+    let broken = broken(connection, tables, table, key)?;
     let settled = match write_alone(connection, surroundings, table, key)? {
-        Ok(()) => live_entries(connection, tables, open, table, key)? == before,
+        Ok(()) => {
+            live_entries(connection, tables, open, table, key)? == before
+                && self::broken(connection, tables, table, key)? <= broken
+        }
         Err(error) if kept_back::is_refusal(&error) => false,
         Err(error) => return Err(explain(error)),
     };
@@ -118,6 +122,36 @@ fn settle(
     }
     connection.execute_batch("RELEASE syncline_settle").map_err(explain)?;
     Ok(settled)
+}
+
+/// How many foreign keys of a row are broken. One that is deferred would be checked only at the
+/// commit, with everything else that is settled.
+fn broken(
+    connection: &Connection,
+    tables: &[RemoteTable],
+    table: &RemoteTable,
+    key: &[Value],
+) -> Result<usize, Failure> {
+    if !table.in_foreign_keys {
+        return Ok(0);
+    }
+    let at = usize::from(table.position);
+    let mut broken = 0;
+    for reference in orphans::references_from(connection, tables, at).map_err(explain)? {
+        let columns = reference.columns.iter();
+        let sql = format!(
+            "SELECT 1 FROM {} AS c WHERE {} AND {} AND NOT EXISTS (SELECT 1 FROM {} AS p WHERE {})",
+            table.table_sql(),
+            table.key_is_parameter("c.", 1),
+            all(columns.map(|(from, _)| format!("c.{} IS NOT NULL", ident(from)))),
+            ident(&reference.parent),
+            reference.same(),
+        );
+        let mut statement = connection.prepare_cached(&sql).map_err(explain)?;
+        bind_key(&mut statement, key).map_err(explain)?;
+        broken += usize::from(statement.raw_query().next().map_err(explain)?.is_some());
+    }
+    Ok(broken)
 }
 
 /// Changed rows that exist, the one with `key` not counted.

@@ -26,11 +26,11 @@ const COUNT: &str = "orphans";
 pub(super) struct Reference {
     /// Position of the table that refers.
     pub(super) child: usize,
-    parent: String,
+    pub(super) parent: String,
     /// Position of the parent, where it is published.
     pub(super) parent_at: Option<usize>,
     /// Referring columns and those that they refer to.
-    columns: Vec<(String, String)>,
+    pub(super) columns: Vec<(String, String)>,
 }
 
 /// Rows that are set aside.
@@ -411,11 +411,20 @@ pub(super) fn references(
     tables: &[RemoteTable],
 ) -> rusqlite::Result<Vec<Reference>> {
     let mut references = Vec::new();
-    for (child, table) in tables.iter().enumerate() {
-        let found = references_of(connection, tables, table.name(), child)?;
-        references.extend(found.into_iter().map(|(reference, _)| reference));
+    for child in 0..tables.len() {
+        references.extend(references_from(connection, tables, child)?);
     }
     Ok(references)
+}
+
+/// Those of the published table at this position.
+pub(super) fn references_from(
+    connection: &Connection,
+    tables: &[RemoteTable],
+    child: usize,
+) -> rusqlite::Result<Vec<Reference>> {
+    let found = references_of(connection, tables, tables[child].name(), child)?;
+    Ok(found.into_iter().map(|(reference, _)| reference).collect())
 }
 
 /// A foreign key that lets no row go, of a table that no download takes rows from.

@@ -247,3 +247,25 @@ fn what_is_kept_back_is_not_retried_as_a_change() {
     assert_eq!(refused.code(), Code::RejectNotRetried);
     assert_eq!(told(&site).len(), 1);
 }
+
+// S3, S4: what came refers to a row that was deleted here meanwhile. Where that foreign key is
+// deferred, no attempt got as far as uploading the delete (E9001).
+#[test]
+fn what_came_waits_for_a_parent_that_was_deleted_here() {
+    for deferred in ["", "DEFERRABLE INITIALLY DEFERRED"] {
+        let mut site = Site::new(&format!(
+            "CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT);
+             CREATE TABLE c(id INTEGER PRIMARY KEY, t INT REFERENCES t {deferred});"
+        ));
+        site.download()
+            .upsert("t", &[&[int(1), text("one")], &[int(2), text("two")]])
+            .upsert("c", &[&[int(10), int(1)]])
+            .apply()
+            .unwrap();
+        site.write("UPDATE c SET t = NULL WHERE id = 10");
+        site.download().upsert("c", &[&[int(10), int(2)]]).apply().unwrap();
+        site.write("UPDATE c SET t = 1 WHERE id = 10; DELETE FROM t WHERE id = 2");
+        assert_eq!(site.upload().len(), 1, "{deferred}: the delete goes up");
+        assert_eq!(site.rows("SELECT * FROM c"), ["10, 1"], "{deferred}");
+    }
+}
