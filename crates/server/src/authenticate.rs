@@ -1,9 +1,11 @@
 //! Who is it? A password is verified once, slowly; afterwards tokens say it quickly.
 
 use crate::config::Config;
+use crate::fail_point::fail_point;
 use crate::password;
 use crate::stage::{self, Intake, Queue};
 use crate::token::Tokens;
+use crate::turns::{Origin, Turn, Turns};
 use consolidated::Credentials;
 use model::{Clock, Code, Failure, UserName};
 use protocol::Credential;
@@ -18,7 +20,16 @@ pub(crate) struct Authenticator {
     tokens: Tokens,
     token_lifetime_ms: i64,
     clock: Arc<dyn Clock>,
+    turns: Arc<Turns>,
     passwords: Queue<Verification>,
+}
+
+/// Who somebody claims to be, before the database was asked.
+pub(crate) enum Claim {
+    /// A token of this server's database, for the password of this version.
+    Token { password_version: i64 },
+    /// A password, whose turn it is.
+    Password { password: String, turn: Turn },
 }
 
 /// A password that waits for a core.
@@ -34,15 +45,37 @@ impl Authenticator {
         token_key: Vec<u8>,
         clock: Arc<dyn Clock>,
     ) -> Result<(Authenticator, Vec<JoinHandle<()>>), Failure> {
-        let cores = vec![(); Config::or_cores(config.password_hashes_max)];
+        let cores = Config::or_cores(config.password_hashes_max);
+        let turns = Turns::new(cores, config.password_queue_len_max);
+        // Only those whose turn it is come here.
         let (passwords, threads) =
-            stage::start("password", config.password_queue_len_max, cores, |(), intake| {
+            stage::start("password", cores, vec![(); cores], |(), intake| {
                 verify_passwords(intake);
             })?;
         let lifetime_s = i64::try_from(config.token_lifetime_s).unwrap_or(i64::MAX);
         let token_lifetime_ms = lifetime_s.saturating_mul(1000);
         let tokens = Tokens::new(token_key);
-        Ok((Authenticator { tokens, token_lifetime_ms, clock, passwords }, threads))
+        Ok((Authenticator { tokens, token_lifetime_ms, clock, turns, passwords }, threads))
+    }
+
+    /// Looks at a credential before anybody else is bothered: the signature of a token is verified
+    /// in memory, and a password waits for its turn.
+    pub(crate) async fn claim(
+        &self,
+        origin: &Origin,
+        credential: &Credential,
+    ) -> Result<Claim, Failure> {
+        match credential {
+            Credential::Token(token) => {
+                let now = self.clock.unix_ms();
+                let password_version = self.tokens.check(token, &origin.user, now)?;
+                Ok(Claim::Token { password_version })
+            }
+            Credential::Password(password) => {
+                let turn = self.turns.take(origin).await?;
+                Ok(Claim::Password { password: password.clone(), turn })
+            }
+        }
     }
 
     /// Forgets the passwords that wait.
@@ -53,21 +86,24 @@ impl Authenticator {
     /// Accepts the user, with a new token where a password was verified.
     pub(crate) async fn verify(
         &self,
+        claim: Claim,
         user: &UserName,
-        credential: &Credential,
         known: Option<&Credentials>,
     ) -> Result<Option<String>, Failure> {
-        match credential {
-            Credential::Token(token) => {
-                let known = known.ok_or_else(|| {
-                    Failure::new(Code::TokenRefused, "the token was not issued here")
-                })?;
-                let now = self.clock.unix_ms();
-                self.tokens.check(token, user, known.password_version, now)?;
-                Ok(None)
+        match claim {
+            Claim::Token { password_version } => {
+                let refused = |why: &str| Err(Failure::new(Code::TokenRefused, why.to_owned()));
+                match known {
+                    None => refused("the token was not issued here"),
+                    Some(known) if known.password_version != password_version => {
+                        refused("the token was revoked")
+                    }
+                    Some(_) => Ok(None),
+                }
             }
-            Credential::Password(password) => {
+            Claim::Password { password, turn } => {
                 self.verify_password(password, known).await?;
+                drop(turn);
                 let version = known.map_or(0, |known| known.password_version);
                 let expires = self.clock.unix_ms().saturating_add(self.token_lifetime_ms);
                 self.tokens.issue(user, version, expires).map(Some)
@@ -77,12 +113,12 @@ impl Authenticator {
 
     async fn verify_password(
         &self,
-        password: &str,
+        password: String,
         known: Option<&Credentials>,
     ) -> Result<(), Failure> {
         let (answer, verified) = oneshot::channel();
         let hash = known.map(|known| known.password_hash.clone());
-        self.passwords.try_put(Verification { password: password.to_owned(), hash, answer })?;
+        self.passwords.try_put(Verification { password, hash, answer })?;
         match verified.await {
             Ok(true) => Ok(()),
             Ok(false) => {
@@ -95,6 +131,7 @@ impl Authenticator {
 
 fn verify_passwords(intake: &Intake<Verification>) {
     while let Some(Verification { password, hash, answer }) = intake.take() {
+        fail_point!("server-password");
         // The session may have ended meanwhile; then nobody wants to know.
         let _ = answer.send(password::verify(&password, hash.as_deref()));
     }

@@ -29,6 +29,7 @@ mod server;
 mod session;
 mod stage;
 mod token;
+mod turns;
 mod upload;
 mod worker;
 

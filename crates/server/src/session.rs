@@ -11,12 +11,13 @@
 //! Everything else that is heard is a failure with a code. A failure in any state is told to the
 //! peer and ends the synchronization; what was committed stays, and the next Hello learns of it.
 
-use crate::authenticate::Authenticator;
+use crate::authenticate::{Authenticator, Claim};
 use crate::config::Config;
 use crate::fail_point::fail_point;
 use crate::lease::{Claimant, Lease, Leases};
 use crate::network::Connection;
 use crate::phases::{Phase, Phases};
+use crate::turns::Origin;
 use crate::upload::{ReceivedUpload, UploadInProgress};
 use crate::worker::{Admission, Begin, Cost, Costed, Fetch, Upload, Withhold, Worker};
 use consolidated::{Applied, Begun, Held, HeldSchema, Identity, Session, TableMark};
@@ -27,10 +28,11 @@ use protocol::{
 };
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// Most frames of a download in one write.
 const FRAMES_PER_WRITE: usize = 16;
@@ -47,6 +49,15 @@ pub(crate) struct Shared {
     pub(crate) spills: Arc<Spills>,
     pub(crate) sessions: Semaphore,
     pub(crate) stopping: AtomicBool,
+}
+
+impl Shared {
+    fn place(&self) -> Result<SemaphorePermit<'_>, Failure> {
+        self.sessions.try_acquire().map_err(|_| {
+            let message = format!("{} synchronizations are under way", self.config.sessions_max);
+            Failure::new(Code::ServerFull, message).retry_after_s(1)
+        })
+    }
 }
 
 /// What the log says of a synchronization.
@@ -90,6 +101,7 @@ impl Summary {
 /// Serves one connection. `Ok(None)`: it left without a word.
 pub(crate) async fn serve(
     connection: &mut Connection,
+    address: IpAddr,
     shared: &Shared,
     summary: &mut Summary,
 ) -> Result<Option<()>, Failure> {
@@ -106,11 +118,19 @@ pub(crate) async fn serve(
     if shared.stopping.load(Ordering::Relaxed) {
         return Err(Failure::new(Code::ServerStopping, "the server is stopping").retry_after_s(1));
     }
-    let Ok(_place) = shared.sessions.try_acquire() else {
-        let message = format!("{} synchronizations are under way", shared.config.sessions_max);
-        return Err(Failure::new(Code::ServerFull, message).retry_after_s(1));
+    let origin = Origin::new(address, hello.user.clone());
+    let claim = shared.authenticator.claim(&origin, &hello.credential).await?;
+    summary.phases.end(Phase::Waiting);
+    // What was signed here is worth a place; a password is only once it was verified.
+    let place = match &claim {
+        Claim::Token { .. } => Some(shared.place()?),
+        Claim::Password { .. } => None,
     };
-    let (session, token) = admit(shared, &hello, summary).await?;
+    let (session, token) = admit(shared, &hello, claim, summary).await?;
+    let _place = match place {
+        Some(place) => place,
+        None => shared.place()?,
+    };
     summary.script_version = session.script_version.to_string();
     let identity = identity(&hello);
     let (remote_id, user) = (hello.remote_id.clone(), hello.user.clone());
@@ -165,6 +185,7 @@ async fn expect_hello(connection: &mut Connection) -> Result<Hello, Failure> {
 async fn admit(
     shared: &Shared,
     hello: &Hello,
+    claim: Claim,
     summary: &mut Summary,
 ) -> Result<(Session, Option<String>), Failure> {
     let Costed { value: admitted, cost: spent } = shared
@@ -180,7 +201,7 @@ async fn admit(
     summary.cost += spent;
     summary.phases.end_work(Phase::Admission, spent.worked_us);
     let known = admitted.credentials.as_ref();
-    let token = shared.authenticator.verify(&hello.user, &hello.credential, known).await?;
+    let token = shared.authenticator.verify(claim, &hello.user, known).await?;
     let mut session = admitted.session?;
     // Before anything is done in the name of the remote: its lease, its epoch, what it is owed.
     admitted.binding.require(&hello.remote_id, &hello.user)?;

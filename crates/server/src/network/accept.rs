@@ -8,6 +8,7 @@ use super::{Connection, Listener};
 use crate::phases::Phase;
 use crate::session::{self, Shared, Summary};
 use model::{Clock, Failure};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -54,7 +55,7 @@ async fn run(accept: Accept) {
         let sync_id = NEXT_SYNC_ID.fetch_add(1, Ordering::Relaxed);
         tokio::spawn(async move {
             let _place = place;
-            serve(stream, &shared, &clock, sync_id, &peer.to_string()).await;
+            serve(stream, &shared, &clock, sync_id, peer).await;
         });
     }
 }
@@ -64,14 +65,14 @@ async fn serve(
     shared: &Shared,
     clock: &Arc<dyn Clock>,
     sync_id: u64,
-    peer: &str,
+    peer: SocketAddr,
 ) {
     let started_ms = clock.monotonic_ms();
     let idle_timeout = Duration::from_secs(shared.config.idle_timeout_s);
     let limit = shared.config.unauthenticated_bytes_max;
     let mut connection = Connection::new(stream, limit, idle_timeout);
     let mut summary = Summary::new(clock.clone());
-    let result = session::serve(&mut connection, shared, &mut summary).await;
+    let result = session::serve(&mut connection, peer.ip(), shared, &mut summary).await;
     let duration_ms = clock.monotonic_ms() - started_ms;
     if let Ok(None) = result {
         return;
@@ -84,7 +85,7 @@ async fn serve(
             "rows went to disk, because stream_memory_bytes_max is used up"
         );
     }
-    log(&connection, &summary, &result, sync_id, peer, duration_ms);
+    log(&connection, &summary, &result, sync_id, &peer.to_string(), duration_ms);
     if let Err(failure) = result {
         connection.refuse(&failure).await;
     }
