@@ -154,7 +154,7 @@ fn a_peer_that_is_not_known_yet_is_read_no_further_than_its_limit() {
     // Many small frames that mean nothing are no way around it.
     let mut peer = Peer::connect(&server.url);
     peer.send_bytes(&MAGIC);
-    peer.send_bytes(&Message::Heartbeat.to_frame().repeat(20_000));
+    peer.send_bytes(&Message::Heartbeat.to_frame().unwrap().repeat(20_000));
     assert_eq!(peer.refusal(), Some(Code::FrameTooLarge.number()));
     world.sync("ann", &server);
 }

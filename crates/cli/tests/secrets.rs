@@ -91,7 +91,7 @@ fn a_secret_in_the_wrong_place_is_in_no_message_and_no_log() {
     assert!(!refused.message("E6006").contains("sesame"));
 
     // A text where a map with one entry belongs.
-    let frame = Message::Hello(Box::new(hello("ann", "till"))).to_frame();
+    let frame = Message::Hello(Box::new(hello("ann", "till"))).to_frame().unwrap();
     let name = |text: &str| [&[0xa0 | text.len() as u8][..], text.as_bytes()].concat();
     let at = |wanted: &[u8]| frame.windows(wanted.len()).position(|part| part == wanted).unwrap();
     let credential = at(&name("credential")) + name("credential").len();

@@ -102,7 +102,7 @@ impl Download {
 
     /// Adds rejects.
     pub(crate) fn keep_rejects(&mut self, rejects: Rejects) -> Result<(), Failure> {
-        self.rejects.append(Message::Rejects(rejects).to_frame())
+        self.rejects.append(Message::Rejects(rejects).to_frame()?)
     }
 
     /// Rows so far.

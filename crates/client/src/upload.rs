@@ -58,8 +58,9 @@ impl Upload {
         let progress = state.frozen.map_or(state.progress, |frozen| frozen.progress);
         let begin = UploadBegin { previous: state.progress, progress };
         let mut collector = Collector { spills, alive, limits, rows: 0, key_changes: 0, bytes: 0 };
-        collector.bytes += Message::UploadBegin(begin).to_frame().len() as u64;
-        collector.bytes += Message::UploadEnd(UploadEnd { rows: u64::MAX }).to_frame().len() as u64;
+        collector.bytes += Message::UploadBegin(begin).to_frame()?.len() as u64;
+        collector.bytes +=
+            Message::UploadEnd(UploadEnd { rows: u64::MAX }).to_frame()?.len() as u64;
         let mut parts = Vec::new();
         if let Some(frozen) = state.frozen {
             let transaction = begin_read(connection)?;
@@ -84,7 +85,7 @@ impl Upload {
     /// Hands every frame to `send`, with the rows that are sent then.
     pub(crate) fn send(&self, send: &mut SendFrame<'_>) -> Result<(), Failure> {
         let mut gathered = Vec::with_capacity(self.bytes.min(SEND_BYTES as u64) as usize);
-        Message::UploadBegin(self.begin).encode(&mut gathered);
+        Message::UploadBegin(self.begin).encode(&mut gathered)?;
         let mut rows = 0;
         for part in &self.parts {
             let mut reader = part.reader();
@@ -103,7 +104,7 @@ impl Upload {
                 }
             }
         }
-        Message::UploadEnd(UploadEnd { rows: self.rows }).encode(&mut gathered);
+        Message::UploadEnd(UploadEnd { rows: self.rows }).encode(&mut gathered)?;
         send(&gathered, rows)
     }
 }
@@ -289,7 +290,7 @@ impl<'a> Batch<'a> {
         let next = RowsFrame { table, operation, count: 0, bytes: Vec::new() };
         let frame = std::mem::replace(&mut self.frame, next);
         let rows_bytes = frame.bytes.len();
-        let encoded = Message::Rows(frame).to_frame();
+        let encoded = Message::Rows(frame).to_frame()?;
         let around = encoded.len() - rows_bytes;
         self.frames.append(encoded)?;
         Ok(around as u64)

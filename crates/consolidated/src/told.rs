@@ -3,11 +3,8 @@
 use crate::shape::LeftOut;
 use crate::synchronization::{BatchSource, Change};
 use crate::uploaded_row::{RowId, UploadedRow};
-use model::{Code, Failure, PublishedTable, RowReader, ValueRef};
+use model::{Code, Failure, MESSAGE_BYTES_MAX, PublishedTable, RowReader, ValueRef, cut};
 use serde_json::{Map, Value as Json, json};
-
-/// Characters of a message that are kept. Databases quote whole values in theirs.
-const MESSAGE_CHARS_MAX: usize = 1_000;
 
 /// Bytes of one value that are kept in a note; the remote has it whole.
 const VALUE_BYTES_MAX: usize = 64 << 10;
@@ -18,9 +15,9 @@ pub(crate) const ROWS_BYTES_MAX: usize = 16 << 20;
 /// The message, cut where it is long, without what no database can store.
 pub(crate) fn message(text: String) -> String {
     let text = if text.contains('\0') { text.replace('\0', "") } else { text };
-    match text.char_indices().nth(MESSAGE_CHARS_MAX) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text,
+    match text.len() > MESSAGE_BYTES_MAX {
+        true => cut(&text, MESSAGE_BYTES_MAX).into_owned(),
+        false => text,
     }
 }
 
@@ -146,7 +143,7 @@ mod tests {
     fn messages_and_values_are_cut() {
         assert_eq!(message("a\0b".into()), "ab");
         let long = message("ä".repeat(5_000));
-        assert_eq!(long.chars().count(), MESSAGE_CHARS_MAX + 1);
+        assert!(long.len() <= MESSAGE_BYTES_MAX && long.ends_with('…'), "{}", long.len());
         let text = "ä".repeat(VALUE_BYTES_MAX);
         let json = to_json(ValueRef::Text(text.as_bytes()));
         assert_eq!(json["bytes"], text.len());

@@ -1,9 +1,13 @@
 //! A failure as everybody sees it: at the client, in the log, on the wire.
 
 use crate::code::Code;
+use crate::cut::{MESSAGE_BYTES_MAX, cut};
 use crate::progress::Progress;
 use std::error::Error;
 use std::fmt;
+
+/// Bytes of the message of one level. Where it lists what a person has to mend it may be long.
+const TEXT_BYTES_MAX: usize = 8 << 10;
 
 /// What went wrong, who must act, and what to do (S11).
 ///
@@ -84,13 +88,15 @@ impl Failure {
         &self.0.message
     }
 
-    /// The message followed by those of its causes.
+    /// The message followed by those of its causes, for people: each is cut where it is long,
+    /// because databases quote whole values in theirs.
     pub fn full_message(&self) -> String {
-        let mut text = self.0.message.clone();
+        let mut text = cut(&self.0.message, TEXT_BYTES_MAX).into_owned();
         let mut source = Error::source(self);
         while let Some(cause) = source {
             let cause_text = cause.to_string();
-            if !text.contains(&cause_text) {
+            let cause_text = cut(&cause_text, MESSAGE_BYTES_MAX);
+            if !text.contains(cause_text.as_ref()) {
                 text.push_str(": ");
                 text.push_str(&cause_text);
             }

@@ -36,7 +36,7 @@ fn encode(bencher: Bencher<'_, '_>) {
     let frames = frames();
     bencher.counter(ItemsCount::new(ROWS)).bench_local(|| {
         for frame in &frames {
-            black_box(frame.to_frame());
+            black_box(frame.to_frame().unwrap());
         }
     });
 }

@@ -140,11 +140,22 @@ impl FrameDecoder {
     }
 }
 
-/// Appends the header of a frame; the payload of `payload_len` bytes follows.
-pub(crate) fn write_header(out: &mut Vec<u8>, frame_type: u8, payload_len: usize) {
-    assert!(payload_len <= FRAME_BYTES_MAX, "writers cut their batches below FRAME_BYTES_MAX");
+/// Appends the header of a frame; the payload of `payload_len` bytes follows. A payload that no
+/// peer would accept is refused, and nothing is appended.
+pub(crate) fn write_header(
+    out: &mut Vec<u8>,
+    frame_type: u8,
+    payload_len: usize,
+) -> Result<(), Failure> {
+    if payload_len > FRAME_BYTES_MAX {
+        return Err(Failure::new(
+            Code::FrameTooLarge,
+            format!("a frame of {payload_len} bytes is to be sent; {FRAME_BYTES_MAX} are allowed"),
+        ));
+    }
     out.extend_from_slice(&(payload_len as u32).to_le_bytes());
     out.push(frame_type);
+    Ok(())
 }
 
 #[cfg(test)]
@@ -153,7 +164,7 @@ mod tests {
 
     fn frame(frame_type: u8, payload: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::new();
-        write_header(&mut bytes, frame_type, payload.len());
+        write_header(&mut bytes, frame_type, payload.len()).unwrap();
         bytes.extend_from_slice(payload);
         bytes
     }

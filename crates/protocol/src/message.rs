@@ -75,16 +75,17 @@ impl Message {
     /// The frame type of [`Message::Rows`], for readers that keep such frames as they are.
     pub const ROWS_TYPE: u8 = 5;
 
-    /// Appends the message as one frame.
-    pub fn encode(&self, out: &mut Vec<u8>) {
+    /// Appends the message as one frame, or nothing where it is larger than any peer accepts.
+    pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), Failure> {
         match self {
             Message::Hello(body) => write_body(out, 1, body),
             Message::Welcome(body) => write_body(out, 2, body),
             Message::SchemaChange(body) => write_body(out, 3, body),
             Message::UploadBegin(body) => write_body(out, 4, body),
             Message::Rows(rows) => {
-                write_header(out, Message::ROWS_TYPE, rows.payload_len());
+                write_header(out, Message::ROWS_TYPE, rows.payload_len())?;
                 rows.write_payload(out);
+                Ok(())
             }
             Message::UploadEnd(body) => write_body(out, 6, body),
             Message::UploadCommitted(body) => write_body(out, 7, body),
@@ -97,10 +98,10 @@ impl Message {
     }
 
     /// The message as one frame.
-    pub fn to_frame(&self) -> Vec<u8> {
+    pub fn to_frame(&self) -> Result<Vec<u8>, Failure> {
         let mut out = Vec::new();
-        self.encode(&mut out);
-        out
+        self.encode(&mut out)?;
+        Ok(out)
     }
 
     /// Interprets a frame; `None` for an optional type that this version does not know.
@@ -164,12 +165,13 @@ impl Message {
     }
 }
 
-fn write_body<T: Serialize>(out: &mut Vec<u8>, frame_type: u8, body: &T) {
+fn write_body<T: Serialize>(out: &mut Vec<u8>, frame_type: u8, body: &T) -> Result<(), Failure> {
     // Serialization into memory fails only for types without a MessagePack form; these have one.
-    #[allow(clippy::expect_used)]
-    let bytes = rmp_serde::to_vec_named(body).expect("control messages serialize");
-    write_header(out, frame_type, bytes.len());
+    let bytes = rmp_serde::to_vec_named(body)
+        .map_err(|error| Failure::new(Code::Bug, "a message has no form").source(error))?;
+    write_header(out, frame_type, bytes.len())?;
     out.extend_from_slice(&bytes);
+    Ok(())
 }
 
 /// A body that does not decode is refused in words that hold none of its values: a password in the
@@ -217,8 +219,49 @@ mod tests {
             }),
         ];
         for message in messages {
-            assert_eq!(decode(&message.to_frame()).unwrap(), Some(message));
+            assert_eq!(decode(&message.to_frame().unwrap()).unwrap(), Some(message));
         }
+    }
+
+    // S9, S11: it was a panic, which ended the thread that sent.
+    #[test]
+    fn a_message_that_no_peer_accepts_is_a_failure_and_leaves_nothing_behind() {
+        let bytes = vec![0; crate::FRAME_BYTES_MAX];
+        let reject = Reject {
+            table: 0,
+            key: bytes.clone(),
+            counter: model::Counter(1),
+            code: 7000,
+            message: String::new(),
+        };
+        let rows = RowsFrame { table: 0, operation: Operation::Insert, count: 1, bytes };
+        for message in [Message::Rejects(Rejects { rejects: vec![reject] }), Message::Rows(rows)] {
+            let mut out = Vec::new();
+            let failure = message.encode(&mut out).unwrap_err();
+            assert_eq!((failure.code(), out.len()), (Code::FrameTooLarge, 0));
+        }
+    }
+
+    /// Database errors quote whole values.
+    // S9
+    #[test]
+    fn the_words_of_a_failure_are_cut() {
+        let long = || "ä".repeat(1 << 20);
+        let failure = Failure::new(Code::ScriptFailed, "it failed").source(long());
+        let failure = failure.hint(long()).table(long()).key(long());
+        let failed = Failed::from(&failure);
+        assert!(failed.message.starts_with("it failed: ää"), "{}", failed.message);
+        let texts = [Some(failed.message), failed.hint, failed.table, failed.key];
+        for text in texts.map(Option::unwrap) {
+            assert!(
+                text.len() <= model::MESSAGE_BYTES_MAX && text.ends_with('…'),
+                "{}",
+                text.len()
+            );
+        }
+        let again = Failure::new(Code::ScriptFailed, long());
+        assert!(Failed::from(&again).message.len() <= model::MESSAGE_BYTES_MAX);
+        assert!(again.full_message().len() <= 16 << 10, "and in the log");
     }
 
     // Trap 18
@@ -232,7 +275,7 @@ mod tests {
     /// The words of a refusal of a message with these fields.
     fn refusal(frame_type: u8, body: &serde_json::Value) -> String {
         let mut out = Vec::new();
-        write_body(&mut out, frame_type, body);
+        write_body(&mut out, frame_type, body).unwrap();
         let failure = decode(&out).unwrap_err();
         assert_eq!(failure.code(), Code::MalformedMessage);
         failure.full_message()
@@ -290,7 +333,7 @@ mod tests {
             assert!(refused.contains("progress"), "{refused}");
         }
         let mut out = Vec::new();
-        write_body(&mut out, 1, &hello());
+        write_body(&mut out, 1, &hello()).unwrap();
         assert!(matches!(decode(&out), Ok(Some(Message::Hello(_)))));
     }
 
@@ -313,7 +356,7 @@ mod tests {
             color: &'static str,
         }
         let mut out = Vec::new();
-        write_body(&mut out, 6, &Future { rows: 4, color: "green" });
+        write_body(&mut out, 6, &Future { rows: 4, color: "green" }).unwrap();
         assert_eq!(decode(&out).unwrap(), Some(Message::UploadEnd(UploadEnd { rows: 4 })));
     }
 }

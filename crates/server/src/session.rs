@@ -310,7 +310,7 @@ impl Synchronization<'_> {
     async fn run(&mut self) -> Result<(), Failure> {
         let applied = match self.hello.mode {
             Mode::Ping => {
-                self.welcome(UploadState::None, None);
+                self.welcome(UploadState::None, None)?;
                 return self.connection.flush().await;
             }
             Mode::DownloadOnly => self.begin_download_only().await?,
@@ -348,7 +348,7 @@ impl Synchronization<'_> {
         Message::SchemaChange(Box::new(SchemaChange { schema, renamed }))
     }
 
-    fn welcome(&mut self, upload: UploadState, progress: Option<Progress>) {
+    fn welcome(&mut self, upload: UploadState, progress: Option<Progress>) -> Result<(), Failure> {
         let differs = !self.same_schema() && self.hello.mode != Mode::Ping;
         let held = self.held().filter(|_| differs);
         let schema_change_follows = differs && held.is_none();
@@ -364,11 +364,12 @@ impl Synchronization<'_> {
             upload,
             schema_change_follows,
             token: self.token.take(),
-        }));
+        }))?;
         if schema_change_follows {
             let change = self.schema_change();
-            self.connection.queue(&change);
+            self.connection.queue(&change)?;
         }
+        Ok(())
     }
 
     /// Answers what is committed, and shuts out every predecessor.
@@ -388,7 +389,7 @@ impl Synchronization<'_> {
             Outcome::Known => None,
             Outcome::Unknown => Some(self.begin().await?),
         };
-        self.welcome(UploadState::None, begun.map(|begun| begun.progress));
+        self.welcome(UploadState::None, begun.map(|begun| begun.progress))?;
         self.apply(None, begun.map(|begun| begun.epoch)).await
     }
 
@@ -407,14 +408,14 @@ impl Synchronization<'_> {
         let begun = if known { None } else { Some(self.begin().await?) };
         let upload = if known && self.hello.upload_follows {
             let upload = self.receive_upload().await?;
-            self.welcome(UploadState::Taken, None);
+            self.welcome(UploadState::Taken, None)?;
             upload
         } else {
             if self.hello.upload_follows {
                 // It was built on assumptions that do not hold: thrown away unseen, sent again.
                 self.skip_upload().await?;
             }
-            self.welcome(UploadState::Send, begun.map(|begun| begun.progress));
+            self.welcome(UploadState::Send, begun.map(|begun| begun.progress))?;
             self.connection.flush().await?;
             self.receive_upload().await?
         };
@@ -438,10 +439,10 @@ impl Synchronization<'_> {
                 Mode::UploadOnly => applied.receipt.clone(),
                 _ => None,
             },
-        }));
+        }))?;
         if held.is_some() && self.hello.mode == Mode::Full {
             let change = self.schema_change();
-            self.connection.queue(&change);
+            self.connection.queue(&change)?;
         }
         self.connection.flush().await?;
         self.summary.phases.end(Phase::Sending);
@@ -569,7 +570,7 @@ impl Synchronization<'_> {
             match tokio::time::timeout(heartbeat, &mut work).await {
                 Ok(result) => break result,
                 Err(_) => {
-                    self.connection.queue(&Message::Heartbeat);
+                    self.connection.queue(&Message::Heartbeat)?;
                     self.connection.flush().await?;
                 }
             }

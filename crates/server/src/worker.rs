@@ -12,6 +12,7 @@
 mod kept;
 mod oversize;
 mod reader;
+mod rejects;
 mod writer;
 
 pub(crate) use reader::{Admission, Admitted, Fetch, FetchedDownload};

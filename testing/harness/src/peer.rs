@@ -51,7 +51,7 @@ impl Peer {
 
     /// Sends a message.
     pub fn send(&mut self, message: &Message) {
-        self.send_bytes(&message.to_frame());
+        self.send_bytes(&message.to_frame().unwrap());
     }
 
     /// Sends bytes.
@@ -61,7 +61,7 @@ impl Peer {
 
     /// Sends a message to somebody who may not be there any more.
     pub fn try_send(&mut self, message: &Message) -> std::io::Result<()> {
-        self.stream.write_all(&message.to_frame())
+        self.stream.write_all(&message.to_frame().unwrap())
     }
 
     /// The next message that is no mere sign of life; `None` when the server has closed.

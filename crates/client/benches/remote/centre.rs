@@ -23,7 +23,9 @@ impl Download {
     /// Adds a frame of encoded rows, or of keys.
     pub(crate) fn add(&mut self, operation: Operation, count: u32, bytes: Vec<u8>) {
         self.rows += u64::from(count);
-        Message::Rows(RowsFrame { table: 0, operation, count, bytes }).encode(&mut self.frames);
+        Message::Rows(RowsFrame { table: 0, operation, count, bytes })
+            .encode(&mut self.frames)
+            .unwrap();
     }
 }
 
@@ -69,7 +71,7 @@ impl Conversation {
     }
 
     fn say(&mut self, message: &Message) {
-        self.out.push(Part::Own(message.to_frame()));
+        self.out.push(Part::Own(message.to_frame().unwrap()));
     }
 
     fn hear(&mut self, message: Message) {

@@ -167,7 +167,7 @@ impl<'a> Host<'a> {
     fn send_hello(&mut self, upload: Option<&Upload>) -> Result<(), Failure> {
         let hello = self.hello(upload.is_some())?;
         let mut bytes = MAGIC.to_vec();
-        Message::Hello(Box::new(hello)).encode(&mut bytes);
+        Message::Hello(Box::new(hello)).encode(&mut bytes)?;
         let mut rows = 0;
         if let Some(upload) = upload {
             rows = upload.rows;
@@ -404,7 +404,7 @@ impl<'a> Host<'a> {
             if limits.bytes_max.is_none() && now_ms.saturating_sub(said_ms) >= HEARTBEAT_INTERVAL_MS
             {
                 said_ms = now_ms;
-                channel.send(&Message::Heartbeat.to_frame())?;
+                channel.send(&Message::Heartbeat.to_frame()?)?;
             }
             Ok(())
         };

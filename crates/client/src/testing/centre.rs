@@ -257,8 +257,8 @@ impl Transport for Conversation {
 impl Conversation {
     fn say(&mut self, message: &Message) {
         if !self.closed {
-            Message::Heartbeat.encode(&mut self.out);
-            message.encode(&mut self.out);
+            Message::Heartbeat.encode(&mut self.out).unwrap();
+            message.encode(&mut self.out).unwrap();
         }
     }
 

@@ -1,6 +1,6 @@
 //! Failed: the synchronization ends here, and why.
 
-use model::{Code, Failure, Progress};
+use model::{Code, Failure, MESSAGE_BYTES_MAX, Progress, cut};
 use serde::{Deserialize, Serialize};
 
 /// A failure on the wire.
@@ -28,15 +28,17 @@ pub struct Failed {
     pub progress: Option<Progress>,
 }
 
+/// The one place where a failure becomes a message: its texts may quote whole values.
 impl From<&Failure> for Failed {
     fn from(failure: &Failure) -> Failed {
+        let short = |text: &str| cut(text, MESSAGE_BYTES_MAX).into_owned();
         Failed {
             code: failure.code().number(),
-            message: failure.full_message(),
-            hint: Some(failure.hint_text().to_owned()),
+            message: short(&failure.full_message()),
+            hint: Some(short(failure.hint_text())),
             retry_after_s: failure.retry_after(),
-            table: failure.table_name().map(str::to_owned),
-            key: failure.row_key().map(str::to_owned),
+            table: failure.table_name().map(short),
+            key: failure.row_key().map(short),
             progress: failure.committed_progress(),
         }
     }

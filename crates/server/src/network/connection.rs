@@ -124,8 +124,8 @@ impl Connection {
     }
 
     /// Puts a message behind what is to be sent with the next [`Connection::flush`].
-    pub(crate) fn queue(&mut self, message: &Message) {
-        message.encode(&mut self.outgoing);
+    pub(crate) fn queue(&mut self, message: &Message) -> Result<(), Failure> {
+        message.encode(&mut self.outgoing)
     }
 
     /// Sends what is queued.
@@ -156,7 +156,7 @@ impl Connection {
     pub(crate) async fn refuse(&mut self, failure: &Failure) {
         let farewell = async {
             self.outgoing.clear();
-            self.queue(&Message::Failed(failure.into()));
+            self.queue(&Message::Failed(failure.into()))?;
             self.flush().await?;
             self.stream.shutdown().await.map_err(lost)?;
             let mut listened = 0;

@@ -2,6 +2,7 @@
 
 use super::kept::Kept;
 use super::oversize::{News, Oversize};
+use super::rejects;
 use super::{Answer, Cost, Costed};
 use crate::fail_point::fail_point;
 use crate::stage::Intake;
@@ -14,20 +15,13 @@ use model::{
     UserName,
 };
 use protocol::{
-    DownloadBegin, DownloadEnd, DownloadMode, Message, Operation, Reject, Rejects, RowsFrame,
-    TableDownload,
+    DownloadBegin, DownloadEnd, DownloadMode, Message, Operation, Reject, RowsFrame, TableDownload,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Most admissions that are answered together.
 const ADMISSIONS_MAX: usize = 64;
-
-/// Most rejects in one message.
-const REJECTS_PER_MESSAGE: usize = 1000;
-
-/// Bytes of keys and messages from which on no further reject is added to a message.
-const REJECTS_BYTES: usize = 1 << 20;
 
 /// What a reader is asked.
 pub(crate) enum Read {
@@ -197,7 +191,7 @@ fn fetch_download(
     cut: Cut,
 ) -> Result<FetchedDownload, Failure> {
     let mut frames = spills.open();
-    let (mut rejects, mut rejects_bytes): (Vec<Reject>, usize) = (Vec::new(), 0);
+    let mut rejects = rejects::Waiting::default();
     let mut oversize = Oversize::new(&fetch.session.schema, fetch.counter, cut.row_bytes_max);
     let request = FetchRequest {
         session: &fetch.session,
@@ -212,13 +206,8 @@ fn fetch_download(
     let mut keep = |batch| {
         let message = match batch {
             DownloadBatch::Reject { table, key, counter, code, message } => {
-                rejects_bytes += key.len() + message.len();
-                rejects.push(Reject { table: table as u16, key, counter, code, message });
-                if rejects.len() < REJECTS_PER_MESSAGE && rejects_bytes < REJECTS_BYTES {
-                    return Ok(());
-                }
-                rejects_bytes = 0;
-                Message::Rejects(Rejects { rejects: std::mem::take(&mut rejects) })
+                let reject = Reject { table: table as u16, key, counter, code, message };
+                return rejects.add(reject, &mut frames);
             }
             DownloadBatch::Begin { tables, restored, deletes_lost } => {
                 let tables = tables.into_iter().map(|t| TableDownload { mode: mode(t) }).collect();
@@ -236,18 +225,13 @@ fn fetch_download(
                 rows_message(table, Operation::Delete, count, rows)
             }
         };
-        if !rejects.is_empty() {
-            let waiting = Rejects { rejects: std::mem::take(&mut rejects) };
-            frames.append(Message::Rejects(waiting).to_frame())?;
-        }
-        frames.append(message.to_frame())
+        rejects.send(&mut frames)?;
+        frames.append(message.to_frame()?)
     };
     let fetched = reader.fetch(&request, &mut |batch| oversize.pass(batch, &mut keep))?;
     oversize.finish();
     let rows = fetched.rows - oversize.rows;
-    if !rejects.is_empty() {
-        frames.append(Message::Rejects(Rejects { rejects }).to_frame())?;
-    }
+    rejects.send(&mut frames)?;
     fail_point!("server-download-fetched");
     let end = DownloadEnd {
         rows,
@@ -255,7 +239,7 @@ fn fetch_download(
         counter: fetch.counter,
         receipt: fetch.receipt.clone(),
     };
-    frames.append(Message::DownloadEnd(end).to_frame())?;
+    frames.append(Message::DownloadEnd(end).to_frame()?)?;
     let withheld = oversize.into_news();
     Ok(FetchedDownload { frames, rows, filtered: fetched.filtered, withheld })
 }

@@ -107,7 +107,7 @@ impl WireClient {
             }
             let position = self.position(table)?;
             for batch in of_table.chunks(ROWS_PER_FRAME) {
-                self.change_batch(position, operation, batch, cost_as_text);
+                self.change_batch(position, operation, batch, cost_as_text)?;
             }
         }
         self.outbox.rows += rows.len() as u64;
@@ -120,7 +120,7 @@ impl WireClient {
         operation: RowOperation,
         batch: &[&Purchase],
         cost_as_text: bool,
-    ) {
+    ) -> Result<(), Failure> {
         let mut bytes = Vec::new();
         for row in batch {
             let key = (table, row.employee(), row.id());
@@ -139,7 +139,7 @@ impl WireClient {
             }
         }
         let count = batch.len() as u32;
-        Message::Rows(RowsFrame { table, operation, count, bytes }).encode(&mut self.outbox.frames);
+        Message::Rows(RowsFrame { table, operation, count, bytes }).encode(&mut self.outbox.frames)
     }
 
     /// The place of a table in the schema.
@@ -193,12 +193,12 @@ impl WireClient {
             && self.schema.is_some()
             && self.outbox.frames.len() <= UPLOAD_WITH_HELLO_BYTES_MAX;
         let mut bytes = MAGIC.to_vec();
-        Message::Hello(Box::new(self.hello(upload_follows))).encode(&mut bytes);
+        Message::Hello(Box::new(self.hello(upload_follows))).encode(&mut bytes)?;
         let mut traffic = Traffic::default();
         if upload_follows {
-            let end = self.begin_upload(&mut bytes);
+            let end = self.begin_upload(&mut bytes)?;
             bytes.extend_from_slice(&self.outbox.frames);
-            end.encode(&mut bytes);
+            end.encode(&mut bytes)?;
         }
         line.transport.send(&bytes)?;
         let mut download = Download::default();
@@ -306,7 +306,7 @@ impl WireClient {
     /// An upload that is too large for Hello.
     fn upload(&mut self, line: &mut Line) -> Result<(), Failure> {
         let mut bytes = Vec::new();
-        let end = self.begin_upload(&mut bytes);
+        let end = self.begin_upload(&mut bytes)?;
         if self.outbox.frames.len() > COPIED_BYTES_MAX {
             line.transport.send(&bytes)?;
             line.transport.send(&self.outbox.frames)?;
@@ -314,20 +314,20 @@ impl WireClient {
         } else {
             bytes.extend_from_slice(&self.outbox.frames);
         }
-        end.encode(&mut bytes);
+        end.encode(&mut bytes)?;
         line.transport.send(&bytes)
     }
 
     /// Writes what stands before the rows; the message that stands behind them.
-    fn begin_upload(&mut self, bytes: &mut Vec<u8>) -> Message {
+    fn begin_upload(&mut self, bytes: &mut Vec<u8>) -> Result<Message, Failure> {
         let mut begin = UploadBegin { previous: self.progress, progress: self.progress };
         if self.outbox.rows > 0 {
             // Numbers have gaps: every attempt takes another one.
             begin.progress = Progress(self.progress.0 + self.attempt);
             self.sent = Some(begin.progress);
         }
-        Message::UploadBegin(begin).encode(bytes);
-        Message::UploadEnd(UploadEnd { rows: self.outbox.rows })
+        Message::UploadBegin(begin).encode(bytes)?;
+        Ok(Message::UploadEnd(UploadEnd { rows: self.outbox.rows }))
     }
 
     fn committed(&mut self, progress: Progress) {
