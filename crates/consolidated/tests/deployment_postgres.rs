@@ -356,7 +356,7 @@ fn system_tables_of_an_older_program_are_completed_by_a_deployment() {
     database.sql(
         "INSERT INTO syncline.syncline_owed VALUES ('r', 'customer', '\\x01', 3, 7001, 'no');
          DROP TABLE syncline.syncline_reject;
-         ALTER TABLE syncline.syncline_owed DROP COLUMN withheld;
+         ALTER TABLE syncline.syncline_owed DROP COLUMN withheld, DROP COLUMN whole_key;
          ALTER TABLE syncline.syncline_conflict DROP COLUMN result_row;
          UPDATE syncline.syncline_system SET value = '1' WHERE name = 'format'",
     );

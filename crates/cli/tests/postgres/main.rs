@@ -8,6 +8,7 @@ mod crash;
 mod deployment;
 mod failover;
 mod representatives;
+mod row_faults;
 mod servers;
 mod stopping;
 mod transactions;

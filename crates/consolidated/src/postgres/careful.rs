@@ -16,7 +16,7 @@ use super::link::{Call, Link};
 use super::links::Links;
 use super::outline::Outline;
 use super::reached;
-use super::row_fault::{RowFault, may_collide, row_fault};
+use super::row_fault::{RowFault, log_detail, may_collide, row_fault};
 use super::spelling;
 use super::statement::Statement;
 use super::taken_along;
@@ -31,6 +31,9 @@ use std::sync::Arc;
 
 /// Most bytes of rows that are looked at together here.
 const GROUP_BYTES: usize = batch::BATCH_BYTES;
+
+/// Most rows of an upload whose errors are logged in full: they are kept with their content anyway.
+const DETAILS_MAX: u32 = 10;
 
 /// Errors are to be met by the statement that makes them, so that a row can be blamed.
 const BEGIN: &str = "SET CONSTRAINTS ALL IMMEDIATE";
@@ -144,6 +147,8 @@ pub(super) struct Careful<'l, 'a> {
     /// Rows that deletes and key changes have reached, and those that the last script would.
     pub(super) reached: Reached<i64>,
     reaching: Option<(By, Vec<i64>)>,
+    /// Rows whose errors were logged with what no remote may see.
+    details_logged: u32,
 }
 
 const UNDO: &str = "ROLLBACK TO SAVEPOINT careful; RELEASE SAVEPOINT careful;";
@@ -165,6 +170,7 @@ impl<'l, 'a> Careful<'l, 'a> {
             prepared: HashSet::new(),
             reached: Reached::default(),
             reaching: None,
+            details_logged: 0,
         }
     }
 
@@ -407,7 +413,13 @@ impl<'l, 'a> Careful<'l, 'a> {
                 Ok(Ran::Affected(answers[first..].iter().map(|answer| answer.affected).sum()))
             }
             Err(fault) => match row_fault(&fault) {
-                Some(row_fault) => Ok(Ran::Fault(row_fault)),
+                Some(row_fault) => {
+                    if rows.len() == 1 && self.details_logged < DETAILS_MAX {
+                        let name = &self.table(table).deployed.published.name;
+                        self.details_logged += u32::from(log_detail(&fault, name));
+                    }
+                    Ok(Ran::Fault(row_fault))
+                }
                 None if may_collide(&fault) => Err(stopped("apply rows one by one")(fault)),
                 None => {
                     let name = &self.table(table).deployed.published.name;

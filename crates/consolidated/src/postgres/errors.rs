@@ -1,8 +1,9 @@
 //! What PostgreSQL's errors mean for whoever has to act.
 
 use fallible_iterator::FallibleIterator;
-use model::{Code, Failure};
+use model::{Code, Failure, MESSAGE_BYTES_MAX, cut};
 use postgres_protocol::message::backend::ErrorResponseBody;
+use std::borrow::Cow;
 use std::fmt;
 use std::io;
 
@@ -42,6 +43,7 @@ pub(super) struct Refusal {
     fatal: bool,
     state: String,
     message: String,
+    detail: Option<String>,
     /// Where in functions it happened.
     place: Option<String>,
     schema: Option<String>,
@@ -64,6 +66,7 @@ impl Refusal {
                 b'S' | b'V' => refusal.fatal |= matches!(text.as_str(), "FATAL" | "PANIC"),
                 b'C' => refusal.state = text,
                 b'M' => refusal.message = text,
+                b'D' => refusal.detail = Some(text),
                 b'W' => refusal.place = Some(text),
                 b's' => refusal.schema = Some(text),
                 b't' => refusal.table = Some(text),
@@ -95,6 +98,17 @@ impl Refusal {
 
     pub(super) fn constraint(&self) -> Option<&str> {
         self.constraint.as_deref()
+    }
+
+    /// Whether a policy of a table refuses the row, rather than a privilege the statement. Both
+    /// have one state, and the message is in the language of the server.
+    pub(super) fn is_row_security(&self) -> bool {
+        self.state == "42501" && self.routine.as_deref() == Some("ExecWithCheckOptions")
+    }
+
+    /// For the log at the centre only: it quotes rows and columns that no remote may see.
+    pub(super) fn detail(&self) -> Option<Cow<'_, str>> {
+        self.detail.as_deref().map(|detail| cut(detail, MESSAGE_BYTES_MAX))
     }
 
     /// Whether the connection is gone.
@@ -158,6 +172,10 @@ pub(super) fn script_failed<'a>(table: &'a str, event: &'a str) -> impl Fn(Fault
 
 /// With the code that fits, and the database's words as its cause.
 fn refused(refusal: &Refusal, message: String) -> Failure {
+    if let Some(detail) = refusal.detail() {
+        let said = cut(&refusal.message, MESSAGE_BYTES_MAX);
+        tracing::warn!(state = refusal.state, said = %said, %detail, "{message}");
+    }
     // A table changed under a prepared statement, which is prepared anew the next time.
     let stale = refusal.routine.as_deref() == Some("RevalidateCachedQuery");
     let code = if stale { Code::DatabaseBusy } else { code(&refusal.state) };

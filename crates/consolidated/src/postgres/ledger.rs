@@ -1,6 +1,7 @@
 //! What is written about an upload: what the remote is owed, conflicts, and what need not return.
 
 use super::link::Call;
+use super::owed;
 use super::upload::Upload;
 use crate::echo::Echo;
 use crate::synchronization::{Applied, Change, UploadRequest};
@@ -9,17 +10,24 @@ use crate::uploaded_row::{RowId, UploadedRow};
 use model::{Counter, Failure, PublishedTable, write_value};
 use postgres_types::ToSql;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
 use super::batch::Reason;
 
-const OWE: &str = "INSERT INTO syncline.syncline_owed
-    (remote_id, table_name, row_key, counter, code, message)
-SELECT $1, u.table_name, u.row_key, $2, u.code, u.message
+static OWE: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "INSERT INTO syncline.syncline_owed
+    (remote_id, table_name, row_key, whole_key, counter, code, message)
+SELECT $1, u.table_name, {indexed}, {whole}, $2, u.code, u.message
 FROM unnest($3::text[], $4::bytea[], $5::int4[], $6::text[])
     AS u (table_name, row_key, code, message)
 ON CONFLICT (remote_id, table_name, row_key) DO UPDATE SET
     counter = excluded.counter, code = excluded.code, message = excluded.message,
-    withheld = NULL";
+    withheld = NULL",
+        indexed = owed::indexed("u.row_key"),
+        whole = owed::whole("u.row_key"),
+    )
+});
 
 const NOTE_CONFLICTS: &str = "INSERT INTO syncline.syncline_conflict
     (remote_id, user_name, table_name, operation, conflict_rule, old_row, new_row,
@@ -252,7 +260,7 @@ impl Entries<'_> {
         &self,
         parameters: &'p [&'p (dyn ToSql + Sync)],
     ) -> Option<Call<'p>> {
-        (!self.tables.is_empty()).then(|| Call::new(OWE, parameters))
+        (!self.tables.is_empty()).then(|| Call::new(&OWE, parameters))
     }
 
     pub(super) fn conflict_call<'p>(

@@ -15,6 +15,7 @@ use super::ledger::Ledger;
 use super::link::{Call, Link};
 use super::links::Links;
 use super::outline::Outline;
+use super::owed;
 use super::upload::{Stop, Upload, stopped};
 use super::watermark::Mark;
 use crate::echo::image_digest;
@@ -24,19 +25,33 @@ use crate::uploaded_row::RowId;
 use model::{Counter, Failure};
 use postgres_types::ToSql;
 use std::collections::HashMap;
+use std::sync::LazyLock;
 
-const READ: &str = "SELECT row_key, uploaded, made FROM syncline.syncline_made
-WHERE remote_id = $1 AND table_name = $2 AND row_key = ANY ($3::bytea[]) AND counter > $4";
+static READ: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT u.row_key, m.uploaded, m.made
+FROM unnest($3::bytea[]) AS u (row_key) JOIN syncline.syncline_made AS m ON m.row_key = {}
+WHERE m.remote_id = $1 AND m.table_name = $2 AND m.counter > $4",
+        owed::indexed("u.row_key")
+    )
+});
 
-const WRITE: &str = "WITH settled AS (
+static WRITE: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "WITH settled AS (
     DELETE FROM syncline.syncline_made WHERE remote_id = $1 AND counter <= $2
-        AND NOT (table_name, row_key) IN (SELECT * FROM unnest($4::text[], $5::bytea[])))
+        AND NOT (table_name, row_key) IN (
+            SELECT u.table_name, {indexed} FROM unnest($4::text[], $5::bytea[])
+                AS u (table_name, row_key)))
 INSERT INTO syncline.syncline_made (remote_id, table_name, row_key, counter, uploaded, made)
-SELECT $1, u.table_name, u.row_key, $3, u.uploaded, u.made
+SELECT $1, u.table_name, {indexed}, $3, u.uploaded, u.made
 FROM unnest($4::text[], $5::bytea[], $6::bytea[], $7::bytea[])
     AS u (table_name, row_key, uploaded, made)
 ON CONFLICT (remote_id, table_name, row_key) DO UPDATE SET
-    counter = excluded.counter, uploaded = excluded.uploaded, made = excluded.made";
+    counter = excluded.counter, uploaded = excluded.uploaded, made = excluded.made",
+        indexed = owed::indexed("u.row_key")
+    )
+});
 
 /// What was stored of uploaded rows, as columns.
 #[derive(Debug, Default)]
@@ -129,7 +144,7 @@ impl Made {
             &self.uploaded,
             &self.made,
         ];
-        link.flight(&[Call::new(WRITE, &parameters)])
+        link.flight(&[Call::new(&WRITE, &parameters)])
             .map_err(super::errors::failed("note what was made of rows"))?;
         Ok(())
     }
@@ -159,8 +174,10 @@ pub(super) fn over(careful: &mut Careful<'_, '_>, mut group: Group) -> Result<Gr
     let settled = settled(careful.upload);
     let parameters: [&(dyn ToSql + Sync); 4] = [&remote_id, &published.name, &keys, &settled];
     careful.flush()?;
-    let found =
-        careful.link.query(READ, &parameters).map_err(stopped("look for what was made of rows"))?;
+    let found = careful
+        .link
+        .query(&READ, &parameters)
+        .map_err(stopped("look for what was made of rows"))?;
     let mut noted: HashMap<Vec<u8>, (Vec<u8>, Vec<u8>)> = HashMap::new();
     for row in found {
         let value = |at: usize| row.try_get::<Vec<u8>>(at).map_err(unreadable);

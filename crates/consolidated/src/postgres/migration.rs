@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 /// Columns that a system table did not have from the beginning, in the order of their coming.
 const COLUMNS: &[(&str, &str, &str)] = &[
     ("syncline_owed", "withheld", "bigint"),
+    ("syncline_owed", "whole_key", "bytea"),
     ("syncline_conflict", "result_row", "text"),
     ("syncline_log_state", "triggers", "text"),
     ("syncline_log_state", "unstamped", "xid8"),

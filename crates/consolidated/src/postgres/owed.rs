@@ -12,8 +12,26 @@ use postgres_types::{IsNull, ToSql, Type, to_sql_checked};
 use std::error::Error;
 use std::sync::Arc;
 
+/// The value by which a key, which is SQL, is found in a system table: itself, or its digest where
+/// it might be too large for an index entry of PostgreSQL. No row begins with that byte.
+pub(super) fn indexed(key: &str) -> String {
+    format!(
+        r"CASE WHEN octet_length({key}) > {INDEXED_BYTES_MAX}
+           THEN '\xff'::bytea || sha256({key}) ELSE {key} END"
+    )
+}
+
+/// The key, which is SQL, where [`indexed`] is not the key itself.
+pub(super) fn whole(key: &str) -> String {
+    format!("CASE WHEN octet_length({key}) > {INDEXED_BYTES_MAX} THEN {key} END")
+}
+
+/// An index entry has 2704 bytes at most, with the remote ID and the name of the table.
+const INDEXED_BYTES_MAX: usize = 1 << 10;
+
 /// The only parameter is the remote ID.
-pub(super) const READ: &str = "SELECT table_name, row_key, counter, code, message, withheld
+pub(super) const READ: &str =
+    "SELECT table_name, coalesce(whole_key, row_key), counter, code, message, withheld
 FROM syncline.syncline_owed WHERE remote_id = $1 ORDER BY table_name, row_key";
 
 /// A row that the remote must be told about.

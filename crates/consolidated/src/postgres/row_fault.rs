@@ -33,14 +33,27 @@ pub(super) fn row_fault(fault: &Fault) -> Option<RowFault> {
     match state {
         "23505" | "23P01" => Some(RowFault::NotUnique(message)),
         "23503" | "23001" => Some(RowFault::References(message)),
-        // 54000: an index entry that is too large; 44000: a view's check option.
-        "54000" | "44000" => refused(Code::RowRefused),
+        // 54000: an index entry that is too large; 54001: a value that is nested too deep; 44000: a
+        // view's check option.
+        "54000" | "54001" | "44000" => refused(Code::RowRefused),
+        // The row is not one that the policies of the table admit. Every other missing privilege
+        // is the database owner's to mend, and no row's fault.
+        _ if said.is_row_security() => refused(Code::RowRefused),
         // Whatever a function raises by itself.
         state if state.starts_with("P0") => refused(Code::RowVetoed),
         state if state.starts_with("22") || state.starts_with("23") => refused(Code::RowRefused),
         state if is_unassigned(state) => refused(Code::RowVetoed),
         _ => None,
     }
+}
+
+/// Logs at the centre what PostgreSQL adds to its message, which quotes rows and columns that the
+/// remote must not see. Tells whether there was any.
+pub(super) fn log_detail(fault: &Fault, table: &str) -> bool {
+    let Some(said) = fault.db() else { return false };
+    let Some(detail) = said.detail() else { return false };
+    tracing::info!(table, state = said.state(), %detail, "PostgreSQL on a row");
+    true
 }
 
 /// A state that only people invent: PostgreSQL's own classes are below.

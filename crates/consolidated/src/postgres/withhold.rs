@@ -4,29 +4,41 @@ use super::catalog::Table;
 use super::errors::failed;
 use super::fetch::unreadable;
 use super::link::{Call, Link};
+use super::owed;
 use crate::synchronization::Withholding;
 use crate::told;
 use model::{Code, Failure};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// What the remote is owed beside is told all the same, so its code and message stay.
-const OWE: &str = "INSERT INTO syncline.syncline_owed AS o
-    (remote_id, table_name, row_key, counter, code, message, withheld)
-VALUES ($1, $2, $3, $4, $5, $6, $7)
+static OWE: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "INSERT INTO syncline.syncline_owed AS o
+    (remote_id, table_name, row_key, whole_key, counter, code, message, withheld)
+VALUES ($1, $2, {indexed}, {whole}, $4, $5, $6, $7)
 ON CONFLICT (remote_id, table_name, row_key) DO UPDATE SET
     counter = CASE WHEN o.withheld IS NULL THEN excluded.counter ELSE o.counter END,
     code = coalesce(o.code, excluded.code), message = coalesce(o.message, excluded.message),
     withheld = excluded.withheld
-RETURNING (counter = $4)::int4";
+RETURNING (counter = $4)::int4",
+        indexed = owed::indexed("$3::bytea"),
+        whole = owed::whole("$3::bytea"),
+    )
+});
 
 const TELL: &str = "INSERT INTO syncline.syncline_reject
     (remote_id, user_name, counter, table_name, operation, row_key, code, message)
 VALUES ($1, $2, $3, $4, 'download', $5, $6, $7)";
 
 /// With the watermark of this download the remote has what it was withheld before.
-const RELEASE: &str = "UPDATE syncline.syncline_owed
+static RELEASE: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "UPDATE syncline.syncline_owed
 SET withheld = NULL, code = NULL, message = NULL, counter = $4
-WHERE remote_id = $1 AND table_name = $2 AND row_key = $3 AND withheld IS NOT NULL";
+WHERE remote_id = $1 AND table_name = $2 AND row_key IN ($3::bytea, {}) AND withheld IS NOT NULL",
+        owed::indexed("$3::bytea")
+    )
+});
 
 /// Inside the transaction that has locked the remote.
 pub(super) fn withhold(
@@ -43,7 +55,7 @@ pub(super) fn withhold(
         let bytes = i64::try_from(row.bytes).unwrap_or(i64::MAX);
         let name = published.name.as_str();
         let owed = link
-            .query(OWE, &[&remote_id, &name, &row.key, &counter, &code, &row.message, &bytes])
+            .query(&OWE, &[&remote_id, &name, &row.key, &counter, &code, &row.message, &bytes])
             .map_err(&noting)?;
         let news: Option<i32> =
             owed.first().map(|row| row.try_get(0)).transpose().map_err(unreadable)?;
@@ -55,7 +67,7 @@ pub(super) fn withhold(
     }
     for (table, key) in *released {
         let name = tables[*table].deployed.published.name.as_str();
-        link.query(RELEASE, &[&remote_id, &name, key, &counter]).map_err(&noting)?;
+        link.query(&RELEASE, &[&remote_id, &name, key, &counter]).map_err(&noting)?;
     }
     link.flight(&[Call::new("COMMIT", &[])]).map_err(&noting)?;
     Ok(())
