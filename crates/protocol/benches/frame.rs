@@ -43,7 +43,7 @@ fn encode(bencher: Bencher<'_, '_>) {
 
 #[divan::bench]
 fn decode(bencher: Bencher<'_, '_>) {
-    let stream: Vec<u8> = frames().iter().flat_map(Message::to_frame).collect();
+    let stream: Vec<u8> = frames().iter().flat_map(|frame| frame.to_frame().unwrap()).collect();
     bencher.counter(ItemsCount::new(ROWS)).bench_local(|| {
         let mut decoder = FrameDecoder::new(FRAME_BYTES_MAX);
         let mut frames = 0;
