@@ -121,6 +121,58 @@ fn a_row_comes_when_the_limit_becomes_larger() {
     }
 }
 
+/// A row got another key and grew too large at once: the remote lets go of the old key, and of
+/// nothing that refers to it.
+// S2, S3: a key change is one row to the reader, and a deletion and none to the remote.
+#[test]
+fn a_row_whose_key_changes_is_withheld_under_its_new_key() {
+    let schema = "
+        CREATE TABLE doc (id INTEGER PRIMARY KEY, text TEXT);
+        CREATE TABLE page (id INTEGER PRIMARY KEY,
+            doc INTEGER REFERENCES doc ON UPDATE CASCADE);
+        INSERT INTO doc VALUES (1, 'a'), (2, 'b'), (3, 'c');
+        INSERT INTO page VALUES (10, 1), (20, 2), (30, 3);";
+    for world in [World::new(PROGRAM, schema), World::on_postgres(PROGRAM, schema)] {
+        world.configure(&format!("frame_bytes_max = {FRAME_BYTES_MIN}"));
+        world.add_user("ann");
+        let server = world.serve();
+        world.sync("ann", &server);
+        let large = "x".repeat(LARGE);
+        let move_to = |from: i64, to: i64, text: &str| {
+            world.centre_sql(&format!(
+                "UPDATE doc SET id = {to}, text = '{text}' WHERE id = {from};
+                 UPDATE page SET doc = {to} WHERE doc = {from}"
+            ));
+        };
+        move_to(1, 4, &large);
+        move_to(2, 5, "small");
+        // One that is withheld already.
+        enlarge(&world, 3);
+        assert_eq!(rejected(&world.sync("ann", &server)), 2);
+        assert_eq!(ids(&world, "ann", "doc"), "3,5", "doc 3 stays as it was");
+        assert_eq!(ids(&world, "ann", "page"), "20,30");
+        move_to(3, 6, &large);
+        let told = world.sync("ann", &server);
+        assert_eq!(rejected(&told), 1, "{told}");
+        assert_eq!(ids(&world, "ann", "doc"), "5");
+        assert_eq!(ids(&world, "ann", "page"), "20");
+        assert!(
+            rejects(&world, "ann")
+                .iter()
+                .all(|(table, code)| (table.as_str(), *code) == ("doc", 7170))
+        );
+        // Small enough again, once under the key that was told and once under another.
+        world.centre_sql("UPDATE doc SET text = 'short' WHERE id = 4");
+        move_to(6, 7, "short");
+        world.sync("ann", &server);
+        assert_eq!(ids(&world, "ann", "doc"), "4,5,7");
+        assert_eq!(ids(&world, "ann", "page"), "10,20,30");
+        world.assert_converged(&["ann"]);
+        world.sync("ann", &server);
+        assert_eq!(owed(&world), 0);
+    }
+}
+
 // S2, S4, S6: a new remote does not hold the row, so that its children would refer to nothing, and
 // the whole download was refused.
 #[test]
