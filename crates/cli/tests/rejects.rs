@@ -131,6 +131,56 @@ fn every_summary_counts_what_it_learned_and_rejects_can_be_forgotten() {
     }
 }
 
+// S11: what a dropped table and a restore leave is counted when it is kept, whatever part of a
+// synchronization came first.
+#[test]
+fn every_summary_counts_what_a_dropped_table_and_a_restore_leave() {
+    for upload_first in [false, true] {
+        let extra = "CREATE TABLE extra (id INTEGER PRIMARY KEY, word TEXT);";
+        let world = World::new(PROGRAM, &format!("{TABLES}{extra}{ON_SQLITE}"));
+        world.add_user("ann");
+        let server = world.serve();
+        world.sync("ann", &server);
+        // The summary, and what was kept meanwhile, are the same.
+        let learn = |server: &harness::Server| {
+            let before = rejects(&world).len();
+            if upload_first {
+                let mut arguments = world.sync_arguments("ann", server);
+                arguments.extend(["--upload-only".to_owned(), "--json".to_owned()]);
+                let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+                world.syncline.run(&arguments);
+            }
+            let between = rejects(&world).len();
+            let told = world.sync("ann", server);
+            let kept = rejects(&world).len();
+            assert_eq!(told["rejected"], json!(kept - between), "{upload_first}: {told}");
+            kept - before
+        };
+        sql(&world.remote("ann"), "INSERT INTO extra VALUES (7, 'pending')");
+        world.centre_sql("DROP TABLE extra");
+        let model = "script_version = \"v1\"\ndropped_tables = [\"extra\"]\n\
+                     [table.t]\n[table.allowed]\n";
+        std::fs::write(world.path("model.toml"), model).unwrap();
+        world.syncline.ok(&["deploy"]);
+        assert_eq!(learn(&server), 1, "{upload_first}: the row of the dropped table");
+
+        let backup = world.path("backup.db");
+        let into = format!("VACUUM INTO '{}'", backup.display());
+        harness::ForeignTool::Shell.sql(&world.consolidated(), &format!("{into};"));
+        sql(&world.remote("ann"), "INSERT INTO t VALUES (10, 10, 'new')");
+        assert_eq!(learn(&server), 0);
+        server.stop();
+        for suffix in ["-wal", "-shm"] {
+            std::fs::remove_file(format!("{}{suffix}", world.consolidated().display())).ok();
+        }
+        std::fs::copy(&backup, world.consolidated()).unwrap();
+        let server = world.serve();
+        sql(&world.remote("ann"), "UPDATE t SET n = -1 WHERE id = 2");
+        assert_eq!(learn(&server), 2, "{upload_first}: {:?}", rejects(&world));
+        assert_eq!(learn(&server), 0);
+    }
+}
+
 // S11, Trap 21: of a refused key change the reject had no row, as if it had been deleted here.
 #[test]
 fn a_refused_key_change_is_told_with_its_row() {
