@@ -33,6 +33,7 @@ mod image;
 mod incarnation;
 mod kept;
 mod key_change;
+mod key_log;
 mod key_order;
 mod knot;
 mod ledger;

@@ -347,6 +347,41 @@ fn three_hundred_tables_are_no_hardship() {
     assert_eq!(database.dump(&["--schema-only"]), before);
 }
 
+/// The log of changed keys is another one; triggers that write to the former one are replaced
+/// before it goes, and no remote is sent anything afresh.
+// Trap 18, Trap 21
+#[test]
+fn the_former_log_of_changed_keys_is_replaced_by_a_deployment() {
+    let database = database("CREATE TABLE customer (id int PRIMARY KEY, name text)");
+    deploy(&database, "[table.customer]\n").unwrap();
+    let incarnations = "SELECT string_agg(incarnation::text, ' ' ORDER BY table_name)
+        FROM syncline.syncline_log_state";
+    let before = database.query(incarnations);
+    database.sql(
+        "DROP TABLE syncline.syncline_key_change;
+         CREATE TABLE syncline.syncline_moved (table_name text, old_key text, new_key text);
+         CREATE OR REPLACE FUNCTION syncline.syncline_gone_customer() RETURNS trigger
+         LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
+             INSERT INTO syncline.syncline_moved VALUES ('customer', 'a', 'b'); RETURN NULL;
+         END $$;
+         UPDATE syncline.syncline_object SET sql = 'older', definition = (
+             SELECT pg_get_functiondef(oid) FROM pg_proc WHERE proname = 'syncline_gone_customer')
+         WHERE name = 'syncline_gone_customer' AND kind = 'FUNCTION';
+         UPDATE syncline.syncline_system SET value = '2' WHERE name = 'format'",
+    );
+    let url = Url::parse(&database.url()).unwrap();
+    assert_eq!(consolidated::open_writer(&url).unwrap_err().code(), Code::NotDeployed);
+    deploy(&database, "[table.customer]\n").unwrap();
+    assert!(deploy(&database, "[table.customer]\n").unwrap().statements.is_empty());
+    assert_eq!(database.query(incarnations), before);
+    database.sql(
+        "INSERT INTO customer VALUES (901, 'Moved'); UPDATE customer SET id = 902 WHERE id = 901;
+         DO $$ BEGIN ASSERT to_regclass('syncline.syncline_moved') IS NULL
+             AND (SELECT old_key || new_key FROM syncline.syncline_key_change) = '[901][902]';
+         END $$",
+    );
+}
+
 // Trap 18: a server of today on system tables of the program before would miss what it keeps in
 // the new ones. Whoever deploys again keeps remotes, owed rows and conflicts.
 #[test]

@@ -11,6 +11,8 @@
 mod center;
 #[path = "key_changes/random.rs"]
 mod random;
+#[path = "key_changes/waiting.rs"]
+mod waiting;
 
 use center::{Backend, Center, Download, Remote, Row, Upload, int, text};
 use model::{Code, Value};
@@ -363,94 +365,6 @@ fn a_remote_of_before_respells_a_key_and_no_more() {
     let failure = center.upload(&mut remote, &[forged]).unwrap_err();
     assert_eq!(failure.code(), Code::MalformedMessage);
     assert_eq!(center.value("SELECT count(*) FROM t WHERE id = 'bob'"), Value::Integer(0));
-}
-
-/// Where an upload follows what others did to keys: not on PostgreSQL yet.
-fn on_sqlite(test: impl Fn(Backend)) {
-    test(Backend::Sqlite);
-}
-
-/// Two remotes; the first gives a parent another key while the other has an edit that waits.
-fn while_another_waits(
-    backend: Backend,
-    rule: &str,
-    first: &[Upload],
-    other: &[Upload],
-) -> (Center, Download, u64, u64) {
-    let (mut center, mut remote) = family(backend, rule);
-    let mut waiting = Remote::another();
-    center.synchronize(&mut waiting, &[]);
-    center.synchronize(&mut remote, first);
-    let (applied, download) = center.synchronize(&mut waiting, other);
-    center.synchronize(&mut remote, &[]);
-    (center, download, applied.conflicts, applied.rejected)
-}
-
-/// With `remote_wins` the edit that found no row under the old key inserted it again: the order was
-/// there twice. With `consolidated_wins` it was lost.
-// S5, Trap 21
-#[test]
-fn an_edit_that_waits_elsewhere_follows_its_row() {
-    on_sqlite(|backend| {
-        for rule in ["\"consolidated_wins\"", "\"remote_wins\""] {
-            let first = [Upload::KeyChange("parent", row(1, "a"), row(5, "a"))];
-            let other = [
-                Upload::Update("parent", row(1, "a"), row(1, "theirs")),
-                Upload::Update("child", child(10, 1, "x"), child(10, 1, "X")),
-                Upload::Insert("child", child(13, 1, "new")),
-                Upload::Delete("child", child(11, 1, "y")),
-            ];
-            let (center, download, conflicts, rejected) =
-                while_another_waits(backend, rule, &first, &other);
-            assert_eq!((conflicts, rejected), (0, 0), "{rule}");
-            assert_eq!(parents(&center), "2b,5theirs", "{rule}");
-            assert_eq!(children(&center), "10:5X,13:5new,20:2z", "{rule}");
-            let came = |table: &str, row: Row| download.upserts.contains(&(table.into(), row));
-            assert!(came("child", child(10, 5, "X")) && came("child", child(13, 5, "new")));
-        }
-    });
-}
-
-/// Another row has the old key now: what waited for the first one hit that.
-// S5, Trap 21
-#[test]
-fn an_edit_that_waits_does_not_hit_the_row_that_took_the_key() {
-    on_sqlite(|backend| {
-        let first = [
-            Upload::KeyChange("parent", row(1, "a"), row(5, "a")),
-            Upload::Insert("parent", row(1, "a")),
-        ];
-        let other = [
-            Upload::Update("parent", row(1, "a"), row(1, "theirs")),
-            Upload::Insert("child", child(13, 1, "new")),
-        ];
-        let (center, _, conflicts, rejected) =
-            while_another_waits(backend, "\"remote_wins\"", &first, &other);
-        assert_eq!((conflicts, rejected), (0, 0));
-        assert_eq!(parents(&center), "1a,2b,5theirs");
-        assert_eq!(children(&center), "10:5x,11:5y,13:5new,20:2z");
-    });
-}
-
-/// The remote that changed the key speaks of the new one, and of a new row under the old one.
-// S5, Trap 21
-#[test]
-fn what_a_remote_did_itself_is_not_followed_again() {
-    on_sqlite(|backend| {
-        let (mut center, mut remote) = family(backend, "\"consolidated_wins\"");
-        center
-            .upload(&mut remote, &[Upload::KeyChange("parent", row(1, "a"), row(5, "a"))])
-            .unwrap();
-        center.upload(&mut remote, &[Upload::Insert("parent", row(1, "new"))]).unwrap();
-        let changes = [
-            Upload::Update("parent", row(1, "new"), row(1, "newer")),
-            Upload::Insert("child", child(13, 1, "of the new one")),
-        ];
-        let (applied, _) = center.synchronize(&mut remote, &changes);
-        assert_eq!((applied.conflicts, applied.rejected), (0, 0));
-        assert_eq!(parents(&center), "1newer,2b,5a");
-        assert_eq!(children(&center), "10:5x,11:5y,13:1of the new one,20:2z");
-    });
 }
 
 /// Whoever deploys hears of it before a remote does.

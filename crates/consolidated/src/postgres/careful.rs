@@ -14,6 +14,7 @@ use super::knot;
 use super::ledger::Ledger;
 use super::link::{Call, Link};
 use super::links::Links;
+use super::moved::{self, Moves};
 use super::outline::Outline;
 use super::reached;
 use super::row_fault::{RowFault, log_detail, may_collide, row_fault};
@@ -65,14 +66,16 @@ pub(super) enum Ran {
     Fault(RowFault),
 }
 
-/// Applies all rows and returns what is to be written about them.
+/// Applies all rows and returns what is to be written about them; none where somebody has changed
+/// keys meanwhile, and all is to be undone and applied again.
 pub(super) fn apply(
     link: &mut Link,
     upload: Upload<'_>,
     outline: &Outline,
-) -> Result<Ledger, Stop> {
+) -> Result<Option<Ledger>, Stop> {
     let links = Links::read(link, upload.tables)?;
-    let mut careful = Careful::new(link, upload, links);
+    let moves = Moves::of(link, upload, outline)?;
+    let mut careful = Careful::new(link, upload, links, moves);
     careful.link.batch(BEGIN).map_err(stopped("check constraints at once"))?;
     careful.name_rows(outline)?;
     let freeing = match outline.has_key_changes {
@@ -109,9 +112,11 @@ pub(super) fn apply(
     }
     careful.settle_parked()?;
     taken_along::reject(&mut careful, outline)?;
-    careful.flush()?;
+    if !moved::settle(&mut careful)? {
+        return Ok(None);
+    }
     careful.ledger.applied.reached = careful.reached.count();
-    Ok(careful.ledger)
+    Ok(Some(careful.ledger))
 }
 
 /// By table, change and row as it was told anew: change and row as it was sent.
@@ -129,6 +134,7 @@ pub(super) struct Careful<'l, 'a> {
     pub(super) link: &'l mut Link,
     pub(super) upload: Upload<'a>,
     pub(super) links: Links,
+    pub(super) moves: Moves,
     /// Rows as they were sent, by what they were told anew as.
     pub(super) originals: Originals,
     pub(super) ledger: Ledger,
@@ -155,11 +161,17 @@ const UNDO: &str = "ROLLBACK TO SAVEPOINT careful; RELEASE SAVEPOINT careful;";
 const KEEP: &str = "RELEASE SAVEPOINT careful;";
 
 impl<'l, 'a> Careful<'l, 'a> {
-    pub(super) fn new(link: &'l mut Link, upload: Upload<'a>, links: Links) -> Careful<'l, 'a> {
+    pub(super) fn new(
+        link: &'l mut Link,
+        upload: Upload<'a>,
+        links: Links,
+        moves: Moves,
+    ) -> Careful<'l, 'a> {
         Careful {
             link,
             upload,
             links,
+            moves,
             originals: HashMap::new(),
             ledger: Ledger::default(),
             parked: Vec::new(),
@@ -225,6 +237,7 @@ impl<'l, 'a> Careful<'l, 'a> {
     /// Applies a group, and keeps the rows that leave for later.
     fn unless_it_leaves(&mut self, group: Group) -> Result<(), Stop> {
         let mut group = spelling::refuse_misspelled(self, group)?;
+        moved::look(self, &group)?;
         let (table, change) = (group.table, group.change);
         let moves = matches!(change, Change::Update | Change::KeyChange);
         if moves && self.table(table).deployed.details.may_leave {

@@ -8,7 +8,6 @@ use super::careful::{Careful, Group, Ran, Rows, halve, old_image};
 use super::catalog::Table;
 use super::key_change;
 use super::made;
-use super::moved;
 use super::row_fault::RowFault;
 use super::statement::Statement;
 use super::upload::{Stop, resolution_of};
@@ -21,7 +20,6 @@ use std::collections::{HashMap, HashSet};
 
 /// Resolves `group`. Two sides that did the same are no conflict.
 pub(super) fn resolve(careful: &mut Careful<'_, '_>, group: Group) -> Result<(), Stop> {
-    let group = moved::follow(careful, group)?;
     let Group { table, change, rows } = made::over(careful, group)?;
     if rows.is_empty() {
         return Ok(());

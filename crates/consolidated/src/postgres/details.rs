@@ -45,9 +45,10 @@ pub(super) struct TableDetails {
     /// Rows may not be stored as they are sent, because triggers change them or the rule does.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) remade: bool,
-    /// Changed keys are noted with those that came of them (`moved.rs`).
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub(super) notes_moves: bool,
+    /// Published names of the tables whose changed keys an upload to this one has to follow: itself
+    /// and those that it refers to, as far as they are logged (`moved.rs`).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) heeds: Vec<String>,
     /// What the database calls the published columns, where remotes call some otherwise.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) local: Vec<String>,

@@ -23,7 +23,7 @@ const LOCK_NOT_AVAILABLE: &str = "55P03";
 const RETRY_AFTER_S: u32 = 5;
 
 /// Locks what is known of a remote: the only parameter. Our own deletes write their departures
-/// themselves, all at once; triggers need not.
+/// themselves, all at once; triggers need not. They note whose key changes these are.
 pub(super) const LOCK: &str = "SELECT progress, counter, nonce, epoch, attempt,
     (SELECT value::int8 FROM syncline.syncline_system WHERE name = 'deployment'),
     EXISTS (SELECT FROM syncline.syncline_owed WHERE remote_id = $1),
@@ -31,7 +31,8 @@ pub(super) const LOCK: &str = "SELECT progress, counter, nonce, epoch, attempt,
     secret, bound_users, void_counter, deletes_lost, forgotten_at IS NOT NULL,
     (SELECT value || ' ' || tableoid || ' ' || coalesce((SELECT value
         FROM syncline.syncline_system WHERE name = 'last_start'), '')
-        FROM syncline.syncline_system WHERE name = 'incarnation')
+        FROM syncline.syncline_system WHERE name = 'incarnation'),
+    set_config('syncline.remote', $1, true)
 FROM syncline.syncline_remote WHERE remote_id = $1 FOR UPDATE";
 
 /// Takes a remote ID for its first synchronization; waits for whoever does the same.

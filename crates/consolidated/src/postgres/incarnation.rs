@@ -12,7 +12,8 @@ use crate::start_mark::{LAST, SET_BACK};
 use model::{Code, Failure};
 
 /// What the database is, and what it was when it was asked last. Where it is another, its
-/// incarnation and its generation are new; who comes second finds that done.
+/// incarnation and its generation are new; who comes second finds that done. Numbers of
+/// transactions of another life say nothing in this one.
 const RECOGNIZE: &str = "WITH here AS (
     SELECT system_identifier || '/' || (SELECT oid FROM pg_database
         WHERE datname = current_database()) || '/' || s.tableoid AS home
@@ -23,18 +24,23 @@ const RECOGNIZE: &str = "WITH here AS (
 ), settled AS (
     INSERT INTO syncline.syncline_system SELECT 'home', home FROM here
     ON CONFLICT DO NOTHING RETURNING value
+), forgotten AS (
+    DELETE FROM syncline.syncline_key_change WHERE EXISTS (SELECT FROM moved)
 )
 UPDATE syncline.syncline_system SET value = ((random() - 0.5) * 9e18)::bigint::text
 WHERE name IN ('generation', 'incarnation') AND EXISTS (SELECT FROM moved)
 RETURNING name, (SELECT count(*) FROM settled)";
 
-const RENEW: &str = "UPDATE syncline.syncline_system
+const RENEW: &str = "WITH forgotten AS (DELETE FROM syncline.syncline_key_change)
+UPDATE syncline.syncline_system
 SET value = ((random() - 0.5) * 9e18)::bigint::text WHERE name IN ('generation', 'incarnation')";
 
 /// Where nobody has done so since the incarnation `$1`.
 const RENEW_FROM: &str = "WITH renewed AS (
     UPDATE syncline.syncline_system SET value = ((random() - 0.5) * 9e18)::bigint::text
     WHERE name = 'incarnation' AND value = $1 RETURNING value
+), forgotten AS (
+    DELETE FROM syncline.syncline_key_change WHERE EXISTS (SELECT FROM renewed)
 )
 UPDATE syncline.syncline_system SET value = ((random() - 0.5) * 9e18)::bigint::text
 WHERE name = 'generation' AND EXISTS (SELECT FROM renewed) RETURNING name";

@@ -38,16 +38,38 @@ ORDER BY o.oid";
 
 /// A foreign key over published columns. Tables and columns are positions.
 #[derive(Debug)]
-struct ForeignKey {
+pub(super) struct ForeignKey {
     child: usize,
-    columns: Vec<usize>,
-    parent: usize,
-    referred: Vec<usize>,
+    pub(super) columns: Vec<usize>,
+    pub(super) parent: usize,
+    pub(super) referred: Vec<usize>,
     /// As PostgreSQL spells the action.
     on_update: String,
     /// What `SET DEFAULT` makes of the columns; none where another action is declared, or where a
     /// default calls a function, which may answer otherwise the next time.
     defaults: Option<Vec<Value>>,
+}
+
+impl ForeignKey {
+    /// What its action makes of the columns of a child when what they refer to becomes `now`; none
+    /// where it leaves them as they are.
+    fn action(&self, now: Vec<Value>) -> Option<Vec<Value>> {
+        match self.on_update.as_str() {
+            "c" => Some(now),
+            "n" => Some(vec![Value::Null; self.columns.len()]),
+            "d" => self.defaults.clone(),
+            _ => None,
+        }
+    }
+
+    /// The same for a key that somebody has changed for good: where no action has changed the
+    /// child, whoever changed the key did.
+    pub(super) fn after_update(&self, now: Vec<Value>) -> Option<Vec<Value>> {
+        match self.on_update.as_str() {
+            "n" | "d" => self.action(now),
+            _ => Some(now),
+        }
+    }
 }
 
 /// What values became what, by a table and the columns that are referred to.
@@ -111,6 +133,11 @@ impl Links {
         note(&self.keys, &mut self.kept, table, new, now);
     }
 
+    /// The foreign keys of a table.
+    pub(super) fn of(&self, child: usize) -> impl Iterator<Item = &ForeignKey> {
+        self.keys.iter().filter(move |key| key.child == child)
+    }
+
     /// What an image of `table` refers to, by the position of the foreign key.
     pub(super) fn referring(&self, table: usize, image: &[ValueRef<'_>]) -> Vec<(usize, Vec<u8>)> {
         let keys = self.keys.iter().enumerate().filter(|(_, key)| key.child == table);
@@ -171,12 +198,7 @@ impl Links {
         let Some(now) = self.became(key.parent, &key.referred, saw, STEPS_MAX)? else {
             return Ok(None);
         };
-        Ok(match key.on_update.as_str() {
-            "c" => Some(now),
-            "n" => Some(vec![Value::Null; key.columns.len()]),
-            "d" => key.defaults.clone(),
-            _ => None,
-        })
+        Ok(key.action(now))
     }
 
     /// What the values of these columns of a row of `table` have become: by a change of the row

@@ -14,6 +14,7 @@ use super::fetch::unreadable;
 use super::ledger::Ledger;
 use super::link::{Call, Link};
 use super::links::Links;
+use super::moved::Moves;
 use super::outline::Outline;
 use super::owed;
 use super::upload::{Stop, Upload, stopped};
@@ -79,7 +80,7 @@ impl Made {
             return Ok(made);
         }
         let outline = Outline::of(upload)?;
-        let mut careful = Careful::new(link, upload, Links::default());
+        let mut careful = Careful::new(link, upload, Links::default(), Moves::default());
         let mut rows: Vec<(usize, Vec<u8>)> = Vec::new();
         let mut bytes = 0;
         outline.visit(upload, &mut |table, row| {

@@ -27,6 +27,9 @@ const COLUMNS: &[(&str, &str, &str)] = &[
     ("syncline_remote", "forgotten_at", "timestamptz"),
 ];
 
+/// A system table in whose place there is another: it knew of each key only what became of it last.
+pub(super) const REPLACED: &str = "syncline_moved";
+
 /// Remotes of older programs belong to who synchronized last, if there is still such a user.
 const BIND: [&str; 3] = [
     "UPDATE syncline.syncline_remote SET bound_users = CASE

@@ -1,161 +1,404 @@
-//! Rows that have another key now: what is waiting for them at remotes follows them.
+//! Rows that have another key now: what waits for them at remotes follows them.
 //!
-//! The trigger that notes departures notes a changed key with the one that came of it, in
-//! `syncline.syncline_moved`. An edit that another remote made before it knew would find no row: a
-//! rule by which the remote wins would bring it back under its old key, as a second one, and a
-//! deletion would be taken for done. So such a change is told anew over the key that the row has.
+//! A remote speaks of a row by the key that it knows. Where the log of changed keys (`key_log.rs`)
+//! says that the row has another one since, an edit under the old key would find nothing, or a row
+//! that took the key and may look just like the one that is meant. So each change is told anew over
+//! the keys that its row, and the rows that it refers to, have now.
 //!
-//! Keys are kept as JSON texts, in forms that no setting of a session changes.
+//! Invariants:
+//! M1. An upload is applied together only where nothing is unseen in its tables and in those that
+//!     they refer to. That is asked behind its last write: who changes a key that it has used waits
+//!     for it, or is seen.
+//! M2. Applied carefully, every row is looked up before it is applied, and what was unseen then is
+//!     all that is unseen at the end; or all is applied once more.
+//!
+//! Where a watermark is of another place, or there is none, nobody knows what a remote has seen.
+//! Then only a row that is missing under its key is followed, wherever it went.
 
-use super::careful::{Careful, Group};
+use super::batch::Batch;
+use super::careful::{Careful, Group, batches};
 use super::catalog::Table;
+use super::fetch::unreadable;
 use super::image::Decoder;
-use super::statement::Statement;
-use super::upload::Stop;
-use crate::quote::{ident, literal};
-use crate::rebase::{Rebased, values};
-use crate::script::Script;
+use super::key_change::{Marks, mark};
+use super::key_log;
+use super::link::{Call, Link};
+use super::links::{ForeignKey, Links};
+use super::outline::Outline;
+use super::snapshot::Snapshot;
+use super::upload::{Stop, Upload, stopped};
+use super::watermark::{Mark, Place};
+use crate::rebase::{Rebased, rebase, values};
 use crate::synchronization::Change;
-use model::{Failure, skip_row};
-use std::collections::HashMap;
+use crate::uploaded_row::{UploadedRow, key_of};
+use model::{Failure, PublishedTable, Value, ValueRef, skip_row, write_value};
+use postgres_types::ToSql;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
-/// The key of `row` as a text; of each column its name and its type.
-pub(super) fn key_text<'c>(row: &str, key: impl Iterator<Item = (&'c str, &'c str)>) -> String {
-    let value = |(name, cast): (&str, &str)| {
-        let value = format!("{row}.{}", ident(name));
-        match cast {
-            "timestamp with time zone" => format!("{value} AT TIME ZONE 'UTC'"),
-            "bytea" => format!("encode({value}, 'hex')"),
-            "numeric" => format!("trim_scale({value})"),
-            "character" | "bpchar" => format!("{value}::text"),
-            _ => value,
+/// What a remote has seen of the tables that an upload may have to follow.
+pub(super) struct Question<'a> {
+    remote_id: &'a str,
+    names: Vec<&'a str>,
+    seen: Vec<Snapshot>,
+}
+
+impl<'a> Question<'a> {
+    /// About the tables of which it is known; none where there is nothing to ask.
+    pub(super) fn known(
+        place: Place,
+        upload: Upload<'a>,
+        outline: &Outline,
+    ) -> Option<Question<'a>> {
+        let remote_id = upload.request.session.remote_id.as_str();
+        let mut question = Question { remote_id, names: Vec::new(), seen: Vec::new() };
+        for table in concerned(upload, outline.tables()) {
+            if let Some(seen) = seen(place, upload, table) {
+                question.names.push(&upload.tables[table].deployed.published.name);
+                question.seen.push(seen);
+            }
         }
-    };
-    format!("jsonb_build_array({})::text", key.map(value).collect::<Vec<_>>().join(", "))
+        (!question.names.is_empty()).then_some(question)
+    }
+
+    /// For [`key_log::ANY`] and [`key_log::LAST`].
+    pub(super) fn parameters(&self) -> [&(dyn ToSql + Sync); 3] {
+        [&self.names, &self.seen, &self.remote_id]
+    }
 }
 
-/// The statements of a trigger that note a changed key. Whoever came to the old one has gone on,
-/// and the new one stands for a row of its own again.
-pub(super) fn note(published: &str, changed: &str, old: &str, new: &str) -> String {
-    format!(
-        "IF TG_OP = 'UPDATE' AND ({changed}) THEN\n        \
-         UPDATE syncline.syncline_moved SET new_key = {new}, version = DEFAULT\n        \
-         WHERE table_name = {table} AND new_key = {old};\n        \
-         INSERT INTO syncline.syncline_moved (table_name, old_key, new_key)\n        \
-         VALUES ({table}, {old}, {new})\n        \
-         ON CONFLICT (table_name, old_key) DO UPDATE\n        \
-         SET new_key = excluded.new_key, version = excluded.version;\n        \
-         DELETE FROM syncline.syncline_moved\n        \
-         WHERE table_name = {table} AND old_key = {new};\n    END IF",
-        table = literal(published)
-    )
+/// The tables whose changed keys concern an upload to `tables`.
+fn concerned(upload: Upload<'_>, tables: BTreeSet<usize>) -> BTreeSet<usize> {
+    let heeds = |table: usize| upload.tables[table].deployed.details.heeds.iter();
+    let names: HashSet<&String> = tables.into_iter().flat_map(heeds).collect();
+    let known = upload.tables.iter().enumerate();
+    known.filter(|(_, t)| names.contains(&t.deployed.published.name)).map(|(at, _)| at).collect()
 }
 
-/// Asks where rows with given keys have gone: their keys, and those that they have now.
-fn asking(table: &Table) -> Result<Statement, Failure> {
-    let (published, details) = (&table.deployed.published, &table.deployed.details);
-    let key: Vec<usize> = published.key.iter().map(|at| usize::from(*at)).collect();
-    let named =
-        key.iter().map(|at| (published.columns[*at].as_str(), details.columns[*at].cast.as_str()));
-    let read = |from: &str| {
-        let column = |(place, at): (usize, &usize)| {
-            let column = &details.columns[*at];
-            let text = format!("{from}::jsonb ->> {place}");
-            let value = match column.cast.as_str() {
-                "timestamp with time zone" => format!("({text})::timestamp AT TIME ZONE 'UTC'"),
-                "bytea" => format!("decode({text}, 'hex')"),
-                cast => format!("({text})::{cast}"),
-            };
-            match column.read_as_text() {
-                true => format!("({value})::text"),
-                false => value,
+/// What the remote has seen of the table; none where that is not known.
+fn seen(place: Place, upload: Upload<'_>, table: usize) -> Option<Snapshot> {
+    let mark = Mark::read(upload.request.marks.get(table)?.watermark.as_ref()?)?;
+    mark.snapshot.filter(|_| mark.place == place)
+}
+
+/// What the remote has seen of a table in which something is unseen.
+#[derive(Debug)]
+struct Seen {
+    snapshot: Snapshot,
+    /// It is known.
+    certain: bool,
+}
+
+/// The changed keys that a remote has not heard of.
+#[derive(Debug, Default)]
+pub(super) struct Moves {
+    /// By table, as far as there are any.
+    seen: BTreeMap<usize, Seen>,
+    /// The last of them, by the name of the table.
+    last: BTreeMap<String, i64>,
+    /// Keys that were asked about.
+    asked: Marks,
+    /// By table and key: the key that the row has now; none where it is gone and another row came
+    /// to its key.
+    known: HashMap<(usize, Vec<u8>), Option<Vec<u8>>>,
+    /// Keys that the upload itself gives to rows or takes from them, where anything is unseen.
+    own: Marks,
+    /// Images of new rows with keys that others have left, by table.
+    taken: BTreeMap<usize, Vec<Vec<u8>>>,
+}
+
+/// How a row is to be applied.
+pub(super) enum Told {
+    AsItIs,
+    Anew(Rebased),
+    /// Its row is gone, or the one that it refers to, and another has the key.
+    Replaced,
+}
+
+impl Moves {
+    /// Those that concern the upload.
+    pub(super) fn of(
+        link: &mut Link,
+        upload: Upload<'_>,
+        outline: &Outline,
+    ) -> Result<Moves, Stop> {
+        let place = link.place();
+        let mut candidates = BTreeMap::new();
+        for table in concerned(upload, outline.tables()) {
+            if let Some(snapshot) = seen(place, upload, table) {
+                candidates.insert(table, Seen { snapshot, certain: true });
+            } else if outline.speaks_of_rows(table) {
+                let nothing = Snapshot::of_nothing();
+                candidates.insert(table, Seen { snapshot: nothing, certain: false });
+            }
+        }
+        let mut moves = Moves { seen: candidates, ..Moves::default() };
+        moves.last = moves.last(link, upload)?;
+        let name = |table: &usize| &upload.tables[*table].deployed.published.name;
+        let last = &moves.last;
+        moves.seen.retain(|table, _| last.contains_key(name(table)));
+        if moves.seen.is_empty() {
+            return Ok(moves);
+        }
+        outline.visit(upload, &mut |table, row| {
+            let published = &upload.tables[table].deployed.published;
+            if row.change != Change::Update && moves.seen.contains_key(&table) {
+                moves.own.insert(mark(table, &row.key(published, table).1));
+                moves.own.insert(mark(table, &row.new_key(published, table).1));
+            }
+            Ok(())
+        })?;
+        Ok(moves)
+    }
+
+    /// The last entries that are unseen now.
+    fn last(&self, link: &mut Link, upload: Upload<'_>) -> Result<BTreeMap<String, i64>, Stop> {
+        if self.seen.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let name = |table: &usize| upload.tables[*table].deployed.published.name.as_str();
+        let names: Vec<&str> = self.seen.keys().map(name).collect();
+        let seen: Vec<&Snapshot> = self.seen.values().map(|seen| &seen.snapshot).collect();
+        let remote_id = upload.request.session.remote_id.as_str();
+        let parameters: [&(dyn ToSql + Sync); 3] = [&names, &seen, &remote_id];
+        let rows =
+            link.query(key_log::LAST, &parameters).map_err(stopped("look for changed keys"))?;
+        let read = |row: &super::link::Row| Ok((row.try_get(0)?, row.try_get(1)?));
+        Ok(rows.iter().map(read).collect::<Result<_, _>>().map_err(unreadable)?)
+    }
+
+    /// No row that was looked up has another key.
+    pub(super) fn are_still(&self) -> bool {
+        self.known.is_empty()
+    }
+
+    /// Tells `row` over the keys that its row, and those that it refers to, have now.
+    pub(super) fn tell(
+        &self,
+        links: &Links,
+        tables: &[Arc<Table>],
+        table: usize,
+        row: &UploadedRow<'_>,
+    ) -> Result<Told, Failure> {
+        if self.known.is_empty() {
+            return Ok(Told::AsItIs);
+        }
+        let published = &tables[table].deployed.published;
+        let mut after: Vec<Value> = row.old.iter().copied().map(ValueRef::to_owned).collect();
+        let mut references: Vec<(usize, model::Value)> = Vec::new();
+        let mut replaced = false;
+        for (key, columns) in references_of(links, tables, table) {
+            let was = tuple(&row.old, &columns);
+            let known = |value: &Vec<u8>| self.known.get(&(key.parent, value.clone()));
+            if row.change != Change::Insert
+                && let Some(Some(now)) = known(&was)
+            {
+                let now = values(now)?.into_iter().map(ValueRef::to_owned).collect();
+                if let Some(now) = key.after_update(now) {
+                    columns.iter().zip(now).for_each(|(column, value)| after[*column] = value);
+                }
+            }
+            let wants = tuple(&row.new, &columns);
+            let changed = row.change == Change::Insert || was != wants;
+            if !changed || self.own.contains(&mark(key.parent, &wants)) {
+                continue;
+            }
+            match known(&wants).filter(|_| row.change != Change::Delete) {
+                Some(Some(now)) => {
+                    let now = values(now)?.into_iter().map(ValueRef::to_owned);
+                    references.extend(columns.iter().copied().zip(now));
+                }
+                Some(None) => replaced = true,
+                None => {}
+            }
+        }
+        if row.change != Change::Insert {
+            match self.known.get(&(table, key_of(published, &row.old))) {
+                Some(Some(now)) => {
+                    let key = published.key.iter().map(|at| usize::from(*at));
+                    key.zip(values(now)?).for_each(|(at, value)| after[at] = value.to_owned());
+                }
+                Some(None) => replaced = true,
+                None => {}
+            }
+        }
+        if replaced {
+            return Ok(Told::Replaced);
+        }
+        let after: Vec<ValueRef<'_>> = after.iter().map(Value::as_ref).collect();
+        let rebased = rebase(row, published, &row.old, &after);
+        let anew = {
+            let told = rebased.row(published.width())?;
+            let mut new = told.new.clone();
+            references.iter().for_each(|(column, value)| new[*column] = value.as_ref());
+            Rebased::of(row.change, published, &told.old, &new)
+        };
+        let same = anew.row(published.width())?;
+        Ok(match same.old == row.old && same.new == row.new {
+            true => Told::AsItIs,
+            false => Told::Anew(anew),
+        })
+    }
+
+    /// Keys of rows that are to be looked up for `row`: as images of their tables.
+    fn ask(
+        &mut self,
+        careful: (&Links, Upload<'_>),
+        table: usize,
+        row: &UploadedRow<'_>,
+        images: &mut BTreeMap<usize, Vec<Vec<u8>>>,
+    ) {
+        let (links, upload) = careful;
+        let published = |at: usize| &upload.tables[at].deployed.published;
+        let mut ask = |at: usize, key: Vec<ValueRef<'_>>| {
+            if !key.contains(&ValueRef::Null) && self.asked.insert(mark(at, &encoded(&key))) {
+                images.entry(at).or_default().push(image_of(published(at), &key));
             }
         };
-        key.iter().enumerate().map(column).collect::<Vec<_>>().join(", ")
-    };
-    let text = format!(
-        "SELECT {seen}, {now}\nFROM {{keys}} AS k\nJOIN syncline.syncline_moved AS m \
-         ON m.table_name = {table} AND m.old_key = {key}",
-        key = key_text("k", named),
-        table = literal(&published.name),
-        seen = read("m.old_key"),
-        now = read("m.new_key"),
-    );
-    let script = Script::parse(&text, published)?;
-    Ok(Statement::of(&script, published, &details.columns))
+        for (key, columns) in references_of(links, upload.tables, table) {
+            // Where it is not known what the remote has seen, it may refer to a row of its own.
+            if !self.seen.get(&key.parent).is_some_and(|seen| seen.certain) {
+                continue;
+            }
+            if row.change != Change::Insert {
+                ask(key.parent, picked(&row.old, &columns));
+            }
+            if row.change != Change::Delete {
+                ask(key.parent, picked(&row.new, &columns));
+            }
+        }
+        if let Some(seen) = self.seen.get(&table)
+            && (seen.certain || row.change != Change::Insert)
+        {
+            let key: Vec<usize> = published(table).key.iter().map(|at| usize::from(*at)).collect();
+            let image = if row.change == Change::Insert { &row.new } else { &row.old };
+            ask(table, picked(image, &key));
+        }
+    }
 }
 
-/// Applies the rows of `group` whose row has another key now over that, and returns the others.
-pub(super) fn follow(careful: &mut Careful<'_, '_>, mut group: Group) -> Result<Group, Stop> {
-    let (table, change) = (group.table, group.change);
-    let this = careful.table(table);
-    let published = &this.deployed.published;
-    if change == Change::Insert || !this.deployed.details.notes_moves {
-        return Ok(group);
+/// Looks up the rows that `group` speaks of, and those that they refer to.
+pub(super) fn look(careful: &mut Careful<'_, '_>, group: &Group) -> Result<(), Stop> {
+    if careful.moves.seen.is_empty() {
+        return Ok(());
     }
-    let here = careful.fetch(table, change, &group.rows)?;
-    let mut lost = Vec::new();
+    let (upload, table) = (careful.upload, group.table);
+    let published = &upload.tables[table].deployed.published;
+    let mut moves = std::mem::take(&mut careful.moves);
+    let mut images = BTreeMap::new();
     for bytes in &group.rows {
-        let key = careful.read(table, change, bytes)?.key(published, table).1;
-        // What was told anew once goes no further.
-        if !here.contains_key(&key) && !careful.is_told(table, change, bytes) {
-            lost.push(bytes.clone());
-        }
+        let row = careful.read(table, group.change, bytes)?;
+        moves.ask((&careful.links, upload), table, &row, &mut images);
     }
-    if lost.is_empty() {
-        return Ok(group);
+    careful.moves = moves;
+    for (table, images) in images {
+        learn(careful, table, images)?;
     }
-    let moved = whereabouts(careful, table, change, &lost)?;
-    let mut told: Vec<Group> = Vec::new();
-    for bytes in std::mem::take(&mut group.rows) {
-        let row = careful.read(table, change, &bytes)?;
-        let key = row.key(published, table).1;
-        let gone = !here.contains_key(&key) && !careful.is_told(table, change, &bytes);
-        let Some(now) = moved.get(&key).filter(|now| gone && **now != key) else {
-            group.rows.push(bytes);
-            continue;
-        };
-        let now = values(now)?;
-        let (mut old, mut new) = (row.old.clone(), row.new.clone());
-        for (place, at) in published.key.iter().map(|at| usize::from(*at)).enumerate() {
-            if new[at].identical(old[at]) {
-                new[at] = now[place];
+    if group.change == Change::Insert {
+        for bytes in &group.rows {
+            let key = careful.read(table, group.change, bytes)?.key(published, table);
+            if careful.moves.known.contains_key(&key) {
+                careful.moves.taken.entry(table).or_default().push(bytes.clone());
             }
-            old[at] = now[place];
-        }
-        let anew = Rebased::of(change, published, &old, &new);
-        careful.note_told(table, change, &bytes, &anew);
-        let (change, row) = (anew.change, anew.bytes);
-        match told.iter_mut().find(|group| group.change == change) {
-            Some(group) => group.rows.push(row),
-            None => told.push(Group { table, change, rows: vec![row] }),
         }
     }
-    for group in told {
-        careful.apply(group)?;
-    }
-    Ok(group)
+    Ok(())
 }
 
-/// The keys that the rows of `rows` have now, by those that they had.
-fn whereabouts(
-    careful: &mut Careful<'_, '_>,
-    table: usize,
-    change: Change,
-    rows: &[Vec<u8>],
-) -> Result<HashMap<Vec<u8>, Vec<u8>>, Stop> {
+/// Asks the log about the keys of `images`.
+fn learn(careful: &mut Careful<'_, '_>, table: usize, images: Vec<Vec<u8>>) -> Result<(), Stop> {
+    let Some(seen) = careful.moves.seen.get(&table) else { return Ok(()) };
+    let (snapshot, certain) = (seen.snapshot.text(), seen.certain);
     let this = careful.table(table);
     let (published, columns) = (&this.deployed.published, &this.deployed.details.columns);
     let key: Vec<_> = published.key.iter().map(|at| &columns[usize::from(*at)]).collect();
-    let (statement, twice) = (asking(this)?, key.repeat(2));
-    let mut moved = HashMap::new();
-    careful.ask(table, change, &statement, rows, &mut |row| {
-        let mut bytes = Vec::new();
-        Decoder::new(row, twice.iter().copied())?.write(row, &mut bytes)?;
-        let now = skip_row(&bytes, key.len())?.to_vec();
-        bytes.truncate(bytes.len() - now.len());
-        moved.insert(bytes, now);
+    let statement = key_log::whereabouts(this)?;
+    let mut asked = Vec::with_capacity(images.len());
+    for image in images {
+        // A value that no key can have is no row's.
+        let row = careful.read(table, Change::Delete, &image)?;
+        let mut batch = Batch::new(this, &statement, careful.upload.request.session);
+        if batch.add(&row).is_ok() {
+            asked.push(image);
+        }
+    }
+    careful.flush()?;
+    careful
+        .link
+        .flight(&[Call::new(key_log::SEE, &[&snapshot])])
+        .map_err(stopped("look for changed keys"))?;
+    let mut found = Vec::new();
+    let twice = key.repeat(2);
+    careful.ask(table, Change::Delete, &statement, &asked, &mut |row| {
+        let mut was = Vec::new();
+        Decoder::new(row, twice.iter().copied())?.write(row, &mut was)?;
+        let now = skip_row(&was, key.len())?.to_vec();
+        was.truncate(was.len() - now.len());
+        found.push((was, now));
         Ok(())
     })?;
-    Ok(moved)
+    let mut here = HashSet::new();
+    if !certain && !found.is_empty() {
+        let image = |(was, _): &(Vec<u8>, Vec<u8>)| Ok(image_of(published, &values(was)?));
+        let images = found.iter().map(image).collect::<Result<Vec<_>, Failure>>()?;
+        here = careful.present(table, Change::Delete, &images)?;
+    }
+    for (was, now) in found {
+        if !here.contains(&was) {
+            let now = (!values(&now)?.contains(&ValueRef::Null)).then_some(now);
+            careful.moves.known.insert((table, was), now);
+        }
+    }
+    Ok(())
+}
+
+/// Whether nobody has changed a key since the beginning (M2), and notes which keys are those of the
+/// remote's own rows from now on.
+pub(super) fn settle(careful: &mut Careful<'_, '_>) -> Result<bool, Stop> {
+    let upload = careful.upload;
+    for (table, rows) in std::mem::take(&mut careful.moves.taken) {
+        let statement = key_log::own(careful.table(table))?;
+        let batches = batches(careful.table(table), &statement, upload, Change::Insert, &rows)?;
+        careful.select(&batches, &mut |_| Ok(()))?;
+    }
+    careful.flush()?;
+    Ok(careful.moves.last(careful.link, upload)? == careful.moves.last)
+}
+
+/// The foreign keys of a table to whole keys, each with its columns in the order of that key.
+fn references_of<'l>(
+    links: &'l Links,
+    tables: &'l [Arc<Table>],
+    table: usize,
+) -> impl Iterator<Item = (&'l ForeignKey, Vec<usize>)> {
+    links.of(table).filter_map(move |key| {
+        let parent = &tables[key.parent].deployed.published;
+        let place = |at: &u16| key.referred.iter().position(|known| *known == usize::from(*at));
+        let columns = parent.key.iter().map(|at| place(at).map(|place| key.columns[place]));
+        let whole = parent.key.len() == key.referred.len();
+        columns.collect::<Option<Vec<_>>>().filter(|_| whole).map(|columns| (key, columns))
+    })
+}
+
+fn picked<'r>(image: &[ValueRef<'r>], columns: &[usize]) -> Vec<ValueRef<'r>> {
+    columns.iter().map(|column| image[*column]).collect()
+}
+
+fn encoded(values: &[ValueRef<'_>]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    values.iter().for_each(|value| write_value(&mut bytes, *value));
+    bytes
+}
+
+fn tuple(image: &[ValueRef<'_>], columns: &[usize]) -> Vec<u8> {
+    encoded(&picked(image, columns))
+}
+
+/// A row of which only the key is known.
+fn image_of(table: &PublishedTable, key: &[ValueRef<'_>]) -> Vec<u8> {
+    let mut image = vec![ValueRef::Null; table.width()];
+    for (at, value) in table.key.iter().zip(key) {
+        image[usize::from(*at)] = *value;
+    }
+    encoded(&image)
 }

@@ -92,6 +92,13 @@ impl Outline {
             || self.tables().into_iter().filter_map(spelling).any(KeySpelling::is_asked)
     }
 
+    /// Whether it speaks of rows of the table that the centre has already.
+    pub(super) fn speaks_of_rows(&self, table: usize) -> bool {
+        let turns = [Turn::KeyChanges, Turn::Updates];
+        self.deleted.contains(&table)
+            || turns.into_iter().any(|turn| self.written.contains(&(table, turn)))
+    }
+
     /// The tables with deletes, and those with key changes.
     pub(super) fn deleted(&self) -> impl Iterator<Item = &usize> {
         self.deleted.iter()

@@ -2,21 +2,26 @@
 
 use super::batch::Reason;
 use super::careful::{Careful, Group, Parked, Rows};
+use super::moved::Told;
 use crate::rebase::Rebased;
 use crate::synchronization::Change;
 use crate::uploaded_row::UploadedRow;
-use model::Failure;
+use model::{Code, Failure};
 
 impl Careful<'_, '_> {
-    /// The rows of `group` as they are to be applied: told anew where key changes of the same
-    /// upload have been there before.
+    /// The rows of `group` as they are to be applied: told anew where key changes of others or of
+    /// the same upload have been there before.
     pub(super) fn told(&mut self, group: Group) -> Result<Vec<Group>, Failure> {
-        if self.links.are_still() {
+        if self.links.are_still() && self.moves.are_still() {
             return Ok(vec![group]);
         }
         let Group { table, change, rows } = group;
         let mut groups: Vec<Group> = Vec::new();
         for bytes in rows {
+            if self.is_replaced(table, change, &bytes)? {
+                self.lost(table, change, &bytes)?;
+                continue;
+            }
             let Rebased { change, bytes } = self.tell(table, change, bytes)?;
             match groups.iter_mut().find(|group| group.change == change) {
                 Some(group) => group.rows.push(bytes),
@@ -34,7 +39,14 @@ impl Careful<'_, '_> {
         bytes: Vec<u8>,
     ) -> Result<Rebased, Failure> {
         let row = self.read(table, change, &bytes)?;
-        let told = self.links.tell(table, &self.table(table).deployed.published, &row)?;
+        let published = &self.table(table).deployed.published;
+        let told = match self.moves.tell(&self.links, self.upload.tables, table, &row)? {
+            Told::Anew(over) => {
+                let further = self.links.tell(table, published, &over.row(published.width())?)?;
+                Some(further.unwrap_or(over))
+            }
+            Told::AsItIs | Told::Replaced => self.links.tell(table, published, &row)?,
+        };
         Ok(match told.filter(|told| (told.change, &told.bytes) != (change, &bytes)) {
             Some(told) => {
                 self.note_told(table, change, &bytes, &told);
@@ -42,6 +54,26 @@ impl Careful<'_, '_> {
             }
             None => Rebased { change, bytes },
         })
+    }
+
+    /// Whether the row that is spoken of is gone, and another has its key.
+    fn is_replaced(&self, table: usize, change: Change, bytes: &[u8]) -> Result<bool, Failure> {
+        if self.moves.are_still() {
+            return Ok(false);
+        }
+        let row = self.read(table, change, bytes)?;
+        let told = self.moves.tell(&self.links, self.upload.tables, table, &row)?;
+        Ok(matches!(told, Told::Replaced))
+    }
+
+    /// A row whose own row is gone: it is told, and sent what has the key now. One that is to be
+    /// deleted is, as the remote wanted.
+    fn lost(&mut self, table: usize, change: Change, bytes: &[u8]) -> Result<(), Failure> {
+        if change == Change::Delete {
+            return self.owe(table, change, bytes);
+        }
+        let message = "what the row was, or refers to, is gone, or its key is another's".to_owned();
+        self.reject(table, change, bytes, (Code::RowTakenAlong, message))
     }
 
     /// Remembers what a row was told anew as.
@@ -162,7 +194,14 @@ impl Careful<'_, '_> {
         let mut told = UploadedRow::default();
         told.read(bytes, change, self.table(table).deployed.published.width())?;
         let row = self.read(table, sent, &original)?;
-        self.links.moved(table, &row.old, &told.new);
+        // What refers to it is told over what others have changed first.
+        match self.moves.tell(&self.links, self.upload.tables, table, &row)? {
+            Told::Anew(over) => {
+                let width = self.table(table).deployed.published.width();
+                self.links.moved(table, &over.row(width)?.old, &told.new);
+            }
+            Told::AsItIs | Told::Replaced => self.links.moved(table, &row.old, &told.new),
+        }
         Ok(())
     }
 

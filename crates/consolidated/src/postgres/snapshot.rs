@@ -27,6 +27,11 @@ impl Snapshot {
         Some(Snapshot { xmin, xmax, in_flight })
     }
 
+    /// Shows nothing.
+    pub(super) fn of_nothing() -> Snapshot {
+        Snapshot { xmin: 1, xmax: 1, in_flight: Vec::new() }
+    }
+
     /// The text form, which PostgreSQL reads back.
     pub(super) fn text(&self) -> String {
         let list: Vec<String> = self.in_flight.iter().map(u64::to_string).collect();

@@ -5,7 +5,7 @@ use super::connect::Role;
 use super::errors::failed;
 use super::incarnation::{self, Life};
 use super::link::{Call, Link};
-use super::present::{one, require_known_format};
+use super::present::{self, one, require_present_format};
 use crate::start_mark::{self, MARKS_MAX, Mark, Marked};
 use crate::url::PostgresUrl;
 use model::{Code, Failure};
@@ -32,7 +32,7 @@ pub(crate) fn start(url: &PostgresUrl, dir: Option<&Path>) -> Result<(), Failure
     let mut link = Link::open(url, Role::Apply)?;
     // The first look at the system tables: where there are none, nothing is deployed.
     link.begin(&[Call::new(catalog::DEPLOYMENT, &[])]).map_err(catalog::not_deployed)?;
-    require_known_format(&mut link)?;
+    require_present_format(present::format(&mut link)?.unwrap_or_default())?;
     let life = Life::meet(&mut link, &Life::default())?;
     match dir {
         Some(dir) => start_mark::start(dir, &mut Started { link, life }),

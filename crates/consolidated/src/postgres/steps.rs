@@ -80,6 +80,12 @@ pub(super) fn deploy(plan: &Plan, present: &Present) -> Steps {
     }
     // Only now: a table that has got another name had its triggers until here.
     steps.held.extend(strays);
+    let replaced = present.system_columns.iter().any(|(table, _)| table == migration::REPLACED);
+    if replaced {
+        // No function writes to it any more.
+        let statement = format!("DROP TABLE syncline.{}", migration::REPLACED);
+        steps.after.push(Step::Together(None, vec![statement]));
+    }
     let rows = planned_rows(plan);
     if rows == present.rows && plan.shapes.is_empty() && steps.all().next().is_none() {
         return steps;

@@ -185,10 +185,18 @@ impl<'a> TablePlanner<'a> {
             guards: self.version.guards(selection),
             remade: !self.table.triggers.is_empty()
                 || matches!(self.table_model.conflict, ConflictRule::Latest(_)),
-            notes_moves: self.tracked.contains_key(self.name),
+            heeds: self.heeds(),
             takers: taken_along::takers(self.version.user_tables, self.table),
             ..TableDetails::default()
         }
+    }
+
+    /// The tables whose changed keys concern what is uploaded to this one.
+    fn heeds(&self) -> Vec<String> {
+        let parents = self.table.foreign_keys.iter().map(|key| key.parent.as_str());
+        let all: BTreeSet<&str> = parents.chain([self.name]).collect();
+        let logged = all.into_iter().filter(|name| self.tracked.contains_key(*name));
+        logged.map(str::to_owned).collect()
     }
 
     /// The claims that must be values of a type, here and above.

@@ -10,7 +10,7 @@
 //! needs no right on ours. Triggers are ALWAYS enabled, also for replicas and restores.
 
 use super::departure_log::{Log, log};
-use super::moved;
+use super::key_log;
 use super::tables::{UserColumn, UserTable, VERSION, bounded_name};
 use crate::quote::{ident, join, literal};
 use std::collections::BTreeSet;
@@ -173,10 +173,10 @@ pub(super) fn of(table: &UserTable, wanted: &Wanted) -> Tracking {
 fn note_move(table: &UserTable) -> String {
     let key = |row: &str| {
         let cast = |name: &String| table.column(name).map_or("", |column| column.cast.as_str());
-        moved::key_text(row, table.key.iter().map(|name| (name.as_str(), cast(name))))
+        key_log::key_text(row, table.key.iter().map(|name| (name.as_str(), cast(name))))
     };
     let changed = join(&table.key, " OR ", |column| differs(table, column));
-    moved::note(&table.published_name(), &changed, &key("OLD"), &key("NEW"))
+    key_log::note(&table.published_name(), &changed, &key("OLD"), &key("NEW"))
 }
 
 fn triggers(table: &UserTable, wanted: &Wanted) -> Vec<Object> {

@@ -38,8 +38,8 @@ fn cut(log: &str) -> String {
 
 /// Forgets all but the newest changes of keys. What waits for an older one finds no row, and the
 /// rule decides.
-const CUT_MOVED: &str = "DELETE FROM syncline.syncline_moved WHERE version < (
-    SELECT version FROM syncline.syncline_moved ORDER BY version DESC OFFSET $1 LIMIT 1)";
+const CUT_KEY_CHANGES: &str = "DELETE FROM syncline.syncline_key_change WHERE sequence <= (
+    SELECT sequence FROM syncline.syncline_key_change ORDER BY sequence DESC OFFSET $1 LIMIT 1)";
 
 /// Cuts every log to about its newest `log_rows_max` departures, a transaction each.
 pub(super) fn trim(link: &mut Link, log_rows_max: i64) -> Result<(), Failure> {
@@ -63,7 +63,7 @@ pub(super) fn trim(link: &mut Link, log_rows_max: i64) -> Result<(), Failure> {
         link.flight(&calls).map_err(&trimming)?;
     }
     let parameters: [&(dyn postgres_types::ToSql + Sync); 1] = [&log_rows_max];
-    let cut = Call::new(CUT_MOVED, &parameters);
+    let cut = Call::new(CUT_KEY_CHANGES, &parameters);
     link.flight(&[Call::Simple("BEGIN"), cut, Call::Simple("COMMIT")]).map_err(&trimming)?;
     Ok(())
 }

@@ -22,9 +22,11 @@ use super::errors::{Fault, failed};
 use super::held;
 use super::identity::{self, Locked, Stored};
 use super::incarnation::Life;
+use super::key_log;
 use super::ledger::Ledger;
 use super::link::{Answer, Call, Link};
 use super::made::Made;
+use super::moved::Question;
 use super::outline::Outline;
 use super::reached;
 use super::row_fault;
@@ -58,6 +60,14 @@ const LOCK_AT: usize = BEGIN.len() + 1;
 
 /// Position of the question for triggers that went, where no download asks it.
 const WATCH_AT: usize = LOCK_AT + 1;
+
+const UNDO: &str = "ROLLBACK TO SAVEPOINT together; SET CONSTRAINTS ALL DEFERRED";
+
+/// The most times that all rows are applied one by one, while others change keys.
+const ATTEMPTS_MAX: u32 = 6;
+
+/// When an upload should come back that others were always in the way of, in seconds.
+const RETRY_AFTER_S: u32 = 5;
 
 /// Behind the last batch: what remains is to be noticed here, where it can still be undone, and
 /// not at the commit.
@@ -335,14 +345,21 @@ fn attempt(
 ) -> Result<Ledger, Stop> {
     if rows_failed || outline.needs_care(upload) {
         link.batch(BEGIN_AGAIN).map_err(stopped("begin the upload"))?;
-        return careful::apply(link, upload, outline);
+    } else {
+        let mut sending = Sending::new(link, upload, outline, Opening::Savepoint);
+        if sending.rows(outline)? {
+            return Ok(sending.into_ledger(outline));
+        }
+        link.batch(UNDO).map_err(stopped("undo the upload"))?;
     }
-    let mut sending = Sending::new(link, upload, outline, Opening::Savepoint);
-    if sending.rows(outline)? {
-        return Ok(sending.into_ledger(outline));
+    for _ in 0..ATTEMPTS_MAX {
+        if let Some(ledger) = careful::apply(link, upload, outline)? {
+            return Ok(ledger);
+        }
+        link.batch(UNDO).map_err(stopped("undo the upload"))?;
     }
-    link.batch("ROLLBACK TO SAVEPOINT together").map_err(stopped("undo the upload"))?;
-    careful::apply(link, upload, outline)
+    let busy = Failure::new(Code::DatabaseBusy, "keys are changed again and again");
+    Err(Stop::Failed(busy.retry_after_s(RETRY_AFTER_S)))
 }
 
 /// What is sent in front of the first batch.
@@ -374,6 +391,8 @@ struct Sending<'l, 'a> {
     reached: Reached<i64>,
     ledger: Ledger,
     fell_short: bool,
+    /// Whether others have changed keys (`moved.rs`).
+    question: Option<Question<'a>>,
     /// Every row so far was applied as it was sent.
     verbatim: bool,
 }
@@ -388,6 +407,7 @@ impl<'l, 'a> Sending<'l, 'a> {
         let verbatim = upload.request.download_follows;
         let mut ledger = Ledger::default();
         ledger.undigested = !verbatim || outline.rows() >= verbatim::ROWS_MIN;
+        let question = Question::known(link.place(), upload, outline);
         Sending {
             link,
             upload,
@@ -401,6 +421,7 @@ impl<'l, 'a> Sending<'l, 'a> {
             reached: Reached::default(),
             ledger,
             fell_short: false,
+            question,
             verbatim,
         }
     }
@@ -510,6 +531,9 @@ impl<'l, 'a> Sending<'l, 'a> {
         if last {
             calls.push(Call::new(END, &[]));
         }
+        let question = self.question.as_ref().filter(|_| last);
+        let asked_last = question.map(Question::parameters);
+        calls.extend(asked_last.as_ref().map(|parameters| Call::new(key_log::ANY, parameters)));
         let begins = matches!(opening, Opening::Transaction(_));
         let flown = if begins { self.link.begin(&calls) } else { self.link.flight(&calls) };
         match flown {
@@ -520,6 +544,8 @@ impl<'l, 'a> Sending<'l, 'a> {
                     self.fell_short |= answer.affected < u64::from(batch.rows);
                     self.verbatim &= answer.affected == u64::from(batch.rows);
                 }
+                let answer = answers.last().filter(|_| asked_last.is_some());
+                self.fell_short |= answer.is_some_and(|answer| !answer.rows.is_empty());
                 if begins {
                     self.watched = (first > WATCH_AT).then(|| answers.swap_remove(WATCH_AT));
                     self.locked = Some(answers.swap_remove(LOCK_AT));

@@ -8,11 +8,12 @@
 use super::catalog::CatalogTable;
 use super::errors::failed;
 use super::tables::UserTable;
-use super::tracking::{Object, kept_column};
+use super::tracking::{Object, kept_column, log_name};
 use super::values::{Bind, write_row};
 use super::watermark::Mark;
 use crate::quote::{ident, idents, join};
-use crate::synchronization::UploadRequest;
+use crate::synchronization::{Change, UploadRequest};
+use crate::uploaded_row::{RowId, UploadedRow, key_of};
 use model::{Failure, PublishedTable, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Statement, params};
 use std::collections::{HashMap, HashSet};
@@ -76,6 +77,8 @@ pub(super) struct Moves {
     since: Vec<Option<i64>>,
     /// By table: the last key change before the upload. What it does itself it knows.
     until: Vec<i64>,
+    /// Keys of rows that the upload makes or deletes in tables with key changes.
+    own: HashSet<RowId>,
 }
 
 impl Moves {
@@ -120,7 +123,29 @@ impl Moves {
                     .map_err(failed("look for key changes"))?;
             }
         }
-        Ok(since.iter().any(Option::is_some).then_some(Moves { since, until }))
+        if since.iter().all(Option::is_none) {
+            return Ok(None);
+        }
+        let mut own = HashSet::new();
+        (request.batches)(&mut |batch| {
+            let comes = matches!(batch.change, Change::Insert | Change::Delete);
+            if !comes || since[batch.table].is_none() {
+                return Ok(());
+            }
+            let published = &tables[batch.table].published;
+            let (mut row, mut rest) = (UploadedRow::default(), batch.rows);
+            for _ in 0..batch.count {
+                rest = row.read(rest, batch.change, published.width())?;
+                own.insert(row.key(published, batch.table));
+            }
+            Ok(())
+        })?;
+        Ok(Some(Moves { since, until, own }))
+    }
+
+    /// Whether the upload itself makes or deletes a row with this key.
+    pub(super) fn is_own(&self, row: &RowId) -> bool {
+        self.own.contains(row)
     }
 
     /// Where the row is that the remote knows by `key`, of the table at `position`.
@@ -143,6 +168,68 @@ impl Moves {
         let last = steps.into_iter().next_back().filter(|_| !known);
         Ok(last.map_or(Whereabouts::Here, |step| Whereabouts::At(step.key)))
     }
+}
+
+impl Moves {
+    /// Notes which of the keys that others have left are those of rows which the remote has made:
+    /// from now on it speaks of these.
+    pub(super) fn note_own_rows(
+        &self,
+        connection: &Connection,
+        tables: &[Arc<CatalogTable>],
+        request: &UploadRequest<'_>,
+    ) -> Result<(), Failure> {
+        let remote = request.session.remote_id.as_str();
+        (request.batches)(&mut |batch| {
+            if batch.change != Change::Insert || self.since[batch.table].is_none() {
+                return Ok(());
+            }
+            let published = &tables[batch.table].published;
+            let (mut row, mut rest) = (UploadedRow::default(), batch.rows);
+            for _ in 0..batch.count {
+                rest = row.read(rest, batch.change, published.width())?;
+                let key = key_of(published, &row.new);
+                let key = crate::rebase::values(&key)?;
+                let now = self.follow(connection, published, batch.table, &key, remote)?;
+                if !matches!(now, Whereabouts::Here) {
+                    note_own(connection, published, &key, remote)?;
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Notes under the number of its last entry that the row with this key is one of `remote`'s.
+fn note_own(
+    connection: &Connection,
+    table: &PublishedTable,
+    key: &[ValueRef<'_>],
+    remote: &str,
+) -> Result<(), Failure> {
+    let names: Vec<&str> =
+        table.key.iter().map(|c| table.columns[usize::from(*c)].as_str()).collect();
+    let values: Vec<String> = (1..=names.len()).map(|at| format!("?{at}")).collect();
+    let each = names.iter().zip(&values).map(|(name, value)| format!("{} = {value}", ident(name)));
+    let sql = format!(
+        "INSERT OR IGNORE INTO {} (sequence, {}, {}, remote_id)
+         SELECT max(sequence), {values}, {values}, ?{} FROM {} WHERE {} HAVING max(sequence) > 0",
+        ident(&keys_name(&table.name)),
+        join(&names, ", ", |name| ident(&was(name))),
+        join(&names, ", ", |name| ident(&becomes(name))),
+        names.len() + 1,
+        ident(&log_name(&table.name)),
+        each.collect::<Vec<_>>().join(" AND "),
+        values = values.join(", "),
+    );
+    let noting = failed("note a row under a key that was left");
+    let mut statement = connection.prepare_cached(&sql).map_err(&noting)?;
+    for (at, value) in key.iter().enumerate() {
+        statement.raw_bind_parameter(at + 1, Bind(*value)).map_err(&noting)?;
+    }
+    statement.raw_bind_parameter(names.len() + 1, remote).map_err(&noting)?;
+    statement.raw_execute().map_err(&noting)?;
+    Ok(())
 }
 
 /// Where a row is that a remote knows by a key.
@@ -232,10 +319,14 @@ fn queries(table: &PublishedTable, names: &[&str], until: i64) -> [String; 3] {
     let number = names.len() + 1;
     let step = format!(
         "SELECT sequence, remote_id, {} FROM {keys} WHERE {}
-           AND sequence > ?{number} AND sequence <= {until}
+           AND sequence > ?{number} AND sequence <= {until} AND NOT ({})
          ORDER BY sequence LIMIT 1",
         join(names, ", ", |name| ident(&becomes(name))),
         same(was),
+        // A row of the remote's own, and no change.
+        join(names, " AND ", |name| {
+            format!("quote({}) = quote({})", ident(&was(name)), ident(&becomes(name)))
+        }),
     );
     // A row that the remote itself gave this key is the one that it speaks of now; one that
     // somebody else gave it before another left it is not.

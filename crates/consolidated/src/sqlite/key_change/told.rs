@@ -182,12 +182,14 @@ impl Attempt<'_> {
         Ok(Told::Anew(Rebased::of(row.change, published, &told.old, &new)))
     }
 
-    /// Whether the remote has given up this key, so that what has it at the remote is another row.
+    /// Whether the remote has given up this key, or has a row of its own there: what has it at the
+    /// remote is another row.
     fn brings(&self, position: usize, key: &[ValueRef<'_>]) -> bool {
-        let Some(moving) = &self.moving else { return false };
         let mut id = Vec::new();
         key.iter().for_each(|value| write_value(&mut id, *value));
-        moving.given_up.contains(&(position, id))
+        let id = (position, id);
+        self.moves.is_some_and(|moves| moves.is_own(&id))
+            || self.moving.as_ref().is_some_and(|moving| moving.given_up.contains(&id))
     }
 }
 

@@ -144,6 +144,9 @@ impl Attempt<'_> {
         if let Some(moving) = self.moving.take() {
             moving.finish(self.connection, self.tables, self.request)?;
         }
+        if let Some(moves) = self.moves {
+            moves.note_own_rows(self.connection, self.tables, self.request)?;
+        }
         made::write(&self, self.counter, &self.owed)?;
         self.tell_left_out();
         // A key may be owed twice: what was rejected is told.

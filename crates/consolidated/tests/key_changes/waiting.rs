@@ -1,0 +1,258 @@
+//! What waits at a remote under a key that its row has no more.
+
+use super::{child, children, codes, family, grandchildren, parents, row};
+use crate::center::{Backend, Center, Download, Remote, Row, Upload, int, text, upload_only};
+use model::Code;
+
+/// Two remotes; the first gives a parent another key while the other has an edit that waits.
+fn while_another_waits(
+    backend: Backend,
+    rule: &str,
+    first: &[Upload],
+    other: &[Upload],
+) -> (Center, Download, u64, u64) {
+    let (mut center, mut remote) = family(backend, rule);
+    let mut waiting = Remote::another();
+    center.synchronize(&mut waiting, &[]);
+    center.synchronize(&mut remote, first);
+    let (applied, download) = center.synchronize(&mut waiting, other);
+    center.synchronize(&mut remote, &[]);
+    (center, download, applied.conflicts, applied.rejected)
+}
+
+/// With `remote_wins` the edit that found no row under the old key inserted it again: the order was
+/// there twice. With `consolidated_wins` it was lost.
+// S5, Trap 21
+#[test]
+fn an_edit_that_waits_elsewhere_follows_its_row() {
+    Backend::each(|backend| {
+        for rule in ["\"consolidated_wins\"", "\"remote_wins\""] {
+            let first = [Upload::KeyChange("parent", row(1, "a"), row(5, "a"))];
+            let other = [
+                Upload::Update("parent", row(1, "a"), row(1, "theirs")),
+                Upload::Update("child", child(10, 1, "x"), child(10, 1, "X")),
+                Upload::Insert("child", child(13, 1, "new")),
+                Upload::Delete("child", child(11, 1, "y")),
+            ];
+            let (center, download, conflicts, rejected) =
+                while_another_waits(backend, rule, &first, &other);
+            assert_eq!((conflicts, rejected), (0, 0), "{rule}");
+            assert_eq!(parents(&center), "2b,5theirs", "{rule}");
+            assert_eq!(children(&center), "10:5X,13:5new,20:2z", "{rule}");
+            let came = |table: &str, row: Row| download.upserts.contains(&(table.into(), row));
+            assert!(came("child", child(10, 5, "X")) && came("child", child(13, 5, "new")));
+        }
+    });
+}
+
+/// Another row has the old key now: what waited for the first one hit that.
+// S5, Trap 21
+#[test]
+fn an_edit_that_waits_does_not_hit_the_row_that_took_the_key() {
+    Backend::each(|backend| {
+        let first = [
+            Upload::KeyChange("parent", row(1, "a"), row(5, "a")),
+            Upload::Insert("parent", row(1, "a")),
+        ];
+        let other = [
+            Upload::Update("parent", row(1, "a"), row(1, "theirs")),
+            Upload::Insert("child", child(13, 1, "new")),
+        ];
+        let (center, _, conflicts, rejected) =
+            while_another_waits(backend, "\"remote_wins\"", &first, &other);
+        assert_eq!((conflicts, rejected), (0, 0));
+        assert_eq!(parents(&center), "1a,2b,5theirs");
+        assert_eq!(children(&center), "10:5x,11:5y,13:5new,20:2z");
+    });
+}
+
+/// The remote that changed the key speaks of the new one, and of a new row under the old one.
+// S5, Trap 21
+#[test]
+fn what_a_remote_did_itself_is_not_followed_again() {
+    Backend::each(|backend| {
+        let (mut center, mut remote) = family(backend, "\"consolidated_wins\"");
+        center
+            .upload(&mut remote, &[Upload::KeyChange("parent", row(1, "a"), row(5, "a"))])
+            .unwrap();
+        center.upload(&mut remote, &[Upload::Insert("parent", row(1, "new"))]).unwrap();
+        let changes = [
+            Upload::Update("parent", row(1, "new"), row(1, "newer")),
+            Upload::Insert("child", child(13, 1, "of the new one")),
+        ];
+        let (applied, _) = center.synchronize(&mut remote, &changes);
+        assert_eq!((applied.conflicts, applied.rejected), (0, 0));
+        assert_eq!(parents(&center), "1newer,2b,5a");
+        assert_eq!(children(&center), "10:5x,11:5y,13:1of the new one,20:2z");
+    });
+}
+
+/// An edit and a deletion of a row that somebody else moves by `statements`, while another row with
+/// the same content takes its key.
+fn taken(backend: Backend, statements: &[&str], other: &[Upload]) -> (Center, Download, u64, u64) {
+    let (mut center, _) = family(backend, "\"remote_wins\"");
+    center.foreign("UPDATE parent SET v = 'same'; INSERT INTO parent VALUES (3, 'same')");
+    let mut waiting = Remote::another();
+    center.synchronize(&mut waiting, &[]);
+    center.try_foreign(&statements.iter().map(|sql| (*sql).to_owned()).collect::<Vec<_>>());
+    let (applied, download) = center.synchronize(&mut waiting, other);
+    (center, download, applied.conflicts, applied.rejected)
+}
+
+/// Whoever has the key now looks just like the row that had it: nothing but the log of changed keys
+/// tells them apart.
+// S5, Trap 21
+#[test]
+fn what_waits_follows_its_row_whoever_took_the_key() {
+    let shift = |to: &str, from: &str| format!("UPDATE parent SET id = {to} WHERE id = {from}");
+    for (steps, expected) in [
+        // An insert takes it.
+        (
+            vec![shift("5", "1"), "INSERT INTO parent VALUES (1, 'same')".into()],
+            "1same,2same,3same,5edit",
+        ),
+        // Another row does, by a key change.
+        (vec![shift("5", "1"), shift("1", "2")], "1same,3same,5edit"),
+        // Two rows exchange their keys.
+        (vec![shift("-1", "1"), shift("1", "2"), shift("2", "-1")], "1same,2edit,3same"),
+        // Three do, in a ring.
+        (
+            vec![shift("-1", "1"), shift("1", "2"), shift("2", "3"), shift("3", "-1")],
+            "1same,2same,3edit",
+        ),
+        // It goes on, and both keys that it had are taken.
+        (
+            vec![
+                shift("5", "1"),
+                shift("6", "5"),
+                shift("1", "2"),
+                "INSERT INTO parent VALUES (5, 'same')".into(),
+            ],
+            "1same,3same,5same,6edit",
+        ),
+        // It comes back.
+        (vec![shift("5", "1"), shift("1", "5"), shift("5", "2")], "1edit,3same,5same"),
+    ] {
+        Backend::each(|backend| {
+            let steps: Vec<&str> = steps.iter().map(String::as_str).collect();
+            let edit = [Upload::Update("parent", row(1, "same"), row(1, "edit"))];
+            let (center, _, conflicts, rejected) = taken(backend, &steps, &edit);
+            assert_eq!((conflicts, rejected), (0, 0), "{backend:?} {steps:?}");
+            assert_eq!(parents(&center), expected, "{backend:?} {steps:?}");
+            let delete = [Upload::Delete("parent", row(1, "same"))];
+            let (center, _, conflicts, rejected) = taken(backend, &steps, &delete);
+            assert_eq!((conflicts, rejected), (0, 0), "{backend:?} {steps:?}");
+            let mut left: Vec<&str> = expected.split(',').collect();
+            left.retain(|row| !row.ends_with("edit"));
+            assert_eq!(parents(&center), left.join(","), "{backend:?} {steps:?}");
+            let change = [Upload::KeyChange("parent", row(1, "same"), row(9, "edit"))];
+            let (center, _, conflicts, rejected) = taken(backend, &steps, &change);
+            assert_eq!((conflicts, rejected), (0, 0), "{backend:?} {steps:?}");
+            left.push("9edit");
+            assert_eq!(parents(&center), left.join(","), "{backend:?} {steps:?}");
+        });
+    }
+}
+
+/// The same where a remote has changed the keys, which it need not follow itself.
+// S5, Trap 21
+#[test]
+fn what_waits_follows_its_row_where_a_remote_exchanged_keys() {
+    Backend::each(|backend| {
+        let (mut center, mut remote) = family(backend, "\"remote_wins\"");
+        center.foreign("UPDATE parent SET v = 'same'");
+        let mut waiting = Remote::another();
+        center.synchronize(&mut remote, &[]);
+        center.synchronize(&mut waiting, &[]);
+        let swap = [
+            Upload::KeyChange("parent", row(1, "same"), row(2, "same")),
+            Upload::KeyChange("parent", row(2, "same"), row(1, "same")),
+        ];
+        center.upload(&mut remote, &swap).unwrap();
+        let own = [Upload::Update("parent", row(1, "same"), row(1, "own"))];
+        let (applied, _) = center.synchronize(&mut remote, &own);
+        assert_eq!((applied.conflicts, applied.rejected), (0, 0), "{backend:?}");
+        assert_eq!(parents(&center), "1own,2same", "{backend:?}");
+        let edit = [
+            Upload::Update("parent", row(1, "same"), row(1, "edit")),
+            Upload::Update("child", child(10, 1, "x"), child(10, 1, "X")),
+            Upload::Insert("child", child(40, 2, "of the other")),
+        ];
+        let (applied, _) = center.synchronize(&mut waiting, &edit);
+        assert_eq!((applied.conflicts, applied.rejected), (0, 0), "{backend:?}");
+        assert_eq!(parents(&center), "1own,2edit", "{backend:?}");
+        assert_eq!(children(&center), "10:2X,11:2y,20:1z,40:1of the other", "{backend:?}");
+    });
+}
+
+/// The row is gone, and one that looks like it was given its key: what waits has nothing to go to.
+// S5, Trap 21
+#[test]
+fn what_waits_for_a_row_that_is_gone_does_not_hit_the_one_that_took_its_key() {
+    Backend::each(|backend| {
+        let steps = ["DELETE FROM parent WHERE id = 1", "UPDATE parent SET id = 1 WHERE id = 2"];
+        let edit = [Upload::Update("parent", row(1, "same"), row(1, "edit"))];
+        let (center, download, _, rejected) = taken(backend, &steps, &edit);
+        assert_eq!(rejected, 1, "{backend:?}");
+        assert_eq!(codes(&download), [Code::RowTakenAlong.number()], "{backend:?}");
+        assert_eq!(parents(&center), "1same,3same", "{backend:?}");
+        let delete = [Upload::Delete("parent", row(1, "same"))];
+        let (center, download, ..) = taken(backend, &steps, &delete);
+        assert_eq!(parents(&center), "1same,3same", "{backend:?}");
+        let came = ("parent".to_owned(), row(1, "same"));
+        let told = download.key_changes.iter().any(|(_, _, row)| *row == came.1);
+        assert!(download.upserts.contains(&came) || told, "{backend:?} {download:?}");
+    });
+}
+
+/// A key with a part of the parent's changes with it.
+// S5, Trap 21
+#[test]
+fn what_waits_follows_keys_that_change_with_those_of_parents() {
+    Backend::each(|backend| {
+        let (mut center, mut waiting) = family(backend, "\"remote_wins\"");
+        center.try_foreign(&[
+            "UPDATE child SET id = 30 WHERE id = 10".into(),
+            "INSERT INTO child VALUES (10, 1, 'x')".into(),
+            "INSERT INTO grandchild VALUES (10, 1, 'p')".into(),
+        ]);
+        let changes = [
+            Upload::Update(
+                "grandchild",
+                vec![int(10), int(1), text("p")],
+                vec![int(10), int(1), text("P")],
+            ),
+            Upload::Insert("grandchild", vec![int(10), int(2), text("new")]),
+        ];
+        let (applied, _) = center.synchronize(&mut waiting, &changes);
+        assert_eq!((applied.conflicts, applied.rejected), (0, 0), "{backend:?}");
+        assert_eq!(grandchildren(&center), "10:1p,20:1q,30:1P,30:2new", "{backend:?}");
+    });
+}
+
+/// A row that a remote made under a key which somebody else's row had left is its own.
+// S5, Trap 21
+#[test]
+fn a_row_of_ones_own_under_a_key_that_was_left_is_not_followed() {
+    Backend::each(|backend| {
+        let (mut center, mut remote) = family(backend, "\"remote_wins\"");
+        center.foreign("INSERT INTO parent VALUES (7, 'own')");
+        center.foreign("UPDATE parent SET id = 8 WHERE id = 7");
+        let send = |center: &mut Center, remote: &mut Remote, rows: &[Upload]| {
+            let session = center.session(remote);
+            center.writer.begin().unwrap();
+            let applied = upload_only(center.writer.as_mut(), &session, remote, rows).unwrap();
+            center.writer.commit().unwrap();
+            remote.identity.progress = applied.progress;
+            assert_eq!((applied.conflicts, applied.rejected), (0, 0), "{backend:?}");
+        };
+        let own = [
+            Upload::Insert("parent", row(7, "own")),
+            Upload::Insert("child", child(40, 7, "of my own")),
+        ];
+        send(&mut center, &mut remote, &own);
+        send(&mut center, &mut remote, &[Upload::Update("parent", row(7, "own"), row(7, "mine"))]);
+        assert_eq!(parents(&center), "1a,2b,7mine,8own", "{backend:?}");
+        assert_eq!(children(&center), "10:1x,11:1y,20:2z,40:7of my own", "{backend:?}");
+    });
+}
