@@ -266,3 +266,41 @@ fn a_table_that_is_not_published_any_more_stops_no_upload() {
         assert_eq!(world.centre_count("SELECT count(*) FROM item"), 4);
     }
 }
+
+// S11, Trap 21, Trap 24: the reject of a key change was without its row where the tables changed in
+// the same synchronization, as if the row had been deleted here.
+#[test]
+fn a_refused_key_change_is_told_with_its_row_also_where_the_tables_change() {
+    for (edit, alter, model) in [
+        (
+            "UPDATE item SET id = 30, qty = 70 WHERE id = 3",
+            "ALTER TABLE item RENAME COLUMN qty TO quantity",
+            "[table.part]\n[table.item]\nrenamed = { quantity = \"qty\" }\n",
+        ),
+        (
+            "UPDATE item SET id = 30, note = 'mine', qty = 70 WHERE id = 3",
+            "ALTER TABLE item DROP COLUMN note",
+            "[table.part]\n[table.item]\ndropped = [\"note\"]\n",
+        ),
+    ] {
+        for world in worlds() {
+            let server = joined(&world, edit);
+            world.centre_sql("INSERT INTO item (id, name, qty) VALUES (30, 'taken', 1)");
+            world.centre_sql(alter);
+            deploy(&world, model);
+            let summary = world.sync("ann", &server);
+            let printed = world.syncline.json(&["remote", "rejects", "ann.db", "--json"]);
+            world.sync("ann", &server);
+            let there = "SELECT count(*) FROM item WHERE (id, name) IN ((3, 'pin'), (30, 'taken'))";
+            assert_eq!((world.centre_count(there), count(&world.remote("ann"), there)), (2, 2));
+            assert_eq!(count(&world.remote("ann"), "SELECT count(*) FROM item"), 4);
+            let told = printed.as_array().unwrap();
+            assert_eq!((told.len(), &summary["rejected"]), (1, &json!(1)), "{printed}");
+            assert_eq!(told[0]["key"], json!({"id": 3}), "{printed}");
+            let row = told[0]["row"].to_string();
+            assert!(row.contains("\"id\":30") && row.contains("70"), "{printed}");
+            assert_eq!(row.contains("mine"), alter.contains("DROP"), "{printed}");
+            assert_eq!(rejects(&world).len(), 1);
+        }
+    }
+}

@@ -29,8 +29,10 @@ mod guarded;
 pub(crate) mod incoming;
 pub(crate) mod kept_back;
 mod key_changes;
+pub(crate) mod moved_rows;
 pub(crate) mod orphans;
 mod parked;
+pub(crate) mod readable;
 mod refresh;
 pub(crate) mod rejects;
 pub(crate) mod rows;
@@ -183,6 +185,7 @@ fn apply_once(
     let _large_cache = large.then(|| LargeCache::new(connection)).transpose()?;
     let transaction = begin_immediate(connection)?;
     let learned = rejects::record(connection, download, circumstances)?;
+    moved_rows::forget(connection).map_err(explain)?;
     if let Some(frozen) = circumstances.committed {
         progress::drop_entries(connection, circumstances.tables, frozen).map_err(explain)?;
     }

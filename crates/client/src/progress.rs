@@ -10,7 +10,7 @@
 //! P4. Watermarks, counter and confirmed nonce move with the rows they speak of, in one
 //!     transaction (S4).
 
-use crate::apply::incoming;
+use crate::apply::{incoming, moved_rows};
 use crate::capture::change_log;
 use crate::connection::{begin_immediate, explain};
 use crate::schema::RemoteTable;
@@ -341,8 +341,9 @@ pub(crate) fn drop_frozen(
     connection: &Connection,
     tables: &[RemoteTable],
     frozen: Frozen,
-) -> rusqlite::Result<()> {
-    drop_entries(connection, tables, frozen)?;
+) -> Result<(), Failure> {
+    moved_rows::keep(connection, tables, frozen.generation)?;
+    drop_entries(connection, tables, frozen).map_err(explain)?;
     record(
         connection,
         &[
@@ -351,6 +352,7 @@ pub(crate) fn drop_frozen(
             ("progress_frozen", &Null),
         ],
     )
+    .map_err(explain)
 }
 
 /// Merges the frozen generation back, which is known not to be committed. Its number is used up.
@@ -374,7 +376,7 @@ pub(crate) fn commit_frozen(
     receipt: Option<&Receipt>,
 ) -> Result<(), Failure> {
     let transaction = begin_immediate(connection)?;
-    drop_frozen(&transaction, tables, frozen).map_err(explain)?;
+    drop_frozen(&transaction, tables, frozen)?;
     if let Some(receipt) = receipt {
         set(&transaction, "receipt", receipt.as_bytes()).map_err(explain)?;
     }
@@ -391,7 +393,7 @@ pub(crate) fn learn_outcome(
     let transaction = begin_immediate(connection)?;
     match state.frozen {
         Some(frozen) if frozen.progress == committed => {
-            drop_frozen(&transaction, tables, frozen).map_err(explain)?;
+            drop_frozen(&transaction, tables, frozen)?;
         }
         frozen => {
             if let Some(frozen) = frozen {
@@ -416,7 +418,7 @@ pub(crate) fn take_new_identity(
     match state.frozen {
         // Numbers have random gaps, so a number that is ours is our content.
         Some(frozen) if committed == Some(frozen.progress) => {
-            drop_frozen(&transaction, tables, frozen).map_err(explain)?;
+            drop_frozen(&transaction, tables, frozen)?;
         }
         Some(frozen) => {
             merge_back(&transaction, tables, frozen, state.open_generation).map_err(explain)?;

@@ -4,6 +4,7 @@
 //! synchronization uploads. It is refused where the row is not what the rejected change was made
 //! to: somebody's work that whoever made the change has not seen would be overwritten.
 
+use crate::apply::readable;
 use crate::apply::rejects::{self, StoredReject};
 use crate::connection::{begin_immediate, bind, explain, triggers_on, value};
 use crate::schema::RemoteTable;
@@ -174,7 +175,7 @@ fn row_now(
     let Some(row) = rows.next()? else { return Ok(None) };
     let mut object = Map::new();
     for (n, name) in table.published.columns.iter().enumerate() {
-        object.insert(name.clone(), rejects::to_json(value(row, n)?));
+        object.insert(name.clone(), readable::to_json(value(row, n)?));
     }
     Ok(Some(object))
 }
@@ -200,7 +201,7 @@ fn object(text: &str) -> Result<Map<String, Json>, Failure> {
     }
 }
 
-/// The value of which [`rejects::to_json`] made this.
+/// The value of which [`readable::to_json`] made this.
 fn from_json(json: &Json) -> Value {
     let text = |name: &str| json.get(name).and_then(Json::as_str);
     match json {
@@ -211,8 +212,8 @@ fn from_json(json: &Json) -> Value {
         Json::Bool(truth) => Value::Integer(i64::from(*truth)),
         Json::String(text) => Value::Text(text.clone().into_bytes()),
         Json::Object(_) => match (text("blob"), text("text"), text("real")) {
-            (Some(digits), ..) => Value::Blob(rejects::unhex(digits).unwrap_or_default()),
-            (_, Some(digits), _) => Value::Text(rejects::unhex(digits).unwrap_or_default()),
+            (Some(digits), ..) => Value::Blob(readable::unhex(digits).unwrap_or_default()),
+            (_, Some(digits), _) => Value::Text(readable::unhex(digits).unwrap_or_default()),
             (.., Some(number)) => Value::Real(number.parse().unwrap_or(f64::NAN)),
             _ => Value::Null,
         },
@@ -238,7 +239,7 @@ mod tests {
             Value::Blob(Vec::new()),
         ];
         for value in values {
-            let json = rejects::to_json(value.as_ref()).to_string();
+            let json = readable::to_json(value.as_ref()).to_string();
             let back = from_json(&serde_json::from_str(&json).unwrap());
             assert!(back.as_ref().identical(value.as_ref()), "{value:?}: {json}, {back:?}");
         }

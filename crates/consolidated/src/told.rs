@@ -126,7 +126,8 @@ pub(crate) fn rejected<'t>(
     })?;
     for id in left_out.iter().flat_map(|left_out| left_out.unsaid()) {
         let Some((code, message)) = reason(&id) else { continue };
-        let (key, row) = (key(table(id.0), &id.1), left_out.and_then(|all| all.content(&id)));
+        let (key, row) =
+            (key(table(id.0), &id.1), left_out.and_then(|all| all.content_behind(&id)));
         let operation = operation(Change::Update);
         rejected.push(Rejected { table: id.0, operation, key, row, code, message });
     }

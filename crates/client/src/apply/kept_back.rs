@@ -9,7 +9,7 @@
 //! every attempt and behind every download that writes (`apply/incoming.rs`), and forgotten when
 //! something newer comes for their key, or the whole table.
 
-use super::{Circumstances, Download, incoming, rejects};
+use super::{Circumstances, Download, incoming, readable, rejects};
 use crate::capture::change_log;
 use crate::connection::{begin_immediate, bind, explain};
 use crate::progress::State;
@@ -101,7 +101,7 @@ pub(super) fn forget_refusals(
         let mut kept = HashSet::new();
         if has_table(connection, table).map_err(explain)? {
             for key in incoming::keys(connection, table).map_err(explain)? {
-                kept.insert(rejects::key_json(table, &key));
+                kept.insert(readable::key_json(table, &key));
             }
         }
         rejects::retain_unfit(connection, table, &kept).map_err(explain)?;

@@ -1,5 +1,7 @@
 //! The reject table: rows that lost, kept at the remote with the reason (S5, S7).
 
+use super::moved_rows::{self, MovedRow};
+use super::readable::{key_array, key_json, row_json, row_text, to_json};
 use super::{Circumstances, Download, stale};
 use crate::connection::{begin_immediate, bind, explain, value};
 use crate::progress::{self, Frozen};
@@ -8,7 +10,7 @@ use crate::sql::list;
 use model::{Code, Counter, Failure, RowReader, Value, ValueRef};
 use protocol::{FRAME_BYTES_MAX, FrameDecoder, Message};
 use rusqlite::Connection;
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Map, Value as Json};
 use std::collections::HashSet;
 
 /// The number of the last reject, in `syncline_state`.
@@ -116,8 +118,12 @@ pub(super) fn record(
                 Some(frozen) => stale::moved(connection, table, frozen.generation, &key),
                 None => Ok(None),
             };
-            let moved = moved.map_err(explain)?;
-            let row = row_json(connection, table, moved.as_ref().unwrap_or(&key), code);
+            let moved = match moved.map_err(explain)? {
+                Some(key) => MovedRow { key, changed: Vec::new() },
+                None => moved_rows::find(connection, table, &key)?
+                    .unwrap_or_else(|| MovedRow { key: key.clone(), changed: Vec::new() }),
+            };
+            let row = row_json(connection, table, &moved.key, code, &moved.changed);
             let row = row.map_err(explain)?;
             let is_news = insert_with_row(connection, table, &key, reason, row).map_err(explain)?;
             learned.rejects += u64::from(is_news);
@@ -270,7 +276,7 @@ pub(super) fn record_set_back(
     at: &str,
 ) -> Result<(), Failure> {
     let key: Vec<Value> = key.iter().map(|value| (*value).to_owned()).collect();
-    let row = row_json(connection, table, &key, 0).map_err(explain)?;
+    let row = row_json(connection, table, &key, 0, &[]).map_err(explain)?;
     let message = "the consolidated database has other values, perhaps of an earlier state";
     told(connection, table, &key, row, Code::RowSetBack, message, at)
 }
@@ -403,14 +409,6 @@ pub(super) fn retain_unfit(
     Ok(())
 }
 
-/// A row by column name.
-fn row_text(table: &RemoteTable, row: &[ValueRef<'_>]) -> String {
-    let columns = table.published.columns.iter().zip(row);
-    let object: Map<String, Json> =
-        columns.map(|(name, value)| (name.clone(), to_json(*value))).collect();
-    Json::Object(object).to_string()
-}
-
 /// Whether this very download has rejected the row: then the restore did not lose it.
 fn recorded_now(
     connection: &Connection,
@@ -487,7 +485,7 @@ fn insert(
     key: &[Value],
     reason: Reason<'_>,
 ) -> rusqlite::Result<bool> {
-    let row = row_json(connection, table, key, reason.code)?;
+    let row = row_json(connection, table, key, reason.code, &[])?;
     insert_with_row(connection, table, key, reason, row)
 }
 
@@ -525,71 +523,4 @@ fn insert_with_row(
         progress::set(connection, LAST_ID, id)?;
     }
     Ok(inserted == 1)
-}
-
-/// A key by column name.
-pub(super) fn key_json(table: &RemoteTable, key: &[Value]) -> String {
-    let columns = table.key.iter().map(|column| column.name.clone());
-    Json::Object(columns.zip(key.iter().map(|value| to_json(value.as_ref()))).collect()).to_string()
-}
-
-/// A key as programs before wrote it.
-fn key_array(key: &[Value]) -> String {
-    Json::Array(key.iter().map(|value| to_json(value.as_ref())).collect()).to_string()
-}
-
-fn row_json(
-    connection: &Connection,
-    table: &RemoteTable,
-    key: &[Value],
-    code: u16,
-) -> rusqlite::Result<Option<String>> {
-    // A column that is published no more is still here, and it is what the reject is about.
-    let columns = match code == Code::ColumnDropped.number() {
-        true => "*".to_owned(),
-        false => table.columns_sql(""),
-    };
-    let sql = format!(
-        "SELECT {columns} FROM {} WHERE {}",
-        table.table_sql(),
-        table.key_is_parameter("", 1)
-    );
-    let mut statement = connection.prepare_cached(&sql)?;
-    for (n, value) in key.iter().enumerate() {
-        bind(&mut statement, n + 1, value.as_ref())?;
-    }
-    let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
-    let mut rows = statement.raw_query();
-    let Some(row) = rows.next()? else { return Ok(None) };
-    let mut object = Map::new();
-    for (n, name) in names.into_iter().enumerate() {
-        object.insert(name, to_json(value(row, n)?));
-    }
-    Ok(Some(Json::Object(object).to_string()))
-}
-
-/// A value in JSON. What JSON cannot say stands in an object: bytes as hexadecimal digits,
-/// numbers that are none by name.
-pub(crate) fn to_json(value: ValueRef<'_>) -> Json {
-    match value {
-        ValueRef::Null | ValueRef::Absent => Json::Null,
-        ValueRef::Integer(i) => i.into(),
-        ValueRef::Real(r) if r.is_finite() => r.into(),
-        ValueRef::Real(r) => json!({ "real": r.to_string() }),
-        ValueRef::Text(text) => match std::str::from_utf8(text) {
-            Ok(text) => text.into(),
-            Err(_) => json!({ "text": hex(text) }),
-        },
-        ValueRef::Blob(bytes) => json!({ "blob": hex(bytes) }),
-    }
-}
-
-/// The bytes of hexadecimal digits.
-pub(crate) fn unhex(text: &str) -> Option<Vec<u8>> {
-    let pairs = text.as_bytes().chunks(2);
-    pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

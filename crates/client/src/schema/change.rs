@@ -166,7 +166,7 @@ fn settle_frozen(
     }
     match (waiting, state.frozen) {
         (Waiting::Uploaded(Some(frozen)), _) => {
-            progress::drop_frozen(connection, &tables, frozen).map_err(explain)?;
+            progress::drop_frozen(connection, &tables, frozen)?;
         }
         (Waiting::CarriedOver(_), Some(frozen)) => {
             progress::merge_back(connection, &tables, frozen, state.open_generation)

@@ -88,8 +88,10 @@ impl Ledger {
     /// Values for columns that are gone are told with their rows.
     pub(super) fn tell_left_out(&mut self, request: &UploadRequest<'_>) {
         let Some(left_out) = request.left_out else { return };
-        for (row, (code, why)) in left_out.told() {
-            match self.owed.get_mut(&row) {
+        for (sent, row, (code, why)) in left_out.told() {
+            let is_told = |row: &&RowId| matches!(self.owed.get(*row), Some(Some(_)));
+            let told = [&sent, &row].into_iter().find(is_told);
+            match told.and_then(|row| self.owed.get_mut(row)) {
                 // What else was wrong with the row does not say it.
                 Some(Some((_, message))) => *message = told::message(format!("{message}; {why}")),
                 _ => self.reject(row, (code, why)),

@@ -23,6 +23,8 @@ pub struct LeftOut {
     told: RefCell<BTreeMap<RowId, Left>>,
     /// Updates of which nothing is left.
     empty: RefCell<BTreeSet<RowId>>,
+    /// The keys that such rows have got, by those that the upload speaks of.
+    moved: RefCell<BTreeMap<RowId, RowId>>,
     /// Bytes of all contents.
     bytes: Cell<usize>,
 }
@@ -47,16 +49,20 @@ pub(crate) fn as_it_is(_: usize, _: usize, _: ValueRef<'_>) -> Option<Value> {
 }
 
 impl LeftOut {
-    /// Every such row, with the reason.
-    pub(crate) fn told(&self) -> Vec<(RowId, (Code, String))> {
+    /// Every such row, as the upload speaks of it and as it is called behind it, with the reason.
+    pub(crate) fn told(&self) -> Vec<(RowId, RowId, (Code, String))> {
         let told = self.told.borrow();
-        told.iter()
-            .map(|(row, left)| (row.clone(), (Code::ColumnDropped, left.why.clone())))
-            .collect()
+        let reason = |left: &Left| (Code::ColumnDropped, left.why.clone());
+        told.iter().map(|(row, left)| (left.sent.clone(), row.clone(), reason(left))).collect()
     }
 
-    /// The whole row, JSON, of which something was left out.
-    pub(crate) fn content(&self, row: &RowId) -> Option<String> {
+    /// The whole row, JSON, of which something was left out, as the upload speaks of it.
+    pub(crate) fn content(&self, sent: &RowId) -> Option<String> {
+        self.content_behind(self.moved.borrow().get(sent).unwrap_or(sent))
+    }
+
+    /// The same, as it is called behind the upload.
+    pub(crate) fn content_behind(&self, row: &RowId) -> Option<String> {
         self.told.borrow().get(row).and_then(|left| left.content.clone())
     }
 
@@ -71,6 +77,9 @@ impl LeftOut {
     fn add(&self, (row, sent): (RowId, RowId), why: String, content: impl FnOnce() -> String) {
         let content = (self.bytes.get() < ROWS_BYTES_MAX).then(content);
         self.bytes.set(self.bytes.get() + content.as_ref().map_or(0, String::len));
+        if row != sent {
+            self.moved.borrow_mut().insert(sent.clone(), row.clone());
+        }
         self.told.borrow_mut().insert(row, Left { why, sent, content });
     }
 }
@@ -342,7 +351,7 @@ mod tests {
         assert_eq!(seen, [(Change::Insert, 1, rows(&[ValueRef::Integer(3), ID]))]);
         let told = left_out.told();
         assert_eq!(told[0].0, (0, rows(&[ID])));
-        assert_eq!(told[0].1.0, Code::ColumnDropped);
+        assert_eq!(told[0].2.0, Code::ColumnDropped);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! way of names that nobody has. Whatever else has a wanted name is kept under another one.
 
 use super::succession::{Heir, Held};
+use crate::apply::moved_rows;
 use crate::connection::explain;
 use crate::schema::LocalTable;
 use crate::sql::ident;
@@ -30,6 +31,7 @@ pub(super) fn follow(connection: &Connection, heirs: &[Heir<'_>]) -> Result<(), 
         }
     }
     rename_tables(connection, &tables)?;
+    moved_rows::rename(connection, &tables).map_err(explain)?;
     for heir in ours() {
         let Some(held) = &heir.held else { continue };
         rename_columns(connection, heir, held)?;

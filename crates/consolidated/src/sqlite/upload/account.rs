@@ -124,8 +124,9 @@ impl Attempt<'_> {
     /// Values for columns that are gone are told with their rows.
     fn tell_left_out(&mut self) {
         let Some(left_out) = self.request.left_out else { return };
-        for (row, (code, why)) in left_out.told() {
-            let mut rejected = self.owed.iter_mut().filter(|(owed, _)| *owed == row);
+        for (sent, row, (code, why)) in left_out.told() {
+            let rejected = self.owed.iter_mut();
+            let mut rejected = rejected.filter(|(owed, _)| *owed == sent || *owed == row);
             match rejected.find_map(|(_, reason)| reason.as_mut()) {
                 // What else was wrong with the row does not say it.
                 Some((_, message)) => *message = format!("{message}; {why}"),

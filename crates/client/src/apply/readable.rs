@@ -1,0 +1,98 @@
+//! Rows and keys as people read them: JSON objects by column name.
+
+use crate::connection::{bind, value};
+use crate::schema::RemoteTable;
+use crate::sql::ident;
+use model::{Code, Value, ValueRef};
+use rusqlite::Connection;
+use serde_json::{Map, Value as Json, json};
+
+/// A key by column name.
+pub(super) fn key_json(table: &RemoteTable, key: &[Value]) -> String {
+    let columns = table.key.iter().map(|column| column.name.clone());
+    Json::Object(columns.zip(key.iter().map(|value| to_json(value.as_ref()))).collect()).to_string()
+}
+
+/// A key as programs before wrote it.
+pub(super) fn key_array(key: &[Value]) -> String {
+    Json::Array(key.iter().map(|value| to_json(value.as_ref())).collect()).to_string()
+}
+
+/// The row as it lies under a key: what is published of it, and of what is not published any more
+/// the columns of `also`.
+pub(super) fn row_json(
+    connection: &Connection,
+    table: &RemoteTable,
+    key: &[Value],
+    code: u16,
+    also: &[String],
+) -> rusqlite::Result<Option<String>> {
+    // A column that is published no more is still here, and it is what the reject is about.
+    let columns = match code == Code::ColumnDropped.number() {
+        true => "*".to_owned(),
+        false => {
+            let mut columns = table.columns_sql("");
+            for name in also {
+                let published = table.published.columns.iter();
+                if !published.clone().any(|it| it.eq_ignore_ascii_case(name))
+                    && connection.column_exists(Some("main"), table.name(), name.as_str())?
+                {
+                    columns.push_str(", ");
+                    columns.push_str(&ident(name));
+                }
+            }
+            columns
+        }
+    };
+    let sql = format!(
+        "SELECT {columns} FROM {} WHERE {}",
+        table.table_sql(),
+        table.key_is_parameter("", 1)
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
+    for (n, value) in key.iter().enumerate() {
+        bind(&mut statement, n + 1, value.as_ref())?;
+    }
+    let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
+    let mut rows = statement.raw_query();
+    let Some(row) = rows.next()? else { return Ok(None) };
+    let mut object = Map::new();
+    for (n, name) in names.into_iter().enumerate() {
+        object.insert(name, to_json(value(row, n)?));
+    }
+    Ok(Some(Json::Object(object).to_string()))
+}
+
+/// A value in JSON. What JSON cannot say stands in an object: bytes as hexadecimal digits,
+/// numbers that are none by name.
+pub(crate) fn to_json(value: ValueRef<'_>) -> Json {
+    match value {
+        ValueRef::Null | ValueRef::Absent => Json::Null,
+        ValueRef::Integer(i) => i.into(),
+        ValueRef::Real(r) if r.is_finite() => r.into(),
+        ValueRef::Real(r) => json!({ "real": r.to_string() }),
+        ValueRef::Text(text) => match std::str::from_utf8(text) {
+            Ok(text) => text.into(),
+            Err(_) => json!({ "text": hex(text) }),
+        },
+        ValueRef::Blob(bytes) => json!({ "blob": hex(bytes) }),
+    }
+}
+
+/// The bytes of hexadecimal digits.
+pub(crate) fn unhex(text: &str) -> Option<Vec<u8>> {
+    let pairs = text.as_bytes().chunks(2);
+    pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A row by column name.
+pub(super) fn row_text(table: &RemoteTable, row: &[ValueRef<'_>]) -> String {
+    let columns = table.published.columns.iter().zip(row);
+    let object: Map<String, Json> =
+        columns.map(|(name, value)| (name.clone(), to_json(*value))).collect();
+    Json::Object(object).to_string()
+}
