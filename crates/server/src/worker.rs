@@ -27,6 +27,9 @@ use std::sync::mpsc::SyncSender;
 use std::thread::JoinHandle;
 use tokio::sync::oneshot;
 
+/// An admission is short, so that few connections answer those of many downloads.
+const READERS_PER_ADMITTER: usize = 4;
+
 const DAY_S: u64 = 24 * 60 * 60;
 
 /// Where an answer goes. Its receiver may be gone: the session ended meanwhile.
@@ -59,6 +62,8 @@ impl std::ops::AddAssign for Cost {
 
 /// The ways to the database.
 pub(crate) struct Worker {
+    /// Admissions have readers of their own, so that they never stand behind a first download.
+    admissions: Queue<reader::Read>,
     reads: Queue<reader::Read>,
     writes: Queue<writer::Write>,
 }
@@ -83,7 +88,10 @@ pub(crate) fn start(
     let of_reader = (serving.clone(), url.clone());
     let of_writer = of_reader.clone();
     let open = move || of_reader.0.open_reader(&of_reader.1);
-    let readers = kept::open("reader", Config::or_cores(config.workers), open, clock, ended)?;
+    let readers_len = Config::or_cores(config.workers);
+    let readers = kept::open("reader", readers_len, open.clone(), clock, ended)?;
+    let admitters_len = readers_len.div_ceil(READERS_PER_ADMITTER);
+    let admitters = kept::open("admission", admitters_len, open, clock, ended)?;
     let token_key = serving.open_reader(url)?.token_key()?;
     let open = move || of_writer.0.open_writer(&of_writer.1);
     let mut writers = kept::open("writer", config.upload_appliers_for(url), open, clock, ended)?;
@@ -101,22 +109,29 @@ pub(crate) fn start(
         row_bytes_max: oversize::row_bytes_max(config.frame_bytes_max),
     };
     let (spills, of_readers, of_writers) = (spills.clone(), clock.clone(), clock.clone());
-    let (reads, mut threads) =
+    let (of_admissions, of_admitters) = (spills.clone(), clock.clone());
+    let (admissions, mut threads) =
+        stage::start("admission", config.queue_len_max, admitters, move |reader, intake| {
+            reader::run(reader, intake, &of_admissions, cut, of_admitters.as_ref());
+        })?;
+    let (reads, more) =
         stage::start("reader", config.queue_len_max, readers, move |reader, intake| {
             reader::run(reader, intake, &spills, cut, of_readers.as_ref());
         })?;
+    threads.extend(more);
     let writers = writers.into_iter().map(writer::Work::new).collect();
     let (writes, more) =
         stage::start("writer", config.queue_len_max, writers, move |work, intake| {
             writer::run(work, intake, limits, of_writers.as_ref());
         })?;
     threads.extend(more);
-    Ok(Started { worker: Worker { reads, writes }, token_key, threads })
+    Ok(Started { worker: Worker { admissions, reads, writes }, token_key, threads })
 }
 
 impl Worker {
     /// Forgets what waits, and takes nothing more.
     pub(crate) fn abandon(&self) {
+        self.admissions.abandon();
         self.reads.abandon();
         self.writes.abandon();
     }
@@ -124,7 +139,7 @@ impl Worker {
     /// Who the user is, and what the remote shares.
     pub(crate) async fn admit(&self, admission: Admission) -> Result<Costed<Admitted>, Failure> {
         let (answer, receiver) = oneshot::channel();
-        self.reads.put(reader::Read::Admit(admission, answer)).await?;
+        self.admissions.put(reader::Read::Admit(admission, answer)).await?;
         receiver.await.map_err(|_| gone())?
     }
 
