@@ -1,23 +1,29 @@
 //! Accepts connections and serves each in a task of its own.
 //!
 //! In: connections of one listener. Out: one line of log per synchronization. Bound: the places in
-//! `connections`; when they are taken, the kernel's backlog holds newcomers back. A panic in one
-//! synchronization ends that synchronization.
+//! `connections`; when they are taken, newcomers hear it and are closed, `REFUSALS_MAX` at a time.
+//! A panic in one synchronization ends that synchronization.
 
 use super::{Connection, Listener};
 use crate::phases::Phase;
 use crate::session::{self, Shared, Summary};
-use model::{Clock, Failure};
+use model::{Clock, Code, Failure};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError, watch};
 
 /// Numbers connections, for the log.
 static NEXT_SYNC_ID: AtomicU64 = AtomicU64::new(1);
+
+/// Newcomers beyond the limit that hear so at once; one takes a second at most.
+const REFUSALS_MAX: usize = 64;
+
+/// When they should come back, in seconds.
+const REFUSED_RETRY_AFTER_S: u32 = 5;
 
 /// What the accepting of one listener needs.
 pub(crate) struct Accept {
@@ -35,6 +41,7 @@ pub(crate) fn start(runtime: &Runtime, accept: Accept) {
 
 async fn run(accept: Accept) {
     let Accept { listener, shared, connections, clock, mut stopped } = accept;
+    let refusals = Arc::new(Semaphore::new(REFUSALS_MAX));
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -49,8 +56,19 @@ async fn run(accept: Accept) {
                 continue;
             }
         };
-        // Beyond the limit the kernel's backlog holds them back.
-        let Ok(place) = connections.clone().acquire_owned().await else { return };
+        let place = match connections.clone().try_acquire_owned() {
+            Ok(place) => place,
+            Err(TryAcquireError::Closed) => return,
+            Err(TryAcquireError::NoPermits) => {
+                let place = tokio::select! {
+                    place = refusals.clone().acquire_owned() => place,
+                    _ = stopped.changed() => return,
+                };
+                let Ok(place) = place else { return };
+                tokio::spawn(refuse(stream, place));
+                continue;
+            }
+        };
         let (shared, clock) = (shared.clone(), clock.clone());
         let sync_id = NEXT_SYNC_ID.fetch_add(1, Ordering::Relaxed);
         tokio::spawn(async move {
@@ -58,6 +76,13 @@ async fn run(accept: Accept) {
             serve(stream, &shared, &clock, sync_id, peer).await;
         });
     }
+}
+
+/// Says that there is no place, in place of a silence that would last until there is one.
+async fn refuse(stream: TcpStream, _place: OwnedSemaphorePermit) {
+    let failure = Failure::new(Code::ServerFull, "the server has as many connections as it may");
+    let mut connection = Connection::new(stream, 0, Duration::ZERO);
+    connection.refuse(&failure.retry_after_s(REFUSED_RETRY_AFTER_S)).await;
 }
 
 async fn serve(

@@ -4,8 +4,8 @@ use model::{Code, Failure};
 use std::net::{SocketAddr, ToSocketAddrs};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Descriptors that connections must leave for files and the database.
-const DESCRIPTORS_RESERVED: u64 = 128;
+/// Descriptors that connections must leave for files, the database, and newcomers who are refused.
+const DESCRIPTORS_RESERVED: u64 = 256;
 
 /// A bound address.
 pub(crate) struct Listener {
