@@ -201,6 +201,11 @@ codes! {
     /// The address cannot be listened on.
     4005 CannotListen Operator false "choose another port, or stop the program that uses it";
 
+    /// Too many passwords of this user from this address were wrong. Each further one makes the
+    /// next wait longer, up to `password_delay_max_s`. A right one after the delay ends it, and so
+    /// does a quarter of an hour without a wrong one. The user from other addresses is not slowed.
+    4260 PasswordsSlowed Remote true "wait, then synchronize with the right password";
+
     /// The remote file is not an SQLite database, or it is damaged.
     5001 RemoteNotADatabase Remote false "check the path";
     /// Another process synchronizes the same remote file.

@@ -6,8 +6,9 @@ use crate::password;
 use crate::stage::{self, Intake, Queue};
 use crate::token::Tokens;
 use crate::turns::{Origin, Turn, Turns};
+use crate::wrong_passwords::WrongPasswords;
 use consolidated::Credentials;
-use model::{Clock, Code, Failure, UserName};
+use model::{Clock, Code, Failure};
 use protocol::Credential;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -21,6 +22,7 @@ pub(crate) struct Authenticator {
     token_lifetime_ms: i64,
     clock: Arc<dyn Clock>,
     turns: Arc<Turns>,
+    wrong: WrongPasswords,
     passwords: Queue<Verification>,
 }
 
@@ -55,7 +57,10 @@ impl Authenticator {
         let lifetime_s = i64::try_from(config.token_lifetime_s).unwrap_or(i64::MAX);
         let token_lifetime_ms = lifetime_s.saturating_mul(1000);
         let tokens = Tokens::new(token_key);
-        Ok((Authenticator { tokens, token_lifetime_ms, clock, turns, passwords }, threads))
+        let wrong = WrongPasswords::new(config.password_delay_max_s, config.password_failures_max);
+        let authenticator =
+            Authenticator { tokens, token_lifetime_ms, clock, turns, wrong, passwords };
+        Ok((authenticator, threads))
     }
 
     /// Looks at a credential before anybody else is bothered: the signature of a token is verified
@@ -72,7 +77,10 @@ impl Authenticator {
                 Ok(Claim::Token { password_version })
             }
             Credential::Password(password) => {
+                self.wrong.allow(origin, self.clock.monotonic_ms())?;
                 let turn = self.turns.take(origin).await?;
+                // Others of the same pair were perhaps found wrong while this one waited.
+                self.wrong.allow(origin, self.clock.monotonic_ms())?;
                 Ok(Claim::Password { password: password.clone(), turn })
             }
         }
@@ -87,7 +95,7 @@ impl Authenticator {
     pub(crate) async fn verify(
         &self,
         claim: Claim,
-        user: &UserName,
+        origin: &Origin,
         known: Option<&Credentials>,
     ) -> Result<Option<String>, Failure> {
         match claim {
@@ -102,11 +110,20 @@ impl Authenticator {
                 }
             }
             Claim::Password { password, turn } => {
-                self.verify_password(password, known).await?;
+                let verified = self.verify_password(password, known).await;
+                match &verified {
+                    Ok(()) => self.wrong.succeeded(origin),
+                    Err(failure) if failure.code() == Code::AuthenticationFailed => {
+                        self.wrong.failed(origin, self.clock.monotonic_ms());
+                    }
+                    Err(_) => {}
+                }
+                // Not before it is noted: the next one may be of the same pair.
                 drop(turn);
+                verified?;
                 let version = known.map_or(0, |known| known.password_version);
                 let expires = self.clock.unix_ms().saturating_add(self.token_lifetime_ms);
-                self.tokens.issue(user, version, expires).map(Some)
+                self.tokens.issue(&origin.user, version, expires).map(Some)
             }
         }
     }

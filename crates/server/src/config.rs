@@ -61,6 +61,10 @@ pub struct Config {
     pub password_hashes_max: usize,
     /// Passwords that wait to be verified.
     pub password_queue_len_max: usize,
+    /// The longest delay after wrong passwords of one user from one address, in seconds.
+    pub password_delay_max_s: u64,
+    /// Users, each with an address, whose wrong passwords are remembered.
+    pub password_failures_max: usize,
     /// Entries kept in each table's change log.
     pub log_rows_max: i64,
     /// Days that the consolidated database keeps the rejects of which their remotes know.
@@ -97,6 +101,8 @@ impl Default for Config {
             token_lifetime_s: 24 * 3600,
             password_hashes_max: 0,
             password_queue_len_max: 1000,
+            password_delay_max_s: 60,
+            password_failures_max: 10_000,
             log_rows_max: 1_000_000,
             rejects_kept_days: 90,
         }

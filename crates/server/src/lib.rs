@@ -32,6 +32,7 @@ mod token;
 mod turns;
 mod upload;
 mod worker;
+mod wrong_passwords;
 
 pub use config::Config;
 pub use server::{Components, Server, start};

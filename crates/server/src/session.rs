@@ -126,7 +126,7 @@ pub(crate) async fn serve(
         Claim::Token { .. } => Some(shared.place()?),
         Claim::Password { .. } => None,
     };
-    let (session, token) = admit(shared, &hello, claim, summary).await?;
+    let (session, token) = admit(shared, &hello, &origin, claim, summary).await?;
     let _place = match place {
         Some(place) => place,
         None => shared.place()?,
@@ -185,6 +185,7 @@ async fn expect_hello(connection: &mut Connection) -> Result<Hello, Failure> {
 async fn admit(
     shared: &Shared,
     hello: &Hello,
+    origin: &Origin,
     claim: Claim,
     summary: &mut Summary,
 ) -> Result<(Session, Option<String>), Failure> {
@@ -201,7 +202,7 @@ async fn admit(
     summary.cost += spent;
     summary.phases.end_work(Phase::Admission, spent.worked_us);
     let known = admitted.credentials.as_ref();
-    let token = shared.authenticator.verify(claim, &hello.user, known).await?;
+    let token = shared.authenticator.verify(claim, origin, known).await?;
     let mut session = admitted.session?;
     // Before anything is done in the name of the remote: its lease, its epoch, what it is owed.
     admitted.binding.require(&hello.remote_id, &hello.user)?;

@@ -132,6 +132,13 @@ server_options! {
         "Passwords verified at once. 0: one per core, because each takes a core for 20 ms.";
     password_queue_len_max = 1000, 1..=1_000_000, "passwords",
         "Passwords that wait to be verified. Beyond it the server says when to come back.";
+    password_delay_max_s = 60, 0..=86_400, "seconds",
+        "From the third wrong password of a user from an address on, the next one of both has to \
+         wait: a second, then twice as long each time, up to this. Enough against guessing, little \
+         for somebody who mistypes. It is forgotten after 15 times this long. 0: no delays.";
+    password_failures_max = 10_000, 1..=10_000_000, "users with an address each",
+        "Wrong passwords are remembered for so many, which takes some 2 MB. Beyond it the address \
+         with most of them loses its oldest.";
 }
 
 impl ServerOptions {
@@ -166,6 +173,8 @@ impl ServerOptions {
             token_lifetime_s: self.token_lifetime_s,
             password_hashes_max: size(self.password_hashes_max),
             password_queue_len_max: size(self.password_queue_len_max),
+            password_delay_max_s: self.password_delay_max_s,
+            password_failures_max: size(self.password_failures_max),
             log_rows_max: i64::try_from(self.log_rows_max).unwrap_or(i64::MAX),
             rejects_kept_days: self.rejects_kept_days,
         }
