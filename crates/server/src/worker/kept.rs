@@ -85,7 +85,7 @@ impl<C> Kind<C> {
         self.count(|without| without.len += 1);
         let opened = loop {
             // A panic in here would be met by opening again, without a pause.
-            let failure = match catch_unwind(AssertUnwindSafe(&self.open)) {
+            let failure = match catch_unwind(AssertUnwindSafe(|| self.attempt())) {
                 Ok(Ok(connection)) => break Some(connection),
                 Ok(Err(failure)) => failure,
                 Err(_) => Failure::new(Code::Bug, "opening a connection panicked"),
@@ -112,6 +112,14 @@ impl<C> Kind<C> {
             self.count(|without| without.len -= 1);
         }
         opened
+    }
+
+    fn attempt(&self) -> Result<C, Failure> {
+        fail::fail_point!("worker-opens-again", |_| Err(Failure::new(
+            Code::DatabaseUnavailable,
+            "a test refuses"
+        )));
+        (self.open)()
     }
 
     fn count(&self, change: impl FnOnce(&mut Without)) {
