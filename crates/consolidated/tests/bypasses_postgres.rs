@@ -359,12 +359,12 @@ fn what_functions_delete_while_an_upload_is_applied_is_noted() {
     let (mut center, database) = on_postgres::center(
         "CREATE TABLE word (id integer PRIMARY KEY, note text);
          CREATE FUNCTION forget() RETURNS integer LANGUAGE plpgsql AS $$ BEGIN
-             DELETE FROM word WHERE id = 1; RETURN 7; END $$;
+             DELETE FROM word WHERE id = 1; UPDATE word SET note = 'x' WHERE id = 4; RETURN 7; END $$;
          CREATE FUNCTION is_fine(n integer) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
              DELETE FROM word WHERE id = 2; RETURN true; END $$;
          CREATE TABLE entry (id integer PRIMARY KEY CHECK (is_fine(id)), note text,
              hidden integer DEFAULT forget());
-         INSERT INTO word VALUES (1, ''), (2, ''), (3, '');",
+         INSERT INTO word VALUES (1, ''), (2, ''), (3, ''), (4, '');",
         "[table.word]\n[table.entry]\ncolumns = [\"id\", \"note\"]\n",
     );
     let (mut remote, mut other) = (Remote::another(), Remote::another());
@@ -374,9 +374,13 @@ fn what_functions_delete_while_an_upload_is_applied_is_noted() {
         Upload::Insert("entry", vec![int(1), text("")]),
         Upload::Delete("word", vec![int(3), text("")]),
     ];
-    center.synchronize(&mut remote, &rows);
+    let own = came(&center.synchronize(&mut remote, &rows).1);
+    assert!(
+        ["-word 1", "-word 2", "word 4"].iter().all(|word| own.contains(&(*word).to_owned())),
+        "{own:?}"
+    );
     let (_, download) = center.synchronize(&mut other, &[]);
-    assert_eq!(came(&download), ["-word 1", "-word 2", "-word 3", "entry 1"]);
+    assert_eq!(came(&download), ["-word 1", "-word 2", "-word 3", "entry 1", "word 4"]);
     let noted = "SELECT sum(syncline_rows) FROM syncline.syncline_gone_word";
     assert_eq!(database.count(noted), 3, "each once");
 }
