@@ -359,7 +359,8 @@ fn what_functions_delete_while_an_upload_is_applied_is_noted() {
     let (mut center, database) = on_postgres::center(
         "CREATE TABLE word (id integer PRIMARY KEY, note text);
          CREATE FUNCTION forget() RETURNS integer LANGUAGE plpgsql AS $$ BEGIN
-             DELETE FROM word WHERE id = 1; UPDATE word SET note = 'x' WHERE id = 4; RETURN 7; END $$;
+             DELETE FROM word WHERE id = 1;
+             UPDATE word SET note = 'x' WHERE id = 4; RETURN 7; END $$;
          CREATE FUNCTION is_fine(n integer) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
              DELETE FROM word WHERE id = 2; RETURN true; END $$;
          CREATE TABLE entry (id integer PRIMARY KEY CHECK (is_fine(id)), note text,
