@@ -22,6 +22,7 @@ pub(crate) use user::{UserAction, UserOptions};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use model::{PublicationName, RemoteId, ScriptVersion, UserName};
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -57,7 +58,8 @@ pub(crate) struct Arguments {
 }
 
 /// How much to log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum LogLevel {
     /// Nothing
     Off,
@@ -278,7 +280,7 @@ pub(crate) enum ScriptsAction {
 ///
 /// A server that cannot work any more, because it met a defect and could not open another
 /// connection to the consolidated database for a minute, exits 1: have it started again.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
   syncline serve --dir sales

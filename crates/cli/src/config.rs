@@ -195,6 +195,7 @@ mod tests {
         let uncommented: Vec<&str> =
             sample.lines().map(|line| if option(line) { &line[1..] } else { line }).collect();
         let mut parsed = parse(&uncommented.join("\n"), "sample").unwrap();
+        assert!(parsed.server.log.take().is_some());
         assert_eq!(parsed.server.spill_dir.take().as_deref(), Some("/var/tmp"));
         assert_eq!(parsed, defaults());
     }

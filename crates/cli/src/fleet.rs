@@ -39,7 +39,9 @@ pub(crate) fn declare_restored(options: &DeclareRestoredOptions) -> Result<(), F
 /// Draws new keys for tokens and receipts.
 pub(crate) fn rotate_keys(options: &RotateKeysOptions) -> Result<(), Failure> {
     open(&options.dir)?.rotate_keys()?;
-    output::line("every session token is void; restart the servers, so that they use the new key")
+    output::line(
+        "every session token is void; send the servers SIGHUP, so that they use the new key",
+    )
 }
 
 fn open(dir: &Dir) -> Result<Box<dyn Administration>, Failure> {

@@ -12,36 +12,62 @@ use file::LogFile;
 use journal::WithPriority;
 use model::Failure;
 use std::io;
+use std::sync::OnceLock;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Registry, reload};
 
 /// Starts the log. Called once, before the command.
 pub(crate) fn start(arguments: &Arguments) -> Result<(), Failure> {
-    let level = match arguments.log.unwrap_or(default_level(&arguments.command)) {
-        LogLevel::Off => LevelFilter::OFF,
-        LogLevel::Error => LevelFilter::ERROR,
-        LogLevel::Warn => LevelFilter::WARN,
-        LogLevel::Info => LevelFilter::INFO,
-        LogLevel::Debug => LevelFilter::DEBUG,
-        LogLevel::Trace => LevelFilter::TRACE,
-    };
+    let level = filter(arguments.log.unwrap_or(default_level(&arguments.command)));
     let (writer, on_stderr) = match &arguments.log_file {
         Some(path) => (BoxMakeWriter::new(LogFile::open(path)?), false),
         None => (BoxMakeWriter::new(io::stderr), true),
     };
     let in_journal = on_stderr && journal::is_stderr();
     let colours = on_stderr && !in_journal && crate::output::colours();
-    let log = tracing_subscriber::fmt().with_max_level(level).with_ansi(colours);
-    let log = log.with_writer(writer);
+    let (level, handle) = reload::Layer::new(level);
+    let all = tracing_subscriber::registry().with(level);
+    let log = tracing_subscriber::fmt::layer().with_ansi(colours).with_writer(writer);
     match (arguments.log_format, in_journal) {
-        (LogFormat::Text, false) => log.with_target(false).init(),
-        (LogFormat::Text, true) => log.with_target(false).map_event_format(WithPriority).init(),
-        (LogFormat::Json, false) => log.json().flatten_event(true).init(),
+        (LogFormat::Text, false) => all.with(log.with_target(false)).init(),
+        (LogFormat::Text, true) => {
+            all.with(log.with_target(false).map_event_format(WithPriority)).init();
+        }
+        (LogFormat::Json, false) => all.with(log.json().flatten_event(true)).init(),
         (LogFormat::Json, true) => {
-            log.json().flatten_event(true).map_event_format(WithPriority).init();
+            all.with(log.json().flatten_event(true).map_event_format(WithPriority)).init();
         }
     }
+    if arguments.log.is_none() {
+        // Called once: there is none yet.
+        let _ = LEVEL.set(handle);
+    }
     Ok(())
+}
+
+/// Changes the level, where the command line has not settled it.
+static LEVEL: OnceLock<reload::Handle<LevelFilter, Registry>> = OnceLock::new();
+
+/// Logs as much as the file of a server says, unless `--log` says it.
+pub(crate) fn follow(file: Option<LogLevel>) {
+    let Some(level) = LEVEL.get() else { return };
+    if let Err(error) = level.reload(filter(file.unwrap_or(LogLevel::Info))) {
+        tracing::error!(%error, "cannot change the level of the log");
+    }
+}
+
+fn filter(level: LogLevel) -> LevelFilter {
+    match level {
+        LogLevel::Off => LevelFilter::OFF,
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Trace => LevelFilter::TRACE,
+    }
 }
 
 // A server without a word about its synchronizations would be a riddle; every other command says

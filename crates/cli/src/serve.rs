@@ -2,28 +2,26 @@
 
 use crate::args::ServeOptions;
 use crate::config::Config;
+use crate::log;
 use crate::output;
 use crate::server_url::ServerUrl;
 use consolidated::Url;
 use model::{Code, Failure};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 #[cfg(unix)]
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, SyncSender};
 
 /// Starts the server, says where it listens, waits for a signal, drains.
 pub(crate) fn run(options: &ServeOptions) -> Result<(), Failure> {
     let config = Config::read(&options.dir.dir)?;
-    let mut settings = config.server.meaning();
-    settings.mark_dir = Some(options.dir.dir.clone());
-    if !options.listen.is_empty() {
-        settings.listen.clone_from(&options.listen);
-    }
+    let settings = settings(&config, options);
+    log::follow(config.server.log);
     warn_of_open_listeners(&settings.listen)?;
     warn_of_readable_database(&config.consolidated);
-    let drain_timeout_s = settings.drain_timeout_s;
 
     // Before the server starts, so that a signal is never met by its default action. Until it has
     // started nothing has to be drained: a signal ends it at once, even where its database hangs.
@@ -42,7 +40,16 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Failure> {
         ending.close();
         failure
     });
-    if signals.forever().next().is_none()
+    let reloads = reload_aside(server.reloader(), options.clone(), config.consolidated.clone());
+    let ending = signals.forever().find(|signal| match *signal {
+        SIGHUP => {
+            // Where one waits already, it reads what is there then.
+            let _ = reloads.try_send(());
+            false
+        }
+        _ => true,
+    });
+    if ending.is_none()
         && let Ok(Some(failure)) = watching.join()
     {
         // Nothing is drained: who waits for what cannot work would keep the process.
@@ -50,12 +57,56 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Failure> {
         return Err(failure);
     }
     at_once.store(true, Ordering::SeqCst);
+    let drain_timeout_s = server.drain_timeout_s();
     tracing::info!(drain_timeout_s, "stopping; a second signal ends at once");
     server.drain();
     Ok(())
 }
 
-/// The signals that end the server, and the switch that makes them end it at once, exit code 0.
+/// What the file means for a server that was started so.
+fn settings(config: &Config, options: &ServeOptions) -> server::Config {
+    let mut settings = config.server.meaning();
+    settings.mark_dir = Some(options.dir.dir.clone());
+    if !options.listen.is_empty() {
+        settings.listen.clone_from(&options.listen);
+    }
+    settings
+}
+
+/// Reads the file again whenever it is asked to; on a thread of its own, because its database may
+/// hang, and a signal must end the server all the same.
+fn reload_aside(
+    reloader: server::Reloader,
+    options: ServeOptions,
+    consolidated: Url,
+) -> SyncSender<()> {
+    let (ask, asked) = mpsc::sync_channel(1);
+    std::thread::spawn(move || {
+        for () in asked {
+            let reloaded = Config::read(&options.dir.dir).and_then(|config| {
+                let mut later = reloader.reload(&settings(&config, &options))?;
+                later.extend((config.consolidated != consolidated).then_some("consolidated"));
+                log::follow(config.server.log);
+                Ok(later)
+            });
+            match reloaded {
+                Ok(later) if later.is_empty() => tracing::info!("configuration reloaded"),
+                Ok(later) => tracing::warn!(
+                    need_a_restart = later.join(", "),
+                    "configuration reloaded, but for what a restart changes"
+                ),
+                Err(failure) => tracing::error!(
+                    error = %failure.full_message(),
+                    "configuration not reloaded; everything is as it was"
+                ),
+            }
+        }
+    });
+    ask
+}
+
+/// The signals that a server heeds, and the switch that makes those that end it do so at once, exit
+/// code 0.
 fn end_on_signals() -> Result<(Signals, Arc<AtomicBool>), Failure> {
     let failed =
         |error| Failure::new(Code::Bug, "cannot receive signals of the system").source(error);
@@ -64,7 +115,7 @@ fn end_on_signals() -> Result<(Signals, Arc<AtomicBool>), Failure> {
         signal_hook::flag::register_conditional_shutdown(signal, 0, at_once.clone())
             .map_err(failed)?;
     }
-    Ok((Signals::new([SIGTERM, SIGINT]).map_err(failed)?, at_once))
+    Ok((Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(failed)?, at_once))
 }
 
 fn warn_of_open_listeners(listen: &[String]) -> Result<(), Failure> {

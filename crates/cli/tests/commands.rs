@@ -452,6 +452,46 @@ fn a_server_ends_whatever_its_database_file_is_busy_with() {
     assert_eq!(world.centre_count("SELECT count(*) FROM note WHERE text = 'y'"), 1);
 }
 
+// S8: a server that is sent SIGHUP reads its configuration again, and goes on where it cannot.
+#[test]
+fn a_server_reloads_what_can_be_changed() {
+    let world = World::new(PROGRAM, "CREATE TABLE note (id INTEGER PRIMARY KEY, text TEXT)");
+    world.add_user("ann");
+    let server = world.serve();
+    world.sync("ann", &server);
+
+    world.configure("upload_bytes_max = 65536\nworkers = 3");
+    server.reload();
+    assert!(server.log().contains("need_a_restart=\"workers\""), "{}", server.log());
+    let long = "INSERT INTO note VALUES (1, printf('%0100000d', 0))";
+    sql(&world.remote("ann"), long);
+    world.sync_fails("ann", &server, "E4004");
+    sql(&world.remote("ann"), "UPDATE note SET text = 'short'");
+    world.sync("ann", &server);
+
+    // Whoever signs with the former key issues what nobody accepts later.
+    world.syncline.ok(&["rotate-keys"]);
+    server.reload();
+    let mut with_token = world.sync_arguments("ann", &server);
+    with_token.extend(["--token-file", "ann.token"].map(str::to_owned));
+    world.syncline.ok(&with_token);
+    let path = world.path("syncline.toml");
+    let good = fs::read_to_string(&path).unwrap();
+    world.configure("nonsense = 1");
+    server.reload();
+    assert!(server.log().contains("not reloaded"), "{}", server.log());
+    assert!(server.log().contains("nonsense"), "{}", server.log());
+    world.sync("ann", &server);
+    fs::write(&path, good).unwrap();
+    world.configure("log = \"debug\"");
+    server.reload();
+    server.stop();
+    let server = world.serve();
+    let by_token = ["sync", "ann.db", "--server", &server.url, "--token-file", "ann.token"];
+    world.syncline.ok(&by_token);
+    server.stop();
+}
+
 #[test]
 fn serve_refuses_what_it_cannot_serve() {
     let world = shop();

@@ -11,6 +11,7 @@ use consolidated::Credentials;
 use model::{Clock, Code, Failure};
 use protocol::Credential;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::thread::JoinHandle;
 use tokio::sync::oneshot;
 
@@ -19,7 +20,7 @@ use tokio::sync::oneshot;
 /// Bounds: `password_hashes_max` verifications at once, `password_queue_len_max` waiting.
 pub(crate) struct Authenticator {
     tokens: Tokens,
-    token_lifetime_ms: i64,
+    token_lifetime_ms: AtomicI64,
     clock: Arc<dyn Clock>,
     turns: Arc<Turns>,
     wrong: WrongPasswords,
@@ -54,8 +55,7 @@ impl Authenticator {
             stage::start("password", cores, vec![(); cores], |(), intake| {
                 verify_passwords(intake);
             })?;
-        let lifetime_s = i64::try_from(config.token_lifetime_s).unwrap_or(i64::MAX);
-        let token_lifetime_ms = lifetime_s.saturating_mul(1000);
+        let token_lifetime_ms = AtomicI64::new(lifetime_ms(config));
         let tokens = Tokens::new(token_key);
         let wrong = WrongPasswords::new(config.password_delay_max_s, config.password_failures_max);
         let authenticator =
@@ -84,6 +84,12 @@ impl Authenticator {
                 Ok(Claim::Password { password: password.clone(), turn })
             }
         }
+    }
+
+    /// Issues tokens under this key and for as long as `config` says, from now on.
+    pub(crate) fn reload(&self, token_key: Vec<u8>, config: &Config) {
+        self.tokens.set_key(token_key);
+        self.token_lifetime_ms.store(lifetime_ms(config), Ordering::Relaxed);
     }
 
     /// Forgets the passwords that wait.
@@ -122,7 +128,8 @@ impl Authenticator {
                 drop(turn);
                 verified?;
                 let version = known.map_or(0, |known| known.password_version);
-                let expires = self.clock.unix_ms().saturating_add(self.token_lifetime_ms);
+                let lifetime_ms = self.token_lifetime_ms.load(Ordering::Relaxed);
+                let expires = self.clock.unix_ms().saturating_add(lifetime_ms);
                 self.tokens.issue(&origin.user, version, expires).map(Some)
             }
         }
@@ -144,6 +151,10 @@ impl Authenticator {
             Err(_) => Err(Failure::new(Code::Bug, "the verification ended early")),
         }
     }
+}
+
+fn lifetime_ms(config: &Config) -> i64 {
+    i64::try_from(config.token_lifetime_s).unwrap_or(i64::MAX).saturating_mul(1000)
 }
 
 fn verify_passwords(intake: &Intake<Verification>) {

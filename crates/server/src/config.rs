@@ -1,5 +1,6 @@
 //! Every limit of the server, with its unit and default.
 
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 /// The server's settings. All limits are per process.
@@ -109,7 +110,57 @@ impl Default for Config {
     }
 }
 
+/// The settings of a running server, some of which may change.
+#[derive(Debug)]
+pub(crate) struct Settings(RwLock<Arc<Config>>);
+
+impl Settings {
+    pub(crate) fn new(config: Config) -> Settings {
+        Settings(RwLock::new(Arc::new(config)))
+    }
+
+    /// As they are at this moment.
+    pub(crate) fn now(&self) -> Arc<Config> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set(&self, config: Config) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+    }
+}
+
+/// The names of those fields in which two configurations differ.
+macro_rules! differences {
+    ($one:expr, $other:expr, $($field:ident)+) => {
+        [$(($one.$field != $other.$field).then_some(stringify!($field)),)+].into_iter().flatten()
+    };
+}
+
 impl Config {
+    /// This one with what `wanted` can change while a server runs, and the names of the options
+    /// that differ besides and take effect with its next start.
+    pub fn reloaded(&self, wanted: &Config) -> (Config, Vec<&'static str>) {
+        let config = Config {
+            upload_bytes_max: wanted.upload_bytes_max,
+            unauthenticated_bytes_max: wanted.unauthenticated_bytes_max,
+            hello_timeout_s: wanted.hello_timeout_s,
+            idle_timeout_s: wanted.idle_timeout_s,
+            heartbeat_interval_s: wanted.heartbeat_interval_s,
+            drain_timeout_s: wanted.drain_timeout_s,
+            token_lifetime_s: wanted.token_lifetime_s,
+            ..self.clone()
+        };
+        // What holds memory, connections or threads was measured out at the start.
+        let later = differences!(config, wanted,
+            listen connections_max sessions_max workers upload_appliers queue_len_max
+            group_commit_len_max stream_memory_bytes_max spill_bytes_max spill_dir
+            frame_bytes_max batch_rows batch_bytes takeover_after_s password_hashes_max
+            password_delay_max_s password_failures_max password_queue_len_max log_rows_max rejects_kept_days statement_timeout_s
+            lock_timeout_s idle_in_transaction_timeout_s);
+        let later = later.collect();
+        (config, later)
+    }
+
     /// How many writers a server of the database at `url` has.
     pub(crate) fn upload_appliers_for(&self, url: &consolidated::Url) -> usize {
         // More than one per core, because a writer waits for the disk and for its database.

@@ -35,4 +35,4 @@ mod worker;
 mod wrong_passwords;
 
 pub use config::Config;
-pub use server::{Components, Server, start};
+pub use server::{Components, Reloader, Server, start};

@@ -2,7 +2,7 @@
 
 use crate::authenticate::Authenticator;
 use crate::clock::SystemClock;
-use crate::config::Config;
+use crate::config::{Config, Settings};
 use crate::files::TemporaryFiles;
 use crate::lease::Leases;
 use crate::network::{self, Listener, raise_descriptor_limit};
@@ -11,9 +11,9 @@ use crate::stage;
 use crate::worker;
 use consolidated::{Cancellation, ServeLock, Serving, Url};
 use model::{Clock, Code, Failure, Files, Spills};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::runtime::Runtime;
@@ -57,10 +57,10 @@ pub struct Server {
     connections: Arc<Semaphore>,
     connections_max: u32,
     threads: Vec<JoinHandle<()>>,
-    drain_timeout: Duration,
     /// Why it cannot work any more, if it came to that.
     failures: Receiver<Failure>,
-    cancellation: Cancellation,
+    serving: Serving,
+    url: Url,
     clock: Arc<dyn Clock>,
     lock: ServeLock,
 }
@@ -89,10 +89,11 @@ pub fn start(config: Config, url: &Url, components: Components) -> Result<Server
         spills,
         sessions: Semaphore::new(config.sessions_max),
         stopping: AtomicBool::new(false),
-        config,
+        config: Settings::new(config),
     });
+    let config = shared.config.now();
     let descriptors = raise_descriptor_limit();
-    let connections_max = match shared.config.connections_max {
+    let connections_max = match config.connections_max {
         0 => descriptors,
         wanted => wanted.min(descriptors),
     };
@@ -101,10 +102,10 @@ pub fn start(config: Config, url: &Url, components: Components) -> Result<Server
     let connections = Arc::new(Semaphore::new(connections_max as usize));
     let (stop, stopped) = watch::channel(false);
     let mut addresses = Vec::new();
-    for url in &shared.config.listen {
+    for address in &config.listen {
         let listener = {
             let _inside = runtime.enter();
-            Listener::bind(url)?
+            Listener::bind(address)?
         };
         addresses.push(listener.url.clone());
         let accept = network::Accept {
@@ -119,7 +120,6 @@ pub fn start(config: Config, url: &Url, components: Components) -> Result<Server
     tracing::info!(database = %url, connections_max, ?addresses, "server started");
     network::notify("READY=1");
     Ok(Server {
-        drain_timeout: Duration::from_secs(shared.config.drain_timeout_s),
         runtime,
         addresses,
         shared,
@@ -128,16 +128,50 @@ pub fn start(config: Config, url: &Url, components: Components) -> Result<Server
         connections_max,
         threads,
         failures,
-        cancellation: serving.cancellation,
+        serving,
+        url: url.clone(),
         clock,
         lock,
     })
+}
+
+/// Changes the settings of a running server.
+pub struct Reloader {
+    shared: Weak<Shared>,
+    serving: Serving,
+    url: Url,
+}
+
+impl Reloader {
+    /// Reads the key of session tokens again, and takes from `wanted` what can be changed. Returns
+    /// the names of the options that take effect with the next start. Where it fails, all is as it
+    /// was.
+    pub fn reload(&self, wanted: &Config) -> Result<Vec<&'static str>, Failure> {
+        let token_key = self.serving.open_reader(&self.url)?.token_key()?;
+        // One that has ended meanwhile has no settings.
+        let Some(shared) = self.shared.upgrade() else { return Ok(Vec::new()) };
+        let (config, later) = shared.config.now().reloaded(wanted);
+        shared.authenticator.reload(token_key, &config);
+        shared.config.set(config);
+        Ok(later)
+    }
 }
 
 impl Server {
     /// Where it listens, as `tcp://HOST:PORT` with real ports.
     pub fn addresses(&self) -> &[String] {
         &self.addresses
+    }
+
+    /// How long synchronizations under way have when it stops.
+    pub fn drain_timeout_s(&self) -> u64 {
+        self.shared.config.now().drain_timeout_s
+    }
+
+    /// Changes its settings while it runs, from any thread.
+    pub fn reloader(&self) -> Reloader {
+        let (shared, serving) = (Arc::downgrade(&self.shared), self.serving.clone());
+        Reloader { shared, serving, url: self.url.clone() }
     }
 
     /// Where to learn that it cannot work any more: whoever started it should then let it go, as
@@ -150,6 +184,7 @@ impl Server {
     /// `drain_timeout_s`, then ends the rest, which learn of it by their next Hello. What runs at
     /// the database then is cancelled; what does not end even so is left to the end of the process.
     pub fn drain(self) {
+        let drain_timeout = Duration::from_secs(self.drain_timeout_s());
         let begun_us = self.clock.monotonic_us();
         self.shared.stopping.store(true, Ordering::Relaxed);
         network::notify("STOPPING=1");
@@ -157,7 +192,7 @@ impl Server {
         let _ = self.stop.send(true);
         let drained = self.runtime.block_on(async {
             let all = self.connections.acquire_many(self.connections_max);
-            tokio::time::timeout(self.drain_timeout, all).await.is_ok()
+            tokio::time::timeout(drain_timeout, all).await.is_ok()
         });
         self.shared.worker.abandon();
         self.shared.authenticator.abandon();
@@ -165,8 +200,8 @@ impl Server {
         // With the last session gone the queues close, and the workers end when they are empty.
         drop(self.shared);
         let taken = Duration::from_micros(self.clock.monotonic_us().saturating_sub(begun_us));
-        let rest = self.drain_timeout.saturating_sub(taken);
-        let left = stop_threads(self.threads, rest, &self.cancellation);
+        let rest = drain_timeout.saturating_sub(taken);
+        let left = stop_threads(self.threads, rest, &self.serving.cancellation);
         if left > 0 {
             tracing::warn!(threads = left, "the database does not answer; its work is left behind");
             // Whoever still writes keeps the right to do so, until the process ends.

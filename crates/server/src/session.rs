@@ -12,7 +12,7 @@
 //! peer and ends the synchronization; what was committed stays, and the next Hello learns of it.
 
 use crate::authenticate::{Authenticator, Claim};
-use crate::config::Config;
+use crate::config::Settings;
 use crate::fail_point::fail_point;
 use crate::lease::{Claimant, Lease, Leases};
 use crate::network::Connection;
@@ -42,7 +42,7 @@ const BYTES_PER_WRITE: usize = 256 << 10;
 
 /// What all sessions of a server share.
 pub(crate) struct Shared {
-    pub(crate) config: Config,
+    pub(crate) config: Settings,
     pub(crate) worker: Worker,
     pub(crate) authenticator: Authenticator,
     pub(crate) leases: Arc<Leases>,
@@ -54,7 +54,8 @@ pub(crate) struct Shared {
 impl Shared {
     fn place(&self) -> Result<SemaphorePermit<'_>, Failure> {
         self.sessions.try_acquire().map_err(|_| {
-            let message = format!("{} synchronizations are under way", self.config.sessions_max);
+            let message =
+                format!("{} synchronizations are under way", self.config.now().sessions_max);
             Failure::new(Code::ServerFull, message).retry_after_s(1)
         })
     }
@@ -105,7 +106,7 @@ pub(crate) async fn serve(
     shared: &Shared,
     summary: &mut Summary,
 ) -> Result<Option<()>, Failure> {
-    let limit = Duration::from_secs(shared.config.hello_timeout_s);
+    let limit = Duration::from_secs(shared.config.now().hello_timeout_s);
     if connection.receive_magic(limit).await?.is_none() {
         return Ok(None);
     }
@@ -138,7 +139,7 @@ pub(crate) async fn serve(
     summary.phases.end(Phase::Admission);
     let lease = shared.leases.take(&holder).await?;
     summary.phases.end(Phase::Waiting);
-    connection.admit(shared.config.frame_bytes_max);
+    connection.admit(shared.config.now().frame_bytes_max);
     let mut synchronization = Synchronization {
         connection,
         shared,
@@ -461,7 +462,7 @@ impl Synchronization<'_> {
             Message::UploadBegin(begin) => begin,
             other => return Err(other.unexpected("UploadBegin")),
         };
-        let (spills, bytes_max) = (&self.shared.spills, self.shared.config.upload_bytes_max);
+        let (spills, bytes_max) = (&self.shared.spills, self.shared.config.now().upload_bytes_max);
         let schema = match self.held() {
             Some(held) => Arc::new(held.schema.clone()),
             None => self.session.schema.clone(),
@@ -565,7 +566,7 @@ impl Synchronization<'_> {
         work: impl Future<Output = Result<Costed<T>, Failure>>,
     ) -> Result<T, Failure> {
         self.lease.at_database(true);
-        let heartbeat = Duration::from_secs(self.shared.config.heartbeat_interval_s.max(1));
+        let heartbeat = Duration::from_secs(self.shared.config.now().heartbeat_interval_s.max(1));
         tokio::pin!(work);
         let result = loop {
             match tokio::time::timeout(heartbeat, &mut work).await {

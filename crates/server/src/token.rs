@@ -10,6 +10,7 @@ use hmac::{Hmac, Mac};
 use model::{Code, Failure, UserName};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
+use std::sync::{PoisonError, RwLock};
 
 #[derive(Serialize, Deserialize)]
 struct Payload {
@@ -20,12 +21,17 @@ struct Payload {
 
 /// Issues and checks tokens.
 pub(crate) struct Tokens {
-    key: Vec<u8>,
+    key: RwLock<Vec<u8>>,
 }
 
 impl Tokens {
     pub(crate) fn new(key: Vec<u8>) -> Tokens {
-        Tokens { key }
+        Tokens { key: RwLock::new(key) }
+    }
+
+    /// From now on signs with this key, and accepts no other.
+    pub(crate) fn set_key(&self, key: Vec<u8>) {
+        *self.key.write().unwrap_or_else(PoisonError::into_inner) = key;
     }
 
     pub(crate) fn issue(
@@ -67,7 +73,8 @@ impl Tokens {
     }
 
     fn sign(&self, payload: &str) -> Result<Hmac<Sha256>, Failure> {
-        let mut mac = Hmac::<Sha256>::new_from_slice(&self.key)
+        let key = self.key.read().unwrap_or_else(PoisonError::into_inner);
+        let mut mac = Hmac::<Sha256>::new_from_slice(&key)
             .map_err(|_| Failure::new(Code::Bug, "the token key is unusable"))?;
         mac.update(payload.as_bytes());
         Ok(mac)

@@ -63,6 +63,14 @@ impl Server {
         self.signal(Signal::TERM);
     }
 
+    /// Sends SIGHUP and waits until the server has logged what became of it.
+    pub fn reload(&self) {
+        let count = || self.log().matches("configuration ").count();
+        let before = count();
+        self.signal(Signal::HUP);
+        until("the server to read its configuration", || count() > before);
+    }
+
     fn signal(&self, signal: Signal) {
         let id = Pid::from_raw(self.child.id().cast_signed()).unwrap();
         kill_process(id, signal).unwrap();

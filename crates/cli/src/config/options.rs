@@ -3,6 +3,7 @@
 //! The struct that serde fills, its defaults, the bounds that are checked and the sample file
 //! that `syncline init` writes all follow from this one list.
 
+use crate::args::LogLevel;
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -39,6 +40,9 @@ macro_rules! server_options {
             /// Where rows go that do not fit in memory; the system's temporary folder if none.
             #[serde(skip_serializing_if = "Option::is_none")]
             pub(crate) spill_dir: Option<String>,
+            /// How much to log, unless `--log` says it.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            pub(crate) log: Option<LogLevel>,
             $(#[doc = $why] pub(crate) $name: u64,)+
         }
 
@@ -47,6 +51,7 @@ macro_rules! server_options {
                 ServerOptions {
                     listen: vec![LISTEN_DEFAULT.to_owned()],
                     spill_dir: None,
+                    log: None,
                     $($name: $default,)+
                 }
             }
@@ -182,7 +187,9 @@ impl ServerOptions {
 
     /// Every key of the table.
     pub(crate) fn keys() -> impl Iterator<Item = &'static str> {
-        ["listen", "spill_dir"].into_iter().chain(SERVER_OPTIONS.iter().map(|option| option.name))
+        ["listen", "spill_dir", "log"]
+            .into_iter()
+            .chain(SERVER_OPTIONS.iter().map(|option| option.name))
     }
 }
 

@@ -39,7 +39,13 @@ pub(crate) fn text(consolidated: &str, models: &[&str]) -> String {
         "spill_dir (a folder): where rows go that do not fit in memory. Default: the system's \
          temporary folder. Name a folder on a disk if that one lies in memory.",
     );
-    text.push_str("#spill_dir = \"/var/tmp\"\n");
+    text.push_str("#spill_dir = \"/var/tmp\"\n\n");
+    comment(
+        &mut text,
+        "log (off, error, warn, info, debug, trace): how much the server logs, unless `--log` says \
+         it.",
+    );
+    text.push_str("#log = \"info\"\n");
     for option in SERVER_OPTIONS {
         text.push('\n');
         comment(&mut text, &format!("{} ({}): {}", option.name, option.unit, option.why));

@@ -93,8 +93,8 @@ async fn serve(
     peer: SocketAddr,
 ) {
     let started_ms = clock.monotonic_ms();
-    let idle_timeout = Duration::from_secs(shared.config.idle_timeout_s);
-    let limit = shared.config.unauthenticated_bytes_max;
+    let idle_timeout = Duration::from_secs(shared.config.now().idle_timeout_s);
+    let limit = shared.config.now().unauthenticated_bytes_max;
     let mut connection = Connection::new(stream, limit, idle_timeout);
     let mut summary = Summary::new(clock.clone());
     let result = session::serve(&mut connection, peer.ip(), shared, &mut summary).await;
