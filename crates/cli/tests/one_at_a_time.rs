@@ -2,9 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use harness::{Network, Peer, Server, World, count, finish, query, sql, time_of, until};
-use model::{Code, Progress, ValueRef, write_value};
-use protocol::{Message, Operation, RowsFrame, UploadBegin, UploadEnd};
+use harness::{Network, Peer, Server, World, count, finish, hello, query, sql, time_of, until};
+use model::{Code, FileSecret, Progress, ValueRef, write_value};
+use protocol::{Hello, Message, Operation, RowsFrame, UploadBegin, UploadEnd};
 use std::process::Child;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -45,6 +45,23 @@ fn assert_arrived_once(world: &World, rows: i64) {
     assert_eq!(seen, [[rows.to_string(), rows.to_string()]]);
     let lines = harness::differences(&world.consolidated(), &world.remote("ann"), &["note".into()]);
     assert!(lines.is_empty(), "{lines:?}");
+}
+
+/// Says that it is over when it goes.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
+
+/// What the file of ann drew once.
+fn secret_of(world: &World) -> FileSecret {
+    let secret = "SELECT hex(value) FROM syncline_state WHERE name = 'file_secret'";
+    let digits = query(&world.remote("ann"), secret).concat().concat();
+    let digits = digits.trim_matches('\'');
+    FileSecret::new(u128::from_str_radix(digits, 16).unwrap().to_be_bytes())
 }
 
 // S8
@@ -108,22 +125,33 @@ fn row(id: i64) -> Message {
 #[test]
 fn a_living_synchronization_is_kept_and_a_stalled_one_taken_over() {
     let (world, server) = notes();
-    let (mut first, schema) = Peer::admitted(&server.url, "ann", "till-7");
-    assert_eq!(schema.tables.len(), 1);
-    first.send(&Message::UploadBegin(UploadBegin { previous: Progress(0), progress: Progress(1) }));
-    first.send(&row(1001));
-
     let mut arguments = world.sync_arguments("ann", &server);
     arguments.extend(["--json", "--remote-id", "till-7"].map(str::to_owned));
     let attempt = || world.syncline.run(&arguments);
+    let ping = [&arguments[..], &["--ping".to_owned()]].concat();
+    assert_eq!(world.syncline.run(&ping).code, Some(0));
+
+    // Another process of the same file: another file would not have to wait for it.
+    let hello = Hello { file_secret: Some(secret_of(&world)), ..hello("ann", "till-7") };
+    let (mut first, _) = Peer::greeting(&server.url, hello);
+    match first.receive() {
+        Some(Message::SchemaChange(change)) => assert_eq!(change.schema.tables.len(), 1),
+        other => panic!("{other:?} instead of a schema"),
+    }
+    first.send(&Message::UploadBegin(UploadBegin { previous: Progress(0), progress: Progress(1) }));
+    first.send(&row(1001));
+
     let living = AtomicBool::new(true);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while living.load(Ordering::Relaxed) {
-                first.send(&Message::Heartbeat);
+                // The server may have closed already: what this test is about then fails below.
+                let _ = first.try_send(&Message::Heartbeat);
                 std::thread::sleep(Duration::from_millis(100));
             }
         });
+        // Also when an assertion fails, or the scope would wait without end.
+        let _stop = Stop(&living);
         let refused = time_of(|| {
             // Each attempt waits a second for its predecessor.
             for _ in 0..=TAKEOVER_AFTER_S {
@@ -137,7 +165,6 @@ fn a_living_synchronization_is_kept_and_a_stalled_one_taken_over() {
                 assert!((1..=TAKEOVER_AFTER_S).contains(&retry_after_s), "{error}");
             }
         });
-        living.store(false, Ordering::Relaxed);
         assert!(refused > Duration::from_secs(TAKEOVER_AFTER_S));
     });
 
