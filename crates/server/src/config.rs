@@ -155,7 +155,8 @@ impl Config {
             listen connections_max sessions_max workers upload_appliers queue_len_max
             group_commit_len_max stream_memory_bytes_max spill_bytes_max spill_dir
             frame_bytes_max batch_rows batch_bytes takeover_after_s password_hashes_max
-            password_delay_max_s password_failures_max password_queue_len_max log_rows_max rejects_kept_days statement_timeout_s
+            password_delay_max_s password_failures_max password_queue_len_max log_rows_max
+            rejects_kept_days statement_timeout_s
             lock_timeout_s idle_in_transaction_timeout_s);
         let later = later.collect();
         (config, later)
