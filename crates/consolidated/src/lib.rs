@@ -24,6 +24,7 @@ mod orphans;
 #[allow(dead_code, reason = "partitions will read more of the tables")]
 mod postgres;
 mod quote;
+mod random;
 mod reach;
 mod rebase;
 mod script;

@@ -189,6 +189,12 @@ codes! {
     /// encrypted connection. Nothing that follows from the password was sent.
     3266 ProofRefused Operator false
         "correct the server's pg_hba.conf, or `require_auth` and `channel_binding` in the URL";
+    /// A pooler in front of PostgreSQL lends a session to several clients, by transaction or by
+    /// statement, or hands it on without a reset. Settings, prepared statements and locks of one
+    /// client would reach another, so nothing is done. A script that runs `DISCARD ALL` or
+    /// `RESET ALL` looks the same.
+    3267 PoolerShares Operator false
+        "set `pool_mode = session` for this database in the pooler, or connect without it";
 
     /// The server works on as many synchronizations as it may.
     4001 ServerFull Nobody true "wait, then synchronize again";

@@ -9,6 +9,7 @@ mod account;
 mod certificate;
 mod content;
 mod database;
+mod pooler;
 mod programs;
 mod recovery;
 mod session;
@@ -17,6 +18,7 @@ mod watchdog;
 
 pub(crate) use content::RemoteColumn;
 pub use database::{APP_PASSWORD, APP_ROLE, SUPERUSER, TestDatabase};
+pub use pooler::Pooler;
 pub use programs::{programs_folder, without_surroundings};
 pub use recovery::ARCHIVING;
 pub use session::PsqlSession;

@@ -7,6 +7,8 @@ mod chinook;
 mod crash;
 mod deployment;
 mod failover;
+mod notices;
+mod pooler;
 mod representatives;
 mod row_faults;
 mod servers;

@@ -1,7 +1,7 @@
 //! Makes a connection to a primary and gives its session the settings that scripts rely on.
 
-use super::errors::FaultKind;
-use super::link::{Call, Outcome, Session};
+use super::errors::{Fault, FaultKind};
+use super::link::{Call, Outcome, Session, mark};
 use super::tls::Check;
 use super::watermark::Place;
 use crate::serving::Timeouts;
@@ -47,7 +47,10 @@ const NOT_COMPILED: &str = "SET jit = off";
 const NOTICE_LOST_CLIENT: &str = "SET client_connection_check_interval = '5s'";
 
 /// Its place among the first statements.
-const NOTICE_AT: usize = 2;
+const NOTICE_AT: usize = 1;
+
+/// Where the mark is read back among them.
+const MARK_AT: usize = 3;
 
 /// What a connection is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -206,6 +209,17 @@ const FACTS: &str = "SELECT pg_is_in_recovery(), current_setting('server_version
     (SELECT setting::int8 FROM pg_settings WHERE name = 'deadlock_timeout'),
     current_setting('default_transaction_isolation') IN ('repeatable read', 'serializable')";
 
+/// Gives the session its settings and its mark.
+fn begin(session: &mut Session, settings: &str) -> Result<(), FaultKind> {
+    let outcomes = session.run(&[Call::Simple(settings)], &mut |_, _| Ok(()));
+    let refused =
+        outcomes.map_err(|fault| fault.kind)?.into_iter().find_map(|outcome| match outcome {
+            Outcome::Refused(refusal) => Some(FaultKind::Refused(refusal)),
+            Outcome::Done(_) | Outcome::Skipped => None,
+        });
+    refused.map_or(Ok(()), Err)
+}
+
 /// `must_write`: there are other hosts to try where this one only reads.
 fn set_up(
     session: &mut Session,
@@ -214,24 +228,33 @@ fn set_up(
     must_write: bool,
 ) -> Result<Facts, Failure> {
     let doing = || "cannot set up the session".to_owned();
+    let mark = session.mark();
+    // One text, so that a pooler gives it to one session.
+    let settings = format!("{SETTINGS}\n{}", mark::set(&mark));
+    // On its own: what reads the mark back can be prepared only where there is one.
+    begin(session, &settings).map_err(|kind| kind.failure(doing()))?;
     let calls = [
-        Call::Simple(SETTINGS),
         Call::Simple(waits),
         Call::Simple(NOTICE_LOST_CLIENT),
         Call::Simple(role.plans()),
+        Call::new(mark::READ, &[]),
         Call::new(FACTS, &[]),
     ];
     let mut facts = None;
     let outcomes = session
-        .run(&calls, &mut |_, row| {
+        .run(&calls, &mut |call, row| {
+            if call == MARK_AT {
+                return mark::compare(row, &mark);
+            }
             facts = Some(row.to_row());
             Ok(())
         })
-        .map_err(|fault| fault.kind.failure(doing()))?;
+        .map_err(|fault| mark::judge(fault, MARK_AT).kind.failure(doing()))?;
     for (position, outcome) in outcomes.into_iter().enumerate() {
         match outcome {
             Outcome::Refused(refusal) if position != NOTICE_AT => {
-                return Err(FaultKind::Refused(refusal).failure(doing()));
+                let fault = Fault { call: position, kind: FaultKind::Refused(refusal) };
+                return Err(mark::judge(fault, MARK_AT).kind.failure(doing()));
             }
             _ => {}
         }

@@ -178,10 +178,17 @@ fn refused(refusal: &Refusal, message: String) -> Failure {
     }
     // A table changed under a prepared statement, which is prepared anew the next time.
     let stale = refusal.routine.as_deref() == Some("RevalidateCachedQuery");
-    let code = if stale { Code::DatabaseBusy } else { code(&refusal.state) };
+    let code = match stale {
+        true => Code::DatabaseBusy,
+        false if is_by_statement(refusal) => Code::PoolerShares,
+        false => code(&refusal.state),
+    };
     let failure = Failure::new(code, message).source(Said::new(refusal));
     match code {
         Code::DatabaseBusy => failure.retry_after_s(RETRY_AFTER_S),
+        Code::DatabaseUnavailable if refusal.message.contains("startup parameter") => {
+            failure.hint(STARTUP_PARAMETER)
+        }
         Code::DatabaseUnavailable => match hint(&refusal.state) {
             Some(hint) => failure.hint(hint),
             None => failure.retry_after_s(RETRY_AFTER_S),
@@ -191,6 +198,11 @@ fn refused(refusal: &Refusal, message: String) -> Failure {
             None => failure,
         },
     }
+}
+
+/// A pooler that hands out sessions by statement says so when a transaction begins.
+fn is_by_statement(refusal: &Refusal) -> bool {
+    refusal.state == "08P01" && refusal.message.contains("statement pooling")
 }
 
 fn lost(message: String) -> Failure {
@@ -220,6 +232,10 @@ pub(super) fn code(state: &str) -> Code {
 /// What most likely became of a table or a column that is not there.
 const RENAMED: &str = "a table or a column was renamed or dropped and that was not deployed: run \
                        `syncline check`, then `syncline deploy`";
+
+/// A pooler knows few parameters of the beginning.
+const STARTUP_PARAMETER: &str = "leave it out of the URL and give the setting to the role, with \
+                                 `ALTER ROLE … SET`; a pooler may ignore it silently";
 
 fn hint(state: &str) -> Option<&'static str> {
     match state {

@@ -8,7 +8,9 @@
 
 mod authentication;
 mod cancel;
+pub(super) mod mark;
 mod message;
+mod notice;
 mod prepared;
 mod row;
 mod session;
@@ -233,7 +235,38 @@ impl Link {
         Ok(())
     }
 
+    /// Runs `calls`, and reads the mark of the session back where they are the first of a
+    /// transaction: within it, and before anything that was prepared.
     fn run(&mut self, calls: &[Call<'_>], each: Rows<'_>) -> Result<Vec<u64>, Fault> {
+        let session = self.session.as_ref().filter(|session| session.is_idle());
+        let Some(mark) = session.map(Session::mark).filter(|_| !calls.is_empty()) else {
+            return self.run_unmarked(calls, each);
+        };
+        let at = usize::from(matches!(calls[0], Call::Simple(_)));
+        let mut marked = Vec::with_capacity(calls.len() + 1);
+        marked.extend_from_slice(&calls[..at]);
+        marked.push(Call::new(mark::READ, &[]));
+        marked.extend_from_slice(&calls[at..]);
+        let outcome = self.run_unmarked(&marked, &mut |call, row| match call {
+            call if call == at => mark::compare(row, &mark),
+            call => each(call - usize::from(call > at), row),
+        });
+        match outcome.map_err(|fault| mark::judge(fault, at)) {
+            Ok(mut affected) => {
+                affected.remove(at);
+                Ok(affected)
+            }
+            Err(Fault { call, kind }) => {
+                if call == at && matches!(kind, FaultKind::Failure(_)) {
+                    self.session = None;
+                }
+                let call = call - usize::from(call > at);
+                Err(Fault { call: call.min(calls.len() - 1), kind })
+            }
+        }
+    }
+
+    fn run_unmarked(&mut self, calls: &[Call<'_>], each: Rows<'_>) -> Result<Vec<u64>, Fault> {
         let Some(session) = &mut self.session else {
             return Err(Fault { call: 0, kind: FaultKind::Disconnected });
         };

@@ -4,7 +4,7 @@ use super::session::PsqlSession;
 use super::{Cluster, programs};
 use crate::program::{Outcome, finish};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The ordinary role that owns the databases of the tests.
@@ -41,6 +41,21 @@ impl TestDatabase {
     #[must_use]
     pub fn as_role(&self, role: &str) -> TestDatabase {
         TestDatabase { role: role.to_owned(), ..self.clone() }
+    }
+
+    /// The same database by way of somebody else.
+    pub(super) fn by_way_of(&self, host: &str, port: u16) -> TestDatabase {
+        TestDatabase { socket_folder: PathBuf::from(host), port, ..self.clone() }
+    }
+
+    /// The role that speaks to it.
+    pub(super) fn role(&self) -> &str {
+        &self.role
+    }
+
+    /// The folder of the Unix socket, and the port that names it.
+    pub(super) fn place(&self) -> (&Path, u16) {
+        (&self.socket_folder, self.port)
     }
 
     /// Its URL by the Unix socket, which asks for no password.

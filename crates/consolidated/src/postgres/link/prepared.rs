@@ -62,6 +62,8 @@ struct Described {
 /// The statements of one session, by their text.
 #[derive(Debug, Default)]
 pub(super) struct Statements {
+    /// That of the session: no other has statements of the same names.
+    mark: String,
     known: HashMap<Box<str>, Prepared>,
     /// Types of the database's own.
     types: HashMap<Oid, Type>,
@@ -74,6 +76,11 @@ pub(super) struct Statements {
 }
 
 impl Statements {
+    /// None yet, of the session with this mark.
+    pub(super) fn of(mark: &str) -> Statements {
+        Statements { mark: mark.to_owned(), ..Statements::default() }
+    }
+
     pub(super) fn get(&self, sql: &str) -> Option<&Prepared> {
         self.known.get(sql)
     }
@@ -130,7 +137,7 @@ impl Statements {
 
     fn next_name(&mut self) -> String {
         self.count += 1;
-        format!("s{}", self.count)
+        format!("{}_{}", self.mark, self.count)
     }
 }
 

@@ -9,9 +9,9 @@ use super::cancel::Key;
 use super::message::{Message, affected, garbled};
 use super::prepared::{Prepared, Statements};
 use super::row::{Column, RowRef};
-use super::startup;
 use super::wire::Wire;
 use super::{Call, Rows};
+use super::{mark, startup};
 use crate::postgres::connect::Options;
 use crate::postgres::errors::{Fault, FaultKind, Refusal};
 use crate::url::Host;
@@ -37,6 +37,7 @@ pub(in crate::postgres) struct Session {
     status: u8,
     /// None where the server, or a pooler, cannot cancel.
     key: Option<Arc<Key>>,
+    mark: Arc<str>,
 }
 
 /// What became of a call.
@@ -53,12 +54,19 @@ impl Session {
     /// Connects to a host.
     pub(in crate::postgres) fn open(host: &Host, options: &Options) -> Result<Session, FaultKind> {
         let (wire, key) = startup::connect(host, options)?;
+        let mark = mark::draw().map_err(FaultKind::Failure)?;
         Ok(Session {
             wire,
-            statements: Statements::default(),
+            statements: Statements::of(&mark),
+            mark: mark.into(),
             status: IDLE,
             key: key.map(Arc::new),
         })
+    }
+
+    /// What tells this session from all others.
+    pub(in crate::postgres) fn mark(&self) -> Arc<str> {
+        self.mark.clone()
     }
 
     /// How to cancel what it runs.
@@ -88,6 +96,7 @@ impl Session {
         each: Rows<'_>,
     ) -> Result<Vec<Outcome>, Fault> {
         self.write(calls)?;
+        self.wire.begin_flight();
         self.wire.send();
         let mut outcomes = Vec::with_capacity(calls.len());
         while let Some(call) = calls.get(outcomes.len()) {

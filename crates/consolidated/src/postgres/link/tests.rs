@@ -1,5 +1,6 @@
 //! Flights against a real server, which is restarted under them.
 
+mod pooler;
 mod proofs;
 
 use super::prepared::STATEMENTS_MAX;

@@ -4,6 +4,7 @@
 //! the next flight.
 
 use super::message::{Inbox, Message};
+use super::notice::Notices;
 use super::socket::Socket;
 use bytes::BytesMut;
 use postgres_protocol::message::{backend, frontend};
@@ -21,12 +22,13 @@ pub(super) struct Wire {
     sent: usize,
     /// Why nothing can be sent any more. The server may have said why before it left.
     broken: Option<io::Error>,
+    notices: Notices,
 }
 
 impl Wire {
     pub(super) fn new(socket: Socket) -> Wire {
         let (inbox, outbox) = (Inbox::new(), BytesMut::new());
-        Wire { socket, inbox, outbox, sent: 0, broken: None }
+        Wire { socket, inbox, outbox, sent: 0, broken: None, notices: Notices::default() }
     }
 
     pub(super) fn socket(&self) -> &Socket {
@@ -40,6 +42,11 @@ impl Wire {
     /// Where the next messages are written; [`Wire::message`] sends them.
     pub(super) fn outbox(&mut self) -> &mut BytesMut {
         &mut self.outbox
+    }
+
+    /// What comes from here on are answers to the next flight.
+    pub(super) fn begin_flight(&mut self) {
+        self.notices.begin();
     }
 
     /// Forgets what was written and not sent.
@@ -77,17 +84,16 @@ impl Wire {
         self.broken.is_none() && (!self.outbox.is_empty() || !self.socket.is_flushed())
     }
 
-    /// The next message that is an answer. What the server tells of its own accord is passed over.
+    /// The next message that is an answer. What the server tells of its own accord is passed over,
+    /// and logged where it is a notice.
     #[inline]
     pub(super) fn message(&mut self) -> io::Result<Message<'_>> {
         let (tag, body) = loop {
             match self.inbox.take()? {
-                Some((
-                    backend::NOTICE_RESPONSE_TAG
-                    | backend::PARAMETER_STATUS_TAG
-                    | backend::NOTIFICATION_RESPONSE_TAG,
-                    _,
-                )) => {}
+                Some((tag @ backend::NOTICE_RESPONSE_TAG, body)) => {
+                    self.notices.log(&Message { tag, body: self.inbox.body(body) })?;
+                }
+                Some((backend::PARAMETER_STATUS_TAG | backend::NOTIFICATION_RESPONSE_TAG, _)) => {}
                 Some(message) => break message,
                 None => self.fill()?,
             }

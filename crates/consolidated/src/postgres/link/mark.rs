@@ -1,0 +1,55 @@
+//! Recognizes a session that a pooler lends to several clients.
+//!
+//! A pooler that hands out sessions by transaction or by statement gives each transaction to
+//! whichever session is free: without our settings, with those of another client, and with
+//! statements under our names that somebody else prepared. So every session gets a random mark
+//! when it is set up, and each flight that finds no open transaction reads it back.
+
+use super::RowRef;
+use crate::postgres::errors::{Fault, FaultKind};
+use crate::random;
+use model::{Code, Failure};
+
+/// Reads the mark back. Not a `SELECT`: that would take the snapshot of a transaction that has yet
+/// to lock its tables.
+pub(in crate::postgres) const READ: &str = "SHOW syncline.session";
+
+/// A new mark, in hexadecimal digits.
+pub(super) fn draw() -> Result<String, Failure> {
+    Ok(format!("{:016x}", random::number()?))
+}
+
+/// Marks the session. One that has a mark already is lent to another client, or was handed on
+/// without a reset: both of us see that.
+pub(in crate::postgres) fn set(mark: &str) -> String {
+    format!(
+        "SELECT set_config('syncline.session', CASE \
+         WHEN coalesce(current_setting('syncline.session', true), '') = '' \
+         THEN '{mark}' ELSE 'shared' END, false);"
+    )
+}
+
+/// Whether the row that [`READ`] returned holds our own mark.
+pub(in crate::postgres) fn compare(row: RowRef<'_>, mark: &str) -> Result<(), Failure> {
+    match row.try_get::<&str>(0) {
+        Ok(found) if found == mark => Ok(()),
+        _ => Err(shared()),
+    }
+}
+
+/// What became of a flight, given where [`READ`] was in it: a session that knows neither the mark
+/// nor the statement is not the one that was set up.
+pub(in crate::postgres) fn judge(fault: Fault, at: usize) -> Fault {
+    match fault.sqlstate() {
+        Some("42704" | "26000") if fault.call == at => {
+            Fault { call: at, kind: FaultKind::Failure(shared()) }
+        }
+        _ => fault,
+    }
+}
+
+fn shared() -> Failure {
+    let message = "the session of PostgreSQL is not the one that was set up: a pooler shares it \
+                   with other clients";
+    Failure::new(Code::PoolerShares, message)
+}
