@@ -47,7 +47,7 @@ fn passwords_that_wait_take_no_place_of_a_token() {
         world.syncline.ok(&arguments);
         drop(server);
         // One password is never done with, one waits, and the last one is refused.
-        let server = world.serve_with(&[], Some("server-password=pause"));
+        let server = world.serve_with(&[], Some("password-waits=pause"));
         let refusals = wrong_passwords(&server.url, 3);
         assert_eq!(refusals.recv().unwrap(), Some(Code::ServerFull.number()));
         let mut arguments: Vec<String> =

@@ -351,7 +351,7 @@ fn a_download_of_many_tables_prepares_nothing_again() {
         database.sql("SELECT 'ends'");
         let log = cluster.log();
         let from = log.rfind("'begins'").unwrap();
-        log[from..].matches("  parse s").count()
+        log[from..].matches("  parse ").count()
     };
     let mut change = |number: usize| {
         database.sql(&all(&|n| format!("INSERT INTO t{n} VALUES ({number}, 'x');")));

@@ -159,7 +159,7 @@ fn lifetime_ms(config: &Config) -> i64 {
 
 fn verify_passwords(intake: &Intake<Verification>) {
     while let Some(Verification { password, hash, answer }) = intake.take() {
-        fail_point!("server-password");
+        fail_point!("password-waits");
         // The session may have ended meanwhile; then nobody wants to know.
         let _ = answer.send(password::verify(&password, hash.as_deref()));
     }
