@@ -193,3 +193,25 @@ fn a_broken_row_that_goes_hides_no_orphan() {
         assert_eq!(waiting(&site), ["1"], "{action}");
     }
 }
+
+// S2, Trap 26: a parent that comes takes one from SQLite's count of broken foreign keys for each row
+// that waited for it, those included that the application had broken and that were never counted.
+// The count was below nothing, and no download of the remote was committed any more (E5005).
+#[test]
+fn a_parent_that_mends_more_than_was_counted_arrives() {
+    for action in ACTIONS {
+        let mut site = shop(action);
+        site.download().upsert("purchase", &[&[int(20), int(2)]]).apply().unwrap();
+        assert_eq!(waiting(&site), ["1"], "{action}");
+        site.write(
+            "PRAGMA foreign_keys = OFF; INSERT INTO purchase VALUES (30, 2);
+             CREATE TABLE private(id INTEGER PRIMARY KEY, up INT REFERENCES private);
+             INSERT INTO private VALUES (1, 2);",
+        );
+        assert_eq!(site.upload(), ["insert purchase (30, 2)"]);
+        site.download().upsert("customer", &[&[int(2), text("b")]]).apply().unwrap();
+        let rows = ["'customer', 2", "'purchase', 20, 2", "'purchase', 30, 2"];
+        assert_eq!(all(&site), rows, "{action}");
+        assert_eq!(waiting(&site), Vec::<String>::new(), "{action}");
+    }
+}
