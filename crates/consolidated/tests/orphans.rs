@@ -48,6 +48,55 @@ fn a_parent_that_comes_for_an_old_orphan_hides_no_new_one() {
     assert_eq!(center.list("SELECT id AS v FROM b ORDER BY 1"), "2,3,99");
 }
 
+// S2, Trap 26: a parent takes one from SQLite's count for each row that waited for it, old orphans
+// included, which are not in the count. It went below nothing, and the commit failed for everybody
+// who synchronized at that moment.
+#[test]
+fn a_parent_that_comes_for_more_than_was_counted_locks_nobody_out() {
+    let schema = "CREATE TABLE node (id INTEGER PRIMARY KEY, up INTEGER REFERENCES node);
+        INSERT INTO node VALUES (7, 2), (8, 2);";
+    let mut center = Center::new(schema, "[table.node]\n");
+    let mut remote = Remote::new("one");
+    center.synchronize(&mut remote, &[]);
+    let rows = [
+        Upload::Insert("node", vec![int(10), int(2)]),
+        Upload::Insert("node", vec![int(2), Value::Null]),
+    ];
+    let (applied, _) = center.synchronize(&mut remote, &rows);
+    assert_eq!(applied.rejected, 0);
+    assert_eq!(center.list("SELECT id AS v FROM node ORDER BY 1"), "2,7,8,10");
+}
+
+// S2, S5: a delete takes children along that somebody else has written meanwhile, and these have
+// children that refuse. No row of the upload is next to them, so nobody was blamed, and the remote
+// could never upload anything again (E3008).
+#[test]
+fn a_delete_that_a_row_far_below_refuses_is_rejected_alone() {
+    Backend::each(|backend| {
+        let schema = "CREATE TABLE a (id INTEGER PRIMARY KEY);
+            CREATE TABLE b (id INTEGER PRIMARY KEY,
+                a INTEGER REFERENCES a ON DELETE CASCADE);
+            CREATE TABLE c (id INTEGER PRIMARY KEY,
+                b INTEGER REFERENCES b ON DELETE CASCADE);
+            CREATE TABLE d (id INTEGER PRIMARY KEY, c INTEGER REFERENCES c);
+            INSERT INTO a VALUES (1), (2);";
+        let tables = "[table.a]\n[table.b]\n[table.c]\n[table.d]\n";
+        let mut center = Center::on(backend, schema, tables);
+        let mut remote = Remote::new("one");
+        center.synchronize(&mut remote, &[]);
+        center.foreign("INSERT INTO b VALUES (10, 1)");
+        center.foreign("INSERT INTO c VALUES (100, 10)");
+        center.foreign("INSERT INTO d VALUES (1000, 100)");
+        let rows = [Upload::Delete("a", vec![int(1)]), Upload::Delete("a", vec![int(2)])];
+        let (applied, download) = center.synchronize(&mut remote, &rows);
+        assert_eq!(applied.rejected, 1, "{backend:?}");
+        let reject = ("a".to_owned(), vec![int(1)], Code::RowReferences.number());
+        assert_eq!(download.rejects, [reject], "{backend:?}");
+        assert_eq!(center.list("SELECT id AS v FROM a"), "1", "{backend:?}");
+        assert_eq!(center.list("SELECT id AS v FROM d"), "1000", "{backend:?}");
+    });
+}
+
 // Trap 26
 #[test]
 fn check_names_what_refers_to_nothing() {

@@ -23,7 +23,7 @@ use walk::Walk;
 const FLEETS: u64 = 6;
 const FLEETS_FULL: u64 = 14;
 /// Fleets behind these that found something on SQLite once.
-const FOUND_FULL: [u64; 8] = [15, 21, 40, 54, 55, 70, 72, 95];
+const FOUND_FULL: [u64; 11] = [15, 21, 40, 45, 54, 55, 70, 71, 72, 91, 95];
 /// On PostgreSQL every synchronization takes longer.
 const POSTGRES_SHARE: u64 = 2;
 

@@ -4,6 +4,7 @@
 //! question first get placeholders. Foreign keys are deferred (trap 11), so a violation shows only
 //! at the end, without naming a row; the row is then searched for (`constraint/blame.rs`).
 
+mod above;
 mod blame;
 mod hidden;
 

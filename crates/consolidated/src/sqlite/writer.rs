@@ -4,6 +4,7 @@
 //! with it, and none is acknowledged before the common commit, which is durable.
 
 use super::catalog::{self, Catalog};
+use super::constraint;
 use super::durable::{Durable, Ends};
 use super::errors::failed;
 use super::fetch;
@@ -21,7 +22,7 @@ use crate::shape;
 use crate::start_mark::SET_BACK;
 use crate::synchronization::{Applied, Begun, Identity, Session, UploadRequest, Withholding};
 use model::{Code, Failure, Receipt};
-use rusqlite::Connection;
+use rusqlite::{Connection, ErrorCode};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -102,6 +103,23 @@ impl Writer {
         Ok(())
     }
 
+    /// Every upload has looked after its foreign keys. But a parent takes one from SQLite's count
+    /// for each row that waited for it, orphans from long ago included, which are not in the count.
+    /// Below nothing it keeps the transaction from its commit as above.
+    fn commit_what_is_checked(&self) -> Result<(), Failure> {
+        let commit = || self.connection.execute_batch("COMMIT");
+        let Err(error) = commit() else { return Ok(()) };
+        let is_constraint = error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation);
+        if !is_constraint || constraint::foreign_keys_violated(&self.connection)? {
+            return Err(failed("commit")(error));
+        }
+        // The end of the deferral clears the count.
+        self.connection
+            .execute_batch("PRAGMA defer_foreign_keys = OFF")
+            .and_then(|()| commit())
+            .map_err(failed("commit"))
+    }
+
     /// Runs `work` so that its failure undoes nothing else.
     fn in_savepoint<T>(
         &mut self,
@@ -153,7 +171,7 @@ impl crate::connection::Writer for Writer {
             let (end, _) = fetch::end_of_log(&self.connection, &table)?;
             ends.push((table, end));
         }
-        self.connection.execute_batch("COMMIT").map_err(failed("commit"))?;
+        self.commit_what_is_checked()?;
         self.durable.note(&ends);
         Ok(())
     }

@@ -9,6 +9,7 @@ use super::super::errors::script_failed;
 use super::super::tables::{self, ForeignKey, UserTable};
 use super::super::upload::{Attempt, Refused};
 use super::super::values::write_row;
+use super::above::{self, Sought};
 use crate::quote::{ident, idents, join};
 use crate::synchronization::Change;
 use crate::uploaded_row::{RowId, UploadedRow};
@@ -28,13 +29,14 @@ pub(super) struct Link<'a> {
 type ByValues = HashMap<Vec<u8>, Vec<RowId>>;
 
 /// The rows to leave out of the next attempt: at least one that was not left out of this one, or
-/// none if the upload is not to blame.
+/// none if the upload is not to blame. The attempt may be taken back.
 pub(in super::super) fn violators(attempt: &Attempt<'_>) -> Result<Refused, Failure> {
     let user_tables = tables::read(attempt.connection)?;
     let links = links(attempt, &user_tables);
     let uploaded = uploaded_rows(attempt)?;
     let may_blame = |id: &RowId| uploaded.contains_key(id) && !attempt.refused.contains_key(id);
     let (mut refused, mut unexplained) = (Refused::new(), Vec::new());
+    let mut sought = Vec::new();
     for link in &links {
         let orphans = orphans(attempt.connection, link)?;
         if orphans.is_empty() {
@@ -45,9 +47,12 @@ pub(in super::super) fn violators(attempt: &Attempt<'_>) -> Result<Refused, Fail
         for (child_key, referring) in orphans {
             let parents = taken.get(&referring).into_iter().flatten().cloned();
             let parents: Vec<RowId> = parents.filter(may_blame).collect();
-            let child = link.child_at.map(|position| (position, child_key));
+            let child = link.child_at.map(|position| (position, child_key.clone()));
             let child = child.filter(|id| may_blame(id) && uploaded[id] != Change::Delete);
-            explained &= !parents.is_empty() || child.is_some();
+            if parents.is_empty() && child.is_none() {
+                explained = false;
+                sought.extend(link.sought(child_key, referring));
+            }
             let blamed = if parents.is_empty() { child.into_iter().collect() } else { parents };
             refused.extend(blamed.into_iter().map(|id| (id, link.reason())));
         }
@@ -56,6 +61,13 @@ pub(in super::super) fn violators(attempt: &Attempt<'_>) -> Result<Refused, Fail
         }
     }
     refuse_dependents(attempt, &links, &mut refused)?;
+    if refused.is_empty() {
+        // Others have written below a row that the upload takes away.
+        let above = above::rows_above(attempt, &user_tables, sought)?;
+        let above = above.into_iter().filter(|id| may_blame(id) && uploaded[id] != Change::Insert);
+        let reason = "rows that others have written refer to the row, or to what goes with it";
+        refused.extend(above.map(|id| (id, (Code::RowReferences, reason.to_owned()))));
+    }
     if refused.is_empty() {
         // Values that are equal to SQLite and not to us: whatever may be the reason is left out.
         for link in unexplained {
@@ -96,6 +108,15 @@ impl Link<'_> {
     fn reason(&self) -> (Code, String) {
         let (child, parent) = (&self.child.name, &self.foreign_key.parent);
         (Code::RowReferences, format!("{child} refers to a missing row of {parent}"))
+    }
+
+    /// The row without a parent, and the parent that is missing.
+    fn sought(&self, child_key: Vec<u8>, referring: Vec<u8>) -> [Sought<'_>; 2] {
+        let key = self.child.key.iter().map(String::as_str).collect();
+        [
+            Sought { table: &self.child.name, columns: key, values: child_key },
+            Sought { table: self.parent(), columns: self.to(), values: referring },
+        ]
     }
 
     /// The table that is referred to.
