@@ -1,0 +1,124 @@
+//! From Hello to the session of an admitted remote.
+
+use super::Shared;
+use super::summary::Summary;
+use crate::authenticate::Claim;
+use crate::network::Connection;
+use crate::phases::Phase;
+use crate::turns::Origin;
+use crate::worker::{Admission, Costed};
+use consolidated::{Held, Identity, Session, TableMark};
+use model::{Code, Failure};
+use protocol::{Capabilities, Hello, Message, Mode, Outcome, PROTOCOL_VERSION};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+pub(super) async fn expect_hello(connection: &mut Connection) -> Result<Hello, Failure> {
+    let hello = match connection.receive().await? {
+        Message::Hello(hello) => *hello,
+        other => return Err(other.unexpected("Hello")),
+    };
+    if hello.protocol_version == 0 || hello.protocol_version > PROTOCOL_VERSION {
+        return Err(Failure::new(
+            Code::UnsupportedVersion,
+            format!(
+                "the client speaks version {} of the protocol; this server speaks up to {}",
+                hello.protocol_version, PROTOCOL_VERSION
+            ),
+        )
+        .hint("update the server"));
+    }
+    if let Some(name) = hello.database.as_deref().filter(|name| !name.is_empty()) {
+        let message =
+            format!("this server has one database, which has no name; {name:?} was asked for");
+        return Err(Failure::new(Code::WrongDatabase, message).hint("name no database in Hello"));
+    }
+    Ok(hello)
+}
+
+/// Verifies the user before anything else is told.
+pub(super) async fn admit(
+    shared: &Shared,
+    hello: &Hello,
+    origin: &Origin,
+    claim: Claim,
+    summary: &mut Summary,
+) -> Result<(Session, Option<String>), Failure> {
+    let Costed { value: admitted, cost: spent } = shared
+        .worker
+        .admit(Admission {
+            user: hello.user.clone(),
+            remote_id: hello.remote_id.clone(),
+            script_version: hello.script_version.clone(),
+            publications: hello.publications.clone(),
+            holds: holds(hello),
+        })
+        .await?;
+    summary.cost += spent;
+    summary.phases.end_work(Phase::Admission, spent.worked_us);
+    let known = admitted.credentials.as_ref();
+    let token = shared.authenticator.verify(claim, origin, known).await?;
+    let mut session = admitted.session?;
+    // Before anything is done in the name of the remote: its lease, its epoch, what it is owed.
+    admitted.binding.require(&hello.remote_id, &hello.user)?;
+    refuse_older_program(hello, &session)?;
+    if !hello.capabilities.has(Capabilities::HELD_SHAPE) {
+        // It changes its tables first, and uploads under those of today.
+        session.held = Held::Untold;
+    }
+    if hello.database_id.as_ref().is_some_and(|id| *id != session.database_id) {
+        return Err(Failure::new(
+            Code::WrongDatabase,
+            "the remote belongs to another consolidated database",
+        ));
+    }
+    Ok((session, token))
+}
+
+/// The digests of what the remote holds.
+fn holds(hello: &Hello) -> Option<(Option<String>, Vec<String>)> {
+    let digests = hello.watermarks.iter().map(|table| table.fingerprint.clone());
+    let holds = || (hello.schema_fingerprint.clone(), digests.collect());
+    (hello.mode != Mode::Ping).then(holds)
+}
+
+pub(super) fn uploads(hello: &Hello) -> bool {
+    matches!(hello.mode, Mode::Full | Mode::UploadOnly)
+}
+
+/// A program that changes its tables before it uploads finds them again by their names: what waits
+/// for a column that has another name now, or is gone, would vanish there without a word.
+fn refuse_older_program(hello: &Hello, session: &Session) -> Result<(), Failure> {
+    let Held::Older(held) = &session.held else { return Ok(()) };
+    match held.altered.first() {
+        Some(table) if uploads(hello) && !hello.capabilities.has(Capabilities::HELD_SHAPE) => {
+            let message = format!("columns of table {table} have other names now, or are gone");
+            Err(Failure::new(Code::ProgramTooOld, message).table(table.as_str()))
+        }
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn identity(hello: &Hello) -> Identity {
+    Identity {
+        counter: hello.counter,
+        nonce_confirmed: hello.nonce_confirmed,
+        nonce_attempt: hello.nonce_attempt,
+        attempt: hello.attempt,
+        progress: hello.progress,
+        outcome_unknown: hello.outcome == Outcome::Unknown,
+        secret: hello.file_secret.as_ref().map(consolidated::secret_digest),
+    }
+}
+
+/// What the remote holds, in the order of the session's schema. Tables are recognized by their
+/// digest, so a table that changed meanwhile counts as one that the remote does not have.
+pub(super) fn marks(hello: &Hello, session: &Session) -> Arc<Vec<TableMark>> {
+    let held: HashMap<&str, _> =
+        hello.watermarks.iter().map(|w| (w.fingerprint.as_str(), &w.watermark)).collect();
+    let mark = |fingerprint: &String| TableMark {
+        fingerprint: fingerprint.clone(),
+        watermark: held.get(fingerprint.as_str()).and_then(|watermark| (*watermark).clone()),
+    };
+    Arc::new(session.schema.tables.iter().map(|table| mark(&table.fingerprint)).collect())
+}

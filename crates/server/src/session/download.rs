@@ -1,0 +1,76 @@
+//! The download: from the database into the spill, from there to the network.
+
+use super::Synchronization;
+use crate::fail_point::fail_point;
+use crate::phases::Phase;
+use crate::worker::{Fetch, Withhold};
+use consolidated::Applied;
+use model::{Failure, Spill, SpillPosition};
+use std::borrow::Cow;
+
+/// Most frames of a download in one write.
+const FRAMES_PER_WRITE: usize = 16;
+
+/// Bytes of a download from which on no further frame is added to a write.
+const BYTES_PER_WRITE: usize = 256 << 10;
+
+/// Frames that are sent with one write: what little there is, or one large frame.
+fn next_frames<'a>(
+    frames: &'a Spill,
+    position: &mut SpillPosition,
+) -> Result<Vec<Cow<'a, [u8]>>, Failure> {
+    let mut together = Vec::new();
+    let mut bytes = 0;
+    while together.len() < frames_per_write() && bytes < BYTES_PER_WRITE {
+        let Some(frame) = frames.read_at(position)? else { break };
+        bytes += frame.len();
+        together.push(frame);
+    }
+    Ok(together)
+}
+
+fn frames_per_write() -> usize {
+    // One by one, so that there is a moment at which half of them was sent.
+    fail_point!("server-download-half-sent", 1);
+    FRAMES_PER_WRITE
+}
+
+impl Synchronization<'_> {
+    /// Fetches the download into the spill, then sends it at the remote's pace.
+    pub(super) async fn download(&mut self, applied: Applied) -> Result<(), Failure> {
+        let counter = applied.counter;
+        let fetch = Fetch {
+            session: self.session.clone(),
+            counter,
+            marks: self.marks.clone(),
+            key_changes: self.key_changes(),
+            echo: applied.echo,
+            receipt: applied.receipt,
+        };
+        let fetching = self.shared.worker.fetch(fetch);
+        let fetched = self.at_database(Phase::Fetching, fetching).await?;
+        if let Some((withheld, released)) = fetched.withheld {
+            self.summary.rejected += withheld.len() as u64;
+            let (session, epoch) = (self.session.clone(), applied.epoch);
+            let withhold = Withhold { session, epoch, counter, withheld, released };
+            let withholding = self.shared.worker.withhold(withhold);
+            self.at_database(Phase::Fetching, withholding).await?;
+        }
+        self.summary.downloaded = fetched.rows;
+        self.summary.filtered = fetched.filtered;
+        self.summary.spilled_bytes += fetched.frames.disk_bytes();
+        let mut position = model::SpillPosition::default();
+        let mut sent = 0;
+        while sent < fetched.frames.len() {
+            let frames = next_frames(&fetched.frames, &mut position)?;
+            let frames: Vec<&[u8]> = frames.iter().map(Cow::as_ref).collect();
+            self.connection.send(&frames).await?;
+            self.lease.progress();
+            sent += frames.len();
+            if sent > fetched.frames.len() / 2 {
+                fail_point!("server-download-half-sent");
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,44 @@
+//! What a synchronization did, as far as the log says it.
+
+use crate::phases::Phases;
+use crate::worker::Cost;
+use model::Clock;
+use std::sync::Arc;
+
+/// What the log says of a synchronization.
+pub(crate) struct Summary {
+    pub(crate) phases: Phases,
+    pub(crate) remote: String,
+    pub(crate) user: String,
+    pub(crate) script_version: String,
+    pub(crate) uploaded: u64,
+    pub(crate) conflicts: u64,
+    pub(crate) rejected: u64,
+    /// Rows that the actions of foreign keys reached beyond the upload.
+    pub(crate) reached: u64,
+    pub(crate) downloaded: u64,
+    pub(crate) filtered: u64,
+    /// Bytes of rows that went to disk, because memory was short.
+    pub(crate) spilled_bytes: u64,
+    pub(crate) cost: Cost,
+}
+
+impl Summary {
+    /// Of one that has just begun.
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Summary {
+        Summary {
+            phases: Phases::new(clock),
+            remote: String::new(),
+            user: String::new(),
+            script_version: String::new(),
+            uploaded: 0,
+            conflicts: 0,
+            rejected: 0,
+            reached: 0,
+            downloaded: 0,
+            filtered: 0,
+            spilled_bytes: 0,
+            cost: Cost::default(),
+        }
+    }
+}
