@@ -171,6 +171,85 @@ fn a_page_shows_figures_failures_and_what_is_missing() {
     assert_eq!(headings, 3, "one in the headline, one for each test");
 }
 
+/// A run of the size, the build and the durability that are compared with published figures.
+fn comparable(result: &Value, operation: &str, conflicts: u32) -> Value {
+    let mut result = result.clone();
+    result["operation"] = json!(operation);
+    result["clients"] = json!(1000);
+    result["rows_per_sync"] = json!(1000);
+    result["rows_per_second"] = json!(1_000_000);
+    result["settings"]["sets"] = json!(10);
+    result["settings"]["conflicts_percent"] = json!(conflicts);
+    result["settings"]["consolidated"]["fsync"] = json!("on");
+    result["settings"]["consolidated"]["synchronous_commit"] = json!("on");
+    result["machine"]["build"] = json!("release");
+    result
+}
+
+#[test]
+fn the_page_claims_only_what_may_be_compared() {
+    let site = Site::new();
+    let result = site.measure("upload-update", "result.json");
+    let disputed = point("1 %", json!(1), "upload-update", "disputed.json");
+    let plain = point("1000", json!(1000), "upload-update", "plain.json");
+    let tests = json!([
+        { "name": "clients", "points": [plain] },
+        { "name": "conflicts", "points": [disputed] },
+    ]);
+    site.write("suite.json", &suite(&tests).to_string());
+    let page = |plain: &Value, disputed: &Value| {
+        site.write("plain.json", &plain.to_string());
+        site.write("disputed.json", &disputed.to_string());
+        site.syncline.ok(&["bench", "report", "suite"]);
+        site.page()
+    };
+    let plain = comparable(&result, "upload-update", 0);
+    let disputed = comparable(&result, "upload-update", 1);
+    let good = page(&plain, &disputed);
+    assert!(good.contains("Ahead of the published figures in 1 of 1 operation."), "{good}");
+    assert!(good.contains("With 1 % conflicts updates reach 1,000,000 rows a second"));
+    assert!(good.contains("on our wire a row takes 117 bytes"));
+
+    let changes: [(&str, Value, &str); 6] = [
+        ("/machine/build", json!("debug"), "no release build"),
+        ("/clients", json!(20), "20 clients"),
+        ("/rows_per_sync", json!(100), "100 rows each"),
+        ("/settings/sets", json!(1), "1 sets"),
+        ("/settings/consolidated/fsync", json!("off"), "fsync off"),
+        ("/settings/consolidated/synchronous_commit", json!("off"), "synchronous_commit off"),
+    ];
+    for (pointer, value, obstacle) in changes {
+        let changed = |result: &Value| {
+            let mut result = result.clone();
+            *result.pointer_mut(pointer).unwrap() = value.clone();
+            result
+        };
+        let without = page(&changed(&plain), &disputed);
+        assert!(!without.contains("Ahead of"), "{pointer}");
+        assert!(without.contains(&format!("published 114k: {obstacle}")), "{pointer}: {without}");
+        let without = page(&plain, &changed(&disputed));
+        assert!(!without.contains("Ahead of"), "{pointer} with conflicts");
+    }
+}
+
+#[test]
+fn no_line_of_a_table_is_empty() {
+    let site = Site::new();
+    site.measure("download", "download.json");
+    let small = json!([{
+        "name": "small",
+        "points": [
+            point("1 row", Value::Null, "upload-insert", "not-there.json"),
+            point("no row", Value::Null, "download", "download.json"),
+        ],
+    }]);
+    site.write("suite.json", &suite(&small).to_string());
+    site.syncline.ok(&["bench", "report", "suite"]);
+    let page = site.page();
+    assert_eq!(page.matches("<th scope=\"row\">no row</th>").count(), 1, "only of downloads");
+    assert_eq!(page.matches("<th scope=\"row\">1 row</th>").count(), 1, "only of inserts");
+}
+
 #[test]
 fn a_folder_without_a_suite_is_an_error_and_leaves_the_page_alone() {
     let site = Site::new();

@@ -105,7 +105,7 @@ pub(crate) struct BenchRunOptions {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) connection_limit: Option<u32>,
 
-    /// Connections of the server to the database, for uploads and for downloads
+    /// Workers that read, and as many that apply uploads, each with a connection to the database
     /// [default: the server's]
     #[arg(long, value_name = "N", value_parser = parse_workers)]
     pub(crate) workers: Option<Workers>,
@@ -237,7 +237,7 @@ impl ClientsOn {
     }
 }
 
-/// How many connections the server has to the database.
+/// How many workers read at the server, and how many apply uploads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Workers(pub(crate) u32);
 

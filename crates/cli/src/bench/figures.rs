@@ -8,10 +8,12 @@ pub(super) use table::{grouped, print};
 use super::ceiling::Ceiling;
 use super::clients::Round;
 use super::latency::Latencies;
-use super::layout::Layout;
+use super::layout::{Layout, notes_len};
 use super::machine;
+use super::purchase::Purchase;
 use super::server_process::DatabaseCost;
 use crate::args::BenchRunOptions;
+use consolidated::Url;
 use model::{Code, Failure};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -101,6 +103,7 @@ impl Figures {
             "rows_per_sync": options.rows,
             "syncs": self.syncs,
             "rows": self.rows,
+            "bytes_per_row_on_wire": bytes_on_wire(options),
             "total_server_time_s": rounded(seconds),
             "rows_per_second": rounded(rows_per_second),
             "syncs_per_second": rounded(self.syncs as f64 / seconds),
@@ -194,6 +197,13 @@ fn rounded(number: f64) -> f64 {
     let digits = 10f64.powi(3 - number.abs().log10().floor() as i32);
     let rounded = (number * digits).round() / digits;
     if rounded.abs() >= 1000.0 { number.round() } else { rounded }
+}
+
+/// What one row of the run takes on the wire, before compression.
+fn bytes_on_wire(options: &BenchRunOptions) -> Option<usize> {
+    // Remotes of PostgreSQL hold its decimal numbers as text.
+    let cost_as_text = matches!(Url::parse(&options.consolidated).ok()?, Url::Postgres(_));
+    Some(Purchase::bytes_on_wire(notes_len(options.model), cost_as_text))
 }
 
 /// Overwrites the file.

@@ -7,11 +7,12 @@
 mod plan;
 mod record;
 
+use super::centre;
 use super::figures::{grouped, settings, write_json};
 use super::interruption::{Ending, Interruption};
 use super::session::Session;
 use super::steps::SuiteSteps;
-use crate::args::{BenchSuiteOptions, TestName};
+use crate::args::{BenchSuiteOptions, Model, TestName};
 use crate::output;
 use consolidated::Url;
 use model::{Code, Failure};
@@ -29,6 +30,11 @@ const CONNECTIONS_SPARE: u32 = 10;
 pub(super) fn run(options: &BenchSuiteOptions) -> Result<(), Failure> {
     let limits = limits(&options.consolidated)?;
     let tests = plan::tests(options, &limits);
+    for left_out in tests.iter().filter(|test| is_chosen(options, test)) {
+        if let (false, Some(why)) = (left_out.points.is_empty(), &left_out.missing) {
+            output::line(why)?;
+        }
+    }
     create_folder(&options.dir)?;
     record::write(options, &tests)?;
 
@@ -53,15 +59,17 @@ fn is_chosen(options: &BenchSuiteOptions, test: &Test) -> bool {
 
 /// What the machine and the database can give.
 fn limits(url: &str) -> Result<Limits, Failure> {
-    let workers_max = match Url::parse(url)? {
-        Url::Sqlite(_) => u32::MAX,
+    let url = Url::parse(url)?;
+    // A database that no run could use is refused here, once, and not by every run.
+    centre::create(&url, Model::Purchase)?.remove()?;
+    let connections_max = match &url {
+        Url::Sqlite(_) => None,
         Url::Postgres(url) => {
-            // Also the first thing to fail where there is no such database.
-            let connections = Session::open(&url)?.one::<String>("SHOW max_connections")?;
-            connections.parse::<u32>().unwrap_or(0).saturating_sub(CONNECTIONS_SPARE).max(1)
+            let connections = Session::open(url)?.one::<String>("SHOW max_connections")?;
+            Some(connections.parse::<u32>().unwrap_or(0).saturating_sub(CONNECTIONS_SPARE))
         }
     };
-    Ok(Limits { workers_max, cpus_max: super::machine::cores() })
+    Ok(Limits { connections_max, cpus_max: super::machine::cores() })
 }
 
 fn create_folder(folder: &Path) -> Result<(), Failure> {

@@ -2,7 +2,7 @@
 
 use crate::Site;
 use harness::Outcome;
-use harness::postgres::Cluster;
+use harness::postgres::{Cluster, SUPERUSER};
 use harness::until;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -99,16 +99,36 @@ fn a_signal_ends_a_suite_which_goes_on_later() {
 
 #[test]
 fn a_run_that_fails_does_not_end_the_suite() {
+    let database = Cluster::shared().database();
+    // The tables can be made, but not deployed.
+    let superuser = database.as_role(SUPERUSER);
+    superuser.sql(
+        "CREATE FUNCTION refuse() RETURNS event_trigger LANGUAGE plpgsql AS
+            $$ BEGIN RAISE EXCEPTION 'no triggers here'; END $$;
+         CREATE EVENT TRIGGER refuse ON ddl_command_start WHEN TAG IN ('CREATE TRIGGER')
+            EXECUTE FUNCTION refuse()",
+    );
     let site = Site::new();
     let chosen = ["--only", "small", "--sets", "1"];
-    let outcome = suite(&site, "sqlite:no/such/folder/x.db", &chosen);
+    let outcome = suite(&site, &database.url(), &chosen);
+    superuser.sql("DROP EVENT TRIGGER refuse");
     assert_eq!(outcome.code, Some(1), "{outcome:?}");
     let message = outcome.message("E9002");
     assert!(message.contains("5 runs of the suite failed"), "{message}");
     let result = site.json("bench-suite/small/no-row-download.json");
-    assert_eq!(result["error"]["code"], "E6010");
+    let message = result["error"]["message"].as_str().unwrap();
+    assert!(message.contains("no triggers here"), "{message}");
+}
 
+/// A database that no run could use is refused once, and nothing is written.
+#[test]
+fn a_database_that_no_run_could_use_is_refused_before_the_first_one() {
+    let site = Site::new();
+    let chosen = ["--only", "small", "--sets", "1"];
+    suite(&site, "sqlite:no/such/folder/x.db", &chosen).message("E6010");
     suite(&site, "oracle:x", &chosen).message("E6006");
+    suite(&site, "postgres://nobody@127.0.0.1:1/x", &chosen).message("E3001");
+    assert!(site.names().is_empty(), "{:?}", site.names());
     for wrong in [&["--only", "everything"][..], &["--scale", "0"], &["--sets", "0"]] {
         assert_eq!(suite(&site, "sqlite:x.db", wrong).code, Some(2));
     }

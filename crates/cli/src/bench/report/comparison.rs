@@ -156,7 +156,8 @@ impl<'a> Comparison<'a> {
     }
 
     fn draw_bars(&self) -> Result<(Drawing, String), Failure> {
-        let groups: Vec<Group> = self.places().iter().map(|place| self.group(place)).collect();
+        let mut groups: Vec<Group> = self.places().iter().map(|place| self.group(place)).collect();
+        groups.retain(|group| !group.bars.is_empty());
         let bars = || groups.iter().flat_map(|group| &group.bars);
         let most = bars().filter_map(|bar| bar.value).fold(0.0, f64::max);
         let summary: Vec<String> = groups
@@ -211,7 +212,9 @@ impl<'a> Comparison<'a> {
 
     /// Every value of the parameter, ours and the published ones, in order.
     fn places(&self) -> Vec<Place<'a>> {
-        let ours = self.test.points.iter().map(|point| Place {
+        // A value at which the operation never runs has nothing of ours.
+        let with_runs = |point: &&Point| point.runs_of(self.operation).next().is_some();
+        let ours = self.test.points.iter().filter(with_runs).map(|point| Place {
             label: match (point.value, point.published) {
                 (Some(value), Some(published)) if value != published => {
                     format!("{} for {}", point.label, plain(published))
@@ -255,8 +258,10 @@ impl<'a> Comparison<'a> {
             headings.extend(["bare", "of bare"].map(str::to_owned));
         }
         let places = self.places();
-        let lines = places.iter().map(|place| (place.label.clone(), self.cells(place))).collect();
-        Table { headings, lines }
+        let lines = places.iter().map(|place| (place.label.clone(), self.cells(place)));
+        // A source need not tell of every operation: such a value of the parameter says nothing.
+        let says = |cells: &[Cell]| cells.iter().any(|cell| *cell != Cell::Nothing);
+        Table { headings, lines: lines.filter(|(_, cells)| says(cells)).collect() }
     }
 
     fn cells(&self, place: &Place<'_>) -> Vec<Cell> {

@@ -8,6 +8,7 @@ use crate::args::{
     Arguments, BenchAction, BenchRunOptions, BenchSuiteOptions, Command, Operation, TestName,
 };
 use clap::Parser;
+use std::borrow::Cow;
 
 /// The usual sizes.
 const CLIENTS: u32 = 1000;
@@ -25,7 +26,8 @@ const OPERATIONS: [Operation; 4] = [
 /// What is asked of machine and database at most.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
-    pub(super) workers_max: u32,
+    /// Connections that a server may have to the database; none where nobody counts them.
+    pub(super) connections_max: Option<u32>,
     pub(super) cpus_max: u32,
 }
 
@@ -37,8 +39,8 @@ pub(super) struct Test {
     /// The name of the parameter, and its unit.
     pub(super) parameter: (&'static str, &'static str),
     pub(super) points: Vec<Point>,
-    /// Why there is nothing to run.
-    pub(super) missing: Option<&'static str>,
+    /// Why there is nothing to run, or why some values are left out.
+    pub(super) missing: Option<Cow<'static, str>>,
 }
 
 /// One value of the parameter.
@@ -98,7 +100,7 @@ pub(super) fn tests(options: &BenchSuiteOptions, limits: &Limits) -> Vec<Test> {
         title,
         parameter,
         points: Vec::new(),
-        missing: Some(why),
+        missing: Some(why.into()),
     }));
     tests
 }
@@ -148,13 +150,27 @@ struct Plan<'a> {
 impl Plan<'_> {
     fn workers(&self) -> Test {
         let clients = self.scaled(CLIENTS);
-        let most = self.limits.workers_max.min(clients);
-        let values = [1, 2, 5, 10, 20, 50, 75, 100, 200].into_iter().filter(|it| *it <= most);
+        let useful = [1, 2, 5, 10, 20, 50, 75, 100, 200].into_iter().filter(|it| *it <= clients);
+        let connections_max = self.limits.connections_max.unwrap_or(u32::MAX);
+        let (values, too_many): (Vec<u32>, Vec<u32>) = useful
+            .partition(|workers| *workers == 1 || connections_of(*workers) <= connections_max);
         let point = |workers: u32| {
             let extra = ["--workers", &workers.to_string()].map(str::to_owned);
             self.numbered(TestName::Workers, workers, workers, self.sizes(), &extra)
         };
-        test(TestName::Workers, "Fixed number of workers", "workers", values.map(point))
+        let missing = too_many.first().map(|fewest| {
+            let left_out: Vec<String> = too_many.iter().map(u32::to_string).collect();
+            let needed = connections_of(*fewest);
+            format!(
+                "{} workers are left out: {fewest} need {needed} connections, and max_connections \
+                 of the database leaves {connections_max}",
+                left_out.join(", ")
+            )
+            .into()
+        });
+        let points = values.into_iter().map(point);
+        let test = test(TestName::Workers, "Fixed number of workers", "workers", points);
+        Test { missing, ..test }
     }
 
     fn clients(&self) -> Test {
@@ -332,6 +348,12 @@ impl Plan<'_> {
     }
 }
 
+/// Connections of a server with so many workers: each reads over one and writes over another, and
+/// admissions have some of their own.
+fn connections_of(workers: u32) -> u32 {
+    2 * workers + workers.div_ceil(4)
+}
+
 /// A test of a parameter whose unit is its name.
 fn test(
     name: TestName,
@@ -377,7 +399,7 @@ mod tests {
             sets: None,
             clients_on: ClientsOn::Wire,
         };
-        tests(&options, &Limits { workers_max: 90, cpus_max: 2 })
+        tests(&options, &Limits { connections_max: Some(170), cpus_max: 2 })
     }
 
     fn test_named<'a>(tests: &'a [Test], name: &str) -> &'a Test {
@@ -398,6 +420,8 @@ mod tests {
             test_named(&tests, name).points.iter().map(|point| point.value).collect()
         };
         assert_eq!(values("workers"), [1, 2, 5, 10, 20, 50, 75].map(Some));
+        let left_out = test_named(&tests, "workers").missing.as_deref().unwrap();
+        assert!(left_out.starts_with("100, 200 workers are left out: 100 need 225"), "{left_out}");
         assert_eq!(values("clients"), [200, 500, 1000, 2000, 5000, 10_000].map(Some));
         assert_eq!(values("cpus"), [1, 2].map(Some));
         assert_eq!(test_named(&tests, "merge-replication").points[0].value, Some(1200));
@@ -411,7 +435,11 @@ mod tests {
                 tests.iter().flat_map(Test::runs).map(|run| run.file.as_str()).collect();
             assert_eq!(files.iter().collect::<BTreeSet<_>>().len(), files.len());
             for test in &tests {
-                assert_eq!(test.points.is_empty(), test.missing.is_some(), "{}", test.name);
+                let expected = match test.name {
+                    "workers" => scale >= 0.1,
+                    _ => test.points.is_empty(),
+                };
+                assert_eq!(test.missing.is_some(), expected, "{} at {scale}", test.name);
                 assert!(test.points.iter().all(|point| !point.runs.is_empty()), "{}", test.name);
             }
         }

@@ -24,7 +24,7 @@ pub(super) fn write(options: &BenchSuiteOptions, tests: &[Test]) -> Result<(), F
     let record = |test: &Test| {
         let tests = earlier["tests"].as_array().into_iter().flatten();
         let recorded = tests.into_iter().find(|recorded| recorded["name"] == test.name).cloned();
-        match super::is_chosen(options, test) || test.missing.is_some() {
+        match super::is_chosen(options, test) || test.points.is_empty() {
             true => Some(describe(test, &url)),
             false => recorded,
         }
