@@ -1,10 +1,10 @@
-//! Every error code a user can see, each with its page of the manual.
+//! Every error code that a user can see, with its page of the manual.
 //!
 //! One flat table. The doc comment of an entry *is* its page in `docs/reference/errors.md`,
 //! which `cargo run -p xtask -- generate` writes: what happened, when it is normal, what to do.
 //!
-//! E1 the conversation, E2 the request, E3 the consolidated database, E4 the server,
-//! E5 the remote database, E6 configuration and model, E7 single rows, E9 our own fault.
+//! E1 connection and protocol, E2 the request, E3 the consolidated database, E4 the server,
+//! E5 the remote database, E6 configuration and model, E7 single rows, E9 defects, benchmarks.
 
 /// Who must act.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub enum Actor {
     Remote,
     /// Those who run the server or the consolidated database.
     Operator,
-    /// Nobody: it passes.
+    /// Nobody: the problem is temporary.
     Nobody,
     /// The developers of Syncline.
     Maker,
@@ -44,10 +44,10 @@ macro_rules! codes {
             /// Who must act.
             pub fn actor(self) -> Actor { match self { $(Code::$name => Actor::$actor,)+ } }
 
-            /// Whether the same request may succeed later although nobody changed anything.
+            /// Whether the same request may succeed later without any other change.
             pub fn retry(self) -> bool { match self { $(Code::$name => $retry,)+ } }
 
-            /// What to do, unless the failure itself knows better.
+            /// What to do, unless the failure has its own hint.
             pub fn hint(self) -> &'static str { match self { $(Code::$name => $hint,)+ } }
 
             /// The page of the manual.
@@ -70,38 +70,40 @@ impl std::fmt::Display for Code {
 }
 
 codes! {
-    /// The peer does not speak the Syncline protocol. Something else connected to the port, or
-    /// the client was given the address of another service.
+    /// The peer does not speak the Syncline protocol. Another program connected to the port, or the
+    /// client has the address of another service.
     1001 NotSyncline Remote false "check the address and the port";
-    /// The peer speaks a protocol version that this one does not. A server understands its own
-    /// version and the one before.
+    /// The peer uses a protocol version that this program does not support. A server supports its
+    /// own version and the previous one.
     1002 UnsupportedVersion Remote false "update the older of the two programs";
-    /// A message does not decode. Either the peer is broken or something between the two changed
-    /// the bytes. Nothing of the message was used.
+    /// A message cannot be decoded. The peer has a defect, or a program between the two changed the
+    /// bytes. The message was ignored.
     1003 MalformedMessage Remote false
-        "update both programs; look for a proxy that alters traffic";
+        "update both programs; look for a proxy that changes the traffic";
     /// A frame is larger than the receiver accepts: `frame_bytes_max`, or
-    /// `unauthenticated_bytes_max` before the first message was accepted.
+    /// `unauthenticated_bytes_max` before the first message is accepted.
     1004 FrameTooLarge Remote false
         "raise `frame_bytes_max` on the server, or store smaller values";
-    /// A message arrived that has no place in this state of the conversation.
-    1005 UnexpectedMessage Maker false "update both programs, and report it if it stays";
+    /// A message arrived that is not allowed in this state of the synchronization.
+    1005 UnexpectedMessage Maker false "update both programs; if it happens again, report it";
     /// The connection ended in the middle of a synchronization. Nothing is lost: the next
-    /// synchronization learns what became of this one.
+    /// synchronization finds out the outcome of this one.
     1006 ConnectionLost Nobody true "synchronize again";
     /// The peer sent nothing for too long.
     1007 PeerSilent Nobody true "synchronize again; check the network";
-    /// The server cannot be reached: wrong address, not running, or no network.
+    /// The server cannot be reached: the address is wrong, the server is not running, or there is
+    /// no network.
     1008 Unreachable Nobody true "check the address, and that `syncline serve` is running there";
 
-    /// The user is unknown or the password is wrong. Both give the same message, so that names
-    /// cannot be guessed.
+    /// The user is unknown or the password is wrong. Both cases have the same message, so that user
+    /// names cannot be guessed.
     2101 AuthenticationFailed Remote false "check the user name and the password";
-    /// The session token is expired, revoked by a password change, or was not issued here.
+    /// The session token has expired, was revoked by a change of the password, or was issued by
+    /// another database.
     2102 TokenRefused Remote false "synchronize with the password to get a new token";
-    /// No script version of this name is deployed.
+    /// No script version with this name is deployed.
     2103 UnknownScriptVersion Remote false "`syncline scripts show` lists the deployed versions";
-    /// No publication of this name is in the script version.
+    /// The script version has no publication with this name.
     2104 UnknownPublication Remote false "`syncline scripts show` lists the publications";
     /// The upload names a table that is not in the publications of this remote. The whole upload
     /// was refused.
@@ -109,41 +111,43 @@ codes! {
     /// The upload changes a table that is published for download only. The whole upload was
     /// refused.
     2106 DirectionNotPublished Remote false "undo the change, or set `direction = \"both\"`";
-    /// The file is a copy of another remote file, or a backup of this one: the server has seen a
-    /// later state of this remote ID. The copy takes a new identity by itself, keeps what it has
-    /// not uploaded yet, and downloads all its rows.
+    /// The file is a copy of another remote file, or a backup of this one: the server knows a later
+    /// state of this remote ID. The copy automatically takes a new remote ID, keeps its pending
+    /// changes, and downloads all its rows.
     2107 CopiedRemote Nobody true "synchronize again";
     /// The remote was synchronized with another consolidated database before.
     2108 WrongDatabase Remote false
         "check the address; `syncline remote reset` starts over with a new database";
-    /// The upload does not follow the last one the server has. The client must learn the outcome
-    /// of its previous upload first; it does so by itself.
+    /// The upload does not follow the last upload that the server has. The client must first find
+    /// out the outcome of its previous upload; it does this automatically.
     2109 OutOfSequence Nobody true "synchronize again";
-    /// Another synchronization of the same remote ID is under way and makes progress. When it
-    /// ends, or makes none for `takeover_after_s`, the next attempt is accepted.
+    /// Another synchronization of the same remote ID is running and makes progress. The next
+    /// attempt is accepted when it has ended, or when it makes no progress for `takeover_after_s`.
     2110 AlreadySynchronizing Nobody true "wait, then synchronize again";
-    /// A password or token file may be read by others, so what is in it is no secret.
+    /// Other users may read the file with the password or token, so it is not secret.
     2111 SecretExposed Remote false "chmod 600 the file";
-    /// No password or token was given, or the file does not hold one.
+    /// No password or token was given, or the file contains none.
     2112 SecretMissing Remote false "give --password-file or --token-file";
-    /// This synchronization was superseded by a later one of the same remote ID.
+    /// A later synchronization of the same remote ID has replaced this one.
     2113 Superseded Nobody true "synchronize again";
-    /// A claim of the user decides which rows a remote has, and is no value of the column that it
-    /// is compared with: text where the column is a number, for example. Nothing was done.
+    /// A claim of the user selects the rows of a partition, but it is not a valid value of the
+    /// column that it is compared with: for example, it is text and the column is a number. Nothing
+    /// was done.
     2114 ClaimInvalid Operator false "correct the claim with `syncline user set`";
-    /// The remote holds a table of which columns have got another name or are gone since, and its
-    /// program cannot upload under the table that it holds: what waits there would be lost, or
-    /// would look like somebody else's change. Nothing was done.
+    /// The remote has a table of which columns were renamed or dropped since, and its program is
+    /// too old to upload with its old table definitions: pending changes would be lost, or would
+    /// look like changes of somebody else. Nothing was done.
     2155 ProgramTooOld Remote false
-        "update the program at the remote; where nothing waits there, `--download-only` goes on";
-    /// The remote ID belongs to somebody else. The first synchronization binds it to its user; any
-    /// other is refused, and nothing of it is done. So it is where the user was removed and added
-    /// again: a namesake inherits no remotes. A remote ID that was only tried is not remembered.
+        "update the program at the remote; without pending changes, `--download-only` is possible";
+    /// The remote ID belongs to another user. The first synchronization binds a remote ID to its
+    /// user. Any other user is refused, and nothing is done. This also happens when a user was
+    /// removed and added again: a new user with the same name does not inherit remotes. The file
+    /// does not keep a remote ID that was refused.
     2160 RemoteOfAnother Operator false
         "`syncline fleet bind ID --user NAME` gives the remote to a user, or to several";
-    /// The file of the consolidated database was replaced or removed while the server ran. What it
-    /// has open nobody else finds any more, so it writes nothing. After a restart it notices what
-    /// the file is, and goes on.
+    /// The file of the consolidated database was replaced or removed while the server ran. The
+    /// server still has the old file open, which no other program can find, so it writes nothing.
+    /// After a restart it examines the new file, and continues.
     2235 DatabaseReplaced Operator true "restart the server";
 
     /// The consolidated database cannot be opened.
@@ -153,244 +157,251 @@ codes! {
     3002 DatabaseBusy Nobody true "wait, or end the long transaction of the other program";
     /// The database has no Syncline system tables.
     3003 NotDeployed Operator false "run `syncline deploy`";
-    /// The system tables were made by a newer Syncline than this program.
+    /// The system tables were created by a newer version of Syncline than this program.
     3004 DeployedByNewer Operator false "update this program";
-    /// A table, column or trigger is no longer what `deploy` left: changes could be missed, so
+    /// A table, column or trigger is no longer as `deploy` left it. Changes could be missed, so
     /// nothing is synchronized until it is repaired.
     3005 Drift Operator false "run `syncline check`, then `syncline deploy`";
-    /// A script failed. The message has the database's own words.
+    /// A script failed. The message contains the error of the database.
     3006 ScriptFailed Operator false "`syncline scripts show` prints the scripts";
     /// The disk of the consolidated database is full or failing.
     3007 DatabaseDiskFull Operator true "free space on the server";
-    /// A constraint of the consolidated database refuses the upload as a whole and no row of it
-    /// can be blamed.
-    3008 ConstraintViolated Operator false "look for foreign keys that are broken already";
-    /// Another server process serves the same file. An embedded database has one server.
+    /// A constraint of the consolidated database refuses the upload as a whole, and no single row
+    /// of it is the cause.
+    3008 ConstraintViolated Operator false "look for foreign keys that are already broken";
+    /// Another server process serves the same file. An SQLite database can have one server.
     3009 ServedAlready Operator false "stop the other server first";
     /// The file is not an SQLite database, or it is damaged.
     3010 NotADatabase Operator false "check the path; restore the file from a backup";
-    /// The file is a remote, which cannot be a consolidated database too.
+    /// The file is a remote, so it cannot be a consolidated database.
     3011 RemoteFile Operator false "name the consolidated database, or `syncline remote detach`";
-    /// The database user that Syncline connects as lacks a right that it needs: on the schema
-    /// `syncline`, or on a published table.
+    /// The database user of Syncline lacks a required right: on the schema `syncline`, or on a
+    /// published table.
     3012 DatabaseRights Operator false
         "grant the rights that the guide to PostgreSQL lists, or deploy as the owner of the tables";
-    /// The database server is a standby, which knows too little of the transactions in flight for
-    /// a download to be complete, and takes no uploads.
+    /// The database server is a standby. It does not know all open transactions, so a download
+    /// could be incomplete, and it accepts no uploads.
     3013 NotPrimary Operator true "name the primary, or several hosts to search for it";
-    /// The PostgreSQL server asks for the password itself (`password` in its `pg_hba.conf`, or a
-    /// method that needs it, such as `ldap`), and the connection to it leaves the machine without
-    /// encryption: everybody on the way could read it. Nothing of the password was sent. So it is
-    /// where somebody else answers in the place of the server, too.
+    /// The PostgreSQL server asks for the plain password (`password` in its `pg_hba.conf`, or a
+    /// method that needs it, such as `ldap`), and the connection leaves the machine without
+    /// encryption: anyone on the network could read the password. Nothing of the password was sent.
+    /// This also happens when another program answers in the place of the server.
     3265 PasswordExposed Operator false
         "add sslmode=verify-full to the URL, or use scram-sha-256 in the server's pg_hba.conf";
-    /// The PostgreSQL server asks for a proof that the URL does not admit: `require_auth` names
-    /// other methods, or `channel_binding=require` and the server cannot bind SCRAM to an
-    /// encrypted connection. Nothing that follows from the password was sent.
+    /// The PostgreSQL server asks for an authentication method that the URL does not allow:
+    /// `require_auth` names other methods, or the URL has `channel_binding=require` and the server
+    /// cannot bind SCRAM to an encrypted connection. Nothing that depends on the password was sent.
     3266 ProofRefused Operator false
         "correct the server's pg_hba.conf, or `require_auth` and `channel_binding` in the URL";
-    /// A pooler in front of PostgreSQL lends a session to several clients, by transaction or by
-    /// statement, or hands it on without a reset. Settings, prepared statements and locks of one
-    /// client would reach another, so nothing is done. A script that runs `DISCARD ALL` or
-    /// `RESET ALL` looks the same.
+    /// A pooler in front of PostgreSQL shares a session between several clients, by transaction or
+    /// by statement, or passes it on without a reset. Settings, prepared statements and locks of
+    /// one client would affect another, so nothing is done. A script that runs `DISCARD ALL` or
+    /// `RESET ALL` has the same effect.
     3267 PoolerShares Operator false
         "set `pool_mode = session` for this database in the pooler, or connect without it";
 
-    /// The server works on as many synchronizations as it may.
+    /// The server already has as many connections or synchronizations as its limits allow.
     4001 ServerFull Nobody true "wait, then synchronize again";
     /// The server is stopping.
     4002 ServerStopping Nobody true "wait, then synchronize again";
-    /// Rows that do not fit in memory could not be kept on disk.
+    /// Rows that do not fit in memory could not be stored on disk.
     4003 SpillFailed Operator true "free space in the temporary folder, or raise `spill_bytes_max`";
     /// The upload has more bytes than `upload_bytes_max`.
     4004 UploadTooLarge Operator false "raise `upload_bytes_max`";
-    /// The address cannot be listened on.
+    /// The server cannot listen on this address.
     4005 CannotListen Operator false "choose another port, or stop the program that uses it";
 
-    /// Too many passwords of this user from this address were wrong. Each further one makes the
-    /// next wait longer, up to `password_delay_max_s`. A right one after the delay ends it, and so
-    /// does a quarter of an hour without a wrong one. The user from other addresses is not slowed.
+    /// There were too many wrong passwords of this user from this address. Each further one makes
+    /// the next delay longer, up to `password_delay_max_s`. A correct password after the delay ends
+    /// it, and so does a quarter of an hour without a wrong password. The same user is not delayed
+    /// at other addresses.
     4260 PasswordsSlowed Remote true "wait, then synchronize with the right password";
 
     /// The remote file is not an SQLite database, or it is damaged.
     5001 RemoteNotADatabase Remote false "check the path";
     /// Another process synchronizes the same remote file.
-    5002 RemoteInUse Nobody true "wait until it is done";
+    5002 RemoteInUse Nobody true "wait until the other synchronization has ended";
     /// Another program holds the write lock of the remote file for too long.
     5003 RemoteBusy Nobody true "end the long transaction of the other program";
-    /// The disk of the remote is full or failing. The file is as it was.
+    /// The disk of the remote is full or failing. The file was not changed.
     5004 RemoteDiskFull Remote true "free space, then synchronize again";
-    /// A table of the remote is not what the publication says, and cannot be made so.
+    /// A table of the remote differs from the published table, and Syncline cannot change it.
     5005 RemoteSchemaDiffers Remote false "rename or drop the table, or `syncline remote reset`";
-    /// Changes made while the synchronization ran stood in the way of its download each time.
-    /// They are kept, and uploaded first next time.
+    /// Your program changed rows during the synchronization, and each time these changes prevented
+    /// the download. The changes are kept, and the next synchronization uploads them first.
     5006 ApplyBlocked Nobody true "synchronize again when the application writes less";
-    /// The file holds no Syncline remote.
+    /// The file is not a Syncline remote.
     5007 NotARemote Remote false "`syncline sync FILE --server URL --user NAME` makes it one";
-    /// Changes that were not uploaded would be lost.
+    /// Pending changes would be lost.
     5008 PendingChanges Remote false "synchronize first, or give --discard-pending";
     /// A row is larger than `frame_bytes_max`.
     5009 RowTooLarge Remote false "store smaller values";
-    /// The remote was made by a newer Syncline than this program.
+    /// The remote was created by a newer version of Syncline than this program.
     5010 RemoteMadeByNewer Remote false "update this program";
-    /// The server and user to synchronize with are not known yet.
+    /// The server and the user are not known yet.
     5011 ServerUnknown Remote false "give --server and --user the first time";
-    /// The remote was synchronized under another remote ID. What the server knows about it belongs
-    /// to that ID, so it cannot be changed on the way.
+    /// The remote was synchronized with another remote ID. The server's state of the remote belongs
+    /// to that ID, so the ID cannot change.
     5012 RemoteIdInUse Remote false "`syncline remote reset` first, or leave --remote-id out";
-    /// The file is a consolidated database, which cannot be a remote too.
-    5013 ConsolidatedFile Remote false "name the file of a remote; one that is missing is made";
-    /// The tables have changed at the centre, and changes wait here that were made under the tables
-    /// as this remote holds them. A synchronization that only downloads cannot upload them first,
-    /// so nothing was done.
+    /// The file is a consolidated database, so it cannot be a remote.
+    5013 ConsolidatedFile Remote false
+        "name the file of a remote; if it does not exist, it is created";
+    /// The tables have changed at the centre, and the remote has pending changes that were made
+    /// with its old table definitions. A synchronization that only downloads cannot upload them
+    /// first, so nothing was done.
     5145 ShapeChangeBlocked Remote false
-        "synchronize without --download-only: what waits goes up under the tables as they are here";
-    /// What a synchronization that only downloads brought cannot lie beside changes that wait here,
-    /// not even in part. Nothing of it was applied; the changes have to go up first.
+        "synchronize without --download-only: pending changes then go up with the old tables";
+    /// A synchronization with `--download-only` got a download that pending changes prevent, also
+    /// in part. Nothing of it was applied. The changes must be uploaded first.
     5146 DownloadBlocked Remote false
-        "synchronize without --download-only, so that what waits goes up first";
-    /// Columns were published that this remote has not received yet, and rows of their table were
-    /// changed here. They can be uploaded when a download has brought what the columns hold.
+        "synchronize without --download-only, so that the pending changes are uploaded first";
+    /// Columns were published that this remote has not received yet, and rows of their table have
+    /// pending changes. These can be uploaded after a download has brought the values of the
+    /// columns.
     5147 DownloadFirst Remote false "synchronize without --upload-only";
-    /// The user of a remote cannot change while changes of the former one wait: they would be
-    /// uploaded under the rights of somebody who has not made them.
+    /// The user of a remote cannot change while changes of the former user are pending: they would
+    /// be uploaded with the rights of a user who did not make them.
     5160 UserChangeRefused Remote false "synchronize as the former user first";
-    /// No reject of this number is in the reject table of the remote.
-    5170 NoSuchReject Remote false "`syncline remote rejects FILE` shows what there is";
-    /// A rejected change would be made again to a row that has changed since, here or at the
-    /// consolidated database. It would overwrite work that its author has not seen.
+    /// The reject table of the remote has no reject with this number.
+    5170 NoSuchReject Remote false "`syncline remote rejects FILE` lists the rejects";
+    /// The row of the rejected change has changed since, here or at the consolidated database. A
+    /// retry would overwrite this change, which the author of the rejected change has not seen.
     5171 RetryOverwrites Remote false
-        "look at the row as it is now, then give --force, or change it yourself";
-    /// A rejected change cannot be made again: its table or a column of it is uploaded no more, or
-    /// the table refuses the row. Nothing was changed, and the reject stays.
-    5172 RejectNotRetried Remote false "enter what is still wanted of it where it belongs now";
+        "look at the current row, then give --force, or change the row yourself";
+    /// The rejected change cannot be made again: its table or one of its columns is no longer
+    /// uploaded, or the table refuses the row. Nothing was changed, and the reject stays.
+    5172 RejectNotRetried Remote false
+        "enter the values that are still wanted where they belong now";
 
     /// A configuration or model file cannot be read.
     6001 ConfigUnreadable Operator false "`syncline init` writes a complete file";
-    /// A configuration or model file has a mistake, named with its line.
+    /// A configuration or model file has a mistake. The message names the line.
     6002 ConfigInvalid Operator false "correct the line";
     /// The model names a table or column that the database does not have.
     6003 ModelMismatch Operator false "correct the model, or the database";
     /// A table without a primary key cannot be synchronized: its rows have no identity.
     6004 NoPrimaryKey Operator false "add a primary key, or leave the table out";
-    /// A file exists and is not overwritten.
+    /// The file exists already and is not overwritten.
     6005 FileExists Operator false "give --force to overwrite it";
-    /// A database or server URL is not understood.
+    /// The URL of a database or server is not understood.
     6006 BadUrl Remote false
         "sqlite:PATH or postgres://USER@HOST/DATABASE for databases, tcp://HOST:PORT for servers";
-    /// A user of this name exists.
+    /// A user with this name exists already.
     6007 UserExists Operator false "`syncline user password NAME` changes the password";
-    /// No user of this name exists.
-    6008 NoSuchUser Operator false "`syncline user list` shows all";
+    /// There is no user with this name.
+    6008 NoSuchUser Operator false "`syncline user list` lists all users";
     /// The table is of a kind that cannot be synchronized.
     6009 UnsupportedTable Operator false "leave the table out of the model";
     /// A file or folder cannot be written.
     6010 CannotWrite Operator false "check the folder and its permissions";
-    /// The folder holds no benchmark suite: its `suite.json` is missing, or is something else.
-    6011 SuiteUnreadable Operator false "`syncline bench suite` makes one";
-    /// Two keys of the table may be one to the consolidated database although they are spelled
-    /// differently, as in a nondeterministic collation, citext, interval, jsonb or numeric without
-    /// a scale. Remotes tell keys apart letter by letter: they would hold two rows where the
-    /// consolidated database has one, or lose one by a change of spelling. A table that was
-    /// deployed with such a key before this was checked goes on: `deploy` and `check` name it, and
+    /// The folder has no benchmark suite: `suite.json` is missing, or has another format.
+    6011 SuiteUnreadable Operator false "`syncline bench suite` creates one";
+    /// Two different spellings of the table's key may be equal for the consolidated database, as in
+    /// a nondeterministic collation, citext, interval, jsonb or numeric without a scale. Remotes
+    /// compare keys character by character: they would have two rows where the consolidated
+    /// database has one, or lose a row by a change of spelling. A table with such a key that was
+    /// deployed by a version without this check still works: `deploy` and `check` name it, and
     /// uploaded rows whose key is not spelled as in the consolidated database are rejected. Give
-    /// the column a type that spells each value in one way (text in a deterministic collation,
+    /// the column a type with one spelling for each value (text in a deterministic collation,
     /// numeric with a scale, uuid), give the table another primary key, or leave it out.
     6150 AmbiguousKey Operator false
-        "give the key a type that spells each value in one way, or leave the table out";
-    /// A published table or column is gone, or has got another name, and no model says what became
-    /// of it, while remotes may still upload changes of it. Nothing was deployed.
+        "give the key a type with one spelling for each value, or leave the table out";
+    /// A published table or column was dropped or renamed, and no model declares it, but remotes
+    /// may still upload changes of it. Nothing was deployed.
     6155 UndeclaredChange Operator false
-        "say `renamed`, `dropped`, `renamed_from` or `dropped_tables` in the model";
-    /// The consolidated database knows no remote of this ID.
-    6160 NoSuchRemote Operator false "`syncline fleet list` shows all";
-    /// A remote is bound to so many users that it may as well be open to all.
+        "write `renamed`, `dropped`, `renamed_from` or `dropped_tables` in the model";
+    /// The consolidated database has no remote with this ID.
+    6160 NoSuchRemote Operator false "`syncline fleet list` lists all remotes";
+    /// A remote is bound to too many users. Open it to all users instead.
     6161 TooManyUsers Operator false "bind it to fewer users, or give --any";
-    /// No reject, or no conflict, of this number is kept at the consolidated database: it never
-    /// was, or it was purged.
-    6170 NoSuchNote Operator false "`syncline rejects list` shows what there is";
+    /// The consolidated database has no reject, or no conflict, with this number: it never existed,
+    /// or it was purged.
+    6170 NoSuchNote Operator false
+        "`syncline rejects list` and `syncline conflicts list` show the numbers";
 
     /// The row would break a UNIQUE constraint of the consolidated database.
     7001 RowNotUnique Remote false "change the value, then synchronize again";
     /// The row breaks a CHECK or NOT NULL constraint of the consolidated database.
     7002 RowRefused Remote false "change the value, then synchronize again";
-    /// The row refers to a row that does not exist, or others refer to the row it deletes.
-    7003 RowReferences Remote false "the other row was deleted meanwhile, or never arrived";
+    /// The row refers to a row that does not exist, or other rows refer to the deleted row.
+    7003 RowReferences Remote false "the other row was deleted in the meantime, or never arrived";
     /// A trigger of the consolidated database refused the row.
     7004 RowVetoed Remote false "the message is the trigger's";
     /// The consolidated database was restored to an earlier state that lacks this row.
     7005 RowLostByRestore Operator false "enter the row again if it is still wanted";
-    /// The row is outside what this remote shares, or the change would have moved it there. Either
-    /// it has gone to somebody else since the remote saw it, or it never was the remote's. The row
-    /// is kept in the reject table and disappears from the remote.
-    7006 RowOutsideSubscription Remote false "the user to whom the row belongs now can change it";
-    /// The change gave a value to a column that the consolidated database publishes no more, or
-    /// under another name. The row is kept in the reject table as it was here.
+    /// The row is outside the partition of this remote, or the change would have moved it out. The
+    /// row has left the partition since the remote received it, or was never in it. The row is kept
+    /// in the reject table and disappears from the remote.
+    7006 RowOutsideSubscription Remote false "a user whose partition has the row can change it";
+    /// The change gave a value to a column that the consolidated database no longer publishes, or
+    /// publishes with another name. The row is kept in the reject table as it was here.
     7145 ColumnLost Remote false "enter the value again where it belongs now";
-    /// The consolidated database does not know the table, or not as this remote holds it, so nobody
-    /// there could have understood the change. The row is kept in the reject table as it was here.
-    7146 ShapeUnknown Remote false "enter the change again in the table as it is now";
-    /// The table had ceased to be published here, and is again. The row that lay in it differs from
-    /// the one at the centre, or the centre has none. Nothing was captured meanwhile, so nobody
-    /// knows who changed it: the remote has what the centre has now, and the reject table what was
+    /// The consolidated database does not know the table, or does not know this remote's definition
+    /// of it, so it could not interpret the change. The row is kept in the reject table as it was
     /// here.
-    7147 RowDiffersOnReturn Remote false "change the row again, if what was here is right";
-    /// The key of the row is nothing that the consolidated database can read as a value of the
-    /// column's type, so there is no such row and never was. It disappears from the remote and is
-    /// kept in the reject table.
+    7146 ShapeUnknown Remote false "enter the change again in the table as it is now";
+    /// The table was not published here for some time, and is published again. The row in it
+    /// differs from the row at the centre, or the centre does not have it. Changes were not
+    /// recorded in that time, so it is unknown who changed the row. The remote now has the row of
+    /// the centre, and the reject table has the row that was here.
+    7147 RowDiffersOnReturn Remote false "change the row again, if the rejected values are right";
+    /// The consolidated database cannot read the key of the row as a value of the column's type, so
+    /// the row cannot exist there. It disappears from the remote and is kept in the reject table.
     7150 RowKeyUnreadable Remote false "enter the row with another key";
-    /// The row has a value for a column that the consolidated database does not have any more. The
-    /// other columns of the row were uploaded; the whole row is kept in the reject table.
-    7155 ColumnDropped Remote false "enter what is still wanted of it into another column";
+    /// The row has a value for a column that the consolidated database no longer has. The other
+    /// columns of the row were uploaded; the whole row is kept in the reject table.
+    7155 ColumnDropped Remote false "enter the values that are still wanted into another column";
     /// The consolidated database was, or may have been, restored to an earlier state that has this
     /// row with other values. The row is kept in the reject table as it was.
     7160 RowSetBack Operator false "enter the values again if they are still wanted";
     /// The consolidated database was, or may have been, restored to an earlier state that has this
-    /// row, which had gone from the remote, or was made meanwhile.
+    /// row. The row had been deleted or had left the remote; or it was created in the meantime.
     7161 RowBroughtBack Operator false "delete the row again if it is not wanted";
     /// The row at the consolidated database is larger than a message may be: `frame_bytes_max`, or
-    /// 64 MiB. The remote goes without it, or keeps what it had; everything else arrives. The row
-    /// comes by itself once it is small enough, or the limit larger.
+    /// 64 MiB. The remote does not get the row, or keeps the old one; everything else is applied.
+    /// The row is sent automatically when it is small enough, or the limit is larger.
     7170 RowTooLargeToSend Operator false
         "store smaller values, or raise `frame_bytes_max` up to 64 MiB";
-    /// The triggers that capture changes of the table were gone for a while, as when an application
-    /// rebuilds a table. The row differs from the one at the centre, or the centre has none, and
-    /// nobody knows who changed it: the remote has what the centre has, and the reject table what
-    /// was here. What was captured before is uploaded.
-    7190 RowNotCaptured Remote false "change the row again, if what was here is right";
-    /// The row was to get a key that another row has at the consolidated database. It keeps its
-    /// key there; the row as it should have become is kept in the reject table.
+    /// The triggers that record changes of the table were missing for some time, for example
+    /// because an application rebuilt the table. The row differs from the row at the centre, or the
+    /// centre does not have it, and it is unknown who changed it. The remote now has the row of the
+    /// centre, and the reject table has the row that was here. Changes that were recorded before
+    /// are uploaded.
+    7190 RowNotCaptured Remote false "change the row again, if the rejected values are right";
+    /// The change would give the row a key that another row has at the consolidated database. The
+    /// row keeps its old key there; the changed row is kept in the reject table.
     7195 RowKeyTaken Remote false "choose another key, then synchronize again";
-    /// The row was to get another key, and the scripts of its table cannot do that. It keeps its
-    /// key; the row as it should have become is kept in the reject table.
+    /// The change would give the row another key, and the scripts of its table cannot do that. The
+    /// row keeps its old key; the changed row is kept in the reject table.
     7196 RowKeyFixed Operator false "give the table a script for upload_key_change";
-    /// The row arrived, and another row of the same upload took it along: its parent was deleted,
-    /// or got another key, and the foreign key of the consolidated database says what becomes of
-    /// its children. The row is kept in the reject table.
-    7197 RowTakenAlong Remote false "enter the row again if it is wanted without the other";
+    /// The row was applied, and then another row of the same upload changed or deleted it: its
+    /// parent was deleted, or got another key, and the foreign key of the consolidated database
+    /// acts on the children. The row is kept in the reject table.
+    7197 RowTakenAlong Remote false "enter the row again if it is wanted without its parent";
 
-    /// A row has gone at the consolidated database, or has left what this remote receives, and a
+    /// A row was deleted at the consolidated database, or left the partition of this remote, but a
     /// table that is not published refers to it here without `ON DELETE CASCADE` or `SET NULL`. The
-    /// row stays; everything else arrived. It goes with the next synchronization after nothing
-    /// refers to it any more, and this reject with it.
-    7240 RowHeld Remote false "delete what refers to it, or let it refer to another row";
+    /// row stays; everything else was applied. When no row refers to it any longer, the next
+    /// synchronization deletes the row and this reject.
+    7240 RowHeld Remote false "delete the rows that refer to it, or let them refer to another row";
 
-    /// The table of the remote refuses a row that came: a CHECK, a NOT NULL or a UNIQUE index that
-    /// only the remote has, or the type of a column. The remote goes without the row, or keeps what
-    /// it had; everything else arrived. The row is tried again in every synchronization, and this
-    /// reject goes when it fits.
+    /// The table of the remote refuses a downloaded row: because of a CHECK, a NOT NULL or a UNIQUE
+    /// index that only the remote has, or because of the type of a column. The remote does not get
+    /// the row, or keeps the old one; everything else is applied. Every synchronization tries the
+    /// row again, and this reject is removed when the table accepts it.
     7245 RowUnfit Remote false "drop the constraint that the consolidated database does not have";
 
-    /// A defect of Syncline. Nothing was half done.
+    /// A defect of Syncline. Nothing was applied in part.
     9001 Bug Maker false "report it with the log";
-    /// A benchmark did not end with the rows that it should have ended with, or a synchronization
-    /// carried other rows than its own. Its figures would mean nothing, so there are none. Either
-    /// somebody else changed the rows meanwhile, or rows were lost.
-    9002 BenchmarkWrong Maker false "run it again; report it if nobody else changed the rows";
-    /// A signal ended a benchmark. What it had made was removed; figures there are none.
+    /// A benchmark did not end with the expected rows, or a synchronization carried unexpected
+    /// rows. Its figures would be wrong, so there are none. Another program changed the rows, or
+    /// rows were lost.
+    9002 BenchmarkWrong Maker false "run it again; report it if no other program changed the rows";
+    /// A signal ended a benchmark. Everything that it had created was removed. There are no
+    /// figures.
     9003 Interrupted Nobody true "run it again";
-    /// The system does not let the benchmark choose the processors on which a process works. That
-    /// takes the rights of the process's owner, and Linux.
+    /// The system does not let the benchmark choose the processors of a process. This needs Linux,
+    /// and the rights of the process's owner.
     9004 CannotPin Operator false "run it as the user of the database, or without --cpus";
 }
 

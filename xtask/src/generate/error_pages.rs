@@ -9,19 +9,19 @@ const INTRODUCTION: &str = "\
 
 Every failure has a stable code. A program prints one line, `error E2101: …`, then `hint: …`;
 `syncline sync --json` has the same in `error`, and the server's log carries the code as well.
-*Retry* says whether the same request may succeed later although nobody changed anything.
+*Retry* says whether the same request may succeed later without any other change.
 ";
 
 /// What the first digit means.
 const GROUPS: &[(u16, &str)] = &[
-    (1, "E1 The conversation"),
+    (1, "E1 The connection and the protocol"),
     (2, "E2 The request"),
     (3, "E3 The consolidated database"),
     (4, "E4 The server"),
     (5, "E5 The remote database"),
     (6, "E6 Configuration and model"),
     (7, "E7 Single rows"),
-    (9, "E9 Our own fault"),
+    (9, "E9 Defects and benchmarks"),
 ];
 
 /// The whole document.
@@ -44,7 +44,7 @@ fn page(code: Code) -> String {
     let actor = match code.actor() {
         Actor::Remote => "those who use or build the remote",
         Actor::Operator => "those who run the server or the consolidated database",
-        Actor::Nobody => "nobody, it passes",
+        Actor::Nobody => "nobody; the problem is temporary",
         Actor::Maker => "the developers of Syncline",
     };
     let retry = if code.retry() { "yes" } else { "no" };
