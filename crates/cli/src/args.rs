@@ -1,6 +1,6 @@
 //! What the user typed: every command and option, exactly as design and help name them.
 //!
-//! Nothing here looks at the outside world; what the options mean is decided by the command.
+//! Nothing here looks at the outside world; the command decides what the options mean.
 
 mod bench;
 mod fleet;
@@ -27,7 +27,7 @@ use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
-  syncline demo                                        see everything work, without any set-up
+  syncline demo                                        a complete example, without any set-up
   syncline init sales --consolidated sqlite:sales.db   write sales/syncline.toml and model.toml
   syncline deploy --dir sales                          prepare the consolidated database
   syncline user add ann --dir sales                    asks for a password
@@ -36,7 +36,7 @@ Examples:
 
 Exit codes: 0 done, 1 failed (`error E2104: …` on standard error), 2 wrong usage.";
 
-/// Keeps SQLite files everywhere in two-way sync with one consolidated database.
+/// Keeps many SQLite files in two-way sync with one consolidated database.
 #[derive(Debug, Parser)]
 #[command(name = "syncline", version, after_help = EXAMPLES)]
 pub(crate) struct Arguments {
@@ -65,7 +65,7 @@ pub(crate) enum LogLevel {
     Off,
     /// Rows at risk or service down
     Error,
-    /// What somebody should look at
+    /// Problems that need attention
     Warn,
     /// Start, stop, one line per synchronization
     Info,
@@ -116,20 +116,20 @@ pub(crate) struct Dir {
     pub(crate) dir: PathBuf,
 }
 
-/// Shows the whole story on embedded SQLite, without any set-up.
+/// Shows a complete example with SQLite databases, without any set-up.
 ///
-/// A consolidated database for field sales, a server, three remotes that work offline, a
-/// conflict, a delete, a server killed in the middle of an upload, and at the end a comparison of
-/// every remote with the consolidated database, row by row.
+/// It has a consolidated database for field sales, a server, three remotes that work offline, a
+/// conflict, a delete and a server that is killed in the middle of an upload. At the end it
+/// compares every remote with the consolidated database, row by row.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   syncline demo                    leaves its databases in ./syncline-demo
   syncline demo --dir /tmp/demo    leaves them in /tmp/demo
 
-A former demo in the folder is replaced; any other folder that is not empty is refused.")]
+An earlier demo in the folder is replaced. Any other folder must be empty.")]
 pub(crate) struct DemoOptions {
-    /// The folder to leave consolidated.db and remotes/*.db in
+    /// The folder for consolidated.db and remotes/*.db
     #[arg(long, value_name = "DIR", default_value = "syncline-demo")]
     pub(crate) dir: PathBuf,
 }
@@ -137,7 +137,7 @@ pub(crate) struct DemoOptions {
 /// Writes syncline.toml and model.toml for a consolidated database.
 ///
 /// The model publishes every table with a primary key: all columns, both directions, and the
-/// consolidated database wins conflicts. Tables that cannot be carried are written as comments
+/// consolidated database wins conflicts. Tables that cannot be published are written as comments
 /// with the reason. The database itself is not changed; `syncline deploy` does that.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -166,7 +166,7 @@ pub(crate) struct InitOptions {
     #[arg(long = "table", value_name = "T")]
     pub(crate) tables: Vec<String>,
 
-    /// Publish the tables so that remotes receive rows and cannot change them
+    /// Publish the tables so that remotes receive rows but cannot change them
     #[arg(long)]
     pub(crate) download_only: bool,
 
@@ -175,9 +175,10 @@ pub(crate) struct InitOptions {
     pub(crate) force: bool,
 }
 
-/// Puts system tables, change tracking and scripts into the consolidated database.
+/// Creates system tables, change tracking and scripts in the consolidated database.
 ///
-/// Does only what is missing: a second run finds nothing to do. Your tables keep their columns.
+/// It makes only the changes that are missing: a second run changes nothing. Your tables keep
+/// their columns.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -198,25 +199,25 @@ pub(crate) struct DeployOptions {
 
 /// Removes everything Syncline created from the consolidated database.
 ///
-/// Your tables and rows stay as they are. Users and what remotes agreed on are forgotten. On a
-/// terminal it asks first.
+/// Your tables and rows stay as they are. The users and the state of all remotes are removed. On
+/// a terminal it asks for confirmation.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   syncline undeploy --dir sales
-  syncline undeploy --dir sales --yes    without a question, for scripts")]
+  syncline undeploy --dir sales --yes    without confirmation, for scripts")]
 pub(crate) struct UndeployOptions {
     #[command(flatten)]
     pub(crate) dir: Dir,
 
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     pub(crate) yes: bool,
 }
 
-/// Compares model, database and what was deployed.
+/// Compares model, database and deployment.
 ///
-/// Exit code 1 if something is wrong; notices alone exit 0.
+/// The exit code is 1 if there is an error, and 0 if there are only notices.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -231,7 +232,7 @@ pub(crate) struct CheckOptions {
     pub(crate) json: bool,
 }
 
-/// Extends edited models, and compares them with database and deployment.
+/// Extends models, and compares them with database and deployment.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -245,13 +246,13 @@ pub(crate) struct ModelOptions {
 /// What to do with the models.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ModelAction {
-    /// Adds the tables and columns of the database that no model publishes; the rest stays as it is
+    /// Adds tables and columns of the database that no model publishes, and changes nothing else
     Add(Dir),
-    /// Lists every table and column about which model, database and deployment disagree
+    /// Lists the tables and columns that differ between model, database and deployment
     Diff {
         #[command(flatten)]
         dir: Dir,
-        /// Prints JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
@@ -275,11 +276,11 @@ pub(crate) enum ScriptsAction {
 /// Runs the server.
 ///
 /// The first lines on standard output are `listening on URL`, one per listener, written when the
-/// server is ready. SIGTERM or Ctrl-C lets running synchronizations end for at most
-/// `drain_timeout_s`; a second signal ends at once. Both exit 0.
+/// server is ready. After SIGTERM or Ctrl-C running synchronizations may continue for at most
+/// `drain_timeout_s`; a second signal ends the server at once. In both cases the exit code is 0.
 ///
-/// A server that cannot work any more, because it met a defect and could not open another
-/// connection to the consolidated database for a minute, exits 1: have it started again.
+/// The exit code is 1 if the server had a defect and could not open a new connection to the
+/// consolidated database for a minute: let a supervisor start it again.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
@@ -290,28 +291,28 @@ pub(crate) struct ServeOptions {
     #[command(flatten)]
     pub(crate) dir: Dir,
 
-    /// Listen here instead of where syncline.toml says (repeatable)
+    /// Listen on this URL instead of those in syncline.toml (repeatable)
     #[arg(long, value_name = "URL")]
     pub(crate) listen: Vec<String>,
 }
 
-/// Makes an SQLite file a remote database, if it is none yet, and synchronizes it.
+/// Synchronizes a remote database; makes an SQLite file a remote first if necessary.
 ///
-/// Server, user, remote ID, script version and publications are remembered in the file once the
-/// server has accepted them, and are optional from then on; the password never is. FILE is created
-/// if it does not exist.
+/// After the server has accepted them, the file stores server, user, remote ID, script version and
+/// publications, and you can omit these options. The password is never stored. FILE is created if
+/// it does not exist.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   syncline sync ann.db --server tcp://127.0.0.1:2439 --user ann     asks for the password
-  syncline sync ann.db --password-file ann.secret                   from the second time on
+  syncline sync ann.db --password-file ann.secret                   the second time and later
   syncline sync ann.db --password-file ann.secret --token-file ann.token
-                                  uses the token while it is valid, then renews it by the password
-  syncline sync ann.db --password-file ann.secret --watch           keeps on until Ctrl-C
+                                  uses the token while it is valid, then gets a new one
+  syncline sync ann.db --password-file ann.secret --watch           continues until Ctrl-C
   syncline sync ann.db --password-file ann.secret --json | jq .uploaded
 
-Conflicts and rejected rows are no failures: the exit code is 0, `syncline remote rejects FILE`
-shows the rows.")]
+Conflicts and rejected rows are not failures: the exit code is 0. `syncline remote rejects FILE`
+shows the rejected rows.")]
 pub(crate) struct SyncOptions {
     /// The remote database
     #[arg(value_name = "FILE")]
@@ -329,11 +330,11 @@ pub(crate) struct SyncOptions {
     #[arg(long, value_name = "F")]
     pub(crate) password_file: Option<PathBuf>,
 
-    /// Use the session token in this file; with a password at hand, renew it there
+    /// Use the session token in this file; if a password is given, renew the token there
     #[arg(long, value_name = "F")]
     pub(crate) token_file: Option<PathBuf>,
 
-    /// Share this publication (repeatable) [default: all]
+    /// Synchronize this publication only (repeatable) [default: all]
     #[arg(long = "publication", value_name = "P", value_parser = parse_publication)]
     pub(crate) publications: Vec<PublicationName>,
 
@@ -341,7 +342,7 @@ pub(crate) struct SyncOptions {
     #[arg(long, value_name = "V", value_parser = parse_script_version)]
     pub(crate) script_version: Option<ScriptVersion>,
 
-    /// The identity of this remote, before its first synchronization [default: a random UUID]
+    /// The remote ID, before the first synchronization [default: a random UUID]
     #[arg(long, value_name = "ID", value_parser = parse_remote_id)]
     pub(crate) remote_id: Option<RemoteId>,
 
@@ -353,11 +354,11 @@ pub(crate) struct SyncOptions {
     #[arg(long, group = "part")]
     pub(crate) download_only: bool,
 
-    /// Only check that the server is there and accepts the user
+    /// Only check that the server answers and accepts the user
     #[arg(long, group = "part")]
     pub(crate) ping: bool,
 
-    /// Keep synchronizing: when there are changes, and every 30 seconds
+    /// Continue to synchronize: when there are changes, and every 30 seconds
     #[arg(long, conflicts_with = "ping")]
     pub(crate) watch: bool,
 
@@ -366,14 +367,14 @@ pub(crate) struct SyncOptions {
     pub(crate) json: bool,
 }
 
-/// Looks into a remote database, without a server.
+/// Shows and manages a remote database, without a server.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  syncline remote status ann.db      who it is, where it synchronizes, what waits
-  syncline remote pending ann.db     the changes that wait to be uploaded
+  syncline remote status ann.db      identity, server, tables, number of pending changes
+  syncline remote pending ann.db     the changes that are not uploaded yet
   syncline remote rejects ann.db     the rows that the consolidated database refused
-  syncline remote reset ann.db       start over: the next synchronization fetches everything
+  syncline remote reset ann.db       start over: the next synchronization downloads everything
   syncline remote detach ann.db      make it an ordinary SQLite file again")]
 pub(crate) struct RemoteOptions {
     #[command(subcommand)]
@@ -383,17 +384,17 @@ pub(crate) struct RemoteOptions {
 /// What to do with a remote database.
 #[derive(Debug, Subcommand)]
 pub(crate) enum RemoteAction {
-    /// Shows identity, server, user, tables and what waits
+    /// Shows identity, server, user, tables and the number of pending changes
     Status(RemoteFile),
-    /// Lists the changes that wait to be uploaded
+    /// Lists the pending changes, which are not uploaded yet
     Pending(RemoteFile),
-    /// Lists the rows that the consolidated database refused, with the reason; retries or forgets
+    /// Lists, retries or dismisses the rows that the consolidated database refused
     Rejects(RemoteRejects),
-    /// Forgets identity and progress; tables and rows stay, the next synchronization starts over
+    /// Removes identity and progress; tables and rows stay, the next synchronization starts over
     Reset {
         #[command(flatten)]
         remote: RemoteFile,
-        /// Reset although changes wait; they will not be uploaded
+        /// Reset in spite of pending changes; they will not be uploaded
         #[arg(long)]
         discard_pending: bool,
     },

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Measures how many rows a second travel between many remotes and a consolidated database.
+/// Measures how many rows per second many remotes synchronize with a consolidated database.
 #[derive(Debug, Args)]
 pub(crate) struct BenchOptions {
     #[command(subcommand)]
@@ -22,20 +22,20 @@ pub(crate) enum BenchAction {
     Run(Box<BenchRunOptions>),
     /// Repeats the published tests, one parameter at a time
     Suite(Box<BenchSuiteOptions>),
-    /// Writes what a suite has measured as one page, beside the published figures
+    /// Writes the results of a suite as one page, beside the published figures
     Report(BenchReportOptions),
-    /// Plays many clients; started by `run`, which tells it on its standard input what to do
+    /// Acts as many clients; `run` starts it and sends orders to its standard input
     #[command(hide = true)]
     Clients,
 }
 
 /// Measures one operation with one set of parameters.
 ///
-/// Makes a table `purchase` of its own (an embedded database: a new file beside the one named,
-/// otherwise the schema `syncline_bench`), deploys a generated model, starts a server and many
-/// clients, lets them all begin together, once per set, and compares the rows at both ends when
-/// they are done. A run whose rows differ fails and has no figures. Then it measures what the bare
-/// database can do, and removes everything it has made.
+/// It creates its own table `purchase`, for SQLite in a new file beside the one that you name, for
+/// PostgreSQL in the schema `syncline_bench`. It deploys a generated model and starts a server and
+/// many clients. In each set all clients begin at the same time. At the end the rows at both sides
+/// are compared; a run whose rows differ fails and has no figures. Then it measures the bare
+/// database, and removes everything that it has created.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
@@ -45,18 +45,18 @@ Examples:
   syncline bench run --operation upload-update --conflicts 1 --model order-lines \\
                      --consolidated postgres:///bench
 
-FILE is overwritten, also by a run that fails, which then says why under `error`.")]
+FILE is overwritten, also by a run that fails; then it has the reason in `error`.")]
 pub(crate) struct BenchRunOptions {
     /// What every timed synchronization does
     #[arg(long, value_enum, value_name = "OP")]
     pub(crate) operation: Operation,
 
-    /// Remotes that synchronize at once
+    /// Remotes that synchronize at the same time
     #[arg(long, value_name = "N", default_value_t = 100,
           value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) clients: u32,
 
-    /// Rows of each timed synchronization; 0: there is nothing to carry
+    /// Rows of each timed synchronization; 0: synchronizations without rows
     #[arg(long, value_name = "R", default_value_t = 1000,
           value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     pub(crate) rows: u32,
@@ -70,16 +70,16 @@ pub(crate) struct BenchRunOptions {
     #[arg(long, value_enum, value_name = "M", default_value_t = Model::Purchase)]
     pub(crate) model: Model,
 
-    /// With upload-update: changed rows, in percent, that somebody changed at the centre meanwhile
+    /// With upload-update: percentage of the changed rows that are also changed at the centre
     #[arg(long, value_name = "PERCENT", default_value_t = 0,
           value_parser = clap::value_parser!(u32).range(0..=100))]
     pub(crate) conflicts: u32,
 
-    /// The consolidated database; only a schema or file made for the run is touched
+    /// The consolidated database; only a schema or file created for the run is changed
     #[arg(long, value_name = "URL")]
     pub(crate) consolidated: String,
 
-    /// Use the server that runs there for the same database [default: start one]
+    /// Use this server, which runs for the same database [default: start one]
     #[arg(long, value_name = "URL")]
     pub(crate) server_url: Option<String>,
 
@@ -87,7 +87,7 @@ pub(crate) struct BenchRunOptions {
     #[arg(long, value_enum, value_name = "T", default_value_t = Transport::Tcp)]
     pub(crate) transport: Transport,
 
-    /// How rows are compressed on their way
+    /// How rows are compressed on the network
     #[arg(long, value_enum, value_name = "C", default_value_t = Compression::None)]
     pub(crate) compression: Compression,
 
@@ -95,26 +95,26 @@ pub(crate) struct BenchRunOptions {
     #[arg(long, value_enum, value_name = "KIND", default_value_t = ClientsOn::Memory)]
     pub(crate) clients_on: ClientsOn,
 
-    /// Bytes a second that pass between each client and the server in timed sets, each way
+    /// Bytes per second between each client and the server in timed sets, in each direction
     /// [default: no limit]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) client_bandwidth: Option<u32>,
 
-    /// Synchronizations that the server works on at once; more are refused and come back
+    /// Synchronizations that the server runs at the same time; more are refused and try again
     /// [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) connection_limit: Option<u32>,
 
-    /// Workers that read, and as many that apply uploads, each with a connection to the database
+    /// Workers that read, and the same number that apply uploads; each has a database connection
     /// [default: the server's]
     #[arg(long, value_name = "N", value_parser = parse_workers)]
     pub(crate) workers: Option<Workers>,
 
-    /// Seconds until a refused client comes back [default: what the server tells it]
+    /// Seconds until a refused client tries again [default: as the server says]
     #[arg(long, value_name = "S", value_parser = parse_delay)]
     pub(crate) retry_delay: Option<f64>,
 
-    /// Processors for everything: clients, server, and the database's work for them (Linux)
+    /// Processors for clients, server and the database processes that serve them (Linux)
     /// [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) cpus: Option<u32>,
@@ -132,7 +132,7 @@ pub(crate) enum Operation {
     Download,
     /// Rows that are new at the remotes go to the consolidated database
     UploadInsert,
-    /// Rows changed at the remotes; each is compared with what it was, to detect conflicts
+    /// Rows changed at the remotes; each is compared with its old image, to detect conflicts
     UploadUpdate,
     /// Rows deleted at the remotes
     UploadDelete,
@@ -140,10 +140,10 @@ pub(crate) enum Operation {
     Exchange,
 }
 
-/// Writes what a suite has measured as one page, beside the published figures.
+/// Writes the results of a suite as one page, beside the published figures.
 ///
-/// The page is one HTML file with all its charts, which needs no network and no script. It can be
-/// made while the suite runs: what is not done yet, or failed, is shown as such.
+/// The page is one HTML file with all charts. It needs no network and no script. You can make it
+/// while the suite runs: runs that are missing or failed are marked.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -207,7 +207,7 @@ pub(crate) enum Transport {
     Tcp,
 }
 
-/// How rows are compressed on their way.
+/// How rows are compressed on the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Compression {
     /// Not at all
@@ -222,7 +222,7 @@ pub(crate) enum ClientsOn {
     Memory,
     /// The real client on SQLite files
     File,
-    /// Nowhere: clients that only speak the protocol, to load the server alone
+    /// Nowhere: clients that only speak the protocol, to put load on the server only
     Wire,
 }
 

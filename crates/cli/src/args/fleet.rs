@@ -4,19 +4,19 @@ use super::{Dir, parse_remote_id, parse_user};
 use clap::{Args, Subcommand};
 use model::{RemoteId, UserName};
 
-/// Shows and manages the remotes that the consolidated database knows.
+/// Shows and manages the remotes of the consolidated database.
 ///
-/// A remote ID belongs to the user that synchronized first with it, and to one file. Another user
-/// is refused (E2160) until the remote is bound to that one too. Removing a user leaves its remotes
-/// to nobody until they are bound again.
+/// A remote ID belongs to the first user who synchronizes with it, and to one file. Another user
+/// is refused (E2160) until the remote is bound to this user too. After a user is removed, the
+/// remotes of this user belong to no user until they are bound again.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  syncline fleet list --dir sales                        who, which version, how far behind
+  syncline fleet list --dir sales                        users, versions, last downloads
   syncline fleet show till-7 --json
-  syncline fleet bind till-7 --user ann --user ben       a device that two people share
-  syncline fleet bind till-7 --any                       everybody may use it
-  syncline fleet forget till-7                           a device that is gone")]
+  syncline fleet bind till-7 --user ann --user ben       for a device with two users
+  syncline fleet bind till-7 --any                       every user may use it
+  syncline fleet forget till-7                           for a lost device")]
 pub(crate) struct FleetOptions {
     #[command(subcommand)]
     pub(crate) action: FleetAction,
@@ -25,7 +25,7 @@ pub(crate) struct FleetOptions {
 /// What to do with remotes.
 #[derive(Debug, Subcommand)]
 pub(crate) enum FleetAction {
-    /// Lists all remotes: to whom they belong, when they synchronized, what they are owed
+    /// Lists all remotes: their users, last synchronization, number of owed rows
     List {
         #[command(flatten)]
         dir: Dir,
@@ -44,7 +44,7 @@ pub(crate) enum FleetAction {
         #[arg(long)]
         json: bool,
     },
-    /// Says to whom a remote belongs from now on, instead of whom it belonged to
+    /// Binds a remote to users; replaces the users that it belonged to
     Bind {
         /// The remote ID
         #[arg(value_name = "ID", value_parser = parse_remote_id)]
@@ -57,7 +57,7 @@ pub(crate) enum FleetAction {
             required_unless_present = "any"
         )]
         users: Vec<UserName>,
-        /// Every user may
+        /// Every user may synchronize as the remote
         #[arg(long, conflicts_with = "users")]
         any: bool,
         #[command(flatten)]
@@ -66,7 +66,7 @@ pub(crate) enum FleetAction {
         #[arg(long)]
         json: bool,
     },
-    /// Forgets a remote, what it is owed, and to whom it belongs; comes it back, it is compared
+    /// Forgets a remote, its users and its owed rows; if it comes back, its rows are compared
     Forget {
         /// The remote ID
         #[arg(value_name = "ID", value_parser = parse_remote_id)]
@@ -79,11 +79,11 @@ pub(crate) enum FleetAction {
     },
 }
 
-/// Says that the consolidated database was restored from a backup.
+/// Declares that the consolidated database was restored from a backup.
 ///
-/// Most restores are noticed without a word: by the database itself, or by the next remote that was
-/// there later. After this command every remote is compared at its next synchronization, and what
-/// it has to give up is kept in its reject table.
+/// Most restores are detected automatically: by the server, or by the receipt of a remote. After
+/// this command every remote downloads all its tables with its next synchronization, and keeps the
+/// rows and values that the database has lost in its reject table.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  syncline declare-restored --dir sales")]
 pub(crate) struct DeclareRestoredOptions {
@@ -95,10 +95,10 @@ pub(crate) struct DeclareRestoredOptions {
     pub(crate) json: bool,
 }
 
-/// Draws new keys for session tokens and receipts.
+/// Creates new keys for session tokens and receipts.
 ///
-/// For the day on which somebody may have read the consolidated database who should not. Every
-/// session token is void at once, so each remote needs its password again. Servers that run go on;
+/// Use it if an unauthorized person may have read the consolidated database. Every session token
+/// is void at once, so each remote needs its password again. Send SIGHUP to running servers, or
 /// restart them, so that they sign with the new key. Receipts stay valid.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  syncline rotate-keys --dir sales")]

@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
-/// Prints a script that completes commands and options in a shell.
+/// Prints a script for a shell that completes commands and options.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -34,7 +34,7 @@ pub(crate) enum Shell {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  syncline man --dir /usr/local/share/man/man1")]
 pub(crate) struct ManOptions {
-    /// The folder to write syncline.1, syncline-serve.1 and so on to; created if it does not exist
+    /// The folder for syncline.1, syncline-serve.1 and so on; created if it does not exist
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) dir: PathBuf,
 }

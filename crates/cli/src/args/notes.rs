@@ -1,30 +1,30 @@
-//! `syncline rejects` and `syncline conflicts`: what the centre keeps about single rows.
+//! `syncline rejects` and `syncline conflicts`: the centre's records of single rows.
 
 use super::Dir;
 use clap::{Args, Subcommand};
 
-/// Shows which rows of remotes the consolidated database has refused.
+/// Shows uploaded rows that the consolidated database refused.
 ///
-/// Every reject is kept until its remote knows of it, and as long as `rejects_kept_days` says. The
-/// remote has it too: `syncline remote rejects FILE`.
+/// Every reject is kept until its remote has received it, and for `rejects_kept_days`. The remote
+/// has it too: `syncline remote rejects FILE`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  syncline rejects list --dir sales                     the newest, one a line
+  syncline rejects list --dir sales                     the newest, one per line
   syncline rejects show 17 --dir sales                  one with its row
-  syncline rejects purge --older-than 30d --dir sales   forget those that their remotes know of")]
+  syncline rejects purge --older-than 30d --dir sales   remove those that their remotes have")]
 pub(crate) struct RejectsOptions {
     #[command(subcommand)]
     pub(crate) action: NotesAction,
 }
 
-/// Shows which changes of remotes met somebody else's, and what became of them.
+/// Shows conflicts between uploaded changes and other changes, with their results.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  syncline conflicts list --dir sales                     the newest, one a line
+  syncline conflicts list --dir sales                     the newest, one per line
   syncline conflicts show 17 --dir sales                  one with its rows
-  syncline conflicts purge --older-than 30d --dir sales   forget older ones")]
+  syncline conflicts purge --older-than 30d --dir sales   remove older ones")]
 pub(crate) struct ConflictsOptions {
     #[command(subcommand)]
     pub(crate) action: NotesAction,
@@ -45,7 +45,7 @@ pub(crate) enum NotesAction {
         #[arg(long)]
         json: bool,
     },
-    /// Shows one with everything that is known of it
+    /// Shows all details of one
     Show {
         /// Its number, which `list` shows
         #[arg(value_name = "ID")]
@@ -56,11 +56,11 @@ pub(crate) enum NotesAction {
         #[arg(long)]
         json: bool,
     },
-    /// Removes them; rejects that their remotes do not know of yet are kept
+    /// Removes them; rejects that their remotes have not received yet are kept
     Purge {
         #[command(flatten)]
         dir: Dir,
-        /// Only those that are at least so old: 90s, 15m, 12h, 30d, 4w [default: all]
+        /// Only those that are at least this old: 90s, 15m, 12h, 30d, 4w [default: all]
         #[arg(long, value_name = "AGE", value_parser = parse_age)]
         older_than: Option<i64>,
         /// Print JSON

@@ -4,14 +4,14 @@ use super::RemoteFile;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
-/// Lists the rows that the consolidated database refused, with the reason; retries or forgets.
+/// Lists, retries or dismisses the rows that the consolidated database refused.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(after_help = "\
 Examples:
-  syncline remote rejects ann.db                            all of them, a line a column
+  syncline remote rejects ann.db                            all of them, one line per column
   syncline remote rejects retry ann.db --id 3               make the rejected change again
-  syncline remote rejects dismiss ann.db --table purchase   forget those of a table
+  syncline remote rejects dismiss ann.db --table purchase   remove those of a table
   syncline remote rejects dismiss ann.db --table line --key 'purchase=7, line=2'")]
 pub(crate) struct RemoteRejects {
     #[command(subcommand)]
@@ -29,17 +29,17 @@ pub(crate) struct RemoteRejects {
 /// What to do with rejects.
 #[derive(Debug, Subcommand)]
 pub(crate) enum RemoteRejectsAction {
-    /// Makes rejected changes again, to the rows as they are now
+    /// Makes rejected changes again, to the current rows
     Retry {
         #[command(flatten)]
         remote: RemoteFile,
         #[command(flatten)]
         selection: Selection,
-        /// Also where the row has changed since, here or at the consolidated database
+        /// Also if the row has changed since, here or at the consolidated database
         #[arg(long)]
         force: bool,
     },
-    /// Forgets rejects
+    /// Removes rejects
     Dismiss {
         #[command(flatten)]
         remote: RemoteFile,
@@ -59,7 +59,7 @@ pub(crate) struct Selection {
     #[arg(long, value_name = "T", conflicts_with = "ids")]
     pub(crate) table: Option<String>,
 
-    /// Of that table those with this key, as the list shows it
+    /// Only those of that table with this key, written as in the list
     #[arg(long, value_name = "KEY", requires = "table")]
     pub(crate) key: Option<String>,
 

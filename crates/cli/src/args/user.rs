@@ -5,10 +5,10 @@ use clap::{Args, Subcommand};
 use model::UserName;
 use std::path::PathBuf;
 
-/// Manages who may synchronize.
+/// Manages the users who may synchronize.
 ///
-/// Passwords come from a file or are asked on the terminal, never from the command line, where
-/// other users of the machine could read them.
+/// Passwords come from a file or from the terminal, never from the command line, where other users
+/// of the machine could read them.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -16,7 +16,7 @@ Examples:
   syncline user add ben --password-file ben.secret --claim region=north
   syncline user set ben --claim region=south --claim team= changes one claim, removes another
   syncline user password ann                               revokes ann's session tokens too
-  syncline user lock ann                                   shuts ann out until `unlock`
+  syncline user lock ann                                   ann cannot synchronize until `unlock`
   syncline user list --json")]
 pub(crate) struct UserOptions {
     #[command(subcommand)]
@@ -36,18 +36,18 @@ pub(crate) enum UserAction {
         /// Read the password from the first line of this file, which only its owner may read
         #[arg(long, value_name = "F")]
         password_file: Option<PathBuf>,
-        /// A fact about the user that subscriptions may depend on (repeatable)
+        /// A fact about the user, which partitions may use (repeatable)
         #[arg(long = "claim", value_name = "KEY=VALUE", value_parser = parse_claim)]
         claims: Vec<(String, String)>,
     },
-    /// Changes claims of a user; others stay, an empty value removes a claim
+    /// Changes claims of a user; an empty value removes a claim, other claims stay
     Set {
         /// The name of the user
         #[arg(value_name = "NAME", value_parser = parse_user)]
         name: UserName,
         #[command(flatten)]
         dir: Dir,
-        /// A fact about the user that subscriptions may depend on (repeatable)
+        /// A fact about the user, which partitions may use (repeatable)
         #[arg(
             long = "claim",
             value_name = "KEY=VALUE",
@@ -67,7 +67,7 @@ pub(crate) enum UserAction {
         #[arg(long, value_name = "F")]
         password_file: Option<PathBuf>,
     },
-    /// Shuts a user out: revokes all session tokens and refuses the password, until `unlock`
+    /// Locks a user: revokes all session tokens and refuses the password, until `unlock`
     Lock {
         /// The name of the user
         #[arg(value_name = "NAME", value_parser = parse_user)]
@@ -75,7 +75,7 @@ pub(crate) enum UserAction {
         #[command(flatten)]
         dir: Dir,
     },
-    /// Lets a locked user in again, with the password of before
+    /// Unlocks a user, with the same password as before
     Unlock {
         /// The name of the user
         #[arg(value_name = "NAME", value_parser = parse_user)]

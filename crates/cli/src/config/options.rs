@@ -40,7 +40,7 @@ macro_rules! server_options {
             /// Where rows go that do not fit in memory; the system's temporary folder if none.
             #[serde(skip_serializing_if = "Option::is_none")]
             pub(crate) spill_dir: Option<String>,
-            /// How much to log, unless `--log` says it.
+            /// How much to log, unless `--log` is given.
             #[serde(skip_serializing_if = "Option::is_none")]
             pub(crate) log: Option<LogLevel>,
             $(#[doc = $why] pub(crate) $name: u64,)+
@@ -70,87 +70,92 @@ macro_rules! server_options {
 
 server_options! {
     connections_max = 0, 0..=10_000_000, "connections",
-        "Open connections. 0: as many as the descriptor limit allows, which is raised to its hard \
-         limit at start, so that nothing needs tuning.";
+        "Open connections. 0: as many as the limit of open files allows. The server raises that \
+         limit to its hard limit when it starts.";
     sessions_max = 1000, 1..=1_000_000, "synchronizations",
-        "Synchronizations under way at once. More are told when to come back, which costs less \
-         than letting all of them crawl.";
+        "Synchronizations that run at the same time. The server tells further remotes when to try \
+         again. This is cheaper than to run all of them slowly.";
     workers = 0, 0..=1024, "connections to the consolidated database",
-        "Downloads are read in parallel. 0: one per core, because reading is bound by the CPU.";
+        "Downloads that are read in parallel. 0: one per core, because reading needs the CPU.";
     upload_appliers = 0, 0..=1024, "connections to the consolidated database",
-        "Uploads applied in parallel, where the database can. 0: two per core, because each waits \
-         for the database and the disk.";
+        "Uploads that are applied in parallel, if the database supports it. 0: two per core, \
+         because each waits for the database and the disk.";
     queue_len_max = 1000, 1..=1_000_000, "synchronizations",
-        "Synchronizations that wait for a worker. Beyond it the server says when to come back.";
+        "Synchronizations that wait for a worker. The server tells further remotes when to try \
+         again.";
     stream_memory_bytes_max = 256 * MIB, MIB..=1024 * GIB, "bytes",
-        "Uploads and downloads held in memory, all together. What is above goes to disk.";
+        "Memory for uploads and downloads, all together. Further rows go to disk.";
     spill_bytes_max = 16 * GIB, 0..=1024 * 1024 * GIB, "bytes",
-        "Uploads and downloads held on disk, all together, so that they never fill it.";
+        "Disk space for uploads and downloads, all together, so that they never fill the disk.";
     upload_bytes_max = GIB, 64 * 1024..=1024 * GIB, "bytes",
-        "One upload. Ten million short rows fit; a runaway remote does not.";
+        "Size of one upload. Ten million short rows fit. It limits the damage of a remote with a \
+         defect.";
     frame_bytes_max = 64 * MIB, 64 * 1024..=GIB, "bytes",
-        "One message, and so the largest row.";
+        "Size of one message, and so of the largest row.";
     unauthenticated_bytes_max = 64 * 1024, 16 * 1024..=GIB, "bytes",
-        "What is read from a peer before it is known who it is. Small uploads travel with the \
-         first message; 64 KiB holds both.";
+        "Bytes that are read from a peer before it is authenticated. Small uploads are sent with \
+         the first message; 64 KiB is enough for both.";
     idle_timeout_s = 60, 1..=86_400, "seconds",
-        "A peer that neither sends nor receives for this long is gone.";
+        "The server closes a connection on which nothing was sent or received for this long.";
     batch_rows = 10_000, 1..=1_000_000, "rows",
-        "Rows of one downloaded batch: enough to be quick, few enough to show progress.";
+        "Rows of one downloaded batch: enough to be fast, few enough to show progress.";
     batch_bytes = 256 * 1024, 1024..=64 * MIB, "bytes",
-        "Bytes of one downloaded batch. Larger ones gain nothing and cost memory.";
+        "Bytes of one downloaded batch. Larger batches are not faster and need more memory.";
     hello_timeout_s = 10, 1..=3600, "seconds",
-        "A connection must say within this time who it is.";
+        "Within this time a new connection must send its first message, which names the user.";
     heartbeat_interval_s = 15, 1..=3600, "seconds",
-        "While a remote has to wait it hears this often that the server is alive. Less than \
-         idle_timeout_s, and than the patience of the usual proxies.";
+        "While a remote waits, the server sends it a sign of life this often. It must be less than \
+         idle_timeout_s and than the timeouts of the usual proxies.";
     takeover_after_s = 5, 1..=3600, "seconds",
-        "A synchronization without progress for this long gives way to a new one of the same \
-         remote, so that nobody is locked out by a dead connection.";
+        "A synchronization without progress for this long is replaced by a new one of the same \
+         remote, so that a dead connection does not lock a remote out.";
     drain_timeout_s = 10, 0..=3600, "seconds",
-        "After SIGTERM running synchronizations may take this long to end. Then what runs at the \
-         database is cancelled, and the process ends within two seconds.";
+        "After SIGTERM running synchronizations may take this long to end. Then their statements \
+         at the database are cancelled, and the process ends within two seconds.";
     statement_timeout_s = 300, 1..=86_400, "seconds",
         "At a PostgreSQL centre: one statement may take this long, and the database may be silent \
-         for this long and 15 seconds more. What took longer is tried again later, and no row is \
-         rejected for it. The first download of a very large table may need more.";
+         for this long plus 15 seconds. A synchronization that exceeds it is tried again later, \
+         and no row is rejected. The first download of a very large table may need more.";
     lock_timeout_s = 5, 1..=3600, "seconds",
         "At a PostgreSQL centre: a statement waits this long for a lock of another session. Then \
-         the remote is told when to come back, and others have the worker meanwhile.";
+         the server tells the remote when to try again, and the worker is free for others.";
     idle_in_transaction_timeout_s = 5, 1..=3600, "seconds",
-        "At a PostgreSQL centre: the database ends the transaction of an upload whose server says \
-         nothing more, so that a dead server locks nobody out; that of a download after six times \
-         as long.";
+        "At a PostgreSQL centre: the database ends the transaction of an upload if its server is \
+         silent for this long, so that a dead server does not hold locks. For a download it is \
+         six times this long.";
     token_lifetime_s = 86_400, 60..=31_536_000, "seconds",
-        "Session tokens are valid this long; then the password is verified again, which costs \
-         20 ms of CPU each.";
+        "Session tokens are valid this long. Then the password is verified again, which takes \
+         20 ms of CPU.";
     group_commit_len_max = 64, 1..=10_000, "uploads",
-        "Uploads committed together, since SQLite has one writer and each commit waits for the \
-         disk.";
+        "Uploads that are committed together, because SQLite has one writer and each commit waits \
+         for the disk.";
     log_rows_max = 1_000_000, 1000..=1_000_000_000, "rows per table",
-        "Changes remembered per table. A remote that stayed away longer gets the table anew.";
+        "Changes that the log keeps for each table. A remote whose last download is older \
+         downloads the whole table.";
     rejects_kept_days = 90, 0..=36_500, "days",
-        "The consolidated database keeps refused rows until their remotes know of them, and for \
-         this long, so that whoever is asked where a row went can look. Of them and of conflicts \
-         log_rows_max at most.";
+        "The consolidated database keeps rejected rows until their remotes have received the \
+         reject, and for this long, so that an operator can find a missing row. It keeps at most \
+         log_rows_max rejects, and as many conflicts.";
     password_hashes_max = 0, 0..=1024, "passwords",
-        "Passwords verified at once. 0: one per core, because each takes a core for 20 ms.";
+        "Passwords that are verified at the same time. 0: one per core, because each takes a core \
+         for 20 ms.";
     password_queue_len_max = 1000, 1..=1_000_000, "passwords",
-        "Passwords that wait to be verified. Beyond it the server says when to come back.";
+        "Passwords that wait to be verified. The server tells further remotes when to try again.";
     password_delay_max_s = 60, 0..=86_400, "seconds",
-        "From the third wrong password of a user from an address on, the next one of both has to \
-         wait: a second, then twice as long each time, up to this. Enough against guessing, little \
-         for somebody who mistypes. It is forgotten after 15 times this long. 0: no delays.";
+        "From the third wrong password of a user from one address on, the next attempt of this \
+         user from this address has to wait: one second, then twice as long each time, up to this \
+         limit. This stops guessing, and hardly delays a user who mistypes. Wrong passwords are \
+         forgotten after 15 times this long. 0: no delays.";
     password_failures_max = 10_000, 1..=10_000_000, "users with an address each",
-        "Wrong passwords are remembered for so many, which takes some 2 MB. Beyond it the address \
-         with most of them loses its oldest.";
+        "The server remembers wrong passwords for this many, which takes about 2 MB. For a new \
+         one the oldest entry of the address with the most entries is removed.";
 }
 
 impl ServerOptions {
     /// What the options mean to the server.
     pub(crate) fn meaning(&self) -> server::Config {
         server::Config {
-            // Known only to whoever has read the file.
+            // Only the reader of the file knows it.
             mark_dir: None,
             listen: self.listen.clone(),
             connections_max: size(self.connections_max),

@@ -10,39 +10,40 @@ pub(crate) fn text(consolidated: &str, models: &[&str]) -> String {
     let mut text = String::new();
     comment(
         &mut text,
-        "Syncline: which consolidated database, which sync models, how the server behaves. \
-         Options behind a # show their defaults; remove the # to change them. Unknown keys are \
+        "Syncline: the consolidated database, the sync models, and the options of the server. \
+         Options after a # show their defaults; remove the # to change them. Unknown keys are \
          errors.",
     );
     text.push('\n');
     comment(
         &mut text,
         "The consolidated database, as a URL: sqlite:PATH, or postgres://USER@HOST/DATABASE. \
-         Its password belongs into the file consolidated.password beside this one. Required.",
+         Put its password into the file consolidated.password beside this one. Required.",
     );
     text.push_str(&format!("consolidated = {}\n\n", quoted(consolidated)));
     comment(
         &mut text,
-        "Sync models, one file per script version, relative to this file. What `syncline deploy` \
-         deploys. Default: [\"model.toml\"].",
+        "Sync models, one file per script version, relative to this file. `syncline deploy` \
+         deploys them. Default: [\"model.toml\"].",
     );
     let models: Vec<String> = models.iter().map(|model| quoted(model)).collect();
     text.push_str(&format!("models = [{}]\n\n[server]\n\n", models.join(", ")));
     comment(
         &mut text,
-        "listen (URLs, tcp://HOST:PORT): where the server listens. The default is reachable from \
-         this machine only, because tcp:// carries passwords in clear. Port 0 takes any free one.",
+        "listen (URLs, tcp://HOST:PORT): the addresses of the server. With the default only this \
+         machine can reach it, because tcp:// sends passwords in clear text. Port 0 takes a free \
+         port.",
     );
     text.push_str(&format!("#listen = [{}]\n\n", quoted(LISTEN_DEFAULT)));
     comment(
         &mut text,
-        "spill_dir (a folder): where rows go that do not fit in memory. Default: the system's \
-         temporary folder. Name a folder on a disk if that one lies in memory.",
+        "spill_dir (a folder): for rows that do not fit in memory. Default: the system's \
+         temporary folder. Name a folder on a disk if the temporary folder is in memory.",
     );
     text.push_str("#spill_dir = \"/var/tmp\"\n\n");
     comment(
         &mut text,
-        "log (off, error, warn, info, debug, trace): how much the server logs, unless `--log` says \
+        "log (off, error, warn, info, debug, trace): how much the server logs. `--log` overrides \
          it.",
     );
     text.push_str("#log = \"info\"\n");

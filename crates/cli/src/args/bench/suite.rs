@@ -6,10 +6,10 @@ use std::path::PathBuf;
 
 /// Repeats the published tests, one parameter at a time.
 ///
-/// Every point of a test is some runs of `syncline bench run`, whose results go to
-/// DIR/TEST/POINT-OPERATION.json; DIR/suite.json lists them all. A run that is there already, with
-/// the same settings, program and machine, is not repeated: after an interruption the same command
-/// goes on where it was. A run that fails is told, and the suite goes on with the next.
+/// Every point of a test consists of some runs of `syncline bench run`. Their results are in
+/// DIR/TEST/POINT-OPERATION.json; DIR/suite.json lists them all. A run is not repeated if its
+/// result exists, with the same settings, program and machine: after an interruption the same
+/// command continues. If a run fails, the suite reports it and continues with the next.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -20,7 +20,7 @@ Examples:
 With --scale 1 every test has the published number of clients and rows, ten million in most runs,
 and the suite takes a night. With the default it takes some minutes.")]
 pub(crate) struct BenchSuiteOptions {
-    /// The consolidated database; only schemas or files made for the runs are touched
+    /// The consolidated database; only schemas or files created for the runs are changed
     #[arg(long, value_name = "URL")]
     pub(crate) consolidated: String,
 
@@ -28,15 +28,15 @@ pub(crate) struct BenchSuiteOptions {
     #[arg(long, value_name = "DIR", default_value = "bench-suite")]
     pub(crate) dir: PathBuf,
 
-    /// Clients of every test, as a share of the published number
+    /// Clients of every test, as a fraction of the published number
     #[arg(long, value_name = "S", default_value_t = 0.05, value_parser = parse_scale)]
     pub(crate) scale: f64,
 
-    /// Run this test only; may be given several times [default: all]
+    /// Run this test only (repeatable) [default: all]
     #[arg(long, value_enum, value_name = "TEST")]
     pub(crate) only: Vec<TestName>,
 
-    /// Timed sets of each run [default: as published, so that each carries as many rows]
+    /// Timed sets of each run [default: so many that the run has the published number of rows]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) sets: Option<u32>,
 
@@ -50,9 +50,9 @@ pub(crate) struct BenchSuiteOptions {
 pub(crate) enum TestName {
     /// A fixed number of workers
     Workers,
-    /// Clients at once, with the same number of rows in all
+    /// Number of clients, with the same total number of rows
     Clients,
-    /// Rows of a synchronization, with the same number in all
+    /// Rows of a synchronization, with the same total number
     Rows,
     /// Processors
     Cpus,
@@ -64,9 +64,9 @@ pub(crate) enum TestName {
     Small,
     /// Rows that were changed at both ends
     Conflicts,
-    /// Lines that follow their purchase
+    /// Lines that belong to their purchase
     Parent,
-    /// Rows that are at two remotes
+    /// Rows that belong to two remotes
     Overlapping,
 }
 
