@@ -192,7 +192,7 @@ fn apply_once(
     // Rows that were set aside are looked at again; and the application may have broken foreign
     // keys without noticing, which a reject puts right.
     let may_hide = orphans::count(connection).map_err(explain)? > 0 || learned.rejects > 0;
-    if !download.is_empty() {
+    if !download.is_empty() || orphans::may_return(connection, circumstances.tables)? {
         write(connection, download, circumstances, &learned.withheld, progress)?;
         if may_hide {
             look_for_orphans(connection, circumstances)?;

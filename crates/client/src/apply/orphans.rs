@@ -77,6 +77,33 @@ pub(super) fn put_back(connection: &Connection, tables: &[RemoteTable]) -> Resul
     note_count(connection, tables)
 }
 
+/// Whether a row that is set aside refers to one that lies here: the application may have made its
+/// parent meanwhile, and the centre need not send what it was sent.
+pub(super) fn may_return(connection: &Connection, tables: &[RemoteTable]) -> Result<bool, Failure> {
+    if count(connection).map_err(explain)? == 0 {
+        return Ok(false);
+    }
+    for (child, table) in tables.iter().enumerate() {
+        if !has_table(connection, table)? {
+            continue;
+        }
+        for reference in references_from(connection, tables, child).map_err(explain)? {
+            let refers = all(reference.columns.iter().map(|(from, to)| {
+                format!("p.{} = o.{}", ident(to), Image::Incoming.column(from))
+            }));
+            let sql = format!(
+                "SELECT EXISTS (SELECT 1 FROM {} AS o JOIN {} AS p ON {refers})",
+                table.orphans_sql(),
+                ident(&reference.parent),
+            );
+            if connection.query_row(&sql, [], |row| row.get(0)).map_err(explain)? {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
 /// Forgets the row with this key, because what has become of it is known.
 pub(super) fn forget(
     connection: &Connection,
@@ -133,8 +160,8 @@ pub(super) fn set_aside_children(
     parent: &RemoteTable,
     keys: &[u8],
 ) -> Result<bool, Failure> {
-    let aside = Aside::new(connection, surroundings)?;
-    let leaving = "temp.syncline_leaving";
+    let mut aside = Aside::new(connection, surroundings)?;
+    let leaving = LEAVING;
     aside.run(&format!(
         "CREATE TEMP TABLE syncline_leaving ({}, PRIMARY KEY ({})) WITHOUT ROWID",
         parent.our_keys_declared(),
@@ -155,22 +182,14 @@ pub(super) fn set_aside_children(
     }
     drop(note);
     let at = usize::from(parent.position);
+    aside.leaving = Some(at);
     let downloaded = |reference: &&Reference| {
         reference.parent_at == Some(at) && aside.child(reference).published.direction.downloads()
     };
     for reference in aside.references.iter().filter(downloaded) {
         aside.add_children(reference, leaving)?;
-        if reference.child == at {
-            // A row that is deleted itself does not wait.
-            aside.run(&format!(
-                "DELETE FROM {0} WHERE EXISTS (SELECT 1 FROM {leaving} AS l WHERE {1})",
-                aside_sql(at),
-                parent.same_our_key("l.", &format!("{}.", aside_sql(at).replace("temp.", ""))),
-            ))?;
-        }
     }
     aside.refuse_clung(surroundings.clinging, at, leaving)?;
-    aside.run(&format!("DROP TABLE {leaving}"))?;
     if !surroundings.clinging.is_empty() {
         aside.take_descendants()?;
         for position in 0..aside.tables.len() {
@@ -206,6 +225,9 @@ impl<'a> From<&Circumstances<'a>> for Surroundings<'a> {
     }
 }
 
+/// Keys of rows that are about to be deleted.
+const LEAVING: &str = "temp.syncline_leaving";
+
 fn aside_sql(position: usize) -> String {
     format!("temp.syncline_aside_{position}")
 }
@@ -217,6 +239,8 @@ struct Aside<'a> {
     open_generation: i64,
     guards: bool,
     references: Vec<Reference>,
+    /// The table whose rows are about to be deleted. They do not wait, whatever they refer to.
+    leaving: Option<usize>,
 }
 
 impl<'a> Aside<'a> {
@@ -226,7 +250,8 @@ impl<'a> Aside<'a> {
     ) -> Result<Aside<'a>, Failure> {
         let Surroundings { tables, open_generation, guards, .. } = surroundings;
         let references = references(connection, tables).map_err(explain)?;
-        let aside = Aside { connection, tables, open_generation, guards, references };
+        let leaving = None;
+        let aside = Aside { connection, tables, open_generation, guards, references, leaving };
         for (position, table) in tables.iter().enumerate() {
             aside.run(&format!(
                 "CREATE TEMP TABLE {} ({}, PRIMARY KEY ({})) WITHOUT ROWID",
@@ -250,9 +275,16 @@ impl<'a> Aside<'a> {
     fn add_children(&self, reference: &Reference, keys: &str) -> Result<usize, Failure> {
         let Some(parent) = reference.parent_at.map(|at| &self.tables[at]) else { return Ok(0) };
         let child = self.child(reference);
+        let stays = match self.leaving {
+            Some(at) if at == reference.child => format!(
+                " WHERE NOT EXISTS (SELECT 1 FROM {LEAVING} AS l WHERE {})",
+                child.same_key("c.", "l.")
+            ),
+            _ => String::new(),
+        };
         self.run(&format!(
             "INSERT OR IGNORE INTO {} SELECT {} FROM {keys} AS a JOIN {} AS p ON {} \
-             JOIN {} AS c ON {}",
+             JOIN {} AS c ON {}{stays}",
             aside_sql(reference.child),
             child.keys_sql("c."),
             parent.table_sql(),
@@ -324,6 +356,9 @@ impl<'a> Aside<'a> {
                 "DELETE FROM {live} WHERE EXISTS (SELECT 1 FROM {keys} AS a WHERE {same})"
             ))?;
             self.run(&format!("DROP TABLE {keys}"))?;
+        }
+        if self.leaving.is_some() {
+            self.run(&format!("DROP TABLE {LEAVING}"))?;
         }
         note_count(self.connection, self.tables)?;
         Ok(moved > 0)

@@ -215,3 +215,46 @@ fn a_parent_that_mends_more_than_was_counted_arrives() {
         assert_eq!(waiting(&site), Vec::<String>::new(), "{action}");
     }
 }
+
+// S3, Trap 11: a ring is deleted in two frames, and a row beside it. Rows of the first frame were
+// set aside as descendants of the row that only the second one names, and all came back.
+#[test]
+fn a_ring_that_is_deleted_in_several_frames_does_not_come_back() {
+    for action in ["CASCADE", "SET NULL", "NO ACTION"] {
+        let mut site = Site::new(&format!(
+            "CREATE TABLE node(id INTEGER PRIMARY KEY,
+                up INT REFERENCES node ON DELETE {action} DEFERRABLE INITIALLY DEFERRED);
+             BEGIN; INSERT INTO node VALUES (1, 4), (2, 4), (3, 2), (4, 3), (5, 5); COMMIT;",
+        ));
+        site.download()
+            .delete("node", &[&[int(1)], &[int(2)], &[int(3)]])
+            .delete("node", &[&[int(4)]])
+            .apply()
+            .unwrap();
+        assert_eq!(site.rows("SELECT id FROM node"), ["5"], "{action}");
+        assert_eq!(waiting(&site), Vec::<String>::new(), "{action}");
+        assert_eq!(site.upload(), Vec::<String>::new(), "{action}");
+    }
+}
+
+// S3, Trap 26: the parent that rows wait for is made here and uploaded. The centre has nothing to
+// send then, and the rows waited for the next download that brought anything.
+#[test]
+fn rows_come_back_to_a_parent_that_is_made_here() {
+    for action in ACTIONS {
+        let mut site = shop(action);
+        site.download()
+            .upsert("purchase", &[&[int(20), int(2)]])
+            .upsert("line", &[&[int(200), int(20)], &[int(300), int(30)]])
+            .apply()
+            .unwrap();
+        assert_eq!(waiting(&site), ["3"], "{action}");
+        site.write("INSERT INTO customer VALUES (2, 'b')");
+        site.freeze();
+        site.download().apply().unwrap();
+        let rows = ["'customer', 2", "'purchase', 20, 2", "'line', 200, 20"];
+        assert_eq!(all(&site), rows, "{action}");
+        assert_eq!(waiting(&site), ["1"], "{action}");
+        assert_eq!(site.upload(), Vec::<String>::new(), "{action}");
+    }
+}
