@@ -6,7 +6,7 @@
 //! was captured of them in between, so those that differ are told with what they were (trap 23).
 //! Likewise those of a table whose triggers were gone for a while.
 
-use super::{Circumstances, Download, key_changes, rejects};
+use super::{Circumstances, Download, key_changes, readable, rejects};
 use crate::capture::change_log;
 use crate::connection::{bind, explain, value};
 use crate::schema::history::{Arriving, History};
@@ -32,10 +32,11 @@ impl<'a> Arrivals<'a> {
         let history = History::read(connection)?;
         let arrivals = Arrivals { connection, circumstances, history };
         for table in arrivals.compared() {
+            let own = readable::own_columns(connection, table).map_err(explain)?;
             let sql = format!(
                 "CREATE TEMP TABLE {} AS SELECT {} FROM {}",
                 before_sql(table),
-                table.columns_sql(""),
+                columns_sql(table, &own, ""),
                 table.table_sql(),
             );
             connection.execute_batch(&sql).map_err(explain)?;
@@ -96,10 +97,11 @@ impl<'a> Arrivals<'a> {
             .key
             .iter()
             .map(|key| format!("t.{0} = b.{0}{1}", ident(&key.name), key.collate())));
+        let own = readable::own_columns(self.connection, table).map_err(explain)?;
         let sql = format!(
             "SELECT {} FROM {} AS b WHERE NOT EXISTS \
              (SELECT 1 FROM {} AS t WHERE {key} AND {same})",
-            table.columns_sql("b."),
+            columns_sql(table, &own, "b."),
             before_sql(table),
             table.table_sql(),
         );
@@ -112,14 +114,14 @@ impl<'a> Arrivals<'a> {
         let mut rows = statement.query([]).map_err(explain)?;
         let mut told = 0;
         while let Some(row) = rows.next().map_err(explain)? {
-            let values: Vec<ValueRef<'_>> = (0..table.width())
+            let values: Vec<ValueRef<'_>> = (0..table.width() + own.len())
                 .map(|column| value(row, column))
                 .collect::<rusqlite::Result<_>>()
                 .map_err(explain)?;
             rejects::record_difference(
                 self.connection,
                 table,
-                &values,
+                (&values, &own),
                 code,
                 self.circumstances.at,
             )
@@ -209,6 +211,12 @@ impl<'a> Arrivals<'a> {
         }
         Ok(())
     }
+}
+
+/// The published columns, and behind them the user's own.
+fn columns_sql(table: &RemoteTable, own: &[String], alias: &str) -> String {
+    let own: String = own.iter().map(|name| format!(", {alias}{}", ident(name))).collect();
+    table.columns_sql(alias) + &own
 }
 
 fn before_sql(table: &RemoteTable) -> String {

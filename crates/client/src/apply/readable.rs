@@ -1,8 +1,8 @@
 //! Rows and keys as people read them: JSON objects by column name.
 
 use crate::connection::{bind, value};
-use crate::schema::RemoteTable;
-use crate::sql::ident;
+use crate::schema::{LocalTable, RemoteTable};
+use crate::sql::{ident, list};
 use model::{Code, Value, ValueRef};
 use rusqlite::Connection;
 use serde_json::{Map, Value as Json, json};
@@ -19,7 +19,7 @@ pub(super) fn key_array(key: &[Value]) -> String {
 }
 
 /// The row as it lies under a key: what is published of it, and of what is not published any more
-/// the columns of `also`.
+/// the columns of `also`, or what lies in any.
 pub(super) fn row_json(
     connection: &Connection,
     table: &RemoteTable,
@@ -27,10 +27,15 @@ pub(super) fn row_json(
     code: u16,
     also: &[String],
 ) -> rusqlite::Result<Option<String>> {
+    let (dropped, returned) = (Code::ColumnDropped.number(), Code::RowDiffersOnReturn.number());
     // A column that is published no more is still here, and it is what the reject is about.
-    let columns = match code == Code::ColumnDropped.number() {
-        true => "*".to_owned(),
-        false => {
+    let columns = match code {
+        _ if code == dropped => "*".to_owned(),
+        _ if code == returned => {
+            let own = own_columns(connection, table)?;
+            list(table.published.columns.iter().chain(&own).map(|name| ident(name)))
+        }
+        _ => {
             let mut columns = table.columns_sql("");
             for name in also {
                 let published = table.published.columns.iter();
@@ -58,7 +63,10 @@ pub(super) fn row_json(
     let Some(row) = rows.next()? else { return Ok(None) };
     let mut object = Map::new();
     for (n, name) in names.into_iter().enumerate() {
-        object.insert(name, to_json(value(row, n)?));
+        let value = value(row, n)?;
+        if code != returned || n < table.width() || !matches!(value, ValueRef::Null) {
+            object.insert(name, to_json(value));
+        }
     }
     Ok(Some(Json::Object(object).to_string()))
 }
@@ -89,10 +97,25 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A row by column name.
-pub(super) fn row_text(table: &RemoteTable, row: &[ValueRef<'_>]) -> String {
-    let columns = table.published.columns.iter().zip(row);
+/// The columns of a published table that are not published. While the table was the user's own they
+/// were columns like any others, under names that the centre may have given away since.
+pub(crate) fn own_columns(
+    connection: &Connection,
+    table: &RemoteTable,
+) -> rusqlite::Result<Vec<String>> {
+    let Some(local) = LocalTable::read(connection, table.name())? else { return Ok(Vec::new()) };
+    let published = |name: &str| {
+        table.published.columns.iter().any(|column| column.eq_ignore_ascii_case(name))
+    };
+    let own = local.columns.into_iter().filter(|it| !it.generated && !published(&it.name));
+    Ok(own.map(|column| column.name).collect())
+}
+
+/// A row by column name: what is published of it, and what lies in the columns of `own`.
+pub(super) fn row_text(table: &RemoteTable, own: &[String], row: &[ValueRef<'_>]) -> String {
+    let columns = table.published.columns.iter().chain(own).zip(row).enumerate();
+    let told = columns.filter(|(n, (_, value))| *n < table.width() || !matches!(value, ValueRef::Null));
     let object: Map<String, Json> =
-        columns.map(|(name, value)| (name.clone(), to_json(*value))).collect();
+        told.map(|(_, (name, value))| (name.clone(), to_json(*value))).collect();
     Json::Object(object).to_string()
 }

@@ -290,7 +290,7 @@ pub(super) fn record_brought_back(
     at: &str,
 ) -> Result<(), Failure> {
     let key: Vec<Value> = key.iter().map(|value| (*value).to_owned()).collect();
-    let row = Some(row_text(table, row));
+    let row = Some(row_text(table, &[], row));
     let message = "the consolidated database has this row, which had gone or was made meanwhile";
     told(connection, table, &key, row, Code::RowBroughtBack, message, at)
 }
@@ -321,7 +321,7 @@ pub(super) fn record_unfit(
     at: &str,
 ) -> rusqlite::Result<()> {
     let key: Vec<Value> = table.key.iter().map(|key| row[key.position].to_owned()).collect();
-    let (text, code) = (row_text(table, row), Code::RowUnfit.number());
+    let (text, code) = (row_text(table, &[], row), Code::RowUnfit.number());
     let updated = connection
         .prepare_cached(
             "UPDATE syncline_reject SET row = ?4, message = ?5
@@ -446,16 +446,17 @@ pub(crate) fn record_stranded(
     insert(connection, table, key, reason).map(|_| ())
 }
 
-/// Records a row of a table that came back, as it was before it was overwritten or removed.
+/// Records a row of a table that came back, as it was before it was overwritten or removed. Behind
+/// what is published of it are the columns of `own`.
 pub(super) fn record_difference(
     connection: &Connection,
     table: &RemoteTable,
-    row: &[ValueRef<'_>],
+    (row, own): (&[ValueRef<'_>], &[String]),
     code: Code,
     at: &str,
 ) -> rusqlite::Result<()> {
     let key: Vec<Value> = table.key.iter().map(|key| row[key.position].to_owned()).collect();
-    let row = Some(row_text(table, row));
+    let row = Some(row_text(table, own, row));
     let message = match code {
         Code::RowNotCaptured => "here without triggers, and otherwise or not at the centre",
         _ => "here when the table was published again, and otherwise or not at the centre",

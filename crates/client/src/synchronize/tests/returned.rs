@@ -1,11 +1,11 @@
 //! Rows of a table that comes back are changed before the first download has brought them.
 
-use super::shapes::{assert_equal, first, joined};
+use super::shapes::{assert_equal, first, joined, table};
 use super::{rows, sync, sync_as};
 use crate::synchronize::Counts;
 use crate::testing::centre::{Fault, SharedCentre};
 use crate::testing::{Site, int, text};
-use model::Code;
+use model::{Code, PublishedTable};
 use protocol::Mode;
 
 /// The table has left and is back; the connection ended in front of its rows. Meanwhile the centre
@@ -102,4 +102,56 @@ fn a_row_that_was_told_when_its_table_left_is_told_again_when_it_comes_back() {
         (Code::RowDiffersOnReturn.number(), r#"{"id":2,"qty":77,"note":"since"}"#),
     ];
     assert_eq!(told, expected);
+}
+
+/// `t` is without `qty`, and its note is called `remark`, under an identity of its own.
+fn narrower() -> PublishedTable {
+    table("t", &["id", "remark"], "id INTEGER PRIMARY KEY, remark TEXT", "3")
+}
+
+// Trap 23, Trap 24, S1: while the table was the user's own, values were written to columns that it
+// had not when it came back. The row went or became what came, and they were in no record.
+#[test]
+fn what_lay_in_columns_that_did_not_come_back_is_told_with_its_row() {
+    for edited_after_the_return in [false, true] {
+        let (centre, mut site) = joined();
+        centre.borrow_mut().publish(&[]);
+        sync(&mut site, &centre).unwrap();
+        site.write(
+            "ALTER TABLE t ADD COLUMN color TEXT;
+             UPDATE t SET note = 'since', color = 'red' WHERE id = 1;
+             INSERT INTO t VALUES (5, 50, 'new', NULL)",
+        );
+        centre.borrow_mut().publish(&[narrower()]);
+        centre.borrow_mut().put(0, &[int(1), text("came")]);
+        if edited_after_the_return {
+            centre.borrow_mut().fault = Fault::WithinDownload;
+            sync(&mut site, &centre).unwrap_err();
+            centre.borrow_mut().fault = Fault::None;
+            site.write("UPDATE t SET remark = 'mine' WHERE id IN (1, 5)");
+        }
+        sync(&mut site, &centre).unwrap();
+        let mut told: Vec<_> = site.remote.rejects().unwrap();
+        told.retain(|it| it.code == Code::RowDiffersOnReturn.number());
+        let rows: Vec<_> = told.iter().map(|it| it.row.as_deref().unwrap()).collect();
+        let since = r#"{"id":1,"remark":null,"qty":10,"note":"since","color":"red"}"#;
+        let new = r#"{"id":5,"remark":REMARK,"qty":50,"note":"new"}"#;
+        match edited_after_the_return {
+            false => {
+                assert_eq!(site.rows("SELECT id, remark FROM t"), ["1, 'came'"]);
+                let new = new.replace("REMARK", "null");
+                assert!(rows.contains(&since) && rows.contains(&new.as_str()), "{rows:?}");
+            }
+            true => {
+                // What was changed is a change of what came, beside the columns of the user's own.
+                let row = ["1, 'mine', 10, 'since', 'red'"];
+                assert_eq!(site.rows("SELECT id, remark, qty, note, color FROM t"), row);
+                assert!(rows.contains(&new.replace("REMARK", "\"mine\"").as_str()), "{rows:?}");
+            }
+        }
+        // It can be tried again as a whole.
+        let ids: Vec<i64> = told.iter().map(|it| it.id).collect();
+        site.remote.retry_rejects(&ids, true).unwrap();
+        assert_eq!(site.rows("SELECT id FROM t WHERE qty = 50 AND note = 'new'"), ["5"]);
+    }
 }
