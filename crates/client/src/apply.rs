@@ -38,6 +38,7 @@ pub(crate) mod rejects;
 pub(crate) mod rows;
 mod stale;
 pub(crate) mod statements;
+mod staying;
 #[cfg(test)]
 mod tests;
 
@@ -253,7 +254,7 @@ fn write(
     }
 
     let mut arrivals = Arrivals::begin(connection, circumstances)?;
-    key_changes::apply(connection, download, circumstances)?;
+    key_changes::apply(connection, download, circumstances, withheld)?;
     let mut writer = Writer::new(connection, download, circumstances)?;
     refresh::keep_withheld(&mut writer, connection, withheld)?;
     writer.write_rows(&download.upserts, progress)?;

@@ -90,9 +90,8 @@ fn retry_one(
             true => readable::own_columns(connection, table).map_err(explain)?,
             false => Vec::new(),
         };
-        let known = |column: &&String| {
-            table.published.columns.contains(column) || own.contains(column)
-        };
+        let known =
+            |column: &&String| table.published.columns.contains(column) || own.contains(column);
         if let Some(lost) = row.keys().find(|column| !known(column)) {
             let message = format!("column {lost} of the row is published no more");
             return Err(not_retried(message));

@@ -1,11 +1,14 @@
 //! What refers to a row follows it when the row gets another key.
 //!
-//! Rows follow where the file's own foreign keys say so. What they do not know is done here: a
-//! change that waits for a child was captured under the old key of its parent, so its base follows
-//! too; a child whose own key has a part of the parent's gets it in any case, as its parent does.
+//! Rows follow where the file's own foreign keys say so, but for those that the centre has not
+//! moved (`apply/staying.rs`). What the foreign keys do not know is done here: a change that waits
+//! for a child was captured under the old key of its parent, so its base follows too; a child whose
+//! own key has a part of the parent's gets it in any case, as its parent does.
 
-use super::Circumstances;
 use super::key_changes::{bind_all, execute, is_constraint};
+use super::rejects::Withheld;
+use super::staying::{Staying, Told};
+use super::{Circumstances, Download};
 use crate::capture::change_log;
 use crate::connection::{explain, value};
 use crate::schema::{Image, LocalTable, RemoteTable};
@@ -17,18 +20,36 @@ use rusqlite::Connection;
 pub(super) struct Shift<'a, 'b> {
     pub(super) old: &'b [ValueRef<'a>],
     pub(super) new: &'b [ValueRef<'a>],
+    /// Where it goes in the end.
+    pub(super) last: &'b [ValueRef<'a>],
     /// The old key is a spare one: the row has been told under another before.
     pub(super) from_spare: bool,
 }
 
+impl<'a> Shift<'a, '_> {
+    /// The parameters of all statements: the old key, the new one and the last.
+    pub(super) fn values(&self) -> Vec<ValueRef<'a>> {
+        self.old.iter().chain(self.new).chain(self.last).copied().collect()
+    }
+}
+
 /// A foreign key that refers to the whole key of a published table.
-struct Reference {
+pub(super) struct Reference {
     /// The table that refers, and its position where it is published.
     child: String,
-    child_at: Option<usize>,
-    parent_at: usize,
+    pub(super) child_at: Option<usize>,
+    pub(super) parent_at: usize,
     /// Per column of the parent's key, the column that refers to it.
-    columns: Vec<String>,
+    pub(super) columns: Vec<String>,
+}
+
+impl Reference {
+    /// Where its rows refer to is what the centre says.
+    pub(super) fn is_governed_by_centre(&self, child: &RemoteTable) -> bool {
+        let columns = &child.published.columns;
+        let published = |name: &String| columns.iter().any(|it| it.eq_ignore_ascii_case(name));
+        child.published.direction.downloads() && self.columns.iter().all(published)
+    }
 }
 
 pub(super) struct Followers<'a> {
@@ -37,16 +58,58 @@ pub(super) struct Followers<'a> {
     references: Vec<Reference>,
     /// Per table: its rows that have other keys are noted.
     noted: Vec<bool>,
+    told: Told,
 }
 
 impl<'a> Followers<'a> {
     pub(super) fn read(
         connection: &'a Connection,
+        download: &Download,
         circumstances: &'a Circumstances<'a>,
+        withheld: &[Withheld],
+        moving: &[bool],
     ) -> Result<Followers<'a>, Failure> {
         let references = references(connection, circumstances.tables).map_err(explain)?;
         let noted = vec![false; circumstances.tables.len()];
-        Ok(Followers { connection, circumstances, references, noted })
+        let among = (references.as_slice(), moving);
+        let told = Told::read(connection, download, circumstances, withheld, among)?;
+        Ok(Followers { connection, circumstances, references, noted, told })
+    }
+
+    /// Runs what changes the key of a row of `table`. The file's own foreign keys act upon those
+    /// children only of which the centre does not speak.
+    pub(super) fn act_upon_others(
+        &self,
+        table: &RemoteTable,
+        shift: &Shift<'_, '_>,
+        act: impl FnOnce() -> rusqlite::Result<usize>,
+    ) -> Result<rusqlite::Result<usize>, Failure> {
+        let at = usize::from(table.position);
+        let mut hidden = Vec::new();
+        for reference in self.references.iter().filter(|it| it.parent_at == at) {
+            if let Some(staying) = self.staying(reference) {
+                let spellings = staying.hide(shift)?;
+                hidden.push((staying, spellings));
+            }
+        }
+        let done = act();
+        for (staying, spellings) in &hidden {
+            staying.show(spellings)?;
+        }
+        Ok(done)
+    }
+
+    fn staying<'b>(&'b self, reference: &'b Reference) -> Option<Staying<'b>> {
+        let tables = self.circumstances.tables;
+        let child = reference.child_at.map(|at| &tables[at])?;
+        reference.is_governed_by_centre(child).then(|| Staying {
+            connection: self.connection,
+            generation: self.circumstances.open_generation,
+            told: &self.told,
+            reference,
+            parent: &tables[reference.parent_at],
+            child,
+        })
     }
 
     /// The table's key has a part of the key of one that is `moving`.
@@ -55,11 +118,13 @@ impl<'a> Followers<'a> {
         up.any(|it| moving[it.parent_at] && it.columns.iter().any(|name| in_key(table, name)))
     }
 
-    /// The key under which a row lies by now whose parents may have got other keys.
+    /// The key under which a row lies by now that is told under this one, with its new one: where
+    /// its parents have got other keys and it has gone along.
     pub(super) fn key_by_now(
         &self,
         table: &RemoteTable,
         told: &[ValueRef<'_>],
+        new: &[ValueRef<'_>],
     ) -> Result<Vec<Value>, Failure> {
         let mut key: Vec<Value> = told.iter().map(|value| ValueRef::to_owned(*value)).collect();
         for reference in self.references.iter().filter(|it| refers(it, table)) {
@@ -80,12 +145,35 @@ impl<'a> Followers<'a> {
             bind_all(&mut statement, &old).map_err(explain)?;
             let mut rows = statement.raw_query();
             if let Some(row) = rows.next().map_err(explain)? {
-                for (n, &at) in at.iter().enumerate() {
-                    key[at] = value(row, n).map_err(explain)?.to_owned();
+                let mut now = Vec::with_capacity(at.len());
+                for n in 0..at.len() {
+                    now.push(value(row, n).map_err(explain)?.to_owned());
+                }
+                let now_refs: Vec<ValueRef<'_>> = now.iter().map(Value::as_ref).collect();
+                let wanted: Vec<ValueRef<'_>> = at.iter().map(|&at| new[at]).collect();
+                if self.is_same_key(parent, &now_refs, &wanted)? {
+                    at.iter().zip(now).for_each(|(&at, value)| key[at] = value);
                 }
             }
         }
         Ok(key)
+    }
+
+    /// Whether the table calls both keys equal.
+    pub(super) fn is_same_key(
+        &self,
+        table: &RemoteTable,
+        left: &[ValueRef<'_>],
+        right: &[ValueRef<'_>],
+    ) -> Result<bool, Failure> {
+        let columns = table.key.iter().enumerate();
+        let same = all(columns
+            .map(|(n, key)| format!("?{} = ?{}{}", n + 1, n + left.len() + 1, key.collate())));
+        let sql = format!("SELECT 1 WHERE {same}");
+        let mut statement = self.connection.prepare_cached(&sql).map_err(explain)?;
+        let both: Vec<ValueRef<'_>> = left.iter().chain(right).copied().collect();
+        bind_all(&mut statement, &both).map_err(explain)?;
+        Ok(statement.raw_query().next().map_err(explain)?.is_some())
     }
 
     /// The row of `table` has its new key; what waits for those who refer to it follows.
@@ -95,6 +183,7 @@ impl<'a> Followers<'a> {
         shift: &Shift<'_, '_>,
     ) -> Result<(), Failure> {
         self.note(table, shift)?;
+        self.told.follow(self.connection, table, shift)?;
         let at = usize::from(table.position);
         for reference in self.references.iter().filter(|it| it.parent_at == at) {
             let Some(child) = reference.child_at.map(|at| &self.circumstances.tables[at]) else {
@@ -104,12 +193,18 @@ impl<'a> Followers<'a> {
             let has_changes =
                 change_log::has_entries(self.connection, child, generation).map_err(explain)?;
             let follow = Follow { followers: self, table, reference, child, shift };
-            let in_key = reference.columns.iter().any(|name| in_key(child, name));
-            if in_key || has_changes {
-                follow.rows(in_key)?;
+            let has_part = reference.columns.iter().any(|name| in_key(child, name));
+            let all_rows = has_part || reference.is_governed_by_centre(child);
+            if has_changes || has_part || self.told.speaks_of(child) {
+                follow.rows(all_rows)?;
             }
             if has_changes {
                 follow.changes()?;
+            }
+            if reference.columns.iter().all(|name| in_key(child, name)) {
+                let spare = shift.from_spare;
+                let sql = self.told.follow_parent(reference, table, child, spare);
+                sql.map_or(Ok(()), |sql| self.run(table, &sql, shift))?;
             }
         }
         Ok(())
@@ -137,6 +232,7 @@ impl<'a> Followers<'a> {
 
     /// Forgets what was noted.
     pub(super) fn finish(self) -> Result<(), Failure> {
+        self.told.finish(self.connection, self.circumstances.tables)?;
         let tables = self.circumstances.tables.iter().zip(&self.noted);
         for (table, _) in tables.filter(|(_, noted)| **noted) {
             let sql = format!("DROP TABLE temp.{}", shifts_sql(table));
@@ -173,8 +269,7 @@ impl<'a> Followers<'a> {
     }
 
     fn run(&self, table: &RemoteTable, sql: &str, shift: &Shift<'_, '_>) -> Result<(), Failure> {
-        let both: Vec<ValueRef<'_>> = shift.old.iter().chain(shift.new).copied().collect();
-        match execute(self.connection, sql, &both) {
+        match execute(self.connection, sql, &shift.values()) {
             Ok(_) => Ok(()),
             Err(error) if is_constraint(&error) => {
                 let message =
@@ -200,7 +295,8 @@ impl Follow<'_, '_> {
         self.followers.run(self.table, sql, self.shift)
     }
 
-    /// The children that no foreign key has taken along: all, or those that are changed here.
+    /// The children that go along and that no foreign key has taken: all, or those that are changed
+    /// here.
     fn rows(&self, all_rows: bool) -> Result<(), Failure> {
         let (child, columns) = (self.child, &self.reference.columns);
         let changed = match all_rows {
@@ -209,57 +305,108 @@ impl Follow<'_, '_> {
                 " AND EXISTS (SELECT 1 FROM {} AS c WHERE c.\"generation\" = {} AND {})",
                 child.change_sql(),
                 self.followers.circumstances.open_generation,
-                child.same_key(&format!("{}.", child.table_sql()), "c."),
+                child.same_key("t.", "c."),
             ),
         };
+        let goes = match self.followers.staying(self.reference) {
+            Some(staying) if !self.shift.from_spare => format!(" AND {}", staying.follows()?),
+            _ => String::new(),
+        };
         self.run(&format!(
-            "UPDATE {} SET {} WHERE {}{changed}",
+            "UPDATE {} AS t SET {} WHERE {}{changed}{goes}",
             child.table_sql(),
             sets(columns, ident, self.table.key.len()),
-            matches(self.table, columns, ident),
+            matches(self.table, columns, |name| format!("t.{}", ident(name))),
         ))
     }
 
-    /// What was captured of the children, and what was downloaded for them.
+    /// What was captured of the children that go along, and what was downloaded for them before.
     fn changes(&self) -> Result<(), Failure> {
         let (child, columns, width) = (self.child, &self.reference.columns, self.table.key.len());
         let generation = self.followers.circumstances.open_generation;
-        let (change, incoming) = (child.change_sql(), child.incoming_sql());
-        let published = columns.iter().all(|name| child.published.columns.contains(name));
-        let whole = columns.iter().all(|name| in_key(child, name));
+        let change = child.change_sql();
         let old = |name: &str| Image::Old.column(name);
-        let new = |name: &str| Image::Incoming.column(name);
-        let ours = |name: &str| ident(&format!("key_{name}"));
-        let from = |name: &str| ident(&format!("from_{name}"));
-        if whole {
-            let is = |column: &dyn Fn(&str) -> String| matches(self.table, columns, column);
-            let set = |column: &dyn Fn(&str) -> String| sets(columns, column, width);
-            let at = format!("\"generation\" = {generation} AND");
-            self.run(&format!("UPDATE {change} SET {} WHERE {at} {}", set(&ours), is(&ours)))?;
+        if columns.iter().all(|name| child.published.columns.contains(name)) {
             self.run(&format!(
-                "UPDATE OR IGNORE {incoming} SET {} WHERE {}",
-                set(&ours),
-                is(&ours)
-            ))?;
-            self.run(&format!("DELETE FROM {incoming} WHERE {}", is(&ours)))?;
-            let moved = child.moved_sql();
-            self.run(&format!("UPDATE {moved} SET {} WHERE {at} {}", set(&ours), is(&ours)))?;
-            self.run(&format!("UPDATE {moved} SET {} WHERE {at} {}", set(&from), is(&from)))?;
-        }
-        if published {
-            self.run(&format!(
-                "UPDATE {change} SET {} \
-                 WHERE \"generation\" = {generation} AND \"existed\" = 1 AND {}",
+                "UPDATE {change} AS c SET {} \
+                 WHERE c.\"generation\" = {generation} AND c.\"existed\" = 1 AND {}{}",
                 sets(columns, old, width),
-                matches(self.table, columns, old)
+                matches(self.table, columns, |name| format!("c.{}", old(name))),
+                self.who_go(&self.told(&child.same_our_key("s.", "c."))),
             ))?;
-            self.run(&format!(
-                "UPDATE {incoming} SET {} WHERE \"present\" AND {}",
-                sets(columns, new, width),
-                matches(self.table, columns, new)
-            ))?;
+        }
+        if columns.iter().all(|name| in_key(child, name)) {
+            self.keys()?;
         }
         Ok(())
+    }
+
+    /// The keys of what was captured and downloaded, which have the parent's.
+    fn keys(&self) -> Result<(), Failure> {
+        let (child, columns, width) = (self.child, &self.reference.columns, self.table.key.len());
+        let at = format!("\"generation\" = {}", self.followers.circumstances.open_generation);
+        let (change, moved, incoming) =
+            (child.change_sql(), child.moved_sql(), child.incoming_sql());
+        let ours = |name: &str| ident(&format!("key_{name}"));
+        let from = |name: &str| ident(&format!("from_{name}"));
+        let is = |alias: &str, column: &dyn Fn(&str) -> String| {
+            matches(self.table, columns, |name| format!("{alias}{}", column(name)))
+        };
+        let set = |column: &dyn Fn(&str) -> String| sets(columns, column, width);
+        // Of a row that was moved here the centre speaks under the key that it came from.
+        let told_origin = self.told(&child.came_from("m.", "s."));
+        let origin = format!("(NOT {} OR {told_origin})", is("m.", &from));
+        let here = format!("FROM {moved} AS m WHERE m.{at} AND {}", child.same_our_key("m.", "c."));
+        let goes = format!(
+            "{} OR (c.\"existed\" = 0 AND NOT EXISTS (SELECT 1 {here})) \
+             OR EXISTS (SELECT 1 {here} AND {origin})",
+            self.told(&child.same_our_key("s.", "c.")),
+        );
+        let come = self.who_go(&self.told(&child.same_our_key("s.", "i.")));
+        for sql in [
+            format!(
+                "UPDATE {change} AS c SET {} WHERE c.{at} AND {}{}",
+                set(&ours),
+                is("c.", &ours),
+                self.who_go(&goes)
+            ),
+            format!(
+                "UPDATE {moved} AS m SET {} WHERE m.{at} AND {}{}",
+                set(&ours),
+                is("m.", &ours),
+                self.who_go(&origin)
+            ),
+            format!(
+                "UPDATE {moved} AS m SET {} WHERE m.{at} AND {}{}",
+                set(&from),
+                is("m.", &from),
+                self.who_go(&told_origin)
+            ),
+            format!(
+                "UPDATE OR IGNORE {incoming} AS i SET {} WHERE {}{come}",
+                set(&ours),
+                is("i.", &ours)
+            ),
+            format!("DELETE FROM {incoming} AS i WHERE {}{come}", is("i.", &ours)),
+        ] {
+            self.run(&sql)?;
+        }
+        Ok(())
+    }
+
+    /// The condition that the centre has moved the row that `same` finds among those told at `s`.
+    fn told(&self, same: &str) -> String {
+        let (told, reference) = (&self.followers.told, self.reference);
+        told.moved(reference, self.table, self.child, same)
+    }
+
+    /// A condition for children that the centre speaks of. The others go anyway, and so do all that
+    /// refer to a spare key.
+    fn who_go(&self, condition: &str) -> String {
+        match self.followers.staying(self.reference) {
+            Some(_) if !self.shift.from_spare => format!(" AND ({condition})"),
+            _ => String::new(),
+        }
     }
 }
 
@@ -271,7 +418,7 @@ fn position_in_key(table: &RemoteTable, name: &str) -> Option<usize> {
     table.key.iter().position(|key| key.name.eq_ignore_ascii_case(name))
 }
 
-fn in_key(table: &RemoteTable, name: &str) -> bool {
+pub(super) fn in_key(table: &RemoteTable, name: &str) -> bool {
     position_in_key(table, name).is_some()
 }
 
@@ -287,7 +434,11 @@ fn sets(columns: &[String], spell: impl Fn(&str) -> String, width: usize) -> Str
 }
 
 /// The columns have the values of the first parameters, as the parent compares them.
-fn matches(parent: &RemoteTable, columns: &[String], spell: impl Fn(&str) -> String) -> String {
+pub(super) fn matches(
+    parent: &RemoteTable,
+    columns: &[String],
+    spell: impl Fn(&str) -> String,
+) -> String {
     all(columns
         .iter()
         .zip(&parent.key)

@@ -1,8 +1,9 @@
 //! Rows that got another key at the centre: they get it here, before anything else is written.
 //!
 //! The row stays the row that it was, so that children follow it where a foreign key of this file
-//! says so, those that only this file knows included. What the row holds is written afterwards,
-//! with all other rows. In this order:
+//! says so, those that only this file knows included; those that the centre has left where they
+//! were stay (`apply/staying.rs`). What the row holds is written afterwards, with all other rows.
+//! In this order:
 //!
 //! 1. children whose own key has a part of the moved one are deleted where the centre deleted them,
 //!    since their keys are about to change;
@@ -16,6 +17,7 @@
 
 use super::followers::{Followers, Shift};
 use super::parked::Parked;
+use super::rejects::Withheld;
 use super::{Circumstances, Download, guarded, kept_back};
 use crate::connection::{bind, explain};
 use crate::schema::{Affinity, Image, RemoteTable};
@@ -30,6 +32,7 @@ pub(super) fn apply(
     connection: &Connection,
     download: &Download,
     circumstances: &Circumstances<'_>,
+    withheld: &[Withheld],
 ) -> Result<(), Failure> {
     if download.key_change_rows == 0 {
         return Ok(());
@@ -39,7 +42,7 @@ pub(super) fn apply(
         moving[position] = true;
         Ok(())
     })?;
-    let mut followers = Followers::read(connection, circumstances)?;
+    let mut followers = Followers::read(connection, download, circumstances, withheld, &moving)?;
     for table in circumstances.tables {
         if followers.has_key_of(table, &moving) {
             delete_early(connection, download, circumstances, table)?;
@@ -192,7 +195,7 @@ impl<'a> Mover<'a> {
             rest = reader.rest();
             let new: Vec<ValueRef<'_>> = table.key.iter().map(|key| row[key.position]).collect();
             // What a parent has taken along already lies under another key by now.
-            let old = followers.key_by_now(table, &told)?;
+            let old = followers.key_by_now(table, &told, &new)?;
             let old: Vec<ValueRef<'_>> = old.iter().map(Value::as_ref).collect();
             if self.stays(&old)? {
                 kept_back::keep_delete(self.connection, table, &old)?;
@@ -204,7 +207,8 @@ impl<'a> Mover<'a> {
             }
             if identical(&old, &new) {
                 self.note_arrived(&new)?;
-                followers.follow(table, &Shift { old: &told, new: &new, from_spare: false })?;
+                let shift = Shift { old: &told, new: &new, last: &new, from_spare: false };
+                followers.follow(table, &shift)?;
                 continue;
             }
             if self.has_changes || !self.move_at_once(&old, &new, followers)? {
@@ -242,11 +246,13 @@ impl<'a> Mover<'a> {
         if self.has_arrived(old)? {
             return Ok(true);
         }
-        match self.update_key(old, new) {
+        let shift = Shift { old, new, last: new, from_spare: false };
+        let act = || self.update_key(old, new);
+        match followers.act_upon_others(self.table, &shift, act)? {
             Ok(moved) => {
                 self.note_arrived(new)?;
                 if moved > 0 {
-                    followers.follow(self.table, &Shift { old, new, from_spare: false })?;
+                    followers.follow(self.table, &shift)?;
                 }
                 Ok(true)
             }
@@ -275,7 +281,7 @@ impl<'a> Mover<'a> {
             if self.has_arrived(old)? {
                 return Ok(());
             }
-            if self.is_same_key(old, new)? {
+            if followers.is_same_key(self.table, old, new)? {
                 return self.respell(old, new, followers);
             }
             match self.waiting_under(old)? {
@@ -288,9 +294,11 @@ impl<'a> Mover<'a> {
                 }
                 Waiting::Nothing => {}
             }
-            let moved = self.update_key(old, spare).map_err(explain)?;
-            if moved > 0 {
-                followers.follow(self.table, &Shift { old, new: spare, from_spare: false })?;
+            let shift = Shift { old, new: spare, last: new, from_spare: false };
+            let act = || self.update_key(old, spare);
+            let moved = followers.act_upon_others(self.table, &shift, act)?;
+            if moved.map_err(explain)? > 0 {
+                followers.follow(self.table, &shift)?;
             }
             Ok(())
         })
@@ -298,7 +306,7 @@ impl<'a> Mover<'a> {
 
     fn arrive(&self, followers: &mut Followers<'_>) -> Result<(), Failure> {
         self.for_each_waiting(&mut |spare, old, new| {
-            if self.is_same_key(old, new)? {
+            if followers.is_same_key(self.table, old, new)? {
                 return Ok(());
             }
             let comes_changed = self.waiting_under(spare)? == Waiting::Change;
@@ -307,7 +315,7 @@ impl<'a> Mover<'a> {
             if taken && comes_changed {
                 return Err(self.blocked("two changes wait for one key of a downloaded row"));
             }
-            let shift = Shift { old: spare, new, from_spare: true };
+            let shift = Shift { old: spare, new, last: new, from_spare: true };
             if taken {
                 followers.take_along(self.table, &shift)?;
                 self.delete(spare)?;
@@ -354,12 +362,14 @@ impl<'a> Mover<'a> {
                 .map(|(n, key)| format!("{} = ?{}", ident(&key.name), n + old.len() + 1)),
         );
         let live = format!("UPDATE {} SET {sets} WHERE {exactly}", table.table_sql());
-        let moved = self.run(&live, &both)?;
+        let shift = Shift { old, new, last: new, from_spare: false };
+        let act = || execute(self.connection, &live, &both);
+        let moved = followers.act_upon_others(table, &shift, act)?.map_err(explain)?;
         if self.waiting_under(old)? == Waiting::Change {
             self.move_entry(old, new)?;
         }
         if moved > 0 {
-            followers.follow(table, &Shift { old, new, from_spare: false })?;
+            followers.follow(table, &shift)?;
         }
         Ok(())
     }
@@ -487,18 +497,6 @@ impl<'a> Mover<'a> {
         let sql =
             format!("DELETE FROM {} WHERE {}", table.table_sql(), table.key_is_parameter("", 1));
         self.run(&sql, key).map(drop)
-    }
-
-    fn is_same_key(&self, old: &[ValueRef<'_>], new: &[ValueRef<'_>]) -> Result<bool, Failure> {
-        let columns = self.table.key.iter().enumerate();
-        let same =
-            all(columns
-                .map(|(n, key)| format!("?{} = ?{}{}", n + 1, n + old.len() + 1, key.collate())));
-        let sql = format!("SELECT 1 WHERE {same}");
-        let mut statement = self.connection.prepare_cached(&sql).map_err(explain)?;
-        let both: Vec<ValueRef<'_>> = old.iter().chain(new).copied().collect();
-        bind_all(&mut statement, &both).map_err(explain)?;
-        Ok(statement.raw_query().next().map_err(explain)?.is_some())
     }
 
     /// A row came to this key in this download, so the one that left it is not there.

@@ -88,9 +88,10 @@ pub(super) fn may_return(connection: &Connection, tables: &[RemoteTable]) -> Res
             continue;
         }
         for reference in references_from(connection, tables, child).map_err(explain)? {
-            let refers = all(reference.columns.iter().map(|(from, to)| {
-                format!("p.{} = o.{}", ident(to), Image::Incoming.column(from))
-            }));
+            let refers = all(reference
+                .columns
+                .iter()
+                .map(|(from, to)| format!("p.{} = o.{}", ident(to), Image::Incoming.column(from))));
             let sql = format!(
                 "SELECT EXISTS (SELECT 1 FROM {} AS o JOIN {} AS p ON {refers})",
                 table.orphans_sql(),

@@ -104,9 +104,8 @@ pub(crate) fn own_columns(
     table: &RemoteTable,
 ) -> rusqlite::Result<Vec<String>> {
     let Some(local) = LocalTable::read(connection, table.name())? else { return Ok(Vec::new()) };
-    let published = |name: &str| {
-        table.published.columns.iter().any(|column| column.eq_ignore_ascii_case(name))
-    };
+    let published =
+        |name: &str| table.published.columns.iter().any(|column| column.eq_ignore_ascii_case(name));
     let own = local.columns.into_iter().filter(|it| !it.generated && !published(&it.name));
     Ok(own.map(|column| column.name).collect())
 }
@@ -114,7 +113,8 @@ pub(crate) fn own_columns(
 /// A row by column name: what is published of it, and what lies in the columns of `own`.
 pub(super) fn row_text(table: &RemoteTable, own: &[String], row: &[ValueRef<'_>]) -> String {
     let columns = table.published.columns.iter().chain(own).zip(row).enumerate();
-    let told = columns.filter(|(n, (_, value))| *n < table.width() || !matches!(value, ValueRef::Null));
+    let told =
+        columns.filter(|(n, (_, value))| *n < table.width() || !matches!(value, ValueRef::Null));
     let object: Map<String, Json> =
         told.map(|(_, (name, value))| (name.clone(), to_json(*value))).collect();
     Json::Object(object).to_string()
