@@ -26,7 +26,7 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Failure> {
     // Before the server starts, so that a signal is never met by its default action. Until it has
     // started nothing has to be drained: a signal ends it at once, even where its database hangs.
     let (mut signals, at_once) = end_on_signals()?;
-    let components = server::Components::system(&settings);
+    let components = server::Components::system(&settings)?;
     let mut server = server::start(settings, &config.consolidated, components)?;
     at_once.store(false, Ordering::SeqCst);
     for address in server.addresses() {

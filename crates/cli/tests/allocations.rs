@@ -41,7 +41,7 @@ impl Site {
         let url = consolidated::Url::parse(line.split('"').nth(1).unwrap()).unwrap();
         let listen = vec!["tcp://127.0.0.1:0".to_owned()];
         let config = server::Config { listen, ..server::Config::default() };
-        let components = server::Components::system(&config);
+        let components = server::Components::system(&config).unwrap();
         let server = server::start(config, &url, components).unwrap();
         Site { world, server, rows: 0 }
     }

@@ -66,10 +66,11 @@ fn assert_told_when_to_come_back(error: &serde_json::Value) {
 }
 
 // S10, S9: one remote stops in its download and one in its upload, before a server with a single
-// connection to read with. All others go on, and the database is held by nobody.
+// connection to read with, and a single turn at the database. All others go on, and the database is
+// held by nobody.
 #[test]
 fn remotes_that_stop_keep_nobody_waiting() {
-    let world = world(&["ann", "ben", "cleo"], "workers = 1");
+    let world = world(&["ann", "ben", "cleo"], "workers = 1\nsessions_max = 1");
     let server = world.serve();
     for name in ["ann", "ben", "cleo"] {
         world.sync(name, &server);
@@ -110,7 +111,7 @@ fn remotes_that_stop_keep_nobody_waiting() {
 // S9, S11
 #[test]
 fn a_full_server_says_when_to_come_back() {
-    let world = world(&["ann", "ben"], "sessions_max = 1");
+    let world = world(&["ann", "ben"], "transfers_max = 1");
     let server = world.serve();
     let (peer, _) = Peer::admitted(&server.url, "ann", "peer");
     assert_told_when_to_come_back(&world.sync_fails("ben", &server, "E4001"));

@@ -2,9 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use harness::{Peer, World, hello, until};
+use harness::{Peer, World, hello, sql, until};
 use model::{Code, Progress};
-use protocol::{Credential, MAGIC, Message, UploadBegin, UploadEnd};
+use protocol::{Credential, Failed, MAGIC, Message, UploadBegin, UploadEnd};
 use std::sync::mpsc;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_syncline");
@@ -18,6 +18,25 @@ fn greeted(url: &str, user: &str, credential: Credential) -> Peer {
     peer.send_bytes(&MAGIC);
     peer.send(&Message::Hello(Box::new(hello)));
     peer
+}
+
+/// How the server refuses a peer.
+fn refusal(peer: &mut Peer) -> Failed {
+    match peer.receive() {
+        Some(Message::Failed(failed)) => failed,
+        other => panic!("{other:?} instead of a refusal"),
+    }
+}
+
+/// So many synchronizations of a user that have been admitted, and then send nothing more.
+fn stand_still(url: &str, user: &str, count: usize) -> Vec<Peer> {
+    let admitted = (0..count).map(|number| {
+        let (mut peer, _) = Peer::admitted(url, user, &format!("{user}-{number}"));
+        let (previous, progress) = (Progress(0), Progress(1));
+        peer.send(&Message::UploadBegin(UploadBegin { previous, progress }));
+        peer
+    });
+    admitted.collect()
 }
 
 /// Peers with wrong passwords, whose refusals arrive where this is read.
@@ -38,7 +57,7 @@ fn wrong_passwords(url: &str, peers: usize) -> mpsc::Receiver<Option<u16>> {
 fn passwords_that_wait_take_no_place_of_a_token() {
     for world in [World::new(PROGRAM, ITEM), World::on_postgres(PROGRAM, ITEM)] {
         world.add_user("ann");
-        let limits = "sessions_max = 1\npassword_hashes_max = 1\npassword_queue_len_max = 1";
+        let limits = "transfers_max = 1\npassword_hashes_max = 1\npassword_queue_len_max = 1";
         world.configure(limits);
         let server = world.serve();
         let with_token = ["--token-file", "ann.token"].map(str::to_owned);
@@ -68,18 +87,14 @@ fn wrong_passwords_make_the_next_one_wait() {
         world.add_user(user);
     }
     let server = world.serve();
-    let refusal = || {
+    let guess = || {
         let wrong = Credential::Password("wrong".to_owned());
-        let mut peer = greeted(&server.url, "ann", wrong);
-        match peer.receive() {
-            Some(Message::Failed(failed)) => failed,
-            other => panic!("{other:?} instead of a refusal"),
-        }
+        refusal(&mut greeted(&server.url, "ann", wrong))
     };
     let mut tries = 0;
     // A slow machine may miss the first delays; they grow until it does not.
     until("a delay", || {
-        let failed = refusal();
+        let failed = guess();
         tries += 1;
         let slowed = failed.code == Code::PasswordsSlowed.number();
         let code = if slowed { failed.code } else { Code::AuthenticationFailed.number() };
@@ -91,7 +106,7 @@ fn wrong_passwords_make_the_next_one_wait() {
     world.sync("ben", &server);
     // The right one waits as well, and ends the delays.
     until("the end of the delay", || world.try_sync("ann", &server, None).code == Some(0));
-    assert_eq!(refusal().code, Code::AuthenticationFailed.number());
+    assert_eq!(guess().code, Code::AuthenticationFailed.number());
 }
 
 // S9: newcomers waited in the kernel's backlog, until somebody left.
@@ -106,13 +121,9 @@ fn beyond_the_limit_of_connections_newcomers_hear_so() {
     let (first, _) = Peer::admitted(&server.url, "ann", "ann");
     // More than are answered at once.
     for _ in 0..100 {
-        match Peer::connect(&server.url).receive() {
-            Some(Message::Failed(failed)) => {
-                assert_eq!(failed.code, Code::ServerFull.number());
-                assert!(failed.retry_after_s.is_some_and(|seconds| seconds >= 1), "{failed:?}");
-            }
-            other => panic!("{other:?} instead of a refusal"),
-        }
+        let failed = refusal(&mut Peer::connect(&server.url));
+        assert_eq!(failed.code, Code::ServerFull.number());
+        assert!(failed.retry_after_s.is_some_and(|seconds| seconds >= 1), "{failed:?}");
     }
     world.sync_fails("ben", &server, "E4001");
     drop(first);
@@ -137,5 +148,102 @@ fn an_admission_waits_for_no_download() {
         for remote in ["ben-1", "ben-2"] {
             let _admitted = Peer::admitted(&server.url, "ben", remote);
         }
+    }
+}
+
+// S9: 1,200 wrong passwords, and a token user was refused 114 of 137 times. Nobody is here who was
+// refused for that.
+#[test]
+fn a_flood_of_wrong_passwords_is_nothing_to_a_token() {
+    const FLOOD: usize = 1200;
+    let world = World::new(PROGRAM, ITEM);
+    world.add_user("ann");
+    let server = world.serve();
+    let mut arguments = world.sync_arguments("ann", &server);
+    let with_token = ["--token-file", "ann.token"].map(str::to_owned);
+    arguments.extend(with_token.clone());
+    world.syncline.ok(&arguments);
+    let wrong = || Credential::Password("wrong".to_owned());
+    let flood = |number| greeted(&server.url, &format!("nobody-{number}"), wrong());
+    let mut flood: Vec<Peer> = (0..FLOOD).map(flood).collect();
+    let arguments = ["sync", "ann.db", "--server", &server.url, "--user", "ann"].map(str::to_owned);
+    for _ in 0..5 {
+        world.syncline.ok(&[&arguments[..], &with_token[..]].concat());
+    }
+    // They are answered meanwhile: there is no room in the line, or it was wrong.
+    let codes = [Code::AuthenticationFailed.number(), Code::ServerFull.number()];
+    let failed = refusal(&mut flood[0]);
+    assert!(codes.contains(&failed.code), "{failed:?}");
+}
+
+// S9, S10: a place was kept while rows travelled, so that slow remotes shut out everybody.
+#[test]
+fn slow_transfers_take_no_place_at_the_database() {
+    for world in [World::new(PROGRAM, ITEM), World::on_postgres(PROGRAM, ITEM)] {
+        for user in ["ann", "ben"] {
+            world.add_user(user);
+        }
+        world.configure("sessions_max = 1\nqueue_len_max = 1\nworkers = 1");
+        let server = world.serve();
+        let modems = stand_still(&server.url, "ann", 20);
+        world.sync("ben", &server);
+        sql(&world.remote("ben"), "INSERT INTO item VALUES (1, 'ben')");
+        assert_eq!(world.sync("ben", &server)["uploaded"]["inserts"], 1);
+        world.assert_converged(&["ben"]);
+        // Nobody is refused in the end who is slow.
+        for mut modem in modems {
+            modem.send(&Message::UploadEnd(UploadEnd { rows: 0 }));
+            assert!(matches!(modem.receive(), Some(Message::UploadCommitted(_))));
+        }
+    }
+}
+
+// S9, S11: one user held all places for as long as it liked.
+#[test]
+fn the_user_with_most_synchronizations_yields_first() {
+    let world = World::new(PROGRAM, ITEM);
+    for user in ["ann", "ben"] {
+        world.add_user(user);
+    }
+    world.configure("transfers_max = 5");
+    let server = world.serve();
+    // Alone it may have all, and takes none from itself.
+    let mut fleet = stand_still(&server.url, "ann", 5);
+    let password = || Credential::Password("ann-password".to_owned());
+    let mut sixth = greeted(&server.url, "ann", password());
+    assert_eq!(refusal(&mut sixth).code, Code::ServerFull.number());
+    world.sync("ben", &server);
+    let yielded = refusal(&mut fleet[4]);
+    assert_eq!(yielded.code, Code::PlaceYielded.number());
+    assert!(yielded.retry_after_s.is_some_and(|seconds| seconds >= 1), "{yielded:?}");
+    // The others go on.
+    for mut peer in fleet.into_iter().take(4) {
+        peer.send(&Message::UploadEnd(UploadEnd { rows: 0 }));
+        assert!(matches!(peer.receive(), Some(Message::UploadCommitted(_))));
+    }
+}
+
+// S9, S11: the time was a constant, whatever it was that they waited for.
+#[test]
+fn the_refused_hear_a_time_that_follows_how_fast_others_leave() {
+    for limit in ["transfers_max = 1", "connections_max = 1"] {
+        let world = World::new(PROGRAM, ITEM);
+        for user in ["ann", "ben"] {
+            world.add_user(user);
+        }
+        world.configure(limit);
+        let server = world.serve();
+        let held = stand_still(&server.url, "ann", 1);
+        let newcomer = || {
+            let right = Credential::Password("ben-password".to_owned());
+            let failed = refusal(&mut greeted(&server.url, "ben", right));
+            assert_eq!(failed.code, Code::ServerFull.number());
+            failed.retry_after_s.unwrap()
+        };
+        assert!(newcomer() < 10, "nothing has stood still for long");
+        // Nobody leaves, and each of the refused is to come behind the one before.
+        until("a longer time", || newcomer() >= 10);
+        drop(held);
+        until("a free place", || world.try_sync("ben", &server, None).code == Some(0));
     }
 }

@@ -121,8 +121,10 @@ codes! {
     /// The upload does not follow the last upload that the server has. The client must first find
     /// out the outcome of its previous upload; it does this automatically.
     2109 OutOfSequence Nobody true "synchronize again";
-    /// Another synchronization of the same remote ID is running and makes progress. The next
-    /// attempt is accepted when it has ended, or when it makes no progress for `takeover_after_s`.
+    /// Another synchronization of the same remote ID is running. Either the consolidated database
+    /// works for it, or it is the same or a later attempt of the same file and makes progress. The
+    /// next attempt is accepted when it has ended, or when it makes no progress for
+    /// `takeover_after_s`.
     2110 AlreadySynchronizing Nobody true "wait, then synchronize again";
     /// Other users may read the file with the password or token, so it is not secret.
     2111 SecretExposed Remote false "chmod 600 the file";
@@ -200,7 +202,8 @@ codes! {
     3267 PoolerShares Operator false
         "set `pool_mode = session` for this database in the pooler, or connect without it";
 
-    /// The server already has as many connections or synchronizations as its limits allow.
+    /// The server already has as many connections, synchronizations or waiting passwords as its
+    /// limits allow. It says when to try again. The time follows from how fast others end.
     4001 ServerFull Nobody true "wait, then synchronize again";
     /// The server is stopping.
     4002 ServerStopping Nobody true "wait, then synchronize again";
@@ -216,6 +219,10 @@ codes! {
     /// it, and so does a quarter of an hour without a wrong password. The same user is not delayed
     /// at other addresses.
     4260 PasswordsSlowed Remote true "wait, then synchronize with the right password";
+    /// The server had `transfers_max` synchronizations, and this user had most of them, so one was
+    /// ended for another user. Committed changes stay, and the next synchronization learns of them.
+    4270 PlaceYielded Nobody true
+        "wait, then synchronize again; if it happens often, the operator can raise `transfers_max`";
 
     /// The remote file is not an SQLite database, or it is damaged.
     5001 RemoteNotADatabase Remote false "check the path";

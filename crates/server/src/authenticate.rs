@@ -2,14 +2,16 @@
 
 use crate::config::Config;
 use crate::fail_point::fail_point;
+use crate::pace::Pace;
 use crate::password;
 use crate::stage::{self, Intake, Queue};
 use crate::token::Tokens;
 use crate::turns::{Origin, Turn, Turns};
 use crate::wrong_passwords::WrongPasswords;
 use consolidated::Credentials;
-use model::{Clock, Code, Failure};
+use model::{Clock, Code, Failure, UserName};
 use protocol::Credential;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::thread::JoinHandle;
@@ -22,7 +24,7 @@ pub(crate) struct Authenticator {
     tokens: Tokens,
     token_lifetime_ms: AtomicI64,
     clock: Arc<dyn Clock>,
-    turns: Arc<Turns>,
+    turns: Arc<Turns<IpAddr, UserName>>,
     wrong: WrongPasswords,
     passwords: Queue<Verification>,
 }
@@ -32,7 +34,7 @@ pub(crate) enum Claim {
     /// A token of this server's database, for the password of this version.
     Token { password_version: i64 },
     /// A password, whose turn it is.
-    Password { password: String, turn: Turn },
+    Password { password: String, turn: Turn<IpAddr, UserName> },
 }
 
 /// A password that waits for a core.
@@ -49,7 +51,8 @@ impl Authenticator {
         clock: Arc<dyn Clock>,
     ) -> Result<(Authenticator, Vec<JoinHandle<()>>), Failure> {
         let cores = Config::or_cores(config.password_hashes_max);
-        let turns = Turns::new(cores, config.password_queue_len_max);
+        let pace = Pace::new(clock.clone());
+        let turns = Turns::new("passwords", cores, config.password_queue_len_max, pace);
         // Only those whose turn it is come here.
         let (passwords, threads) =
             stage::start("password", cores, vec![(); cores], |(), intake| {
@@ -78,7 +81,7 @@ impl Authenticator {
             }
             Credential::Password(password) => {
                 self.wrong.allow(origin, self.clock.monotonic_ms())?;
-                let turn = self.turns.take(origin).await?;
+                let turn = self.turns.take(&origin.address, &origin.user).await?;
                 // Others of the same pair were perhaps found wrong while this one waited.
                 self.wrong.allow(origin, self.clock.monotonic_ms())?;
                 Ok(Claim::Password { password: password.clone(), turn })
@@ -142,7 +145,7 @@ impl Authenticator {
     ) -> Result<(), Failure> {
         let (answer, verified) = oneshot::channel();
         let hash = known.map(|known| known.password_hash.clone());
-        self.passwords.try_put(Verification { password, hash, answer })?;
+        self.passwords.put(Verification { password, hash, answer }).await?;
         match verified.await {
             Ok(true) => Ok(()),
             Ok(false) => {

@@ -13,7 +13,10 @@ pub struct Config {
     pub listen: Vec<String>,
     /// Connections at once; 0: as many as the descriptor limit allows.
     pub connections_max: usize,
-    /// Synchronizations worked on at once; more are told when to come back.
+    /// Synchronizations under way at once; more are told when to come back.
+    pub transfers_max: usize,
+    /// Of these, the ones for which the database works, or that stand in its queues; more wait for
+    /// their turn.
     pub sessions_max: usize,
     /// Connections that fetch downloads; 0: one per core.
     pub workers: usize,
@@ -78,6 +81,7 @@ impl Default for Config {
             mark_dir: None,
             listen: vec!["tcp://127.0.0.1:2439".into()],
             connections_max: 0,
+            transfers_max: 10_000,
             sessions_max: 1000,
             workers: 0,
             upload_appliers: 0,
@@ -152,7 +156,7 @@ impl Config {
         };
         // What holds memory, connections or threads was measured out at the start.
         let later = differences!(config, wanted,
-            listen connections_max sessions_max workers upload_appliers queue_len_max
+            listen connections_max transfers_max sessions_max workers upload_appliers queue_len_max
             group_commit_len_max stream_memory_bytes_max spill_bytes_max spill_dir
             frame_bytes_max batch_rows batch_bytes takeover_after_s password_hashes_max
             password_delay_max_s password_failures_max password_queue_len_max log_rows_max

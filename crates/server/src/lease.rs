@@ -1,21 +1,27 @@
 //! One at a time (S8): which synchronization of a remote goes on.
 //!
 //! A successor waits a moment for its predecessor to end, because the usual one is the retry of a
-//! client whose connection has just died. Then: a predecessor at the database is let finish, and
-//! the successor told when to come back; one that has made no progress for `takeover_after` is
-//! cancelled; a living one keeps the remote.
+//! client whose connection has just died. A predecessor for which the database works is let finish,
+//! and the successor told when to come back. One in transfer gives way to a later attempt at once:
+//! the same file makes one attempt at a time, so whoever sends there is dead, or no remote of ours.
+//! What is no later attempt waits until its predecessor has made no progress for `takeover_after`.
 //!
 //! Between servers the epoch in the consolidated database does this; leases only make it quick.
 
+use crate::interruption::Interruption;
 use model::{Clock, Code, Failure, RemoteId, UserName};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 
 /// How long a successor waits before it is refused.
 const PATIENCE_MS: u64 = 1000;
+
+/// The longest time that a successor is told to stay away while the database works, in
+/// milliseconds: it may be done sooner.
+const APPLYING_MS_MAX: u64 = 60_000;
 
 /// All remotes that synchronize with this server now.
 pub(crate) struct Leases {
@@ -35,10 +41,18 @@ pub(crate) struct Claimant {
     pub(crate) file: Option<u128>,
 }
 
+/// An attempt of a claimant.
+#[derive(Clone)]
+pub(crate) struct Attempt {
+    /// Later ones have larger numbers; none of a mere ping, which follows nobody.
+    pub(crate) number: Option<i64>,
+    pub(crate) interruption: Arc<Interruption>,
+}
+
 struct Holder {
+    attempt: Attempt,
+    /// When its peer was last heard, or the database began or ended to work for it.
     progress_ms: AtomicU64,
-    at_database: AtomicBool,
-    cancelled: Notify,
 }
 
 /// The right to synchronize a remote; given back when dropped.
@@ -59,11 +73,15 @@ impl Leases {
     }
 
     /// Takes the lease for `claimant`, or says when to come back.
-    pub(crate) async fn take(self: &Arc<Leases>, claimant: &Claimant) -> Result<Lease, Failure> {
+    pub(crate) async fn take(
+        self: &Arc<Leases>,
+        claimant: &Claimant,
+        attempt: &Attempt,
+    ) -> Result<Lease, Failure> {
         let give_up_ms = self.clock.monotonic_ms() + PATIENCE_MS;
         loop {
             let released = self.released.notified();
-            let busy = match self.try_take(claimant) {
+            let busy = match self.try_take(claimant, attempt) {
                 Ok(lease) => return Ok(lease),
                 Err(busy) => busy,
             };
@@ -77,36 +95,42 @@ impl Leases {
         }
     }
 
-    fn try_take(self: &Arc<Leases>, claimant: &Claimant) -> Result<Lease, Failure> {
-        let remote_id = &claimant.remote_id;
+    fn try_take(
+        self: &Arc<Leases>,
+        claimant: &Claimant,
+        attempt: &Attempt,
+    ) -> Result<Lease, Failure> {
         let now = self.clock.monotonic_ms();
         let mut held = self.held();
         if let Some(holder) = held.get(claimant) {
             let idle_ms = now.saturating_sub(holder.progress_ms.load(Ordering::Relaxed));
-            let applying = holder.at_database.load(Ordering::Relaxed);
-            if applying || idle_ms < self.takeover_after_ms {
-                let wait_ms = match applying {
-                    true => 1000,
-                    false => self.takeover_after_ms - idle_ms,
-                };
-                let doing = if applying { "applied" } else { "under way" };
-                let message =
-                    format!("another synchronization of remote {remote_id} is being {doing}");
-                let retry_after_s = u32::try_from(wait_ms.div_ceil(1000)).unwrap_or(u32::MAX);
-                return Err(
-                    Failure::new(Code::AlreadySynchronizing, message).retry_after_s(retry_after_s)
-                );
+            let numbers = attempt.number.zip(holder.attempt.number);
+            let later = numbers.is_some_and(|(this, its)| this > its);
+            let gives_way = later || idle_ms >= self.takeover_after_ms;
+            let interruption = &holder.attempt.interruption;
+            if !gives_way || !interruption.end(|| superseded(claimant)) {
+                let applied = interruption.is_at_database();
+                return Err(self.busy(claimant, idle_ms, applied));
             }
-            tracing::warn!(remote = %remote_id, idle_ms, "a silent synchronization was taken over");
-            holder.cancelled.notify_one();
+            let remote = &claimant.remote_id;
+            tracing::warn!(%remote, idle_ms, later, "a synchronization was taken over");
         }
-        let holder = Arc::new(Holder {
-            progress_ms: AtomicU64::new(now),
-            at_database: AtomicBool::new(false),
-            cancelled: Notify::new(),
-        });
+        let holder =
+            Arc::new(Holder { attempt: attempt.clone(), progress_ms: AtomicU64::new(now) });
         held.insert(claimant.clone(), holder.clone());
         Ok(Lease { leases: self.clone(), claimant: claimant.clone(), holder })
+    }
+
+    fn busy(&self, claimant: &Claimant, idle_ms: u64, applied: bool) -> Failure {
+        let (wait_ms, doing) = match applied {
+            // What the database has worked on for long is likely to take as long again.
+            true => (idle_ms.min(APPLYING_MS_MAX), "applied"),
+            false => (self.takeover_after_ms.saturating_sub(idle_ms), "under way"),
+        };
+        let remote = &claimant.remote_id;
+        let message = format!("another synchronization of remote {remote} is being {doing}");
+        let seconds = u32::try_from(wait_ms.div_ceil(1000)).unwrap_or(u32::MAX).max(1);
+        Failure::new(Code::AlreadySynchronizing, message).retry_after_s(seconds)
     }
 
     fn held(&self) -> MutexGuard<'_, HashMap<Claimant, Arc<Holder>>> {
@@ -120,20 +144,22 @@ impl Lease {
         self.holder.progress_ms.store(self.leases.clock.monotonic_ms(), Ordering::Relaxed);
     }
 
-    /// Notes that the database works for this synchronization, or no longer does.
-    pub(crate) fn at_database(&self, at_database: bool) {
-        self.holder.at_database.store(at_database, Ordering::Relaxed);
+    /// The database begins to work for this synchronization. False where it was ended before.
+    pub(crate) fn begin_work(&self) -> bool {
         self.progress();
+        self.holder.attempt.interruption.begin_work()
     }
 
-    /// Returns when a successor has taken the remote.
-    pub(crate) async fn cancelled(&self) -> Failure {
-        self.holder.cancelled.notified().await;
-        Failure::new(
-            Code::Superseded,
-            format!("a later synchronization of remote {} took over", self.claimant.remote_id),
-        )
+    /// The database has done its work.
+    pub(crate) fn end_work(&self) {
+        self.progress();
+        self.holder.attempt.interruption.end_work();
     }
+}
+
+fn superseded(claimant: &Claimant) -> Failure {
+    let remote = &claimant.remote_id;
+    Failure::new(Code::Superseded, format!("a later synchronization of remote {remote} took over"))
 }
 
 impl Drop for Lease {
@@ -163,36 +189,67 @@ mod tests {
         }
     }
 
+    fn claimant(remote: &str, user: &str, file: Option<u128>) -> Claimant {
+        let remote_id = RemoteId::new(remote).unwrap();
+        Claimant { remote_id, user: UserName::new(user).unwrap(), file }
+    }
+
+    fn attempt(number: i64) -> Attempt {
+        Attempt { number: Some(number), interruption: Arc::new(Interruption::new()) }
+    }
+
+    // S8: a predecessor that dripped rows kept its remote for as long as it liked.
+    #[tokio::test]
+    async fn a_later_attempt_replaces_its_predecessor_in_transfer_however_alive_it_is() {
+        let leases = Leases::new(Arc::new(StoppedClock(AtomicU64::new(0))), 3600);
+        let till = claimant("till", "ann", Some(1));
+        let (first, second, third) = (attempt(7), attempt(8), attempt(9));
+        let dripping = leases.take(&till, &first).await.unwrap();
+        dripping.progress();
+        for earlier in [attempt(6), attempt(7), Attempt { number: None, ..attempt(0) }] {
+            let busy = leases.try_take(&till, &earlier).err().unwrap();
+            assert_eq!(busy.code(), Code::AlreadySynchronizing);
+        }
+        let applying = leases.try_take(&till, &second).unwrap();
+        assert_eq!(first.interruption.ended().await.code(), Code::Superseded);
+        assert!(!dripping.begin_work(), "it was ended before it came to the database");
+        drop(dripping);
+        assert!(applying.begin_work());
+        let busy = leases.try_take(&till, &third).err().unwrap();
+        assert!(busy.retry_after().is_some_and(|seconds| seconds >= 1), "let finish");
+        applying.end_work();
+        assert!(leases.try_take(&till, &third).is_ok());
+        assert_eq!(second.interruption.ended().await.code(), Code::Superseded);
+    }
+
     // S8
     #[tokio::test]
-    async fn the_living_keep_their_remote_and_the_silent_lose_it() {
+    async fn what_is_no_later_attempt_waits_until_its_predecessor_is_silent() {
         let clock = Arc::new(StoppedClock(AtomicU64::new(0)));
         let leases = Leases::new(clock.clone(), 5);
-        let claimant = |remote: &str, user: &str| Claimant {
-            remote_id: RemoteId::new(remote).unwrap(),
-            user: UserName::new(user).unwrap(),
-            file: Some(1),
-        };
-        let (a, b) = (claimant("a", "ann"), claimant("b", "ann"));
-        let first = leases.take(&a).await.unwrap();
-        let other = leases.take(&b).await.unwrap();
-        let busy = leases.try_take(&a).err().unwrap();
+        let (a, b) = (claimant("a", "ann", Some(1)), claimant("b", "ann", Some(1)));
+        let one = attempt(1);
+        let first = leases.take(&a, &one).await.unwrap();
+        let other = leases.take(&b, &one).await.unwrap();
+        let busy = leases.try_take(&a, &one).err().unwrap();
         assert_eq!(busy.code(), Code::AlreadySynchronizing);
         assert!(busy.retry_after().is_some_and(|s| (1..=5).contains(&s)));
 
         clock.0.fetch_add(60_000, Ordering::Relaxed);
-        first.at_database(true);
+        assert!(first.begin_work());
         clock.0.fetch_add(60_000, Ordering::Relaxed);
-        assert!(leases.try_take(&a).is_err(), "who is being applied is let finish");
-        first.at_database(false);
+        let applied = leases.try_take(&a, &one).err().unwrap();
+        assert_eq!(applied.retry_after(), Some(60), "as long again as it took until now");
+        first.end_work();
         clock.0.fetch_add(60_000, Ordering::Relaxed);
-        let second = leases.take(&a).await.unwrap();
-        assert_eq!(first.cancelled().await.code(), Code::Superseded);
+        let again = attempt(1);
+        let second = leases.take(&a, &again).await.unwrap();
+        assert_eq!(one.interruption.ended().await.code(), Code::Superseded);
         drop(first);
-        assert!(leases.try_take(&a).is_err(), "the dead cannot give away what they lost");
+        assert!(leases.try_take(&a, &one).is_err(), "the dead cannot give away what they lost");
         drop(second);
         drop(other);
-        assert!(leases.try_take(&a).is_ok());
+        assert!(leases.try_take(&a, &one).is_ok());
     }
 
     // S8, Trap 30: the forged Hello of another user kept the rightful one out for as long as it
@@ -200,16 +257,12 @@ mod tests {
     #[tokio::test]
     async fn another_user_or_file_keeps_nobody_out() {
         let leases = Leases::new(Arc::new(StoppedClock(AtomicU64::new(0))), 5);
-        let rightful = Claimant {
-            remote_id: RemoteId::new("a").unwrap(),
-            user: UserName::new("ann").unwrap(),
-            file: Some(1),
-        };
-        let forger = Claimant { user: UserName::new("mallory").unwrap(), ..rightful.clone() };
-        let _forged = leases.try_take(&forger).ok().unwrap();
+        let rightful = claimant("a", "ann", Some(1));
+        let forger = claimant("a", "mallory", Some(1));
+        let _forged = leases.try_take(&forger, &attempt(9)).ok().unwrap();
         // Nor does another file of the same user, or a program that draws no secret.
         let files = [Some(2), None].map(|file| Claimant { file, ..rightful.clone() });
-        let _others = files.map(|other| leases.try_take(&other).ok().unwrap());
-        assert!(leases.try_take(&rightful).is_ok());
+        let _others = files.map(|other| leases.try_take(&other, &attempt(9)).ok().unwrap());
+        assert!(leases.try_take(&rightful, &attempt(1)).is_ok());
     }
 }

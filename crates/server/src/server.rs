@@ -4,13 +4,18 @@ use crate::authenticate::Authenticator;
 use crate::clock::SystemClock;
 use crate::config::{Config, Settings};
 use crate::files::TemporaryFiles;
+use crate::jitter::Jitter;
 use crate::lease::Leases;
 use crate::network::{self, Listener, raise_descriptor_limit};
+use crate::pace::Pace;
+use crate::random;
 use crate::session::Shared;
 use crate::stage;
+use crate::transfers::Transfers;
+use crate::turns::Turns;
 use crate::worker;
 use consolidated::{Cancellation, ServeLock, Serving, Url};
-use model::{Clock, Code, Failure, Files, Spills};
+use model::{Clock, Code, Failure, Files, Random, Spills};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Weak};
@@ -28,22 +33,28 @@ const CANCEL_EVERY: Duration = Duration::from_millis(500);
 /// How often it is seen whether they have ended.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
+/// The part of the connections that is not for synchronizations under way: one of so many.
+const NEWCOMERS_SHARE: usize = 8;
+
 /// What a server takes from the outside world.
 pub struct Components {
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// The files behind the spill.
     pub files: Arc<dyn Files>,
+    /// Chance.
+    pub random: Random,
 }
 
 impl Components {
     /// The machine's own.
-    pub fn system(config: &Config) -> Components {
+    pub fn system(config: &Config) -> Result<Components, Failure> {
         let folder = config.spill_dir.clone().unwrap_or_else(std::env::temp_dir);
-        Components {
+        Ok(Components {
             clock: Arc::new(SystemClock::new()),
             files: Arc::new(TemporaryFiles::new(folder)),
-        }
+            random: random::from_system()?,
+        })
     }
 }
 
@@ -82,23 +93,24 @@ pub fn start(config: Config, url: &Url, components: Components) -> Result<Server
         .thread_name("network")
         .build()
         .map_err(|error| Failure::new(Code::Bug, "cannot start the runtime").source(error))?;
+    let connections_max = connections_max(&config);
+    let transfers_max = transfers_max(&config, connections_max as usize);
+    let pace = || Pace::new(clock.clone());
+    let (at_once, waiting) = (config.sessions_max, transfers_max);
     let shared = Arc::new(Shared {
         worker,
         authenticator,
         leases: Leases::new(clock.clone(), config.takeover_after_s),
         spills,
-        sessions: Semaphore::new(config.sessions_max),
+        connections_pace: pace(),
+        transfers: Transfers::new(transfers_max, pace()),
+        admissions: Turns::new("admissions", config.queue_len_max, waiting, pace()),
+        sessions: Turns::new("synchronizations", at_once, waiting, pace()),
+        jitter: Jitter::new(components.random),
         stopping: AtomicBool::new(false),
         config: Settings::new(config),
     });
     let config = shared.config.now();
-    let descriptors = raise_descriptor_limit();
-    let connections_max = match config.connections_max {
-        0 => descriptors,
-        wanted => wanted.min(descriptors),
-    };
-    let connections_max =
-        u32::try_from(connections_max).unwrap_or(u32::MAX >> 4).min(u32::MAX >> 4);
     let connections = Arc::new(Semaphore::new(connections_max as usize));
     let (stop, stopped) = watch::channel(false);
     let mut addresses = Vec::new();
@@ -133,6 +145,21 @@ pub fn start(config: Config, url: &Url, components: Components) -> Result<Server
         clock,
         lock,
     })
+}
+
+/// As many connections as wanted and as the descriptor limit allows.
+fn connections_max(config: &Config) -> u32 {
+    let descriptors = raise_descriptor_limit();
+    let connections_max = match config.connections_max {
+        0 => descriptors,
+        wanted => wanted.min(descriptors),
+    };
+    u32::try_from(connections_max).unwrap_or(u32::MAX >> 4).min(u32::MAX >> 4)
+}
+
+/// Leaves connections for newcomers: only who has said its name can be given the place of another.
+fn transfers_max(config: &Config, connections_max: usize) -> usize {
+    config.transfers_max.min(connections_max - connections_max / NEWCOMERS_SHARE)
 }
 
 /// Changes the settings of a running server.

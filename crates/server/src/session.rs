@@ -20,15 +20,19 @@ pub(crate) use summary::Summary;
 
 use crate::authenticate::{Authenticator, Claim};
 use crate::config::Settings;
-use crate::lease::{Claimant, Lease, Leases};
+use crate::interruption::Interruption;
+use crate::jitter::Jitter;
+use crate::lease::{Attempt, Claimant, Lease, Leases};
 use crate::network::Connection;
+use crate::pace::Pace;
 use crate::phases::Phase;
-use crate::turns::Origin;
+use crate::transfers::Transfers;
+use crate::turns::{Origin, Turns};
 use crate::upload::ReceivedUpload;
 use crate::worker::{Begin, Costed, Upload, Worker};
 use admission::{admit, expect_hello, identity, marks, uploads};
 use consolidated::{Applied, Begun, Held, HeldSchema, Identity, Session, TableMark};
-use model::{Code, Failure, Progress, Spills};
+use model::{Code, Failure, Progress, Spills, UserName};
 use protocol::{
     Capabilities, Hello, Message, Mode, Outcome, PROTOCOL_VERSION, RenamedTable, SchemaChange,
     UploadState, Welcome,
@@ -37,7 +41,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tokio::sync::{Semaphore, SemaphorePermit};
+
+/// For how long at most remotes are told to leave a server alone that is stopping, in seconds.
+const STOPPING_S_MAX: u64 = 60;
 
 /// What all sessions of a server share.
 pub(crate) struct Shared {
@@ -46,18 +52,16 @@ pub(crate) struct Shared {
     pub(crate) authenticator: Authenticator,
     pub(crate) leases: Arc<Leases>,
     pub(crate) spills: Arc<Spills>,
-    pub(crate) sessions: Semaphore,
+    /// Of `connections_max`.
+    pub(crate) connections_pace: Pace,
+    /// Places for as long as a synchronization lasts.
+    pub(crate) transfers: Arc<Transfers>,
+    /// Turns of those who want to be admitted.
+    pub(crate) admissions: Arc<Turns<UserName, IpAddr>>,
+    /// Turns at the database, for as long as it works.
+    pub(crate) sessions: Arc<Turns<UserName, IpAddr>>,
+    pub(crate) jitter: Jitter,
     pub(crate) stopping: AtomicBool,
-}
-
-impl Shared {
-    fn place(&self) -> Result<SemaphorePermit<'_>, Failure> {
-        self.sessions.try_acquire().map_err(|_| {
-            let message =
-                format!("{} synchronizations are under way", self.config.now().sessions_max);
-            Failure::new(Code::ServerFull, message).retry_after_s(1)
-        })
-    }
 }
 
 /// Serves one connection. `Ok(None)`: it left without a word.
@@ -78,27 +82,50 @@ pub(crate) async fn serve(
     summary.remote = hello.remote_id.to_string();
     summary.user = hello.user.to_string();
     if shared.stopping.load(Ordering::Relaxed) {
-        return Err(Failure::new(Code::ServerStopping, "the server is stopping").retry_after_s(1));
+        // Then at the latest the next one may listen.
+        let drain_timeout_s = shared.config.now().drain_timeout_s.clamp(1, STOPPING_S_MAX);
+        let failure = Failure::new(Code::ServerStopping, "the server is stopping");
+        return Err(failure.retry_after_s(drain_timeout_s as u32));
     }
     let origin = Origin::new(address, hello.user.clone());
+    let interruption = Arc::new(Interruption::new());
+    tokio::select! {
+        result = synchronize(connection, shared, hello, origin, &interruption, summary) => result?,
+        failure = interruption.ended() => return Err(failure),
+    }
+    summary.phases.end(Phase::Sending);
+    Ok(Some(()))
+}
+
+async fn synchronize(
+    connection: &mut Connection,
+    shared: &Shared,
+    hello: Hello,
+    origin: Origin,
+    interruption: &Arc<Interruption>,
+    summary: &mut Summary,
+) -> Result<(), Failure> {
     let claim = shared.authenticator.claim(&origin, &hello.credential).await?;
     summary.phases.end(Phase::Waiting);
+    let place = || shared.transfers.take(&hello.user, interruption);
     // What was signed here is worth a place; a password is only once it was verified.
-    let place = match &claim {
-        Claim::Token { .. } => Some(shared.place()?),
+    let of_token = match &claim {
+        Claim::Token { .. } => Some(place()?),
         Claim::Password { .. } => None,
     };
     let (session, token) = admit(shared, &hello, &origin, claim, summary).await?;
-    let _place = match place {
+    let _place = match of_token {
         Some(place) => place,
-        None => shared.place()?,
+        None => place()?,
     };
     summary.script_version = session.script_version.to_string();
     let identity = identity(&hello);
     let (remote_id, user) = (hello.remote_id.clone(), hello.user.clone());
     let holder = Claimant { remote_id, user, file: identity.secret };
+    let number = (hello.mode != Mode::Ping).then_some(hello.attempt);
+    let attempt = Attempt { number, interruption: interruption.clone() };
     summary.phases.end(Phase::Admission);
-    let lease = shared.leases.take(&holder).await?;
+    let lease = shared.leases.take(&holder, &attempt).await?;
     summary.phases.end(Phase::Waiting);
     connection.admit(shared.config.now().frame_bytes_max);
     let mut synchronization = Synchronization {
@@ -108,16 +135,12 @@ pub(crate) async fn serve(
         marks: marks(&hello, &session),
         identity,
         hello,
+        origin,
         session: Arc::new(session),
         token,
         summary,
     };
-    tokio::select! {
-        result = synchronization.run() => result?,
-        failure = lease.cancelled() => return Err(failure),
-    }
-    summary.phases.end(Phase::Sending);
-    Ok(Some(()))
+    synchronization.run().await
 }
 
 fn renamed(table: &consolidated::RenamedTable) -> RenamedTable {
@@ -131,6 +154,7 @@ struct Synchronization<'a> {
     shared: &'a Shared,
     lease: &'a Lease,
     hello: Hello,
+    origin: Origin,
     session: Arc<Session>,
     identity: Identity,
     marks: Arc<Vec<TableMark>>,
@@ -251,25 +275,34 @@ impl Synchronization<'_> {
         self.at_database(Phase::Applying, self.shared.worker.upload(request)).await
     }
 
-    /// Waits for the database, and lets the remote know that somebody is still there.
+    /// Waits for a turn at the database and for its work, and lets the remote know that somebody is
+    /// still there. The turn ends with the work: nobody has one while rows travel (S10).
     async fn at_database<T>(
         &mut self,
         phase: Phase,
         work: impl Future<Output = Result<Costed<T>, Failure>>,
     ) -> Result<T, Failure> {
-        self.lease.at_database(true);
-        let heartbeat = Duration::from_secs(self.shared.config.now().heartbeat_interval_s.max(1));
-        tokio::pin!(work);
+        let (shared, lease) = (self.shared, self.lease);
+        let (user, address) = (self.origin.user.clone(), self.origin.address);
+        let in_turn = async {
+            let _turn = shared.sessions.take(&user, &address).await?;
+            if !lease.begin_work() {
+                // Whoever ended it says why.
+                return std::future::pending().await;
+            }
+            let result = work.await;
+            lease.end_work();
+            result
+        };
+        let heartbeat = Duration::from_secs(shared.config.now().heartbeat_interval_s.max(1));
+        tokio::pin!(in_turn);
         let result = loop {
-            match tokio::time::timeout(heartbeat, &mut work).await {
+            match tokio::time::timeout(heartbeat, &mut in_turn).await {
                 Ok(result) => break result,
-                Err(_) => {
-                    self.connection.queue(&Message::Heartbeat)?;
-                    self.connection.flush().await?;
-                }
+                // A remote that does not read must not keep its turn by that.
+                Err(_) => self.connection.sign_of_life()?,
             }
         };
-        self.lease.at_database(false);
         // Of work that failed nobody says how long it waited.
         let worked_us = result.as_ref().map_or(u64::MAX, |done| done.cost.worked_us);
         self.summary.phases.end_work(phase, worked_us);

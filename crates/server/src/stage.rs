@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tokio::sync::{Semaphore, TryAcquireError};
+use tokio::sync::Semaphore;
 
 /// How long a thread rests that has panicked without having taken anything.
 const REST: Duration = Duration::from_secs(1);
@@ -57,20 +57,6 @@ impl<T> Line<T> {
 }
 
 impl<T> Queue<T> {
-    /// Hands over if there is a place.
-    pub(crate) fn try_put(&self, item: T) -> Result<(), Failure> {
-        match self.0.places.try_acquire() {
-            Ok(place) => place.forget(),
-            Err(TryAcquireError::NoPermits) => {
-                let message = "too many requests wait";
-                return Err(Failure::new(Code::ServerFull, message).retry_after_s(5));
-            }
-            Err(TryAcquireError::Closed) => return Err(stopping()),
-        }
-        self.append(item);
-        Ok(())
-    }
-
     /// Waits for a place, then hands over.
     pub(crate) async fn put(&self, item: T) -> Result<(), Failure> {
         self.0.places.acquire().await.map_err(|_| stopping())?.forget();
@@ -239,10 +225,11 @@ pub(crate) fn aside(name: &str, work: impl FnOnce() + Send + 'static) {
 mod tests {
     use super::*;
     use std::sync::mpsc;
+    use tokio::time::timeout;
 
     // S9
-    #[test]
-    fn a_full_queue_refuses_until_somebody_takes() {
+    #[tokio::test]
+    async fn who_feeds_a_full_queue_waits_until_somebody_takes() {
         let (started, begun) = mpsc::sync_channel(9);
         let (go_on, may_go_on) = mpsc::sync_channel::<()>(9);
         let (queue, threads) = start("test", 2, vec![may_go_on], move |may_go_on, intake| {
@@ -252,14 +239,14 @@ mod tests {
             }
         })
         .unwrap();
-        queue.try_put(1).unwrap();
+        queue.put(1).await.unwrap();
         assert_eq!(begun.recv(), Ok(1));
-        queue.try_put(2).unwrap();
-        queue.try_put(3).unwrap();
-        assert_eq!(queue.try_put(4).unwrap_err().code(), Code::ServerFull);
+        queue.put(2).await.unwrap();
+        queue.put(3).await.unwrap();
+        assert!(timeout(Duration::ZERO, queue.put(4)).await.is_err());
         go_on.send(()).unwrap();
         assert_eq!(begun.recv(), Ok(2));
-        queue.try_put(5).unwrap();
+        queue.put(5).await.unwrap();
         drop((queue, go_on));
         assert_eq!(begun.iter().collect::<Vec<_>>(), [3, 5], "what is queued is finished");
         for thread in threads {
@@ -293,8 +280,8 @@ mod tests {
     }
 
     // S11
-    #[test]
-    fn a_panic_costs_its_item_only_and_its_asker_learns_of_it() {
+    #[tokio::test]
+    async fn a_panic_costs_its_item_only_and_its_asker_learns_of_it() {
         type Item = (bool, tokio::sync::oneshot::Sender<()>);
         let (queue, threads) = start("test", 9, vec![()], |(), intake: &Intake<Item>| {
             while let Some((good, answer)) = intake.take() {
@@ -305,8 +292,8 @@ mod tests {
         .unwrap();
         for good in [true, false, false, true] {
             let (answer, waits) = tokio::sync::oneshot::channel::<()>();
-            queue.try_put((good, answer)).unwrap();
-            assert_eq!(waits.blocking_recv().is_ok(), good);
+            queue.put((good, answer)).await.unwrap();
+            assert_eq!(waits.await.is_ok(), good);
         }
         drop(queue);
         for thread in threads {
@@ -314,17 +301,17 @@ mod tests {
         }
     }
 
-    #[test]
-    fn where_every_thread_has_died_nobody_waits_for_an_answer() {
+    #[tokio::test]
+    async fn where_every_thread_has_died_nobody_waits_for_an_answer() {
         let (queue, threads) =
             start("test", 9, vec![()], |(), intake| drop(intake.take())).unwrap();
         let (answer, waits) = tokio::sync::oneshot::channel::<()>();
-        queue.try_put(answer).unwrap();
+        queue.put(answer).await.unwrap();
         for thread in threads {
             thread.join().unwrap();
         }
-        assert!(waits.blocking_recv().is_err());
+        assert!(waits.await.is_err());
         let (answer, _) = tokio::sync::oneshot::channel::<()>();
-        assert_eq!(queue.try_put(answer).unwrap_err().code(), Code::ServerStopping);
+        assert_eq!(queue.put(answer).await.unwrap_err().code(), Code::ServerStopping);
     }
 }

@@ -1,10 +1,13 @@
-//! Who is next to have a password verified.
+//! Who is next: to have a password verified, to be admitted, to have the database work.
 //!
-//! Addresses take turns, and the users of one address take turns among themselves, so that nobody
-//! waits longer because another sends more. Where too many wait, the address that has most waiting
-//! is refused first, in it the user that has most, and of these the latest. One address alone may
-//! have all places: a fleet behind one address is no attack.
+//! Houses take turns, and the rooms of one house take turns among themselves, so that nobody waits
+//! longer because another sends more. Of a password only the address is certain: houses are
+//! addresses and rooms their users. Later they are users, and rooms their addresses. Where too many
+//! wait, the house that has most waiting is refused first, in it the room that has most, and of
+//! these the latest. One house alone may have all places: a fleet that shares an address or a user
+//! is no attack.
 
+use crate::pace::Pace;
 use model::{Code, Failure, UserName};
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv6Addr};
@@ -37,72 +40,87 @@ impl Origin {
 /// Hands out turns.
 ///
 /// Bounds: `free` turns at once, `len_max` that wait for one.
-pub(crate) struct Turns {
-    line: Mutex<Line>,
+pub(crate) struct Turns<H: Eq, R: Eq> {
+    /// What it is that waits, for the message to those who are refused.
+    what: &'static str,
+    pace: Pace,
+    line: Mutex<Line<H, R>>,
 }
 
-/// The right to have one password verified; given back when dropped.
-#[derive(Debug)]
-pub(crate) struct Turn(Option<Arc<Turns>>);
+/// The right to go on; given back when dropped.
+pub(crate) struct Turn<H: Eq, R: Eq>(Option<Arc<Turns<H, R>>>);
 
-type Waiter = oneshot::Sender<Turn>;
+type Waiter<H, R> = oneshot::Sender<Turn<H, R>>;
 
-struct Line {
+struct Line<H: Eq, R: Eq> {
     free: usize,
     len: usize,
     len_max: usize,
     /// Those with somebody waiting; the first is next.
-    addresses: VecDeque<OfAddress>,
+    houses: VecDeque<House<H, R>>,
 }
 
-struct OfAddress {
-    address: IpAddr,
+struct House<H: Eq, R: Eq> {
+    name: H,
     len: usize,
     /// Those with somebody waiting; the first is next.
-    users: VecDeque<(UserName, VecDeque<Waiter>)>,
+    rooms: VecDeque<(R, VecDeque<Waiter<H, R>>)>,
 }
 
-impl std::fmt::Debug for Turns {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Turns").finish_non_exhaustive()
-    }
-}
-
-impl Turns {
-    pub(crate) fn new(free: usize, len_max: usize) -> Arc<Turns> {
-        let line = Line { free, len: 0, len_max, addresses: VecDeque::new() };
-        Arc::new(Turns { line: Mutex::new(line) })
+impl<H: Clone + Eq, R: Clone + Eq> Turns<H, R> {
+    pub(crate) fn new(
+        what: &'static str,
+        free: usize,
+        len_max: usize,
+        pace: Pace,
+    ) -> Arc<Turns<H, R>> {
+        let line = Line { free, len: 0, len_max, houses: VecDeque::new() };
+        Arc::new(Turns { what, pace, line: Mutex::new(line) })
     }
 
     /// Waits for a turn; fails where too many wait.
-    pub(crate) async fn take(self: &Arc<Turns>, origin: &Origin) -> Result<Turn, Failure> {
+    pub(crate) async fn take(
+        self: &Arc<Turns<H, R>>,
+        house: &H,
+        room: &R,
+    ) -> Result<Turn<H, R>, Failure> {
         let waits = {
             let mut line = self.line();
             if line.free > 0 {
                 line.free -= 1;
+                if line.free == 0 {
+                    self.pace.filled();
+                }
                 return Ok(Turn(Some(self.clone())));
             }
             let (waiter, waits) = oneshot::channel();
-            line.push(origin, waiter);
+            line.push(house, room, waiter);
             if line.len > line.len_max {
                 // Who hears nothing from its channel is refused.
                 drop(line.remove_last_of_most());
             }
             waits
         };
-        waits
-            .await
-            .map_err(|_| Failure::new(Code::ServerFull, "too many passwords wait").retry_after_s(5))
+        waits.await.map_err(|_| {
+            let waiting = self.line().len;
+            let failure = Failure::new(Code::ServerFull, format!("too many {} wait", self.what));
+            failure.retry_after_s(self.pace.retry_after_s(waiting))
+        })
     }
+}
 
-    fn line(&self) -> MutexGuard<'_, Line> {
+impl<H: Eq, R: Eq> Turns<H, R> {
+    fn line(&self) -> MutexGuard<'_, Line<H, R>> {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Turn {
+impl<H: Eq, R: Eq> Drop for Turn<H, R> {
     fn drop(&mut self) {
         let Some(turns) = self.0.take() else { return };
+        if turns.line().free == 0 {
+            turns.pace.moved();
+        }
         loop {
             let next = {
                 let mut line = turns.line();
@@ -122,68 +140,68 @@ impl Drop for Turn {
     }
 }
 
-impl Line {
-    fn push(&mut self, origin: &Origin, waiter: Waiter) {
+impl<H: Clone + Eq, R: Clone + Eq> Line<H, R> {
+    fn push(&mut self, house: &H, room: &R, waiter: Waiter<H, R>) {
         self.len += 1;
-        let known = self.addresses.iter_mut().find(|it| it.address == origin.address);
-        let Some(of_address) = known else {
-            let users = VecDeque::from([(origin.user.clone(), VecDeque::from([waiter]))]);
-            self.addresses.push_back(OfAddress { address: origin.address, len: 1, users });
+        let known = self.houses.iter_mut().find(|it| it.name == *house);
+        let Some(house) = known else {
+            let rooms = VecDeque::from([(room.clone(), VecDeque::from([waiter]))]);
+            self.houses.push_back(House { name: house.clone(), len: 1, rooms });
             return;
         };
-        of_address.len += 1;
-        match of_address.users.iter_mut().find(|(user, _)| *user == origin.user) {
+        house.len += 1;
+        match house.rooms.iter_mut().find(|(known, _)| known == room) {
             Some((_, waiters)) => waiters.push_back(waiter),
-            None => {
-                of_address.users.push_back((origin.user.clone(), VecDeque::from([waiter])));
-            }
+            None => house.rooms.push_back((room.clone(), VecDeque::from([waiter]))),
         }
     }
+}
 
-    fn pop(&mut self) -> Option<Waiter> {
-        let mut of_address = self.addresses.pop_front()?;
-        let next = of_address.pop();
+impl<H: Eq, R: Eq> Line<H, R> {
+    fn pop(&mut self) -> Option<Waiter<H, R>> {
+        let mut house = self.houses.pop_front()?;
+        let next = house.pop();
         if next.is_some() {
             self.len -= 1;
         }
-        if of_address.len > 0 {
-            self.addresses.push_back(of_address);
+        if house.len > 0 {
+            self.houses.push_back(house);
         }
         next
     }
 
-    fn remove_last_of_most(&mut self) -> Option<Waiter> {
+    fn remove_last_of_most(&mut self) -> Option<Waiter<H, R>> {
         // Of equals the last one found, which is the one that came or was served last.
-        let most = (0..self.addresses.len()).max_by_key(|at| self.addresses[*at].len)?;
-        let of_address = &mut self.addresses[most];
-        let removed = of_address.remove_last_of_most()?;
+        let most = (0..self.houses.len()).max_by_key(|at| self.houses[*at].len)?;
+        let house = &mut self.houses[most];
+        let removed = house.remove_last_of_most()?;
         self.len -= 1;
-        if of_address.len == 0 {
-            self.addresses.remove(most);
+        if house.len == 0 {
+            self.houses.remove(most);
         }
         Some(removed)
     }
 }
 
-impl OfAddress {
-    fn pop(&mut self) -> Option<Waiter> {
-        let (user, mut waiters) = self.users.pop_front()?;
+impl<H: Eq, R: Eq> House<H, R> {
+    fn pop(&mut self) -> Option<Waiter<H, R>> {
+        let (room, mut waiters) = self.rooms.pop_front()?;
         let next = waiters.pop_front()?;
         self.len -= 1;
         if !waiters.is_empty() {
-            self.users.push_back((user, waiters));
+            self.rooms.push_back((room, waiters));
         }
         Some(next)
     }
 
-    fn remove_last_of_most(&mut self) -> Option<Waiter> {
-        let most = (0..self.users.len()).max_by_key(|at| self.users[*at].1.len())?;
-        let (_, waiters) = &mut self.users[most];
+    fn remove_last_of_most(&mut self) -> Option<Waiter<H, R>> {
+        let most = (0..self.rooms.len()).max_by_key(|at| self.rooms[*at].1.len())?;
+        let (_, waiters) = &mut self.rooms[most];
         let removed = waiters.pop_back()?;
         let empty = waiters.is_empty();
         self.len -= 1;
         if empty {
-            self.users.remove(most);
+            self.rooms.remove(most);
         }
         Some(removed)
     }
@@ -192,15 +210,25 @@ impl OfAddress {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pace::tests::stopped;
 
     fn origin(address: &str, user: &str) -> Origin {
         Origin::new(address.parse().unwrap(), UserName::new(user).unwrap())
     }
 
+    type Passwords = Turns<IpAddr, UserName>;
+
+    fn passwords(free: usize, len_max: usize) -> Arc<Passwords> {
+        Turns::new("passwords", free, len_max, Pace::new(stopped()))
+    }
+
     /// Stands in line, and gives what it hears.
-    fn wait(turns: &Arc<Turns>, origin: &Origin) -> tokio::task::JoinHandle<Result<Turn, Failure>> {
+    fn wait(
+        turns: &Arc<Passwords>,
+        origin: &Origin,
+    ) -> tokio::task::JoinHandle<Result<Turn<IpAddr, UserName>, Failure>> {
         let (turns, origin) = (turns.clone(), origin.clone());
-        tokio::spawn(async move { turns.take(&origin).await })
+        tokio::spawn(async move { turns.take(&origin.address, &origin.user).await })
     }
 
     /// Lets everybody go as far as they can.
@@ -213,8 +241,9 @@ mod tests {
     // S9
     #[tokio::test]
     async fn those_who_send_most_wait_longest_and_are_refused_first() {
-        let turns = Turns::new(1, 5);
-        let first = turns.take(&origin("10.0.0.1", "ann")).await.unwrap();
+        let turns = passwords(1, 5);
+        let ann = origin("10.0.0.1", "ann");
+        let first = turns.take(&ann.address, &ann.user).await.unwrap();
         let mut flood = Vec::new();
         for user in ["u1", "u2", "u2", "u2", "u3"] {
             flood.push(wait(&turns, &origin("10.0.0.9", user)));
@@ -229,7 +258,7 @@ mod tests {
         let also_ann = wait(&turns, &origin("10.0.0.1", "ann"));
         settle().await;
         for refused in [flood.remove(3), more] {
-            assert_eq!(refused.await.unwrap().unwrap_err().code(), Code::ServerFull);
+            assert_eq!(refused.await.unwrap().err().unwrap().code(), Code::ServerFull);
         }
         assert!(!also_ann.is_finished() && !ann.is_finished());
         drop(first);
@@ -245,11 +274,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_turn_of_somebody_who_left_goes_to_the_next() {
-        let turns = Turns::new(1, 5000);
+        let turns = passwords(1, 5000);
         let ann = origin("::ffff:10.0.0.1", "ann");
         assert_eq!(ann, origin("10.0.0.1", "ann"));
         assert_eq!(origin("2001:db8::1", "ann"), origin("2001:db8::ffff:1", "ann"));
-        let first = turns.take(&ann).await.unwrap();
+        let first = turns.take(&ann.address, &ann.user).await.unwrap();
         let gone: Vec<_> = (0..4000).map(|_| wait(&turns, &ann)).collect();
         let last = wait(&turns, &ann);
         settle().await;

@@ -148,11 +148,11 @@ impl Drop for ServerProcess {
 /// The `syncline.toml` of the server: what it must not refuse because of the run's size.
 fn config(consolidated: &Url, options: &BenchRunOptions) -> String {
     let queue = options.clients.max(SESSIONS_DEFAULT);
-    let sessions = options.connection_limit.unwrap_or(queue);
+    let transfers = options.connection_limit.unwrap_or(queue);
     let logged = u64::from(options.clients) * u64::from(options.rows) * u64::from(options.sets) * 4;
     let mut text = format!(
-        "consolidated = {}\n[server]\nsessions_max = {sessions}\nqueue_len_max = {queue}\n\
-         password_queue_len_max = {queue}\nlog_rows_max = {}\n",
+        "consolidated = {}\n[server]\ntransfers_max = {transfers}\nsessions_max = {queue}\n\
+         queue_len_max = {queue}\npassword_queue_len_max = {queue}\nlog_rows_max = {}\n",
         toml::Value::from(consolidated.to_string()),
         logged.clamp(1_000_000, 1_000_000_000)
     );

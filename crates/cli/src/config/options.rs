@@ -72,17 +72,24 @@ server_options! {
     connections_max = 0, 0..=10_000_000, "connections",
         "Open connections. 0: as many as the limit of open files allows. The server raises that \
          limit to its hard limit when it starts.";
+    transfers_max = 10_000, 1..=10_000_000, "synchronizations",
+        "Synchronizations that run at the same time. Most of the time they send or receive rows, \
+         which needs some memory and a connection, and nothing of the database, so many slow \
+         remotes do no harm. At the limit the user with most synchronizations yields one to \
+         another user; otherwise the server tells the remote when to try again. It is at most \
+         seven eighths of connections_max, so that further remotes can still say who they are.";
     sessions_max = 1000, 1..=1_000_000, "synchronizations",
-        "Synchronizations that run at the same time. The server tells further remotes when to try \
-         again. This is cheaper than to run all of them slowly.";
+        "Synchronizations for which the database works, or that are in its queues. Further ones \
+         wait, and users take turns. None of these places is held while rows are sent or \
+         received.";
     workers = 0, 0..=1024, "connections to the consolidated database",
         "Downloads that are read in parallel. 0: one per core, because reading needs the CPU.";
     upload_appliers = 0, 0..=1024, "connections to the consolidated database",
         "Uploads that are applied in parallel, if the database supports it. 0: two per core, \
          because each waits for the database and the disk.";
-    queue_len_max = 1000, 1..=1_000_000, "synchronizations",
-        "Synchronizations that wait for a worker. The server tells further remotes when to try \
-         again.";
+    queue_len_max = 1000, 1..=1_000_000, "requests",
+        "Requests in the queue before the workers of each kind. Further ones wait until there is \
+         room.";
     stream_memory_bytes_max = 256 * MIB, MIB..=1024 * GIB, "bytes",
         "Memory for uploads and downloads, all together. Further rows go to disk.";
     spill_bytes_max = 16 * GIB, 0..=1024 * 1024 * GIB, "bytes",
@@ -159,6 +166,7 @@ impl ServerOptions {
             mark_dir: None,
             listen: self.listen.clone(),
             connections_max: size(self.connections_max),
+            transfers_max: size(self.transfers_max),
             sessions_max: size(self.sessions_max),
             workers: size(self.workers),
             upload_appliers: size(self.upload_appliers),

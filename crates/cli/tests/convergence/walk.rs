@@ -82,7 +82,7 @@ impl Walk {
             spill_dir: Some(self.folder.path().to_owned()),
             ..Config::default()
         };
-        let components = Components::system(&config);
+        let components = Components::system(&config).unwrap();
         self.server = Some(server::start(config, &self.centre.url, components).unwrap());
     }
 

@@ -22,9 +22,6 @@ static NEXT_SYNC_ID: AtomicU64 = AtomicU64::new(1);
 /// Newcomers beyond the limit that hear so at once; one takes a second at most.
 const REFUSALS_MAX: usize = 64;
 
-/// When they should come back, in seconds.
-const REFUSED_RETRY_AFTER_S: u32 = 5;
-
 /// What the accepting of one listener needs.
 pub(crate) struct Accept {
     pub(crate) listener: Listener,
@@ -57,7 +54,12 @@ async fn run(accept: Accept) {
             }
         };
         let place = match connections.clone().try_acquire_owned() {
-            Ok(place) => place,
+            Ok(place) => {
+                if connections.available_permits() == 0 {
+                    shared.connections_pace.filled();
+                }
+                place
+            }
             Err(TryAcquireError::Closed) => return,
             Err(TryAcquireError::NoPermits) => {
                 let place = tokio::select! {
@@ -65,24 +67,37 @@ async fn run(accept: Accept) {
                     _ = stopped.changed() => return,
                 };
                 let Ok(place) = place else { return };
-                tokio::spawn(refuse(stream, place));
+                tokio::spawn(refuse(stream, place, shared.clone()));
                 continue;
             }
         };
         let (shared, clock) = (shared.clone(), clock.clone());
         let sync_id = NEXT_SYNC_ID.fetch_add(1, Ordering::Relaxed);
+        let connections = connections.clone();
         tokio::spawn(async move {
             let _place = place;
             serve(stream, &shared, &clock, sync_id, peer).await;
+            if connections.available_permits() == 0 {
+                shared.connections_pace.moved();
+            }
         });
     }
 }
 
 /// Says that there is no place, in place of a silence that would last until there is one.
-async fn refuse(stream: TcpStream, _place: OwnedSemaphorePermit) {
+async fn refuse(stream: TcpStream, _place: OwnedSemaphorePermit, shared: Arc<Shared>) {
     let failure = Failure::new(Code::ServerFull, "the server has as many connections as it may");
+    let failure = failure.retry_after_s(shared.connections_pace.retry_after_s(0));
     let mut connection = Connection::new(stream, 0, Duration::ZERO);
-    connection.refuse(&failure.retry_after_s(REFUSED_RETRY_AFTER_S)).await;
+    connection.refuse(&spread(failure, &shared)).await;
+}
+
+/// With a time to come back that is not the same for all who are refused at once.
+fn spread(failure: Failure, shared: &Shared) -> Failure {
+    match failure.retry_after() {
+        Some(seconds) => failure.retry_after_s(shared.jitter.spread_s(seconds)),
+        None => failure,
+    }
 }
 
 async fn serve(
@@ -112,7 +127,7 @@ async fn serve(
     }
     log(&connection, &summary, &result, sync_id, &peer.to_string(), duration_ms);
     if let Err(failure) = result {
-        connection.refuse(&failure).await;
+        connection.refuse(&spread(failure, shared)).await;
     }
 }
 

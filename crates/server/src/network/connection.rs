@@ -3,7 +3,7 @@
 use bytes::BufMut;
 use model::{Code, Failure};
 use protocol::{FrameDecoder, MAGIC, Message, RawFrame};
-use std::io::IoSlice;
+use std::io::{ErrorKind, IoSlice};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -22,6 +22,8 @@ pub(crate) struct Connection {
     stream: TcpStream,
     decoder: FrameDecoder,
     outgoing: Vec<u8>,
+    /// The peer has the beginning of a frame whose rest is lost, or in front in `outgoing`.
+    torn: bool,
     idle_timeout: Duration,
     /// Bytes that may still be read from a peer who is not known; none once it is.
     unauthenticated_bytes_left: Option<usize>,
@@ -39,6 +41,7 @@ impl Connection {
             stream,
             decoder: FrameDecoder::new(unauthenticated_bytes_max),
             outgoing: Vec::new(),
+            torn: false,
             idle_timeout,
             unauthenticated_bytes_left: Some(unauthenticated_bytes_max),
             bytes_in: 0,
@@ -128,6 +131,25 @@ impl Connection {
         message.encode(&mut self.outgoing)
     }
 
+    /// Lets the peer know that somebody is still there, as far as the network takes it at once.
+    pub(crate) fn sign_of_life(&mut self) -> Result<(), Failure> {
+        if self.outgoing.is_empty() {
+            self.queue(&Message::Heartbeat)?;
+        }
+        while !self.outgoing.is_empty() {
+            match self.stream.try_write(&self.outgoing) {
+                Ok(n) => {
+                    self.bytes_out += n as u64;
+                    self.outgoing.drain(..n);
+                    self.torn = !self.outgoing.is_empty();
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(lost(error)),
+            }
+        }
+        Ok(())
+    }
+
     /// Sends what is queued.
     pub(crate) async fn flush(&mut self) -> Result<(), Failure> {
         self.send(&[]).await
@@ -141,6 +163,8 @@ impl Connection {
         slices.extend(frames.iter().map(|frame| IoSlice::new(frame)));
         let mut rest = slices.as_mut_slice();
         IoSlice::advance_slices(&mut rest, 0);
+        // Also where nobody waits for this any more in the middle of it.
+        self.torn = true;
         while !rest.is_empty() {
             let writing = self.stream.write_vectored(rest);
             let n =
@@ -148,14 +172,21 @@ impl Connection {
             self.bytes_out += n as u64;
             IoSlice::advance_slices(&mut rest, n);
         }
+        self.torn = false;
         Ok(())
     }
 
     /// Tells the peer why it ends here, in a way that it can read it: closing a socket with unread
     /// bytes would reset the connection and destroy the message.
     pub(crate) async fn refuse(&mut self, failure: &Failure) {
+        if self.torn && self.outgoing.is_empty() {
+            // The peer would take this for the rest of the frame.
+            return;
+        }
         let farewell = async {
-            self.outgoing.clear();
+            if !self.torn {
+                self.outgoing.clear();
+            }
             self.queue(&Message::Failed(failure.into()))?;
             self.flush().await?;
             self.stream.shutdown().await.map_err(lost)?;

@@ -44,6 +44,7 @@ pub(super) async fn admit(
     claim: Claim,
     summary: &mut Summary,
 ) -> Result<(Session, Option<String>), Failure> {
+    let turn = shared.admissions.take(&origin.user, &origin.address).await?;
     let Costed { value: admitted, cost: spent } = shared
         .worker
         .admit(Admission {
@@ -54,6 +55,7 @@ pub(super) async fn admit(
             holds: holds(hello),
         })
         .await?;
+    drop(turn);
     summary.cost += spent;
     summary.phases.end_work(Phase::Admission, spent.worked_us);
     let known = admitted.credentials.as_ref();
