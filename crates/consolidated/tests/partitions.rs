@@ -15,7 +15,7 @@ mod random;
 #[path = "support/shop.rs"]
 mod shop;
 
-use center::{Backend, Center, Download, Upload, deploy, int, text};
+use center::{Backend, Center, Download, Upload, deploy, int, text, upload_only};
 use consolidated::DownloadedTable;
 use shop::{CLEARED, ROWS, SCHEMA, Site, listed, model, row};
 
@@ -224,6 +224,62 @@ fn other_claims_send_what_depends_on_them_afresh() {
             ["customer", "shop", "task"].iter().map(|table| site.held[table].len()).sum();
         assert_eq!(rows, 0);
     });
+}
+
+// Trap 4, Trap 5, S6: rows are uploaded while the claims are others than those of the last download,
+// and what was downloaded behind it is lost, or was not asked for. When the claims of then are back
+// nothing had changed for the server, and the rows stayed at their remote for ever.
+#[test]
+fn what_was_uploaded_under_other_claims_leaves_with_them() {
+    Backend::each(|backend| {
+        for download_follows in [true, false] {
+            let mut center = center(backend, "");
+            let mut site = Site::new("one", 3, "north, south");
+            site.synchronize(&mut center, &[]);
+            site.claim("rep", "4");
+            site.claim("regions", "east");
+            upload(
+                &mut center,
+                &mut site,
+                download_follows,
+                &[
+                    Upload::Insert("customer", row(7, 4, "new")),
+                    Upload::Insert("invoice", row(71, 7, "new")),
+                    Upload::Insert("line", row(711, 71, "new")),
+                    Upload::Insert("task", row(7, "q", "new")),
+                    Upload::Insert("comment", row(71, 7, "new")),
+                    Upload::Insert("shop", row(7, "east", "new")),
+                ],
+            );
+            let moved = Upload::KeyChange("task", row(7, "q", "new"), row(8, "q", "moved"));
+            let changed = Upload::Update("shop", row(7, "east", "new"), row(7, "east", "changed"));
+            upload(&mut center, &mut site, download_follows, &[moved, changed]);
+            site.claim("rep", "3");
+            site.claim("regions", "north, south");
+            // What is held then must be exactly what is covered.
+            let download = site.synchronize(&mut center, &[]);
+            let of_one = !download.modes.contains(&DownloadedTable::None);
+            assert!(of_one, "{:?}", download.modes);
+            site.synchronize(&mut center, &[]);
+            let owed =
+                format!("SELECT count(*) FROM {}syncline_owed", backend.pick("", "syncline."));
+            assert_eq!(center.value(&owed), int(0), "it is settled");
+        }
+    });
+}
+
+/// Uploads what nothing is heard of afterwards.
+fn upload(center: &mut Center, site: &mut Site, download_follows: bool, rows: &[Upload]) {
+    site.make(rows);
+    if download_follows {
+        center.upload(&mut site.remote, rows).unwrap();
+        return;
+    }
+    let session = center.session(&site.remote);
+    center.writer.begin().unwrap();
+    let applied = upload_only(center.writer.as_mut(), &session, &site.remote, rows);
+    center.writer.commit().unwrap();
+    site.remote.identity.progress = applied.unwrap().progress;
 }
 
 /// Another model may cover other rows of a table whose columns stay the same.

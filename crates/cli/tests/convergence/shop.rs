@@ -1,6 +1,7 @@
 //! The tables of the walk: what they are called now, what is published, and who receives what.
 
 use harness::Chance;
+use std::collections::BTreeSet;
 
 /// Names of columns come from these, few enough to be swapped and used again.
 const NAMES: [&str; 5] = ["note", "a", "b", "c", "d"];
@@ -107,6 +108,8 @@ pub(crate) struct Table {
     pub(crate) spec: &'static Spec,
     pub(crate) texts: Vec<Text>,
     deployed: Vec<Text>,
+    /// The renamings that the last model declared: new and old name.
+    declared: BTreeSet<(String, String)>,
     pub(crate) published: bool,
     rule: &'static str,
     /// The actions of its foreign key.
@@ -127,6 +130,7 @@ impl Shop {
             spec,
             texts: vec![Text { name: "note".into(), identity: 0 }],
             deployed: vec![Text { name: "note".into(), identity: 0 }],
+            declared: BTreeSet::new(),
             published: true,
             rule: rules[chance.below(rules.len() as u64) as usize],
             actions: actions(spec, chance),
@@ -150,9 +154,13 @@ impl Shop {
     /// last; from then on that counts as deployed.
     pub(crate) fn model(&mut self) -> String {
         let mut toml = "script_version = \"v1\"\n".to_owned();
-        for table in self.tables.iter_mut().filter(|table| table.published) {
-            toml.push_str(&table.section());
-            table.deployed.clone_from(&table.texts);
+        for table in &mut self.tables {
+            table.declared.clear();
+            if table.published {
+                toml.push_str(&table.section());
+                table.declared = table.renamed();
+                table.deployed.clone_from(&table.texts);
+            }
         }
         toml
     }
@@ -166,7 +174,15 @@ impl Shop {
         if !table.published {
             return Vec::new();
         }
-        table.change_columns(identity, chance)
+        let before = table.texts.clone();
+        let statements = table.change_columns(identity, chance);
+        // What a model declares twice in a row has happened once: names that were swapped are not
+        // swapped back by the next deployment, so whoever swaps them again has to deploy in between.
+        if table.renamed().is_disjoint(&table.declared) {
+            return statements;
+        }
+        table.texts = before;
+        Vec::new()
     }
 
     /// Publishes a table no more, or again.
@@ -242,6 +258,16 @@ impl Table {
         )
     }
 
+    /// What has got another name since the last deployment: new and old name.
+    fn renamed(&self) -> BTreeSet<(String, String)> {
+        let now = |identity| self.texts.iter().find(|text| text.identity == identity);
+        let both = |before: &Text| {
+            let now = now(before.identity).filter(|now| now.name != before.name)?;
+            Some((now.name.clone(), before.name.clone()))
+        };
+        self.deployed.iter().filter_map(both).collect()
+    }
+
     fn section(&self) -> String {
         let Table { spec, texts, deployed, rule, .. } = self;
         let part = match spec.part {
@@ -252,18 +278,12 @@ impl Table {
             Part::Parent(parent) => format!("parent = \"{parent}\"\nmay_leave = true\n"),
             Part::Whole => String::new(),
         };
-        let now = |identity| texts.iter().find(|text| text.identity == identity);
-        let mut renamed = Vec::new();
-        let mut dropped = Vec::new();
-        for before in deployed {
-            match now(before.identity) {
-                Some(text) if text.name != before.name => {
-                    renamed.push(format!("{} = \"{}\"", text.name, before.name));
-                }
-                Some(_) => {}
-                None => dropped.push(format!("\"{}\"", before.name)),
-            }
-        }
+        let renamed = self.renamed();
+        let renamed: Vec<String> =
+            renamed.iter().map(|(new, old)| format!("{new} = \"{old}\"")).collect();
+        let gone = |before: &&Text| texts.iter().all(|text| text.identity != before.identity);
+        let dropped: Vec<String> =
+            deployed.iter().filter(gone).map(|before| format!("\"{}\"", before.name)).collect();
         format!(
             "[table.{}]\nconflict = \"{rule}\"\n{part}renamed = {{ {} }}\ndropped = [{}]\n",
             spec.name,

@@ -69,6 +69,18 @@ impl Site {
         rows_of(&self.app, sql).into_iter().map(pair).collect()
     }
 
+    /// The columns that are published, with their tables. Others are the user's own: what was
+    /// written there while the table was published no more lies where it lay.
+    pub(crate) fn published(&self) -> BTreeSet<(String, String)> {
+        let sql = "SELECT json_extract(published, '$.name'), c.value
+            FROM syncline_table, json_each(published, '$.columns') AS c";
+        let pair = |row: Row| {
+            let mut values = row.into_iter().flatten();
+            (values.next().unwrap(), values.next().unwrap())
+        };
+        rows_of(&self.app, sql).into_iter().map(pair).collect()
+    }
+
     /// The application writes one transaction; says what.
     pub(crate) fn write(&mut self) -> String {
         let tables: Vec<String> = self.shapes.keys().cloned().collect();
@@ -106,8 +118,8 @@ impl Site {
         marks
     }
 
-    /// What the application has written and nobody has changed since: text and table.
-    pub(crate) fn own_texts(&self) -> BTreeMap<String, String> {
+    /// What the application has written and nobody has changed since: text, table and column.
+    pub(crate) fn own_texts(&self) -> BTreeMap<String, (String, String)> {
         let mut own = BTreeMap::new();
         let signature = signature(self.name);
         for spec in &SPECS {
@@ -119,7 +131,7 @@ impl Site {
                     spec.name
                 );
                 for text in rows_of(&self.app, &sql).into_iter().flatten().flatten() {
-                    own.insert(text, spec.name.to_owned());
+                    own.insert(text, (spec.name.to_owned(), column.clone()));
                 }
             }
         }

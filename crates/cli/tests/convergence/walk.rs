@@ -251,7 +251,7 @@ impl Walk {
     fn synchronize(&mut self, at: usize, mode: Mode, cut: Cut) -> bool {
         let address = self.server.as_ref().unwrap().addresses()[0].clone();
         let site = &mut self.sites[at];
-        let (before, held) = (site.own_texts(), site.held());
+        let (before, held, published) = (site.own_texts(), site.held(), site.published());
         let result = site.try_sync(&address, mode, cut);
         site.learn_shapes(&self.shop);
         match &result {
@@ -263,8 +263,9 @@ impl Walk {
         }
         let uploaded = result.is_ok() && mode != Mode::DownloadOnly;
         let after = site.own_texts();
-        let owed = before.iter().filter(|(text, table)| {
-            !after.contains_key(*text) || (uploaded && held.contains_key(*table))
+        let owed = before.iter().filter(|(text, place)| {
+            let is_own = held.contains_key(&place.0) && !published.contains(*place);
+            !is_own && (!after.contains_key(*text) || (uploaded && published.contains(*place)))
         });
         let owed: Vec<String> = owed.map(|(text, _)| text.clone()).collect();
         self.settle(at, &owed);

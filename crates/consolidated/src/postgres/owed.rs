@@ -2,10 +2,14 @@
 
 use super::catalog::Table;
 use super::fetch::{Sink, unreadable};
+use super::ledger::Ledger;
 use super::link::Row;
+use super::span;
+use super::upload::Upload;
 use super::values::ColumnType;
 use super::watermark::Mark;
-use crate::synchronization::{DownloadBatch, FetchRequest, TableMark};
+use crate::synchronization::{Change, DownloadBatch, FetchRequest, TableMark};
+use crate::uploaded_row::UploadedRow;
 use bytes::{BufMut, BytesMut};
 use model::{Code, Counter, Failure, RowReader};
 use postgres_types::{IsNull, ToSql, Type, to_sql_checked};
@@ -110,6 +114,40 @@ pub(super) fn tell(
         }
     }
     Ok(())
+}
+
+/// Its watermark says which rows the remote was sent under the claims of then. Rows that it makes
+/// under others are not among them, and nothing tells them to leave when those of then are back: so
+/// they are owed (traps 4 and 5).
+pub(super) fn owe_under_other_claims(
+    upload: Upload<'_>,
+    ledger: &mut Ledger,
+) -> Result<(), Failure> {
+    let request = upload.request;
+    let other = |table: &Arc<Table>| {
+        let published = &table.deployed.published;
+        let held = request.marks.iter().find(|held| held.fingerprint == published.fingerprint);
+        let mark = held.and_then(|held| Mark::read(held.watermark.as_ref()?));
+        let mark = mark.filter(|_| published.direction.downloads());
+        mark.is_some_and(|mark| mark.claims != span::claims(table, request.session))
+    };
+    let others: Vec<bool> = upload.tables.iter().map(other).collect();
+    if !others.contains(&true) {
+        return Ok(());
+    }
+    (request.batches)(&mut |batch| {
+        let published = &upload.tables[batch.table].deployed.published;
+        let (mut row, mut rest) = (UploadedRow::default(), batch.rows);
+        let owes = others[batch.table] && batch.change != Change::Delete;
+        for _ in 0..if owes { batch.count } else { 0 } {
+            rest = row.read(rest, batch.change, published.width())?;
+            ledger.owe(row.key(published, batch.table));
+            if batch.change != Change::Insert {
+                ledger.owe(row.new_key(published, batch.table));
+            }
+        }
+        Ok(())
+    })
 }
 
 /// One column of the keys that are owed of one table.

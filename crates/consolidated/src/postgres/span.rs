@@ -140,7 +140,7 @@ fn incarnations(logs: &[LogState], orphans: Option<&u64>) -> u64 {
 }
 
 /// The selection and the values of this user that it depends on.
-fn claims(table: &Table, session: &Session) -> u128 {
+pub(super) fn claims(table: &Table, session: &Session) -> u128 {
     let mut hasher = SipHasher13::new();
     let mut add = |text: Option<&str>| match text {
         None => hasher.write_u8(0),

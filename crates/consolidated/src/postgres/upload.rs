@@ -28,6 +28,7 @@ use super::link::{Answer, Call, Link};
 use super::made::Made;
 use super::moved::Question;
 use super::outline::Outline;
+use super::owed;
 use super::reached;
 use super::row_fault;
 use super::shapes;
@@ -191,6 +192,7 @@ pub(super) fn finish(
     let request = upload.request;
     in_sequence(request, &remote)?;
     ledger.tell_left_out(request);
+    owed::owe_under_other_claims(upload, &mut ledger)?;
     remote.nonce = request.identity.nonce_attempt;
     remote.progress = match request.progress != request.previous {
         true => request.progress,

@@ -7,6 +7,7 @@ use super::super::key_change;
 use super::super::ledger;
 use super::super::made;
 use super::super::stretch::Stretch;
+use super::super::watermark::{self, Mark};
 use super::Attempt;
 use crate::echo::Echo;
 use crate::synchronization::{Applied, Change};
@@ -138,6 +139,39 @@ impl Attempt<'_> {
         }
     }
 
+    /// Its watermark says which rows the remote was sent under the claims of then. Rows that it makes
+    /// under others are not among them, and nothing tells them to leave when those of then are back:
+    /// so they are owed (traps 4 and 5).
+    fn owe_under_other_claims(&mut self) -> Result<(), Failure> {
+        let (request, tables) = (self.request, self.tables);
+        let mut others = vec![false; tables.len()];
+        for (position, table) in tables.iter().enumerate() {
+            let fingerprint = &table.published.fingerprint;
+            let held = request.marks.iter().find(|held| held.fingerprint == *fingerprint);
+            let mark = held.and_then(|held| Mark::read(held.watermark.as_ref()?));
+            if let Some(mark) = mark.filter(|_| table.published.direction.downloads()) {
+                let now = watermark::subscription(&table.details, request.session)?;
+                others[position] = mark.subscription != now;
+            }
+        }
+        if !others.contains(&true) {
+            return Ok(());
+        }
+        (request.batches)(&mut |batch| {
+            let published = &tables[batch.table].published;
+            let (mut row, mut rest) = (UploadedRow::default(), batch.rows);
+            let owes = others[batch.table] && batch.change != Change::Delete;
+            for _ in 0..if owes { batch.count } else { 0 } {
+                rest = row.read(rest, batch.change, published.width())?;
+                self.owed.push((row.key(published, batch.table), None));
+                if batch.change != Change::Insert {
+                    self.owed.push((row.new_key(published, batch.table), None));
+                }
+            }
+            Ok(())
+        })
+    }
+
     pub(super) fn finish(mut self) -> Result<Applied, Failure> {
         if self.request.download_follows {
             self.end_stretches()?;
@@ -150,6 +184,7 @@ impl Attempt<'_> {
         }
         made::write(&self, self.counter, &self.owed)?;
         self.tell_left_out();
+        self.owe_under_other_claims()?;
         // A key may be owed twice: what was rejected is told.
         self.owed.sort_by_key(|(_, reason)| reason.is_some());
         ledger::write(self.connection, self.tables, self.request, self.counter, &self.owed)?;
