@@ -21,7 +21,8 @@ mod remote_table;
 pub(crate) use local_table::{Affinity, IndexColumn, LocalTable};
 pub(crate) use remote_table::{Image, KeyColumn, RemoteTable, UniqueColumn, large_columns};
 
-use crate::capture::{change_log, triggers};
+use crate::capture::change_log;
+use crate::capture::triggers::{self, Installed};
 use crate::connection::{begin_immediate, explain};
 use crate::progress;
 use crate::sql::ident;
@@ -197,14 +198,12 @@ pub(crate) fn our_row_tables(connection: &Connection) -> rusqlite::Result<Vec<St
 /// added a UNIQUE index that they must know (trap 9).
 pub(crate) fn verified_tables(connection: &Connection) -> Result<Vec<RemoteTable>, Failure> {
     let tables = tables(connection)?;
-    let mut missing = false;
-    for table in &tables {
-        missing |= !triggers::are_right(connection, table).map_err(explain)?;
-    }
-    if missing {
+    let installed = Installed::read(connection).map_err(explain)?;
+    if !tables.iter().all(|table| installed.are_right(table)) {
         let transaction = begin_immediate(connection)?;
+        let installed = Installed::read(&transaction).map_err(explain)?;
         for table in &tables {
-            mend(&transaction, table)?;
+            mend(&transaction, table, &installed)?;
         }
         transaction.commit().map_err(explain)?;
     }
@@ -215,11 +214,15 @@ pub(crate) fn verified_tables(connection: &Connection) -> Result<Vec<RemoteTable
 /// table is sent afresh and compared with what comes, because nobody knows how its rows were
 /// before. The rows of a table that only uploads have nothing to be compared with here, so they go
 /// up: those that the centre has as they are change nothing there.
-fn mend(connection: &Connection, table: &RemoteTable) -> Result<(), Failure> {
+fn mend(
+    connection: &Connection,
+    table: &RemoteTable,
+    installed: &Installed,
+) -> Result<(), Failure> {
     if table.uploads() {
         change_log::create(connection, table).map_err(explain)?;
     }
-    if triggers::were_lost(connection, table).map_err(explain)? {
+    if installed.were_lost(table) {
         if table.published.direction.downloads() {
             let mut history = History::read(connection)?;
             history.arriving.entry(table.name().to_owned()).or_default().uncaptured = true;
@@ -235,5 +238,5 @@ fn mend(connection: &Connection, table: &RemoteTable) -> Result<(), Failure> {
             change_log::record_all_rows(connection, table, open).map_err(explain)?;
         }
     }
-    triggers::ensure(connection, table).map_err(explain)
+    installed.ensure(connection, table).map_err(explain)
 }

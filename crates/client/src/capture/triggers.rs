@@ -21,60 +21,99 @@
 use super::moves;
 use crate::schema::{Image, RemoteTable};
 use crate::sql::{all, ident, list, literal};
-use rusqlite::Connection;
+use rusqlite::{Connection, Rows};
+use std::collections::HashMap;
 
 pub(super) const GENERATION: &str = "(SELECT \"current\" FROM \"syncline_generation\")";
 
 /// The events with a trigger each, in the names `syncline_<event>_T`.
 const EVENTS: [&str; 6] = ["insert", "inserted", "update", "move", "moved", "delete"];
 
-/// Makes the table's triggers what they should be: creates missing ones, replaces others.
-pub(crate) fn ensure(connection: &Connection, table: &RemoteTable) -> rusqlite::Result<()> {
-    let wanted = statements(table);
-    for event in EVENTS {
-        let name = trigger_name(event, table.name());
-        let wanted = wanted.iter().find(|trigger| trigger.event == event);
-        let found = found(connection, &name)?;
-        if found.as_deref() == wanted.map(|trigger| trigger.sql.as_str()) {
-            continue;
-        }
-        if found.is_some() {
-            connection.execute_batch(&format!("DROP TRIGGER {}", ident(&name)))?;
-        }
-        if let Some(trigger) = wanted {
-            connection.execute_batch(&trigger.sql)?;
-        }
-    }
-    Ok(())
+/// The triggers of ours that the file holds, by name.
+///
+/// A look for one trigger reads the whole schema of the file. With a thousand tables that is done
+/// once for all of them.
+pub(crate) struct Installed(HashMap<String, Found>);
+
+struct Found {
+    table: String,
+    sql: String,
 }
 
-/// Whether the table has exactly the triggers that it should have.
-pub(crate) fn are_right(connection: &Connection, table: &RemoteTable) -> rusqlite::Result<bool> {
-    let wanted = statements(table);
-    for event in EVENTS {
-        let wanted = wanted.iter().find(|trigger| trigger.event == event);
-        let found = found(connection, &trigger_name(event, table.name()))?;
-        if found.as_deref() != wanted.map(|trigger| trigger.sql.as_str()) {
-            return Ok(false);
-        }
+impl Installed {
+    /// Those of all tables.
+    pub(crate) fn read(connection: &Connection) -> rusqlite::Result<Installed> {
+        let mut statement = connection.prepare_cached(
+            "SELECT name, tbl_name, sql FROM sqlite_schema
+             WHERE type = 'trigger' AND name LIKE 'syncline\\_%' ESCAPE '\\'",
+        )?;
+        Installed::of_rows(statement.query([])?)
     }
-    Ok(true)
-}
 
-/// Whether a change of the table can have gone unnoticed: a trigger that records bases is not
-/// there, or belongs to another table by now. Both come of a table that was made anew under its
-/// name.
-pub(crate) fn were_lost(connection: &Connection, table: &RemoteTable) -> rusqlite::Result<bool> {
-    let mut statement = connection.prepare_cached(
-        "SELECT 1 FROM sqlite_schema
-         WHERE type = 'trigger' AND name = ?1 AND tbl_name = ?2 COLLATE NOCASE",
-    )?;
-    for event in ["insert", "update", "delete"] {
-        if !statement.exists([&trigger_name(event, table.name()), table.name()])? {
-            return Ok(true);
-        }
+    /// Those of one table.
+    pub(crate) fn of(connection: &Connection, table: &str) -> rusqlite::Result<Installed> {
+        let mut statement = connection.prepare_cached(
+            "SELECT name, tbl_name, sql FROM sqlite_schema
+             WHERE type = 'trigger' AND name IN (?1, ?2, ?3, ?4, ?5, ?6)",
+        )?;
+        let names = EVENTS.map(|event| trigger_name(event, table));
+        Installed::of_rows(statement.query(names.each_ref())?)
     }
-    Ok(false)
+
+    fn of_rows(mut rows: Rows<'_>) -> rusqlite::Result<Installed> {
+        let mut installed = HashMap::new();
+        while let Some(row) = rows.next()? {
+            installed.insert(row.get(0)?, Found { table: row.get(1)?, sql: row.get(2)? });
+        }
+        Ok(Installed(installed))
+    }
+
+    fn get(&self, event: &str, table: &RemoteTable) -> Option<&Found> {
+        self.0.get(&trigger_name(event, table.name()))
+    }
+
+    /// Whether the table has exactly the triggers that it should have.
+    pub(crate) fn are_right(&self, table: &RemoteTable) -> bool {
+        let wanted = statements(table);
+        EVENTS.iter().all(|event| {
+            let wanted = wanted.iter().find(|trigger| trigger.event == *event);
+            self.get(event, table).map(|found| &found.sql) == wanted.map(|trigger| &trigger.sql)
+        })
+    }
+
+    /// Whether a change of the table can have gone unnoticed: a trigger that records bases is not
+    /// there, or belongs to another table by now. Both come of a table that was created again
+    /// under its name.
+    pub(crate) fn were_lost(&self, table: &RemoteTable) -> bool {
+        ["insert", "update", "delete"].iter().any(|event| {
+            let found = self.get(event, table);
+            !found.is_some_and(|found| found.table.eq_ignore_ascii_case(table.name()))
+        })
+    }
+
+    /// Makes the table's triggers what they should be: creates missing ones, replaces others.
+    pub(crate) fn ensure(
+        &self,
+        connection: &Connection,
+        table: &RemoteTable,
+    ) -> rusqlite::Result<()> {
+        let wanted = statements(table);
+        for event in EVENTS {
+            let wanted = wanted.iter().find(|trigger| trigger.event == event);
+            let found = self.get(event, table);
+            if found.map(|found| &found.sql) == wanted.map(|trigger| &trigger.sql) {
+                continue;
+            }
+            if found.is_some() {
+                let name = ident(&trigger_name(event, table.name()));
+                connection.execute_batch(&format!("DROP TRIGGER {name}"))?;
+            }
+            if let Some(trigger) = wanted {
+                connection.execute_batch(&trigger.sql)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Removes the table's triggers.
@@ -88,14 +127,6 @@ pub(crate) fn drop_all(connection: &Connection, table: &str) -> rusqlite::Result
 
 fn trigger_name(event: &str, table: &str) -> String {
     format!("syncline_{event}_{table}")
-}
-
-fn found(connection: &Connection, name: &str) -> rusqlite::Result<Option<String>> {
-    use rusqlite::OptionalExtension;
-    connection
-        .prepare_cached("SELECT sql FROM sqlite_schema WHERE type = 'trigger' AND name = ?1")?
-        .query_row([name], |row| row.get(0))
-        .optional()
 }
 
 struct Trigger {

@@ -22,7 +22,7 @@ use super::{
     LocalTable, RemoteTable, StoredTable, drop_table_objects, large_columns, stored_tables,
 };
 use crate::capture::change_log::{self, Reading};
-use crate::capture::triggers;
+use crate::capture::triggers::{self, Installed};
 use crate::connection::{begin_immediate, explain, triggers_off};
 use crate::progress::{self, Frozen, State};
 use crate::sql::ident;
@@ -396,7 +396,8 @@ impl Change<'_> {
                 return Err(Failure::new(Code::RemoteSchemaDiffers, message).table(name));
             }
         }
-        triggers::ensure(connection, table).map_err(explain)
+        let installed = Installed::of(connection, name).map_err(explain)?;
+        installed.ensure(connection, table).map_err(explain)
     }
 }
 

@@ -83,8 +83,8 @@ impl LocalTable {
     ) -> rusqlite::Result<Option<LocalTable>> {
         let kind = connection
             .prepare_cached(
-                "SELECT wr, strict FROM pragma_table_list
-                 WHERE schema = 'main' AND type = 'table' AND name = ?1 COLLATE NOCASE",
+                "SELECT wr, strict FROM pragma_table_list(?1)
+                 WHERE schema = 'main' AND type = 'table'",
             )?
             .query_row([name], |row| Ok((row.get::<_, bool>(0)?, row.get::<_, bool>(1)?)))
             .optional()?;

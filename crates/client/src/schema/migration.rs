@@ -1,6 +1,7 @@
 //! Files that an older version made a remote get what is missing when they are opened.
 
 use super::{FORMAT_VERSION, LocalTable, RemoteTable, stored_tables};
+use crate::capture::triggers::Installed;
 use crate::connection::{begin_immediate, explain};
 use crate::progress;
 use model::Failure;
@@ -22,12 +23,13 @@ pub(crate) fn migrate(connection: &Connection) -> Result<(), Failure> {
 
 /// Version 2: a table of key changes per table that uploads, and triggers that write to it.
 fn record_key_changes(connection: &Connection) -> Result<(), Failure> {
+    let installed = Installed::read(connection).map_err(explain)?;
     for stored in stored_tables(connection)? {
         // A table that the user dropped, or changed beyond recognition, is told of when it is used.
         let local = LocalTable::read(connection, &stored.published.name).map_err(explain)?;
         let table = local.and_then(|local| RemoteTable::new(0, stored, &local).ok());
         if let Some(table) = table.filter(RemoteTable::uploads) {
-            super::mend(connection, &table)?;
+            super::mend(connection, &table, &installed)?;
         }
     }
     Ok(())
