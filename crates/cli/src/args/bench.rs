@@ -70,6 +70,11 @@ pub(crate) struct BenchRunOptions {
     #[arg(long, value_enum, value_name = "M", default_value_t = Model::Purchase)]
     pub(crate) model: Model,
 
+    /// Tables that are published; those beyond the ones of the model stay empty
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) tables: u32,
+
     /// With upload-update: percentage of the changed rows that are also changed at the centre
     #[arg(long, value_name = "PERCENT", default_value_t = 0,
           value_parser = clap::value_parser!(u32).range(0..=100))]

@@ -190,6 +190,7 @@ mod tests {
         Load::of(&Layout {
             operation,
             model: Model::OrderLines,
+            tables: 2,
             clients,
             rows,
             sets: 7,

@@ -62,11 +62,11 @@ pub(super) trait Centre {
     fn remove(self: Box<Self>) -> Result<(), Failure>;
 }
 
-/// Makes the tables in a place of their own.
-pub(super) fn create(url: &Url, model: Model) -> Result<Box<dyn Centre>, Failure> {
+/// Makes the tables of a model in a place of their own, and empty ones until there are `published`.
+pub(super) fn create(url: &Url, model: Model, published: u32) -> Result<Box<dyn Centre>, Failure> {
     match url {
-        Url::Sqlite(path) => Ok(Box::new(sqlite::Sqlite::create(path, model)?)),
-        Url::Postgres(url) => Ok(Box::new(postgres::Postgres::create(url, model)?)),
+        Url::Sqlite(path) => Ok(Box::new(sqlite::Sqlite::create(path, model, published)?)),
+        Url::Postgres(url) => Ok(Box::new(postgres::Postgres::create(url, model, published)?)),
     }
 }
 
@@ -78,8 +78,14 @@ pub(super) fn tables(model: Model) -> &'static [Table] {
     }
 }
 
+/// The names of the tables that stay empty.
+fn empty_tables(model: Model, published: u32) -> impl Iterator<Item = String> {
+    let first = 1 + tables(model).len() as u32;
+    (first..=published).map(|number| format!("purchase_{number:05}"))
+}
+
 /// Makes the tables; `schema` is in front of their names, `with` behind their definitions.
-fn create_tables(model: Model, schema: &str, with: &str) -> String {
+fn create_tables(model: Model, published: u32, schema: &str, with: &str) -> String {
     let create = |table: &Table| {
         let definition = table.definition(schema, notes_len(model));
         let mut sql = format!("CREATE TABLE {schema}{} ({definition}) {with};", table.name());
@@ -91,7 +97,12 @@ fn create_tables(model: Model, schema: &str, with: &str) -> String {
         }
         sql
     };
-    tables(model).iter().map(create).collect()
+    let create_empty = |name: String| {
+        let definition = Table::Purchase.definition(schema, notes_len(model));
+        format!("CREATE TABLE {schema}{name} ({definition}) {with};")
+    };
+    let with_rows = tables(model).iter().map(create);
+    with_rows.chain(empty_tables(model, published).map(create_empty)).collect()
 }
 
 /// Deploys the model, and adds the user of every client.
@@ -108,6 +119,9 @@ pub(super) fn deploy(centre: &dyn Centre, layout: &Layout) -> Result<(), Failure
             Table::Line => "parent = \"purchase\"\n".to_owned(),
         });
     }
+    for name in empty_tables(layout.model, layout.tables) {
+        text.push_str(&format!("[table.{name}]\npartition = \"{condition}\"\n"));
+    }
     let model = SyncModel::parse(&text, "the model of the benchmark")?;
     let mut admin = consolidated::administer(centre.url())?;
     admin.deploy(&[model], false)?;
@@ -119,4 +133,19 @@ pub(super) fn deploy(centre: &dyn Centre, layout: &Layout) -> Result<(), Failure
         admin.add_user(&user_of(client)?, PASSWORD_HASH, &claims)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_are_as_many_tables_as_are_published() {
+        for (model, published, made) in
+            [(Model::Purchase, 1, 1), (Model::Purchase, 12, 12), (Model::OrderLines, 1, 2)]
+        {
+            let sql = create_tables(model, published, "", "");
+            assert_eq!(sql.matches("CREATE TABLE").count(), made, "{sql}");
+        }
+    }
 }

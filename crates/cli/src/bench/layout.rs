@@ -16,6 +16,8 @@ const ROWS_PER_PURCHASE: u64 = 10;
 pub(super) struct Layout {
     pub(super) operation: Operation,
     pub(super) model: Model,
+    /// Tables that are published, with those that stay empty.
+    pub(super) tables: u32,
     pub(super) clients: u32,
     /// Rows of each timed synchronization.
     pub(super) rows: u32,
@@ -192,6 +194,7 @@ mod tests {
         Layout {
             operation,
             model: Model::Purchase,
+            tables: 1,
             clients: 4,
             rows: 10,
             sets: 3,

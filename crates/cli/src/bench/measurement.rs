@@ -31,7 +31,7 @@ pub(super) fn run(options: &BenchRunOptions) -> Result<Figures, Failure> {
     let interruption = Interruption::listen(Ending::Kill)?;
     let steps = Steps::new(options.sets);
     steps.next("preparing");
-    let mut centre = centre::create(&url, options.model)?;
+    let mut centre = centre::create(&url, options.model, options.tables)?;
     let run = Run { options, steps: &steps, interruption: &interruption, processors };
     let measured = run.measure(centre.as_mut());
     let removed = centre.remove();
@@ -92,6 +92,7 @@ fn layout(options: &BenchRunOptions) -> Layout {
     Layout {
         operation: options.operation,
         model: options.model,
+        tables: options.tables,
         clients: options.clients,
         rows: options.rows,
         sets: options.sets,

@@ -61,7 +61,7 @@ fn is_chosen(options: &BenchSuiteOptions, test: &Test) -> bool {
 fn limits(url: &str) -> Result<Limits, Failure> {
     let url = Url::parse(url)?;
     // A database that no run could use is refused here, once, and not by every run.
-    centre::create(&url, Model::Purchase)?.remove()?;
+    centre::create(&url, Model::Purchase, 1)?.remove()?;
     let connections_max = match &url {
         Url::Sqlite(_) => None,
         Url::Postgres(url) => {

@@ -81,6 +81,7 @@ mod tests {
     const LAYOUT: Layout = Layout {
         operation: Operation::UploadUpdate,
         model: Model::Purchase,
+        tables: 1,
         clients: 2,
         rows: 3,
         sets: 2,

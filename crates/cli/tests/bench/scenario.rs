@@ -41,6 +41,18 @@ fn models_run_on_postgres() {
     }
 }
 
+#[test]
+fn empty_tables_can_be_published_beside_the_one_with_rows() {
+    let database = Cluster::shared().database();
+    let site = Site::new();
+    for (url, kind) in [("sqlite:x.db", "memory"), (&database.url(), "wire")] {
+        let what = ["--operation", "download", "--tables", "12", "--clients-on", kind];
+        let result = site.figures(url, &[&what[..], &SIZES].concat());
+        check_counts(&result, "download", 3, 12, 2);
+        assert_eq!(result["settings"]["tables"], 12);
+    }
+}
+
 // S5
 #[test]
 fn conflicts_are_as_many_as_asked_for() {

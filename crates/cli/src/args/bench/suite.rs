@@ -68,6 +68,8 @@ pub(crate) enum TestName {
     Parent,
     /// Rows that belong to two remotes
     Overlapping,
+    /// Tables that are published, all but one of them empty
+    Tables,
 }
 
 impl TestName {
@@ -84,6 +86,7 @@ impl TestName {
             TestName::Conflicts => "conflicts",
             TestName::Parent => "parent",
             TestName::Overlapping => "overlapping",
+            TestName::Tables => "tables",
         }
     }
 }

@@ -335,6 +335,7 @@ mod tests {
             let layout = Layout {
                 operation,
                 model: Model::Purchase,
+                tables: 1,
                 clients: 16,
                 rows: 4,
                 sets: 1,

@@ -39,7 +39,11 @@ pub(super) struct Postgres {
 
 impl Postgres {
     /// Makes schema and table.
-    pub(super) fn create(url: &PostgresUrl, model: Model) -> Result<Postgres, Failure> {
+    pub(super) fn create(
+        url: &PostgresUrl,
+        model: Model,
+        published: u32,
+    ) -> Result<Postgres, Failure> {
         let folder =
             tempfile::Builder::new().prefix(&format!("{NAME}-")).tempdir().map_err(|error| {
                 Failure::new(Code::CannotWrite, "cannot make a temporary folder").source(error)
@@ -53,7 +57,12 @@ impl Postgres {
         session.batch(&format!(
             "DROP SCHEMA IF EXISTS {NAME} CASCADE;
              CREATE SCHEMA {NAME}; {}",
-            create_tables(model, &format!("{NAME}."), &format!("WITH (fillfactor = {FILLFACTOR})"))
+            create_tables(
+                model,
+                published,
+                &format!("{NAME}."),
+                &format!("WITH (fillfactor = {FILLFACTOR})")
+            )
         ))?;
         let backend = match url.hosts.iter().all(is_here) {
             true => u32::try_from(session.one::<i32>("SELECT pg_backend_pid()")?).ok(),

@@ -28,7 +28,7 @@ pub(super) struct Sqlite {
 
 impl Sqlite {
     /// Makes the file beside `path`, on the same disk. Nothing is done to `path` itself.
-    pub(super) fn create(path: &Path, model: Model) -> Result<Sqlite, Failure> {
+    pub(super) fn create(path: &Path, model: Model, published: u32) -> Result<Sqlite, Failure> {
         let beside = path.parent().unwrap_or(Path::new("."));
         let folder = tempfile::Builder::new()
             .prefix(&format!("{NAME}-"))
@@ -40,7 +40,7 @@ impl Sqlite {
         let file = folder.path().join("consolidated.db");
         let connection = Connection::open(&file).map_err(failed)?;
         connection.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
-        connection.execute_batch(&create_tables(model, "", "")).map_err(failed)?;
+        connection.execute_batch(&create_tables(model, published, "", "")).map_err(failed)?;
         Ok(Sqlite { folder, url: Url::Sqlite(file), connection, model })
     }
 }

@@ -11,6 +11,7 @@ pub(super) fn of(options: &BenchRunOptions, client_processes: usize, database: V
     json!({
         "sets": options.sets,
         "model": options.model.name(),
+        "tables": options.tables,
         "conflicts_percent": options.conflicts,
         "consolidated": database,
         // Without the password, which is shown to nobody.

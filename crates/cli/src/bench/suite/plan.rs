@@ -94,6 +94,7 @@ pub(super) fn tests(options: &BenchSuiteOptions, limits: &Limits) -> Vec<Test> {
         plan.conflicts(),
         plan.parent(),
         plan.overlapping(),
+        plan.tables(),
     ];
     tests.extend(MISSING.map(|(name, title, parameter, why)| Test {
         name,
@@ -276,6 +277,20 @@ impl Plan<'_> {
     fn overlapping(&self) -> Test {
         let models = [("one remote", "purchase"), ("two remotes", "overlapping")];
         self.models(TestName::Overlapping, "Rows that are at two remotes", &models)
+    }
+
+    /// Few rows, so that what each table costs a download is not lost among them.
+    fn tables(&self) -> Test {
+        let sizes = Sizes { clients: self.scaled(CLIENTS / 10), rows: 10, sets: SETS };
+        let point = |tables: u32| {
+            let label = tables.to_string();
+            let extra = ["--tables", &label].map(str::to_owned);
+            let operations = [Operation::Download];
+            let point = self.labelled(TestName::Tables, &label, &operations, sizes, &extra);
+            Point { value: Some(tables), ..point }
+        };
+        let points = [1, 10, 100, 1000].into_iter().map(point);
+        test(TestName::Tables, "Tables of a download, all but one empty", "tables", points)
     }
 
     fn models(&self, name: TestName, title: &'static str, models: &[(&str, &str)]) -> Test {
