@@ -12,7 +12,7 @@ use super::upload::{Attempt, Refused};
 use crate::script::Event;
 use crate::synchronization::Change;
 use crate::uploaded_row::UploadedRow;
-use model::{Code, Failure};
+use model::{Code, Failure, RowReader, ValueRef};
 
 /// Where a row at the centre is, seen from a remote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,17 +57,42 @@ pub(super) fn check_written(
     if decider.is_some_and(|value| attempt.is_inside(position, value)) {
         return Ok(());
     }
-    if standing(attempt, table, row)? != Standing::Outside {
-        if let Some(value) = decider {
-            attempt.note_inside(position, value);
+    match standing(attempt, table, row)? {
+        Standing::Outside => {}
+        Standing::Absent => return Ok(()),
+        Standing::Inside => {
+            if let Some(value) = decider {
+                note_inside(attempt, table, position, (row, value))?;
+            }
+            return Ok(());
         }
-        return Ok(());
     }
     if before == Standing::Inside && table.details.may_leave {
         attempt.leaving.insert(attempt.id(table, position, row));
     } else {
         // Its parent may be waiting for another row to move out of its way.
         attempt.outside.push(attempt.park(table, position, row));
+    }
+    Ok(())
+}
+
+/// Rows with this value are inside, if the row that is has it: where a rule has decided, or a
+/// trigger, another one may be stored than was sent.
+fn note_inside(
+    attempt: &mut Attempt<'_>,
+    table: &CatalogTable,
+    position: usize,
+    (row, value): (&UploadedRow<'_>, ValueRef<'_>),
+) -> Result<(), Failure> {
+    let (Some(at), Some(stored)) = (table.details.decider, attempt.fetch(table, row)?) else {
+        return Ok(());
+    };
+    let mut reader = RowReader::new(&stored);
+    for _ in 0..at {
+        reader.value()?;
+    }
+    if reader.value()?.identical(value) {
+        attempt.note_inside(position, value);
     }
     Ok(())
 }

@@ -347,3 +347,25 @@ fn a_refused_key_change_of_a_foreign_row_owes_both_keys() {
         }
     });
 }
+
+// S7: the first insert meets a row of the remote itself, whose rule keeps it where it is. The place
+// that was sent counted as one of the remote's own from then on, and everything sent there was let
+// in, over the fence.
+#[test]
+fn a_place_that_a_conflict_has_not_granted_opens_no_fence() {
+    for rule in ["consolidated_wins", "merge"] {
+        Backend::each(|backend| {
+            let leaving = format!("conflict = \"{rule}\"\nmay_leave = true");
+            let (mut center, mut site) = shop(backend, &leaving);
+            let changes = [
+                Upload::Insert("customer", row(1, 4, "over my own")),
+                Upload::Insert("customer", row(51, 4, "foreign")),
+                Upload::Insert("customer", row(52, 4, "foreign too")),
+            ];
+            let download = site.synchronize(&mut center, &changes);
+            let refused = ["customer:51", "customer:52"].map(outside);
+            assert_eq!(rejects(&download), refused, "{rule}");
+            assert_eq!(center.list("SELECT id AS v FROM customer WHERE rep = 4 ORDER BY id"), "3");
+        });
+    }
+}

@@ -139,9 +139,9 @@ impl Attempt<'_> {
         }
     }
 
-    /// Its watermark says which rows the remote was sent under the claims of then. Rows that it makes
-    /// under others are not among them, and nothing tells them to leave when those of then are back:
-    /// so they are owed (traps 4 and 5).
+    /// Its watermark says which rows the remote was sent under the claims of then. Rows that it
+    /// makes under others are not among them, and nothing tells them to leave when those of then
+    /// are back: so they are owed (traps 4 and 5).
     fn owe_under_other_claims(&mut self) -> Result<(), Failure> {
         let (request, tables) = (self.request, self.tables);
         let mut others = vec![false; tables.len()];
