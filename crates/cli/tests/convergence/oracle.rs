@@ -1,7 +1,7 @@
 //! What must hold after a synchronization, asked of both databases behind our back.
 
 use crate::centre::{Centre, Row, rows_of};
-use crate::shop::{Kind, Shop, Table};
+use crate::shop::{Kind, SPECS, Shop, Spec, Table};
 use crate::site::Site;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,9 +34,11 @@ pub(crate) fn assert_exact(centre: &Centre, shop: &Shop, site: &Site, rep: u64) 
         stay += surplus - too_many.len();
         assert!(
             missing.is_empty() && too_many.is_empty(),
-            "{name} at {}, {}: missing {missing:?}, too many {too_many:?}",
+            "{name} at {}, {}: missing {missing:?}, too many {too_many:?} of {:?}\n{}",
             site.name,
-            shop.table(name).columns().join(", ")
+            shop.table(name).columns().join(", "),
+            centre.rows(&format!("SELECT {} FROM {name}", centre_columns(shop.table(name)))),
+            Records::new(centre, site).read().join("\n")
         );
     }
     let kept_back = site.remote.status().unwrap().kept_back;
@@ -168,6 +170,24 @@ pub(crate) fn texts_at(centre: &Centre, shop: &Shop) -> BTreeSet<String> {
     texts
 }
 
+/// The key that the row with this mark has at the centre, as a record says it; `table` is spelled
+/// as there too.
+pub(crate) fn key_at(centre: &Centre, table: &str, mark: &str) -> String {
+    let named = |spec: &&Spec| format!("table: {:?}", spec.name) == table;
+    let spec = SPECS.iter().find(named).unwrap();
+    let columns: Vec<String> = spec.key.iter().map(|(name, _)| format!("'' || {name}")).collect();
+    let sql = format!("SELECT {} FROM {} WHERE uid = '{mark}'", columns.join(", "), spec.name);
+    let row = centre.rows(&sql).into_iter().next().unwrap();
+    let values = spec.key.iter().zip(row.into_iter().flatten());
+    let values: Vec<String> = values
+        .map(|((name, kind), value)| match kind {
+            Kind::Number => format!("{name:?}:{value}"),
+            Kind::Word => format!("{name:?}:{value:?}"),
+        })
+        .collect();
+    format!("key: {:?}", format!("{{{}}}", values.join(",")))
+}
+
 /// What is known about rows that lost, read when it is asked for.
 pub(crate) struct Records<'a> {
     centre: &'a Centre,
@@ -180,18 +200,18 @@ impl<'a> Records<'a> {
         Records { centre, site, all: None }
     }
 
-    /// Whether one of them has all of these words.
-    pub(crate) fn say(&mut self, words: &[&str]) -> bool {
+    /// All of them.
+    pub(crate) fn read(&mut self) -> &[String] {
         let (centre, site) = (self.centre, self.site);
-        let all = self.all.get_or_insert_with(|| {
+        self.all.get_or_insert_with(|| {
             let mut all = centre.notes();
             all.extend(site.records());
             all
-        });
-        all.iter().any(|record| words.iter().all(|word| record.contains(word)))
+        })
     }
 
-    pub(crate) fn all(&self) -> &[String] {
-        self.all.as_deref().unwrap_or_default()
+    /// Whether one of them has all of these words.
+    pub(crate) fn say(&mut self, words: &[&str]) -> bool {
+        self.read().iter().any(|record| words.iter().all(|word| record.contains(word)))
     }
 }

@@ -177,7 +177,7 @@ impl Shop {
         let before = table.texts.clone();
         let statements = table.change_columns(identity, chance);
         // What a model declares twice in a row has happened once: names that were swapped are not
-        // swapped back by the next deployment, so whoever swaps them again has to deploy in between.
+        // swapped back by the next deployment. Whoever swaps them again has to deploy in between.
         if table.renamed().is_disjoint(&table.declared) {
             return statements;
         }
