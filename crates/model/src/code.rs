@@ -219,6 +219,9 @@ codes! {
     /// it, and so does a quarter of an hour without a wrong password. The same user is not delayed
     /// at other addresses.
     4260 PasswordsSlowed Remote true "wait, then synchronize with the right password";
+    /// The memory for rows that are sent and received, `stream_memory_bytes_max`, is used up by
+    /// other synchronizations. Rows go to disk then, but this message cannot. Nothing was done.
+    4265 MemoryShort Nobody true "wait, then synchronize again";
     /// The server had `transfers_max` synchronizations, and this user had most of them, so one was
     /// ended for another user. Committed changes stay, and the next synchronization learns of them.
     4270 PlaceYielded Nobody true

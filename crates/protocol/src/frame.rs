@@ -3,7 +3,7 @@
 //! A connection begins with [`MAGIC`] from the client. Then, in both directions, frames:
 //! four bytes length of the payload (little-endian), one byte type, the payload.
 
-use model::{Code, Failure};
+use model::{Code, Failure, Hold};
 
 /// The first bytes that a client sends.
 pub const MAGIC: [u8; 8] = *b"SYNCLINE";
@@ -34,7 +34,9 @@ const PAYLOAD_BYTES_AHEAD: usize = 512 << 10;
 /// Whoever reads from a socket reads into [`FrameDecoder::room`]: most of a large payload then
 /// arrives where it stays.
 ///
-/// Holds at most one incomplete frame of `frame_bytes_max` beyond what was pushed last.
+/// Holds at most one incomplete frame of `frame_bytes_max` beyond what was pushed last. Where its
+/// memory is counted and there is none left, [`FrameDecoder::make_room`] says so, and the frame can
+/// be taken as far as it has come: [`FrameDecoder::take_begun`].
 #[derive(Debug)]
 pub struct FrameDecoder {
     buffer: Vec<u8>,
@@ -42,6 +44,8 @@ pub struct FrameDecoder {
     /// A frame whose header is known; while there is one, `buffer` is empty.
     arriving: Option<Arriving>,
     frame_bytes_max: usize,
+    /// What the frame that arrives takes of a budget; none where nobody counts.
+    memory: Option<Hold>,
 }
 
 #[derive(Debug)]
@@ -49,6 +53,17 @@ struct Arriving {
     frame_type: u8,
     payload: Vec<u8>,
     len: usize,
+}
+
+/// A frame that has begun to arrive.
+#[derive(Debug)]
+pub struct BegunFrame {
+    /// The type byte.
+    pub frame_type: u8,
+    /// What has arrived of the payload.
+    pub payload: Vec<u8>,
+    /// Bytes of the whole payload.
+    pub len: usize,
 }
 
 impl Arriving {
@@ -60,7 +75,12 @@ impl Arriving {
 impl FrameDecoder {
     /// A decoder that refuses payloads above `frame_bytes_max` before it stores them.
     pub fn new(frame_bytes_max: usize) -> FrameDecoder {
-        FrameDecoder { buffer: Vec::new(), read: 0, arriving: None, frame_bytes_max }
+        FrameDecoder { buffer: Vec::new(), read: 0, arriving: None, frame_bytes_max, memory: None }
+    }
+
+    /// The same, whose frames take their memory from the budget of `memory` while they arrive.
+    pub fn counted(frame_bytes_max: usize, memory: Hold) -> FrameDecoder {
+        FrameDecoder { memory: Some(memory), ..FrameDecoder::new(frame_bytes_max) }
     }
 
     /// Changes the limit, once the peer is known.
@@ -68,8 +88,46 @@ impl FrameDecoder {
         self.frame_bytes_max = frame_bytes_max;
     }
 
+    /// Makes room for what comes next; false where that would be more memory than there is.
+    pub fn make_room(&mut self) -> bool {
+        let Some(more) = self.lacks() else { return true };
+        let has = self.memory.as_mut().is_none_or(|memory| memory.try_grow(more as u64));
+        if let Some(arriving) = self.arriving.as_mut().filter(|_| has) {
+            arriving.payload.reserve_exact(more);
+        }
+        has
+    }
+
+    /// Bytes of memory that the frame that arrives needs before anything more of it can be read.
+    fn lacks(&self) -> Option<usize> {
+        let arriving = self.arriving.as_ref()?;
+        let len = arriving.payload.len();
+        let more = arriving.missing().min(len.max(PAYLOAD_BYTES_AHEAD));
+        (len == arriving.payload.capacity()).then_some(more)
+    }
+
+    /// The frame that arrives, as far as it has come. What is missing of it has to be read before
+    /// the decoder is used again.
+    pub fn take_begun(&mut self) -> Option<BegunFrame> {
+        let Arriving { frame_type, payload, len } = self.arriving.take()?;
+        drop(self.take_memory());
+        Some(BegunFrame { frame_type, payload, len })
+    }
+
+    /// What the last frame has taken of the memory; none where nobody counts.
+    pub fn take_memory(&mut self) -> Option<Hold> {
+        self.memory.as_mut().map(Hold::take)
+    }
+
     /// Where the next bytes from the peer are to be appended, and how many at most: at least one.
     pub fn room(&mut self) -> (&mut Vec<u8>, usize) {
+        if !self.make_room()
+            && let Some(more) = self.lacks()
+        {
+            // Whoever did not ask before gets it all the same.
+            self.memory.iter_mut().for_each(|memory| memory.grow(more as u64));
+            self.arriving.iter_mut().for_each(|it| it.payload.reserve_exact(more));
+        }
         let (place, missing) = match &mut self.arriving {
             Some(arriving) => {
                 let missing = arriving.missing();
@@ -78,12 +136,12 @@ impl FrameDecoder {
             None => {
                 self.buffer.drain(..self.read);
                 self.read = 0;
+                if self.buffer.len() == self.buffer.capacity() {
+                    self.buffer.reserve_exact(BUFFER_BYTES);
+                }
                 (&mut self.buffer, BUFFER_BYTES)
             }
         };
-        if place.len() == place.capacity() {
-            place.reserve_exact(missing.min(place.len().max(PAYLOAD_BYTES_AHEAD)));
-        }
         let room = place.capacity() - place.len();
         (place, missing.min(room))
     }
@@ -122,7 +180,16 @@ impl FrameDecoder {
             self.read += HEADER_BYTES + len;
             return Ok(Some(frame));
         }
-        let mut payload = Vec::with_capacity(len.min(PAYLOAD_BYTES_AHEAD.max(rest.len())));
+        let ahead = len.min(PAYLOAD_BYTES_AHEAD.max(rest.len()));
+        let mut room = ahead;
+        if let Some(memory) = &mut self.memory
+            && !memory.try_grow(ahead as u64)
+        {
+            // It was read already.
+            memory.grow(rest.len() as u64);
+            room = rest.len();
+        }
+        let mut payload = Vec::with_capacity(room);
         payload.extend_from_slice(rest);
         self.arriving = Some(Arriving { frame_type, payload, len });
         self.read = self.buffer.len();
@@ -161,6 +228,7 @@ pub(crate) fn write_header(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use model::Memory;
 
     fn frame(frame_type: u8, payload: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -229,6 +297,34 @@ mod tests {
         decoder.push(&[1]);
         assert_eq!(decoder.next_frame().unwrap(), None);
         assert!(decoder.room().0.capacity() <= PAYLOAD_BYTES_AHEAD);
+    }
+
+    // S9
+    #[test]
+    fn a_frame_that_arrives_counts_and_is_taken_as_it_is_where_memory_is_short() {
+        let memory = Memory::new(3 << 20);
+        let mut decoders: Vec<_> =
+            (0..4).map(|_| FrameDecoder::counted(64 << 20, memory.hold())).collect();
+        for decoder in &mut decoders {
+            decoder.push(&frame(1, &vec![7; 4 << 20])[..1000]);
+            assert_eq!(decoder.next_frame().unwrap(), None);
+        }
+        let mut begun = Vec::new();
+        for decoder in &mut decoders {
+            while decoder.make_room() {
+                let (room, most) = decoder.room();
+                let len = room.len();
+                room.resize(len + most, 7);
+                assert!(memory.used_bytes() <= 3 << 20);
+            }
+            begun.push(decoder.take_begun().unwrap());
+        }
+        assert!(begun.iter().all(|it| it.payload.len() < it.len && it.len == 4 << 20));
+        assert!(begun[0].payload.len() >= 1 << 20, "the first has more than the others");
+        assert_eq!(memory.used_bytes(), 0, "what was taken is counted no more");
+        // One that fits counts until it is given away.
+        decoders[0].push(&frame(2, &vec![7; 1 << 20]));
+        assert_eq!(decoders[0].next_frame().unwrap().unwrap().payload.len(), 1 << 20);
     }
 
     // S9

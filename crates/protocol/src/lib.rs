@@ -6,7 +6,7 @@
 mod frame;
 mod message;
 
-pub use frame::{FRAME_BYTES_MAX, FrameDecoder, MAGIC, RawFrame};
+pub use frame::{BegunFrame, FRAME_BYTES_MAX, FrameDecoder, MAGIC, RawFrame};
 pub use message::{
     Capabilities, Credential, DownloadBegin, DownloadEnd, DownloadMode, Failed, Hello, Message,
     Mode, Operation, Outcome, Reject, Rejects, RenamedTable, RowsFrame, SchemaChange,

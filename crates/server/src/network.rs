@@ -6,6 +6,6 @@ mod listener;
 mod supervisor;
 
 pub(crate) use accept::{Accept, start};
-pub(crate) use connection::Connection;
+pub(crate) use connection::{Connection, Received};
 pub(crate) use listener::{Listener, raise_descriptor_limit};
 pub(crate) use supervisor::notify;

@@ -2,7 +2,7 @@
 
 use consolidated::{Batch, Change};
 use model::{
-    Code, Failure, Progress, PublishedTable, RemoteSchema, RowReader, Spill, Spills, ValueRef,
+    Code, Failure, Hold, Progress, PublishedTable, RemoteSchema, RowReader, Spill, Spills, ValueRef,
 };
 use protocol::{Operation, RawFrame, RowsFrame, UploadBegin, UploadEnd};
 use std::sync::Arc;
@@ -59,9 +59,27 @@ impl UploadInProgress {
         })
     }
 
-    /// Takes a frame with rows; refuses what the publication does not allow.
-    pub(crate) fn take(&mut self, frame: RawFrame) -> Result<(), Failure> {
-        let (table, operation, count) = RowsFrame::split(&frame.payload)?;
+    /// Where rows go for which there is no memory while they arrive.
+    pub(crate) fn spill(&mut self) -> &mut Spill {
+        &mut self.frames
+    }
+
+    /// Takes a frame with rows, which holds `memory`; refuses what the publication does not allow.
+    pub(crate) fn take(&mut self, frame: RawFrame, memory: Option<Hold>) -> Result<(), Failure> {
+        self.check(&frame.payload)?;
+        drop(memory);
+        self.frames.append(frame.payload)
+    }
+
+    /// The same of the frame that went to the end of [`UploadInProgress::spill`].
+    pub(crate) fn take_from_disk(&mut self) -> Result<(), Failure> {
+        // In memory for as long as it is looked at, and no other thread is waited for.
+        let (payload, _memory) = self.frames.last_on_disk()?;
+        self.check(&payload)
+    }
+
+    fn check(&mut self, payload: &[u8]) -> Result<(), Failure> {
+        let (table, operation, count) = RowsFrame::split(payload)?;
         let table = self.schema.tables.get(usize::from(table)).ok_or_else(|| {
             Failure::new(Code::TableNotPublished, format!("the upload names table number {table}"))
         })?;
@@ -76,14 +94,14 @@ impl UploadInProgress {
             )
             .table(table.name.as_str()));
         }
-        self.bytes += frame.payload.len() as u64;
+        self.bytes += payload.len() as u64;
         if self.bytes > self.bytes_max {
             return Err(Failure::new(
                 Code::UploadTooLarge,
                 format!("the upload has more than {} bytes", self.bytes_max),
             ));
         }
-        let rows = &frame.payload[RowsFrame::PREFIX_BYTES..];
+        let rows = &payload[RowsFrame::PREFIX_BYTES..];
         match operation {
             Operation::Insert | Operation::Delete => validate(rows, count, table.width())?,
             Operation::Update | Operation::KeyChange => {
@@ -97,7 +115,7 @@ impl UploadInProgress {
             }
         }
         self.rows += u64::from(count);
-        self.frames.append(frame.payload)
+        Ok(())
     }
 
     /// The upload is complete, if every row of it arrived.
@@ -306,7 +324,7 @@ mod tests {
         }
         let frame = RowsFrame { table: 0, operation, count: keys.len() as u32, bytes: rows };
         let (frame_type, payload) = (protocol::Message::ROWS_TYPE, frame.into_payload());
-        upload.take(RawFrame { frame_type, payload }).map_err(|failure| failure.code())?;
+        upload.take(RawFrame { frame_type, payload }, None).map_err(|failure| failure.code())?;
         let upload = upload.end(UploadEnd { rows: keys.len() as u64 }).unwrap();
         let mut seen = Vec::new();
         upload

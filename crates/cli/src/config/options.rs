@@ -91,7 +91,8 @@ server_options! {
         "Requests in the queue before the workers of each kind. Further ones wait until there is \
          room.";
     stream_memory_bytes_max = 256 * MIB, MIB..=1024 * GIB, "bytes",
-        "Memory for uploads and downloads, all together. Further rows go to disk.";
+        "Memory for uploads and downloads, all together, including messages of which only a part \
+         has arrived. Further rows go to disk.";
     spill_bytes_max = 16 * GIB, 0..=1024 * 1024 * GIB, "bytes",
         "Disk space for uploads and downloads, all together, so that they never fill the disk.";
     upload_bytes_max = GIB, 64 * 1024..=1024 * GIB, "bytes",

@@ -88,7 +88,7 @@ async fn run(accept: Accept) {
 async fn refuse(stream: TcpStream, _place: OwnedSemaphorePermit, shared: Arc<Shared>) {
     let failure = Failure::new(Code::ServerFull, "the server has as many connections as it may");
     let failure = failure.retry_after_s(shared.connections_pace.retry_after_s(0));
-    let mut connection = Connection::new(stream, 0, Duration::ZERO);
+    let mut connection = Connection::new(stream, 0, Duration::ZERO, shared.spills.memory());
     connection.refuse(&spread(failure, &shared)).await;
 }
 
@@ -110,7 +110,7 @@ async fn serve(
     let started_ms = clock.monotonic_ms();
     let idle_timeout = Duration::from_secs(shared.config.now().idle_timeout_s);
     let limit = shared.config.now().unauthenticated_bytes_max;
-    let mut connection = Connection::new(stream, limit, idle_timeout);
+    let mut connection = Connection::new(stream, limit, idle_timeout, shared.spills.memory());
     let mut summary = Summary::new(clock.clone());
     let result = session::serve(&mut connection, peer.ip(), shared, &mut summary).await;
     let duration_ms = clock.monotonic_ms() - started_ms;

@@ -1,9 +1,10 @@
 //! One connection: frames from bytes, bytes from messages, every wait with a limit.
 
 use bytes::BufMut;
-use model::{Code, Failure};
-use protocol::{FrameDecoder, MAGIC, Message, RawFrame};
+use model::{Code, Failure, Hold, Memory, Spill};
+use protocol::{BegunFrame, FrameDecoder, MAGIC, Message, RawFrame};
 use std::io::{ErrorKind, IoSlice};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -12,10 +13,31 @@ use tokio::time::timeout;
 /// Room for the first bytes of a client, in which a small synchronization fits.
 const FIRST_BYTES: usize = 8 << 10;
 
+/// Bytes of a frame that are in memory at once while it goes to disk, or nowhere.
+const PIECE_BYTES: usize = 16 << 10;
+
+/// When a peer should come back for which there was no memory, in seconds.
+const SHORT_RETRY_AFTER_S: u32 = 5;
+
 /// How long, and how much, a refused peer is listened to so that it can read why.
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES_MAX: usize = 16 << 20;
 const LINGER_BYTES_AT_ONCE: usize = 64 << 10;
+
+/// What is heard while rows come.
+pub(crate) enum Received {
+    /// A frame, and what it takes of the memory.
+    Frame(RawFrame, Option<Hold>),
+    /// Rows, which lie on disk as the last chunk of the spill: there was no memory for them.
+    RowsOnDisk,
+}
+
+/// What came from the peer.
+enum Next {
+    Frame(RawFrame),
+    /// A frame for which there is no memory.
+    Begun(BegunFrame),
+}
 
 /// A peer.
 pub(crate) struct Connection {
@@ -24,6 +46,8 @@ pub(crate) struct Connection {
     outgoing: Vec<u8>,
     /// The peer has the beginning of a frame whose rest is lost, or in front in `outgoing`.
     torn: bool,
+    /// What it takes of the memory beside its frames.
+    buffers: Hold,
     idle_timeout: Duration,
     /// Bytes that may still be read from a peer who is not known; none once it is.
     unauthenticated_bytes_left: Option<usize>,
@@ -36,12 +60,14 @@ impl Connection {
         stream: TcpStream,
         unauthenticated_bytes_max: usize,
         idle_timeout: Duration,
+        memory: &Arc<Memory>,
     ) -> Connection {
         Connection {
             stream,
-            decoder: FrameDecoder::new(unauthenticated_bytes_max),
+            decoder: FrameDecoder::counted(unauthenticated_bytes_max, memory.hold()),
             outgoing: Vec::new(),
             torn: false,
+            buffers: memory.hold(),
             idle_timeout,
             unauthenticated_bytes_left: Some(unauthenticated_bytes_max),
             bytes_in: 0,
@@ -87,14 +113,21 @@ impl Connection {
     /// The peer is known now and may send frames of this size.
     pub(crate) fn admit(&mut self, frame_bytes_max: usize) {
         self.decoder.set_frame_bytes_max(frame_bytes_max);
+        self.buffers.grow(FIRST_BYTES as u64);
         self.unauthenticated_bytes_left = None;
     }
 
-    /// The next frame; waits at most the idle time-out for each piece of it.
-    pub(crate) async fn receive_frame(&mut self) -> Result<RawFrame, Failure> {
+    /// The next frame, or one as far as it has come if there is no memory for it; waits at most the
+    /// idle time-out for each piece.
+    async fn next(&mut self) -> Result<Next, Failure> {
         loop {
             if let Some(frame) = self.decoder.next_frame()? {
-                return Ok(frame);
+                return Ok(Next::Frame(frame));
+            }
+            if !self.decoder.make_room()
+                && let Some(begun) = self.decoder.take_begun()
+            {
+                return Ok(Next::Begun(begun));
             }
             let (place, room) = self.decoder.room();
             let room = self.unauthenticated_bytes_left.unwrap_or(room).min(room);
@@ -106,20 +139,80 @@ impl Connection {
             let reading = self.stream.read_buf(&mut place);
             let n =
                 timeout(self.idle_timeout, reading).await.map_err(|_| silent())?.map_err(lost)?;
-            if n == 0 {
-                return Err(Failure::new(Code::ConnectionLost, "the peer closed the connection"));
-            }
-            self.bytes_in += n as u64;
+            self.has_read(n)?;
             if let Some(left) = &mut self.unauthenticated_bytes_left {
                 *left -= n;
             }
         }
     }
 
+    fn has_read(&mut self, n: usize) -> Result<(), Failure> {
+        if n == 0 {
+            return Err(Failure::new(Code::ConnectionLost, "the peer closed the connection"));
+        }
+        self.bytes_in += n as u64;
+        Ok(())
+    }
+
+    /// The next frame, whatever it is; rows for which there is no memory go to the end of `spill`.
+    pub(crate) async fn receive_into(&mut self, spill: &mut Spill) -> Result<Received, Failure> {
+        let begun = match self.next().await? {
+            Next::Frame(frame) => return Ok(Received::Frame(frame, self.decoder.take_memory())),
+            Next::Begun(begun) if begun.frame_type == Message::ROWS_TYPE => begun,
+            Next::Begun(_) => return Err(no_memory()),
+        };
+        spill.begin_on_disk(u32::try_from(begun.len).unwrap_or(u32::MAX))?;
+        spill.extend_on_disk(&begun.payload)?;
+        self.rest_of(begun, &mut |piece| spill.extend_on_disk(piece)).await?;
+        Ok(Received::RowsOnDisk)
+    }
+
+    /// Reads what is missing of a frame, piece by piece.
+    async fn rest_of(
+        &mut self,
+        begun: BegunFrame,
+        take: &mut (dyn FnMut(&[u8]) -> Result<(), Failure> + Send),
+    ) -> Result<(), Failure> {
+        let mut missing = begun.len - begun.payload.len();
+        drop(begun);
+        let mut piece = Vec::with_capacity(PIECE_BYTES.min(missing));
+        while missing > 0 {
+            piece.clear();
+            let mut place = (&mut piece).limit(PIECE_BYTES.min(missing));
+            let reading = self.stream.read_buf(&mut place);
+            let n =
+                timeout(self.idle_timeout, reading).await.map_err(|_| silent())?.map_err(lost)?;
+            self.has_read(n)?;
+            missing -= n;
+            take(&piece)?;
+        }
+        Ok(())
+    }
+
+    /// The next message while rows are thrown away, for which there need not be memory; none for
+    /// such rows.
+    pub(crate) async fn receive_skipping(&mut self) -> Result<Option<Message>, Failure> {
+        match self.next().await? {
+            Next::Frame(frame) if frame.frame_type == Message::ROWS_TYPE => {}
+            Next::Begun(begun) if begun.frame_type == Message::ROWS_TYPE => {
+                self.rest_of(begun, &mut |_| Ok(())).await?;
+            }
+            Next::Frame(frame) => return Message::decode(frame),
+            Next::Begun(_) => return Err(no_memory()),
+        }
+        drop(self.decoder.take_memory());
+        Ok(None)
+    }
+
     /// The next message that this version knows and that is not just a sign of life.
     pub(crate) async fn receive(&mut self) -> Result<Message, Failure> {
         loop {
-            match Message::decode(self.receive_frame().await?)? {
+            let decoded = match self.next().await? {
+                Next::Frame(frame) => Message::decode(frame)?,
+                Next::Begun(_) => return Err(no_memory()),
+            };
+            drop(self.decoder.take_memory());
+            match decoded {
                 None | Some(Message::Heartbeat) => {}
                 Some(message) => return Ok(message),
             }
@@ -157,6 +250,15 @@ impl Connection {
 
     /// Sends whole frames, after what is queued, with as few writes as the socket takes.
     pub(crate) async fn send(&mut self, frames: &[&[u8]]) -> Result<(), Failure> {
+        self.send_pieces(frames, true).await
+    }
+
+    /// The same of pieces of frames; `whole` where the last frame ends with the last of them.
+    pub(crate) async fn send_pieces(
+        &mut self,
+        frames: &[&[u8]],
+        whole: bool,
+    ) -> Result<(), Failure> {
         let queued = std::mem::take(&mut self.outgoing);
         let mut slices = Vec::with_capacity(1 + frames.len());
         slices.push(IoSlice::new(&queued));
@@ -172,7 +274,7 @@ impl Connection {
             self.bytes_out += n as u64;
             IoSlice::advance_slices(&mut rest, n);
         }
-        self.torn = false;
+        self.torn = !whole;
         Ok(())
     }
 
@@ -203,6 +305,11 @@ impl Connection {
         // The peer may be gone already; there is nobody left to tell.
         let _ = timeout(LINGER, farewell).await;
     }
+}
+
+fn no_memory() -> Failure {
+    let message = "the memory for what remotes send is used up";
+    Failure::new(Code::MemoryShort, message).retry_after_s(SHORT_RETRY_AFTER_S)
 }
 
 fn silent() -> Failure {

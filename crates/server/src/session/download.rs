@@ -14,17 +14,22 @@ const FRAMES_PER_WRITE: usize = 16;
 /// Bytes of a download from which on no further frame is added to a write.
 const BYTES_PER_WRITE: usize = 256 << 10;
 
-/// Frames that are sent with one write: what little there is, or one large frame.
-fn next_frames<'a>(
+/// The same where memory is short.
+const BYTES_PER_WRITE_MIN: usize = 16 << 10;
+
+/// What is sent with one write: what little there is, or one large frame, or a part of it where it
+/// lies on disk.
+fn next_pieces<'a>(
     frames: &'a Spill,
     position: &mut SpillPosition,
+    bytes_max: usize,
 ) -> Result<Vec<Cow<'a, [u8]>>, Failure> {
     let mut together = Vec::new();
     let mut bytes = 0;
-    while together.len() < frames_per_write() && bytes < BYTES_PER_WRITE {
-        let Some(frame) = frames.read_at(position)? else { break };
-        bytes += frame.len();
-        together.push(frame);
+    while together.len() < frames_per_write() && bytes < bytes_max {
+        let Some(piece) = frames.read_piece_at(position, bytes_max - bytes)? else { break };
+        bytes += piece.len();
+        together.push(piece);
     }
     Ok(together)
 }
@@ -59,18 +64,22 @@ impl Synchronization<'_> {
         self.summary.downloaded = fetched.rows;
         self.summary.filtered = fetched.filtered;
         self.summary.spilled_bytes += fetched.frames.disk_bytes();
-        let mut position = model::SpillPosition::default();
-        let mut sent = 0;
-        while sent < fetched.frames.len() {
-            let frames = next_frames(&fetched.frames, &mut position)?;
-            let frames: Vec<&[u8]> = frames.iter().map(Cow::as_ref).collect();
-            self.connection.send(&frames).await?;
+        let mut position = SpillPosition::default();
+        // What comes from disk is in memory until the remote has taken it.
+        let mut memory = self.shared.spills.memory().hold();
+        let ample = fetched.frames.disk_bytes() == 0 || memory.try_grow(BYTES_PER_WRITE as u64);
+        let bytes_max = if ample { BYTES_PER_WRITE } else { BYTES_PER_WRITE_MIN };
+        loop {
+            let pieces = next_pieces(&fetched.frames, &mut position, bytes_max)?;
+            if pieces.is_empty() {
+                return Ok(());
+            }
+            let pieces: Vec<&[u8]> = pieces.iter().map(Cow::as_ref).collect();
+            self.connection.send_pieces(&pieces, position.is_between_chunks()).await?;
             self.lease.progress();
-            sent += frames.len();
-            if sent > fetched.frames.len() / 2 {
+            if position.chunks() > fetched.frames.len() / 2 {
                 fail_point!("server-download-half-sent");
             }
         }
-        Ok(())
     }
 }

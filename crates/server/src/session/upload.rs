@@ -2,6 +2,7 @@
 
 use super::Synchronization;
 use crate::fail_point::fail_point;
+use crate::network::Received;
 use crate::phases::Phase;
 use crate::upload::{ReceivedUpload, UploadInProgress};
 use consolidated::Applied;
@@ -85,12 +86,19 @@ impl Synchronization<'_> {
         let mut upload =
             UploadInProgress::new(begin, &schema, spills, bytes_max, self.key_changes())?;
         loop {
-            let frame = self.connection.receive_frame().await?;
+            let received = self.connection.receive_into(upload.spill()).await?;
             self.lease.progress();
-            if frame.frame_type == Message::ROWS_TYPE {
-                upload.take(frame)?;
-                continue;
-            }
+            let frame = match received {
+                Received::RowsOnDisk => {
+                    upload.take_from_disk()?;
+                    continue;
+                }
+                Received::Frame(frame, memory) if frame.frame_type == Message::ROWS_TYPE => {
+                    upload.take(frame, memory)?;
+                    continue;
+                }
+                Received::Frame(frame, _) => frame,
+            };
             match Message::decode(frame)? {
                 None | Some(Message::Heartbeat) => {}
                 Some(Message::UploadEnd(end)) => return upload.end(end),
@@ -102,10 +110,11 @@ impl Synchronization<'_> {
     /// Reads an upload to its end without looking at it.
     async fn skip_upload(&mut self) -> Result<(), Failure> {
         loop {
-            match self.connection.receive().await? {
-                Message::UploadEnd(_) => return Ok(()),
-                Message::UploadBegin(_) | Message::Rows(_) => self.lease.progress(),
-                other => return Err(other.unexpected("Rows or UploadEnd")),
+            match self.connection.receive_skipping().await? {
+                Some(Message::UploadEnd(_)) => return Ok(()),
+                None | Some(Message::UploadBegin(_)) => self.lease.progress(),
+                Some(Message::Heartbeat) => {}
+                Some(other) => return Err(other.unexpected("Rows or UploadEnd")),
             }
         }
     }
