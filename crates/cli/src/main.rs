@@ -34,6 +34,11 @@ use clap::Parser;
 use model::Failure;
 use std::process::ExitCode;
 
+/// Gives memory back to the system when those have left for whom it was held (S9).
+#[cfg(target_os = "linux")]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
     #[cfg(feature = "fail-points")]
     let _scenario = fail::FailScenario::setup();

@@ -42,6 +42,16 @@ impl Server {
         peak_memory_bytes(self.id()).unwrap()
     }
 
+    /// Forgets how much memory it held before.
+    pub fn forget_peak_memory(&self) {
+        std::fs::write(format!("/proc/{}/clear_refs", self.id()), "5").unwrap();
+    }
+
+    /// The memory that it holds now, in bytes.
+    pub fn memory_bytes(&self) -> u64 {
+        memory_of(self.id(), "VmRSS:").unwrap()
+    }
+
     /// What it logged so far, together with its predecessors.
     pub fn log(&self) -> String {
         std::io::read_to_string(File::open(&self.log).unwrap()).unwrap()
@@ -101,8 +111,13 @@ impl Server {
 
 /// The most memory that a living process ever held, in bytes; none if it is gone.
 pub fn peak_memory_bytes(process: u32) -> Option<u64> {
+    memory_of(process, "VmHWM:")
+}
+
+/// What the system says of the memory of a process, in bytes.
+fn memory_of(process: u32, what: &str) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(what))?;
     let kib: u64 = line.trim().strip_suffix(" kB")?.parse().unwrap();
     Some(kib << 10)
 }
