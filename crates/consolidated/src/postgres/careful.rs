@@ -228,10 +228,20 @@ impl<'l, 'a> Careful<'l, 'a> {
         let Some(group) = group else { return Ok(()) };
         let place = (group.table, group.change);
         self.unless_it_leaves(group)?;
+        self.write_conflicts()?;
         match place.1 == Change::KeyChange && next != Some(place) {
             true => key_change::settle(self, place.0),
             false => Ok(()),
         }
+    }
+
+    /// Writes conflicts that are too many to be kept until the end.
+    fn write_conflicts(&mut self) -> Result<(), Stop> {
+        if !self.ledger.has_many_conflicts() {
+            return Ok(());
+        }
+        self.flush()?;
+        self.ledger.write_conflicts(self.link, self.upload)
     }
 
     /// Applies a group, and keeps the rows that leave for later.
@@ -381,6 +391,7 @@ impl<'l, 'a> Careful<'l, 'a> {
             }
             for group in groups(waiting) {
                 self.group(group)?;
+                self.write_conflicts()?;
             }
             if self.parked.len() >= before {
                 break;
@@ -511,7 +522,7 @@ pub(super) fn halve(mut rows: Rows, stack: &mut Vec<Rows>) {
     stack.extend([second, rows]);
 }
 
-/// Rows in the order in which they are applied, those of one kind together.
+/// Rows in the order in which they are applied, those of one kind together as far as they are few.
 pub(super) fn groups(parked: Vec<Parked>) -> Vec<Group> {
     let place = |table: usize, change: Change| match change {
         Change::Insert => (0, table as isize, 0),
@@ -519,15 +530,23 @@ pub(super) fn groups(parked: Vec<Parked>) -> Vec<Group> {
         Change::Update => (0, table as isize, 1),
         Change::Delete => (1, -(table as isize), 0),
     };
-    let mut groups: Vec<Group> = Vec::new();
+    let mut groups: Vec<(Group, usize)> = Vec::new();
     for Parked { table, change, row, .. } in parked {
-        match groups.iter_mut().find(|group| (group.table, group.change) == (table, change)) {
-            Some(group) => group.rows.push(row),
-            None => groups.push(Group { table, change, rows: vec![row] }),
+        let is_same = |group: &Group| (group.table, group.change) == (table, change);
+        // The last of its kind is the one with room.
+        match groups.iter_mut().rev().find(|(group, _)| is_same(group)) {
+            Some((group, bytes)) if *bytes < GROUP_BYTES => {
+                *bytes += row.len();
+                group.rows.push(row);
+            }
+            _ => {
+                let bytes = row.len();
+                groups.push((Group { table, change, rows: vec![row] }, bytes));
+            }
         }
     }
-    groups.sort_by_key(|group| place(group.table, group.change));
-    groups
+    groups.sort_by_key(|(group, _)| place(group.table, group.change));
+    groups.into_iter().map(|(group, _)| group).collect()
 }
 
 pub(super) fn batches<'a>(

@@ -1,8 +1,9 @@
 //! What is written about an upload: what the remote is owed, conflicts, and what need not return.
 
-use super::link::Call;
+use super::batch::BATCH_BYTES;
+use super::link::Link;
 use super::owed;
-use super::upload::Upload;
+use super::upload::{Stop, Upload, stopped};
 use crate::echo::Echo;
 use crate::synchronization::{Applied, Change, UploadRequest};
 use crate::told::{self, Rejected};
@@ -43,13 +44,23 @@ SELECT $1, $2, $3, u.table_name, u.operation, u.row_key, u.row_content, u.code, 
 FROM unnest($4::text[], $5::text[], $6::text[], $7::text[], $8::int4[], $9::text[])
     AS u (table_name, operation, row_key, row_content, code, message)";
 
-/// Grows while rows are applied, and is written in the flight that commits.
+/// Most rows of one statement that writes of them.
+const PART_ROWS: usize = 10_000;
+
+/// Most bytes of such a statement, which PostgreSQL takes up to 1 GB (trap 16). One row may exceed
+/// it, and the limits of what is kept of a value bound that.
+const PART_BYTES: usize = BATCH_BYTES;
+
+/// Grows while rows are applied, and is written with what commits, many conflicts before.
 #[derive(Default)]
 pub(super) struct Ledger {
     pub(super) applied: Applied,
     /// A reason where the row was rejected.
     owed: BTreeMap<RowId, Option<Reason>>,
     conflicts: Vec<Conflict>,
+    conflict_bytes: usize,
+    /// There were others, which are written.
+    conflicts_written: bool,
     /// The rows are not in the echo yet: it is not known whether they must be.
     pub(super) undigested: bool,
     /// Every row was stored as it was sent.
@@ -66,6 +77,13 @@ struct Conflict {
     new: Option<String>,
     consolidated: Option<String>,
     result: Option<String>,
+}
+
+impl Conflict {
+    fn bytes(&self) -> usize {
+        let rows = [&self.old, &self.new, &self.consolidated, &self.result];
+        rows.into_iter().flatten().map(String::len).sum()
+    }
 }
 
 impl Ledger {
@@ -112,14 +130,16 @@ impl Ledger {
         let mut old = Vec::new();
         row.old.iter().for_each(|value| write_value(&mut old, *value));
         let told = |image: &[u8]| told::row(published, image);
-        self.conflicts.push(Conflict {
+        let conflict = Conflict {
             table,
             operation: told::operation(row.change),
             old: (row.change != Change::Insert).then(|| told(&old)),
             new: (row.change != Change::Delete).then(|| told(row.new_image())),
             consolidated: now.map(told),
             result: result.map(told),
-        });
+        };
+        self.conflict_bytes += conflict.bytes();
+        self.conflicts.push(conflict);
     }
 
     /// The rows that were rejected, with their content.
@@ -140,7 +160,7 @@ impl Ledger {
 
     /// Whether nothing is to be told of any row.
     pub(super) fn is_clear(&self) -> bool {
-        self.owed.is_empty() && self.conflicts.is_empty()
+        self.owed.is_empty() && self.conflicts.is_empty() && !self.conflicts_written
     }
 
     pub(super) fn into_applied(self, download_follows: bool) -> Applied {
@@ -151,67 +171,118 @@ impl Ledger {
         applied
     }
 
-    /// The ledger as columns; with the watermark `counter` the remote has what it is owed now.
+    /// The ledger as columns, cut into parts; with the watermark `counter` the remote has what it
+    /// is owed now.
     pub(super) fn entries<'a>(
         &'a self,
         upload: Upload<'a>,
         rejected: &'a [Rejected],
         counter: Counter,
     ) -> Entries<'a> {
-        let session = upload.request.session;
-        let table = |at: usize| upload.tables[at].deployed.as_ref();
-        let mut entries = Entries {
-            remote_id: session.remote_id.as_str(),
-            user: session.user.as_str(),
-            counter: counter.0,
-            ..Entries::default()
-        };
+        let mut entries = Entries::new(upload, counter);
+        let published = |at: usize| &upload.tables[at].deployed.published;
         for ((at, key), reason) in &self.owed {
-            entries.tables.push(&table(*at).published.name);
-            entries.keys.push(key);
-            entries.codes.push(reason.as_ref().map(|(code, _)| i32::from(code.number())));
-            entries.messages.push(reason.as_ref().map(|(_, message)| message.as_str()));
+            let message = reason.as_ref().map(|(_, message)| message.as_str());
+            let part = entries.owed.part(key.len() + message.map_or(0, str::len));
+            part.tables.push(&published(*at).name);
+            part.keys.push(key);
+            part.codes.push(reason.as_ref().map(|(code, _)| i32::from(code.number())));
+            part.messages.push(message);
         }
-        for conflict in &self.conflicts {
-            entries.conflict_tables.push(&table(conflict.table).published.name);
-            entries.operations.push(conflict.operation);
-            entries.rules.push(&table(conflict.table).conflict_rule);
-            entries.old_rows.push(conflict.old.as_deref());
-            entries.new_rows.push(conflict.new.as_deref());
-            entries.consolidated_rows.push(conflict.consolidated.as_deref());
-            entries.result_rows.push(conflict.result.as_deref());
-        }
+        entries.add_conflicts(upload, &self.conflicts);
         for reject in rejected {
-            let told = &mut entries.rejected;
-            told.tables.push(&table(reject.table).published.name);
-            told.operations.push(reject.operation);
-            told.keys.push(&reject.key);
-            told.rows.push(reject.row.as_deref());
-            told.codes.push(i32::from(reject.code.number()));
-            told.messages.push(&reject.message);
+            let row = reject.row.as_deref();
+            let bytes = reject.key.len() + row.map_or(0, str::len) + reject.message.len();
+            let part = entries.rejected.part(bytes);
+            part.tables.push(&published(reject.table).name);
+            part.operations.push(reject.operation);
+            part.keys.push(&reject.key);
+            part.rows.push(row);
+            part.codes.push(i32::from(reject.code.number()));
+            part.messages.push(&reject.message);
         }
         entries
+    }
+
+    /// Writes the conflicts so far where they are many, outside of any savepoint that may be undone
+    /// by itself.
+    pub(super) fn write_conflicts(
+        &mut self,
+        link: &mut Link,
+        upload: Upload<'_>,
+    ) -> Result<(), Stop> {
+        let conflicts = std::mem::take(&mut self.conflicts);
+        self.conflict_bytes = 0;
+        self.conflicts_written = true;
+        let mut entries = Entries::new(upload, Counter(0));
+        entries.add_conflicts(upload, &conflicts);
+        for (sql, parameters) in entries.statements() {
+            link.query(sql, &parameters).map_err(stopped("note conflicts"))?;
+        }
+        Ok(())
+    }
+
+    /// Whether there are enough conflicts for a statement of their own.
+    pub(super) fn has_many_conflicts(&self) -> bool {
+        self.conflict_bytes >= PART_BYTES
     }
 }
 
 /// A ledger as columns.
-#[derive(Default)]
 pub(super) struct Entries<'a> {
     remote_id: &'a str,
     user: &'a str,
     counter: i64,
+    owed: Parts<OwedEntries<'a>>,
+    conflicts: Parts<ConflictEntries<'a>>,
+    rejected: Parts<RejectedEntries<'a>>,
+}
+
+/// Columns of one kind, each part of them the parameters of one statement.
+struct Parts<T> {
+    parts: Vec<T>,
+    /// Rows and bytes of the last one.
+    rows: usize,
+    bytes: usize,
+}
+
+impl<T: Default> Parts<T> {
+    fn new() -> Parts<T> {
+        Parts { parts: Vec::new(), rows: 0, bytes: 0 }
+    }
+
+    /// The part to which a row of so many bytes belongs.
+    fn part(&mut self, bytes: usize) -> &mut T {
+        let full = self.rows >= PART_ROWS || self.bytes + bytes > PART_BYTES;
+        if self.parts.is_empty() || full {
+            (self.rows, self.bytes) = (0, 0);
+            self.parts.push(T::default());
+        }
+        (self.rows, self.bytes) = (self.rows + 1, self.bytes + bytes);
+        let last = self.parts.len() - 1;
+        &mut self.parts[last]
+    }
+}
+
+/// What the remote is owed as columns.
+#[derive(Default)]
+struct OwedEntries<'a> {
     tables: Vec<&'a str>,
     keys: Vec<&'a [u8]>,
     codes: Vec<Option<i32>>,
     messages: Vec<Option<&'a str>>,
-    conflict_tables: Vec<&'a str>,
+}
+
+/// The conflicts as columns.
+#[derive(Default)]
+struct ConflictEntries<'a> {
+    tables: Vec<&'a str>,
     operations: Vec<&'a str>,
     rules: Vec<&'a str>,
     old_rows: Vec<Option<&'a str>>,
     new_rows: Vec<Option<&'a str>>,
     consolidated_rows: Vec<Option<&'a str>>,
     result_rows: Vec<Option<&'a str>>,
-    rejected: RejectedEntries<'a>,
 }
 
 /// The rejected rows as columns.
@@ -225,50 +296,70 @@ struct RejectedEntries<'a> {
     messages: Vec<&'a str>,
 }
 
-impl Entries<'_> {
-    pub(super) fn owed_parameters(&self) -> [&(dyn ToSql + Sync); 6] {
-        let Entries { remote_id, counter, tables, keys, codes, messages, .. } = self;
-        [remote_id, counter, tables, keys, codes, messages]
+/// A statement with its parameters.
+pub(super) type Written<'p> = (&'static str, Vec<&'p (dyn ToSql + Sync)>);
+
+impl<'a> Entries<'a> {
+    fn new(upload: Upload<'a>, counter: Counter) -> Entries<'a> {
+        let session = upload.request.session;
+        Entries {
+            remote_id: session.remote_id.as_str(),
+            user: session.user.as_str(),
+            counter: counter.0,
+            owed: Parts::new(),
+            conflicts: Parts::new(),
+            rejected: Parts::new(),
+        }
     }
 
-    pub(super) fn reject_parameters(&self) -> [&(dyn ToSql + Sync); 9] {
-        let RejectedEntries { tables, operations, keys, rows, codes, messages } = &self.rejected;
+    fn add_conflicts(&mut self, upload: Upload<'a>, conflicts: &'a [Conflict]) {
+        for conflict in conflicts {
+            let table = upload.tables[conflict.table].deployed.as_ref();
+            let part = self.conflicts.part(conflict.bytes());
+            part.tables.push(&table.published.name);
+            part.operations.push(conflict.operation);
+            part.rules.push(&table.conflict_rule);
+            part.old_rows.push(conflict.old.as_deref());
+            part.new_rows.push(conflict.new.as_deref());
+            part.consolidated_rows.push(conflict.consolidated.as_deref());
+            part.result_rows.push(conflict.result.as_deref());
+        }
+    }
+
+    /// Whether it is more than a flight takes together with other statements.
+    pub(super) fn are_many(&self) -> bool {
+        self.owed.parts.len() > 1 || self.conflicts.parts.len() > 1 || self.rejected.parts.len() > 1
+    }
+
+    /// What writes all of it.
+    pub(super) fn statements(&self) -> Vec<Written<'_>> {
         let Entries { remote_id, user, counter, .. } = self;
-        [remote_id, user, counter, tables, operations, keys, rows, codes, messages]
-    }
-
-    pub(super) fn reject_call<'p>(
-        &self,
-        parameters: &'p [&'p (dyn ToSql + Sync)],
-    ) -> Option<Call<'p>> {
-        (!self.rejected.tables.is_empty()).then(|| Call::new(NOTE_REJECTS, parameters))
-    }
-
-    pub(super) fn conflict_parameters(&self) -> [&(dyn ToSql + Sync); 9] {
-        [
-            &self.remote_id,
-            &self.user,
-            &self.conflict_tables,
-            &self.operations,
-            &self.rules,
-            &self.old_rows,
-            &self.new_rows,
-            &self.consolidated_rows,
-            &self.result_rows,
-        ]
-    }
-
-    pub(super) fn owed_call<'p>(
-        &self,
-        parameters: &'p [&'p (dyn ToSql + Sync)],
-    ) -> Option<Call<'p>> {
-        (!self.tables.is_empty()).then(|| Call::new(&OWE, parameters))
-    }
-
-    pub(super) fn conflict_call<'p>(
-        &self,
-        parameters: &'p [&'p (dyn ToSql + Sync)],
-    ) -> Option<Call<'p>> {
-        (!self.operations.is_empty()).then(|| Call::new(NOTE_CONFLICTS, parameters))
+        let mut written: Vec<Written<'_>> = Vec::new();
+        for OwedEntries { tables, keys, codes, messages } in &self.owed.parts {
+            written.push((&OWE, vec![remote_id, counter, tables, keys, codes, messages]));
+        }
+        for part in &self.conflicts.parts {
+            let ConflictEntries { tables, operations, rules, .. } = part;
+            let ConflictEntries { old_rows, new_rows, consolidated_rows, result_rows, .. } = part;
+            let parameters: Vec<&(dyn ToSql + Sync)> = vec![
+                remote_id,
+                user,
+                tables,
+                operations,
+                rules,
+                old_rows,
+                new_rows,
+                consolidated_rows,
+                result_rows,
+            ];
+            written.push((NOTE_CONFLICTS, parameters));
+        }
+        for part in &self.rejected.parts {
+            let RejectedEntries { tables, operations, keys, rows, codes, messages } = part;
+            let parameters: Vec<&(dyn ToSql + Sync)> =
+                vec![remote_id, user, counter, tables, operations, keys, rows, codes, messages];
+            written.push((NOTE_REJECTS, parameters));
+        }
+        written
     }
 }

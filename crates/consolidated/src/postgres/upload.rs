@@ -264,8 +264,12 @@ fn commit(
     let counter = next_watermark(request, remote);
     let rejected = ledger.rejected(upload)?;
     let entries = ledger.entries(upload, &rejected, counter);
-    let (owing, noting) = (entries.owed_parameters(), entries.conflict_parameters());
-    let telling = entries.reject_parameters();
+    let mut writing = entries.statements();
+    if entries.are_many() {
+        for (sql, parameters) in std::mem::take(&mut writing) {
+            link.query(sql, &parameters).map_err(failed("note what became of the upload"))?;
+        }
+    }
     let looks = looks(upload, ledger);
     let looking: Vec<_> = looks.iter().map(Look::parameters).collect();
     let noted = shapes::HeldNote::of(request.session);
@@ -274,9 +278,7 @@ fn commit(
     if settled.is_some() {
         calls.push(Call::new(SETTLE, &settling));
     }
-    calls.extend(entries.owed_call(&owing));
-    calls.extend(entries.conflict_call(&noting));
-    calls.extend(entries.reject_call(&telling));
+    calls.extend(writing.iter().map(|(sql, parameters)| Call::new(sql, parameters)));
     calls.push(Stored::call(&storing));
     calls.extend(held.as_ref().map(|parameters| Call::new(shapes::NOTE_HELD, parameters)));
     // Behind the last write: nobody can change now what fires with it.
