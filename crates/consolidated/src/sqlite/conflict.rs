@@ -5,7 +5,7 @@
 
 use super::binding::bind;
 use super::catalog::CatalogTable;
-use super::errors::{RowFault, failed, row_fault, script_failed};
+use super::errors::{RowFault, failed, script_failed};
 use super::fence::{self, Standing};
 use super::key_change::{self, Spot};
 use super::made;
@@ -205,14 +205,14 @@ fn run(
         Event::ResolveDeleteConflict => attempt.reaching(table, row)?,
         _ => None,
     };
-    match statement.raw_execute() {
+    match attempt.execute(&mut statement, &script.sql, (table, row, event))? {
         Ok(changes) => {
             attempt.changed(position, changes);
             attempt.has_reached(reaching.filter(|_| changes > 0));
             attempt.resolved = changes > 0;
             Ok(None)
         }
-        Err(error) => row_fault(error, name, event.name()).map(Some),
+        Err(fault) => Ok(Some(fault)),
     }
 }
 

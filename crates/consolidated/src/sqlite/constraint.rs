@@ -11,7 +11,7 @@ mod hidden;
 pub(super) use blame::violators;
 
 use super::catalog::CatalogTable;
-use super::errors::{failed, row_fault};
+use super::errors::{failed, script_failed};
 use super::fence::{self, Standing};
 use super::tables::{self, UserTable};
 use super::tracking::unique_columns;
@@ -66,10 +66,6 @@ pub(super) fn settle_parked(attempt: &mut Attempt<'_>) -> Result<Refused, Failur
             impossible.push((parked, (Code::RowNotUnique, reason)));
         }
     }
-    attempt
-        .connection
-        .execute_batch("PRAGMA ignore_check_constraints = OFF")
-        .map_err(failed("check constraints again"))?;
     if placed.contains(&true) {
         return Ok(impossible.into_iter().map(|(row, reason)| (row.id.clone(), reason)).collect());
     }
@@ -107,7 +103,6 @@ fn place_holder(
         return Ok(false);
     }
     let placing = failed("move a row out of the way of another");
-    attempt.connection.execute_batch("PRAGMA ignore_check_constraints = ON").map_err(&placing)?;
     let set = join(&columns, ", ", |name| {
         let column = user_table.column(name);
         let value = match column {
@@ -121,14 +116,20 @@ fn place_holder(
     });
     let name = ident(&table.published.name);
     let (condition, key) = key_condition(table, &row);
-    let mut statement = attempt
-        .connection
-        .prepare(&format!("UPDATE {name} SET {set} WHERE {condition}"))
-        .map_err(&placing)?;
+    let sql = format!("UPDATE {name} SET {set} WHERE {condition}");
+    let mut statement = attempt.connection.prepare(&sql).map_err(&placing)?;
     for (index, value) in key.iter().enumerate() {
         statement.raw_bind_parameter(index + 1, Bind(*value)).map_err(&placing)?;
     }
-    Ok(statement.raw_execute().map_err(&placing)? == 1)
+    let checks = |on: &str| {
+        let sql = format!("PRAGMA ignore_check_constraints = {on}");
+        attempt.connection.execute_batch(&sql).map_err(&placing)
+    };
+    checks("ON")?;
+    let placed = attempt.execute(&mut statement, &sql, (table, &row, Event::UploadUpdate));
+    checks("OFF")?;
+    // A trigger of the owner's may refuse what is there for a moment only.
+    Ok(placed?.is_ok_and(|changes| changes == 1))
 }
 
 /// `"k" = ?1 AND …` with the key that the row had.
@@ -179,24 +180,23 @@ fn finish_placed(attempt: &mut Attempt<'_>, parked: &Parked) -> Result<RowOutcom
         number += 1;
         assignments.push(format!("{} = ?{number}", ident(column)));
     }
-    let event = Event::UploadUpdate.name();
+    let event = Event::UploadUpdate;
     let sql =
         format!("UPDATE OR ABORT {} SET {} WHERE {condition}", ident(name), assignments.join(", "));
-    let executed = attempt.connection.prepare(&sql).and_then(|mut statement| {
+    let bound = attempt.connection.prepare(&sql).and_then(|mut statement| {
         for (index, value) in key.iter().chain(&row.new).enumerate() {
             statement.raw_bind_parameter(index + 1, Bind(*value))?;
         }
-        statement.raw_execute()
+        Ok(statement)
     });
-    match executed {
+    let mut statement = bound.map_err(|error| script_failed(error, name, event.name()))?;
+    match attempt.execute(&mut statement, &sql, (&table, &row, event))? {
         Ok(_) => {
             fence::check_written(attempt, &table, parked.table, &row, Standing::Inside)?;
             attempt.echo(&table, parked.table, &row);
             Ok(RowOutcome::Done)
         }
-        Err(error) => {
-            row_fault(error, name, event).map(|(_, message)| RowOutcome::InTheWay(message))
-        }
+        Err((_, message)) => Ok(RowOutcome::InTheWay(message)),
     }
 }
 

@@ -1,7 +1,7 @@
 //! What SQLite's errors mean for whoever has to act.
 
 use model::{Code, Failure};
-use rusqlite::{Error, ErrorCode, ffi};
+use rusqlite::{Connection, Error, ErrorCode, ffi};
 
 /// The code of an error outside a row: full disk, lock, damage, or a script.
 pub(super) fn code(error: &Error) -> Code {
@@ -11,9 +11,12 @@ pub(super) fn code(error: &Error) -> Code {
         ) => Code::DatabaseBusy,
         Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure) => Code::DatabaseDiskFull,
         Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => Code::NotADatabase,
-        Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied | ErrorCode::ReadOnly) => {
-            Code::DatabaseUnavailable
-        }
+        Some(
+            ErrorCode::CannotOpen
+            | ErrorCode::PermissionDenied
+            | ErrorCode::ReadOnly
+            | ErrorCode::OutOfMemory,
+        ) => Code::DatabaseUnavailable,
         _ => Code::ScriptFailed,
     }
 }
@@ -34,9 +37,14 @@ pub(super) enum RowFault {
     Refused(Code),
 }
 
-/// The fault of the row that a statement was run for, or the failure of everything.
+/// The fault of the row for which `sql` was run, or the failure of everything.
+///
+/// Rows are to blame for constraints, and for what an expression says while it runs. Disk, memory,
+/// locks, rights, damage and whatever is missing are nobody's fault at the remote.
 pub(super) fn row_fault(
+    connection: &Connection,
     error: Error,
+    sql: &str,
     table: &str,
     event: &str,
 ) -> Result<(RowFault, String), Failure> {
@@ -46,9 +54,6 @@ pub(super) fn row_fault(
     let fault = match inner.extended_code {
         ffi::SQLITE_CONSTRAINT_PRIMARYKEY | ffi::SQLITE_CONSTRAINT_ROWID => RowFault::KeyExists,
         ffi::SQLITE_CONSTRAINT_UNIQUE => RowFault::NotUnique,
-        ffi::SQLITE_CONSTRAINT_CHECK
-        | ffi::SQLITE_CONSTRAINT_NOTNULL
-        | ffi::SQLITE_CONSTRAINT_DATATYPE => RowFault::Refused(Code::RowRefused),
         ffi::SQLITE_CONSTRAINT_FOREIGNKEY => RowFault::Refused(Code::RowReferences),
         // What RESTRICT says, which SQLite implements as a trigger.
         ffi::SQLITE_CONSTRAINT_TRIGGER
@@ -57,10 +62,44 @@ pub(super) fn row_fault(
             RowFault::Refused(Code::RowReferences)
         }
         ffi::SQLITE_CONSTRAINT_TRIGGER => RowFault::Refused(Code::RowVetoed),
+        // A CHECK, NOT NULL, the type of a STRICT table, and what an index of an extension says.
+        code if code & PRIMARY == ffi::SQLITE_CONSTRAINT => RowFault::Refused(Code::RowRefused),
         ffi::SQLITE_MISMATCH | ffi::SQLITE_TOOBIG => RowFault::Refused(Code::RowRefused),
+        ffi::SQLITE_ERROR if is_of_a_value(connection, sql, message.as_deref()) => {
+            RowFault::Refused(Code::RowRefused)
+        }
         _ => return Err(script_failed(error, table, event)),
     };
     Ok((fault, message.clone().unwrap_or_else(|| inner.to_string())))
+}
+
+/// The part of an extended code that tells the kind of error.
+const PRIMARY: i32 = 0xff;
+
+/// Whether an error that has no code of its own is about values: malformed JSON, an integer that
+/// overflows, a trigger that sets off itself too often. What is missing or wrong in the statement,
+/// or in a trigger, is found when it is prepared.
+fn is_of_a_value(connection: &Connection, sql: &str, message: Option<&str>) -> bool {
+    let is_missing = message.is_none_or(|message| MISSING.iter().any(|it| message.contains(it)));
+    !is_missing && connection.prepare(sql).is_ok()
+}
+
+/// What an extension says that prepares statements of its own.
+const MISSING: [&str; 5] =
+    ["no such ", "syntax error", "not authorized", "has no column", "unable to open"];
+
+/// Whether SQLite has certainly undone all of the statement that failed so.
+pub(super) fn undoes_itself(connection: &Connection, error: &Error) -> bool {
+    error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) && !may_keep(connection)
+}
+
+/// Whether somebody has said that what was done before a failure is to be kept.
+fn may_keep(connection: &Connection) -> bool {
+    let sql = "SELECT count(*) > 0 FROM sqlite_schema
+        WHERE sql LIKE '%FAIL%' AND name NOT LIKE 'syncline\\_%' ESCAPE '\\'";
+    let asked = connection.prepare_cached(sql);
+    // Where it cannot be found out, it is as if somebody had.
+    asked.and_then(|mut statement| statement.query_row([], |row| row.get(0))).unwrap_or(true)
 }
 
 /// What most likely became of a table or a column that is not there.
@@ -75,4 +114,88 @@ pub(super) fn script_failed(error: Error, table: &str, event: &str) -> Failure {
     let renamed = ["no such table", "no such column"].iter().any(|it| text.contains(it));
     let failure = if renamed { failure.hint(RENAMED) } else { failure };
     failure.source(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INSERT: &str = "INSERT OR ABORT INTO doc VALUES (1, ?1)";
+
+    /// What becomes of a row that is inserted where this was done before.
+    fn inserting(before: &str, value: &str) -> Result<RowFault, Code> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let connection = Connection::open(file.path()).unwrap();
+        connection
+            .execute_batch("CREATE TABLE doc (id INTEGER PRIMARY KEY, body TEXT NOT NULL)")
+            .and_then(|()| connection.execute_batch(before))
+            .unwrap();
+        let error = match connection.prepare(INSERT) {
+            Ok(mut statement) => statement.execute([value]).unwrap_err(),
+            Err(error) => return Err(script_failed(error, "doc", "upload_insert").code()),
+        };
+        row_fault(&connection, error, INSERT, "doc", "upload_insert")
+            .map(|(fault, _)| fault)
+            .map_err(|failure| failure.code())
+    }
+
+    fn trigger(body: &str) -> String {
+        format!("CREATE TRIGGER owners AFTER INSERT ON doc BEGIN {body}; END")
+    }
+
+    // S2, S11
+    #[test]
+    fn rows_are_to_blame_for_values_and_not_for_disk_rights_or_what_is_missing() {
+        let refused = |code| Ok(RowFault::Refused(code));
+        let taken = "INSERT INTO doc VALUES (1, 'x')";
+        assert_eq!(inserting(taken, "x"), Ok(RowFault::KeyExists));
+        assert_eq!(
+            inserting("CREATE UNIQUE INDEX u ON doc (body); INSERT INTO doc VALUES (2, 'x')", "x"),
+            Ok(RowFault::NotUnique)
+        );
+        for (body, code) in [
+            ("SELECT json_extract(NEW.body, '$.a')", Code::RowRefused),
+            ("SELECT abs(-9223372036854775807 - 1)", Code::RowRefused),
+            ("SELECT zeroblob(3000000000) IS NULL", Code::RowRefused),
+            ("UPDATE doc SET id = 'x'", Code::RowRefused),
+            ("UPDATE doc SET body = NULL", Code::RowRefused),
+            ("SELECT RAISE(ABORT, 'no')", Code::RowVetoed),
+            ("SELECT RAISE(FAIL, 'no')", Code::RowVetoed),
+            ("SELECT RAISE(ROLLBACK, 'no')", Code::RowVetoed),
+        ] {
+            assert_eq!(inserting(&trigger(body), "{"), refused(code), "{body}");
+        }
+        let large = "x".repeat(1 << 20);
+        for (before, code) in [
+            ("PRAGMA max_page_count = 20", Code::DatabaseDiskFull),
+            ("PRAGMA query_only = ON", Code::DatabaseUnavailable),
+            (&trigger("SELECT nowhere(NEW.id)"), Code::ScriptFailed),
+            (&trigger("INSERT INTO gone VALUES (1)"), Code::ScriptFailed),
+            (&trigger("UPDATE doc SET gone = 1"), Code::ScriptFailed),
+        ] {
+            assert_eq!(inserting(before, &large), Err(code), "{before}");
+        }
+    }
+
+    // S11: codes of SQLite that no test can bring about by itself.
+    #[test]
+    fn every_other_code_fails_the_upload() {
+        let connection = Connection::open_in_memory().unwrap();
+        for code in [
+            ffi::SQLITE_IOERR_WRITE,
+            ffi::SQLITE_IOERR_FSYNC,
+            ffi::SQLITE_NOMEM,
+            ffi::SQLITE_BUSY,
+            ffi::SQLITE_LOCKED,
+            ffi::SQLITE_INTERRUPT,
+            ffi::SQLITE_CORRUPT,
+            ffi::SQLITE_CORRUPT_VTAB,
+            ffi::SQLITE_CANTOPEN,
+            ffi::SQLITE_AUTH,
+            ffi::SQLITE_SCHEMA,
+        ] {
+            let error = Error::SqliteFailure(ffi::Error::new(code), Some("malformed".into()));
+            assert!(row_fault(&connection, error, "SELECT 1", "t", "e").is_err(), "{code}");
+        }
+    }
 }

@@ -15,7 +15,7 @@ pub(super) use told::{Told, told_anew};
 use super::catalog::CatalogTable;
 use super::constraint::is_as_seen;
 use super::effects::Effects;
-use super::errors::{RowFault, failed as failing, row_fault};
+use super::errors::{RowFault, failed as failing, script_failed};
 use super::followers;
 use super::moves;
 use super::stretch::end_of_log;
@@ -505,18 +505,18 @@ pub(super) fn rename(
     let set = numbered(&names, 1, ", ");
     let condition = numbered(&names, 1 + names.len(), " AND ");
     let sql = format!("UPDATE OR ABORT {} SET {set} WHERE {condition}", ident(&published.name));
-    let renamed = attempt.connection.prepare_cached(&sql).and_then(|mut statement| {
+    let event = Event::UploadKeyChange;
+    let bound = attempt.connection.prepare_cached(&sql).and_then(|mut statement| {
         let new = published.key.iter().map(|column| row.new[usize::from(*column)]);
         let old = published.key.iter().map(|column| row.old[usize::from(*column)]);
         for (index, value) in new.chain(old).enumerate() {
             statement.raw_bind_parameter(index + 1, Bind(value))?;
         }
-        statement.raw_execute()
+        Ok(statement)
     });
-    match renamed {
-        Ok(_) => Ok(None),
-        Err(error) => row_fault(error, &published.name, Event::UploadKeyChange.name()).map(Some),
-    }
+    let mut statement =
+        bound.map_err(|error| script_failed(error, &published.name, event.name()))?;
+    Ok(attempt.execute(&mut statement, &sql, (table, row, event))?.err())
 }
 
 /// Whether the key that `row` takes is one that another row of the upload has yet to give up.

@@ -12,12 +12,14 @@
 
 mod account;
 mod anew;
+mod attempts;
+mod execute;
 
 use super::binding::{bind, bind_row, bind_sessions};
 use super::catalog::CatalogTable;
 use super::conflict;
 use super::constraint;
-use super::errors::{RowFault, failed, row_fault, script_failed};
+use super::errors::{RowFault, failed, script_failed};
 use super::fence::{self, Standing};
 use super::identity;
 use super::key_change::{self, Moving};
@@ -25,7 +27,7 @@ use super::ledger::Owed;
 use super::links::Links;
 use super::made;
 use super::moves::Moves;
-use super::reached::{self, KnownReach, Reach, Tally};
+use super::reached::{KnownReach, Reach, Tally};
 use super::shapes;
 use super::stretch::Stretch;
 use super::tables::has_user_triggers;
@@ -39,14 +41,15 @@ use crate::uploaded_row::{RowId, UploadedRow, event_of};
 use anew::Original;
 use model::{Code, Counter, Failure, RowReader, ValueRef, write_value};
 use rusqlite::{Connection, Statement, params};
+use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// The most times that an upload is applied anew without the rows that stand in its way.
-const ATTEMPTS_MAX: usize = 100;
-
 /// Rows that are left out, and why.
 pub(super) type Refused = HashMap<RowId, (Code, String)>;
+
+/// Rows at which the owner's database has ended the whole transaction; each attempt may find one.
+pub(super) type Ended = RefCell<Refused>;
 
 /// Applies `request` and stores the remote's new state.
 pub(super) fn upload(
@@ -54,7 +57,7 @@ pub(super) fn upload(
     tables: &[Arc<CatalogTable>],
     request: &UploadRequest<'_>,
     incarnation: &Incarnation,
-    known_reach: &KnownReach,
+    (known_reach, ended): (&KnownReach, &Ended),
 ) -> Result<Applied, Failure> {
     let session = request.session;
     let mut remote = match request.epoch {
@@ -81,7 +84,7 @@ pub(super) fn upload(
         if remote.progress != request.previous {
             return Err(remote.out_of_sequence(request.previous));
         }
-        applied = apply(connection, tables, request, owed_counter, known_reach)?;
+        applied = attempts::apply(connection, tables, request, owed_counter, (known_reach, ended))?;
         remote.progress = request.progress;
     }
     identity::write(connection, session, &remote)?;
@@ -139,82 +142,6 @@ fn note_time(
     Ok(())
 }
 
-/// Applies the rows; where foreign keys or unique values make some of them impossible, everything
-/// is undone and applied again without these.
-fn apply(
-    connection: &Connection,
-    tables: &[Arc<CatalogTable>],
-    request: &UploadRequest<'_>,
-    counter: Counter,
-    known_reach: &KnownReach,
-) -> Result<Applied, Failure> {
-    let (mut refused, mut postponed) = (Refused::new(), HashSet::new());
-    let (mut moving, mut links) = (false, None);
-    let moves = Moves::of(connection, tables, request)?;
-    for _ in 0..ATTEMPTS_MAX {
-        connection.execute_batch("SAVEPOINT rows").map_err(failed("set a savepoint"))?;
-        if links.is_none() && (moving || moves.is_some()) {
-            links = Some(Links::read(connection, tables)?);
-        }
-        let mut attempt =
-            Attempt::new(connection, tables, request, counter, &refused, &postponed, known_reach);
-        (attempt.moves, attempt.links) = (moves.as_ref(), links.as_ref());
-        if moving {
-            key_change::apply_first(&mut attempt)?;
-        }
-        attempt.rows()?;
-        if attempt.met_key_change {
-            // They go first, and most uploads have none.
-            moving = true;
-            drop(attempt);
-            undo(connection)?;
-            continue;
-        }
-        let mut impossible = constraint::settle_parked(&mut attempt)?;
-        impossible.extend(
-            attempt
-                .moving
-                .as_mut()
-                .map(|moving| std::mem::take(&mut moving.stuck))
-                .unwrap_or_default(),
-        );
-        impossible.extend(key_change::still_aside(&attempt)?);
-        impossible.extend(fence::written_outside(&mut attempt)?);
-        attempt.fence_was_met |= !impossible.is_empty();
-        let leaving = std::mem::take(&mut attempt.leaving);
-        let again = attempt.fence_was_met && leaving.iter().any(|row| !postponed.contains(row));
-        if !again && impossible.is_empty() && constraint::violated(&attempt)? {
-            impossible = constraint::violators(&attempt)?;
-            if impossible.is_empty() {
-                return Err(Failure::new(
-                    Code::ConstraintViolated,
-                    "a foreign key is violated and no uploaded row can be blamed",
-                ));
-            }
-        }
-        if impossible.is_empty() && !again {
-            if attempt.was_disturbed {
-                reached::tell_what_was_taken_along(&mut attempt)?;
-            }
-            let applied = attempt.finish()?;
-            connection.execute_batch("RELEASE rows").map_err(failed("release a savepoint"))?;
-            return Ok(applied);
-        }
-        drop(attempt);
-        undo(connection)?;
-        // What met a fence because its parent had left is tried once more before it is refused.
-        match again {
-            true => postponed.extend(leaving),
-            false => refused.extend(impossible),
-        }
-    }
-    Err(Failure::new(Code::ConstraintViolated, "too many rows stand in each other's way"))
-}
-
-fn undo(connection: &Connection) -> Result<(), Failure> {
-    connection.execute_batch("ROLLBACK TO rows; RELEASE rows").map_err(failed("undo the attempt"))
-}
-
 /// One try at applying an upload.
 pub(super) struct Attempt<'a> {
     pub(super) connection: &'a Connection,
@@ -267,6 +194,11 @@ pub(super) struct Attempt<'a> {
     pub(super) put_off: Vec<Parked>,
     /// The last script that resolved a conflict changed something.
     pub(super) resolved: bool,
+    /// Each statement has a savepoint of its own.
+    apart: bool,
+    /// A statement that failed may have left behind what it had done.
+    left_traces: Cell<bool>,
+    ended: &'a Ended,
 }
 
 /// A row that waits for others to move out of its way.
@@ -295,7 +227,7 @@ impl<'a> Attempt<'a> {
         counter: Counter,
         refused: &'a Refused,
         postponed: &'a HashSet<RowId>,
-        known_reach: &'a KnownReach,
+        (known_reach, ended): (&'a KnownReach, &'a Ended),
     ) -> Attempt<'a> {
         Attempt {
             connection,
@@ -327,6 +259,9 @@ impl<'a> Attempt<'a> {
             original: None,
             put_off: Vec::new(),
             resolved: false,
+            apart: false,
+            left_traces: Cell::new(false),
+            ended,
         }
     }
 
@@ -500,7 +435,7 @@ impl<'a> Attempt<'a> {
         bind_row(statement, script, row)
             .map_err(|error| script_failed(error, name, event.name()))?;
         let reaching = self.reaching(table, row)?;
-        match statement.raw_execute() {
+        match self.execute(statement, &script.sql, (table, row, event))? {
             Ok(0) if row.change == Change::Insert => {
                 // A trigger's RAISE(IGNORE) does this, or a script that somebody wrote.
                 let triggers = has_user_triggers(self.connection, name)
@@ -524,29 +459,24 @@ impl<'a> Attempt<'a> {
                 fence::check_written(self, table, position, row, before)?;
                 self.echo(table, position, row);
             }
-            Err(error) => {
-                let (fault, message) = row_fault(error, name, event.name())?;
-                match fault {
-                    RowFault::KeyExists if key_change::waits(self, table, position, row) => {
-                        return Ok(RowOutcome::InTheWay(message));
-                    }
-                    RowFault::KeyExists => return conflict::resolve(self, table, position, row),
-                    RowFault::NotUnique
-                        if row.change == Change::Insert
-                            && !key_change::waits(self, table, position, row) =>
-                    {
-                        // Which constraint is reported first is SQLite's choice.
-                        if fence::standing(self, table, row)? != Standing::Absent {
-                            return conflict::resolve(self, table, position, row);
-                        }
-                        return Ok(RowOutcome::InTheWay(message));
-                    }
-                    RowFault::NotUnique => return Ok(RowOutcome::InTheWay(message)),
-                    RowFault::Refused(code) => {
-                        self.reject(table, position, row, (code, message));
-                    }
+            Err((fault, message)) => match fault {
+                RowFault::KeyExists if key_change::waits(self, table, position, row) => {
+                    return Ok(RowOutcome::InTheWay(message));
                 }
-            }
+                RowFault::KeyExists => return conflict::resolve(self, table, position, row),
+                RowFault::NotUnique
+                    if row.change == Change::Insert
+                        && !key_change::waits(self, table, position, row) =>
+                {
+                    // Which constraint is reported first is SQLite's choice.
+                    if fence::standing(self, table, row)? != Standing::Absent {
+                        return conflict::resolve(self, table, position, row);
+                    }
+                    return Ok(RowOutcome::InTheWay(message));
+                }
+                RowFault::NotUnique => return Ok(RowOutcome::InTheWay(message)),
+                RowFault::Refused(code) => self.reject(table, position, row, (code, message)),
+            },
         }
         Ok(RowOutcome::Done)
     }

@@ -13,7 +13,7 @@ use super::notes;
 use super::reached::KnownReach;
 use super::runs::{self, Runs};
 use super::tracking::log_name;
-use super::upload;
+use super::upload::{self, Ended};
 use super::withhold;
 use super::{connect_for, identity, incarnation, start};
 use crate::identity::Incarnation;
@@ -26,6 +26,9 @@ use rusqlite::{Connection, ErrorCode};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// Rows of one upload at each of which the transaction may be ended, and begun again without it.
+const ENDED_MAX: usize = 1000;
 
 /// Writes to the consolidated database.
 #[derive(Debug)]
@@ -43,6 +46,8 @@ pub(crate) struct Writer {
     path: PathBuf,
     /// What was at the path when it was opened.
     file: Option<(u64, u64)>,
+    /// How many have worked in the transaction.
+    in_hand: usize,
 }
 
 impl Writer {
@@ -60,6 +65,7 @@ impl Writer {
             path: path.to_owned(),
             file,
             known_reach: KnownReach::default(),
+            in_hand: 0,
             connection,
         })
     }
@@ -129,17 +135,46 @@ impl Writer {
             connection.execute_batch(sql).map_err(failed("set a savepoint"))
         };
         run(&self.connection, "SAVEPOINT synchronization")?;
+        self.in_hand += 1;
         let result = work(self);
         if self.connection.is_autocommit() {
             return Err(result.err().unwrap_or_else(|| {
                 Failure::new(Code::ScriptFailed, "a script ended the transaction")
             }));
         }
-        if result.is_err() {
-            run(&self.connection, "ROLLBACK TO synchronization")?;
+        let end = match &result {
+            Ok(_) => "RELEASE synchronization",
+            Err(_) => "ROLLBACK TO synchronization; RELEASE synchronization",
+        };
+        if let Err(failure) = run(&self.connection, end) {
+            // Then this is not the transaction that was begun: it must not be committed.
+            crate::connection::Writer::rollback(self);
+            return Err(result.err().unwrap_or(failure));
         }
-        run(&self.connection, "RELEASE synchronization")?;
         result
+    }
+
+    fn upload_once(
+        &mut self,
+        request: &UploadRequest<'_>,
+        ended: &Ended,
+    ) -> Result<Applied, Failure> {
+        self.in_savepoint(|writer| {
+            writer.meet()?;
+            let deployed = &writer.catalog.deployed;
+            if request.progress != request.previous {
+                let tables = deployed.tables(request.session)?;
+                let downloaded = tables.iter().filter(|it| it.published.direction.downloads());
+                let logs = downloaded.flat_map(|table| fetch::logs_of(table));
+                writer.written.extend(logs.cloned());
+            }
+            let tables = deployed.upload_tables(request.session)?;
+            shape::upload(request, &tables, &shape::as_it_is, |request| {
+                let (connection, incarnation) = (&writer.connection, &writer.incarnation);
+                let known = (&writer.known_reach, ended);
+                upload::upload(connection, &tables, request, incarnation, known)
+            })
+        })
     }
 }
 
@@ -154,6 +189,7 @@ impl crate::connection::Writer for Writer {
         self.connection
             .execute_batch("BEGIN IMMEDIATE; PRAGMA defer_foreign_keys = ON;")
             .map_err(failed("begin a transaction"))?;
+        self.in_hand = 0;
         self.notice_set_back()?;
         if catalog::deployment(&self.connection)? != self.catalog.deployed.deployment {
             self.catalog = Catalog::load(&self.connection)?;
@@ -202,21 +238,23 @@ impl crate::connection::Writer for Writer {
     }
 
     fn upload(&mut self, request: &UploadRequest<'_>) -> Result<Applied, Failure> {
-        self.in_savepoint(|writer| {
-            writer.meet()?;
-            let deployed = &writer.catalog.deployed;
-            if request.progress != request.previous {
-                let tables = deployed.tables(request.session)?;
-                let downloaded = tables.iter().filter(|it| it.published.direction.downloads());
-                let logs = downloaded.flat_map(|table| fetch::logs_of(table));
-                writer.written.extend(logs.cloned());
+        let ended = Ended::default();
+        loop {
+            let before = ended.borrow().len();
+            let outcome = self.upload_once(request, &ended);
+            let known = ended.borrow().len();
+            // Whoever was in the transaction before is tried again by whoever knows of them.
+            let again = self.transaction_lost() && self.in_hand == 1 && known > before;
+            if !again || known > ENDED_MAX {
+                return outcome;
             }
-            let tables = deployed.upload_tables(request.session)?;
-            shape::upload(request, &tables, &shape::as_it_is, |request| {
-                let (connection, known_reach) = (&writer.connection, &writer.known_reach);
-                upload::upload(connection, &tables, request, &writer.incarnation, known_reach)
-            })
-        })
+            tracing::warn!(
+                remote = request.session.remote_id.as_str(),
+                rows = known,
+                "a trigger or a constraint ends the transaction of an upload; the row is rejected"
+            );
+            self.begin()?;
+        }
     }
 
     fn withhold(&mut self, withholding: &Withholding<'_>) -> Result<(), Failure> {

@@ -1,0 +1,152 @@
+//! Which errors of SQLite are a row's fault, and which are nobody's at the remote.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use harness::{Server, World, count, finish, sql};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_syncline");
+
+/// Tables whose owner refuses a row in one way each. What a row sets off before is noted.
+const DOCS: &str = "CREATE TABLE audit (number INTEGER PRIMARY KEY, name TEXT, id INTEGER);
+    CREATE TABLE plain (id INTEGER PRIMARY KEY, n INTEGER, body TEXT);
+    CREATE TABLE json (id INTEGER PRIMARY KEY, n INTEGER, body TEXT);
+    CREATE TABLE abort (id INTEGER PRIMARY KEY, n INTEGER, body TEXT);
+    CREATE TABLE fail (id INTEGER PRIMARY KEY, n INTEGER, body TEXT);
+    CREATE TABLE rollback (id INTEGER PRIMARY KEY, n INTEGER, body TEXT);
+    CREATE TABLE overflow (id INTEGER PRIMARY KEY, n INTEGER, body TEXT);
+    CREATE TABLE too_big (id INTEGER PRIMARY KEY, n INTEGER, body TEXT);";
+
+/// Name, and what the trigger of the table does with a row whose `n` is below nothing.
+const REFUSALS: [(&str, &str); 6] = [
+    ("json", "SELECT json_extract(NEW.body, '$.a')"),
+    ("abort", "SELECT RAISE(ABORT, 'not this one') WHERE NEW.n < 0"),
+    ("fail", "SELECT RAISE(FAIL, 'not this one') WHERE NEW.n < 0"),
+    ("rollback", "SELECT RAISE(ROLLBACK, 'not this one') WHERE NEW.n < 0"),
+    ("overflow", "SELECT abs(-9223372036854775807 + NEW.n)"),
+    ("too_big", "SELECT length(zeroblob(CASE WHEN NEW.n < 0 THEN 3000000000 END))"),
+];
+
+fn docs() -> (World, Server) {
+    let mut schema = DOCS.to_owned();
+    for (name, refusal) in REFUSALS {
+        for event in ["INSERT", "UPDATE"] {
+            schema += &format!(
+                "CREATE TRIGGER {name}_{event} AFTER {event} ON {name} BEGIN
+                     INSERT INTO audit (name, id) VALUES ('{name}', NEW.id);
+                     {refusal};
+                 END;"
+            );
+        }
+        schema += &format!("INSERT INTO {name} VALUES (1, 1, '{{}}'), (2, 2, '{{}}');");
+    }
+    schema += "DELETE FROM audit;";
+    let world = World::new(PROGRAM, &schema);
+    world.add_user("ann");
+    let server = world.serve();
+    world.sync("ann", &server);
+    (world, server)
+}
+
+fn rejected(world: &World) -> i64 {
+    world.centre_count("SELECT count(*) FROM syncline_reject")
+}
+
+// S1, S4, S5, S11, Trap 17: a value that a trigger of the owner's could not work with failed the
+// upload again and again, and nothing of the remote arrived any more. What `RAISE(FAIL)` had left
+// behind stayed though the row was rejected, and what came behind `RAISE(ROLLBACK)` was committed
+// by itself.
+#[test]
+fn a_row_that_a_trigger_cannot_take_is_rejected_and_blocks_no_other() {
+    let (world, server) = docs();
+    let remote = world.remote("ann");
+    let mut bad = 0;
+    for (name, _) in REFUSALS {
+        sql(
+            &remote,
+            &format!(
+                "INSERT INTO {name} VALUES (10, 10, '{{}}'), (11, -1, '{{'), (12, 12, '{{}}');
+                 UPDATE {name} SET n = -1, body = '{{' WHERE id = 1;
+                 UPDATE {name} SET n = 20 WHERE id = 2;
+                 INSERT INTO plain (n) VALUES (1);"
+            ),
+        );
+        bad += 2;
+    }
+    let told = world.sync("ann", &server);
+    assert_eq!(told["rejected"], bad, "{told}");
+    assert_eq!(rejected(&world), bad);
+    let reasons = "SELECT count(*) FROM syncline_reject
+        WHERE message IN ('malformed JSON', 'not this one', 'integer overflow',
+                          'string or blob too big')";
+    assert_eq!(world.centre_count(reasons), bad, "in the words of the database");
+    for (name, _) in REFUSALS {
+        let sum = format!("SELECT sum(n) FROM {name}");
+        assert_eq!(world.centre_count(&sum), 10 + 12 + 1 + 20, "{name}");
+        let noted = format!("SELECT sum(id) FROM audit WHERE name = '{name}'");
+        assert_eq!(world.centre_count(&noted), 10 + 12 + 2, "{name}: nothing else was set off");
+    }
+    assert_eq!(world.centre_count("SELECT count(*) FROM plain"), 6);
+    world.assert_converged(&["ann"]);
+    assert_eq!(world.sync("ann", &server)["rejected"], 0);
+    assert_eq!(count(&remote, "SELECT count(*) FROM syncline_reject"), bad);
+    world.assert_converged(&["ann"]);
+}
+
+// S1, S8, Trap 17: several are applied in one transaction, which one of them ends.
+#[test]
+fn whoever_shares_a_transaction_that_a_row_ends_loses_nothing() {
+    let (world, server) = docs();
+    let names = ["ben", "cleo", "dora", "emil", "fay"];
+    for (number, name) in names.iter().enumerate() {
+        world.add_user(name);
+        world.sync(name, &server);
+        let id = 100 + number;
+        let table = if number % 2 == 1 { "rollback" } else { "plain" };
+        let text = format!(
+            "INSERT INTO {table} VALUES ({id}, -{id}, '{{}}');
+             INSERT INTO plain VALUES ({id}0, 1, '{{}}')"
+        );
+        sql(&world.remote(name), &text);
+    }
+    // They wait for the lock together, and go on together.
+    let other = rusqlite::Connection::open(world.consolidated()).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let running = names.map(|name| world.sync_through(name, &server.url));
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    other.execute_batch("ROLLBACK").unwrap();
+    for child in running {
+        let outcome = finish(child);
+        assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    }
+    assert_eq!(rejected(&world), 2);
+    assert_eq!(world.centre_count("SELECT count(*) FROM rollback WHERE n < 0"), 0);
+    assert_eq!(world.centre_count("SELECT count(*) FROM plain"), 5 + 3);
+    for name in names {
+        assert_eq!(world.sync(name, &server)["uploaded"]["inserts"], 0, "{name}");
+    }
+    world.assert_converged(&names);
+}
+
+// S2, S11: what the owner of the database has to mend rejects nothing: a day's work would be gone
+// from the remotes.
+#[test]
+fn what_is_no_rows_fault_fails_the_upload_and_rejects_nothing() {
+    let (world, server) = docs();
+    let remote = world.remote("ann");
+    let cases = [
+        "SELECT nowhere(NEW.id)",
+        "INSERT INTO gone VALUES (NEW.id)",
+        "UPDATE audit SET gone = NEW.id",
+        "INSERT INTO audit VALUES (NEW.id)",
+    ];
+    for (number, body) in cases.into_iter().enumerate() {
+        sql(&remote, &format!("INSERT INTO abort VALUES (5{number}, 1, '{{}}')"));
+        world
+            .centre_sql(&format!("CREATE TRIGGER spoilt BEFORE INSERT ON abort BEGIN {body}; END"));
+        world.sync_fails("ann", &server, "E3006");
+        assert_eq!(rejected(&world), 0, "{body}");
+        world.centre_sql("DROP TRIGGER spoilt");
+        assert_eq!(world.sync("ann", &server)["rejected"], 0, "{body}");
+        world.assert_converged(&["ann"]);
+    }
+}

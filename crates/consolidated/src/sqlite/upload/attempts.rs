@@ -1,0 +1,119 @@
+//! Applies the rows of an upload, if need be again without those that stand in its way.
+
+use super::super::catalog::CatalogTable;
+use super::super::constraint;
+use super::super::errors::failed;
+use super::super::fence;
+use super::super::key_change;
+use super::super::links::Links;
+use super::super::moves::Moves;
+use super::super::reached::{self, KnownReach};
+use super::{Attempt, Ended, Refused};
+use crate::synchronization::{Applied, UploadRequest};
+use crate::uploaded_row::RowId;
+use model::{Code, Counter, Failure};
+use rusqlite::Connection;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// The most times that an upload is applied anew without the rows that stand in its way.
+const ATTEMPTS_MAX: usize = 100;
+
+/// What came of one try.
+enum Verdict {
+    /// All rows are applied, or told.
+    Done,
+    /// There are key changes, which go first. Most uploads have none.
+    KeysFirst,
+    /// What met a fence because its parent had left is tried once more before it is refused.
+    Last(HashSet<RowId>),
+    Without(Refused),
+}
+
+/// Applies the rows; where foreign keys or unique values make some of them impossible, everything
+/// is undone and applied again without these.
+pub(super) fn apply(
+    connection: &Connection,
+    tables: &[Arc<CatalogTable>],
+    request: &UploadRequest<'_>,
+    counter: Counter,
+    (known_reach, ended): (&KnownReach, &Ended),
+) -> Result<Applied, Failure> {
+    let (mut refused, mut postponed) = (ended.borrow().clone(), HashSet::new());
+    let (mut moving, mut links, mut apart) = (false, None, false);
+    let moves = Moves::of(connection, tables, request)?;
+    for _ in 0..ATTEMPTS_MAX {
+        connection.execute_batch("SAVEPOINT rows").map_err(failed("set a savepoint"))?;
+        if links.is_none() && (moving || moves.is_some()) {
+            links = Some(Links::read(connection, tables)?);
+        }
+        let known = (known_reach, ended);
+        let mut attempt =
+            Attempt::new(connection, tables, request, counter, &refused, &postponed, known);
+        (attempt.moves, attempt.links) = (moves.as_ref(), links.as_ref());
+        attempt.apart = apart;
+        let verdict = judge(&mut attempt, moving);
+        if attempt.left_traces.get() {
+            apart = true;
+            drop(attempt);
+            undo(connection)?;
+            continue;
+        }
+        let verdict = verdict?;
+        if matches!(verdict, Verdict::Done) {
+            let applied = attempt.finish()?;
+            connection.execute_batch("RELEASE rows").map_err(failed("release a savepoint"))?;
+            return Ok(applied);
+        }
+        drop(attempt);
+        undo(connection)?;
+        match verdict {
+            Verdict::Done => {}
+            Verdict::KeysFirst => moving = true,
+            Verdict::Last(leaving) => postponed.extend(leaving),
+            Verdict::Without(impossible) => refused.extend(impossible),
+        }
+    }
+    Err(Failure::new(Code::ConstraintViolated, "too many rows stand in each other's way"))
+}
+
+/// Applies the rows once, and says what is to be done about those that could not be.
+fn judge(attempt: &mut Attempt<'_>, moving: bool) -> Result<Verdict, Failure> {
+    if moving {
+        key_change::apply_first(attempt)?;
+    }
+    attempt.rows()?;
+    if attempt.met_key_change {
+        return Ok(Verdict::KeysFirst);
+    }
+    let mut impossible = constraint::settle_parked(attempt)?;
+    let stuck = attempt.moving.as_mut().map(|moving| std::mem::take(&mut moving.stuck));
+    impossible.extend(stuck.unwrap_or_default());
+    impossible.extend(key_change::still_aside(attempt)?);
+    impossible.extend(fence::written_outside(attempt)?);
+    attempt.fence_was_met |= !impossible.is_empty();
+    let leaving = std::mem::take(&mut attempt.leaving);
+    if attempt.fence_was_met && leaving.iter().any(|row| !attempt.postponed.contains(row)) {
+        return Ok(Verdict::Last(leaving));
+    }
+    if impossible.is_empty() && constraint::violated(attempt)? {
+        impossible = constraint::violators(attempt)?;
+        if impossible.is_empty() {
+            return Err(Failure::new(
+                Code::ConstraintViolated,
+                "a foreign key is violated and no uploaded row can be blamed",
+            ));
+        }
+    }
+    if !impossible.is_empty() {
+        return Ok(Verdict::Without(impossible));
+    }
+    if attempt.was_disturbed {
+        reached::tell_what_was_taken_along(attempt)?;
+    }
+    Ok(Verdict::Done)
+}
+
+fn undo(connection: &Connection) -> Result<(), Failure> {
+    connection.execute_batch("ROLLBACK TO rows; RELEASE rows").map_err(failed("undo the attempt"))
+}
