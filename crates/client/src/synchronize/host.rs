@@ -461,7 +461,8 @@ impl<'a> Host<'a> {
             nonce: self.state.nonce_attempt,
             at: &at,
             spills: &self.remote.spills,
-            uploads: self.request.mode == Mode::Full,
+            // What had to wait for this download cannot make room for it.
+            uploads: self.request.mode == Mode::Full && !self.postponed,
             guards: false,
         };
         let observer = &mut self.observer;

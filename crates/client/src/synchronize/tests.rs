@@ -2,6 +2,7 @@
 
 mod download_only;
 mod names;
+mod postponed;
 mod random_shapes;
 mod returned;
 mod shapes;
