@@ -70,10 +70,7 @@ impl Catalog {
     pub(super) fn load(link: &mut Link) -> Result<Catalog, Failure> {
         link.forget_statements();
         for _ in 0..READS_MAX {
-            let (catalog, last) = Catalog::read(link)?;
-            if catalog.deployed.deployment != last {
-                continue;
-            }
+            let Some(catalog) = Catalog::read(link)? else { continue };
             if let Some(drift) = check::drift(link)?.into_iter().next() {
                 return Err(Failure::new(Code::Drift, drift.message));
             }
@@ -82,8 +79,8 @@ impl Catalog {
         Err(Failure::new(Code::DatabaseBusy, "the model is being deployed again and again"))
     }
 
-    /// The deployment, and its number afterwards.
-    fn read(link: &mut Link) -> Result<(Catalog, i64), Failure> {
+    /// The deployment; none where another one came meanwhile, which may have been read in part.
+    fn read(link: &mut Link) -> Result<Option<Catalog>, Failure> {
         let calls = READ.map(|sql| Call::new(sql, &[]));
         let mut answers = link.flight(&calls).map_err(not_deployed)?.into_iter();
         let mut rows = || answers.next().map(|answer| answer.rows).unwrap_or_default();
@@ -111,9 +108,11 @@ impl Catalog {
         };
         let reach = Arc::new(Reach::of(&rows()).map_err(garbled)?);
         let last = answers.next().map(|answer| answer.rows).unwrap_or_default();
+        if self::deployment(&last)? != deployment {
+            return Ok(None);
+        }
         let deployed = catalog::Catalog::new(deployment, DatabaseId(database_id), described)?;
-        let last = self::deployment(&last)?;
-        Ok((Catalog { deployed, tables: HashMap::new(), reach }, last))
+        Ok(Some(Catalog { deployed, tables: HashMap::new(), reach }))
     }
 
     /// The same for a download of a session that was settled before the present deployment: where

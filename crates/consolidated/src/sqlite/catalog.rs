@@ -7,7 +7,7 @@ use super::errors::failed;
 use crate::catalog::{self, DeployedRows};
 use crate::sync_model::Claim;
 use model::{Code, DatabaseId, Failure};
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 use serde::{Deserialize, Serialize};
 
 /// What this backend notes of a table when it is deployed.
@@ -56,6 +56,10 @@ pub(super) struct Catalog {
 impl Catalog {
     /// Reads the deployment, and refuses one whose objects are no longer what they were.
     pub(super) fn load(connection: &Connection) -> Result<Catalog, Failure> {
+        in_one_snapshot(connection, || Catalog::read(connection))
+    }
+
+    fn read(connection: &Connection) -> Result<Catalog, Failure> {
         if !table_exists(connection, "syncline_system")? {
             return Err(Failure::new(Code::NotDeployed, "nothing is deployed in this database"));
         }
@@ -119,12 +123,31 @@ impl Catalog {
         if now == self.schema_version {
             return Ok(());
         }
-        if let Some(drift) = check::drift(connection)?.into_iter().next() {
-            return Err(Failure::new(Code::Drift, drift.message));
-        }
+        in_one_snapshot(connection, || {
+            if let Some(drift) = check::drift(connection)?.into_iter().next() {
+                return Err(Failure::new(Code::Drift, drift.message));
+            }
+            Ok(())
+        })?;
         self.schema_version = now;
         Ok(())
     }
+}
+
+/// Reads with several statements as if with one, also where no transaction is open. A deployment in
+/// between would be seen in half: its scripts, its number, and the tables of the one before.
+fn in_one_snapshot<T>(
+    connection: &Connection,
+    read: impl FnOnce() -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    if !connection.is_autocommit() {
+        return read();
+    }
+    let snapshot = Transaction::new_unchecked(connection, TransactionBehavior::Deferred)
+        .map_err(failed("take a snapshot"))?;
+    let result = read()?;
+    snapshot.finish().map_err(failed("end the snapshot"))?;
+    Ok(result)
 }
 
 /// Counts deployments that changed something.
@@ -147,4 +170,56 @@ fn read<T>(
         .prepare(sql)
         .and_then(|mut statement| statement.query_map([], map)?.collect())
         .map_err(failed("read what is deployed"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::SyncModel;
+    use crate::connection::Administration;
+    use crate::sqlite::admin::Admin;
+    use crate::sqlite::connect;
+    use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
+    use std::path::Path;
+
+    fn deploy(path: &Path, line: &str) {
+        let text = format!("script_version = \"v1\"\n[table.item]\n{line}");
+        let model = SyncModel::parse(&text, "model.toml").unwrap();
+        Admin::open(path).unwrap().deploy(&[model], false).unwrap();
+    }
+
+    /// Trap 28: a server that started just then had the scripts of the new model for the tables of
+    /// the old one, under the number of the new one, so that it never looked again.
+    #[test]
+    fn a_deployment_while_the_catalog_is_read_is_not_seen_in_half() {
+        for table in ["syncline_publication", "syncline_script", "syncline_held"] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("consolidated.db");
+            let create = "CREATE TABLE item (id INTEGER PRIMARY KEY, qty INTEGER)";
+            Connection::open(&path).unwrap().execute_batch(create).unwrap();
+            deploy(&path, "");
+            let mut connection = connect(&path, true).unwrap();
+            let before = deployment(&connection).unwrap();
+            let (at, mut deployed) = (path.clone(), false);
+            // SQLite asks this in front of the statement that reads the table.
+            let authorize = move |context: AuthContext<'_>| {
+                let AuthAction::Read { table_name, .. } = context.action else {
+                    return Authorization::Allow;
+                };
+                if !deployed && table_name == table {
+                    deployed = true;
+                    let rename = "ALTER TABLE item RENAME COLUMN qty TO quantity";
+                    Connection::open(&at).unwrap().execute_batch(rename).unwrap();
+                    deploy(&at, "renamed = { quantity = \"qty\" }");
+                }
+                Authorization::Allow
+            };
+            connection.authorizer(Some(authorize)).unwrap();
+            let catalog = Catalog::load(&connection).unwrap();
+            assert_eq!(catalog.deployed.deployment, before, "{table}");
+            assert!(deployment(&connection).unwrap() > before, "{table}: it was deployed");
+            let catalog = Catalog::load(&connection).unwrap();
+            assert!(catalog.deployed.deployment > before, "{table}");
+        }
+    }
 }
