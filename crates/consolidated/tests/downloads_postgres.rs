@@ -10,6 +10,7 @@ mod on_postgres;
 
 use center::{Center, Download, Remote, Upload, int, text};
 use consolidated::DownloadedTable::{Changes, Refresh};
+use consolidated::{Echo, FetchRequest, open_reader};
 use harness::postgres::{Cluster, SUPERUSER, TestDatabase};
 use harness::until;
 use model::{Code, Value};
@@ -278,6 +279,39 @@ fn a_reader_survives_the_loss_of_its_connection() {
          WHERE datname = current_database() AND pid <> pg_backend_pid()",
     );
     assert_eq!(download(&mut center, &mut remote), ["customer 3"]);
+}
+
+/// S2: the database restarts, and a model is deployed. A download reads the deployment first, and
+/// did so with the connection that was lost, until the server was started again (E3001).
+#[test]
+fn a_reader_survives_the_loss_of_its_connection_before_a_deployment() {
+    let (mut center, database, remote) = synchronized();
+    database.sql("CREATE TABLE extra (id integer PRIMARY KEY)");
+    center::deploy(&center.url, &format!("{TABLES}[table.extra]\n")).unwrap();
+    database.sql(
+        "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity
+         WHERE datname = current_database() AND pid <> pg_backend_pid()",
+    );
+    // Another reader admits the remote.
+    let mut downloads = std::mem::replace(&mut center.reader, open_reader(&center.url).unwrap());
+    let session = center.session(&remote);
+    let request = FetchRequest {
+        session: &session,
+        counter: remote.identity.counter,
+        marks: &center::marks(&session, &remote),
+        key_changes: true,
+        echo: &Echo::default(),
+        batch_bytes: 100,
+        batch_rows: 3,
+        row_bytes_max: 1000,
+    };
+    let mut batches = 0;
+    let count = &mut |_| {
+        batches += 1;
+        Ok(())
+    };
+    downloads.fetch(&request, count).unwrap();
+    assert!(batches > 0);
 }
 
 /// What one upload deletes is an entry for each place, with an array for each column: of domains

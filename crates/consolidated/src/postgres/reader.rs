@@ -138,9 +138,11 @@ impl Reader {
         }
     }
 
-    /// Reads the deployment anew, outside a transaction.
+    /// Reads the deployment anew, outside a transaction. This may be the first that the connection
+    /// is used for after the database was away.
     fn load(&mut self) -> Result<(), Failure> {
-        self.link.roll_back();
+        let asked = self.link.begin(&[Call::new(catalog::DEPLOYMENT, &[])]);
+        asked.map_err(catalog::not_deployed)?;
         self.catalog = Catalog::load(&mut self.link)?;
         self.locks.forget();
         Ok(())

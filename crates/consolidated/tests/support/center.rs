@@ -419,7 +419,7 @@ fn apply(
 }
 
 /// What the remote presents per table of the session, as a server finds it by the digests.
-fn marks(session: &Session, remote: &Remote) -> Vec<TableMark> {
+pub(crate) fn marks(session: &Session, remote: &Remote) -> Vec<TableMark> {
     let known = |fingerprint: &String| {
         remote.marks.iter().find(|mark| mark.fingerprint == *fingerprint).cloned()
     };
