@@ -1,18 +1,28 @@
 //! Programs are killed at every dangerous moment and at random ones, and nothing is lost.
 //!
 //! Needs programs that can kill themselves: `cargo test -p cli --features fail-points`.
-//! `kill/shop.rs` has the rows that tell, `kill/storm.rs` the kills at random.
+//! `kill/shop.rs` has the rows that tell, `kill/owner.rs` the changes of the tables, and
+//! `kill/storm.rs` the kills at random.
 
 #![cfg(feature = "fail-points")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::print_stdout, reason = "cargo shows what a failed test printed")]
 
+#[path = "kill/business.rs"]
+mod business;
+#[path = "kill/owner.rs"]
+mod owner;
+#[path = "kill/place.rs"]
+mod place;
 #[path = "kill/shop.rs"]
 mod shop;
 #[path = "kill/storm.rs"]
 mod storm;
 
+use harness::postgres::Cluster;
 use harness::{Chance, Server, World, sql, until};
-use shop::{REMOTES, Site, assert_nothing_lost_or_doubled, open_shop};
+use owner::Owner;
+use shop::{REMOTES, Site, assert_nothing_lost_or_doubled, open_shop, open_shop_in};
 use std::collections::BTreeSet;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -73,6 +83,7 @@ fn sync(world: &World, name: &str, server: &Server) {
     until("a synchronization", || {
         let outcome = world.syncline.run(&arguments);
         if outcome.code != Some(0) {
+            print!("{name}: {}", outcome.stderr);
             assert_passing(&outcome.stderr);
         }
         outcome.code == Some(0)
@@ -88,8 +99,16 @@ fn assert_passing(stderr: &str) {
     assert!(code.is_some_and(|code| PASSING.contains(&code)), "{stderr}");
 }
 
+/// A shop with all who work there.
+struct Busy {
+    world: World,
+    sites: Vec<Site>,
+    owner: Owner,
+    chance: Chance,
+}
+
 /// A shop with a server where these remotes have synchronized once.
-fn busy_shop(remotes: &[&str]) -> (World, Vec<Site>) {
+fn busy_shop(remotes: &[&str]) -> Busy {
     let world = open_shop(PROGRAM);
     let server = world.serve();
     for name in remotes {
@@ -97,17 +116,34 @@ fn busy_shop(remotes: &[&str]) -> (World, Vec<Site>) {
     }
     server.stop();
     let mut chance = Chance::from_environment();
-    let sites = (0..=remotes.len()).map(|number| Site::new(number, chance.split())).collect();
-    (world, sites)
+    let numbers = 0..=remotes.len();
+    let sites = numbers.map(|number| Site::new(&world, number, chance.split())).collect();
+    Busy { world, sites, owner: Owner::new(chance.split()), chance }
 }
 
-/// Writes at the centre and at every remote.
-fn write_everywhere(world: &World, sites: &mut [Site]) {
-    sites[0].write(&world.consolidated());
-    for (site, name) in sites[1..].iter_mut().zip(REMOTES) {
-        site.write(&world.remote(name));
+impl Busy {
+    /// Writes at the centre and at every remote. Now and then the tables change, before or behind.
+    fn write_everywhere(&mut self) {
+        let way = self.chance.below(WAYS_TO_CHANGE);
+        if way == 0 {
+            self.owner.change(&self.world);
+        }
+        for site in &mut self.sites {
+            site.write();
+        }
+        if way == 1 {
+            self.owner.change(&self.world);
+        }
+    }
+
+    fn assert_converges(&self) {
+        assert_converges(&self.world, &self.sites);
     }
 }
+
+/// Of so many times that everybody writes the tables change twice. A centre keeps 32 shapes of a
+/// table.
+const WAYS_TO_CHANGE: u64 = 8;
 
 /// All synchronize twice, and the oracle is asked.
 fn assert_converges(world: &World, sites: &[Site]) {
@@ -155,27 +191,27 @@ fn the_killing_places_are_all_known_here() {
 // what became of the first one.
 #[test]
 fn a_client_that_dies_anywhere_loses_and_doubles_nothing() {
-    let (world, mut sites) = busy_shop(&REMOTES[..2]);
+    let mut busy = busy_shop(&REMOTES[..2]);
     for large in [false, true] {
         for point in CLIENT_POINTS {
             let learns = *point == "client-outcome-learned";
-            let server = world.serve();
-            write_everywhere(&world, &mut sites);
+            let server = busy.world.serve();
+            busy.write_everywhere();
             if large {
-                sites[1].write_rows(&world.remote("ann"), LARGE.0, LARGE.1);
+                busy.sites[1].write_rows(LARGE.0, LARGE.1);
             }
             if learns {
-                let status = sync_and_die(&world, "ann", &server, "client-frozen");
+                let status = sync_and_die(&busy.world, "ann", &server, "client-frozen");
                 assert!(was_killed(status));
-                sites[1].write(&world.remote("ann"));
+                busy.sites[1].write();
             }
-            let status = sync_and_die(&world, "ann", &server, point);
+            let status = sync_and_die(&busy.world, "ann", &server, point);
             assert!(was_killed(status), "{point}: {status}");
-            write_everywhere(&world, &mut sites);
-            sync_and_die(&world, "ann", &server, "client-outcome-learned");
-            write_everywhere(&world, &mut sites);
+            busy.write_everywhere();
+            sync_and_die(&busy.world, "ann", &server, "client-outcome-learned");
+            busy.write_everywhere();
             server.stop();
-            assert_converges(&world, &sites);
+            busy.assert_converges();
         }
     }
 }
@@ -184,37 +220,37 @@ fn a_client_that_dies_anywhere_loses_and_doubles_nothing() {
 #[test]
 fn a_client_that_dies_in_its_first_synchronization_loses_and_doubles_nothing() {
     for point in CLIENT_POINTS.iter().filter(|point| **point != "client-outcome-learned") {
-        let (world, mut sites) = busy_shop(&[]);
-        sql(&world.consolidated(), "DELETE FROM counter WHERE site = 1");
-        sites.push(Site::fill(1, &world.remote("ann"), Chance::from_seed(1)));
-        let server = world.serve();
-        let status = sync_and_die(&world, "ann", &server, point);
+        let mut busy = busy_shop(&[]);
+        sql(&busy.world.consolidated(), "DELETE FROM counter WHERE site = 1");
+        busy.sites.push(Site::fill(&busy.world, 1, Chance::from_seed(1)));
+        let server = busy.world.serve();
+        let status = sync_and_die(&busy.world, "ann", &server, point);
         assert!(was_killed(status), "{point}: {status}");
-        sites[0].write(&world.consolidated());
+        busy.sites[0].write();
         server.stop();
-        assert_converges(&world, &sites);
+        busy.assert_converges();
     }
 }
 
 // S1, S3, S4, Trap 17: the server dies with its first, second, … synchronization in its hands.
 #[test]
 fn a_server_that_dies_anywhere_loses_and_doubles_nothing() {
-    let (world, mut sites) = busy_shop(&REMOTES[..2]);
+    let mut busy = busy_shop(&REMOTES[..2]);
     for point in SERVER_POINTS {
         for passages in 0..PASSAGES_MAX {
             let fail_points = format!("{point}={passages}*off->return");
-            let mut server = world.serve_with(&[], Some(&fail_points));
+            let mut server = busy.world.serve_with(&[], Some(&fail_points));
             until("the server to die", || {
-                write_everywhere(&world, &mut sites);
+                busy.write_everywhere();
                 for name in ["ann", "ben"] {
-                    world.syncline.run(&sync_arguments(name, &server.url));
+                    busy.world.syncline.run(&sync_arguments(name, &server.url));
                 }
                 server.has_ended()
             });
             let status = server.wait();
             assert!(was_killed(status), "{point}: {status}");
-            write_everywhere(&world, &mut sites);
-            assert_converges(&world, &sites);
+            busy.write_everywhere();
+            busy.assert_converges();
         }
     }
 }
@@ -222,32 +258,39 @@ fn a_server_that_dies_anywhere_loses_and_doubles_nothing() {
 // S1, S4, Trap 6: first the client dies, then the server while it answers the next attempt.
 #[test]
 fn both_die_one_after_the_other_and_nothing_is_lost_or_doubled() {
-    let (world, mut sites) = busy_shop(&REMOTES[..1]);
+    let mut busy = busy_shop(&REMOTES[..1]);
     for client_point in CLIENT_POINTS {
         for server_point in SERVER_POINTS {
-            let mut server = world.serve();
-            write_everywhere(&world, &mut sites);
-            sync_and_die(&world, "ann", &server, client_point);
+            let mut server = busy.world.serve();
+            busy.write_everywhere();
+            sync_and_die(&busy.world, "ann", &server, client_point);
             server.kill();
-            write_everywhere(&world, &mut sites);
-            server = world.serve_with(&[], Some(&format!("{server_point}=return")));
+            busy.write_everywhere();
+            server = busy.world.serve_with(&[], Some(&format!("{server_point}=return")));
             until("the server to die", || {
-                world.syncline.run(&sync_arguments("ann", &server.url));
+                busy.world.syncline.run(&sync_arguments("ann", &server.url));
                 server.has_ended()
             });
             assert!(was_killed(server.wait()));
-            server = world.serve();
-            sites[0].write(&world.consolidated());
+            server = busy.world.serve();
+            busy.sites[0].write();
             // It dies once more where it learns what became of all this, if there is anything.
-            sync_and_die(&world, "ann", &server, "client-outcome-learned");
+            sync_and_die(&busy.world, "ann", &server, "client-outcome-learned");
             server.stop();
-            assert_converges(&world, &sites);
+            busy.assert_converges();
         }
     }
 }
 
-// S1, S3, S4, S8: everybody writes and synchronizes at once while everything is killed at random.
+// S1, S3, S4, S8, Trap 21, Trap 24: everybody writes and synchronizes at once, keys and tables
+// change, and everything is killed at random.
 #[test]
 fn a_storm_of_kills_loses_and_doubles_nothing() {
-    storm::run();
+    storm::run(&open_shop(PROGRAM), 300);
+}
+
+// S1, S3, S4, S8, Trap 21, Trap 24
+#[test]
+fn a_storm_of_kills_over_postgres_loses_and_doubles_nothing() {
+    storm::run(&open_shop_in(PROGRAM, Cluster::shared().database()), 150);
 }

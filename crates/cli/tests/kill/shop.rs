@@ -5,40 +5,55 @@
 //!     one without the other has seen half of a transaction.
 //! K2. Triggers at the centre write down every insert into `journal`, and every step of `counter`.
 //! K3. Everything else is changed by everybody at once, so that there are conflicts and rejects,
-//!     and badges that change hands while each may have one owner.
+//!     and badges that change hands while each may have one owner. Keys change, also of rows that
+//!     others refer to, and the owner changes the tables.
 
-use harness::{Chance, World, count, differences, query, sql};
-use std::io::Write;
+use super::business;
+use super::owner::{TABLES, model};
+use super::place::{Place, Program};
+use harness::postgres::TestDatabase;
+use harness::{Chance, Share, World, query, sql};
 use std::path::Path;
-use std::process::{Command, Stdio};
-
-const TABLES: &[&str] = &["counter", "customer", "journal", "line", "order"];
 
 const CREATE: &str = r#"
     CREATE TABLE customer (id INTEGER PRIMARY KEY, name TEXT NOT NULL, badge INTEGER UNIQUE,
         visits INTEGER NOT NULL);
     CREATE TABLE "order" (id INTEGER PRIMARY KEY, note TEXT,
-        customer_id INTEGER NOT NULL REFERENCES customer ON DELETE CASCADE);
-    CREATE TABLE line (order_id INTEGER NOT NULL REFERENCES "order" ON DELETE CASCADE,
-        number INTEGER NOT NULL, amount REAL, PRIMARY KEY (order_id, number));
+        customer_id INTEGER NOT NULL REFERENCES customer ON DELETE CASCADE ON UPDATE CASCADE);
+    CREATE TABLE line (order_id INTEGER NOT NULL
+        REFERENCES "order" ON DELETE CASCADE ON UPDATE CASCADE,
+        number INTEGER NOT NULL, amount DOUBLE PRECISION, PRIMARY KEY (order_id, number));
     CREATE TABLE journal (id INTEGER PRIMARY KEY, site INTEGER NOT NULL, entry TEXT NOT NULL);
     CREATE TABLE counter (site INTEGER PRIMARY KEY, entries INTEGER NOT NULL);
     INSERT INTO counter VALUES (0, 0), (1, 0), (2, 0), (3, 0);
     WITH RECURSIVE number(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < 20)
         INSERT INTO customer SELECT n, 'customer ' || n, n, 0 FROM number;
-
     CREATE TABLE seen (journal_id INTEGER);
+    CREATE TABLE trouble (what TEXT);
+"#;
+
+const WATCH_ON_SQLITE: &str = "
     CREATE TRIGGER seen_insert AFTER INSERT ON journal
         BEGIN INSERT INTO seen VALUES (new.id); END;
-    CREATE TABLE trouble (what TEXT);
     CREATE TRIGGER trouble_update AFTER UPDATE ON journal
         BEGIN INSERT INTO trouble VALUES ('journal ' || old.id || ' written again'); END;
     CREATE TRIGGER trouble_delete AFTER DELETE ON journal
         BEGIN INSERT INTO trouble VALUES ('journal ' || old.id || ' deleted'); END;
     CREATE TRIGGER trouble_counter AFTER UPDATE ON counter WHEN new.entries <= old.entries
         BEGIN INSERT INTO trouble VALUES ('counter ' || old.site || ' from ' || old.entries
-            || ' to ' || new.entries); END;
-"#;
+            || ' to ' || new.entries); END";
+
+const WATCH_ON_POSTGRES: &str = "
+    CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS
+        'BEGIN INSERT INTO seen VALUES (NEW.id); RETURN NULL; END';
+    CREATE FUNCTION complain() RETURNS trigger LANGUAGE plpgsql AS
+        $$BEGIN INSERT INTO trouble VALUES (TG_OP || to_jsonb(OLD)::text || to_jsonb(NEW)::text);
+        RETURN NULL; END$$;
+    CREATE TRIGGER seen_insert AFTER INSERT ON journal FOR EACH ROW EXECUTE FUNCTION see();
+    CREATE TRIGGER trouble_update AFTER UPDATE OR DELETE ON journal FOR EACH ROW
+        EXECUTE FUNCTION complain();
+    CREATE TRIGGER trouble_counter AFTER UPDATE ON counter FOR EACH ROW
+        WHEN (NEW.entries <= OLD.entries) EXECUTE FUNCTION complain()";
 
 /// The names of the remotes. The first is site 1; the centre is site 0.
 pub(crate) const REMOTES: &[&str] = &["ann", "ben", "cleo"];
@@ -46,13 +61,41 @@ pub(crate) const REMOTES: &[&str] = &["ann", "ben", "cleo"];
 /// Journal rows of one site: `site * SITE` + 1, 2, 3, …
 const SITE: i64 = 1_000_000;
 
-/// A shop without a server, its users added.
+/// A shop in a SQLite file, without a server, its users added.
 pub(crate) fn open_shop(executable: &str) -> World {
-    let world = World::new(executable, CREATE);
+    deployed(World::without_deployment(executable, &format!("{CREATE}{WATCH_ON_SQLITE}")))
+}
+
+/// The same in a database of PostgreSQL.
+pub(crate) fn open_shop_in(executable: &str, database: TestDatabase) -> World {
+    database.sql(&format!("{CREATE}{WATCH_ON_POSTGRES}"));
+    deployed(World::on_database(executable, database))
+}
+
+fn deployed(world: World) -> World {
+    world.syncline.ok(&["init", ".", "--consolidated", &url(&world)]);
+    std::fs::write(world.path("model.toml"), model("", "")).unwrap();
+    world.syncline.ok(&["deploy"]);
+    world.configure("takeover_after_s = 1");
     for name in REMOTES {
         world.add_user(name);
     }
     world
+}
+
+fn url(world: &World) -> String {
+    match centre(world) {
+        Place::File(_) => "sqlite:consolidated.db".to_owned(),
+        Place::Postgres(database) => database.url(),
+    }
+}
+
+/// Where the centre's own programs write.
+pub(crate) fn centre(world: &World) -> Place {
+    match world.consolidated() {
+        path if path.exists() => Place::File(path),
+        _ => Place::Postgres(world.database().clone()),
+    }
 }
 
 /// Who writes at one database, as an application that knows nothing of Syncline.
@@ -61,19 +104,26 @@ pub(crate) struct Site {
     number: i64,
     /// How many journal rows it has committed.
     pub(crate) entries: i64,
+    place: Place,
     chance: Chance,
 }
 
 impl Site {
-    pub(crate) fn new(number: usize, chance: Chance) -> Site {
-        Site { number: number as i64, entries: 0, chance }
+    /// Site 0 is the centre.
+    pub(crate) fn new(world: &World, number: usize, chance: Chance) -> Site {
+        let place = match number {
+            0 => centre(world),
+            _ => Place::File(world.remote(REMOTES[number - 1])),
+        };
+        Site { number: number as i64, entries: 0, place, chance }
     }
 
     /// A site that had its rows before anybody thought of synchronizing.
-    pub(crate) fn fill(number: usize, path: &Path, chance: Chance) -> Site {
+    pub(crate) fn fill(world: &World, number: usize, chance: Chance) -> Site {
         let first = number as i64 * SITE + 1;
+        let site = Site::new(world, number, chance);
         sql(
-            path,
+            &world.remote(REMOTES[number - 1]),
             &format!(
                 "CREATE TABLE journal (id INTEGER PRIMARY KEY, site INTEGER NOT NULL,
                     entry TEXT NOT NULL);
@@ -82,126 +132,90 @@ impl Site {
                  INSERT INTO counter VALUES ({number}, 2)"
             ),
         );
-        Site { number: number as i64, entries: 2, chance }
+        Site { entries: 2, ..site }
     }
 
     /// Commits one transaction: journal rows, their count, and changes that meet others'.
-    pub(crate) fn write(&mut self, path: &Path) {
-        self.write_rows(path, 1, 20);
+    pub(crate) fn write(&mut self) {
+        self.write_rows(1, 20);
     }
 
     /// The same with so many journal rows of so many bytes.
-    pub(crate) fn write_rows(&mut self, path: &Path, rows: i64, bytes: usize) {
+    pub(crate) fn write_rows(&mut self, rows: i64, bytes: usize) {
         let (site, first) = (self.number, self.number * SITE + self.entries + 1);
-        let mut text = String::new();
+        let mut statements = Vec::new();
         for id in first..first + rows {
             let entry = format!("{id:0bytes$}");
-            text.push_str(&format!("INSERT INTO journal VALUES ({id}, {site}, '{entry}');\n"));
+            statements.push(format!(
+                "INSERT INTO journal (id, site, {{journal}}) VALUES ({id}, {site}, '{entry}')"
+            ));
         }
-        text.push_str(&format!(
-            "UPDATE counter SET entries = entries + {rows} WHERE site = {site};\n"
-        ));
+        statements
+            .push(format!("UPDATE counter SET entries = entries + {rows} WHERE site = {site}"));
         for _ in 0..self.chance.below(4) {
-            text.push_str(&self.business());
+            statements.extend(business::draw(self.number * SITE, &mut self.chance, &self.place));
         }
         // Either way it is another program that writes.
-        match self.chance.below(6) {
-            0 => shell(path, &text),
-            _ => sql(path, text.trim_end().trim_end_matches(';')),
-        }
+        let program = match self.chance.below(6) {
+            0 => Program::Shell,
+            _ => Program::Application,
+        };
+        self.place.write(&statements, program);
         self.entries += rows;
     }
 
-    /// One change of rows that everybody changes.
-    fn business(&mut self) -> String {
-        let own = self.number * SITE + self.chance.below(200) as i64;
-        let (number, badge) = (self.chance.below(1000), self.chance.below(40));
-        // Some row that is there, whichever it is.
-        let mut some = |table: &str| {
-            let skip = self.chance.below(50);
-            format!(
-                "(SELECT id FROM \"{table}\" ORDER BY id LIMIT 1
-                  OFFSET {skip} % max(1, (SELECT count(*) FROM \"{table}\")))"
-            )
-        };
-        let (customer, order) = (some("customer"), some("order"));
-        match self.chance.below(12) {
-            0 | 1 => format!(
-                "INSERT OR IGNORE INTO customer VALUES ({own}, 'new', {badge}, {number});\n"
-            ),
-            2 | 3 => format!("UPDATE customer SET visits = visits + 1 WHERE id = {customer};\n"),
-            4 => format!("DELETE FROM customer WHERE id = {customer} AND id > 5;\n"),
-            5 | 6 => format!(
-                "INSERT OR IGNORE INTO \"order\" SELECT {own}, 'note', id FROM customer
-                 WHERE id = {customer};
-                 INSERT OR IGNORE INTO line SELECT id, {number}, 1.5 FROM \"order\"
-                 WHERE id = {own};\n"
-            ),
-            7 => format!(
-                "UPDATE \"order\" SET note = 'note {number}', customer_id = {customer}
-                 WHERE id = {order};\n"
-            ),
-            8 => format!("DELETE FROM \"order\" WHERE id = {order};\n"),
-            9 => format!("UPDATE OR REPLACE customer SET badge = {badge} WHERE id = {customer};\n"),
-            10 => format!(
-                "UPDATE OR IGNORE customer SET badge = NULL WHERE badge = {badge};
-                 UPDATE OR IGNORE customer SET badge = {badge} WHERE id = {customer};\n"
-            ),
-            _ => format!("UPDATE line SET amount = {number} WHERE order_id = {order};\n"),
-        }
+    /// Checks that nobody sees half of a transaction (K1), at any moment.
+    pub(crate) fn assert_atomic(&self) {
+        assert_atomic(&self.place);
     }
 }
 
-/// Runs SQL in one transaction by the `sqlite3` shell.
-fn shell(path: &Path, text: &str) {
-    let mut shell = Command::new("sqlite3")
-        .args(["-batch", "-bail", "-cmd", ".timeout 20000"])
-        .arg(path)
-        .stdin(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let text = format!("PRAGMA foreign_keys = ON; BEGIN IMMEDIATE;\n{text}COMMIT;\n");
-    shell.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
-    assert!(shell.wait().unwrap().success(), "{text}");
-}
-
-/// Checks that nobody sees half of a transaction (K1), at any moment.
-pub(crate) fn assert_atomic(path: &Path) {
+fn assert_atomic(place: &Place) {
     let halves = "SELECT site, entries, (SELECT count(*) FROM journal j WHERE j.site = c.site)
         FROM counter c WHERE entries
         <> (SELECT count(*) FROM journal j WHERE j.site = c.site)";
-    let halves = query(path, halves);
-    assert!(halves.is_empty(), "{}: site, counted, there: {halves:?}", path.display());
+    let halves = place.rows(halves);
+    assert!(halves.is_empty(), "{place:?}: site, counted, there: {halves:?}");
 }
 
 /// The oracle, after everybody has synchronized: all hold the same, and the centre holds exactly
 /// what was committed, each row written once.
 pub(crate) fn assert_nothing_lost_or_doubled(world: &World, remotes: &[&str], sites: &[&Site]) {
-    let centre = world.consolidated();
+    let centre = centre(world);
     for site in sites {
         let (from, to) = (site.number * SITE + 1, site.number * SITE + site.entries);
-        let there = query(
-            &centre,
-            &format!("SELECT count(*), min(id), max(id) FROM journal WHERE site = {}", site.number),
-        );
-        let shown =
-            |number: i64| if site.entries == 0 { "NULL".into() } else { number.to_string() };
-        assert_eq!(there, [[site.entries.to_string(), shown(from), shown(to)]], "{site:?}");
+        let journal = format!("SELECT count(*) FROM journal WHERE site = {}", site.number);
+        assert_eq!(centre.count(&journal), site.entries, "{site:?}");
+        let named = format!("{journal} AND id BETWEEN {from} AND {to}");
+        assert_eq!(centre.count(&named), site.entries, "{site:?}");
     }
     let twice = "SELECT journal_id, count(*) FROM seen GROUP BY 1 HAVING count(*) <> 1";
-    assert_eq!(query(&centre, twice), [[""; 0]; 0], "journal rows written twice");
-    let all = |table: &str| count(&centre, &format!("SELECT count(*) FROM {table}"));
+    assert_eq!(centre.rows(twice), [[""; 0]; 0], "journal rows written twice");
+    let all = |table: &str| centre.count(&format!("SELECT count(*) FROM {table}"));
     assert_eq!(all("seen"), all("journal"));
-    assert_eq!(query(&centre, "SELECT what FROM trouble"), [[""; 0]; 0]);
-    let tables: Vec<String> = TABLES.iter().map(|table| table.to_string()).collect();
+    assert_eq!(centre.rows("SELECT what FROM trouble"), [[""; 0]; 0]);
     for name in remotes {
-        let lines = differences(&centre, &world.remote(name), &tables);
+        drop_what_the_centre_dropped(&world.remote(name), &centre);
+        let lines = world.differences_in(name, &TABLES.map(Share::whole));
         assert!(lines.is_empty(), "{name} differs:\n{}", lines.join("\n"));
         assert_sound(&world.remote(name));
         let status = world.syncline.json(&["remote", "status", &format!("{name}.db"), "--json"]);
         assert_eq!(status["pending"], 0, "{status}");
     }
-    assert_sound(&centre);
+    match &centre {
+        Place::File(path) => assert_sound(path),
+        Place::Postgres(_) => assert_atomic(&centre),
+    }
+}
+
+/// A remote keeps columns that are published no more, as its own. Its owner clears them away.
+fn drop_what_the_centre_dropped(remote: &Path, centre: &Place) {
+    let published = centre.columns();
+    let here = Place::File(remote.to_owned()).columns();
+    let own = |(table, _): &&(String, String)| TABLES.contains(&table.as_str());
+    for (table, column) in here.iter().filter(own).filter(|it| !published.contains(it)) {
+        sql(remote, &format!("ALTER TABLE \"{table}\" DROP COLUMN {column}"));
+    }
 }
 
 /// Checks the file itself, and its foreign keys.
@@ -209,5 +223,5 @@ fn assert_sound(path: &Path) {
     assert_eq!(query(path, "PRAGMA integrity_check"), [["'ok'"]], "{}", path.display());
     let broken = query(path, "PRAGMA foreign_key_check");
     assert!(broken.is_empty(), "{}: {broken:?}", path.display());
-    assert_atomic(path);
+    assert_atomic(&Place::File(path.to_owned()));
 }
