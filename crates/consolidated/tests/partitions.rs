@@ -227,8 +227,8 @@ fn other_claims_send_what_depends_on_them_afresh() {
 }
 
 // Trap 4, Trap 5, S6: rows are uploaded while the claims are others than those of the last
-// download, and what was downloaded behind it is lost, or was not asked for. When the claims of then
-// are back nothing had changed for the server, and the rows stayed at their remote for ever.
+// download, and what was downloaded behind it is lost, or was not asked for. When the claims of
+// then are back nothing had changed for the server, and the rows stayed at their remote for ever.
 #[test]
 fn what_was_uploaded_under_other_claims_leaves_with_them() {
     Backend::each(|backend| {

@@ -263,8 +263,13 @@ impl Walk {
         }
         let uploaded = result.is_ok() && mode != Mode::DownloadOnly;
         let after = site.own_texts();
+        let held_now = site.held();
         let owed = before.iter().filter(|(text, place)| {
-            let is_own = held.contains_key(&place.0) && !published.contains(*place);
+            // In a table that was not published and is not, the user's own foreign keys may act.
+            let is_own = match held.contains_key(&place.0) {
+                true => !published.contains(*place),
+                false => !held_now.contains_key(&place.0),
+            };
             !is_own && (!after.contains_key(*text) || (uploaded && published.contains(*place)))
         });
         let owed: Vec<String> = owed.map(|(text, _)| text.clone()).collect();

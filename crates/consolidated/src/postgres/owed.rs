@@ -116,29 +116,40 @@ pub(super) fn tell(
     Ok(())
 }
 
-/// Its watermark says which rows the remote was sent under the claims of then. Rows that it makes
-/// under others are not among them, and nothing tells them to leave when those of then are back: so
-/// they are owed (traps 4 and 5).
-pub(super) fn owe_under_other_claims(
+/// Owes what the log of departures does not name.
+///
+/// A watermark says which rows the remote was sent under the claims of then. Rows that it makes
+/// under others are not among them, and nothing tells them to leave when those of then are back
+/// (traps 4 and 5). And a row that leaves with another key departs under its old one, while the
+/// remote has it under the new one.
+pub(super) fn owe_what_no_log_names(
     upload: Upload<'_>,
     ledger: &mut Ledger,
 ) -> Result<(), Failure> {
     let request = upload.request;
-    let other = |table: &Arc<Table>| {
-        let published = &table.deployed.published;
+    let changes_keys = request.key_changes && ledger.applied.updates > 0;
+    let owes = |table: &Arc<Table>| {
+        let deployed = &table.deployed;
+        let published = &deployed.published;
         let held = request.marks.iter().find(|held| held.fingerprint == published.fingerprint);
         let mark = held.and_then(|held| Mark::read(held.watermark.as_ref()?));
         let mark = mark.filter(|_| published.direction.downloads());
-        mark.is_some_and(|mark| mark.claims != span::claims(table, request.session))
+        let all = mark.is_some_and(|mark| mark.claims != span::claims(table, request.session));
+        (all, changes_keys && deployed.details.may_leave && published.direction.downloads())
     };
-    let others: Vec<bool> = upload.tables.iter().map(other).collect();
-    if !others.contains(&true) {
+    let owes: Vec<(bool, bool)> = upload.tables.iter().map(owes).collect();
+    if !owes.iter().any(|(all, moved)| *all || *moved) {
         return Ok(());
     }
     (request.batches)(&mut |batch| {
         let published = &upload.tables[batch.table].deployed.published;
+        let (all, moved) = owes[batch.table];
+        let owes = match batch.change {
+            Change::Insert | Change::Update => all,
+            Change::KeyChange => all || moved,
+            Change::Delete => false,
+        };
         let (mut row, mut rest) = (UploadedRow::default(), batch.rows);
-        let owes = others[batch.table] && batch.change != Change::Delete;
         for _ in 0..if owes { batch.count } else { 0 } {
             rest = row.read(rest, batch.change, published.width())?;
             ledger.owe(row.key(published, batch.table));

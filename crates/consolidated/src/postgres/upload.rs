@@ -192,7 +192,7 @@ pub(super) fn finish(
     let request = upload.request;
     in_sequence(request, &remote)?;
     ledger.tell_left_out(request);
-    owed::owe_under_other_claims(upload, &mut ledger)?;
+    owed::owe_what_no_log_names(upload, &mut ledger)?;
     remote.nonce = request.identity.nonce_attempt;
     remote.progress = match request.progress != request.previous {
         true => request.progress,

@@ -69,6 +69,10 @@ pub(super) fn check_written(
     }
     if before == Standing::Inside && table.details.may_leave {
         attempt.leaving.insert(attempt.id(table, position, row));
+        if row.change == Change::KeyChange {
+            // What departs is the old key. At the remote the row is under the new one.
+            attempt.owe(table, position, row);
+        }
     } else {
         // Its parent may be waiting for another row to move out of its way.
         attempt.outside.push(attempt.park(table, position, row));
