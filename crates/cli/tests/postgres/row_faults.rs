@@ -127,3 +127,29 @@ fn the_detail_of_an_error_stays_at_the_centre() {
     assert!(!failure.to_string().contains("secret detail"), "{failure}");
     assert!(server.log().contains("the secret detail"), "{}", server.log());
 }
+
+// S11: the reason named triggers, rules and policies whether there were any or not.
+#[test]
+fn a_row_that_is_ignored_is_told_by_what_may_have_ignored_it() {
+    let (world, server) = docs();
+    let (remote, database) = (world.remote("ann"), world.database());
+    let told = |text: &str| {
+        let wanted = format!(
+            "SELECT count(*) FROM syncline_reject WHERE code = 7004 AND message = '{text}'"
+        );
+        count(&remote, &wanted)
+    };
+    database.sql(
+        "CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+         CREATE TRIGGER nothing BEFORE INSERT ON doc FOR EACH ROW WHEN (NEW.n = 50)
+             EXECUTE FUNCTION nothing()",
+    );
+    sql(&remote, "INSERT INTO doc VALUES ('ignored', '{}', 50), ('taken', '{}', 51)");
+    assert_eq!(world.sync("ann", &server)["rejected"], 1);
+    assert_eq!(told("a trigger or row-level security ignored the row"), 1);
+    database.sql("ALTER TABLE doc DISABLE ROW LEVEL SECURITY");
+    sql(&remote, "INSERT INTO doc VALUES ('ignored too', '{}', 50)");
+    assert_eq!(world.sync("ann", &server)["rejected"], 1);
+    assert_eq!(told("a trigger ignored the row"), 1);
+    world.assert_converged(&["ann"]);
+}

@@ -155,6 +155,8 @@ pub(super) struct Careful<'l, 'a> {
     reaching: Option<(By, Vec<i64>)>,
     /// Rows whose errors were logged with what no remote may see.
     details_logged: u32,
+    /// What may keep rows out of a table without a word.
+    pub(super) silent: HashMap<usize, Vec<&'static str>>,
 }
 
 const UNDO: &str = "ROLLBACK TO SAVEPOINT careful; RELEASE SAVEPOINT careful;";
@@ -183,6 +185,7 @@ impl<'l, 'a> Careful<'l, 'a> {
             reached: Reached::default(),
             reaching: None,
             details_logged: 0,
+            silent: HashMap::new(),
         }
     }
 

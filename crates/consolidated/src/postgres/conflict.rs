@@ -43,7 +43,10 @@ pub(super) fn resolve(careful: &mut Careful<'_, '_>, group: Group) -> Result<(),
             Verdict::Leads | Verdict::Touches => {
                 careful.reject(table, change, &bytes, outside())?
             }
-            Verdict::Vetoed => careful.reject(table, change, &bytes, vetoed())?,
+            Verdict::Vetoed => {
+                let reason = careful.vetoed(table, change)?;
+                careful.reject(table, change, &bytes, reason)?;
+            }
         }
     }
     settle(careful, Group { table, change, rows: conflicts }, &ground.now)
@@ -126,12 +129,6 @@ impl Ground {
 
 fn outside() -> (Code, String) {
     (Code::RowOutsideSubscription, "the row is outside the subscription".to_owned())
-}
-
-/// The row is as it was, and the database did not say why.
-pub(super) fn vetoed() -> (Code, String) {
-    let why = "the database ignored the row: a trigger, a rule or row-level security kept it out";
-    (Code::RowVetoed, why.to_owned())
 }
 
 /// Lets the rule decide, then counts, notes and owes.

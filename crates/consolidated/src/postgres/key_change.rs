@@ -13,7 +13,6 @@
 
 use super::batch::Reason;
 use super::careful::{Careful, Group, Parked, Ran, Rows};
-use super::conflict;
 use super::knot;
 use super::outline::Outline;
 use super::row_fault::RowFault;
@@ -244,7 +243,10 @@ fn obstacle(
     if let Some(reason) = taken(careful, table, bytes)? {
         return Ok(Some(Obstacle::Mends(reason)));
     }
-    Ok(unchanged.then(|| Obstacle::Stays(conflict::vetoed())))
+    match unchanged {
+        true => Ok(Some(Obstacle::Stays(careful.vetoed(table, Change::KeyChange)?))),
+        false => Ok(None),
+    }
 }
 
 /// Gives the row its new key, and then lets the rule decide as if it had had it all along. Returns

@@ -2,13 +2,55 @@
 
 use super::batch::Reason;
 use super::careful::{Careful, Group, Parked, Rows};
+use super::fetch::unreadable;
 use super::moved::Told;
+use super::upload::{Stop, stopped};
+use crate::quote::ident;
 use crate::rebase::Rebased;
 use crate::synchronization::Change;
-use crate::uploaded_row::UploadedRow;
+use crate::uploaded_row::{UploadedRow, event_of};
 use model::{Code, Failure};
 
+/// What may keep a row out of a table without a word: triggers, rules, row-level security. Those of
+/// its partitions count too.
+const SILENT: &str = "SELECT EXISTS (
+    SELECT FROM pg_trigger AS t
+    WHERE NOT t.tgisinternal AND t.tgenabled <> 'D' AND t.tgname NOT LIKE 'syncline\\_%'
+      AND (t.tgrelid = c.oid OR t.tgrelid IN (SELECT relid FROM pg_partition_tree(c.oid)))),
+  EXISTS (SELECT FROM pg_rewrite AS r WHERE r.ev_class = c.oid AND r.ev_type <> '1'),
+  c.relrowsecurity
+FROM pg_class AS c WHERE c.oid = $1::text::regclass";
+
 impl Careful<'_, '_> {
+    /// Why a row is as it was although no statement failed.
+    pub(super) fn vetoed(&mut self, table: usize, change: Change) -> Result<Reason, Stop> {
+        if !self.silent.contains_key(&table) {
+            self.flush()?;
+            let details = &self.table(table).deployed.details;
+            let name = format!("{}.{}", ident(&details.schema), ident(&details.name));
+            let looking = "look for what ignores rows";
+            let rows = self.link.query(SILENT, &[&name]).map_err(stopped(looking))?;
+            let found = |column| {
+                let found = rows.first().map(|row| row.try_get::<bool>(column));
+                found.transpose().map_err(unreadable).map(|found| found == Some(true))
+            };
+            let kinds = ["a trigger", "a rule", "row-level security"].into_iter().enumerate();
+            let mut silent = Vec::new();
+            for (column, kind) in kinds {
+                if found(column)? {
+                    silent.push(kind);
+                }
+            }
+            self.silent.insert(table, silent);
+        }
+        let silent = self.silent.get(&table).map(|silent| silent.join(" or "));
+        let why = match silent.filter(|silent| !silent.is_empty()) {
+            Some(silent) => format!("{silent} ignored the row"),
+            None => format!("the script {} did not change the row", event_of(change).name()),
+        };
+        Ok((Code::RowVetoed, why))
+    }
+
     /// The rows of `group` as they are to be applied: told anew where key changes of others or of
     /// the same upload have been there before.
     pub(super) fn told(&mut self, group: Group) -> Result<Vec<Group>, Failure> {
