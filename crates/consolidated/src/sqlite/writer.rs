@@ -309,3 +309,6 @@ impl crate::connection::Writer for Writer {
         notes::trim(&self.connection, rows_max, rejects_kept_s)
     }
 }
+
+#[cfg(test)]
+mod tests;
