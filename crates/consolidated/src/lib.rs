@@ -19,6 +19,7 @@ mod echo;
 mod fleet;
 mod identity;
 mod initial;
+mod new_keys;
 mod notes;
 mod orphans;
 #[allow(dead_code, reason = "partitions will read more of the tables")]

@@ -9,12 +9,13 @@ use super::catalog::CatalogTable;
 use super::durable::Ends;
 use super::errors::{failed, script_failed};
 use super::identity;
-use super::new_keys::NewKeys;
 use super::stretch;
 use super::values::write_row;
 use super::watermark::{self, LogMark, Mark};
+use super::{moves, new_keys};
 use crate::echo::{Echo, EchoKind};
 use crate::identity::Void;
+use crate::new_keys::NewKeys;
 use crate::script::{Event, Parameter};
 use crate::synchronization::{DownloadBatch, DownloadedTable, FetchRequest, Fetched, TableMark};
 use crate::uploaded_row::{UploadedRow, key_of};
@@ -293,7 +294,7 @@ impl<'a> Download<'a, '_> {
             return Ok(());
         };
         let remote = self.request.session.remote_id.as_str();
-        let mut new_keys = NewKeys::read(self.connection, table, *last, remote)?;
+        let mut new_keys = moves::new_keys(self.connection, &table.published, *last, remote)?;
         if new_keys.is_empty() {
             return Ok(());
         }
@@ -308,7 +309,7 @@ impl<'a> Download<'a, '_> {
             }
             Ok(())
         })?;
-        new_keys.keep_known(self.connection, table, *last, &named, &mut |key| {
+        new_keys::keep_known(&mut new_keys, self.connection, table, *last, &named, &mut |key| {
             Ok(self.covered(table, key)?.is_some())
         })?;
         self.new_keys = new_keys;

@@ -11,12 +11,13 @@ use super::tables::UserTable;
 use super::tracking::{Object, kept_column, log_name};
 use super::values::{Bind, write_row};
 use super::watermark::Mark;
+use crate::new_keys::{KEY_CHANGES_MAX, KeyChange, NewKeys, Trail};
 use crate::quote::{ident, idents, join};
 use crate::synchronization::{Change, UploadRequest};
 use crate::uploaded_row::{RowId, UploadedRow, key_of};
 use model::{Failure, PublishedTable, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Statement, params};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Most key changes of one row that are followed.
@@ -347,53 +348,35 @@ fn queries(table: &PublishedTable, names: &[&str], until: i64) -> [String; 3] {
     [step, own, arrived]
 }
 
-/// The rows of a table that got other keys behind `since`, by the key that each has now: the one by
-/// which `remote` knows it. None at all where more than `most` keys were changed.
-pub(super) fn by_new_key(
+/// The rows of a table that got other keys behind `since`, as `remote` knows them.
+pub(super) fn new_keys(
     connection: &Connection,
     table: &PublishedTable,
     since: i64,
     remote: &str,
-    most: usize,
-) -> Result<HashMap<Vec<u8>, Vec<u8>>, Failure> {
+) -> Result<NewKeys, Failure> {
     let looking = failed("look for key changes");
     let names: Vec<&str> =
         table.key.iter().map(|c| table.columns[usize::from(*c)].as_str()).collect();
     let sql = format!(
-        "SELECT {} FROM {} WHERE sequence > ?1 ORDER BY sequence LIMIT ?2",
+        "SELECT {}, {}, remote_id IS ?2 FROM {} WHERE sequence > ?1 ORDER BY sequence LIMIT ?3",
         join(&names, ", ", |name| ident(&was(name))),
+        join(&names, ", ", |name| ident(&becomes(name))),
         ident(&keys_name(&table.name)),
     );
-    let (mut keys, mut seen) = (Vec::new(), HashSet::new());
+    let mut trail = Trail::default();
     let mut statement = connection.prepare_cached(&sql).map_err(&looking)?;
-    let mut rows = statement.query(params![since, most as i64 + 1]).map_err(&looking)?;
+    let most = KEY_CHANGES_MAX as i64 + 1;
+    let mut rows = statement.query(params![since, remote, most]).map_err(&looking)?;
     while let Some(row) = rows.next().map_err(&looking)? {
-        let mut key = Vec::new();
-        write_row(&mut key, row, names.len()).map_err(&looking)?;
-        keys.push(key);
+        let mut was = Vec::new();
+        write_row(&mut was, row, 2 * names.len()).map_err(&looking)?;
+        let is = model::skip_row(&was, names.len())?.to_vec();
+        was.truncate(was.len() - is.len());
+        let own = row.get(2 * names.len()).map_err(&looking)?;
+        trail.follow(KeyChange { was, is, own, unlinked: false });
     }
-    if keys.len() > most {
-        return Ok(HashMap::new());
-    }
-    let mut latest: HashMap<Vec<u8>, (i64, Vec<u8>)> = HashMap::new();
-    for key in keys {
-        if !seen.insert(key.clone()) {
-            continue;
-        }
-        let known = crate::rebase::values(&key)?;
-        let (steps, replaced) = chain(connection, table, &known, (since, i64::MAX), remote)?;
-        // What the remote did itself it knows.
-        let own = steps.iter().any(|step| step.by.as_deref() == Some(remote));
-        let Some(last) = steps.into_iter().next_back().filter(|_| !replaced && !own) else {
-            continue;
-        };
-        // A row that came to the key later is the one that has it now.
-        let later = latest.get(&last.key).is_none_or(|(sequence, _)| *sequence < last.sequence);
-        if later && last.key != key {
-            latest.insert(last.key, (last.sequence, key));
-        }
-    }
-    Ok(latest.into_iter().map(|(new, (_, old))| (new, old)).collect())
+    Ok(trail.end())
 }
 
 /// Notes that `remote` itself has made the key changes behind `since` of the row that had `key`.

@@ -1,43 +1,17 @@
-//! Rows of a download that have another key than the one by which the remote knows them.
-//!
-//! The key changes beside the log of a table say which rows these are (`moves.rs`). A remote is
-//! told the old key with the row, so that its own `ON UPDATE` acts, and its row stays the same row.
-//!
-//! Invariants:
-//! N1. No remote is told an old key that it did not have (S7). The delete cursor names the key, or
-//!     the remote receives another row under it; and its row had the place then that it has now, or
-//!     one that the delete cursor asks for. In every other case the row comes as any row does, and
-//!     its old key goes as any key does.
-//! N2. What lies under an old key that is told is told too: the row that is there now comes,
-//!     whoever has made it. So the remote holds what is here, whatever it held before (S3).
+//! What the log of a table says of rows that a remote knows by other keys (`crate::new_keys`).
 
 use super::catalog::CatalogTable;
 use super::errors::failed;
-use super::moves;
 use super::runs;
 use super::tracking::{MOVED, log_name};
 use super::values::{Bind, write_row};
+use crate::new_keys::{Clues, NewKeys, Then};
 use crate::quote::{ident, join};
 use crate::rebase::values;
 use crate::selection::place_column;
 use model::{Failure, PublishedTable, skip_row};
 use rusqlite::Connection;
 use std::collections::{HashMap, HashSet};
-
-/// Most key changes of a table that a download tells as what they are. Beyond it, as where the log
-/// is too short, a row goes and another comes.
-const KEY_CHANGES_MAX: usize = 100_000;
-
-/// The rows of a table that a remote knows by other keys.
-#[derive(Default)]
-pub(super) struct NewKeys {
-    /// By the key that a row has now, the one by which the remote knows it.
-    known_by: HashMap<Vec<u8>, Vec<u8>>,
-    /// The keys by which the remote knows them.
-    given_up: HashSet<Vec<u8>>,
-    /// Those of them that were told.
-    told: HashSet<Vec<u8>>,
-}
 
 /// The columns whose old values the log of a table keeps, and what it says of keys given up.
 struct Places {
@@ -57,85 +31,35 @@ struct Past {
     went_on: bool,
 }
 
-impl NewKeys {
-    /// Those that have got other keys since the entry `since` of the log.
-    pub(super) fn read(
-        connection: &Connection,
-        table: &CatalogTable,
-        since: i64,
-        remote: &str,
-    ) -> Result<NewKeys, Failure> {
-        let published = &table.published;
-        let known_by = moves::by_new_key(connection, published, since, remote, KEY_CHANGES_MAX)?;
-        Ok(NewKeys::of(known_by))
-    }
+/// Forgets the rows whose old keys the remote did not have. `named` are those that the delete
+/// cursor names; `covered` says whether another row that the remote has is under a key.
+pub(super) fn keep_known(
+    new_keys: &mut NewKeys,
+    connection: &Connection,
+    table: &CatalogTable,
+    since: i64,
+    named: &HashSet<Vec<u8>>,
+    covered: &mut dyn FnMut(&[u8]) -> Result<bool, Failure>,
+) -> Result<(), Failure> {
+    let places = Places::read(new_keys, connection, &table.published, since)?;
+    new_keys.keep_known(&mut |old, new| {
+        let is_named = named.contains(old);
+        let is_covered = !is_named && covered(old)?;
+        let (then, now) = match &places {
+            None => (Then::Everywhere, None),
+            Some(Places { columns, pasts }) => (
+                pasts.get(old).map_or(Then::Unknown, Past::then),
+                place_now(connection, &table.published, columns, new)?,
+            ),
+        };
+        Ok(Clues { is_named, is_covered, then, now })
+    })
+}
 
-    fn of(known_by: HashMap<Vec<u8>, Vec<u8>>) -> NewKeys {
-        let given_up = known_by.values().cloned().collect();
-        NewKeys { known_by, given_up, told: HashSet::new() }
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.known_by.is_empty()
-    }
-
-    /// Whether the remote knows by this key a row that has another one now.
-    pub(super) fn are_given_up(&self, key: &[u8]) -> bool {
-        self.given_up.contains(key)
-    }
-
-    /// The key by which the remote knows the row with this key, which is about to be told.
-    pub(super) fn tell(&mut self, key: &[u8]) -> Option<&[u8]> {
-        let old = self.known_by.get(key)?;
-        if !self.told.contains(old) {
-            self.told.insert(old.clone());
-        }
-        Some(old)
-    }
-
-    /// Whether the key was told as the old one of a row.
-    pub(super) fn is_told(&self, key: &[u8]) -> bool {
-        self.told.contains(key)
-    }
-
-    /// Forgets the rows whose old keys the remote did not have (N1). `named` are those that the
-    /// delete cursor names; `covered` says whether another row that the remote has is under a key.
-    pub(super) fn keep_known(
-        &mut self,
-        connection: &Connection,
-        table: &CatalogTable,
-        since: i64,
-        named: &HashSet<Vec<u8>>,
-        covered: &mut dyn FnMut(&[u8]) -> Result<bool, Failure>,
-    ) -> Result<(), Failure> {
-        let places = self.places(connection, &table.published, since)?;
-        let mut known_by = HashMap::with_capacity(self.known_by.len());
-        for (new, old) in std::mem::take(&mut self.known_by) {
-            let is_named = named.contains(&old);
-            if !is_named && !covered(&old)? {
-                continue;
-            }
-            let had_it = match &places {
-                None => true,
-                Some(Places { columns, pasts }) => match pasts.get(&old) {
-                    Some(past) if !past.came_since => {
-                        let now = place_now(connection, &table.published, columns, &new)?;
-                        past.place.is_some() && past.place == now || is_named && !past.went_on
-                    }
-                    _ => false,
-                },
-            };
-            if had_it {
-                known_by.insert(new, old);
-            }
-        }
-        *self = NewKeys::of(known_by);
-        Ok(())
-    }
-
+impl Places {
     /// What the log says of the keys given up; none where all rows are everybody's.
-    fn places(
-        &self,
+    fn read(
+        new_keys: &NewKeys,
         connection: &Connection,
         table: &PublishedTable,
         since: i64,
@@ -171,7 +95,7 @@ impl NewKeys {
             write_row(&mut entry, row, kept.len()).map_err(&reading)?;
             let place = skip_row(&entry, key.len())?;
             let key = &entry[..entry.len() - place.len()];
-            if self.given_up.contains(key) {
+            if new_keys.are_given_up(key) {
                 let kind = row.get(kept.len()).map_err(&reading)?;
                 pasts.entry(key.to_vec()).or_default().hear(kind, place);
             }
@@ -188,6 +112,15 @@ impl Past {
         if kind == 1 {
             self.went_on |= self.place.as_deref().is_some_and(|before| before != place);
             self.place.get_or_insert_with(|| place.to_vec());
+        }
+    }
+
+    fn then(&self) -> Then {
+        match &self.place {
+            Some(place) if !self.came_since => {
+                Then::At { place: place.clone(), went_on: self.went_on }
+            }
+            _ => Then::Unknown,
         }
     }
 }

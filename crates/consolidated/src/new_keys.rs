@@ -1,0 +1,257 @@
+//! Rows of a download that have another key than the one by which the remote knows them.
+//!
+//! The centre logs both keys of each change. From what it has logged since the remote's last
+//! download it follows which row is known by which key. A remote is told the old key with the row,
+//! so that its own `ON UPDATE` acts, and its row stays the same row.
+//!
+//! Invariants:
+//! N1. No remote is told an old key that it did not have (S7). The delete cursor names the key, or
+//!     the remote receives another row under it; and its row had the place then that it has now, or
+//!     one that the delete cursor asks for. In every other case the row comes as any row does, and
+//!     its old key goes as any key does.
+//! N2. What lies under an old key that is told is told too: the row that is there now comes,
+//!     whoever has made it. So the remote holds what is here, whatever it held before (S3).
+//! N3. A key change that left the children behind is told to nobody: at a remote they would follow.
+
+use model::Failure;
+use std::collections::{HashMap, HashSet};
+
+/// Most key changes of a table that a download tells as what they are. Beyond it, as where the log
+/// is too short, a row goes and another comes.
+pub(crate) const KEY_CHANGES_MAX: usize = 100_000;
+
+/// An entry of the log: a row got another key. Both keys are one where a remote has made a row of
+/// its own under a key that another had left.
+pub(crate) struct KeyChange {
+    pub(crate) was: Vec<u8>,
+    pub(crate) is: Vec<u8>,
+    /// The remote in question did it itself, and speaks of the new key.
+    pub(crate) own: bool,
+    /// Foreign keys were not heeded, so rows that refer to it may have stayed behind.
+    pub(crate) unlinked: bool,
+}
+
+/// The keys by which a remote knows the rows of a table, followed from change to change.
+///
+/// The changes of one row come in their order, and so do those that concern one key.
+#[derive(Default)]
+pub(crate) struct Trail {
+    /// By the key that a row has now, the one by which the remote knows it; none where it does not
+    /// know it, or is not to be told.
+    known_by: HashMap<Vec<u8>, Option<Vec<u8>>>,
+    /// By the key that the remote knows, the one that the row has now.
+    now: HashMap<Vec<u8>, Vec<u8>>,
+    /// Keys that rows have left: who is there now came since.
+    left: HashSet<Vec<u8>>,
+    changes: usize,
+}
+
+impl Trail {
+    pub(crate) fn follow(&mut self, change: KeyChange) {
+        let KeyChange { was, is, own, unlinked } = change;
+        self.changes += 1;
+        let mut known = None;
+        if was != is {
+            known = match self.known_by.remove(&was) {
+                Some(known) => known,
+                None => (!self.left.contains(&was)).then(|| was.clone()),
+            };
+            self.left.insert(was);
+        }
+        if let Some(key) = known.take_if(|_| own || unlinked) {
+            self.now.remove(&key);
+        }
+        if own {
+            // The row that it knew by this key it does not mean by it any more.
+            if let Some(elsewhere) = self.now.remove(&is) {
+                self.known_by.insert(elsewhere, None);
+            }
+            known = Some(is.clone());
+        }
+        // What was under the key before is gone.
+        if let Some(Some(replaced)) = self.known_by.remove(&is)
+            && self.now.get(&replaced) == Some(&is)
+        {
+            self.now.remove(&replaced);
+        }
+        if let Some(key) = &known {
+            self.now.insert(key.clone(), is.clone());
+        }
+        self.known_by.insert(is, known);
+    }
+
+    /// The rows that are known by other keys than they have; none where too many were changed.
+    pub(crate) fn end(self) -> NewKeys {
+        if self.changes > KEY_CHANGES_MAX {
+            return NewKeys::default();
+        }
+        let known_by = self.known_by.into_iter().filter_map(|(now, known)| Some((now, known?)));
+        NewKeys::of(known_by.filter(|(now, known)| now != known).collect())
+    }
+}
+
+/// What is known of a key that was given up, and of the row that gave it up.
+pub(crate) struct Clues {
+    /// The delete cursor names the key.
+    pub(crate) is_named: bool,
+    /// The remote receives another row under it.
+    pub(crate) is_covered: bool,
+    /// Where the row was at the remote's last download.
+    pub(crate) then: Then,
+    /// The place that it has now.
+    pub(crate) now: Option<Vec<u8>>,
+}
+
+/// The place of a row at a remote's last download.
+pub(crate) enum Then {
+    /// All rows are everybody's.
+    Everywhere,
+    At {
+        place: Vec<u8>,
+        /// The row, or one behind it, departed from another place later.
+        went_on: bool,
+    },
+    /// It was not there yet, or the log does not say.
+    Unknown,
+}
+
+impl Clues {
+    /// Whether the remote had the row under the old key (N1).
+    fn had_it(self) -> bool {
+        (self.is_named || self.is_covered)
+            && match self.then {
+                Then::Everywhere => true,
+                Then::At { place, went_on } => {
+                    self.now.is_some_and(|now| now == place) || self.is_named && !went_on
+                }
+                Then::Unknown => false,
+            }
+    }
+}
+
+/// The rows of a table that a remote knows by other keys.
+#[derive(Default)]
+pub(crate) struct NewKeys {
+    /// By the key that a row has now, the one by which the remote knows it.
+    known_by: HashMap<Vec<u8>, Vec<u8>>,
+    /// The keys by which the remote knows them.
+    given_up: HashSet<Vec<u8>>,
+    /// Those of them that were told.
+    told: HashSet<Vec<u8>>,
+}
+
+impl NewKeys {
+    fn of(known_by: HashMap<Vec<u8>, Vec<u8>>) -> NewKeys {
+        let given_up = known_by.values().cloned().collect();
+        NewKeys { known_by, given_up, told: HashSet::new() }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.known_by.is_empty()
+    }
+
+    /// New and old key of each row.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.known_by.iter().map(|(new, old)| (new.as_slice(), old.as_slice()))
+    }
+
+    /// Whether the remote knows by this key a row that has another one now.
+    pub(crate) fn are_given_up(&self, key: &[u8]) -> bool {
+        self.given_up.contains(key)
+    }
+
+    /// The key by which the remote knows the row with this key, which is about to be told.
+    pub(crate) fn tell(&mut self, key: &[u8]) -> Option<&[u8]> {
+        let old = self.known_by.get(key)?;
+        if !self.told.contains(old) {
+            self.told.insert(old.clone());
+        }
+        Some(old)
+    }
+
+    /// Whether the key was told as the old one of a row.
+    pub(crate) fn is_told(&self, key: &[u8]) -> bool {
+        self.told.contains(key)
+    }
+
+    /// Forgets the rows whose old keys the remote did not have (N1). `clues` are asked for with the
+    /// old and the new key of a row.
+    pub(crate) fn keep_known(
+        &mut self,
+        clues: &mut dyn FnMut(&[u8], &[u8]) -> Result<Clues, Failure>,
+    ) -> Result<(), Failure> {
+        let mut known_by = HashMap::with_capacity(self.known_by.len());
+        for (new, old) in std::mem::take(&mut self.known_by) {
+            if clues(&old, &new)?.had_it() {
+                known_by.insert(new, old);
+            }
+        }
+        *self = NewKeys::of(known_by);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each change is `was`, `is` and who made it: `o` others, `r` the remote itself, `u` others,
+    /// without foreign keys.
+    fn check(changes: &[&str], expected: &[&str]) {
+        let mut trail = Trail::default();
+        for change in changes {
+            let bytes = change.as_bytes();
+            let (own, unlinked) = (bytes[2] == b'r', bytes[2] == b'u');
+            let (was, is) = (vec![bytes[0]], vec![bytes[1]]);
+            trail.follow(KeyChange { was, is, own, unlinked });
+        }
+        let new_keys = trail.end();
+        let pair = |(new, old): (&[u8], &[u8])| String::from_utf8([old, new].concat()).unwrap();
+        let mut found: Vec<String> = new_keys.iter().map(pair).collect();
+        found.sort();
+        assert_eq!(found, expected, "{changes:?}");
+    }
+
+    // S3, Trap 10
+    #[test]
+    fn each_row_is_known_by_the_key_that_it_had_first() {
+        check(&["abo", "bco"], &["ac"]);
+        check(&["abo", "bao"], &[]);
+        // Chains, swaps, rings.
+        check(&["cdo", "bco", "abo"], &["ab", "bc", "cd"]);
+        check(&["axo", "bao", "xbo"], &["ab", "ba"]);
+        check(&["axo", "cao", "bco", "xbo"], &["ab", "bc", "ca"]);
+        // It goes, comes back and goes again; another takes its first key.
+        check(&["ago", "gao", "aho", "bao"], &["ah", "ba"]);
+        // The row that had the key before was deleted.
+        check(&["abo", "bco", "dbo"], &["ac", "db"]);
+        check(&["abo", "dbo"], &["db"]);
+        check(&["abo", "dbo", "beo"], &["de"]);
+        // A row that came to a key which another had left is new.
+        check(&["abo", "aco"], &["ab"]);
+    }
+
+    // S3, Trap 8
+    #[test]
+    fn what_the_remote_did_itself_it_knows() {
+        check(&["abr"], &[]);
+        check(&["abr", "bco"], &["bc"]);
+        check(&["abo", "bcr"], &[]);
+        // Its own row under a key that another left is the one that it means by that key.
+        check(&["abo", "aar"], &[]);
+        check(&["abo", "aar", "aco"], &["ac"]);
+        check(&["abo", "car"], &[]);
+        check(&["abo", "car", "ado"], &["ad"]);
+        check(&["abo", "bcr", "car"], &[]);
+    }
+
+    // S3, Trap 26
+    #[test]
+    fn a_row_that_left_its_children_behind_is_not_told_as_the_same() {
+        check(&["abu"], &[]);
+        check(&["abu", "bco"], &[]);
+        check(&["abo", "bcu"], &[]);
+        check(&["abu", "cao"], &["ca"]);
+        check(&["abu", "bar", "aco"], &["ac"]);
+    }
+}
