@@ -43,6 +43,7 @@ mod lookup;
 mod made;
 mod migration;
 mod moved;
+mod new_keys;
 mod notes;
 mod numeric;
 mod oldest;

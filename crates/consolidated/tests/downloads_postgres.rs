@@ -31,12 +31,14 @@ fn synchronized() -> (Center, TestDatabase, Remote) {
     (center, database, remote)
 }
 
-/// What a download brought: tables and keys, deletes with a minus.
+/// What a download brought: tables and keys, deletes with a minus, key changes with both keys.
 fn came(download: &Download) -> Vec<String> {
     let key = |row: &[model::Value]| row[0].as_ref().display();
     let upserts = download.upserts.iter().map(|(table, row)| format!("{table} {}", key(row)));
     let deletes = download.deletes.iter().map(|(table, row)| format!("-{table} {}", key(row)));
-    let mut all: Vec<String> = upserts.chain(deletes).collect();
+    let moved = download.key_changes.iter();
+    let moved = moved.map(|(table, old, row)| format!("{table} {} to {}", key(old), key(row)));
+    let mut all: Vec<String> = upserts.chain(deletes).chain(moved).collect();
     all.sort();
     all
 }
@@ -82,7 +84,7 @@ fn every_way_to_change_a_row_is_noticed() {
         assert!(download(&mut center, &mut remote).is_empty(), "{sql}: nothing comes twice");
     };
     check("UPDATE customer SET name = 'Ben' WHERE id = 2", &["customer 2"]);
-    check("UPDATE customer SET id = 3 WHERE id = 2", &["-customer 2", "customer 3"]);
+    check("UPDATE customer SET id = 3 WHERE id = 2", &["customer 2 to 3"]);
     check("DELETE FROM purchase; INSERT INTO purchase VALUES (10, 3)", &["purchase 10"]);
     check(
         "INSERT INTO purchase VALUES (11, 1); DELETE FROM purchase WHERE id = 11",

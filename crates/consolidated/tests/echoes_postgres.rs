@@ -45,7 +45,8 @@ fn came(download: &Download) -> Vec<String> {
     };
     let upserts = download.upserts.iter().map(|(table, row)| line("", table, row));
     let deletes = download.deletes.iter().map(|(table, row)| line("-", table, row));
-    let mut all: Vec<String> = upserts.chain(deletes).collect();
+    let moved = download.key_changes.iter().map(|(table, _, row)| line(">", table, row));
+    let mut all: Vec<String> = upserts.chain(deletes).chain(moved).collect();
     all.sort();
     all
 }

@@ -373,8 +373,10 @@ fn departures_that_a_program_before_noted_are_kept() {
     let download = site.synchronize(&mut center, &[]);
     assert_eq!(
         listed(&download.deletes),
-        "comment:11 customer:2 invoice:21 line:111 line:112 line:211 product:1 shop:1 task:1"
+        "comment:11 customer:2 invoice:21 line:111 line:112 line:211 shop:1 task:1"
     );
+    let moved = download.key_changes.iter().map(|(table, old, _)| (table.as_str(), old.clone()));
+    assert_eq!(moved.collect::<Vec<_>>(), [("product", vec![int(1)])]);
     let afresh = download.modes.iter().filter(|mode| **mode == DownloadedTable::Refresh);
     assert_eq!(afresh.count(), 1, "offers alone, as always");
     let gone = [111, 121].map(|id| site.held["line"].get(&id).cloned());

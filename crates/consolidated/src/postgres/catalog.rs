@@ -61,6 +61,8 @@ pub(super) struct Table {
     /// Whether anything has departed since the last download; none where that is not known to
     /// say what the cursor over the departures would.
     pub(super) departed: Option<Statement>,
+    /// Asks for the places of rows whose keys have changed.
+    pub(super) places: Option<Statement>,
     /// What its rows reach by the actions of foreign keys.
     pub(super) reach: TableReach,
 }
@@ -190,8 +192,9 @@ impl Table {
         let verbatim = deployed.details.verbatim.as_ref();
         let is_verbatim = verbatim.is_some_and(|verbatim| verbatim.is_about(deployed.scripts()));
         let departed = departed(&deployed);
+        let places = deployed.details.places.as_ref().and_then(|text| of_own(&deployed, text));
         let reach = TableReach::of(reach, &deployed);
-        Table { deployed, statements, claims, is_verbatim, departed, reach }
+        Table { deployed, statements, claims, is_verbatim, departed, places, reach }
     }
 
     /// How it is proven that what was uploaded is what is stored; none where it is not.
@@ -211,10 +214,15 @@ impl Table {
 }
 
 fn departed(deployed: &CatalogTable<TableDetails>) -> Option<Statement> {
-    let (published, details) = (&deployed.published, &deployed.details);
-    let text = details.departed.as_ref()?.about(deployed.script(Event::DownloadDeleteCursor)?)?;
+    let probe = deployed.details.departed.as_ref()?;
+    of_own(deployed, probe.about(deployed.script(Event::DownloadDeleteCursor)?)?)
+}
+
+/// A statement that `deploy` has stored beside the scripts.
+fn of_own(deployed: &CatalogTable<TableDetails>, text: &str) -> Option<Statement> {
+    let published = &deployed.published;
     let script = Script::parse(text, published).ok()?;
-    Some(Statement::of(&script, published, &details.columns))
+    Some(Statement::of(&script, published, &deployed.details.columns))
 }
 
 /// The number that [`DEPLOYMENT`] answered.

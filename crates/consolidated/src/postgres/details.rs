@@ -40,6 +40,9 @@ pub(super) struct TableDetails {
     /// The foreign keys that decide which of its rows a remote has.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) guards: Vec<Guard>,
+    /// Asks for the places of rows whose keys have changed; none where all rows are everybody's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) places: Option<String>,
     /// An upload may move a row out of the subscription.
     pub(super) may_leave: bool,
     /// Rows may not be stored as they are sent, because triggers change them or the rule does.

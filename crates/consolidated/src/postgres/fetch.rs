@@ -10,6 +10,7 @@ use super::departed::{Questions, Stillness};
 use super::durable;
 use super::errors::{Fault, failed, script_failed};
 use super::link::{Answer, Call, Link, Row, Unreadable};
+use super::new_keys::{self, Search};
 use super::orphans::Digests;
 use super::owed::{self, Owed};
 use super::read_lock::{self, ReadLock};
@@ -33,8 +34,11 @@ use std::sync::Arc;
 pub(super) type Sink<'a> = &'a mut dyn FnMut(DownloadBatch) -> Result<(), Failure>;
 
 /// Each log, and beside it the state of the database: once also where there is no log. Of the
-/// transaction that uploaded last for the remote, the lower half of its number.
-const STATE: &str = "SELECT log.table_name, log.incarnation, log.floor::text,
+/// transaction that uploaded last for the remote, the lower half of its number. `$1` is the remote,
+/// `$2` what its last download has shown it.
+fn state() -> String {
+    format!(
+        "SELECT log.table_name, log.incarnation, log.floor::text,
     (SELECT pg_current_snapshot()::text),
     (SELECT value::int8 FROM syncline.syncline_system WHERE name = 'generation'),
     (SELECT value::int8 FROM syncline.syncline_system WHERE name = 'deployment'),
@@ -42,16 +46,20 @@ const STATE: &str = "SELECT log.table_name, log.incarnation, log.floor::text,
     (SELECT (pg_current_wal_insert_lsn() - '0/0')::int8),
     (SELECT (pg_current_wal_flush_lsn() - '0/0')::int8),
     remote.void_counter, remote.deletes_lost,
-    log.bypassed::text, log.bypassed IS DISTINCT FROM log.settled
+    log.bypassed::text, log.bypassed IS DISTINCT FROM log.settled,
+    {keys_changed}
 FROM (SELECT) AS state
 LEFT JOIN syncline.syncline_remote AS remote ON remote.remote_id = $1
-LEFT JOIN syncline.syncline_log_state AS log ON TRUE";
+LEFT JOIN syncline.syncline_log_state AS log ON TRUE",
+        keys_changed = new_keys::ANY
+    )
+}
 
 /// The number of none.
 const NO_TRANSACTION: u64 = 0;
 
 /// What other cursors read is for the planner to decide, anew each time (decision 0011).
-const FOR_SCRIPTS: [&str; 2] = [
+pub(super) const FOR_SCRIPTS: [&str; 2] = [
     "SELECT set_config('plan_cache_mode', 'force_custom_plan', true),
         set_config('enable_seqscan', 'on', true), set_config('enable_indexscan', 'on', true)",
     "SET LOCAL max_parallel_workers_per_gather TO DEFAULT",
@@ -113,7 +121,9 @@ pub(super) fn open(
     (lock, waits): (&ReadLock, bool),
 ) -> Result<Opening, Unopened> {
     let remote_id = request.session.remote_id.as_str();
+    let (state, shown) = (state(), new_keys::shown(request));
     let remote: [&(dyn ToSql + Sync); 1] = [&remote_id];
+    let asked: [&(dyn ToSql + Sync); 2] = [&remote_id, &shown];
     let questions = Questions::new(tables, request, own_upload(request.echo, link.place()));
     let values = questions.values(request);
     let parameters: Vec<_> = values.iter().map(|values| cursor::as_parameters(values)).collect();
@@ -124,7 +134,7 @@ pub(super) fn open(
     let (watched, changed): ([&(dyn ToSql + Sync); 2], _) =
         ([&published, &relations], watch::changed());
     calls.extend([
-        Call::new(STATE, &remote),
+        Call::new(&state, &asked),
         Call::new(owed::READ, &remote),
         Call::new(&changed, &watched),
     ]);
@@ -171,6 +181,7 @@ fn moment(link: &Link, rows: &[Row]) -> Option<Moment> {
             floor: floor.parse().ok()?,
             bypassed: row.try_get(11).ok()?,
             loose: row.try_get(12).ok()?,
+            keys_changed: row.try_get(13).ok()?,
         };
         logs.insert(table, log);
     }
@@ -232,7 +243,10 @@ pub(super) fn fetch(
     let own_upload = own_upload(request.echo, moment.place);
     let cursors = plan(tables, &spans, &owed, request, own_upload, &opening.stillness)?;
     let unflushed = opening.unflushed;
-    let (fetched, flushed) = run(link, tables, &cursors, &owed, request, unflushed, sink)?;
+    let stillness = &opening.stillness;
+    let search = Search { tables, spans: &spans, request, moment, stillness, own_upload };
+    let download = Download::new(tables, &owed, search.find(link)?, request, sink);
+    let (fetched, flushed) = run(link, tables, &cursors, unflushed, download)?;
     // What is not there cannot be lost: who is sent nothing need not wait.
     if let Some(place) = unflushed.filter(|_| !flushed && fetched.rows > 0) {
         durable::flush(link, place)?;
@@ -307,10 +321,8 @@ fn run(
     link: &mut Link,
     tables: &[Arc<Table>],
     cursors: &[Cursor<'_>],
-    owed: &[Owed],
-    request: &FetchRequest<'_>,
     unflushed: Option<i64>,
-    sink: Sink<'_>,
+    mut download: Download<'_, '_>,
 ) -> Result<(Fetched, bool), Failure> {
     let parameters: Vec<_> =
         cursors.iter().map(|cursor| cursor::as_parameters(&cursor.values)).collect();
@@ -332,7 +344,6 @@ fn run(
     calls.extend(unflushed.map(|_| Call::new(durable::IS_FLUSHED, &log_end)));
     calls.push(Call::new("COMMIT", &[]));
     let mut flushed = unflushed.is_none();
-    let mut download = Download::new(tables, owed, request, sink);
     let batches: Vec<Batches> = cursors.iter().map(|cursor| cursor.batches).collect();
     let place = |call: usize| places.get(call).copied().flatten();
     let flown = link.stream(&calls, &mut |call, row| match place(call) {

@@ -13,6 +13,7 @@
 
 use super::catalog::Table;
 use super::statement::Statement;
+use crate::new_keys::KEY_CHANGES_MAX;
 use crate::quote::{ident, literal};
 use crate::script::Script;
 use model::Failure;
@@ -58,16 +59,34 @@ pub(super) fn key_text<'c>(row: &str, key: impl Iterator<Item = (&'c str, &'c st
 }
 
 /// The statement of a trigger that notes a changed key. What a foreign key's action or a trigger
-/// changed the remote did not ask for.
+/// changed the remote did not ask for. For replicas and restores foreign keys do nothing.
 pub(super) fn note(published: &str, changed: &str, old: &str, new: &str) -> String {
     format!(
         "IF TG_OP = 'UPDATE' AND ({changed}) THEN\n        \
          INSERT INTO syncline.syncline_key_change\n            \
-         (table_name, old_key, new_key, remote_id)\n        \
+         (table_name, old_key, new_key, remote_id, unlinked)\n        \
          VALUES ({table}, {old}, {new}, CASE WHEN pg_trigger_depth() = 1\n            \
-         THEN nullif(current_setting('syncline.remote', true), '') END);\n    END IF",
+         THEN nullif(current_setting('syncline.remote', true), '') END,\n            \
+         current_setting('session_replication_role') = 'replica');\n    END IF",
         table = literal(published)
     )
+}
+
+/// The key changes that a remote's last download did not show it, in their order: both keys,
+/// whether the remote asked for it, and whether foreign keys did nothing.
+pub(super) fn unseen(table: &Table) -> Result<Statement, Failure> {
+    let text = format!(
+        "SELECT {was}, {now}, m.remote_id IS NOT DISTINCT FROM {{s.remote_id}}, m.unlinked
+FROM syncline.syncline_key_change AS m
+WHERE m.table_name = {name} AND m.version >= pg_snapshot_xmin({{s.last_download}})
+    AND NOT pg_visible_in_snapshot(m.version, {{s.last_download}})
+ORDER BY m.sequence LIMIT {most}",
+        was = read_key(table, "m.old_key"),
+        now = read_key(table, "m.new_key"),
+        name = literal(&table.deployed.published.name),
+        most = KEY_CHANGES_MAX + 1,
+    );
+    statement(table, &text)
 }
 
 /// Asks where the rows with given keys have gone. Each row found has the key, and the one that it

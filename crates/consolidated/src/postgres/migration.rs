@@ -19,6 +19,7 @@ const COLUMNS: &[(&str, &str, &str)] = &[
     ("syncline_log_state", "unstamped", "xid8"),
     ("syncline_log_state", "bypassed", "xid8"),
     ("syncline_log_state", "settled", "xid8"),
+    ("syncline_key_change", "unlinked", "boolean NOT NULL DEFAULT false"),
     ("syncline_remote", "held_deployment", "bigint"),
     ("syncline_remote", "secret", "text"),
     ("syncline_remote", "bound_users", "text"),

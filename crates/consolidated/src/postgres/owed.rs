@@ -177,6 +177,19 @@ pub(super) fn keys(
     table: &Table,
     column: usize,
 ) -> Result<KeyArray, Failure> {
+    let unreadable = |row: &&Owed| {
+        row.reject.as_ref().is_some_and(|(code, _)| *code == Code::RowKeyUnreadable.number())
+    };
+    let here = owed.iter().filter(|row| row.table == position).filter(|row| !unreadable(row));
+    key_array(here.map(|row| row.key.as_slice()), table, column)
+}
+
+/// Column `column` of keys of `table`, without those that PostgreSQL cannot hold.
+pub(super) fn key_array<'k>(
+    keys: impl Iterator<Item = &'k [u8]>,
+    table: &Table,
+    column: usize,
+) -> Result<KeyArray, Failure> {
     let (published, columns) = (&table.deployed.published, &table.deployed.details.columns);
     let types: Vec<&ColumnType> =
         published.key.iter().map(|at| &columns[usize::from(*at)]).collect();
@@ -191,17 +204,14 @@ pub(super) fn keys(
     let element = types[wanted].wire();
     let mut array = KeyArray { element, count: 0, elements: Vec::new() };
     let mut scratch = Vec::new();
-    let unreadable = |row: &Owed| {
-        row.reject.as_ref().is_some_and(|(code, _)| *code == Code::RowKeyUnreadable.number())
-    };
-    'rows: for row in owed.iter().filter(|row| row.table == position && !unreadable(row)) {
-        let mut reader = RowReader::new(&row.key);
+    'keys: for key in keys {
+        let mut reader = RowReader::new(key);
         scratch.clear();
         let mut taken = 0..0;
         for (place, kind) in types.iter().enumerate() {
             let begin = scratch.len();
             if kind.write_element(reader.value()?, &mut scratch).is_err() {
-                continue 'rows;
+                continue 'keys;
             }
             if place == wanted {
                 taken = begin..scratch.len();

@@ -10,7 +10,7 @@ use model::{Code, Failure, PublishedTable};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The layout of the system tables that this program makes and understands.
-pub(super) const SYSTEM_FORMAT: i64 = 4;
+pub(super) const SYSTEM_FORMAT: i64 = 5;
 
 /// Every object of ours with its definition, as the database tells it.
 pub(super) const OBJECTS: &str = include_str!("objects.sql");

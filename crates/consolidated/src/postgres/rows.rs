@@ -6,9 +6,10 @@ use super::link::RowRef;
 use super::owed::Owed;
 use super::values::{ColumnType, Reading};
 use crate::echo::EchoKind;
+use crate::new_keys::NewKeys;
 use crate::synchronization::{DownloadBatch, FetchRequest, Fetched};
 use model::{Code, Failure, RowReader, write_value};
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 /// What the rows of a cursor are.
@@ -43,8 +44,13 @@ pub(super) struct Download<'a, 's> {
     readings: Vec<Reading>,
     /// Keys of its table that are owed: they are sent once, as what is owed.
     owed_keys: HashSet<&'a [u8]>,
+    /// Rows that the remote knows by other keys, by the position of their table.
+    new_keys: BTreeMap<usize, NewKeys>,
     buffer: Vec<u8>,
     count: u32,
+    /// Rows with another key, each behind the old one.
+    moved: Vec<u8>,
+    moved_count: u32,
     fetched: Fetched,
 }
 
@@ -52,6 +58,7 @@ impl<'a, 's> Download<'a, 's> {
     pub(super) fn new(
         tables: &'a [Arc<Table>],
         owed: &'a [Owed],
+        new_keys: BTreeMap<usize, NewKeys>,
         request: &'a FetchRequest<'a>,
         sink: Sink<'s>,
     ) -> Download<'a, 's> {
@@ -63,8 +70,11 @@ impl<'a, 's> Download<'a, 's> {
             cursor: None,
             readings: Vec::new(),
             owed_keys: HashSet::new(),
+            new_keys,
             buffer: Vec::new(),
             count: 0,
+            moved: Vec::new(),
+            moved_count: 0,
             fetched: Fetched::default(),
         }
     }
@@ -95,6 +105,11 @@ impl<'a, 's> Download<'a, 's> {
             self.buffer.truncate(begin);
             return Ok(());
         }
+        if self.has_moved(batches, begin)? {
+            let full = self.moved.len() >= self.request.batch_bytes
+                || self.moved_count >= self.request.batch_rows;
+            return if full { self.send_moved(batches) } else { Ok(()) };
+        }
         self.count += 1;
         let full =
             self.buffer.len() >= self.request.batch_bytes || self.count >= self.request.batch_rows;
@@ -112,6 +127,7 @@ impl<'a, 's> Download<'a, 's> {
     /// Ends the present cursor and goes to the next.
     fn next(&mut self, cursors: &[Batches]) -> Result<(), Failure> {
         if let Some(batches) = self.cursor.and_then(|at| cursors.get(at)) {
+            self.send_moved(*batches)?;
             self.send(*batches)?;
             if batches.kind == Kind::Owed {
                 self.owed_deletes(*batches)?;
@@ -131,7 +147,11 @@ impl<'a, 's> Download<'a, 's> {
     /// Whether the row that begins at `begin` is to be sent now.
     fn is_wanted(&mut self, batches: Batches, begin: usize) -> Result<bool, Failure> {
         let image = &self.buffer[begin..];
+        let new_keys = self.new_keys.get(&batches.position).filter(|_| !batches.refreshed);
         let kind = match batches.kind {
+            Kind::DeletedKeys if new_keys.is_some_and(|keys| keys.is_told(image)) => {
+                return Ok(false);
+            }
             Kind::Rows => EchoKind::Row,
             Kind::DeletedKeys => EchoKind::DeletedKey,
             Kind::Owed => {
@@ -153,9 +173,36 @@ impl<'a, 's> Download<'a, 's> {
             }
         }
         if !batches.refreshed && self.request.echo.contains(kind, batches.position, image) {
-            self.fetched.filtered += 1;
+            // What lies under a key that is told to be another row's comes whoever made it.
+            let again = match (new_keys, kind) {
+                (None, _) => false,
+                (Some(keys), EchoKind::DeletedKey) => keys.are_given_up(image),
+                (Some(keys), EchoKind::Row) => {
+                    keys.are_given_up(&self.key_of(batches.position, image)?)
+                }
+            };
+            if !again {
+                self.fetched.filtered += 1;
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Puts the row that begins at `begin` with those that have another key than the remote knows.
+    fn has_moved(&mut self, batches: Batches, begin: usize) -> Result<bool, Failure> {
+        if batches.kind == Kind::DeletedKeys || !self.new_keys.contains_key(&batches.position) {
             return Ok(false);
         }
+        let key = self.key_of(batches.position, &self.buffer[begin..])?;
+        let new_keys = self.new_keys.get_mut(&batches.position);
+        let Some(old) = new_keys.and_then(|new_keys| new_keys.tell(&key)) else {
+            return Ok(false);
+        };
+        self.moved.extend_from_slice(old);
+        self.moved.extend_from_slice(&self.buffer[begin..]);
+        self.buffer.truncate(begin);
+        self.moved_count += 1;
         Ok(true)
     }
 
@@ -184,6 +231,19 @@ impl<'a, 's> Download<'a, 's> {
         (self.sink)(match batches.kind {
             Kind::Rows | Kind::Owed => DownloadBatch::Upserts { table, count, rows },
             Kind::DeletedKeys => DownloadBatch::Deletes { table, count, rows },
+        })
+    }
+
+    fn send_moved(&mut self, batches: Batches) -> Result<(), Failure> {
+        if self.moved_count == 0 {
+            return Ok(());
+        }
+        let (table, count) = (batches.position, std::mem::take(&mut self.moved_count));
+        self.fetched.rows += u64::from(count);
+        (self.sink)(DownloadBatch::KeyChanges {
+            table,
+            count,
+            rows: std::mem::take(&mut self.moved),
         })
     }
 

@@ -40,6 +40,8 @@ pub(super) struct LogState {
     pub(super) bypassed: Option<String>,
     /// Nobody has made sure yet that it has left no row without a parent.
     pub(super) loose: bool,
+    /// A key has changed that the remote may not have heard of.
+    pub(super) keys_changed: bool,
 }
 
 /// What of a table is sent, and up to where it is complete then.

@@ -86,18 +86,7 @@ impl<'a> TablePlanner<'a> {
             return Err(self.wrong(&why));
         }
         let outward: Vec<String> = columns.iter().map(|c| self.table_model.outward(c)).collect();
-        let (create, left_out) = match outward == columns {
-            true => remote_ddl::create(table, &columns, &types, &foreign_keys),
-            false => {
-                let own = |column: &str| self.table_model.outward(column);
-                let of_parent = |parent: &str, column: &str| {
-                    let model = self.version.chosen.get(parent);
-                    model.map_or(column.to_owned(), |model| model.outward(column))
-                };
-                let renamed = table.renamed(&own, &of_parent);
-                remote_ddl::create(&renamed, &outward, &types, &foreign_keys)
-            }
-        };
+        let (create, left_out) = self.create(&columns, &outward, &types, &foreign_keys);
         notices.extend(left_out);
         let key =
             table.key.iter().filter_map(|k| columns.iter().position(|c| c == k)).map(|p| p as u16);
@@ -126,6 +115,7 @@ impl<'a> TablePlanner<'a> {
             dialect: Postgres { user_tables: self.version.user_tables, tracked: self.tracked },
         };
         let (scripts, departures) = (generator.scripts(), generator.departures());
+        let places = generator.places();
         let parsed =
             scripts.iter().map(|(event, text)| Ok((*event, Script::parse(text, &published)?)));
         let parsed = parsed.collect::<Result<HashMap<_, _>, Failure>>()?;
@@ -140,9 +130,35 @@ impl<'a> TablePlanner<'a> {
             true => Vec::new(),
             false => published.columns.clone(),
         };
-        let details =
-            TableDetails { kept, departed, spelling, local, ..self.details(types, verbatim) };
+        let details = TableDetails {
+            kept,
+            departed,
+            spelling,
+            local,
+            places,
+            ..self.details(types, verbatim)
+        };
         Ok(TablePlan { published, outward, conflict_rule, details, scripts, doubt })
+    }
+
+    /// The statements that make the table at remotes, and what is left out of them.
+    fn create(
+        &self,
+        columns: &[String],
+        outward: &[String],
+        types: &[ColumnType],
+        foreign_keys: &[usize],
+    ) -> (Vec<String>, Vec<String>) {
+        if outward == columns {
+            return remote_ddl::create(self.table, columns, types, foreign_keys);
+        }
+        let own = |column: &str| self.table_model.outward(column);
+        let of_parent = |parent: &str, column: &str| {
+            let model = self.version.chosen.get(parent);
+            model.map_or(column.to_owned(), |model| model.outward(column))
+        };
+        let renamed = self.table.renamed(&own, &of_parent);
+        remote_ddl::create(&renamed, outward, types, foreign_keys)
     }
 
     /// `latest` stores a time in the future as now, and nobody knows what a condition of one's own

@@ -36,10 +36,13 @@ fn cut(log: &str) -> String {
     format!("DELETE FROM {log} WHERE syncline_version < $1::text::xid8")
 }
 
-/// Forgets all but the newest changes of keys. What waits for an older one finds no row, and the
-/// rule decides.
-const CUT_KEY_CHANGES: &str = "DELETE FROM syncline.syncline_key_change WHERE sequence <= (
-    SELECT sequence FROM syncline.syncline_key_change ORDER BY sequence DESC OFFSET $1 LIMIT 1)";
+/// Forgets the changes of keys that departure logs do not know any more. Each has a departure
+/// beside it, so that there are no more of them than of these. A remote whose watermark is not
+/// below the floor of its table has seen all that are missing here.
+const CUT_KEY_CHANGES: &str = "DELETE FROM syncline.syncline_key_change AS m
+WHERE NOT EXISTS (
+    SELECT FROM syncline.syncline_log_state AS s
+    WHERE s.table_name = m.table_name AND s.floor <= m.version)";
 
 /// Cuts every log to about its newest `log_rows_max` departures, a transaction each.
 pub(super) fn trim(link: &mut Link, log_rows_max: i64) -> Result<(), Failure> {
@@ -62,8 +65,7 @@ pub(super) fn trim(link: &mut Link, log_rows_max: i64) -> Result<(), Failure> {
         calls.push(Call::Simple("COMMIT"));
         link.flight(&calls).map_err(&trimming)?;
     }
-    let parameters: [&(dyn postgres_types::ToSql + Sync); 1] = [&log_rows_max];
-    let cut = Call::new(CUT_KEY_CHANGES, &parameters);
+    let cut = Call::new(CUT_KEY_CHANGES, &[]);
     link.flight(&[Call::Simple("BEGIN"), cut, Call::Simple("COMMIT")]).map_err(&trimming)?;
     Ok(())
 }

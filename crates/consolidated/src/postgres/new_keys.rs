@@ -1,0 +1,317 @@
+//! Finds the rows of a download that the remote knows by other keys (`crate::new_keys`).
+//!
+//! Whether any key has changed comes with the state of the logs, in the flight that begins the
+//! download. Only where one has, two more flights ask: which, and what the remote had under them.
+//!
+//! The departure log knows no order within a transaction, so it says where a row was only where all
+//! entries of its key agree; otherwise that is not known.
+
+use super::catalog::Table;
+use super::cursor::{self, Source, Value};
+use super::departed::Stillness;
+use super::errors::{failed, script_failed};
+use super::fetch::{FOR_SCRIPTS, unreadable};
+use super::image::Decoder;
+use super::key_log;
+use super::link::{Call, Link, RowRef};
+use super::owed;
+use super::snapshot::{Snapshot, Xid8};
+use super::span::{self, Moment, Span};
+use super::statement::{Slot, Statement};
+use super::values::ColumnType;
+use crate::new_keys::{Clues, KeyChange, NewKeys, Then, Trail};
+use crate::rebase::values;
+use crate::script::Event;
+use crate::synchronization::FetchRequest;
+use crate::uploaded_row::key_of;
+use model::{Failure, skip_row};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+/// What is asked of the log in the flight that begins a download; of one table.
+pub(super) const ANY: &str = "EXISTS (
+        SELECT FROM syncline.syncline_key_change AS m
+        WHERE m.table_name = log.table_name AND m.version >= pg_snapshot_xmin($2::pg_snapshot)
+            AND NOT pg_visible_in_snapshot(m.version, $2::pg_snapshot)
+            AND m.remote_id IS DISTINCT FROM $1)";
+
+/// What the remote's last download has shown it of each table; none where it is not to hear of
+/// changed keys.
+pub(super) fn shown(request: &FetchRequest<'_>) -> Option<Snapshot> {
+    let mut shown = request.marks.iter().filter(|_| request.key_changes).filter_map(span::shown);
+    let first = shown.next()?;
+    let mut least = first.clone();
+    for other in shown.filter(|other| *other != first) {
+        least = if other.xmin < least.xmin { other.coarse() } else { least.coarse() };
+    }
+    Some(least)
+}
+
+/// The tables of a download, and what is known of it.
+#[derive(Clone, Copy)]
+pub(super) struct Search<'a> {
+    pub(super) tables: &'a [Arc<Table>],
+    pub(super) spans: &'a [Span],
+    pub(super) request: &'a FetchRequest<'a>,
+    pub(super) moment: &'a Moment,
+    pub(super) stillness: &'a Stillness,
+    pub(super) own_upload: Xid8,
+}
+
+impl<'a> Search<'a> {
+    /// The rows that the remote knows by other keys, by the position of their table.
+    pub(super) fn find(self, link: &mut Link) -> Result<BTreeMap<usize, NewKeys>, Failure> {
+        let concerned: Vec<usize> =
+            (0..self.tables.len()).filter(|at| self.concerns(*at)).collect();
+        if concerned.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let mut found = self.follow(link, &concerned)?;
+        found.retain(|_, new_keys| !new_keys.is_empty());
+        if found.is_empty() {
+            return Ok(found);
+        }
+        let evidence = self.gather(link, &found)?;
+        for ((position, new_keys), evidence) in found.iter_mut().zip(&evidence) {
+            let everywhere = self.tables[*position].deployed.details.selection.is_empty();
+            new_keys.keep_known(&mut |old, new| Ok(evidence.clues(old, new, everywhere)))?;
+        }
+        Ok(found)
+    }
+
+    fn concerns(self, position: usize) -> bool {
+        let log = self.moment.logs.get(&self.tables[position].deployed.published.name);
+        self.request.key_changes
+            && self.spans[position].since.is_some()
+            && log.is_some_and(|log| log.keys_changed)
+    }
+
+    fn source(self, position: usize) -> Source<'a> {
+        let since = self.spans[position].since.as_ref();
+        Source { session: self.request.session, since, own_upload: self.own_upload }
+    }
+
+    /// Follows the key changes of tables from the remote's last download on.
+    fn follow(
+        self,
+        link: &mut Link,
+        concerned: &[usize],
+    ) -> Result<BTreeMap<usize, NewKeys>, Failure> {
+        let statements = concerned.iter().map(|at| key_log::unseen(&self.tables[*at]));
+        let statements = statements.collect::<Result<Vec<_>, _>>()?;
+        let asked = concerned.iter().zip(&statements);
+        let asked = asked.map(|(at, statement)| self.call(*at, statement, &[]));
+        let asked = asked.collect::<Result<Vec<_>, _>>()?;
+        let parameters: Vec<_> = asked.iter().map(|values| cursor::as_parameters(values)).collect();
+        let calls = statements.iter().zip(&parameters);
+        let calls: Vec<_> = calls.map(|(statement, p)| Call::new(&statement.sql, p)).collect();
+        let mut trails: Vec<Trail> = calls.iter().map(|_| Trail::default()).collect();
+        let mut decoder: Option<(usize, Decoder)> = None;
+        let flown = link.stream(&calls, &mut |call, row| {
+            let key = key_types(&self.tables[concerned[call]]);
+            let mut was = Vec::new();
+            write(&mut decoder, call, row, &key.repeat(2), &mut was)?;
+            let is = skip_row(&was, key.len())?.to_vec();
+            was.truncate(was.len() - is.len());
+            let flag = |at: usize| row.try_get(2 * key.len() + at).map_err(unreadable);
+            trails[call].follow(KeyChange { was, is, own: flag(0)?, unlinked: flag(1)? });
+            Ok(())
+        });
+        flown.map_err(failed("follow changed keys"))?;
+        Ok(concerned.iter().copied().zip(trails.into_iter().map(Trail::end)).collect())
+    }
+
+    /// Finds out what the remote had under the keys that were given up, per table of `found`.
+    fn gather(
+        self,
+        link: &mut Link,
+        found: &BTreeMap<usize, NewKeys>,
+    ) -> Result<Vec<Evidence>, Failure> {
+        let mut questions = Vec::new();
+        for (place, (position, new_keys)) in found.iter().enumerate() {
+            questions.extend(self.questions(place, *position, new_keys)?);
+        }
+        let parameters: Vec<_> =
+            questions.iter().map(|question| cursor::as_parameters(&question.values)).collect();
+        let mut calls: Vec<_> = FOR_SCRIPTS.iter().map(|sql| Call::new(sql, &[])).collect();
+        let settings = calls.len();
+        let asked = questions.iter().zip(&parameters);
+        calls.extend(asked.map(|(question, p)| Call::new(&question.statement.sql, p)));
+        let mut evidence: Vec<Evidence> = found.iter().map(|_| Evidence::default()).collect();
+        let mut decoder: Option<(usize, Decoder)> = None;
+        let flown = link.stream(&calls, &mut |call, row| {
+            let Some(question) = call.checked_sub(settings).map(|at| &questions[at]) else {
+                return Ok(());
+            };
+            let table = &self.tables[question.position];
+            let published = &table.deployed.published;
+            let types: Vec<&ColumnType> = match question.about {
+                About::Covered => table.deployed.details.columns.iter().collect(),
+                About::Named | About::Places => key_types(table),
+            };
+            let mut image = Vec::new();
+            write(&mut decoder, call, row, &types, &mut image)?;
+            let evidence = &mut evidence[question.place];
+            match question.about {
+                About::Named if !found[&question.position].are_given_up(&image) => {}
+                About::Named => {
+                    evidence.named.insert(image);
+                }
+                About::Covered => {
+                    evidence.covered.insert(key_of(published, &values(&image)?));
+                }
+                About::Places => {
+                    let place: String = row.try_get(types.len()).map_err(unreadable)?;
+                    let is_now: bool = row.try_get(types.len() + 1).map_err(unreadable)?;
+                    evidence.hear(image, place.into_bytes(), is_now);
+                }
+            }
+            Ok(())
+        });
+        flown.map_err(|fault| match fault.call.checked_sub(settings).map(|at| &questions[at]) {
+            Some(Question { position, about: About::Named, .. }) => {
+                self.script_failed(*position, Event::DownloadDeleteCursor)(fault)
+            }
+            Some(Question { position, about: About::Covered, .. }) => {
+                self.script_failed(*position, Event::UploadFetch)(fault)
+            }
+            _ => failed("read the places of rows with other keys")(fault),
+        })?;
+        Ok(evidence)
+    }
+
+    fn script_failed(
+        self,
+        position: usize,
+        event: Event,
+    ) -> impl FnOnce(super::errors::Fault) -> Failure {
+        script_failed(&self.tables[position].deployed.published.name, event.name())
+    }
+
+    /// What is asked about one table.
+    fn questions(
+        self,
+        place: usize,
+        position: usize,
+        new_keys: &NewKeys,
+    ) -> Result<Vec<Question<'a>>, Failure> {
+        let table = &self.tables[position];
+        let old: Vec<&[u8]> = new_keys.iter().map(|(_, old)| old).collect();
+        let both: Vec<&[u8]> = new_keys.iter().flat_map(<[&[u8]; 2]>::from).collect();
+        let since = self.spans[position].since.as_ref();
+        let mut questions = Vec::new();
+        let mut ask = |about: About, statement: &'a Statement, keys: &[&[u8]]| {
+            let values = self.call(position, statement, keys)?;
+            questions.push(Question { place, position, about, statement, values });
+            Ok::<_, Failure>(())
+        };
+        if !self.stillness.is_about(table, since, self.own_upload) {
+            ask(About::Named, table.required(Event::DownloadDeleteCursor)?, &[])?;
+        }
+        ask(About::Covered, table.required(Event::UploadFetch)?, &old)?;
+        if let Some(statement) = &table.places {
+            ask(About::Places, statement, &both)?;
+        }
+        Ok(questions)
+    }
+
+    /// The values of a statement over `keys`.
+    fn call(
+        self,
+        position: usize,
+        statement: &Statement,
+        keys: &[&[u8]],
+    ) -> Result<Vec<Value<'a>>, Failure> {
+        let (table, source) = (&self.tables[position], self.source(position));
+        let value = |slot: &Slot| match slot {
+            Slot::NewColumn(column) | Slot::OldColumn(column) => {
+                Ok(Value::Keys(owed::key_array(keys.iter().copied(), table, *column)?))
+            }
+            _ => Ok(source.value(slot)),
+        };
+        statement.slots.iter().map(value).collect()
+    }
+}
+
+/// What a question is about.
+#[derive(Clone, Copy)]
+enum About {
+    /// The keys that the delete cursor names.
+    Named,
+    /// The rows that the remote receives under keys that were given up.
+    Covered,
+    /// The places of the rows that gave them up.
+    Places,
+}
+
+struct Question<'a> {
+    /// Among the tables that are asked about.
+    place: usize,
+    /// Of the table in the schema.
+    position: usize,
+    about: About,
+    statement: &'a Statement,
+    values: Vec<Value<'a>>,
+}
+
+/// What the answers say of one table.
+#[derive(Default)]
+struct Evidence {
+    named: HashSet<Vec<u8>>,
+    covered: HashSet<Vec<u8>>,
+    /// By key: the place from which all have departed who had it; none where they differ.
+    then: HashMap<Vec<u8>, Option<Vec<u8>>>,
+    now: HashMap<Vec<u8>, Vec<u8>>,
+}
+
+impl Evidence {
+    fn hear(&mut self, key: Vec<u8>, place: Vec<u8>, is_now: bool) {
+        if is_now {
+            self.now.insert(key, place);
+            return;
+        }
+        match self.then.get_mut(&key) {
+            None => {
+                self.then.insert(key, Some(place));
+            }
+            Some(known) => {
+                known.take_if(|known| *known != place);
+            }
+        }
+    }
+
+    fn clues(&self, old: &[u8], new: &[u8], everywhere: bool) -> Clues {
+        let then = match self.then.get(old) {
+            _ if everywhere => Then::Everywhere,
+            Some(Some(place)) => Then::At { place: place.clone(), went_on: false },
+            Some(None) | None => Then::Unknown,
+        };
+        Clues {
+            is_named: self.named.contains(old),
+            is_covered: self.covered.contains(old),
+            then,
+            now: self.now.get(new).cloned(),
+        }
+    }
+}
+
+/// Appends the columns of these types of a row of `call`, whose decoder is kept.
+fn write(
+    decoder: &mut Option<(usize, Decoder)>,
+    call: usize,
+    row: RowRef<'_>,
+    types: &[&ColumnType],
+    out: &mut Vec<u8>,
+) -> Result<(), Failure> {
+    let ready = match decoder.take().filter(|(of, _)| *of == call) {
+        Some(ready) => ready,
+        None => (call, Decoder::new(row, types.iter().copied())?),
+    };
+    decoder.insert(ready).1.write(row, out)
+}
+
+/// The types of the key's columns.
+fn key_types(table: &Table) -> Vec<&ColumnType> {
+    let (published, columns) = (&table.deployed.published, &table.deployed.details.columns);
+    published.key.iter().map(|at| &columns[usize::from(*at)]).collect()
+}
