@@ -102,6 +102,9 @@ pub(crate) struct Clues {
     pub(crate) now: Option<Vec<u8>>,
 }
 
+/// Finds the clues of a row by its old and its new key.
+pub(crate) type Investigation<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> Result<Clues, Failure>;
+
 /// The place of a row at a remote's last download.
 pub(crate) enum Then {
     /// All rows are everybody's.
@@ -174,12 +177,8 @@ impl NewKeys {
         self.told.contains(key)
     }
 
-    /// Forgets the rows whose old keys the remote did not have (N1). `clues` are asked for with the
-    /// old and the new key of a row.
-    pub(crate) fn keep_known(
-        &mut self,
-        clues: &mut dyn FnMut(&[u8], &[u8]) -> Result<Clues, Failure>,
-    ) -> Result<(), Failure> {
+    /// Forgets the rows whose old keys the remote did not have (N1).
+    pub(crate) fn keep_known(&mut self, clues: Investigation<'_>) -> Result<(), Failure> {
         let mut known_by = HashMap::with_capacity(self.known_by.len());
         for (new, old) in std::mem::take(&mut self.known_by) {
             if clues(&old, &new)?.had_it() {
