@@ -227,6 +227,12 @@ codes! {
     4270 PlaceYielded Nobody true
         "wait, then synchronize again; if it happens often, the operator can raise `transfers_max`";
 
+    /// The peer sent or received fewer bytes than `progress_bytes_per_s_min` over
+    /// `progress_window_s`, or the server waited for it longer than `patience_s` in all. Signs of
+    /// life help only for `patience_s`. Nothing that was committed is lost.
+    4271 PeerTooSlow Nobody true
+        "synchronize again over a faster network, or let the operator raise `patience_s`";
+
     /// The remote file is not an SQLite database, or it is damaged.
     5001 RemoteNotADatabase Remote false "check the path";
     /// Another process synchronizes the same remote file.

@@ -22,6 +22,13 @@ pub struct RawFrame {
     pub payload: Vec<u8>,
 }
 
+impl RawFrame {
+    /// Bytes that it has on the wire.
+    pub fn wire_bytes(&self) -> usize {
+        HEADER_BYTES + self.payload.len()
+    }
+}
+
 /// Room for bytes whose frame is not known yet.
 const BUFFER_BYTES: usize = 16 << 10;
 
@@ -194,6 +201,11 @@ impl FrameDecoder {
         self.arriving = Some(Arriving { frame_type, payload, len });
         self.read = self.buffer.len();
         Ok(None)
+    }
+
+    /// Bytes of a frame that were announced and have not come.
+    pub fn missing(&self) -> usize {
+        self.arriving.as_ref().map_or(0, Arriving::missing)
     }
 
     /// True when no byte of a further frame was received.

@@ -35,9 +35,6 @@ use model::{Code, Failure};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Types from here on are optional: a reader that does not know them skips them.
-const OPTIONAL_TYPES: u8 = 128;
-
 /// How deep maps and arrays may lie in each other, also in a field that nobody knows. Each level
 /// costs stack, and a peer that nobody knows yet may send it. Our own messages have six.
 const DEPTH_MAX: usize = 32;
@@ -75,6 +72,9 @@ impl Message {
     /// The frame type of [`Message::Rows`], for readers that keep such frames as they are.
     pub const ROWS_TYPE: u8 = 5;
 
+    /// Frame types from here on are optional: a reader that does not know them skips them.
+    pub const OPTIONAL_TYPES: u8 = 128;
+
     /// Appends the message as one frame, or nothing where it is larger than any peer accepts.
     pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), Failure> {
         match self {
@@ -93,7 +93,7 @@ impl Message {
             Message::DownloadBegin(body) => write_body(out, 9, body),
             Message::DownloadEnd(body) => write_body(out, 10, body),
             Message::Failed(body) => write_body(out, 11, body),
-            Message::Heartbeat => write_header(out, OPTIONAL_TYPES, 0),
+            Message::Heartbeat => write_header(out, Message::OPTIONAL_TYPES, 0),
         }
     }
 
@@ -127,8 +127,8 @@ impl Message {
             9 => Message::DownloadBegin(read_body(payload)?),
             10 => Message::DownloadEnd(read_body(payload)?),
             11 => Message::Failed(read_body(payload)?),
-            OPTIONAL_TYPES => Message::Heartbeat,
-            unknown if unknown > OPTIONAL_TYPES => return Ok(None),
+            Message::OPTIONAL_TYPES => Message::Heartbeat,
+            unknown if unknown > Message::OPTIONAL_TYPES => return Ok(None),
             unknown => {
                 return Err(Failure::new(
                     Code::UnexpectedMessage,

@@ -49,10 +49,19 @@ pub struct Config {
     pub batch_rows: u32,
     /// Bytes of one downloaded batch.
     pub batch_bytes: usize,
-    /// Seconds that a peer has for its first message.
+    /// Seconds that a peer has for its first message, beside the time that the announced bytes of
+    /// it take at `progress_bytes_per_s_min`.
     pub hello_timeout_s: u64,
-    /// Seconds without a byte from or to a peer after which it is given up.
+    /// Seconds without a byte from a peer after which it is given up.
     pub idle_timeout_s: u64,
+    /// Bytes a second that a peer has to move on average over `progress_window_s`, unless it sends
+    /// heartbeats meanwhile.
+    pub progress_bytes_per_s_min: u64,
+    /// Seconds over which that is seen.
+    pub progress_window_s: u64,
+    /// Seconds that the server waits for a peer in all, beside the time that its bytes take at
+    /// `progress_bytes_per_s_min`. As long do heartbeats count.
+    pub patience_s: u64,
     /// Seconds between signs of life while a remote has to wait.
     pub heartbeat_interval_s: u64,
     /// Seconds without progress after which a synchronization gives way to its successor.
@@ -100,6 +109,9 @@ impl Default for Config {
             batch_bytes: 256 << 10,
             hello_timeout_s: 10,
             idle_timeout_s: 60,
+            progress_bytes_per_s_min: 64,
+            progress_window_s: 120,
+            patience_s: 600,
             heartbeat_interval_s: 15,
             takeover_after_s: 5,
             drain_timeout_s: 10,
@@ -149,6 +161,9 @@ impl Config {
             unauthenticated_bytes_max: wanted.unauthenticated_bytes_max,
             hello_timeout_s: wanted.hello_timeout_s,
             idle_timeout_s: wanted.idle_timeout_s,
+            progress_bytes_per_s_min: wanted.progress_bytes_per_s_min,
+            progress_window_s: wanted.progress_window_s,
+            patience_s: wanted.patience_s,
             heartbeat_interval_s: wanted.heartbeat_interval_s,
             drain_timeout_s: wanted.drain_timeout_s,
             token_lifetime_s: wanted.token_lifetime_s,

@@ -23,7 +23,7 @@ use crate::config::Settings;
 use crate::interruption::Interruption;
 use crate::jitter::Jitter;
 use crate::lease::{Attempt, Claimant, Lease, Leases};
-use crate::network::Connection;
+use crate::network::{Connection, Limits};
 use crate::pace::Pace;
 use crate::phases::Phase;
 use crate::transfers::Transfers;
@@ -75,9 +75,7 @@ pub(crate) async fn serve(
     if connection.receive_magic(limit).await?.is_none() {
         return Ok(None);
     }
-    let hello = tokio::time::timeout(limit, expect_hello(connection))
-        .await
-        .map_err(|_| Failure::new(Code::PeerSilent, "no Hello arrived in time"))??;
+    let hello = expect_hello(connection).await?;
     summary.phases.end(Phase::Receiving);
     summary.remote = hello.remote_id.to_string();
     summary.user = hello.user.to_string();
@@ -127,7 +125,8 @@ async fn synchronize(
     summary.phases.end(Phase::Admission);
     let lease = shared.leases.take(&holder, &attempt).await?;
     summary.phases.end(Phase::Waiting);
-    connection.admit(shared.config.now().frame_bytes_max);
+    let config = shared.config.now();
+    connection.admit(config.frame_bytes_max, Limits::of_known(&config));
     let mut synchronization = Synchronization {
         connection,
         shared,

@@ -61,7 +61,22 @@ impl Peer {
 
     /// Sends a message to somebody who may not be there any more.
     pub fn try_send(&mut self, message: &Message) -> std::io::Result<()> {
-        self.stream.write_all(&message.to_frame().unwrap())
+        self.try_send_bytes(&message.to_frame().unwrap())
+    }
+
+    /// Sends bytes to somebody who may not be there any more.
+    pub fn try_send_bytes(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.stream.write_all(bytes)
+    }
+
+    /// Takes at most so many bytes from the network, whatever they mean.
+    pub fn receive_bytes(&mut self, bytes_max: usize) {
+        let mut buffer = vec![0; bytes_max];
+        match self.stream.read(&mut buffer) {
+            Ok(len) => self.decoder.push(&buffer[..len]),
+            // The server has ended it.
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset),
+        }
     }
 
     /// The next message that is no mere sign of life; `None` when the server has closed.

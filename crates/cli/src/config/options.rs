@@ -104,13 +104,25 @@ server_options! {
         "Bytes that are read from a peer before it is authenticated. Small uploads are sent with \
          the first message; 64 KiB is enough for both.";
     idle_timeout_s = 60, 1..=86_400, "seconds",
-        "The server closes a connection on which nothing was sent or received for this long.";
+        "The server closes a connection whose remote should send something and sends nothing for \
+         this long.";
+    progress_bytes_per_s_min = 64, 1..=1_000_000, "bytes a second",
+        "The server ends a synchronization whose remote sends or receives less than this on \
+         average over progress_window_s, so that nobody keeps a connection by single bytes. A \
+         modem with 4,800 baud moves 480 bytes a second.";
+    progress_window_s = 120, 1..=86_400, "seconds",
+        "The time over which progress_bytes_per_s_min is measured. Short interruptions of a slow \
+         network do no harm.";
+    patience_s = 600, 1..=86_400, "seconds",
+        "The server waits this long in all for a remote, plus the time that its bytes take at \
+         progress_bytes_per_s_min. Signs of life without rows are accepted for as long.";
     batch_rows = 10_000, 1..=1_000_000, "rows",
         "Rows of one downloaded batch: enough to be fast, few enough to show progress.";
     batch_bytes = 256 * 1024, 1024..=64 * MIB, "bytes",
         "Bytes of one downloaded batch. Larger batches are not faster and need more memory.";
     hello_timeout_s = 10, 1..=3600, "seconds",
-        "Within this time a new connection must send its first message, which names the user.";
+        "Within this time a new connection must send its first message, which names the user, plus \
+         the time that a long first message takes at progress_bytes_per_s_min.";
     heartbeat_interval_s = 15, 1..=3600, "seconds",
         "While a remote waits, the server sends it a sign of life this often. It must be less than \
          idle_timeout_s and than the timeouts of the usual proxies.";
@@ -183,6 +195,9 @@ impl ServerOptions {
             batch_bytes: size(self.batch_bytes),
             hello_timeout_s: self.hello_timeout_s,
             idle_timeout_s: self.idle_timeout_s,
+            progress_bytes_per_s_min: self.progress_bytes_per_s_min,
+            progress_window_s: self.progress_window_s,
+            patience_s: self.patience_s,
             heartbeat_interval_s: self.heartbeat_interval_s,
             takeover_after_s: self.takeover_after_s,
             drain_timeout_s: self.drain_timeout_s,

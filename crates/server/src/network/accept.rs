@@ -4,7 +4,7 @@
 //! `connections`; when they are taken, newcomers hear it and are closed, `REFUSALS_MAX` at a time.
 //! A panic in one synchronization ends that synchronization.
 
-use super::{Connection, Listener};
+use super::{Connection, Limits, Listener};
 use crate::phases::Phase;
 use crate::session::{self, Shared, Summary};
 use model::{Clock, Code, Failure};
@@ -67,7 +67,7 @@ async fn run(accept: Accept) {
                     _ = stopped.changed() => return,
                 };
                 let Ok(place) = place else { return };
-                tokio::spawn(refuse(stream, place, shared.clone()));
+                tokio::spawn(refuse(stream, place, shared.clone(), clock.clone()));
                 continue;
             }
         };
@@ -85,10 +85,16 @@ async fn run(accept: Accept) {
 }
 
 /// Says that there is no place, in place of a silence that would last until there is one.
-async fn refuse(stream: TcpStream, _place: OwnedSemaphorePermit, shared: Arc<Shared>) {
+async fn refuse(
+    stream: TcpStream,
+    _place: OwnedSemaphorePermit,
+    shared: Arc<Shared>,
+    clock: Arc<dyn Clock>,
+) {
     let failure = Failure::new(Code::ServerFull, "the server has as many connections as it may");
     let failure = failure.retry_after_s(shared.connections_pace.retry_after_s(0));
-    let mut connection = Connection::new(stream, 0, Duration::ZERO, shared.spills.memory());
+    let patience = Limits::of_newcomers(&shared.config.now());
+    let mut connection = Connection::new(stream, 0, shared.spills.memory(), clock, patience);
     connection.refuse(&spread(failure, &shared)).await;
 }
 
@@ -108,9 +114,10 @@ async fn serve(
     peer: SocketAddr,
 ) {
     let started_ms = clock.monotonic_ms();
-    let idle_timeout = Duration::from_secs(shared.config.now().idle_timeout_s);
-    let limit = shared.config.now().unauthenticated_bytes_max;
-    let mut connection = Connection::new(stream, limit, idle_timeout, shared.spills.memory());
+    let config = shared.config.now();
+    let (limit, patience) = (config.unauthenticated_bytes_max, Limits::of_newcomers(&config));
+    let memory = shared.spills.memory();
+    let mut connection = Connection::new(stream, limit, memory, clock.clone(), patience);
     let mut summary = Summary::new(clock.clone());
     let result = session::serve(&mut connection, peer.ip(), shared, &mut summary).await;
     let duration_ms = clock.monotonic_ms() - started_ms;
@@ -140,7 +147,7 @@ fn log(
     peer: &str,
     duration_ms: u64,
 ) {
-    let (bytes_in, bytes_out) = (connection.bytes_in, connection.bytes_out);
+    let (bytes_in, bytes_out) = connection.bytes();
     let ms = |phase| summary.phases.ms(phase);
     // A macro, for levels are constants of the place that logs.
     macro_rules! line {

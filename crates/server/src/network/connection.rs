@@ -1,7 +1,9 @@
 //! One connection: frames from bytes, bytes from messages, every wait with a limit.
 
+use super::patience::{Limits, Patience};
+use super::wire::{Wire, lost};
 use bytes::BufMut;
-use model::{Code, Failure, Hold, Memory, Spill};
+use model::{Clock, Code, Failure, Hold, Memory, Spill};
 use protocol::{BegunFrame, FrameDecoder, MAGIC, Message, RawFrame};
 use std::io::{ErrorKind, IoSlice};
 use std::sync::Arc;
@@ -41,37 +43,32 @@ enum Next {
 
 /// A peer.
 pub(crate) struct Connection {
-    stream: TcpStream,
+    wire: Wire,
     decoder: FrameDecoder,
     outgoing: Vec<u8>,
     /// The peer has the beginning of a frame whose rest is lost, or in front in `outgoing`.
     torn: bool,
     /// What it takes of the memory beside its frames.
     buffers: Hold,
-    idle_timeout: Duration,
     /// Bytes that may still be read from a peer who is not known; none once it is.
     unauthenticated_bytes_left: Option<usize>,
-    pub(crate) bytes_in: u64,
-    pub(crate) bytes_out: u64,
 }
 
 impl Connection {
     pub(crate) fn new(
         stream: TcpStream,
         unauthenticated_bytes_max: usize,
-        idle_timeout: Duration,
         memory: &Arc<Memory>,
+        clock: Arc<dyn Clock>,
+        limits: Limits,
     ) -> Connection {
         Connection {
-            stream,
+            wire: Wire::new(stream, clock, limits),
             decoder: FrameDecoder::counted(unauthenticated_bytes_max, memory.hold()),
             outgoing: Vec::new(),
             torn: false,
             buffers: memory.hold(),
-            idle_timeout,
             unauthenticated_bytes_left: Some(unauthenticated_bytes_max),
-            bytes_in: 0,
-            bytes_out: 0,
         }
     }
 
@@ -84,18 +81,18 @@ impl Connection {
             while first.len() < MAGIC.len() && MAGIC.starts_with(&first) {
                 if first.is_empty() {
                     // Nobody has to have memory before it says anything.
-                    self.stream.readable().await?;
+                    self.wire.stream.readable().await?;
                     first.reserve(FIRST_BYTES);
                 }
                 let mut room = (&mut first).limit(FIRST_BYTES);
-                if self.stream.read_buf(&mut room).await? == 0 {
+                if self.wire.stream.read_buf(&mut room).await? == 0 {
                     break;
                 }
             }
             std::io::Result::Ok(())
         };
         timeout(limit, reading).await.map_err(|_| silent())?.map_err(lost)?;
-        self.bytes_in += first.len() as u64;
+        self.wire.bytes_in += first.len() as u64;
         if first.is_empty() {
             return Ok(None);
         }
@@ -111,17 +108,21 @@ impl Connection {
     }
 
     /// The peer is known now and may send frames of this size.
-    pub(crate) fn admit(&mut self, frame_bytes_max: usize) {
+    pub(crate) fn admit(&mut self, frame_bytes_max: usize, limits: Limits) {
+        self.wire.patience = Patience::new(limits);
         self.decoder.set_frame_bytes_max(frame_bytes_max);
         self.buffers.grow(FIRST_BYTES as u64);
         self.unauthenticated_bytes_left = None;
     }
 
-    /// The next frame, or one as far as it has come if there is no memory for it; waits at most the
-    /// idle time-out for each piece.
+    /// The next frame, or one as far as it has come if there is no memory for it; waits for it as
+    /// long as patience lasts.
     async fn next(&mut self) -> Result<Next, Failure> {
         loop {
             if let Some(frame) = self.decoder.next_frame()? {
+                if frame.frame_type >= Message::OPTIONAL_TYPES {
+                    self.wire.patience.heartbeat(frame.wire_bytes() as u64);
+                }
                 return Ok(Next::Frame(frame));
             }
             if !self.decoder.make_room()
@@ -129,29 +130,18 @@ impl Connection {
             {
                 return Ok(Next::Begun(begun));
             }
+            let announced = self.decoder.missing();
             let (place, room) = self.decoder.room();
             let room = self.unauthenticated_bytes_left.unwrap_or(room).min(room);
             if room == 0 {
                 let message = "the peer sent too much before it was known";
                 return Err(Failure::new(Code::FrameTooLarge, message));
             }
-            let mut place = place.limit(room);
-            let reading = self.stream.read_buf(&mut place);
-            let n =
-                timeout(self.idle_timeout, reading).await.map_err(|_| silent())?.map_err(lost)?;
-            self.has_read(n)?;
+            let n = self.wire.read(&mut place.limit(room), announced).await?;
             if let Some(left) = &mut self.unauthenticated_bytes_left {
                 *left -= n;
             }
         }
-    }
-
-    fn has_read(&mut self, n: usize) -> Result<(), Failure> {
-        if n == 0 {
-            return Err(Failure::new(Code::ConnectionLost, "the peer closed the connection"));
-        }
-        self.bytes_in += n as u64;
-        Ok(())
     }
 
     /// The next frame, whatever it is; rows for which there is no memory go to the end of `spill`.
@@ -179,10 +169,7 @@ impl Connection {
         while missing > 0 {
             piece.clear();
             let mut place = (&mut piece).limit(PIECE_BYTES.min(missing));
-            let reading = self.stream.read_buf(&mut place);
-            let n =
-                timeout(self.idle_timeout, reading).await.map_err(|_| silent())?.map_err(lost)?;
-            self.has_read(n)?;
+            let n = self.wire.read(&mut place, missing).await?;
             missing -= n;
             take(&piece)?;
         }
@@ -219,6 +206,11 @@ impl Connection {
         }
     }
 
+    /// Bytes that came from the peer, and that went to it.
+    pub(crate) fn bytes(&self) -> (u64, u64) {
+        (self.wire.bytes_in, self.wire.bytes_out)
+    }
+
     /// Puts a message behind what is to be sent with the next [`Connection::flush`].
     pub(crate) fn queue(&mut self, message: &Message) -> Result<(), Failure> {
         message.encode(&mut self.outgoing)
@@ -230,9 +222,9 @@ impl Connection {
             self.queue(&Message::Heartbeat)?;
         }
         while !self.outgoing.is_empty() {
-            match self.stream.try_write(&self.outgoing) {
+            match self.wire.stream.try_write(&self.outgoing) {
                 Ok(n) => {
-                    self.bytes_out += n as u64;
+                    self.wire.bytes_out += n as u64;
                     self.outgoing.drain(..n);
                     self.torn = !self.outgoing.is_empty();
                 }
@@ -268,10 +260,7 @@ impl Connection {
         // Also where nobody waits for this any more in the middle of it.
         self.torn = true;
         while !rest.is_empty() {
-            let writing = self.stream.write_vectored(rest);
-            let n =
-                timeout(self.idle_timeout, writing).await.map_err(|_| silent())?.map_err(lost)?;
-            self.bytes_out += n as u64;
+            let n = self.wire.write(rest).await?;
             IoSlice::advance_slices(&mut rest, n);
         }
         self.torn = !whole;
@@ -285,17 +274,18 @@ impl Connection {
             // The peer would take this for the rest of the frame.
             return;
         }
+        self.wire.patience.renew();
         let farewell = async {
             if !self.torn {
                 self.outgoing.clear();
             }
             self.queue(&Message::Failed(failure.into()))?;
             self.flush().await?;
-            self.stream.shutdown().await.map_err(lost)?;
+            self.wire.stream.shutdown().await.map_err(lost)?;
             let mut listened = 0;
             let mut thrown_away = vec![0; LINGER_BYTES_AT_ONCE];
             while listened < LINGER_BYTES_MAX {
-                match self.stream.read(&mut thrown_away).await.map_err(lost)? {
+                match self.wire.stream.read(&mut thrown_away).await.map_err(lost)? {
                     0 => break,
                     n => listened += n,
                 }
@@ -314,8 +304,4 @@ fn no_memory() -> Failure {
 
 fn silent() -> Failure {
     Failure::new(Code::PeerSilent, "the peer was silent for too long")
-}
-
-fn lost(error: std::io::Error) -> Failure {
-    Failure::new(Code::ConnectionLost, "the connection was lost").source(error)
 }
