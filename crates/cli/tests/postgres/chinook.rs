@@ -25,13 +25,13 @@ pub(crate) fn synchronize(world: &World, server: &Server, name: &str) -> Value {
     world.syncline.json(&arguments)
 }
 
-// S3: without a hand edit, and both ways.
+// S3, Trap 21, Trap 24: without a hand edit, and both ways; then keys and tables change.
 #[test]
 fn a_shop_converges_as_it_is() {
     converges_as_it_is(Shop::Generated);
 }
 
-// S3
+// S3, Trap 21, Trap 24
 #[test]
 #[ignore = "SYNCLINE_TEST_DATA must name the folder with Chinook_PostgreSql.sql"]
 fn chinook_converges_as_it_is_needs_syncline_test_data() {
@@ -70,4 +70,53 @@ fn converges_as_it_is(shop: Shop) {
     world.assert_converged(&["ann", "ben"]);
     let nothing = synchronize(&world, &server, "ann");
     assert_eq!(nothing["downloaded"], json!({ "upserts": 0, "deletes": 0 }));
+    tables_and_keys_change(&world, &server);
+}
+
+/// A column gets another name and one is added, while both remotes have changes of them that wait,
+/// and rows get other keys at both ends.
+fn tables_and_keys_change(world: &World, server: &Server) {
+    harness::sql(
+        &world.remote("ann"),
+        "UPDATE album SET artist_id = 2 WHERE artist_id = 1000;
+         UPDATE artist SET artist_id = 1001 WHERE artist_id = 1000;
+         UPDATE customer SET company = 'by ann' WHERE customer_id % 7 = 4;
+         UPDATE invoice_line SET invoice_line_id = 900001 WHERE invoice_line_id = 105",
+    );
+    harness::sql(
+        &world.remote("ben"),
+        "UPDATE customer SET company = 'by ben' WHERE customer_id % 7 = 5;
+         INSERT INTO artist VALUES (1002, 'Ben')",
+    );
+    world.centre_sql(
+        "BEGIN; INSERT INTO artist SELECT 1003, name FROM artist WHERE artist_id = 1;
+         UPDATE album SET artist_id = 1003 WHERE artist_id = 1; DELETE FROM artist
+         WHERE artist_id = 1; UPDATE artist SET artist_id = 1 WHERE artist_id = 1003
+         AND NOT EXISTS (SELECT 1 FROM album WHERE artist_id = 1003);
+         UPDATE invoice_line SET invoice_line_id = 900002 WHERE invoice_line_id = 205; COMMIT;
+         ALTER TABLE customer RENAME COLUMN company TO firm;
+         ALTER TABLE artist ADD COLUMN country varchar(20) DEFAULT 'somewhere'",
+    );
+    let model = std::fs::read_to_string(world.path("model.toml")).unwrap();
+    let renamed = "[table.customer]\nrenamed = { firm = \"company\" }";
+    assert_eq!(model.matches("[table.customer]").count(), 1, "{model}");
+    std::fs::write(world.path("model.toml"), model.replace("[table.customer]", renamed)).unwrap();
+    world.syncline.ok(&["deploy"]);
+    for name in ["ann", "ben"] {
+        let report = synchronize(world, server, name);
+        assert_eq!((&report["conflicts"], &report["rejected"]), (&json!(0), &json!(0)), "{report}");
+    }
+    synchronize(world, server, "ann");
+    world.assert_converged(&["ann", "ben"]);
+    let firms = "SELECT count(*) FROM customer WHERE firm IN ('by ann', 'by ben')
+        AND customer_id % 7 IN (4, 5)";
+    let customers = "SELECT count(*) FROM customer WHERE customer_id % 7 IN (4, 5)";
+    assert_eq!(world.centre_count(firms), world.centre_count(customers));
+    let moved = "SELECT count(*) FROM artist WHERE artist_id IN (1000, 1001)";
+    assert_eq!(world.centre_count(moved), 1);
+    assert_eq!(world.centre_count("SELECT count(*) FROM artist WHERE artist_id = 1001"), 1);
+    harness::sql(&world.remote("ann"), "UPDATE artist SET country = 'here' WHERE artist_id = 1002");
+    synchronize(world, server, "ann");
+    synchronize(world, server, "ben");
+    world.assert_converged(&["ann", "ben"]);
 }
