@@ -67,16 +67,16 @@ fn measure(options: &BenchRunOptions) -> Result<(), Failure> {
 fn refuse_contradictions(options: &BenchRunOptions) {
     let overlapping = options.model == Model::Overlapping;
     let message = if options.server_url.is_some() && options.consolidated.starts_with("sqlite:") {
-        "--server-url wants a database with a server of its own: the file of a run is new, so \
-         nobody can serve it yet"
+        "--server-url needs PostgreSQL: with SQLite the file of a run is new, so no server can \
+         serve it yet"
     } else if options.conflicts > 0 && options.operation != Operation::UploadUpdate {
-        "--conflicts wants --operation upload-update: only rows that were there before can have \
-         been changed by somebody else"
+        "--conflicts needs --operation upload-update: only rows that existed before can be changed \
+         at the centre too"
     } else if overlapping && (options.clients < 2 || !options.rows.is_multiple_of(2)) {
-        "--model overlapping wants two clients and an even number of rows: every row is at two \
-         remotes"
+        "--model overlapping needs at least two clients and an even number of rows: every row \
+         belongs to two remotes"
     } else if options.cpus.is_some_and(|cpus| cpus > machine::cores()) {
-        "--cpus wants more processors than this program may use here"
+        "--cpus asks for more processors than this program may use here"
     } else {
         return;
     };

@@ -43,7 +43,7 @@ pub(crate) fn run(options: &DemoOptions) -> Result<(), Failure> {
     let server = stage.lose_the_answer(server)?;
     stage.settle(&server)?;
 
-    chapter("The proof: every remote against the consolidated database, row by row")?;
+    chapter("The result: every remote compared with the consolidated database, row by row")?;
     comparison::run(&stage.folder)?;
     server.stop()?;
     stage.farewell()
@@ -65,7 +65,7 @@ impl Stage {
             "{} holds employees, customers, products, orders with lines, purchases",
             self.folder.consolidated().display()
         ))?;
-        tell("one command describes what is synchronized, one prepares the database:")?;
+        tell("one command writes the model, one prepares the database:")?;
         self.program.run(&["init", ".", "--consolidated", "sqlite:consolidated.db"])?;
         self.program.run(&["deploy"])?;
 
@@ -92,7 +92,7 @@ impl Stage {
     }
 
     fn first_synchronization(&self, server: &ServerProcess) -> Result<(), Failure> {
-        chapter("The first synchronization makes each remote out of nothing")?;
+        chapter("The first synchronization creates each remote")?;
         for (name, _) in REPRESENTATIVES {
             self.synchronize(name, server)?;
         }
@@ -100,14 +100,17 @@ impl Stage {
     }
 
     fn work_offline(&self) -> Result<(), Failure> {
-        chapter("Everybody works without a network, with plain SQL on plain SQLite files")?;
-        tell("ann takes an order and notes a new phone number of customer 7")?;
+        chapter("All three work offline, with plain SQL on plain SQLite files")?;
+        tell("ann takes an order and enters a new phone number of customer 7")?;
         self.write("ann", &format!("{} {}", order("ann-1", 7, 2), phone(7, "+49 171 1111111")))?;
-        tell("ben takes an order and notes another number of the same customer: a conflict")?;
+        tell("ben takes an order and enters another number of the same customer: a conflict")?;
         self.write("ben", &format!("{} {}", order("ben-1", 9, 3), phone(7, "+49 172 2222222")))?;
         tell("cleo deletes order hq-5, and with it its three lines")?;
         self.write("cleo", "DELETE FROM \"order\" WHERE order_id = 'hq-5';")?;
-        tell("at the centre: a price rises, a product comes, a customer without orders goes")?;
+        tell(
+            "at the centre: a price changes, a product is added, a customer without orders is \
+             deleted",
+        )?;
         schema::write(
             &self.folder.consolidated(),
             "UPDATE product SET price = price + 1 WHERE product_id = 3;
@@ -122,14 +125,14 @@ impl Stage {
     }
 
     fn meet(&self, server: &ServerProcess) -> Result<(), Failure> {
-        chapter("They synchronize: ann first, so ben's phone number is the one that conflicts")?;
+        chapter("They synchronize: ann first, so ben's phone number is in conflict")?;
         let mut conflicts = 0;
         for (name, _) in REPRESENTATIVES {
             conflicts += self.synchronize(name, server)?["conflicts"].as_i64().unwrap_or(0);
         }
         let phone = "SELECT phone FROM customer WHERE customer_id = 7";
         tell(&format!(
-            "{}; customer 7 has {} at the centre and {} at ben's",
+            "{}; customer 7 has {} at the centre and {} at ben's remote",
             output::counted(conflicts.unsigned_abs(), "conflict"),
             schema::text(&self.folder.consolidated(), phone)?,
             schema::text(&self.folder.remote("ben"), phone)?
@@ -138,8 +141,8 @@ impl Stage {
     }
 
     fn kill_in_the_middle(&self, server: ServerProcess) -> Result<ServerProcess, Failure> {
-        chapter("A server dies in the middle of an upload")?;
-        tell(&format!("cleo books {BULK_PURCHASES} purchases"))?;
+        chapter("The server is killed in the middle of an upload")?;
+        tell(&format!("cleo enters {BULK_PURCHASES} purchases"))?;
         self.write(
             "cleo",
             &format!(
@@ -168,14 +171,16 @@ impl Stage {
     }
 
     fn lose_the_answer(&self, server: ServerProcess) -> Result<ServerProcess, Failure> {
-        chapter("A server dies after the commit, before its answer arrives")?;
-        tell("ann books one purchase; nobody tells her that it was committed")?;
+        chapter("The server is killed after the commit, before its answer arrives")?;
+        tell(
+            "ann enters one purchase; her remote does not receive the answer that it was committed",
+        )?;
         self.write("ann", "INSERT INTO purchase VALUES (2, 5000, 7, 19.5, '2025-07-01', 'once');")?;
         let centre = self.folder.consolidated();
         let committed = move || Ok(schema::count(&centre, ONCE)? > 0);
         let failure = self.interrupted("ann", server, Moment::Committed(Box::new(committed)))?;
         tell(&format!("ann's synchronization ends: error {}: {failure}", failure.code()))?;
-        tell("meanwhile ann changes the same row, not knowing what became of it")?;
+        tell("ann changes the same row again before the outcome is known")?;
         self.write("ann", "UPDATE purchase SET cost = 20.5 WHERE purchase_id = 5000;")?;
 
         let server = self.start_server()?;
@@ -187,7 +192,7 @@ impl Stage {
     }
 
     fn settle(&self, server: &ServerProcess) -> Result<(), Failure> {
-        chapter("Writing stops, everybody synchronizes once more")?;
+        chapter("No more writes: all remotes synchronize once more")?;
         for (name, _) in REPRESENTATIVES {
             self.synchronize(name, server)?;
         }
@@ -256,7 +261,10 @@ impl Stage {
         let mut remote = Remote::open(&self.folder.remote(name), components)?;
         match remote.synchronize(&request, &mut connect, &mut |_| {}) {
             Err(failure) => Ok(failure),
-            Ok(_) => Err(Failure::new(Code::Bug, "a synchronization survived its server")),
+            Ok(_) => Err(Failure::new(
+                Code::Bug,
+                "a synchronization succeeded although its server was killed",
+            )),
         }
     }
 

@@ -30,7 +30,7 @@ pub(crate) fn run(options: &DeployOptions) -> Result<(), Failure> {
         output::line(&format!("notice: {}", output::one_line(notice)))?;
     }
     match deployment.statements.len() as u64 {
-        0 => output::line("nothing to do: the database is what the models say"),
+        0 => output::line("nothing to do: the database matches the models"),
         count => {
             let next = match admin.users()?.is_empty() {
                 true => "; next: `syncline user add NAME`, `syncline serve`",

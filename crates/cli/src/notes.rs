@@ -125,7 +125,7 @@ fn show_reject(note: &RejectNote) -> Result<(), Failure> {
         ("key", told::key(&note.key)),
         ("code", format!("E{}", note.code)),
         ("message", note.message.clone()),
-        ("the remote knows", learned.to_owned()),
+        ("received by the remote", learned.to_owned()),
     ];
     output::record(&facts.map(|(name, value)| (name.to_owned(), value)))?;
     told::row("row", note.row.as_deref())
@@ -164,8 +164,8 @@ fn show_conflict(note: &ConflictNote) -> Result<(), Failure> {
         ("rule", note.rule.clone()),
     ];
     output::record(&facts.map(|(name, value)| (name.to_owned(), value)))?;
-    told::row("the remote had", note.old.as_deref())?;
-    told::row("the remote wanted", note.new.as_deref())?;
-    told::row("there was", note.consolidated.as_deref())?;
-    told::row("there is since", note.result.as_deref())
+    told::row("old image", note.old.as_deref())?;
+    told::row("new image", note.new.as_deref())?;
+    told::row("at the centre", note.consolidated.as_deref())?;
+    told::row("result", note.result.as_deref())
 }

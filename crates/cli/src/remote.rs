@@ -200,7 +200,7 @@ fn selected(rejects: &[StoredReject], selection: &Selection) -> Result<Vec<i64>,
     };
     let ids: Vec<i64> = rejects.iter().filter(is_meant).map(|reject| reject.id).collect();
     match ids.is_empty() && !selection.all {
-        true => Err(Failure::new(Code::NoSuchReject, "no reject is of this table and key")),
+        true => Err(Failure::new(Code::NoSuchReject, "there is no reject with this table and key")),
         false => Ok(ids),
     }
 }
@@ -256,7 +256,7 @@ fn reset(file: &RemoteFile, discard_pending: bool) -> Result<(), Failure> {
         return output::json(&json!({ "reset": true }));
     }
     output::line(&output::one_line(&format!(
-        "reset {}; the next synchronization starts over and fetches everything",
+        "reset {}; the next synchronization starts over and downloads everything",
         file.file.display()
     )))
 }

@@ -71,7 +71,7 @@ fn refuse_exposed(file: &File, path: &Path, what: &str) -> Result<(), Failure> {
     if mode & 0o077 != 0 {
         return Err(Failure::new(
             Code::SecretExposed,
-            format!("others may read the {what} file {}", path.display()),
+            format!("other users may read the {what} file {}", path.display()),
         )
         .hint(format!("chmod 600 {}", path.display())));
     }
@@ -105,7 +105,7 @@ pub(crate) fn ask(prompt: &str) -> Result<String, Failure> {
     if !io::stdin().is_terminal() {
         return Err(Failure::new(
             Code::SecretMissing,
-            "no password was given and there is no terminal to ask on",
+            "no password was given and there is no terminal to read it from",
         )
         .hint("give --password-file"));
     }

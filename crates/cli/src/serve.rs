@@ -53,7 +53,7 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Failure> {
         && let Ok(Some(failure)) = watching.join()
     {
         // Nothing is drained: who waits for what cannot work would keep the process.
-        tracing::error!(error = %failure.full_message(), "the server cannot work and ends");
+        tracing::error!(error = %failure.full_message(), "the server cannot continue and ends");
         return Err(failure);
     }
     at_once.store(true, Ordering::SeqCst);
@@ -93,11 +93,11 @@ fn reload_aside(
                 Ok(later) if later.is_empty() => tracing::info!("configuration reloaded"),
                 Ok(later) => tracing::warn!(
                     need_a_restart = later.join(", "),
-                    "configuration reloaded, but for what a restart changes"
+                    "configuration reloaded, except for options that need a restart"
                 ),
                 Err(failure) => tracing::error!(
                     error = %failure.full_message(),
-                    "configuration not reloaded; everything is as it was"
+                    "configuration not reloaded; the old one stays in use"
                 ),
             }
         }
@@ -122,7 +122,7 @@ fn warn_of_open_listeners(listen: &[String]) -> Result<(), Failure> {
     for url in listen {
         let url = ServerUrl::parse(url)?;
         if !url.is_loopback() {
-            tracing::warn!(listen = %url, "passwords and rows cross the network in clear");
+            tracing::warn!(listen = %url, "passwords and rows cross the network in clear text");
         }
     }
     Ok(())

@@ -24,7 +24,7 @@ impl ServerUrl {
                 .hint("write tcp://HOST:PORT")
         };
         if shown != text {
-            return Err(bad("user and password do not belong into it")
+            return Err(bad("it must not contain a user or a password")
                 .hint("write tcp://HOST:PORT, and give --user and --password-file"));
         }
         let Some((scheme, rest)) = text.split_once("://") else {
@@ -41,7 +41,7 @@ impl ServerUrl {
         let (host, port) = split_port(authority).ok_or_else(|| bad("its host is malformed"))?;
         let port = match port {
             None => PORT_DEFAULT,
-            Some(port) => port.parse().map_err(|_| bad("its port is not a number to 65535"))?,
+            Some(port) => port.parse().map_err(|_| bad("its port is not a number up to 65535"))?,
         };
         Ok(ServerUrl { host: host.to_owned(), port })
     }

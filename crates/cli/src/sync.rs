@@ -54,7 +54,7 @@ fn told(report: &Report, options: &SyncOptions, summary: &mut Summary) -> Result
         output::json(&summary.to_json())
     } else if options.ping {
         output::line(&output::one_line(&format!(
-            "the server is there and accepts user {} ({} ms)",
+            "the server answers and accepts user {} ({} ms)",
             report.user, summary.duration_ms
         )))
     } else {
@@ -100,7 +100,7 @@ impl Synchronizer {
             remote.propose(&wanted)?;
         }
         if !server.is_loopback() {
-            output::warning(&format!("{server} carries passwords and rows in clear"));
+            output::warning(&format!("{server} sends passwords and rows in clear text"));
         }
         let mode = mode(options);
         Ok(Synchronizer { remote, server, user, secrets, mode, clock })

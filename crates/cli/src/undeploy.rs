@@ -31,8 +31,8 @@ pub(crate) fn run(options: &UndeployOptions) -> Result<(), Failure> {
 /// Asks on the terminal. Scripts have none, and are not asked. No answer is a no.
 fn confirmed(config: &Config) -> bool {
     output::question(&format!(
-        "{}: users, conflicts, rejects and what remotes agreed on are forgotten, and every remote \
-         starts over. Your own tables stay. Continue? [y/N]",
+        "{}: users, conflicts, rejects and the state of all remotes are removed, and every remote \
+         must start over. Your own tables stay. Continue? [y/N]",
         config.consolidated
     ));
     let mut answer = String::new();

@@ -435,7 +435,7 @@ fn a_server_ends_whatever_its_database_file_is_busy_with() {
     });
     server.terminate();
     assert_eq!(server.wait().code(), Some(0), "{}", server.log());
-    assert!(!server.log().contains("left behind"), "{}", server.log());
+    assert!(!server.log().contains("are abandoned"), "{}", server.log());
     sync.wait().unwrap();
     world.centre_sql("DELETE FROM busy");
     assert_eq!(world.centre_count("SELECT count(*) FROM note WHERE text = 'x'"), 1);

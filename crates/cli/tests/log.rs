@@ -63,7 +63,7 @@ fn tables_that_a_remote_receives_whole_again_are_a_warning() {
     for world in both() {
         world.add_user("ann");
         let server = world.serve_with(&["--log-format", "json"], None);
-        let refreshed = "a remote receives tables whole that it had";
+        let refreshed = "a remote downloads whole tables again";
         world.sync("ann", &server);
         assert_eq!(lines(&server.log(), refreshed), Vec::<Value>::new(), "it had none");
         world.syncline.ok(&["declare-restored"]);

@@ -123,7 +123,7 @@ fn what_has_no_column_or_table_any_more_is_kept_and_told() {
             assert!(told.iter().any(|row| row.contains(word)), "{word}: {told:?}");
         }
         let messages: Vec<Value> = rejects(&world).iter().map(|r| r["message"].clone()).collect();
-        let expected = json!("of table item these columns are gone: note = 'mine'");
+        let expected = json!("these columns of table item are gone: note = 'mine'");
         assert!(messages.contains(&expected), "{messages:?}");
     }
 }

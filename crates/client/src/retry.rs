@@ -69,17 +69,19 @@ fn retry_one(
     }
     if reject.code == Code::RowUnfit.number() {
         return Err(not_retried(
-            "nothing was changed here: the row came, and is tried again anyway",
+            "nothing was changed here: the row was downloaded, and every synchronization tries it \
+             again",
         ));
     }
     if reject.code == Code::RowHeld.number() {
         return Err(not_retried(
-            "nothing was changed here: the row goes when nothing refers to it any more",
+            "nothing was changed here: the row is deleted when no row refers to it any longer",
         ));
     }
     let table = tables.iter().find(|table| table.name().eq_ignore_ascii_case(name));
     let Some(table) = table.filter(|table| table.uploads()) else {
-        let message = format!("table {name} is uploaded no more, so nobody would get the row");
+        let message =
+            format!("table {name} is no longer uploaded, so the centre would not receive the row");
         return Err(not_retried(message));
     };
     let key = key_of(table, &reject.key)?;
@@ -93,7 +95,7 @@ fn retry_one(
         let known =
             |column: &&String| table.published.columns.contains(column) || own.contains(column);
         if let Some(lost) = row.keys().find(|column| !known(column)) {
-            let message = format!("column {lost} of the row is published no more");
+            let message = format!("column {lost} of the row is no longer published");
             return Err(not_retried(message));
         }
     }
@@ -197,13 +199,13 @@ fn key_of(table: &RemoteTable, text: &str) -> Result<Vec<Value>, Failure> {
         }
         _ => None,
     };
-    values.ok_or_else(|| not_retried("the table has another key by now"))
+    values.ok_or_else(|| not_retried("the key of the table has changed"))
 }
 
 fn object(text: &str) -> Result<Map<String, Json>, Failure> {
     match serde_json::from_str(text) {
         Ok(Json::Object(object)) => Ok(object),
-        _ => Err(not_retried("the row was not kept in a form that can be written again")),
+        _ => Err(not_retried("the reject has no row that can be written again")),
     }
 }
 

@@ -135,7 +135,7 @@ fn refuse_another_user(
     if !waits {
         return Ok(());
     }
-    let message = format!("changes of user {last} wait and cannot be uploaded by {user}");
+    let message = format!("changes of user {last} are pending and cannot be uploaded by {user}");
     Err(Failure::new(Code::UserChangeRefused, message))
 }
 

@@ -155,7 +155,7 @@ pub(crate) fn synchronize(
             }
             // Another attempt would find the same changes.
             Code::ApplyBlocked if request.mode == Mode::DownloadOnly => {
-                let message = "changes that wait here stand in the way of the download";
+                let message = "pending changes prevent the download";
                 return Err(Failure::new(Code::DownloadBlocked, message).source(failure));
             }
             _ => return Err(failure),

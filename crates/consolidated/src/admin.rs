@@ -78,8 +78,8 @@ pub(crate) fn table_gone(table: String) -> Finding {
     Finding {
         severity: Severity::Error,
         message: format!(
-            "table {table} is gone: it was dropped, or has another name now; say in the model what \
-             became of it, then `syncline deploy`"
+            "table {table} is gone: it was dropped or renamed; declare this in the model, then run \
+             `syncline deploy`"
         ),
         table: Some(table),
     }
@@ -89,7 +89,7 @@ pub(crate) fn table_gone(table: String) -> Finding {
 const DIFFERENCES_TOLD_MAX: usize = 5;
 
 /// How the finding begins that a deployment has something to do.
-pub(crate) const NOT_DEPLOYED: &str = "the model is not what was deployed";
+pub(crate) const NOT_DEPLOYED: &str = "the model differs from the deployed one";
 
 /// Adds to what `check` found which tables and columns differ.
 pub(crate) fn tell_differences(findings: &mut Vec<Finding>, differences: &[Difference]) {

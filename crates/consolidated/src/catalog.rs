@@ -214,7 +214,7 @@ impl<D> Catalog<D> {
     /// The tables of a session, in the order of its schema.
     pub(crate) fn tables(&self, session: &Session) -> Result<Vec<Arc<CatalogTable<D>>>, Failure> {
         if session.deployment != self.deployment {
-            return Err(Failure::new(Code::Superseded, "a new model was deployed meanwhile"));
+            return Err(Failure::new(Code::Superseded, "a new model was deployed in the meantime"));
         }
         let version = self.versions.iter().find(|v| v.name == session.script_version);
         let by_name: HashMap<&str, &Arc<CatalogTable<D>>> = version

@@ -219,7 +219,7 @@ pub(crate) fn recognize(
         Verdict::Doubtful => {
             tracing::warn!(remote = %session.remote_id, counter = identity.counter.0,
                 progress = identity.progress.0,
-                "a remote remembers what this database does not: it alone is compared");
+                "a remote has a later state than this database: only this remote is compared");
             remote.progress = remote.progress.max(identity.progress);
             compare_alone(&mut remote, identity, true);
         }
@@ -244,7 +244,7 @@ fn compare_alone(remote: &mut Remembered, identity: &Identity, deletes_lost: boo
 }
 
 fn copied(session: &Session) -> Failure {
-    let message = format!("remote {} was seen here in a later state", session.remote_id);
+    let message = format!("remote {} has a later state here", session.remote_id);
     Failure::new(Code::CopiedRemote, message)
 }
 

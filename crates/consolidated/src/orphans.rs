@@ -13,6 +13,6 @@ pub(crate) fn finding(child: &str, parent: &str, rows: u64) -> Finding {
     Finding {
         severity: Severity::Notice,
         table: Some(child.to_owned()),
-        message: format!("{message}; remotes leave out what refers to nothing until it comes"),
+        message: format!("{message}; remotes do not receive such rows until the parent exists"),
     }
 }

@@ -26,7 +26,7 @@ pub(crate) const MARKS_MAX: i64 = 10_000;
 pub(crate) const LAST: &str = "last_start";
 
 /// What the log says of a database that was set back while a server ran on.
-pub(crate) const SET_BACK: &str = "it lacks the mark of a start that a running server knows of";
+pub(crate) const SET_BACK: &str = "it lacks the mark of a start that a running server knows";
 
 /// What a start leaves.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,7 +72,7 @@ pub(crate) fn start(dir: &Path, database: &mut dyn Marked) -> Result<(), Failure
     let left = Mark { mark, ..database.place()? };
     if let Err(failure) = write(&path, &left) {
         // A folder that is read only: restores are noticed in the other ways.
-        tracing::warn!(error = %failure.full_message(), "the start of the server leaves no mark");
+        tracing::warn!(error = %failure.full_message(), "cannot write the mark of this start");
     }
     Ok(())
 }

@@ -116,7 +116,7 @@ impl TableModel {
         let mut outward = columns.iter().map(|column| self.outward(column));
         outward
             .find(|name| !seen.insert(name.to_lowercase()))
-            .map(|name| format!("`names` makes two columns {name}"))
+            .map(|name| format!("`names` gives two columns the name {name}"))
     }
 
     /// The same of a table of which only these columns are known. Where the column that decides
@@ -267,7 +267,7 @@ fn read_table(table: Spanned<TableFile>, text: &str) -> Result<TableModel, (usiz
     if let Some(parent) = table.parent {
         line = line_of(text, &parent.span());
         if rows != CoveredRows::All {
-            return Err((line, "partition and parent exclude each other".into()));
+            return Err((line, "a table has either partition or parent, not both".into()));
         }
         rows = CoveredRows::Parent(parent.into_inner().into());
     }
@@ -388,7 +388,7 @@ mod tests {
             ),
             (
                 "script_version = \"v1\"\n[table.a]\nparent = \"b\"\npartition = \"b = {u.b}\"\n",
-                "line 3: table a: partition and parent exclude each other",
+                "line 3: table a: a table has either partition or parent, not both",
             ),
             (
                 "script_version = \"v1\"\n[table.a]\nmay_leave = true\n",

@@ -263,7 +263,7 @@ impl FetchRequest<'_> {
             whole.filter(|(position, _)| had(*position)).map(|(_, name)| name).collect();
         if !tables.is_empty() {
             let (remote, tables) = (self.session.remote_id.as_str(), tables.join(", "));
-            tracing::warn!(remote, tables, "a remote receives tables whole that it had");
+            tracing::warn!(remote, tables, "a remote downloads whole tables again");
         }
     }
 }

@@ -80,7 +80,10 @@ fn check_tells_drift_from_a_changed_model() {
     assert_eq!(said(admin.check(std::slice::from_ref(&same)).unwrap()), 1);
     let findings =
         admin.check(&[model("[table.customer]\ndirection = \"download_only\"\n")]).unwrap();
-    assert!(findings[0].message.contains("the model is not what was deployed"), "{findings:?}");
+    assert!(
+        findings[0].message.contains("the model differs from the deployed one"),
+        "{findings:?}"
+    );
 
     center.foreign("DROP TRIGGER syncline_update_customer");
     let findings = admin.check(std::slice::from_ref(&same)).unwrap();

@@ -129,7 +129,7 @@ fn what_cannot_be_synchronized_is_refused() {
         ("ruled", Code::UnsupportedTable, "has rewrite rules"),
         ("late", Code::UnsupportedTable, "DEFERRABLE"),
         ("computed", Code::UnsupportedTable, "a generated column in its primary key"),
-        ("cases", Code::UnsupportedTable, "differ in letter case only"),
+        ("cases", Code::UnsupportedTable, "differ only in letter case"),
         ("nested", Code::UnsupportedTable, "a composite type"),
         ("keyless", Code::NoPrimaryKey, "has no primary key"),
     ] {

@@ -105,7 +105,7 @@ fn check_names_what_refers_to_nothing() {
     let model = SyncModel::parse(&format!("script_version = \"v1\"\n{ALL}"), "m").unwrap();
     let findings = administer(&center.url).unwrap().check(&[model]).unwrap();
     let said: Vec<_> = findings.iter().map(|f| (f.severity, f.message.as_str())).collect();
-    let rest = "remotes leave out what refers to nothing until it comes";
+    let rest = "remotes do not receive such rows until the parent exists";
     assert_eq!(
         said,
         [

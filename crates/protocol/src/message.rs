@@ -168,7 +168,7 @@ impl Message {
 fn write_body<T: Serialize>(out: &mut Vec<u8>, frame_type: u8, body: &T) -> Result<(), Failure> {
     // Serialization into memory fails only for types without a MessagePack form; these have one.
     let bytes = rmp_serde::to_vec_named(body)
-        .map_err(|error| Failure::new(Code::Bug, "a message has no form").source(error))?;
+        .map_err(|error| Failure::new(Code::Bug, "a message does not encode").source(error))?;
     write_header(out, frame_type, bytes.len())?;
     out.extend_from_slice(&bytes);
     Ok(())

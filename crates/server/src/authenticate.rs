@@ -111,7 +111,7 @@ impl Authenticator {
             Claim::Token { password_version } => {
                 let refused = |why: &str| Err(Failure::new(Code::TokenRefused, why.to_owned()));
                 match known {
-                    None => refused("the token was not issued here"),
+                    None => refused("the token was not issued by this database"),
                     Some(known) if known.password_version != password_version => {
                         refused("the token was revoked")
                     }

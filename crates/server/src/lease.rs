@@ -125,10 +125,10 @@ impl Leases {
         let (wait_ms, doing) = match applied {
             // What the database has worked on for long is likely to take as long again.
             true => (idle_ms.min(APPLYING_MS_MAX), "applied"),
-            false => (self.takeover_after_ms.saturating_sub(idle_ms), "under way"),
+            false => (self.takeover_after_ms.saturating_sub(idle_ms), "running"),
         };
         let remote = &claimant.remote_id;
-        let message = format!("another synchronization of remote {remote} is being {doing}");
+        let message = format!("another synchronization of remote {remote} is {doing}");
         let seconds = u32::try_from(wait_ms.div_ceil(1000)).unwrap_or(u32::MAX).max(1);
         Failure::new(Code::AlreadySynchronizing, message).retry_after_s(seconds)
     }

@@ -230,7 +230,10 @@ impl Server {
         let rest = drain_timeout.saturating_sub(taken);
         let left = stop_threads(self.threads, rest, &self.serving.cancellation);
         if left > 0 {
-            tracing::warn!(threads = left, "the database does not answer; its work is left behind");
+            tracing::warn!(
+                threads = left,
+                "the database does not answer; its statements are abandoned"
+            );
             // Whoever still writes keeps the right to do so, until the process ends.
             std::mem::forget(self.lock);
         }

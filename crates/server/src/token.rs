@@ -56,7 +56,7 @@ impl Tokens {
         now_unix_ms: i64,
     ) -> Result<i64, Failure> {
         let refused = |why: &str| Failure::new(Code::TokenRefused, format!("the token {why}"));
-        let invalid = || refused("was not issued here");
+        let invalid = || refused("was not issued by this database");
         let (payload, signature) = token.trim().split_once('.').ok_or_else(invalid)?;
         let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| invalid())?;
         // Compares in constant time.

@@ -48,7 +48,7 @@ impl Transfers {
     ) -> Result<Transfer, Failure> {
         let mut held = self.held();
         if held.len >= self.len_max && !held.yield_one_to(user, &self.pace) {
-            let message = format!("{} synchronizations are under way", held.len);
+            let message = format!("{} synchronizations are running", held.len);
             let failure = Failure::new(Code::ServerFull, message);
             return Err(failure.retry_after_s(self.pace.retry_after_s(0)));
         }

@@ -84,7 +84,7 @@ impl UploadInProgress {
             Failure::new(Code::TableNotPublished, format!("the upload names table number {table}"))
         })?;
         if table.columns.is_empty() {
-            let message = "the upload has rows of a table whose shape is not known here";
+            let message = "the upload has rows of a table whose definition is not known here";
             return Err(Failure::new(Code::TableNotPublished, message));
         }
         if !table.direction.uploads() {

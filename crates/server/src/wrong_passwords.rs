@@ -48,7 +48,8 @@ impl WrongPasswords {
         }
         let retry_after_s = (until_ms - now_ms).div_ceil(1000);
         let message = format!(
-            "after {} wrong passwords from this address the next one is taken in {retry_after_s} s",
+            "after {} wrong passwords from this address the next one is accepted in \
+             {retry_after_s} s",
             failures.count
         );
         let retry_after_s = u32::try_from(retry_after_s).unwrap_or(u32::MAX);

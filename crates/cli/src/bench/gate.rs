@@ -73,8 +73,7 @@ pub(super) struct Report {
 
 /// Says something, now.
 pub(super) fn say<T: Serialize>(pipe: &mut impl Write, what: &T) -> Result<(), Failure> {
-    let broken =
-        |error| Failure::new(Code::Bug, "the other end of a benchmark is gone").source(error);
+    let broken = |error| Failure::new(Code::Bug, "the other process has ended").source(error);
     let mut line = serde_json::to_vec(what)
         .map_err(|error| Failure::new(Code::Bug, "a line does not encode").source(error))?;
     line.push(b'\n');

@@ -56,7 +56,7 @@ impl Run<'_> {
 
         steps.next("first synchronization");
         stage.clients.carry_out(Order::Synchronize)?;
-        steps.next("writing the rows to begin with");
+        steps.next("creating the first rows");
         stage
             .centre
             .insert(&mut (0..layout.clients).flat_map(|employee| layout.initial(employee)))?;

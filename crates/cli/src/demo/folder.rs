@@ -36,7 +36,7 @@ impl Folder {
                 } else if entries.next().is_some() {
                     return Err(Failure::new(
                         Code::FileExists,
-                        format!("{} is not empty and not a former demo", path.display()),
+                        format!("{} is not empty and is not an earlier demo", path.display()),
                     )
                     .hint("name another folder with --dir"));
                 }
@@ -49,7 +49,7 @@ impl Folder {
             let path = folder.path(name);
             fs::create_dir_all(&path).map_err(|error| cannot_write(&path, error))?;
         }
-        folder.write(MARKER, "`syncline demo` made this folder and will make it anew.\n")?;
+        folder.write(MARKER, "`syncline demo` created this folder and will create it again.\n")?;
         Ok(folder)
     }
 

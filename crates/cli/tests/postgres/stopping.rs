@@ -63,7 +63,7 @@ fn a_statement_that_does_not_end_is_cancelled() {
     let mut ending = server;
     ending.terminate();
     assert_eq!(ending.wait().code(), Some(0), "{}", ending.log());
-    assert!(!ending.log().contains("left behind"), "{}", ending.log());
+    assert!(!ending.log().contains("are abandoned"), "{}", ending.log());
     sync.wait().unwrap();
     until("the statement to end", || world.centre_count(NAPS) == 0);
     assert_eq!(world.centre_count("SELECT count(*) FROM note WHERE text = 'x'"), 1);
@@ -81,7 +81,7 @@ fn a_wait_for_a_lock_is_cancelled() {
     let mut ending = server;
     ending.terminate();
     assert_eq!(ending.wait().code(), Some(0), "{}", ending.log());
-    assert!(!ending.log().contains("left behind"), "{}", ending.log());
+    assert!(!ending.log().contains("are abandoned"), "{}", ending.log());
     sync.wait().unwrap();
     other.sql("ROLLBACK");
     assert_arrives(&world);
@@ -98,7 +98,7 @@ fn a_database_that_stands_still_does_not_keep_the_server() {
     let frozen = cluster.freeze();
     ending.terminate();
     assert_eq!(ending.wait().code(), Some(0), "{}", ending.log());
-    assert!(ending.log().contains("left behind"), "{}", ending.log());
+    assert!(ending.log().contains("are abandoned"), "{}", ending.log());
     sync.wait().unwrap();
     // One that is about to start, and waits for the same database, ends as well.
     let mut command = world.syncline.command(&["serve", "--listen", "tcp://127.0.0.1:0"]);

@@ -277,7 +277,7 @@ pub(super) fn record_set_back(
 ) -> Result<(), Failure> {
     let key: Vec<Value> = key.iter().map(|value| (*value).to_owned()).collect();
     let row = row_json(connection, table, &key, 0, &[]).map_err(explain)?;
-    let message = "the consolidated database has other values, perhaps of an earlier state";
+    let message = "the consolidated database has other values, possibly of an earlier state";
     told(connection, table, &key, row, Code::RowSetBack, message, at)
 }
 
@@ -291,7 +291,7 @@ pub(super) fn record_brought_back(
 ) -> Result<(), Failure> {
     let key: Vec<Value> = key.iter().map(|value| (*value).to_owned()).collect();
     let row = Some(row_text(table, &[], row));
-    let message = "the consolidated database has this row, which had gone or was made meanwhile";
+    let message = "the consolidated database has this row, which was deleted here before or is new";
     told(connection, table, &key, row, Code::RowBroughtBack, message, at)
 }
 
@@ -352,7 +352,8 @@ pub(super) fn record_held(
     if known {
         return Ok(());
     }
-    let message = format!("it is no row of this remote any more, and {held_by} refers to it here");
+    let message =
+        format!("the row no longer belongs to this remote, but {held_by} refers to it here");
     let reason = Reason { counter: None, code, message: &message, at, base: None };
     insert(connection, table, key, reason).map(drop)
 }
@@ -431,16 +432,18 @@ pub(crate) fn record_stranded(
     at: &str,
 ) -> rusqlite::Result<()> {
     let message = match code {
-        Code::TableNotPublished => "changed before the table ceased to be published",
-        Code::DirectionNotPublished => "changed before the table ceased to be uploaded",
+        Code::TableNotPublished => "changed while the table was still published",
+        Code::DirectionNotPublished => "changed while the table was still uploaded",
         Code::ColumnLost => {
-            "changed in a column that the consolidated database publishes no more, or that may be \
-             another one there now"
+            "changed in a column that the consolidated database no longer publishes, or that may \
+             be another column there now"
         }
-        Code::RowRefused => "made before the table had columns that may not be empty",
-        Code::RowDiffersOnReturn => "changed before the rows of its table had come back",
-        Code::ShapeUnknown => "changed in a table that the consolidated database does not know so",
-        _ => "changed under a table that the consolidated database does not have any more",
+        Code::RowRefused => "made before the table had columns that must have a value",
+        Code::RowDiffersOnReturn => "changed before the rows of its table were downloaded again",
+        Code::ShapeUnknown => {
+            "changed with a definition of the table that the consolidated database does not know"
+        }
+        _ => "changed in a table that the consolidated database no longer has",
     };
     let reason = Reason { counter: None, code: code.number(), message, at, base: None };
     insert(connection, table, key, reason).map(|_| ())
@@ -458,8 +461,8 @@ pub(super) fn record_difference(
     let key: Vec<Value> = table.key.iter().map(|key| row[key.position].to_owned()).collect();
     let row = Some(row_text(table, own, row));
     let message = match code {
-        Code::RowNotCaptured => "here without triggers, and otherwise or not at the centre",
-        _ => "here when the table was published again, and otherwise or not at the centre",
+        Code::RowNotCaptured => "here without triggers; the centre has another row or none",
+        _ => "here when the table was published again; the centre has another row or none",
     };
     let reason = Reason { counter: None, code: code.number(), message, at, base: None };
     insert_with_row(connection, table, &key, reason, row).map(|_| ())

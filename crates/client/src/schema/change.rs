@@ -240,7 +240,9 @@ impl Change<'_> {
             })?;
             if waiting > 0 {
                 let name = table.name();
-                let message = format!("{waiting} changes wait in table {name}, which changes");
+                let message = format!(
+                    "{waiting} changes are pending in table {name}, whose definition changes"
+                );
                 return Err(Failure::new(code, message).table(name));
             }
         }

@@ -41,7 +41,7 @@ impl Channel {
             match self.next_message() {
                 Ok(None) => {}
                 Err(failure) if !self.understood => {
-                    let message = "what answers is no Syncline server";
+                    let message = "the program that answers is not a Syncline server";
                     return Err(Failure::new(Code::NotSyncline, message).source(failure));
                 }
                 result => {

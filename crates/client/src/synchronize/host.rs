@@ -271,7 +271,7 @@ impl<'a> Host<'a> {
         }
         let news = match (self.outcome, welcome.progress) {
             (Outcome::Unknown, None) => {
-                let message = "Welcome does not say what became of the last upload";
+                let message = "Welcome does not contain the outcome of the last upload";
                 return Err(Failure::new(Code::UnexpectedMessage, message));
             }
             (Outcome::Unknown, committed) => committed,
@@ -498,7 +498,7 @@ impl<'a> Host<'a> {
 /// An upload that has to wait for a download waits in vain where there is none.
 fn require_download(postponed: bool, mode: Mode) -> Result<(), Failure> {
     if postponed && mode == Mode::UploadOnly {
-        let message = "rows were changed whose new columns were not received yet";
+        let message = "changed rows have new columns whose values were not received yet";
         return Err(Failure::new(Code::DownloadFirst, message));
     }
     Ok(())

@@ -77,7 +77,7 @@ fn json<T: DeserializeOwned>(text: &str) -> Result<T, Failure> {
 }
 
 fn unreadable() -> Failure {
-    Failure::new(Code::Drift, "what is stored of shapes cannot be read")
+    Failure::new(Code::Drift, "the stored table definitions cannot be read")
 }
 
 impl<D> Catalog<D> {
@@ -212,7 +212,7 @@ impl<D> Catalog<D> {
 
     fn version_of(&self, session: &Session) -> Result<&Version<D>, Failure> {
         if session.deployment != self.deployment {
-            return Err(Failure::new(Code::Superseded, "a new model was deployed meanwhile"));
+            return Err(Failure::new(Code::Superseded, "a new model was deployed in the meantime"));
         }
         let version = self.versions.iter().find(|v| v.name == session.script_version);
         version.ok_or_else(|| Failure::new(Code::Bug, "the script version is not in the catalog"))

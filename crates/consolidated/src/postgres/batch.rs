@@ -176,7 +176,7 @@ pub(super) fn misspelled_key(table: &Table, row: &UploadedRow<'_>) -> Option<Rea
         respelled.map(|value| {
             let name = &table.deployed.published.columns[at];
             let text = value.display();
-            (Code::RowRefused, format!("column {name}: the database spells {text} otherwise"))
+            (Code::RowRefused, format!("column {name}: the database spells {text} differently"))
         })
     })
 }

@@ -78,7 +78,7 @@ impl Catalog {
             }
             return Ok(catalog);
         }
-        Err(Failure::new(Code::DatabaseBusy, "the model is being deployed again and again"))
+        Err(Failure::new(Code::DatabaseBusy, "models were deployed repeatedly during this request"))
     }
 
     /// The deployment; none where another one came meanwhile, which may have been read in part.
@@ -87,7 +87,8 @@ impl Catalog {
         let mut answers = link.flight(&calls).map_err(not_deployed)?.into_iter();
         let mut rows = || answers.next().map(|answer| answer.rows).unwrap_or_default();
         let garbled = |error: Unreadable| {
-            Failure::new(Code::Drift, "the system tables are not what deploy made").source(error)
+            Failure::new(Code::Drift, "the system tables differ from those that deploy created")
+                .source(error)
         };
         let system: HashMap<String, String> = two(rows()).map_err(garbled)?.into_iter().collect();
         let missing = || Failure::new(Code::NotDeployed, "nothing is deployed in this database");
@@ -126,7 +127,7 @@ impl Catalog {
         let now = Session { deployment: self.deployed.deployment, ..session.clone() };
         match self.tables(&now) {
             Ok(tables) if fits(session, &tables) => Ok(tables),
-            _ => Err(Failure::new(Code::Superseded, "a new model was deployed meanwhile")),
+            _ => Err(Failure::new(Code::Superseded, "a new model was deployed in the meantime")),
         }
     }
 

@@ -24,7 +24,7 @@ pub(super) fn findings(
         severity: Severity::Error,
         table: Some(table.clone()),
         message: format!(
-            "{table} has row versions of another server: it was restored; deploy stamps them anew"
+            "{table} has row versions of another server: it was restored; deploy replaces them"
         ),
     }));
     if findings.is_empty() && pending > 0 {
@@ -42,8 +42,8 @@ pub(super) fn findings(
         let writers = writers(user_tables, name);
         if !writers.is_empty() {
             let message = format!(
-                "rows that a remote uploads are read back and compared, for {} may change them \
-                 or others",
+                "uploaded rows are read back and compared, because {} may change them or other \
+                 rows",
                 writers.join(", ")
             );
             findings.push(notice_of(Some(name.clone()), message));
@@ -77,9 +77,9 @@ fn bypassed(
         findings.push(notice_of(
             Some(table.clone()),
             format!(
-                "a trigger of {table} that fires behind syncline_stamp sets row versions back: \
-                 each such change sends the whole table to everybody; give it a name that sorts \
-                 before, or let it keep {VERSION}"
+                "a trigger of {table} that fires after syncline_stamp sets row versions back: each \
+                 such change sends the whole table to every remote; give the trigger a name that \
+                 sorts before, or let it keep {VERSION}"
             ),
         ));
     }

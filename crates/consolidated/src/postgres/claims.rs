@@ -53,7 +53,7 @@ impl Claims {
             }
             if !is_value(link, typed, value)? {
                 let message = format!(
-                    "the claim {} of user {} is no {}: {value}",
+                    "the claim {} of user {} is not of type {}: {value}",
                     typed.claim, session.user, typed.cast
                 );
                 return Err(Failure::new(Code::ClaimInvalid, message));

@@ -128,7 +128,7 @@ impl Ground {
 }
 
 fn outside() -> (Code, String) {
-    (Code::RowOutsideSubscription, "the row is outside the subscription".to_owned())
+    (Code::RowOutsideSubscription, "the row is outside the partition".to_owned())
 }
 
 /// Lets the rule decide, then counts, notes and owes.

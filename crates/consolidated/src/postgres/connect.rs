@@ -278,7 +278,7 @@ fn set_up(
         return Err(Failure::new(Code::NotPrimary, "the PostgreSQL server is a standby"));
     };
     if must_write && facts.try_get(4).map_err(unreadable)? {
-        return Err(Failure::new(Code::NotPrimary, "the PostgreSQL server only reads"));
+        return Err(Failure::new(Code::NotPrimary, "the PostgreSQL server is read-only"));
     }
     let deadlock_timeout_ms: i64 = facts.try_get(5).map_err(unreadable)?;
     Ok(Facts {

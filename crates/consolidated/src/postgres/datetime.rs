@@ -29,9 +29,9 @@ const END_DAY_TIMESTAMP: i64 = 109_203_528 - 2_451_545;
 /// Of the months of a year that is no leap year.
 const MONTH_DAYS: [i64; 12] = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
 
-const NO_DATE: Misfit = "is no date";
-const NO_TIME: Misfit = "is no time";
-const NO_TIMESTAMP: Misfit = "is no date and time";
+const NO_DATE: Misfit = "is not a date";
+const NO_TIME: Misfit = "is not a time";
+const NO_TIMESTAMP: Misfit = "is not a date and time";
 const OUT_OF_RANGE: Misfit = "is out of the range of dates";
 
 pub(super) fn write_date(days: i32, out: &mut Scratch) {

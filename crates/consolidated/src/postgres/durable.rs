@@ -44,7 +44,7 @@ pub(super) fn flush(link: &mut Link, place: i64) -> Result<(), Failure> {
     match answers.last().and_then(|answer| answer.rows.first()).is_some_and(is_flushed) {
         true => Ok(()),
         false => {
-            let message = "the database has not stored yet what was read";
+            let message = "the database has not yet stored the rows that were read";
             Err(Failure::new(Code::DatabaseBusy, message).retry_after_s(RETRY_AFTER_S))
         }
     }

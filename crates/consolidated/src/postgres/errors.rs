@@ -230,7 +230,7 @@ pub(super) fn code(state: &str) -> Code {
 }
 
 /// What most likely became of a table or a column that is not there.
-const RENAMED: &str = "a table or a column was renamed or dropped and that was not deployed: run \
+const RENAMED: &str = "a table or a column was renamed or dropped without a deployment: run \
                        `syncline check`, then `syncline deploy`";
 
 /// A pooler knows few parameters of the beginning.

@@ -366,7 +366,8 @@ fn run(
 
 /// For values of system tables.
 pub(super) fn unreadable(error: Unreadable) -> Failure {
-    Failure::new(Code::Drift, "a system table is not what deploy made").source(error)
+    Failure::new(Code::Drift, "a system table differs from the one that deploy created")
+        .source(error)
 }
 
 #[cfg(test)]

@@ -108,7 +108,7 @@ pub(super) fn remove_user(link: &mut Link, user: &UserName) -> Result<bool, Fail
 
 /// The operator's word that the database is a restored one.
 pub(super) fn declare_restored(link: &mut Link) -> Result<(), Failure> {
-    incarnation::renew(link, "an operator declared it")
+    incarnation::renew(link, "an operator declared the restore")
 }
 
 /// The key that signs comes first by its name; the former ones only prove what they have signed.

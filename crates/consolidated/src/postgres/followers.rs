@@ -18,7 +18,7 @@ use model::{Code, Failure, ValueRef, skip_row, write_value};
 use std::collections::HashMap;
 
 pub(super) fn reason() -> Reason {
-    let message = "other rows of the remote refer to the row, or to the one that takes its key";
+    let message = "other rows of the remote refer to the row, or to the row that gets its key";
     (Code::RowReferences, message.to_owned())
 }
 

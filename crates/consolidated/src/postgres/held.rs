@@ -52,7 +52,7 @@ const RETRY_AFTER_S: u32 = 5;
 
 /// The failure of an upload that met a deployment.
 pub(super) fn deploying() -> Failure {
-    Failure::new(Code::DatabaseBusy, "a deployment is under way").retry_after_s(RETRY_AFTER_S)
+    Failure::new(Code::DatabaseBusy, "a deployment is running").retry_after_s(RETRY_AFTER_S)
 }
 
 /// Shuts out uploads and takes the first step of `first`; lets them go on where it cannot be taken

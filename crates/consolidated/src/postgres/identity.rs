@@ -126,7 +126,7 @@ pub(super) fn lock_failed(lock: usize) -> impl Fn(Fault) -> Failure {
 }
 
 fn under_way() -> Failure {
-    Failure::new(Code::AlreadySynchronizing, "another synchronization of this remote is under way")
+    Failure::new(Code::AlreadySynchronizing, "another synchronization of this remote is running")
         .retry_after_s(RETRY_AFTER_S)
 }
 

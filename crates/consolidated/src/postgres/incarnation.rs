@@ -90,7 +90,7 @@ impl Life {
         }
         let moved = link.query(RECOGNIZE, &[]).map_err(failed("recognize the database"))?;
         if !moved.is_empty() {
-            warn("the database is another one than it says: it was restored or copied");
+            warn("the location of the database has changed: it was restored or copied");
         }
         let rows = link.query(READ, &[]).map_err(failed("read the incarnation of the database"))?;
         let mut life = Life::default();

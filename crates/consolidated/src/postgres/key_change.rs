@@ -221,8 +221,7 @@ fn obstacle(
     let this = careful.table(table);
     let details = &this.deployed.details;
     let row = careful.read(table, change, bytes)?;
-    let outside =
-        || (Code::RowOutsideSubscription, "the row is outside the subscription".to_owned());
+    let outside = || (Code::RowOutsideSubscription, "the row is outside the partition".to_owned());
     let fenced = !details.selection.is_empty();
     if now.is_none() && fenced && !careful.present(table, change, one)?.is_empty() {
         return Ok(Some(Obstacle::Stays(outside())));

@@ -15,7 +15,7 @@ const MINUS_INFINITY: u16 = 0xF000;
 const INTEGER_DIGITS_MAX: i64 = 131_072;
 const SCALE_MAX: i64 = 16_383;
 
-const NO_NUMBER: Misfit = "is no number";
+const NO_NUMBER: Misfit = "is not a number";
 const OUT_OF_RANGE: Misfit = "has too many digits";
 
 /// Appends the binary form of a decimal text.

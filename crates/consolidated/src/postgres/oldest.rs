@@ -40,7 +40,7 @@ impl Oldest {
             transaction = snapshot.xmin,
             of = name.unwrap_or("an unknown program"),
             behind,
-            "a transaction has been open in PostgreSQL for long; snapshots grow with it"
+            "a transaction has been open in PostgreSQL for a long time; it makes snapshots larger"
         );
     }
 }

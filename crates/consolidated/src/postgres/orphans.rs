@@ -146,7 +146,7 @@ impl Orphans {
         let rows: u64 = counts.filter_map(|count| count.parse::<u64>().ok()).sum();
         tracing::warn!(
             rows,
-            "rows whose parent is not there are left out of downloads; `syncline check` names them"
+            "rows without their parent are not downloaded; `syncline check` counts them"
         );
     }
 }

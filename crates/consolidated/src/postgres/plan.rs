@@ -43,7 +43,7 @@ pub(super) fn plan(
     let mut versions: Vec<Version<'_>> = Vec::new();
     for model in models {
         if versions.iter().any(|version| version.model.script_version == model.script_version) {
-            let message = format!("script version {} is twice", model.script_version);
+            let message = format!("script version {} occurs twice", model.script_version);
             return Err(mismatch(model, message));
         }
         versions.push(Version::resolve(user_tables, model)?);
@@ -121,12 +121,13 @@ impl<'a> Version<'a> {
                 }
             }
             if chosen.insert(published.clone(), table_model).is_some() {
-                return Err(mismatch(model, format!("table {published} is there twice")));
+                return Err(mismatch(model, format!("table {published} occurs twice")));
             }
             selections.insert(published.clone(), selection);
         }
         if let Some(name) = tables::same_but_for_case(chosen.keys().map(String::as_str)) {
-            let message = format!("table {name} and another differ in letter case only");
+            let message =
+                format!("the names of table {name} and another table differ only in letter case");
             return Err(mismatch(model, message).table(name));
         }
         let publications = publications(user_tables, model, &chosen)?;
@@ -226,7 +227,7 @@ fn publications(
             let table = tables::find(user_tables, name).filter(|(n, _)| chosen.contains_key(*n));
             let (table, _) = table.ok_or_else(|| {
                 let message =
-                    format!("publication {publication} names {name}, which the model lacks");
+                    format!("publication {publication} names {name}, which is not in the model");
                 mismatch(model, message)
             })?;
             published.push(table.clone());

@@ -143,7 +143,8 @@ pub(super) fn deployed_keys(link: &mut Link) -> Result<Vec<(String, Vec<String>)
     let mut keys = Vec::new();
     for row in link.query(sql, &[]).map_err(failed("read what is deployed"))? {
         let table: PublishedTable = serde_json::from_str(&text(&row, 0)?).map_err(|error| {
-            Failure::new(Code::Drift, "the system tables are not what deploy made").source(error)
+            Failure::new(Code::Drift, "the system tables differ from those that deploy created")
+                .source(error)
         })?;
         let columns = table.key.iter().filter_map(|at| table.columns.get(usize::from(*at)));
         keys.push((table.name.clone(), columns.cloned().collect()));

@@ -188,6 +188,9 @@ pub(super) fn is_missing(fault: &Fault) -> bool {
 
 /// The failure of a download whose tables somebody else keeps locked.
 pub(super) fn locked() -> Failure {
-    Failure::new(Code::DatabaseBusy, "another program keeps a table locked that a download reads")
-        .retry_after_s(RETRY_AFTER_S)
+    Failure::new(
+        Code::DatabaseBusy,
+        "another program holds a lock on a table that a download reads",
+    )
+    .retry_after_s(RETRY_AFTER_S)
 }

@@ -132,7 +132,7 @@ impl Reader {
             }
             others += 1;
             if others - waits >= OPENINGS_MAX {
-                let message = "the model is being deployed again and again";
+                let message = "models were deployed repeatedly during this request";
                 return Err(Failure::new(Code::DatabaseBusy, message));
             }
         }

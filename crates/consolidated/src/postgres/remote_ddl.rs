@@ -37,8 +37,8 @@ pub(super) fn create(
                 idents("", &plain)
             )),
             None => notices.push(format!(
-                "index {} of {published} is left out at remotes: it is no B-tree over published \
-                 columns alone",
+                "index {} of {published} is left out at remotes: it is not a B-tree over published \
+                 columns only",
                 index.name
             )),
         }

@@ -114,7 +114,7 @@ impl Careful<'_, '_> {
         if change == Change::Delete {
             return self.owe(table, change, bytes);
         }
-        let message = "what the row was, or refers to, is gone, or its key is another's".to_owned();
+        let message = "the row or its parent was deleted, or another row has its key".to_owned();
         self.reject(table, change, bytes, (Code::RowTakenAlong, message))
     }
 

@@ -172,7 +172,9 @@ fn is_asked(column: &UserColumn, kind: Kind) -> bool {
 /// round.
 pub(super) fn ambiguity(column: &UserColumn, kind: Kind) -> Option<String> {
     if is_lossy(column, kind) {
-        return Some("numbers that differ may be one at a remote, as it holds them as REAL".into());
+        return Some(
+            "different numbers may be equal at a remote, which stores them as REAL".into(),
+        );
     }
     match kind {
         // Whole numbers are whole there, whatever zeros follow.
@@ -225,9 +227,9 @@ impl Doubt {
     pub(super) fn notice(&self) -> String {
         let Doubt { table, column, why, .. } = self;
         format!(
-            "{table}: its key has the column {column}: {why}. It is deployed already and goes on: \
-             uploaded rows whose key is not spelled as at the centre are rejected. Give the table \
-             a key of a type that has one spelling (E{})",
+            "{table}: its key has the column {column}: {why}. It is deployed already and still \
+             works: uploaded rows whose key is not spelled as at the centre are rejected. Give the \
+             table a key of a type that has one spelling (E{})",
             Code::AmbiguousKey.number()
         )
     }
@@ -398,5 +400,5 @@ fn spelled(
 fn otherwise(table: &PublishedTable) -> Reason {
     let key: Vec<&str> =
         table.key.iter().map(|at| table.columns[usize::from(*at)].as_str()).collect();
-    (Code::RowRefused, format!("key {}: the centre spells it otherwise", key.join(", ")))
+    (Code::RowRefused, format!("key {}: the centre spells it differently", key.join(", ")))
 }

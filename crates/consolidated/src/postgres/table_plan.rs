@@ -303,7 +303,7 @@ impl<'a> TablePlanner<'a> {
         let missing = place.iter().find(|place| !columns.iter().any(|column| column == **place));
         match missing.filter(|_| self.table_model.direction.uploads() && !self.part) {
             Some(column) => Err(self.wrong(&format!(
-                "{column} decides who receives a row; where remotes send rows it must be published"
+                "{column} decides who receives a row; if remotes upload rows, it must be published"
             ))),
             None => Ok(()),
         }
@@ -344,8 +344,8 @@ impl<'a> TablePlanner<'a> {
         let inserts = table_model.direction.uploads() && !self.part;
         if let Some(column) = column.filter(|_| inserts) {
             return Err(self.wrong(&format!(
-                "column {} is not published, yet remotes insert rows and it has neither NULL nor a \
-                 default",
+                "column {} is not published, but remotes insert rows, and it neither accepts NULL \
+                 nor has a default",
                 column.name
             )));
         }
@@ -360,8 +360,9 @@ impl<'a> TablePlanner<'a> {
         let column = self.table.column(latest);
         match column.is_some_and(|column| scripts::can_be_latest(&column.cast)) {
             true => Ok(()),
-            false => Err(self
-                .wrong(&format!("latest names {latest}, which is no date, time, number or text"))),
+            false => Err(self.wrong(&format!(
+                "latest names {latest}, which is not a date, time, number or text"
+            ))),
         }
     }
 
@@ -371,7 +372,7 @@ impl<'a> TablePlanner<'a> {
             let numeric = table.column(wanted).is_some_and(|c| c.is_numeric() && !c.domain);
             if !(numeric && columns.contains(wanted)) {
                 return Err(self.wrong(&format!(
-                    "`as` names {wanted}, which is no published column of type numeric"
+                    "`as` names {wanted}, which is not a published column of type numeric"
                 )));
             }
         }

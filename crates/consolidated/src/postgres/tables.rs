@@ -362,7 +362,7 @@ pub(super) fn unsupported(table: &UserTable) -> Option<Failure> {
     let why = if table.key_deferrable {
         "has a primary key that is DEFERRABLE"
     } else if table.unlogged {
-        "is unlogged: a crash empties it and nobody would notice"
+        "is unlogged: a crash empties it without a trace"
     } else if table.rules {
         "has rewrite rules"
     } else if table.columns.iter().any(|c| table.key.contains(&c.name) && c.generated) {
@@ -372,7 +372,7 @@ pub(super) fn unsupported(table: &UserTable) -> Option<Failure> {
     } else if table.columns.iter().any(|column| column.kind == 'c' || column.kind == 'p') {
         "has a column of a composite type"
     } else if same_but_for_case(table.columns.iter().map(|column| column.name.as_str())).is_some() {
-        "has columns whose names differ in letter case only, which SQLite cannot tell apart"
+        "has columns whose names differ only in letter case, which are equal in SQLite"
     } else if ["sqlite_", "syncline_"].iter().any(|start| name.to_lowercase().starts_with(start)) {
         "has a name that is reserved at remotes"
     } else {

@@ -84,7 +84,7 @@ fn reject_missing(
     let present = careful.present(table, Change::Insert, &images)?;
     for (key, row) in keys.iter().zip(&told) {
         if !present.contains(key) {
-            let message = "a delete of the same upload took the row along".to_owned();
+            let message = "a delete of the same upload also removed or changed the row".to_owned();
             careful.reject(table, row.change, &row.bytes, (Code::RowTakenAlong, message))?;
         }
     }

@@ -133,7 +133,7 @@ fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, Failure> {
         return Err(unreadable());
     }
     if is_exposed(&metadata) {
-        let message = format!("others may read the key {}", path.display());
+        let message = format!("other users may read the key {}", path.display());
         return Err(Failure::new(Code::SecretExposed, message)
             .hint(format!("chmod 600 {}", path.display())));
     }

@@ -234,7 +234,7 @@ fn whole(value: ValueRef<'_>) -> Result<i64, Misfit> {
     match value {
         ValueRef::Integer(i) => Ok(i),
         ValueRef::Real(r) if r.fract() == 0.0 && (-END..END).contains(&r) => Ok(r as i64),
-        _ => Err("is no integer"),
+        _ => Err("is not an integer"),
     }
 }
 
@@ -250,7 +250,7 @@ fn double(value: ValueRef<'_>) -> Result<f64, Misfit> {
         ValueRef::Text(b"NaN") => Ok(f64::NAN),
         ValueRef::Text(b"Infinity") => Ok(f64::INFINITY),
         ValueRef::Text(b"-Infinity") => Ok(f64::NEG_INFINITY),
-        _ => Err("is no number"),
+        _ => Err("is not a number"),
     }
 }
 
@@ -262,7 +262,7 @@ fn single(value: ValueRef<'_>) -> Result<f32, Misfit> {
 }
 
 fn text(value: ValueRef<'_>) -> Result<&[u8], Misfit> {
-    let ValueRef::Text(bytes) = value else { return Err("is no text") };
+    let ValueRef::Text(bytes) = value else { return Err("is not a text") };
     if bytes.contains(&0) {
         return Err("has a NUL character, which PostgreSQL cannot store");
     }
@@ -287,7 +287,7 @@ fn write_numeric(value: ValueRef<'_>, out: &mut Vec<u8>) -> Result<(), Misfit> {
         }
         // The shortest decimal that is this double: 0.1 and not its 55 digits.
         ValueRef::Real(r) => numeric::write_binary(r.to_string().as_bytes(), out)?,
-        _ => return Err("is no number"),
+        _ => return Err("is not a number"),
     }
     let len = (out.len() - start - 4) as i32;
     out[start..start + 4].copy_from_slice(&len.to_be_bytes());

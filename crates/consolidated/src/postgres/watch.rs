@@ -74,7 +74,7 @@ pub(super) fn renew(link: &mut Link, changed: &[(String, String)]) -> Result<(),
     for (published, sql_name) in changed {
         tracing::warn!(
             table = published.as_str(),
-            "triggers were gone or disabled for a while; the table is sent afresh"
+            "triggers were missing or disabled for some time; the whole table is sent again"
         );
         link.batch(&format!(
             "UPDATE syncline.syncline_log_state\n\

@@ -110,15 +110,14 @@ impl Resolver<'_> {
             return Err(format!("{} is its own ancestor", shape.table.name));
         }
         if below.len() > ANCESTORS_MAX {
-            return Err(format!("there are more than {ANCESTORS_MAX} parents above each other"));
+            return Err(format!("there are more than {ANCESTORS_MAX} levels of parents"));
         }
         let named = |name: &str| {
             (self.find)(name).is_some_and(|found| found.table.name == shape.table.name)
         };
         let found = self.model.tables.iter().find(|(name, _)| named(name));
-        let (name, table_model) = found.ok_or_else(|| {
-            format!("the parent {} has no section of its own in the model", parent.table)
-        })?;
+        let (name, table_model) = found
+            .ok_or_else(|| format!("the parent {} has no section in the model", parent.table))?;
         Ok((name, table_model, shape))
     }
 }
@@ -132,10 +131,11 @@ fn link(child: &Shape, parent: &Parent, above: &Shape) -> Result<Vec<(String, St
         return match keys.as_slice() {
             [one] => Ok((*one).clone()),
             [] => Err(format!(
-                "no foreign key leads to {name}; say {{ table = \"{name}\", columns = […] }}"
+                "no foreign key refers to {name}; write {{ table = \"{name}\", columns = […] }}"
             )),
             _ => Err(format!(
-                "several foreign keys lead to {name}; say {{ table = \"{name}\", columns = […] }}"
+                "several foreign keys refer to {name}; write {{ table = \"{name}\", columns = […] \
+                 }}"
             )),
         };
     };

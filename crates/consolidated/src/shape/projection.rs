@@ -225,7 +225,7 @@ impl<'r> Projected<'_, 'r> {
         let row = (batch.table, self.key(&[]));
         let empty = change == Change::Update && !(0..self.new.len()).any(|at| self.differs(at));
         let why =
-            format!("of table {} these columns are gone: {}", self.from.name, lost.join(", "));
+            format!("these columns of table {} are gone: {}", self.from.name, lost.join(", "));
         left_out.add((row.clone(), sent), why, || {
             let mut image = Vec::new();
             values.new.iter().for_each(|value| write_value(&mut image, *value));

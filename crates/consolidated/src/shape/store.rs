@@ -292,5 +292,5 @@ fn json<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, Failure> {
 }
 
 fn unreadable() -> Failure {
-    Failure::new(Code::Drift, "what is stored of shapes cannot be read")
+    Failure::new(Code::Drift, "the stored table definitions cannot be read")
 }

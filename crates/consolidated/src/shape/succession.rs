@@ -169,7 +169,7 @@ fn judge(past: &Past, gone: &Gone, notices: &mut Vec<String>) -> Result<(), Fail
     };
     if gone.declared {
         notices.push(format!(
-            "{what} is gone: what {remotes} may still upload of it becomes rejects there"
+            "{what} is gone: changes of it that {remotes} may still upload become rejects there"
         ));
         return Ok(());
     }
@@ -177,14 +177,12 @@ fn judge(past: &Past, gone: &Gone, notices: &mut Vec<String>) -> Result<(), Fail
     let new = one.map_or("NEW", String::as_str);
     let hint = match &gone.column {
         Some(column) => format!(
-            "in [table.{table}] say `renamed = {{ {new} = \"{column}\" }}`, and what waits at \
-             remotes goes to the new name, or `dropped = [\"{column}\"]`, and it becomes rejects \
-             there"
+            "in [table.{table}] write `renamed = {{ {new} = \"{column}\" }}` to keep pending \
+             changes under the new name, or `dropped = [\"{column}\"]` to make them rejects"
         ),
         None => format!(
-            "say `renamed_from = \"{table}\"` in the section of its new name, and what waits at \
-             remotes goes there, or `dropped_tables = [\"{table}\"]` above all sections, and it \
-             becomes rejects there"
+            "write `renamed_from = \"{table}\"` in the section of its new name to keep pending \
+             changes, or `dropped_tables = [\"{table}\"]` above all sections to make them rejects"
         ),
     };
     let message = format!("{what} is gone, and {remotes} may hold changes of it");
@@ -261,8 +259,8 @@ fn newest(mut shapes: Vec<Shape>, notices: &mut Vec<String>) -> Vec<Shape> {
     if shapes.len() > SHAPES_MAX {
         let name = &shapes[0].published.name;
         notices.push(format!(
-            "{name}: more than {SHAPES_MAX} older shapes; what remotes that were away for longer \
-             upload under them becomes rejects there"
+            "{name}: more than {SHAPES_MAX} older definitions; changes that remotes upload with \
+             even older ones become rejects there"
         ));
         shapes.truncate(SHAPES_MAX);
     }
@@ -292,7 +290,8 @@ fn held(
             match plan_held(table, shape, &columns, &id_of, succession) {
                 Ok(row) => drop(rows.insert(row)),
                 Err(why) => notices.push(format!(
-                    "{}: what remotes upload under its shape of {} becomes rejects there: {why}",
+                    "{}: changes that remotes upload with its definition of {} become rejects \
+                     there: {why}",
                     table.name, shape.deployed_at
                 )),
             }
@@ -309,7 +308,7 @@ fn plan_held(
     succession: &Succession<'_>,
 ) -> Result<Row, String> {
     if !table.published.direction.uploads() {
-        return Err("remotes send no rows of it any more".into());
+        return Err("remotes no longer upload its rows".into());
     }
     let key = table.published.key.iter().filter_map(|at| table.local.get(usize::from(*at)));
     for name in key {

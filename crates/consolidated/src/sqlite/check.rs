@@ -89,8 +89,8 @@ fn fire_first(
         .map(|theirs| Finding {
             severity: Severity::Error,
             message: format!(
-                "the trigger {} fires before ours and may end what they note: changes of {} may \
-                 be missed",
+                "the trigger {} fires before the triggers of Syncline and may stop them: changes \
+                 of {} may be missed",
                 theirs.trigger, theirs.table
             ),
             table: Some(theirs.table),
@@ -141,7 +141,9 @@ fn new_triggers(connection: &Connection) -> Result<Vec<Finding>, Failure> {
         if has_user_triggers(connection, &table).map_err(&reading)? {
             findings.push(Finding {
                 severity: Severity::Error,
-                message: format!("table {table} has got a trigger; its scripts must be made anew"),
+                message: format!(
+                    "table {table} has a new trigger; its scripts must be generated again"
+                ),
                 table: Some(table),
             });
         }

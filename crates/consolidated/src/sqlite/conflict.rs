@@ -169,7 +169,7 @@ pub(super) fn lost(
         attempt.echo_shared(table, position, row);
         return Ok(());
     }
-    let message = "what the row was, or refers to, is gone, or its key is another's".to_owned();
+    let message = "the row or its parent was deleted, or another row has its key".to_owned();
     attempt.reject(table, position, row, (Code::RowTakenAlong, message));
     Ok(())
 }

@@ -301,8 +301,8 @@ fn restore_journal_mode(connection: &Connection, mode: &str) -> Result<Option<St
     match failure {
         Some(failure) if failure.code() != Code::DatabaseBusy => Err(failure),
         _ => Ok(Some(format!(
-            "the database keeps its write-ahead log, because another program has it open; when \
-             nobody has, `{sql}` restores the former journal mode"
+            "the database keeps its write-ahead log, because another program has it open; when no \
+             program has it open, `{sql}` restores the former journal mode"
         ))),
     }
 }

@@ -103,7 +103,7 @@ fn may_keep(connection: &Connection) -> bool {
 }
 
 /// What most likely became of a table or a column that is not there.
-const RENAMED: &str = "a table or a column was renamed or dropped and that was not deployed: run \
+const RENAMED: &str = "a table or a column was renamed or dropped without a deployment: run \
                        `syncline check`, then `syncline deploy`";
 
 /// The failure of a script as a whole.

@@ -108,7 +108,7 @@ pub(super) fn reject_touching(
     position: usize,
     row: &UploadedRow<'_>,
 ) {
-    let message = "the row is outside the subscription".to_owned();
+    let message = "the row is outside the partition".to_owned();
     attempt.fence_was_met = true;
     attempt.reject(table, position, row, (Code::RowOutsideSubscription, message));
 }
@@ -125,10 +125,8 @@ pub(super) fn written_outside(attempt: &mut Attempt<'_>) -> Result<Refused, Fail
             continue;
         }
         let message = match row.change {
-            Change::Update | Change::KeyChange => {
-                "the change moves the row out of the subscription"
-            }
-            Change::Insert | Change::Delete => "the row is outside the subscription",
+            Change::Update | Change::KeyChange => "the change moves the row out of the partition",
+            Change::Insert | Change::Delete => "the row is outside the partition",
         };
         let reason = (Code::RowOutsideSubscription, message.to_owned());
         refused.insert(written.id, reason);

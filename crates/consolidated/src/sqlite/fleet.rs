@@ -103,7 +103,7 @@ pub(super) fn unbind(connection: &Connection, user: &UserName) -> Result<(), Fai
 pub(super) fn declare_restored(connection: &Connection) -> Result<(), Failure> {
     let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)
         .map_err(failed("begin a new generation"))?;
-    incarnation::renew(&transaction, "an operator declared it")?;
+    incarnation::renew(&transaction, "an operator declared the restore")?;
     transaction.commit().map_err(failed("begin a new generation"))
 }
 

@@ -23,7 +23,7 @@ use rusqlite::Statement;
 
 /// Why a delete is rejected with which rows of the remote would go.
 pub(super) fn reason() -> (Code, String) {
-    let message = "other rows of the remote refer to the row, or to the one that takes its key";
+    let message = "other rows of the remote refer to the row, or to the row that gets its key";
     (Code::RowReferences, message.to_owned())
 }
 

@@ -68,7 +68,7 @@ pub(super) fn plan(
         if plan.versions.iter().any(|version| version.script_version == model.script_version) {
             return Err(mismatch(
                 model,
-                format!("script version {} is twice", model.script_version),
+                format!("script version {} occurs twice", model.script_version),
             ));
         }
         let version = plan_version(user_tables, model, &mut plan.notices)?;
@@ -124,7 +124,7 @@ fn plan_version(
             let table = table.ok_or_else(|| {
                 mismatch(
                     model,
-                    format!("publication {publication} names {name}, which the model lacks"),
+                    format!("publication {publication} names {name}, which is not in the model"),
                 )
             })?;
             published.push(table.name.clone());
@@ -440,8 +440,8 @@ fn published_columns(
         });
         if let Some(column) = missing {
             let message = format!(
-                "table {}: column {} is not published, yet remotes insert rows and it has neither \
-                 NULL nor a default",
+                "table {}: column {} is not published, but remotes insert rows, and it neither \
+                 accepts NULL nor has a default",
                 table.name, column.name
             );
             return Err(mismatch(model, message).table(table.name.as_str()));

@@ -373,7 +373,8 @@ pub(super) fn tell_what_was_taken_along(attempt: &mut Attempt<'_>) -> Result<(),
             let id = row.key(&table.published, batch.table);
             // What was told anew, lost or was rejected is owed already.
             if !attempt.is_owed(&id) {
-                let message = "a delete of the same upload took the row along".to_owned();
+                let message =
+                    "a delete of the same upload also removed or changed the row".to_owned();
                 attempt.reject(table, batch.table, &row, (Code::RowTakenAlong, message));
             }
         }

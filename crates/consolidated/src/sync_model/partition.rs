@@ -309,7 +309,7 @@ impl Words {
             }
             _ => {
                 let known = "{u.NAME}, {s.remote_id} or {s.username}";
-                return Err(format!("{{{body}}} is no claim; expected {known}"));
+                return Err(format!("{{{body}}} is not a claim; expected {known}"));
             }
         };
         self.at += 1;

@@ -96,7 +96,7 @@ impl SecretFile {
     fn unless_exposed(&self, password: String) -> Result<Secret, Failure> {
         let path = self.path.display();
         if self.exposed {
-            let message = format!("others may read the password file {path}");
+            let message = format!("other users may read the password file {path}");
             return Err(
                 Failure::new(Code::SecretExposed, message).hint(format!("chmod 600 {path}"))
             );

@@ -189,7 +189,7 @@ fn split(text: &str) -> Result<Parts, Failure> {
     for option in query.split('&').filter(|option| !option.is_empty()) {
         let (name, value) = option.split_once('=').unwrap_or((option, ""));
         let Some(known) = OPTIONS.iter().find(|known| **known == name) else {
-            let message = format!("`{name}` is no option of a PostgreSQL URL that is understood");
+            let message = format!("`{name}` is not a known option of a PostgreSQL URL");
             return Err(bad(message).hint(format!("these are: {}", OPTIONS.join(", "))));
         };
         parts.options.push((known, decode(name, value)?));
@@ -218,15 +218,15 @@ fn decode(name: &str, value: &str) -> Result<String, Failure> {
 fn parse_sslmode(name: &str) -> Result<SslMode, Failure> {
     SslMode::ALL.into_iter().find(|mode| mode.name() == name).ok_or_else(|| {
         let names = SslMode::ALL.map(SslMode::name).join(", ");
-        bad(format!("`{name}` is no sslmode that is understood")).hint(format!("use {names}"))
+        bad(format!("`{name}` is not a known sslmode")).hint(format!("use {names}"))
     })
 }
 
 /// Zero and below mean to wait for as long as it takes, as in libpq.
 fn parse_timeout(seconds: &str) -> Result<Option<Duration>, Failure> {
-    let seconds: i32 = seconds
-        .parse()
-        .map_err(|_| bad(format!("connect_timeout is `{seconds}`, no number of seconds")))?;
+    let seconds: i32 = seconds.parse().map_err(|_| {
+        bad(format!("connect_timeout is `{seconds}`, which is not a number of seconds"))
+    })?;
     Ok(u64::try_from(seconds).ok().filter(|seconds| *seconds > 0).map(Duration::from_secs))
 }
 
@@ -256,7 +256,7 @@ fn hosts(parts: &Parts, variable: Variable<'_>) -> Result<Vec<Host>, Failure> {
         match text {
             "" => Ok(PORT_DEFAULT),
             text => text.parse().ok().filter(|port| *port > 0).ok_or_else(|| {
-                bad("a port in the URL is no number between 1 and 65535".to_owned())
+                bad("a port in the URL is not a number between 1 and 65535".to_owned())
             }),
         }
     };

@@ -104,11 +104,13 @@ impl Methods {
             let name = part.strip_prefix('!').unwrap_or(part);
             if part.starts_with('!') != negated {
                 let message = "require_auth has methods with a `!` and others without";
-                return Err(bad(message.to_owned()).hint("name those to admit, or those not to"));
+                return Err(
+                    bad(message.to_owned()).hint("name the methods to allow, or those to forbid")
+                );
             }
             let Some(method) = Method::ALL.into_iter().find(|method| method.name() == name) else {
                 let names = Method::ALL.map(Method::name).join(", ");
-                let message = format!("`{name}` is no method of require_auth that is understood");
+                let message = format!("`{name}` is not a known method of require_auth");
                 return Err(bad(message).hint(format!("use {names}")));
             };
             if listed.contains(&method) {
@@ -153,7 +155,7 @@ impl Proof {
                 let found = ChannelBinding::ALL.into_iter().find(|known| known.name() == name);
                 found.ok_or_else(|| {
                     let names = ChannelBinding::ALL.map(ChannelBinding::name).join(", ");
-                    bad(format!("`{name}` is no channel_binding that is understood"))
+                    bad(format!("`{name}` is not a known value of channel_binding"))
                         .hint(format!("use {names}"))
                 })?
             }

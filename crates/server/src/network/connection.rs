@@ -134,7 +134,7 @@ impl Connection {
             let (place, room) = self.decoder.room();
             let room = self.unauthenticated_bytes_left.unwrap_or(room).min(room);
             if room == 0 {
-                let message = "the peer sent too much before it was known";
+                let message = "the peer sent too much before it was authenticated";
                 return Err(Failure::new(Code::FrameTooLarge, message));
             }
             let n = self.wire.read(&mut place.limit(room), announced).await?;

@@ -30,7 +30,7 @@ pub(super) async fn expect_hello(connection: &mut Connection) -> Result<Hello, F
     }
     if let Some(name) = hello.database.as_deref().filter(|name| !name.is_empty()) {
         let message =
-            format!("this server has one database, which has no name; {name:?} was asked for");
+            format!("this server has one database, which has no name; {name:?} was requested");
         return Err(Failure::new(Code::WrongDatabase, message).hint("name no database in Hello"));
     }
     Ok(hello)
@@ -94,7 +94,7 @@ fn refuse_older_program(hello: &Hello, session: &Session) -> Result<(), Failure>
     let Held::Older(held) = &session.held else { return Ok(()) };
     match held.altered.first() {
         Some(table) if uploads(hello) && !hello.capabilities.has(Capabilities::HELD_SHAPE) => {
-            let message = format!("columns of table {table} have other names now, or are gone");
+            let message = format!("columns of table {table} were renamed or dropped");
             Err(Failure::new(Code::ProgramTooOld, message).table(table.as_str()))
         }
         _ => Ok(()),

@@ -194,8 +194,7 @@ impl<'a> Oversize<'a> {
         self.rows += 1;
         let published = self.published(table);
         let limit = self.row_bytes_max;
-        let message =
-            format!("the row has {bytes} bytes; one that a remote is sent has {limit} at most");
+        let message = format!("the row has {bytes} bytes; at most {limit} can be sent to a remote");
         tracing::warn!(table = %published.name, key_bytes = key.len(), bytes,
             "a row is too large to be sent");
         // What was withheld before the remote knows already, by that counter. Where the table is

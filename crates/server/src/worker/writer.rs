@@ -144,7 +144,7 @@ pub(super) fn run(work: &mut Work, intake: &Intake<Write>, limits: Limits, clock
             }
             Err(failure) => {
                 tracing::warn!(error = %failure.full_message(), synchronizations = group.len(),
-                    "a common transaction failed; each is tried alone");
+                    "a group of uploads failed; each is tried alone");
                 alone.extend(group.drain(..));
                 Vec::new()
             }
@@ -222,7 +222,7 @@ fn commit_group(
 }
 
 fn lost() -> Failure {
-    Failure::new(model::Code::ScriptFailed, "the database gave up the transaction")
+    Failure::new(model::Code::ScriptFailed, "the database rolled back the transaction")
 }
 
 fn failed(write: &Write, failure: Failure) -> Outcome {

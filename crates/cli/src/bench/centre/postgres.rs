@@ -124,9 +124,9 @@ fn refuse_deployments_of_others(session: &mut Session, url: &Url) -> Result<(), 
                         WHERE script_version <> '{NAME}')"
     ))?;
     if others {
-        let message = "the database serves remotes already, and a benchmark must not touch that";
+        let message = "the database already serves remotes, and a benchmark must not change it";
         return Err(Failure::new(Code::FileExists, message).hint(
-            "make a database for it: `createdb bench`, then --consolidated postgres:///bench",
+            "create a database for it: `createdb bench`, then --consolidated postgres:///bench",
         ));
     }
     consolidated::administer(url)?.undeploy().map(drop)

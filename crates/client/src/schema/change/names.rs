@@ -120,7 +120,7 @@ fn free(name: &str, taken: &dyn Fn(&str) -> Result<bool, Failure>) -> Result<Str
             return Ok(candidate);
         }
     }
-    let message = format!("no name is left for what was called {name}");
+    let message = format!("no free name is left for the former {name}");
     Err(Failure::new(Code::RemoteSchemaDiffers, message))
 }
 
@@ -129,9 +129,9 @@ fn refused(table: &str, error: rusqlite::Error) -> Failure {
     if failure.code() != Code::Bug {
         return failure;
     }
-    let message = format!("table {table} cannot follow the names of the consolidated database");
+    let message = format!("table {table} cannot get the names of the consolidated database");
     Failure::new(Code::RemoteSchemaDiffers, message)
         .table(table)
-        .hint("drop the view, trigger or table that stands in the way")
+        .hint("drop the view, trigger or table that prevents it")
         .source(failure)
 }

@@ -40,8 +40,8 @@ pub(super) fn require_as_many_keys(
         let name = &published.name;
         if folds && here.affinity == Affinity::Text {
             let message = format!(
-                "column {} of table {name} compares keys under {}, so keys that the consolidated \
-                 database tells apart would be one row",
+                "column {} of table {name} compares keys under {}, so different keys of the \
+                 consolidated database would be one row",
                 key.name, key.collation
             );
             let hint = "declare the key COLLATE BINARY, or rename your table and synchronize again";
@@ -51,8 +51,8 @@ pub(super) fn require_as_many_keys(
             |affinity| matches!(affinity, Affinity::Integer | Affinity::Real | Affinity::Numeric);
         if reads_numbers(here.affinity) && there.affinity == Affinity::Text {
             let message = format!(
-                "column {} of table {name} turns text into numbers, so keys that the consolidated \
-                 database tells apart, such as '1' and '01', would be one row",
+                "column {} of table {name} turns text into numbers, so different keys of the \
+                 consolidated database, such as '1' and '01', would be one row",
                 key.name
             );
             let hint = "declare the key TEXT, or rename your table and synchronize again";

@@ -32,7 +32,7 @@ pub(super) fn rebuild(
         if failure.code() != Code::Bug {
             return failure;
         }
-        Failure::new(Code::RemoteSchemaDiffers, format!("cannot build table {name} anew"))
+        Failure::new(Code::RemoteSchemaDiffers, format!("cannot rebuild table {name}"))
             .table(name)
             .source(failure)
     };

@@ -66,7 +66,7 @@ pub(super) fn authenticate(
             scram(wire, &body, password()?, options.proof.channel_binding)?;
         }
         _ => {
-            let what = "the server asks for a proof other than a password";
+            let what = "the server asks for another authentication method than a password";
             return Err(io::Error::new(ErrorKind::Unsupported, what).into());
         }
     }
@@ -92,7 +92,7 @@ fn judge(asked: &Message, wire: &Wire, reach: Reach, options: &Options) -> Resul
         && !admitted.admit(method)
     {
         let asked = match method {
-            Method::None => "no proof at all".to_owned(),
+            Method::None => "no authentication".to_owned(),
             method => format!("a proof by `{}`", method.name()),
         };
         let message = format!("the PostgreSQL server asks for {asked}: require_auth is {admitted}");
@@ -104,8 +104,8 @@ fn judge(asked: &Message, wire: &Wire, reach: Reach, options: &Options) -> Resul
     }
     let exposed = reach == Reach::Network && wire.socket().certificate().is_none();
     if method == Method::Password && exposed {
-        let message = "the PostgreSQL server asks for the password itself, and the connection to \
-                       it is not encrypted";
+        let message = "the PostgreSQL server asks for the plain password, and the connection to it \
+                       is not encrypted";
         return Err(Failure::new(Code::PasswordExposed, message));
     }
     Ok(())

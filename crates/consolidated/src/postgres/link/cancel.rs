@@ -62,7 +62,7 @@ impl Cancel for Running {
         let Some(key) = key else { return };
         if let Err(fault) = self.ask(&key) {
             let failure = fault.failure("cannot cancel a statement of PostgreSQL".to_owned());
-            tracing::warn!(error = %failure.full_message(), "a statement may go on");
+            tracing::warn!(error = %failure.full_message(), "a statement may still run");
         }
     }
 }

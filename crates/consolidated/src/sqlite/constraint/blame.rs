@@ -65,7 +65,7 @@ pub(in super::super) fn violators(attempt: &Attempt<'_>) -> Result<Refused, Fail
         // Others have written below a row that the upload takes away.
         let above = above::rows_above(attempt, &user_tables, sought)?;
         let above = above.into_iter().filter(|id| may_blame(id) && uploaded[id] != Change::Insert);
-        let reason = "rows that others have written refer to the row, or to what goes with it";
+        let reason = "rows of others refer to the row, or to a row that is deleted with it";
         refused.extend(above.map(|id| (id, (Code::RowReferences, reason.to_owned()))));
     }
     if refused.is_empty() {
