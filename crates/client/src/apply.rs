@@ -220,7 +220,7 @@ fn look_for_orphans(
     circumstances: &Circumstances<'_>,
 ) -> Result<(), Failure> {
     let mut changed = changed_rows(connection, circumstances)?.into_iter();
-    // What the application has broken it is told of by the upload, so that may be there.
+    // The upload reports to the application what it has broken, so that may be there.
     if changed.all(|rows| rows.is_none()) {
         orphans::set_aside(connection, circumstances)?;
     }
@@ -237,7 +237,7 @@ fn write(
 ) -> Result<(), Failure> {
     triggers_off(connection)?;
     let tables = circumstances.tables;
-    // Not without need: the pragma makes SQLite prepare every statement anew.
+    // Not without need: the pragma makes SQLite prepare every statement again.
     if tables.iter().any(|table| table.in_foreign_keys) {
         connection.pragma_update(None, "defer_foreign_keys", true).map_err(explain)?;
     }

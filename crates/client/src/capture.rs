@@ -1,4 +1,4 @@
-//! What changed at this remote since the last upload, whoever changed it.
+//! What changed at this remote since the last upload, by any program.
 //!
 //! Triggers (`capture/triggers.rs`) record, per generation and key, the *base*: whether the row
 //! existed before the generation touched it first, and how it looked. They record nothing else,

@@ -51,7 +51,7 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, Failure> {
         enable_triggers(&connection, false)?;
         // A statement that was prepared stays so, whatever is bound to it. Plans here do not depend
         // on it, and otherwise the number of a new generation has the largest of them prepared
-        // anew at every upload.
+        // again at every upload.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
         // The first access to the file; before it anything opens.
@@ -83,7 +83,7 @@ pub(crate) fn begin_read(connection: &Connection) -> Result<Transaction<'_>, Fai
     Transaction::new_unchecked(connection, TransactionBehavior::Deferred).map_err(explain)
 }
 
-/// What a failure of SQLite means for whoever uses the remote.
+/// What a failure of SQLite means for the user of the remote.
 pub(crate) fn explain(error: Error) -> Failure {
     let (code, message) = match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
@@ -108,9 +108,9 @@ pub(crate) fn explain(error: Error) -> Failure {
 /// no change of this remote. Foreign keys work all the same, and other connections are not
 /// affected.
 ///
-/// Every switch makes SQLite prepare every statement anew. So triggers stay as they are until
-/// somebody needs them otherwise, and whoever writes to the user's tables says what they must be,
-/// which costs nothing where they are so already.
+/// Every switch makes SQLite prepare every statement again. So triggers stay as they are until
+/// somebody needs them otherwise, and the code that writes to the user's tables says what they must
+/// be, which costs nothing where they are so already.
 pub(crate) fn triggers_off(connection: &Connection) -> Result<(), Failure> {
     enable_triggers(connection, false).map_err(explain)
 }

@@ -124,7 +124,7 @@ fn lock_path(remote: &Path) -> PathBuf {
 }
 
 /// Makes an empty file that only its owner may read, unless there is one already: SQLite gives its
-/// journal the same rights. Where it cannot be made, whoever opens it says why.
+/// journal the same rights. Where it cannot be made, the code that opens it says why.
 pub(crate) fn create_private(path: &Path) {
     let _ = private().write(true).create_new(true).open(path);
 }

@@ -1,7 +1,7 @@
 //! The client engine on SQLite: makes a file a remote and synchronizes it.
 //!
 //! This page is the whole public API. [`Remote`] is a file; [`Remote::synchronize`] is the plot,
-//! told in `synchronize.rs`; what is said meanwhile is decided in `session.rs`, which does no
+//! shown in `synchronize.rs`; what is said meanwhile is decided in `session.rs`, which does no
 //! input or output. The remote's own part is `capture.rs` (what changed here), `upload.rs`,
 //! `apply.rs` (what came) and `progress.rs` (what both sides have agreed on).
 //!
@@ -239,7 +239,7 @@ impl Remote {
     }
 
     /// Forgets identity, watermarks, rejects and what was captured; keeps tables, rows and
-    /// settings. The next synchronization is that of a new remote and receives every table anew.
+    /// settings. The next synchronization is that of a new remote and receives every table again.
     /// [`Code::PendingChanges`] while changes wait, unless they may be discarded.
     pub fn reset(&mut self, discard_pending: bool) -> Result<(), Failure> {
         let _lock = self.lock()?;
@@ -253,7 +253,7 @@ impl Remote {
     /// Makes the file an ordinary database again: removes every object of ours, keeps the rows.
     /// [`Code::PendingChanges`] is no obstacle: what waits is in the rows. Beside the file it is
     /// remembered which tables were published: if it becomes a remote of the same database again,
-    /// their rows are compared, and what differs is told in the reject table.
+    /// their rows are compared, and what differs is recorded in the reject table.
     pub fn detach(&mut self) -> Result<(), Failure> {
         let lock = self.lock()?;
         let transaction = connection::begin_immediate(&self.connection)?;

@@ -1,6 +1,6 @@
 //! What this remote is and what both sides have agreed on; survives a kill and a power cut.
 //!
-//! P1. A progress number names one content for ever: a generation frozen anew gets a new number
+//! P1. A progress number names one content for ever: a generation frozen again gets a new number
 //!     (trap 6), and numbers have random gaps, so that two copies of a file do not give the same
 //!     one to different contents (trap 13).
 //! P2. A generation is frozen, durably, before the first byte of it leaves, and stays frozen

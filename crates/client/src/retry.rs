@@ -2,7 +2,7 @@
 //!
 //! A retry is an ordinary change of the row as it is now, which triggers capture and the next
 //! synchronization uploads. It is refused where the row is not what the rejected change was made
-//! to: somebody's work that whoever made the change has not seen would be overwritten.
+//! to: somebody's work that the author of the change has not seen would be overwritten.
 
 use crate::apply::readable;
 use crate::apply::rejects::{self, StoredReject};

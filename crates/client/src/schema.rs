@@ -122,7 +122,7 @@ fn tables_in_foreign_keys(connection: &Connection) -> rusqlite::Result<HashSet<S
 pub(crate) struct StoredTable {
     pub(crate) published: model::PublishedTable,
     pub(crate) watermark: Option<model::Watermark>,
-    /// We created it, so we may create it anew.
+    /// We created it, so we may create it again.
     pub(crate) created: bool,
     /// Columns that may be large, as the change table was made for them.
     pub(crate) large: Vec<String>,

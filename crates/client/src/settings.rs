@@ -1,4 +1,4 @@
-//! What a remote remembers about its server and user, so that it is told only once.
+//! What a remote remembers about its server and user, so that it is recorded only once.
 
 use crate::apply::rejects;
 use crate::capture::change_log;

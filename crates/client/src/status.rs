@@ -16,9 +16,9 @@ use rusqlite::Connection;
 pub struct Status {
     /// Its identity; none before the first synchronization.
     pub remote_id: Option<RemoteId>,
-    /// The server's URL, once told.
+    /// The server's URL, once known.
     pub server: Option<String>,
-    /// Who authenticates, once told.
+    /// Who authenticates, once known.
     pub user: Option<UserName>,
     /// The wanted script version; the server's default if none.
     pub script_version: Option<ScriptVersion>,

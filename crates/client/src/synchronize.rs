@@ -179,7 +179,7 @@ pub(crate) fn synchronize(
     })
 }
 
-/// Every reject that no summary has told of: what the server refused, whether or not it has been
+/// Every reject that no summary has reported: what the server refused, whether or not it has been
 /// downloaded, and what the remote recorded by itself.
 fn rejected(remote: &Remote, request: &Request, total: &Total) -> Result<u64, Failure> {
     if request.mode == Mode::Ping {

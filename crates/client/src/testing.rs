@@ -82,7 +82,7 @@ impl Site {
         self.change_schema(tables, &[], Waiting::CarriedOver(Names::Guessed)).map(drop)
     }
 
-    /// Publishes these tables, some under other names; yields what was told as rejects.
+    /// Publishes these tables, some under other names; yields what was reported as rejects.
     pub(crate) fn change_schema(
         &mut self,
         tables: &[PublishedTable],

@@ -7,36 +7,36 @@ use model::{Code, Failure};
 const HEADER: &str = "\
 # What is synchronized, and who receives which rows. Deploy changes with `syncline deploy`.
 #
-# As it is written here, every user receives every row of these tables, and may change it unless
-# the table is `download_only`. Restrict that first, with lines below the [table.…] they are about:
+# Without changes, every user receives every row of these tables, and may change it unless the
+# table is `download_only`. Restrict this first, with lines below the [table.…]:
 #
-#   partition = \"rep = {u.rep}\"       only rows whose column `rep` is the claim `rep` of the user;
-#                                     `syncline user add ann --claim rep=7` gives it
-#   parent    = \"customer\"            only rows that refer to such a row of `customer`
-#   direction = \"download_only\"       remotes receive the rows and cannot change them
+#   partition = \"rep = {u.rep}\"       only rows whose column `rep` equals the user's claim `rep`;
+#                                     set it with `syncline user add ann --claim rep=7`
+#   parent    = \"customer\"            only rows that refer to a selected row of `customer`
+#   direction = \"download_only\"       remotes receive the rows but cannot change them
 #   columns   = [\"id\", \"name\"]        only these columns
 #
-# A table that no remote should have: remove its [table.…].
+# To keep a table from all remotes, remove its [table.…].
 
 script_version = \"v1\"
 
-# Every user is subscribed to every publication. A publication without `tables` has them all.
+# Every user may receive every publication. A publication without `tables` has all tables.
 [publication.all]
 
 # Options of a table:
 #   columns   = [\"a\", \"b\"]     published columns; default: all. The key is always published
 #   direction = \"both\"         both | download_only | upload_only
 #   conflict  = \"consolidated_wins\"
-#               consolidated_wins   the row stays as it is at the centre
-#               remote_wins         the row becomes what the remote made of it
-#               merge               column by column; where both changed one, the centre's stays
-#               { latest = \"COLUMN\" }   the later value in COLUMN wins, future ones count as now
+#               consolidated_wins   the row at the centre stays
+#               remote_wins         the row of the remote replaces it
+#               merge               column by column; if both changed one, the centre's stays
+#               { latest = \"COLUMN\" }   the later value in COLUMN wins; a future time counts as now
 #   partition = \"COLUMN = {u.CLAIM}\"     which rows a remote receives; default: all
 #               \"COLUMN IN {u.CLAIM}\"    a list with commas; also {s.username}, {s.remote_id}
 #               \"COLUMN IN (SELECT COLUMN FROM TABLE WHERE COLUMN = {u.CLAIM})\"
-#               { custom = \"SQL over t\" } anything else; sent afresh every time
-#   parent    = \"TABLE\"      instead: the rows follow those that they refer to
-#   may_leave = true         uploads may move a row out of the remote's own part
+#               { custom = \"SQL over t\" } any other; the whole table is sent every time
+#   parent    = \"TABLE\"      instead of partition: rows belong to the remote of their parent
+#   may_leave = true         uploads may move a row out of the remote's partition
 ";
 
 /// The line of a table that remotes cannot change.

@@ -57,7 +57,7 @@ macro_rules! name {
 }
 
 name!(
-    /// Identifies one remote database, whoever uses it.
+    /// Identifies one remote database, not its user.
     RemoteId, "a remote ID"
 );
 name!(

@@ -39,7 +39,7 @@ pub struct PublishedTable {
     pub direction: Direction,
     /// SQL that creates the table and its indexes at a remote that lacks it.
     pub create: Vec<String>,
-    /// Digest of all of the above: a remote that holds another one gets the whole table anew.
+    /// Digest of all of the above: a remote that holds another one gets the whole table again.
     pub fingerprint: String,
 }
 

@@ -38,7 +38,7 @@ const PAYLOAD_BYTES_AHEAD: usize = 512 << 10;
 
 /// Collects bytes as they arrive and yields whole frames.
 ///
-/// Whoever reads from a socket reads into [`FrameDecoder::room`]: most of a large payload then
+/// A reader of a socket reads into [`FrameDecoder::room`]: most of a large payload then
 /// arrives where it stays.
 ///
 /// Holds at most one incomplete frame of `frame_bytes_max` beyond what was pushed last. Where its

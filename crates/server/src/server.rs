@@ -201,7 +201,7 @@ impl Server {
         Reloader { shared, serving, url: self.url.clone() }
     }
 
-    /// Where to learn that it cannot work any more: whoever started it should then let it go, as
+    /// Where to learn that it cannot work any more: its supervisor should then let it go, as
     /// in a crash, and say so by a status.
     pub fn failures(&mut self) -> Receiver<Failure> {
         std::mem::replace(&mut self.failures, mpsc::sync_channel(1).1)
@@ -234,7 +234,7 @@ impl Server {
                 threads = left,
                 "the database does not answer; its statements are abandoned"
             );
-            // Whoever still writes keeps the right to do so, until the process ends.
+            // A thread that still writes keeps the right to do so, until the process ends.
             std::mem::forget(self.lock);
         }
         tracing::info!(drained, "server stopped");

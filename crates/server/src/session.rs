@@ -8,7 +8,7 @@
 //! | fetching | nothing | one snapshot into the spill |
 //! | sending | nothing | the download, then `DownloadEnd` |
 //!
-//! Everything else that is heard is a failure with a code. A failure in any state is told to the
+//! Everything else that is heard is a failure with a code. A failure in any state is sent to the
 //! peer and ends the synchronization; what was committed stays, and the next Hello learns of it.
 
 mod admission;

@@ -1,10 +1,10 @@
 //! The one small kit that stages are made of: a bounded queue and the threads behind it.
 //!
-//! When a queue is full, whoever feeds it waits, up to the socket. When whoever feeds it is gone,
+//! When a queue is full, the stage that feeds it waits, up to the socket. When that stage is gone,
 //! the threads finish what is queued and end.
 //!
-//! A panic does not end a thread: it is counted and logged, whoever waits for the answer of what
-//! was in hand learns that there will be none, and the thread goes on with the next item.
+//! A panic does not end a thread: it is counted and logged, the caller that waits for the answer of
+//! what was in hand learns that there will be none, and the thread goes on with the next item.
 //!
 //! An item wakes at most one thread, and none where all are busy: a thread that is woken in vain
 //! costs more than a small synchronization's own work here.
@@ -30,7 +30,7 @@ const PANIC_BYTES_MAX: usize = 1 << 10;
 #[derive(Debug)]
 pub(crate) struct Queue<T>(Arc<Line<T>>);
 
-/// What stands between whoever feeds a stage and its threads.
+/// What stands between the feeder of a stage and its threads.
 #[derive(Debug)]
 struct Line<T> {
     /// One permit for each place that is free.
@@ -77,7 +77,7 @@ impl<T> Queue<T> {
     fn append(&self, item: T) {
         let mut waiting = self.0.waiting();
         if waiting.threads == 0 {
-            // Nobody will ever take it: whoever waits for its answer has to learn that.
+            // No thread will take it: the caller that waits for its answer has to learn that.
             return;
         }
         waiting.items.push_back(item);

@@ -353,7 +353,7 @@ mod tests {
         assert_eq!(upload(Operation::KeyChange, true, &[moves]), Ok(vec![(Change::KeyChange, 1)]));
         assert_eq!(upload(Operation::KeyChange, true, &[moves, stays]), refused);
         assert_eq!(upload(Operation::KeyChange, true, &[unknown]), refused);
-        // Whoever sends one knows them, whatever it understands of a download.
+        // A client that sends one knows them, whatever it understands of a download.
         assert_eq!(upload(Operation::KeyChange, false, &[moves]), Ok(vec![(Change::KeyChange, 1)]));
     }
 

@@ -76,7 +76,7 @@ pub(crate) struct Started {
     pub(crate) threads: Vec<JoinHandle<()>>,
 }
 
-/// Starts the writers and the readers. `ended` is told when they cannot work any more.
+/// Starts the writers and the readers. `ended` is notified when they cannot work any more.
 pub(crate) fn start(
     config: &Config,
     url: &Url,

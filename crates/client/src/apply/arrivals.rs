@@ -1,9 +1,9 @@
 //! The first download after the tables have changed: what it settles besides its rows.
 //!
 //! Columns that were never received are completed in rows that were changed meanwhile, in the row
-//! as in its old image: nobody here has chosen their values, so they are no change (trap 24).
-//! Rows of a table that was published before and is so again are compared with what came. Nothing
-//! was captured of them in between, so those that differ are told with what they were (trap 23).
+//! as in its old image: nobody here has chosen their values, so they are no change (trap 24). Rows
+//! of a table that was published before and is so again are compared with what came. Nothing was
+//! captured of them in between, so those that differ are reported with what they were (trap 23).
 //! Likewise those of a table whose triggers were gone for a while.
 
 use super::{Circumstances, Download, key_changes, readable, rejects};
@@ -62,7 +62,7 @@ impl<'a> Arrivals<'a> {
         self.circumstances.tables.iter().filter(returned).collect()
     }
 
-    /// After everything is written. Yields how many rows were told.
+    /// After everything is written. Yields how many rows were reported.
     pub(super) fn settle(&mut self, download: &Download) -> Result<u64, Failure> {
         if self.history.arriving.is_empty() {
             return Ok(0);

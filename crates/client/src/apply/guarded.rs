@@ -60,7 +60,7 @@ pub(super) fn begin(
     add_ancestors(connection, tables, &references)?;
     for table in tables {
         let guarded = guarded_sql(table);
-        // What was kept back before was told then.
+        // What was kept back before was reported then.
         run(&format!(
             "UPDATE temp.{guarded} SET \"held_by\" = NULL WHERE EXISTS \
              (SELECT 1 FROM {} AS i WHERE {} AND NOT i.\"present\")",

@@ -1,7 +1,7 @@
 //! What came and cannot be applied yet is kept back, so that everything else arrives.
 //!
 //! A table of this file may refuse a row that the centre has: by a CHECK, a NOT NULL or a UNIQUE
-//! index that only the file has, or by the type of a column. Such a row is told as a reject.
+//! index that only the file has, or by the type of a column. Such a row is reported as a reject.
 //! And a row cannot go while something refers to it that the download does not take along: a change
 //! that waits, or a table of the user's own.
 //!
@@ -88,7 +88,7 @@ pub(super) fn drop_refreshed(
     Ok(())
 }
 
-/// Forgets what was told of rows that a refresh has brought otherwise, or not at all.
+/// Forgets what was reported of rows that a refresh has brought otherwise, or not at all.
 pub(super) fn forget_refusals(
     connection: &Connection,
     tables: &[RemoteTable],
@@ -110,7 +110,7 @@ pub(super) fn forget_refusals(
 }
 
 /// Forgets what is kept back under a key without a change, because something newer came. What is
-/// told of it stays until that is known to fit.
+/// reported of it stays until that is known to fit.
 pub(super) fn forget_row(
     connection: &Connection,
     table: &RemoteTable,

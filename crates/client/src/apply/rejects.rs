@@ -16,7 +16,7 @@ use std::collections::HashSet;
 /// The number of the last reject, in `syncline_state`.
 const LAST_ID: &str = "reject_last_id";
 
-/// The number of the last reject that a summary has told of.
+/// The number of the last reject that a summary has reported.
 const LAST_TOLD: &str = "reject_last_told";
 
 /// A row that the consolidated database refused, or lost.
@@ -205,7 +205,7 @@ pub(crate) fn complete(connection: &Connection) -> Result<(), Failure> {
             )?;
             let last = "SELECT coalesce(max(id), 0) FROM syncline_reject";
             let last: i64 = transaction.query_row(last, [], |row| row.get(0))?;
-            // They were told when they came.
+            // They were reported when they came.
             progress::record(&transaction, &[(LAST_ID, &last), (LAST_TOLD, &last)])?;
         }
         if !has("base")? {
@@ -217,7 +217,7 @@ pub(crate) fn complete(connection: &Connection) -> Result<(), Failure> {
     transaction.commit().map_err(explain)
 }
 
-/// How many rejects no summary has told of.
+/// How many rejects no summary has reported.
 pub(crate) fn untold(connection: &Connection) -> Result<u64, Failure> {
     connection
         .prepare_cached(

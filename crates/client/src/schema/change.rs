@@ -1,15 +1,15 @@
 //! Fits the remote to the tables that the server publishes now, in one transaction.
 //!
 //! What the user has is never destroyed: a table that we did not create is used as it is or the
-//! change is refused; a table that is published no more keeps its rows, and a column its values;
+//! change is refused; a table that is no longer published keeps its rows, and a column its values;
 //! rows that lie in a table when it is first published are changes to upload, those of one that was
 //! published before are compared with what comes (`history.rs`).
 //!
-//! What was captured means something under the tables that it was captured in. So it goes up
-//! under those, and the new ones are taken when nothing waits any more ([`Waiting::Uploaded`]).
-//! A server that does not understand that takes uploads under its new tables alone; then what
-//! waits is carried over by the names of columns, and what has no name any more is told in the
-//! reject table ([`Waiting::CarriedOver`], `change/carry.rs`).
+//! What was captured means something under the tables that it was captured in. So it goes up under
+//! those, and the new ones are taken when nothing waits any more ([`Waiting::Uploaded`]). A server
+//! that does not understand that takes uploads under its new tables alone; then what waits is
+//! carried over by the names of columns, and what has no name any more is recorded in the reject
+//! table ([`Waiting::CarriedOver`], `change/carry.rs`).
 
 mod arrivals;
 mod carry;
@@ -60,7 +60,7 @@ pub(crate) fn apply(
     waiting: Waiting,
     at: &str,
 ) -> Result<u64, Failure> {
-    // Building a table anew drops the old one, which must not count as deleting its rows.
+    // Rebuilding a table drops the old one, which must not count as deleting its rows.
     connection.pragma_update(None, "foreign_keys", false).map_err(explain)?;
     let changed = follow(connection, change, waiting, at);
     connection.pragma_update(None, "foreign_keys", true).map_err(explain)?;
@@ -291,7 +291,7 @@ impl Change<'_> {
         Ok(stored)
     }
 
-    /// Builds a table of ours anew where it is declared otherwise.
+    /// Rebuilds a table of ours where it is declared otherwise.
     fn fit(
         &mut self,
         heir: &Heir<'_>,

@@ -19,7 +19,7 @@ pub(crate) const FACT: &str = "table_history";
 /// Tables that were published once and what is on its way.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct History {
-    /// Tables that are published no more, as they were last.
+    /// Tables that are no longer published, as they were last.
     #[serde(default)]
     former: Vec<Former>,
     /// By the name of a published table: what its next download settles.
@@ -42,7 +42,7 @@ pub(crate) struct Arriving {
     /// Columns that were never received.
     #[serde(default)]
     pub(crate) unseen: Vec<String>,
-    /// The table is here again after it was published no more.
+    /// The table is here again after it was no longer published.
     #[serde(default)]
     pub(crate) returned: bool,
     /// The triggers of the table were gone for a while.

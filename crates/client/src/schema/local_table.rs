@@ -67,7 +67,7 @@ pub(crate) struct LocalTable {
     /// The primary key, in its order. Empty without one.
     pub(crate) key: Vec<IndexColumn>,
     /// UNIQUE constraints and indexes beside the primary key. Those over expressions are left
-    /// out: which rows they compare cannot be told from outside.
+    /// out: which rows they compare cannot be known from outside.
     pub(crate) unique: Vec<Vec<IndexColumn>>,
     /// The key is another name of the rowid, so SQLite may choose it.
     pub(crate) key_is_rowid: bool,

@@ -25,7 +25,8 @@ pub(crate) fn migrate(connection: &Connection) -> Result<(), Failure> {
 fn record_key_changes(connection: &Connection) -> Result<(), Failure> {
     let installed = Installed::read(connection).map_err(explain)?;
     for stored in stored_tables(connection)? {
-        // A table that the user dropped, or changed beyond recognition, is told of when it is used.
+        // A table that the user dropped, or changed beyond recognition, is reported when it is
+        // used.
         let local = LocalTable::read(connection, &stored.published.name).map_err(explain)?;
         let table = local.and_then(|local| RemoteTable::new(0, stored, &local).ok());
         if let Some(table) = table.filter(RemoteTable::uploads) {

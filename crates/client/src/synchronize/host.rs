@@ -275,7 +275,7 @@ impl<'a> Host<'a> {
                 return Err(Failure::new(Code::UnexpectedMessage, message));
             }
             (Outcome::Unknown, committed) => committed,
-            // What is being applied has its outcome told by UploadCommitted.
+            // What is being applied gets its outcome from UploadCommitted.
             (Outcome::Known, _) if welcome.upload == UploadState::Taken => None,
             (Outcome::Known, committed) => committed.filter(|it| *it != self.state.progress),
         };

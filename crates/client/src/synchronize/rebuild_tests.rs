@@ -1,4 +1,4 @@
-//! An application makes a table anew, and our triggers are gone.
+//! An application creates a table again, and our triggers are gone.
 
 use super::tests::{assert_equal, centre, joined, rows, sync, sync_as};
 use crate::testing::{int, text};
@@ -73,7 +73,7 @@ fn a_table_that_only_uploads_sends_all_it_has() {
 }
 
 // S1: nobody can know which rows the application has made meanwhile and which the centre has lost,
-// so they are told with their content; a retry uploads them.
+// so they are reported with their content; a retry uploads them.
 #[test]
 fn a_row_that_nothing_has_captured_goes_up_when_it_is_retried() {
     for rebuild in REBUILDS {

@@ -283,8 +283,8 @@ impl<'a> TablePlanner<'a> {
             .collect();
         (!children.is_empty()).then(|| {
             format!(
-                "{}: a key that rows of {} refer to stays as it is: a remote that changes it is \
-                 told that it cannot be (E{}), as the foreign keys do not say ON UPDATE CASCADE",
+                "{}: remotes cannot change a key that rows of {} refer to (E{}), because the \
+                 foreign keys do not say ON UPDATE CASCADE",
                 self.name,
                 children.join(", "),
                 Code::RowReferences.number()

@@ -14,7 +14,7 @@ pub struct DownloadBegin {
     #[serde(default)]
     pub restored: bool,
     /// True when deletes may have been lost with it: rows that a refresh brings although they had
-    /// gone from the remote are told in its reject table too.
+    /// gone from the remote are recorded in its reject table too.
     #[serde(default)]
     pub deletes_lost: bool,
 }

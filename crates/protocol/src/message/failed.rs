@@ -22,7 +22,7 @@ pub struct Failed {
     /// The key of the row to blame.
     #[serde(default)]
     pub key: Option<String>,
-    /// The last upload of this file that is committed, told to one that is refused as a copy, or
+    /// The last upload of this file that is committed, sent to one that is refused as a copy, or
     /// because another file has taken its place.
     #[serde(default)]
     pub progress: Option<Progress>,

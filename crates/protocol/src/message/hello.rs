@@ -50,7 +50,7 @@ pub struct Hello {
     /// The mark of this attempt; kept until an attempt gets its answer.
     pub nonce_attempt: Nonce,
     /// Counts the connections of this remote. A Hello that arrives after a later one is refused:
-    /// the remote may have been told already that its upload was not committed.
+    /// the remote may have learned already that its upload was not committed.
     #[serde(default)]
     pub attempt: i64,
     /// What the file drew once, so that no other file is taken for it. None from programs that

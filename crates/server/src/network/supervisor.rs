@@ -1,4 +1,4 @@
-//! Tells systemd, or whoever started the server like it, that it is ready or stops.
+//! Tells systemd, or another supervisor, that it is ready or stops.
 //!
 //! With `Type=notify` a unit counts as started when this arrives, and not a moment before.
 

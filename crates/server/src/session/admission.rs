@@ -36,7 +36,7 @@ pub(super) async fn expect_hello(connection: &mut Connection) -> Result<Hello, F
     Ok(hello)
 }
 
-/// Verifies the user before anything else is told.
+/// Verifies the user before anything else is answered.
 pub(super) async fn admit(
     shared: &Shared,
     hello: &Hello,

@@ -1,7 +1,8 @@
 //! Rows of a download that no message can carry are withheld, and the others sent.
 //!
-//! A row that is larger than a frame is owed to the remote, as what lost an upload is, and told as
-//! a reject. It is sent when it changes to something smaller, or when the limit has become larger.
+//! A row that is larger than a frame is owed to the remote, as what lost an upload is, and reported
+//! as a reject. It is sent when it changes to something smaller, or when the limit has become
+//! larger.
 //!
 //! Invariant O1: a row is withheld or sent, never neither: what is withheld is written to the
 //! consolidated database before the download leaves (S2).
@@ -14,7 +15,7 @@ use std::collections::HashMap;
 /// The rows that are withheld now, and by table and key those that are not any more.
 pub(crate) type News = (Vec<WithheldRow>, Vec<(usize, Vec<u8>)>);
 
-/// Bytes of a key that a remote is told. One that is larger is told at the centre only.
+/// Bytes of a key that a remote is sent. One that is larger is recorded at the centre only.
 const KEY_BYTES_MAX: usize = 1 << 20;
 
 /// Where the parts of a download go.
@@ -198,7 +199,7 @@ impl<'a> Oversize<'a> {
         tracing::warn!(table = %published.name, key_bytes = key.len(), bytes,
             "a row is too large to be sent");
         // What was withheld before the remote knows already, by that counter. Where the table is
-        // sent afresh it is told again, or the remote would take the row for gone.
+        // sent as a whole it is reported again, or the remote would take the row for gone.
         let before = self.before.remove(&(table, key.clone()));
         let told = before.is_none() || self.refreshed.get(table) == Some(&true);
         if told && key.len() <= KEY_BYTES_MAX {

@@ -213,7 +213,7 @@ fn fetch_download(
                 let tables = tables.into_iter().map(|t| TableDownload { mode: mode(t) }).collect();
                 Message::DownloadBegin(DownloadBegin { tables, restored, deletes_lost })
             }
-            // It is told in the words of the reject that was noted with it.
+            // It is reported in the words of the reject that was noted with it.
             DownloadBatch::Withheld { .. } => return Ok(()),
             DownloadBatch::Upserts { table, count, rows } => {
                 rows_message(table, Operation::Upsert, count, rows)

@@ -95,7 +95,7 @@ impl Work {
     }
 
     /// Of what a panic left in hand, all are tried alone; one that was alone is to blame. Whoever
-    /// may be committed is told of a defect, and learns with the next Hello what became of it.
+    /// may be committed receives the failure of a defect, and learns with the next Hello what became of it.
     fn end_panic(&mut self) {
         let Hand { group, committing } = std::mem::take(&mut self.hand);
         if group.len() > 1 && !committing {

@@ -70,7 +70,7 @@ fn chains_and_swaps_come_out_right_in_every_order() {
     }
 }
 
-// S3. The centre replaced the row that had the key: only the moved one is told.
+// S3. The centre replaced the row that had the key: only the moved one is sent.
 #[test]
 fn a_row_that_still_has_the_key_makes_way() {
     let mut site = Site::new(T);

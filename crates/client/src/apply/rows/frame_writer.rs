@@ -179,7 +179,7 @@ impl<'a, 'b> FrameWriter<'a, 'b> {
         kept_back::refuse(connection, self.circumstances, self.table, row, &reason)
     }
 
-    /// What is told of an earlier state of the row has ceased to be true.
+    /// What is reported of an earlier state of the row is no longer true.
     fn forget_refusal(&self, row: &[ValueRef<'_>]) -> Result<(), Failure> {
         let key = self.table.key.iter().map(|key| row[key.position].to_owned());
         let key: Vec<Value> = key.collect();

@@ -374,7 +374,7 @@ fn live(site: &Site) -> Rows {
 }
 
 /// A change as an application might make it. Plain ones never give a key to a new row that another
-/// has had, so that rows can be told apart by their tags.
+/// has had, so that rows can be distinguished by their tags.
 fn change(draw: &mut Draw, fresh: &mut i64, plain: bool) -> String {
     let (a, b, v) = (draw.below(7), draw.below(7), draw.below(5));
     *fresh += 1;

@@ -1,8 +1,8 @@
 //! What waits is carried over to new tables by the names of its columns.
 //!
 //! That is so towards a server that takes no upload under the tables that the remote holds. It
-//! cannot say what was renamed, so what such a change loses is told in the reject table, whole. And
-//! where the tables change once more before a download has brought what the changes lack.
+//! cannot say what was renamed, so what such a change loses is recorded in the reject table, whole.
+//! And where the tables change once more before a download has brought what the changes lack.
 
 use super::succession::{Heir, Held};
 use super::{Change, Names, Waiting, is_captured, readable, rebuild};
@@ -20,9 +20,9 @@ use rusqlite::Connection;
 enum Fate {
     /// It is uploaded.
     Carried,
-    /// It is uploaded without the columns that are gone, and told.
+    /// It is uploaded without the columns that are gone, and reported.
     CarriedInPart,
-    /// It is not uploaded, and told.
+    /// It is not uploaded, but reported.
     Told(Code),
 }
 

@@ -1,7 +1,7 @@
 //! Tables and columns of ours get the names that they have at the centre now.
 //!
 //! SQLite follows a renaming in indexes, triggers, views and foreign keys, the user's own
-//! included, which building a table anew could not do. Names that are swapped or handed on go by
+//! included, which rebuilding a table could not do. Names that are swapped or handed on go by
 //! way of names that nobody has. Whatever else has a wanted name is kept under another one.
 
 use super::succession::{Heir, Held};

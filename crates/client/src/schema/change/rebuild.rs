@@ -1,6 +1,6 @@
 //! A table of ours is built again as it is published now, and takes its content over.
 //!
-//! That is its rows, the columns that are published no more, and indexes and triggers that others
+//! That is its rows, the columns that are no longer published, and indexes and triggers that others
 //! have added.
 
 use super::Change;
@@ -16,7 +16,7 @@ use rusqlite::{Connection, ErrorCode};
 pub(super) enum Unfitting {
     /// Nothing is changed: some of them may wait to be uploaded.
     Refuse,
-    /// They are left out, because all rows are received anew.
+    /// They are left out, because all rows are received again.
     LeaveOut,
 }
 

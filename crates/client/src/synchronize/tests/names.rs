@@ -10,8 +10,8 @@ fn with(columns: &[&str], declared: &str, fingerprint: &str) -> PublishedTable {
     table("t", columns, &format!("id INTEGER PRIMARY KEY, {declared}"), fingerprint)
 }
 
-/// What waits is told with its whole row where it says something of a column that may be another
-/// one, and nothing else goes up in its place.
+/// What waits is reported with its whole row where it says something of a column that may be
+/// another one, and nothing else goes up in its place.
 fn check(what: &str, changed: &PublishedTable, now: &[model::Value]) {
     let (centre, mut site) = joined();
     centre.borrow_mut().takes_held_shapes = false;

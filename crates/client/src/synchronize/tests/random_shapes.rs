@@ -190,7 +190,7 @@ impl Walk {
 
 // S1, S3, Trap 24: whatever is renamed, swapped, dropped and added while changes wait, and wherever
 // a synchronization is cut off, each value that the remote has written is in its column at the end,
-// at both ends, and nothing is told but what had its column dropped.
+// at both ends, and nothing is reported but what had its column dropped.
 #[test]
 fn every_value_finds_its_column_through_random_changes_of_the_tables() {
     for seed in 1..=SEEDS {
@@ -205,7 +205,7 @@ fn every_value_finds_its_column_through_random_changes_of_the_tables() {
     }
 }
 
-// S3, S11, Trap 24: a server that wants the new tables first. What a renaming loses is told.
+// S3, S11, Trap 24: a server that wants the new tables first. What a renaming loses is reported.
 #[test]
 fn both_ends_agree_and_nothing_is_lost_in_silence_with_a_server_of_before() {
     for seed in 1..=SEEDS {

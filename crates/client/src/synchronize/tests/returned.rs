@@ -77,8 +77,8 @@ fn a_deletion_or_key_change_in_front_of_the_rows_is_compared_too() {
     assert_eq!(told, expected);
 }
 
-// Trap 23, S11: a change was told when its table left. That the row was replaced afterwards, and is
-// not what the centre has, was taken for the same and told nowhere.
+// Trap 23, S11: a change was reported when its table left. That the row was replaced afterwards,
+// and is not what the centre has, was taken for the same and reported nowhere.
 #[test]
 fn a_row_that_was_told_when_its_table_left_is_told_again_when_it_comes_back() {
     let (centre, mut site) = joined();

@@ -517,7 +517,7 @@ fn rows_of_a_table_that_comes_back_are_compared_whenever_they_come() {
         let result = sync(&mut site, &centre);
         assert_eq!(result.is_ok(), fault == Fault::None);
     }
-    // The centre has no row any more: all of them are told, once.
+    // The centre has no row any more: all of them are reported, once.
     assert_eq!(site.remote.rejects().unwrap().len(), 3);
     assert_eq!(rows(&site), Vec::<String>::new());
 }
