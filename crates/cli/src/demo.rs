@@ -1,4 +1,4 @@
-//! `syncline demo`: the whole story on embedded SQLite, told while it happens.
+//! `syncline demo`: the whole story on embedded SQLite, shown while it happens.
 //!
 //! It uses the same commands as everybody (`demo/program.rs`); only where the server has to die
 //! in the middle of a synchronization does it speak to the client engine itself

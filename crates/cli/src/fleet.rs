@@ -61,7 +61,7 @@ fn bind(
 ) -> Result<(), Failure> {
     let mut admin = open(dir)?;
     for user in &users {
-        // A name that nobody has yet would be whoever takes it later.
+        // A name that nobody has yet would be the user who takes it later.
         admin.claims(user)?;
     }
     let binding = if any { RemoteBinding::Any } else { RemoteBinding::users(users)? };

@@ -20,7 +20,7 @@ pub(crate) fn run(options: &InitOptions) -> Result<(), Failure> {
     let dir = options.dir.as_path();
     fs::create_dir_all(dir).map_err(|error| cannot_write(dir, error))?;
     let files = [(dir.join(FILE_NAME), config), (dir.join(MODEL_FILE_NAME), model.toml)];
-    // A password does not stay where whoever reads the configuration would see it.
+    // A password does not stay where readers of the configuration would see it.
     let password = url.password_in_text().map(|secret| (dir.join(PASSWORD_FILE_NAME), secret));
     if !options.force {
         // All are looked at before any is written, so that a refusal leaves nothing behind.

@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::path::Path;
 
-/// A connection for whoever administers the database: `init`, `deploy`, `check`, `user`.
+/// A connection for commands that administer the database: `init`, `deploy`, `check`, `user`.
 pub trait Administration: Debug {
     /// A model with the `wanted` tables, or with all.
     fn initial_model(
@@ -151,7 +151,8 @@ pub trait Writer: Debug + Send {
     fn withhold(&mut self, withholding: &Withholding<'_>) -> Result<(), Failure>;
 
     /// Cuts what is kept for remotes that were away to its newest `log_rows_max` entries a table
-    /// (S9). A remote that was away for longer receives the table anew. Call outside a group.
+    /// (S9). A remote that was away for longer receives the whole table again. Call outside a
+    /// group.
     fn trim_logs(&mut self, log_rows_max: i64) -> Result<(), Failure>;
 
     /// Keeps the newest `rows_max` notes about conflicts, and about rejects (S9), and of the

@@ -24,7 +24,7 @@ pub struct KnownRemote {
     pub counter: i64,
     /// Its last committed upload.
     pub progress: i64,
-    /// Rows that it must be told about.
+    /// Rows that it must receive.
     pub owed: i64,
     /// Whether its file has a secret, so that no other is taken for it.
     pub has_secret: bool,

@@ -9,7 +9,7 @@
 //! | this attempt's nonce is our last one | | the answer to it was lost |
 //! | our counter, our nonce, our progress | | all is well |
 //! | nothing yet | another file | a new file took over the remote ID |
-//! | | another file | a copied file, or one that was replaced: told its last upload |
+//! | | another file | a copied file, or one that was replaced: sent its last upload |
 //! | a greater counter or progress, and no such receipt | | it alone is compared |
 //! | anything else | | a copied file (trap 13) |
 
@@ -130,9 +130,9 @@ fn judge(
         return Ok(Verdict::Restored);
     }
     if ours.secret.is_some() && ours.secret != identity.secret {
-        // A file that never had an answer is told too: its upload may have been committed before
-        // it was replaced. Whether two programs that draw no secret are the same file nobody knows,
-        // unless this one waits for an answer.
+        // A file that never had an answer is reported too: its upload may have been committed
+        // before it was replaced. Whether two programs that draw no secret are the same file nobody
+        // knows, unless this one waits for an answer.
         let told = !fresh || identity.secret.is_some() || identity.outcome_unknown;
         return Ok(match (evidence.former)()? {
             Some(progress) if told => Verdict::Replaced(progress),
@@ -145,7 +145,7 @@ fn judge(
     let same_attempt = ours.nonce == identity.nonce_attempt && same_progress;
     let same_past =
         ours.nonce == identity.nonce_confirmed && ours.counter == identity.counter && same_progress;
-    // A Hello on its way for long must not apply an upload whose remote has meanwhile been told
+    // A Hello on its way for long must not apply an upload whose remote has meanwhile learned
     // that it was not committed, or has sent it again through another server (trap 25).
     let late = identity.attempt <= ours.attempt;
     if same_attempt || same_past {
@@ -339,7 +339,7 @@ mod tests {
         check(says(3, 5, 7, 9, false), Some(forgotten), Verdict::Returned);
     }
 
-    // Trap 25: a file without a past is told from another by its secret, or by the nonce.
+    // Trap 25: a file without a past is distinguished from another by its secret, or by the nonce.
     #[test]
     fn a_late_hello_of_a_fresh_file_is_refused_and_another_file_takes_over() {
         let fresh = |secret| Identity { secret, ..says(0, 0, 7, 0, false) };

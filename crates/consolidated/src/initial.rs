@@ -30,7 +30,7 @@ script_version = \"v1\"
 #               consolidated_wins   the row at the centre stays
 #               remote_wins         the row of the remote replaces it
 #               merge               column by column; if both changed one, the centre's stays
-#               { latest = \"COLUMN\" }   the later value in COLUMN wins; a future time counts as now
+#               { latest = \"COLUMN\" }   the later value in COLUMN wins; future times count as now
 #   partition = \"COLUMN = {u.CLAIM}\"     which rows a remote receives; default: all
 #               \"COLUMN IN {u.CLAIM}\"    a list with commas; also {s.username}, {s.remote_id}
 #               \"COLUMN IN (SELECT COLUMN FROM TABLE WHERE COLUMN = {u.CLAIM})\"

@@ -18,7 +18,7 @@ pub struct RejectNote {
     pub operation: String,
     /// The key, a JSON object by column name.
     pub key: String,
-    /// The row, likewise.
+    /// The row, in the same form.
     pub row: Option<String>,
     /// Why, as the number of an error code.
     pub code: u16,

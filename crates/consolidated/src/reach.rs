@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-/// Most reached rows of an upload that are told apart; more are counted as often as they are
+/// Most reached rows of an upload that are distinguished; more are counted as often as they are
 /// reached.
 const TOLD_APART_MAX: usize = 1_000_000;
 

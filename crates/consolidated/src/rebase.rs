@@ -1,4 +1,4 @@
-//! An uploaded change, told anew over what its row has become without a conflict.
+//! An uploaded change, rebased onto what its row has become without a conflict.
 //!
 //! A remote speaks of a row as it saw it. The centre's own doing may have changed the row since:
 //! a foreign key's action set off by the same upload, a trigger that touched what the remote had
@@ -16,7 +16,7 @@ pub(crate) struct Rebased {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// Tells `row` anew, whose row was `before` and became `after`.
+/// Rebases `row`, whose row was `before` and became `after`.
 ///
 /// Where the remote saw the value from before it now saw the one from after; what it did not
 /// change stays as it became. A value that it had not seen so remains what it was, and a conflict.

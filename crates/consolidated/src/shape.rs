@@ -13,7 +13,7 @@
 //! Invariants:
 //! H1. A number stands for one column for ever: a name that is used again gets another number.
 //! H2. A shape is kept for as long as a remote may hold it, up to [`SHAPES_MAX`] of a table.
-//! H3. No value of an upload is left out in silence: what no column takes is told with its row.
+//! H3. No value of an upload is left out in silence: what no column takes is reported with its row.
 
 mod identity;
 mod projection;
@@ -43,7 +43,7 @@ pub(crate) struct Shape {
     /// When it was deployed, and with which deployment.
     pub(crate) deployed_at: String,
     pub(crate) deployment: i64,
-    /// When it was published no more, and since which deployment.
+    /// When it was no longer published, and since which deployment.
     pub(crate) superseded_at: Option<String>,
     pub(crate) superseded: Option<i64>,
 }

@@ -101,7 +101,7 @@ fn connect(path: &Path, read_only: bool) -> Result<Connection, Failure> {
         Connection::open_with_flags(path, flags).map_err(|error| opening(path, error))?;
     connection.busy_timeout(BUSY_TIMEOUT).map_err(failed("set the lock time-out"))?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
-    // Plans that depend on the values bound would be made anew in every synchronization.
+    // Plans that depend on the values bound would be created again in every synchronization.
     connection
         .set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)
         .map_err(failed("keep plans stable"))?;
@@ -183,7 +183,7 @@ mod tests {
                 plan.raw_query().mapped(|row| row.get("detail")).map(Result::unwrap).collect();
             let what = format!("{event} of {table}: {steps:#?}");
             let begins = |what| steps.iter().filter(|step| step.starts_with(what)).count();
-            // Only what sends a table anew may read it.
+            // Only what sends a whole table may read it.
             let anew = event == "download_cursor" && table != "mine";
             assert!(begins("SCAN t") <= usize::from(anew), "{what}");
             assert!(begins("SEARCH t USING") > 0, "{what}");

@@ -19,7 +19,7 @@ use std::path::Path;
 /// The file in the folder of the configuration.
 const FILE_NAME: &str = "syncline.mark";
 
-/// Marks that the database keeps; whoever has started less often since has one of them.
+/// Marks that the database keeps; a server that has started less often since has one of them.
 pub(crate) const MARKS_MAX: i64 = 10_000;
 
 /// The row of the system table that has the mark of the last start.

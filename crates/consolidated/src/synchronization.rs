@@ -32,7 +32,7 @@ impl std::fmt::Debug for Credentials {
     }
 }
 
-/// What the database knows of whoever wants to synchronize, before that is verified.
+/// What the database knows of a client that wants to synchronize, before that is verified.
 #[derive(Debug, Clone, Default)]
 pub struct Admittee {
     /// What proves the user, if there is such a one.

@@ -1,4 +1,4 @@
-//! What people are told of a row: in the notes about conflicts and rejects.
+//! A row as text for people: in the notes about conflicts and rejects.
 
 use crate::shape::LeftOut;
 use crate::synchronization::{BatchSource, Change};

@@ -55,7 +55,8 @@ impl ForeignTool {
             ForeignTool::Shell => ".timeout 20000\nPRAGMA foreign_keys = ON;\n",
             ForeignTool::Python => "",
         };
-        // A program that has failed already reads no more, which is told by its exit code.
+        // A program that has failed already reads nothing further, which is known from its exit
+        // code.
         let _ = stdin.write_all(prelude.as_bytes()).and_then(|()| stdin.write_all(text.as_bytes()));
         drop(stdin);
         finish(child)

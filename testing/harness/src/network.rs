@@ -8,7 +8,7 @@ use std::thread;
 /// Bytes passed on at once.
 const BUFFER_BYTES: usize = 16 << 10;
 
-/// Passes bytes between clients and a server until it is told to stall. While it stalls nobody
+/// Passes bytes between clients and a server until it has to stall. While it stalls nobody
 /// learns that anybody has died, as with a phone in a tunnel.
 #[derive(Debug)]
 pub struct Network {

@@ -69,7 +69,7 @@ impl Syncline {
         outcome.stdout
     }
 
-    /// Runs a command that must fail with exit code 1 and this error code (`E2101`), told in the
+    /// Runs a command that must fail with exit code 1 and this error code (`E2101`), printed in the
     /// form that scripts rely on; gives the message.
     pub fn fails<S: AsRef<OsStr>>(&self, code: &str, arguments: &[S]) -> String {
         let outcome = self.run(arguments);

@@ -15,7 +15,7 @@ pub(super) fn insert(text: &str, citations: &Citations) -> String {
             BEGIN => listed = true,
             END => listed = false,
             _ if listed => {}
-            // With its first test that line is true no more.
+            // With its first test that line is no longer true.
             _ if line.starts_with(NOT_YET) && is_cited(number.as_deref(), citations) => {}
             _ => {
                 if line.starts_with('#') {

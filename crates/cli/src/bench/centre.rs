@@ -48,7 +48,7 @@ pub(super) trait Centre {
     /// Lets the database's work for this run, as far as it has begun, use these processors only.
     fn pin(&mut self, processors: &Processors) -> Result<(), Failure>;
 
-    /// Processor time of the database so far; none where it cannot be told from the server's.
+    /// Processor time of the database so far; none where it cannot be separated from the server's.
     fn cpu(&self) -> Option<Duration>;
 
     /// What the database can do without us.

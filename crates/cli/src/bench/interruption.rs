@@ -20,8 +20,8 @@ pub(super) enum Ending {
 pub(super) struct Interruption {
     happened: Arc<AtomicBool>,
     ending: Ending,
-    /// The processes that are being waited for, and nothing else is: so their end is what wakes
-    /// whoever waits.
+    /// The processes that are being waited for, and nothing else is: so their end wakes the
+    /// waiting thread.
     processes: Arc<Mutex<Vec<u32>>>,
 }
 

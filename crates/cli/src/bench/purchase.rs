@@ -34,7 +34,7 @@ impl Table {
         }
     }
 
-    /// The column by which the rows of an employee are told apart.
+    /// The column by which the rows of an employee are distinguished.
     pub(super) fn id_column(self) -> &'static str {
         self.columns()[1]
     }

@@ -85,7 +85,7 @@ pub(super) async fn connect(config: &Config) -> Result<Client, Failure> {
     let (client, connection) = config.connect(NoTls).await.map_err(|error| {
         Failure::new(Code::DatabaseUnavailable, "cannot connect to PostgreSQL").source(told(&error))
     })?;
-    // What goes wrong there is told by the next statement.
+    // What goes wrong there is known from the next statement.
     tokio::spawn(async move { drop(connection.await) });
     Ok(client)
 }

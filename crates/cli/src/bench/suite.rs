@@ -116,7 +116,7 @@ fn read_json(file: &Path) -> Option<Value> {
     serde_json::from_str(&fs::read_to_string(file).ok()?).ok()
 }
 
-/// How the process ends is told by the file that it writes.
+/// How the process ends is known from the file that it writes.
 fn start_and_wait(file: &Path, run: &Run, interruption: &Interruption) -> Result<(), Failure> {
     let failed = |error| Failure::new(Code::Bug, "cannot start a run").source(error);
     let mut child = Command::new(std::env::current_exe().map_err(failed)?)

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-/// The file that marks a folder as made by the demo, and so as free to be made anew.
+/// The file that marks a folder as made by the demo, and so as free to be created again.
 const MARKER: &str = ".syncline-demo";
 
 /// What a former demo left, apart from the marker.

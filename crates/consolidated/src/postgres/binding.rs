@@ -1,4 +1,4 @@
-//! The bind alone, for whoever measures it: uploaded rows become the parameters of a statement.
+//! The bind alone, for benchmarks: uploaded rows become the parameters of a statement.
 //!
 //! That needs no database, but what a deployment notes of a table; here of the published one.
 

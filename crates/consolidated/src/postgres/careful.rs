@@ -119,7 +119,7 @@ pub(super) fn apply(
     Ok(Some(careful.ledger))
 }
 
-/// By table, change and row as it was told anew: change and row as it was sent.
+/// By table, change and row as it was rebased: change and row as it was sent.
 pub(super) type Originals = HashMap<(usize, Change, Vec<u8>), (Change, Vec<u8>)>;
 
 /// Rows that have not been applied yet, of one table with one change.
@@ -135,7 +135,7 @@ pub(super) struct Careful<'l, 'a> {
     pub(super) upload: Upload<'a>,
     pub(super) links: Links,
     pub(super) moves: Moves,
-    /// Rows as they were sent, by what they were told anew as.
+    /// Rows as they were sent, by what they were rebased to.
     pub(super) originals: Originals,
     pub(super) ledger: Ledger,
     pub(super) parked: Vec<Parked>,
@@ -270,7 +270,7 @@ impl<'l, 'a> Careful<'l, 'a> {
         self.group(group)
     }
 
-    /// Applies a group, its rows told anew where key changes have been there before.
+    /// Applies a group, its rows rebased where key changes have been there before.
     pub(super) fn group(&mut self, group: Group) -> Result<(), Stop> {
         for group in self.told(group)? {
             self.apply(group)?;

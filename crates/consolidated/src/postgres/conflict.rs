@@ -2,7 +2,7 @@
 //!
 //! What the rule decides is a script; here is only when it runs, what is counted, and what the
 //! remote is owed afterwards. A row that the subscription does not cover is no conflict: nothing
-//! of it is told, and nothing of it is changed (S7).
+//! of it is sent, and nothing of it is changed (S7).
 
 use super::careful::{Careful, Group, Ran, Rows, halve, old_image};
 use super::catalog::Table;

@@ -155,7 +155,7 @@ impl Options {
         }
     }
 
-    /// What the server is told at the very beginning.
+    /// What the server is sent at the very beginning.
     pub(super) fn parameters(&self) -> impl Iterator<Item = (&str, &str)> {
         let fixed = [
             ("client_encoding", "UTF8"),

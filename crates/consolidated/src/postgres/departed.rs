@@ -1,7 +1,7 @@
 //! Asks whether anything has departed, before asking what.
 //!
 //! From most tables nothing has since the remote's last download. Then the cursor over their
-//! departures, which is dear to plan, need not run.
+//! departures, which is expensive to plan, need not run.
 //!
 //! Invariant D1: a cursor is left out only where the snapshot of this very download has no entry
 //! that meets the cursor's own condition on entries, with the very values that it would have. So

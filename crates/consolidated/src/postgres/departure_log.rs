@@ -140,7 +140,7 @@ impl<'a> Log<'a> {
     }
 
     /// Deletes by `delete`, which ends with [`Log::returned`], and notes in the same statement what
-    /// departs. It counts the rows, not the entries: whoever runs it asks how many were there.
+    /// departs. It counts the rows, not the entries: the caller asks how many were there.
     pub(super) fn noted(&self, delete: &str) -> String {
         let names: Vec<&str> = self.columns.iter().map(|column| column.name.as_str()).collect();
         let names = names.join(", ");

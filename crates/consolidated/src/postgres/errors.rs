@@ -1,4 +1,4 @@
-//! What PostgreSQL's errors mean for whoever has to act.
+//! What PostgreSQL's errors mean for those who have to act.
 
 use fallible_iterator::FallibleIterator;
 use model::{Code, Failure, MESSAGE_BYTES_MAX, cut};
@@ -20,7 +20,7 @@ pub(super) struct Fault {
 
 #[derive(Debug)]
 pub(super) enum FaultKind {
-    /// The database refused, and told why.
+    /// The database refused, and said why.
     Refused(Box<Refusal>),
     /// The connection was lost, or what came over it is not the protocol.
     Broken(io::Error),
@@ -176,7 +176,7 @@ fn refused(refusal: &Refusal, message: String) -> Failure {
         let said = cut(&refusal.message, MESSAGE_BYTES_MAX);
         tracing::warn!(state = refusal.state, said = %said, %detail, "{message}");
     }
-    // A table changed under a prepared statement, which is prepared anew the next time.
+    // A table changed under a prepared statement, which is prepared again the next time.
     let stale = refusal.routine.as_deref() == Some("RevalidateCachedQuery");
     let code = match stale {
         true => Code::DatabaseBusy,

@@ -4,7 +4,7 @@
 //! the child is as it was, so the upload does not name it. The delete goes first, because it frees
 //! the key, and `ON DELETE` would take the child along. Whether a row of the upload was to go
 //! nobody can tell then, so the delete is rejected, and the key change finds its key taken: both
-//! rows are told, and all of them stay.
+//! rows are reported, and all of them stay.
 
 use super::batch::Reason;
 use super::careful::{Careful, batches};

@@ -35,7 +35,7 @@ pub(super) const LOCK: &str = "SELECT progress, counter, nonce, epoch, attempt,
     set_config('syncline.remote', $1, true)
 FROM syncline.syncline_remote WHERE remote_id = $1 FOR UPDATE";
 
-/// Takes a remote ID for its first synchronization; waits for whoever does the same.
+/// Takes a remote ID for its first synchronization; waits for others that do the same.
 const TAKE: &str = "INSERT INTO syncline.syncline_remote
     (remote_id, user_name, script_version, progress, counter, nonce, epoch, attempt)
 VALUES ($1, $2, $3, 0, 0, 0, 0, 0) ON CONFLICT DO NOTHING";

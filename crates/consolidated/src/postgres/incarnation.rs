@@ -1,9 +1,9 @@
 //! One life of the database, from one restore or copy to the next, and the keys of its receipts.
 //!
 //! The database knows itself: its cluster, its own number, and that of a table of ours. A dump in
-//! another database, or anew in the same one, a copy made from a template: none has all three.
-//! A promoted standby and a recovery to a point in time have, and go on: their timeline is another
-//! one, and `timeline.rs` judges every watermark by it.
+//! another database, or a second time in the same one, a copy made from a template: none has all
+//! three. A promoted standby and a recovery to a point in time have, and go on: their timeline is
+//! another one, and `timeline.rs` judges every watermark by it.
 
 use super::errors::failed;
 use super::link::{Call, Link};

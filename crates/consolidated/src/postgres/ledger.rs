@@ -103,7 +103,7 @@ impl Ledger {
         self.owed.insert(row, Some((code, told::message(message))));
     }
 
-    /// Values for columns that are gone are told with their rows.
+    /// Values for columns that are gone are reported with their rows.
     pub(super) fn tell_left_out(&mut self, request: &UploadRequest<'_>) {
         let Some(left_out) = request.left_out else { return };
         for (sent, row, (code, why)) in left_out.told() {
@@ -153,12 +153,12 @@ impl Ledger {
         told::rejected((request.batches, request.left_out), &published, &reason)
     }
 
-    /// Whether the remote will be told of this row.
+    /// Whether the remote will be sent this row.
     pub(super) fn tells_of(&self, row: &RowId) -> bool {
         self.owed.contains_key(row)
     }
 
-    /// Whether nothing is to be told of any row.
+    /// Whether nothing is to be sent of any row.
     pub(super) fn is_clear(&self) -> bool {
         self.owed.is_empty() && self.conflicts.is_empty() && !self.conflicts_written
     }

@@ -3,7 +3,7 @@
 //! Statements that need no answer of each other travel together, as a *flight*: all are sent
 //! before the first answer is awaited, and they run in their order, in one round trip.
 //!
-//! Invariant L1: a lost connection is made anew only by [`Link::begin`], at the start of a
+//! Invariant L1: a lost connection is created again only by [`Link::begin`], at the start of a
 //! transaction; the rest of a transaction never runs on another connection.
 
 mod authentication;
@@ -72,7 +72,7 @@ pub(super) struct Answer {
 /// Takes the rows of a flight as they arrive, with the position of their statement.
 pub(super) type Rows<'a> = &'a mut dyn FnMut(usize, RowRef<'_>) -> Result<(), Failure>;
 
-/// A connection that makes itself anew after the database was restarted.
+/// A connection that opens itself again after the database was restarted.
 pub(super) struct Link {
     session: Option<Session>,
     options: Options,
@@ -145,7 +145,7 @@ impl Link {
         self.facts.keeps_snapshots
     }
 
-    /// Whether the last transaction met another one: done again, anew, it may succeed.
+    /// Whether the last transaction met another one: repeated, it may succeed.
     pub(super) fn has_collided(&self) -> bool {
         self.collided
     }
@@ -169,8 +169,8 @@ impl Link {
 
     /// Sends `calls` together and collects what they return.
     ///
-    /// The first failure is told. Of the calls behind it, prepared ones were skipped up to the next
-    /// [`Call::Simple`]; from there on they have run, or failed with the transaction.
+    /// The first failure is reported. Of the calls behind it, prepared ones were skipped up to the
+    /// next [`Call::Simple`]; from there on they have run, or failed with the transaction.
     pub(super) fn flight(&mut self, calls: &[Call<'_>]) -> Result<Vec<Answer>, Fault> {
         let mut rows: Vec<Vec<Row>> = calls.iter().map(|_| Vec::new()).collect();
         let affected = self.run(calls, &mut |call, row| {

@@ -1,9 +1,9 @@
 //! Foreign keys between the tables of an upload, and what became of the keys that they refer to.
 //!
 //! What `ON UPDATE` did to the rows that refer to a changed key is no conflict with the remote: its
-//! own foreign key did the same, or it does not have one. So a later row of the upload is told
-//! anew, over what the centre has made of it ([`Links::tell`]). It still is a conflict if anybody
-//! else has changed the row.
+//! own foreign key did the same, or it does not have one. So a later row of the upload is rebased
+//! onto what the centre has made of it ([`Links::tell`]). It still is a conflict if anybody else
+//! has changed the row.
 
 use super::catalog::Table;
 use super::errors::failed;
@@ -63,7 +63,7 @@ impl ForeignKey {
     }
 
     /// The same for a key that somebody has changed for good: where no action has changed the
-    /// child, whoever changed the key did.
+    /// child, the program that changed the key did.
     pub(super) fn after_update(&self, now: Vec<Value>) -> Option<Vec<Value>> {
         match self.on_update.as_str() {
             "n" | "d" => self.action(now),
@@ -150,7 +150,7 @@ impl Links {
         keys.map(|(at, key)| (at, tuple(image, &key.referred))).collect()
     }
 
-    /// Tells `row` anew over what became of the keys that it refers to; none where nothing has.
+    /// Rebases `row` onto what became of the keys that it refers to; none where nothing has.
     pub(super) fn tell(
         &self,
         position: usize,

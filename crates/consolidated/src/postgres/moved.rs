@@ -2,7 +2,7 @@
 //!
 //! A remote speaks of a row by the key that it knows. Where the log of changed keys (`key_log.rs`)
 //! says that the row has another one since, an edit under the old key would find nothing, or a row
-//! that took the key and may look just like the one that is meant. So each change is told anew over
+//! that took the key and may look just like the one that is meant. So each change is rebased onto
 //! the keys that its row, and the rows that it refers to, have now.
 //!
 //! Invariants:

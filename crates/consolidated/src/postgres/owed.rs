@@ -1,4 +1,4 @@
-//! What a remote must be told about whatever its watermark says (trap 5).
+//! What a remote must receive whatever its watermark says (trap 5).
 
 use super::catalog::Table;
 use super::fetch::{Sink, unreadable};
@@ -38,7 +38,7 @@ pub(super) const READ: &str =
     "SELECT table_name, coalesce(whole_key, row_key), counter, code, message, withheld
 FROM syncline.syncline_owed WHERE remote_id = $1 ORDER BY table_name, row_key";
 
-/// A row that the remote must be told about.
+/// A row that the remote must receive.
 #[derive(Debug)]
 pub(super) struct Owed {
     pub(super) table: usize,

@@ -79,7 +79,7 @@ fn known_format(format: i64) -> Result<(), Failure> {
     }
 }
 
-/// The same for whoever works with the system tables: those of an older program need a deploy.
+/// The same for commands that work with the system tables: those of an older program need a deploy.
 pub(super) fn require_present_format(format: i64) -> Result<(), Failure> {
     known_format(format)?;
     let text =

@@ -6,7 +6,7 @@
 //!
 //! Invariants:
 //! R1. LOCK takes no snapshot. What was committed before the lock was had is in the snapshot behind
-//!     it, and whoever wants to rewrite one of the tables later waits for the end of the download.
+//!     it, and a later rewrite of one of the tables waits for the end of the download.
 //! R2. Of several that wait for each other PostgreSQL ends the one that has waited for
 //!     `deadlock_timeout`. A download waits for half of that, for all its tables together, then
 //!     gives back what it has and tries again: so it is never the owner's statement that is ended.
@@ -145,7 +145,7 @@ impl ReadLocks {
     }
 }
 
-/// A script that does not run any more is told as such; a wait, or something that is not there,
+/// A script that does not run any more is reported as such; a wait, or something that is not there,
 /// is for the caller to judge.
 fn named_failed(fault: Fault, table: &str) -> Fault {
     if fault.db().is_none() || has_waited(&fault) || is_missing(&fault) {

@@ -27,7 +27,7 @@ const USERS: &str = "SELECT s.value::int8, u.user_name, u.password_hash, u.passw
 FROM syncline.syncline_system s LEFT JOIN syncline.syncline_user u ON u.user_name = ANY ($1)
 WHERE s.name = 'deployment'";
 
-/// How often a download begins anew for another deployment or timeline.
+/// How often a download begins again for another deployment or timeline.
 const OPENINGS_MAX: u32 = 10;
 
 /// To whom these remotes belong, where that is settled.
@@ -75,7 +75,7 @@ impl Reader {
 
 impl Reader {
     /// Locks all that is to be read and takes the snapshot: scripts, locks and rows are of the same
-    /// deployment. Begun anew where something else turns out to be deployed.
+    /// deployment. Begun again where something else turns out to be deployed.
     fn open_snapshot(
         &mut self,
         request: &FetchRequest<'_>,

@@ -1,4 +1,4 @@
-//! What is told of the rows of an upload: of each as it was sent, whatever it was applied as.
+//! What is reported of the rows of an upload: of each as it was sent, whatever it was applied as.
 
 use super::batch::Reason;
 use super::careful::{Careful, Group, Parked, Rows};
@@ -108,8 +108,8 @@ impl Careful<'_, '_> {
         Ok(matches!(told, Told::Replaced))
     }
 
-    /// A row whose own row is gone: it is told, and sent what has the key now. One that is to be
-    /// deleted is, as the remote wanted.
+    /// A row whose own row is gone: it is reported, and what has the key now is sent. One that is
+    /// to be deleted is, as the remote wanted.
     fn lost(&mut self, table: usize, change: Change, bytes: &[u8]) -> Result<(), Failure> {
         if change == Change::Delete {
             return self.owe(table, change, bytes);
@@ -118,13 +118,13 @@ impl Careful<'_, '_> {
         self.reject(table, change, bytes, (Code::RowTakenAlong, message))
     }
 
-    /// Remembers what a row was told anew as.
+    /// Remembers what a row was rebased to.
     pub(super) fn note_told(&mut self, table: usize, change: Change, bytes: &[u8], told: &Rebased) {
         let original = self.original(table, change, bytes);
         self.originals.insert((table, told.change, told.bytes.clone()), original);
     }
 
-    /// Whether a row was told anew.
+    /// Whether a row was rebased.
     pub(super) fn is_told(&self, table: usize, change: Change, bytes: &[u8]) -> bool {
         !self.originals.is_empty() && self.originals.contains_key(&(table, change, bytes.to_vec()))
     }
@@ -145,7 +145,7 @@ impl Careful<'_, '_> {
         self.parked.push(Parked { table, change, row, reason });
     }
 
-    /// Notes rows that need not come back. One that was told anew does, unless the remote has just
+    /// Notes rows that need not come back. One that was rebased does, unless the remote has just
     /// that.
     pub(super) fn echo(
         &mut self,
@@ -236,7 +236,7 @@ impl Careful<'_, '_> {
         let mut told = UploadedRow::default();
         told.read(bytes, change, self.table(table).deployed.published.width())?;
         let row = self.read(table, sent, &original)?;
-        // What refers to it is told over what others have changed first.
+        // What refers to it is rebased onto what others have changed first.
         match self.moves.tell(&self.links, self.upload.tables, table, &row)? {
             Told::Anew(over) => {
                 let width = self.table(table).deployed.published.width();

@@ -5,7 +5,7 @@
 //! begin with `old_`, `{keys}` the key alone.
 //!
 //! Fences (S7): a script touches covered rows only, and writes only rows that are covered then.
-//! What it leaves out falls short of the batch, which whoever runs it counts.
+//! What it leaves out falls short of the batch, which the caller counts.
 
 use super::departure_log::{self, Log};
 use super::dialect::{Postgres, news, since};
@@ -504,7 +504,7 @@ pub(super) fn can_be_latest(cast: &str) -> bool {
 }
 
 /// A time in the future counts as now, or one wrong clock would win for ever. Numbers are seconds
-/// or milliseconds since 1970, told apart by their size; texts are ISO; times are in UTC.
+/// or milliseconds since 1970, distinguished by their size; texts are ISO; times are in UTC.
 fn clamped_to_now(value: &str, cast: &str) -> String {
     let now = match cast {
         "timestamp with time zone" => "now()".to_owned(),

@@ -32,7 +32,7 @@ pub(super) struct Moment {
 /// The state of a table's departure log.
 #[derive(Debug, Clone)]
 pub(super) struct LogState {
-    /// Changes when the table was emptied or its log made anew.
+    /// Changes when the table was emptied or its log created again.
     pub(super) incarnation: i64,
     /// Entries of older transactions may have been trimmed.
     pub(super) floor: u64,
@@ -74,7 +74,7 @@ impl Moment {
             snapshot: None,
         };
         if !published.direction.downloads() {
-            // The mark still carries the counter, which settles what the remote was told.
+            // The mark still carries the counter, which settles what the remote was sent.
             return Ok(Span { mode: DownloadedTable::None, since: None, until });
         }
         let logs = self.logs_of(table)?;

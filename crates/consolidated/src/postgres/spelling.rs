@@ -10,7 +10,7 @@
 //!     row has to be spelled as the centre spells it; what is not is refused, and so is the
 //!     deletion that stands for the other half of a change of spelling.
 //!
-//! What can be told from a value alone is ([`KeySpelling::keeps`]); the database is asked about
+//! What a value alone shows is decided here ([`KeySpelling::keeps`]); the database is asked about
 //! the rest ([`misspelled`]), before anything is written.
 
 use super::batch::Reason;

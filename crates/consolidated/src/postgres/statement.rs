@@ -85,7 +85,7 @@ impl Statement {
         let (slot, column) = match parameter {
             Parameter::New(at) => (Slot::New(*at), &columns[*at]),
             Parameter::Old(at) => (Slot::Old(*at), &columns[*at]),
-            // Of their own types: a plan that is kept would read a text anew for each row.
+            // Of their own types: a plan that is kept would read a text again for each row.
             // One snapshot is that of all tables.
             Parameter::LastDownload | Parameter::LastDownloadOf(_) => {
                 let number = self.number(Slot::Session(Parameter::LastDownload));

@@ -381,9 +381,9 @@ fn mark_bypassed(tracking: &Tracking) -> String {
     )
 }
 
-/// Makes everything of a table anew that has to be: where only triggers differ, rows and log keep
+/// Makes everything of a table again that has to be: where only triggers differ, rows and log keep
 /// what they know. In any case changes may have gone unnoticed, so that the table gets a new
-/// incarnation and every remote receives it anew.
+/// incarnation and every remote receives it again.
 fn retrack(tracking: &Tracking, ids: &[ObjectId], present: &Present) -> Vec<String> {
     let restored = present.from_the_future.contains(&tracking.sql_name);
     let objects = || tracking.objects.iter().zip(ids);

@@ -177,7 +177,7 @@ impl UserTable {
 }
 
 impl UserColumn {
-    /// The database computes the value of an identity column unless it is told otherwise.
+    /// The database computes the value of an identity column unless it is set otherwise.
     pub(super) fn always_identity(&self) -> bool {
         self.identity == "a"
     }

@@ -2,7 +2,7 @@
 //!
 //! A remote may lack a foreign key of the centre: it adds a child and deletes its parent, and keeps
 //! the child. At the centre `ON DELETE CASCADE` removes both, as its owner wants it; but the remote
-//! has just been told that the child was taken. So such a row is rejected after all, and told.
+//! has just been told that the child was taken. So such a row is rejected after all, and reported.
 
 use super::careful::Careful;
 use super::outline::Outline;

@@ -15,8 +15,8 @@ use model::Failure;
 /// Records the floor, once for each timeline; also where nothing had arrived yet.
 ///
 /// What stored the largest snapshot has arrived, too: its own number, where it is not far beyond
-/// the snapshot. So the download of whoever synchronized last is as good, where nobody else wrote
-/// meanwhile. All numbers between are taken for transactions in flight.
+/// the snapshot. So the download of the remote that synchronized last is as good, where nobody else
+/// wrote meanwhile. All numbers between are taken for transactions in flight.
 const RECORD: &str = "WITH stored AS (
     SELECT snapshot, pg_snapshot_xmax(snapshot)::text::int8 AS xmax, xmin::text::int8 AS writer
     FROM syncline.syncline_remote WHERE timeline < $1::int8 AND snapshot IS NOT NULL

@@ -4,9 +4,9 @@
 //! default does for inserts, and a trigger catches everybody else; when the version is right
 //! already it does not even run. A row that is deleted, or whose key changes, leaves its key in
 //! the log (`departure_log.rs`). Truncating a table gives it a new incarnation: every remote
-//! receives it anew.
+//! receives it again.
 //!
-//! The functions run with the rights of whoever deployed them: who may write to a user's table
+//! The functions run with the rights of the user who deployed them: who may write to a user's table
 //! needs no right on ours. Triggers are ALWAYS enabled, also for replicas and restores.
 
 use super::departure_log::{Log, log};
@@ -32,7 +32,7 @@ pub(super) struct Object {
 pub(super) struct Older {
     /// What made it, in one text.
     pub(super) sql: String,
-    /// Make of it what it is now. They hide nothing from whoever has an older snapshot.
+    /// Make of it what it is now. They hide nothing from a reader with an older snapshot.
     pub(super) statements: Vec<String>,
 }
 

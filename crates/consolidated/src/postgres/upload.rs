@@ -153,7 +153,7 @@ pub(super) fn at_once(
         Err(Stop::Failed(failure)) if failure.code() == Code::AlreadySynchronizing => {
             return Err(failure);
         }
-        // Whatever it is, done step by step it will be met again and told, or be gone.
+        // Whatever it is, done step by step it will be met again and reported, or be gone.
         Err(Stop::Collision(_) | Stop::Failed(_)) => {
             return Ok(Err(Undone { rows_failed: false }));
         }
@@ -320,7 +320,7 @@ fn settled(upload: Upload<'_>, remote: &Remembered) -> Option<Counter> {
 }
 
 /// Applies the rows inside a transaction that has locked `remote`. Carefully from the start where
-/// it is known that rows fail. Where they meet another transaction the whole one is begun anew
+/// it is known that rows fail. Where they meet another transaction the whole one is begun again
 /// (`writer.rs`): above READ COMMITTED what is behind a savepoint would see the same again.
 pub(super) fn apply(
     link: &mut Link,
@@ -481,7 +481,7 @@ impl<'l, 'a> Sending<'l, 'a> {
             None => batch.add(row),
         };
         if let (Ok(()), Some(asked)) = (&added, &mut self.asked) {
-            // What the batch has taken this takes too; row by row it would be told.
+            // What the batch has taken this takes too; row by row it would be reported.
             self.fell_short |= asked.add(row).is_err();
         }
         match added {

@@ -10,7 +10,7 @@ use crate::told;
 use model::{Code, Failure};
 use std::sync::{Arc, LazyLock};
 
-/// What the remote is owed beside is told all the same, so its code and message stay.
+/// What the remote is owed beside is reported all the same, so its code and message stay.
 static OWE: LazyLock<String> = LazyLock::new(|| {
     format!(
         "INSERT INTO syncline.syncline_owed AS o

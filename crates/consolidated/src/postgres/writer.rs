@@ -137,7 +137,7 @@ impl Writer {
         watches: bool,
     ) -> Result<Vec<Answer>, Failure> {
         let remote_id = session.remote_id.as_str();
-        // Those of another deployment are not for this session, which is told so behind the lock.
+        // Those of another deployment are not for this session, which learns so behind the lock.
         let tables = self.catalog.upload_tables(session).unwrap_or_default();
         let hold = held::hold(&self.link, &tables);
         let remote: [&(dyn ToSql + Sync); 1] = [&remote_id];
@@ -155,8 +155,8 @@ impl Writer {
         self.link.begin(&calls).map_err(identity::lock_failed(LOCK_AT))
     }
 
-    /// Applies the rows while the remote is only being locked: two flights in all, for whoever
-    /// meets nothing unusual.
+    /// Applies the rows while the remote is only being locked: two flights in all, for a session
+    /// that meets nothing unusual.
     fn upload_at_once(
         &mut self,
         request: &UploadRequest<'_>,

@@ -1,8 +1,8 @@
 //! Rows of an older shape as rows of today's table.
 //!
 //! Each value goes to the column that has its column's number; the others stay as they are at the
-//! centre, and a new row gets their defaults. A value that has no column any more is told with its
-//! row, where the remote has entered or changed it (H3).
+//! centre, and a new row gets their defaults. A value that has no column any more is reported with
+//! its row, where the remote has entered or changed it (H3).
 
 use crate::catalog::CatalogTable;
 use crate::echo::Echo;
@@ -14,7 +14,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Characters of a value that are told.
+/// Characters of a value that are reported.
 const VALUE_CHARS_MAX: usize = 200;
 
 /// Rows with values that no column takes, while they are uploaded.

@@ -212,7 +212,7 @@ fn shapes(
             table.local.iter().filter_map(|name| identity.columns.get(name).copied()).collect();
         let mut published = table.published.clone();
         // A name that was used again makes the same text and another table: remotes must get it
-        // anew, and what they hold must not be taken for it.
+        // again, and what they hold must not be taken for it.
         while let Some(same) = known.get(&published.fingerprint)
             && (same.table, &same.columns) != (identity.id, &columns)
         {

@@ -1,4 +1,4 @@
-//! Whether a value is stored as it was sent, told without reading it back.
+//! Whether a value is stored as it was sent, found out without reading it back.
 //!
 //! A column's affinity may turn text into a number or a number into text. Remotes have the same
 //! affinities, so what they send has usually been through them. The answer is *yes* only where

@@ -174,7 +174,7 @@ impl Work<'_> {
             }
         }
         for table in renewed {
-            // Changes may have gone unnoticed: every remote receives the table anew.
+            // Changes may have gone unnoticed: every remote receives the whole table again.
             self.run(&format!(
                 "INSERT OR REPLACE INTO syncline_log_state VALUES ({}, random(), 0)",
                 literal(table)
@@ -336,7 +336,7 @@ pub(super) fn require_known_format(connection: &Connection) -> Result<(), Failur
     }
 }
 
-/// The same for whoever works with the system tables: those of an older program need a deploy.
+/// The same for commands that work with the system tables: those of an older program need a deploy.
 pub(super) fn require_present_format(connection: &Connection) -> Result<(), Failure> {
     require_known_format(connection)?;
     match format(connection)? {

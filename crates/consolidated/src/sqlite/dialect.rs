@@ -69,7 +69,7 @@ impl Dialect for Sqlite<'_> {
     }
 
     fn departed_since(&self, table: &Table, entry: &str) -> String {
-        // Without an identity a row cannot be told about.
+        // Without an identity a row cannot be identified.
         let present = join(&table.key, " AND ", |c| format!("{entry}.{} IS NOT NULL", ident(c)));
         format!("{entry}.sequence > {} AND {entry}.{MOVED} AND {present}", self.since(table))
     }

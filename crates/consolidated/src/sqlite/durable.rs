@@ -1,8 +1,8 @@
 //! What of the logs has reached the disk.
 //!
-//! Our own commits are durable before they are told. Other programs may commit with `synchronous =
+//! Our own commits are durable before they are sent. Other programs may commit with `synchronous =
 //! NORMAL`, where a commit lies in the WAL file and reaches the disk with a later one. A number of
-//! such a commit must not be told to a remote yet: after a power cut the number would be given out
+//! such a commit must not be sent to a remote yet: after a power cut the number would be given out
 //! again, for a change that the remote then takes for one it has (trap 27).
 //!
 //! Syncing the WAL makes everything durable that was committed before; what SQLite moves from there
@@ -120,17 +120,17 @@ mod tests {
         let durable = Durable::of(&database);
         durable.ensure(&end(5)).expect("without a WAL file everything lies in the database");
         durable.note(&end(7));
-        // What cannot be synced is told: a folder cannot.
+        // What cannot be synced is reported: a folder cannot.
         std::fs::create_dir(folder.path().join("c.db-wal")).unwrap();
         durable.ensure(&end(7)).expect("known, so the file is not asked");
         let failure = durable.ensure(&end(8)).unwrap_err();
         assert_eq!(failure.code(), Code::DatabaseDiskFull);
-        // A log that was made anew has numbers of its own.
+        // A log that was created again has numbers of its own.
         let anew = vec![("t".to_owned(), LogMark { incarnation: 2, sequence: 1 })];
         durable.ensure(&anew).unwrap_err();
     }
 
-    // S2, Trap 27: a change that another program had committed with synchronous = NORMAL was told
+    // S2, Trap 27: a change that another program had committed with synchronous = NORMAL was sent
     // to a remote and lost in a power cut; its number was given out again, and that change was
     // never sent.
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! While key changes are applied, triggers of the connection itself note every row of a published
 //! table that is updated or deleted, by whatever statement, as it was and as it becomes. Later
-//! rows of the upload are told anew over that: what the centre's `ON UPDATE` just did to a child
+//! rows of the upload are rebased onto that: what the centre's `ON UPDATE` just did to a child
 //! is no conflict with the remote, whose own database did the same, or does not have the foreign
 //! key.
 //!
@@ -71,7 +71,7 @@ impl Effects {
         Ok(Effects { noting: true })
     }
 
-    /// Notes no more; what was noted stays.
+    /// Stops noting; what was noted stays.
     pub(super) fn end(
         &mut self,
         connection: &Connection,

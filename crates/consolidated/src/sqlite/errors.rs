@@ -1,4 +1,4 @@
-//! What SQLite's errors mean for whoever has to act.
+//! What SQLite's errors mean for those who have to act.
 
 use model::{Code, Failure};
 use rusqlite::{Connection, Error, ErrorCode, ffi};

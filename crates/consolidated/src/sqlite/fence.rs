@@ -3,7 +3,7 @@
 //! The row as it was is checked by the scripts themselves: they touch covered rows only. The row
 //! as it becomes is looked at after it was written, because only then its types, its defaults and
 //! what triggers made of it are known. A row that is outside then is left out, and the upload is
-//! applied anew without it: the same way that rows go which stand in each other's way.
+//! applied again without it: the same way that rows go which stand in each other's way.
 
 use super::binding::bind;
 use super::catalog::CatalogTable;

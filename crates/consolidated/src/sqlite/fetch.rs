@@ -132,7 +132,7 @@ fn span(
     let generation = past.generation;
     let mut until = Mark { generation, counter: request.counter, subscription: 0, logs: vec![] };
     if !published.direction.downloads() {
-        // The mark still carries the counter, which settles what the remote was told.
+        // The mark still carries the counter, which settles what the remote was sent.
         return Ok(Span { mode: DownloadedTable::None, since: None, until });
     }
     until.subscription = watermark::subscription(&table.details, request.session)?;
@@ -188,7 +188,7 @@ pub(super) fn end_of_log(connection: &Connection, table: &str) -> Result<(LogMar
     Ok((LogMark { incarnation, sequence: stretch::end_of_log(connection, table)? }, floor))
 }
 
-/// A row that the remote must be told about.
+/// A row that the remote must receive.
 struct Owed {
     table: usize,
     key: Vec<u8>,
@@ -394,7 +394,7 @@ impl<'a> Download<'a, '_> {
             buffers.rows.truncate(begin);
             return Ok(());
         }
-        // What lies under a key that is told to be another row's comes whoever made it.
+        // What lies under a key that is said to be another row's comes, no matter who made it.
         let again = self.new_keys.are_given_up(&key);
         let known = |echo: &Echo| echo.contains(batches.kind, batches.position, image);
         if !again && echo.is_some_and(known) {

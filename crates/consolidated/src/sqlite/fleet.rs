@@ -1,4 +1,4 @@
-//! The remotes that the database knows, for whoever looks after them.
+//! The remotes that the database knows, for the operator.
 
 use super::errors::failed;
 use super::{identity, incarnation};

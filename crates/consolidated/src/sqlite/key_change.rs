@@ -3,7 +3,7 @@
 //! They are applied before the rest of the upload, parents first, because what follows speaks of
 //! the new keys. A row whose new key is not free yet waits; deletes of the same upload that free
 //! one go first, and of rows that wait for each other in a ring one gets a key that nobody has.
-//! Then every other row of the upload is told anew over what that set off (`effects.rs`).
+//! Then every other row of the upload is rebased onto what that set off (`effects.rs`).
 //!
 //! Invariant: a key change happens whole or not at all. Where one cannot be, what came under its
 //! new key belongs to the row that has kept the old one.

@@ -10,7 +10,7 @@ use rusqlite::{Connection, params};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A row that the remote must be told about, with a reason where it was rejected.
+/// A row that the remote must receive, with a reason where it was rejected.
 pub(super) type Owed = (RowId, Option<(Code, String)>);
 
 /// Writes `owed`; with the watermark `counter` the remote has it.
@@ -49,7 +49,7 @@ pub(super) fn write(
     Ok(())
 }
 
-/// Keeps the rejected rows with their content, for whoever runs the consolidated database.
+/// Keeps the rejected rows with their content, for the operator.
 fn write_rejects(
     connection: &Connection,
     tables: &[Arc<CatalogTable>],

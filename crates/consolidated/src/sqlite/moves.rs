@@ -1,7 +1,7 @@
 //! Keys that rows have got since a remote was here.
 //!
 //! Beside the log of a table stand its key changes, with both keys. What a remote did to a row that
-//! has another key meanwhile, or to children of it, is meant for that row: the upload is told anew
+//! has another key meanwhile, or to children of it, is meant for that row: the upload is rebased
 //! under the new key. Without this an edit would find nothing, or somebody else's row that has the
 //! key now.
 
@@ -399,7 +399,7 @@ pub(super) fn made_by(
     Ok(())
 }
 
-/// Forgets key changes up to `floor`, which the log has no more.
+/// Forgets key changes up to `floor`, which the log no longer has.
 pub(super) fn trim(connection: &Connection, table: &str, floor: i64) -> rusqlite::Result<()> {
     let sql = format!("DELETE FROM {} WHERE sequence <= ?1", ident(&keys_name(table)));
     connection.execute(&sql, [floor]).map(|_| ())

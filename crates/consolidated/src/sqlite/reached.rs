@@ -371,7 +371,7 @@ pub(super) fn tell_what_was_taken_along(attempt: &mut Attempt<'_>) -> Result<(),
                 continue;
             }
             let id = row.key(&table.published, batch.table);
-            // What was told anew, lost or was rejected is owed already.
+            // What was rebased, lost or was rejected is owed already.
             if !attempt.is_owed(&id) {
                 let message =
                     "a delete of the same upload also removed or changed the row".to_owned();

@@ -195,7 +195,7 @@ impl Runs {
     }
 }
 
-/// Forgets the runs of entries up to `floor`, which the log of `table` has no more.
+/// Forgets the runs of entries up to `floor`, which the log of `table` no longer has.
 pub(super) fn trim(connection: &Connection, table: &str, floor: i64) -> rusqlite::Result<()> {
     if deployed_columns(connection, table)?.is_empty() {
         return Ok(());

@@ -337,7 +337,7 @@ impl Generator<'_> {
 }
 
 /// A time in the future counts as now, or one wrong clock would win for ever. ISO text and
-/// seconds or milliseconds since 1970 are told apart by their looks; times are in UTC.
+/// seconds or milliseconds since 1970 are distinguished by their looks; times are in UTC.
 fn clamped_to_now(value: &str) -> String {
     format!(
         "CASE typeof({value})\n        \

@@ -12,7 +12,7 @@ pub(crate) struct ServeLock {
 }
 
 impl ServeLock {
-    /// Removes the lock's file; for whoever leaves nothing behind. Holding the lock meanwhile
+    /// Removes the lock's file; for callers that leave nothing behind. Holding the lock meanwhile
     /// keeps a server from starting on it.
     pub(super) fn remove(self, database: &Path) -> Result<(), Failure> {
         let path = ServeLock::path(database);

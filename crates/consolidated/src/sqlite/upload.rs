@@ -184,11 +184,11 @@ pub(super) struct Attempt<'a> {
     pub(super) reached: Reached<u128>,
     /// Deletes may have changed rows that the upload does not name.
     was_disturbed: bool,
-    /// Rows that are stored as they were told anew, so that the remote has others.
+    /// Rows that are stored as they were rebased, so that the remote has others.
     pub(super) stored_anew: HashSet<RowId>,
     /// The upload has key changes, which were not applied first.
     met_key_change: bool,
-    /// The row that is being applied was told anew: what the remote knows it by.
+    /// The row that is being applied was rebased: what the remote knows it by.
     original: Option<Original>,
     /// Key changes that wait for another unique value than the key.
     pub(super) put_off: Vec<Parked>,

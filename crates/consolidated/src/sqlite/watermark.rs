@@ -34,7 +34,7 @@ pub(super) struct Mark {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LogMark {
-    /// Changes when the log is made anew.
+    /// Changes when the log is created again.
     pub(super) incarnation: i64,
     /// The last entry that the remote has.
     pub(super) sequence: i64,
@@ -78,7 +78,8 @@ fn number(bytes: &[u8], at: usize) -> i64 {
     i64::from_le_bytes(number)
 }
 
-/// A digest of the table's selection and of the values that it has for whoever synchronizes.
+/// A digest of the table's selection and of the values that it has for the remote that
+/// synchronizes.
 pub(super) fn subscription(details: &TableDetails, session: &Session) -> Result<u128, Failure> {
     if !details.is_fenced() {
         return Ok(0);

@@ -51,7 +51,7 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Opens the database; whoever does so for a server holds its lock.
+    /// Opens the database; the caller that does so for a server holds its lock.
     pub(crate) fn open(path: &Path, serving: &Serving) -> Result<Writer, Failure> {
         let file = start::file_at(path);
         let connection = connect_for(path, false, serving)?;

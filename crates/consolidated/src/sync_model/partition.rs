@@ -51,7 +51,7 @@ pub enum ClaimTest {
     IsIn(Claim),
 }
 
-/// What is known of whoever synchronizes.
+/// What is known of the remote that synchronizes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Claim {
@@ -114,7 +114,7 @@ impl ClaimTest {
 }
 
 impl Claim {
-    /// What it is for whoever synchronizes.
+    /// What it is for the remote that synchronizes.
     pub(crate) fn value<'s>(&self, session: &'s Session) -> Option<&'s str> {
         match self {
             Claim::RemoteId => Some(session.remote_id.as_str()),

@@ -3,7 +3,7 @@
 //! `postgres://USER:PASSWORD@HOST:PORT,HOST:PORT/DATABASE?OPTION=VALUE&…`; every part may be left
 //! out. The host of an option may be the folder of a Unix socket: `postgres:///db?host=/run/pg`.
 //! A URL is complete once it is parsed, so that a file that keeps it does not depend on the
-//! environment of whoever made it.
+//! environment of its creator.
 
 use super::password::Secret;
 use super::proof::Proof;
@@ -207,7 +207,7 @@ fn split_port(host: &str) -> Result<(&str, &str), Failure> {
     Ok(host.rsplit_once(':').unwrap_or((host, "")))
 }
 
-/// The value is not told: it may be part of a password.
+/// The value is not shown: it may be part of a password.
 fn decode(name: &str, value: &str) -> Result<String, Failure> {
     percent::decode(value).ok_or_else(|| {
         bad(format!("the {name} in the URL is not percent-encoded UTF-8"))

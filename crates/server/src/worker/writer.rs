@@ -94,8 +94,9 @@ impl Work {
         Work { kept, hand: Hand::default(), alone: VecDeque::new() }
     }
 
-    /// Of what a panic left in hand, all are tried alone; one that was alone is to blame. Whoever
-    /// may be committed receives the failure of a defect, and learns with the next Hello what became of it.
+    /// Of what a panic left in hand, all are tried alone; one that was alone is to blame. An
+    /// upload that may be committed is answered with a defect; its remote learns the outcome with
+    /// the next Hello.
     fn end_panic(&mut self) {
         let Hand { group, committing } = std::mem::take(&mut self.hand);
         if group.len() > 1 && !committing {

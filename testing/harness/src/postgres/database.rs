@@ -153,7 +153,8 @@ fn feed(command: &mut Command, text: &str) -> Outcome {
     // What is written here may fill the pipe while psql waits for somebody to read its answers.
     let text = text.to_owned();
     let writer = std::thread::spawn(move || {
-        // A program that has failed already reads no more, which is told by its exit code.
+        // A program that has failed already reads nothing further, which is known from its exit
+        // code.
         let _ = stdin.write_all(text.as_bytes());
     });
     let outcome = finish(child);

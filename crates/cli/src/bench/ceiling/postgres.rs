@@ -281,7 +281,7 @@ struct Worker {
     columns: Arc<Columns>,
 }
 
-/// Where a measurement is: the next transaction, for whoever is free.
+/// Where a measurement is: the next transaction, for the thread that is free.
 struct Queue {
     load: Load,
     next: AtomicU32,
@@ -350,7 +350,7 @@ impl Bench<'_> {
         Ok(Ceiling::new(technique, connections, rows, took, used))
     }
 
-    /// Makes the table anew, with the rows that the operation needs.
+    /// Creates the table again, with the rows that the operation needs.
     async fn fill(
         &self,
         client: &Client,

@@ -89,7 +89,7 @@ impl Ink {
         }
     }
 
-    /// Lines can be told apart without their colours: the lengths of dashes and gaps.
+    /// Lines can be distinguished without their colours: the lengths of dashes and gaps.
     fn dashes(self) -> Option<&'static str> {
         match self {
             Ink::Published(Age::Newest) => Some("14 8"),

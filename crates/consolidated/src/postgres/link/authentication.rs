@@ -85,7 +85,7 @@ fn judge(asked: &Message, wire: &Wire, reach: Reach, options: &Options) -> Resul
         Message::AuthenticationSasl(_) => Method::ScramSha256,
         Message::AuthenticationGss => Method::Gss,
         Message::AuthenticationSspi => Method::Sspi,
-        // Neither a question nor a welcome; whoever asked says so.
+        // Neither a question nor a welcome; the caller says so.
         _ => return Ok(()),
     };
     if let Some(admitted) = &options.proof.require_auth

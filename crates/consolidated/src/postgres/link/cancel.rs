@@ -14,7 +14,7 @@ use std::time::Duration;
 /// How long each step of asking may take.
 const STEP_MAX: Duration = Duration::from_secs(1);
 
-/// What a server wants to hear from whoever cancels a statement of a session.
+/// What a server wants to hear from the client that cancels a statement of a session.
 #[derive(Debug, Clone)]
 pub(in crate::postgres) struct Key {
     pub(super) host: Host,

@@ -1,9 +1,10 @@
 //! One connection, its prepared statements, and the flights that run them.
 //!
-//! Prepared statements that follow each other share one Sync: where one fails, those behind it
-//! are skipped. Text that is sent as it is stands for itself.
+//! Prepared statements that follow each other share one Sync: where one fails, those behind it are
+//! skipped. Text that is sent as it is stands for itself.
 //!
-//! Invariant L2: a fault that is no refusal leaves answers unread; the session is of no more use.
+//! Invariant L2: a fault that is no refusal leaves answers unread; the session cannot be used
+//! again.
 
 use super::cancel::Key;
 use super::message::{Message, affected, garbled};

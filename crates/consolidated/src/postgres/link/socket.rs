@@ -1,7 +1,7 @@
 //! The bytes of a connection: TCP or a Unix socket, with TLS or without.
 //!
 //! Reading waits, writing never does: a server that has much to say waits until it is heard, so
-//! whoever waited for it to listen would wait for ever.
+//! a client that waited for it to listen would wait for ever.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::{self, Timeout};

@@ -215,7 +215,7 @@ fn what_follows_a_failure_is_skipped_and_begin_leaves_nothing_behind() {
         [Call::new("SELECT 1 / $1::int", &[&0]), Call::Simple("INSERT INTO t VALUES (7)"), count];
     assert_eq!(link.flight(&calls).unwrap_err().call, 0);
     assert_eq!(link.begin(&[count]).unwrap()[0].rows[0].get::<i64>(0), 1);
-    // What is checked at the end is told too.
+    // What is checked at the end is reported too.
     link.batch("CREATE TABLE u (id int REFERENCES t DEFERRABLE INITIALLY DEFERRED)").unwrap();
     let fault = link.query("INSERT INTO u VALUES (8)", &[]).unwrap_err();
     assert_eq!((fault.call, fault.sqlstate()), (0, Some("23503")));

@@ -1,4 +1,4 @@
-//! Rows of an upload, told anew under the keys that rows have now.
+//! Rows of an upload, rebased under the keys that rows have now.
 
 use super::super::catalog::CatalogTable;
 use super::super::effects::Effect;

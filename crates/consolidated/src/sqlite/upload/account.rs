@@ -1,4 +1,4 @@
-//! What the remote is told of its upload.
+//! What the remote receives about its upload.
 //!
 //! What need not come back, what it is owed, and what was rejected.
 
@@ -76,7 +76,7 @@ impl Attempt<'_> {
         key_change::failed(self, table, position, row);
     }
 
-    /// Whether the remote is told of this row already.
+    /// Whether the remote is already sent this row.
     pub(in super::super) fn is_owed(&self, row: &RowId) -> bool {
         self.owed.iter().any(|(owed, _)| owed == row)
     }
@@ -122,7 +122,7 @@ impl Attempt<'_> {
         })
     }
 
-    /// Values for columns that are gone are told with their rows.
+    /// Values for columns that are gone are reported with their rows.
     fn tell_left_out(&mut self) {
         let Some(left_out) = self.request.left_out else { return };
         for (sent, row, (code, why)) in left_out.told() {

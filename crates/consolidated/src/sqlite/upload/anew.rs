@@ -1,4 +1,4 @@
-//! Rows of an upload with key changes, told anew over what these set off.
+//! Rows of an upload with key changes, rebased onto what these set off.
 
 use super::super::catalog::CatalogTable;
 use super::super::conflict;
@@ -9,7 +9,7 @@ use crate::synchronization::{Batch, Change};
 use crate::uploaded_row::{RowId, UploadedRow};
 use model::Failure;
 
-/// A row as the remote knows it, whatever it was told anew as.
+/// A row as the remote knows it, whatever it was rebased to.
 pub(super) struct Original {
     pub(super) id: RowId,
     /// The key that it gets at the remote, if it is another one.
@@ -19,7 +19,7 @@ pub(super) struct Original {
 }
 
 impl Attempt<'_> {
-    /// Applies a batch of an upload with key changes, whose rows may have to be told anew.
+    /// Applies a batch of an upload with key changes, whose rows may have to be rebased.
     pub(super) fn batch_anew(
         &mut self,
         batch: Batch<'_>,
@@ -71,7 +71,7 @@ impl Attempt<'_> {
             (row.change == Change::KeyChange).then(|| row.new_key(&table.published, position));
         let same = told.change != Change::Delete && told.new == row.new;
         let id = self.id(table, position, row);
-        // One that was told anew before is known by what it was at first.
+        // One that was rebased before is known by what it was at first.
         let before = self.original.take();
         let (moved, same) = match &before {
             Some(before) => (before.moved.clone(), before.same && same),
