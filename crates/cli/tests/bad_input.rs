@@ -1,4 +1,4 @@
-//! Bad input and bad surroundings are told in one line with a number, and change nothing.
+//! Bad input and bad surroundings are reported in one line with a number, and change nothing.
 //!
 //! One table: what is done, the number of the error, the exit code. Around each row of it both
 //! databases are read, and must be the same afterwards.
@@ -42,7 +42,7 @@ struct Bench {
 const SYNC: &str = "sync ann.db --server {url} {ann}";
 const ANN: &str = "--user ann --password-file ann.password";
 
-/// What a command is told: exit code 1 and this code, or wrong usage.
+/// The answer to a command: exit code 1 and this code, or wrong usage.
 const USAGE: &str = "";
 
 const CASES: &[(&str, &str, Input)] = &[
@@ -202,7 +202,7 @@ fn bad_input_is_told_with_its_number_and_changes_nothing() {
     assert!(lines.is_empty(), "{lines:?}");
 }
 
-/// What is wrong with how a failure is told.
+/// What is wrong with how a failure is reported.
 fn told_wrongly(outcome: &Outcome, code: &str) -> Vec<&'static str> {
     let exit = if code.is_empty() { 2 } else { 1 };
     let mut faults = Vec::new();
@@ -594,7 +594,7 @@ fn file_size_limit_at_the_remote(_: &Bench) -> Outcome {
     let (world, server) = world_with_large_rows();
     let before = query(&world.remote("ann"), PUBLISHED);
     let arguments = world.sync_arguments("ann", &server);
-    // The limit counts blocks of 512 or 1024 bytes; the signal would kill, the error is told.
+    // The limit counts blocks of 512 or 1024 bytes; the signal would kill, the error is reported.
     let output = Command::new("sh")
         .args(["-c", "trap '' XFSZ; ulimit -f 1000; exec \"$0\" \"$@\"", PROGRAM])
         .args(arguments)

@@ -1,6 +1,6 @@
 //! Every limit of the server holds, and nobody waits for a remote that has stopped (S9, S10).
 //!
-//! Whoever meets a limit is told what to do, and nothing is left half done.
+//! A user who meets a limit reads what to do, and nothing is left half done.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -6,7 +6,7 @@ use harness::{Syncline, differences, tables};
 fn the_demo_ends_with_every_remote_equal_to_the_centre() {
     let parent = tempfile::tempdir().unwrap();
     let syncline = Syncline::new(env!("CARGO_BIN_EXE_syncline"), parent.path());
-    // Twice, because a former demo is made anew.
+    // Twice, because a former demo is created again.
     for _ in 0..2 {
         let told = syncline.ok(&["demo", "--dir", "demo"]);
         for words in ["1 conflict", "kill -9", "0 of 30000 rows arrived", "30000 of 30000 rows"] {

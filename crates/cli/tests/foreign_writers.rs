@@ -435,7 +435,7 @@ fn foreign_keys_in_circles_and_out_of_order() {
     ]);
 }
 
-// S7, Trap 11: a row that may not be is refused on its own, whoever is to blame for it.
+// S7, Trap 11: a row that may not be is refused on its own, no matter who is to blame for it.
 #[test]
 fn broken_references_are_blamed_on_the_right_rows() {
     let schema = "CREATE TABLE a (id INTEGER PRIMARY KEY, name TEXT UNIQUE, v);
@@ -754,7 +754,7 @@ fn a_publication_may_leave_columns_out() {
     }
 }
 
-// S7: directions, and what a program is told that writes against them.
+// S7: directions, and what a program is sent that writes against them.
 #[test]
 fn directions_are_kept_on_both_sides() {
     let schema = "CREATE TABLE price (id INTEGER PRIMARY KEY, v TEXT UNIQUE);

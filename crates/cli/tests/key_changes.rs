@@ -163,7 +163,7 @@ fn change(draw: &mut Draw) -> String {
     }
 }
 
-// S3: whoever changes keys, and whenever, all hold the same in the end.
+// S3: no matter who changes keys, and when, all hold the same in the end.
 #[test]
 fn everybody_agrees_whoever_changes_keys() {
     for (seed, postgres) in [(0, false), (1, false), (2, false), (3, false), (4, true), (5, true)] {

@@ -13,7 +13,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_syncline");
 const NAMED: &str = "CREATE TABLE named (id TEXT PRIMARY KEY, n INTEGER);
     CREATE TABLE other (id INTEGER PRIMARY KEY, n INTEGER, text TEXT);";
 
-/// Where PostgreSQL has no place for such a key in an index, SQLite has to be told.
+/// PostgreSQL has no place for such a key in an index; a trigger makes SQLite refuse it too.
 const ON_SQLITE: &str = "CREATE TRIGGER vetoed BEFORE INSERT ON named WHEN length(NEW.id) > 1000
     BEGIN SELECT RAISE(ABORT, 'a long key'); END;";
 
@@ -76,7 +76,7 @@ fn rejects_whose_messages_quote_megabytes_arrive() {
     world.assert_converged(&["ann"]);
 }
 
-// S2, S9: a row of the centre that no message carries is told, and everything else arrives.
+// S2, S9: a row of the centre that no message carries is reported, and everything else arrives.
 #[test]
 fn a_row_of_seventy_megabytes_at_the_centre_is_told() {
     let on = |world: &World, value: &str| {

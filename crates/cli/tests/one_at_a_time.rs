@@ -88,7 +88,7 @@ fn a_second_process_on_the_same_file_is_refused() {
     assert_arrived_once(&world, 15);
 }
 
-// S8: whoever comes first, each change arrives once.
+// S8: no matter who comes first, each change arrives once.
 #[test]
 fn processes_that_race_for_a_file_break_nothing() {
     const ROUNDS: i64 = 5;

@@ -341,7 +341,7 @@ fn a_loser_gets_its_row_back_even_when_the_download_is_lost() {
         let server = world.serve();
         world.sync("ann", &server);
         world.sync("ann", &server);
-        // Constraints that only the centre enforces, for whoever switches them off.
+        // Constraints that only the centre enforces, for those who switch them off.
         let off = "PRAGMA ignore_check_constraints = ON; PRAGMA foreign_keys = OFF;";
         if change.contains("'Two'") {
             sql(&world.consolidated(), "UPDATE customer SET name = 'Deux' WHERE id = 2");

@@ -1,4 +1,4 @@
-//! A row at the centre that no message can carry is told, and everything else arrives.
+//! A row at the centre that no message can carry is reported, and everything else arrives.
 //!
 //! It comes once it is small enough or the limit larger; on every database.
 
@@ -76,7 +76,7 @@ fn a_row_that_grew_too_large_is_told_once_and_everything_else_arrives() {
         assert_eq!(held, [["'small'"], ["'small'"]], "what was there stays");
         assert_eq!(rejects(&world, "ann"), doc(7170));
 
-        // It is told once, however often it changes, and by a table that is sent afresh too.
+        // It is reported once, however often it changes, and by a table that is sent afresh too.
         for change in ["UPDATE other SET n = 3", "UPDATE doc SET text = text || 'y' WHERE id = 1"] {
             world.centre_sql(change);
             assert_eq!(rejected(&world.sync("ann", &server)), 0);
@@ -161,7 +161,7 @@ fn a_row_whose_key_changes_is_withheld_under_its_new_key() {
                 .iter()
                 .all(|(table, code)| (table.as_str(), *code) == ("doc", 7170))
         );
-        // Small enough again, once under the key that was told and once under another.
+        // Small enough again, once under the key that was reported and once under another.
         world.centre_sql("UPDATE doc SET text = 'short' WHERE id = 4");
         move_to(6, 7, "short");
         world.sync("ann", &server);
@@ -226,7 +226,7 @@ fn changes_of_a_row_that_is_withheld_are_uploaded_and_told() {
     }
 }
 
-// S2: many large rows in one batch are told from small ones, and the centre's record names them.
+// S2: many large rows in a batch are separated from small ones, and the centre's record names them.
 #[test]
 fn small_rows_between_large_ones_arrive() {
     for world in worlds() {

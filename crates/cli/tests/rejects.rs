@@ -1,4 +1,4 @@
-//! What was refused is told in every summary, and a person can try it again or forget it.
+//! What was refused is counted in every summary, and a person can try it again or forget it.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -104,7 +104,7 @@ fn a_retry_is_a_change_of_the_row_as_it_is_and_overwrites_nothing_unseen() {
     }
 }
 
-// S11: what was refused in an upload alone was told by no later summary.
+// S11: what was refused in an upload alone was counted by no later summary.
 #[test]
 fn every_summary_counts_what_it_learned_and_rejects_can_be_forgotten() {
     for world in worlds() {

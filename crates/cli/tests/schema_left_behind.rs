@@ -1,4 +1,4 @@
-//! Tables that are published no more, and what still refers from them to published rows.
+//! Tables that are no longer published, and what still refers from them to published rows.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -18,7 +18,7 @@ fn worlds(action: &str) -> [World; 2] {
     [World::new(PROGRAM, &create), World::on_postgres(PROGRAM, &create)]
 }
 
-/// Ann has both tables whole. Then `part` is published no more, and of `item` only her part is.
+/// Ann has both tables whole. Then `part` is no longer published, and of `item` only her part is.
 fn left_behind(world: &World) -> Server {
     world.add_user("ann");
     world.syncline.ok(&["user", "set", "ann", "--claim", "site=north"]);
@@ -48,7 +48,7 @@ fn told(world: &World) -> (Vec<String>, u64) {
     (lines, status["kept_back"].as_u64().unwrap())
 }
 
-// S4, S6, S7, S11, Trap 23: a row that left under one that is published no more ended every
+// S4, S6, S7, S11, Trap 23: a row that left under one that is no longer published ended every
 // synchronization: in E9001 where the foreign key is deferred. Elsewhere it stayed in silence.
 #[test]
 fn a_row_that_leaves_under_one_that_is_published_no_more_is_told_and_the_rest_arrives() {
@@ -61,7 +61,7 @@ fn a_row_that_leaves_under_one_that_is_published_no_more_is_told_and_the_rest_ar
             let left = told(&world);
             assert!(left.0.len() == 1 && left.0[0].contains("axe"), "{left:?}");
             assert!(left.0[0].contains("7240") && left.1 == 1, "{left:?}");
-            // Everything else goes both ways, and it is told once.
+            // Everything else goes both ways, and it is reported once.
             world.centre_sql("UPDATE item SET name = 'jigsaw' WHERE id = 1");
             sql(&world.remote("ann"), "INSERT INTO item VALUES (4, 'adze', 'north')");
             let summary = world.sync("ann", &server);

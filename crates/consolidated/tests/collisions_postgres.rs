@@ -45,7 +45,7 @@ fn note(id: i64, from: &str, to: &str) -> Upload {
 
 /// A deployment gave a table a partition while an upload went on that had not come to this table
 /// yet. The upload then deleted a row under the old model: its departure had no place, and the row
-/// stayed at other remotes for good; it inserted one outside of its own fence; and was told E2113
+/// stayed at other remotes for good; it inserted one outside of its own fence; and received E2113
 /// although it was committed.
 // S6, S7, Trap 28
 #[test]

@@ -142,7 +142,7 @@ fn what_cannot_be_synchronized_is_refused() {
     }
     let failure = deploy(&database, "[table.missing]\n").unwrap_err();
     assert_eq!(failure.code(), Code::ModelMismatch);
-    // In a schema outside the search path a table is there for whoever names it.
+    // In a schema outside the search path a table is there for a model that names it.
     let named = admin(&database).initial_model(&["sales.Order Line".into()], false).unwrap();
     assert!(named.toml.contains("[table.\"sales.Order Line\"]"), "{}", named.toml);
 }
@@ -179,7 +179,7 @@ fn of_two_deploys_at_once_one_does_the_work() {
 /// What stops a statement that would wait for `deploy` for long.
 const IMPATIENT: &str = "SET lock_timeout = '20s';";
 
-// S2: nobody has to stop for tracking to begin, and no row is written anew.
+// S2: nobody has to stop for tracking to begin, and no row is written again.
 #[test]
 fn a_large_table_is_tracked_while_others_write() {
     let rows = if harness::full() { 1_000_000 } else { 200_000 };

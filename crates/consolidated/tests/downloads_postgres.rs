@@ -1,4 +1,4 @@
-//! Changes in PostgreSQL arrive once, whoever makes them and whenever they commit.
+//! Changes in PostgreSQL arrive once, no matter who makes them and when they commit.
 
 #![allow(clippy::unwrap_used)]
 

@@ -151,7 +151,7 @@ fn a_trigger_that_ends_the_others_hides_nothing() {
 }
 
 impl Copy {
-    /// Uploads without looking at what it has: of what it sent it is told only what differs.
+    /// Uploads without looking at what it has: of what it sent it receives only what differs.
     fn remote_upload(&mut self, center: &mut Center, rows: &[Upload]) -> Download {
         for row in rows {
             let Upload::Insert(_, row) = row else { continue };

@@ -80,8 +80,8 @@ fn retyped() -> Vec<Retyped> {
     ]
 }
 
-// S1, S5, S11, Trap 24: a value of another type is converted where the new type can hold it, and a
-// told reject of its row alone where not. No edit becomes a conflict that nobody has caused.
+// S1, S5, S11, Trap 24: a value of another type is converted where the new type can hold it, and is
+// a reject of its row alone where not. No edit becomes a conflict that nobody has caused.
 #[test]
 fn what_waits_for_a_column_of_another_type_is_converted_or_told() {
     for case in retyped() {
@@ -236,7 +236,7 @@ fn rows_without_the_column_that_decides_are_judged_by_what_the_centre_has() {
     }
 }
 
-// S7: a new row whose default is outside, or that nobody can judge, is a told reject; the others
+// S7: a new row whose default is outside, or that nobody can judge, is a reject; the others
 // go their way.
 #[test]
 fn new_rows_outside_by_their_default_are_told() {

@@ -124,7 +124,7 @@ fn what_a_trigger_made_of_another_row_is_a_conflict_that_merge_resolves() {
 }
 
 /// A child came and its parent went in one upload, from a remote without the foreign key: the
-/// centre took the child along, and nobody was told.
+/// centre took the child along, and no remote learned of it.
 // S5, S11
 #[test]
 fn what_a_delete_takes_along_is_counted_and_what_was_just_uploaded_is_rejected() {

@@ -40,7 +40,7 @@ fn disconnect(center: Center, database: &TestDatabase) {
     });
 }
 
-/// The plan is made while the table is empty, and told so by its statistics. Then nearly all rows
+/// The plan is made while the table is empty, and its statistics say so. Then nearly all rows
 /// are of one partition, and the index has them in another order than the table.
 #[test]
 fn a_kept_plan_finds_few_rows_without_the_others_and_reads_no_page_of_many_rows_twice() {

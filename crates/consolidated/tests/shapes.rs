@@ -230,7 +230,7 @@ fn a_deployment_refuses_what_is_gone_without_a_word() {
     });
 }
 
-// S7, H3: rows of a table that is gone have nowhere to go; the remote is told so beforehand.
+// S7, H3: rows of a table that is gone have nowhere to go; the remote learns this beforehand.
 #[test]
 fn a_table_that_nobody_knows_is_named_to_the_remote() {
     Backend::each(|backend| {

@@ -213,7 +213,7 @@ fn stop_log_writer(cluster: &Cluster) {
     assert!(stopped.unwrap().success());
 }
 
-// Trap 27: whoever is sent nothing waits for nobody, and one write serves all who wait.
+// Trap 27: a remote that is sent nothing does not wait, and one write serves all who wait.
 #[test]
 fn a_download_without_rows_writes_nothing() {
     let cluster = Cluster::start_with("autovacuum = off\nbgwriter_lru_maxpages = 0");

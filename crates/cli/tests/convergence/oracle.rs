@@ -48,7 +48,7 @@ pub(crate) fn assert_exact(centre: &Centre, shop: &Shop, site: &Site, rep: u64) 
     }
     let waits = site.remote.pending().unwrap();
     assert!(waits.is_empty(), "{}: {waits:?}", site.name);
-    // A table that is published no more is as the application left it.
+    // A table that is no longer published is as the application left it.
     for table in &held {
         let sql = format!("SELECT parent FROM pragma_foreign_key_check('{table}')");
         let broken = rows_of(&site.app, &sql);
@@ -119,8 +119,8 @@ fn leave_out_orphans(shop: &Shop, site: &Site, expected: &mut Rows) {
     }
 }
 
-/// The rows that cannot go, by table and key: tables that are published no more are the user's own,
-/// and refer to them, directly or not.
+/// The rows that cannot go, by table and key: tables that are no longer published are the user's
+/// own, and refer to them, directly or not.
 fn needed_by_own_tables(
     shop: &Shop,
     site: &Site,

@@ -185,7 +185,7 @@ impl Shop {
         Vec::new()
     }
 
-    /// Publishes a table no more, or again.
+    /// Publishes a table no longer, or again.
     pub(crate) fn change_publication(&mut self, chance: &mut Chance) -> String {
         let may_go: Vec<usize> =
             (0..self.tables.len()).filter(|at| self.tables[*at].spec.may_go).collect();
@@ -295,7 +295,7 @@ impl Table {
     fn change_columns(&mut self, identity: u64, chance: &mut Chance) -> Vec<String> {
         let name = self.spec.name;
         let taken = |table: &Table, name: &str| {
-            // What a deployment has to be told to forget it cannot be told to begin.
+            // A deployment cannot declare a name as dropped and begin it at once.
             let all = table.texts.iter().chain(&table.deployed);
             all.map(|text| text.name.as_str()).any(|it| it == name)
         };

@@ -139,7 +139,7 @@ fn a_standby_that_lags_behind_is_promoted_and_all_converge() {
     assert_eq!(world.centre_count("SELECT count(*) FROM customer WHERE name = 'ben'"), 1);
 }
 
-/// What the remote was told of rows, with their content.
+/// The rejects that the remote received, with their content.
 fn told(world: &World, name: &str) -> Vec<String> {
     let rejects = world.syncline.json(&["remote", "rejects", &format!("{name}.db"), "--json"]);
     let of = |it: &Value| format!("{} {}", it["code"], it["row"]).replace(['"'], "");

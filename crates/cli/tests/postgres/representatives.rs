@@ -261,7 +261,7 @@ impl Company {
         )
     }
 
-    /// A change that is allowed to whoever has the rows.
+    /// A change that is allowed to the user who has the rows.
     fn change(&mut self, number: u64) -> String {
         let (id, customer, other) = (self.fresh(), self.some("customer"), self.some("customer"));
         let (track, invoice) = (self.some("track"), self.some("invoice"));

@@ -87,7 +87,7 @@ fn a_wait_for_a_lock_is_cancelled() {
     assert_arrives(&world);
 }
 
-// S8, S11: nothing of the database answers, not even whoever is asked to cancel.
+// S8, S11: nothing of the database answers, not even the process that is asked to cancel.
 #[test]
 fn a_database_that_stands_still_does_not_keep_the_server() {
     let cluster = Cluster::start();

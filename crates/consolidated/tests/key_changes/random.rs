@@ -145,7 +145,7 @@ impl Site {
         let (mut changes, mut deletes) = (Vec::new(), Vec::new());
         for (table, before) in before.iter().enumerate() {
             let (name, after) = (TABLES[table].0, self.rows(table));
-            // A row that took the place of a deleted one is an update to whoever goes by keys.
+            // A row that took the place of a deleted one is an update for who reads keys.
             let mut replaced = BTreeMap::new();
             for (identity, old) in before.iter().filter(|(it, _)| !after.contains_key(it)) {
                 replaced.insert(key_of(name, old), (*identity, old));

@@ -1,4 +1,4 @@
-//! What waits at a remote under a key that its row has no more.
+//! What waits at a remote under a key that its row no longer has.
 
 use super::{child, children, codes, family, grandchildren, parents, row};
 use crate::center::{Backend, Center, Download, Remote, Row, Upload, int, text, upload_only};
