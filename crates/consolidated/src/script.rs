@@ -35,7 +35,7 @@ pub enum Event {
     UploadDelete,
     /// Reads the row as it is now, when an upload did not find what it expected.
     UploadFetch,
-    /// Tells which rows are inside the subscription, whatever is in them.
+    /// Tells which rows are inside the partition, whatever is in them.
     UploadFence,
     /// An insert or update met somebody else's change: make the row what it shall be.
     ResolveConflict,

@@ -1,4 +1,4 @@
-//! Which rows of a table belong to a subscription, as SQL.
+//! Which rows of a table belong to a partition, as SQL.
 //!
 //! A [`Selection`] is a table's own condition and those of its parents, resolved against the
 //! database (`selection/resolve.rs`). From it come the conditions and queries of the scripts

@@ -42,9 +42,9 @@ pub struct TableModel {
     pub direction: Direction,
     /// What happens when two changed the same row.
     pub conflict: ConflictRule,
-    /// Which rows belong to a subscription.
+    /// Which rows belong to a partition.
     pub rows: CoveredRows,
-    /// Whether an upload may move a row out of its own subscription.
+    /// Whether an upload may move a row out of its own partition.
     pub may_leave: bool,
     /// Columns that have got another name: new and old.
     pub renamed: BTreeMap<String, String>,
@@ -73,7 +73,7 @@ pub enum StoredAs {
     Integer,
 }
 
-/// Which rows of a table a subscription covers.
+/// Which rows of a table a partition covers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CoveredRows {
     /// All of them.

@@ -140,7 +140,7 @@ fn rows_of_two_tables_that_refer_to_each_other_come_and_go() {
 }
 
 /// The remote lacks the foreign key: it adds a child, changes another, and deletes their parent. It
-/// was sent that both were taken, and both were gone.
+/// received the answer that both were taken, and both were gone.
 // S5, S11
 #[test]
 fn a_row_that_a_delete_of_the_same_upload_takes_along_is_told() {

@@ -149,7 +149,7 @@ fn upload(peer: &mut Peer, note: Option<i64>) -> Option<Message> {
 }
 
 // S8, Trap 6: a large upload waits for its Welcome, for which the database is not asked where
-// nothing is in doubt. Somebody who asks elsewhere meanwhile is sent that it was not committed,
+// nothing is in doubt. Somebody who asks elsewhere meanwhile learns that it was not committed,
 // and from then on it cannot be.
 #[test]
 fn an_upload_that_was_let_in_is_shut_out_by_whoever_asks_for_it() {

@@ -143,7 +143,7 @@ pub(super) struct Careful<'l, 'a> {
     before: &'static str,
     /// Asks which keys exist, by table.
     pub(super) present: HashMap<usize, Arc<Statement>>,
-    /// Rows that leave the subscription, as they may: applied when all others are, so that these
+    /// Rows that leave the partition, as they may: applied when all others are, so that these
     /// do not lose their parent before.
     leaving: Vec<Group>,
     /// Rows that an upload tried to have in another spelling, in vain.

@@ -1,7 +1,7 @@
 //! Rows that did not find what they expected: resolves them by the table's rule (S5).
 //!
 //! What the rule decides is a script; here is only when it runs, what is counted, and what the
-//! remote is owed afterwards. A row that the subscription does not cover is no conflict: nothing
+//! remote is owed afterwards. A row that the partition does not cover is no conflict: nothing
 //! of it is sent, and nothing of it is changed (S7).
 
 use super::careful::{Careful, Group, Ran, Rows, halve, old_image};
@@ -54,7 +54,7 @@ pub(super) fn resolve(careful: &mut Careful<'_, '_>, group: Group) -> Result<(),
 
 /// What some rows found.
 struct Ground {
-    /// The rows at the centre, by key, as far as the subscription covers them.
+    /// The rows at the centre, by key, as far as the partition covers them.
     now: HashMap<Vec<u8>, Vec<u8>>,
     /// Keys of rows that the centre has beside these.
     beyond: HashSet<Vec<u8>>,

@@ -16,7 +16,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 impl Careful<'_, '_> {
-    /// The rows as they are at the centre now, as far as the subscription covers them, by key.
+    /// The rows as they are at the centre now, as far as the partition covers them, by key.
     pub(super) fn fetch(
         &mut self,
         table: usize,
@@ -67,7 +67,7 @@ impl Careful<'_, '_> {
         self.keys(table, change, &statement, rows)
     }
 
-    /// The keys of those new rows that the subscription will cover. `None`: there is no fence.
+    /// The keys of those new rows that the partition will cover. `None`: there is no fence.
     pub(super) fn inside(
         &mut self,
         table: usize,

@@ -494,7 +494,7 @@ impl<'l, 'a> Sending<'l, 'a> {
 
     fn flush(&mut self) {
         if let Some((position, change, mut batch)) = self.filling.take() {
-            // A row that leaves the subscription comes back as a delete.
+            // A row that leaves the partition comes back as a delete.
             let leaves =
                 change == Change::Update && self.upload.tables[position].deployed.details.may_leave;
             self.verbatim &= batch.verbatim.is_some() && !leaves;

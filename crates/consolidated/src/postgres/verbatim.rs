@@ -4,7 +4,7 @@
 //! is missing the rows are compared by their digests:
 //!
 //! V1. Every row was applied by a generated script as it was sent: no conflict, no reject, no
-//!     update that may have moved a row out of the subscription (`upload.rs`).
+//!     update that may have moved a row out of the partition (`upload.rs`).
 //! V2. Every value comes back letter by letter ([`Fidelity`]).
 //! V3. Nobody else has written anything in the same transaction: none of its tables has a trigger,
 //!     rule or foreign key action of somebody else, nor a default or check that calls a function

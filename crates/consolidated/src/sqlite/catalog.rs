@@ -22,7 +22,7 @@ pub(super) struct TableDetails {
     pub(super) logs: Vec<String>,
     /// Nobody knows what leaves and enters, so all of it is sent in every synchronization.
     pub(super) sent_afresh: bool,
-    /// An upload may move a row out of its own subscription.
+    /// An upload may move a row out of its own partition.
     pub(super) may_leave: bool,
     /// How each published column stores what it is given; empty where that is not all that decides
     /// what an uploaded row becomes.

@@ -1,4 +1,4 @@
-//! The fence around the rows of a subscription (S7).
+//! The fence around the rows of a partition (S7).
 //!
 //! The row as it was is checked by the scripts themselves: they touch covered rows only. The row
 //! as it becomes is looked at after it was written, because only then its types, its defaults and

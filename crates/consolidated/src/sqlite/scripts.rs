@@ -129,7 +129,7 @@ impl Generator<'_> {
         )
     }
 
-    /// Whether the row with this key is inside the subscription.
+    /// Whether the row with this key is inside the partition.
     fn fence(&self) -> Option<String> {
         let covered = self.covered(Form::Probe)?;
         let (table, condition) = (self.target(), self.key_is("r"));

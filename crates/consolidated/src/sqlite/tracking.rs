@@ -4,7 +4,7 @@
 //! exists tells a download which of both it is. The triggers use built-in functions only, so that
 //! any program that writes to the file runs them.
 //!
-//! Where rows of the table decide what a subscription covers, the log also has the *place* that a
+//! Where rows of the table decide what a partition covers, the log also has the *place* that a
 //! row had before it was deleted, moved or got another key, and says which entries are of that
 //! kind, so that an ordinary update of a parent is not taken for a move. Entries of other rows have
 //! a place only where they are sought by it: the one that the row got.

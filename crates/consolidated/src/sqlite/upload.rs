@@ -1,7 +1,7 @@
 //! Applies one upload, row by row with prepared statements, which is what SQLite is best at.
 //!
 //! Order: inserts and updates as they were sent, parents first; then deletes, children first; then
-//! rows that leave the subscription, if others must not lose their parent before; then the rows
+//! rows that leave the partition, if others must not lose their parent before; then the rows
 //! that were in each other's way. Foreign keys are deferred, and looked at before the
 //! savepoint is released.
 //!
@@ -152,9 +152,9 @@ pub(super) struct Attempt<'a> {
     pub(super) refused: &'a Refused,
     /// Rows that met a unique value of another row: tried again when all others are applied.
     pub(super) parked: Vec<Parked>,
-    /// Rows that were outside the subscription after they were written.
+    /// Rows that were outside the partition after they were written.
     pub(super) outside: Vec<Parked>,
-    /// Rows that left the subscription, as they may.
+    /// Rows that left the partition, as they may.
     pub(super) leaving: HashSet<RowId>,
     /// A foreign key was broken after one of the rows, perhaps for a moment.
     pub(super) was_violated: bool,

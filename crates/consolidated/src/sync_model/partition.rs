@@ -15,7 +15,7 @@ use crate::synchronization::Session;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Which rows of a table are covered by a subscription.
+/// Which rows of a table are covered by a partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Partition {
     /// A column of the row decides.

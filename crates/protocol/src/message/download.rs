@@ -34,7 +34,7 @@ pub enum DownloadMode {
     None,
     /// What changed since the remote's watermark.
     Changes,
-    /// All rows of the subscription: what the remote holds beyond them disappears.
+    /// All rows of the partition: what the remote holds beyond them disappears.
     Refresh,
 }
 
