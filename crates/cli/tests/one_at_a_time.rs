@@ -180,8 +180,8 @@ fn refusal(answer: Option<Message>) -> Failed {
     }
 }
 
-// S8, S11: what is no later attempt is told when to come back while the first makes progress; when
-// the first stalls it is taken over.
+// S8, S11: what is no later attempt is sent the time to come back while the first makes progress;
+// when the first stalls it is taken over.
 #[test]
 fn a_living_synchronization_is_kept_and_a_stalled_one_taken_over() {
     let (world, server) = notes();

@@ -13,7 +13,7 @@ pub struct Config {
     pub listen: Vec<String>,
     /// Connections at once; 0: as many as the descriptor limit allows.
     pub connections_max: usize,
-    /// Synchronizations under way at once; more are told when to come back.
+    /// Synchronizations under way at once; more are sent the time to come back.
     pub transfers_max: usize,
     /// Of these, the ones for which the database works, or that stand in its queues; more wait for
     /// their turn.

@@ -2,9 +2,10 @@
 //!
 //! A successor waits a moment for its predecessor to end, because the usual one is the retry of a
 //! client whose connection has just died. A predecessor for which the database works is let finish,
-//! and the successor told when to come back. One in transfer gives way to a later attempt at once:
-//! the same file makes one attempt at a time, so whoever sends there is dead, or no remote of ours.
-//! What is no later attempt waits until its predecessor has made no progress for `takeover_after`.
+//! and the successor sent the time to come back. One in transfer gives way to a later attempt at
+//! once: the same file makes one attempt at a time, so the sender of the earlier one is dead, or no remote of
+//! ours. What is no later attempt waits until its predecessor has made no progress for
+//! `takeover_after`.
 //!
 //! Between servers the epoch in the consolidated database does this; leases only make it quick.
 
@@ -19,7 +20,7 @@ use tokio::sync::Notify;
 /// How long a successor waits before it is refused.
 const PATIENCE_MS: u64 = 1000;
 
-/// The longest time that a successor is told to stay away while the database works, in
+/// The longest time that a successor is asked to stay away while the database works, in
 /// milliseconds: it may be done sooner.
 const APPLYING_MS_MAX: u64 = 60_000;
 
@@ -124,7 +125,7 @@ impl Leases {
     fn busy(&self, claimant: &Claimant, idle_ms: u64, applied: bool) -> Failure {
         let (wait_ms, doing) = match applied {
             // What the database has worked on for long is likely to take as long again.
-            true => (idle_ms.min(APPLYING_MS_MAX), "applied"),
+            true => (idle_ms.min(APPLYING_MS_MAX), "being applied"),
             false => (self.takeover_after_ms.saturating_sub(idle_ms), "running"),
         };
         let remote = &claimant.remote_id;

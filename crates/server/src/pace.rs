@@ -6,7 +6,7 @@
 use model::Clock;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The longest time that somebody is told to stay away, in seconds: the line may move faster then.
+/// The longest time that a remote is asked to stay away, in seconds: the line may move faster then.
 const RETRY_AFTER_MAX_S: u32 = 60;
 
 const MICROSECONDS: u64 = 1_000_000;

@@ -42,7 +42,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// For how long at most remotes are told to leave a server alone that is stopping, in seconds.
+/// For how long at most remotes are asked to leave a server alone that is stopping, in seconds.
 const STOPPING_S_MAX: u64 = 60;
 
 /// What all sessions of a server share.

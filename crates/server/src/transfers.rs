@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(fleet[1].1.ended().await.code(), Code::PlaceYielded);
         let _cleo = site.take("cleo").unwrap();
         assert_eq!(fleet[0].1.ended().await.code(), Code::PlaceYielded);
-        // One each: whoever comes now would only swap places with another.
+        // One each: a newcomer would only swap places with another.
         let refused = site.take("dan").err().unwrap();
         assert_eq!((refused.code(), refused.retry_after()), (Code::ServerFull, Some(1)));
         assert_eq!(site.take("ann").err().unwrap().code(), Code::ServerFull);

@@ -70,7 +70,7 @@ impl Site {
     }
 
     /// The columns that are published, with their tables. Others are the user's own: what was
-    /// written there while the table was published no more lies where it lay.
+    /// written there while the table was no longer published lies where it lay.
     pub(crate) fn published(&self) -> BTreeSet<(String, String)> {
         let sql = "SELECT json_extract(published, '$.name'), c.value
             FROM syncline_table, json_each(published, '$.columns') AS c";

@@ -22,7 +22,7 @@ pub(super) struct Shift<'a, 'b> {
     pub(super) new: &'b [ValueRef<'a>],
     /// Where it goes in the end.
     pub(super) last: &'b [ValueRef<'a>],
-    /// The old key is a spare one: the row has been told under another before.
+    /// The old key is a spare one: the row has been sent under another before.
     pub(super) from_spare: bool,
 }
 
@@ -394,7 +394,7 @@ impl Follow<'_, '_> {
         Ok(())
     }
 
-    /// The condition that the centre has moved the row that `same` finds among those told at `s`.
+    /// The condition that the centre has moved the row that `same` finds among those named at `s`.
     fn told(&self, same: &str) -> String {
         let (told, reference) = (&self.followers.told, self.reference);
         told.moved(reference, self.table, self.child, same)

@@ -28,7 +28,7 @@ pub(super) fn row_json(
     also: &[String],
 ) -> rusqlite::Result<Option<String>> {
     let (dropped, returned) = (Code::ColumnDropped.number(), Code::RowDiffersOnReturn.number());
-    // A column that is published no more is still here, and it is what the reject is about.
+    // A column that is no longer published is still here, and it is what the reject is about.
     let columns = match code {
         _ if code == dropped => "*".to_owned(),
         _ if code == returned => {

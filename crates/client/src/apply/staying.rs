@@ -85,7 +85,7 @@ impl Told {
         execute(connection, &sql, &shift.values()).map(drop).map_err(explain)
     }
 
-    /// The condition that what was told at `told` goes along with its parent.
+    /// The condition that the change noted at `told` goes along with its parent.
     fn goes(&self, reference: &Reference, parent: &RemoteTable) -> String {
         let width = parent.key.len();
         let to = reference.columns.iter().zip(&parent.key).enumerate();
@@ -95,7 +95,7 @@ impl Told {
         format!("(s.\"withheld\" OR {same})")
     }
 
-    /// The condition that the centre has moved the row that `same` finds among those told at `s`.
+    /// The condition that the centre has moved the row that `same` finds among those named at `s`.
     pub(super) fn moved(
         &self,
         reference: &Reference,
@@ -113,7 +113,7 @@ impl Told {
         }
     }
 
-    /// The key of what was told goes along with that of the parent.
+    /// The key of the noted change goes along with that of the parent.
     pub(super) fn follow_parent(
         &self,
         reference: &Reference,
@@ -136,7 +136,7 @@ impl Told {
         Some(format!("UPDATE {} AS s SET {sets} WHERE {is}{goes}", told_sql(child)))
     }
 
-    /// Forgets what was told.
+    /// Forgets what was noted.
     pub(super) fn finish(
         &self,
         connection: &Connection,
@@ -157,7 +157,7 @@ struct Note<'a> {
     /// Positions of the columns that refer to parents.
     columns: Vec<usize>,
     insert: String,
-    /// Rows that kept their key are told of too, where a change of them waits.
+    /// Rows that kept their key are noted too, where a change of them waits.
     has_changes: bool,
 }
 

@@ -185,7 +185,7 @@ impl Attempt<'_> {
         made::write(&self, self.counter, &self.owed)?;
         self.tell_left_out();
         self.owe_under_other_claims()?;
-        // A key may be owed twice: what was rejected is told.
+        // A key may be owed twice: what was rejected is reported.
         self.owed.sort_by_key(|(_, reason)| reason.is_some());
         ledger::write(self.connection, self.tables, self.request, self.counter, &self.owed)?;
         let mut applied = self.applied;
