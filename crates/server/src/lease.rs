@@ -3,8 +3,8 @@
 //! A successor waits a moment for its predecessor to end, because the usual one is the retry of a
 //! client whose connection has just died. A predecessor for which the database works is let finish,
 //! and the successor sent the time to come back. One in transfer gives way to a later attempt at
-//! once: the same file makes one attempt at a time, so the sender of the earlier one is dead, or no remote of
-//! ours. What is no later attempt waits until its predecessor has made no progress for
+//! once: the same file makes one attempt at a time, so the sender of the earlier one is dead, or no
+//! remote of ours. What is no later attempt waits until its predecessor has made no progress for
 //! `takeover_after`.
 //!
 //! Between servers the epoch in the consolidated database does this; leases only make it quick.
