@@ -87,14 +87,14 @@ SELECT json_build_object(
                 LEFT JOIN pg_collation AS pl ON pl.oid = part.collated
                 CROSS JOIN LATERAL (SELECT CASE
                     WHEN NOT pl.collisdeterministic
-                        THEN 'its collation calls texts equal that differ'
+                        THEN 'its collation treats different texts as equal'
                     WHEN t.oid = 'numeric'::regtype AND part.typmod < 0
-                        THEN 'numbers without a declared scale are equal whatever zeros they '
-                            || 'end with, as 1.0 and 1.00'
+                        THEN 'numbers without a declared scale are equal with any zeros at the '
+                            || 'end, as 1.0 and 1.00'
                     WHEN t.oid = 'interval'::regtype
-                        THEN 'intervals may be equal and differ, as 24 hours and 1 day'
+                        THEN 'different intervals may be equal, as 24 hours and 1 day'
                     WHEN t.oid = 'jsonb'::regtype
-                        THEN 'jsonb may be equal and differ, as 1.0 and 1.00'
+                        THEN 'different jsonb values may be equal, as 1.0 and 1.00'
                     WHEN t.oid = 'money'::regtype
                         THEN 'a setting of the server decides how money is spelled'
                     WHEN t.oid IN ('float4'::regtype, 'float8'::regtype)
@@ -110,7 +110,7 @@ SELECT json_build_object(
                                 AND ap.amprocnum = 4 AND ap.amproclefttype = t.oid
                                 AND ap.amprocrighttype = t.oid
                             WHERE oc.opcdefault AND oc.opcintype = t.oid)
-                        THEN 'values of type ' || t.typname || ' may be equal and differ'
+                        THEN 'different values of type ' || t.typname || ' may be equal'
                     END) AS said(reason)
             ) END
         ) ORDER BY a.attnum), '[]')
