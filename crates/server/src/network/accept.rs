@@ -91,7 +91,8 @@ async fn refuse(
     shared: Arc<Shared>,
     clock: Arc<dyn Clock>,
 ) {
-    let failure = Failure::new(Code::ServerFull, "the server has as many connections as it may");
+    let failure =
+        Failure::new(Code::ServerFull, "the server has the maximum number of connections");
     let failure = failure.retry_after_s(shared.connections_pace.retry_after_s(0));
     let patience = Limits::of_newcomers(&shared.config.now());
     let mut connection = Connection::new(stream, 0, shared.spills.memory(), clock, patience);
