@@ -198,28 +198,33 @@ fn slow_transfers_take_no_place_at_the_database() {
     }
 }
 
-// S9, S11: one user held all places for as long as it liked.
+// S9, S11: one user held all places for as long as it liked. Where it is the connections that are
+// limited, some are left to those who have not said yet who they are.
 #[test]
 fn the_user_with_most_synchronizations_yields_first() {
-    let world = World::new(PROGRAM, ITEM);
-    for user in ["ann", "ben"] {
-        world.add_user(user);
-    }
-    world.configure("transfers_max = 5");
-    let server = world.serve();
-    // Alone it may have all, and takes none from itself.
-    let mut fleet = stand_still(&server.url, "ann", 5);
-    let password = || Credential::Password("ann-password".to_owned());
-    let mut sixth = greeted(&server.url, "ann", password());
-    assert_eq!(refusal(&mut sixth).code, Code::ServerFull.number());
-    world.sync("ben", &server);
-    let yielded = refusal(&mut fleet[4]);
-    assert_eq!(yielded.code, Code::PlaceYielded.number());
-    assert!(yielded.retry_after_s.is_some_and(|seconds| seconds >= 1), "{yielded:?}");
-    // The others go on.
-    for mut peer in fleet.into_iter().take(4) {
-        peer.send(&Message::UploadEnd(UploadEnd { rows: 0 }));
-        assert!(matches!(peer.receive(), Some(Message::UploadCommitted(_))));
+    for (limit, places) in [("transfers_max = 5", 5), ("connections_max = 8", 7)] {
+        let world = World::new(PROGRAM, ITEM);
+        for user in ["ann", "ben"] {
+            world.add_user(user);
+        }
+        world.configure(limit);
+        let server = world.serve();
+        // Alone it may have all, and takes none from itself.
+        let mut fleet = stand_still(&server.url, "ann", places);
+        let password = Credential::Password("ann-password".to_owned());
+        let mut one_more = greeted(&server.url, "ann", password);
+        assert_eq!(refusal(&mut one_more).code, Code::ServerFull.number());
+        drop(one_more);
+        until("the other user", || world.try_sync("ben", &server, None).code == Some(0));
+        let mut last = fleet.pop().unwrap();
+        let yielded = refusal(&mut last);
+        assert_eq!(yielded.code, Code::PlaceYielded.number());
+        assert!(yielded.retry_after_s.is_some_and(|seconds| seconds >= 1), "{yielded:?}");
+        // The others go on.
+        for mut peer in fleet {
+            peer.send(&Message::UploadEnd(UploadEnd { rows: 0 }));
+            assert!(matches!(peer.receive(), Some(Message::UploadCommitted(_))));
+        }
     }
 }
 
