@@ -86,7 +86,7 @@ fn swaps_that_meet_are_told_and_all_agree() {
 // took along what only this file knew.
 #[test]
 fn what_only_a_remote_knows_follows_a_key_that_changes_at_the_centre() {
-    for postgres in [false] {
+    for postgres in [false, true] {
         for waits in [false, true] {
             let (world, server) = shop(postgres, &["ann"]);
             world.sync("ann", &server);
