@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use consolidated::{Administration, Deployment, Severity, SyncModel, Url, administer, open_reader};
-use harness::postgres::{Cluster, TestDatabase};
+use harness::postgres::{Cluster, SUPERUSER, TestDatabase};
 use harness::until;
 use model::{Code, Failure, RemoteId, UserName};
 use std::collections::BTreeMap;
@@ -404,4 +404,41 @@ fn system_tables_of_an_older_program_are_completed_by_a_deployment() {
         "DO $$ BEGIN ASSERT (SELECT count(*) FROM syncline.syncline_owed WHERE withheld IS NULL)
              + (SELECT count(*) FROM syncline.syncline_reject) = 1; END $$",
     );
+}
+
+/// Foreign keys act with the rights of a table's owner. What a delete takes along in a table that
+/// the server's user may not read is not counted, and nothing said so.
+// S11
+#[test]
+fn tables_that_uploads_reach_unseen_are_named() {
+    let database = database(
+        "CREATE TABLE parent (id integer PRIMARY KEY);
+         CREATE TABLE child (id integer PRIMARY KEY,
+             parent integer REFERENCES parent ON DELETE CASCADE);",
+    );
+    let all = database.as_role(SUPERUSER);
+    all.sql(
+        "CREATE SCHEMA own;
+         CREATE TABLE own.below (child integer REFERENCES child ON DELETE CASCADE);
+         CREATE TABLE own.still (child integer REFERENCES child);
+         CREATE TABLE own.apart (id integer PRIMARY KEY);
+         CREATE TABLE own.further (id integer REFERENCES own.apart ON DELETE CASCADE);",
+    );
+    let named = |notices: &[String]| -> Vec<String> {
+        let about = notices.iter().filter(|notice| notice.contains("counted as reached"));
+        about.map(|notice| notice.split(':').next().unwrap().to_owned()).collect()
+    };
+    let both = "[table.parent]\n[table.child]\n";
+    assert_eq!(named(&deploy(&database, both).unwrap().notices), ["own.below"]);
+    let found = || {
+        let findings = admin(&database).check(&[model(both)]).unwrap();
+        named(&findings.into_iter().map(|finding| finding.message).collect::<Vec<_>>())
+    };
+    assert_eq!(found(), ["own.below"]);
+    all.sql("GRANT SELECT ON own.below TO PUBLIC");
+    assert_eq!(found(), Vec::<String>::new());
+    all.sql("REVOKE SELECT ON own.below FROM PUBLIC");
+    // Nobody uploads deletes.
+    let tables = "[table.parent]\ndirection = \"download_only\"\n";
+    assert_eq!(named(&deploy(&database, tables).unwrap().notices), Vec::<String>::new());
 }

@@ -7,7 +7,7 @@ use super::plan::Plan;
 use super::present::{self, is_deployed, require_known_format, text};
 use super::spelling::{self, Doubt};
 use super::tables::{self, UserTable};
-use super::{check, deploy, fleet, notes, plan, shapes};
+use super::{check, deploy, fleet, notes, plan, reached, shapes};
 use crate::admin::{self, Deployment, Finding, InitialModel, StoredScript, Undeployment, User};
 use crate::connection::Administration;
 use crate::difference::{self, Difference, Present};
@@ -80,6 +80,18 @@ impl Admin {
         Ok(fresh)
     }
 
+    /// Notices about tables that uploads reach by foreign keys, and that nobody may look into.
+    fn unreadable_tables(
+        &mut self,
+        user_tables: &BTreeMap<String, UserTable>,
+        plan: &Plan,
+    ) -> Result<Vec<String>, Failure> {
+        let published = plan.versions.iter().flat_map(|version| &version.tables);
+        let uploaded = published.filter(|table| table.published.direction.uploads());
+        let found = uploaded.filter_map(|table| user_tables.get(&table.published.name));
+        reached::unreadable_tables(&mut self.link, &found.map(UserTable::sql_name).collect())
+    }
+
     /// Runs a statement about one user, and tells whether there was one.
     fn change_user(
         &mut self,
@@ -135,6 +147,7 @@ impl Administration for Admin {
     fn deploy(&mut self, models: &[SyncModel], dry_run: bool) -> Result<Deployment, Failure> {
         let user_tables = self.user_tables()?;
         let mut plan = plan::plan(&user_tables, models)?;
+        plan.notices.extend(self.unreadable_tables(&user_tables, &plan)?);
         if let Some(doubt) = self.doubts(&mut plan)?.first() {
             return Err(doubt.refusal());
         }
@@ -152,6 +165,7 @@ impl Administration for Admin {
         self.require_deployed()?;
         let user_tables = self.user_tables()?;
         let mut plan = plan::plan(&user_tables, models)?;
+        plan.notices.extend(self.unreadable_tables(&user_tables, &plan)?);
         let doubts = self.doubts(&mut plan)?;
         let succeed = shapes::succession(&user_tables, models);
         let pending = deploy::deploy(&mut self.link, &self.url, &mut plan, true, &succeed);

@@ -7,14 +7,15 @@
 //! deployed; an upload that can reach nothing is sent as ever.
 //!
 //! A table that the server's user may not read is not looked into: foreign keys act with the rights
-//! of the table's owner, a query does not.
+//! of the table's owner, a query does not. `deploy` and `check` name such tables.
 
 use super::batch::{self, Batch};
 use super::careful::{Careful, batches};
 use super::catalog::Table;
 use super::details::TableDetails;
+use super::errors::failed;
 use super::fetch::unreadable;
-use super::link::{Answer, Call, Row, Unreadable};
+use super::link::{Answer, Call, Link, Row, Unreadable};
 use super::outline::Outline;
 use super::statement::Statement;
 use super::upload::{Stop, Upload, stopped};
@@ -29,6 +30,38 @@ use std::sync::Arc;
 
 /// Every foreign key with an action, but those that a partition has from its parent.
 pub(super) const READ: &str = include_str!("reached.sql");
+
+/// The tables below `$1` whose rows foreign keys change or delete, and that the present user may not
+/// read.
+const UNREADABLE: &str = "WITH RECURSIVE below(oid) AS (
+    SELECT to_regclass(name)::oid FROM unnest($1::text[]) AS name
+    UNION
+    SELECT o.conrelid FROM below AS b JOIN pg_constraint AS o ON o.confrelid = b.oid
+    WHERE o.contype = 'f'
+        AND (o.confdeltype IN ('c', 'n', 'd') OR o.confupdtype IN ('c', 'n', 'd'))
+)
+SELECT format('%I.%I', n.nspname, c.relname) FROM below AS b
+JOIN pg_class AS c ON c.oid = b.oid JOIN pg_namespace AS n ON n.oid = c.relnamespace
+WHERE NOT has_table_privilege(c.oid, 'SELECT') ORDER BY 1";
+
+/// Notices about tables that uploads to `tables`, which have these names in SQL, may reach unseen.
+pub(super) fn unreadable_tables(
+    link: &mut Link,
+    tables: &BTreeSet<String>,
+) -> Result<Vec<String>, Failure> {
+    let names: Vec<&str> = tables.iter().map(String::as_str).collect();
+    let rows = link
+        .query(UNREADABLE, &[&names])
+        .map_err(failed("look for tables that uploads reach unseen"))?;
+    let notice = |row: &Row| {
+        let name: &str = row.try_get(0).map_err(unreadable)?;
+        Ok(format!(
+            "{name}: the database user may not read it, so rows there that foreign keys change or \
+             delete during an upload are not counted as reached, and not named: GRANT SELECT on it"
+        ))
+    };
+    rows.iter().map(notice).collect()
+}
 
 /// Around the queries: a plan that was made for other tables is not kept.
 const PLAN: &str = "SELECT set_config('plan_cache_mode', 'force_custom_plan', true)";
