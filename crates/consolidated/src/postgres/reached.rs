@@ -31,8 +31,8 @@ use std::sync::Arc;
 /// Every foreign key with an action, but those that a partition has from its parent.
 pub(super) const READ: &str = include_str!("reached.sql");
 
-/// The tables below `$1` whose rows foreign keys change or delete, and that the present user may not
-/// read.
+/// The tables below `$1` whose rows foreign keys change or delete, and that the present user may
+/// not read.
 const UNREADABLE: &str = "WITH RECURSIVE below(oid) AS (
     SELECT to_regclass(name)::oid FROM unnest($1::text[]) AS name
     UNION
