@@ -8,14 +8,16 @@
 
 use crate::synchronization::Change;
 use crate::uploaded_row::UploadedRow;
-use model::PublishedTable;
+use model::{Hold, Memory, PublishedTable};
 use siphasher::sip128::{Hasher128, SipHasher13};
 use std::collections::HashSet;
 use std::hash::Hasher;
+use std::sync::Arc;
 
 /// Digests of the rows and keys of one upload that the centre took over unchanged.
 ///
-/// Bound: [`Echo::LEN_MAX`] digests; beyond it rows do come back, which is merely slower.
+/// Bound: [`Echo::LEN_MAX`] digests, and the memory for remotes; beyond it rows do come back, which
+/// is merely slower.
 #[derive(Debug, Default)]
 pub struct Echo {
     digests: HashSet<u128>,
@@ -23,6 +25,7 @@ pub struct Echo {
     pub(crate) upload: Option<Transaction>,
     /// Table, and the first and last number of what the upload wrote to its log.
     stretches: Vec<(usize, i64, i64)>,
+    memory: Option<Hold>,
 }
 
 /// A transaction of the centre. Its number means nothing on another system or timeline, where
@@ -41,12 +44,29 @@ pub(crate) enum EchoKind {
     DeletedKey = 2,
 }
 
+/// Bytes that a digest takes in the set of them.
+const DIGEST_BYTES: usize = 20;
+
 impl Echo {
     /// Most digests kept, 16 bytes each.
     pub const LEN_MAX: usize = 1_000_000;
 
+    /// Nothing yet, with digests for which there is memory.
+    pub(crate) fn within(memory: &Arc<Memory>) -> Echo {
+        Echo { memory: Some(memory.hold()), ..Echo::default() }
+    }
+
+    /// Whether there is memory for another digest. They take more of it by doubling what they have.
+    fn has_room(&mut self) -> bool {
+        let capacity = self.digests.capacity();
+        let Some(memory) = self.memory.as_mut().filter(|_| self.digests.len() == capacity) else {
+            return true;
+        };
+        memory.try_grow((DIGEST_BYTES * capacity.max(1)) as u64)
+    }
+
     fn add(&mut self, kind: EchoKind, table: usize, image: &[u8]) {
-        if self.digests.len() < Echo::LEN_MAX {
+        if self.digests.len() < Echo::LEN_MAX && self.has_room() {
             self.digests.insert(digest(kind, table, image));
         }
     }
@@ -103,4 +123,25 @@ fn digest(kind: EchoKind, table: usize, image: &[u8]) -> u128 {
     let mut hasher = SipHasher13::new_with_keys(kind as u64, table as u64);
     hasher.write(image);
     hasher.finish128().as_u128()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // S9
+    #[test]
+    fn digests_end_with_the_memory_and_give_it_back() {
+        let memory = Memory::new(100_000);
+        let mut echo = Echo::within(&memory);
+        for n in 0..100_000u32 {
+            echo.add(EchoKind::Row, 0, &n.to_le_bytes());
+        }
+        assert!(memory.used_bytes() <= 100_000);
+        let known = (0..100_000u32).filter(|n| echo.contains(EchoKind::Row, 0, &n.to_le_bytes()));
+        let known = known.count();
+        assert!((1_500..5_000).contains(&known), "{known}");
+        drop(echo);
+        assert_eq!(memory.used_bytes(), 0);
+    }
 }

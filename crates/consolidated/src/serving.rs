@@ -4,7 +4,8 @@ use crate::cancellation::Cancellation;
 use crate::connection::{Reader, Writer};
 use crate::url::Url;
 use crate::{postgres, sqlite};
-use model::Failure;
+use model::{Failure, Memory};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Opens the connections of a server.
@@ -14,6 +15,8 @@ pub struct Serving {
     pub cancellation: Cancellation,
     /// How long they wait.
     pub timeouts: Timeouts,
+    /// What they may hold for remotes, together with whoever else draws on it.
+    pub memory: Arc<Memory>,
 }
 
 /// How long the connections of a server wait for PostgreSQL. No wait is without an end.

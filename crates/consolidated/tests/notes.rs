@@ -121,3 +121,50 @@ fn a_message_that_quotes_a_long_value_is_cut() {
     let owed = center.value("SELECT length(message) FROM syncline.syncline_owed");
     assert!(matches!(owed, model::Value::Integer(length) if length < 2_000), "{owed:?}");
 }
+
+// S9: what is told of each row was held until the commit, and nobody counted it.
+#[test]
+fn what_is_kept_of_rows_counts_until_the_commit_and_is_given_back() {
+    const ROWS: u32 = 300;
+    Backend::each(|backend| {
+        let mut center = Center::on(backend, SCHEMA, "[table.t]\n");
+        let mut remote = Remote::new("r");
+        center.synchronize(&mut remote, &[]);
+        let memory = model::Memory::new(1 << 30);
+        let serving = consolidated::Serving { memory: memory.clone(), ..Default::default() };
+        let mut writer = serving.open_writer(&center.url).unwrap();
+        let session = center.session(&remote);
+        let mut rows = Vec::new();
+        for id in 10..10 + ROWS {
+            for value in [int(id.into()), text("no"), text("b")] {
+                model::write_value(&mut rows, value.as_ref());
+            }
+        }
+        let held = std::cell::Cell::new(0);
+        let request = consolidated::UploadRequest {
+            session: &session,
+            identity: center::attempt(&remote),
+            receipt: None,
+            epoch: None,
+            previous: remote.identity.progress,
+            progress: model::Progress(remote.identity.progress.0 + 1),
+            download_follows: true,
+            key_changes: true,
+            marks: &[],
+            left_out: None,
+            batches: &|visit| {
+                // They are read for the last time when it is known which are rejected.
+                held.set(memory.used_bytes());
+                let change = consolidated::Change::Insert;
+                visit(consolidated::Batch { table: 0, change, count: ROWS, rows: &rows })
+            },
+        };
+        writer.begin().unwrap();
+        let applied = writer.upload(&request).unwrap();
+        writer.commit().unwrap();
+        assert_eq!(applied.rejected, u64::from(ROWS), "{backend:?}");
+        assert!(held.get() > u64::from(ROWS) * 100, "{backend:?}: {} bytes", held.get());
+        drop(applied);
+        assert_eq!(memory.used_bytes(), 0, "{backend:?}");
+    });
+}

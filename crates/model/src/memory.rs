@@ -30,6 +30,13 @@ impl Memory {
     }
 }
 
+/// Without a bound, for programs that nobody takes memory from.
+impl Default for Memory {
+    fn default() -> Memory {
+        Memory { bytes_max: u64::MAX, used: AtomicU64::new(0) }
+    }
+}
+
 /// A part of a budget. Dropping it gives it back.
 #[derive(Debug)]
 pub struct Hold {
@@ -51,10 +58,16 @@ impl Hold {
         self.bytes += bytes;
     }
 
+    /// Gives a part of it back.
+    pub fn shrink(&mut self, bytes: u64) {
+        let bytes = bytes.min(self.bytes);
+        self.memory.used.fetch_sub(bytes, Ordering::Relaxed);
+        self.bytes -= bytes;
+    }
+
     /// Gives all of it back.
     pub fn release(&mut self) {
-        self.memory.used.fetch_sub(self.bytes, Ordering::Relaxed);
-        self.bytes = 0;
+        self.shrink(self.bytes);
     }
 
     /// All of it as another one, and nothing left in this.
@@ -98,6 +111,8 @@ mod tests {
         assert_eq!((one.bytes(), other.bytes(), memory.used_bytes()), (60, 60, 120));
         drop(one);
         assert!(!other.try_grow(41) && other.try_grow(40));
+        other.shrink(20);
+        assert_eq!((other.bytes(), memory.used_bytes()), (80, 80));
         other.release();
         assert_eq!((other.bytes(), memory.used_bytes()), (0, 0));
     }

@@ -26,7 +26,7 @@ use crate::reach::{By, Reached};
 use crate::script::Event;
 use crate::synchronization::Change;
 use crate::uploaded_row::{RowId, UploadedRow, event_of};
-use model::{Code, Failure, write_value};
+use model::{Code, Failure, Hold, write_value};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -57,6 +57,13 @@ pub(super) struct Parked {
     pub(super) change: Change,
     pub(super) row: Vec<u8>,
     pub(super) reason: Reason,
+}
+
+impl Parked {
+    /// What it takes of the memory.
+    pub(super) fn bytes(&self) -> u64 {
+        (size_of::<Parked>() + self.row.len() + self.reason.1.len()) as u64
+    }
 }
 
 /// What became of a set of rows.
@@ -139,6 +146,8 @@ pub(super) struct Careful<'l, 'a> {
     pub(super) originals: Originals,
     pub(super) ledger: Ledger,
     pub(super) parked: Vec<Parked>,
+    /// What these take of the memory.
+    pub(super) held: Hold,
     /// What is still to be sent in front of the next statement.
     before: &'static str,
     /// Asks which keys exist, by table.
@@ -175,7 +184,8 @@ impl<'l, 'a> Careful<'l, 'a> {
             links,
             moves,
             originals: HashMap::new(),
-            ledger: Ledger::default(),
+            ledger: Ledger::within(upload.memory),
+            held: upload.memory.hold(),
             parked: Vec::new(),
             before: "",
             present: HashMap::new(),
@@ -388,6 +398,8 @@ impl<'l, 'a> Careful<'l, 'a> {
     fn settle_parked(&mut self) -> Result<(), Stop> {
         loop {
             let waiting = std::mem::take(&mut self.parked);
+            self.held.release();
+            waiting.iter().for_each(|parked| self.held.grow(parked.bytes()));
             let before = waiting.len();
             if before == 0 {
                 return Ok(());

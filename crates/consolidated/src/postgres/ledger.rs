@@ -8,10 +8,11 @@ use crate::echo::Echo;
 use crate::synchronization::{Applied, Change, UploadRequest};
 use crate::told::{self, Rejected};
 use crate::uploaded_row::{RowId, UploadedRow};
-use model::{Counter, Failure, PublishedTable, write_value};
+use model::{Counter, Failure, Hold, Memory, PublishedTable, write_value};
 use postgres_types::ToSql;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use super::batch::Reason;
 
@@ -67,6 +68,8 @@ pub(super) struct Ledger {
     pub(super) verbatim: bool,
     /// The tables with rows.
     pub(super) written: BTreeSet<usize>,
+    /// What is told of rows takes so much of the memory.
+    held: Option<Hold>,
 }
 
 /// The rows of a conflict, for people.
@@ -86,7 +89,21 @@ impl Conflict {
     }
 }
 
+/// Bytes that a row takes that is owed, beside its key and the reason.
+const OWED_BYTES: usize = 96;
+
 impl Ledger {
+    /// One that draws on `memory`.
+    pub(super) fn within(memory: &Arc<Memory>) -> Ledger {
+        let mut ledger = Ledger { held: Some(memory.hold()), ..Ledger::default() };
+        ledger.applied.echo = Echo::within(memory);
+        ledger
+    }
+
+    fn hold(&mut self, bytes: usize) {
+        self.held.iter_mut().for_each(|held| held.grow(bytes as u64));
+    }
+
     /// Notes that the remote need not be sent this row.
     pub(super) fn echo(&mut self, table: &PublishedTable, position: usize, row: &UploadedRow<'_>) {
         self.applied.echo.add_uploaded(table, position, row);
@@ -94,13 +111,19 @@ impl Ledger {
 
     /// Notes that the remote must be sent this row, whatever it will be then.
     pub(super) fn owe(&mut self, row: RowId) {
-        self.owed.entry(row).or_insert(None);
+        let bytes = OWED_BYTES + row.1.len();
+        if let Entry::Vacant(entry) = self.owed.entry(row) {
+            entry.insert(None);
+            self.hold(bytes);
+        }
     }
 
     pub(super) fn reject(&mut self, row: RowId, reason: Reason) {
         self.applied.rejected += 1;
         let (code, message) = reason;
-        self.owed.insert(row, Some((code, told::message(message))));
+        let message = told::message(message);
+        self.hold(OWED_BYTES + row.1.len() + message.len());
+        self.owed.insert(row, Some((code, message)));
     }
 
     /// Values for columns that are gone are reported with their rows.
@@ -139,6 +162,7 @@ impl Ledger {
             result: result.map(told),
         };
         self.conflict_bytes += conflict.bytes();
+        self.hold(conflict.bytes());
         self.conflicts.push(conflict);
     }
 
@@ -212,13 +236,16 @@ impl Ledger {
         upload: Upload<'_>,
     ) -> Result<(), Stop> {
         let conflicts = std::mem::take(&mut self.conflicts);
-        self.conflict_bytes = 0;
+        let bytes = std::mem::take(&mut self.conflict_bytes);
         self.conflicts_written = true;
         let mut entries = Entries::new(upload, Counter(0));
         entries.add_conflicts(upload, &conflicts);
         for (sql, parameters) in entries.statements() {
             link.query(sql, &parameters).map_err(stopped("note conflicts"))?;
         }
+        drop(entries);
+        drop(conflicts);
+        self.held.iter_mut().for_each(|held| held.shrink(bytes as u64));
         Ok(())
     }
 

@@ -142,7 +142,9 @@ impl Careful<'_, '_> {
     /// Lets a row wait until others are applied.
     pub(super) fn park(&mut self, table: usize, change: Change, bytes: &[u8], reason: Reason) {
         let (change, row) = self.original(table, change, bytes);
-        self.parked.push(Parked { table, change, row, reason });
+        let parked = Parked { table, change, row, reason };
+        self.held.grow(parked.bytes());
+        self.parked.push(parked);
     }
 
     /// Notes rows that need not come back. One that was rebased does, unless the remote has just

@@ -41,7 +41,7 @@ use crate::reach::{By, Reached};
 use crate::script::Event;
 use crate::synchronization::{Applied, Change, UploadRequest};
 use crate::uploaded_row::{UploadedRow, event_of};
-use model::{Code, Counter, Failure};
+use model::{Code, Counter, Failure, Memory};
 use postgres_types::ToSql;
 use std::sync::Arc;
 
@@ -117,6 +117,8 @@ pub(super) struct Upload<'a> {
     /// In the order of the session's schema: parents first.
     pub(super) tables: &'a [Arc<Table>],
     pub(super) request: &'a UploadRequest<'a>,
+    /// What may be held for remotes.
+    pub(super) memory: &'a Arc<Memory>,
 }
 
 /// An upload that was tried at once and is to be undone, or was.
@@ -330,7 +332,7 @@ pub(super) fn apply(
 ) -> Result<Ledger, Failure> {
     in_sequence(upload.request, remote)?;
     if upload.request.progress == upload.request.previous {
-        return Ok(Ledger::default());
+        return Ok(Ledger::within(upload.memory));
     }
     let outline = Outline::of(upload)?;
     let mut ledger = match attempt(link, upload, &outline, rows_failed) {
@@ -409,7 +411,7 @@ impl<'l, 'a> Sending<'l, 'a> {
         opening: Opening<'l>,
     ) -> Sending<'l, 'a> {
         let verbatim = upload.request.download_follows;
-        let mut ledger = Ledger::default();
+        let mut ledger = Ledger::within(upload.memory);
         ledger.undigested = !verbatim || outline.rows() >= verbatim::ROWS_MIN;
         let question = Question::known(link.place(), upload, outline);
         Sending {

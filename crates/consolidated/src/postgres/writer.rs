@@ -22,7 +22,7 @@ use crate::serving::Serving;
 use crate::shape;
 use crate::synchronization::{Applied, Begun, Held, Identity, Session, UploadRequest, Withholding};
 use crate::url::PostgresUrl;
-use model::{Failure, Receipt, ValueRef};
+use model::{Failure, Memory, Receipt, ValueRef};
 use postgres_types::ToSql;
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,6 +46,7 @@ pub(crate) struct Writer {
     catalog: Catalog,
     timelines: Timelines,
     life: Life,
+    memory: Arc<Memory>,
 }
 
 impl Writer {
@@ -53,7 +54,8 @@ impl Writer {
     pub(crate) fn open(url: &PostgresUrl, serving: &Serving) -> Result<Writer, Failure> {
         let mut link = Link::open_for(url, Role::Apply, serving)?;
         let catalog = Catalog::load(&mut link)?;
-        Ok(Writer { link, catalog, timelines: Timelines::default(), life: Life::default() })
+        let (timelines, life) = (Timelines::default(), Life::default());
+        Ok(Writer { link, catalog, timelines, life, memory: serving.memory.clone() })
     }
 
     /// Runs `work` in a transaction, which it commits itself; undone where it fails.
@@ -172,7 +174,8 @@ impl Writer {
             return Ok(Err(Undone { rows_failed: false }));
         }
         let tables = self.catalog.tables(request.session)?;
-        let upload = Upload { tables: &tables, request };
+        let memory = self.memory.clone();
+        let upload = Upload { tables: &tables, request, memory: &memory };
         let (locked, ledger) = match upload::at_once(&mut self.link, upload)? {
             Ok(applied) => applied,
             Err(undone) => {
@@ -205,7 +208,7 @@ impl Writer {
                 deployed[table].details.columns.get(column)?.converted(value)
             };
             shape::upload(request, &deployed, &convert, |request| {
-                let upload = Upload { tables: &tables, request };
+                let upload = Upload { tables: &tables, request, memory: &writer.memory };
                 let ledger = upload::apply(&mut writer.link, upload, &remote, rows_failed)?;
                 upload::finish(&mut writer.link, upload, remote, &locked, ledger, &writer.life)
             })

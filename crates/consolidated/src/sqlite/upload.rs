@@ -33,13 +33,14 @@ use super::stretch::Stretch;
 use super::tables::has_user_triggers;
 use super::values::write_row;
 use super::watermark::Mark;
+use crate::echo::Echo;
 use crate::identity::{Incarnation, Remembered};
 use crate::reach::Reached;
 use crate::script::{Event, Script};
 use crate::synchronization::{Applied, Batch, Change, Session, UploadRequest};
 use crate::uploaded_row::{RowId, UploadedRow, event_of};
 use anew::Original;
-use model::{Code, Counter, Failure, RowReader, ValueRef, write_value};
+use model::{Code, Counter, Failure, Hold, Memory, RowReader, ValueRef, write_value};
 use rusqlite::{Connection, Statement, params};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -51,13 +52,22 @@ pub(super) type Refused = HashMap<RowId, (Code, String)>;
 /// Rows at which the owner's database has ended the whole transaction; each attempt may find one.
 pub(super) type Ended = RefCell<Refused>;
 
+/// What an upload meets beside its rows.
+#[derive(Clone, Copy)]
+pub(super) struct Around<'a> {
+    pub(super) known_reach: &'a KnownReach,
+    pub(super) ended: &'a Ended,
+    /// What may be held for remotes.
+    pub(super) memory: &'a Arc<Memory>,
+}
+
 /// Applies `request` and stores the remote's new state.
 pub(super) fn upload(
     connection: &Connection,
     tables: &[Arc<CatalogTable>],
     request: &UploadRequest<'_>,
     incarnation: &Incarnation,
-    (known_reach, ended): (&KnownReach, &Ended),
+    around: Around<'_>,
 ) -> Result<Applied, Failure> {
     let session = request.session;
     let mut remote = match request.epoch {
@@ -84,7 +94,7 @@ pub(super) fn upload(
         if remote.progress != request.previous {
             return Err(remote.out_of_sequence(request.previous));
         }
-        applied = attempts::apply(connection, tables, request, owed_counter, (known_reach, ended))?;
+        applied = attempts::apply(connection, tables, request, owed_counter, around)?;
         remote.progress = request.progress;
     }
     identity::write(connection, session, &remote)?;
@@ -166,6 +176,8 @@ pub(super) struct Attempt<'a> {
     pub(super) applied: Applied,
     /// What the remote is owed: a code where the row was rejected.
     owed: Vec<Owed>,
+    /// What is owed and parked takes so much of the memory.
+    held: RefCell<Hold>,
     /// What goes to the logs, by table.
     stretches: Vec<Option<Stretch>>,
     /// A table, and a value of its deciding column with which its rows are inside.
@@ -227,7 +239,7 @@ impl<'a> Attempt<'a> {
         counter: Counter,
         refused: &'a Refused,
         postponed: &'a HashSet<RowId>,
-        (known_reach, ended): (&'a KnownReach, &'a Ended),
+        Around { known_reach, ended, memory }: Around<'a>,
     ) -> Attempt<'a> {
         Attempt {
             connection,
@@ -242,7 +254,8 @@ impl<'a> Attempt<'a> {
             fence_was_met: false,
             postponed,
             leaving_last: Vec::new(),
-            applied: Applied::default(),
+            applied: Applied { echo: Echo::within(memory), ..Applied::default() },
+            held: RefCell::new(memory.hold()),
             owed: Vec::new(),
             stretches: tables.iter().map(|_| None).collect(),
             inside: None,
@@ -373,6 +386,7 @@ impl<'a> Attempt<'a> {
         row: &UploadedRow<'_>,
     ) -> Parked {
         let id = self.id(table, position, row);
+        self.hold(row.bytes.len() + id.1.len());
         Parked { table: position, change: row.change, row: row.bytes.to_vec(), id }
     }
 

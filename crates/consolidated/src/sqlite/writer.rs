@@ -13,7 +13,7 @@ use super::notes;
 use super::reached::KnownReach;
 use super::runs::{self, Runs};
 use super::tracking::log_name;
-use super::upload::{self, Ended};
+use super::upload::{self, Around, Ended};
 use super::withhold;
 use super::{connect_for, identity, incarnation, start};
 use crate::identity::Incarnation;
@@ -21,7 +21,7 @@ use crate::serving::Serving;
 use crate::shape;
 use crate::start_mark::SET_BACK;
 use crate::synchronization::{Applied, Begun, Identity, Session, UploadRequest, Withholding};
-use model::{Code, Failure, Receipt};
+use model::{Code, Failure, Memory, Receipt};
 use rusqlite::{Connection, ErrorCode};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -48,6 +48,7 @@ pub(crate) struct Writer {
     file: Option<(u64, u64)>,
     /// How many have worked in the transaction.
     in_hand: usize,
+    memory: Arc<Memory>,
 }
 
 impl Writer {
@@ -66,6 +67,7 @@ impl Writer {
             file,
             known_reach: KnownReach::default(),
             in_hand: 0,
+            memory: serving.memory.clone(),
             connection,
         })
     }
@@ -171,8 +173,9 @@ impl Writer {
             let tables = deployed.upload_tables(request.session)?;
             shape::upload(request, &tables, &shape::as_it_is, |request| {
                 let (connection, incarnation) = (&writer.connection, &writer.incarnation);
-                let known = (&writer.known_reach, ended);
-                upload::upload(connection, &tables, request, incarnation, known)
+                let (known_reach, memory) = (&writer.known_reach, &writer.memory);
+                let around = Around { known_reach, ended, memory };
+                upload::upload(connection, &tables, request, incarnation, around)
             })
         })
     }

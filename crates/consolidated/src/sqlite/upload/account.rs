@@ -15,6 +15,9 @@ use crate::told;
 use crate::uploaded_row::{RowId, UploadedRow};
 use model::{Code, Failure};
 
+/// Bytes that a row takes of which something is kept, beside its key and the rest.
+const KEPT_BYTES: usize = 96;
+
 impl Attempt<'_> {
     /// Notes that the remote need not be sent this row.
     pub(in super::super) fn echo(
@@ -57,8 +60,15 @@ impl Attempt<'_> {
         position: usize,
         row: &UploadedRow<'_>,
     ) {
-        self.owed.push((self.id(table, position, row), None));
+        let id = self.id(table, position, row);
+        self.hold(id.1.len());
+        self.owed.push((id, None));
         self.owe_new_key(table, position, row);
+    }
+
+    /// Counts what is kept of a row until the end of the attempt.
+    pub(super) fn hold(&self, bytes: usize) {
+        self.held.borrow_mut().grow((bytes + KEPT_BYTES) as u64);
     }
 
     pub(in super::super) fn reject(
@@ -70,8 +80,9 @@ impl Attempt<'_> {
     ) {
         self.applied.rejected += 1;
         let (code, message) = reason;
-        let reason = Some((code, told::message(message)));
-        self.owed.push((self.id(table, position, row), reason));
+        let (id, message) = (self.id(table, position, row), told::message(message));
+        self.hold(id.1.len() + message.len());
+        self.owed.push((id, Some((code, message))));
         self.owe_new_key(table, position, row);
         key_change::failed(self, table, position, row);
     }

@@ -7,8 +7,8 @@ use super::super::fence;
 use super::super::key_change;
 use super::super::links::Links;
 use super::super::moves::Moves;
-use super::super::reached::{self, KnownReach};
-use super::{Attempt, Ended, Refused};
+use super::super::reached;
+use super::{Around, Attempt, Refused};
 use crate::synchronization::{Applied, UploadRequest};
 use crate::uploaded_row::RowId;
 use model::{Code, Counter, Failure};
@@ -37,9 +37,9 @@ pub(super) fn apply(
     tables: &[Arc<CatalogTable>],
     request: &UploadRequest<'_>,
     counter: Counter,
-    (known_reach, ended): (&KnownReach, &Ended),
+    around: Around<'_>,
 ) -> Result<Applied, Failure> {
-    let (mut refused, mut postponed) = (ended.borrow().clone(), HashSet::new());
+    let (mut refused, mut postponed) = (around.ended.borrow().clone(), HashSet::new());
     let (mut moving, mut links, mut apart) = (false, None, false);
     let moves = Moves::of(connection, tables, request)?;
     for _ in 0..ATTEMPTS_MAX {
@@ -47,9 +47,8 @@ pub(super) fn apply(
         if links.is_none() && (moving || moves.is_some()) {
             links = Some(Links::read(connection, tables)?);
         }
-        let known = (known_reach, ended);
         let mut attempt =
-            Attempt::new(connection, tables, request, counter, &refused, &postponed, known);
+            Attempt::new(connection, tables, request, counter, &refused, &postponed, around);
         (attempt.moves, attempt.links) = (moves.as_ref(), links.as_ref());
         attempt.apart = apart;
         let verdict = judge(&mut attempt, moving);
