@@ -191,6 +191,9 @@ fn a_remote_of_today_is_bound_at_its_next_synchronization() {
 #[cfg(feature = "fail-points")]
 fn a_replaced_file_is_told_what_became_of_its_last_upload() {
     for (world, server) in worlds() {
+        // Rows of nobody in particular: those of a device are refused where the file is another.
+        fs::write(world.path("model.toml"), "script_version = \"v1\"\n[table.note]\n").unwrap();
+        world.syncline.ok(&["deploy"]);
         sync_as(&world, &server, "ann.db", "ann", &TILL);
         sql(&world.remote("ann"), "INSERT INTO note VALUES (3, 'till-7', 'once')");
         let dead = world.try_sync("ann", &server, Some("client-upload-committed=return"));
@@ -204,6 +207,7 @@ fn a_replaced_file_is_told_what_became_of_its_last_upload() {
         let report = sync_as(&world, &server, "ann.db", "ann", &[]);
         assert_ne!(report["remote_id"], json!("till-7"), "it is another remote now");
         assert_eq!(world.centre_count("SELECT count(*) FROM note WHERE id = 3"), 0);
+        assert_eq!(world.centre_count("SELECT count(*) FROM note WHERE id = 4"), 1, "what waited");
         let again = sync_as(&world, &server, "new.db", "ann", &[]);
         assert_eq!(again["remote_id"], json!("till-7"));
     }
