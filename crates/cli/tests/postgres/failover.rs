@@ -69,7 +69,8 @@ fn rows_of_a_promoted_standby_arrive_though_their_transactions_were_seen() {
     sync_all(&world, &server);
     server.stop();
     let standby = primary.standby();
-    world.database().sql("UPDATE customer SET name = 'before' WHERE id = 1");
+    // A download with rows would make the log durable first, and the standby would hear of all.
+    sql(&world.remote("ann"), "UPDATE customer SET name = 'before' WHERE id = 1");
 
     // Between its upload and its download, long enough for what happens meanwhile.
     let server = world.serve_with(&[], Some("server-upload-committed=sleep(3000)"));
@@ -80,11 +81,15 @@ fn rows_of_a_promoted_standby_arrive_though_their_transactions_were_seen() {
     standby.wait_until_replayed(&primary);
     abort_transactions(world.database(), ABORTED);
     assert_eq!(harness::finish(syncing).code, Some(0));
+    let next = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::int8";
+    let next_at_primary = world.centre_count(next);
     primary.kill();
     server.kill();
     standby.promote();
 
     let promoted = standby.database_named(&name);
+    let next_at_standby = promoted.count(next);
+    assert!(next_at_standby + 10 < next_at_primary, "{next_at_standby} {next_at_primary}");
     promoted
         .sql("UPDATE customer SET name = 'after' WHERE id = 2; DELETE FROM customer WHERE id = 3");
     let world = moved(world, promoted);
