@@ -191,6 +191,8 @@ pub struct UploadRequest<'a> {
     pub key_changes: bool,
     /// What the remote presented per table of the schema, to settle what it is owed.
     pub marks: &'a [TableMark],
+    /// What it presented per table that it holds, where these are not those of the schema.
+    pub held_marks: &'a [TableMark],
     /// The rows.
     pub batches: BatchSource<'a>,
     /// Rows of which not every value finds a column; filled while the rows are read.

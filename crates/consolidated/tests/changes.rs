@@ -211,6 +211,7 @@ fn an_upload_that_does_not_follow_the_last_one_is_refused_whole() {
                 download_follows: true,
                 key_changes: true,
                 marks: &[],
+                held_marks: &[],
                 left_out: None,
                 batches: &|_| panic!("the rows must not even be looked at"),
             })

@@ -151,6 +151,7 @@ fn what_is_kept_of_rows_counts_until_the_commit_and_is_given_back() {
             download_follows: true,
             key_changes: true,
             marks: &[],
+            held_marks: &[],
             left_out: None,
             batches: &|visit| {
                 // They are read for the last time when it is known which are rejected.

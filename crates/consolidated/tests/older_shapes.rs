@@ -359,3 +359,30 @@ fn rows_are_found_by_a_new_key_whose_columns_the_remote_has() {
         assert_eq!(held, "1ay,2bbx,30cx,4dx", "{backend:?}");
     });
 }
+
+// S5, S1: a column is added, and then a row gets another key. What waits for the row was meant for
+// the row that has that key now, though the remote speaks of a table of yesterday.
+#[test]
+fn what_waits_follows_a_row_that_got_another_key_after_its_table_had_changed() {
+    Backend::each(|backend| {
+        let schema = "CREATE TABLE t (id INTEGER PRIMARY KEY, note TEXT);
+            INSERT INTO t VALUES (1, 'one'), (2, 'two'), (3, 'three');";
+        let model = "[table.t]\nconflict = \"remote_wins\"";
+        let add = "ALTER TABLE t ADD COLUMN more TEXT";
+        let (mut center, mut remote) = changed(backend, schema, model, add, model);
+        center.foreign("UPDATE t SET id = 11 WHERE id = 1; UPDATE t SET id = 12 WHERE id = 2");
+        let row = |id, note: &str| vec![int(id), text(note)];
+        let applied = center
+            .upload(
+                &mut remote,
+                &[
+                    Upload::Update("t", row(1, "one"), row(1, "mine")),
+                    Upload::Delete("t", row(2, "two")),
+                ],
+            )
+            .unwrap();
+        assert_eq!(counts(&applied), (0, 1, 1, 0, 0), "{backend:?}");
+        let list = "SELECT id || note AS v FROM t ORDER BY id";
+        assert_eq!(center.list(list), "3three,11mine", "{backend:?}");
+    });
+}

@@ -30,7 +30,7 @@ use crate::transfers::Transfers;
 use crate::turns::{Origin, Turns};
 use crate::upload::ReceivedUpload;
 use crate::worker::{Begin, Costed, Upload, Worker};
-use admission::{admit, expect_hello, identity, marks, uploads};
+use admission::{admit, expect_hello, held_marks, identity, marks, uploads};
 use consolidated::{Applied, Begun, Held, HeldSchema, Identity, Session, TableMark};
 use model::{Code, Failure, Progress, Spills, UserName};
 use protocol::{
@@ -132,6 +132,7 @@ async fn synchronize(
         shared,
         lease: &lease,
         marks: marks(&hello, &session),
+        held_marks: held_marks(&hello),
         identity,
         hello,
         origin,
@@ -157,6 +158,7 @@ struct Synchronization<'a> {
     session: Arc<Session>,
     identity: Identity,
     marks: Arc<Vec<TableMark>>,
+    held_marks: Arc<Vec<TableMark>>,
     token: Option<String>,
     summary: &'a mut Summary,
 }
@@ -269,6 +271,7 @@ impl Synchronization<'_> {
             download_follows: self.hello.mode != Mode::UploadOnly,
             key_changes: upload.as_ref().is_some_and(|upload| upload.key_changes),
             marks: self.marks.clone(),
+            held_marks: self.held_marks.clone(),
             rows: upload,
         };
         self.at_database(Phase::Applying, self.shared.worker.upload(request)).await

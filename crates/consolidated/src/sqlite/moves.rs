@@ -13,7 +13,7 @@ use super::values::{Bind, write_row};
 use super::watermark::Mark;
 use crate::new_keys::{KEY_CHANGES_MAX, KeyChange, NewKeys, Trail};
 use crate::quote::{ident, idents, join};
-use crate::synchronization::{Change, UploadRequest};
+use crate::synchronization::{Change, Held, UploadRequest};
 use crate::uploaded_row::{RowId, UploadedRow, key_of};
 use model::{Failure, PublishedTable, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Statement, params};
@@ -94,8 +94,16 @@ impl Moves {
         let mut until = vec![0; tables.len()];
         for (position, table) in tables.iter().enumerate() {
             let published = &table.published;
-            // The marks are in the order of today's tables, these in that of the remote's.
-            let held = request.marks.iter().find(|it| it.fingerprint == published.fingerprint);
+            // The marks are in the order of today's tables, these in that of the remote's, which
+            // may hold another shape of the table: its log goes on.
+            let fingerprint = match &request.session.held {
+                Held::Older(held) => held.schema.tables.get(position).map(|it| &it.fingerprint),
+                _ => None,
+            };
+            let fingerprint = fingerprint.unwrap_or(&published.fingerprint);
+            let mut presented = request.marks.iter().chain(request.held_marks);
+            let held =
+                presented.find(|it| it.fingerprint == *fingerprint && it.watermark.is_some());
             let Some(held) = held else { continue };
             let mark = held.watermark.as_ref().filter(|_| published.direction.downloads());
             let Some(mark) = mark.and_then(Mark::read) else { continue };

@@ -408,6 +408,7 @@ fn apply(
         download_follows,
         key_changes: remote.key_changes,
         marks: &marks(session, remote),
+        held_marks: &remote.marks,
         left_out: None,
         batches: &|visit| {
             for (table, change, rows) in &batches {

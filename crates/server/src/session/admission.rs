@@ -9,7 +9,7 @@ use crate::turns::Origin;
 use crate::worker::{Admission, Costed};
 use consolidated::{Held, Identity, Session, TableMark};
 use model::{Code, Failure};
-use protocol::{Capabilities, Hello, Message, Mode, Outcome, PROTOCOL_VERSION};
+use protocol::{Capabilities, Hello, Message, Mode, Outcome, PROTOCOL_VERSION, TableWatermark};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -123,4 +123,13 @@ pub(super) fn marks(hello: &Hello, session: &Session) -> Arc<Vec<TableMark>> {
         watermark: held.get(fingerprint.as_str()).and_then(|watermark| (*watermark).clone()),
     };
     Arc::new(session.schema.tables.iter().map(|table| mark(&table.fingerprint)).collect())
+}
+
+/// What the remote says of the tables that it holds, whether they are those of today or not.
+pub(super) fn held_marks(hello: &Hello) -> Arc<Vec<TableMark>> {
+    let mark = |table: &TableWatermark| TableMark {
+        fingerprint: table.fingerprint.clone(),
+        watermark: table.watermark.clone(),
+    };
+    Arc::new(hello.watermarks.iter().map(mark).collect())
 }

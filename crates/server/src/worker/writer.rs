@@ -69,6 +69,7 @@ pub(crate) struct Upload {
     /// The client sends key changes as what they are.
     pub(crate) key_changes: bool,
     pub(crate) marks: Arc<Vec<TableMark>>,
+    pub(crate) held_marks: Arc<Vec<TableMark>>,
     /// None where there is nothing to upload.
     pub(crate) rows: Option<ReceivedUpload>,
 }
@@ -258,6 +259,7 @@ fn execute(writer: &mut dyn Writer, write: &Write) -> Outcome {
                 download_follows: upload.download_follows,
                 key_changes: upload.key_changes,
                 marks: &upload.marks,
+                held_marks: &upload.held_marks,
                 batches: &|visit| match &upload.rows {
                     Some(rows) => rows.for_each_batch(visit),
                     None => Ok(()),

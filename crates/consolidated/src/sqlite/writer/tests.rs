@@ -64,6 +64,7 @@ impl Site {
             download_follows: true,
             key_changes: true,
             marks: &[],
+            held_marks: &[],
             batches: &|visit| visit(Batch { table: 0, change: Change::Insert, count, rows: &rows }),
             left_out: None,
         };
