@@ -52,7 +52,8 @@ pub(crate) fn assert_exact(centre: &Centre, shop: &Shop, site: &Site, rep: u64) 
     for table in &held {
         let sql = format!("SELECT parent FROM pragma_foreign_key_check('{table}')");
         let broken = rows_of(&site.app, &sql);
-        assert!(broken.is_empty(), "{table} at {}: {broken:?}", site.name);
+        let found = &found[table];
+        assert!(broken.is_empty(), "{table} at {}: {broken:?} among {found:?}", site.name);
     }
 }
 
