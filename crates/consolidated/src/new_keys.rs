@@ -1,17 +1,17 @@
 //! Rows of a download that have another key than the one by which the remote knows them.
 //!
 //! The centre logs both keys of each change. From what it has logged since the remote's last
-//! download it follows which row is known by which key. A remote is told the old key with the row,
+//! download it follows which row is known by which key. A remote is sent the old key with the row,
 //! so that its own `ON UPDATE` acts, and its row stays the same row.
 //!
 //! Invariants:
-//! N1. No remote is told an old key that it did not have (S7). The delete cursor names the key, or
+//! N1. No remote is sent an old key that it did not have (S7). The delete cursor names the key, or
 //!     the remote receives another row under it; and its row had the place then that it has now, or
 //!     one that the delete cursor asks for. In every other case the row comes as any row does, and
 //!     its old key goes as any key does.
-//! N2. What lies under an old key that is told is told too: the row that is there now comes,
-//!     whoever has made it. So the remote holds what is here, whatever it held before (S3).
-//! N3. A key change that left the children behind is told to nobody: at a remote they would follow.
+//! N2. What lies under an old key that is sent is sent too: the row that is there now comes,
+//!     no matter who has made it. So the remote holds what is here, whatever it held before (S3).
+//! N3. A key change that left the children behind is sent to no remote: there they would follow.
 
 use model::Failure;
 use std::collections::{HashMap, HashSet};
@@ -37,7 +37,7 @@ pub(crate) struct KeyChange {
 #[derive(Default)]
 pub(crate) struct Trail {
     /// By the key that a row has now, the one by which the remote knows it; none where it does not
-    /// know it, or is not to be told.
+    /// know it, or is not to be sent.
     known_by: HashMap<Vec<u8>, Option<Vec<u8>>>,
     /// By the key that the remote knows, the one that the row has now.
     now: HashMap<Vec<u8>, Vec<u8>>,
@@ -139,7 +139,7 @@ pub(crate) struct NewKeys {
     known_by: HashMap<Vec<u8>, Vec<u8>>,
     /// The keys by which the remote knows them.
     given_up: HashSet<Vec<u8>>,
-    /// Those of them that were told.
+    /// Those of them that were sent.
     told: HashSet<Vec<u8>>,
 }
 
@@ -163,7 +163,7 @@ impl NewKeys {
         self.given_up.contains(key)
     }
 
-    /// The key by which the remote knows the row with this key, which is about to be told.
+    /// The key by which the remote knows the row with this key, which is about to be sent.
     pub(crate) fn tell(&mut self, key: &[u8]) -> Option<&[u8]> {
         let old = self.known_by.get(key)?;
         if !self.told.contains(old) {
@@ -172,7 +172,7 @@ impl NewKeys {
         Some(old)
     }
 
-    /// Whether the key was told as the old one of a row.
+    /// Whether the key was sent as the old one of a row.
     pub(crate) fn is_told(&self, key: &[u8]) -> bool {
         self.told.contains(key)
     }

@@ -15,7 +15,7 @@ pub struct Serving {
     pub cancellation: Cancellation,
     /// How long they wait.
     pub timeouts: Timeouts,
-    /// What they may hold for remotes, together with whoever else draws on it.
+    /// What they may hold for remotes, together with others that draw on it.
     pub memory: Arc<Memory>,
 }
 

@@ -89,7 +89,7 @@ fn a_deployment_waits_for_the_upload_that_holds_the_file() {
     assert_eq!(download.upserts, []);
 }
 
-// S7, Trap 28: a session of the model before is told, and writes nothing.
+// S7, Trap 28: a session of the model before is refused, and writes nothing.
 #[test]
 fn an_upload_behind_a_deployment_is_not_applied_under_the_model_before() {
     let (mut center, mut remote) = synchronized();

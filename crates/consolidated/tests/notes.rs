@@ -122,7 +122,7 @@ fn a_message_that_quotes_a_long_value_is_cut() {
     assert!(matches!(owed, model::Value::Integer(length) if length < 2_000), "{owed:?}");
 }
 
-// S9: what is told of each row was held until the commit, and nobody counted it.
+// S9: what is reported of each row was held until the commit, and nobody counted it.
 #[test]
 fn what_is_kept_of_rows_counts_until_the_commit_and_is_given_back() {
     const ROWS: u32 = 300;

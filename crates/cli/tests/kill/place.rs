@@ -142,7 +142,7 @@ fn by_shell(path: &Path, text: &str) -> Result<(), String> {
         .spawn()
         .unwrap();
     let text = format!("PRAGMA foreign_keys = ON; BEGIN IMMEDIATE;\n{text}COMMIT;\n");
-    // A shell that has failed already reads no more, which its exit code says.
+    // A shell that has failed already reads nothing further, which its exit code says.
     let _ = shell.stdin.take().unwrap().write_all(text.as_bytes());
     let output = shell.wait_with_output().unwrap();
     let message = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -208,7 +208,7 @@ pub(crate) fn assert_nothing_lost_or_doubled(world: &World, remotes: &[&str], si
     }
 }
 
-/// A remote keeps columns that are published no more, as its own. Its owner clears them away.
+/// A remote keeps columns that are no longer published, as its own. Its owner clears them away.
 fn drop_what_the_centre_dropped(remote: &Path, centre: &Place) {
     let published = centre.columns();
     let here = Place::File(remote.to_owned()).columns();

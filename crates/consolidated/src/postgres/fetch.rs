@@ -58,7 +58,7 @@ LEFT JOIN syncline.syncline_log_state AS log ON TRUE",
 /// The number of none.
 const NO_TRANSACTION: u64 = 0;
 
-/// What other cursors read is for the planner to decide, anew each time (decision 0011).
+/// What other cursors read is for the planner to decide, again each time (decision 0011).
 pub(super) const FOR_SCRIPTS: [&str; 2] = [
     "SELECT set_config('plan_cache_mode', 'force_custom_plan', true),
         set_config('enable_seqscan', 'on', true), set_config('enable_indexscan', 'on', true)",

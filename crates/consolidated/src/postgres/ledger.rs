@@ -68,7 +68,7 @@ pub(super) struct Ledger {
     pub(super) verbatim: bool,
     /// The tables with rows.
     pub(super) written: BTreeSet<usize>,
-    /// What is told of rows takes so much of the memory.
+    /// What is reported of rows takes so much of the memory.
     held: Option<Hold>,
 }
 

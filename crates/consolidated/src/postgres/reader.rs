@@ -138,7 +138,7 @@ impl Reader {
         }
     }
 
-    /// Reads the deployment anew, outside a transaction. This may be the first that the connection
+    /// Reads the deployment again, outside a transaction. This may be the first that the connection
     /// is used for after the database was away.
     fn load(&mut self) -> Result<(), Failure> {
         let asked = self.link.begin(&[Call::new(catalog::DEPLOYMENT, &[])]);

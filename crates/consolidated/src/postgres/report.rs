@@ -51,7 +51,7 @@ impl Careful<'_, '_> {
         Ok((Code::RowVetoed, why))
     }
 
-    /// The rows of `group` as they are to be applied: told anew where key changes of others or of
+    /// The rows of `group` as they are to be applied: rebased where key changes of others or of
     /// the same upload have been there before.
     pub(super) fn told(&mut self, group: Group) -> Result<Vec<Group>, Failure> {
         if self.links.are_still() && self.moves.are_still() {

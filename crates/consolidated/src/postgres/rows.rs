@@ -173,7 +173,7 @@ impl<'a, 's> Download<'a, 's> {
             }
         }
         if !batches.refreshed && self.request.echo.contains(kind, batches.position, image) {
-            // What lies under a key that is told to be another row's comes whoever made it.
+            // What lies under a key that is said to be another row's comes, no matter who made it.
             let again = match (new_keys, kind) {
                 (None, _) => false,
                 (Some(keys), EchoKind::DeletedKey) => keys.are_given_up(image),

@@ -246,7 +246,7 @@ impl crate::connection::Writer for Writer {
             let before = ended.borrow().len();
             let outcome = self.upload_once(request, &ended);
             let known = ended.borrow().len();
-            // Whoever was in the transaction before is tried again by whoever knows of them.
+            // Uploads that were in the transaction before are tried again by the caller.
             let again = self.transaction_lost() && self.in_hand == 1 && known > before;
             if !again || known > ENDED_MAX {
                 return outcome;

@@ -16,12 +16,12 @@ use rusqlite::Connection;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// The most times that an upload is applied anew without the rows that stand in its way.
+/// The most times that an upload is applied again without the rows that stand in its way.
 const ATTEMPTS_MAX: usize = 100;
 
 /// What came of one try.
 enum Verdict {
-    /// All rows are applied, or told.
+    /// All rows are applied, or reported.
     Done,
     /// There are key changes, which go first. Most uploads have none.
     KeysFirst,

@@ -1,10 +1,10 @@
 //! Runs the statement of one row, in which triggers of the owner's may fire.
 //!
-//! What is wrong with the row is told with it, and nothing of its statement stays. SQLite undoes a
-//! statement that fails, but not always: `RAISE(FAIL)` and `OR FAIL` keep what was done, and where
-//! a function fails in a trigger SQLite has not always prepared to undo it. Once a statement may
-//! have left something behind, all rows are applied anew, each in a savepoint of its own. Most
-//! uploads never come to that, and pay nothing.
+//! What is wrong with the row is reported with it, and nothing of its statement stays. SQLite
+//! undoes a statement that fails, but not always: `RAISE(FAIL)` and `OR FAIL` keep what was done,
+//! and where a function fails in a trigger SQLite has not always prepared to undo it. Once a
+//! statement may have left something behind, all rows are applied again, each in a savepoint of its
+//! own. Most uploads never come to that, and pay nothing.
 //!
 //! `RAISE(ROLLBACK)` and `OR ROLLBACK` end the whole transaction, with everything that others have
 //! done in it. What comes next would be committed by itself, so nothing comes next: the row is
