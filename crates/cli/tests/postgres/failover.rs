@@ -60,6 +60,14 @@ fn abort_transactions(database: &TestDatabase, count: usize) {
 #[cfg(feature = "fail-points")]
 #[test]
 fn rows_of_a_promoted_standby_arrive_though_their_transactions_were_seen() {
+    // The database itself may have made its log durable at the wrong moment.
+    const ATTEMPTS: usize = 4;
+    assert!((0..ATTEMPTS).any(|_| numbers_came_again()), "the standby gave no number again");
+}
+
+/// Whether it came to that; if so, all arrived.
+#[cfg(feature = "fail-points")]
+fn numbers_came_again() -> bool {
     const ABORTED: usize = 500;
     // What is aborted is sent when somebody else commits, or after this time.
     let primary = Cluster::start_with("wal_writer_delay = 10s");
@@ -88,8 +96,9 @@ fn rows_of_a_promoted_standby_arrive_though_their_transactions_were_seen() {
     standby.promote();
 
     let promoted = standby.database_named(&name);
-    let next_at_standby = promoted.count(next);
-    assert!(next_at_standby + 10 < next_at_primary, "{next_at_standby} {next_at_primary}");
+    if promoted.count(next) + 10 >= next_at_primary {
+        return false;
+    }
     promoted
         .sql("UPDATE customer SET name = 'after' WHERE id = 2; DELETE FROM customer WHERE id = 3");
     let world = moved(world, promoted);
@@ -101,6 +110,7 @@ fn rows_of_a_promoted_standby_arrive_though_their_transactions_were_seen() {
         world.assert_converged(&[name]);
     }
     server.stop();
+    true
 }
 
 // Trap 2, Trap 3: the standby did not get everything; what remotes saw of the lost part goes, and
