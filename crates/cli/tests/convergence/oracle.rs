@@ -52,7 +52,8 @@ pub(crate) fn assert_exact(centre: &Centre, shop: &Shop, site: &Site, rep: u64) 
     for table in &held {
         let column = &shop.table(table).columns()[0];
         let sql = format!(
-            "SELECT CASE typeof(t.{column}) WHEN 'integer' THEN 'i:' ELSE 't:' END || t.{column}, f.parent
+            "SELECT CASE typeof(t.{column}) WHEN 'integer' THEN 'i:' ELSE 't:' END || t.{column},
+                 f.parent
              FROM pragma_foreign_key_check('{table}') AS f JOIN {table} AS t ON t.rowid = f.rowid"
         );
         let mut broken = rows_of(&site.app, &sql);
