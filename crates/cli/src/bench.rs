@@ -63,15 +63,24 @@ fn measure(options: &BenchRunOptions) -> Result<(), Failure> {
     figures::print(options, &result?)
 }
 
+/// Whether somebody else can have changed, or written, single rows of those that are uploaded.
+fn can_conflict(options: &BenchRunOptions) -> bool {
+    match options.operation {
+        Operation::UploadUpdate => true,
+        Operation::UploadInsert | Operation::UploadDelete => options.model != Model::OrderLines,
+        Operation::Download | Operation::Exchange => false,
+    }
+}
+
 /// Ends the program where options exclude each other, as `clap` does with wrong usage.
 fn refuse_contradictions(options: &BenchRunOptions) {
     let overlapping = options.model == Model::Overlapping;
     let message = if options.server_url.is_some() && options.consolidated.starts_with("sqlite:") {
         "--server-url needs PostgreSQL: with SQLite the file of a run is new, so no server can \
          serve it yet"
-    } else if options.conflicts > 0 && options.operation != Operation::UploadUpdate {
-        "--conflicts needs --operation upload-update: only rows that existed before can be changed \
-         at the centre too"
+    } else if options.conflicts > 0 && !can_conflict(options) {
+        "--conflicts needs an upload, and with --model order-lines --operation upload-update: a \
+         purchase and its lines come and go together"
     } else if overlapping && (options.clients < 2 || !options.rows.is_multiple_of(2)) {
         "--model overlapping needs at least two clients and an even number of rows: every row \
          belongs to two remotes"

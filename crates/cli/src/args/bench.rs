@@ -75,7 +75,8 @@ pub(crate) struct BenchRunOptions {
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) tables: u32,
 
-    /// With upload-update: percentage of the changed rows that are also changed at the centre
+    /// With uploads: percentage of the rows that are also changed at the centre, or written there
+    /// with the same key; with order-lines only of changed rows
     #[arg(long, value_name = "PERCENT", default_value_t = 0,
           value_parser = clap::value_parser!(u32).range(0..=100))]
     pub(crate) conflicts: u32,

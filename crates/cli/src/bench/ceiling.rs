@@ -39,11 +39,13 @@ const READING_MIN: Duration = Duration::from_millis(500);
 /// from them by their keys alone, for which a bare database does nothing less.
 const ROWS_KEPT: u32 = 10_000;
 
-/// The work of one timed set of the run, or more or less of it, on one table: lines that follow a
-/// purchase, rows of several remotes and conflicts are what a bare database does not have.
+/// The work of one timed set of the run, or more or less of it, on one table: rows of several
+/// remotes and conflicts are what a bare database does not have.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Load {
     layout: Layout,
+    /// The rows are purchases and lines of them, whose foreign key the database checks.
+    has_lines: bool,
     pub(super) transactions: u32,
 }
 
@@ -59,6 +61,8 @@ impl Load {
         };
         let load = Load {
             layout: Layout { model, sets: 1, conflicts_percent: 0, ..*layout },
+            has_lines: layout.model == Model::OrderLines
+                && layout.operation == Operation::UploadInsert,
             transactions: layout.clients,
         };
         let run = layout.clients.saturating_mul(layout.sets).saturating_mul(load.work_each());
@@ -91,6 +95,10 @@ impl Load {
 
     pub(super) fn model(&self) -> Model {
         self.layout.model
+    }
+
+    pub(super) fn has_lines(&self) -> bool {
+        self.has_lines
     }
 
     /// Rows of one transaction.

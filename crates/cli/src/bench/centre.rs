@@ -87,7 +87,7 @@ fn empty_tables(model: Model, published: u32) -> impl Iterator<Item = String> {
 /// Makes the tables; `schema` is in front of their names, `with` behind their definitions.
 fn create_tables(model: Model, published: u32, schema: &str, with: &str) -> String {
     let create = |table: &Table| {
-        let definition = table.definition(schema, notes_len(model));
+        let definition = table.definition(&format!("{schema}purchase"), notes_len(model));
         let mut sql = format!("CREATE TABLE {schema}{} ({definition}) {with};", table.name());
         if *table == Table::Line {
             // As `deploy` advises, or every download would read all lines.

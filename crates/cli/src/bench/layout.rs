@@ -9,7 +9,7 @@ use crate::args::{Model, Operation};
 use serde::{Deserialize, Serialize};
 
 /// A purchase and its lines.
-const ROWS_PER_PURCHASE: u64 = 10;
+pub(super) const ROWS_PER_PURCHASE: u64 = 10;
 
 /// What a run is about. Rows belong to employees, of whom there are as many as clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,7 +22,7 @@ pub(super) struct Layout {
     /// Rows of each timed synchronization.
     pub(super) rows: u32,
     pub(super) sets: u32,
-    /// The share of updated rows that were updated at the centre as well.
+    /// The share of uploaded rows that the centre has changed, or written, as well.
     pub(super) conflicts_percent: u32,
 }
 
@@ -97,11 +97,15 @@ impl Layout {
     /// Whether the centre changes the row at this place of a set.
     fn is_changed_at_centre(&self, place: u64) -> bool {
         let percent = u64::from(self.conflicts_percent);
-        match self.operation {
-            Operation::Exchange => place >= u64::from(self.rows.div_ceil(2)),
-            // Spread over the set, and exactly so many of it.
-            Operation::UploadUpdate => (place + 1) * percent / 100 > place * percent / 100,
-            Operation::Download | Operation::UploadInsert | Operation::UploadDelete => false,
+        // Spread over the set, and exactly so many of it.
+        let disputed = (place + 1) * percent / 100 > place * percent / 100;
+        match (self.operation, self.model) {
+            (Operation::Exchange, _) => place >= u64::from(self.rows.div_ceil(2)),
+            (Operation::UploadUpdate, _) => disputed,
+            // A purchase and its lines come and go together.
+            (Operation::UploadInsert | Operation::UploadDelete, Model::OrderLines) => false,
+            (Operation::UploadInsert | Operation::UploadDelete, _) => disputed,
+            (Operation::Download, _) => false,
         }
     }
 
@@ -119,23 +123,23 @@ impl Layout {
     /// The rows of an employee that all must have when everything was done.
     pub(super) fn last(&self, employee: u32) -> impl Iterator<Item = Purchase> + use<> {
         let layout = *self;
-        let sets = match self.operation {
-            Operation::UploadDelete => 0,
-            _ => self.sets,
-        };
-        (0..1 + u64::from(sets) * self.rows_per_employee())
+        (0..1 + u64::from(self.sets) * self.rows_per_employee())
+            .filter(move |number| layout.stays(*number))
             .map(move |number| layout.row(employee, number, layout.last_content(number)))
     }
 
+    /// Whether the row is there when everything was done.
+    fn stays(&self, number: u64) -> bool {
+        let kept = |place: Option<u64>| place.is_none_or(|place| self.is_changed_at_centre(place));
+        self.operation != Operation::UploadDelete || kept(self.place(number))
+    }
+
     fn last_content(&self, number: u64) -> Content {
-        match (self.operation, self.place(number)) {
-            (Operation::Exchange | Operation::UploadUpdate, Some(place)) => {
-                match self.is_changed_at_centre(place) {
-                    // The consolidated database wins conflicts: the rule of a model without one.
-                    true => Content::ByCentre,
-                    false => Content::ByRemote,
-                }
-            }
+        let changes = matches!(self.operation, Operation::Exchange | Operation::UploadUpdate);
+        match self.place(number) {
+            // The consolidated database wins conflicts: the rule of a model without one.
+            Some(place) if self.is_changed_at_centre(place) => Content::ByCentre,
+            Some(_) if changes => Content::ByRemote,
             _ => Content::First,
         }
     }
@@ -218,15 +222,20 @@ mod tests {
         assert_eq!((inserts.initial(1).count(), inserts.last(1).count()), (1, 31));
         let deletes = layout(Operation::UploadDelete);
         assert_eq!((deletes.initial(1).count(), deletes.last(1).count()), (31, 1));
+        let disputed = Layout { conflicts_percent: 30, ..deletes };
+        assert_eq!((disputed.initial(1).count(), disputed.last(1).count()), (31, 10));
         let empty = Layout { rows: 0, ..updates };
         assert_eq!((empty.initial(1).count(), empty.last(1).count()), (1, 1));
     }
 
     #[test]
     fn conflicts_are_spread_and_exactly_so_many() {
-        for (rows, percent, wanted) in [(10, 0, 0), (10, 30, 3), (1000, 1, 10), (7, 100, 7)] {
-            let layout =
-                Layout { rows, conflicts_percent: percent, ..layout(Operation::UploadUpdate) };
+        let uploads = [Operation::UploadUpdate, Operation::UploadInsert, Operation::UploadDelete];
+        let shares = [(10, 0, 0), (10, 30, 3), (1000, 1, 10), (7, 100, 7)];
+        let cases =
+            uploads.into_iter().flat_map(|operation| shares.map(|share| (operation, share)));
+        for (operation, (rows, percent, wanted)) in cases {
+            let layout = Layout { rows, conflicts_percent: percent, ..layout(operation) };
             assert_eq!(layout.changed_at_centre(1, 2).count(), wanted);
             assert_eq!(layout.changed_at_remote(1, 2).count(), rows as usize);
             let Expected { uploaded, downloaded, disputed } = layout.expected();

@@ -194,7 +194,10 @@ impl<'a> Stage<'a> {
             let rows = layout.changed_at_centre(employee, set);
             rows.map(|row| row.with(Content::ByCentre))
         });
-        self.centre.update(&mut rows)
+        match layout.operation {
+            Operation::UploadInsert => self.centre.insert(&mut rows),
+            _ => self.centre.update(&mut rows),
+        }
     }
 
     /// One timed synchronization of every client.

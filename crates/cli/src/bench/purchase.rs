@@ -39,13 +39,13 @@ impl Table {
         self.columns()[1]
     }
 
-    /// What stands between the parentheses of CREATE TABLE; `schema` is in front of other tables.
-    pub(super) fn definition(self, schema: &str, notes_len: usize) -> String {
+    /// What stands between the parentheses of CREATE TABLE; lines are of a row of `parent`.
+    pub(super) fn definition(self, parent: &str, notes_len: usize) -> String {
         let [employee, id, third, cost, date, notes] = self.columns();
         let foreign_key = match self {
             Table::Purchase => String::new(),
             Table::Line => {
-                format!(",\n    FOREIGN KEY ({employee}, {third}) REFERENCES {schema}purchase")
+                format!(",\n    FOREIGN KEY ({employee}, {third}) REFERENCES {parent}")
             }
         };
         format!(

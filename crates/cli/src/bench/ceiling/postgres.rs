@@ -10,7 +10,7 @@ use crate::args::Operation;
 use crate::bench::centre::{FILLFACTOR, NAME};
 use crate::bench::clock::Stopwatch;
 use crate::bench::cpu;
-use crate::bench::layout::notes_len;
+use crate::bench::layout::{ROWS_PER_PURCHASE, notes_len};
 use crate::bench::machine;
 use crate::bench::processors::Processors;
 use crate::bench::purchase::{Content, Purchase, Table};
@@ -78,6 +78,33 @@ impl Columns {
             let begin = part * self.len;
             let first = self.first_id + begin as i32;
             self.arrays(operation, (employee, first), self.len.min(rows - begin))
+        })
+    }
+
+    /// The same for purchases, and behind each of them those of their lines.
+    fn with_lines(&self, employee: i32, rows: u32) -> impl Iterator<Item = [Vec<Array<'_>>; 2]> {
+        (0..rows.div_ceil(self.len)).map(move |part| {
+            let begin = part * self.len;
+            let first = self.first_id + begin as i32;
+            let rows = self.len.min(rows - begin);
+            let each = ROWS_PER_PURCHASE as u32;
+            let (run, leap) = (each - 1, each as i32);
+            let purchases = rows.div_ceil(each);
+            let lines = rows - purchases;
+            let array = |key: Array<'static>, third: Option<Array<'static>>, len: u32| {
+                let encoded = |column| Array::encoded(column, len);
+                let third = third.unwrap_or_else(|| encoded(&self.thirds));
+                let rest = [&self.costs, &self.dates, &self.notes].map(encoded);
+                [Array::same(employee, len), key, third].into_iter().chain(rest).collect()
+            };
+            [
+                array(Array::leaping(first, (1, 0), leap, purchases), None, purchases),
+                array(
+                    Array::leaping(first + 1, (run, 1), leap, lines),
+                    Some(Array::leaping(first, (run, 0), leap, lines)),
+                    lines,
+                ),
+            ]
         })
     }
 
@@ -173,10 +200,13 @@ impl Unfolding {
     }
 }
 
-fn technique(operation: Operation, deletes: Deletes, unfolding: Unfolding) -> String {
+fn technique(load: &Load, deletes: Deletes, unfolding: Unfolding) -> String {
     let from = unfolding.name();
-    match (operation, deletes) {
+    match (load.operation(), deletes) {
         (Operation::Download, _) => "prepared SELECT, binary results, not decoded".to_owned(),
+        (Operation::UploadInsert, _) if load.has_lines() => {
+            format!("INSERT … SELECT FROM {from}, with the foreign key of the lines")
+        }
         (Operation::UploadInsert, _) => format!("INSERT … SELECT FROM {from}"),
         (Operation::UploadUpdate, _) => format!("UPDATE … FROM {from}, old values compared"),
         (Operation::UploadDelete, Deletes::Bare) => format!("DELETE … USING {from}"),
@@ -277,6 +307,8 @@ async fn tracked_delete(
 struct Worker {
     client: Client,
     write: Statement,
+    /// Writes lines behind their purchases.
+    write_lines: Option<Statement>,
     read: Statement,
     columns: Arc<Columns>,
 }
@@ -346,7 +378,7 @@ impl Bench<'_> {
             Deletes::Tracked => self.runtime.block_on(self.track(unfolding))?,
         };
         let (rows, took, used) = self.work(load, &sql, connections)?;
-        let technique = technique(load.operation(), deletes, unfolding);
+        let technique = technique(load, deletes, unfolding);
         Ok(Ceiling::new(technique, connections, rows, took, used))
     }
 
@@ -358,11 +390,16 @@ impl Bench<'_> {
         unfolding: Unfolding,
     ) -> Result<(), tokio_postgres::Error> {
         const INSERT: Operation = Operation::UploadInsert;
-        let definition = Table::Purchase.definition("", notes_len(load.model()));
-        let create = format!(
-            "DROP TABLE IF EXISTS {NAME}.bare;
-             CREATE TABLE {NAME}.bare ({definition}) WITH (fillfactor = {FILLFACTOR})"
-        );
+        let table = |table: Table, name: &str| {
+            let definition = table.definition(&format!("{NAME}.bare"), notes_len(load.model()));
+            format!("CREATE TABLE {NAME}.{name} ({definition}) WITH (fillfactor = {FILLFACTOR});")
+        };
+        let mut create = format!("DROP TABLE IF EXISTS {NAME}.bare_line, {NAME}.bare;");
+        create.push_str(&table(Table::Purchase, "bare"));
+        if load.has_lines() {
+            create.push_str(&table(Table::Line, "bare_line"));
+            create.push_str(&format!("CREATE INDEX ON {NAME}.bare_line (emp_id, purch_id)"));
+        }
         client.batch_execute(&create).await?;
         if load.needs_rows() {
             let insert = client.prepare(&statement(INSERT, unfolding)).await?;
@@ -374,7 +411,11 @@ impl Bench<'_> {
             }
         }
         // As the table of the run is settled before its sets.
-        client.batch_execute(&format!("VACUUM (ANALYZE) {NAME}.bare")).await
+        client.batch_execute(&format!("VACUUM (ANALYZE) {NAME}.bare")).await?;
+        match load.has_lines() {
+            true => client.batch_execute(&format!("VACUUM (ANALYZE) {NAME}.bare_line")).await,
+            false => Ok(()),
+        }
     }
 
     /// Makes the log of deletes; the statement that also writes to it.
@@ -383,14 +424,28 @@ impl Bench<'_> {
         tracked_delete(&client, unfolding).await.map_err(session::failed)
     }
 
-    async fn connect(&self, sql: &str, connections: u32) -> Result<Vec<Worker>, Failure> {
+    async fn connect(
+        &self,
+        load: &Load,
+        sql: &str,
+        connections: u32,
+    ) -> Result<Vec<Worker>, Failure> {
         let mut workers = Vec::new();
         for _ in 0..connections {
             let client = session::connect(&self.config).await?;
             let write = client.prepare(sql).await.map_err(session::failed)?;
             let read = READ.replace("NAME", NAME);
             let read = client.prepare(&read).await.map_err(session::failed)?;
-            workers.push(Worker { client, write, read, columns: self.columns.clone() });
+            let write_lines = match load.has_lines() {
+                true => Some(sql.replace(&format!("{NAME}.bare "), &format!("{NAME}.bare_line "))),
+                false => None,
+            };
+            let write_lines = match write_lines {
+                Some(sql) => Some(client.prepare(&sql).await.map_err(session::failed)?),
+                None => None,
+            };
+            let columns = self.columns.clone();
+            workers.push(Worker { client, write, write_lines, read, columns });
         }
         Ok(workers)
     }
@@ -403,7 +458,7 @@ impl Bench<'_> {
         sql: &str,
         connections: u32,
     ) -> Result<(u64, Duration, Option<Duration>), Failure> {
-        let workers = self.runtime.block_on(self.connect(sql, connections))?;
+        let workers = self.runtime.block_on(self.connect(load, sql, connections))?;
         if let Some((processors, session)) = &mut self.pinning {
             processors.pin_backends(session)?;
         }
@@ -456,13 +511,25 @@ impl Worker {
         let (operation, written) = (load.operation(), load.rows_written());
         let employee = load.employee(number) as i32;
         // A transaction of one statement needs no more.
-        let is_several = operation == Operation::Exchange || written > self.columns.len;
+        let is_several = operation == Operation::Exchange
+            || self.write_lines.is_some()
+            || written > self.columns.len;
         let mut count = 0;
         if is_several {
             self.client.batch_execute("BEGIN").await?;
         }
-        for arrays in self.columns.statements(operation, employee, written) {
-            count += self.client.execute(&self.write, &parameters(&arrays)).await?;
+        match &self.write_lines {
+            Some(write_lines) => {
+                for [purchases, lines] in self.columns.with_lines(employee, written) {
+                    count += self.client.execute(&self.write, &parameters(&purchases)).await?;
+                    count += self.client.execute(write_lines, &parameters(&lines)).await?;
+                }
+            }
+            None => {
+                for arrays in self.columns.statements(operation, employee, written) {
+                    count += self.client.execute(&self.write, &parameters(&arrays)).await?;
+                }
+            }
         }
         if written < load.rows_each() {
             let first = self.columns.first_id + written as i32;

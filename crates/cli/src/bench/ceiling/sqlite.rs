@@ -74,7 +74,7 @@ impl Rows {
 pub(in crate::bench) fn measure(file: &Path, load: &Load, log: &str) -> Result<Ceiling, Failure> {
     let rows = Rows::new(load);
     let mut writer = open(file).map_err(failed)?;
-    let definition = Table::Purchase.definition("", notes_len(load.model()));
+    let definition = Table::Purchase.definition("purchase", notes_len(load.model()));
     writer
         .execute_batch(&format!("CREATE TABLE purchase ({definition}); {log}"))
         .map_err(failed)?;

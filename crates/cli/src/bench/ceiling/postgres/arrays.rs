@@ -37,6 +37,9 @@ enum Values<'a> {
     Same(i32),
     /// Numbers from this one on.
     Counted(i32),
+    /// So many numbers, each that many more than the one before; then the next so many, which
+    /// begin where these began and that far on.
+    Leaping { first: i32, run: u32, step: i32, leap: i32 },
 }
 
 /// An array of so many values.
@@ -56,6 +59,11 @@ impl<'a> Array<'a> {
 
     pub(super) fn counted(first: i32, len: u32) -> Array<'a> {
         Array { values: Values::Counted(first), len }
+    }
+
+    /// Runs of so many numbers, the first of each run `leap` behind the one before.
+    pub(super) fn leaping(first: i32, (run, step): (u32, i32), leap: i32, len: u32) -> Array<'a> {
+        Array { values: Values::Leaping { first, run, step, leap }, len }
     }
 }
 
@@ -87,6 +95,10 @@ impl ToSql for Array<'_> {
             }
             Values::Same(value) => numbers(out, self.len, std::iter::repeat(*value)),
             Values::Counted(first) => numbers(out, self.len, *first..),
+            Values::Leaping { first, run, step, leap } => {
+                let number = |at: u32| first + (at / run) as i32 * leap + (at % run) as i32 * step;
+                numbers(out, self.len, (0..self.len).map(number));
+            }
         }
         Ok(IsNull::No)
     }
@@ -120,6 +132,9 @@ mod tests {
         };
         check(Array::same(-7, 3), &vec![-7, -7, -7], &Type::INT4_ARRAY);
         check(Array::counted(5, 4), &vec![5, 6, 7, 8], &Type::INT4_ARRAY);
+        let leaping = Array::leaping(5, (2, 1), 10, 5);
+        check(leaping, &vec![5, 6, 15, 16, 25], &Type::INT4_ARRAY);
+        check(Array::leaping(5, (2, 0), 10, 3), &vec![5, 5, 15], &Type::INT4_ARRAY);
         let texts = ["one", "two", "six"];
         let append = |text: &&str, kind: &Type, out: &mut BytesMut| text.to_sql(kind, out);
         let column = Column::new(&texts, &Type::TEXT, append).unwrap();
