@@ -135,6 +135,9 @@ pub(crate) trait Dialect {
 pub(crate) enum Form {
     /// For a few rows that are at hand: each is looked up.
     Probe,
+    /// The same where a database would join instead, which takes it as long as reading what decides
+    /// once for each row, if it knows too little about it.
+    Each,
     /// For finding rows in the table: what is covered drives the search.
     Search,
 }

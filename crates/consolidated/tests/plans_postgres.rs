@@ -8,7 +8,7 @@ mod center;
 #[path = "support/on_postgres.rs"]
 mod on_postgres;
 
-use center::{Center, Remote};
+use center::{Center, Remote, Upload, int};
 use harness::postgres::{SUPERUSER, TestDatabase};
 use harness::until;
 
@@ -98,4 +98,38 @@ fn a_departure_comes_once_after_its_commit_from_the_partition_that_it_left() {
     assert_eq!(all, (2, 0), "afresh");
     database.sql("DELETE FROM t WHERE id = 4");
     assert_eq!(came(&mut center, &mut one), (0, 1));
+}
+
+// S7: a join would compare each line with every purchase of the remote.
+#[test]
+fn the_fence_looks_up_the_parent_of_each_uploaded_row() {
+    const SCHEMA: &str = "
+        CREATE TABLE purchase (id integer PRIMARY KEY, rep integer) WITH (autovacuum_enabled = off);
+        CREATE TABLE line (id integer PRIMARY KEY, purchase integer)
+            WITH (autovacuum_enabled = off);
+        CREATE INDEX ON purchase (rep);
+        CREATE INDEX ON line (purchase);
+        INSERT INTO purchase SELECT g, 1 FROM generate_series(1, 400) AS g;
+        ANALYZE purchase";
+    const TABLES: &str = r#"
+        [table.purchase]
+        partition = "rep = {u.rep}"
+        [table.line]
+        parent = { table = "purchase", columns = ["purchase"] }
+    "#;
+    let (mut center, database) = on_postgres::center(SCHEMA, TABLES);
+    let mut remote = remote("few", "1");
+    came(&mut center, &mut remote);
+    database.as_role(SUPERUSER).sql("SELECT pg_stat_reset()");
+    let lines: Vec<Upload> =
+        (1..=400).map(|id| Upload::Insert("line", vec![int(id), int(id)])).collect();
+    let applied = center.upload(&mut remote, &lines).unwrap();
+    assert_eq!((applied.inserts, applied.rejected), (400, 0));
+    disconnect(center, &database);
+    let stat = |column: &str| -> i64 {
+        database
+            .count(&format!("SELECT {column} FROM pg_stat_user_tables WHERE relname = 'purchase'"))
+    };
+    assert!(stat("seq_tup_read") <= 400, "{} rows read in sequence", stat("seq_tup_read"));
+    assert!(stat("idx_scan") >= 400, "{} look-ups", stat("idx_scan"));
 }

@@ -80,7 +80,7 @@ impl Generator<'_> {
 
     /// The condition that the row as it is now is covered, in front of `and`.
     fn and_covered(&self) -> String {
-        let covered = self.selection.covered(&self.dialect, "t", Form::Probe);
+        let covered = self.selection.covered(&self.dialect, "t", Form::Each);
         covered.map_or(String::new(), |covered| format!("\n  AND {covered}"))
     }
 
@@ -96,7 +96,7 @@ impl Generator<'_> {
                     join(&columns, ", ", |column| format!("{row}.{}", ident(column)))
                 ))
             }
-            _ => self.selection.covered(&self.dialect, row, Form::Probe),
+            _ => self.selection.covered(&self.dialect, row, Form::Each),
         }
     }
 
@@ -245,13 +245,19 @@ impl Generator<'_> {
         }
     }
 
+    /// Each row is looked up by itself. A join may come to compare all keys with all rows of the
+    /// remote, where the planner believes that there are few.
     fn fetch(&self) -> String {
-        format!(
-            "SELECT {}\nFROM {{keys}} AS k\nJOIN {} AS t ON {}{}",
-            self.selected("t", self.columns),
+        let found = format!(
+            "SELECT *\nFROM {} AS t\nWHERE {}{}\nOFFSET 0",
             self.name(),
             self.same_key("t", "k"),
             self.and_covered(),
+        );
+        format!(
+            "SELECT {}\nFROM {{keys}} AS k\nCROSS JOIN LATERAL (\n{}\n) AS t",
+            self.selected("t", self.columns),
+            indented(&found),
         )
     }
 
@@ -328,7 +334,7 @@ impl Generator<'_> {
                 self.merged(&columns)
             }
         };
-        let covered = self.selection.covered(&self.dialect, "t", Form::Probe);
+        let covered = self.selection.covered(&self.dialect, "t", Form::Each);
         let conditions: Vec<String> = decides.into_iter().chain(covered).collect();
         let condition = match conditions.is_empty() {
             true => String::new(),
@@ -348,7 +354,7 @@ impl Generator<'_> {
         if !self.may_leave {
             return Some(will_be);
         }
-        let is = self.selection.covered(&self.dialect, "t", Form::Probe)?;
+        let is = self.selection.covered(&self.dialect, "t", Form::Each)?;
         Some(format!(
             "({will_be}\n    OR EXISTS (\n        SELECT 1 FROM {} AS t\n        \
              WHERE {} AND {is}))",

@@ -137,13 +137,15 @@ impl Render<'_> {
         let (here, there): (Vec<&str>, Vec<&str>) =
             link.iter().map(|(here, there)| (here.as_str(), there.as_str())).unzip();
         match form {
-            Form::Probe => {
+            Form::Probe | Form::Each => {
                 let linked = link.iter().map(|(here, there)| {
                     format!("{other}.{} = {row}.{}", ident(there), ident(here))
                 });
                 let linked = linked.collect::<Vec<_>>().join(" AND ");
                 let condition = nest(&self.both(&linked, condition));
-                format!("EXISTS (\n    SELECT 1 FROM {from}\n    WHERE {condition})")
+                // What has an offset is not made a join.
+                let apart = if form == Form::Each { "\n    OFFSET 0" } else { "" };
+                format!("EXISTS (\n    SELECT 1 FROM {from}\n    WHERE {condition}{apart})")
             }
             Form::Search => {
                 let found = idents(&format!("{other}."), &there);
