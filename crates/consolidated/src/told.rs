@@ -4,7 +4,7 @@ use crate::shape::LeftOut;
 use crate::synchronization::{BatchSource, Change};
 use crate::uploaded_row::{RowId, UploadedRow};
 use model::{Code, Failure, MESSAGE_BYTES_MAX, PublishedTable, RowReader, ValueRef, cut};
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Value as Json, json};
 
 /// Bytes of one value that are kept in a note; the remote has it whole.
 const VALUE_BYTES_MAX: usize = 64 << 10;
@@ -33,14 +33,41 @@ pub(crate) fn key(table: &PublishedTable, key: &[u8]) -> String {
 
 fn object<'a>(columns: impl Iterator<Item = &'a String>, row: &[u8]) -> String {
     let mut reader = RowReader::new(row);
-    let mut object = Map::new();
+    let mut object = String::with_capacity(2 * row.len());
     for name in columns {
         let Ok(value) = reader.value() else { break };
-        if value != ValueRef::Absent {
-            object.insert(name.clone(), to_json(value));
+        if value == ValueRef::Absent {
+            continue;
+        }
+        object.push(if object.is_empty() { '{' } else { ',' });
+        write_text(&mut object, name);
+        object.push(':');
+        match value {
+            ValueRef::Integer(i) => object.push_str(&i.to_string()),
+            ValueRef::Text(text) if text.len() <= VALUE_BYTES_MAX => {
+                match std::str::from_utf8(text) {
+                    Ok(text) => write_text(&mut object, text),
+                    Err(_) => object.push_str(&to_json(value).to_string()),
+                }
+            }
+            _ => object.push_str(&to_json(value).to_string()),
         }
     }
-    Json::Object(object).to_string()
+    object.push_str(if object.is_empty() { "{}" } else { "}" });
+    object
+}
+
+/// Adds a text in JSON; one without anything to escape as it is.
+fn write_text(json: &mut String, text: &str) {
+    let plain = |byte: u8| byte >= b' ' && byte != b'"' && byte != b'\\';
+    match text.bytes().all(plain) {
+        true => {
+            json.push('"');
+            json.push_str(text);
+            json.push('"');
+        }
+        false => json.push_str(&Json::from(text).to_string()),
+    }
 }
 
 /// A value in JSON. What JSON cannot say stands in an object: bytes as hexadecimal digits, numbers
@@ -167,5 +194,15 @@ mod tests {
         }
         assert_eq!(row(&table, &image), r#"{"id":1,"photo":{"blob":"01ff"}}"#);
         assert_eq!(key(&table, &image[image.len() - 3..]), r#"{"photo":{"blob":"01ff"}}"#);
+        assert_eq!(key(&table, &[]), "{}");
+    }
+
+    #[test]
+    fn texts_are_spelled_as_json_spells_them() {
+        for text in ["", "plain ä", "a\"b", "a\\b", "line\nbreak\u{1}", "\u{7f}"] {
+            let mut json = String::new();
+            write_text(&mut json, text);
+            assert_eq!(json, Json::from(text).to_string());
+        }
     }
 }

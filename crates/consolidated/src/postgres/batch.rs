@@ -126,6 +126,20 @@ impl<'a> Batch<'a> {
         }
     }
 
+    /// The rows with what `seeker` asks for of them, in the order in which they were added.
+    pub(super) fn asked_by(&self, seeker: &Statement, change: Change) -> Option<Vec<Raw<'_>>> {
+        let values = seeker.slots.iter().map(|slot| {
+            let slot = match (slot, change) {
+                // What a delete has of a row is what it was.
+                (Slot::NewColumn(at), Change::Delete) => &Slot::OldColumn(*at),
+                _ => slot,
+            };
+            let at = self.statement.slots.iter().position(|known| known == slot)?;
+            Some(Raw(Some(self.parameters[at].as_slice())))
+        });
+        values.collect()
+    }
+
     /// The parameters, in order.
     pub(super) fn values(&self) -> Vec<Raw<'_>> {
         let values = self.parameters.iter().zip(&self.null);

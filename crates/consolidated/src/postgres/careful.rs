@@ -42,6 +42,9 @@ const BEGIN: &str = "SET CONSTRAINTS ALL IMMEDIATE";
 /// Uploaded rows, as they came.
 pub(super) type Rows = Vec<Vec<u8>>;
 
+/// Rows at the centre, by key.
+pub(super) type Images = HashMap<Vec<u8>, Vec<u8>>;
+
 /// Uploaded rows of one table with one change.
 #[derive(Debug, Clone)]
 pub(super) struct Group {
@@ -249,7 +252,7 @@ impl<'l, 'a> Careful<'l, 'a> {
     }
 
     /// Writes conflicts that are too many to be kept until the end.
-    fn write_conflicts(&mut self) -> Result<(), Stop> {
+    pub(super) fn write_conflicts(&mut self) -> Result<(), Stop> {
         if !self.ledger.has_many_conflicts() {
             return Ok(());
         }
@@ -326,7 +329,7 @@ impl<'l, 'a> Careful<'l, 'a> {
             }
             if !looked {
                 looked = true;
-                let (likely, unlikely) = self.look(table, change, rows)?;
+                let (likely, unlikely, _) = self.look(table, change, rows)?;
                 match likely.is_empty() || unlikely.is_empty() {
                     true => halve(if likely.is_empty() { unlikely } else { likely }, &mut stack),
                     false => stack.extend([unlikely, likely]),
@@ -341,8 +344,14 @@ impl<'l, 'a> Careful<'l, 'a> {
         }
     }
 
-    /// Parts rows that will probably find what they expect from those that will not.
-    fn look(&mut self, table: usize, change: Change, rows: Rows) -> Result<(Rows, Rows), Stop> {
+    /// Parts rows that will probably find what they expect from those that will not; beside them
+    /// is what is there.
+    pub(super) fn look(
+        &mut self,
+        table: usize,
+        change: Change,
+        rows: Rows,
+    ) -> Result<(Rows, Rows, Images), Stop> {
         let now = self.fetch(table, change, &rows)?;
         let (mut likely, mut unlikely) = (Vec::new(), Vec::new());
         for bytes in rows {
@@ -356,7 +365,7 @@ impl<'l, 'a> Careful<'l, 'a> {
             };
             if expected { likely.push(bytes) } else { unlikely.push(bytes) }
         }
-        Ok((likely, unlikely))
+        Ok((likely, unlikely, now))
     }
 
     /// Decides what is to become of the one row that failed.

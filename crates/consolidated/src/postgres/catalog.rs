@@ -7,6 +7,7 @@ use super::kept;
 use super::link::{Call, Link, Row, Unreadable};
 use super::present::require_present_format;
 use super::reached::{self, Reach, TableReach};
+use super::shortfall::Seeker;
 use super::statement::Statement;
 use super::verbatim::Verbatim;
 use crate::catalog::{self, CatalogTable, DeployedRows, HeldRow, ShapeRow};
@@ -65,6 +66,8 @@ pub(super) struct Table {
     pub(super) places: Option<Statement>,
     /// What its rows reach by the actions of foreign keys.
     pub(super) reach: TableReach,
+    /// Finds rows that were not applied; none where that is not sure.
+    pub(super) seeker: Option<Seeker>,
 }
 
 impl Catalog {
@@ -195,7 +198,8 @@ impl Table {
         let departed = departed(&deployed);
         let places = deployed.details.places.as_ref().and_then(|text| of_own(&deployed, text));
         let reach = TableReach::of(reach, &deployed);
-        Table { deployed, statements, claims, is_verbatim, departed, places, reach }
+        let seeker = Seeker::of(&deployed);
+        Table { deployed, statements, claims, is_verbatim, departed, places, reach, seeker }
     }
 
     /// How it is proven that what was uploaded is what is stored; none where it is not.

@@ -4,7 +4,7 @@
 //! remote is owed afterwards. A row that the partition does not cover is no conflict: nothing
 //! of it is sent, and nothing of it is changed (S7).
 
-use super::careful::{Careful, Group, Ran, Rows, halve, old_image};
+use super::careful::{Careful, Group, Images, Ran, Rows, halve, old_image};
 use super::catalog::Table;
 use super::key_change;
 use super::made;
@@ -16,7 +16,7 @@ use crate::script::Script;
 use crate::synchronization::Change;
 use crate::uploaded_row::UploadedRow;
 use model::{Code, Failure};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 /// Resolves `group`. Two sides that did the same are no conflict.
 pub(super) fn resolve(careful: &mut Careful<'_, '_>, group: Group) -> Result<(), Stop> {
@@ -27,8 +27,27 @@ pub(super) fn resolve(careful: &mut Careful<'_, '_>, group: Group) -> Result<(),
     if change == Change::KeyChange {
         return rows.into_iter().try_for_each(|row| key_change::resolve(careful, table, row));
     }
+    let now = careful.fetch(table, change, &rows)?;
+    decide(careful, Group { table, change, rows }, now)
+}
+
+/// Resolves rows that a statement for many has left out. Those that find what they expect after all
+/// are tried once more.
+pub(super) fn resolve_missed(careful: &mut Careful<'_, '_>, group: Group) -> Result<(), Stop> {
+    let Group { table, change, rows } = group;
+    let (likely, rows, now) = careful.look(table, change, rows)?;
+    if !likely.is_empty() {
+        careful.group(Group { table, change, rows: likely })?;
+    }
+    let group = made::over(careful, Group { table, change, rows })?;
+    decide(careful, group, now)
+}
+
+/// Resolves rows of which it is known what is there `now`.
+fn decide(careful: &mut Careful<'_, '_>, group: Group, now: Images) -> Result<(), Stop> {
+    let Group { table, change, rows } = group;
     let published = &careful.table(table).deployed.published;
-    let ground = Ground::look(careful, table, change, &rows)?;
+    let ground = Ground::look(careful, table, change, &rows, now)?;
     let mut conflicts = Vec::new();
     for bytes in rows {
         let row = careful.read(table, change, &bytes)?;
@@ -54,11 +73,11 @@ pub(super) fn resolve(careful: &mut Careful<'_, '_>, group: Group) -> Result<(),
 
 /// What some rows found.
 struct Ground {
-    /// The rows at the centre, by key, as far as the partition covers them.
-    now: HashMap<Vec<u8>, Vec<u8>>,
+    /// The rows at the centre, as far as the partition covers them.
+    now: Images,
     /// Keys of rows that the centre has beside these.
     beyond: HashSet<Vec<u8>>,
-    /// Keys of new rows that will be covered; none without a fence.
+    /// Keys of new rows that will be covered, as far as it matters; none without a fence.
     inside: Option<HashSet<Vec<u8>>>,
     may_leave: bool,
     /// The rule may write what the remote sent.
@@ -83,23 +102,44 @@ impl Ground {
         table: usize,
         change: Change,
         rows: &[Vec<u8>],
+        now: Images,
     ) -> Result<Ground, Stop> {
         let this = careful.table(table);
-        let now = careful.fetch(table, change, rows)?;
-        let inside = match change {
-            Change::Delete => None,
-            Change::Insert | Change::Update | Change::KeyChange => {
-                careful.inside(table, change, rows)?
-            }
-        };
+        let published = &this.deployed.published;
+        let mut keys = Vec::with_capacity(rows.len());
+        for bytes in rows {
+            keys.push(careful.read(table, change, bytes)?.key(published, table).1);
+        }
         let fenced = !this.deployed.details.selection.is_empty();
-        let beyond = match fenced && now.len() < rows.len() {
+        let beyond = match fenced && keys.iter().any(|key| !now.contains_key(key)) {
             true => careful.present(table, change, rows)?,
             false => HashSet::new(),
         };
         let may_leave = this.deployed.details.may_leave;
         let writes = this.statement(resolution_of(change)).is_some();
-        Ok(Ground { now, beyond, inside, may_leave, writes })
+        let mut ground = Ground { now, beyond, inside: None, may_leave, writes };
+        let mut asked = Vec::new();
+        for (bytes, key) in rows.iter().zip(&keys) {
+            if ground.asks_for_fence(&careful.read(table, change, bytes)?, key) {
+                asked.push(bytes.clone());
+            }
+        }
+        if !asked.is_empty() {
+            ground.inside = careful.inside(table, change, &asked)?;
+        }
+        Ok(ground)
+    }
+
+    /// Whether it matters for the verdict if the row will be covered.
+    fn asks_for_fence(&self, row: &UploadedRow<'_>, key: &[u8]) -> bool {
+        match (row.change, self.now.get(key)) {
+            (Change::Delete, _) => false,
+            (_, None) if self.beyond.contains(key) => false,
+            (change, None) => change == Change::Insert || self.writes,
+            (_, Some(now)) if now == row.new_image() => false,
+            (Change::Insert, Some(_)) => self.writes && !self.may_leave,
+            (_, Some(now)) => *now == old_image(row) || self.writes && !self.may_leave,
+        }
     }
 
     fn verdict(&self, row: &UploadedRow<'_>, key: &[u8]) -> Verdict {
@@ -132,21 +172,22 @@ fn outside() -> (Code, String) {
 }
 
 /// Lets the rule decide, then counts, notes and owes.
-fn settle(
-    careful: &mut Careful<'_, '_>,
-    group: Group,
-    now: &HashMap<Vec<u8>, Vec<u8>>,
-) -> Result<(), Stop> {
+fn settle(careful: &mut Careful<'_, '_>, group: Group, now: &Images) -> Result<(), Stop> {
     let Group { table, change, rows } = group;
     let published = &careful.table(table).deployed.published;
-    let rows = match careful.table(table).statement(resolution_of(change)) {
-        Some(_) => run(careful, Group { table, change, rows })?,
-        None => rows,
+    let (rows, after) = match careful.table(table).statement(resolution_of(change)) {
+        Some(_) => {
+            let rows = run(careful, Group { table, change, rows })?;
+            let after = match rows.is_empty() {
+                true => Images::new(),
+                false => careful.fetch(table, change, &rows)?,
+            };
+            (rows, Some(after))
+        }
+        // All stays as it is.
+        None => (rows, None),
     };
-    if rows.is_empty() {
-        return Ok(());
-    }
-    let after = careful.fetch(table, change, &rows)?;
+    let after = after.as_ref().unwrap_or(now);
     for bytes in &rows {
         let row = careful.read(table, change, bytes)?;
         let key = row.key(published, table).1;

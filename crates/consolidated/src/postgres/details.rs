@@ -58,6 +58,10 @@ pub(super) struct TableDetails {
     /// Published names of the tables whose deletes take rows of this one along.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) takers: Vec<String>,
+    /// Digest of the upload scripts whose rows carry the version of their transaction
+    /// (`shortfall.rs`); none where the rows of a table carry none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) stamping: Option<String>,
     /// How keys have to be spelled, where their types alone do not say it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) spelling: Option<KeySpelling>,

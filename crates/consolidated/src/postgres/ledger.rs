@@ -68,6 +68,8 @@ pub(super) struct Ledger {
     pub(super) verbatim: bool,
     /// The tables with rows.
     pub(super) written: BTreeSet<usize>,
+    /// Every row that is not as it was sent is owed.
+    pub(super) is_settled: bool,
     /// What is reported of rows takes so much of the memory.
     held: Option<Hold>,
 }

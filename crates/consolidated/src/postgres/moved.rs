@@ -61,6 +61,13 @@ impl<'a> Question<'a> {
         (!question.names.is_empty()).then_some(question)
     }
 
+    /// Whether it is known of every table of which it matters for what is not found.
+    pub(super) fn is_whole(place: Place, upload: Upload<'_>, outline: &Outline) -> bool {
+        let known = |table: usize| seen(place, upload, table).is_some();
+        let tables = concerned(upload, outline.tables()).into_iter();
+        tables.filter(|table| outline.speaks_of_rows(*table)).all(known)
+    }
+
     /// For [`key_log::ANY`] and [`key_log::LAST`].
     pub(super) fn parameters(&self) -> [&(dyn ToSql + Sync); 3] {
         [&self.names, &self.seen, &self.remote_id]

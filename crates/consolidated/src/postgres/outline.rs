@@ -99,6 +99,17 @@ impl Outline {
             || turns.into_iter().any(|turn| self.written.contains(&(table, turn)))
     }
 
+    /// Whether all rows are of one table, with the same change.
+    pub(super) fn is_of_one_kind(&self) -> bool {
+        self.written.len() + self.deleted.len() == 1
+    }
+
+    /// The tables with updates.
+    pub(super) fn updated(&self) -> impl Iterator<Item = usize> + '_ {
+        let updates = self.written.iter().filter(|(_, turn)| *turn == Turn::Updates);
+        updates.map(|(table, _)| *table)
+    }
+
     /// The tables with deletes, and those with key changes.
     pub(super) fn deleted(&self) -> impl Iterator<Item = &usize> {
         self.deleted.iter()

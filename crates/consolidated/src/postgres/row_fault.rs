@@ -24,6 +24,11 @@ pub(super) fn may_be_a_row(fault: &Fault) -> bool {
     row_fault(fault).is_some()
 }
 
+/// Whether a value is there already that must be unique, perhaps a key.
+pub(super) fn is_not_unique(fault: &Fault) -> bool {
+    matches!(row_fault(fault), Some(RowFault::NotUnique(_)))
+}
+
 /// What is wrong with the row that a statement was run for; none if nothing is wrong with it.
 pub(super) fn row_fault(fault: &Fault) -> Option<RowFault> {
     let said = fault.db()?;

@@ -7,6 +7,7 @@ use super::kept::{self, Probe};
 use super::plan::{Tracked, Version, mismatch};
 use super::remote_ddl;
 use super::scripts::{self, Generator};
+use super::shortfall;
 use super::spelling::{Doubt, KeySpelling};
 use super::tables::{self, ForeignKey, UserColumn, UserTable};
 use super::taken_along;
@@ -122,22 +123,15 @@ impl<'a> TablePlanner<'a> {
         let verbatim = self.verbatim(&published, &types, &parsed);
         let conflict_rule = self.table_model.conflict.to_string();
         let kept = kept::scripts(table, self.selection, &parsed);
+        let stamping = self.stamping(&parsed);
         let departed = parsed.get(&Event::DownloadDeleteCursor);
         let departed = departed.and_then(|script| Some(Probe::new(departures?, script)));
         let doubt = Doubt::of(table, &published.columns, &types);
         let spelling = KeySpelling::of(table, &published.columns, &types);
-        let local = match outward.columns == published.columns {
-            true => Vec::new(),
-            false => published.columns.clone(),
-        };
-        let details = TableDetails {
-            kept,
-            departed,
-            spelling,
-            local,
-            places,
-            ..self.details(types, verbatim)
-        };
+        let renamed = outward.columns != published.columns;
+        let local = if renamed { published.columns.clone() } else { Vec::new() };
+        let details = TableDetails { kept, stamping, ..self.details(types, verbatim) };
+        let details = TableDetails { departed, spelling, local, places, ..details };
         Ok(TablePlan { published, outward, conflict_rule, details, scripts, doubt })
     }
 
@@ -176,6 +170,11 @@ impl<'a> TablePlanner<'a> {
         let kinds = types.iter().map(|column| column.kind);
         let columns: Vec<_> = published.columns.iter().map(String::as_str).zip(kinds).collect();
         Verbatim::of(self.table, &columns, scripts, self.tracked.contains_key(self.name))
+    }
+
+    /// Only rows that are tracked carry a version.
+    fn stamping(&self, scripts: &HashMap<Event, Script>) -> Option<String> {
+        self.tracked.contains_key(self.name).then(|| shortfall::digest(scripts))
     }
 
     fn details(&self, columns: Vec<ColumnType>, verbatim: Option<Verbatim>) -> TableDetails {

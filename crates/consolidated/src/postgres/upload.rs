@@ -3,7 +3,8 @@
 //! First all rows *together*, one statement for each batch: inserts and updates as they were sent,
 //! parents first, then deletes, children first. They travel *at once* with the lock on the remote,
 //! and are undone where it turns out that they should not have: without a savepoint, which every
-//! upload would have to pay for. Only if something fails or falls short everything is undone, and
+//! upload would have to pay for. Rows that were not applied, and nothing else, are found and
+//! resolved behind the others (`shortfall.rs`). Only if something fails everything is undone, and
 //! done again *carefully* (`careful.rs`), which finds the rows to blame. What a row that did not
 //! find what it expected becomes is in `conflict.rs`, what is written about the upload itself in
 //! `ledger.rs`.
@@ -15,52 +16,40 @@
 //!     rejected. The upload as a whole is applied or nothing of it (S4).
 //! U2. Where the row at the centre is not what the remote holds, the row is owed (trap 5).
 
-use super::batch::{self, Batch};
 use super::careful;
 use super::catalog::Table;
 use super::errors::{Fault, failed};
 use super::held;
 use super::identity::{self, Locked, Stored};
 use super::incarnation::Life;
-use super::key_log;
 use super::ledger::Ledger;
-use super::link::{Answer, Call, Link};
+use super::link::{Call, Link};
 use super::made::Made;
-use super::moved::Question;
 use super::outline::Outline;
 use super::owed;
-use super::reached;
-use super::row_fault;
+use super::sending::{BEGIN_AGAIN, Opening, Sending, Sent};
 use super::shapes;
+use super::shortfall;
 use super::verbatim::{self, Look};
 use super::watch;
 use super::watermark::{Mark, Place};
 use crate::echo::{Echo, Transaction};
 use crate::identity::Remembered;
-use crate::reach::{By, Reached};
 use crate::script::Event;
 use crate::synchronization::{Applied, Change, UploadRequest};
-use crate::uploaded_row::{UploadedRow, event_of};
 use model::{Code, Counter, Failure, Memory};
 use postgres_types::ToSql;
 use std::sync::Arc;
-
-/// Bytes of parameters that are sent before their answers are awaited. They are held twice, as
-/// parameters and as messages; more of them save one wait for each of the largest batches.
-const FLIGHT_BYTES: usize = 2 << 20;
 
 /// In front of the lock and the first batch. Each is prepared, and so is all that shares their
 /// flight: then it is answered as a whole, and who waits is woken once.
 const BEGIN: [&str; 2] = ["BEGIN", "SET CONSTRAINTS ALL DEFERRED"];
 
-/// The same in a transaction that has locked the remote.
-const BEGIN_AGAIN: &str = "SET CONSTRAINTS ALL DEFERRED; SAVEPOINT together";
-
 /// Position of the lock behind [`BEGIN`] and what holds the deployment.
-const LOCK_AT: usize = BEGIN.len() + 1;
+pub(super) const LOCK_AT: usize = BEGIN.len() + 1;
 
 /// Position of the question for triggers that went, where no download asks it.
-const WATCH_AT: usize = LOCK_AT + 1;
+pub(super) const WATCH_AT: usize = LOCK_AT + 1;
 
 const UNDO: &str = "ROLLBACK TO SAVEPOINT together; SET CONSTRAINTS ALL DEFERRED";
 
@@ -69,10 +58,6 @@ const ATTEMPTS_MAX: u32 = 6;
 
 /// When an upload should come back that others were always in the way of, in seconds.
 const RETRY_AFTER_S: u32 = 5;
-
-/// Behind the last batch: what remains is to be noticed here, where it can still be undone, and
-/// not at the commit.
-const END: &str = "SET CONSTRAINTS ALL IMMEDIATE";
 
 const SETTLE: &str = "DELETE FROM syncline.syncline_owed 
 WHERE remote_id = $1 AND counter <= $2 AND withheld IS NULL";
@@ -121,10 +106,23 @@ pub(super) struct Upload<'a> {
     pub(super) memory: &'a Arc<Memory>,
 }
 
-/// An upload that was tried at once and is to be undone, or was.
-pub(super) struct Undone {
-    /// Whether it was for its rows, which will fail again.
-    pub(super) rows_failed: bool,
+/// Why an upload that was tried at once is to be undone, or was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Undone {
+    /// For nothing that its rows can do anything about.
+    Unlucky,
+    /// For rows that will fail again.
+    RowsFailed,
+    /// For a value that must be unique and is there already, perhaps a key.
+    NotUnique,
+}
+
+/// What was applied at once, in a transaction that is open.
+pub(super) struct Together {
+    ledger: Ledger,
+    /// Rows that were not.
+    missed: Vec<u64>,
+    outline: Outline,
 }
 
 /// Begins a transaction, locks the remote and applies the rows, all in one flight. Whether they
@@ -132,10 +130,10 @@ pub(super) struct Undone {
 pub(super) fn at_once(
     link: &mut Link,
     upload: Upload<'_>,
-) -> Result<Result<(Locked, Ledger), Undone>, Failure> {
+) -> Result<Result<(Locked, Together), Undone>, Failure> {
     let outline = Outline::of(upload)?;
     if outline.needs_care(upload) {
-        return Ok(Err(Undone { rows_failed: true }));
+        return Ok(Err(Undone::RowsFailed));
     }
     let remote_id = upload.request.session.remote_id.as_str();
     let lock: [&(dyn ToSql + Sync); 1] = [&remote_id];
@@ -148,30 +146,49 @@ pub(super) fn at_once(
     if !upload.request.download_follows {
         opening.push(Call::new(&changed, &watched));
     }
-    let mut sending = Sending::new(link, upload, &outline, Opening::Transaction(&opening));
-    let rows_failed = match sending.rows(&outline) {
-        Ok(all) => !all,
+    let opening = Opening::Transaction(&opening);
+    let mut sending = Sending::new(link, upload, &outline, opening, Vec::new());
+    let sent = match sending.rows(&outline) {
+        Ok(sent) => sent,
         // Somebody else is at it, and was waited for.
         Err(Stop::Failed(failure)) if failure.code() == Code::AlreadySynchronizing => {
             return Err(failure);
         }
         // Whatever it is, done step by step it will be met again and reported, or be gone.
-        Err(Stop::Collision(_) | Stop::Failed(_)) => {
-            return Ok(Err(Undone { rows_failed: false }));
-        }
+        Err(Stop::Collision(_) | Stop::Failed(_)) => return Ok(Err(Undone::Unlucky)),
     };
     if sending.watched.take().is_some_and(|answer| !watch::found(&answer).is_empty()) {
-        return Ok(Err(Undone { rows_failed: false }));
+        return Ok(Err(Undone::Unlucky));
     }
     let locked = sending.locked.take().map(|answer| identity::locked(&answer));
     let locked = locked.transpose()?.flatten();
-    let mut ledger = sending.into_ledger(&outline);
-    outline.count(&mut ledger.applied);
-    Ok(match locked {
-        Some(locked) if !rows_failed => Ok((locked, ledger)),
+    let ledger = sending.into_ledger(&outline);
+    Ok(match (locked, sent) {
+        (Some(locked), Sent::But(missed)) => Ok((locked, Together { ledger, missed, outline })),
+        (_, Sent::Failed { not_unique: true }) => Err(Undone::NotUnique),
+        (_, Sent::Failed { not_unique: false }) => Err(Undone::RowsFailed),
         // A new remote is not there to be locked.
-        _ => Err(Undone { rows_failed }),
+        (None, Sent::But(_)) => Err(Undone::Unlucky),
     })
+}
+
+/// Resolves the rows that were not applied at once.
+pub(super) fn resolve(
+    link: &mut Link,
+    upload: Upload<'_>,
+    remote: &Remembered,
+    together: Together,
+) -> Result<Result<Ledger, Undone>, Failure> {
+    in_sequence(upload.request, remote)?;
+    let Together { ledger, missed, outline } = together;
+    let settled = match missed.is_empty() {
+        true => Ok(Some(ledger)),
+        false => shortfall::settle(link, upload, &outline, &missed, ledger),
+    };
+    // What fails is met again, step by step, and told, or is gone.
+    let Ok(Some(mut ledger)) = settled else { return Ok(Err(Undone::RowsFailed)) };
+    outline.count(&mut ledger.applied);
+    Ok(Ok(ledger))
 }
 
 fn in_sequence(request: &UploadRequest<'_>, remote: &Remembered) -> Result<(), Failure> {
@@ -297,7 +314,8 @@ fn commit(
 
 /// What is to be asked of every table that was written, where it may prove something.
 fn looks<'a>(upload: Upload<'a>, ledger: &Ledger) -> Vec<Look<'a>> {
-    if !(ledger.undigested && ledger.verbatim && ledger.is_clear()) {
+    let told = ledger.is_clear() || ledger.is_settled;
+    if !(ledger.undigested && ledger.verbatim && told) {
         return Vec::new();
     }
     let looks = ledger.written.iter().map(|position| {
@@ -322,20 +340,21 @@ fn settled(upload: Upload<'_>, remote: &Remembered) -> Option<Counter> {
 }
 
 /// Applies the rows inside a transaction that has locked `remote`. Carefully from the start where
-/// it is known that rows fail. Where they meet another transaction the whole one is begun again
-/// (`writer.rs`): above READ COMMITTED what is behind a savepoint would see the same again.
+/// it is known from a first try, which was `undone`, that rows fail. Where they meet another
+/// transaction the whole one is begun again (`writer.rs`): above READ COMMITTED what is behind a
+/// savepoint would see the same again.
 pub(super) fn apply(
     link: &mut Link,
     upload: Upload<'_>,
     remote: &Remembered,
-    rows_failed: bool,
+    undone: Undone,
 ) -> Result<Ledger, Failure> {
     in_sequence(upload.request, remote)?;
     if upload.request.progress == upload.request.previous {
         return Ok(Ledger::within(upload.memory));
     }
     let outline = Outline::of(upload)?;
-    let mut ledger = match attempt(link, upload, &outline, rows_failed) {
+    let mut ledger = match attempt(link, upload, &outline, undone) {
         Ok(ledger) => ledger,
         Err(Stop::Collision(failure) | Stop::Failed(failure)) => return Err(failure),
     };
@@ -347,16 +366,29 @@ fn attempt(
     link: &mut Link,
     upload: Upload<'_>,
     outline: &Outline,
-    rows_failed: bool,
+    undone: Undone,
 ) -> Result<Ledger, Stop> {
-    if rows_failed || outline.needs_care(upload) {
-        link.batch(BEGIN_AGAIN).map_err(stopped("begin the upload"))?;
-    } else {
-        let mut sending = Sending::new(link, upload, outline, Opening::Savepoint);
-        if sending.rows(outline)? {
-            return Ok(sending.into_ledger(outline));
+    let together = match undone {
+        _ if outline.needs_care(upload) => None,
+        Undone::Unlucky => Some(Vec::new()),
+        Undone::RowsFailed => None,
+        Undone::NotUnique => shortfall::duplicates(link, upload, outline)?,
+    };
+    if let Some(aside) = together {
+        let mut sending = Sending::new(link, upload, outline, Opening::Savepoint, aside);
+        let sent = sending.rows(outline)?;
+        let ledger = sending.into_ledger(outline);
+        let settled = match sent {
+            Sent::But(missed) if missed.is_empty() => Some(ledger),
+            Sent::But(missed) => shortfall::settle(link, upload, outline, &missed, ledger)?,
+            Sent::Failed { .. } => None,
+        };
+        if let Some(ledger) = settled {
+            return Ok(ledger);
         }
         link.batch(UNDO).map_err(stopped("undo the upload"))?;
+    } else {
+        link.batch(BEGIN_AGAIN).map_err(stopped("begin the upload"))?;
     }
     for _ in 0..ATTEMPTS_MAX {
         if let Some(ledger) = careful::apply(link, upload, outline)? {
@@ -366,208 +398,6 @@ fn attempt(
     }
     let busy = Failure::new(Code::DatabaseBusy, "keys are changed again and again");
     Err(Stop::Failed(busy.retry_after_s(RETRY_AFTER_S)))
-}
-
-/// What is sent in front of the first batch.
-#[derive(Clone, Copy)]
-enum Opening<'o> {
-    /// Begins a transaction and locks the remote.
-    Transaction(&'o [Call<'o>]),
-    /// A savepoint of a transaction that is open.
-    Savepoint,
-    /// It was sent.
-    Sent,
-}
-
-/// One try at applying all rows with one statement for each batch.
-struct Sending<'l, 'a> {
-    link: &'l mut Link,
-    upload: Upload<'a>,
-    opening: Opening<'l>,
-    /// What the lock found, where it was part of the opening.
-    locked: Option<Answer>,
-    /// Triggers that are not as they were deployed, where that was asked.
-    watched: Option<Answer>,
-    /// Complete batches on their way, and the one that is being filled.
-    ready: Vec<Batch<'a>>,
-    filling: Option<(usize, Change, Batch<'a>)>,
-    /// Beside each of them, where its rows may reach others: what asks for those.
-    asking: Vec<Option<Batch<'a>>>,
-    asked: Option<Batch<'a>>,
-    reached: Reached<i64>,
-    ledger: Ledger,
-    fell_short: bool,
-    /// Whether others have changed keys (`moved.rs`).
-    question: Option<Question<'a>>,
-    /// Every row so far was applied as it was sent.
-    verbatim: bool,
-}
-
-impl<'l, 'a> Sending<'l, 'a> {
-    fn new(
-        link: &'l mut Link,
-        upload: Upload<'a>,
-        outline: &Outline,
-        opening: Opening<'l>,
-    ) -> Sending<'l, 'a> {
-        let verbatim = upload.request.download_follows;
-        let mut ledger = Ledger::within(upload.memory);
-        ledger.undigested = !verbatim || outline.rows() >= verbatim::ROWS_MIN;
-        let question = Question::known(link.place(), upload, outline);
-        Sending {
-            link,
-            upload,
-            opening,
-            locked: None,
-            watched: None,
-            ready: Vec::new(),
-            filling: None,
-            asking: Vec::new(),
-            asked: None,
-            reached: Reached::default(),
-            ledger,
-            fell_short: false,
-            question,
-            verbatim,
-        }
-    }
-
-    fn into_ledger(mut self, outline: &Outline) -> Ledger {
-        (self.ledger.verbatim, self.ledger.written) = (self.verbatim, outline.tables());
-        self.ledger.applied.reached = self.reached.count();
-        self.ledger
-    }
-
-    /// True if every row was applied, or rejected before it was sent.
-    fn rows(&mut self, outline: &Outline) -> Result<bool, Stop> {
-        let upload = self.upload;
-        let mut gave_up = false;
-        let visited = outline.visit(upload, &mut |table, row| {
-            self.row(table, row)?;
-            if self.fell_short {
-                gave_up = true;
-                return Err(Failure::new(Code::Bug, "stopped on purpose").into());
-            }
-            Ok(())
-        });
-        if gave_up {
-            return Ok(false);
-        }
-        visited?;
-        self.flush();
-        self.send(true)?;
-        Ok(!self.fell_short)
-    }
-
-    fn row(&mut self, position: usize, row: &UploadedRow<'_>) -> Result<(), Stop> {
-        let fits = self.filling.as_ref().is_some_and(|(table, change, batch)| {
-            (*table, *change) == (position, row.change) && !batch.is_full()
-        });
-        if !fits {
-            self.flush();
-            if self.ready.iter().map(Batch::bytes).sum::<usize>() > FLIGHT_BYTES {
-                self.send(false)?;
-            }
-            let table = &self.upload.tables[position];
-            let statement = table.required(event_of(row.change))?;
-            let batch = Batch::new(table, statement, self.upload.request.session);
-            self.filling = Some((position, row.change, batch));
-            let query = table.reach.by_delete.as_ref().filter(|_| row.change == Change::Delete);
-            let session = self.upload.request.session;
-            self.asked = query.map(|query| Batch::new(table, query, session));
-        }
-        let Some((_, _, batch)) = &mut self.filling else { return Ok(()) };
-        let table = &self.upload.tables[position].deployed.published;
-        let added = match batch::misspelled_key(&self.upload.tables[position], row) {
-            Some(reason) => Err(reason),
-            None => batch.add(row),
-        };
-        if let (Ok(()), Some(asked)) = (&added, &mut self.asked) {
-            // What the batch has taken this takes too; row by row it would be reported.
-            self.fell_short |= asked.add(row).is_err();
-        }
-        match added {
-            Ok(()) if self.ledger.undigested => {}
-            Ok(()) => self.ledger.echo(table, position, row),
-            Err(reason) => self.ledger.reject(row.key(table, position), reason),
-        }
-        Ok(())
-    }
-
-    fn flush(&mut self) {
-        if let Some((position, change, mut batch)) = self.filling.take() {
-            // A row that leaves the partition comes back as a delete.
-            let leaves =
-                change == Change::Update && self.upload.tables[position].deployed.details.may_leave;
-            self.verbatim &= batch.verbatim.is_some() && !leaves;
-            batch.finish();
-            let mut asked = self.asked.take();
-            asked.iter_mut().for_each(Batch::finish);
-            if batch.rows > 0 {
-                self.ready.push(batch);
-                self.asking.push(asked);
-            }
-        }
-    }
-
-    /// Sends what is ready and looks whether every row of it was applied.
-    fn send(&mut self, last: bool) -> Result<(), Stop> {
-        let ready = std::mem::take(&mut self.ready);
-        let values: Vec<_> = ready.iter().map(Batch::values).collect();
-        let parameters: Vec<_> = values.iter().map(|values| batch::as_parameters(values)).collect();
-        let asking = std::mem::take(&mut self.asking);
-        let asked: Vec<_> = asking.iter().map(|a| a.as_ref().map(Batch::values)).collect();
-        let asked: Vec<_> =
-            asked.iter().map(|values| values.as_ref().map(|v| batch::as_parameters(v))).collect();
-        let opening = std::mem::replace(&mut self.opening, Opening::Sent);
-        let mut calls = match opening {
-            Opening::Transaction(calls) => calls.to_vec(),
-            Opening::Savepoint => vec![Call::Simple(BEGIN_AGAIN)],
-            Opening::Sent => Vec::new(),
-        };
-        let first = calls.len();
-        let mut places = Vec::with_capacity(ready.len());
-        for (at, (batch, p)) in ready.iter().zip(&parameters).enumerate() {
-            let before = calls.len();
-            let question = asking[at].as_ref().zip(asked[at].as_ref());
-            reached::ask(&mut calls, question.map(|(b, p)| batch::query(b, p)).into_iter());
-            places.push(before..calls.len());
-            calls.push(batch::call(batch, p));
-        }
-        if last {
-            calls.push(Call::new(END, &[]));
-        }
-        let question = self.question.as_ref().filter(|_| last);
-        let asked_last = question.map(Question::parameters);
-        calls.extend(asked_last.as_ref().map(|parameters| Call::new(key_log::ANY, parameters)));
-        let begins = matches!(opening, Opening::Transaction(_));
-        let flown = if begins { self.link.begin(&calls) } else { self.link.flight(&calls) };
-        match flown {
-            Ok(mut answers) => {
-                for (batch, asked) in ready.iter().zip(places) {
-                    let answer = &answers[asked.end];
-                    self.reached.extend(By::Delete, reached::found_by(&answers[asked])?);
-                    self.fell_short |= answer.affected < u64::from(batch.rows);
-                    self.verbatim &= answer.affected == u64::from(batch.rows);
-                }
-                let answer = answers.last().filter(|_| asked_last.is_some());
-                self.fell_short |= answer.is_some_and(|answer| !answer.rows.is_empty());
-                if begins {
-                    self.watched = (first > WATCH_AT).then(|| answers.swap_remove(WATCH_AT));
-                    self.locked = Some(answers.swap_remove(LOCK_AT));
-                }
-                Ok(())
-            }
-            Err(fault) if begins && fault.call < first => {
-                Err(identity::lock_failed(LOCK_AT)(fault).into())
-            }
-            Err(fault) if row_fault::may_be_a_row(&fault) => {
-                self.fell_short = true;
-                Ok(())
-            }
-            Err(fault) => Err(stopped("apply the upload")(fault)),
-        }
-    }
 }
 
 /// The event at which rows that met somebody else's change are resolved.

@@ -170,7 +170,8 @@ impl Verbatim {
     /// The parameters of [`LOOK`].
     pub(super) fn look<'a>(&'a self, table: &'a Table) -> Look<'a> {
         let (published, details) = (&table.deployed.published, &table.deployed.details);
-        let ours = ["remote", "owed", "conflict"].map(|name| format!("syncline.syncline_{name}"));
+        let ours = ["remote", "owed", "conflict", "reject"]
+            .map(|name| format!("syncline.syncline_{name}"));
         let log = self.logged.then(|| departure_log::log(&published.name));
         Look {
             table: format!("{}.{}", ident(&details.schema), ident(&details.name)),
@@ -208,7 +209,8 @@ pub(super) fn proven(answers: &[Answer]) -> Option<u64> {
     number
 }
 
-fn upload_scripts(scripts: &HashMap<Event, Script>) -> String {
+/// Digest of the scripts that apply rows.
+pub(super) fn upload_scripts(scripts: &HashMap<Event, Script>) -> String {
     let uploads = [Event::UploadInsert, Event::UploadUpdate, Event::UploadDelete];
     let texts = uploads.map(|event| scripts.get(&event).map_or("", |script| script.sql.as_str()));
     digest(&texts)

@@ -171,12 +171,12 @@ impl Writer {
             && !matches!(request.session.held, Held::Older(_))
             && self.timelines.is_for(self.link.place());
         if !usual {
-            return Ok(Err(Undone { rows_failed: false }));
+            return Ok(Err(Undone::Unlucky));
         }
         let tables = self.catalog.tables(request.session)?;
         let memory = self.memory.clone();
         let upload = Upload { tables: &tables, request, memory: &memory };
-        let (locked, ledger) = match upload::at_once(&mut self.link, upload)? {
+        let (locked, together) = match upload::at_once(&mut self.link, upload)? {
             Ok(applied) => applied,
             Err(undone) => {
                 self.link.roll_back();
@@ -189,16 +189,23 @@ impl Writer {
             && self.life.is_named(&locked.life);
         if !still {
             self.link.roll_back();
-            return Ok(Err(Undone { rows_failed: false }));
+            return Ok(Err(Undone::Unlucky));
         }
         let remote = self.recognize(request, &locked)?;
+        let ledger = match upload::resolve(&mut self.link, upload, &remote, together)? {
+            Ok(ledger) => ledger,
+            Err(undone) => {
+                self.link.roll_back();
+                return Ok(Err(undone));
+            }
+        };
         upload::finish(&mut self.link, upload, remote, &locked, ledger, &self.life).map(Ok)
     }
 
     fn upload_once(&mut self, request: &UploadRequest<'_>) -> Result<Applied, Failure> {
-        let rows_failed = match self.in_transaction(|writer| writer.upload_at_once(request))? {
+        let undone = match self.in_transaction(|writer| writer.upload_at_once(request))? {
             Ok(applied) => return Ok(applied),
-            Err(Undone { rows_failed }) => rows_failed,
+            Err(undone) => undone,
         };
         self.in_transaction(|writer| {
             let (tables, locked) = writer.lock(request.session, !request.download_follows)?;
@@ -209,7 +216,7 @@ impl Writer {
             };
             shape::upload(request, &deployed, &convert, |request| {
                 let upload = Upload { tables: &tables, request, memory: &writer.memory };
-                let ledger = upload::apply(&mut writer.link, upload, &remote, rows_failed)?;
+                let ledger = upload::apply(&mut writer.link, upload, &remote, undone)?;
                 upload::finish(&mut writer.link, upload, remote, &locked, ledger, &writer.life)
             })
         })

@@ -1,0 +1,297 @@
+//! One try at applying all rows of an upload together, with one statement for each batch.
+//!
+//! Whether they should have been applied is seen afterwards, by whether anything failed and by how
+//! many rows each statement has changed.
+
+use super::batch::{self, Batch};
+use super::identity;
+use super::key_log;
+use super::ledger::Ledger;
+use super::link::{Answer, Call, Link};
+use super::moved::Question;
+use super::outline::Outline;
+use super::reached;
+use super::row_fault;
+use super::shortfall;
+use super::upload::{LOCK_AT, Stop, Upload, WATCH_AT, stopped};
+use super::verbatim;
+use crate::reach::{By, Reached};
+use crate::synchronization::Change;
+use crate::uploaded_row::{UploadedRow, event_of};
+use model::{Code, Failure};
+
+/// Bytes of parameters that are sent before their answers are awaited. They are held twice, as
+/// parameters and as messages; more of them save one wait for each of the largest batches.
+const FLIGHT_BYTES: usize = 2 << 20;
+
+/// The first statement in a transaction that has locked the remote.
+pub(super) const BEGIN_AGAIN: &str = "SET CONSTRAINTS ALL DEFERRED; SAVEPOINT together";
+
+/// Behind the last batch: what remains is to be noticed here, where it can still be undone, and
+/// not at the commit.
+const END: &str = "SET CONSTRAINTS ALL IMMEDIATE";
+
+/// What is sent in front of the first batch.
+#[derive(Clone, Copy)]
+pub(super) enum Opening<'o> {
+    /// Begins a transaction and locks the remote.
+    Transaction(&'o [Call<'o>]),
+    /// A savepoint of a transaction that is open.
+    Savepoint,
+    /// It was sent.
+    Sent,
+}
+
+/// What became of a try.
+pub(super) enum Sent {
+    /// Every row was applied, or rejected before it was sent, but for these: their numbers, in the
+    /// order in which the upload is visited. Nothing was done for them.
+    But(Vec<u64>),
+    /// All is to be undone.
+    Failed {
+        /// A value that must be unique is there already, perhaps a key.
+        not_unique: bool,
+    },
+}
+
+/// Rows on their way to one statement.
+pub(super) struct Parcel<'a> {
+    pub(super) table: usize,
+    pub(super) change: Change,
+    pub(super) batch: Batch<'a>,
+    /// Asks for the rows that these may reach.
+    asked: Option<Batch<'a>>,
+    /// The number of each row.
+    pub(super) numbers: Vec<u64>,
+}
+
+/// One try at applying all rows with one statement for each batch.
+pub(super) struct Sending<'l, 'a> {
+    link: &'l mut Link,
+    upload: Upload<'a>,
+    opening: Opening<'l>,
+    /// What the lock found, where it was part of the opening.
+    pub(super) locked: Option<Answer>,
+    /// Triggers that are not as they were deployed, where that was asked.
+    pub(super) watched: Option<Answer>,
+    /// Complete batches, and the one that is being filled.
+    ready: Vec<Parcel<'a>>,
+    filling: Option<Parcel<'a>>,
+    reached: Reached<i64>,
+    ledger: Ledger,
+    failed: bool,
+    not_unique: bool,
+    /// Rows that were not applied are looked for; or else the first of them ends the try.
+    seeks: bool,
+    /// The number of the next row.
+    number: u64,
+    /// Rows that are known to find another one in their place, and are not sent; the last first.
+    aside: Vec<u64>,
+    missed: Vec<u64>,
+    /// Whether others have changed keys (`moved.rs`).
+    question: Option<Question<'a>>,
+    /// Every row so far was applied as it was sent.
+    verbatim: bool,
+}
+
+impl<'l, 'a> Sending<'l, 'a> {
+    /// `aside`: the numbers of rows that are not to be sent.
+    pub(super) fn new(
+        link: &'l mut Link,
+        upload: Upload<'a>,
+        outline: &Outline,
+        opening: Opening<'l>,
+        mut aside: Vec<u64>,
+    ) -> Sending<'l, 'a> {
+        let verbatim = upload.request.download_follows;
+        let mut ledger = Ledger::within(upload.memory);
+        ledger.undigested = !verbatim || outline.rows() >= verbatim::ROWS_MIN;
+        let question = Question::known(link.place(), upload, outline);
+        let seeks = shortfall::can_be_sought(link.place(), upload, outline);
+        aside.reverse();
+        Sending {
+            link,
+            upload,
+            opening,
+            locked: None,
+            watched: None,
+            ready: Vec::new(),
+            filling: None,
+            reached: Reached::default(),
+            ledger,
+            failed: false,
+            not_unique: false,
+            seeks,
+            number: 0,
+            aside,
+            missed: Vec::new(),
+            question,
+            verbatim,
+        }
+    }
+
+    pub(super) fn into_ledger(mut self, outline: &Outline) -> Ledger {
+        (self.ledger.verbatim, self.ledger.written) = (self.verbatim, outline.tables());
+        self.ledger.applied.reached = self.reached.count();
+        self.ledger
+    }
+
+    pub(super) fn rows(&mut self, outline: &Outline) -> Result<Sent, Stop> {
+        let upload = self.upload;
+        let mut gave_up = false;
+        let visited = outline.visit(upload, &mut |table, row| {
+            self.row(outline, table, row)?;
+            if self.failed {
+                gave_up = true;
+                return Err(Failure::new(Code::Bug, "stopped on purpose").into());
+            }
+            Ok(())
+        });
+        if !gave_up {
+            visited?;
+            self.flush();
+            self.send(outline, true)?;
+        }
+        let mut missed = std::mem::take(&mut self.missed);
+        // What a delete has taken along besides might have been among them.
+        self.failed |= !missed.is_empty() && self.reached.count() > 0;
+        missed.sort_unstable();
+        Ok(match self.failed {
+            true => Sent::Failed { not_unique: self.not_unique },
+            false => Sent::But(missed),
+        })
+    }
+
+    fn row(
+        &mut self,
+        outline: &Outline,
+        position: usize,
+        row: &UploadedRow<'_>,
+    ) -> Result<(), Stop> {
+        let number = self.number;
+        self.number += 1;
+        if self.aside.last() == Some(&number) {
+            self.missed.extend(self.aside.pop());
+            return Ok(());
+        }
+        let fits = self.filling.as_ref().is_some_and(|parcel| {
+            (parcel.table, parcel.change) == (position, row.change) && !parcel.batch.is_full()
+        });
+        if !fits {
+            self.flush();
+            if self.ready.iter().map(|parcel| parcel.batch.bytes()).sum::<usize>() > FLIGHT_BYTES {
+                self.send(outline, false)?;
+            }
+            self.filling = Some(self.parcel(position, row.change)?);
+        }
+        let Some(parcel) = &mut self.filling else { return Ok(()) };
+        let table = &self.upload.tables[position].deployed.published;
+        let added = match batch::misspelled_key(&self.upload.tables[position], row) {
+            Some(reason) => Err(reason),
+            None => parcel.batch.add(row),
+        };
+        if added.is_ok() {
+            parcel.numbers.push(number);
+            if let Some(asked) = &mut parcel.asked {
+                // What the batch has taken this takes too; row by row it would be told.
+                self.failed |= asked.add(row).is_err();
+            }
+        }
+        match added {
+            Ok(()) if self.ledger.undigested => {}
+            Ok(()) => self.ledger.echo(table, position, row),
+            Err(reason) => self.ledger.reject(row.key(table, position), reason),
+        }
+        Ok(())
+    }
+
+    fn parcel(&self, position: usize, change: Change) -> Result<Parcel<'a>, Failure> {
+        let table = &self.upload.tables[position];
+        let session = self.upload.request.session;
+        let batch = Batch::new(table, table.required(event_of(change))?, session);
+        let query = table.reach.by_delete.as_ref().filter(|_| change == Change::Delete);
+        let asked = query.map(|query| Batch::new(table, query, session));
+        Ok(Parcel { table: position, change, batch, asked, numbers: Vec::new() })
+    }
+
+    fn flush(&mut self) {
+        let Some(mut parcel) = self.filling.take() else { return };
+        // A row that leaves the subscription comes back as a delete.
+        let details = &self.upload.tables[parcel.table].deployed.details;
+        let leaves = parcel.change == Change::Update && details.may_leave;
+        self.verbatim &= parcel.batch.verbatim.is_some() && !leaves;
+        parcel.batch.finish();
+        parcel.asked.iter_mut().for_each(Batch::finish);
+        if parcel.batch.rows > 0 {
+            self.ready.push(parcel);
+        }
+    }
+
+    /// Sends what is ready and looks whether every row of it was applied.
+    fn send(&mut self, outline: &Outline, last: bool) -> Result<(), Stop> {
+        let ready = std::mem::take(&mut self.ready);
+        let values: Vec<_> = ready.iter().map(|parcel| parcel.batch.values()).collect();
+        let parameters: Vec<_> = values.iter().map(|values| batch::as_parameters(values)).collect();
+        let asked: Vec<_> =
+            ready.iter().map(|parcel| parcel.asked.as_ref().map(Batch::values)).collect();
+        let asked: Vec<_> =
+            asked.iter().map(|values| values.as_ref().map(|v| batch::as_parameters(v))).collect();
+        let opening = std::mem::replace(&mut self.opening, Opening::Sent);
+        let mut calls = match opening {
+            Opening::Transaction(calls) => calls.to_vec(),
+            Opening::Savepoint => vec![Call::Simple(BEGIN_AGAIN)],
+            Opening::Sent => Vec::new(),
+        };
+        let first = calls.len();
+        let mut places = Vec::with_capacity(ready.len());
+        for (at, (parcel, p)) in ready.iter().zip(&parameters).enumerate() {
+            let before = calls.len();
+            let question = parcel.asked.as_ref().zip(asked[at].as_ref());
+            reached::ask(&mut calls, question.map(|(b, p)| batch::query(b, p)).into_iter());
+            places.push(before..calls.len());
+            calls.push(batch::call(&parcel.batch, p));
+        }
+        if last {
+            calls.push(Call::new(END, &[]));
+        }
+        let question = self.question.as_ref().filter(|_| last);
+        let asked_last = question.map(Question::parameters);
+        calls.extend(asked_last.as_ref().map(|parameters| Call::new(key_log::ANY, parameters)));
+        let begins = matches!(opening, Opening::Transaction(_));
+        let flown = if begins { self.link.begin(&calls) } else { self.link.flight(&calls) };
+        let mut answers = match flown {
+            Ok(answers) => answers,
+            Err(fault) if begins && fault.call < first => {
+                return Err(identity::lock_failed(LOCK_AT)(fault).into());
+            }
+            Err(fault) if row_fault::may_be_a_row(&fault) => {
+                (self.failed, self.not_unique) = (true, row_fault::is_not_unique(&fault));
+                return Ok(());
+            }
+            Err(fault) => return Err(stopped("apply the upload")(fault)),
+        };
+        let mut short = Vec::new();
+        for (parcel, asked) in ready.iter().zip(places) {
+            let affected = answers[asked.end].affected;
+            self.reached.extend(By::Delete, reached::found_by(&answers[asked])?);
+            self.verbatim &= affected <= u64::from(parcel.batch.rows);
+            if affected < u64::from(parcel.batch.rows) {
+                short.push((parcel, affected));
+            }
+        }
+        let answer = answers.last().filter(|_| asked_last.is_some());
+        self.failed |= answer.is_some_and(|answer| !answer.rows.is_empty());
+        self.failed |= !self.seeks && !short.is_empty();
+        if begins {
+            self.watched = (first > WATCH_AT).then(|| answers.swap_remove(WATCH_AT));
+            self.locked = Some(answers.swap_remove(LOCK_AT));
+        }
+        if !short.is_empty() && !self.failed {
+            match shortfall::find(self.link, self.upload, outline, &short)? {
+                Some(numbers) => self.missed.extend(numbers),
+                None => self.failed = true,
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,296 @@
+//! Rows that were not applied while the others of their batch were.
+//!
+//! They are found by one statement, and resolved as a set behind all others.
+//! A row that a generated script has applied carries the version of this transaction, and one that
+//! it has deleted is not there. So what is left of a batch is known without applying it again row
+//! by row. A row that is certain to be refused by the database, a new one whose key is there, fails
+//! the whole try; in the next one such rows are looked for first, and set aside.
+//!
+//! Invariants:
+//! F1. What is found makes up exactly what a statement fell short by; or else all is undone and
+//!     applied carefully.
+//! F2. That the others come first changes nothing for what is found: nobody's triggers or rules
+//!     see the rows, no foreign key's action reaches them, and none of them leaves the
+//!     subscription in front of others that need it.
+//! F3. Nobody has changed keys that concern the upload until all is resolved (M1).
+
+use super::batch::{self, BATCH_BYTES, Batch};
+use super::careful::{Careful, Group};
+use super::catalog::Table;
+use super::conflict;
+use super::details::TableDetails;
+use super::fetch::unreadable;
+use super::key_log;
+use super::ledger::Ledger;
+use super::link::{Call, Link};
+use super::links::Links;
+use super::moved::{Moves, Question};
+use super::outline::Outline;
+use super::reached;
+use super::sending::Parcel;
+use super::statement::Statement;
+use super::tables::VERSION;
+use super::upload::{Stop, Upload, stopped};
+use super::verbatim;
+use super::watermark::Place;
+use crate::catalog::CatalogTable;
+use crate::quote::{ident, join};
+use crate::script::{Event, Script};
+use crate::synchronization::{Change, Held};
+use postgres_types::ToSql;
+use std::collections::HashMap;
+
+/// Whether anything of somebody's own happens to the rows of tables `$1`, or hides some.
+const MEDDLES: &str = "SELECT 1 FROM pg_class AS c
+WHERE c.oid = ANY (ARRAY(SELECT n::regclass::oid FROM unnest($1::text[]) AS n))
+    AND (c.relhasrules OR c.relhassubclass OR c.relrowsecurity OR EXISTS (
+        SELECT FROM pg_trigger AS t JOIN pg_proc AS p ON p.oid = t.tgfoid
+        WHERE t.tgrelid = c.oid AND NOT t.tgisinternal AND t.tgenabled <> 'D'
+            AND p.pronamespace <> 'syncline'::regnamespace))
+LIMIT 1";
+
+/// Digest of the scripts that apply rows.
+pub(super) fn digest(scripts: &HashMap<Event, Script>) -> String {
+    verbatim::upload_scripts(scripts)
+}
+
+/// Finds rows of a table that were not applied: their positions in a batch, from 1.
+#[derive(Debug)]
+pub(super) struct Seeker {
+    /// Rows that do not carry the version of this transaction, or are not there.
+    unstamped: Statement,
+    /// Rows that are there.
+    there: Statement,
+}
+
+impl Seeker {
+    /// None where the scripts of `table` are not the generated ones, or leave no trace.
+    pub(super) fn of(table: &CatalogTable<TableDetails>) -> Option<Seeker> {
+        let stamping = table.details.stamping.as_ref()?;
+        if *stamping != digest(table.scripts()) {
+            return None;
+        }
+        Some(Seeker {
+            unstamped: seeking(table, &|found| {
+                format!("(SELECT t.{VERSION} {found}) IS DISTINCT FROM pg_current_xact_id()")
+            })?,
+            there: seeking(table, &|found| format!("(SELECT 1 {found}) IS NOT NULL"))?,
+        })
+    }
+}
+
+/// Each row is looked up by itself: a join might read the whole table instead.
+fn seeking(
+    table: &CatalogTable<TableDetails>,
+    condition: &dyn Fn(&str) -> String,
+) -> Option<Statement> {
+    let (published, details) = (&table.published, &table.details);
+    let key: Vec<&String> =
+        published.key.iter().filter_map(|at| published.columns.get(usize::from(*at))).collect();
+    let found = format!(
+        "FROM {}.{} AS t WHERE {}",
+        ident(&details.schema),
+        ident(&details.name),
+        join(&key, " AND ", |name| format!("t.{0} = k.{0}", ident(name))),
+    );
+    let text = format!(
+        "SELECT k.syncline_position\n\
+         FROM (SELECT b.*, row_number() OVER () AS syncline_position FROM {{keys}} AS b) AS k\n\
+         WHERE {}",
+        condition(&found)
+    );
+    let script = Script::parse(&text, published).ok()?;
+    Some(Statement::of(&script, published, &details.columns))
+}
+
+/// Whether rows that an upload falls short by can be looked for, as far as is known beforehand.
+pub(super) fn can_be_sought(place: Place, upload: Upload<'_>, outline: &Outline) -> bool {
+    let table = |at: usize| -> &Table { &upload.tables[at] };
+    let leaves = |at: usize| table(at).deployed.details.may_leave;
+    !matches!(upload.request.session.held, Held::Older(_))
+        && outline.tables().into_iter().all(|at| table(at).seeker.is_some())
+        && (outline.is_of_one_kind() || !outline.updated().any(leaves))
+        && Question::is_whole(place, upload, outline)
+}
+
+/// The numbers of the rows that each parcel fell short by, beside how many were applied. None
+/// where that is not certain.
+pub(super) fn find(
+    link: &mut Link,
+    upload: Upload<'_>,
+    outline: &Outline,
+    short: &[(&Parcel<'_>, u64)],
+) -> Result<Option<Vec<u64>>, Stop> {
+    let mut seeking = Vec::with_capacity(short.len());
+    for (parcel, _) in short {
+        let seeker = upload.tables[parcel.table].seeker.as_ref();
+        let seeker = seeker.and_then(|seeker| match parcel.change {
+            Change::Insert | Change::Update => Some(&seeker.unstamped),
+            Change::Delete => Some(&seeker.there),
+            Change::KeyChange => None,
+        });
+        let Some(seeker) = seeker else { return Ok(None) };
+        let Some(values) = parcel.batch.asked_by(seeker, parcel.change) else { return Ok(None) };
+        seeking.push((seeker, values));
+    }
+    let parameters: Vec<_> =
+        seeking.iter().map(|(_, values)| batch::as_parameters(values)).collect();
+    let names = names(upload, outline);
+    let tables: [&(dyn ToSql + Sync); 1] = [&names];
+    let mut calls = vec![Call::new(MEDDLES, &tables)];
+    let questions = seeking.iter().zip(&parameters);
+    reached::ask(&mut calls, questions.map(|((seeker, _), p)| Call::new(&seeker.sql, p)));
+    let answers = link.flight(&calls).map_err(stopped("look for rows that were not applied"))?;
+    if answers.first().is_none_or(|meddles| !meddles.rows.is_empty()) {
+        return Ok(None);
+    }
+    let mut numbers = Vec::new();
+    // In front of the answers is what was made of the first call, and of a setting.
+    for ((parcel, affected), answer) in short.iter().zip(answers.iter().skip(2)) {
+        let lacking = u64::from(parcel.batch.rows).saturating_sub(*affected);
+        let found = answer.rows.len() as u64;
+        let certain = match parcel.change {
+            // What is not there has nothing to be done about it.
+            Change::Delete => found <= lacking,
+            Change::Insert | Change::Update | Change::KeyChange => found == lacking,
+        };
+        if !certain {
+            return Ok(None);
+        }
+        for row in &answer.rows {
+            let position: i64 = row.try_get(0).map_err(unreadable)?;
+            numbers.extend(parcel.numbers.get(position as usize - 1));
+        }
+    }
+    Ok(Some(numbers))
+}
+
+/// The tables with rows in SQL.
+fn names(upload: Upload<'_>, outline: &Outline) -> Vec<String> {
+    let details = |at: usize| &upload.tables[at].deployed.details;
+    let details = outline.tables().into_iter().map(details);
+    details.map(|details| format!("{}.{}", ident(&details.schema), ident(&details.name))).collect()
+}
+
+/// The numbers of new rows whose key is there. None where there is none, or it does not help to
+/// know them.
+pub(super) fn duplicates(
+    link: &mut Link,
+    upload: Upload<'_>,
+    outline: &Outline,
+) -> Result<Option<Vec<u64>>, Stop> {
+    if !can_be_sought(link.place(), upload, outline) {
+        return Ok(None);
+    }
+    let mut number = 0;
+    let mut found = Vec::new();
+    let mut asking: Option<(usize, Batch<'_>, Vec<u64>)> = None;
+    outline.visit(upload, &mut |at, row| {
+        let this = number;
+        number += 1;
+        let table: &Table = &upload.tables[at];
+        let Some(seeker) = table.seeker.as_ref().filter(|_| row.change == Change::Insert) else {
+            return Ok(());
+        };
+        let fits = asking.as_ref().is_some_and(|(of, batch, _)| *of == at && !batch.is_full());
+        if !fits {
+            found.extend(present(link, asking.take())?);
+            let batch = Batch::new(table, &seeker.there, upload.request.session);
+            asking = Some((at, batch, Vec::new()));
+        }
+        if let Some((_, batch, numbers)) = &mut asking
+            && batch::misspelled_key(table, row).is_none()
+            && batch.add(row).is_ok()
+        {
+            numbers.push(this);
+        }
+        Ok(())
+    })?;
+    found.extend(present(link, asking)?);
+    Ok((!found.is_empty()).then_some(found))
+}
+
+fn present(
+    link: &mut Link,
+    asking: Option<(usize, Batch<'_>, Vec<u64>)>,
+) -> Result<Vec<u64>, Stop> {
+    let Some((_, mut batch, numbers)) = asking.filter(|(_, batch, _)| batch.rows > 0) else {
+        return Ok(Vec::new());
+    };
+    batch.finish();
+    let values = batch.values();
+    let parameters = batch::as_parameters(&values);
+    let mut calls = Vec::new();
+    reached::ask(&mut calls, std::iter::once(batch::query(&batch, &parameters)));
+    let answers = link.flight(&calls).map_err(stopped("look for keys that are there"))?;
+    let positions = reached::found_by(&answers)?.into_iter();
+    let mut found: Vec<u64> =
+        positions.filter_map(|at| numbers.get(at as usize - 1).copied()).collect();
+    found.sort_unstable();
+    Ok(found)
+}
+
+/// Resolves the rows with these numbers, behind all others, and adds what is to be told of them to
+/// `ledger`. None where all is to be undone and applied carefully.
+pub(super) fn settle(
+    link: &mut Link,
+    upload: Upload<'_>,
+    outline: &Outline,
+    missed: &[u64],
+    ledger: Ledger,
+) -> Result<Option<Ledger>, Stop> {
+    let mut careful = Careful::new(link, upload, Links::default(), Moves::default());
+    careful.ledger = ledger;
+    let mut missed = missed.iter().copied().peekable();
+    let (mut number, mut bytes) = (0, 0);
+    let mut group: Option<Group> = None;
+    let mut reaches = false;
+    outline.visit(upload, &mut |table, row| {
+        let this = number;
+        number += 1;
+        if missed.next_if_eq(&this).is_none() {
+            return Ok(());
+        }
+        reaches |= reached::reaches(&upload.tables[table], row.change);
+        let same = group.as_ref().is_some_and(|group| {
+            (group.table, group.change) == (table, row.change) && bytes < BATCH_BYTES
+        });
+        if !same {
+            if let Some(group) = group.take().filter(|_| !reaches) {
+                conflict::resolve_missed(&mut careful, group)?;
+                careful.write_conflicts()?;
+            }
+            bytes = 0;
+        }
+        bytes += row.bytes.len();
+        let rows = || Group { table, change: row.change, rows: Vec::new() };
+        group.get_or_insert_with(rows).rows.push(row.bytes.to_vec());
+        Ok(())
+    })?;
+    if let Some(group) = group.filter(|_| !reaches) {
+        conflict::resolve_missed(&mut careful, group)?;
+    }
+    if reaches || !careful.parked.is_empty() {
+        return Ok(None);
+    }
+    careful.flush()?;
+    let Careful { mut ledger, link, .. } = careful;
+    if others_changed_keys(link, upload, outline)? {
+        return Ok(None);
+    }
+    let leaves = |table: usize| upload.tables[table].deployed.details.may_leave;
+    ledger.verbatim &= !outline.tables().into_iter().any(leaves);
+    ledger.is_settled = true;
+    Ok(Some(ledger))
+}
+
+fn others_changed_keys(
+    link: &mut Link,
+    upload: Upload<'_>,
+    outline: &Outline,
+) -> Result<bool, Stop> {
+    let Some(question) = Question::known(link.place(), upload, outline) else { return Ok(false) };
+    let parameters = question.parameters();
+    let rows = link.query(key_log::ANY, &parameters).map_err(stopped("look for changed keys"))?;
+    Ok(!rows.is_empty())
+}

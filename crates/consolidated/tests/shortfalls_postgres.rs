@@ -1,0 +1,415 @@
+//! Rows that met somebody else's change, among many that did not.
+//!
+//! They are found and resolved as a set, as they would be one by one.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "support/center.rs"]
+#[allow(dead_code, reason = "no test needs all of it")]
+mod center;
+
+use center::{Backend, Center, Download, Remote, Row, Upload, int, text};
+use consolidated::Applied;
+use model::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+const SCHEMA: &str = "
+    CREATE TABLE customer (id integer PRIMARY KEY, rep integer NOT NULL, name text, qty integer,
+        code integer UNIQUE);
+    CREATE TABLE line (id integer PRIMARY KEY, customer integer NOT NULL REFERENCES customer (id),
+        note text, qty integer CHECK (qty <> 13));
+    CREATE INDEX ON line (customer);";
+
+/// A trigger of somebody's own, which does nothing: rows are applied carefully then.
+const WATCHED: &str = "
+    CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
+    CREATE TRIGGER nothing BEFORE INSERT OR UPDATE OR DELETE ON customer
+        FOR EACH STATEMENT EXECUTE FUNCTION nothing();
+    CREATE TRIGGER nothing BEFORE INSERT OR UPDATE OR DELETE ON line
+        FOR EACH STATEMENT EXECUTE FUNCTION nothing();";
+
+fn model(rule: &str) -> String {
+    format!(
+        "[table.customer]\npartition = \"rep = {{u.rep}}\"\nconflict = {rule}\n\
+         [table.line]\nparent = \"customer\"\nconflict = {rule}\n"
+    )
+}
+
+fn remote() -> Remote {
+    let mut remote = Remote::another();
+    remote.claims = BTreeMap::from([("rep".into(), "1".into())]);
+    remote
+}
+
+fn customer(id: i64, qty: i64) -> Row {
+    vec![int(id), int(1), text("n"), int(qty), int(id)]
+}
+
+/// Customers from 1 to `count` as updates from one quantity to another.
+fn updates(count: i64, from: i64, to: i64) -> Vec<Upload> {
+    (1..=count).map(|id| Upload::Update("customer", customer(id, from), customer(id, to))).collect()
+}
+
+fn with_customers(count: i64, rule: &str) -> (Center, Remote) {
+    let rows = format!(
+        "{SCHEMA}
+         INSERT INTO customer SELECT n, 1, 'n', 0, n FROM generate_series(1, {count}) AS n;"
+    );
+    let mut center = Center::on(Backend::Postgres, &rows, &model(rule));
+    let mut remote = remote();
+    center.synchronize(&mut remote, &[]);
+    (center, remote)
+}
+
+/// Customers that a subtransaction wrote: they were applied inside of a savepoint, carefully.
+const CAREFULLY: &str = "SELECT count(*) FROM customer \
+     WHERE syncline_version::text <> xmin::text AND qty <> 99";
+
+// S5, Trap 19: few conflicts do not make the upload be applied again.
+#[test]
+fn rows_beside_a_conflict_are_applied_once() {
+    let (mut center, mut remote) = with_customers(300, "\"consolidated_wins\"");
+    center.foreign(
+        "UPDATE customer SET qty = 99 WHERE id IN (7, 150); DELETE FROM customer WHERE id = 9",
+    );
+    let (applied, download) = center.synchronize(&mut remote, &updates(300, 0, 5));
+    assert_eq!((applied.updates, applied.conflicts, applied.rejected), (300, 3, 0));
+    assert_eq!(center.list(CAREFULLY), "0");
+    assert_eq!(center.list("SELECT count(*) FROM customer WHERE qty = 5"), "297");
+    let mut came = download.upserts;
+    came.sort_by_key(|(_, row)| row[0].as_ref().display());
+    assert_eq!(
+        came,
+        [("customer".into(), customer(150, 99)), ("customer".into(), customer(7, 99))]
+    );
+    assert_eq!(download.deletes, [("customer".into(), vec![int(9)])]);
+    let noted = "SELECT operation || ' ' || coalesce(consolidated_row::json ->> 'qty', '-')
+        || coalesce(result_row::json ->> 'qty', '-') FROM syncline.syncline_conflict ORDER BY 1";
+    assert_eq!(center.list(noted), "update --,update 9999,update 9999");
+    // What was resolved is known, so that nothing is in conflict with itself.
+    let (applied, download) = center.synchronize(&mut remote, &updates(6, 5, 6));
+    assert_eq!((applied.conflicts, applied.rejected), (0, 0));
+    assert!(download.upserts.is_empty(), "{download:?}");
+}
+
+// S5: the same for deletes; what is gone already is no conflict.
+#[test]
+fn deletes_beside_a_conflict_are_applied_once() {
+    let (mut center, mut remote) = with_customers(300, "\"consolidated_wins\"");
+    center.foreign(
+        "UPDATE customer SET qty = 99 WHERE id IN (7, 150); DELETE FROM customer WHERE id = 9",
+    );
+    let deletes: Vec<Upload> =
+        (1..=300).map(|id| Upload::Delete("customer", customer(id, 0))).collect();
+    let trips = center.writer.round_trips();
+    let (applied, download) = center.synchronize(&mut remote, &deletes);
+    assert_eq!((applied.deletes, applied.conflicts, applied.rejected), (300, 2, 0));
+    let trips = center.writer.round_trips() - trips;
+    assert!(trips <= 9, "{trips}: applied again");
+    assert_eq!(center.list("SELECT id FROM customer ORDER BY id"), "7,150");
+    assert_eq!(download.upserts.len(), 2, "{download:?}");
+}
+
+// S5, S7, Trap 19: rows whose key is there are set aside; one behind the fence stays as it is.
+#[test]
+fn new_rows_beside_a_duplicate_are_applied_once() {
+    for (rule, qty) in [("\"consolidated_wins\"", 99), ("\"remote_wins\"", 3)] {
+        let mut center = Center::on(Backend::Postgres, SCHEMA, &model(rule));
+        let mut remote = remote();
+        center.synchronize(&mut remote, &[]);
+        center.foreign("INSERT INTO customer VALUES (7, 1, 'n', 99, 7), (8, 2, 'theirs', 99, 8)");
+        let inserts: Vec<Upload> =
+            (1..=300).map(|id| Upload::Insert("customer", customer(id, 3))).collect();
+        let (applied, download) = center.synchronize(&mut remote, &inserts);
+        assert_eq!((applied.inserts, applied.conflicts, applied.rejected), (300, 1, 1), "{rule}");
+        let once = "SELECT count(DISTINCT xmin::text) FROM customer WHERE id NOT IN (7, 8)";
+        assert_eq!(center.list(once), "1");
+        assert_eq!(center.list("SELECT name FROM customer WHERE id = 8"), "theirs");
+        assert_eq!(center.list("SELECT qty FROM customer WHERE id = 7"), qty.to_string());
+        let code = model::Code::RowOutsideSubscription.number();
+        assert_eq!(download.rejects, [("customer".into(), vec![int(8)], code)]);
+        assert_eq!(download.deletes, [("customer".into(), vec![int(8)])]);
+        assert_eq!(download.upserts.len(), usize::from(qty == 99), "{download:?}");
+    }
+}
+
+// S7: a line goes where its purchase went, and what waits for a row that lost is told of it.
+#[test]
+fn children_of_rows_that_were_left_out_are_left_out_too() {
+    let (mut center, mut remote) = with_customers(3, "\"remote_wins\"");
+    center.foreign("UPDATE customer SET rep = 2 WHERE id = 2");
+    let line = |id: i64, of: i64| Upload::Insert("line", vec![int(id), int(of), text("x"), int(1)]);
+    let changes = [
+        Upload::Update("customer", customer(1, 0), customer(1, 4)),
+        Upload::Update("customer", customer(2, 0), customer(2, 4)),
+        line(1, 1),
+        line(2, 2),
+        line(3, 3),
+    ];
+    let (applied, download) = center.synchronize(&mut remote, &changes);
+    assert_eq!((applied.conflicts, applied.rejected), (0, 2), "{download:?}");
+    assert_eq!(center.list("SELECT id FROM line ORDER BY id"), "1,3");
+    assert_eq!(center.list("SELECT qty FROM customer ORDER BY id"), "4,0,0");
+}
+
+// E7004: a trigger that ignores rows, added after the deployment.
+#[test]
+fn a_row_that_a_trigger_ignores_is_still_told() {
+    let (mut center, mut remote) = with_customers(300, "\"remote_wins\"");
+    center.foreign(
+        "CREATE FUNCTION ignoring() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+             IF NEW.id = 5 THEN RETURN NULL; END IF; RETURN NEW; END $$;
+         CREATE TRIGGER ignoring BEFORE UPDATE ON customer
+             FOR EACH ROW EXECUTE FUNCTION ignoring();
+         UPDATE customer SET qty = 99 WHERE id = 7",
+    );
+    let (applied, download) = center.synchronize(&mut remote, &updates(300, 0, 5));
+    assert_eq!((applied.conflicts, applied.rejected), (1, 1));
+    let code = model::Code::RowVetoed.number();
+    assert_eq!(download.rejects, [("customer".into(), vec![int(5)], code)]);
+    assert_eq!(center.list("SELECT qty FROM customer WHERE id IN (5, 7) ORDER BY id"), "0,5");
+}
+
+/// A small generator: the same seed makes the same story.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, end: i64) -> i64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963);
+        ((self.0 >> 33) % end as u64) as i64
+    }
+}
+
+/// Rows of one remote, by table and key.
+type Held = BTreeMap<(&'static str, i64), Row>;
+
+/// Most identifiers of customers and lines.
+const IDS: i64 = 330;
+
+fn some_row(chance: &mut Chance, table: &'static str, id: i64, of: i64) -> Row {
+    // Now and then one that the database refuses.
+    let qty = if chance.below(400) == 0 { 13 } else { 20 + chance.below(40) };
+    let value = text(["a", "b", "c"][chance.below(3) as usize]);
+    match table {
+        "customer" => {
+            let rep = if chance.below(25) == 0 { 2 } else { 1 };
+            // Now and then a value that another row has.
+            let code = if chance.below(400) == 0 { chance.below(IDS) } else { id };
+            vec![int(id), int(rep), value, int(qty), int(code)]
+        }
+        _ => vec![int(id), int(of), value, int(qty)],
+    }
+}
+
+/// The lines of a customer.
+fn lines_of(held: &Held, customer: i64) -> Vec<((&'static str, i64), Row)> {
+    let lines = held.iter().filter(|((table, _), row)| *table == "line" && row[1] == int(customer));
+    lines.map(|(key, row)| (*key, row.clone())).collect()
+}
+
+/// Whether a row may be deleted: a customer with its lines, if its own foreign key does so and
+/// these are as they were.
+fn may_go(
+    held: &Held,
+    touched: &BTreeSet<(&'static str, i64)>,
+    cascades: bool,
+    table: &str,
+    id: i64,
+) -> bool {
+    let lines = lines_of(held, id);
+    table == "line"
+        || lines.is_empty()
+        || cascades && lines.iter().all(|(key, _)| !touched.contains(key))
+}
+
+/// What the remote changes; each row once.
+fn some_changes(chance: &mut Chance, held: &mut Held, cascades: bool) -> Vec<Upload> {
+    let (mut changes, mut deletes) = (Vec::new(), Vec::new());
+    let mut touched = BTreeSet::new();
+    let count = if chance.below(3) == 0 { 400 } else { 1 + chance.below(12) };
+    let one_table = chance.below(3) == 0;
+    for _ in 0..count {
+        let table = ["customer", "line"][chance.below(if one_table { 1 } else { 2 }) as usize];
+        let id = 1 + chance.below(IDS);
+        // Lines are of customers that the remote has, as its own foreign key wants.
+        let from = ("customer", 1 + chance.below(IDS));
+        let of = held.range(from..=("customer", IDS)).next().map(|((_, id), _)| *id);
+        let of = of.filter(|of| !touched.contains(&("gone", *of)));
+        if table == "line" && of.is_none() || !touched.insert((table, id)) {
+            continue;
+        }
+        let new = some_row(chance, table, id, of.unwrap_or(0));
+        match held.remove(&(table, id)) {
+            None => changes.push(Upload::Insert(table, new.clone())),
+            Some(old) if chance.below(12) == 0 && may_go(held, &touched, cascades, table, id) => {
+                touched.insert(("gone", id));
+                for (key, line) in lines_of(held, if table == "customer" { id } else { 0 }) {
+                    held.remove(&key);
+                    touched.insert(key);
+                    deletes.push(Upload::Delete("line", line));
+                }
+                deletes.push(Upload::Delete(table, old));
+                continue;
+            }
+            Some(old) => {
+                // One column changes, so that there is something to merge.
+                let mut changed = old.clone();
+                let at = 1 + chance.below(old.len() as i64 - 1) as usize;
+                changed[at] = new[at].clone();
+                held.insert((table, id), changed.clone());
+                changes.push(Upload::Update(table, old, changed));
+                continue;
+            }
+        }
+        held.insert((table, id), new);
+    }
+    let place = |change: &Upload| match change {
+        Upload::Insert(table, _) => (*table, 0),
+        Upload::Update(table, ..) => (*table, 1),
+        Upload::KeyChange(table, ..) | Upload::Delete(table, _) => (*table, 2),
+    };
+    changes.sort_by_key(place);
+    deletes.sort_by_key(place);
+    deletes.reverse();
+    changes.extend(deletes);
+    changes
+}
+
+/// What others do at the centre meanwhile.
+fn others(chance: &mut Chance) -> String {
+    let mut sql = String::new();
+    for _ in 0..2 + chance.below(8) {
+        let (from, qty) = (1 + chance.below(IDS), 20 + chance.below(40));
+        let until = from + chance.below(12);
+        let range = format!("WHERE id BETWEEN {from} AND {until}");
+        sql.push_str(&match chance.below(6) {
+            0 => format!("UPDATE customer SET qty = {qty} {range};"),
+            1 => format!("UPDATE customer SET name = 'z', rep = 1 {range};"),
+            2 => format!("UPDATE customer SET rep = 2 {range};"),
+            3 => format!("UPDATE line SET note = 'z' {range};"),
+            4 => format!("DELETE FROM line {range};"),
+            _ => format!(
+                "INSERT INTO customer
+                 SELECT n, 1, 'y', {qty}, n FROM generate_series({from}, {until}) AS n
+                     ON CONFLICT DO NOTHING;
+                 INSERT INTO line SELECT id, id, 'y', 1 FROM customer {range}
+                     ON CONFLICT DO NOTHING;"
+            ),
+        });
+    }
+    sql
+}
+
+/// Everything that an upload leaves behind.
+fn left_behind(center: &Center) -> Vec<Vec<Row>> {
+    let queries = [
+        "SELECT id, rep, name, qty, code FROM customer ORDER BY id",
+        "SELECT id, customer, note, qty FROM line ORDER BY id",
+        "SELECT table_name, operation, conflict_rule, coalesce(old_row, '-'),
+             coalesce(new_row, '-'), coalesce(consolidated_row, '-'), coalesce(result_row, '-')
+         FROM syncline.syncline_conflict ORDER BY 1, 2, 4, 5, 6, 7",
+        "SELECT table_name, encode(row_key, 'hex'), counter, coalesce(code, 0),
+             coalesce(message, '-') FROM syncline.syncline_owed ORDER BY 1, 2",
+        "SELECT counter, table_name, operation, row_key, coalesce(row_content, '-'), code, message
+         FROM syncline.syncline_reject ORDER BY 1, 2, 3, 4",
+    ];
+    center.answers(&queries.map(str::to_owned))
+}
+
+/// Takes what came, and tells it.
+fn take(held: &mut Held, download: Download) -> Vec<String> {
+    let table = |name: &str| if name == "line" { "line" } else { "customer" };
+    let id = |row: &Row| match row[0] {
+        Value::Integer(id) => id,
+        _ => panic!("a key is no number"),
+    };
+    let mut told: Vec<String> = Vec::new();
+    for (name, row) in download.upserts {
+        told.push(format!("{name} {row:?}"));
+        held.insert((table(&name), id(&row)), row);
+    }
+    for (name, key) in download.deletes {
+        // What both have deleted may be told once more.
+        if held.remove(&(table(&name), id(&key))).is_some() {
+            told.push(format!("{name} without {key:?}"));
+        }
+        if name == "customer" {
+            held.retain(|(of, _), row| *of == "customer" || row[1] != key[0]);
+        }
+    }
+    told.extend(download.rejects.iter().map(|reject| format!("{reject:?}")));
+    told.sort();
+    told
+}
+
+fn shown(rows: &[Row]) -> String {
+    let row = |row: &Row| row.iter().map(|value| value.as_ref().display()).collect::<Vec<_>>();
+    rows.iter().map(|it| row(it).join("|")).collect::<Vec<_>>().join("; ")
+}
+
+/// What was left behind is the same; or else what is at one side alone is shown.
+fn assert_same(left: &[Vec<Row>], its_left: &[Vec<Row>], when: &str) {
+    for (left, its_left) in left.iter().zip(its_left) {
+        let only = |these: &[Row], those: &[Row]| -> Vec<Row> {
+            these.iter().filter(|row| !those.contains(row)).cloned().collect()
+        };
+        let (only, its_only) = (only(left, its_left), only(its_left, left));
+        let (shown, its_shown) = (shown(&only), shown(&its_only));
+        assert!(shown == its_shown, "{when}: together {shown}, carefully {its_shown}");
+    }
+}
+
+fn counts(applied: &Applied) -> [u64; 6] {
+    let Applied { inserts, updates, deletes, conflicts, rejected, reached, .. } = applied;
+    [*inserts, *updates, *deletes, *conflicts, *rejected, *reached]
+}
+
+// S3, S5, S7, Trap 5, Trap 8: the set and the single rows come to the same, whatever happens.
+#[test]
+fn what_is_resolved_as_a_set_is_what_would_be_resolved_one_by_one() {
+    let rules = ["\"consolidated_wins\"", "\"remote_wins\"", "\"merge\"", "{ latest = \"qty\" }"];
+    let mut exchanges = [0, 0];
+    let cases = rules.into_iter().flat_map(|rule| [(rule, false), (rule, true)]);
+    for (seed, (rule, cascades)) in cases.enumerate() {
+        let mut chance = Chance(seed as u64 + 1);
+        let referring = "REFERENCES customer (id)";
+        let schema = match cascades {
+            true => SCHEMA.replace(referring, &format!("{referring} ON DELETE CASCADE")),
+            false => SCHEMA.to_owned(),
+        };
+        let carefully = format!("{schema}{WATCHED}");
+        let mut sides = [&schema, &carefully].map(|schema| {
+            let mut center = Center::on(Backend::Postgres, schema, &model(rule));
+            let mut remote = remote();
+            center.synchronize(&mut remote, &[]);
+            (center, remote, 0)
+        });
+        let mut held = Held::new();
+        let mut conflicts = 0;
+        for round in 0..10 {
+            let sql = others(&mut chance);
+            let changes = some_changes(&mut chance, &mut held, cascades);
+            let mut found = Vec::new();
+            for (center, remote, trips) in &mut sides {
+                if !sql.is_empty() {
+                    center.foreign(&sql);
+                }
+                let before = center.writer.round_trips();
+                let (applied, download) = center.synchronize(remote, &changes);
+                *trips += center.writer.round_trips() - before;
+                found.push((counts(&applied), download, left_behind(center)));
+            }
+            let [(one, download, left), (other, its_download, its_left)] =
+                <[_; 2]>::try_from(found).unwrap();
+            conflicts += one[3];
+            assert_same(&left, &its_left, &format!("{rule}, round {round}"));
+            assert_eq!(one, other, "{rule}, round {round}");
+            let its_download = take(&mut held.clone(), its_download);
+            assert_eq!(take(&mut held, download), its_download, "{rule}, round {round}");
+        }
+        assert!(conflicts > 2, "{rule}: {conflicts} conflicts are few");
+        exchanges[0] += sides[0].2;
+        exchanges[1] += sides[1].2;
+    }
+    assert!(exchanges[0] < exchanges[1], "exchanges together, carefully: {exchanges:?}");
+}
