@@ -9,6 +9,7 @@ use super::catalog::Table;
 use super::conflict;
 use super::errors::script_failed;
 use super::followers;
+use super::image::old_image;
 use super::key_change::{self, Marks};
 use super::knot;
 use super::ledger::Ledger;
@@ -26,7 +27,7 @@ use crate::reach::{By, Reached};
 use crate::script::Event;
 use crate::synchronization::Change;
 use crate::uploaded_row::{RowId, UploadedRow, event_of};
-use model::{Code, Failure, Hold, write_value};
+use model::{Code, Failure, Hold};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -594,11 +595,4 @@ pub(super) fn batches<'a>(
     }
     batches.iter_mut().for_each(Batch::finish);
     Ok(batches)
-}
-
-/// The row as the remote saw it, encoded.
-pub(super) fn old_image(row: &UploadedRow<'_>) -> Vec<u8> {
-    let mut image = Vec::new();
-    row.old.iter().for_each(|value| write_value(&mut image, *value));
-    image
 }

@@ -4,8 +4,9 @@
 //! remote is owed afterwards. A row that the partition does not cover is no conflict: nothing
 //! of it is sent, and nothing of it is changed (S7).
 
-use super::careful::{Careful, Group, Images, Ran, Rows, halve, old_image};
+use super::careful::{Careful, Group, Images, Ran, Rows, halve};
 use super::catalog::Table;
+use super::image::old_image;
 use super::key_change;
 use super::made;
 use super::row_fault::RowFault;

@@ -1,8 +1,9 @@
-//! Rows of a result as compact rows, decoded from the very bytes that arrived.
+//! Rows of a result as compact rows, decoded from the very bytes that arrived, and old rows.
 
 use super::link::{Column, RowRef};
 use super::values::{ColumnType, Reading};
-use model::{Code, Failure};
+use crate::uploaded_row::UploadedRow;
+use model::{Code, Failure, write_value};
 
 /// How the columns of one statement's result are read.
 #[derive(Debug)]
@@ -44,4 +45,11 @@ impl Decoder {
         }
         Ok(())
     }
+}
+
+/// The row as the remote saw it, encoded.
+pub(super) fn old_image(row: &UploadedRow<'_>) -> Vec<u8> {
+    let mut image = Vec::new();
+    row.old.iter().for_each(|value| write_value(&mut image, *value));
+    image
 }
