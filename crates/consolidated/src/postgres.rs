@@ -50,6 +50,7 @@ mod oldest;
 mod orphans;
 mod outline;
 mod owed;
+mod parked;
 mod plan;
 mod present;
 mod reached;

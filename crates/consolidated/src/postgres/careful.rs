@@ -17,6 +17,7 @@ use super::link::{Call, Link};
 use super::links::Links;
 use super::moved::{self, Moves};
 use super::outline::Outline;
+use super::parked::{GROUP_BYTES, Parked, groups};
 use super::reached;
 use super::row_fault::{RowFault, log_detail, may_collide, row_fault};
 use super::spelling;
@@ -30,9 +31,6 @@ use crate::uploaded_row::{RowId, UploadedRow, event_of};
 use model::{Code, Failure, Hold};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-
-/// Most bytes of rows that are looked at together here.
-const GROUP_BYTES: usize = batch::BATCH_BYTES;
 
 /// Most rows of an upload whose errors are logged in full: they are kept with their content anyway.
 const DETAILS_MAX: u32 = 10;
@@ -52,22 +50,6 @@ pub(super) struct Group {
     pub(super) table: usize,
     pub(super) change: Change,
     pub(super) rows: Rows,
-}
-
-/// Rows that met an obstacle which other rows may move, and its description.
-#[derive(Debug)]
-pub(super) struct Parked {
-    pub(super) table: usize,
-    pub(super) change: Change,
-    pub(super) row: Vec<u8>,
-    pub(super) reason: Reason,
-}
-
-impl Parked {
-    /// What it takes of the memory.
-    pub(super) fn bytes(&self) -> u64 {
-        (size_of::<Parked>() + self.row.len() + self.reason.1.len()) as u64
-    }
 }
 
 /// What became of a set of rows.
@@ -545,33 +527,6 @@ impl<'l, 'a> Careful<'l, 'a> {
 pub(super) fn halve(mut rows: Rows, stack: &mut Vec<Rows>) {
     let second = rows.split_off(rows.len().div_ceil(2));
     stack.extend([second, rows]);
-}
-
-/// Rows in the order in which they are applied, those of one kind together as far as they are few.
-pub(super) fn groups(parked: Vec<Parked>) -> Vec<Group> {
-    let place = |table: usize, change: Change| match change {
-        Change::Insert => (0, table as isize, 0),
-        Change::KeyChange => (0, table as isize, -1),
-        Change::Update => (0, table as isize, 1),
-        Change::Delete => (1, -(table as isize), 0),
-    };
-    let mut groups: Vec<(Group, usize)> = Vec::new();
-    for Parked { table, change, row, .. } in parked {
-        let is_same = |group: &Group| (group.table, group.change) == (table, change);
-        // The last of its kind is the one with room.
-        match groups.iter_mut().rev().find(|(group, _)| is_same(group)) {
-            Some((group, bytes)) if *bytes < GROUP_BYTES => {
-                *bytes += row.len();
-                group.rows.push(row);
-            }
-            _ => {
-                let bytes = row.len();
-                groups.push((Group { table, change, rows: vec![row] }, bytes));
-            }
-        }
-    }
-    groups.sort_by_key(|(group, _)| place(group.table, group.change));
-    groups.into_iter().map(|(group, _)| group).collect()
 }
 
 pub(super) fn batches<'a>(

@@ -12,9 +12,10 @@
 //! key that it did not get refer to the one that it has kept (`links.rs`).
 
 use super::batch::Reason;
-use super::careful::{Careful, Group, Parked, Ran, Rows};
+use super::careful::{Careful, Group, Ran, Rows};
 use super::knot;
 use super::outline::Outline;
+use super::parked::Parked;
 use super::row_fault::RowFault;
 use super::upload::{Stop, stopped};
 use crate::rebase::{Rebased, values};

@@ -6,10 +6,11 @@
 //! refer to nothing for a moment. Where that fails too, the rows that failed are rejected, and the
 //! others tried again without them.
 
-use super::careful::{Careful, Parked, Ran};
+use super::careful::{Careful, Ran};
 use super::details::TableDetails;
 use super::errors::Fault;
 use super::image::Decoder;
+use super::parked::Parked;
 use super::row_fault::{RowFault, row_fault};
 use super::upload::{Stop, stopped};
 use super::values::Kind;

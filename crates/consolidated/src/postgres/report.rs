@@ -1,9 +1,10 @@
 //! What is reported of the rows of an upload: of each as it was sent, whatever it was applied as.
 
 use super::batch::Reason;
-use super::careful::{Careful, Group, Parked, Rows};
+use super::careful::{Careful, Group, Rows};
 use super::fetch::unreadable;
 use super::moved::Told;
+use super::parked::Parked;
 use super::upload::{Stop, stopped};
 use crate::quote::ident;
 use crate::rebase::Rebased;
