@@ -114,7 +114,8 @@ fn failures_are_told_and_wrong_usage_is_refused() {
     for wrong in [
         &["--operation", "download", "--server-url", "tcp://127.0.0.1:1"][..],
         &["--operation", "everything"],
-        &["--operation", "upload-insert", "--conflicts", "1"],
+        &["--operation", "download", "--conflicts", "1"],
+        &["--operation", "upload-insert", "--model", "order-lines", "--conflicts", "1"],
         &["--operation", "upload-update", "--conflicts", "101"],
         &["--operation", "download", "--model", "overlapping", "--rows", "3"],
         &["--operation", "download", "--model", "overlapping", "--clients", "1"],
