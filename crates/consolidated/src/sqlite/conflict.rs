@@ -98,7 +98,9 @@ fn resolve_key_change(
         return Ok(RowOutcome::Done);
     };
     let now = attempt.fetch(table, &seen)?;
-    if now.is_none() && agrees(row, attempt.fetch(table, row)?.as_deref()) {
+    // What is under a key that the remote has given up is another row, however much alike.
+    let others = key_change::is_given_up(attempt, table, position, row);
+    if now.is_none() && !others && agrees(row, attempt.fetch(table, row)?.as_deref()) {
         attempt.echo_shared(table, position, row);
         return Ok(RowOutcome::Done);
     }

@@ -529,11 +529,20 @@ pub(super) fn waits(
     let Some(moving) = &attempt.moving else { return false };
     match row.change {
         Change::KeyChange => true,
-        Change::Insert => {
-            !moving.settling && moving.given_up.contains(&row.new_key(&table.published, position))
-        }
+        Change::Insert => !moving.settling && is_given_up(attempt, table, position, row),
         Change::Update | Change::Delete => false,
     }
+}
+
+/// Whether another row of the upload gives up the key that `row` takes.
+pub(super) fn is_given_up(
+    attempt: &Attempt<'_>,
+    table: &CatalogTable,
+    position: usize,
+    row: &UploadedRow<'_>,
+) -> bool {
+    let new_key = || row.new_key(&table.published, position);
+    attempt.moving.as_ref().is_some_and(|moving| moving.given_up.contains(&new_key()))
 }
 
 /// Takes note that a row keeps its key.

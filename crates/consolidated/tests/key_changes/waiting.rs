@@ -99,6 +99,36 @@ fn taken(backend: Backend, statements: &[&str], other: &[Upload]) -> (Center, Do
     (center, download, applied.conflicts, applied.rejected)
 }
 
+/// A remote gives a row the key of one that it deletes, and both look alike; the first one was
+/// deleted at the centre. The second one passed for it, and then the delete took it away: the row was
+/// lost, and the remote went on to hold it.
+// S3, S5, Trap 21
+#[test]
+fn a_row_that_looks_like_the_one_that_is_gone_does_not_pass_for_it() {
+    Backend::each(|backend| {
+        for (rule, expected) in
+            [("\"consolidated_wins\"", "2same"), ("\"remote_wins\"", "2same,3same")]
+        {
+            let (mut center, _) = family(backend, rule);
+            center.foreign("UPDATE parent SET v = 'same'; INSERT INTO parent VALUES (3, 'same')");
+            let mut waiting = Remote::another();
+            center.synchronize(&mut waiting, &[]);
+            center.foreign("DELETE FROM child WHERE parent = 1; DELETE FROM parent WHERE id = 1");
+            let (applied, download) = center.synchronize(
+                &mut waiting,
+                &[
+                    Upload::KeyChange("parent", row(1, "same"), row(3, "same")),
+                    Upload::Delete("parent", row(3, "same")),
+                ],
+            );
+            assert_eq!((applied.conflicts, applied.rejected), (1, 0), "{rule}");
+            assert_eq!(parents(&center), expected, "{rule}");
+            let goes = download.deletes.contains(&("parent".into(), vec![int(3)]));
+            assert_eq!(goes, expected == "2same", "{rule}: {download:?}");
+        }
+    });
+}
+
 /// Whoever has the key now looks just like the row that had it: nothing but the log of changed keys
 /// tells them apart.
 // S5, Trap 21
