@@ -96,6 +96,21 @@ impl Echo {
         }
     }
 
+    /// The same of a key change whose row has moved at the centre since: the remote knows it by
+    /// `known_key`, and may have another row under the key that it has left here.
+    pub(crate) fn add_moved(
+        &mut self,
+        table: &PublishedTable,
+        position: usize,
+        row: &UploadedRow<'_>,
+        known_key: &[u8],
+    ) {
+        if table.direction.downloads() {
+            self.add(EchoKind::DeletedKey, position, known_key);
+            self.add(EchoKind::Row, position, row.new_image());
+        }
+    }
+
     /// Notes that the numbers from `first` to `last` in the log of `table` are the upload's own,
     /// and that the remote has all that they tell of.
     pub(crate) fn add_stretch(&mut self, table: usize, first: i64, last: i64) {

@@ -143,6 +143,9 @@ pub(super) struct Careful<'l, 'a> {
     leaving: Vec<Group>,
     /// Rows that an upload tried to have in another spelling, in vain.
     pub(super) respelled: HashSet<RowId>,
+    /// Rows that a rule has brought back under their new keys: other rows of the upload may have
+    /// had these.
+    pub(super) returned: HashSet<RowId>,
     /// The scripts that were run.
     prepared: HashSet<(usize, Event)>,
     /// Rows that deletes and key changes have reached, and those that the last script would.
@@ -177,6 +180,7 @@ impl<'l, 'a> Careful<'l, 'a> {
             present: HashMap::new(),
             leaving: Vec::new(),
             respelled: HashSet::new(),
+            returned: HashSet::new(),
             prepared: HashSet::new(),
             reached: Reached::default(),
             reaching: None,

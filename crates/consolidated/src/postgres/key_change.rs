@@ -160,7 +160,10 @@ pub(super) fn resolve(
     let published = &careful.table(table).deployed.published;
     let row = careful.read(table, change, &bytes)?;
     let (old, new) = (row.key(published, table).1, row.new_key(published, table).1);
-    let now = careful.fetch(table, change, one)?.remove(&old);
+    let mut now = careful.fetch(table, change, one)?.remove(&old);
+    if careful.returned.contains(&(table, old)) {
+        now = None;
+    }
     let there = careful.fetch(table, Change::Insert, &[row.new_image().to_vec()])?.remove(&new);
     if now.is_none() && there.as_deref() == Some(row.new_image()) {
         return Ok(careful.echo(table, change, one)?);
@@ -197,6 +200,9 @@ pub(super) fn resolve(
         None => careful.kept(table, change, &bytes)?,
         Some(_) => careful.moved(table, change, &bytes)?,
     }
+    if now.is_none() && after.is_some() {
+        careful.returned.insert((table, new));
+    }
     match after.as_deref() == Some(row.new_image()) {
         true => careful.echo(table, change, one)?,
         false => careful.owe(table, change, &bytes)?,
@@ -223,7 +229,8 @@ fn obstacle(
     let details = &this.deployed.details;
     let row = careful.read(table, change, bytes)?;
     let outside = || (Code::RowOutsideSubscription, "the row is outside the partition".to_owned());
-    let fenced = !details.selection.is_empty();
+    let returned = careful.returned.contains(&row.key(&this.deployed.published, table));
+    let fenced = !details.selection.is_empty() && !returned;
     if now.is_none() && fenced && !careful.present(table, change, one)?.is_empty() {
         return Ok(Some(Obstacle::Stays(outside())));
     }

@@ -98,9 +98,7 @@ fn resolve_key_change(
         return Ok(RowOutcome::Done);
     };
     let now = attempt.fetch(table, &seen)?;
-    // What is under a key that the remote has given up is another row, however much alike.
-    let others = key_change::is_given_up(attempt, table, position, row);
-    if now.is_none() && !others && agrees(row, attempt.fetch(table, row)?.as_deref()) {
+    if now.is_none() && is_there(attempt, table, position, row)? {
         attempt.echo_shared(table, position, row);
         return Ok(RowOutcome::Done);
     }
@@ -157,6 +155,18 @@ fn resolve_key_change(
         _ => attempt.owe(table, position, row),
     }
     Ok(RowOutcome::Done)
+}
+
+/// The row has its new key already. What is under a key that the remote has given up is another
+/// row, however much alike.
+fn is_there(
+    attempt: &Attempt<'_>,
+    table: &CatalogTable,
+    position: usize,
+    row: &UploadedRow<'_>,
+) -> Result<bool, Failure> {
+    let others = key_change::is_given_up(attempt, table, position, row);
+    Ok(!others && agrees(row, attempt.fetch(table, row)?.as_deref()))
 }
 
 /// A change of a row that is gone while its key may be another row's, or of one that refers to such

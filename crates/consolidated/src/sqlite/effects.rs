@@ -7,7 +7,8 @@
 //! key.
 //!
 //! They fire before their event, so that the row comes before what its change sets off. Key changes
-//! run under `ABORT`, which takes back what was noted of a row that could not be.
+//! run under `ABORT`, which takes back what was noted of a row that could not be. A row that a rule
+//! has inserted meanwhile is noted too, since it is none that the upload speaks of by its key.
 
 use super::catalog::CatalogTable;
 use super::errors::failed;
@@ -43,8 +44,8 @@ fn table_name(position: usize) -> String {
     format!("syncline_effects_{position}")
 }
 
-fn trigger_names(position: usize) -> [String; 2] {
-    [format!("syncline_noted_update_{position}"), format!("syncline_noted_delete_{position}")]
+fn trigger_names(position: usize) -> [String; 3] {
+    ["insert", "update", "delete"].map(|event| format!("syncline_noted_{event}_{position}"))
 }
 
 /// The column with the value from before, or from after, of the column at `place`.
@@ -198,13 +199,16 @@ fn note(position: usize, table: &CatalogTable) -> String {
         let columns = places(table).into_iter().map(|(place, _)| form(place));
         columns.collect::<Vec<_>>().join(", ")
     };
-    let [on_update, on_delete] = trigger_names(position);
+    let [on_insert, on_update, on_delete] = trigger_names(position);
     let target = ident(&published.name);
     let (was, becomes) = (columns(before), columns(after));
     format!(
         "CREATE TEMP TABLE {name} (id INTEGER PRIMARY KEY, gone INTEGER, {was}, {becomes});
          CREATE INDEX temp.{name}_before ON {name} ({});
          CREATE INDEX temp.{name}_after ON {name} ({});
+         CREATE TEMP TRIGGER {on_insert} AFTER INSERT ON main.{target} BEGIN
+             INSERT INTO {name} (gone, {becomes}) VALUES (0, {});
+         END;
          CREATE TEMP TRIGGER {on_update} BEFORE UPDATE ON main.{target} BEGIN
              INSERT INTO {name} (gone, {was}, {becomes}) VALUES (0, {}, {});
          END;
@@ -213,6 +217,7 @@ fn note(position: usize, table: &CatalogTable) -> String {
          END;",
         key(before),
         key(after),
+        values("NEW"),
         values("OLD"),
         values("NEW"),
         values("OLD"),

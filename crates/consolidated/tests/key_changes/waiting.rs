@@ -99,9 +99,59 @@ fn taken(backend: Backend, statements: &[&str], other: &[Upload]) -> (Center, Do
     (center, download, applied.conflicts, applied.rejected)
 }
 
+/// Two rows exchange their keys at a remote, and both were deleted at the centre. The rule brought
+/// back the first one under its new key, and then the second one was taken for it: one was lost.
+// S3, S5, Trap 21
+#[test]
+fn rows_that_come_back_are_not_taken_for_those_that_had_their_keys() {
+    Backend::each(|backend| {
+        let (mut center, _) = family(backend, "\"remote_wins\"");
+        let mut waiting = Remote::another();
+        center.synchronize(&mut waiting, &[]);
+        center.foreign("DELETE FROM grandchild; DELETE FROM child; DELETE FROM parent");
+        let (applied, download) = center.synchronize(
+            &mut waiting,
+            &[
+                Upload::KeyChange("parent", row(1, "a"), row(2, "a")),
+                Upload::KeyChange("parent", row(2, "b"), row(1, "b")),
+            ],
+        );
+        // Each is there, or among the rejects.
+        let rejected: Vec<&Row> = download.rejects.iter().map(|(_, key, _)| key).collect();
+        let goes = |id: i64| download.deletes.contains(&("parent".into(), vec![int(id)]));
+        match parents(&center).as_str() {
+            "1b,2a" => assert_eq!((applied.conflicts, rejected.len(), goes(1)), (2, 0, false)),
+            "2a" => {
+                assert_eq!((rejected, applied.conflicts), (vec![&vec![int(2)]], 1));
+                assert!(goes(1), "{download:?}");
+            }
+            other => panic!("{other}: {download:?}"),
+        }
+    });
+}
+
+/// The row of a key change has another key at the centre by now, under which the remote has a row
+/// that is gone. It went on to hold that one.
+// S3, Trap 21
+#[test]
+fn a_row_that_is_gone_leaves_although_another_one_had_its_key_meanwhile() {
+    Backend::each(|backend| {
+        let (mut center, _) = family(backend, "\"remote_wins\"");
+        center.foreign("DELETE FROM grandchild; DELETE FROM child");
+        let mut waiting = Remote::another();
+        center.synchronize(&mut waiting, &[]);
+        center.foreign("DELETE FROM parent WHERE id = 2; UPDATE parent SET id = 2 WHERE id = 1");
+        let (applied, download) = center
+            .synchronize(&mut waiting, &[Upload::KeyChange("parent", row(1, "a"), row(5, "a"))]);
+        assert_eq!((applied.conflicts, applied.rejected), (0, 0));
+        assert_eq!(parents(&center), "5a");
+        assert!(download.deletes.contains(&("parent".into(), vec![int(2)])), "{download:?}");
+    });
+}
+
 /// A remote gives a row the key of one that it deletes, and both look alike; the first one was
-/// deleted at the centre. The second one passed for it, and then the delete took it away: the row was
-/// lost, and the remote went on to hold it.
+/// deleted at the centre. The second one passed for it, and then the delete took it away: the row
+/// was lost, and the remote went on to hold it.
 // S3, S5, Trap 21
 #[test]
 fn a_row_that_looks_like_the_one_that_is_gone_does_not_pass_for_it() {

@@ -32,7 +32,17 @@ impl Attempt<'_> {
         }
         match &mut self.stretches[position] {
             Some(stretch) => stretch.stored(table, row),
-            None => self.applied.echo.add_uploaded(&table.published, position, row),
+            None => self.add_to_echo(table, position, row),
+        }
+    }
+
+    fn add_to_echo(&mut self, table: &CatalogTable, position: usize, row: &UploadedRow<'_>) {
+        let echo = &mut self.applied.echo;
+        match &self.original {
+            Some(original) if row.change == Change::KeyChange => {
+                echo.add_moved(&table.published, position, row, &original.id.1);
+            }
+            _ => echo.add_uploaded(&table.published, position, row),
         }
     }
 
@@ -50,7 +60,7 @@ impl Attempt<'_> {
         if let Some(stretch) = &mut self.stretches[position] {
             stretch.stored(table, row);
         }
-        self.applied.echo.add_uploaded(&table.published, position, row);
+        self.add_to_echo(table, position, row);
     }
 
     /// Notes that the remote must be sent this row, whatever it will be then.
