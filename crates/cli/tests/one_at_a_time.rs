@@ -164,12 +164,17 @@ fn a_later_attempt_replaces_a_predecessor_that_drips() {
         time_of(|| until("the takeover", || attempt().code == Some(0)))
     });
     assert!(locked_out < LOCKED_OUT_MAX, "{locked_out:?}");
+    assert_taken_over(&world, &server, &mut first);
+    assert_eq!(attempt().code, Some(0));
+}
+
+/// The operator is warned, the predecessor is refused, and nothing of it is there.
+fn assert_taken_over(world: &World, server: &Server, first: &mut Peer) {
     let log = server.log();
     let told = |line: &str| line.contains("WARN") && line.contains("was taken over");
     assert!(log.lines().any(told), "the operator is told: {log}");
     assert_eq!(first.refusal(), Some(Code::Superseded.number()));
     assert_eq!(count(&world.consolidated(), "SELECT count(*) FROM note"), 0);
-    assert_eq!(attempt().code, Some(0));
 }
 
 /// How the server refuses a peer, as its first word.
@@ -223,11 +228,7 @@ fn a_living_synchronization_is_kept_and_a_stalled_one_taken_over() {
     let taken_over = || refusal(greet().0).code == Code::Superseded.number();
     let locked_out = time_of(|| until("the takeover", taken_over));
     assert!(locked_out < LOCKED_OUT_MAX, "{locked_out:?}");
-    let log = server.log();
-    let told = |line: &str| line.contains("WARN") && line.contains("was taken over");
-    assert!(log.lines().any(told), "the operator is told: {log}");
-    assert_eq!(first.refusal(), Some(Code::Superseded.number()));
-    assert_eq!(count(&world.consolidated(), "SELECT count(*) FROM note"), 0);
+    assert_taken_over(&world, &server, &mut first);
 }
 
 /// Kills ann's client in the middle of an upload; the server does not learn of it.

@@ -171,7 +171,7 @@ mod tests {
     /// Seconds until it is over, where every `every` seconds so many bytes come.
     fn lasts(patience: &mut Patience, every: u64, bytes: u64, heartbeats: bool) -> Option<u64> {
         let wait = Wait::Receiving(0);
-        (1..100_000).step_by(1).map(|step| step * every).find(|_| {
+        (1..100_000).map(|step| step * every).find(|_| {
             let over = patience.note(wait, seconds(every), bytes).is_err();
             if heartbeats {
                 patience.heartbeat(bytes);
