@@ -41,6 +41,7 @@ pub(crate) mod statements;
 mod staying;
 #[cfg(test)]
 mod tests;
+mod uncounted;
 
 use crate::capture::{change_log, undone};
 use crate::connection::{LargeCache, begin_immediate, explain, triggers_off};
@@ -74,6 +75,15 @@ pub(crate) struct Download {
     pub(crate) delete_rows: u64,
     /// Rows with another key.
     key_change_rows: u64,
+    /// Per table: rows came that are not deleted; some of them with another key.
+    came: Vec<Came>,
+}
+
+/// What came of a table.
+#[derive(Debug, Clone, Copy, Default)]
+struct Came {
+    rows: bool,
+    key_changes: bool,
 }
 
 impl Download {
@@ -86,6 +96,7 @@ impl Download {
             upsert_rows: 0,
             delete_rows: 0,
             key_change_rows: 0,
+            came: begin.tables.iter().map(|_| Came::default()).collect(),
             begin,
         }
     }
@@ -96,7 +107,10 @@ impl Download {
             self.delete_rows += u64::from(frame.count);
             return self.deletes[usize::from(frame.table)].append(frame.into_payload());
         }
+        let came = &mut self.came[usize::from(frame.table)];
+        came.rows = true;
         if frame.operation == Operation::KeyChange {
+            came.key_changes = true;
             self.key_change_rows += u64::from(frame.count);
         }
         self.upsert_rows += u64::from(frame.count);
@@ -195,8 +209,8 @@ fn apply_once(
     let may_hide = orphans::count(connection).map_err(explain)? > 0 || learned.rejects > 0;
     if !download.is_empty() || orphans::may_return(connection, circumstances.tables)? {
         write(connection, download, circumstances, &learned.withheld, progress)?;
-        if may_hide {
-            look_for_orphans(connection, circumstances)?;
+        if may_hide || uncounted::any(connection, download, circumstances)? {
+            orphans::set_aside(connection, circumstances)?;
         }
     }
     let agreed = Agreed {
@@ -211,20 +225,6 @@ fn apply_once(
     commit(connection, transaction, circumstances)?;
     fail_point!("client-apply-committed");
     Ok(learned.rejects)
-}
-
-/// Sets aside what has no parent. SQLite only counts broken foreign keys: a row that was broken
-/// before and is deleted now makes up for one that is broken now, and the commit succeeds.
-fn look_for_orphans(
-    connection: &Connection,
-    circumstances: &Circumstances<'_>,
-) -> Result<(), Failure> {
-    let mut changed = changed_rows(connection, circumstances)?.into_iter();
-    // The upload reports to the application what it has broken, so that may be there.
-    if changed.all(|rows| rows.is_none()) {
-        orphans::set_aside(connection, circumstances)?;
-    }
-    Ok(())
 }
 
 /// Records the rejects, and writes and deletes the rows.

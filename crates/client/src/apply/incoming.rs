@@ -10,7 +10,7 @@ use crate::capture::change_log::{self, Change};
 use crate::capture::undone;
 use crate::connection::{bind, explain, triggers_off, value};
 use crate::schema::{Image, RemoteTable};
-use crate::sql::{all, ident, parameters};
+use crate::sql::parameters;
 use model::{Code, Failure, Value, write_value};
 use rusqlite::{Connection, Error, ffi};
 
@@ -138,14 +138,11 @@ fn broken(
     let at = usize::from(table.position);
     let mut broken = 0;
     for reference in orphans::references_from(connection, tables, at).map_err(explain)? {
-        let columns = reference.columns.iter();
         let sql = format!(
-            "SELECT 1 FROM {} AS c WHERE {} AND {} AND NOT EXISTS (SELECT 1 FROM {} AS p WHERE {})",
+            "SELECT 1 FROM {} AS c WHERE {} AND {}",
             table.table_sql(),
             table.key_is_parameter("c.", 1),
-            all(columns.map(|(from, _)| format!("c.{} IS NOT NULL", ident(from)))),
-            ident(&reference.parent),
-            reference.same(),
+            reference.is_broken(),
         );
         let mut statement = connection.prepare_cached(&sql).map_err(explain)?;
         bind_key(&mut statement, key).map_err(explain)?;

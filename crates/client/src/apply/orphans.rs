@@ -132,22 +132,30 @@ fn has_table(connection: &Connection, table: &RemoteTable) -> Result<bool, Failu
 }
 
 /// Sets aside every row that refers to nothing, with all that refer to it. True if there are any.
-/// A local change of one of them has to be uploaded first.
+/// One with a change that waits stays: its upload tells the application what it has broken. Where
+/// such a row refers to another that is set aside, the change has to be uploaded first.
 pub(super) fn set_aside(
     connection: &Connection,
     circumstances: &Circumstances<'_>,
 ) -> Result<bool, Failure> {
     let aside = Aside::new(connection, circumstances.into())?;
     for reference in &aside.references {
+        let child = aside.child(reference);
+        let waits = match child.uploads() {
+            true => format!(
+                " AND NOT EXISTS (SELECT 1 FROM {} AS g WHERE {} AND g.\"generation\" = {})",
+                child.change_sql(),
+                child.same_key("c.", "g."),
+                aside.open_generation,
+            ),
+            false => String::new(),
+        };
         aside.run(&format!(
-            "INSERT OR IGNORE INTO {} SELECT {} FROM {} AS c WHERE {} AND NOT EXISTS \
-             (SELECT 1 FROM {} AS p WHERE {})",
+            "INSERT OR IGNORE INTO {} SELECT {} FROM {} AS c WHERE {}{waits}",
             aside_sql(reference.child),
-            aside.child(reference).keys_sql("c."),
-            aside.child(reference).table_sql(),
-            all(reference.columns.iter().map(|(from, _)| format!("c.{} IS NOT NULL", ident(from)))),
-            ident(&reference.parent),
-            reference.same(),
+            child.keys_sql("c."),
+            child.table_sql(),
+            reference.is_broken(),
         ))?;
     }
     aside.finish()
@@ -205,6 +213,16 @@ impl Reference {
     /// parent's collation.
     pub(super) fn same(&self) -> String {
         all(self.columns.iter().map(|(from, to)| format!("p.{} = c.{}", ident(to), ident(from))))
+    }
+
+    /// The child `c` refers to nothing.
+    pub(super) fn is_broken(&self) -> String {
+        format!(
+            "{} AND NOT EXISTS (SELECT 1 FROM {} AS p WHERE {})",
+            all(self.columns.iter().map(|(from, _)| format!("c.{} IS NOT NULL", ident(from)))),
+            ident(&self.parent),
+            self.same(),
+        )
     }
 }
 

@@ -484,7 +484,7 @@ fn for_each_row(
     })
 }
 
-fn read_values<'a>(
+pub(super) fn read_values<'a>(
     reader: &mut RowReader<'a>,
     count: usize,
     values: &mut Vec<ValueRef<'a>>,
