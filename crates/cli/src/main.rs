@@ -19,13 +19,13 @@ mod model_files;
 mod notes;
 mod output;
 mod progress;
+mod readable;
 mod remote;
 mod scripts;
 mod secret;
 mod serve;
 mod server_url;
 mod sync;
-mod told;
 mod undeploy;
 mod user;
 

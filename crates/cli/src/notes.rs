@@ -3,7 +3,7 @@
 use crate::args::{ConflictsOptions, Dir, NotesAction, RejectsOptions};
 use crate::config::Config;
 use crate::output::{self, counted};
-use crate::told::{self, parsed};
+use crate::readable::{self, parsed};
 use consolidated::{Administration, ConflictNote, Notes, RejectNote};
 use model::{Code, Failure};
 use serde_json::{Value, json};
@@ -93,7 +93,8 @@ fn report_purged(purged: u64, noun: &str, json: bool) -> Result<(), Failure> {
 
 fn reject_row(note: &RejectNote) -> Vec<String> {
     let RejectNote { at, remote_id, user, table, message, .. } = note.clone();
-    let (id, key, code) = (note.id.to_string(), told::key(&note.key), format!("E{}", note.code));
+    let (id, key, code) =
+        (note.id.to_string(), readable::key(&note.key), format!("E{}", note.code));
     vec![id, at, remote_id, user, table, key, code, message]
 }
 
@@ -122,13 +123,13 @@ fn show_reject(note: &RejectNote) -> Result<(), Failure> {
         ("user", note.user.clone()),
         ("table", note.table.clone()),
         ("operation", note.operation.clone()),
-        ("key", told::key(&note.key)),
+        ("key", readable::key(&note.key)),
         ("code", format!("E{}", note.code)),
         ("message", note.message.clone()),
         ("received by the remote", learned.to_owned()),
     ];
     output::record(&facts.map(|(name, value)| (name.to_owned(), value)))?;
-    told::row("row", note.row.as_deref())
+    readable::row("row", note.row.as_deref())
 }
 
 fn conflict_row(note: &ConflictNote) -> Vec<String> {
@@ -164,8 +165,8 @@ fn show_conflict(note: &ConflictNote) -> Result<(), Failure> {
         ("rule", note.rule.clone()),
     ];
     output::record(&facts.map(|(name, value)| (name.to_owned(), value)))?;
-    told::row("old image", note.old.as_deref())?;
-    told::row("new image", note.new.as_deref())?;
-    told::row("at the centre", note.consolidated.as_deref())?;
-    told::row("result", note.result.as_deref())
+    readable::row("old image", note.old.as_deref())?;
+    readable::row("new image", note.new.as_deref())?;
+    readable::row("at the centre", note.consolidated.as_deref())?;
+    readable::row("result", note.result.as_deref())
 }

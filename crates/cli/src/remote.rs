@@ -4,7 +4,7 @@ use crate::args::{
     RemoteAction, RemoteFile, RemoteOptions, RemoteRejects, RemoteRejectsAction, Selection,
 };
 use crate::output::{self, counted};
-use crate::told::{self, parsed};
+use crate::readable::{self, parsed};
 use client::{Components, Remote, Status, StoredReject, TableStatus};
 use model::{Code, Direction, Failure};
 use serde_json::{Value, json};
@@ -196,7 +196,7 @@ fn selected(rejects: &[StoredReject], selection: &Selection) -> Result<Vec<i64>,
         let table = selection.table.as_ref();
         let key = selection.key.as_ref();
         table.is_none_or(|name| name.eq_ignore_ascii_case(&reject.table))
-            && key.is_none_or(|key| *key == told::key(&reject.key) || *key == reject.key)
+            && key.is_none_or(|key| *key == readable::key(&reject.key) || *key == reject.key)
     };
     let ids: Vec<i64> = rejects.iter().filter(is_meant).map(|reject| reject.id).collect();
     match ids.is_empty() && !selection.all {
@@ -242,12 +242,12 @@ fn show(reject: &StoredReject) -> Result<(), Failure> {
         ("id", reject.id.to_string()),
         ("at", reject.at.clone()),
         ("table", reject.table.clone()),
-        ("key", told::key(&reject.key)),
+        ("key", readable::key(&reject.key)),
         ("code", format!("E{}", reject.code)),
         ("message", reject.message.clone()),
     ];
     output::record(&facts.map(|(name, value)| (name.to_owned(), value)))?;
-    told::row("row", reject.row.as_deref())
+    readable::row("row", reject.row.as_deref())
 }
 
 fn reset(file: &RemoteFile, discard_pending: bool) -> Result<(), Failure> {

@@ -9,9 +9,9 @@ use crate::apply::rejects::{self, StoredReject};
 use crate::connection::{begin_immediate, bind, explain, triggers_on, value};
 use crate::schema::RemoteTable;
 use crate::sql::{ident, list, parameters};
-use model::{Code, Failure, Value};
+use model::{Code, Failure, Readable, Value, unhex};
 use rusqlite::Connection;
-use serde_json::{Map, Value as Json};
+use serde_json::{Map, Value as Json, json};
 
 /// Forgets rejects; all or none.
 pub(crate) fn dismiss(connection: &Connection, ids: &[i64]) -> Result<(), Failure> {
@@ -183,7 +183,7 @@ fn row_now(
     let Some(row) = rows.next()? else { return Ok(None) };
     let mut object = Map::new();
     for (n, name) in table.published.columns.iter().enumerate() {
-        object.insert(name.clone(), readable::to_json(value(row, n)?));
+        object.insert(name.clone(), json!(Readable(value(row, n)?)));
     }
     Ok(Some(object))
 }
@@ -209,7 +209,7 @@ fn object(text: &str) -> Result<Map<String, Json>, Failure> {
     }
 }
 
-/// The value of which [`readable::to_json`] made this.
+/// The value that [`Readable`] wrote as this JSON.
 fn from_json(json: &Json) -> Value {
     let text = |name: &str| json.get(name).and_then(Json::as_str);
     match json {
@@ -220,8 +220,8 @@ fn from_json(json: &Json) -> Value {
         Json::Bool(truth) => Value::Integer(i64::from(*truth)),
         Json::String(text) => Value::Text(text.clone().into_bytes()),
         Json::Object(_) => match (text("blob"), text("text"), text("real")) {
-            (Some(digits), ..) => Value::Blob(readable::unhex(digits).unwrap_or_default()),
-            (_, Some(digits), _) => Value::Text(readable::unhex(digits).unwrap_or_default()),
+            (Some(digits), ..) => Value::Blob(unhex(digits).unwrap_or_default()),
+            (_, Some(digits), _) => Value::Text(unhex(digits).unwrap_or_default()),
             (.., Some(number)) => Value::Real(number.parse().unwrap_or(f64::NAN)),
             _ => Value::Null,
         },
@@ -247,7 +247,7 @@ mod tests {
             Value::Blob(Vec::new()),
         ];
         for value in values {
-            let json = readable::to_json(value.as_ref()).to_string();
+            let json = json!(Readable(value.as_ref())).to_string();
             let back = from_json(&serde_json::from_str(&json).unwrap());
             assert!(back.as_ref().identical(value.as_ref()), "{value:?}: {json}, {back:?}");
         }

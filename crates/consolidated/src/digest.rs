@@ -9,7 +9,7 @@ pub(crate) fn digest(parts: &[&str]) -> String {
         hasher.update((part.len() as u64).to_le_bytes());
         hasher.update(part);
     }
-    hasher.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    model::hex(&hasher.finalize()[..16])
 }
 
 /// A digest of secret bytes, from which nobody can tell them.

@@ -27,7 +27,9 @@ mod postgres;
 mod quote;
 mod random;
 mod reach;
+mod readable;
 mod rebase;
+mod reject;
 mod script;
 mod selection;
 mod serving;
@@ -36,7 +38,6 @@ mod sqlite;
 mod start_mark;
 mod sync_model;
 mod synchronization;
-mod told;
 mod uploaded_row;
 mod url;
 

@@ -1,7 +1,7 @@
 //! One uploaded row, decoded.
 
 use crate::script::Event;
-use crate::synchronization::Change;
+use crate::synchronization::{BatchSource, Change};
 use model::{Code, Failure, PublishedTable, RowReader, ValueRef, write_value};
 
 /// Table and key of a row.
@@ -112,4 +112,26 @@ pub(crate) fn key_of(table: &PublishedTable, image: &[ValueRef<'_>]) -> Vec<u8> 
     let mut key = Vec::new();
     table.key.iter().for_each(|column| write_value(&mut key, image[usize::from(*column)]));
     key
+}
+
+/// Visits the rows of those batches that `wanted` picks by the position of the table and the change,
+/// in the order of the upload.
+pub(crate) fn each_row<'t>(
+    batches: BatchSource<'_>,
+    table: &dyn Fn(usize) -> &'t PublishedTable,
+    wanted: impl Fn(usize, Change) -> bool,
+    mut visit: impl FnMut(usize, &UploadedRow<'_>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    batches(&mut |batch| {
+        if !wanted(batch.table, batch.change) {
+            return Ok(());
+        }
+        let width = table(batch.table).width();
+        let (mut row, mut rest) = (UploadedRow::default(), batch.rows);
+        for _ in 0..batch.count {
+            rest = row.read(rest, batch.change, width)?;
+            visit(batch.table, &row)?;
+        }
+        Ok(())
+    })
 }

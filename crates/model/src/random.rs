@@ -1,5 +1,6 @@
 //! Chance, as a value: everything drawn in `server` and `client` follows from one seed.
 
+use crate::hex;
 use rand::rngs::StdRng;
 use rand::{RngCore, SeedableRng};
 
@@ -31,7 +32,7 @@ impl Random {
         let mut b = self.next_bytes();
         b[6] = (b[6] & 0x0f) | 0x40;
         b[8] = (b[8] & 0x3f) | 0x80;
-        let hex: String = b.iter().map(|byte| format!("{byte:02x}")).collect();
+        let hex = hex(&b);
         format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
     }
 }

@@ -3,19 +3,20 @@
 use crate::connection::{bind, value};
 use crate::schema::{LocalTable, RemoteTable};
 use crate::sql::{ident, list};
-use model::{Code, Value, ValueRef};
+use model::{Code, Readable, Value, ValueRef};
 use rusqlite::Connection;
 use serde_json::{Map, Value as Json, json};
 
 /// A key by column name.
 pub(super) fn key_json(table: &RemoteTable, key: &[Value]) -> String {
     let columns = table.key.iter().map(|column| column.name.clone());
-    Json::Object(columns.zip(key.iter().map(|value| to_json(value.as_ref()))).collect()).to_string()
+    Json::Object(columns.zip(key.iter().map(|value| json!(Readable(value.as_ref())))).collect())
+        .to_string()
 }
 
 /// A key as programs before wrote it.
 pub(super) fn key_array(key: &[Value]) -> String {
-    Json::Array(key.iter().map(|value| to_json(value.as_ref())).collect()).to_string()
+    Json::Array(key.iter().map(|value| json!(Readable(value.as_ref()))).collect()).to_string()
 }
 
 /// The row as it lies under a key: what is published of it, and of what is not published any more
@@ -65,36 +66,10 @@ pub(super) fn row_json(
     for (n, name) in names.into_iter().enumerate() {
         let value = value(row, n)?;
         if code != returned || n < table.width() || !matches!(value, ValueRef::Null) {
-            object.insert(name, to_json(value));
+            object.insert(name, json!(Readable(value)));
         }
     }
     Ok(Some(Json::Object(object).to_string()))
-}
-
-/// A value in JSON. What JSON cannot say stands in an object: bytes as hexadecimal digits,
-/// numbers that are none by name.
-pub(crate) fn to_json(value: ValueRef<'_>) -> Json {
-    match value {
-        ValueRef::Null | ValueRef::Absent => Json::Null,
-        ValueRef::Integer(i) => i.into(),
-        ValueRef::Real(r) if r.is_finite() => r.into(),
-        ValueRef::Real(r) => json!({ "real": r.to_string() }),
-        ValueRef::Text(text) => match std::str::from_utf8(text) {
-            Ok(text) => text.into(),
-            Err(_) => json!({ "text": hex(text) }),
-        },
-        ValueRef::Blob(bytes) => json!({ "blob": hex(bytes) }),
-    }
-}
-
-/// The bytes of hexadecimal digits.
-pub(crate) fn unhex(text: &str) -> Option<Vec<u8>> {
-    let pairs = text.as_bytes().chunks(2);
-    pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The columns of a published table that are not published. While the table was the user's own they
@@ -116,6 +91,6 @@ pub(super) fn row_text(table: &RemoteTable, own: &[String], row: &[ValueRef<'_>]
     let told =
         columns.filter(|(n, (_, value))| *n < table.width() || !matches!(value, ValueRef::Null));
     let object: Map<String, Json> =
-        told.map(|(_, (name, value))| (name.clone(), to_json(*value))).collect();
+        told.map(|(_, (name, value))| (name.clone(), json!(Readable(*value)))).collect();
     Json::Object(object).to_string()
 }

@@ -1,16 +1,16 @@
 //! The reject table: rows that lost, kept at the remote with the reason (S5, S7).
 
 use super::moved_rows::{self, MovedRow};
-use super::readable::{key_array, key_json, row_json, row_text, to_json};
+use super::readable::{key_array, key_json, row_json, row_text};
 use super::{Circumstances, Download, stale};
 use crate::connection::{begin_immediate, bind, explain, value};
 use crate::progress::{self, Frozen};
 use crate::schema::{Image, RemoteTable};
 use crate::sql::list;
-use model::{Code, Counter, Failure, RowReader, Value, ValueRef};
+use model::{Code, Counter, Failure, Readable, RowReader, Value, ValueRef};
 use protocol::{FRAME_BYTES_MAX, FrameDecoder, Message};
 use rusqlite::Connection;
-use serde_json::{Map, Value as Json};
+use serde_json::{Map, Value as Json, json};
 use std::collections::HashSet;
 
 /// The number of the last reject, in `syncline_state`.
@@ -177,7 +177,7 @@ fn base(
     for (n, name) in table.published.columns.iter().enumerate() {
         // A large value that did not change was not kept: it is not compared.
         if table.large[n].is_none_or(|bit| captured & (1 << bit) != 0) {
-            object.insert(name.clone(), to_json(value(row, n + 2)?));
+            object.insert(name.clone(), json!(Readable(value(row, n + 2)?)));
         }
     }
     Ok(Some(Json::Object(object).to_string()))

@@ -5,8 +5,9 @@ use super::link::Link;
 use super::owed;
 use super::upload::{Stop, Upload, stopped};
 use crate::echo::Echo;
+use crate::readable;
+use crate::reject::{self, Rejected};
 use crate::synchronization::{Applied, Change, UploadRequest};
-use crate::told::{self, Rejected};
 use crate::uploaded_row::{RowId, UploadedRow};
 use model::{Counter, Failure, Hold, Memory, PublishedTable, write_value};
 use postgres_types::ToSql;
@@ -123,7 +124,7 @@ impl Ledger {
     pub(super) fn reject(&mut self, row: RowId, reason: Reason) {
         self.applied.rejected += 1;
         let (code, message) = reason;
-        let message = told::message(message);
+        let message = readable::message(message);
         self.hold(OWED_BYTES + row.1.len() + message.len());
         self.owed.insert(row, Some((code, message)));
     }
@@ -136,7 +137,9 @@ impl Ledger {
             let told = [&sent, &row].into_iter().find(is_told);
             match told.and_then(|row| self.owed.get_mut(row)) {
                 // What else was wrong with the row does not say it.
-                Some(Some((_, message))) => *message = told::message(format!("{message}; {why}")),
+                Some(Some((_, message))) => {
+                    *message = readable::message(format!("{message}; {why}"))
+                }
                 _ => self.reject(row, (code, why)),
             }
         }
@@ -154,10 +157,10 @@ impl Ledger {
         self.applied.conflicts += 1;
         let mut old = Vec::new();
         row.old.iter().for_each(|value| write_value(&mut old, *value));
-        let told = |image: &[u8]| told::row(published, image);
+        let told = |image: &[u8]| readable::row(published, image);
         let conflict = Conflict {
             table,
-            operation: told::operation(row.change),
+            operation: readable::operation(row.change),
             old: (row.change != Change::Insert).then(|| told(&old)),
             new: (row.change != Change::Delete).then(|| told(row.new_image())),
             consolidated: now.map(told),
@@ -176,7 +179,7 @@ impl Ledger {
         let published = |at: usize| &upload.tables[at].deployed.published;
         let reason = |row: &RowId| self.owed.get(row).cloned().flatten();
         let request = upload.request;
-        told::rejected((request.batches, request.left_out), &published, &reason)
+        reject::rejected((request.batches, request.left_out), &published, &reason)
     }
 
     /// Whether the remote will be sent this row.

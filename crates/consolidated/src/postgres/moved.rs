@@ -115,9 +115,9 @@ pub(super) struct Moves {
 }
 
 /// How a row is to be applied.
-pub(super) enum Told {
+pub(super) enum Rebasing {
     AsItIs,
-    Anew(Rebased),
+    Onto(Rebased),
     /// Its row is gone, or the one that it refers to, and another has the key.
     Replaced,
 }
@@ -186,9 +186,9 @@ impl Moves {
         tables: &[Arc<Table>],
         table: usize,
         row: &UploadedRow<'_>,
-    ) -> Result<Told, Failure> {
+    ) -> Result<Rebasing, Failure> {
         if self.known.is_empty() {
-            return Ok(Told::AsItIs);
+            return Ok(Rebasing::AsItIs);
         }
         let published = &tables[table].deployed.published;
         let mut after: Vec<Value> = row.old.iter().copied().map(ValueRef::to_owned).collect();
@@ -230,20 +230,20 @@ impl Moves {
             }
         }
         if replaced {
-            return Ok(Told::Replaced);
+            return Ok(Rebasing::Replaced);
         }
         let after: Vec<ValueRef<'_>> = after.iter().map(Value::as_ref).collect();
         let rebased = rebase(row, published, &row.old, &after);
-        let anew = {
-            let told = rebased.row(published.width())?;
-            let mut new = told.new.clone();
+        let rebased = {
+            let now = rebased.row(published.width())?;
+            let mut new = now.new.clone();
             references.iter().for_each(|(column, value)| new[*column] = value.as_ref());
-            Rebased::of(row.change, published, &told.old, &new)
+            Rebased::of(row.change, published, &now.old, &new)
         };
-        let same = anew.row(published.width())?;
+        let same = rebased.row(published.width())?;
         Ok(match same.old == row.old && same.new == row.new {
-            true => Told::AsItIs,
-            false => Told::Anew(anew),
+            true => Rebasing::AsItIs,
+            false => Rebasing::Onto(rebased),
         })
     }
 

@@ -9,7 +9,7 @@ use super::upload::Upload;
 use super::values::ColumnType;
 use super::watermark::Mark;
 use crate::synchronization::{Change, DownloadBatch, FetchRequest, TableMark};
-use crate::uploaded_row::UploadedRow;
+use crate::uploaded_row::each_row;
 use bytes::{BufMut, BytesMut};
 use model::{Code, Counter, Failure, RowReader};
 use postgres_types::{IsNull, ToSql, Type, to_sql_checked};
@@ -141,21 +141,19 @@ pub(super) fn owe_what_no_log_names(
     if !owes.iter().any(|(all, moved)| *all || *moved) {
         return Ok(());
     }
-    (request.batches)(&mut |batch| {
-        let published = &upload.tables[batch.table].deployed.published;
-        let (all, moved) = owes[batch.table];
-        let owes = match batch.change {
+    let published = |position: usize| &upload.tables[position].deployed.published;
+    let wanted = |position: usize, change| {
+        let (all, moved) = owes[position];
+        match change {
             Change::Insert | Change::Update => all,
             Change::KeyChange => all || moved,
             Change::Delete => false,
-        };
-        let (mut row, mut rest) = (UploadedRow::default(), batch.rows);
-        for _ in 0..if owes { batch.count } else { 0 } {
-            rest = row.read(rest, batch.change, published.width())?;
-            ledger.owe(row.key(published, batch.table));
-            if batch.change != Change::Insert {
-                ledger.owe(row.new_key(published, batch.table));
-            }
+        }
+    };
+    each_row(request.batches, &published, wanted, |position, row| {
+        ledger.owe(row.key(published(position), position));
+        if row.change != Change::Insert {
+            ledger.owe(row.new_key(published(position), position));
         }
         Ok(())
     })

@@ -3,7 +3,7 @@
 use super::batch::Reason;
 use super::careful::{Careful, Group, Rows};
 use super::fetch::unreadable;
-use super::moved::Told;
+use super::moved::Rebasing;
 use super::parked::Parked;
 use super::upload::{Stop, stopped};
 use crate::quote::ident;
@@ -84,11 +84,11 @@ impl Careful<'_, '_> {
         let row = self.read(table, change, &bytes)?;
         let published = &self.table(table).deployed.published;
         let told = match self.moves.tell(&self.links, self.upload.tables, table, &row)? {
-            Told::Anew(over) => {
+            Rebasing::Onto(over) => {
                 let further = self.links.tell(table, published, &over.row(published.width())?)?;
                 Some(further.unwrap_or(over))
             }
-            Told::AsItIs | Told::Replaced => self.links.tell(table, published, &row)?,
+            Rebasing::AsItIs | Rebasing::Replaced => self.links.tell(table, published, &row)?,
         };
         Ok(match told.filter(|told| (told.change, &told.bytes) != (change, &bytes)) {
             Some(told) => {
@@ -106,7 +106,7 @@ impl Careful<'_, '_> {
         }
         let row = self.read(table, change, bytes)?;
         let told = self.moves.tell(&self.links, self.upload.tables, table, &row)?;
-        Ok(matches!(told, Told::Replaced))
+        Ok(matches!(told, Rebasing::Replaced))
     }
 
     /// A row whose own row is gone: it is reported, and what has the key now is sent. One that is
@@ -241,11 +241,11 @@ impl Careful<'_, '_> {
         let row = self.read(table, sent, &original)?;
         // What refers to it is rebased onto what others have changed first.
         match self.moves.tell(&self.links, self.upload.tables, table, &row)? {
-            Told::Anew(over) => {
+            Rebasing::Onto(over) => {
                 let width = self.table(table).deployed.published.width();
                 self.links.moved(table, &over.row(width)?.old, &told.new);
             }
-            Told::AsItIs | Told::Replaced => self.links.moved(table, &row.old, &told.new),
+            Rebasing::AsItIs | Rebasing::Replaced => self.links.moved(table, &row.old, &told.new),
         }
         Ok(())
     }

@@ -5,8 +5,8 @@ use super::errors::failed;
 use super::fetch::unreadable;
 use super::link::{Call, Link};
 use super::owed;
+use crate::readable;
 use crate::synchronization::Withholding;
-use crate::told;
 use model::{Code, Failure};
 use std::sync::{Arc, LazyLock};
 
@@ -60,7 +60,7 @@ pub(super) fn withhold(
         let news: Option<i32> =
             owed.first().map(|row| row.try_get(0)).transpose().map_err(unreadable)?;
         if news == Some(1) {
-            let (key, user) = (told::key(published, &row.key), session.user.as_str());
+            let (key, user) = (readable::key(published, &row.key), session.user.as_str());
             link.query(TELL, &[&remote_id, &user, &counter, &name, &key, &code, &row.message])
                 .map_err(&noting)?;
         }

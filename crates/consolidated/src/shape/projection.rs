@@ -6,8 +6,9 @@
 
 use crate::catalog::CatalogTable;
 use crate::echo::Echo;
+use crate::readable;
+use crate::reject::ROWS_BYTES_MAX;
 use crate::synchronization::{Applied, Batch, Change, Held, HeldSchema, UploadRequest};
-use crate::told::{self, ROWS_BYTES_MAX};
 use crate::uploaded_row::RowId;
 use model::{Code, Failure, PublishedTable, RowReader, Value, ValueRef, write_value};
 use std::cell::{Cell, RefCell};
@@ -229,7 +230,7 @@ impl<'r> Projected<'_, 'r> {
         left_out.add((row.clone(), sent), why, || {
             let mut image = Vec::new();
             values.new.iter().for_each(|value| write_value(&mut image, *value));
-            told::row(self.from, &image)
+            readable::row(self.from, &image)
         });
         if empty {
             left_out.empty.borrow_mut().insert(row);

@@ -10,9 +10,9 @@ use super::fence::{self, Standing};
 use super::key_change::{self, Spot};
 use super::made;
 use super::upload::{Attempt, RowOutcome};
+use crate::readable;
 use crate::script::Event;
 use crate::synchronization::Change;
-use crate::told;
 use crate::uploaded_row::UploadedRow;
 use model::{Code, Failure, write_value};
 use rusqlite::params;
@@ -36,7 +36,7 @@ pub(super) fn resolve(
         return Ok(RowOutcome::Done);
     }
     if let Some(anew) = made::over(attempt, table, position, row, now.as_deref())? {
-        return attempt.apply_told(table, position, row, &anew);
+        return attempt.apply_rebased(table, position, row, &anew);
     }
     let event = match row.change {
         Change::Delete => Event::ResolveDeleteConflict,
@@ -103,7 +103,7 @@ fn resolve_key_change(
         return Ok(RowOutcome::Done);
     }
     if let Some(anew) = made::over(attempt, table, position, row, now.as_deref())? {
-        return attempt.apply_told(table, position, row, &anew);
+        return attempt.apply_rebased(table, position, row, &anew);
     }
     let spot = Spot::of(attempt, table, row)?;
     if spot.is_taken() {
@@ -238,7 +238,7 @@ fn note(
 ) -> Result<(), Failure> {
     let mut old = Vec::new();
     row.old.iter().for_each(|value| write_value(&mut old, *value));
-    let told = |image: &[u8]| told::row(&table.published, image);
+    let told = |image: &[u8]| readable::row(&table.published, image);
     let old = (row.change != Change::Insert).then(|| told(&old));
     let new = (row.change != Change::Delete).then(|| told(row.new_image()));
     let session = attempt.request.session;
@@ -255,7 +255,7 @@ fn note(
                 session.remote_id.as_str(),
                 session.user.as_str(),
                 table.published.name,
-                told::operation(row.change),
+                readable::operation(row.change),
                 table.conflict_rule,
                 old,
                 new,

@@ -8,9 +8,9 @@
 //! Invariant: a key change happens whole or not at all. Where one cannot be, what came under its
 //! new key belongs to the row that has kept the old one.
 
-mod told;
+mod rebasing;
 
-pub(super) use told::{Told, told_anew};
+pub(super) use rebasing::{Rebasing, rebase_over_key_changes};
 
 use super::catalog::CatalogTable;
 use super::constraint::is_as_seen;
@@ -26,7 +26,7 @@ use crate::quote::{ident, idents};
 use crate::rebase::{Rebased, values};
 use crate::script::Event;
 use crate::synchronization::{Change, UploadRequest};
-use crate::uploaded_row::{RowId, UploadedRow, key_of};
+use crate::uploaded_row::{RowId, UploadedRow, each_row, key_of};
 use model::{Code, Failure, PublishedTable, Value, ValueRef};
 use rusqlite::Connection;
 use std::collections::{HashMap, HashSet};
@@ -111,17 +111,12 @@ fn count(attempt: &Attempt<'_>) -> Result<Vec<usize>, Failure> {
 
 fn given_up(attempt: &Attempt<'_>, wanted: &[usize]) -> Result<HashSet<RowId>, Failure> {
     let mut keys = HashSet::new();
-    (attempt.request.batches)(&mut |batch| {
-        let goes = matches!(batch.change, Change::KeyChange | Change::Delete);
-        if !goes || !wanted.contains(&batch.table) {
-            return Ok(());
-        }
-        let published = &attempt.tables[batch.table].published;
-        let (mut row, mut rest) = (UploadedRow::default(), batch.rows);
-        for _ in 0..batch.count {
-            rest = row.read(rest, batch.change, published.width())?;
-            keys.insert(row.key(published, batch.table));
-        }
+    let published = |position: usize| &attempt.tables[position].published;
+    let goes = |position: usize, change| {
+        matches!(change, Change::KeyChange | Change::Delete) && wanted.contains(&position)
+    };
+    each_row(attempt.request.batches, &published, goes, |position, row| {
+        keys.insert(row.key(published(position), position));
         Ok(())
     })?;
     Ok(keys)
@@ -258,19 +253,19 @@ fn put_aside(
     let Some(links) = attempt.links else { return Ok((Vec::new(), None)) };
     let mut row = UploadedRow::default();
     row.read(&parked.row, parked.change, table.published.width())?;
-    let anew = match told_anew(attempt, table, parked.table, &row)? {
-        Told::AsItIs => Rebased::of(row.change, &table.published, &row.old, &row.new),
-        Told::Anew(anew) => anew,
-        Told::Gone => return Ok((Vec::new(), None)),
+    let rebased = match rebase_over_key_changes(attempt, table, parked.table, &row)? {
+        Rebasing::AsItIs => Rebased::of(row.change, &table.published, &row.old, &row.new),
+        Rebasing::Onto(rebased) => rebased,
+        Rebasing::Gone => return Ok((Vec::new(), None)),
     };
-    let told = anew.row(table.published.width())?;
-    let Some(now) = attempt.fetch(table, &told)? else { return Ok((Vec::new(), None)) };
-    let followers = followers::of(attempt, parked.table, &told)?;
+    let rebased = rebased.row(table.published.width())?;
+    let Some(now) = attempt.fetch(table, &rebased)? else { return Ok((Vec::new(), None)) };
+    let followers = followers::of(attempt, parked.table, &rebased)?;
     let referring = links.user_tables.values().flat_map(|child| &child.foreign_keys);
     let mut referring = referring.filter(|key| key.parent == table.published.name);
     let all_go = !referring.any(|key| key.on_update != "CASCADE");
-    let aside = match all_go && followers.are_known && is_as_seen(&now, &told)? {
-        true => move_away(attempt, table, &told)?,
+    let aside = match all_go && followers.are_known && is_as_seen(&now, &rebased)? {
+        true => move_away(attempt, table, &rebased)?,
         false => None,
     };
     Ok((followers.rows, aside))
@@ -362,14 +357,10 @@ fn spot_of(attempt: &Attempt<'_>, parked: &Parked) -> Result<Spot, Failure> {
     let table = &attempt.tables[parked.table];
     let mut row = UploadedRow::default();
     row.read(&parked.row, parked.change, table.published.width())?;
-    match told_anew(attempt, table, parked.table, &row)? {
-        Told::AsItIs => Spot::of(attempt, table, &row),
-        Told::Gone => Ok(Spot { own: None, occupant: None }),
-        Told::Anew(anew) => {
-            let mut told = UploadedRow::default();
-            told.read(&anew.bytes, anew.change, table.published.width())?;
-            Spot::of(attempt, table, &told)
-        }
+    match rebase_over_key_changes(attempt, table, parked.table, &row)? {
+        Rebasing::AsItIs => Spot::of(attempt, table, &row),
+        Rebasing::Gone => Ok(Spot { own: None, occupant: None }),
+        Rebasing::Onto(rebased) => Spot::of(attempt, table, &rebased.row(table.published.width())?),
     }
 }
 
@@ -394,19 +385,18 @@ fn place(attempt: &mut Attempt<'_>, parked: &Parked) -> Result<bool, Failure> {
     let table = &tables[parked.table];
     let mut row = UploadedRow::default();
     row.read(&parked.row, parked.change, table.published.width())?;
-    let anew = match told_anew(attempt, table, parked.table, &row)? {
-        Told::AsItIs => Rebased::of(row.change, &table.published, &row.old, &row.new),
-        Told::Anew(anew) => anew,
-        Told::Gone => return Ok(false),
+    let rebased = match rebase_over_key_changes(attempt, table, parked.table, &row)? {
+        Rebasing::AsItIs => Rebased::of(row.change, &table.published, &row.old, &row.new),
+        Rebasing::Onto(rebased) => rebased,
+        Rebasing::Gone => return Ok(false),
     };
-    let mut told = UploadedRow::default();
-    told.read(&anew.bytes, anew.change, table.published.width())?;
-    let now = attempt.fetch(table, &told.as_seen())?;
+    let rebased = rebased.row(table.published.width())?;
+    let now = attempt.fetch(table, &rebased.as_seen())?;
     let Some(now) = now else { return Ok(false) };
-    if !is_as_seen(&now, &told)? && table.script(Event::ResolveConflict).is_none() {
+    if !is_as_seen(&now, &rebased)? && table.script(Event::ResolveConflict).is_none() {
         return Ok(false);
     }
-    Ok(move_away(attempt, table, &told)?.is_some())
+    Ok(move_away(attempt, table, &rebased)?.is_some())
 }
 
 /// Gives the row that `row` is meant for a key that nobody has, which is returned.
@@ -577,19 +567,15 @@ impl Moving {
     ) -> Result<(), Failure> {
         self.effects.forget(connection, tables)?;
         let remote = request.session.remote_id.as_str();
-        (request.batches)(&mut |batch| {
-            let published = &tables[batch.table].published;
-            if batch.change != Change::KeyChange || !published.direction.downloads() {
-                return Ok(());
-            }
-            let (mut row, mut rest) = (UploadedRow::default(), batch.rows);
-            for _ in 0..batch.count {
-                rest = row.read(rest, batch.change, published.width())?;
-                let key = key_of(published, &row.old);
-                let since = self.begins[batch.table];
-                moves::made_by(connection, published, &values(&key)?, since, remote)?;
-            }
-            Ok(())
+        let published = |position: usize| &tables[position].published;
+        let wanted = |position: usize, change| {
+            change == Change::KeyChange && published(position).direction.downloads()
+        };
+        each_row(request.batches, &published, wanted, |position, row| {
+            let published = published(position);
+            let key = key_of(published, &row.old);
+            let since = self.begins[position];
+            moves::made_by(connection, published, &values(&key)?, since, remote)
         })
     }
 }

@@ -2,8 +2,8 @@
 
 use super::catalog::CatalogTable;
 use super::errors::failed;
+use crate::reject;
 use crate::synchronization::UploadRequest;
-use crate::told;
 use crate::uploaded_row::RowId;
 use model::{Code, Counter, Failure};
 use rusqlite::{Connection, params};
@@ -73,7 +73,7 @@ fn write_rejects(
         )
         .map_err(&noting)?;
     let upload = (request.batches, request.left_out);
-    for reject in told::rejected(upload, &published, &reason)? {
+    for reject in reject::rejected(upload, &published, &reason)? {
         statement
             .execute(params![
                 request.session.remote_id.as_str(),

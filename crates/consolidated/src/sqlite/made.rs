@@ -15,7 +15,7 @@ use super::upload::Attempt;
 use crate::echo::image_digest;
 use crate::rebase::{Rebased, rebase, values};
 use crate::synchronization::Change;
-use crate::uploaded_row::{RowId, UploadedRow};
+use crate::uploaded_row::{RowId, UploadedRow, each_row};
 use model::{Counter, Failure, write_value};
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::HashSet;
@@ -33,29 +33,26 @@ pub(super) fn write(attempt: &Attempt<'_>, counter: Counter, owed: &[Owed]) -> R
         .connection
         .prepare_cached("INSERT OR REPLACE INTO syncline_made VALUES (?1, ?2, ?3, ?4, ?5, ?6)")
         .map_err(&noting)?;
-    (attempt.request.batches)(&mut |batch| {
-        let table = &attempt.tables[batch.table];
-        let (mut row, mut rest) = (UploadedRow::default(), batch.rows);
-        let count = if batch.change == Change::Delete { 0 } else { batch.count };
-        for _ in 0..count {
-            rest = row.read(rest, batch.change, table.published.width())?;
-            let key = row.new_key(&table.published, batch.table);
-            let id = row.key(&table.published, batch.table);
-            let lost = owed.contains(&key) || owed.contains(&id);
-            if lost && !attempt.stored_anew.contains(&id) {
-                continue;
-            }
-            let Some(made) = attempt.fetch(table, &row)? else { continue };
-            if made == row.new_image() {
-                continue;
-            }
-            let (uploaded, made) = (image_digest(row.new_image()), image_digest(&made));
-            let remote = attempt.request.session.remote_id.as_str();
-            let name = &table.published.name;
-            statement
-                .execute(params![remote, name, key.1, counter.0, uploaded, made])
-                .map_err(&noting)?;
+    let published = |position: usize| &attempt.tables[position].published;
+    let wanted = |_, change| change != Change::Delete;
+    each_row(attempt.request.batches, &published, wanted, |position, row| {
+        let table = &attempt.tables[position];
+        let key = row.new_key(&table.published, position);
+        let id = row.key(&table.published, position);
+        let lost = owed.contains(&key) || owed.contains(&id);
+        if lost && !attempt.stored_rebased.contains(&id) {
+            return Ok(());
         }
+        let Some(made) = attempt.fetch(table, row)? else { return Ok(()) };
+        if made == row.new_image() {
+            return Ok(());
+        }
+        let (uploaded, made) = (image_digest(row.new_image()), image_digest(&made));
+        let remote = attempt.request.session.remote_id.as_str();
+        let name = &table.published.name;
+        statement
+            .execute(params![remote, name, key.1, counter.0, uploaded, made])
+            .map_err(&noting)?;
         Ok(())
     })
 }

@@ -14,7 +14,7 @@ use super::watermark::Mark;
 use crate::new_keys::{KEY_CHANGES_MAX, KeyChange, NewKeys, Trail};
 use crate::quote::{ident, idents, join};
 use crate::synchronization::{Change, Held, UploadRequest};
-use crate::uploaded_row::{RowId, UploadedRow, key_of};
+use crate::uploaded_row::{RowId, each_row, key_of};
 use model::{Failure, PublishedTable, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Statement, params};
 use std::collections::HashSet;
@@ -136,17 +136,12 @@ impl Moves {
             return Ok(None);
         }
         let mut own = HashSet::new();
-        (request.batches)(&mut |batch| {
-            let comes = matches!(batch.change, Change::Insert | Change::Delete);
-            if !comes || since[batch.table].is_none() {
-                return Ok(());
-            }
-            let published = &tables[batch.table].published;
-            let (mut row, mut rest) = (UploadedRow::default(), batch.rows);
-            for _ in 0..batch.count {
-                rest = row.read(rest, batch.change, published.width())?;
-                own.insert(row.key(published, batch.table));
-            }
+        let published = |position: usize| &tables[position].published;
+        let wanted = |position: usize, change| {
+            matches!(change, Change::Insert | Change::Delete) && since[position].is_some()
+        };
+        each_row(request.batches, &published, wanted, |position, row| {
+            own.insert(row.key(published(position), position));
             Ok(())
         })?;
         Ok(Some(Moves { since, until, own }))
@@ -189,20 +184,16 @@ impl Moves {
         request: &UploadRequest<'_>,
     ) -> Result<(), Failure> {
         let remote = request.session.remote_id.as_str();
-        (request.batches)(&mut |batch| {
-            if batch.change != Change::Insert || self.since[batch.table].is_none() {
-                return Ok(());
-            }
-            let published = &tables[batch.table].published;
-            let (mut row, mut rest) = (UploadedRow::default(), batch.rows);
-            for _ in 0..batch.count {
-                rest = row.read(rest, batch.change, published.width())?;
-                let key = key_of(published, &row.new);
-                let key = crate::rebase::values(&key)?;
-                let now = self.follow(connection, published, batch.table, &key, remote)?;
-                if !matches!(now, Whereabouts::Here) {
-                    note_own(connection, published, &key, remote)?;
-                }
+        let published = |position: usize| &tables[position].published;
+        let wanted =
+            |position: usize, change| change == Change::Insert && self.since[position].is_some();
+        each_row(request.batches, &published, wanted, |position, row| {
+            let published = published(position);
+            let key = key_of(published, &row.new);
+            let key = crate::rebase::values(&key)?;
+            let now = self.follow(connection, published, position, &key, remote)?;
+            if !matches!(now, Whereabouts::Here) {
+                note_own(connection, published, &key, remote)?;
             }
             Ok(())
         })

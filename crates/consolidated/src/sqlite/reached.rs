@@ -15,7 +15,7 @@ use super::values::{Bind, write_row};
 use crate::quote::{ident, idents};
 use crate::reach::{self, Action, By, Effect, ForeignKey, Step};
 use crate::synchronization::Change;
-use crate::uploaded_row::UploadedRow;
+use crate::uploaded_row::{UploadedRow, each_row};
 use model::{Code, Failure, PublishedTable, ValueRef};
 use rusqlite::Connection;
 use siphasher::sip128::{Hasher128, SipHasher13};
@@ -258,20 +258,15 @@ impl Attempt<'_> {
         let (connection, batches, tables) = (self.connection, self.request.batches, self.tables);
         let reach = self.known_reach.now(connection)?;
         let reached = &mut self.reached;
-        batches(&mut |batch| {
-            let published = &tables[batch.table].published;
-            let wanted =
-                batch.change == Change::Delete || key_changes && batch.change != Change::Insert;
-            let Some(at) = reach.position(&published.name) else { return Ok(()) };
-            if !wanted || !reach.is_reached(&published.name) {
-                return Ok(());
-            }
-            let (mut row, mut rest) = (UploadedRow::default(), batch.rows);
-            for _ in 0..batch.count {
-                rest = row.read(rest, batch.change, published.width())?;
-                let (_, key) = row.key(published, batch.table);
-                reached.name(mark(at, &key), batch.change == Change::Delete);
-            }
+        let published = |position: usize| &tables[position].published;
+        let wanted = |position: usize, change| {
+            let goes = change == Change::Delete || key_changes && change != Change::Insert;
+            goes && reach.is_reached(&published(position).name)
+        };
+        each_row(batches, &published, wanted, |position, row| {
+            let Some(at) = reach.position(&published(position).name) else { return Ok(()) };
+            let (_, key) = row.key(published(position), position);
+            reached.name(mark(at, &key), row.change == Change::Delete);
             Ok(())
         })?;
         self.reach = Some(reach);
@@ -361,22 +356,18 @@ fn our_entries(connection: &Connection, tables: &[Arc<CatalogTable>]) -> Result<
 /// Rejects the rows of the upload that are gone although the upload does not say so.
 pub(super) fn tell_what_was_taken_along(attempt: &mut Attempt<'_>) -> Result<(), Failure> {
     let (batches, tables) = (attempt.request.batches, attempt.tables);
-    batches(&mut |batch| {
-        let table = &tables[batch.table];
-        let (mut row, mut rest) = (UploadedRow::default(), batch.rows);
-        let count = if batch.change == Change::Delete { 0 } else { batch.count };
-        for _ in 0..count {
-            rest = row.read(rest, batch.change, table.published.width())?;
-            if Spot::of(attempt, table, &row)?.occupant.is_some() {
-                continue;
-            }
-            let id = row.key(&table.published, batch.table);
-            // What was rebased, lost or was rejected is owed already.
-            if !attempt.is_owed(&id) {
-                let message =
-                    "a delete of the same upload also removed or changed the row".to_owned();
-                attempt.reject(table, batch.table, &row, (Code::RowTakenAlong, message));
-            }
+    let published = |position: usize| &tables[position].published;
+    let wanted = |_, change| change != Change::Delete;
+    each_row(batches, &published, wanted, |position, row| {
+        let table = &tables[position];
+        if Spot::of(attempt, table, row)?.occupant.is_some() {
+            return Ok(());
+        }
+        let id = row.key(&table.published, position);
+        // A row that was rebased, lost or rejected is owed already.
+        if !attempt.is_owed(&id) {
+            let message = "a delete of the same upload also removed or changed the row".to_owned();
+            attempt.reject(table, position, row, (Code::RowTakenAlong, message));
         }
         Ok(())
     })

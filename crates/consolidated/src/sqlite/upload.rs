@@ -11,9 +11,9 @@
 //! U2. Where the row at the centre is not what the remote holds, the row is owed (trap 5).
 
 mod account;
-mod anew;
 mod attempts;
 mod execute;
+mod rebased;
 
 use super::binding::{bind, bind_row, bind_sessions};
 use super::catalog::CatalogTable;
@@ -39,8 +39,8 @@ use crate::reach::Reached;
 use crate::script::{Event, Script};
 use crate::synchronization::{Applied, Batch, Change, Session, UploadRequest};
 use crate::uploaded_row::{RowId, UploadedRow, event_of};
-use anew::Original;
 use model::{Code, Counter, Failure, Hold, Memory, RowReader, ValueRef, write_value};
+use rebased::Original;
 use rusqlite::{Connection, Statement, params};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -197,7 +197,7 @@ pub(super) struct Attempt<'a> {
     /// Deletes may have changed rows that the upload does not name.
     was_disturbed: bool,
     /// Rows that are stored as they were rebased, so that the remote has others.
-    pub(super) stored_anew: HashSet<RowId>,
+    pub(super) stored_rebased: HashSet<RowId>,
     /// The upload has key changes, which were not applied first.
     met_key_change: bool,
     /// The row that is being applied was rebased: what the remote knows it by.
@@ -266,7 +266,7 @@ impl<'a> Attempt<'a> {
             reach: None,
             reached: Reached::default(),
             was_disturbed: false,
-            stored_anew: HashSet::new(),
+            stored_rebased: HashSet::new(),
             links: None,
             met_key_change: false,
             original: None,
@@ -339,7 +339,7 @@ impl<'a> Attempt<'a> {
             self.stretches[batch.table] = Stretch::begin(connection, &table)?;
         }
         if self.links.is_some() {
-            return self.batch_anew(batch, &table);
+            return self.batch_rebased(batch, &table);
         }
         let event = event_of(batch.change);
         let script = table.required(event)?;
@@ -396,7 +396,7 @@ impl<'a> Attempt<'a> {
         let mut row = UploadedRow::default();
         row.read(&parked.row, parked.change, table.published.width())?;
         match self.links {
-            Some(_) => self.apply_anew(&table, parked.table, &row),
+            Some(_) => self.rebase_and_apply(&table, parked.table, &row),
             None => self.apply_one(&table, parked.table, &row),
         }
     }

@@ -3,8 +3,8 @@
 use super::catalog::CatalogTable;
 use super::errors::failed;
 use super::identity;
+use crate::readable;
 use crate::synchronization::Withholding;
-use crate::told;
 use model::{Code, Failure};
 use rusqlite::{Connection, params};
 use std::sync::Arc;
@@ -46,7 +46,7 @@ pub(super) fn withhold(
         let news: bool =
             connection.query_row(OWE, owed, |returned| returned.get(0)).map_err(&noting)?;
         if news {
-            let key = told::key(published, &row.key);
+            let key = readable::key(published, &row.key);
             let note =
                 params![remote_id, session.user.as_str(), counter.0, name, key, code, row.message];
             connection.execute(TELL, note).map_err(&noting)?;

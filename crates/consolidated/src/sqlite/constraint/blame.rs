@@ -12,7 +12,7 @@ use super::super::values::write_row;
 use super::above::{self, Sought};
 use crate::quote::{ident, idents, join};
 use crate::synchronization::Change;
-use crate::uploaded_row::{RowId, UploadedRow};
+use crate::uploaded_row::{self, RowId, UploadedRow};
 use model::{Code, Failure, ValueRef, write_value};
 use rusqlite::Connection;
 use std::collections::{BTreeMap, HashMap};
@@ -245,16 +245,16 @@ pub(super) fn each_row(
     attempt: &Attempt<'_>,
     mut visit: impl FnMut(usize, &UploadedRow<'_>),
 ) -> Result<(), Failure> {
-    (attempt.request.batches)(&mut |batch| {
-        let width = attempt.tables[batch.table].published.width();
-        let mut row = UploadedRow::default();
-        let mut rest = batch.rows;
-        for _ in 0..batch.count {
-            rest = row.read(rest, batch.change, width)?;
-            visit(batch.table, &row);
-        }
-        Ok(())
-    })
+    let published = |position: usize| &attempt.tables[position].published;
+    uploaded_row::each_row(
+        attempt.request.batches,
+        &published,
+        |_, _| true,
+        |position, row| {
+            visit(position, row);
+            Ok(())
+        },
+    )
 }
 
 /// The key of a row whose parent is missing, and the values that refer to it.

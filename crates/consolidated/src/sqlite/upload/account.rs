@@ -10,9 +10,9 @@ use super::super::stretch::Stretch;
 use super::super::watermark::{self, Mark};
 use super::Attempt;
 use crate::echo::Echo;
+use crate::readable;
 use crate::synchronization::{Applied, Change};
-use crate::told;
-use crate::uploaded_row::{RowId, UploadedRow};
+use crate::uploaded_row::{RowId, UploadedRow, each_row};
 use model::{Code, Failure};
 
 /// Bytes that a row takes of which something is kept, beside its key and the rest.
@@ -90,7 +90,7 @@ impl Attempt<'_> {
     ) {
         self.applied.rejected += 1;
         let (code, message) = reason;
-        let (id, message) = (self.id(table, position, row), told::message(message));
+        let (id, message) = (self.id(table, position, row), readable::message(message));
         self.hold(id.1.len() + message.len());
         self.owed.push((id, Some((code, message))));
         self.owe_new_key(table, position, row);
@@ -131,16 +131,16 @@ impl Attempt<'_> {
             return Ok(());
         }
         let (batches, echo) = (self.request.batches, &mut self.applied.echo);
-        batches(&mut |batch| {
-            let table = &self.tables[batch.table];
-            let (mut row, mut rest) = (UploadedRow::default(), batch.rows);
-            let count = if unsettled[batch.table] { batch.count } else { 0 };
-            for _ in 0..count {
-                rest = row.read(rest, batch.change, table.published.width())?;
-                echo.add_uploaded(&table.published, batch.table, &row);
-            }
-            Ok(())
-        })
+        let published = |position: usize| &self.tables[position].published;
+        each_row(
+            batches,
+            &published,
+            |position, _| unsettled[position],
+            |position, row| {
+                echo.add_uploaded(published(position), position, row);
+                Ok(())
+            },
+        )
     }
 
     /// Values for columns that are gone are reported with their rows.
@@ -178,16 +178,12 @@ impl Attempt<'_> {
         if !others.contains(&true) {
             return Ok(());
         }
-        (request.batches)(&mut |batch| {
-            let published = &tables[batch.table].published;
-            let (mut row, mut rest) = (UploadedRow::default(), batch.rows);
-            let owes = others[batch.table] && batch.change != Change::Delete;
-            for _ in 0..if owes { batch.count } else { 0 } {
-                rest = row.read(rest, batch.change, published.width())?;
-                self.owed.push((row.key(published, batch.table), None));
-                if batch.change != Change::Insert {
-                    self.owed.push((row.new_key(published, batch.table), None));
-                }
+        let published = |position: usize| &tables[position].published;
+        let wanted = |position: usize, change| others[position] && change != Change::Delete;
+        each_row(request.batches, &published, wanted, |position, row| {
+            self.owed.push((row.key(published(position), position), None));
+            if row.change != Change::Insert {
+                self.owed.push((row.new_key(published(position), position), None));
             }
             Ok(())
         })

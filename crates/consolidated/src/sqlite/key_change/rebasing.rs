@@ -1,4 +1,4 @@
-//! Rows of an upload, rebased under the keys that rows have now.
+//! Rebases rows of an upload onto the keys that rows have now.
 
 use super::super::catalog::CatalogTable;
 use super::super::effects::Effect;
@@ -11,45 +11,47 @@ use model::{Failure, ValueRef, write_value};
 use std::collections::HashMap;
 
 /// How a row of the upload is to be applied.
-pub(in super::super) enum Told {
+pub(in super::super) enum Rebasing {
     AsItIs,
-    Anew(Rebased),
+    Onto(Rebased),
     /// Its row went with another one of the upload.
     Gone,
 }
 
-/// Tells `row` over what key changes made of it and of the rows that it refers to: those of the
-/// upload that could not be, those of others that the remote has not heard of, those of the upload.
-pub(in super::super) fn told_anew(
+/// Rebases `row` onto what key changes made of it and of the rows that it refers to.
+///
+/// First come the key changes of the upload that failed, then those of others that the remote has
+/// not received, then those of the upload.
+pub(in super::super) fn rebase_over_key_changes(
     attempt: &Attempt<'_>,
     table: &CatalogTable,
     position: usize,
     row: &UploadedRow<'_>,
-) -> Result<Told, Failure> {
+) -> Result<Rebasing, Failure> {
     let width = table.published.width();
-    let mut anew = attempt.over_kept_keys(table, position, row)?;
-    let next = match &anew {
+    let mut rebased = attempt.over_kept_keys(table, position, row)?;
+    let next = match &rebased {
         None => attempt.over_moves(table, position, row)?,
-        Some(told) => attempt.over_moves(table, position, &told.row(width)?)?,
+        Some(kept) => attempt.over_moves(table, position, &kept.row(width)?)?,
     };
     match next {
-        Told::Gone => return Ok(Told::Gone),
-        Told::Anew(next) => anew = Some(next),
-        Told::AsItIs => {}
+        Rebasing::Gone => return Ok(Rebasing::Gone),
+        Rebasing::Onto(next) => rebased = Some(next),
+        Rebasing::AsItIs => {}
     }
-    let effect = match &anew {
+    let effect = match &rebased {
         None => effect(attempt, table, position, row)?,
-        Some(told) => effect(attempt, table, position, &told.row(width)?)?,
+        Some(now) => effect(attempt, table, position, &now.row(width)?)?,
     };
-    let Some(effect) = effect else { return Ok(anew.map_or(Told::AsItIs, Told::Anew)) };
-    let Effect::Changed { before, after } = effect else { return Ok(Told::Gone) };
+    let Some(effect) = effect else { return Ok(rebased.map_or(Rebasing::AsItIs, Rebasing::Onto)) };
+    let Effect::Changed { before, after } = effect else { return Ok(Rebasing::Gone) };
     let (before, after) = (values(&before)?, values(&after)?);
-    let rebased = match &anew {
+    let rebased = match &rebased {
         None => rebase(row, &table.published, &before, &after),
-        Some(told) => rebase(&told.row(width)?, &table.published, &before, &after),
+        Some(now) => rebase(&now.row(width)?, &table.published, &before, &after),
     };
     let back = attempt.over_rows_aside(table, position, &rebased.row(width)?)?;
-    Ok(Told::Anew(back.unwrap_or(rebased)))
+    Ok(Rebasing::Onto(back.unwrap_or(rebased)))
 }
 
 /// What the upload's own key changes made of the row.
@@ -122,8 +124,10 @@ impl Attempt<'_> {
         table: &CatalogTable,
         position: usize,
         row: &UploadedRow<'_>,
-    ) -> Result<Told, Failure> {
-        let (Some(moves), Some(links)) = (self.moves, self.links) else { return Ok(Told::AsItIs) };
+    ) -> Result<Rebasing, Failure> {
+        let (Some(moves), Some(links)) = (self.moves, self.links) else {
+            return Ok(Rebasing::AsItIs);
+        };
         let (published, remote) = (&table.published, self.request.session.remote_id.as_str());
         let (mut keys, mut after) = (Vec::new(), row.old.clone());
         let own: Vec<usize> = published.key.iter().map(|c| usize::from(*c)).collect();
@@ -168,18 +172,18 @@ impl Attempt<'_> {
             links.of(position).try_for_each(&mut follow_new)?;
         }
         if gone {
-            return Ok(Told::Gone);
+            return Ok(Rebasing::Gone);
         }
         if seen.is_empty() && keys.is_empty() {
-            return Ok(Told::AsItIs);
+            return Ok(Rebasing::AsItIs);
         }
         let rebased = rebase(row, published, &row.old, &after);
-        let told = rebased.row(published.width())?;
-        let mut new = told.new.clone();
+        let rebased = rebased.row(published.width())?;
+        let mut new = rebased.new.clone();
         for (columns, key) in &keys {
             columns.iter().zip(values(key)?).for_each(|(column, value)| new[*column] = value);
         }
-        Ok(Told::Anew(Rebased::of(row.change, published, &told.old, &new)))
+        Ok(Rebasing::Onto(Rebased::of(row.change, published, &rebased.old, &new)))
     }
 
     /// Whether the remote has given up this key, or has a row of its own there: what has it at the

@@ -1,12 +1,12 @@
-//! Keys and rows, kept as JSON, for people to read.
+//! Keys and rows, which are stored as JSON, as lines that people read.
 
 use crate::output;
 use serde_json::Value;
 
-/// Characters of a value that a terminal is shown; JSON has it whole.
+/// Characters of a value that the terminal shows. The JSON has the whole value.
 const VALUE_CHARS_MAX: usize = 200;
 
-/// The text as JSON; programs want the JSON itself.
+/// The text as JSON, for programs.
 pub(crate) fn parsed(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| Value::from(text))
 }
@@ -23,7 +23,7 @@ pub(crate) fn key(text: &str) -> String {
     }
 }
 
-/// Prints a row, a line a column. Arrays are rows of programs that did not keep the names.
+/// Prints a row, one line per column. Older programs stored a row as an array, without names.
 pub(crate) fn row(heading: &str, text: Option<&str>) -> Result<(), model::Failure> {
     let columns: Vec<(String, String)> = match text.map(parsed) {
         None => return output::line(&format!("{heading}: none")),

@@ -1,18 +1,13 @@
-//! A row as text for people: in the notes about conflicts and rejects.
+//! Rows and keys as people read them: the JSON in the notes about conflicts and rejects.
 
-use crate::shape::LeftOut;
-use crate::synchronization::{BatchSource, Change};
-use crate::uploaded_row::{RowId, UploadedRow};
-use model::{Code, Failure, MESSAGE_BYTES_MAX, PublishedTable, RowReader, ValueRef, cut};
+use crate::synchronization::Change;
+use model::{MESSAGE_BYTES_MAX, PublishedTable, Readable, RowReader, ValueRef, cut};
 use serde_json::{Value as Json, json};
 
-/// Bytes of one value that are kept in a note; the remote has it whole.
+/// Bytes of one value that are kept in a note. The remote has the whole value.
 const VALUE_BYTES_MAX: usize = 64 << 10;
 
-/// Bytes of all rows that are kept of the rejects of one upload; the remote has them all.
-pub(crate) const ROWS_BYTES_MAX: usize = 16 << 20;
-
-/// The message, cut where it is long, without what no database can store.
+/// The message, cut if it is long, and without zero bytes, which PostgreSQL cannot store.
 pub(crate) fn message(text: String) -> String {
     let text = if text.contains('\0') { text.replace('\0', "") } else { text };
     match text.len() > MESSAGE_BYTES_MAX {
@@ -57,7 +52,7 @@ fn object<'a>(columns: impl Iterator<Item = &'a String>, row: &[u8]) -> String {
     object
 }
 
-/// Adds a text in JSON; one without anything to escape as it is.
+/// Adds a text in JSON. Most texts have nothing to escape and are copied.
 fn write_text(json: &mut String, text: &str) {
     let plain = |byte: u8| byte >= b' ' && byte != b'"' && byte != b'\\';
     match text.bytes().all(plain) {
@@ -70,32 +65,29 @@ fn write_text(json: &mut String, text: &str) {
     }
 }
 
-/// A value in JSON. What JSON cannot say stands in an object: bytes as hexadecimal digits, numbers
-/// that are none by name, the beginning of a value that is long.
+/// A value in JSON. Of a long value it is the beginning, with the number of bytes.
 fn to_json(value: ValueRef<'_>) -> Json {
-    let cut = |bytes: &[u8], json: Json| match bytes.len() > VALUE_BYTES_MAX {
-        true => json!({ "cut": json, "bytes": bytes.len() }),
-        false => json,
-    };
-    let kept = |bytes: &[u8]| bytes.len().min(VALUE_BYTES_MAX);
     match value {
-        ValueRef::Null | ValueRef::Absent => Json::Null,
-        ValueRef::Integer(i) => i.into(),
-        ValueRef::Real(r) if r.is_finite() => r.into(),
-        ValueRef::Real(r) => json!({ "real": r.to_string() }),
-        ValueRef::Text(text) => match std::str::from_utf8(text) {
-            Ok(whole) => {
-                let end = (0..=kept(text)).rev().find(|end| whole.is_char_boundary(*end));
-                cut(text, whole[..end.unwrap_or(0)].into())
-            }
-            Err(_) => cut(text, json!({ "text": hex(&text[..kept(text)]) })),
-        },
-        ValueRef::Blob(bytes) => cut(bytes, json!({ "blob": hex(&bytes[..kept(bytes)]) })),
+        ValueRef::Text(bytes) | ValueRef::Blob(bytes) if bytes.len() > VALUE_BYTES_MAX => {
+            json!({ "cut": Readable(beginning(value)), "bytes": bytes.len() })
+        }
+        _ => json!(Readable(value)),
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+/// The first bytes of a long value. A text is not cut within a character.
+fn beginning(value: ValueRef<'_>) -> ValueRef<'_> {
+    match value {
+        ValueRef::Text(bytes) => {
+            let end = match std::str::from_utf8(bytes) {
+                Ok(text) => (0..=VALUE_BYTES_MAX).rev().find(|end| text.is_char_boundary(*end)),
+                Err(_) => Some(VALUE_BYTES_MAX),
+            };
+            ValueRef::Text(&bytes[..end.unwrap_or(0).min(bytes.len())])
+        }
+        ValueRef::Blob(bytes) => ValueRef::Blob(&bytes[..VALUE_BYTES_MAX.min(bytes.len())]),
+        short => short,
+    }
 }
 
 /// What the remote wanted of a row.
@@ -105,60 +97,6 @@ pub(crate) fn operation(change: Change) -> &'static str {
         Change::Update | Change::KeyChange => "update",
         Change::Delete => "delete",
     }
-}
-
-/// A row that was refused.
-#[derive(Debug)]
-pub(crate) struct Rejected {
-    /// Position of the table.
-    pub(crate) table: usize,
-    pub(crate) operation: &'static str,
-    /// JSON.
-    pub(crate) key: String,
-    /// JSON: the row that the remote wanted, or the one that it wanted to delete.
-    pub(crate) row: Option<String>,
-    pub(crate) code: Code,
-    pub(crate) message: String,
-}
-
-/// The rows of an upload for which `reason` has one, with their content. Of a row of which
-/// something was left out it is what the remote sent.
-pub(crate) fn rejected<'t>(
-    (batches, left_out): (BatchSource<'_>, Option<&LeftOut>),
-    table: &dyn Fn(usize) -> &'t PublishedTable,
-    reason: &dyn Fn(&RowId) -> Option<(Code, String)>,
-) -> Result<Vec<Rejected>, Failure> {
-    let (mut rejected, mut bytes) = (Vec::new(), 0);
-    batches(&mut |batch| {
-        let published = table(batch.table);
-        let (mut uploaded, mut rest) = (UploadedRow::default(), batch.rows);
-        for _ in 0..batch.count {
-            rest = uploaded.read(rest, batch.change, published.width())?;
-            let id = uploaded.key(published, batch.table);
-            let Some((code, message)) = reason(&id) else { continue };
-            let whole = left_out.and_then(|left_out| left_out.content(&id));
-            let content = whole
-                .or_else(|| (bytes < ROWS_BYTES_MAX).then(|| row(published, uploaded.new_image())));
-            bytes += content.as_ref().map_or(0, String::len);
-            rejected.push(Rejected {
-                table: batch.table,
-                operation: operation(batch.change),
-                key: key(published, &id.1),
-                row: content,
-                code,
-                message,
-            });
-        }
-        Ok(())
-    })?;
-    for id in left_out.iter().flat_map(|left_out| left_out.unsaid()) {
-        let Some((code, message)) = reason(&id) else { continue };
-        let (key, row) =
-            (key(table(id.0), &id.1), left_out.and_then(|all| all.content_behind(&id)));
-        let operation = operation(Change::Update);
-        rejected.push(Rejected { table: id.0, operation, key, row, code, message });
-    }
-    Ok(rejected)
 }
 
 #[cfg(test)]

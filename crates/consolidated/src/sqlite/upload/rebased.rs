@@ -1,8 +1,8 @@
-//! Rows of an upload with key changes, rebased onto what these set off.
+//! Applies the rows of an upload with key changes, rebased onto the effects of these changes.
 
 use super::super::catalog::CatalogTable;
 use super::super::conflict;
-use super::super::key_change::{self, Told};
+use super::super::key_change::{self, Rebasing};
 use super::{Attempt, RowOutcome};
 use crate::rebase::Rebased;
 use crate::synchronization::{Batch, Change};
@@ -20,7 +20,7 @@ pub(super) struct Original {
 
 impl Attempt<'_> {
     /// Applies a batch of an upload with key changes, whose rows may have to be rebased.
-    pub(super) fn batch_anew(
+    pub(super) fn batch_rebased(
         &mut self,
         batch: Batch<'_>,
         table: &CatalogTable,
@@ -32,7 +32,7 @@ impl Attempt<'_> {
             if self.is_done(table, position, &row) || self.is_put_off(table, position, &row) {
                 continue;
             }
-            if let RowOutcome::InTheWay(_) = self.apply_anew(table, position, &row)? {
+            if let RowOutcome::InTheWay(_) = self.rebase_and_apply(table, position, &row)? {
                 self.parked.push(self.park(table, position, &row));
             }
         }
@@ -40,36 +40,35 @@ impl Attempt<'_> {
     }
 
     /// Applies a row over what its own row, and those that it refers to, have become.
-    pub(super) fn apply_anew(
+    pub(super) fn rebase_and_apply(
         &mut self,
         table: &CatalogTable,
         position: usize,
         row: &UploadedRow<'_>,
     ) -> Result<RowOutcome, Failure> {
-        let anew = match key_change::told_anew(self, table, position, row)? {
-            Told::AsItIs => return self.apply_one(table, position, row),
-            Told::Gone => {
+        let rebased = match key_change::rebase_over_key_changes(self, table, position, row)? {
+            Rebasing::AsItIs => return self.apply_one(table, position, row),
+            Rebasing::Gone => {
                 conflict::lost(self, table, position, row)?;
                 return Ok(RowOutcome::Done);
             }
-            Told::Anew(anew) => anew,
+            Rebasing::Onto(rebased) => rebased,
         };
-        self.apply_told(table, position, row, &anew)
+        self.apply_rebased(table, position, row, &rebased)
     }
 
-    /// Applies `anew` in the place of `row`, by which the remote knows it.
-    pub(in super::super) fn apply_told(
+    /// Applies `rebased` instead of `row`. The remote knows it as `row`.
+    pub(in super::super) fn apply_rebased(
         &mut self,
         table: &CatalogTable,
         position: usize,
         row: &UploadedRow<'_>,
-        anew: &Rebased,
+        rebased: &Rebased,
     ) -> Result<RowOutcome, Failure> {
-        let mut told = UploadedRow::default();
-        told.read(&anew.bytes, anew.change, table.published.width())?;
+        let rebased = rebased.row(table.published.width())?;
         let moved =
             (row.change == Change::KeyChange).then(|| row.new_key(&table.published, position));
-        let same = told.change != Change::Delete && told.new == row.new;
+        let same = rebased.change != Change::Delete && rebased.new == row.new;
         let id = self.id(table, position, row);
         // One that was rebased before is known by what it was at first.
         let before = self.original.take();
@@ -78,20 +77,20 @@ impl Attempt<'_> {
             None => (moved, same),
         };
         self.original = Some(Original { id, moved, same });
-        let nothing = told.change == Change::Update && told.old == told.new;
+        let nothing = rebased.change == Change::Update && rebased.old == rebased.new;
         let owed = self.owed.len();
         let outcome = match nothing {
             true => {
-                self.echo(table, position, &told);
+                self.echo(table, position, &rebased);
                 Ok(RowOutcome::Done)
             }
-            false => self.apply_one(table, position, &told),
+            false => self.apply_one(table, position, &rebased),
         };
         if !same && outcome.as_ref().is_ok_and(|outcome| *outcome == RowOutcome::Done) {
             if self.owed.len() == owed {
-                self.stored_anew.insert(self.id(table, position, row));
+                self.stored_rebased.insert(self.id(table, position, row));
             }
-            self.owe(table, position, &told);
+            self.owe(table, position, &rebased);
         }
         self.original = before;
         outcome

@@ -1,0 +1,66 @@
+//! Rejected rows as they are noted at the centre.
+
+use crate::readable::{key, operation, row};
+use crate::shape::LeftOut;
+use crate::synchronization::{BatchSource, Change};
+use crate::uploaded_row::{RowId, each_row};
+use model::{Code, Failure, PublishedTable};
+
+/// Bytes of all rows that are kept of the rejects of one upload. The remote has all rows.
+pub(crate) const ROWS_BYTES_MAX: usize = 16 << 20;
+
+/// A row that the centre refused.
+#[derive(Debug)]
+pub(crate) struct Rejected {
+    /// Position of the table.
+    pub(crate) table: usize,
+    pub(crate) operation: &'static str,
+    /// JSON.
+    pub(crate) key: String,
+    /// JSON: the row that the remote wanted, or the one that it wanted to delete.
+    pub(crate) row: Option<String>,
+    pub(crate) code: Code,
+    pub(crate) message: String,
+}
+
+/// The rows of an upload for which `reason` has one, with their content. If values of a row were
+/// left out, the content is what the remote sent.
+pub(crate) fn rejected<'t>(
+    (batches, left_out): (BatchSource<'_>, Option<&LeftOut>),
+    table: &dyn Fn(usize) -> &'t PublishedTable,
+    reason: &dyn Fn(&RowId) -> Option<(Code, String)>,
+) -> Result<Vec<Rejected>, Failure> {
+    let (mut rejected, mut bytes) = (Vec::new(), 0);
+    each_row(
+        batches,
+        table,
+        |_, _| true,
+        |position, uploaded| {
+            let published = table(position);
+            let id = uploaded.key(published, position);
+            let Some((code, message)) = reason(&id) else { return Ok(()) };
+            let whole = left_out.and_then(|left_out| left_out.content(&id));
+            let content = whole
+                .or_else(|| (bytes < ROWS_BYTES_MAX).then(|| row(published, uploaded.new_image())));
+            bytes += content.as_ref().map_or(0, String::len);
+            let (operation, key) = (operation(uploaded.change), key(published, &id.1));
+            rejected.push(Rejected {
+                table: position,
+                operation,
+                key,
+                row: content,
+                code,
+                message,
+            });
+            Ok(())
+        },
+    )?;
+    for id in left_out.iter().flat_map(|left_out| left_out.unsaid()) {
+        let Some((code, message)) = reason(&id) else { continue };
+        let (key, row) =
+            (key(table(id.0), &id.1), left_out.and_then(|all| all.content_behind(&id)));
+        let operation = operation(Change::Update);
+        rejected.push(Rejected { table: id.0, operation, key, row, code, message });
+    }
+    Ok(rejected)
+}
