@@ -150,7 +150,7 @@ fn a_page_shows_figures_failures_and_what_is_missing() {
         "MobiLink 12 performance whitepaper, 2012",
         // Why there are no figures.
         "E9002: &lt;b&gt;2 rows&lt;/b&gt; &amp; more",
-        "its file is no result: EOF while parsing",
+        "its file is not a result: EOF while parsing",
         "its file is outside the folder of the suite",
         "its file has no figures",
         "not run yet",
@@ -208,10 +208,10 @@ fn the_page_claims_only_what_may_be_compared() {
     let good = page(&plain, &disputed);
     assert!(good.contains("Ahead of the published figures in 1 of 1 operation."), "{good}");
     assert!(good.contains("With 1 % conflicts updates reach 1,000,000 rows a second"));
-    assert!(good.contains("on our wire a row takes 117 bytes"));
+    assert!(good.contains("Syncline sends 117 bytes per row."));
 
     let changes: [(&str, Value, &str); 6] = [
-        ("/machine/build", json!("debug"), "no release build"),
+        ("/machine/build", json!("debug"), "not a release build"),
         ("/clients", json!(20), "20 clients"),
         ("/rows_per_sync", json!(100), "100 rows each"),
         ("/settings/sets", json!(1), "1 sets"),

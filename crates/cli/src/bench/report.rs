@@ -1,10 +1,10 @@
 //! `syncline bench report`: one page with what a suite has measured and what was published.
 //!
-//! The page is whole in itself: style and charts are in it, it needs no script and refers to
-//! nothing outside. It can be made at any time; runs that are not done or failed are shown as such.
-//! `suite.rs` reads, `published.rs` knows the published figures, `comparison.rs` brings both
-//! together for one chart; `headline.rs`, `section.rs` and `closing.rs` are the page from top to
-//! bottom.
+//! The page is a single file: it contains its style and its charts, and needs no script and no
+//! other file. It can be written at any time, and shows which runs failed and which are missing.
+//! `suite.rs` reads the results, `published.rs` has the published figures, and `comparison.rs`
+//! brings both together for one chart. `headline.rs`, `section.rs` and `closing.rs` write the page
+//! from top to bottom.
 
 mod chart;
 mod closing;
@@ -67,7 +67,10 @@ fn write(suite: &Suite) -> Result<String, Failure> {
     page.markup("</style>\n</head>\n<body>\n");
     header(&mut page, suite, tests());
     page.markup("<main>\n<section id=\"headlines\">\n<h2>Four operations</h2>\n");
-    page.markup("<p class=\"lead\">Our fastest run of each beside the published headline.</p>\n");
+    page.markup(
+        "<p class=\"lead\">For each operation: the fastest run of Syncline and the best published \
+         figure.</p>\n",
+    );
     headline::write(&mut page, suite)?;
     machines(&mut page, suite);
     page.markup("</section>\n");
@@ -95,9 +98,9 @@ fn header<'a>(page: &mut Page, suite: &Suite, tests: impl Iterator<Item = &'a Te
         }
         Claim::Nothing => {
             page.markup(
-                "Not compared with the published figures: that takes a release build, 1,000 \
-                 clients × 1,000 rows × 10 sets, a database that waits for its disk, and a run \
-                 with 1 % conflicts. ",
+                "These figures cannot be compared with the published ones. A comparison needs a \
+                 release build, 1,000 clients × 1,000 rows × 10 sets, a database that waits for \
+                 its disk, and a run with 1 % conflicts. ",
             );
         }
     }
@@ -114,14 +117,14 @@ fn header<'a>(page: &mut Page, suite: &Suite, tests: impl Iterator<Item = &'a Te
         page.markup("</a></li>\n");
     }
     page.markup(
-        "<li><a href=\"#notes\">What to keep in mind</a></li>\n\
+        "<li><a href=\"#notes\">How to read the figures</a></li>\n\
          <li><a href=\"#machine\">Machine and settings</a></li>\n\
-         <li><a href=\"#repeat\">Repeat it</a></li>\n\
-         <li><a href=\"#runs\">Every run</a></li>\n</ul></nav>\n</header>\n",
+         <li><a href=\"#repeat\">Repeat the measurement</a></li>\n\
+         <li><a href=\"#runs\">All runs</a></li>\n</ul></nav>\n</header>\n",
     );
 }
 
-/// The machines behind the headline, ours and theirs.
+/// The machines on which the figures of the headline were measured.
 fn machines(page: &mut Page, suite: &Suite) {
     let mut ours = machine_texts(suite, "cpu");
     if let Some(cores) = machine_number(suite, "cores") {
@@ -142,7 +145,7 @@ fn machines(page: &mut Page, suite: &Suite) {
     page.markup(". 10,000 clients × 1,000 rows.</dd>\n</dl>\n");
 }
 
-/// `2026-11-22T13:47:18Z` as people write it; another text stays as it is.
+/// `2026-11-22T13:47:18Z` as people write it. Any other text is not changed.
 fn moment(started: &str) -> String {
     let parts = started.split_once('T').and_then(|(day, time)| {
         let minutes = time.strip_suffix('Z')?.get(..5)?;

@@ -1,7 +1,7 @@
-//! Charts: lines over a parameter, and bars where there is no parameter to speak of.
+//! Charts: lines over a parameter with numbers, and bars for other parameters.
 //!
-//! Places are in a grid twice as fine as the pixels that a chart usually gets, because the library
-//! draws in whole numbers.
+//! The library draws at whole numbers. So positions are in a grid that is twice as fine as the
+//! pixels that a chart usually gets.
 
 use super::ink::{Age, Drawing, Ink};
 use super::number::short;
@@ -22,7 +22,7 @@ const LABEL_CHARS_MAX: usize = 44;
 const LETTERS: f64 = 25.0;
 /// Between the middles of two labels.
 const LABEL_DISTANCE: i32 = 30;
-/// The library divides sizes by this, and nobody knows why.
+/// The library divides font sizes by this.
 const LIBRARY_FONT_FACTOR: f64 = 1.24;
 
 /// A line of a chart.
@@ -60,7 +60,7 @@ pub(super) struct Bar {
     pub(super) ink: Ink,
 }
 
-/// How wide bars are, and what of it the longest leaves for its text.
+/// How wide a chart of bars is, and how much of that the text beside the longest bar needs.
 #[derive(Debug)]
 pub(super) struct Frame {
     pub(super) width: u32,
@@ -103,7 +103,7 @@ impl LineChart {
             .x_label_formatter(&|value| short(*value))
             .y_label_formatter(&|value| short(*value))
             .draw()?;
-        // Ours last, above the others.
+        // The line of Syncline is drawn last, above the others.
         for series in self.series.iter().rev() {
             self.draw_line(&mut plot, series)?;
         }
@@ -138,7 +138,7 @@ impl LineChart {
         Ok(())
     }
 
-    /// The pieces of a line: it does not go on over a run of ours that failed.
+    /// The pieces of a line. A failed run interrupts the line.
     fn unbroken<'s>(&self, series: &'s Series) -> impl Iterator<Item = &'s [(f64, f64)]> {
         let ours = matches!(series.ink, Ink::Ours | Ink::Ceiling);
         series.points.chunk_by(move |one, next| {
@@ -177,7 +177,7 @@ impl LineChart {
     }
 }
 
-/// How the library asks a scale.
+/// The interface by which the library uses a scale.
 impl Ranged for Scale {
     type FormatOption = DefaultFormatting;
     type ValueType = f64;
@@ -265,7 +265,7 @@ fn letters(ink: Ink) -> TextStyle<'static> {
     ("sans-serif", LETTERS * LIBRARY_FONT_FACTOR).into_font().color(&colour(ink))
 }
 
-/// A label that fits, without the letters that no document may have.
+/// A label that fits, without the characters that XML forbids.
 fn cut(text: &str) -> String {
     let clean = |character: char| match character.is_control() {
         true => char::REPLACEMENT_CHARACTER,

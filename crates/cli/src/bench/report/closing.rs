@@ -1,4 +1,4 @@
-//! The end of the page: what is missing, what to keep in mind, and how to repeat it.
+//! The end of the page: what is missing, how to read the figures, how to repeat the measurement.
 
 use super::headline::operation_title;
 use super::html::Page;
@@ -10,7 +10,7 @@ use serde_json::Value;
 /// Different values of one setting that are written out.
 const VALUES_MAX: usize = 8;
 
-/// How many runs came to what end.
+/// How many runs have figures, failed, or are missing.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Count {
     pub(super) measured: u64,
@@ -42,7 +42,9 @@ pub(super) fn write_missing(page: &mut Page, suite: &Suite) {
     if missing().next().is_none() {
         return;
     }
-    page.markup("<section id=\"missing\">\n<h2>Published, but not measured here</h2>\n<dl>\n");
+    page.markup(
+        "<section id=\"missing\">\n<h2>Published tests that were not measured here</h2>\n<dl>\n",
+    );
     for test in missing() {
         page.element("<dt>", &test.title, "</dt>");
         page.element("<dd>", test.missing.as_deref().unwrap_or("no runs"), "</dd>\n");
@@ -50,11 +52,11 @@ pub(super) fn write_missing(page: &mut Page, suite: &Suite) {
     page.markup("</dl>\n</section>\n");
 }
 
-/// What to keep in mind when reading the figures.
+/// How the figures were measured, and what they can be compared with.
 pub(super) fn write_notes(page: &mut Page, suite: &Suite) {
-    page.markup("<section id=\"notes\">\n<h2>What to keep in mind</h2>\n<ul class=\"notes\">\n");
+    page.markup("<section id=\"notes\">\n<h2>How to read the figures</h2>\n<ul class=\"notes\">\n");
     let cores = machine_number(suite, "cores");
-    page.markup("<li>Everything of ours ran on <b>one machine");
+    page.markup("<li>All parts of Syncline ran on <b>one machine");
     if let Some(cores) = cores {
         page.markup(" with ").text(&plain(cores)).markup(if cores == 1.0 {
             " core"
@@ -63,70 +65,69 @@ pub(super) fn write_notes(page: &mut Page, suite: &Suite) {
         });
     }
     page.markup(
-        "</b>: the database, the server and all clients, with no network between them. The \
-         published figures of 2012 took two servers with 12 cores each, ten more machines for the \
-         clients, and a network. Our processors are of another decade: this compares systems as \
-         they were measured, not programs on equal machines.</li>\n\
-         <li>The time is the <b>total server time</b>, summed over the sets. Ours begins when the \
-         gate opens for all clients and ends with the last client's commit. It includes \
-         connecting, the log-in, and the client's own work. Theirs was taken at the server, from \
-         the first begin_synchronization to the last end_synchronization, and includes none of \
-         these.</li>\n<li>",
+        "</b>: the database, the server and all clients, without a network between them. The \
+         published figures of 2012 were measured on two servers with 12 cores each and ten client \
+         machines, connected by a network. The processors of the two measurements are more than \
+         ten years apart. So the page compares whole systems, not programs on equal \
+         machines.</li>\n\
+         <li>The time is the <b>total server time</b>, summed over the sets. For Syncline it \
+         begins when all clients may start and ends when the last client has committed. It \
+         includes connecting, authentication, and the work of the clients. The published times \
+         were taken at the server, from the first begin_synchronization to the last \
+         end_synchronization, and include none of these.</li>\n<li>",
     );
     page.text(&row_sizes(suite));
     page.markup(
-        " The number of rows at both ends and a checksum were compared after every run; a run \
-         with a wrong row has no figures.</li>\n\
-         <li><b>The bare database</b> is the same work on a table without tracking, with nothing \
-         between it and the program that measures: the ceiling for everything that \
-         synchronizes with this database.</li>\n",
+        " After every run the number of rows and a checksum are compared between the remotes and \
+         the consolidated database. A run with a wrong row has no figures.</li>\n\
+         <li><b>The bare database</b> is the same work on a table without change tracking, done \
+         by the benchmark itself without a server. No synchronization with this database can be \
+         faster.</li>\n",
     );
     let fsync = distinct(suite, "/settings/consolidated/fsync");
     if fsync.iter().any(|value| value == "off") {
         page.markup(
-            "<li>The database did not wait for its disk (<code>fsync</code> off); the published \
-             ones held everything in memory.</li>\n",
+            "<li>The database did not wait for its disk (<code>fsync</code> is off). The published \
+             figures were measured with databases in memory.</li>\n",
         );
     }
     if distinct(suite, "/machine/build").iter().any(|build| build == "debug") {
         page.markup(
-            "<li><b>This was a debug build</b>, whose figures say nothing about a release.</li>\n",
+            "<li><b>This was a debug build.</b> Its figures say nothing about a release.</li>\n",
         );
     }
     let most =
         suite.measured().filter_map(|(.., figures)| figures.number("/rows")).fold(0.0, f64::max);
     if (1.0..1e7).contains(&most) {
-        page.element("<li>The largest run synchronized ", &plain(most), " rows; ");
-        page.markup("the published ones 10,000,000 each. Small runs vary more.</li>\n");
+        page.element("<li>The largest run synchronized ", &plain(most), " rows, ");
+        page.markup("each published one 10,000,000. Small runs vary more.</li>\n");
     }
     let count = Count::of(suite);
     if count.failed > 0 {
         page.element("<li>Runs that failed: ", &count.failed.to_string(), ". ");
-        page.markup(
-            "They are shown as failed, with their reason, where their figures would be.</li>\n",
-        );
+        page.markup("The page shows the reason in the place of their figures.</li>\n");
     }
     if count.not_run > 0 {
-        page.element("<li>Runs that have not been run: ", &count.not_run.to_string(), ". ");
-        page.markup("The suite goes on with them when it is started again.</li>\n");
+        page.element("<li>Runs that are missing: ", &count.not_run.to_string(), ". ");
+        page.markup("Start the suite again to run them.</li>\n");
     }
     page.markup("</ul>\n</section>\n");
 }
 
-/// How large rows are, theirs and ours.
+/// How large the rows are.
 fn row_sizes(suite: &Suite) -> String {
     let bytes = distinct(suite, "/bytes_per_row_on_wire");
     let ours = match bytes.is_empty() {
         true => String::new(),
-        false => format!("; on our wire a row takes {} bytes", bytes.join(" or ")),
+        false => format!(" Syncline sends {} bytes per row.", bytes.join(" or ")),
     };
     format!(
-        "The columns are the published ones, with 92 bytes of values in a row (116 in the test of \
-         merge replication){ours}."
+        "The tables have the published columns, with 92 bytes of values per row (116 in the test \
+         of merge replication).{ours}"
     )
 }
 
-/// What the figures were measured on, and what the published ones.
+/// The machines on which the figures were measured, and the published ones.
 pub(super) fn write_machine(page: &mut Page, suite: &Suite) {
     page.markup("<section id=\"machine\">\n<h2>Machine and settings</h2>\n<dl class=\"facts\">\n");
     let mut fact = |name: &str, values: Vec<String>| {
@@ -161,13 +162,13 @@ pub(super) fn write_machine(page: &mut Page, suite: &Suite) {
 
 /// The commands of the suite and of each run.
 pub(super) fn write_commands(page: &mut Page, suite: &Suite) {
-    page.markup("<section id=\"repeat\">\n<h2>Repeat it</h2>\n");
+    page.markup("<section id=\"repeat\">\n<h2>Repeat the measurement</h2>\n");
     if let Some(command) = &suite.command {
-        page.markup("<p>The whole suite, and this page:</p>\n");
+        page.markup("<p>All runs, and this page:</p>\n");
         page.element("<pre>", command, "\nsyncline bench report DIR</pre>\n");
     }
     if suite.runs().any(|(_, _, run)| run.command.is_some()) {
-        page.markup("<p>Each run alone:</p>\n<pre class=\"commands\">");
+        page.markup("<p>One run at a time:</p>\n<pre class=\"commands\">");
         for test in &suite.tests {
             let commands: Vec<&str> = test
                 .points
@@ -210,14 +211,15 @@ const COLUMNS: [Column; 15] = [
 
 /// A table of all runs.
 pub(super) fn write_every_run(page: &mut Page, suite: &Suite) {
-    page.markup("<section id=\"runs\">\n<h2>Every run</h2>\n");
+    page.markup("<section id=\"runs\">\n<h2>All runs</h2>\n");
     page.markup(
-        "<p class=\"lead\">µs/row is processor time, by the accounting of the operating system; \
-         – is what cannot be seen, or is a part of another process. A tracked delete is the bare \
-         one, with a record of every row that has gone.</p>\n",
+        "<p class=\"lead\">µs/row is processor time, as the operating system counts it. A – means \
+         that the time is not known, or that it is included in the time of another process. “Of \
+         tracked delete” compares with deletes on a table where a trigger records every deleted \
+         row.</p>\n",
     );
     page.markup(
-        "<div class=\"wide\"><table class=\"runs\">\n<caption>Every run</caption>\n<thead><tr>",
+        "<div class=\"wide\"><table class=\"runs\">\n<caption>All runs</caption>\n<thead><tr>",
     );
     page.markup(
         "<th scope=\"col\">test</th><th scope=\"col\">point</th><th scope=\"col\">operation</th>",
@@ -252,8 +254,8 @@ fn cells(page: &mut Page, run: &Run) {
     }
 }
 
-/// A number of the machine: of the suite, or the largest of its runs (a test may leave a run
-/// fewer processors).
+/// A number of the machine: the suite's, or the largest of its runs. A test may give a run fewer
+/// processors.
 pub(super) fn machine_number(suite: &Suite, key: &str) -> Option<f64> {
     let of_suite = suite.machine.get(key).and_then(Value::as_f64);
     of_suite.or_else(|| {
@@ -263,7 +265,7 @@ pub(super) fn machine_number(suite: &Suite, key: &str) -> Option<f64> {
     })
 }
 
-/// What the suite and its runs say of the machine; several things, when runs were made on several.
+/// What the suite and its runs say about the machine. Runs on several machines give several texts.
 pub(super) fn machine_texts(suite: &Suite, key: &str) -> Vec<String> {
     let mut texts = distinct(suite, &format!("/machine/{key}"));
     if let Some(text) = suite.machine.get(key).and_then(Value::as_str)

@@ -12,10 +12,10 @@ use model::Failure;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Measure {
     RowsPerSecond,
-    /// Rows a second, divided by those with the smallest value of the parameter: what more
-    /// processors are good for does not depend on how fast they are.
+    /// Rows a second, divided by those with one processor. This shows the effect of more processors
+    /// whatever their speed.
     Speedup,
-    /// Of synchronizations with next to no rows in them.
+    /// For synchronizations of one row or none.
     SyncsPerSecond,
 }
 
@@ -68,13 +68,13 @@ impl<'a> Comparison<'a> {
         comparison
     }
 
-    /// Our rows a second with the smallest value of the parameter, if that is 1.
+    /// Rows a second where the parameter is 1.
     fn base(&self) -> Option<f64> {
         let one = self.test.points.iter().find(|point| point.value == Some(1.0))?;
         Some(one.figures(self.operation)?.rows_per_second).filter(|base| *base > 0.0)
     }
 
-    /// The figure of ours that is drawn.
+    /// The figure of Syncline that is drawn.
     fn ours(&self, figures: &Figures) -> f64 {
         match self.measure {
             Measure::RowsPerSecond => figures.rows_per_second,
@@ -92,7 +92,7 @@ impl<'a> Comparison<'a> {
         line.points.iter().map(|(value, figure)| (*value, figure / base)).collect()
     }
 
-    /// The lines of the chart, ours first.
+    /// The lines of the chart. The first is that of Syncline.
     fn series(&self) -> Vec<Series> {
         let figures = |of: &dyn Fn(&Figures) -> Option<f64>| -> Vec<(f64, f64)> {
             let mut points: Vec<(f64, f64)> = self
@@ -126,7 +126,7 @@ impl<'a> Comparison<'a> {
         series
     }
 
-    /// The chart, and what it says for those who do not see it.
+    /// The chart, and a text with the same content for people who do not see it.
     pub(super) fn draw(&self) -> Result<(Drawing, String), Failure> {
         let series = self.series();
         let ordered = self.test.points.iter().all(|point| point.value.is_some_and(|v| v > 0.0));
@@ -144,7 +144,7 @@ impl<'a> Comparison<'a> {
             series.iter().flat_map(|series| &series.points).map(of).collect()
         };
         let x = [all(|point| point.0), failed.clone()].concat();
-        let summary = told(&series);
+        let summary = summary_of(&series);
         let chart = LineChart {
             parameter: self.test.axis(),
             x: Scale::of_parameter(&x),
@@ -200,7 +200,7 @@ impl<'a> Comparison<'a> {
                 bars.push(Bar { value: Some(figure), text, ink });
             }
         }
-        // A number says nothing without its parameter, `1 row` and `100 %` do.
+        // A bare number gets the name of its parameter. `1 row` and `100 %` are clear without it.
         let bare = |point: &Point| point.label.chars().all(|c| c.is_ascii_digit() || c == ',');
         let label = match point.is_none_or(bare) {
             true if self.test.unit.is_empty() => format!("{label} {}", self.test.parameter),
@@ -210,9 +210,9 @@ impl<'a> Comparison<'a> {
         Group { label, bars }
     }
 
-    /// Every value of the parameter, ours and the published ones, in order.
+    /// All values of the parameter, measured or published, in order.
     fn places(&self) -> Vec<Place<'a>> {
-        // A value at which the operation never runs has nothing of ours.
+        // A value for which the operation has no run has no point.
         let with_runs = |point: &&Point| point.runs_of(self.operation).next().is_some();
         let ours = self.test.points.iter().filter(with_runs).map(|point| Place {
             label: match (point.value, point.published) {
@@ -232,7 +232,7 @@ impl<'a> Comparison<'a> {
                 places.push(Place { label, order: value, published: value, point: None });
             }
         }
-        // What has no order stays where it is, after the rest.
+        // Values without an order come last, in the order of the suite.
         places.sort_by(|one, other| {
             let key = |value: Option<f64>| value.unwrap_or(f64::INFINITY);
             key(one.order).total_cmp(&key(other.order))
@@ -253,13 +253,13 @@ impl<'a> Comparison<'a> {
         headings.extend(self.published.iter().map(|line| line.source.label.to_owned()));
         if self.measure == Measure::RowsPerSecond {
             if let Some(line) = self.published.first() {
-                headings.push(format!("to {}", line.source.label));
+                headings.push(format!("ratio to {}", line.source.label));
             }
             headings.extend(["bare", "of bare"].map(str::to_owned));
         }
         let places = self.places();
         let lines = places.iter().map(|place| (place.label.clone(), self.cells(place)));
-        // A source need not tell of every operation: such a value of the parameter says nothing.
+        // A source may lack figures of an operation. A line without any figure is left out.
         let says = |cells: &[Cell]| cells.iter().any(|cell| *cell != Cell::Nothing);
         Table { headings, lines: lines.filter(|(_, cells)| says(cells)).collect() }
     }
@@ -331,7 +331,7 @@ impl<'a> Comparison<'a> {
     pub(super) fn unit(&self) -> String {
         let unit = match self.measure {
             Measure::RowsPerSecond => "rows per second",
-            Measure::Speedup => "times as fast as with one",
+            Measure::Speedup => "times as fast as with one processor",
             Measure::SyncsPerSecond => "synchronizations per second",
         };
         let figures: Vec<f64> =
@@ -351,7 +351,7 @@ impl<'a> Comparison<'a> {
             .collect()
     }
 
-    /// Whether the bare database is beside ours.
+    /// Whether the chart also shows the bare database.
     pub(super) fn shows_ceiling(&self) -> bool {
         self.measure == Measure::RowsPerSecond
     }
@@ -362,8 +362,8 @@ impl<'a> Comparison<'a> {
     }
 }
 
-/// A chart in words: where each line begins and ends.
-fn told(series: &[Series]) -> String {
+/// The chart in words: where each line begins and ends.
+fn summary_of(series: &[Series]) -> String {
     let lines: Vec<String> = series
         .iter()
         .filter_map(|series| {

@@ -1,4 +1,4 @@
-//! The four operations at a glance: our fastest run beside the published headline.
+//! The four operations: the fastest run of Syncline and the best published figure.
 
 use super::chart::{Bar, Frame, Group, draw_bars};
 use super::html::Page;
@@ -15,7 +15,7 @@ const ROWS_PER_SYNC: f64 = 1000.0;
 /// Clients and sets of a run that may be compared with the published headline.
 const CLIENTS: f64 = 1000.0;
 const SETS: f64 = 10.0;
-/// The operation that can have conflicts, and the share of them that is shown beside its figure.
+/// The operation that can have conflicts, and the percentage of them in the run that is shown too.
 const DISPUTED: &str = "upload-update";
 const CONFLICTS_PERCENT: f64 = 1.0;
 
@@ -26,13 +26,13 @@ pub(super) fn operation_title(operation: &str) -> &str {
         "upload-insert" => "Upload of inserts",
         "upload-update" => "Upload of updates",
         "upload-delete" => "Upload of deletes",
-        "exchange" => "Exchange, half up and half down",
+        "exchange" => "Upload and download, half of the rows each",
         other => other,
     }
 }
 
-/// The fastest run of an operation that may stand beside the published one; clients that only
-/// speak the protocol stand back behind real ones, and runs of another size behind comparable ones.
+/// The fastest run of an operation for the comparison with the published one. Comparable runs
+/// come before those of another size, and real clients before those that only speak the protocol.
 fn fastest<'a>(suite: &'a Suite, operation: &str) -> Option<&'a Figures> {
     let candidates = || {
         suite
@@ -56,7 +56,7 @@ fn fastest<'a>(suite: &'a Suite, operation: &str) -> Option<&'a Figures> {
         .or_else(|| best(&|_| true))
 }
 
-/// The fastest run with the share of conflicts that is shown, if it may be compared.
+/// The fastest run with [`CONFLICTS_PERCENT`], if it may be compared.
 fn with_conflicts(suite: &Suite) -> Option<&Figures> {
     suite
         .measured()
@@ -73,7 +73,7 @@ fn with_conflicts(suite: &Suite) -> Option<&Figures> {
 fn obstacles(figures: &Figures) -> Vec<String> {
     let mut obstacles = Vec::new();
     if figures.text("/machine/build") != Some("release") {
-        obstacles.push("no release build".to_owned());
+        obstacles.push("not a release build".to_owned());
     }
     let sizes = [
         ("/clients", CLIENTS, "clients"),
@@ -146,7 +146,7 @@ fn card(
         }
         None => {
             page.markup("<p class=\"figure none\">–</p>\n");
-            page.markup("<p class=\"ratio\">no run to compare with the published ");
+            page.markup("<p class=\"ratio\">not measured; the published figure is ");
             page.text(&rounded(published)).markup("</p>\n");
         }
     }
@@ -168,21 +168,21 @@ fn short_of(name: &str, rows: f64) -> String {
     format!("{name} {}", rounded(rows))
 }
 
-/// As exact as headlines are: `469k`.
+/// Rounded to thousands: `469k`.
 fn rounded(rows: f64) -> String {
     if rows >= 1000.0 { short((rows / 1000.0).round() * 1000.0) } else { short(rows) }
 }
 
-/// What the page may say at its top about our figures and the published ones.
+/// The comparison with the published figures at the top of the page.
 #[derive(Debug, PartialEq)]
 pub(super) enum Claim {
     /// Ahead in so many operations of so many; with 1 % conflicts so many rows a second.
     Ahead { operations: usize, of: usize, rows_with_conflicts: f64 },
-    /// Nothing, because the runs that this takes are not all there.
+    /// Runs that this needs are missing.
     Nothing,
 }
 
-/// Compares with the published headline, where the runs allow it.
+/// Compares with the published headline, if the runs allow it.
 pub(super) fn claim(suite: &Suite) -> Claim {
     let ratios = published::OPERATIONS.iter().filter_map(|operation| {
         let figures = fastest(suite, operation).filter(|it| obstacles(it).is_empty())?;
@@ -199,21 +199,21 @@ pub(super) fn claim(suite: &Suite) -> Claim {
     }
 }
 
-/// In which run a figure was measured.
+/// The settings of the run in which a figure was measured.
 fn circumstances(figures: &Figures) -> String {
     let number = |pointer: &str| figures.number(pointer).map_or_else(|| "?".to_owned(), plain);
     let mut text = format!("{} clients × {} rows", number("/clients"), number("/rows_per_sync"));
     match figures.text("/settings/clients_on") {
         Some("memory") => text.push_str(", on SQLite in memory"),
         Some("file") => text.push_str(", on SQLite files"),
-        Some("wire") => text.push_str(", that only speak the protocol"),
+        Some("wire") => text.push_str(" without a database"),
         _ => {}
     }
     if let Some(workers) = figures.number("/settings/workers") {
         text.push_str(&format!("; {} workers", plain(workers)));
     }
     if let Some(share) = figures.number("/ratio_to_ceiling") {
-        text.push_str(&format!("; {} of the bare database", percent(share)));
+        text.push_str(&format!("; {} of the speed of the bare database", percent(share)));
     }
     text
 }

@@ -1,6 +1,6 @@
-//! The published figures, as they were published, and in rows a second.
+//! The published figures, and their conversion to rows a second.
 //!
-//! Seconds are the total server time of everything that a test synchronized, as in our own runs.
+//! Seconds are the total server time for all rows of a test, as in the runs of this benchmark.
 
 use super::ink::Age;
 
@@ -56,7 +56,7 @@ pub(super) const OPERATIONS: [&str; 4] =
 /// The headline of 2012: 10,000 clients × 1,000 rows, in seconds.
 const HEADLINE_SECONDS: [f64; 4] = [21.3, 88.1, 57.8, 33.2];
 
-/// What the headline of 2012 says of an operation, in rows a second.
+/// The best figure of 2012 for an operation, in rows a second.
 pub(super) fn headline(operation: &str) -> Option<f64> {
     Some(TEN_MILLION / HEADLINE_SECONDS[column(operation)?])
 }
@@ -83,7 +83,7 @@ enum Unit {
     RowsPerSecond,
 }
 
-/// What a source does not tell.
+/// A figure that the source does not give.
 const ABSENT: f64 = 0.0;
 const MILLION: f64 = 1e6;
 const TEN_MILLION: f64 = 1e7;

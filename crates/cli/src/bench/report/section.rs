@@ -37,7 +37,7 @@ fn legend(page: &mut Page, comparisons: &[(&str, Comparison<'_>)]) {
             entry(page, Ink::Published(line.source.age), &name);
         }
         if comparison.shows_ceiling() {
-            entry(page, Ink::Ceiling, "the bare database, on this machine");
+            entry(page, Ink::Ceiling, "bare database, on this machine");
         }
     }
     page.markup("</ul>\n");
@@ -69,7 +69,7 @@ fn card(
     page.element("<p>", &comparison.unit(), "</p></figcaption>\n");
     page.markup("<div class=\"chart\" role=\"img\" aria-label=\"").text(operation_title(operation));
     page.markup(", ").text(&comparison.unit()).markup(". ").text(&summary);
-    page.markup(". The figures are in the table that follows.\">").drawing(&drawing);
+    page.markup(". The figures are in the next table.\">").drawing(&drawing);
     page.markup("</div>\n");
     let name = format!("{}: {}", test.title, operation_title(operation));
     table(page, &name, &comparison.table());

@@ -1,4 +1,4 @@
-//! What a suite has left in its folder, read with distrust: it may be unfinished, cut off or wrong.
+//! Reads the folder of a suite. Any file in it may be missing, cut off or wrong.
 
 use model::{Code, Failure};
 use serde::Deserialize;
@@ -16,7 +16,7 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 /// What no measurement exceeds.
 const FIGURE_MAX: f64 = 1e15;
 
-/// A suite, and what has come of its runs.
+/// A suite, with the outcome of each run.
 #[derive(Debug)]
 pub(super) struct Suite {
     pub(super) started: Option<String>,
@@ -33,7 +33,7 @@ pub(super) struct Test {
     pub(super) name: String,
     pub(super) title: String,
     pub(super) parameter: String,
-    /// Of its values; empty where the name says it.
+    /// The unit of its values. Empty if the name of the parameter says it.
     pub(super) unit: String,
     pub(super) points: Vec<Point>,
     /// Why the test cannot be run.
@@ -44,9 +44,9 @@ pub(super) struct Test {
 #[derive(Debug)]
 pub(super) struct Point {
     pub(super) label: String,
-    /// Its place on an axis; none for what has no order.
+    /// Its place on an axis; none for values without an order.
     pub(super) value: Option<f64>,
-    /// The value of the published point that it stands for, which a small scale cannot reach.
+    /// The value of the published point that it corresponds to. With a small scale it is larger.
     pub(super) published: Option<f64>,
     pub(super) runs: Vec<Run>,
 }
@@ -59,11 +59,11 @@ pub(super) struct Run {
     pub(super) outcome: Outcome,
 }
 
-/// What has come of a run.
+/// The outcome of a run.
 #[derive(Debug)]
 pub(super) enum Outcome {
     Measured(Figures),
-    /// Without figures, and why.
+    /// The reason why it has no figures.
     Failed(String),
     NotRun,
 }
@@ -121,8 +121,8 @@ struct RunFile {
     command: Option<String>,
 }
 
-/// Reads the suite in a folder. Only a folder without a suite is a failure: a run that cannot be
-/// read is one without figures.
+/// Reads the suite in a folder. Only a folder without a suite is a failure. A run that cannot be
+/// read is a run without figures.
 pub(super) fn read(folder: &Path) -> Result<Suite, Failure> {
     let path = folder.join(INDEX);
     let unreadable = |what: &str| {
@@ -131,7 +131,7 @@ pub(super) fn read(folder: &Path) -> Result<Suite, Failure> {
     };
     let text = read_file(&path).map_err(|error| unreadable("cannot be read").source(error))?;
     let suite: SuiteFile = serde_json::from_str(&text)
-        .map_err(|error| unreadable("is not the list of a suite").source(error))?;
+        .map_err(|error| unreadable("does not describe a suite").source(error))?;
     if suite.suite_version != SUITE_VERSION {
         let message = format!("has version {}, not {SUITE_VERSION}", suite.suite_version);
         return Err(unreadable(&message).hint("use the program that made the suite"));
@@ -168,7 +168,7 @@ fn read_point(folder: &Path, point: PointFile) -> Point {
     let label = match (point.label, value) {
         (None, None) => String::new(),
         (Some(label), None) => label,
-        // A bare number is written as all others are.
+        // A number is formatted like all others.
         (Some(label), Some(value)) if label.parse() != Ok(value) => label,
         (_, Some(value)) => super::number::plain(value),
     };
@@ -192,14 +192,14 @@ fn read_outcome(folder: &Path, file: &str) -> Outcome {
     };
     match serde_json::from_str(&text) {
         Ok(json) => understand(json),
-        Err(error) => Outcome::Failed(format!("its file is no result: {error}")),
+        Err(error) => Outcome::Failed(format!("its file is not a result: {error}")),
     }
 }
 
 fn understand(json: Value) -> Outcome {
     if let Some(error) = json.get("error").filter(|error| !error.is_null()) {
         let text = |key: &str| error.get(key).and_then(Value::as_str);
-        let message = text("message").unwrap_or("it does not say why");
+        let message = text("message").unwrap_or("no reason is given");
         return Outcome::Failed(match text("code") {
             Some(code) => format!("{code}: {message}"),
             None => message.to_owned(),
@@ -257,7 +257,7 @@ impl Test {
         }
     }
 
-    /// The operations that it runs, in the order of the published tables, then as they come.
+    /// The operations that it runs: those of the published tables in their order, then the others.
     pub(super) fn operations(&self) -> Vec<&str> {
         let mut operations: Vec<&str> = Vec::new();
         let mine = || self.points.iter().flat_map(|point| &point.runs).map(|run| &*run.operation);
@@ -277,8 +277,8 @@ impl Point {
         self.runs.iter().filter(move |run| run.operation == operation)
     }
 
-    /// The run of an operation that stands for all of them: the median of those with figures, the
-    /// slower one of two.
+    /// The run of an operation that represents all of them: the median of those with figures, or
+    /// the slower one of two.
     pub(super) fn figures(&self, operation: &str) -> Option<&Figures> {
         let mut figures: Vec<&Figures> = self
             .runs_of(operation)

@@ -23,10 +23,10 @@ const OPERATIONS: [Operation; 4] = [
     Operation::UploadInsert,
 ];
 
-/// What is asked of machine and database at most.
+/// What the machine and the database allow.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
-    /// Connections that a server may have to the database; none where nobody counts them.
+    /// Connections that a server may have to the database; none without a limit.
     pub(super) connections_max: Option<u32>,
     pub(super) cpus_max: u32,
 }
@@ -47,9 +47,9 @@ pub(super) struct Test {
 #[derive(Debug)]
 pub(super) struct Point {
     pub(super) label: String,
-    /// None where the values are no numbers.
+    /// None if the values are not numbers.
     pub(super) value: Option<u32>,
-    /// The value of the published point that this one stands for.
+    /// The value of the published point that corresponds to this one.
     pub(super) published: Option<u32>,
     pub(super) runs: Vec<Run>,
 }
@@ -61,9 +61,9 @@ pub(super) struct Run {
     label: String,
     /// Where its result goes, from the folder of the suite.
     pub(super) file: String,
-    /// What is said behind `syncline bench run`.
+    /// The arguments after `syncline bench run`.
     pub(super) arguments: Vec<String>,
-    /// What that means.
+    /// The options that these arguments give.
     pub(super) options: BenchRunOptions,
 }
 
@@ -74,13 +74,13 @@ impl Test {
 }
 
 impl Run {
-    /// For people.
+    /// The name of the run in messages.
     pub(super) fn title(&self) -> String {
         format!("{} {}", self.label, self.operation.name())
     }
 }
 
-/// All tests, those included that cannot be run yet.
+/// All tests, with those that cannot be run yet.
 pub(super) fn tests(options: &BenchSuiteOptions, limits: &Limits) -> Vec<Test> {
     let plan = Plan { options, limits };
     let mut tests = vec![
@@ -111,21 +111,21 @@ type Missing = (&'static str, &'static str, (&'static str, &'static str), &'stat
 const MISSING: [Missing; 4] = [
     (
         "auto-workers",
-        "Workers that the server chooses itself",
+        "Number of workers chosen by the server",
         ("range of workers", ""),
-        "this version's server has a fixed number of workers",
+        "the server of this version has a fixed number of workers",
     ),
     (
         "retry-delay",
-        "Delay of clients that a full server turned away",
+        "Retry delay of clients that a full server refused",
         ("retry delay", "s"),
         "this version's server limits the synchronizations that wait, not the connections",
     ),
     (
         "upload-limit",
-        "Workers that may upload at once",
+        "Number of workers that upload at the same time",
         ("upload appliers", ""),
-        "this version's benchmark has one number for all workers",
+        "the benchmark of this version sets one number for all workers",
     ),
     (
         "transports",
@@ -178,7 +178,7 @@ impl Plan<'_> {
         let mut values: Vec<(u32, u32)> = [200, 500, 1000, 2000, 5000, 10_000]
             .map(|published| (published, self.scaled(published)))
             .to_vec();
-        // A small scale makes the same of several.
+        // With a small scale several values become equal.
         values.dedup_by_key(|(_, clients)| *clients);
         let point = |(published, clients): (u32, u32)| {
             let sets = SETS * CLIENTS / published;
@@ -240,7 +240,7 @@ impl Plan<'_> {
         let clients = Some(sizes.clients);
         let label = sizes.clients.to_string();
         let point = Point { value: clients, published: Some(1200), label, ..point };
-        let title = "Rows of 116 bytes that change at both ends";
+        let title = "Rows of 116 bytes that change at both sides";
         test(TestName::MergeReplication, title, "subscribers", [point].into_iter())
     }
 
@@ -271,15 +271,15 @@ impl Plan<'_> {
 
     fn parent(&self) -> Test {
         let models = [("one table", "purchase"), ("purchases and lines", "order-lines")];
-        self.models(TestName::Parent, "Lines that follow their purchase", &models)
+        self.models(TestName::Parent, "A table with a parent: lines of purchases", &models)
     }
 
     fn overlapping(&self) -> Test {
         let models = [("one remote", "purchase"), ("two remotes", "overlapping")];
-        self.models(TestName::Overlapping, "Rows that are at two remotes", &models)
+        self.models(TestName::Overlapping, "Rows that two remotes receive", &models)
     }
 
-    /// Few rows, so that what each table costs a download is not lost among them.
+    /// Few rows, so that the cost of each table is visible.
     fn tables(&self) -> Test {
         let sizes = Sizes { clients: self.scaled(CLIENTS / 10), rows: 10, sets: SETS };
         let point = |tables: u32| {
@@ -295,7 +295,7 @@ impl Plan<'_> {
 
     fn models(&self, name: TestName, title: &'static str, models: &[(&str, &str)]) -> Test {
         let sizes = self.sizes();
-        // Two remotes cannot share a row where there is one.
+        // Two remotes share each row, so there must be two.
         let sizes = Sizes { clients: sizes.clients.max(2), ..sizes };
         let point = |(label, model): &(&str, &str)| {
             let extra = ["--model", model].map(str::to_owned);
