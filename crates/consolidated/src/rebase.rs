@@ -26,12 +26,25 @@ pub(crate) fn rebase(
     before: &[ValueRef<'_>],
     after: &[ValueRef<'_>],
 ) -> Rebased {
+    rebase_staying(row, table, before, after, &[])
+}
+
+/// The same, but for the columns `stays`: there the row is to be what the remote says, although it
+/// did not change them.
+pub(crate) fn rebase_staying(
+    row: &UploadedRow<'_>,
+    table: &PublishedTable,
+    before: &[ValueRef<'_>],
+    after: &[ValueRef<'_>],
+    stays: &[usize],
+) -> Rebased {
     let (mut old, mut new) = (Vec::new(), Vec::new());
     for (column, (saw, wants)) in row.old.iter().zip(&row.new).enumerate() {
         let (before, after) = (before[column], after[column]);
         let sees = if saw.identical(before) { after } else { *saw };
         old.push(sees);
-        new.push(if wants.identical(*saw) { sees } else { *wants });
+        let follows = wants.identical(*saw) && !stays.contains(&column);
+        new.push(if follows { sees } else { *wants });
     }
     Rebased::of(row.change, table, &old, &new)
 }
@@ -92,20 +105,24 @@ mod tests {
     }
 
     /// Columns key, parent, value.
-    fn check(
-        change: Change,
-        (old, new): ([i64; 3], [i64; 3]),
-        (before, after): ([i64; 3], [i64; 3]),
-        expected: (Change, [i64; 3], [i64; 3]),
-    ) {
-        let table = PublishedTable {
+    fn table() -> PublishedTable {
+        PublishedTable {
             name: "t".into(),
             columns: vec!["k".into(), "p".into(), "v".into()],
             key: vec![0],
             direction: Direction::Both,
             create: vec![],
             fingerprint: String::new(),
-        };
+        }
+    }
+
+    fn check(
+        change: Change,
+        (old, new): ([i64; 3], [i64; 3]),
+        (before, after): ([i64; 3], [i64; 3]),
+        expected: (Change, [i64; 3], [i64; 3]),
+    ) {
+        let table = table();
         let bytes = Rebased::of(change, &table, &int(&old), &int(&new)).bytes;
         let mut row = UploadedRow::default();
         row.read(&bytes, change, 3).unwrap();
@@ -153,6 +170,22 @@ mod tests {
             moved,
             (Change::Update, [1, 8, 4], [1, 8, 6]),
         );
+    }
+
+    // S3, Trap 21
+    #[test]
+    fn what_stays_is_as_the_remote_says() {
+        let image = |values: [i64; 3]| int(&values);
+        let table = table();
+        let bytes = Rebased::of(Change::Update, &table, &image([1, 7, 5]), &image([1, 7, 5])).bytes;
+        let mut row = UploadedRow::default();
+        row.read(&bytes, Change::Update, 3).unwrap();
+        let (before, after) = (image([1, 7, 5]), image([2, 8, 6]));
+        let over = |stays: &[usize]| rebase_staying(&row, &table, &before, &after, stays);
+        let of = |change, old, new| Rebased::of(change, &table, &image(old), &image(new));
+        assert_eq!(over(&[]), of(Change::Update, [2, 8, 6], [2, 8, 6]));
+        assert_eq!(over(&[1]), of(Change::Update, [2, 8, 6], [2, 7, 6]));
+        assert_eq!(over(&[0]), of(Change::KeyChange, [2, 8, 6], [1, 8, 6]));
     }
 
     // S5, Trap 21

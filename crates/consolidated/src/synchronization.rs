@@ -189,6 +189,10 @@ pub struct UploadRequest<'a> {
     /// is an update that spells its key differently: anything else is malformed, which only the
     /// database can tell.
     pub key_changes: bool,
+    /// Whether the remote says which rows stay: where a key or a reference of an update is as it
+    /// was, and another row of the upload takes that key from the one that had it, the row is to
+    /// stay there. From a remote that does not, it goes along with the row that had the key.
+    pub rows_stay: bool,
     /// What the remote presented per table of the schema, to settle what it is owed.
     pub marks: &'a [TableMark],
     /// What it presented per table that it holds, where these are not those of the schema.

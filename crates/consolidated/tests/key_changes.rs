@@ -11,6 +11,8 @@
 mod center;
 #[path = "key_changes/random.rs"]
 mod random;
+#[path = "key_changes/set_back.rs"]
+mod set_back;
 #[path = "key_changes/waiting.rs"]
 mod waiting;
 

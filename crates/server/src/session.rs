@@ -184,6 +184,11 @@ impl Synchronization<'_> {
         self.hello.capabilities.has(Capabilities::KEY_CHANGES)
     }
 
+    /// The client says which rows stay where others leave.
+    fn rows_stay(&self) -> bool {
+        self.hello.capabilities.has(Capabilities::ROWS_STAY)
+    }
+
     fn same_schema(&self) -> bool {
         self.hello.schema_fingerprint.as_ref() == Some(&self.session.schema.fingerprint)
     }
@@ -270,6 +275,7 @@ impl Synchronization<'_> {
             progress,
             download_follows: self.hello.mode != Mode::UploadOnly,
             key_changes: upload.as_ref().is_some_and(|upload| upload.key_changes),
+            rows_stay: self.rows_stay(),
             marks: self.marks.clone(),
             held_marks: self.held_marks.clone(),
             rows: upload,

@@ -71,6 +71,12 @@ pub(super) fn apply(
     let mut careful = Careful::new(link, upload, links, moves);
     careful.link.batch(BEGIN).map_err(stopped("check constraints at once"))?;
     careful.name_rows(outline)?;
+    if outline.has_key_changes && upload.request.rows_stay {
+        outline.visit(upload, &mut |table, row| {
+            careful.links.takes(table, row);
+            Ok(())
+        })?;
+    }
     let freeing = match outline.has_key_changes {
         true => key_change::freeing(&careful, outline)?,
         false => Marks::new(),

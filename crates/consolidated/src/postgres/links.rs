@@ -16,7 +16,7 @@ use crate::rebase::{Rebased, values};
 use crate::synchronization::Change;
 use crate::uploaded_row::UploadedRow;
 use model::{Failure, PublishedTable, Value, ValueRef, write_value};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// Most foreign keys that are followed one behind the other.
@@ -83,6 +83,8 @@ pub(super) struct Links {
     moved: Became,
     /// Values that rows should have had, and those that they have kept.
     kept: Became,
+    /// Values that rows of the upload come to, where the remote says which rows stay.
+    taken: HashMap<(usize, Vec<usize>), HashSet<Vec<u8>>>,
 }
 
 impl Links {
@@ -133,6 +135,38 @@ impl Links {
         note(&self.keys, &mut self.kept, table, new, now);
     }
 
+    /// Takes note that a row of `table`, which others had left with what refers to it, is where it
+    /// was.
+    pub(super) fn returned(&mut self, table: usize, image: &[ValueRef<'_>]) {
+        for key in self.keys.iter().filter(|key| key.parent == table) {
+            let value = tuple(image, &key.referred);
+            let became = self.moved.entry((table, key.referred.clone())).or_default();
+            became.insert(value.clone(), value);
+        }
+    }
+
+    /// Takes note of what a row of the upload comes to.
+    pub(super) fn takes(&mut self, table: usize, row: &UploadedRow<'_>) {
+        if row.change == Change::Delete {
+            return;
+        }
+        for key in self.keys.iter().filter(|key| key.parent == table) {
+            let value = tuple(&row.new, &key.referred);
+            if row.change == Change::Insert || tuple(&row.old, &key.referred) != value {
+                let place = (table, key.referred.clone());
+                self.taken.entry(place).or_default().insert(value);
+            }
+        }
+    }
+
+    /// Whether a row that refers to `value` as before stays there: another row of the upload takes
+    /// the value from the one that had it. The remote's own `ON UPDATE` has taken the row along,
+    /// and the user has set it back.
+    fn stays(&self, key: &ForeignKey, value: &[u8]) -> bool {
+        let taken = self.taken.get(&(key.parent, key.referred.clone()));
+        taken.is_some_and(|taken| taken.contains(value))
+    }
+
     /// The foreign keys of a table.
     pub(super) fn of(&self, child: usize) -> impl Iterator<Item = &ForeignKey> {
         self.keys.iter().filter(move |key| key.child == child)
@@ -163,18 +197,20 @@ impl Links {
         let mut told: Option<(Vec<Value>, Vec<Value>)> = None;
         for key in self.keys.iter().filter(|key| key.child == position) {
             let (saw, wants) = (tuple(&row.old, &key.columns), tuple(&row.new, &key.columns));
+            let updates = matches!(row.change, Change::Update | Change::KeyChange);
+            let stays = updates && saw == wants && self.stays(key, &wants);
             if row.change != Change::Insert
                 && let Some(now) = self.after_update(key, &saw)?
             {
                 let (old, new) = told.get_or_insert_with(|| (owned(&row.old), owned(&row.new)));
                 for (column, value) in key.columns.iter().zip(now) {
-                    if row.new[*column].identical(row.old[*column]) {
+                    if !stays && row.new[*column].identical(row.old[*column]) {
                         new[*column] = value.clone();
                     }
                     old[*column] = value;
                 }
             }
-            let changed = row.change == Change::Insert || saw != wants;
+            let changed = row.change == Change::Insert || saw != wants || stays;
             let kept = self.kept.get(&(key.parent, key.referred.clone()));
             if let Some(kept) = kept.and_then(|kept| kept.get(&wants))
                 && changed

@@ -247,6 +247,9 @@ impl Careful<'_, '_> {
             }
             Rebasing::AsItIs | Rebasing::Replaced => self.links.moved(table, &row.old, &told.new),
         }
+        if sent == Change::Update && change == Change::KeyChange {
+            self.links.returned(table, &told.new);
+        }
         Ok(())
     }
 

@@ -66,10 +66,26 @@ impl Effects {
     ) -> Result<Effects, Failure> {
         for (position, table) in known(tables) {
             connection
-                .execute_batch(&note(position, table))
+                .execute_batch(&notes(position, table))
                 .map_err(failed("note what key changes set off"))?;
         }
-        Ok(Effects { noting: true })
+        let mut effects = Effects { noting: false };
+        effects.resume(connection, tables)?;
+        Ok(effects)
+    }
+
+    /// Notes again.
+    pub(super) fn resume(
+        &mut self,
+        connection: &Connection,
+        tables: &[Arc<CatalogTable>],
+    ) -> Result<(), Failure> {
+        if std::mem::replace(&mut self.noting, true) {
+            return Ok(());
+        }
+        let triggers: String =
+            known(tables).map(|(position, table)| triggers(position, table)).collect();
+        connection.execute_batch(&triggers).map_err(failed("note what key changes set off"))
     }
 
     /// Stops noting; what was noted stays.
@@ -190,23 +206,35 @@ fn query<T>(
 }
 
 /// The statements that make the notes of one table.
-fn note(position: usize, table: &CatalogTable) -> String {
-    let published = &table.published;
-    let (name, width) = (table_name(position), published.width());
+fn notes(position: usize, table: &CatalogTable) -> String {
+    let (name, width) = (table_name(position), table.published.width());
     let columns = |form: fn(usize) -> String| (0..width).map(form).collect::<Vec<_>>().join(", ");
-    let values = |row: &str| join(&published.columns, ", ", |c| format!("{row}.{}", ident(c)));
     let key = |form: fn(usize) -> String| {
         let columns = places(table).into_iter().map(|(place, _)| form(place));
         columns.collect::<Vec<_>>().join(", ")
     };
+    format!(
+        "CREATE TEMP TABLE {name} (id INTEGER PRIMARY KEY, gone INTEGER, {}, {});
+         CREATE INDEX temp.{name}_before ON {name} ({});
+         CREATE INDEX temp.{name}_after ON {name} ({});",
+        columns(before),
+        columns(after),
+        key(before),
+        key(after),
+    )
+}
+
+/// The statements that make its triggers.
+fn triggers(position: usize, table: &CatalogTable) -> String {
+    let published = &table.published;
+    let (name, width) = (table_name(position), published.width());
+    let columns = |form: fn(usize) -> String| (0..width).map(form).collect::<Vec<_>>().join(", ");
+    let values = |row: &str| join(&published.columns, ", ", |c| format!("{row}.{}", ident(c)));
     let [on_insert, on_update, on_delete] = trigger_names(position);
     let target = ident(&published.name);
     let (was, becomes) = (columns(before), columns(after));
     format!(
-        "CREATE TEMP TABLE {name} (id INTEGER PRIMARY KEY, gone INTEGER, {was}, {becomes});
-         CREATE INDEX temp.{name}_before ON {name} ({});
-         CREATE INDEX temp.{name}_after ON {name} ({});
-         CREATE TEMP TRIGGER {on_insert} AFTER INSERT ON main.{target} BEGIN
+        "CREATE TEMP TRIGGER {on_insert} AFTER INSERT ON main.{target} BEGIN
              INSERT INTO {name} (gone, {becomes}) VALUES (0, {});
          END;
          CREATE TEMP TRIGGER {on_update} BEFORE UPDATE ON main.{target} BEGIN
@@ -215,8 +243,6 @@ fn note(position: usize, table: &CatalogTable) -> String {
          CREATE TEMP TRIGGER {on_delete} BEFORE DELETE ON main.{target} BEGIN
              INSERT INTO {name} (gone, {was}) VALUES (1, {});
          END;",
-        key(before),
-        key(after),
         values("NEW"),
         values("OLD"),
         values("NEW"),

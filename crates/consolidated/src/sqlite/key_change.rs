@@ -9,6 +9,7 @@
 //! new key belongs to the row that has kept the old one.
 
 mod rebasing;
+mod staying;
 
 pub(super) use rebasing::{Rebasing, rebase_over_key_changes};
 
@@ -39,6 +40,8 @@ pub(super) struct Moving {
     pub(super) effects: Effects,
     /// Keys that rows of the upload give up, of tables with key changes.
     given_up: HashSet<RowId>,
+    /// Keys that rows of the upload come to, of such tables, where the remote says which rows stay.
+    taken: HashSet<RowId>,
     /// Deletes that were applied first.
     pub(super) done: HashSet<RowId>,
     /// By the new key of a key change that cannot be: the key that its row has kept.
@@ -58,6 +61,7 @@ pub(super) fn apply_first(attempt: &mut Attempt<'_>) -> Result<(), Failure> {
     attempt.name_rows(true)?;
     let with_key_changes = count(attempt)?;
     let given_up = given_up(attempt, &with_key_changes)?;
+    let taken = staying::taken(attempt, &with_key_changes)?;
     let mut begins = Vec::new();
     for table in attempt.tables {
         begins.push(match table.published.direction.downloads() {
@@ -69,6 +73,7 @@ pub(super) fn apply_first(attempt: &mut Attempt<'_>) -> Result<(), Failure> {
         begins,
         effects: Effects::begin(attempt.connection, attempt.tables)?,
         given_up,
+        taken,
         done: HashSet::new(),
         kept: HashMap::new(),
         aside: HashMap::new(),

@@ -6,7 +6,6 @@ use crate::center::{Backend, Center, Remote, Row, Upload};
 use model::Value;
 use rusqlite::Connection;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::RangeInclusive;
 
 const ROUNDS: u64 = 30;
 const CHANGES_PER_ROUND: u64 = 10;
@@ -15,10 +14,11 @@ const CHANGES_PER_ROUND: u64 = 10;
 const TABLES: [(&str, &str, usize); 3] =
     [("parent", "id, v", 1), ("child", "id, parent, v", 1), ("grandchild", "child, n, v", 2)];
 
-/// The stories of every day, or the one that the environment names.
-fn seeds(usual: u64) -> RangeInclusive<u64> {
-    let named = std::env::var("SYNCLINE_TEST_SEED").map(|seed| seed.parse().unwrap());
-    named.map_or(1..=usual, |seed| seed..=seed)
+/// The stories of every day, the first few and those that have found something; or the one that the
+/// environment names.
+fn seeds(usual: u64, found: &[u64]) -> Vec<u64> {
+    let named = std::env::var("SYNCLINE_TEST_SEED").map(|seed| vec![seed.parse().unwrap()]);
+    named.unwrap_or_else(|_| (1..=usual).chain(found.iter().copied()).collect())
 }
 
 fn schema(actions: &str, identity: &str) -> String {
@@ -71,6 +71,12 @@ type Held = BTreeMap<&'static str, BTreeMap<String, Row>>;
 fn key_of(table: &str, row: &[Value]) -> String {
     let (.., width) = TABLES[place(table)];
     format!("{:?}", &row[..width])
+}
+
+/// What a row refers to: the table and the key.
+fn referred(table: usize, row: &[Value]) -> (usize, String) {
+    let column = [None, Some(1), Some(0)][table];
+    column.map_or((TABLES.len(), String::new()), |at| (table - 1, format!("{:?}", &row[at..=at])))
 }
 
 fn place(table: &str) -> usize {
@@ -143,6 +149,7 @@ impl Site {
             }
         }
         let (mut changes, mut deletes) = (Vec::new(), Vec::new());
+        let mut left = BTreeSet::new();
         for (table, before) in before.iter().enumerate() {
             let (name, after) = (TABLES[table].0, self.rows(table));
             // A row that took the place of a deleted one is an update for who reads keys.
@@ -157,11 +164,18 @@ impl Site {
                 taken.extend(old.map(|(identity, _)| *identity));
                 match before.get(identity).or(old.map(|(_, old)| *old)) {
                     None => changes.push(Upload::Insert(name, new.clone())),
+                    // The foreign key took the row along, and the user has set it back.
+                    Some(old) if old == new && left.contains(&referred(table, old)) => {
+                        changes.push(Upload::Update(name, old.clone(), new.clone()))
+                    }
                     Some(old) if old == new => {}
                     Some(old) if key_of(name, old) == key_of(name, new) => {
                         changes.push(Upload::Update(name, old.clone(), new.clone()))
                     }
-                    Some(old) => changes.push(Upload::KeyChange(name, old.clone(), new.clone())),
+                    Some(old) => {
+                        left.insert((table, key_of(name, old)));
+                        changes.push(Upload::KeyChange(name, old.clone(), new.clone()));
+                    }
                 }
             }
             let stays = |identity| after.contains_key(identity) || taken.contains(identity);
@@ -271,7 +285,7 @@ fn a_remote_alone_never_loses_a_change() {
         "ON UPDATE CASCADE ON DELETE SET NULL",
         "ON UPDATE SET NULL ON DELETE SET NULL",
     ] {
-        for seed in seeds(6) {
+        for seed in seeds(4, &[22, 72]) {
             alone(0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(seed), actions);
         }
     }
@@ -287,7 +301,7 @@ fn two_remotes_that_change_keys_hold_the_same() {
                 .iter()
                 .enumerate()
         {
-            for seed in seeds(3) {
+            for seed in seeds(3, &[]) {
                 let mut center = center(Backend::Sqlite, actions, rule);
                 let seed_of_both = 0xD1B5_4A32_D192_ED03_u64.wrapping_mul(seed + number as u64);
                 let mut sites = [seed_of_both, !seed_of_both].map(|seed| Site::new(actions, seed));
@@ -316,11 +330,13 @@ fn hidden(center: &Center) -> BTreeMap<String, Row> {
 // S3, S5, S11, Trap 21
 #[test]
 fn what_an_upload_reaches_is_what_it_has_changed_elsewhere() {
-    for (backend, usual, rounds) in [(Backend::Sqlite, 6, ROUNDS), (Backend::Postgres, 2, 12)] {
+    for (backend, usual, found, rounds) in
+        [(Backend::Sqlite, 4, [43, 69].as_slice(), ROUNDS), (Backend::Postgres, 2, &[], 12)]
+    {
         for actions in
             ["ON UPDATE CASCADE ON DELETE CASCADE", "ON UPDATE CASCADE ON DELETE SET NULL"]
         {
-            for seed in seeds(usual) {
+            for seed in seeds(usual, found) {
                 let mixed = 0xA076_1D64_78BD_642F_u64.wrapping_mul(seed);
                 let mut dice = Dice(mixed);
                 let mut center = center(backend, actions, "\"consolidated_wins\"");

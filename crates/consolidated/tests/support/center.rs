@@ -28,6 +28,8 @@ pub(crate) struct Remote {
     pub(crate) claims: BTreeMap<String, String>,
     /// Whether it knows key changes as what they are.
     pub(crate) key_changes: bool,
+    /// Whether it says which rows stay.
+    pub(crate) rows_stay: bool,
 }
 
 /// One change: table, what happened, and the images.
@@ -336,7 +338,8 @@ impl Remote {
             secret: None,
         };
         let (marks, claims) = (Vec::new(), BTreeMap::new());
-        Remote { id, identity, marks, schema: None, claims, key_changes: true }
+        let (key_changes, rows_stay) = (true, true);
+        Remote { id, identity, marks, schema: None, claims, key_changes, rows_stay }
     }
 }
 
@@ -407,6 +410,7 @@ fn apply(
         progress: Progress(remote.identity.progress.0 + step),
         download_follows,
         key_changes: remote.key_changes,
+        rows_stay: remote.rows_stay,
         marks: &marks(session, remote),
         held_marks: &remote.marks,
         left_out: None,

@@ -14,9 +14,13 @@ impl Capabilities {
     pub const KEY_CHANGES: Capabilities = Capabilities(1);
     /// Uploads under the tables that the remote holds, before it takes the new ones.
     pub const HELD_SHAPE: Capabilities = Capabilities(1 << 1);
+    /// An update of which a key or a reference is as it was means it, where another row of the same
+    /// upload takes the key.
+    pub const ROWS_STAY: Capabilities = Capabilities(1 << 2);
     /// Everything that this crate's messages can express.
-    pub const ALL: Capabilities =
-        Capabilities(Capabilities::KEY_CHANGES.0 | Capabilities::HELD_SHAPE.0);
+    pub const ALL: Capabilities = Capabilities(
+        Capabilities::KEY_CHANGES.0 | Capabilities::HELD_SHAPE.0 | Capabilities::ROWS_STAY.0,
+    );
 
     /// True when all abilities of `wanted` are among these.
     pub fn has(self, wanted: Capabilities) -> bool {

@@ -47,8 +47,8 @@ pub(in super::super) fn rebase_over_key_changes(
     let Effect::Changed { before, after } = effect else { return Ok(Rebasing::Gone) };
     let (before, after) = (values(&before)?, values(&after)?);
     let rebased = match &rebased {
-        None => rebase(row, &table.published, &before, &after),
-        Some(now) => rebase(&now.row(width)?, &table.published, &before, &after),
+        None => attempt.over_effect(table, position, row, (&before, &after)),
+        Some(now) => attempt.over_effect(table, position, &now.row(width)?, (&before, &after)),
     };
     let back = attempt.over_rows_aside(table, position, &rebased.row(width)?)?;
     Ok(Rebasing::Onto(back.unwrap_or(rebased)))

@@ -84,6 +84,9 @@ impl Attempt<'_> {
                 self.echo(table, position, &rebased);
                 Ok(RowOutcome::Done)
             }
+            false if row.change == Change::Update && rebased.change == Change::KeyChange => {
+                self.apply_noting(table, position, &rebased)
+            }
             false => self.apply_one(table, position, &rebased),
         };
         if !same && outcome.as_ref().is_ok_and(|outcome| *outcome == RowOutcome::Done) {
@@ -94,6 +97,25 @@ impl Attempt<'_> {
         }
         self.original = before;
         outcome
+    }
+
+    /// Applies a row that goes back to its key, behind the key changes: what refers to it goes
+    /// along, and later rows of the upload are meant for that.
+    fn apply_noting(
+        &mut self,
+        table: &CatalogTable,
+        position: usize,
+        rebased: &UploadedRow<'_>,
+    ) -> Result<RowOutcome, Failure> {
+        let (connection, tables) = (self.connection, self.tables);
+        if let Some(moving) = &mut self.moving {
+            moving.effects.resume(connection, tables)?;
+        }
+        let outcome = self.apply_one(table, position, rebased)?;
+        if let Some(moving) = &mut self.moving {
+            moving.effects.end(connection, tables)?;
+        }
+        Ok(outcome)
     }
 
     /// What the remote knows the row by.

@@ -63,6 +63,7 @@ impl Site {
             progress: Progress(1),
             download_follows: true,
             key_changes: true,
+            rows_stay: true,
             marks: &[],
             held_marks: &[],
             batches: &|visit| visit(Batch { table: 0, change: Change::Insert, count, rows: &rows }),

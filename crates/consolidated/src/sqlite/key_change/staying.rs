@@ -1,0 +1,76 @@
+//! Rows of an upload that stay under a key which another row has left, and a third one takes.
+//!
+//! At the remote its own `ON UPDATE` has taken the row along, and the user has set it back: to the
+//! old key, which is another row's by then. So the row is as it was, and yet it is to be where the
+//! centre's `ON UPDATE` does not leave it. Where nobody takes the key, the remote lacks the foreign
+//! key, and the row goes along.
+
+use super::super::catalog::CatalogTable;
+use super::super::upload::Attempt;
+use crate::rebase::{Rebased, rebase_staying};
+use crate::synchronization::Change;
+use crate::uploaded_row::{RowId, UploadedRow};
+use model::{Failure, ValueRef, write_value};
+use std::collections::HashSet;
+
+/// Keys that rows of the upload come to, of the tables `wanted`.
+pub(super) fn taken(attempt: &Attempt<'_>, wanted: &[usize]) -> Result<HashSet<RowId>, Failure> {
+    let mut keys = HashSet::new();
+    if !attempt.request.rows_stay {
+        return Ok(keys);
+    }
+    (attempt.request.batches)(&mut |batch| {
+        let comes = matches!(batch.change, Change::KeyChange | Change::Insert);
+        if !comes || !wanted.contains(&batch.table) {
+            return Ok(());
+        }
+        let published = &attempt.tables[batch.table].published;
+        let (mut row, mut rest) = (UploadedRow::default(), batch.rows);
+        for _ in 0..batch.count {
+            rest = row.read(rest, batch.change, published.width())?;
+            keys.insert(row.new_key(published, batch.table));
+        }
+        Ok(())
+    })?;
+    Ok(keys)
+}
+
+impl Attempt<'_> {
+    /// `row`, which key changes of the upload have made `after` out of `before`.
+    pub(super) fn over_effect(
+        &self,
+        table: &CatalogTable,
+        position: usize,
+        row: &UploadedRow<'_>,
+        (before, after): (&[ValueRef<'_>], &[ValueRef<'_>]),
+    ) -> Rebased {
+        let stays = self.staying(position, row, (before, after));
+        rebase_staying(row, &table.published, before, after, &stays)
+    }
+
+    /// The columns in which the row stays where it was.
+    fn staying(
+        &self,
+        position: usize,
+        row: &UploadedRow<'_>,
+        (before, after): (&[ValueRef<'_>], &[ValueRef<'_>]),
+    ) -> Vec<usize> {
+        let (Some(moving), Some(links)) = (&self.moving, self.links) else { return Vec::new() };
+        if moving.taken.is_empty() || matches!(row.change, Change::Insert | Change::Delete) {
+            return Vec::new();
+        }
+        let same = |one: &[ValueRef<'_>], other: &[ValueRef<'_>], columns: &[usize]| {
+            columns.iter().all(|column| one[*column].identical(other[*column]))
+        };
+        let stays = links.of(position).filter(|link| {
+            let columns = &link.columns;
+            let mut key = Vec::new();
+            columns.iter().for_each(|column| write_value(&mut key, row.old[*column]));
+            same(&row.old, &row.new, columns)
+                && same(&row.old, before, columns)
+                && !same(before, after, columns)
+                && moving.taken.contains(&(link.parent, key))
+        });
+        stays.flat_map(|link| link.columns.iter().copied()).collect()
+    }
+}
