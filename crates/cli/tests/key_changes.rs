@@ -131,6 +131,38 @@ fn what_only_a_remote_knows_follows_a_key_that_changes_at_the_centre() {
     }
 }
 
+// S3, S5, Trap 21: a child that goes along with its parent and is set back to the key, which
+// another row has by then, is as it was: nothing of it was uploaded, and it went along at the centre.
+#[test]
+fn rows_that_are_set_back_stay_where_the_user_wants_them() {
+    for postgres in [false, true] {
+        for edit in ["", ", note = 'edited'"] {
+            let (world, server) = shop(postgres, &["ann", "ben"]);
+            world.sync("ann", &server);
+            world.sync("ben", &server);
+            let statements = format!(
+                "UPDATE customer SET id = 9 WHERE id = 1;
+                 UPDATE customer SET id = 1 WHERE id = 2;
+                 UPDATE bill SET customer_id = 1 WHERE id = 10;
+                 UPDATE visit SET customer_id = 1{edit} WHERE customer_id = 9 AND n = 2"
+            );
+            sql(&world.remote("ann"), &statements);
+            let held = |name: &str| {
+                let remote = world.remote(name);
+                let bills = query(&remote, "SELECT id, customer_id FROM bill ORDER BY 1");
+                (bills, query(&remote, "SELECT * FROM visit ORDER BY 1, 2"))
+            };
+            let wanted = held("ann");
+            assert_eq!(wanted.0[0], ["10", "1"]);
+            let outcome = world.sync("ann", &server);
+            assert_eq!((&outcome["conflicts"], &outcome["rejected"]), (&json!(0), &json!(0)));
+            world.sync("ben", &server);
+            world.assert_converged(&["ann", "ben"]);
+            assert_eq!(held("ann"), wanted, "on PostgreSQL: {postgres}");
+        }
+    }
+}
+
 /// Numbers drawn from a seed.
 struct Draw(u64);
 

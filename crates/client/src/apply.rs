@@ -24,7 +24,7 @@
 
 mod arrivals;
 mod comparison;
-mod followers;
+pub(crate) mod followers;
 mod guarded;
 pub(crate) mod incoming;
 pub(crate) mod kept_back;
@@ -43,6 +43,7 @@ mod staying;
 mod tests;
 mod uncounted;
 
+use crate::capture::set_back::SetBack;
 use crate::capture::{change_log, undone};
 use crate::connection::{LargeCache, begin_immediate, explain, triggers_off};
 use crate::fail_point::fail_point;
@@ -241,9 +242,10 @@ fn write(
     if tables.iter().any(|table| table.in_foreign_keys) {
         connection.pragma_update(None, "defer_foreign_keys", true).map_err(explain)?;
     }
+    let set_back = SetBack::of(connection, tables, circumstances.open_generation)?;
     // Before rows come back under their keys, which would look like changes.
     for table in tables.iter().filter(|table| table.uploads()) {
-        undone::forget(connection, table, circumstances.open_generation)?;
+        undone::forget(connection, table, &set_back)?;
     }
     orphans::drop_refreshed(connection, tables, download)?;
     orphans::put_back(connection, tables)?;

@@ -16,6 +16,7 @@
 
 pub(crate) mod change_log;
 pub(crate) mod moves;
+pub(crate) mod set_back;
 pub(crate) mod triggers;
 pub(crate) mod undone;
 

@@ -6,11 +6,14 @@
 //! with Hello.
 
 use crate::capture::change_log::{self, Entry, Reading};
+use crate::capture::set_back::SetBack;
 use crate::connection::{begin_read, explain};
 use crate::progress::{Frozen, State};
 use crate::schema::RemoteTable;
 use model::{Code, Failure, Spill, Spills, ValueRef, write_value};
-use protocol::{FRAME_BYTES_MAX, Message, Operation, RowsFrame, UploadBegin, UploadEnd};
+use protocol::{
+    Capabilities, FRAME_BYTES_MAX, Message, Operation, RowsFrame, UploadBegin, UploadEnd,
+};
 use rusqlite::Connection;
 use std::sync::Arc;
 
@@ -40,6 +43,8 @@ pub(crate) struct Upload {
     pub(crate) rows: u64,
     /// Rows that got another key, which not every server understands.
     pub(crate) key_changes: u64,
+    /// Rows that are as they were and are to stay so, which not every server understands.
+    pub(crate) staying: u64,
     /// All that is to be sent.
     pub(crate) bytes: u64,
 }
@@ -57,15 +62,21 @@ impl Upload {
     ) -> Result<Option<Upload>, Failure> {
         let progress = state.frozen.map_or(state.progress, |frozen| frozen.progress);
         let begin = UploadBegin { previous: state.progress, progress };
-        let mut collector = Collector { spills, alive, limits, rows: 0, key_changes: 0, bytes: 0 };
+        let counts = Counts::default();
+        let mut collector = Collector { spills, alive, limits, counts, bytes: 0 };
         collector.bytes += Message::UploadBegin(begin).to_frame()?.len() as u64;
         collector.bytes +=
             Message::UploadEnd(UploadEnd { rows: u64::MAX }).to_frame()?.len() as u64;
         let mut parts = Vec::new();
         if let Some(frozen) = state.frozen {
             let transaction = begin_read(connection)?;
+            let mut source =
+                Source { connection, frozen, open: state.open_generation, set_back: None };
+            if limits.rows_stay {
+                source.set_back = Some(SetBack::of(connection, tables, frozen.generation)?);
+            }
             for table in tables.iter().filter(|table| table.uploads()) {
-                match collector.table(connection, table, frozen, state.open_generation) {
+                match collector.table(&source, table) {
                     Ok(collected) => parts.extend(collected),
                     Err(Stop::TooMany) => return Ok(None),
                     Err(Stop::Failed(failure)) => return Err(failure),
@@ -73,8 +84,14 @@ impl Upload {
             }
             drop(transaction);
         }
-        let Collector { rows, key_changes, bytes, .. } = collector;
-        Ok(Some(Upload { begin, parts, rows, key_changes, bytes }))
+        let Collector { counts: Counts { rows, key_changes, staying }, bytes, .. } = collector;
+        Ok(Some(Upload { begin, parts, rows, key_changes, staying, bytes }))
+    }
+
+    /// A server with these capabilities understands all of it.
+    pub(crate) fn is_understood(&self, server: Capabilities) -> bool {
+        (self.key_changes == 0 || server.has(Capabilities::KEY_CHANGES))
+            && (self.staying == 0 || server.has(Capabilities::ROWS_STAY))
     }
 
     /// It has what is frozen.
@@ -116,6 +133,35 @@ pub(crate) struct Limits {
     pub(crate) bytes_max: Option<u64>,
     /// A key change is one change. A server that does not know them gets a delete and an insert.
     pub(crate) key_changes: bool,
+    /// Rows that were set back are sent. A server that does not know them takes them along.
+    pub(crate) rows_stay: bool,
+}
+
+impl Limits {
+    /// Of an upload to a server with these capabilities.
+    pub(crate) fn of(server: Capabilities, bytes_max: Option<u64>) -> Limits {
+        Limits {
+            bytes_max,
+            key_changes: server.has(Capabilities::KEY_CHANGES),
+            rows_stay: server.has(Capabilities::ROWS_STAY),
+        }
+    }
+}
+
+/// What is read.
+struct Source<'a> {
+    connection: &'a Connection,
+    frozen: Frozen,
+    open: i64,
+    set_back: Option<SetBack<'a>>,
+}
+
+/// What an upload consists of.
+#[derive(Debug, Default)]
+struct Counts {
+    rows: u64,
+    key_changes: u64,
+    staying: u64,
 }
 
 /// Why collecting ended early.
@@ -134,42 +180,41 @@ struct Collector<'a> {
     spills: &'a Arc<Spills>,
     alive: &'a mut dyn FnMut() -> Result<(), Failure>,
     limits: Limits,
-    rows: u64,
-    key_changes: u64,
+    counts: Counts,
     bytes: u64,
 }
 
 impl Collector<'_> {
     /// The frames of one table: key changes, inserts, updates, deletes.
-    fn table(
-        &mut self,
-        connection: &Connection,
-        table: &RemoteTable,
-        frozen: Frozen,
-        open: i64,
-    ) -> Result<[Spill; 4], Stop> {
+    fn table(&mut self, source: &Source<'_>, table: &RemoteTable) -> Result<[Spill; 4], Stop> {
+        let Source { connection, frozen, open, set_back } = source;
         let operations =
             [Operation::KeyChange, Operation::Insert, Operation::Update, Operation::Delete];
         let mut batches = operations.map(|operation| Batch::new(table, operation, self.spills));
-        let Limits { bytes_max, key_changes } = self.limits;
-        let reading = Reading { generation: frozen.generation, newer: Some(open), key_changes };
+        let Limits { bytes_max, key_changes, .. } = self.limits;
+        let reading = Reading { generation: frozen.generation, newer: Some(*open), key_changes };
         let mut too_many = false;
         let visit = &mut |entry: &Entry<'_>| {
             let batch = match (entry.existed, entry.exists_after().map_err(explain)?) {
                 (false, false) => return Ok(()),
                 (true, true) if key_changes && entry.changed_key().map_err(explain)? => {
-                    self.key_changes += 1;
+                    self.counts.key_changes += 1;
                     &mut batches[0]
                 }
                 (false, true) => &mut batches[1],
                 (true, true) => &mut batches[2],
                 (true, false) => &mut batches[3],
             };
-            let bytes = batch.add(entry)?;
+            let mut bytes = batch.add(entry, false)?;
             if bytes == 0 {
-                return Ok(());
+                match set_back {
+                    Some(set_back) if set_back.has(table, entry)? => {}
+                    _ => return Ok(()),
+                }
+                self.counts.staying += 1;
+                bytes = batch.add(entry, true)?;
             }
-            self.rows += 1;
+            self.counts.rows += 1;
             self.bytes += bytes;
             if bytes_max.is_some_and(|max| self.bytes > max) {
                 too_many = true;
@@ -210,15 +255,16 @@ impl<'a> Batch<'a> {
         Batch { table, frame, frames: spills.open() }
     }
 
-    /// Adds one row; yields its bytes, which are none where the row is as it was.
-    fn add(&mut self, entry: &Entry<'_>) -> Result<u64, Failure> {
+    /// Adds one row; yields its bytes, which are none where the row is as it was, unless it `stays`
+    /// so on purpose.
+    fn add(&mut self, entry: &Entry<'_>, stays: bool) -> Result<u64, Failure> {
         let start = self.frame.bytes.len();
         let changed = match self.frame.operation {
             Operation::Insert | Operation::Upsert => self.write_after(entry).map(|()| true),
             Operation::Delete => self.write_before(entry).map(|_| true),
             Operation::Update | Operation::KeyChange => self.write_update(entry),
         };
-        if !changed.map_err(explain)? {
+        if !changed.map_err(explain)? && !stays {
             self.frame.bytes.truncate(start);
             return Ok(0);
         }

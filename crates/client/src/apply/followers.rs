@@ -34,13 +34,13 @@ impl<'a> Shift<'a, '_> {
 }
 
 /// A foreign key that refers to the whole key of a published table.
-pub(super) struct Reference {
+pub(crate) struct Reference {
     /// The table that refers, and its position where it is published.
     child: String,
-    pub(super) child_at: Option<usize>,
-    pub(super) parent_at: usize,
+    pub(crate) child_at: Option<usize>,
+    pub(crate) parent_at: usize,
     /// Per column of the parent's key, the column that refers to it.
-    pub(super) columns: Vec<String>,
+    pub(crate) columns: Vec<String>,
 }
 
 impl Reference {
@@ -451,7 +451,10 @@ pub(super) fn matches(
 type Declared = (String, i64, String, Vec<(String, Option<String>)>);
 
 /// The foreign keys of the file that refer to the whole key of a published table.
-fn references(connection: &Connection, tables: &[RemoteTable]) -> rusqlite::Result<Vec<Reference>> {
+pub(crate) fn references(
+    connection: &Connection,
+    tables: &[RemoteTable],
+) -> rusqlite::Result<Vec<Reference>> {
     let mut statement = connection.prepare_cached(
         "SELECT s.name, f.id, f.\"table\", f.\"from\", f.\"to\"
          FROM sqlite_schema AS s, pragma_foreign_key_list(s.name) AS f

@@ -7,6 +7,7 @@
 use super::orphans::{self, Surroundings};
 use super::{kept_back, rejects};
 use crate::capture::change_log::{self, Change};
+use crate::capture::set_back::SetBack;
 use crate::capture::undone;
 use crate::connection::{bind, explain, triggers_off, value};
 use crate::schema::{Image, RemoteTable};
@@ -22,6 +23,7 @@ pub(crate) fn apply_for_undone_changes(
     open: i64,
 ) -> Result<(), Failure> {
     let mut clinging = None;
+    let set_back = SetBack::of(connection, tables, open)?;
     // A row may wait for one that waits behind it.
     loop {
         let (mut settled, mut waiting) = (false, false);
@@ -29,7 +31,7 @@ pub(crate) fn apply_for_undone_changes(
             if !kept_back::has_table(connection, table).map_err(explain)? {
                 continue;
             }
-            for key in undone(connection, table, open).map_err(explain)? {
+            for key in undone(connection, table, &set_back)? {
                 triggers_off(connection)?;
                 let clinging = match &mut clinging {
                     Some(known) => &*known,
@@ -55,16 +57,17 @@ pub(crate) fn apply_for_undone_changes(
 fn undone(
     connection: &Connection,
     table: &RemoteTable,
-    open: i64,
-) -> rusqlite::Result<Vec<Vec<Value>>> {
-    let mut keys = Vec::new();
-    for key in self::keys(connection, table)? {
+    set_back: &SetBack<'_>,
+) -> Result<Vec<Vec<Value>>, Failure> {
+    let (mut keys, open) = (Vec::new(), set_back.generation());
+    for key in self::keys(connection, table).map_err(explain)? {
         let change = match table.uploads() {
-            true => change_log::change_of(connection, table, open, &key)?,
+            true => change_log::change_of(connection, table, open, &key).map_err(explain)?,
             false => None,
         };
         match change {
-            None | Some(Change::None) => keys.push(key),
+            None => keys.push(key),
+            Some(Change::None) if !set_back.has_row(table, &key)? => keys.push(key),
             Some(_) => {}
         }
     }

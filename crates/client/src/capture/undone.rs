@@ -2,19 +2,21 @@
 
 use super::change_log::{self, Change, Reading};
 use super::moves;
+use super::set_back::SetBack;
 use crate::connection::{bind, explain};
 use crate::schema::RemoteTable;
 use model::{Failure, Value};
 use rusqlite::Connection;
 
-/// Forgets entries of rows that are as they were before `generation`, the only one, so that they
-/// stand in nobody's way. Those for which something was downloaded are settled elsewhere, and
-/// where keys were changed an entry says more than what became of its row.
+/// Forgets entries of rows that are as they were before the generation of `set_back`, the only one,
+/// so that they stand in nobody's way. Those for which something was downloaded are settled
+/// elsewhere, and where keys were changed an entry says more than what became of its row.
 pub(crate) fn forget(
     connection: &Connection,
     table: &RemoteTable,
-    generation: i64,
+    set_back: &SetBack<'_>,
 ) -> Result<(), Failure> {
+    let generation = set_back.generation();
     if !change_log::has_entries(connection, table, generation).map_err(explain)? {
         return Ok(());
     }
@@ -24,7 +26,7 @@ pub(crate) fn forget(
     let mut undone = Vec::new();
     let reading = Reading { generation, newer: None, key_changes: false };
     change_log::for_each(connection, table, reading, &mut |entry| {
-        if entry.change().map_err(explain)? == Change::None {
+        if entry.change().map_err(explain)? == Change::None && !set_back.has(table, entry)? {
             undone.push(entry.key_values().map_err(explain)?);
         }
         Ok(())

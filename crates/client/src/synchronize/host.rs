@@ -104,10 +104,9 @@ impl<'a> Host<'a> {
     /// The conversation.
     pub(super) fn converse(&mut self) -> Result<(), Failure> {
         self.collected = self.collect_before_hello()?;
-        let knows_key_changes = self.state.server_capabilities.has(Capabilities::KEY_CHANGES);
+        let server = self.state.server_capabilities;
         let with_hello = self.collected.take_if(|it| {
-            it.bytes <= UPLOAD_WITH_HELLO_BYTES_MAX as u64
-                && (it.key_changes == 0 || knows_key_changes)
+            it.bytes <= UPLOAD_WITH_HELLO_BYTES_MAX as u64 && it.is_understood(server)
         });
         self.send_hello(with_hello.as_ref())?;
         self.upload_sent = with_hello.is_some();
@@ -150,18 +149,18 @@ impl<'a> Host<'a> {
         if !uploads || self.outcome == Outcome::Unknown || self.state.schema_fingerprint.is_none() {
             return Ok(None);
         }
-        // A server that turns out not to know key changes gets another upload after Welcome.
+        // A server that turns out not to know all that it has gets another upload after Welcome.
         let bytes_max = Some(COLLECTED_BEFORE_HELLO_BYTES_MAX);
-        self.collect_or_take_back(Limits { bytes_max, key_changes: true })
+        self.collect_or_take_back(Limits::of(Capabilities::ALL, bytes_max))
     }
 
     /// What was collected before Hello, where it is still what is to be uploaded: C2 sees to its
     /// content, but the schema may have changed since, or the frozen set, or the server may not
     /// know key changes.
-    fn collected_already(&mut self, key_changes: bool) -> Option<Upload> {
-        let frozen = self.state.frozen?;
+    fn collected_already(&mut self) -> Option<Upload> {
+        let (frozen, server) = (self.state.frozen?, self.state.server_capabilities);
         let upload = self.collected.take().filter(|upload| upload.is_of(frozen))?;
-        (key_changes || upload.key_changes == 0).then_some(upload)
+        upload.is_understood(server).then_some(upload)
     }
 
     fn send_hello(&mut self, upload: Option<&Upload>) -> Result<(), Failure> {
@@ -360,10 +359,12 @@ impl<'a> Host<'a> {
             self.postponed = attempt.postponed;
             self.state = attempt.state;
         }
-        let key_changes = self.state.server_capabilities.has(Capabilities::KEY_CHANGES);
-        let collected = match self.collected_already(key_changes) {
+        let collected = match self.collected_already() {
             Some(upload) => Some(upload),
-            None => self.collect_or_take_back(Limits { bytes_max: None, key_changes })?,
+            None => {
+                let limits = Limits::of(self.state.server_capabilities, None);
+                self.collect_or_take_back(limits)?
+            }
         };
         let Some(upload) = collected else { return Ok(()) };
         let rows_total = upload.rows;

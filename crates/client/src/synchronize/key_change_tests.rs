@@ -1,7 +1,8 @@
 //! Key changes between a remote and a centre, whichever of the two knows them.
 
 use super::tests::{assert_equal, centre, joined, rows, sync, sync_as};
-use crate::testing::{int, text};
+use crate::testing::centre::Centre;
+use crate::testing::{Site, int, text};
 use protocol::{Capabilities, Mode};
 
 // S5, Trap 18: whether the server understands a key change is not known before its first Welcome.
@@ -42,6 +43,33 @@ fn a_server_before_key_changes_gets_a_delete_and_an_insert() {
     assert_eq!((report.uploaded.inserts, report.uploaded.deletes), (1, 1));
     assert_eq!(centre.borrow().lines(0), ["9, 'one'"]);
     assert_eq!(rows(&site), ["9, 'one'"]);
+}
+
+// S3, Trap 18, Trap 21: a row that goes along and is set back is uploaded as it is, with Hello
+// too, to a server that understands it.
+#[test]
+fn a_row_that_is_set_back_goes_to_servers_that_know_it() {
+    let tables = "CREATE TABLE t (id INTEGER PRIMARY KEY, v TEXT);
+        CREATE TABLE child (id INTEGER PRIMARY KEY, t INT REFERENCES t ON UPDATE CASCADE)";
+    let centre = Centre::new(&Site::new(tables).all_tables());
+    for (capabilities, rows) in [
+        (Capabilities::KEY_CHANGES, 2),
+        (Capabilities(Capabilities::KEY_CHANGES.0 | Capabilities::ROWS_STAY.0), 3),
+        (Capabilities(Capabilities::KEY_CHANGES.0 | Capabilities::ROWS_STAY.0), 3),
+    ] {
+        let mut site = joined(&centre);
+        site.write("DELETE FROM child; DELETE FROM t");
+        site.write("INSERT INTO t VALUES (1, 'one'), (2, 'two'); INSERT INTO child VALUES (10, 1)");
+        // What the server can do is known from here on.
+        centre.borrow_mut().capabilities = capabilities;
+        sync(&mut site, &centre).unwrap();
+        site.write(
+            "UPDATE t SET id = 3 WHERE id = 1; UPDATE t SET id = 1 WHERE id = 2;
+             UPDATE child SET t = 1 WHERE id = 10",
+        );
+        assert_eq!(sync(&mut site, &centre).unwrap().uploaded.updates, rows);
+        assert_eq!(centre.borrow().hellos.last().unwrap().upload_follows, rows == 3);
+    }
 }
 
 // S3, S5: both directions, an edit that waits and one that meets it.
