@@ -10,7 +10,8 @@
 //!    trap 10);
 //! 5. rows are deleted, the last table first; in a refresh also those that did not come
 //!    (`apply/refresh.rs`);
-//! 6. parked rows are written; all rows are, once more, if foreign keys have acted meanwhile;
+//! 6. parked rows are written; all rows are, once more, if foreign keys have acted meanwhile, and
+//!    children that refer to a UNIQUE value get it back (`apply/by_value.rs`);
 //! 7. rows whose parent is missing at the centre too are set aside (`apply/orphans.rs`);
 //! 8. watermarks, counter and nonce are recorded.
 //!
@@ -23,6 +24,7 @@
 //! Triggers are off for this connection, ours and the user's; foreign key actions are not.
 
 mod arrivals;
+mod by_value;
 mod comparison;
 pub(crate) mod followers;
 mod guarded;
@@ -50,6 +52,7 @@ use crate::fail_point::fail_point;
 use crate::progress::{self, Agreed, Frozen};
 use crate::schema::RemoteTable;
 use arrivals::Arrivals;
+use by_value::ByValue;
 use model::{Code, Failure, Nonce, Spill, Spills};
 use protocol::{
     DownloadBegin, DownloadEnd, DownloadMode, Message, Operation, Rejects, RowsFrame, TableDownload,
@@ -256,6 +259,7 @@ fn write(
     }
 
     let mut arrivals = Arrivals::begin(connection, circumstances)?;
+    let by_value = ByValue::note(connection, download, circumstances)?;
     key_changes::apply(connection, download, circumstances, withheld)?;
     let mut writer = Writer::new(connection, download, circumstances)?;
     refresh::keep_withheld(&mut writer, connection, withheld)?;
@@ -270,6 +274,7 @@ fn write(
     // A child of a deleted row may refer to another one by now.
     orphans::put_back(connection, tables)?;
     writer.repair_after_actions(&download.upserts)?;
+    by_value.map_or(Ok(()), ByValue::give_back)?;
     writer.finish()?;
     kept_back::forget_refusals(connection, tables, download)?;
     if circumstances.guards {

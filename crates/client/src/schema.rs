@@ -29,7 +29,6 @@ use crate::sql::ident;
 use history::History;
 use model::{Code, Failure};
 use rusqlite::{Connection, OptionalExtension};
-use std::collections::HashSet;
 
 /// The layout of the tables above. Grows by one with each migration.
 const FORMAT_VERSION: i64 = 2;
@@ -86,7 +85,7 @@ pub(crate) fn version(connection: &Connection) -> Result<Version, Failure> {
 /// The published tables as they lie in the file, in the order of the schema agreed on.
 pub(crate) fn tables(connection: &Connection) -> Result<Vec<RemoteTable>, Failure> {
     let mut tables = Vec::new();
-    let in_foreign_keys = tables_in_foreign_keys(connection).map_err(explain)?;
+    let foreign_keys = foreign_keys(connection).map_err(explain)?;
     for stored in stored_tables(connection)? {
         let name = &stored.published.name;
         let local = LocalTable::read(connection, name).map_err(explain)?.ok_or_else(|| {
@@ -95,26 +94,54 @@ pub(crate) fn tables(connection: &Connection) -> Result<Vec<RemoteTable>, Failur
                 .hint("`syncline remote reset` creates it again, with its rows")
         })?;
         let mut table = RemoteTable::new(tables.len(), stored, &local)?;
-        table.in_foreign_keys = in_foreign_keys.contains(&table.name().to_ascii_lowercase());
+        table.in_foreign_keys = foreign_keys.iter().any(|key| key.concerns(&table));
+        table.referred_by_value = foreign_keys.iter().any(|key| key.refers_to_value_of(&table));
         tables.push(table);
     }
     Ok(tables)
 }
 
-/// Every table that refers to another one or is referred to, in lower case, the user's own too.
-fn tables_in_foreign_keys(connection: &Connection) -> rusqlite::Result<HashSet<String>> {
+/// A foreign key of the file, of the user's own tables too.
+struct ForeignKey {
+    child: String,
+    parent: String,
+    /// What its columns refer to; none where the key is meant.
+    to: Vec<Option<String>>,
+}
+
+impl ForeignKey {
+    /// It begins or ends at the table.
+    fn concerns(&self, table: &RemoteTable) -> bool {
+        [&self.child, &self.parent].iter().any(|name| name.eq_ignore_ascii_case(table.name()))
+    }
+
+    /// It ends at the table, and not at its whole key.
+    fn refers_to_value_of(&self, table: &RemoteTable) -> bool {
+        let in_key =
+            |name: &String| table.key.iter().any(|key| key.name.eq_ignore_ascii_case(name));
+        let mut named = self.to.iter().flatten().peekable();
+        self.parent.eq_ignore_ascii_case(table.name())
+            && named.peek().is_some()
+            && (self.to.len() != table.key.len() || !named.all(in_key))
+    }
+}
+
+fn foreign_keys(connection: &Connection) -> rusqlite::Result<Vec<ForeignKey>> {
     let mut statement = connection.prepare_cached(
-        "SELECT s.name, f.\"table\" FROM sqlite_schema AS s, pragma_foreign_key_list(s.name) AS f
+        "SELECT s.name, f.\"table\", f.\"to\", f.seq
+         FROM sqlite_schema AS s, pragma_foreign_key_list(s.name) AS f
          WHERE s.type = 'table'",
     )?;
     let mut rows = statement.query([])?;
-    let mut names = HashSet::new();
+    let mut found: Vec<ForeignKey> = Vec::new();
     while let Some(row) = rows.next()? {
-        for column in [0, 1] {
-            names.insert(row.get::<_, String>(column)?.to_ascii_lowercase());
+        let to = row.get(2)?;
+        match found.last_mut() {
+            Some(last) if row.get::<_, i64>(3)? > 0 => last.to.push(to),
+            _ => found.push(ForeignKey { child: row.get(0)?, parent: row.get(1)?, to: vec![to] }),
         }
     }
-    Ok(names)
+    Ok(found)
 }
 
 /// A row of `syncline_table`.

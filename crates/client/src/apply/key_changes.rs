@@ -18,7 +18,7 @@
 use super::followers::{Followers, Shift};
 use super::parked::Parked;
 use super::rejects::Withheld;
-use super::{Circumstances, Download, guarded, kept_back};
+use super::{Circumstances, Download, guarded, kept_back, orphans};
 use crate::connection::{bind, explain};
 use crate::schema::{Affinity, Image, RemoteTable};
 use crate::sql::{all, ident, list, parameters};
@@ -492,8 +492,15 @@ impl<'a> Mover<'a> {
         execute(self.connection, &sql, &both)
     }
 
+    /// Children by its key have gone along. Those by another value of it wait until a row has it.
     fn delete(&self, key: &[ValueRef<'_>]) -> Result<(), Failure> {
         let table = self.table;
+        if table.referred_by_value {
+            let mut encoded = Vec::new();
+            key.iter().for_each(|value| write_value(&mut encoded, *value));
+            let surroundings = self.circumstances.into();
+            orphans::set_aside_children(self.connection, surroundings, table, &encoded)?;
+        }
         let sql =
             format!("DELETE FROM {} WHERE {}", table.table_sql(), table.key_is_parameter("", 1));
         self.run(&sql, key).map(drop)

@@ -59,6 +59,8 @@ pub(crate) struct RemoteTable {
     pub(crate) autoincrement: bool,
     /// A foreign key of the file, of whichever table, begins or ends here; or nobody has looked.
     pub(crate) in_foreign_keys: bool,
+    /// A foreign key of the file refers to columns of this table that are not its whole key.
+    pub(crate) referred_by_value: bool,
     /// Statements that collect an upload.
     pub(crate) collecting: change_log::Spelled,
     /// Likewise key changes.
@@ -106,6 +108,7 @@ impl RemoteTable {
             key_is_rowid: local.key_is_rowid,
             autoincrement: local.autoincrement,
             in_foreign_keys: true,
+            referred_by_value: false,
             collecting: change_log::Spelled::default(),
             moving: moves::Spelled::default(),
             writing: statements::Spelled::default(),
