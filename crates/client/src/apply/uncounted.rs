@@ -2,9 +2,9 @@
 //!
 //! While foreign keys are deferred SQLite only counts the broken ones, and the commit asks whether
 //! there are any. A row that was broken before the transaction is not in that count, but is taken
-//! from it where it is mended while the count is above nothing. Applications may break rows: foreign
-//! keys of SQLite are off by default. So one orphan that comes and one broken row that is mended
-//! make a commit, and the orphan would lie in its table for ever (S3, S4, trap 26).
+//! from it where it is mended while the count is above nothing. Applications may break rows:
+//! foreign keys of SQLite are off by default. So one orphan that comes and one broken row that is
+//! mended make a commit, and the orphan would lie in its table for ever (S3, S4, trap 26).
 //!
 //! What a download has written is therefore looked at once more: whether the rows that came have
 //! their parents, and whether any are left that refer to rows that went. It costs a look at each of

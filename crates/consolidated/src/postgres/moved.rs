@@ -10,7 +10,7 @@
 //!     they refer to. That is asked behind its last write: who changes a key that it has used waits
 //!     for it, or is seen.
 //! M2. Applied carefully, every row is looked up before it is applied, and what was unseen then is
-//!     all that is unseen at the end; or all is applied once more.
+//!     all that is unseen at the end, in all of these tables; or all is applied once more.
 //!
 //! Where a watermark is of another place, or there is none, nobody knows what a remote has seen.
 //! Then only a row that is missing under its key is followed, wherever it went.
@@ -34,6 +34,7 @@ use crate::uploaded_row::{UploadedRow, key_of};
 use model::{Failure, PublishedTable, Value, ValueRef, skip_row, write_value};
 use postgres_types::ToSql;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// What a remote has seen of the tables that an upload may have to follow.
@@ -99,8 +100,11 @@ struct Seen {
 /// The changed keys that a remote has not heard of.
 #[derive(Debug, Default)]
 pub(super) struct Moves {
-    /// By table, as far as there are any.
-    seen: BTreeMap<usize, Seen>,
+    /// What the remote has seen of each table that is concerned. Where nothing is unseen yet it may
+    /// be when the upload ends.
+    concerned: BTreeMap<usize, Rc<Seen>>,
+    /// Those of them in which anything is unseen.
+    seen: BTreeMap<usize, Rc<Seen>>,
     /// The last of them, by the name of the table.
     last: BTreeMap<String, i64>,
     /// Keys that were asked about.
@@ -130,20 +134,23 @@ impl Moves {
         outline: &Outline,
     ) -> Result<Moves, Stop> {
         let place = link.place();
-        let mut candidates = BTreeMap::new();
+        let mut moves = Moves::default();
         for table in concerned(upload, outline.tables()) {
-            if let Some(snapshot) = seen(place, upload, table) {
-                candidates.insert(table, Seen { snapshot, certain: true });
-            } else if outline.speaks_of_rows(table) {
-                let nothing = Snapshot::of_nothing();
-                candidates.insert(table, Seen { snapshot: nothing, certain: false });
+            let seen = match seen(place, upload, table) {
+                Some(snapshot) => Seen { snapshot, certain: true },
+                None if outline.speaks_of_rows(table) => {
+                    Seen { snapshot: Snapshot::of_nothing(), certain: false }
+                }
+                None => continue,
+            };
+            moves.concerned.insert(table, Rc::new(seen));
+        }
+        moves.last = moves.last(link, upload)?;
+        for (table, seen) in &moves.concerned {
+            if moves.last.contains_key(&upload.tables[*table].deployed.published.name) {
+                moves.seen.insert(*table, seen.clone());
             }
         }
-        let mut moves = Moves { seen: candidates, ..Moves::default() };
-        moves.last = moves.last(link, upload)?;
-        let name = |table: &usize| &upload.tables[*table].deployed.published.name;
-        let last = &moves.last;
-        moves.seen.retain(|table, _| last.contains_key(name(table)));
         if moves.seen.is_empty() {
             return Ok(moves);
         }
@@ -160,12 +167,12 @@ impl Moves {
 
     /// The last entries that are unseen now.
     fn last(&self, link: &mut Link, upload: Upload<'_>) -> Result<BTreeMap<String, i64>, Stop> {
-        if self.seen.is_empty() {
+        if self.concerned.is_empty() {
             return Ok(BTreeMap::new());
         }
         let name = |table: &usize| upload.tables[*table].deployed.published.name.as_str();
-        let names: Vec<&str> = self.seen.keys().map(name).collect();
-        let seen: Vec<&Snapshot> = self.seen.values().map(|seen| &seen.snapshot).collect();
+        let names: Vec<&str> = self.concerned.keys().map(name).collect();
+        let seen: Vec<&Snapshot> = self.concerned.values().map(|seen| &seen.snapshot).collect();
         let remote_id = upload.request.session.remote_id.as_str();
         let parameters: [&(dyn ToSql + Sync); 3] = [&names, &seen, &remote_id];
         let rows =
