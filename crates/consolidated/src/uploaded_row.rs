@@ -114,8 +114,8 @@ pub(crate) fn key_of(table: &PublishedTable, image: &[ValueRef<'_>]) -> Vec<u8> 
     key
 }
 
-/// Visits the rows of those batches that `wanted` picks by the position of the table and the change,
-/// in the order of the upload.
+/// Visits the uploaded rows for which `wanted` holds, in the order of the upload. `wanted` gets the
+/// position of the table, and the change.
 pub(crate) fn each_row<'t>(
     batches: BatchSource<'_>,
     table: &dyn Fn(usize) -> &'t PublishedTable,
