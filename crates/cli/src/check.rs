@@ -1,10 +1,10 @@
 //! `syncline check`: whether model, database and what was deployed still agree.
 
 use crate::args::CheckOptions;
+use crate::claims;
 use crate::config::Config;
 use crate::output;
-use crate::user::unused_claims;
-use consolidated::{Finding, Severity};
+use consolidated::{Administration, Finding, Severity};
 use model::{Code, Failure};
 use serde_json::{Value, json};
 
@@ -14,11 +14,7 @@ pub(crate) fn run(options: &CheckOptions) -> Result<(), Failure> {
     let models = config.read_models()?;
     let mut admin = consolidated::administer(&config.consolidated)?;
     let mut findings = admin.check(&models)?;
-    for user in admin.users()? {
-        for warning in unused_claims(admin.as_mut(), &user.name, &user.claims)? {
-            findings.push(Finding { severity: Severity::Notice, table: None, message: warning });
-        }
-    }
+    findings.extend(claim_findings(admin.as_mut())?);
     let errors = findings.iter().filter(|one| one.severity == Severity::Error).count() as u64;
     if options.json {
         let found: Vec<Value> = findings.iter().map(to_json).collect();
@@ -34,6 +30,19 @@ pub(crate) fn run(options: &CheckOptions) -> Result<(), Failure> {
         _ => Err(Failure::new(Code::Drift, format!("{} found", output::counted(errors, "error")))
             .hint("correct them, then run `syncline deploy`")),
     }
+}
+
+/// Claims that no model uses, and users without a claim that a model uses.
+fn claim_findings(admin: &mut dyn Administration) -> Result<Vec<Finding>, Failure> {
+    let (used, users) = (claims::used(&admin.scripts()?), admin.users()?);
+    let unused = users.iter().flat_map(|user| claims::unused(&used, &user.name, &user.claims));
+    let missing = used.iter().filter_map(|claim| {
+        let without = users.iter().filter(|user| !user.claims.contains_key(claim));
+        let names: Vec<_> = without.map(|user| &user.name).collect();
+        (!names.is_empty()).then(|| claims::missing_at(claim, &names))
+    });
+    let notice = |message| Finding { severity: Severity::Notice, table: None, message };
+    Ok(unused.chain(missing).map(notice).collect())
 }
 
 fn name(severity: Severity) -> &'static str {

@@ -32,9 +32,15 @@ pub(crate) fn run(options: &DeployOptions) -> Result<(), Failure> {
     match deployment.statements.len() as u64 {
         0 => output::line("nothing to do: the database matches the models"),
         count => {
+            let folder = match options.dir.dir.as_os_str() == "." {
+                true => String::new(),
+                false => format!(" --dir {}", options.dir.dir.display()),
+            };
             let next = match admin.users()?.is_empty() {
-                true => "; next: `syncline user add NAME`, `syncline serve`",
-                false => "",
+                true => {
+                    format!("; next: `syncline user add NAME{folder}`, `syncline serve{folder}`")
+                }
+                false => String::new(),
             };
             let statements = output::counted(count, "statement");
             output::line(&format!("deployed to {} by {statements}{next}", config.consolidated))

@@ -8,6 +8,7 @@
 mod args;
 mod bench;
 mod check;
+mod claims;
 mod config;
 mod demo;
 mod deploy;

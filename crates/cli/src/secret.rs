@@ -1,4 +1,5 @@
-//! Passwords and session tokens come from files that nobody else can read, or from the terminal.
+//! Passwords and session tokens come from files that only their owner can read, or from the
+//! terminal.
 //!
 //! They are never taken from the command line and never printed.
 
@@ -9,28 +10,26 @@ use std::path::Path;
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// Longest secret, in bytes: far above any password or token, far below what could hurt.
+/// Longest secret, in bytes. Passwords and tokens are much shorter.
 const SECRET_BYTES_MAX: u64 = 64 * 1024;
 
-/// How long is waited for what a pipe gives.
+/// How long to wait for a pipe.
 const PIPE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The first line of the file, without its line end.
 ///
-/// The file is refused when anybody but its owner may read it: what others know is no secret.
+/// A file that other users than its owner may read is refused.
 pub(crate) fn read_file(path: &Path, what: &str) -> Result<String, Failure> {
     let bytes = read_in_time(path, what, PIPE_TIMEOUT)?;
-    first_line(&bytes).ok_or_else(|| {
-        Failure::new(
-            Code::SecretMissing,
-            format!("{} does not hold a {what} in its first line", path.display()),
-        )
-        .hint(format!("write the {what} into its first line"))
+    first_line(&bytes).map_err(|fault| {
+        let message = format!("the first line of the {what} file {} {fault}", path.display());
+        Failure::new(Code::SecretMissing, message)
+            .hint(format!("write the {what} into its first line"))
     })
 }
 
-/// Reads in a thread of its own. The file may be a pipe, and one that nobody writes to would be
-/// waited for without end, already when it is opened.
+/// Reads in a separate thread. The file may be a pipe, and if no program writes to it, opening it
+/// would block forever.
 fn read_in_time(path: &Path, what: &str, limit: Duration) -> Result<Vec<u8>, Failure> {
     let (answer, answered) = mpsc::sync_channel(1);
     let (path_there, what_there) = (path.to_owned(), what.to_owned());
@@ -49,21 +48,30 @@ fn read(path: &Path, what: &str) -> Result<Vec<u8>, Failure> {
             .source(error)
     };
     let file = File::open(path).map_err(missing)?;
+    if file.metadata().map_err(missing)?.is_dir() {
+        return Err(missing(io::ErrorKind::IsADirectory.into()));
+    }
     refuse_exposed(&file, path, what)?;
     let mut bytes = Vec::new();
     file.take(SECRET_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(missing)?;
     Ok(bytes)
 }
 
-fn first_line(bytes: &[u8]) -> Option<String> {
-    let line = bytes.split(|byte| *byte == b'\n').next()?;
+/// The first line, or what is wrong with it.
+fn first_line(bytes: &[u8]) -> Result<String, &'static str> {
+    let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let line = line.strip_suffix(b"\r").unwrap_or(line);
-    let too_long = line.len() as u64 > SECRET_BYTES_MAX;
-    let text = std::str::from_utf8(line).ok()?;
-    (!text.is_empty() && !too_long).then(|| text.to_owned())
+    if line.len() as u64 > SECRET_BYTES_MAX {
+        return Err("is longer than 64 KiB");
+    }
+    match std::str::from_utf8(line) {
+        Ok("") => Err("is empty"),
+        Ok(text) => Ok(text.to_owned()),
+        Err(_) => Err("is not UTF-8"),
+    }
 }
 
-// Asked of the opened file and not of the path, which could be exchanged in between.
+// Checks the opened file and not the path, which could name another file by now.
 #[cfg(unix)]
 fn refuse_exposed(file: &File, path: &Path, what: &str) -> Result<(), Failure> {
     use std::os::unix::fs::PermissionsExt;
@@ -83,7 +91,7 @@ fn refuse_exposed(_: &File, _: &Path, _: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes a secret so that only the owner can read it, as a whole or not at all.
+/// Writes the whole secret or nothing, so that only the owner can read it.
 pub(crate) fn write_file(path: &Path, what: &str, secret: &str) -> Result<(), Failure> {
     let failed = |error: io::Error| {
         Failure::new(Code::CannotWrite, format!("cannot write the {what} file {}", path.display()))
@@ -118,7 +126,7 @@ pub(crate) fn ask(prompt: &str) -> Result<String, Failure> {
     Ok(password)
 }
 
-/// Asks for a new password twice, because nobody sees what is typed.
+/// Asks for a new password twice, because what is typed is not shown.
 pub(crate) fn ask_twice(prompt: &str) -> Result<String, Failure> {
     let first = ask(prompt)?;
     if ask("the same again")? != first {
@@ -156,6 +164,23 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_is_no_password_file_and_its_mode_is_not_to_be_changed() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+        let refused = read_file(folder.path(), "password").unwrap_err();
+        assert_eq!(refused.code(), Code::SecretMissing);
+        let hint = refused.hint_text();
+        assert!(!hint.contains("chmod"), "{hint}");
+    }
+
+    #[test]
+    fn the_message_says_what_is_wrong_with_the_first_line() {
+        assert_eq!(first_line(b"\nsecond"), Err("is empty"));
+        assert_eq!(first_line(b"\xff\xfe\n"), Err("is not UTF-8"));
+        assert_eq!(first_line(&vec![b'x'; 70_000]), Err("is longer than 64 KiB"));
+    }
+
+    #[test]
     fn empty_missing_endless_and_binary_files_hold_no_secret() {
         assert_eq!(check(b"", 0o600), Err(Code::SecretMissing));
         assert_eq!(check(b"\nsecond", 0o600), Err(Code::SecretMissing));
@@ -172,7 +197,7 @@ mod tests {
         path
     }
 
-    /// A pipe as a password file was waited for without end.
+    /// Reading a pipe as a password file blocked forever.
     #[test]
     fn a_pipe_that_nobody_writes_to_is_given_up() {
         let folder = tempfile::tempdir().unwrap();

@@ -2,7 +2,7 @@
 
 use crate::args::{UserAction, UserOptions};
 use crate::config::Config;
-use crate::{output, secret};
+use crate::{claims, output, secret};
 use consolidated::Administration;
 use model::{Code, Failure, UserName};
 use serde_json::{Value, json};
@@ -14,21 +14,21 @@ pub(crate) fn run(options: UserOptions) -> Result<(), Failure> {
     match options.action {
         UserAction::Add { name, dir, password_file, claims } => {
             let mut admin = open(&dir.dir)?;
-            // Looked at first, so that nobody types a password in vain.
+            // Checked before the password is asked for.
             if admin.users()?.iter().any(|user| user.name == name) {
                 return Err(Failure::new(Code::UserExists, format!("user {name} exists")));
             }
             let hash = password_hash(&name, password_file.as_deref())?;
             let claims = changed(BTreeMap::new(), claims);
             admin.add_user(&name, &hash, &claims)?;
-            warn_of_unused_claims(admin.as_mut(), &name, &claims)?;
+            warn_of_claims(admin.as_mut(), &name, &claims)?;
             output::line(&output::one_line(&format!("added user {name}")))
         }
         UserAction::Set { name, dir, claims } => {
             let mut admin = open(&dir.dir)?;
             let claims = changed(admin.claims(&name)?, claims);
             admin.set_claims(&name, &claims)?;
-            warn_of_unused_claims(admin.as_mut(), &name, &claims)?;
+            warn_of_claims(admin.as_mut(), &name, &claims)?;
             output::line(&output::one_line(&format!(
                 "user {name} has {}",
                 output::counted(claims.len() as u64, "claim")
@@ -57,8 +57,7 @@ pub(crate) fn run(options: UserOptions) -> Result<(), Failure> {
     }
 }
 
-/// The claims with these changes. An empty value removes a claim: one without a value says
-/// nothing.
+/// The claims with these changes. An empty value removes a claim.
 fn changed(
     mut claims: BTreeMap<String, String>,
     changes: Vec<(String, String)>,
@@ -73,34 +72,18 @@ fn changed(
     claims
 }
 
-/// A sentence for each claim that no deployed script asks for: it is misspelled, most likely, and
-/// the user receives nothing where another one was meant.
-pub(crate) fn unused_claims(
-    admin: &mut dyn Administration,
-    name: &UserName,
-    claims: &BTreeMap<String, String>,
-) -> Result<Vec<String>, Failure> {
-    if claims.is_empty() {
-        return Ok(Vec::new());
-    }
-    let scripts = admin.scripts()?;
-    // As scripts spell them, with or without the prefix of older ones.
-    let used = |claim: &str| {
-        let spelled = format!("u.{claim}}}");
-        scripts.iter().any(|script| script.script.contains(&spelled))
-    };
-    let unused = claims.keys().filter(|claim| !used(claim));
-    Ok(unused
-        .map(|claim| format!("user {name} has the claim {claim}, which no deployed model uses"))
-        .collect())
-}
-
-fn warn_of_unused_claims(
+fn warn_of_claims(
     admin: &mut dyn Administration,
     name: &UserName,
     claims: &BTreeMap<String, String>,
 ) -> Result<(), Failure> {
-    unused_claims(admin, name, claims)?.iter().for_each(|warning| output::warning(warning));
+    let used = claims::used(&admin.scripts()?);
+    claims::unused(&used, name, claims).iter().for_each(|warning| output::warning(warning));
+    for claim in claims::missing(&used, claims) {
+        output::warning(&format!(
+            "user {name} has no claim {claim}: tables whose partition uses it send this user no rows"
+        ));
+    }
     Ok(())
 }
 

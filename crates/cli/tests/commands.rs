@@ -137,6 +137,38 @@ fn check_finds_a_dropped_trigger() {
     world.syncline.ok(&["check", "--dir", "project"]);
 }
 
+/// Each of these messages said something that was not the fault.
+#[test]
+fn a_message_names_the_fault_and_not_its_consequence() {
+    let world = shop();
+    world.syncline.ok(INIT);
+    let message = |code: &str, arguments: &[&str]| world.syncline.fails(code, arguments);
+    let said = message("E5007", &["remote", "pending", "nothing.db"]);
+    assert!(said.contains("there is no file `nothing.db`"), "{said}");
+    world.write_secret("secret", "hunter2\n");
+    let user = ["--server", "tcp://127.0.0.1:1", "--user", "ann", "--password-file", "secret"];
+    let said = message("E5001", &[&["sync", "no/ann.db"], &user[..]].concat());
+    assert!(said.contains("the folder of `no/ann.db` does not exist"), "{said}");
+    world.syncline.ok(&["deploy", "--dir", "project"]);
+    let said = message("E5013", &["remote", "status", "consolidated.db"]);
+    assert!(said.contains("consolidated.db` is a consolidated database"), "{said}");
+    let add = ["user", "add", "ann", "--dir", "project", "--password-file", "."];
+    let said = message("E2112", &add);
+    assert!(said.contains("cannot read the password file ."), "{said}");
+}
+
+#[test]
+fn a_rule_that_names_no_column_says_so() {
+    for world in both() {
+        let path = world.path("model.toml");
+        let model = fs::read_to_string(&path).unwrap();
+        let rule = "[table.customer]\nconflict = { latest = \"changed\" }";
+        fs::write(&path, model.replace("[table.customer]", rule)).unwrap();
+        let said = world.syncline.fails("E6003", &["deploy"]);
+        assert!(said.contains("latest names changed, but there is no such column"), "{said}");
+    }
+}
+
 fn both() -> [World; 2] {
     [World::new(PROGRAM, SHOP), World::on_postgres(PROGRAM, SHOP)]
 }
@@ -198,9 +230,10 @@ fn check_and_deploy_speak_json() {
     }
 }
 
-/// A claim with a spelling mistake left its user without rows, and nothing said why.
+/// A claim with a spelling mistake, or a forgotten one, left its user without rows. No message said
+/// why.
 #[test]
-fn a_claim_that_no_model_uses_is_a_warning() {
+fn a_claim_that_no_model_uses_and_one_that_is_missing_are_warnings() {
     for world in both() {
         let path = world.path("model.toml");
         let model = fs::read_to_string(&path).unwrap();
@@ -219,7 +252,12 @@ fn a_claim_that_no_model_uses_is_a_warning() {
         assert!(warned.contains("the claim reigon, which no deployed model uses"), "{warned}");
         let checked = world.syncline.ok(&["check"]);
         assert!(checked.contains("notice: user ben has the claim reigon"), "{checked}");
+        assert!(checked.contains("notice: user ben has no claim region"), "{checked}");
         assert!(!checked.contains("user ann"), "{checked}");
+        let warned = world.syncline.run(&["user", "set", "ann", "--claim", "region="]).stderr;
+        assert!(warned.contains("user ann has no claim region: tables"), "{warned}");
+        let checked = world.syncline.ok(&["check"]);
+        assert!(checked.contains("notice: users ann, ben have no claim region"), "{checked}");
     }
 }
 

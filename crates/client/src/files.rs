@@ -199,6 +199,10 @@ pub(crate) fn require_regular(path: &Path) -> Result<(), Failure> {
             Code::RemoteNotADatabase,
             format!("`{}` is not a regular file", path.display()),
         )),
+        Err(_) if path.parent().is_some_and(|it| !it.as_os_str().is_empty() && !it.exists()) => {
+            let message = format!("the folder of `{}` does not exist", path.display());
+            Err(Failure::new(Code::RemoteNotADatabase, message))
+        }
         _ => Ok(()),
     }
 }

@@ -95,7 +95,8 @@ impl Remote {
         let not_a_remote =
             || Failure::new(Code::NotARemote, format!("`{}` is not a remote", path.display()));
         if !files::exists(path) {
-            return Err(not_a_remote());
+            let message = format!("there is no file `{}`", path.display());
+            return Err(Failure::new(Code::NotARemote, message));
         }
         let connection = connection::open(path)?;
         if !schema::is_remote(&connection)? {

@@ -42,7 +42,9 @@ pub(crate) fn is_remote(connection: &Connection) -> Result<bool, Failure> {
             .map_err(explain)
     };
     if has("syncline_system")?.is_some() {
-        return Err(Failure::new(Code::ConsolidatedFile, "the file is a consolidated database"));
+        let file = connection.path().map_or("the file".to_owned(), |path| format!("`{path}`"));
+        let message = format!("{file} is a consolidated database");
+        return Err(Failure::new(Code::ConsolidatedFile, message));
     }
     if has("syncline_state")?.is_none() {
         return Ok(false);

@@ -66,6 +66,9 @@ pub(crate) fn model(
     for name in wanted {
         let missing = || {
             Failure::new(Code::ModelMismatch, format!("there is no table {name}"))
+                .hint(
+                    "give --table the name of a table, or leave --table out to publish all tables",
+                )
                 .table(name.as_str())
         };
         let found = find(name).ok_or_else(missing)?;

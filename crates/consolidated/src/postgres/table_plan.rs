@@ -353,6 +353,9 @@ impl<'a> TablePlanner<'a> {
 
     fn check_latest(&self, columns: &[String]) -> Result<(), Failure> {
         let ConflictRule::Latest(latest) = &self.table_model.conflict else { return Ok(()) };
+        if self.table.column(latest).is_none() {
+            return Err(self.wrong(&format!("latest names {latest}, but there is no such column")));
+        }
         if !columns.contains(latest) {
             return Err(self.wrong(&format!("latest names {latest}, which is not published")));
         }

@@ -216,8 +216,11 @@ impl TablePlanner<'_> {
         if let ConflictRule::Latest(latest) = rule
             && !columns.contains(latest)
         {
-            let message =
-                format!("table {}: latest names {latest}, which is not published", table.name);
+            let fault = match table.columns.iter().any(|column| column.name == *latest) {
+                true => "which is not published",
+                false => "but there is no such column",
+            };
+            let message = format!("table {}: latest names {latest}, {fault}", table.name);
             return Err(mismatch(self.model, message).table(table.name.as_str()));
         }
         self.notice(notices);
