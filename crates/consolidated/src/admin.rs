@@ -1,4 +1,4 @@
-//! What `init`, `deploy`, `check`, `scripts` and `user` say and hear, whatever the database.
+//! Arguments and results of `init`, `deploy`, `check`, `scripts` and `user`, for every database.
 
 use crate::difference::{Difference, Disagreement};
 use crate::script::Event;

@@ -1,7 +1,7 @@
 //! Ends from another thread what the connections of a server are doing.
 //!
-//! Invariant C1: it is for good. A connection whose work was cancelled begins nothing more, so a
-//! loop that tries again ends as well.
+//! Invariant C1: it is final. A connection whose work was cancelled begins nothing more, so a loop
+//! that tries again ends too.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};

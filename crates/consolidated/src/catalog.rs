@@ -1,7 +1,7 @@
 //! What is deployed, as one connection knows it: script versions, publications, tables, scripts.
 //!
-//! Backends read the rows of the system tables; what the rows mean is the same for all. `D` is
-//! what a backend remembers of a table beyond that.
+//! Backends read the rows of the system tables. Their meaning is the same for all backends. `D` is
+//! what a backend stores about a table in addition.
 
 mod held;
 

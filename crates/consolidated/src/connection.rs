@@ -1,7 +1,7 @@
-//! What a backend is: three kinds of connections to a consolidated database.
+//! The interface of a backend: three kinds of connections to a consolidated database.
 //!
-//! They speak of outcomes, not of SQL. A new backend is a folder beside `sqlite/` that implements
-//! these traits, and a line in each function below.
+//! It has outcomes and no SQL. A new backend is a folder beside `sqlite/` that implements these
+//! traits, and a line in each function below.
 
 use crate::admin::{Deployment, Finding, InitialModel, StoredScript, Undeployment, User};
 use crate::difference::Difference;

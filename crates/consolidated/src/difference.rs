@@ -1,4 +1,4 @@
-//! What models, database and deployment disagree about: which table, and which column.
+//! Differences between models, database and deployment: which table, and which column.
 
 use crate::sync_model::{SyncModel, TableModel};
 use model::PublishedTable;

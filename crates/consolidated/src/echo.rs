@@ -1,10 +1,10 @@
-//! Remembers what a remote has just uploaded, so that it does not come back (trap 8).
+//! Remembers what a remote has just uploaded, so that it is not sent back (trap 8).
 //!
-//! A row is filtered when its whole image is what was uploaded; if the centre made it different,
-//! by a trigger, a rounding type or a rule, its digest differs and it is sent. Where a centre that
-//! numbers its transactions proves that nothing of an upload can differ, the number of its
-//! transaction is enough, and the rows are not even read; where it numbers the entries of a log,
-//! the first and last number are.
+//! A row is skipped if its whole image is equal to the uploaded one. If the centre stored something
+//! different, by a trigger, a rounding type or a rule, the digest differs and the row is sent. Two
+//! proofs make digests unnecessary. A centre that numbers its transactions may prove that no row of
+//! an upload can differ; then the number of the transaction is enough, and the rows are not read. A
+//! centre that numbers the entries of a log uses the first and the last number.
 
 use crate::synchronization::Change;
 use crate::uploaded_row::UploadedRow;

@@ -1,16 +1,16 @@
-//! Decides whether a remote is the one the database remembers.
+//! Decides whether a remote is the one that the database remembers.
 //!
-//! Pure: everything that is known of both sides goes in, one verdict comes out.
+//! A pure function: it takes all that is known about both sides and returns one verdict.
 //!
-//! | the remote says | the database says | so |
+//! | the remote says | the database says | verdict |
 //! |---|---|---|
 //! | | it belongs to other users | refused; nothing else happens (trap 30) |
-//! | a receipt of this database that is ahead of it | | we were restored: a new generation |
-//! | this attempt's nonce is our last one | | the answer to it was lost |
-//! | our counter, our nonce, our progress | | all is well |
+//! | a receipt of this database that is ahead of it | | the database was restored: a new generation |
+//! | the nonce of this attempt is the last one | | the answer to it was lost |
+//! | the same counter, nonce and progress | | known |
 //! | nothing yet | another file | a new file took over the remote ID |
-//! | | another file | a copied file, or one that was replaced: sent its last upload |
-//! | a greater counter or progress, and no such receipt | | it alone is compared |
+//! | | another file | a copied file, or one that was replaced: it is sent its last upload |
+//! | a greater counter or progress, and no such receipt | | only this remote is compared |
 //! | anything else | | a copied file (trap 13) |
 
 mod binding;

@@ -1,17 +1,18 @@
 //! Rows of a download that have another key than the one by which the remote knows them.
 //!
-//! The centre logs both keys of each change. From what it has logged since the remote's last
-//! download it follows which row is known by which key. A remote is sent the old key with the row,
-//! so that its own `ON UPDATE` acts, and its row stays the same row.
+//! The centre logs both keys of each change. The entries since the remote's last download show
+//! which row the remote knows by which key. The old key is sent with the row, so that the remote's
+//! own `ON UPDATE` acts and the row stays the same row.
 //!
 //! Invariants:
 //! N1. No remote is sent an old key that it did not have (S7). The delete cursor names the key, or
-//!     the remote receives another row under it; and its row had the place then that it has now, or
-//!     one that the delete cursor asks for. In every other case the row comes as any row does, and
-//!     its old key goes as any key does.
-//! N2. What lies under an old key that is sent is sent too: the row that is there now comes,
-//!     no matter who has made it. So the remote holds what is here, whatever it held before (S3).
-//! N3. A key change that left the children behind is sent to no remote: there they would follow.
+//!     the remote receives another row under it. And the place of the row at that time is its
+//!     present place, or one that the delete cursor covers. In every other case the row is sent
+//!     like any row, and its old key is deleted like any key.
+//! N2. The row that now has a sent old key is sent too, no matter who made it. So the remote has
+//!     the same row there as the centre, whatever it had before (S3).
+//! N3. A key change that did not change the children is not sent as one: at a remote the children
+//!     would follow.
 
 use model::Failure;
 use std::collections::{HashMap, HashSet};

@@ -1,4 +1,4 @@
-//! What the consolidated database keeps about single rows, for people: rejects and conflicts.
+//! Records about single rows for people: rejects and conflicts.
 
 /// A row of a remote that was refused.
 #[derive(Debug, Clone, PartialEq)]

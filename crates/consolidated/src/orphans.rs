@@ -1,6 +1,7 @@
-//! Rows whose parent is missing are left out at remotes until it comes, and named by `check`.
+//! Rows without their parent. They are left out at remotes until the parent comes, and `check`
+//! names them.
 //!
-//! They come of foreign keys that were not checked when the rows were written (trap 26).
+//! They exist because foreign keys were not checked when the rows were written (trap 26).
 
 use crate::admin::{Finding, Severity};
 

@@ -1,10 +1,10 @@
 //! The consolidated database on PostgreSQL.
 //!
-//! Everything lives in the schema `syncline`. Rows carry the transaction that wrote them, and a
-//! watermark is the snapshot that a download was read from, so that no clock is trusted.
+//! All state is in the schema `syncline`. Rows have the transaction that wrote them, and a
+//! watermark is the snapshot from which a download was read. So no clock is needed.
 //!
-//! `link.rs` is the connection that everything here shares, `values.rs` the table of types,
-//! `reader.rs` and `writer.rs` what a server uses.
+//! `link.rs` is the connection that all files use, `values.rs` the table of types. A server uses
+//! `reader.rs` and `writer.rs`.
 
 mod admin;
 mod batch;

@@ -1,8 +1,8 @@
-//! Which rows a delete or another key reaches by the actions of foreign keys, several levels deep.
+//! Which rows a delete or a new key changes by the actions of foreign keys, several levels deep.
 //!
-//! Rows of one table are reached in different ways: they go, or columns of theirs change, and what
-//! they set off themselves depends on that. So the way is a graph of *states*, each a table and an
-//! effect. It is known from the catalog alone; each backend writes it as a query.
+//! A row may be reached in two ways: it is deleted, or columns of it change. The further actions
+//! depend on that. So the paths form a graph of *states*, each a table and an effect. The graph
+//! follows from the catalog alone, and each backend writes it as a query.
 
 use std::collections::{BTreeSet, HashSet};
 

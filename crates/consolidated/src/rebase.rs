@@ -1,9 +1,10 @@
-//! An uploaded change, rebased onto what its row has become without a conflict.
+//! Rebases an uploaded change onto the present values of its row, if no conflict is the reason for
+//! them.
 //!
-//! A remote speaks of a row as it saw it. The centre's own doing may have changed the row since:
-//! a foreign key's action set off by the same upload, a trigger that touched what the remote had
-//! uploaded before, a key that somebody has changed. Where the remote saw what the row was before,
-//! its change is meant for what the row is now.
+//! A remote sends the row as it received it. The centre itself may have changed the row since: by
+//! an action of a foreign key that the same upload caused, by a trigger that changed an uploaded
+//! row, or by a key change of another user. If the remote saw the values from before, its change
+//! applies to the present values.
 
 use crate::synchronization::Change;
 use crate::uploaded_row::UploadedRow;

@@ -1,24 +1,25 @@
 //! Which rows of a table belong to a partition, as SQL.
 //!
-//! A [`Selection`] is a table's own condition and those of its parents, resolved against the
-//! database (`selection/resolve.rs`). From it come the conditions and queries of the scripts
-//! (`selection/render.rs`); what differs between databases is a [`Dialect`].
+//! A [`Selection`] is the condition of a table and those of its parents, resolved against the
+//! database (`selection/resolve.rs`). `selection/render.rs` makes the conditions and queries of the
+//! scripts from it. A [`Dialect`] has the differences between databases.
 //!
-//! Words: the *place* of a row is the values that decide whether it is covered: its partition
+//! Words: the *place* of a row is the values that decide whether the row is covered: its partition
 //! column, or the columns that refer to its parent. A *departure* is a row that was deleted, or
-//! changed its key or its place; its entry in a log has the old key and the old place.
+//! changed its key or its place. Its entry in a log has the old key and the old place.
 //!
 //! Invariants, with *then* for the remote's last download and *now* for this one:
 //!
-//! P1. Covered then and not now: either the row has departed since, and the first entry has the
-//!     place it had then ([`Selection::deletes`], first half); or it is as it was, and what decided
-//!     about its place has departed (second half). Recursively for parents.
-//! P2. Covered now and not then, unchanged: what decides about its place came or moved since
-//!     ([`Selection::entered`]). A parent that was merely updated is not among this.
-//! P3. A claim that is missing is NULL, and NULL covers nothing.
+//! P1. A row that was covered then and is not now has departed since, and its first entry has the
+//!     place of then ([`Selection::deletes`], first half). Or it is unchanged, and the row that
+//!     decided about its place has departed (second half). The same holds for parents, recursively.
+//! P2. A row that is covered now and was not then, and is unchanged: the row that decides about its
+//!     place is new or has moved since ([`Selection::entered`]). A parent that was only updated
+//!     does not count.
+//! P3. A missing claim is NULL, and NULL covers no row.
 //!
-//! All of this holds as long as the claims stay the same; where they differ, or where a condition
-//! is custom, the table is sent afresh (trap 4).
+//! This holds while the claims stay the same. If they differ, or if a condition is custom, the
+//! whole table is sent again (trap 4).
 
 mod render;
 mod resolve;

@@ -1,4 +1,4 @@
-//! What all connections of one server have in common.
+//! What all connections of one server share.
 
 use crate::cancellation::Cancellation;
 use crate::connection::{Reader, Writer};

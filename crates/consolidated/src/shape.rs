@@ -1,19 +1,20 @@
-//! Shapes: what a table looked like when remotes captured changes of it.
+//! Shapes: the definition that a table had when remotes captured changes of it.
 //!
-//! A remote that was away uploads under the tables that it holds, and these may be tables of
-//! yesterday: a column has got another name since, or is gone. What a column *is* is therefore a
-//! number of ours, given at its first deployment, kept through declared renames, and never given
-//! again. A shape says for each of its columns which number it has; where today's table has a
-//! column of that number, the value goes there, whatever both are called.
+//! A remote that was away uploads with the tables that it holds, and these may be older than the
+//! current ones: a column has another name now, or was dropped. So each column has a number. It
+//! gets the number at its first deployment, keeps it through declared renames, and the number is
+//! never used again. A shape has the number of each of its columns. If the current table has a
+//! column with that number, the value goes there, whatever the names are.
 //!
-//! `shape/identity.rs` gives the numbers, `shape/succession.rs` says what a deployment makes of the
-//! shapes before it, `shape/store.rs` keeps all that, and `shape/projection.rs` turns uploaded rows
-//! of an older shape into rows of today's.
+//! `shape/identity.rs` assigns the numbers, and `shape/succession.rs` decides what a deployment
+//! does with older shapes. `shape/store.rs` stores them, and `shape/projection.rs` converts
+//! uploaded rows of an older shape to rows of the current table.
 //!
 //! Invariants:
-//! H1. A number stands for one column for ever: a name that is used again gets another number.
-//! H2. A shape is kept for as long as a remote may hold it, up to [`SHAPES_MAX`] of a table.
-//! H3. No value of an upload is left out in silence: what no column takes is reported with its row.
+//! H1. A number always means the same column. A name that is used again gets another number.
+//! H2. A shape is kept as long as a remote may hold it, up to [`SHAPES_MAX`] per table.
+//! H3. No value of an upload is left out silently. A value without a column is reported with its
+//!     row.
 
 mod identity;
 mod projection;

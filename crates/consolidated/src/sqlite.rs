@@ -1,11 +1,11 @@
 //! The consolidated database as one SQLite file.
 //!
-//! One writer applies uploads, several at a time in one transaction with a savepoint each;
-//! readers fetch downloads from snapshots beside it (WAL). Other programs may write to the file:
-//! triggers note every change in a log per table, numbered under SQLite's single writer, so that
-//! a number is never visible before a smaller one.
+//! One writer applies uploads, several at a time in one transaction with a savepoint for each.
+//! Readers fetch downloads from snapshots at the same time (WAL). Other programs may write to the
+//! file: triggers record every change in a log per table. SQLite's single writer numbers the
+//! entries, so a number is never visible before a smaller one.
 //!
-//! `admin.rs` is what the command line uses, `writer.rs` and `reader.rs` what a server uses.
+//! The command line uses `admin.rs`, and a server `writer.rs` and `reader.rs`.
 
 mod admin;
 mod affinity;

@@ -1,14 +1,14 @@
 //! A mark of each start of a server, in the database and in a file beside its configuration.
 //!
-//! Where the file has a mark that the database lacks, the database is behind itself: it was
-//! restored, and the folder of the server was not. The file speaks of one incarnation only: a
-//! restore that was found in another way has begun a new one, and is not found twice. It speaks of
-//! one timeline only, too: behind a promotion, or a recovery to a point in time, the floors judge
-//! each remote by itself, and a mark that did not reach the new timeline proves nothing about all.
+//! If the file has a mark that the database lacks, the database is older: it was restored, and the
+//! folder of the server was not. The file belongs to one incarnation: a restore that was found in
+//! another way has begun a new one, so it is not found twice. The file also belongs to one
+//! timeline: after a promotion, or a recovery to a point in time, the floors decide for each
+//! remote, and a mark that did not reach the new timeline proves nothing about all remotes.
 //!
 //! The mark of the last start is also stored under the name of [`LAST`], which a running server
-//! reads along with the incarnation. Where that changes, another server has started, or the
-//! database was set back to before a start that this one knows of.
+//! reads together with the incarnation. If it changes, another server has started, or the database
+//! was set back to before a start that this server knows.
 
 use model::{Code, Failure};
 use serde::{Deserialize, Serialize};

@@ -1,9 +1,9 @@
-//! What a server asks of a consolidated database for one synchronization.
+//! The interface of a server to a consolidated database for one synchronization.
 //!
-//! Two calls: an upload, which is one transaction and hands out the counter, and a fetch, which
-//! is one snapshot and hands out watermarks. A remote whose last outcome is unknown, or whose
-//! tables have changed, begins with a third one in front, which answers what is committed and
-//! shuts out every predecessor by raising the epoch (S8).
+//! There are two calls: an upload, which is one transaction and hands out the counter, and a fetch,
+//! which is one snapshot and returns watermarks. If the outcome of the remote's last upload is
+//! unknown, or its tables have changed, a third call precedes them. It returns what is committed,
+//! and excludes every predecessor by raising the epoch (S8).
 
 use crate::echo::Echo;
 use crate::identity::Binding;

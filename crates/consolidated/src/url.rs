@@ -1,4 +1,4 @@
-//! Names a consolidated database: `sqlite:PATH`, or `postgres://…` as libpq knows it.
+//! Names a consolidated database: `sqlite:PATH`, or `postgres://…` as libpq defines it.
 
 mod password;
 mod percent;

@@ -1,4 +1,4 @@
-//! The tables that a remote holds, compared with those of today.
+//! The tables that a remote holds, compared with the current ones.
 
 use super::{Catalog, CatalogTable, Version};
 use crate::digest::digest;

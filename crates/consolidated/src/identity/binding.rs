@@ -1,4 +1,4 @@
-//! To whom a remote ID belongs (trap 30).
+//! The users and the file that own a remote ID (trap 30).
 
 use model::{Code, Failure, RemoteId, UserName};
 

@@ -1,12 +1,13 @@
-//! Receipts: what the database signed of its synchronizations (trap 30).
+//! Receipts: signed states of the database, one for each synchronization (trap 30).
 //!
-//! By them a remote can prove to it that it was in a later state.
+//! With a receipt a remote can prove that the database was in a later state.
 //!
-//! A receipt is one version byte, the incarnation, the timeline and the epoch, little-endian, and
-//! their signature with a key of the database, for one remote and one file only. The epoch of a
-//! remote grows with each of its synchronizations, and a receipt leaves after the commit. So one
-//! of this very incarnation that is ahead of the database proves that the database is behind
-//! itself. One of another incarnation was given by a copy of it, or before it was restored.
+//! A receipt is one version byte, the incarnation, the timeline and the epoch, little-endian, and a
+//! signature of these with a key of the database, for one remote and one file. The epoch of a
+//! remote grows with each of its synchronizations, and a receipt leaves after the commit. So a
+//! receipt of the same incarnation that is ahead of the database proves that the database was set
+//! back. A receipt of another incarnation comes from a copy of the database, or from the time
+//! before a restore.
 
 use crate::synchronization::Session;
 use hmac::{Hmac, Mac};

@@ -1,6 +1,7 @@
-//! Uploaded rows as the parameters of a statement: one array a column, in PostgreSQL's own form.
+//! Uploaded rows as the parameters of a statement: one array per column, in PostgreSQL's binary
+//! format.
 //!
-//! The arrays are filled value by value straight from the compact rows, so that a row costs no
+//! The arrays are filled value by value directly from the compact rows, so a row costs no
 //! allocation.
 
 use super::catalog::Table;

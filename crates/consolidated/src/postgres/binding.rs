@@ -1,6 +1,7 @@
-//! The bind alone, for benchmarks: uploaded rows become the parameters of a statement.
+//! Only the bind, for benchmarks: uploaded rows become the parameters of a statement.
 //!
-//! That needs no database, but what a deployment notes of a table; here of the published one.
+//! This needs no database. It needs the details of a table that a deployment notes; the published
+//! table is enough here.
 
 use super::batch::{Batch, misspelled_key};
 use super::catalog::Table;

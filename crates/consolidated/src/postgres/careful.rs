@@ -1,8 +1,9 @@
-//! Applies an upload in which something fails or falls short, and finds the rows to blame.
+//! Applies an upload in which a statement fails or changes too few rows, and finds the rows at
+//! fault.
 //!
-//! A batch that fails is undone and cut in halves until what fails is one row. Rows that may only
-//! be in each other's way wait until all others are applied (`knot.rs`), rows that did not find
-//! what they expected are resolved together (`conflict.rs`).
+//! A batch that fails is undone and halved until one row is left. Rows that may only block each
+//! other wait until all others are applied (`knot.rs`). Rows that did not find what they expected
+//! are resolved together (`conflict.rs`).
 
 use super::batch::{self, Batch, Reason};
 use super::catalog::Table;

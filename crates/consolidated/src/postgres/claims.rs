@@ -1,7 +1,7 @@
-//! Claims as values of the columns that they are compared with.
+//! Claims as values of the columns with which they are compared.
 //!
-//! A claim is text. One that is no value of its column would fail every script, and rows would be
-//! blamed for it: so it is looked at before anything else is done.
+//! A claim is text. If it is not a value of its column, every script would fail and rows would be
+//! rejected for it. So claims are checked first.
 
 use super::catalog::Table;
 use super::errors::failed;

@@ -1,8 +1,8 @@
-//! Rows that did not find what they expected: resolves them by the table's rule (S5).
+//! Resolves rows that did not find what they expected by the rule of the table (S5).
 //!
-//! What the rule decides is a script; here is only when it runs, what is counted, and what the
-//! remote is owed afterwards. A row that the partition does not cover is no conflict: nothing
-//! of it is sent, and nothing of it is changed (S7).
+//! A script implements the rule. This file decides when it runs, what is counted, and what the
+//! remote is owed afterwards. A row outside the partition is not a conflict: it is neither sent nor
+//! changed (S7).
 
 use super::careful::{Careful, Group, Images, Ran, Rows, halve};
 use super::catalog::Table;

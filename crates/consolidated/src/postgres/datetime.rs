@@ -1,15 +1,15 @@
-//! Dates and times between PostgreSQL's binary form and the remote's text.
+//! Dates and times between PostgreSQL's binary format and the text at the remote.
 //!
 //! | type | text at the remote |
 //! |---|---|
 //! | date | `2024-02-29`, `0044-03-15 BC`, `infinity` |
 //! | time | `08:30:00`, `08:30:00.5` |
-//! | timestamp | `2024-02-29 08:30:00.000000`, ` BC` behind it, `-infinity` |
+//! | timestamp | `2024-02-29 08:30:00.000000`, then ` BC`, `-infinity` |
 //! | timestamptz | the same in UTC with a `Z`, `2024-02-29 08:30:00.000000Z` |
 //!
-//! What is read is more than what is written: `T` between date and time, fewer digits, and for
-//! timestamptz an offset. A timestamp with an offset that is not zero has two meanings and none
-//! is guessed.
+//! More notations are read than written: `T` between date and time, fewer digits, and for
+//! timestamptz an offset. A timestamp with an offset that is not zero has two meanings, so it is
+//! refused.
 
 use super::scratch::Scratch;
 use super::values::Misfit;

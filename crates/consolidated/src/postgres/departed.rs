@@ -1,11 +1,11 @@
-//! Asks whether anything has departed, before asking what.
+//! Finds out whether there are departures before it reads them.
 //!
-//! From most tables nothing has since the remote's last download. Then the cursor over their
-//! departures, which is expensive to plan, need not run.
+//! Most tables have none since the remote's last download. Then the cursor over their departures,
+//! which is expensive to plan, need not run.
 //!
-//! Invariant D1: a cursor is left out only where the snapshot of this very download has no entry
-//! that meets the cursor's own condition on entries, with the very values that it would have. So
-//! whatever others do meanwhile, it would have found nothing (S2, S6).
+//! Invariant D1: a cursor is skipped only if no entry in the snapshot of this download meets the
+//! cursor's condition on entries, with the cursor's values. So the cursor would have found nothing,
+//! whatever other transactions do in the meantime (S2, S6).
 
 use super::catalog::Table;
 use super::cursor::{Source, Value};

@@ -1,18 +1,20 @@
-//! The log of a table's departures: an entry for what one statement took away from one place.
+//! The log of a table's departures. An entry has the rows that one statement removed from one
+//! place.
 //!
 //! An entry has arrays, one for each column of the key and of the place, with an element for each
-//! row that departed: a thousand rows cost little more than one. Our own deletes write an entry
-//! for each place; the batch of a statement bounds it (`batch.rs`). Triggers, which see one row at
-//! a time, write arrays of one element. Whoever reads unfolds them ([`Log::unfolded`]); conditions
-//! on the version and on what stayed a single value find their way to the index below that.
+//! row that departed. So a thousand rows cost little more than one. The deletes of an upload write
+//! one entry per place, and the batch of a statement limits its size (`batch.rs`). Triggers see one
+//! row at a time and write arrays with one element. Readers expand the arrays ([`Log::unfolded`]).
+//! Conditions on the version, and on columns that are single values, still use the index.
 //!
 //! Invariants:
 //!
-//! E1. What entries are looked up by is a single value: rows that differ in it, be it only in how
-//!     they are spelled, are entries of their own.
-//! E2. All arrays of an entry are of one length, also for a place that is not known: that of NULLs.
-//! E3. Arrays of arrays do not come apart into what they were made of, so columns that are arrays
-//!     stay single values too.
+//! E1. Entries are looked up by single values. Rows that differ in such a value, even if only in
+//!     notation, are in separate entries.
+//! E2. All arrays of an entry have the same length. If the place is not known, its array contains
+//!     NULLs.
+//! E3. An array of arrays cannot be split into its elements. So columns that are arrays stay single
+//!     values too.
 
 use super::tables::{UserColumn, UserTable, VERSION};
 use super::tracking::{Older, Wanted, log_name};

@@ -1,14 +1,15 @@
-//! Makes the database what a plan says, and undoes it.
+//! Changes the database to what a plan says, and removes it again.
 //!
-//! Table by table, in transactions so short that writers hardly notice: what would wait for a
-//! lock gives up after [`LOCK_WAIT`] and tries again, so that nobody queues behind it for longer.
-//! A deploy that was killed leaves some tables done and others not; the next one does the rest.
-//! Idempotent: where everything is as planned, no statement runs and the deployment number stays.
+//! Each table is changed in a transaction so short that it hardly delays writers. If it must wait
+//! for a lock, it gives up after [`LOCK_WAIT`] and tries again, so that no other statement waits
+//! behind it for longer. A deploy that was killed leaves some tables done and others not, and the
+//! next one completes it. It is idempotent: if everything is as planned, no statement runs and the
+//! deployment number stays.
 //!
-//! Invariant D1: deploys exclude each other by a lock of a transaction that does nothing else. It
-//! has no snapshot and no transaction ID, so that it holds back neither downloads nor indexes,
-//! and it ends with its connection. Invariant D2: while tables change that uploads know, and
-//! until the new model is there, no upload is under way (`held.rs`).
+//! Invariant D1: deploys exclude each other by a lock of a transaction that does nothing else. This
+//! transaction has no snapshot and no transaction ID, so it delays neither downloads nor the
+//! creation of indexes, and it ends with its connection. Invariant D2: no upload is under way while
+//! tables change that uploads use, until the new model is stored (`held.rs`).
 
 use super::connect::Role;
 use super::errors::{Fault, failed, script_failed};

@@ -1,4 +1,4 @@
-//! What is noted of a published table when it is deployed, and read by servers.
+//! What a deployment notes about a published table, for servers.
 
 use super::claims::TypedClaim;
 use super::kept::Probe;

@@ -1,4 +1,4 @@
-//! How PostgreSQL spells what a selection needs.
+//! The SQL of PostgreSQL for a selection.
 
 use super::departure_log::{self, Log};
 use super::plan::Tracked;

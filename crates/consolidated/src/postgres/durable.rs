@@ -1,11 +1,12 @@
-//! Releases a download only when all that it read is on the disk of the database (trap 27).
+//! Releases a download only when everything that it read is on the disk of the database (trap 27).
 //!
-//! With `synchronous_commit = off` a commit is seen by others before it is durable. A crash undoes
-//! it, and a remote that was sent its rows would keep them for good. So a download that brings rows
-//! waits until the write-ahead log is flushed up to where it ended when the snapshot was taken:
-//! every commit that the snapshot shows lies before that.
+//! With `synchronous_commit = off` other transactions see a commit before it is durable. A crash
+//! undoes it, and a remote that received its rows would keep them forever. So a download with rows
+//! waits until the write-ahead log is flushed up to its end at the time of the snapshot. Every
+//! commit that the snapshot shows is before that point.
 //!
-//! Mostly it is by the time the rows are read. Where it is not, a commit of our own flushes it.
+//! Mostly the log is flushed by the time the rows are read. If it is not, the server flushes it by
+//! a commit of its own.
 
 use super::errors::failed;
 use super::link::{Call, Link, Row};

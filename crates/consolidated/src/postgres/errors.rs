@@ -1,4 +1,4 @@
-//! What PostgreSQL's errors mean for those who have to act.
+//! The meaning of PostgreSQL's errors, with the one who must act.
 
 use fallible_iterator::FallibleIterator;
 use model::{Code, Failure, MESSAGE_BYTES_MAX, cut};

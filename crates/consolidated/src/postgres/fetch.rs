@@ -1,8 +1,9 @@
-//! Fetches one download from one snapshot, in two flights: what is there to do, then all rows.
+//! Fetches one download from one snapshot, in two flights: first the state of the tables, then all
+//! rows.
 //!
 //! Invariants:
-//! F1. Rows and watermarks come from the same snapshot, so nothing is between them (S2).
-//! F2. What the remote is owed is sent whatever its watermark says (trap 5).
+//! F1. Rows and watermarks come from the same snapshot, so no change is between them (S2).
+//! F2. Owed rows are sent whatever the watermark of the remote says (trap 5).
 
 use super::catalog::{self, Table};
 use super::cursor::{self, Source, Value};

@@ -1,10 +1,10 @@
-//! Rows of a remote that would go with a row whose key another one takes.
+//! Rows of a remote that would be deleted together with a row whose key another row takes.
 //!
-//! A remote moves a child to another parent, deletes its old one, and gives the other one that key:
-//! the child is as it was, so the upload does not name it. The delete goes first, because it frees
-//! the key, and `ON DELETE` would take the child along. Whether a row of the upload was to go
-//! nobody can tell then, so the delete is rejected, and the key change finds its key taken: both
-//! rows are reported, and all of them stay.
+//! Suppose a remote moves a child to another parent, deletes its old parent, and gives the new
+//! parent that key. The child is unchanged, so the upload does not contain it. The delete goes
+//! first, because it frees the key, and `ON DELETE` would remove the child. It cannot be known then
+//! whether the child should be deleted. So the delete is rejected, and the key change fails because
+//! its key is taken. Both rows are reported, and all rows stay.
 
 use super::batch::Reason;
 use super::careful::{Careful, batches};

@@ -1,16 +1,16 @@
-//! Holds the deployment while an upload goes on (trap 28).
+//! Holds the deployment while an upload is under way (trap 28).
 //!
-//! The model that an upload began under is the one that it commits under. One that a deployment
-//! overtook ran scripts of the old model into tables of the new one: a row outside the fence, a
-//! departure without the place that the new model looks it up by.
+//! An upload must commit under the model under which it began. Without this, it ran scripts of the
+//! old model on tables of the new one: a row outside the fence was written, or a departure lacked
+//! the place by which the new model looks it up.
 //!
 //! Invariants:
-//! H1. An upload locks `syncline_deploying`, which has no rows, before anything else, and reads the
-//!     number of the deployment behind that, in the same flight. LOCK takes no snapshot, so above
-//!     READ COMMITTED the number is the present one too.
-//! H2. A deployment locks it against all uploads before it touches what one of them may use, and
-//!     until the new model is there. It waits for a moment only and gives up its place meanwhile,
-//!     so that no upload stands behind a deployment that stands behind another upload.
+//! H1. An upload first locks `syncline_deploying`, which has no rows, and then reads the number of
+//!     the deployment, in the same flight. LOCK takes no snapshot, so the number is current even
+//!     above READ COMMITTED.
+//! H2. A deployment locks the table against all uploads before it changes anything that one of them
+//!     may use, until the new model is stored. It waits only briefly and then releases its place in
+//!     the queue. So no upload waits behind a deployment that waits behind another upload.
 
 use super::catalog::Table;
 use super::errors::{Fault, failed};

@@ -1,8 +1,8 @@
-//! What the database remembers of remotes, in its system tables.
+//! What the database remembers about remotes, in its system tables.
 //!
-//! A remote's row is locked from its first statement to the commit, so the same remote never
-//! applies twice at once, on whichever server (S8). A lock ends with its connection: that of a
-//! dead server is ended by PostgreSQL after the idle time that `connect.rs` sets.
+//! The row of a remote is locked from the first statement to the commit. So the same remote never
+//! applies twice at the same time, on any server (S8). A lock ends with its connection. PostgreSQL
+//! ends the connection of a dead server after the idle time that `connect.rs` sets.
 
 use super::errors::{Fault, failed};
 use super::held;

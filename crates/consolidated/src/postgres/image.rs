@@ -1,4 +1,4 @@
-//! Rows of a result as compact rows, decoded from the very bytes that arrived, and old rows.
+//! Rows of a result as compact rows, decoded directly from the received bytes, and old rows.
 
 use super::link::{Column, RowRef};
 use super::values::{ColumnType, Reading};

@@ -1,9 +1,11 @@
-//! One life of the database, from one restore or copy to the next, and the keys of its receipts.
+//! The incarnation of the database, from one restore or copy to the next, and the keys of its
+//! receipts.
 //!
-//! The database knows itself: its cluster, its own number, and that of a table of ours. A dump in
-//! another database, or a second time in the same one, a copy made from a template: none has all
-//! three. A promoted standby and a recovery to a point in time have, and go on: their timeline is
-//! another one, and `timeline.rs` judges every watermark by it.
+//! The database knows its identity: its cluster, its own object number, and that of a system table.
+//! A dump that is restored into another database, or again into the same one, or a copy made from a
+//! template, does not have all three. A promoted standby and a recovery to a point in time have all
+//! three, and keep the incarnation. Their timeline is another one, and `timeline.rs` compares every
+//! watermark with it.
 
 use super::errors::failed;
 use super::link::{Call, Link};

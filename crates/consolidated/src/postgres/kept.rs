@@ -1,16 +1,15 @@
 //! Which scripts run with a plan that PostgreSQL keeps (decision 0011).
 //!
-//! Only generated ones, and only where whatever plan PostgreSQL might have chosen, when the tables
-//! were empty or quite different, is right for what they hold later:
+//! PostgreSQL may have made the plan when the tables were empty or very different. So only those
+//! generated scripts qualify for which every possible plan is good for any later content:
 //!
-//! K1. An insert that reads no table: its batch is all that there is to plan.
-//! K2. A download of one table, all of it or by the value of one column. It joins nothing. Its
-//!     only conditions are on that column and on the version, and every index that could answer
-//!     them begins with the column, or where there is none, with the version. It is read through a
-//!     bitmap (`connect.rs`), which finds few rows without looking at others and reads no page
-//!     twice where it finds all.
+//! K1. An insert that reads no table. There is only the batch to plan.
+//! K2. A download of one table, of all rows or by the value of one column. It has no join. Its only
+//!     conditions are on that column and on the version. Every index that could be used begins with
+//!     the column, or with the version if there is no such column. It uses a bitmap (`connect.rs`),
+//!     which finds few rows without reading others, and reads no page twice if it finds all rows.
 //!
-//! Everything else is planned each time, and so is a table that is sent afresh.
+//! All other scripts are planned each time, and so are downloads of a whole table.
 
 use super::tables::{UserTable, VERSION};
 use crate::digest::digest;

@@ -1,15 +1,15 @@
-//! The log of changed keys, and what is asked of it.
+//! The log of changed keys, and its queries.
 //!
-//! The trigger that notes departures notes each changed key with the one that came of it, and which
-//! remote asked for it. A remote knows what its watermark shows and what it did itself; the rest is
-//! *unseen*.
+//! The trigger that logs departures also logs each changed key, with the new key and the remote
+//! that asked for the change. A remote knows the changes that its watermark shows and its own
+//! changes. The others are *unseen*.
 //!
 //! Invariants:
-//! L1. Numbers of entries that concern one key rise in the order of the changes: who gives a key to
-//!     another row waits for the one that left it.
-//! L2. What the asking transaction has noted itself is never unseen.
+//! L1. The numbers of entries that concern one key rise in the order of the changes: a transaction
+//!     that gives a key to another row waits for the transaction that freed it.
+//! L2. Entries of the querying transaction itself are never unseen.
 //!
-//! Keys are kept as JSON texts, in forms that no setting of a session changes.
+//! Keys are stored as JSON texts, in notations that do not depend on the settings of a session.
 
 use super::catalog::Table;
 use super::statement::Statement;

@@ -1,7 +1,7 @@
-//! The rows of a batch in the order of their keys, so that uploads lock in the same order.
+//! The rows of a batch in the order of their keys, so that uploads lock rows in the same order.
 //!
-//! Which order is all the same, as long as it is one (trap 14). Remotes send their rows in the
-//! order of their keys anyway, so nearly always this only looks.
+//! Any order is correct if all uploads use it (trap 14). Remotes send their rows in the order of
+//! their keys anyway, so nearly always this only checks.
 
 use crate::synchronization::{Batch, Change};
 use model::{Failure, PublishedTable, RowReader, ValueRef, skip_row};

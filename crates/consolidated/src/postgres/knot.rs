@@ -1,10 +1,10 @@
-//! Rows that stand in each other's way in a circle.
+//! Rows that block each other in a circle.
 //!
-//! Values of unique columns swap (trap 10), or rows refer to each other (trap 11). They are applied
-//! together, with constraints deferred as far as they can be. Before that, updated rows whose
-//! unique values are taken get values that nobody has, and rows whose references cannot be deferred
-//! refer to nothing for a moment. Where that fails too, the rows that failed are rejected, and the
-//! others tried again without them.
+//! Values of unique columns are exchanged (trap 10), or rows refer to each other (trap 11). Such
+//! rows are applied together, with constraints deferred as far as possible. Before that, updated
+//! rows whose unique values are taken get temporary values, and references that cannot be deferred
+//! are set to NULL for a moment. If this fails too, the rows that failed are rejected, and the
+//! others are tried again without them.
 
 use super::careful::{Careful, Ran};
 use super::details::TableDetails;

@@ -1,4 +1,4 @@
-//! What is written about an upload: what the remote is owed, conflicts, and what need not return.
+//! What is recorded about an upload: owed rows, conflicts, and rows that need not be sent back.
 
 use super::batch::BATCH_BYTES;
 use super::link::Link;

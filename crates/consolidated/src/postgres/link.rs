@@ -1,10 +1,10 @@
-//! One connection to PostgreSQL, used by one thread that waits.
+//! One connection to PostgreSQL, used by one blocking thread.
 //!
-//! Statements that need no answer of each other travel together, as a *flight*: all are sent
+//! Statements that do not need each other's answers are sent together, as a *flight*: all are sent
 //! before the first answer is awaited, and they run in their order, in one round trip.
 //!
 //! Invariant L1: a lost connection is created again only by [`Link::begin`], at the start of a
-//! transaction; the rest of a transaction never runs on another connection.
+//! transaction. The rest of a transaction never runs on another connection.
 
 mod authentication;
 mod cancel;

@@ -1,9 +1,9 @@
-//! Foreign keys between the tables of an upload, and what became of the keys that they refer to.
+//! Foreign keys between the tables of an upload, and the new values of keys to which they refer.
 //!
-//! What `ON UPDATE` did to the rows that refer to a changed key is no conflict with the remote: its
-//! own foreign key did the same, or it does not have one. So a later row of the upload is rebased
-//! onto what the centre has made of it ([`Links::tell`]). It still is a conflict if anybody else
-//! has changed the row.
+//! `ON UPDATE` changes rows that refer to a changed key. This is not a conflict with the remote:
+//! its own foreign key did the same, or it does not have one. So a later row of the upload is
+//! rebased onto the result ([`Links::tell`]). If another session has changed the row, there is
+//! still a conflict.
 
 use super::catalog::Table;
 use super::errors::failed;

@@ -1,4 +1,4 @@
-//! What the centre holds of uploaded rows, asked inside the transaction that applies them.
+//! Reads the centre's versions of uploaded rows, inside the transaction that applies them.
 
 use super::batch::{self, Batch};
 use super::careful::{Careful, batches};

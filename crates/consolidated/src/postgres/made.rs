@@ -1,12 +1,13 @@
-//! What the centre made of rows that a remote uploaded and has not received since.
+//! Rows that the centre stored differently from what a remote uploaded, and that it has not
+//! received since.
 //!
-//! A trigger touches an uploaded row. Until its next download the remote holds the row as it sent
-//! it; its next change speaks of that one. Without a note of both, the change would meet a row that
-//! nobody else has changed and lose against it: a conflict with oneself.
+//! A trigger changes an uploaded row. Until its next download the remote has the row as it sent it,
+//! and its next change is based on that. Without a record, the change would find a row that differs
+//! from its old image and lose: the remote would have a conflict with itself.
 //!
-//! A note is two digests, of the row as the remote has it and of the row as it was stored. It
-//! counts until the remote presents a watermark issued after it, and goes with its next notes. Rows
-//! that are owed get none: what stands there is somebody else's.
+//! A record has two digests, of the row at the remote and of the row as stored. It is valid until
+//! the remote presents a later watermark, and is removed with the next records of the remote. Owed
+//! rows get no record, because the row at the centre is not theirs.
 
 use super::batch::BATCH_BYTES;
 use super::careful::{Careful, Group};

@@ -1,19 +1,20 @@
-//! Rows that have another key now: what waits for them at remotes follows them.
+//! Applies pending changes of remotes to rows that have another key now.
 //!
-//! A remote speaks of a row by the key that it knows. Where the log of changed keys (`key_log.rs`)
-//! says that the row has another one since, an edit under the old key would find nothing, or a row
-//! that took the key and may look just like the one that is meant. So each change is rebased onto
-//! the keys that its row, and the rows that it refers to, have now.
+//! A remote names a row by the key that it knows. If the row has got another key since
+//! (`key_log.rs`), a change under the old key would find no row, or another row that has taken the
+//! key and may look the same. So each change is rebased onto the current keys of its row and of the
+//! rows to which it refers.
 //!
 //! Invariants:
-//! M1. An upload is applied together only where nothing is unseen in its tables and in those that
-//!     they refer to. That is asked behind its last write: who changes a key that it has used waits
-//!     for it, or is seen.
-//! M2. Applied carefully, every row is looked up before it is applied, and what was unseen then is
-//!     all that is unseen at the end, in all of these tables; or all is applied once more.
+//! M1. An upload is applied together only if no key change is unseen in its tables and in those to
+//!     which they refer. This is checked after its last write: a transaction that changes a key
+//!     that the upload used must wait for it, or is visible.
+//! M2. In a careful upload, every row is looked up before it is applied. The unseen changes of that
+//!     time must be all that are unseen at the end, in all of these tables. Otherwise all rows are
+//!     applied again.
 //!
-//! Where a watermark is of another place, or there is none, nobody knows what a remote has seen.
-//! Then only a row that is missing under its key is followed, wherever it went.
+//! If a watermark belongs to another place, or there is none, it is not known what the remote has
+//! received. Then only rows that are missing under their key are looked up.
 
 use super::batch::Batch;
 use super::careful::{Careful, Group, batches};

@@ -1,10 +1,10 @@
 //! Finds the rows of a download that the remote knows by other keys (`crate::new_keys`).
 //!
-//! Whether any key has changed comes with the state of the logs, in the flight that begins the
-//! download. Only where one has, two more flights ask: which, and what the remote had under them.
+//! The state of the logs, in the first flight of the download, says whether any key has changed.
+//! Only then two more flights read which keys changed, and what the remote had under them.
 //!
-//! The departure log knows no order within a transaction, so it says where a row was only where all
-//! entries of its key agree; otherwise that is not known.
+//! The departure log has no order within a transaction. So it gives the place of a row only if all
+//! entries of its key agree. Otherwise the place is unknown.
 
 use super::catalog::Table;
 use super::cursor::{self, Source, Value};

@@ -1,6 +1,6 @@
-//! `numeric` between PostgreSQL's binary form and decimal text, digit by digit.
+//! `numeric` between PostgreSQL's binary format and decimal text, digit by digit.
 //!
-//! The binary form is a list of digits to the base 10,000, the power of the first one (*weight*),
+//! The binary format is a list of digits to the base 10,000, the power of the first one (*weight*),
 //! a sign, and the number of decimals to show (*scale*).
 
 use super::scratch::Scratch;

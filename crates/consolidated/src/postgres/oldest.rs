@@ -1,7 +1,7 @@
 //! Names the transaction that keeps snapshots old (trap 1).
 //!
-//! A transaction that is open for long costs no remote a row twice, but the snapshots of all
-//! watermarks grow with it, and nothing can be trimmed. Whoever runs the database should know.
+//! If a transaction is open for a long time, no row is sent twice because of it. But the snapshots
+//! of all watermarks grow, and nothing can be trimmed. So the operator should know it.
 
 use super::link::Link;
 use super::snapshot::Snapshot;

@@ -1,18 +1,18 @@
-//! Rows whose parent is not there.
+//! Rows whose parent is missing.
 //!
-//! A foreign key keeps a row from coming before its parent, and the parent from going before it; so
-//! a row that enters with its parent is found by what became of the parent. But foreign keys are
-//! not checked for replicas and restores (`session_replication_role = replica`), nor, when they are
-//! made NOT VALID, for rows that are there (trap 26).
+//! A foreign key makes sure that a row does not come before its parent, and that the parent is not
+//! deleted before it. So a row that enters a partition with its parent is found by the log of the
+//! parent. But foreign keys are not checked for replicas and restores (`session_replication_role =
+//! replica`). If they are NOT VALID, older rows are not checked either (trap 26).
 //!
 //! Invariants:
-//! O1. Whoever writes a child or takes away a parent without foreign keys leaves a mark in
-//!     `syncline_log_state.bypassed`. As long as it is not the mark that is `settled`, there may
-//!     be orphans, and each download looks for them in its own snapshot.
-//! O2. A watermark has a digest of the orphans of the table and of all that decide about it. So
-//!     when one more is there, or one has found its parent, the table is sent afresh.
-//! O3. Where there are none nothing is added to the digest, and none are looked for again until the
-//!     mark changes: afterwards the foreign key itself keeps them out.
+//! O1. A session that writes a child or removes a parent without foreign keys leaves a mark in
+//!     `syncline_log_state.bypassed`. As long as the mark differs from `settled`, there may be
+//!     orphans, and each download looks for them in its own snapshot.
+//! O2. A watermark has a digest of the orphans of the table and of the tables that decide about it.
+//!     So if there is another orphan, or one has found its parent, the whole table is sent again.
+//! O3. If there are no orphans, nothing is added to the digest, and they are not searched for again
+//!     until the mark changes. In this time the foreign key itself prevents them.
 
 use super::catalog::Table;
 use super::errors::failed;

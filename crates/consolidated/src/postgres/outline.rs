@@ -1,4 +1,4 @@
-//! What an upload consists of, and the order in which its rows are applied.
+//! The contents of an upload, and the order in which its rows are applied.
 
 use super::key_order;
 use super::spelling::KeySpelling;

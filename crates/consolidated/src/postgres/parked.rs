@@ -1,4 +1,4 @@
-//! Rows of an upload that wait, because other rows of it may be in their way.
+//! Rows of an upload that wait, because other rows of the upload may block them.
 
 use super::batch::{self, Reason};
 use super::careful::Group;

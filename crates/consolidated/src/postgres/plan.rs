@@ -1,4 +1,4 @@
-//! What a set of models comes to: tracking, scripts, publications. Nothing is changed here.
+//! The plan of a set of models: tracking, scripts, publications. Nothing is changed here.
 
 use super::orphans::Guard;
 use super::spelling::Doubt;

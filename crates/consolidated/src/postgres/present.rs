@@ -1,4 +1,4 @@
-//! What is in the database of ours, and what was noted when it was deployed.
+//! The objects of Syncline in the database, and what was noted about them at the deployment.
 
 use super::errors::failed;
 use super::link::{Link, Row};

@@ -1,13 +1,13 @@
-//! Rows that deletes and key changes of an upload reach by the actions of foreign keys.
+//! Rows that deletes and key changes of an upload change by the actions of foreign keys.
 //!
-//! It is what the owner of the database declared, but it is not silent: the rows are counted, those
-//! of tables that are not published and of partitions included. They are found by one query in
-//! front of the statement and in its flight, because what a foreign key deletes leaves no trace
-//! behind. Whether there is anything to ask follows from the catalog, which is read with what is
-//! deployed; an upload that can reach nothing is sent as ever.
+//! The owner of the database declared these actions, but they are reported: the rows are counted,
+//! also those of unpublished tables and of table partitions. One query before the statement, in the
+//! same flight, finds them, because rows that a foreign key deletes leave no trace. The catalog
+//! says whether there is anything to query; it is read with the deployment. An upload that can
+//! reach no other row is sent without the query.
 //!
-//! A table that the server's user may not read is not looked into: foreign keys act with the rights
-//! of the table's owner, a query does not. `deploy` and `check` name such tables.
+//! A table that the server's user may not read is not examined: foreign keys act with the rights of
+//! the table's owner, and a query does not. `deploy` and `check` name such tables.
 
 use super::batch::{self, Batch};
 use super::careful::{Careful, batches};

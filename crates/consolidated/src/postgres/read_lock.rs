@@ -1,17 +1,17 @@
-//! The lock on all that a download reads, had before its snapshot is taken.
+//! The lock on all tables that a download reads, taken before its snapshot.
 //!
-//! Who rewrites a table (ALTER TABLE, TRUNCATE, SET UNLOGGED, a swap by renaming) leaves an empty
-//! one to snapshots from before, and no error (trap 20). The download would send nothing, and its
-//! watermark would say that the remote has everything.
+//! Some statements rewrite a table (ALTER TABLE, TRUNCATE, SET UNLOGGED, a swap by renaming). To
+//! older snapshots the table is empty then, without an error (trap 20). The download would send
+//! nothing, and its watermark would say that the remote has everything.
 //!
 //! Invariants:
-//! R1. LOCK takes no snapshot. What was committed before the lock was had is in the snapshot behind
-//!     it, and a later rewrite of one of the tables waits for the end of the download.
-//! R2. Of several that wait for each other PostgreSQL ends the one that has waited for
-//!     `deadlock_timeout`. A download waits for half of that, for all its tables together, then
-//!     gives back what it has and tries again: so it is never the owner's statement that is ended.
-//!     Nearly always nobody is in its way, so at first it does not wait at all: that needs no
-//!     limit, whose setting and end cost as much as the lock.
+//! R1. LOCK takes no snapshot. A change that was committed before the lock was granted is in the
+//!     later snapshot. A later rewrite of one of the tables waits for the end of the download.
+//! R2. In a deadlock, PostgreSQL ends the session that has waited for `deadlock_timeout`. A
+//!     download waits for half of that, for all its tables together, then releases its locks and
+//!     tries again. So the statement of the owner is never ended. Nearly always the locks are free.
+//!     So the first attempt does not wait at all: this needs no timeout, and setting and resetting
+//!     a timeout would cost as much as the lock.
 
 use super::catalog::Table;
 use super::errors::{Fault, FaultKind, script_failed};

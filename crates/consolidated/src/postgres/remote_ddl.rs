@@ -1,7 +1,7 @@
-//! SQL that makes a published table at a remote.
+//! SQL that creates a published table at a remote.
 //!
-//! A remote is never stricter than the centre, where every row of a download has passed already:
-//! what cannot be carried over exactly is left out and reported.
+//! A remote is never stricter than the centre, which has accepted every row of a download already.
+//! Parts of a definition that cannot be converted exactly are left out and reported.
 
 use super::tables::{UserColumn, UserTable};
 use super::values::{ColumnType, Kind, NumericAs};

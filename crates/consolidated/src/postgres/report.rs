@@ -1,4 +1,4 @@
-//! What is reported of the rows of an upload: of each as it was sent, whatever it was applied as.
+//! Reports on the rows of an upload, each as it was sent, whatever was applied.
 
 use super::batch::Reason;
 use super::careful::{Careful, Group, Rows};

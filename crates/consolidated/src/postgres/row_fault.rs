@@ -1,4 +1,4 @@
-//! What the database says of one row, made out by its code.
+//! What the database says about one row, by the code of its error.
 
 use super::batch::Reason;
 use super::errors::Fault;

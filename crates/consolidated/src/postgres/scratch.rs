@@ -1,4 +1,4 @@
-//! A short text in the making, on the stack unless it grows long.
+//! A short text under construction, on the stack unless it becomes long.
 
 /// Bytes kept on the stack: every date and nearly every number.
 const INLINE: usize = 96;

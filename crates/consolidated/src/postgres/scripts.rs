@@ -1,11 +1,12 @@
 //! The scripts that a model generates for one table, as SQL that a person would have written.
 //!
 //! A script takes a whole batch as a relation: `{inserts}` and `{updates}` have the new row under
-//! the columns' names, `{updates}` and `{deletes}` the row as the remote saw it under names that
-//! begin with `old_`, `{keys}` the key alone.
+//! the names of the columns, `{updates}` and `{deletes}` the row as the remote had it under names
+//! that begin with `old_`, `{keys}` only the key.
 //!
-//! Fences (S7): a script touches covered rows only, and writes only rows that are covered then.
-//! What it leaves out falls short of the batch, which the caller counts.
+//! Fences (S7): a script changes only rows inside the partition, and writes only rows that are
+//! inside afterwards. The number of changed rows is then smaller than the batch. The caller
+//! compares the numbers.
 
 use super::departure_log::{self, Log};
 use super::dialect::{Postgres, news, since};

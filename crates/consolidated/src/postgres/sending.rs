@@ -1,7 +1,7 @@
-//! One try at applying all rows of an upload together, with one statement for each batch.
+//! One attempt to apply all rows of an upload together, with one statement for each batch.
 //!
-//! Whether they should have been applied is seen afterwards, by whether anything failed and by how
-//! many rows each statement has changed.
+//! The result shows whether it succeeded: whether a statement failed, and how many rows each
+//! statement changed.
 
 use super::batch::{self, Batch};
 use super::identity;

@@ -1,18 +1,18 @@
 //! Rows that were not applied while the others of their batch were.
 //!
-//! They are found by one statement, and resolved as a set behind all others.
-//! A row that a generated script has applied carries the version of this transaction, and one that
-//! it has deleted is not there. So what is left of a batch is known without applying it again row
-//! by row. A row that is certain to be refused by the database, a new one whose key is there, fails
-//! the whole try; in the next one such rows are looked for first, and set aside.
+//! One statement finds them, and they are resolved as a set after all others. A row that a
+//! generated script applied has the version of this transaction, and a row that it deleted is
+//! missing. So the remaining rows of a batch are known without applying them one by one. A new row
+//! whose key exists makes the whole attempt fail. In the next attempt such rows are searched for
+//! first and set aside.
 //!
 //! Invariants:
-//! F1. What is found makes up exactly what a statement fell short by; or else all is undone and
-//!     applied carefully.
-//! F2. That the others come first changes nothing for what is found: nobody's triggers or rules
-//!     see the rows, no foreign key's action reaches them, and none of them leaves the
-//!     subscription in front of others that need it.
-//! F3. Nobody has changed keys that concern the upload until all is resolved (M1).
+//! F1. The rows found must be exactly as many as the statement did not change. Otherwise everything
+//!     is undone and applied carefully.
+//! F2. It makes no difference for these rows that the others are applied first: no trigger or rule
+//!     of a user sees the rows, no action of a foreign key changes them, and none of them leaves
+//!     the partition before others that need it.
+//! F3. No other transaction changes keys that concern the upload until all rows are resolved (M1).
 
 use super::batch::{self, BATCH_BYTES, Batch};
 use super::careful::{Careful, Group};

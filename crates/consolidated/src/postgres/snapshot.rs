@@ -1,7 +1,7 @@
 //! A snapshot of PostgreSQL: which transactions it shows.
 //!
-//! All below `xmin` and all below `xmax` that were not in flight are visible. A transaction in
-//! flight may commit later, so nothing smaller than the whole list is exact (trap 1).
+//! It shows all transactions below `xmin`, and all below `xmax` that were not open. An open
+//! transaction may commit later, so only the whole list is exact (trap 1).
 
 use bytes::{BufMut, BytesMut};
 use postgres_types::{IsNull, ToSql, Type, to_sql_checked};

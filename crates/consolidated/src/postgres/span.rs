@@ -1,4 +1,4 @@
-//! What of a table a remote is sent: nothing, what changed, or all.
+//! Which rows of a table a remote is sent: none, the changes, or all.
 
 use super::catalog::Table;
 use super::orphans::Digests;

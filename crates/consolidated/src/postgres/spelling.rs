@@ -1,17 +1,18 @@
-//! How keys are spelled: what is one row to the database must be one to the remotes (trap 22).
+//! Notations of keys: two notations that are one row to the database must be one row to remotes
+//! (trap 22).
 //!
-//! A remote tells keys apart letter by letter. Two things come between that and the database:
+//! A remote compares keys byte by byte. The database may differ from that in two ways:
 //!
-//! K1. It stores another spelling than it was sent: blanks beyond the length of a column, a range
-//!     in its canonical form, digits that are rounded. There is one spelling for each key, so a
-//!     key in another one is refused.
-//! K2. Several spellings that it keeps apart are equal to it, in a nondeterministic collation or
-//!     as numeric without a scale. `deploy` refuses such a key. Where one was deployed before, a
-//!     row has to be spelled as the centre spells it; what is not is refused, and so is the
-//!     deletion that stands for the other half of a change of spelling.
+//! K1. It stores another notation than it received: without blanks beyond the length of a column, a
+//!     range in its canonical form, rounded digits. There is one notation for each key, so a key in
+//!     another one is refused.
+//! K2. It stores several notations that it regards as equal, in a nondeterministic collation or as
+//!     numeric without a scale. `deploy` refuses such a key. If one was deployed before, a row must
+//!     have the notation of the centre. Other notations are refused, and so is a delete that is one
+//!     half of a change of notation.
 //!
-//! What a value alone shows is decided here ([`KeySpelling::keeps`]); the database is asked about
-//! the rest ([`misspelled`]), before anything is written.
+//! This file decides what a value alone can show ([`KeySpelling::keeps`]). For the rest the
+//! database is queried ([`misspelled`]) before any row is written.
 
 use super::batch::Reason;
 use super::careful::{Careful, Group, Rows, halve};

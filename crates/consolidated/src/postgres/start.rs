@@ -1,4 +1,4 @@
-//! What is found out about the database before anybody is served.
+//! Checks of the database before the first remote is served.
 
 use super::catalog;
 use super::connect::Role;

@@ -1,6 +1,6 @@
 //! Scripts as PostgreSQL prepares them: `$1`, `$2`, … with their types, batches as arrays.
 //!
-//! A batch reaches a set-based script as one array for each column:
+//! A set-based script gets a batch as one array for each column:
 //!
 //! ```sql
 //! INSERT INTO customer (id, mood)
@@ -9,8 +9,8 @@
 //! SELECT id, mood FROM (SELECT unnest($1::int4[]) AS "id", unnest($2::text[])::mood AS "mood")
 //! ```
 //!
-//! The arrays of a batch are of one length, so the sets advance together, row by row. As one
-//! function with several arguments in `FROM` they would first be stored as a whole.
+//! The arrays of a batch have the same length, so the sets advance together, row by row. One
+//! function with several arguments in `FROM` would first store all rows.
 
 use super::values::ColumnType;
 use crate::quote::ident;

@@ -1,4 +1,4 @@
-//! The steps from what is there to what shall be. Nothing is changed here.
+//! The steps from the present objects to the planned ones. Nothing is changed here.
 
 use super::migration;
 use super::plan::Plan;

@@ -1,4 +1,4 @@
-//! What one table of a model comes to: its definition at remotes, its scripts, what is noted of it.
+//! The plan of one table of a model: its definition at remotes, its scripts, its details.
 
 use super::claims::TypedClaim;
 use super::details::TableDetails;

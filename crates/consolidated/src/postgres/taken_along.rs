@@ -1,8 +1,8 @@
-//! Rows of an upload that a delete of the same upload takes along.
+//! Rows of an upload that a delete of the same upload removes.
 //!
-//! A remote may lack a foreign key of the centre: it adds a child and deletes its parent, and keeps
-//! the child. At the centre `ON DELETE CASCADE` removes both, as its owner wants it; but the remote
-//! has just been told that the child was taken. So such a row is rejected after all, and reported.
+//! A remote may lack a foreign key of the centre. It inserts a child, deletes its parent and keeps
+//! the child. At the centre `ON DELETE CASCADE` removes both, as the owner wants it. But the remote
+//! was told that the child was accepted. So this row is rejected afterwards, and reported.
 
 use super::careful::Careful;
 use super::outline::Outline;

@@ -1,10 +1,10 @@
-//! What a promoted standby may believe of the watermarks of its predecessor (trap 2).
+//! Which watermarks of its predecessor are valid on a promoted standby (trap 2).
 //!
-//! Numbers of transactions that had not reached the standby are given out again by it. But
-//! every synchronization stores the snapshot that its own commit follows. What such a snapshot
-//! shows was committed before it, so where it has arrived, all of that has. The largest one that
-//! arrived is the *floor* of the new timeline; a watermark that shows nothing beyond it is as good
-//! as ever, and with any other the table is sent afresh.
+//! A standby assigns the numbers of transactions that had not reached it again. But every
+//! synchronization stores a snapshot before its own commit. The transactions that this snapshot
+//! shows were committed before. So if the snapshot has reached the standby, they have too. The
+//! largest such snapshot is the *floor* of the new timeline. A watermark that shows nothing beyond
+//! the floor is valid. With any other watermark the whole table is sent again.
 
 use super::errors::failed;
 use super::link::Link;

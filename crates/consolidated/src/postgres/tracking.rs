@@ -1,13 +1,14 @@
-//! What notes every change of a table: a version in each row, and a log of the keys that departed.
+//! Records every change of a table: a version in each row, and a log of departed keys.
 //!
-//! The version is the transaction that wrote the row last. Our own statements set it, a column
-//! default does for inserts, and a trigger catches everybody else; when the version is right
-//! already it does not even run. A row that is deleted, or whose key changes, leaves its key in
-//! the log (`departure_log.rs`). Truncating a table gives it a new incarnation: every remote
+//! The version is the transaction that wrote the row last. The statements of an upload set it, and
+//! a column default does for inserts. For other writes a trigger sets it; if the version is already
+//! right, the trigger does not run. A row that is deleted, or whose key changes, leaves its key in
+//! the log (`departure_log.rs`). Truncating a table gives it a new incarnation, and every remote
 //! receives it again.
 //!
-//! The functions run with the rights of the user who deployed them: who may write to a user's table
-//! needs no right on ours. Triggers are ALWAYS enabled, also for replicas and restores.
+//! The functions run with the rights of the user who deployed them. So a user who may write to a
+//! table needs no right on the system tables. Triggers are ALWAYS enabled, also for replicas and
+//! restores.
 
 use super::departure_log::{Log, log};
 use super::key_log;

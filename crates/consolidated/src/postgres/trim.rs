@@ -1,7 +1,7 @@
-//! Keeps what is remembered for remotes that were away within bounds (S9).
+//! Limits what is stored for remotes that were away (S9).
 //!
-//! What is cut from a departure log raises the log's floor. A watermark that may not have shown
-//! all of it makes its table be sent afresh.
+//! When entries of a departure log are removed, its floor is raised. If a watermark may not have
+//! shown all of them, the whole table is sent again.
 
 use super::departure_log;
 use super::errors::failed;

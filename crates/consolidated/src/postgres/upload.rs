@@ -1,20 +1,19 @@
-//! Applies one upload: one transaction, in two flights where nothing unusual happens.
+//! Applies one upload: one transaction, in two flights if nothing unusual happens.
 //!
-//! First all rows *together*, one statement for each batch: inserts and updates as they were sent,
-//! parents first, then deletes, children first. They travel *at once* with the lock on the remote,
-//! and are undone where it turns out that they should not have: without a savepoint, which every
-//! upload would have to pay for. Rows that were not applied, and nothing else, are found and
-//! resolved behind the others (`shortfall.rs`). Only if something fails everything is undone, and
-//! done again *carefully* (`careful.rs`), which finds the rows to blame. What a row that did not
-//! find what it expected becomes is in `conflict.rs`, what is written about the upload itself in
-//! `ledger.rs`.
+//! First all rows are applied *together*, one statement per batch: inserts and updates as they were
+//! sent, parents first, then deletes, children first. They are sent *at once* with the lock on the
+//! remote. If they should not have been applied, they are undone without a savepoint, because every
+//! upload would pay for a savepoint. Rows that were not applied, and only these, are found and
+//! resolved after the others (`shortfall.rs`). Only if a statement fails, everything is undone and
+//! done again *carefully* (`careful.rs`), which finds the rows at fault. `conflict.rs` resolves a
+//! row that did not find what it expected, and `ledger.rs` writes the records about the upload.
 //!
-//! Foreign keys and unique constraints that can be deferred are (traps 10 and 11).
+//! Foreign keys and unique constraints are deferred if possible (traps 10 and 11).
 //!
 //! Invariants:
-//! U1. Every uploaded row ends in exactly one of: applied, found already so, conflict resolved,
-//!     rejected. The upload as a whole is applied or nothing of it (S4).
-//! U2. Where the row at the centre is not what the remote holds, the row is owed (trap 5).
+//! U1. Each uploaded row has exactly one outcome: applied, found already so, conflict resolved, or
+//!     rejected. The upload is applied as a whole or not at all (S4).
+//! U2. If the row at the centre is not the row of the remote, it is owed (trap 5).
 
 use super::careful;
 use super::catalog::Table;

@@ -1,18 +1,18 @@
-//! Proves that a download would read what an upload wrote just as it was sent (trap 8).
+//! Proves that a download would read the rows of an upload exactly as they were sent (trap 8).
 //!
-//! Then the rows of this upload need not be read again. The proof has three parts, and where one
-//! is missing the rows are compared by their digests:
+//! Then the rows of this upload need not be read again. The proof has three parts. If one is
+//! missing, the rows are compared by their digests:
 //!
-//! V1. Every row was applied by a generated script as it was sent: no conflict, no reject, no
-//!     update that may have moved a row out of the partition (`upload.rs`).
-//! V2. Every value comes back letter by letter ([`Fidelity`]).
-//! V3. Nobody else has written anything in the same transaction: none of its tables has a trigger,
-//!     rule or foreign key action of somebody else, nor a default or check that calls a function
+//! V1. A generated script applied every row as it was sent: no conflict, no reject, no update that
+//!     may have moved a row out of the partition (`upload.rs`).
+//! V2. Every value is read back byte by byte ([`Fidelity`]).
+//! V3. Nothing else was written in the same transaction: no table of the upload has a trigger, rule
+//!     or foreign key action that is not Syncline's, or a default or check that calls a function
 //!     ([`LOOK`]).
 //!
-//! V3 is asked in the transaction itself, behind its last write. Whoever changes a trigger, a
-//! foreign key, a column or a default needs a lock on the table that our writes hold until the
-//! commit, so the answer is exact.
+//! V3 is checked in the transaction itself, after its last write. To change a trigger, a foreign
+//! key, a column or a default, a session needs a lock on the table, which conflicts with the writes
+//! until the commit. So the result is exact.
 
 use super::catalog::Table;
 use super::departure_log;

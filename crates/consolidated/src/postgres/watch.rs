@@ -1,10 +1,10 @@
-//! Notices triggers that went while a server runs.
+//! Detects triggers that were missing while a server runs.
 //!
-//! A trigger of ours that was dropped, disabled or left behind by a table that was swapped by
-//! renaming notes nothing, and one that is there again says nothing of the time between (trap 29).
-//! PostgreSQL gives every state of a trigger a number of its own; a sum of them is stored when a
-//! table is deployed, and compared in the flight that begins a download, or an upload that no
-//! download follows.
+//! A trigger of Syncline records nothing if it was dropped or disabled, or if it stayed with the
+//! old table when two tables were swapped by renaming. If it exists again, it does not show the
+//! time between (trap 29). PostgreSQL gives every state of a trigger its own number. A sum of them
+//! is stored when a table is deployed. It is compared in the first flight of a download, or of an
+//! upload without a download.
 
 use super::catalog::Table;
 use super::errors::failed;

@@ -1,15 +1,15 @@
-//! What a watermark of this backend says. Nobody else reads it.
+//! The content of a watermark of this backend. Only this backend reads it.
 //!
-//! Version 1, then the fields of [`Mark`] in their order, numbers little-endian, the snapshot in
-//! its short form at the end.
+//! Version 1, then the fields of [`Mark`] in their order, numbers little-endian, and last the
+//! snapshot in its short form.
 //!
-//! Why the snapshot is exact (S2): rows carry the transaction that wrote them, and the snapshot is
-//! that of the very transaction that reads them. What it shows the remote has; what it does not
-//! show is sent next time, whenever it commits.
+//! Why the snapshot is exact (S2): rows have the transaction that wrote them, and the snapshot is
+//! that of the transaction that reads them. The remote has every transaction that the snapshot
+//! shows. The others are sent next time, whenever they commit.
 //!
-//! But a server that crashes gives out again the numbers of transactions of which nothing had
-//! reached its disk, such as those that were rolled back last. The last number that is certain to
-//! have reached it is that of the remote's own upload, and what is younger is sent again.
+//! But after a crash the server assigns some numbers again: those of transactions of which nothing
+//! had reached the disk, such as the last ones that were rolled back. The number of the remote's
+//! own upload has reached the disk for certain. Rows that are younger are sent again.
 
 use super::snapshot::Snapshot;
 use model::{Counter, Failure, Watermark};

@@ -1,6 +1,6 @@
-//! A connection that applies uploads, each in a transaction of its own.
+//! A connection that applies uploads, each in its own transaction.
 //!
-//! PostgreSQL makes the commits of many connections durable together by itself, so a group is one
+//! PostgreSQL itself flushes the commits of many connections together. So a group is one
 //! synchronization, and its last flight commits.
 
 use super::catalog::{Catalog, Table};

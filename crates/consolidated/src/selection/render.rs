@@ -1,7 +1,7 @@
 //! A selection as conditions and queries.
 //!
-//! What finds rows is a UNION of queries that an index answers each, never an OR, which would make
-//! databases read the whole table. Row aliases: `t` is the row in question, `p1`, `p2`, … its
+//! Rows are found by a UNION of queries that each use an index, and never by an OR, which would
+//! make databases read the whole table. Row aliases: `t` is the row in question, `p1`, `p2`, … its
 //! ancestors, `m1` a row of a mapping table, `g`, `g1`, … entries of departure logs.
 
 use super::{Dialect, Form, Rows, Selection, Table, place_column};

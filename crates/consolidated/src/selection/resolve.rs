@@ -1,4 +1,4 @@
-//! From what a model says to what the database has: names, keys, foreign keys.
+//! Resolves the words of a model against the database: names, keys, foreign keys.
 
 use super::{ANCESTORS_MAX, Rows, Selection, Table};
 use crate::script;

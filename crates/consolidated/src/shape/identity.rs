@@ -1,4 +1,4 @@
-//! What becomes of the numbers of tables and columns when names have changed.
+//! The numbers of tables and columns after names have changed.
 
 use super::{Identities, TableIdentity};
 use crate::sync_model::{SyncModel, TableModel};

@@ -1,8 +1,8 @@
-//! Rows of an older shape as rows of today's table.
+//! Rows of an older shape as rows of the current table.
 //!
-//! Each value goes to the column that has its column's number; the others stay as they are at the
-//! centre, and a new row gets their defaults. A value that has no column any more is reported with
-//! its row, where the remote has entered or changed it (H3).
+//! Each value goes to the column with the same number. The other columns keep their values at the
+//! centre, and in a new row they get their defaults. A value without a column is reported with its
+//! row, if the remote has entered or changed it (H3).
 
 use crate::catalog::CatalogTable;
 use crate::echo::Echo;

@@ -1,4 +1,4 @@
-//! The system tables of shapes: what is read of them, and the rows that a deployment writes.
+//! The system tables of shapes: reads them, and builds the rows that a deployment writes.
 //!
 //! Both databases have the same tables with the same texts and numbers in them.
 

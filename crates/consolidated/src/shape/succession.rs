@@ -1,6 +1,6 @@
-//! What a deployment makes of the shapes before it.
+//! Decides what a deployment does with older shapes.
 //!
-//! Which are kept, and how an upload under each is applied to the tables of today.
+//! It decides which shapes are kept, and how an upload of each is applied to the current tables.
 
 use super::identity::{Columns, Evolution, Evolved, Gone};
 use super::store::{self, COLUMN, DECLARED, HELD, NEXT, NOW, Past, Row, SHAPE, SYSTEM};

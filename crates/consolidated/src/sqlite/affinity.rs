@@ -1,8 +1,8 @@
-//! Whether a value is stored as it was sent, found out without reading it back.
+//! Whether a value is stored as it was sent, without reading it back.
 //!
-//! A column's affinity may turn text into a number or a number into text. Remotes have the same
-//! affinities, so what they send has usually been through them. The answer is *yes* only where
-//! that is certain: then a row need not be looked at again (trap 8).
+//! The affinity of a column may convert text to a number or a number to text. Remotes have the same
+//! affinities, so their values are usually converted already. The answer is *yes* only if this is
+//! certain. Then a row need not be read again (trap 8).
 
 use super::tables::UserColumn;
 use model::ValueRef;

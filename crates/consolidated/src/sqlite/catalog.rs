@@ -1,4 +1,4 @@
-//! What is deployed, read once per connection and again when the deployment number moves.
+//! What is deployed. It is read once per connection, and again when the deployment number changes.
 
 use super::affinity::Affinity;
 use super::check;

@@ -1,4 +1,4 @@
-//! Compares three things: the models, what was deployed, and what is there.
+//! Compares the models, the deployment and the database.
 
 use super::deploy::{actual_objects, table_exists};
 use super::errors::failed;

@@ -1,6 +1,6 @@
-//! A row that did not find what it expected: resolves it by the table's rule (S5).
+//! Resolves a row that did not find what it expected by the rule of the table (S5).
 //!
-//! What the rule decides is a script; here is only when it runs, what is counted, and what the
+//! A script implements the rule. This file decides when it runs, what is counted, and what the
 //! remote is owed afterwards.
 
 use super::binding::bind;

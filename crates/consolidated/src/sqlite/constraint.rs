@@ -1,8 +1,8 @@
-//! Rows that stand in each other's way, and rows that refer to nothing.
+//! Rows that block each other, and rows that refer to a missing row.
 //!
-//! SQLite cannot defer UNIQUE (trap 10): where values swap (A to B and B to A), the rows in
-//! question first get placeholders. Foreign keys are deferred (trap 11), so a violation shows only
-//! at the end, without naming a row; the row is then searched for (`constraint/blame.rs`).
+//! SQLite cannot defer UNIQUE (trap 10). If values are exchanged (A to B and B to A), the rows
+//! first get temporary values. Foreign keys are deferred (trap 11), so a violation shows only at
+//! the end, without naming a row. Then the row is searched for (`constraint/blame.rs`).
 
 mod above;
 mod blame;

@@ -1,6 +1,6 @@
-//! Makes the database what a plan says, and undoes it.
+//! Changes the database to what a plan says, and removes it again.
 //!
-//! One transaction, so that a killed `deploy` leaves the database as it was. Idempotent: where
+//! It is one transaction, so a killed `deploy` leaves the database as it was. It is idempotent: if
 //! everything is as planned, no statement runs and the deployment number stays.
 
 use super::errors::failed;

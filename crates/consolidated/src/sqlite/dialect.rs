@@ -1,7 +1,8 @@
-//! How SQLite spells what a selection needs.
+//! The SQL of SQLite for a selection.
 //!
-//! A log is numbered by itself, so a remote's last download is another number in each: the table's
-//! own is `{s.last_download}`, that of another table `{s.last_download.NAME}`.
+//! Each log has its own numbers, so the remote's last download is another number in each log. For
+//! the log of the table it is `{s.last_download}`, and for that of another table
+//! `{s.last_download.NAME}`.
 
 use super::runs;
 use super::tracking::{MOVED, log_name};

@@ -1,12 +1,12 @@
-//! What of the logs has reached the disk.
+//! Which entries of the logs are on the disk.
 //!
-//! Our own commits are durable before they are sent. Other programs may commit with `synchronous =
-//! NORMAL`, where a commit lies in the WAL file and reaches the disk with a later one. A number of
-//! such a commit must not be sent to a remote yet: after a power cut the number would be given out
-//! again, for a change that the remote then takes for one it has (trap 27).
+//! The commits of the server are durable before they are sent. Other programs may commit with
+//! `synchronous = NORMAL`. Then a commit is in the WAL file and reaches the disk with a later one.
+//! The number of such a commit must not be sent to a remote yet: after a power cut it would be
+//! assigned again, to a change that the remote would miss (trap 27).
 //!
-//! Syncing the WAL makes everything durable that was committed before; what SQLite moves from there
-//! to the database file it syncs first. One sync serves all downloads that wait for one.
+//! Syncing the WAL makes all earlier commits durable; before SQLite copies them to the database
+//! file it syncs them. One sync serves all downloads that wait.
 
 use super::watermark::LogMark;
 use model::{Code, Failure};

@@ -1,14 +1,14 @@
-//! What the key changes of an upload set off: rows that foreign keys and triggers changed.
+//! Rows that foreign keys and triggers changed because of the key changes of an upload.
 //!
-//! While key changes are applied, triggers of the connection itself note every row of a published
-//! table that is updated or deleted, by whatever statement, as it was and as it becomes. Later
-//! rows of the upload are rebased onto that: what the centre's `ON UPDATE` just did to a child
-//! is no conflict with the remote, whose own database did the same, or does not have the foreign
-//! key.
+//! While key changes are applied, triggers of the connection itself record every row of a published
+//! table that is updated or deleted, before and after the change. Later rows of the upload are
+//! rebased onto the result. What the centre's `ON UPDATE` did to a child is not a conflict with the
+//! remote, whose own database did the same, or does not have the foreign key.
 //!
-//! They fire before their event, so that the row comes before what its change sets off. Key changes
-//! run under `ABORT`, which takes back what was noted of a row that could not be. A row that a rule
-//! has inserted meanwhile is noted too, since it is none that the upload speaks of by its key.
+//! The triggers fire before their event, so that a row is recorded before the further effects of
+//! its change. Key changes run under `ABORT`, which also undoes the records if the change fails. A
+//! row that a rule inserts in this time is recorded too, because it is not the row that the upload
+//! means by this key.
 
 use super::catalog::CatalogTable;
 use super::errors::failed;

@@ -1,4 +1,4 @@
-//! What SQLite's errors mean for those who have to act.
+//! The meaning of SQLite's errors, with the one who must act.
 
 use model::{Code, Failure};
 use rusqlite::{Connection, Error, ErrorCode, ffi};

@@ -1,9 +1,9 @@
 //! The fence around the rows of a partition (S7).
 //!
-//! The row as it was is checked by the scripts themselves: they touch covered rows only. The row
-//! as it becomes is looked at after it was written, because only then its types, its defaults and
-//! what triggers made of it are known. A row that is outside then is left out, and the upload is
-//! applied again without it: the same way that rows go which stand in each other's way.
+//! The scripts themselves check the row before the change: they change only covered rows. The row
+//! after the change is checked when it was written, because only then its types, its defaults and
+//! the effects of triggers are known. A row that is outside then is left out, and the upload is
+//! applied again without it. Rows that block each other are left out in the same way.
 
 use super::binding::bind;
 use super::catalog::CatalogTable;

@@ -1,8 +1,8 @@
 //! Fetches one download from one snapshot.
 //!
 //! Invariants:
-//! F1. Rows and watermarks come from the same snapshot, so nothing is between them (S2).
-//! F2. What the remote is owed is sent whatever its watermark says (trap 5).
+//! F1. Rows and watermarks come from the same snapshot, so no change is between them (S2).
+//! F2. Owed rows are sent whatever the watermark of the remote says (trap 5).
 
 use super::binding::{bind, bind_session};
 use super::catalog::CatalogTable;

@@ -1,10 +1,10 @@
-//! Which triggers of the owner fire behind a change before ours do.
+//! Which triggers of the owner fire after a change and before those of Syncline.
 //!
-//! SQLite runs the triggers of one event from the newest to the oldest. What was made behind
-//! `AFTER` and later than ours runs first, and some of it keeps the row and ends all that would
-//! still run: `RAISE(IGNORE)`, `RAISE(FAIL)`, a write with `OR FAIL` that fails. Our triggers note
-//! nothing then (trap 29). A trigger that fires *before* the change is no danger: where it ends
-//! everything, there is no change.
+//! SQLite runs the triggers of one event from the newest to the oldest. So an `AFTER` trigger that
+//! is newer than Syncline's runs first. Some statements keep the row and end all remaining
+//! triggers: `RAISE(IGNORE)`, `RAISE(FAIL)`, and a write with `OR FAIL` that fails. Then Syncline's
+//! triggers record nothing (trap 29). A trigger that fires *before* the change is no danger: if it
+//! ends the statement, there is no change.
 
 use super::errors::failed;
 use model::Failure;

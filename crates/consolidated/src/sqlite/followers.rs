@@ -1,11 +1,11 @@
-//! Rows of a remote that would go with a row whose key another one takes.
+//! Rows of a remote that would be deleted together with a row whose key another row takes.
 //!
-//! A remote moves a child to another parent, deletes its old one, and gives the other one that key:
-//! the child is as it was, so the upload does not name it. Here the deleted parent is put aside
-//! with its children, and `ON DELETE` would take them along. So those that the remote holds as they
-//! are go to the row that takes the key, as they did there. Where somebody else has changed one
-//! since, or it cannot be done, the delete is rejected, and with it the key change: nobody can tell
-//! then to whom the child belongs.
+//! Suppose a remote moves a child to another parent, deletes its old parent, and gives the new
+//! parent that key. The child is unchanged, so the upload does not contain it. Here the deleted
+//! parent is put aside with its children, and `ON DELETE` would remove them. So children that the
+//! remote has unchanged go to the row that takes the key, as at the remote. If another user has
+//! changed a child since, or if this is not possible, the delete is rejected together with the key
+//! change: it cannot be known then to which parent the child belongs.
 
 use super::catalog::CatalogTable;
 use super::errors::failed;

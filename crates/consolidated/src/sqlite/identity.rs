@@ -1,4 +1,4 @@
-//! What the database remembers of remotes, in its system tables.
+//! What the database remembers about remotes, in its system tables.
 
 use super::errors::failed;
 use super::made;

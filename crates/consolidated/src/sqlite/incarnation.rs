@@ -1,4 +1,5 @@
-//! One life of the database, from one restore or copy to the next, and the keys of its receipts.
+//! The incarnation of the database, from one restore or copy to the next, and the keys of its
+//! receipts.
 
 use super::errors::failed;
 use crate::identity::Incarnation;

@@ -1,12 +1,12 @@
 //! Key changes of an upload: an `UPDATE` of the key, so that the database's own `ON UPDATE` acts.
 //!
-//! They are applied before the rest of the upload, parents first, because what follows speaks of
-//! the new keys. A row whose new key is not free yet waits; deletes of the same upload that free
-//! one go first, and of rows that wait for each other in a ring one gets a key that nobody has.
-//! Then every other row of the upload is rebased onto what that set off (`effects.rs`).
+//! They are applied before the rest of the upload, parents first, because the other rows use the
+//! new keys. A row whose new key is taken waits. Deletes of the same upload that free a key go
+//! first. If rows wait for each other in a ring, one of them gets a temporary key. Then every other
+//! row of the upload is rebased onto the effects (`effects.rs`).
 //!
-//! Invariant: a key change happens whole or not at all. Where one cannot be, what came under its
-//! new key belongs to the row that has kept the old one.
+//! Invariant: a key change happens as a whole or not at all. If it is not possible, rows of the
+//! upload under its new key belong to the row that kept the old one.
 
 mod rebasing;
 mod staying;

@@ -1,4 +1,4 @@
-//! What is written about an upload: what the remote is owed, and what was rejected.
+//! What is recorded about an upload: owed rows and rejected rows.
 
 use super::catalog::CatalogTable;
 use super::errors::failed;

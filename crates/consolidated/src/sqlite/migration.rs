@@ -1,7 +1,7 @@
-//! What the system tables of an older program lack.
+//! Adds to the system tables of an older program what they lack.
 //!
-//! Looks at what is there rather than at the number of the format, so that a deployment that was
-//! made between two formats is completed too.
+//! It examines the tables and not the format number. So a deployment that was made between two
+//! formats is completed too.
 
 use super::deploy::{SYSTEM_FORMAT, SYSTEM_TABLES, table_exists};
 use super::errors::failed;

@@ -1,9 +1,8 @@
-//! Keys that rows have got since a remote was here.
+//! Keys that rows have got since the last download of a remote.
 //!
-//! Beside the log of a table stand its key changes, with both keys. What a remote did to a row that
-//! has another key meanwhile, or to children of it, is meant for that row: the upload is rebased
-//! under the new key. Without this an edit would find nothing, or somebody else's row that has the
-//! key now.
+//! The key changes of a table are recorded beside its log, with both keys. If a remote changed a
+//! row that has another key now, or children of it, the change is rebased onto the new key. Without
+//! this it would find no row, or another row that has the key now.
 
 use super::catalog::CatalogTable;
 use super::errors::failed;

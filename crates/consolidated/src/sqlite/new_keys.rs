@@ -1,4 +1,4 @@
-//! What the log of a table says of rows that a remote knows by other keys (`crate::new_keys`).
+//! Reads from the log of a table which rows a remote knows by other keys (`crate::new_keys`).
 
 use super::catalog::CatalogTable;
 use super::errors::failed;

@@ -1,4 +1,4 @@
-//! Reads and removes what is kept about single rows.
+//! Reads and removes the records about single rows.
 
 use super::errors::failed;
 use crate::notes::{ConflictNote, Notes, RejectNote};

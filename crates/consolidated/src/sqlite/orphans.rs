@@ -1,4 +1,4 @@
-//! Rows that refer to nothing: foreign keys of SQLite are off unless a program asks for them.
+//! Rows that refer to a missing row: foreign keys of SQLite are off unless a program turns them on.
 
 use super::errors::failed;
 use super::tables::{ForeignKey, UserTable};

@@ -1,4 +1,4 @@
-//! What a set of models comes to: objects, scripts, publications. Nothing is changed here.
+//! The plan of a set of models: objects, scripts, publications. Nothing is changed here.
 
 use super::affinity::Affinity;
 use super::catalog::TableDetails;

@@ -1,9 +1,9 @@
-//! Rows that an upload reached beyond itself, by the actions of foreign keys.
+//! Rows that an upload changes beyond its own, by the actions of foreign keys.
 //!
-//! It is what the owner of the database declared, but it is not silent: the rows are counted, those
-//! of tables that are not published included. They are found by one query in front of the
-//! statement, because what a foreign key deletes leaves no trace behind. Whether there is anything
-//! to ask follows from the schema, which is read again where SQLite's count of its changes moves.
+//! The owner of the database declared these actions, but they are reported: the rows are counted,
+//! also those of unpublished tables. One query before the statement finds them, because rows that a
+//! foreign key deletes leave no trace. The schema says whether there is anything to query. It is
+//! read again when SQLite's counter of schema changes has changed.
 
 use super::catalog::CatalogTable;
 use super::errors::failed;

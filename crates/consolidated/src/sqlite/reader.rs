@@ -1,4 +1,4 @@
-//! A connection that only reads: who a user is, what a remote shares, what it downloads.
+//! A connection that only reads: users, the tables of a remote, and its downloads.
 
 use super::catalog::{self, Catalog};
 use super::connect_for;

@@ -1,8 +1,8 @@
-//! SQL that makes a published table at a remote.
+//! SQL that creates a published table at a remote.
 //!
-//! Where everything of the table is published, its own text is used, so that checks, collations,
-//! generated columns and the like arrive unchanged. Where columns or foreign keys stay behind, the
-//! text is made from what SQLite tells about the table.
+//! If the whole table is published, its own text is used, so that checks, collations, generated
+//! columns and so on are unchanged. If columns or foreign keys are left out, the text is made from
+//! SQLite's description of the table.
 
 use super::tables::{ForeignKey, UserTable};
 use crate::quote::{ident, idents};

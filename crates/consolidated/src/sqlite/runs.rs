@@ -1,14 +1,14 @@
-//! Runs of entries of a log that have the same value in the column by which it is searched.
+//! Runs of log entries that have the same value in the column by which the log is searched.
 //!
-//! A remote reads the entries of its own part, not those of all others. An index of the log would
-//! tell which these are, and cost as much as all else that is written for a row. But an upload
-//! writes its entries one behind the other and mostly for one value, so a few runs tell it too.
+//! A remote reads only the entries of its own partition. An index of the log would find these
+//! entries and cost as much as all other writes for a row. But an upload writes its entries one
+//! after the other and mostly with one value, so a few runs are sufficient.
 //!
 //! Invariant: each entry up to the end of the last run is in the run that contains its number, and
-//! has the value of that run. Entries beyond it, which other programs have written since the last
-//! commit of ours, are in none; downloads read these one by one. Runs are made in the transaction
-//! that shows their entries or in a later one, and entries are never changed, so every snapshot
-//! keeps this (S2).
+//! has the value of that run. Later entries, which other programs wrote since the last commit of
+//! the server, are in no run; downloads read them one by one. Runs are written in the transaction
+//! of their entries or in a later one, and entries never change. So every snapshot keeps this
+//! invariant (S2).
 
 use super::errors::failed;
 use super::tables::UserTable;

@@ -1,4 +1,4 @@
-//! What is found out about the file before anybody is served.
+//! Checks of the file before the first remote is served.
 
 use super::errors::failed;
 use super::{connect, deploy, incarnation};

@@ -1,12 +1,12 @@
-//! What an upload itself writes to the log of a table, so that its own download need not read it.
+//! The part of a log that an upload itself wrote, so that its own download need not read it.
 //!
-//! SQLite has one writer, so the entries made between two moments of the upload's savepoint are
-//! those of its own statements and of what these set off. Each row that a statement changes makes
-//! at least one entry. So where there are exactly as many entries as rows changed, they are those
-//! rows and nothing else: no trigger, no foreign key's action, no REPLACE has touched another row,
-//! and none touched the same row twice, left its place or got another key. Where in addition every
-//! value was certainly stored as it was sent ([`Affinity::keeps`]), the remote has all that these
-//! entries tell of (trap 8). In every other case the entries are read, and rows are compared.
+//! SQLite has one writer. So the entries between two points of the upload's savepoint belong to its
+//! own statements and to their effects. Each row that a statement changes adds at least one entry.
+//! Suppose that there are exactly as many entries as changed rows. Then no trigger, no action of a
+//! foreign key and no REPLACE has changed another row, and no row was changed twice, left its place
+//! or got another key. Suppose further that every value was stored exactly as it was sent
+//! ([`Affinity::keeps`]). Then the remote has all these rows already (trap 8). In every other case
+//! the entries are read, and rows are compared.
 //!
 //! [`Affinity::keeps`]: super::affinity::Affinity::keeps
 

@@ -1,16 +1,16 @@
-//! What notes every change of a table: a log and the triggers that write it.
+//! Records every change of a table: a log, and the triggers that write it.
 //!
-//! An entry is the key of a row that somebody inserted, updated or deleted; whether the row still
-//! exists tells a download which of both it is. The triggers use built-in functions only, so that
-//! any program that writes to the file runs them.
+//! An entry is the key of a row that was inserted, updated or deleted. A download looks up the row:
+//! if it does not exist, it was deleted. The triggers use only built-in functions, so that they run
+//! in any program that writes to the file.
 //!
-//! Where rows of the table decide what a partition covers, the log also has the *place* that a
-//! row had before it was deleted, moved or got another key, and says which entries are of that
-//! kind, so that an ordinary update of a parent is not taken for a move. Entries of other rows have
-//! a place only where they are sought by it: the one that the row got.
+//! If rows of the table decide what a partition covers, the log also has the *place* of a row
+//! before it was deleted, moved or got another key. It says which entries are of that kind, so that
+//! an ordinary update of a parent is not taken for a move. Other entries have a place only if the
+//! log is searched by it: the new place of the row.
 //!
-//! Trap 9: `REPLACE` removes rows without firing delete triggers. The row with the same key is
-//! logged by the insert itself; the victims of other UNIQUE indexes are logged before it.
+//! Trap 9: `REPLACE` removes rows without firing delete triggers. The insert itself logs the row
+//! with the same key. Rows that conflict in other UNIQUE indexes are logged before it.
 
 use super::errors::failed;
 use super::moves;

@@ -1,14 +1,13 @@
-//! Applies one upload, row by row with prepared statements, which is what SQLite is best at.
+//! Applies one upload row by row with prepared statements, which is the fastest way on SQLite.
 //!
-//! Order: inserts and updates as they were sent, parents first; then deletes, children first; then
-//! rows that leave the partition, if others must not lose their parent before; then the rows
-//! that were in each other's way. Foreign keys are deferred, and looked at before the
-//! savepoint is released.
+//! The order is: inserts and updates as they were sent, parents first; deletes, children first;
+//! rows that leave the partition, if other rows need them before; rows that blocked each other.
+//! Foreign keys are deferred, and checked before the savepoint is released.
 //!
 //! Invariants:
-//! U1. Every uploaded row ends in exactly one of: applied, found already so, conflict resolved,
-//!     rejected. The upload as a whole is applied or nothing of it (S4).
-//! U2. Where the row at the centre is not what the remote holds, the row is owed (trap 5).
+//! U1. Each uploaded row has exactly one outcome: applied, found already so, conflict resolved, or
+//!     rejected. The upload is applied as a whole or not at all (S4).
+//! U2. If the row at the centre is not the row of the remote, it is owed (trap 5).
 
 mod account;
 mod attempts;

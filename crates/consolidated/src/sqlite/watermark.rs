@@ -1,12 +1,12 @@
-//! What a watermark of this backend says. Nobody else reads it.
+//! The content of a watermark of this backend. Only this backend reads it.
 //!
-//! Version 2, one byte; generation and counter, eight bytes each; the subscription, 16; then for
-//! each log that the table's downloads look at, in the order of [`TableDetails::logs`], incarnation
-//! and sequence, eight bytes each. All numbers are little-endian.
+//! Version 2, one byte; generation and counter, eight bytes each; the subscription, 16; then, for
+//! each log that the downloads of the table read, in the order of [`TableDetails::logs`],
+//! incarnation and sequence, eight bytes each. All numbers are little-endian.
 //!
-//! Why the sequence is safe (S2): entries of a table's log are numbered inside the transaction
-//! that makes the change, SQLite has one writer, and a reader's snapshot holds whole transactions
-//! only. So the largest number a snapshot shows has no smaller one still to come.
+//! Why the sequence is safe (S2): the entries of a log are numbered inside the transaction that
+//! makes the change, SQLite has one writer, and the snapshot of a reader has whole transactions
+//! only. So below the largest number that a snapshot shows, no number can appear later.
 //!
 //! [`TableDetails::logs`]: super::catalog::TableDetails
 

@@ -1,7 +1,7 @@
 //! The one connection that writes: several synchronizations in one transaction.
 //!
-//! Trap 17: each synchronization has a savepoint of its own, so that a failed one takes nothing
-//! with it, and none is acknowledged before the common commit, which is durable.
+//! Trap 17: each synchronization has its own savepoint, so a failed one does not affect the others.
+//! None is acknowledged before the common commit, which is durable.
 
 use super::catalog::{self, Catalog};
 use super::constraint;

@@ -1,4 +1,4 @@
-//! Adds tables and columns to the text of a model, and leaves the rest of it as its owner wrote it.
+//! Adds tables and columns to the text of a model. The rest of the text is not changed.
 
 use super::toml_key;
 use crate::difference::{Difference, Disagreement};

@@ -7,9 +7,9 @@
 //! | `COLUMN IN (SELECT COLUMN FROM TABLE WHERE COLUMN = CLAIM)` | by a mapping table; `IN` too |
 //! | `{ custom = "CONDITION" }` | rows `t` that meet a condition in SQL |
 //!
-//! A claim is `{u.NAME}`, `{s.remote_id}` or `{s.username}`. Names stand as they are or between
-//! double quotes. Anything that is not in the table above is a mistake, not a custom condition:
-//! only for what is in it can departures be worked out.
+//! A claim is `{u.NAME}`, `{s.remote_id}` or `{s.username}`. Names are written plainly or between
+//! double quotes. Anything that is not in the table above is a mistake and not a custom condition,
+//! because departures can be computed only for the forms in the table.
 
 use crate::synchronization::Session;
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,7 @@
-//! Passwords of a consolidated database: never shown, and kept in files that nobody else reads.
+//! Passwords of a consolidated database. They are never shown, and are stored in files that only
+//! their owner may read.
 //!
-//! They are looked for in the URL itself, in `consolidated.password` beside `syncline.toml`, in
+//! They are searched for in the URL itself, in `consolidated.password` beside `syncline.toml`, in
 //! `PGPASSWORD`, and in libpq's password file (`PGPASSFILE`, or else `~/.pgpass`).
 
 use super::postgres::{Host, PostgresUrl, SOCKET_FOLDERS, Variable};

@@ -1,4 +1,4 @@
-//! What a URL says about proofs: how each side shows the other who it is.
+//! What a URL says about proofs: how each side authenticates itself to the other.
 
 use super::bad;
 use super::postgres::Variable;

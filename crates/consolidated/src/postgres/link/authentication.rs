@@ -1,7 +1,7 @@
-//! Proves who we are, to a server that asks for it in a way that is admitted.
+//! Authenticates to a server, if the requested method is allowed.
 //!
-//! A server that somebody else runs, or somebody in between, may ask for anything. So what it asks
-//! for is judged before the first byte that follows from the password is written.
+//! The server may belong to an attacker, or there may be an attacker between. So the requested
+//! method is checked before the first byte that depends on the password is sent.
 
 use super::startup::{answer, unexpected};
 use super::wire::Wire;

@@ -1,4 +1,4 @@
-//! Asks a server to end the statement of a session, over a connection of its own.
+//! Asks a server to end the statement of a session, over a separate connection.
 
 use super::startup;
 use crate::cancellation::Cancel;

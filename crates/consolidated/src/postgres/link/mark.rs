@@ -1,9 +1,9 @@
-//! Recognizes a session that a pooler lends to several clients.
+//! Recognizes a session that a connection pooler shares between several clients.
 //!
-//! A pooler that hands out sessions by transaction or by statement gives each transaction to
-//! whichever session is free: without our settings, with those of another client, and with
-//! statements under our names that somebody else prepared. So every session gets a random mark
-//! when it is set up, and each flight that finds no open transaction reads it back.
+//! A pooler that assigns sessions per transaction or per statement gives each transaction any free
+//! session: without the settings of this connection, with those of another client, and with
+//! statements of the same names that another client prepared. So every session gets a random mark
+//! when it is set up, and each flight outside a transaction reads the mark.
 
 use super::RowRef;
 use crate::postgres::errors::{Fault, FaultKind};

@@ -1,7 +1,7 @@
-//! What the server sends, cut into messages where it lies.
+//! Splits the bytes of the server into messages, without copying.
 //!
-//! Invariant M1: the buffer grows with what has arrived, never with what a length announces, and
-//! no bytes make it panic.
+//! Invariant M1: the buffer grows with the bytes that have arrived, and not with an announced
+//! length. No bytes cause a panic.
 
 use bytes::BytesMut;
 use postgres_protocol::message::backend;

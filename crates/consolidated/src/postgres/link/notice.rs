@@ -1,4 +1,4 @@
-//! What the database says beside its answers, for the log.
+//! Notices of the database, for the log.
 
 use super::message::Message;
 use fallible_iterator::FallibleIterator;

@@ -1,10 +1,10 @@
 //! One connection, its prepared statements, and the flights that run them.
 //!
-//! Prepared statements that follow each other share one Sync: where one fails, those behind it are
-//! skipped. Text that is sent as it is stands for itself.
+//! Consecutive prepared statements share one Sync: if one fails, the following ones are skipped.
+//! Text that is not prepared is separate from them.
 //!
-//! Invariant L2: a fault that is no refusal leaves answers unread; the session cannot be used
-//! again.
+//! Invariant L2: after a failure that is not an answer of the server, unread answers may remain.
+//! The session cannot be used again.
 
 use super::cancel::Key;
 use super::message::{Message, affected, garbled};

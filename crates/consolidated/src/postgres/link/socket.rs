@@ -1,7 +1,7 @@
 //! The bytes of a connection: TCP or a Unix socket, with TLS or without.
 //!
-//! Reading waits, writing never does: a server that has much to say waits until it is heard, so
-//! a client that waited for it to listen would wait for ever.
+//! Reading blocks and writing does not. A server with a large answer waits until the client reads,
+//! so a client that waited for the server to read would wait forever.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::{self, Timeout};

@@ -1,7 +1,7 @@
 //! Messages to and from one server.
 //!
-//! What is to be sent is collected in one buffer, sent while answers are awaited, and kept for
-//! the next flight.
+//! Outgoing bytes are collected in one buffer and sent while answers are awaited. The buffer is
+//! reused for the next flight.
 
 use super::message::{Inbox, Message};
 use super::notice::Notices;

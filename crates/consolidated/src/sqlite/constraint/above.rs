@@ -1,8 +1,9 @@
-//! Uploaded rows far above a broken foreign key.
+//! Uploaded rows several levels above a broken foreign key.
 //!
-//! A delete takes children along by `ON DELETE CASCADE`, and these may have children that refuse.
-//! The upload names neither: somebody else may have written them since the remote was here. So one
-//! looks, in the state before the upload, for the rows above the one whose parent is missing.
+//! A delete removes children by `ON DELETE CASCADE`, and these may have children that refuse the
+//! delete. The upload contains neither, because another user may have written them since the
+//! remote's last download. So the rows above the row without a parent are searched for, in the
+//! state before the upload.
 
 use super::super::errors::{failed, script_failed};
 use super::super::tables::UserTable;

@@ -1,9 +1,9 @@
-//! Which uploaded rows are to blame for a broken foreign key.
+//! Finds the uploaded rows that caused a broken foreign key.
 //!
-//! What a remote holds fits together, so of an orphan at the centre there is one of two reasons.
-//! The upload took its parent away, by a delete or by another value: then that change cannot be,
-//! because somebody else refers to the row. Or the upload brought the child to a parent that is
-//! not there: then the child cannot be, nor can those that came with it and refer to it in turn.
+//! The rows of a remote are consistent. So there are two reasons for an orphan at the centre.
+//! Either the upload removed its parent, by a delete or by another value: then that change is
+//! rejected, because another row refers to the parent. Or the upload brought a child whose parent
+//! is missing: then the child is rejected, and so are uploaded rows that refer to it.
 
 use super::super::errors::script_failed;
 use super::super::tables::{self, ForeignKey, UserTable};

@@ -1,9 +1,9 @@
-//! Violations that SQLite's count of broken foreign keys does not show.
+//! Violations that SQLite's counter of broken foreign keys does not show.
 //!
-//! SQLite counts. A row that is missing its parent adds one, and a parent that comes takes one away
-//! for each row that waited for it, whether that row is counted or is an orphan from long ago. So a
-//! parent that arrives for an old orphan hides a new violation (trap 26). The count alone says that
-//! all is well; then the uploaded rows are asked themselves.
+//! SQLite only counts. A row without its parent adds one. A new parent subtracts one for each row
+//! that refers to it, also for an old orphan that was never counted. So a parent that arrives for
+//! an old orphan hides a new violation (trap 26). The counter alone says that there is none. Then
+//! the uploaded rows themselves are checked.
 
 use super::super::errors::failed;
 use super::super::tables;

@@ -1,6 +1,6 @@
 //! What the remote receives about its upload.
 //!
-//! What need not come back, what it is owed, and what was rejected.
+//! This is: rows that need not be sent back, owed rows, and rejected rows.
 
 use super::super::catalog::CatalogTable;
 use super::super::key_change;

@@ -1,4 +1,4 @@
-//! Applies the rows of an upload, if need be again without those that stand in its way.
+//! Applies the rows of an upload, if necessary again without the rows that made it fail.
 
 use super::super::catalog::CatalogTable;
 use super::super::constraint;

@@ -1,14 +1,14 @@
-//! Runs the statement of one row, in which triggers of the owner's may fire.
+//! Runs the statement of one row. Triggers of the owner may fire.
 //!
-//! What is wrong with the row is reported with it, and nothing of its statement stays. SQLite
-//! undoes a statement that fails, but not always: `RAISE(FAIL)` and `OR FAIL` keep what was done,
-//! and where a function fails in a trigger SQLite has not always prepared to undo it. Once a
-//! statement may have left something behind, all rows are applied again, each in a savepoint of its
-//! own. Most uploads never come to that, and pay nothing.
+//! If the row is at fault, it is reported, and nothing of its statement remains. SQLite undoes a
+//! statement that fails, with exceptions: `RAISE(FAIL)` and `OR FAIL` keep the changes, and if a
+//! function fails in a trigger, SQLite does not always undo. Once a statement may have left
+//! changes, all rows are applied again, each in its own savepoint. Most uploads never need this and
+//! pay nothing.
 //!
-//! `RAISE(ROLLBACK)` and `OR ROLLBACK` end the whole transaction, with everything that others have
-//! done in it. What comes next would be committed by itself, so nothing comes next: the row is
-//! noted, and the writer applies the upload in another transaction without it.
+//! `RAISE(ROLLBACK)` and `OR ROLLBACK` end the whole transaction, with the changes of other
+//! uploads. A later statement would be committed alone, so none follows: the row is noted, and the
+//! writer applies the upload in another transaction without it.
 
 use super::super::catalog::CatalogTable;
 use super::super::errors::{RowFault, failed, row_fault, undoes_itself};
