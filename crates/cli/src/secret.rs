@@ -1,5 +1,4 @@
-//! Passwords and session tokens come from files that only their owner can read, or from the
-//! terminal.
+//! Passwords and session tokens, from files that only their owner can read or from the terminal.
 //!
 //! They are never taken from the command line and never printed.
 

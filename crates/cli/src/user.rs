@@ -81,7 +81,8 @@ fn warn_of_claims(
     claims::unused(&used, name, claims).iter().for_each(|warning| output::warning(warning));
     for claim in claims::missing(&used, claims) {
         output::warning(&format!(
-            "user {name} has no claim {claim}: tables whose partition uses it send this user no rows"
+            "user {name} has no claim {claim}: tables whose partition uses it send this user no \
+             rows"
         ));
     }
     Ok(())

@@ -5,11 +5,11 @@
 //! | the remote says | the database says | verdict |
 //! |---|---|---|
 //! | | it belongs to other users | refused; nothing else happens (trap 30) |
-//! | a receipt of this database that is ahead of it | | the database was restored: a new generation |
+//! | a receipt of this database that is ahead of it | | restored: a new generation |
 //! | the nonce of this attempt is the last one | | the answer to it was lost |
 //! | the same counter, nonce and progress | | known |
 //! | nothing yet | another file | a new file took over the remote ID |
-//! | | another file | a copied file, or one that was replaced: it is sent its last upload |
+//! | | another file | a copied file, or one that was replaced: sent its last upload |
 //! | a greater counter or progress, and no such receipt | | only this remote is compared |
 //! | anything else | | a copied file (trap 13) |
 

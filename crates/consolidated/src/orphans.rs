@@ -1,5 +1,4 @@
-//! Rows without their parent. They are left out at remotes until the parent comes, and `check`
-//! names them.
+//! Rows without their parent are left out at remotes until it comes, and named by `check`.
 //!
 //! They exist because foreign keys were not checked when the rows were written (trap 26).
 

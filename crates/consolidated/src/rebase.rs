@@ -1,5 +1,4 @@
-//! Rebases an uploaded change onto the present values of its row, if no conflict is the reason for
-//! them.
+//! Rebases an uploaded change onto what its row has become without a conflict.
 //!
 //! A remote sends the row as it received it. The centre itself may have changed the row since: by
 //! an action of a foreign key that the same upload caused, by a trigger that changed an uploaded

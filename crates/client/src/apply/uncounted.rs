@@ -1,14 +1,14 @@
 //! Broken foreign keys that SQLite does not count.
 //!
-//! While foreign keys are deferred SQLite only counts the broken ones, and the commit asks whether
-//! there are any. A row that was broken before the transaction is not in that count, but is taken
-//! from it where it is mended while the count is above nothing. Applications may break rows:
-//! foreign keys of SQLite are off by default. So one orphan that comes and one broken row that is
-//! mended make a commit, and the orphan would lie in its table for ever (S3, S4, trap 26).
+//! While foreign keys are deferred, SQLite only counts the broken ones, and the commit checks that
+//! the count is zero. A row that was broken before the transaction is not in the count, but
+//! repairing it subtracts one if the count is above zero. Applications may break rows, because
+//! foreign keys of SQLite are off by default. So a new orphan and a repaired row together allow the
+//! commit, and the orphan would stay in its table forever (S3, S4, trap 26).
 //!
-//! What a download has written is therefore looked at once more: whether the rows that came have
-//! their parents, and whether any are left that refer to rows that went. It costs a look at each of
-//! these rows in tables with foreign keys, and nothing elsewhere.
+//! So each row that a download wrote is checked once more: whether its parent exists, and whether
+//! any rows refer to deleted rows. This costs a look-up for each row in tables with foreign keys,
+//! and nothing in other tables.
 
 use super::orphans::{self, Reference};
 use super::{Circumstances, Download};
@@ -48,7 +48,7 @@ pub(super) fn any(
 /// What a download does to a table in foreign keys.
 #[derive(Debug, Clone, Copy, Default)]
 struct Touched {
-    /// It is sent afresh: rows go that nobody names.
+    /// The whole table is sent: rows are deleted that the download does not name.
     refreshed: bool,
     /// Rows come, or get other values.
     written: bool,
@@ -108,8 +108,8 @@ struct Look<'a> {
 }
 
 impl Look<'_> {
-    /// Looks at all rows of a foreign key where they cannot be named one by one: where a table was
-    /// sent afresh, and where children refer to something else than the key.
+    /// Checks all rows of a foreign key if they cannot be named one by one: if the whole table was
+    /// sent, or if children do not refer to the primary key.
     fn whole_tables(&self) -> Result<bool, Failure> {
         for reference in &self.references {
             let parent = reference.parent_at.map(|at| (&self.tables[at], self.touched[at]));
@@ -178,7 +178,7 @@ impl Look<'_> {
             let Some((table, touched)) = self.tables.get(at).zip(self.touched.get(at)) else {
                 continue;
             };
-            // All rows of one that was sent afresh have been looked at.
+            // All rows of a table that was sent as a whole are checked already.
             if touched.is_any()
                 && !touched.refreshed
                 && self.frame(table, operation, &payload[RowsFrame::PREFIX_BYTES..], count)?

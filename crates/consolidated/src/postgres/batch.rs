@@ -1,5 +1,4 @@
-//! Uploaded rows as the parameters of a statement: one array per column, in PostgreSQL's binary
-//! format.
+//! Uploaded rows as parameters: one array per column, in PostgreSQL's binary format.
 //!
 //! The arrays are filled value by value directly from the compact rows, so a row costs no
 //! allocation.

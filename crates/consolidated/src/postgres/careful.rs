@@ -1,5 +1,4 @@
-//! Applies an upload in which a statement fails or changes too few rows, and finds the rows at
-//! fault.
+//! Applies an upload in which a statement falls short, and finds the rows at fault.
 //!
 //! A batch that fails is undone and halved until one row is left. Rows that may only block each
 //! other wait until all others are applied (`knot.rs`). Rows that did not find what they expected

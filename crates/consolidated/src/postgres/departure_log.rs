@@ -1,11 +1,11 @@
-//! The log of a table's departures. An entry has the rows that one statement removed from one
-//! place.
+//! The log of a table's departures.
 //!
-//! An entry has arrays, one for each column of the key and of the place, with an element for each
-//! row that departed. So a thousand rows cost little more than one. The deletes of an upload write
-//! one entry per place, and the batch of a statement limits its size (`batch.rs`). Triggers see one
-//! row at a time and write arrays with one element. Readers expand the arrays ([`Log::unfolded`]).
-//! Conditions on the version, and on columns that are single values, still use the index.
+//! An entry has the rows that one statement removed from one place. It has arrays, one for each
+//! column of the key and of the place, with an element for each row that departed. So a thousand
+//! rows cost little more than one. The deletes of an upload write one entry per place, and the
+//! batch of a statement limits its size (`batch.rs`). Triggers see one row at a time and write
+//! arrays with one element. Readers expand the arrays ([`Log::unfolded`]). Conditions on the
+//! version, and on columns that are single values, still use the index.
 //!
 //! Invariants:
 //!

@@ -1,5 +1,6 @@
-//! Fetches one download from one snapshot, in two flights: first the state of the tables, then all
-//! rows.
+//! Fetches one download from one snapshot, in two flights.
+//!
+//! The first reads the state of the tables, and the second all rows.
 //!
 //! Invariants:
 //! F1. Rows and watermarks come from the same snapshot, so no change is between them (S2).

@@ -1,11 +1,10 @@
-//! The incarnation of the database, from one restore or copy to the next, and the keys of its
-//! receipts.
+//! The incarnation of the database, from one restore or copy to the next.
 //!
-//! The database knows its identity: its cluster, its own object number, and that of a system table.
-//! A dump that is restored into another database, or again into the same one, or a copy made from a
-//! template, does not have all three. A promoted standby and a recovery to a point in time have all
-//! three, and keep the incarnation. Their timeline is another one, and `timeline.rs` compares every
-//! watermark with it.
+//! It has the keys of receipts. The database knows its identity: its cluster, its own object
+//! number, and that of a system table. A dump that is restored into another database, or again into
+//! the same one, or a copy made from a template, does not have all three. A promoted standby and a
+//! recovery to a point in time have all three, and keep the incarnation. Their timeline is another
+//! one, and `timeline.rs` compares every watermark with it.
 
 use super::errors::failed;
 use super::link::{Call, Link};

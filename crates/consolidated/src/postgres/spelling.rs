@@ -1,5 +1,4 @@
-//! Notations of keys: two notations that are one row to the database must be one row to remotes
-//! (trap 22).
+//! Notations of keys that are one row to the database must be one row to remotes (trap 22).
 //!
 //! A remote compares keys byte by byte. The database may differ from that in two ways:
 //!

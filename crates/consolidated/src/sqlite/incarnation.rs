@@ -1,5 +1,6 @@
-//! The incarnation of the database, from one restore or copy to the next, and the keys of its
-//! receipts.
+//! The incarnation of the database, from one restore or copy to the next.
+//!
+//! It has the keys of receipts.
 
 use super::errors::failed;
 use crate::identity::Incarnation;

@@ -1,5 +1,4 @@
-//! Rows that the centre stored differently from what a remote uploaded, and that it has not
-//! received since.
+//! Rows that the centre stored differently from what a remote uploaded.
 //!
 //! A trigger changes an uploaded row. Until its next download the remote has the row as it sent it,
 //! and its next change is based on that. Without a record, the change would find a row that differs

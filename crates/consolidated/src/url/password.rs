@@ -1,8 +1,8 @@
-//! Passwords of a consolidated database. They are never shown, and are stored in files that only
-//! their owner may read.
+//! Passwords of a consolidated database, which are never shown.
 //!
-//! They are searched for in the URL itself, in `consolidated.password` beside `syncline.toml`, in
-//! `PGPASSWORD`, and in libpq's password file (`PGPASSFILE`, or else `~/.pgpass`).
+//! They are stored in files that only their owner may read. They are searched for in the URL
+//! itself, in `consolidated.password` beside `syncline.toml`, in `PGPASSWORD`, and in libpq's
+//! password file (`PGPASSFILE`, or else `~/.pgpass`).
 
 use super::postgres::{Host, PostgresUrl, SOCKET_FOLDERS, Variable};
 use model::{Code, Failure};

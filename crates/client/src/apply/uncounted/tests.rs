@@ -79,9 +79,8 @@ fn trees() -> [Tree; 3] {
     ]
 }
 
-// S3, S4, Trap 26: SQLite only counts broken foreign keys. The application had broken one, and what
-// mended it made up for an orphan that came with it: that was committed among the others, and
-// stayed.
+// S3, S4, Trap 26: SQLite only counts broken foreign keys. The application had broken one, and the
+// download repaired it and brought an orphan. The count was zero, so the orphan was committed.
 #[test]
 fn a_row_that_is_mended_hides_no_orphan() {
     for mend in MENDS {
