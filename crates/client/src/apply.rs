@@ -1,27 +1,27 @@
-//! A download becomes visible: all of it in one transaction, with its watermarks, or nothing (S4).
+//! A download becomes visible as a whole, in one transaction, or not at all (S4).
 //!
 //! The order within the transaction:
 //!
-//! 1. rejects are recorded, while the losing rows are still there (`apply/rejects.rs`);
-//! 2. the upload that this download follows is dropped: it is committed (`progress.rs`);
-//! 3. rows that got another key at the centre get it here (`apply/key_changes.rs`);
-//! 4. rows are written, parents and children in any order, since foreign keys, RESTRICT included,
-//!    are checked at the end; rows that stand in each other's way are parked (`apply/parked.rs`,
-//!    trap 10);
-//! 5. rows are deleted, the last table first; in a refresh also those that did not come
-//!    (`apply/refresh.rs`);
-//! 6. parked rows are written; all rows are, once more, if foreign keys have acted meanwhile, and
-//!    children that refer to a UNIQUE value get it back (`apply/by_value.rs`);
-//! 7. rows whose parent is missing at the centre too are set aside (`apply/orphans.rs`);
-//! 8. watermarks, counter and nonce are recorded.
+//! 1. Rejects are recorded, while the losing rows still exist (`apply/rejects.rs`).
+//! 2. The upload that this download follows is deleted, because it is committed (`progress.rs`).
+//! 3. Rows that got another key at the centre get it here (`apply/key_changes.rs`).
+//! 4. Rows are written, parents and children in any order, because foreign keys, RESTRICT included,
+//!    are checked at the end. Rows that block each other are parked (`apply/parked.rs`, trap 10).
+//! 5. Rows are deleted, the last table first. In a refresh, rows that did not arrive are also
+//!    deleted (`apply/refresh.rs`).
+//! 6. Parked rows are written. If foreign keys have acted in the meantime, all rows are written
+//!    once more.
+//! 7. Rows whose parent is missing at the centre too are set aside (`apply/orphans.rs`).
+//! 8. Watermarks, counter and nonce are recorded.
 //!
-//! Rows with a local change that waits are never touched: what came for them is kept beside the
-//! change (`apply/incoming.rs`, trap 7). Where that cannot be kept up, because a cascade takes
-//! such a row along or a constraint connects it with a downloaded one, nothing is applied and the
-//! change is uploaded first ([`Code::ApplyBlocked`]). Where none is, it stays and the rest arrives
-//! (`apply/guarded.rs`), as it does where a table refuses a single row (`apply/kept_back.rs`).
+//! A row with a pending change is never changed: the downloaded row is stored beside the change
+//! (`apply/incoming.rs`, trap 7). Sometimes this is not possible, because a cascade would change
+//! such a row or a constraint connects it with a downloaded one. Then nothing is applied and the
+//! change is uploaded first ([`Code::ApplyBlocked`]). If there is no upload, the row stays and the
+//! rest is applied (`apply/guarded.rs`). The rest is also applied if a table refuses a single row
+//! (`apply/kept_back.rs`).
 //!
-//! Triggers are off for this connection, ours and the user's; foreign key actions are not.
+//! All triggers are off for this connection, also the user's. Foreign key actions are not.
 
 mod arrivals;
 mod by_value;

@@ -1,4 +1,4 @@
-//! Time of the operating system: the only file of this crate that reads it (A6).
+//! The time of the operating system. Only this file of the crate reads it (A6).
 
 use model::{Clock, civil_date};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};

@@ -1,4 +1,4 @@
-//! The engine's own connection to the remote file, and what SQLite's errors mean at a remote.
+//! The engine's own connection to the remote file, and the meaning of SQLite's errors at a remote.
 
 use crate::files::create_private;
 use model::{Code, Failure, ValueRef};

@@ -1,7 +1,7 @@
-//! Places where a test may kill this process, to prove that any moment is a safe one to die.
+//! Places where a test may kill this process, to prove that this is safe at any moment.
 //!
-//! Armed by the environment in a program built with the feature `fail-points`, for example
-//! `FAILPOINTS="client-frozen=return"`; without the feature nothing of it is compiled.
+//! The environment activates them in a program built with the feature `fail-points`, for example
+//! `FAILPOINTS="client-frozen=return"`. Without the feature they are not compiled.
 
 /// Kills the process here when the point of this name is set.
 macro_rules! fail_point {

@@ -1,6 +1,6 @@
-//! Files beside the remote: what does not fit in memory, and the lock of the engine.
+//! Files beside the remote: rows that do not fit in memory, and the lock of the engine.
 //!
-//! The only file of this crate that knows the file system, apart from SQLite itself.
+//! Only this file of the crate uses the file system, apart from SQLite itself.
 
 use model::{Code, Failure, FileId, Files};
 use std::collections::HashMap;

@@ -1,12 +1,12 @@
 //! The client engine on SQLite: makes a file a remote and synchronizes it.
 //!
-//! This page is the whole public API. [`Remote`] is a file; [`Remote::synchronize`] is the plot,
-//! shown in `synchronize.rs`; what is said meanwhile is decided in `session.rs`, which does no
-//! input or output. The remote's own part is `capture.rs` (what changed here), `upload.rs`,
-//! `apply.rs` (what came) and `progress.rs` (what both sides have agreed on).
+//! This page is the whole public API. [`Remote`] is a file. `synchronize.rs` has the steps of
+//! [`Remote::synchronize`]. `session.rs` decides what each message leads to, without input and
+//! output. The parts of the remote are `capture.rs` (its changes), `upload.rs`, `apply.rs`
+//! (downloads) and `progress.rs` (what both sides have agreed on).
 //!
-//! This crate starts no thread and never looks at a server's tables. Sockets are in
-//! `transport/tcp.rs`, files in `files.rs`, time in `clock.rs`, chance in `random.rs`.
+//! This crate starts no thread and never reads a server's tables. Sockets are in
+//! `transport/tcp.rs`, files in `files.rs`, time in `clock.rs`, random numbers in `random.rs`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 

@@ -1,14 +1,16 @@
-//! What this remote is and what both sides have agreed on; survives a kill and a power cut.
+//! The identity of the remote and what both sides have agreed on.
 //!
-//! P1. A progress number names one content for ever: a generation frozen again gets a new number
-//!     (trap 6), and numbers have random gaps, so that two copies of a file do not give the same
-//!     one to different contents (trap 13).
-//! P2. A generation is frozen, durably, before the first byte of it leaves, and stays frozen
-//!     until its outcome is known: *committed* drops it, *not committed* merges it back.
-//! P3. The nonce of an attempt is durable before the first byte leaves and is kept until a
-//!     download of it was applied, so that a lost answer is no copied file (trap 13).
-//! P4. Watermarks, counter and confirmed nonce move with the rows they speak of, in one
-//!     transaction (S4).
+//! It survives a kill and a power cut.
+//!
+//! P1. A progress number always means the same content. A generation that is frozen again gets a
+//!     new number (trap 6). Numbers have random gaps, so that two copies of a file do not use the
+//!     same number for different contents (trap 13).
+//! P2. A generation is frozen, durably, before its first byte leaves. It stays frozen until its
+//!     outcome is known: *committed* deletes it, *not committed* merges it.
+//! P3. The nonce of an attempt is durable before the first byte leaves, and is kept until a
+//!     download of this attempt is applied. So a lost answer is not taken for a copied file (trap
+//!     13).
+//! P4. Watermarks, counter and confirmed nonce are stored in the transaction of their rows (S4).
 
 use crate::apply::{incoming, moved_rows};
 use crate::capture::change_log;

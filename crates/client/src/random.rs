@@ -1,4 +1,4 @@
-//! Chance of the operating system: the only file of this crate that draws from it (A6).
+//! Random numbers of the operating system. Only this file of the crate draws them (A6).
 
 use model::{Code, Failure, Random};
 

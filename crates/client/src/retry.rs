@@ -1,8 +1,8 @@
-//! What a person decides about a reject: try it again, or forget it.
+//! What a person decides about a reject: try it again, or dismiss it.
 //!
-//! A retry is an ordinary change of the row as it is now, which triggers capture and the next
-//! synchronization uploads. It is refused where the row is not what the rejected change was made
-//! to: somebody's work that the author of the change has not seen would be overwritten.
+//! A retry is an ordinary change of the present row, which triggers capture and the next
+//! synchronization uploads. It is refused if the row is not the one to which the rejected change
+//! was made. Otherwise it would overwrite work that the author of the change has not seen.
 
 use crate::apply::readable;
 use crate::apply::rejects::{self, StoredReject};

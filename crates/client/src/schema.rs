@@ -1,4 +1,4 @@
-//! Our own tables in the remote file, and which of the user's tables are published.
+//! The system tables in the remote file, and which of the user's tables are published.
 //!
 //! | table | holds |
 //! |---|---|

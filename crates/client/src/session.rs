@@ -1,9 +1,9 @@
 //! One conversation as a state machine: messages in, instructions out. No file, socket or clock.
 //!
-//! The host (`synchronize.rs`) sends Hello, then hands in what it receives and performs what it
-//! is told. Rows are columns, `→` is the next state, a dash is a failure with
-//! [`Code::UnexpectedMessage`] that ends the conversation. Heartbeat is ignored and Failed ends
-//! the conversation with its failure, in every state but `Ended`.
+//! The host (`synchronize.rs`) sends Hello, then passes the received messages and performs the
+//! instructions. Rows are columns, `→` is the next state, a dash is a failure with
+//! [`Code::UnexpectedMessage`] that ends the conversation. In every state except `Ended`, Heartbeat
+//! is ignored and Failed ends the conversation with its failure.
 //!
 //! | state | Welcome | SchemaChange | UploadCommitted | DownloadBegin | Rows, Rejects | …End |
 //! |---|---|---|---|---|---|---|
@@ -15,7 +15,7 @@
 //! | ExpectRows | - | - | - | - | → ExpectRows | → Ended |
 //! | Ended | - | - | - | - | - | - |
 //!
-//! Messages that only a client sends are unexpected everywhere.
+//! A message that only a client sends is unexpected in every state.
 
 use model::{Code, Failure};
 use protocol::{

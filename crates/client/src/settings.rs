@@ -1,4 +1,4 @@
-//! What a remote remembers about its server and user, so that it is recorded only once.
+//! What a remote stores about its server and user. It is recorded only when it changes.
 
 use crate::apply::rejects;
 use crate::capture::change_log;

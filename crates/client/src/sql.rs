@@ -1,4 +1,4 @@
-//! Spelling SQL: names in quotes, lists with commas.
+//! Builds SQL: names in quotes, lists with commas.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! What a remote can tell about itself without a network.
+//! The state of a remote, without a network.
 
 use crate::apply::{kept_back, orphans, rejects};
 use crate::capture::change_log::{self, Change, Reading};

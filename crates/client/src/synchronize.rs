@@ -1,12 +1,12 @@
-//! The plot of a synchronization: freeze, say Hello, upload, receive, apply.
+//! The steps of a synchronization: freeze, send Hello, upload, receive, apply.
 //!
 //! This is the host of `session.rs`: it moves bytes and performs instructions. One call makes as
-//! many attempts as it takes: a copied file takes a new identity and tries once more (trap 13),
-//! and a download that changes made meanwhile stand in the way of is given up, so that the next
-//! attempt uploads them first; and changes that wait for a download go up behind it.
+//! many attempts as necessary. A copied file takes a new identity and tries once more (trap 13). A
+//! download that new changes block is given up, so that the next attempt uploads them first.
+//! Changes that wait for a download are uploaded after it.
 //!
-//! Whatever fails, and wherever the process dies, the file is at a point from which the next
-//! synchronization goes on (S1, S4).
+//! Whatever fails, and wherever the process dies, the next synchronization can continue with the
+//! file (S1, S4).
 
 mod channel;
 mod host;

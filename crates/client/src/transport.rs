@@ -1,8 +1,9 @@
-//! The way to the server: bytes out, bytes in.
+//! The connection to the server: bytes out, bytes in.
 //!
-//! Implementations are in `transport/`; a browser or a test brings its own. The contract, checked
-//! by `transport/conformance.rs`: bytes arrive in order and unchanged; `send` returns when all
-//! are handed over; `receive` waits for at least one byte and returns 0 only at the end.
+//! Implementations are in `transport/`. A browser or a test may bring its own.
+//! `transport/conformance.rs` checks the contract: bytes arrive in order and unchanged; `send`
+//! returns when all bytes are passed on; `receive` waits for at least one byte and returns 0 only
+//! at the end.
 
 #[cfg(test)]
 mod conformance;

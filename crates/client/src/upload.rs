@@ -1,9 +1,8 @@
 //! The upload: a frozen generation of the change log, as frames.
 //!
-//! The frames are spelled completely before the first one leaves, into a spill: no transaction of
-//! the remote stays open while the network is slow, a row that is too large is found before
-//! anything of the upload is sent, and it is known whether the upload is small enough to travel
-//! with Hello.
+//! All frames are written to a spill before the first one leaves. So no transaction of the remote
+//! stays open while the network is slow, and a row that is too large is found before anything is
+//! sent. It is also known whether the upload is small enough to be sent with Hello.
 
 use crate::capture::change_log::{self, Entry, Reading};
 use crate::capture::set_back::SetBack;

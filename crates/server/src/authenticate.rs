@@ -1,4 +1,4 @@
-//! Who is it? A password is verified once, slowly; afterwards tokens say it quickly.
+//! Authenticates users: a password once, slowly, and then tokens, quickly.
 
 use crate::config::Config;
 use crate::fail_point::fail_point;

@@ -1,4 +1,4 @@
-//! The only place in the server that reads time.
+//! The time. Only this file of the server reads it.
 
 use model::Clock;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};

@@ -1,8 +1,8 @@
-//! Whether, and why, somebody else ends a synchronization.
+//! Whether, and why, another session ends a synchronization.
 //!
-//! That is a later one of the same remote, or another user who needs its place. One for which the
-//! database works is let finish. Its outcome would only have to be asked for again, and the work
-//! would be done all the same.
+//! This is a later synchronization of the same remote, or another user who needs its place. A
+//! synchronization for which the database works always finishes: the work would be done anyway, and
+//! its outcome would have to be asked for again.
 
 use model::Failure;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,7 +1,7 @@
-//! Spreads the times at which those come back who were refused.
+//! Spreads the times after which refused remotes try again.
 //!
-//! Remotes that were cut off together, by a restart for example, would else come back in the same
-//! second, and find no room again.
+//! Remotes that lost their connections together, for example by a restart, would otherwise try
+//! again in the same second and be refused again.
 
 use model::Random;
 use std::sync::{Mutex, PoisonError};

@@ -1,13 +1,13 @@
-//! One at a time (S8): which synchronization of a remote goes on.
+//! One synchronization at a time for each remote (S8).
 //!
-//! A successor waits a moment for its predecessor to end, because the usual one is the retry of a
-//! client whose connection has just died. A predecessor for which the database works is let finish,
-//! and the successor sent the time to come back. One in transfer gives way to a later attempt at
-//! once: the same file makes one attempt at a time, so the sender of the earlier one is dead, or no
-//! remote of ours. What is no later attempt waits until its predecessor has made no progress for
-//! `takeover_after`.
+//! A successor waits a moment for its predecessor to end, because usually it is the retry of a
+//! client whose connection has just died. A predecessor for which the database works always
+//! finishes, and the successor is refused with the time after which to try again. A predecessor
+//! that sends or receives is ended at once by a later attempt: the same file makes one attempt at a
+//! time, so the sender of the earlier one is dead, or not this remote. Any other successor waits
+//! until its predecessor has made no progress for `takeover_after`.
 //!
-//! Between servers the epoch in the consolidated database does this; leases only make it quick.
+//! Between servers the epoch in the consolidated database decides. Leases only make it faster.
 
 use crate::interruption::Interruption;
 use model::{Clock, Code, Failure, RemoteId, UserName};

@@ -1,17 +1,17 @@
 //! The staged server.
 //!
-//! Read `server.rs`, which wires the stages, then `session.rs`, which is one synchronization from
-//! the first byte to the last.
+//! Read `server.rs`, which connects the stages, then `session.rs`, which is one synchronization
+//! from the first byte to the last.
 //!
 //! ```text
 //!  network ──► session ──► worker: readers ──► consolidated database
 //!     ▲           │   └──► worker: writer  ──►
-//!     └───────────┴── upload and download lie in the spill meanwhile
+//!     └───────────┴── uploads and downloads wait in the spill
 //! ```
 //!
-//! The worker never waits for a remote (S10): uploads are complete before it sees them, and
-//! downloads are complete in the spill before the first byte of them is sent. Servers keep
-//! nothing that a restart would lose.
+//! The worker never waits for a remote (S10): an upload is complete before the worker receives it,
+//! and a download is complete in the spill before its first byte is sent. A server has no state
+//! that a restart would lose.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -1,4 +1,4 @@
-//! Bytes in and out: listeners, and connections that speak in messages.
+//! Bytes in and out: listeners, and connections that carry messages.
 
 mod accept;
 mod connection;

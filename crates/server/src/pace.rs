@@ -1,7 +1,7 @@
-//! How fast a line moves, and so when those should come back for whom there is no room in it.
+//! How fast a queue moves, and so when refused remotes should try again.
 //!
-//! Whoever is refused gets a time of their own, one after the other, so that they come back as fast
-//! as the line moves and not all at once.
+//! Each refused remote gets its own time, one after the other, so that they return as fast as the
+//! queue moves and not all at once.
 
 use model::Clock;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

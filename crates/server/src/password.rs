@@ -1,7 +1,7 @@
-//! Passwords: hashed by Argon2id, verified at most as often at once as there are cores.
+//! Passwords: hashed by Argon2id, with at most one verification per core at a time.
 //!
-//! One verification costs some 20 ms of CPU, as much as applying thousands of rows, so it is done
-//! once and answered with a token (`token.rs`).
+//! One verification costs about 20 ms of CPU, as much as applying thousands of rows. So it is done
+//! once, and then a token replaces the password (`token.rs`).
 
 use crate::random;
 use argon2::Argon2;

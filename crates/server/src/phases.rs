@@ -1,7 +1,7 @@
-//! Where the time of a synchronization goes, for its line in the log.
+//! The time of each phase of a synchronization, for its line in the log.
 //!
-//! A phase ends where the next one begins, so the sum of all is the time of the whole. What waited
-//! for a worker is taken off the phase in which it waited and counted as `waiting`.
+//! A phase ends where the next one begins, so their sum is the whole time. Time in a queue for a
+//! worker is not counted in its phase but as `waiting`.
 
 use model::Clock;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The only place in the server that draws from the operating system's randomness.
+//! The randomness of the operating system. Only this file of the server draws from it.
 
 use model::{Code, Failure, Random};
 

@@ -1,4 +1,4 @@
-//! Starts every stage, the last first, and stops them in the other order.
+//! Starts all stages, the last one first, and stops them in the opposite order.
 
 use crate::authenticate::Authenticator;
 use crate::clock::SystemClock;

@@ -1,15 +1,15 @@
 //! One synchronization, from the first byte to the last.
 //!
-//! | state | hears | does |
+//! | state | receives | does |
 //! |---|---|---|
 //! | new | magic, Hello | admits: user, schema, lease |
-//! | admitted | UploadBegin, Rows, UploadEnd | keeps the rows in the spill |
+//! | admitted | UploadBegin, Rows, UploadEnd | stores the rows in the spill |
 //! | applying | nothing | one transaction; `UploadCommitted` leaves when it is durable |
 //! | fetching | nothing | one snapshot into the spill |
 //! | sending | nothing | the download, then `DownloadEnd` |
 //!
-//! Everything else that is heard is a failure with a code. A failure in any state is sent to the
-//! peer and ends the synchronization; what was committed stays, and the next Hello learns of it.
+//! Any other message is a failure with a code. A failure in any state is sent to the peer and ends
+//! the synchronization. A committed upload stays committed, and the next Hello learns of it.
 
 mod admission;
 mod download;

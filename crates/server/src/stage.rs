@@ -1,13 +1,13 @@
-//! The one small kit that stages are made of: a bounded queue and the threads behind it.
+//! The common part of all stages: a bounded queue and its threads.
 //!
-//! When a queue is full, the stage that feeds it waits, up to the socket. When that stage is gone,
-//! the threads finish what is queued and end.
+//! When a queue is full, the stage before it waits, up to the socket. When that stage ends, the
+//! threads complete what is queued and end.
 //!
-//! A panic does not end a thread: it is counted and logged, the caller that waits for the answer of
-//! what was in hand learns that there will be none, and the thread goes on with the next item.
+//! A panic does not end a thread: it is counted and logged, the caller learns that there will be no
+//! answer, and the thread continues with the next item.
 //!
-//! An item wakes at most one thread, and none where all are busy: a thread that is woken in vain
-//! costs more than a small synchronization's own work here.
+//! An item wakes at most one thread, and none if all are busy: waking a thread for nothing costs
+//! more than the work of a small synchronization in this stage.
 
 use model::{Code, Failure};
 use std::any::Any;

@@ -1,8 +1,9 @@
-//! Session tokens: what a verified password is exchanged for.
+//! Session tokens, which replace a verified password.
 //!
-//! A token is `payload.signature`, both in base64: who, until when, under which password. It is
-//! signed with a key that lies in the consolidated database, so any server of that database
-//! accepts it, and none has to remember it. A changed password or a removed user revokes it.
+//! A token is `payload.signature`, both in base64: the user, the end of its validity, and the
+//! version of the password. It is signed with a key in the consolidated database. So every server
+//! of that database accepts it, and none has to store it. A changed password or a removed user
+//! revokes it.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

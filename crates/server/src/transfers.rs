@@ -1,8 +1,8 @@
-//! The places of synchronizations that are under way: one for each, for as long as it lasts.
+//! The places of synchronizations that are under way.
 //!
-//! Such a place costs memory and a descriptor, and nothing at the database, so there are many. At
-//! the limit the user that has most of them yields one to another user, the latest that is in
-//! transfer. One user alone may have all: a fleet that shares a user is no attack.
+//! Such a place costs memory and a file descriptor, and nothing at the database, so there are many.
+//! At the limit the user with most places yields one to another user: the latest synchronization
+//! that sends or receives. One user alone may have all places, because a fleet may share a user.
 
 use crate::interruption::Interruption;
 use crate::pace::Pace;

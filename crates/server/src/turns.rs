@@ -1,11 +1,11 @@
-//! Who is next: to have a password verified, to be admitted, to have the database work.
+//! The order in which passwords are verified, remotes admitted, and requests sent to the database.
 //!
-//! Houses take turns, and the rooms of one house take turns among themselves, so that nobody waits
-//! longer because another sends more. Of a password only the address is certain: houses are
-//! addresses and rooms their users. Later they are users, and rooms their addresses. Where too many
-//! wait, the house that has most waiting is refused first, in it the room that has most, and of
-//! these the latest. One house alone may have all places: a fleet that shares an address or a user
-//! is no attack.
+//! Houses take turns, and the rooms of one house take turns among themselves. So no remote waits
+//! longer because another sends more. Before a password is verified, only the address is certain:
+//! houses are addresses, and rooms are their users. Later houses are users, and rooms are their
+//! addresses. If too many wait, one is refused: of the house with most waiting, of its room with
+//! most, the latest. One house alone may have all places, because a fleet may share an address or a
+//! user.
 
 use crate::pace::Pace;
 use model::{Code, Failure, UserName};

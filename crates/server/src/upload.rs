@@ -1,4 +1,4 @@
-//! An upload as it arrives: checked row by row, kept in the spill until it is complete.
+//! An upload as it arrives: checked row by row, and stored in the spill until it is complete.
 
 use consolidated::{Batch, Change};
 use model::{

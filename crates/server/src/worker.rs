@@ -1,13 +1,14 @@
-//! The stage at the consolidated database: threads with one connection each.
+//! The stage that uses the consolidated database: threads with one connection each.
 //!
-//! In: requests whose rows are complete in the spill. Out: answers, whose rows are again complete
-//! in the spill. Bound: `queue_len_max` requests in front of each kind; when full, sessions wait.
-//! Invariant W1 (S10): nothing here ever waits for a remote.
+//! In: requests whose rows are complete in the spill. Out: answers, whose rows are also complete in
+//! the spill. Bound: `queue_len_max` requests before each kind of worker; when the queue is full,
+//! sessions wait. Invariant W1 (S10): no worker ever waits for a remote.
 //!
-//! A worker that panics answers the request in hand with a code and goes on with another
-//! connection (`kept.rs`).
+//! A worker that panics answers its request with a code and continues with another connection
+//! (`kept.rs`).
 //!
-//! Ordinary blocking Rust, because SQLite blocks anyway and no transaction lives across an await.
+//! This is ordinary blocking Rust, because SQLite blocks anyway, and no transaction is open across
+//! an await.
 
 mod kept;
 mod oversize;

@@ -1,7 +1,8 @@
-//! Wrong passwords: how long the next one of the same user from the same address has to wait.
+//! Wrong passwords: how long the next one of the same user from the same address must wait.
 //!
-//! Only the pair is slowed. The user from elsewhere, and others of the address, are not: nobody
-//! can lock out somebody else by failing in their name, and a fleet may share an address.
+//! Only the pair is delayed. The same user from another address, and other users of the address,
+//! are not. So an attacker cannot lock out another person by wrong passwords, and a fleet may share
+//! an address.
 
 use crate::turns::Origin;
 use model::{Code, Failure};

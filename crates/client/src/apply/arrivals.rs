@@ -1,10 +1,11 @@
-//! The first download after the tables have changed: what it settles besides its rows.
+//! The first download after a change of the tables, and what it settles besides its rows.
 //!
-//! Columns that were never received are completed in rows that were changed meanwhile, in the row
-//! as in its old image: nobody here has chosen their values, so they are no change (trap 24). Rows
-//! of a table that was published before and is so again are compared with what came. Nothing was
-//! captured of them in between, so those that differ are reported with what they were (trap 23).
-//! Likewise those of a table whose triggers were gone for a while.
+//! Columns that were never received are completed in rows that were changed in the meantime, in the
+//! row and in its old image. No user here has chosen their values, so this is not a change (trap
+//! 24). If a table was published before and is published again, its rows are compared with the
+//! downloaded ones. No trigger captured changes of them in between, so rows that differ are
+//! reported with their former values (trap 23). The same is done for a table whose triggers were
+//! missing for some time.
 
 use super::{Circumstances, Download, key_changes, readable, rejects};
 use crate::capture::change_log;

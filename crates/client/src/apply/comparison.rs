@@ -1,7 +1,7 @@
-//! A row that comes with a refresh, compared with the one that lies there.
+//! Compares a row of a refresh with the stored one.
 //!
-//! Where the database at the centre may be in another state than the one that the remote knows,
-//! what is overwritten or comes back is kept in the reject table.
+//! If the database at the centre may be in another state than the one that the remote knows, rows
+//! that are overwritten or that return are recorded in the reject table.
 
 use crate::connection::{bind, value};
 use model::ValueRef;

@@ -1,9 +1,9 @@
-//! What refers to a row follows it when the row gets another key.
+//! Rows that refer to a row follow it when the row gets another key.
 //!
-//! Rows follow where the file's own foreign keys say so, but for those that the centre has not
-//! moved (`apply/staying.rs`). What the foreign keys do not know is done here: a change that waits
-//! for a child was captured under the old key of its parent, so its base follows too; a child whose
-//! own key has a part of the parent's gets it in any case, as its parent does.
+//! Rows follow by the foreign keys of the file, except rows that the centre has not moved
+//! (`apply/staying.rs`). Two cases are not covered by foreign keys. A pending change of a child was
+//! captured under the old key of its parent, so its base follows too. And if the key of a child
+//! contains a part of its parent's key, the child gets the new part in any case.
 
 use super::key_changes::{bind_all, execute, is_constraint};
 use super::rejects::Withheld;

@@ -1,10 +1,10 @@
-//! Rows that a download leaves as they are, because what waits here cannot go up first.
+//! Rows that a download does not change, because pending changes cannot be uploaded first.
 //!
-//! A change that waits is never touched. But a row that a changed one refers to cannot go either
-//! without breaking a foreign key, nor can its key change. Nearly always the change is uploaded and
-//! the question answered by that. A synchronization that only downloads has no upload; and a row in
-//! a table of the user's own is never uploaded. Then the download is applied once more: changed
-//! rows and all that they refer to, directly or not, stay; what came for them is kept beside them
+//! A row with a pending change is never changed. If it refers to another row, that row cannot be
+//! deleted without breaking a foreign key, and its key cannot change. Usually the change is
+//! uploaded first. But a synchronization that only downloads has no upload, and a row in a table of
+//! the user's own is never uploaded. Then the download is applied once more: changed rows, and all
+//! rows to which they refer, directly or not, stay. The downloaded rows are stored beside them
 //! (`apply/kept_back.rs`).
 
 use super::orphans::{self, Clinging, Reference};

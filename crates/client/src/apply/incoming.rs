@@ -1,8 +1,8 @@
-//! The incoming base: what was downloaded for a row while a local change of it waits (trap 7).
+//! The incoming base: a downloaded row whose row here has a pending change (trap 7).
 //!
-//! The change goes on counting, so the downloaded row must not overwrite it. But if the change is
-//! undone later, nothing would ever be uploaded and the server would never send the row again: so
-//! it is kept beside the change, and applied when there turns out to be no change.
+//! The change remains, so the downloaded row must not overwrite it. But if the change is undone
+//! later, nothing is uploaded, and the server would never send the row again. So the row is stored
+//! beside the change, and applied when there is no change any more.
 
 use super::orphans::{self, Surroundings};
 use super::{kept_back, rejects};

@@ -1,13 +1,13 @@
-//! What came and cannot be applied yet is kept back, so that everything else arrives.
+//! Rows that cannot be applied yet are kept back, so that everything else is applied.
 //!
 //! A table of this file may refuse a row that the centre has: by a CHECK, a NOT NULL or a UNIQUE
 //! index that only the file has, or by the type of a column. Such a row is reported as a reject.
-//! And a row cannot go while something refers to it that the download does not take along: a change
-//! that waits, or a table of the user's own.
+//! And a row cannot be deleted while a row that the download does not delete refers to it: a row
+//! with a pending change, or a row of a table of the user's own.
 //!
 //! Both wait in `syncline_incoming_T`, under keys without a change. They are tried again before
-//! every attempt and behind every download that writes (`apply/incoming.rs`), and forgotten when
-//! something newer comes for their key, or the whole table.
+//! every attempt and after every download that writes (`apply/incoming.rs`). They are discarded
+//! when a newer version of the row, or the whole table, arrives.
 
 use super::{Circumstances, Download, incoming, readable, rejects};
 use crate::capture::change_log;

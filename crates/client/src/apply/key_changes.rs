@@ -1,19 +1,17 @@
-//! Rows that got another key at the centre: they get it here, before anything else is written.
+//! Rows that got another key at the centre get it here, before anything else is written.
 //!
-//! The row stays the row that it was, so that children follow it where a foreign key of this file
-//! says so, those that only this file knows included; those that the centre has left where they
-//! were stay (`apply/staying.rs`). What the row holds is written afterwards, with all other rows.
-//! In this order:
+//! The row stays the same row, so children follow it by the foreign keys of this file, also
+//! children that only this file has. Children that the centre has not moved stay
+//! (`apply/staying.rs`). The other columns are written later, with all other rows. The order is:
 //!
-//! 1. children whose own key has a part of the moved one are deleted where the centre deleted them,
-//!    since their keys are about to change;
-//! 2. keys change, the first table first. One that is taken waits;
-//! 3. rows that waited get a spare key, all of them, and then their own: chains and swaps come out
-//!    right. A row that still has the key is one that the centre replaced, and becomes the moved
-//!    one.
+//! 1. Children whose own key contains a part of the changed key are deleted if the centre deleted
+//!    them, because their keys will change.
+//! 2. Keys change, the first table first. If a new key is taken, the row waits.
+//! 3. All rows that waited get temporary keys, and then their new ones. So chains and exchanges
+//!    work. If another row still has the key, the centre replaced it, and it becomes the moved row.
 //!
-//! A local change that waits under the old key goes along to the new one, with its base, so that it
-//! is uploaded under the new key; so does one of a child (`apply/followers.rs`).
+//! A pending change under the old key moves to the new one, with its base, so that it is uploaded
+//! under the new key. So does a pending change of a child (`apply/followers.rs`).
 
 use super::followers::{Followers, Shift};
 use super::parked::Parked;

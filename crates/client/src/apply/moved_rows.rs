@@ -1,9 +1,9 @@
-//! Where rows lie whose key change was uploaded, until a download has reported its outcome.
+//! The new keys of rows whose key change was uploaded, until a download has reported the outcome.
 //!
-//! Usually the entries of the upload say so when a reject comes (`apply/rejects.rs`). But they go
-//! before that where the tables change behind the upload, where only an upload was asked for, and
-//! where the answer was lost. Then a refused key change would be reported without its row, as if
-//! the row had been deleted here.
+//! Usually the entries of the upload have them when a reject arrives (`apply/rejects.rs`). But the
+//! entries are deleted earlier if the tables change after the upload, if only an upload was asked
+//! for, or if the answer was lost. Then a refused key change would be reported without its row, as
+//! if the row had been deleted here.
 
 use crate::capture::change_log::{self, Change, Reading};
 use crate::capture::moves;

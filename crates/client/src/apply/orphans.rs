@@ -1,14 +1,14 @@
-//! Downloaded rows whose parent is missing at the centre: set aside until it comes.
+//! Downloaded rows whose parent is missing at the centre are set aside until it comes.
 //!
-//! The centre may hold such rows: foreign keys of SQLite are off unless a program asks for them,
+//! The centre may have such rows: foreign keys of SQLite are off unless a program turns them on,
 //! and PostgreSQL does not check them for replicas and restores. Foreign keys hold at the remote
-//! after every download (S4), so these rows cannot lie in their tables, and they must not keep the
-//! others from arriving (trap 26). They wait in `syncline_orphan_T`. Every download that writes
-//! anything first puts them back, so that what came for them finds them, and sets aside again what
-//! still has no parent.
+//! after every download (S4). So these rows cannot be in their tables, but they must not stop the
+//! other rows (trap 26). They wait in `syncline_orphan_T`. Every download that writes rows first
+//! puts them back, so that new values find them, and sets those aside again that still have no
+//! parent.
 //!
-//! A row that refers to one that is set aside goes with it, since deleting its parent would
-//! otherwise delete or change it.
+//! A row that refers to one that is set aside is set aside too, because deleting its parent would
+//! delete or change it.
 
 use super::{Circumstances, Download, guarded};
 use crate::connection::{bind, explain};

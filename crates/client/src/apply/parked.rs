@@ -1,10 +1,10 @@
-//! Rows that wait within the application of a download, and placeholders that part two rows.
+//! Rows that wait while a download is applied, and temporary values that separate two rows.
 //!
-//! SQLite cannot defer UNIQUE (trap 10): of two rows that swap their values each stands in the
-//! other's way. Such rows are parked. Once everything else is written and deleted they are tried
-//! again, which resolves chains; those that still fail block each other in a ring, so their
-//! unique columns first get values that nobody has. Every one of these rows is then written in
-//! full, so no placeholder remains.
+//! SQLite cannot defer UNIQUE (trap 10). Two rows that exchange their values block each other, so
+//! they are parked. When everything else is written and deleted, they are tried again, which
+//! resolves chains. Rows that still fail block each other in a ring, so their unique columns first
+//! get temporary values. Each of these rows is then written completely, so no temporary value
+//! remains.
 
 use crate::connection::{bind, explain};
 use crate::schema::{Affinity, RemoteTable, UniqueColumn};

@@ -1,4 +1,4 @@
-//! A table sent afresh: rows that lie in it and did not come disappear.
+//! A table that is sent again as a whole: stored rows that did not arrive are deleted.
 
 use super::parked::Parked;
 use super::rejects::Withheld;

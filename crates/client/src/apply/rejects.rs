@@ -1,4 +1,4 @@
-//! The reject table: rows that lost, kept at the remote with the reason (S5, S7).
+//! The reject table: rows that lost, stored at the remote with the reason (S5, S7).
 
 use super::moved_rows::{self, MovedRow};
 use super::readable::{key_array, key_json, row_json, row_text};

@@ -1,9 +1,9 @@
-//! Changes that were made to rows of a table that came back, before its rows had come (trap 23).
+//! Changes of rows of a table that is published again, made before its rows have arrived (trap 23).
 //!
-//! Such a change was made over what lay here since the table had left. Where that is what the
-//! centre has, the change is one like any other. Where the centre has something else, or nothing,
-//! nobody has seen what the change would overwrite: it is kept in the reject table, and the row
-//! becomes what came.
+//! Such a change is based on the rows that were here since the table was unpublished. If the centre
+//! has the same row, the change is an ordinary one. If the centre has another row or none, no user
+//! has seen what the change would overwrite. Then the change is recorded in the reject table, and
+//! the row gets the downloaded values.
 
 use super::{Circumstances, incoming, rejects};
 use crate::capture::change_log;

@@ -1,14 +1,14 @@
-//! Children that stay where they are when the row that they refer to gets another key.
+//! Children that stay when the row to which they refer gets another key.
 //!
-//! The centre tells of every row that it has changed. So a child that has moved there with its
-//! parent comes in the same download, and one that does not come has stayed: foreign keys were off,
-//! and it refers to nothing, or to the row that has the key now (trap 26). The file's own
-//! `ON UPDATE` cannot know that. So while a key changes, children of which the centre speaks refer
-//! to a value that nobody has, and get their own back behind it.
+//! The centre sends every row that it has changed. So a child that it moved together with the
+//! parent is in the same download. A child that is not in the download has stayed: foreign keys
+//! were off, and it refers to a missing row, or to the row that now has the key (trap 26). The
+//! file's own `ON UPDATE` cannot know that. So while a key changes, children that the centre
+//! publishes refer to a temporary value, and get their own value back afterwards.
 //!
-//! What it does not speak of follows its parent: rows of tables that are not downloaded, foreign
-//! keys of columns that are not published, rows that were inserted here, and those that were made
-//! to refer to the row here.
+//! Other rows follow their parent: rows of tables that are not downloaded, foreign keys of columns
+//! that are not published, rows that were inserted here, and rows that were made to refer to the
+//! row here.
 
 use super::followers::{Reference, Shift, in_key, matches};
 use super::key_changes::{bind_all, execute, is_constraint};

@@ -1,4 +1,4 @@
-//! The change tables: what the triggers wrote, read as changes.
+//! Reads the entries of the change tables as changes.
 
 mod entry;
 

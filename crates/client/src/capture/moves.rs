@@ -1,15 +1,15 @@
-//! Key changes: which row lies under a key that it did not have when the generation began.
+//! Key changes: which row has a key that it did not have when the generation began.
 //!
-//! `syncline_moved_T` says of a generation "the row under this key came from that one". It is
-//! written only where a key changes, so nearly always it is empty. What was recorded counts as far
-//! as both ends fit: there is a row under the key when the generation ends, and there was one under
-//! the other when it began. So a row that moved and was deleted is the delete of its origin, and a
-//! key that was left and taken again is no key change.
+//! `syncline_moved_T` has, for a generation, the new key of a row and the old one. It is written
+//! only when a key changes, so nearly always it is empty. A record counts if there is a row under
+//! the new key when the generation ends, and there was one under the old key when it began. So a
+//! row that was moved and deleted is a delete under its old key, and a key that was left and taken
+//! again is no key change.
 //!
-//! M1. No key is named twice as an origin, nor twice as a destination. Whatever else a record may
-//!     say, what is uploaded makes the rows of before the rows of now.
-//! M2. A key that differs only in its spelling, where the table calls both equal, is one and the
-//!     same key here. That it is spelled differently shows in the images.
+//! M1. No key is an origin twice, and none is a destination twice. Even if a record is wrong, the
+//!     upload converts the former rows into the present ones.
+//! M2. If a key is only written differently, and the table regards both notations as equal, it is
+//!     the same key here. The images show the notations.
 
 use super::triggers::{GENERATION, our_key_equals};
 use crate::schema::RemoteTable;

@@ -1,19 +1,18 @@
 //! The triggers that capture, as SQL: built-in functions only, for SQLite 3.40 and later.
 //!
-//! Every trigger that records a base fires *before* its event and records the row as it still is.
-//! Recording after the event would go wrong as soon as the table has a trigger of its own that
-//! changes the same row, such as one that stamps a modification time: where that one fires first,
-//! its nested update would be recorded as the base, and the real base lost.
+//! Every trigger that records a base fires *before* its event and records the unchanged row.
+//! Recording after the event would fail if the table has a trigger of its own that changes the same
+//! row, such as one that sets a modification time. If that trigger fires first, its nested update
+//! would be recorded as the base, and the real base would be lost.
 //!
-//! `INSERT OR REPLACE` removes rows without firing a delete trigger (trap 9), so inserts and
-//! updates record the rows that stand in their way: those with the same key, and those with equal
-//! values in a UNIQUE index. Recording too many is harmless, since an unchanged row is no change;
-//! that is why the condition of a partial index is not looked at. Indexes over expressions cannot
-//! be followed.
+//! `INSERT OR REPLACE` removes rows without firing a delete trigger (trap 9). So inserts and
+//! updates record the rows that REPLACE would remove: those with the same key, and those with equal
+//! values in a UNIQUE index. Recording too many rows is harmless, because an unchanged row is no
+//! change. So the condition of a partial index is ignored. Indexes over expressions cannot be
+//! followed.
 //!
-//! Which key a row came from is recorded *after* the update, because an update that is ignored
-//! fires triggers before it all the same, and a wrong word there would give a row the history of
-//! another.
+//! The old key of a row is recorded *after* the update. An update that is ignored also fires BEFORE
+//! triggers, and a wrong record would give a row the history of another.
 //!
 //! Each statement ends in `ON CONFLICT DO NOTHING`, never in `INSERT OR IGNORE`: SQLite replaces
 //! the latter by the conflict rule of the statement that fired the trigger.

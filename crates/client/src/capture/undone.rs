@@ -1,4 +1,4 @@
-//! Entries that say nothing: their rows are as they were before.
+//! Entries without effect: their rows are as they were before.
 
 use super::change_log::{self, Change, Reading};
 use super::moves;

@@ -1,6 +1,6 @@
-//! What is remembered of a file that is no remote any more.
+//! What is remembered about a file that is no remote any more.
 //!
-//! It lies beside the file, because nothing of ours may stay in it.
+//! It is stored beside the file, because nothing of Syncline may stay in it.
 
 use super::history::History;
 use crate::files;

@@ -1,9 +1,9 @@
-//! What the file remembers of tables beyond what is published now: one fact, as JSON.
+//! What the file remembers about tables that are not published now: one fact, as JSON.
 //!
-//! A table that was published here before is not one that the user has made: its rows were
-//! received, so they are compared with the centre when the table comes back, never uploaded
-//! (trap 23). And a column that is published since the last download holds nothing that the user
-//! has seen, let alone chosen (trap 24).
+//! If a table was published here before, the user did not create it. Its rows were received, so
+//! they are compared with the centre when the table is published again, and never uploaded (trap
+//! 23). If a column is published since the last download, the user has neither seen nor chosen its
+//! values (trap 24).
 
 use super::StoredTable;
 use crate::connection::explain;

@@ -1,4 +1,4 @@
-//! A table as it lies in the remote file: what SQLite itself says about it.
+//! A table in the remote file, as SQLite describes it.
 
 use rusqlite::{Connection, OptionalExtension};
 

@@ -1,4 +1,4 @@
-//! Files that an older version made a remote get what is missing when they are opened.
+//! Completes files of older versions when they are opened.
 
 use super::{FORMAT_VERSION, LocalTable, RemoteTable, stored_tables};
 use crate::capture::triggers::Installed;

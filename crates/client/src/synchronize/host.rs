@@ -1,4 +1,4 @@
-//! One attempt: what the session decides, performed on the file and the connection.
+//! One attempt: performs the decisions of the session on the file and the connection.
 
 use super::channel::Channel;
 use super::{Request, Step, Total};

@@ -1,6 +1,6 @@
-//! A consolidated database and its server in a few lines, to synchronize with.
+//! A small consolidated database with a server, for tests.
 //!
-//! Keeps rows in maps, resolves no conflicts (the last writer wins) and misbehaves on demand.
+//! It keeps rows in maps, resolves no conflicts (the last writer wins) and makes faults on demand.
 
 mod shapes;
 

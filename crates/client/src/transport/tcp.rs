@@ -1,4 +1,4 @@
-//! A plain TCP connection: the only file of this crate that knows sockets (A4).
+//! A plain TCP connection. Only this file of the crate uses sockets (A4).
 
 use super::Transport;
 use model::{Code, Failure};

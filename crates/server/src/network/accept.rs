@@ -1,8 +1,8 @@
-//! Accepts connections and serves each in a task of its own.
+//! Accepts connections and serves each in its own task.
 //!
 //! In: connections of one listener. Out: one line of log per synchronization. Bound: the places in
-//! `connections`; when they are taken, newcomers hear it and are closed, `REFUSALS_MAX` at a time.
-//! A panic in one synchronization ends that synchronization.
+//! `connections`. When they are taken, new connections are refused and closed, `REFUSALS_MAX` at a
+//! time. A panic in one synchronization ends that synchronization.
 
 use super::{Connection, Limits, Listener};
 use crate::phases::Phase;

@@ -1,4 +1,4 @@
-//! One connection: frames from bytes, bytes from messages, every wait with a limit.
+//! One connection: frames from bytes, bytes from messages, and a limit for every wait.
 
 use super::patience::{Limits, Patience};
 use super::wire::{Wire, lost};

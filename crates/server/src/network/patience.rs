@@ -1,11 +1,12 @@
 //! How long the server waits for a peer.
 //!
-//! What counts is the time in which it waits for bytes to come or to go. What the database needs,
-//! or others who were there first, is not the peer's fault.
+//! Only the time counts in which the server waits for bytes to arrive or to leave. The time of the
+//! database, or of others before it, is not the peer's fault.
 //!
-//! Progress is bytes: those that were read, and those that the network took. Its buffer is full
-//! after the first of them, and takes one more only where the peer has acknowledged one. The whole
-//! buffer counts once; no system tells a program without `unsafe` how much of it is acknowledged.
+//! Progress is the number of bytes that were read, and that the network accepted. When the buffer
+//! of the network is full, it accepts one more byte for each that the peer has acknowledged. The
+//! whole buffer counts once, because no system says without `unsafe` how much of it is
+//! acknowledged.
 
 use crate::config::Config;
 use model::{Code, Failure};

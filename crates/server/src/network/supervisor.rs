@@ -1,6 +1,6 @@
-//! Tells systemd, or another supervisor, that it is ready or stops.
+//! Tells systemd, or another supervisor, that the server is ready or stops.
 //!
-//! With `Type=notify` a unit counts as started when this arrives, and not a moment before.
+//! With `Type=notify` a unit counts as started when this message arrives, and not before.
 
 use std::ffi::OsStr;
 use std::io;

@@ -1,4 +1,4 @@
-//! The socket of a peer: every wait for it is counted, and ends where patience does.
+//! The socket of a peer. Every wait for it is counted, and ends when the limit is reached.
 
 use super::patience::{Limits, Patience, Wait};
 use bytes::BufMut;

@@ -1,4 +1,4 @@
-//! What a synchronization did, as far as the log says it.
+//! What a synchronization did, for the log.
 
 use crate::phases::Phases;
 use crate::worker::Cost;

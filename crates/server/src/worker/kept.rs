@@ -1,9 +1,9 @@
 //! The connection of a worker, and how it gets another one after a panic.
 //!
-//! A panic throws the connection away with what was under way on it. Another is opened, with
-//! pauses while that fails. Meanwhile the others of its kind take what is asked; where there is
-//! none, every request is refused with the reason. When nobody of a kind has had a connection for
-//! [`GIVE_UP_MS`], the server is no use any more and ends.
+//! A panic discards the connection with everything under way on it. Another one is opened, with
+//! pauses while that fails. Meanwhile the other workers of this kind serve the requests. If there
+//! is none, every request is refused with the reason. If no worker of a kind has had a connection
+//! for [`GIVE_UP_MS`], the server ends.
 
 use crate::stage::Intake;
 use model::{Clock, Code, Failure};

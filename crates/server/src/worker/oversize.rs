@@ -1,10 +1,9 @@
-//! Rows of a download that no message can carry are withheld, and the others sent.
+//! Withholds rows of a download that no message can contain, and sends the others.
 //!
-//! A row that is larger than a frame is owed to the remote, as what lost an upload is, and reported
-//! as a reject. It is sent when it changes to something smaller, or when the limit has become
-//! larger.
+//! A row that is larger than a frame is owed to the remote, like a row that lost, and reported as a
+//! reject. It is sent when it becomes smaller, or when the limit becomes larger.
 //!
-//! Invariant O1: a row is withheld or sent, never neither: what is withheld is written to the
+//! Invariant O1: each row is either withheld or sent. A withheld row is recorded in the
 //! consolidated database before the download leaves (S2).
 
 use consolidated::{DownloadBatch, DownloadedTable, WithheldRow};

@@ -1,4 +1,4 @@
-//! Answers what needs no write: who a user is, what a remote shares, what it downloads.
+//! Answers requests that need no write: users, the tables of a remote, downloads.
 
 use super::kept::Kept;
 use super::oversize::{News, Oversize};

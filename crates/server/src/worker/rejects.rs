@@ -1,7 +1,7 @@
-//! Rejects on their way to a remote, in messages of bounded size.
+//! Rejects for a remote, in messages of limited size.
 //!
-//! A message is cut before the reject with which it would become too large, so that one with a
-//! large key has a message of its own. One that no message can carry stays at the centre.
+//! A message ends before the reject that would make it too large, so a reject with a large key has
+//! its own message. A reject that no message can contain stays at the centre.
 
 use model::{Failure, MESSAGE_BYTES_MAX, Spill, cut};
 use protocol::{FRAME_BYTES_MAX, Message, Reject, Rejects};

@@ -1,10 +1,11 @@
 //! Commits uploads in groups: one durable commit for all that wait.
 //!
-//! Where a database commits well for many connections at once, a group is one upload.
+//! If a database is efficient with many connections, a group is one upload.
 //!
-//! Each has a savepoint, so one that fails takes nothing with it. Where the database gives up the
-//! whole transaction (a trigger that rolls back, a full disk at the commit), each is tried again
-//! alone, so that only the culprit fails. No answer leaves before the commit (trap 17).
+//! Each upload has a savepoint, so one that fails does not affect the others. If the database ends
+//! the whole transaction (a trigger that rolls back, a full disk at the commit), each upload is
+//! tried again alone, so that only the one at fault fails. No answer leaves before the commit (trap
+//! 17).
 
 use super::kept::Kept;
 use super::{Answer, Cost, Costed};

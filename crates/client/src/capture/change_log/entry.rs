@@ -1,4 +1,4 @@
-//! One entry of a change table: what a row was, what it has become, and the query that reads both.
+//! One entry of a change table: the row before and now, and the query that reads both.
 
 use crate::capture::moves::Validity;
 use crate::connection::value;

@@ -1,6 +1,6 @@
 //! What the next download of each table has to settle.
 //!
-//! That is columns that were never received, and rows of a table that comes back.
+//! This is: columns that were never received, and rows of a table that is published again.
 
 use super::succession::{Heir, Held};
 use crate::connection::explain;

@@ -1,8 +1,9 @@
-//! What waits is carried over to new tables by the names of its columns.
+//! Pending changes are carried over to new tables by the names of their columns.
 //!
-//! That is so towards a server that takes no upload under the tables that the remote holds. It
-//! cannot say what was renamed, so what such a change loses is recorded in the reject table, whole.
-//! And where the tables change once more before a download has brought what the changes lack.
+//! This is done for a server that accepts no upload of the tables that the remote holds. It cannot
+//! say what was renamed, so what such a change loses is recorded in the reject table, with the
+//! whole row. It is also done if the tables change once more before a download has completed the
+//! changes.
 
 use super::succession::{Heir, Held};
 use super::{Change, Names, Waiting, is_captured, readable, rebuild};

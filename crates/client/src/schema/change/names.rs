@@ -1,8 +1,8 @@
-//! Tables and columns of ours get the names that they have at the centre now.
+//! Published tables and columns get the names that they have at the centre now.
 //!
-//! SQLite follows a renaming in indexes, triggers, views and foreign keys, the user's own
-//! included, which rebuilding a table could not do. Names that are swapped or handed on go by
-//! way of names that nobody has. Whatever else has a wanted name is kept under another one.
+//! SQLite also changes the names in indexes, triggers, views and foreign keys, the user's own
+//! included. Building a table again could not do this. Names that are exchanged first become
+//! temporary names. If another object has a wanted name, it gets another one.
 
 use super::succession::{Heir, Held};
 use crate::apply::moved_rows;

@@ -1,4 +1,4 @@
-//! A table that the user has made, and that is published: it is used as it is, where that can work.
+//! A table that the user created and that is published. It is used as it is, if that is possible.
 
 use crate::connection::explain;
 use crate::schema::{Affinity, LocalTable};

@@ -1,7 +1,7 @@
-//! A table of ours is built again as it is published now, and takes its content over.
+//! Builds a published table again with its new definition, and keeps its content.
 //!
-//! That is its rows, the columns that are no longer published, and indexes and triggers that others
-//! have added.
+//! The content is its rows, the columns that are no longer published, and indexes and triggers that
+//! others have added.
 
 use super::Change;
 use crate::capture::triggers;

@@ -1,8 +1,9 @@
-//! Which held table, and which of its columns, each table of a new schema goes on.
+//! Which held table, and which of its columns, each table of a new schema continues.
 //!
-//! Names alone do not tell: they are swapped, given up and used again. The server says where they
-//! differ (`SchemaChange::renamed`); everything else is recognized by its name. A server of before
-//! does not say it, so what waits is carried over to it by names that nothing speaks against.
+//! Names alone are not sufficient: they are exchanged, given up and used again. The server says
+//! where they differ (`SchemaChange::renamed`), and everything else is recognized by its name. An
+//! older server does not say it. Then pending changes are carried over by names, unless something
+//! contradicts.
 
 use crate::schema::StoredTable;
 use model::{Code, Failure, PublishedTable};

@@ -1,4 +1,4 @@
-//! What a remote holds, read as what the centre has now.
+//! Rows of the tables that a remote holds, as rows of the centre's tables.
 
 use crate::testing::encode;
 use model::{PublishedTable, RemoteSchema, RowReader, Value};
