@@ -84,8 +84,8 @@ fn run_steps(path: &str, steps: &[Step], programs: &Path) -> Result<Vec<Problem>
     Ok(problems)
 }
 
-/// Whether a story speaks of the database that libpq's variables name. It gets one of its own,
-/// empty, which belongs to an ordinary role.
+/// Whether a story uses the database that libpq's variables name. It gets an empty database of its
+/// own, which belongs to an ordinary role.
 fn needs_postgres(steps: &[Step]) -> bool {
     steps.iter().any(|step| step.command.contains("$PGDATABASE"))
 }

@@ -1,6 +1,6 @@
-//! What the user typed: every command and option, exactly as design and help name them.
+//! Every command and option, as the user typed it.
 //!
-//! Nothing here looks at the outside world; the command decides what the options mean.
+//! This file does not look at files or databases. The commands decide what the options mean.
 
 mod bench;
 mod fleet;

@@ -1,10 +1,10 @@
-//! `syncline bench`: how many rows a second travel between remotes and the centre.
+//! `syncline bench`: how many rows a second remotes and the centre exchange.
 //!
-//! `measurement.rs` is the plot of a run. `centre.rs` is the consolidated database made for it,
-//! `server_process.rs` and `clients.rs` are the processes that it starts, `client.rs` what one of
-//! thousands of clients does; they speak through `gate.rs`. `ceiling.rs` measures the same work on
-//! the bare database. `suite.rs` makes many runs, each a process of its own; `report.rs` makes a
-//! page of what they have left.
+//! `measurement.rs` has the steps of a run. `centre.rs` is the consolidated database of the run,
+//! `server_process.rs` and `clients.rs` are the processes that it starts, and `client.rs` is one of
+//! thousands of clients. They communicate through `gate.rs`. `ceiling.rs` measures the same work on
+//! the bare database. `suite.rs` makes many runs, each as a separate process. `report.rs` writes a
+//! page with their results.
 
 mod ceiling;
 mod centre;

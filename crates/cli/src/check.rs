@@ -1,4 +1,4 @@
-//! `syncline check`: whether model, database and what was deployed still agree.
+//! `syncline check`: whether model, database and deployment agree.
 
 use crate::args::CheckOptions;
 use crate::claims;

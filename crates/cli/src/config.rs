@@ -1,7 +1,7 @@
-//! `syncline.toml`: which consolidated database, which sync models, how the server behaves.
+//! `syncline.toml`: the consolidated database, the sync models, and the options of the server.
 //!
-//! [`ConfigFile`] is exactly what the file says. Mistakes are found once, here, all of them, each
-//! with its line; what the commands get is right.
+//! [`ConfigFile`] has exactly the contents of the file. All mistakes are found here, each with its
+//! line. The commands get correct values only.
 
 mod options;
 pub(crate) mod sample;

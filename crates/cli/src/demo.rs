@@ -1,8 +1,8 @@
-//! `syncline demo`: the whole story on embedded SQLite, shown while it happens.
+//! `syncline demo`: a complete example on embedded SQLite, with output at each step.
 //!
-//! It uses the same commands as everybody (`demo/program.rs`); only where the server has to die
-//! in the middle of a synchronization does it speak to the client engine itself
-//! (`demo/interruption.rs`). The last word has `demo/comparison.rs`.
+//! It uses the same commands as a user (`demo/program.rs`). Only to kill the server in the middle
+//! of a synchronization it uses the client engine itself (`demo/interruption.rs`). The last step is
+//! the comparison (`demo/comparison.rs`).
 
 mod comparison;
 mod folder;

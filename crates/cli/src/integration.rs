@@ -1,4 +1,4 @@
-//! `syncline completions` and `syncline man`: what shells and `man` want to know of the commands.
+//! `syncline completions` and `syncline man`: the commands for shells and for `man`.
 
 use crate::args::{Arguments, CompletionsOptions, ManOptions, Shell};
 use crate::output;

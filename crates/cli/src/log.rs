@@ -1,7 +1,7 @@
-//! The log, as `--log`, `--log-format` and `--log-file` want it.
+//! The log, with the options `--log`, `--log-format` and `--log-file`.
 //!
-//! It goes to standard error, or to a file that is rotated (`log/file.rs`). Where standard error is
-//! the journal of systemd, each line begins with its level in the form that the journal reads
+//! It is written to standard error, or to a file that is rotated (`log/file.rs`). If standard error
+//! is the journal of systemd, each line begins with its level, in the form that the journal reads
 //! (`log/journal.rs`).
 
 mod file;

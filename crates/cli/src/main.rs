@@ -1,7 +1,7 @@
-//! The program `syncline`: one file per command, each a short story over the other crates.
+//! The program `syncline`: one file per command.
 //!
-//! `args.rs` is what the user typed, `config.rs` is what `syncline.toml` says; the commands bring
-//! both together and leave the work to `consolidated`, `server` and `client`.
+//! `args.rs` has the options that the user typed, and `config.rs` the contents of `syncline.toml`.
+//! The commands combine both. The work is done by `consolidated`, `server` and `client`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -1,4 +1,4 @@
-//! `syncline rejects` and `syncline conflicts`: what the centre keeps about single rows.
+//! `syncline rejects` and `syncline conflicts`: the centre's records about single rows.
 
 use crate::args::{ConflictsOptions, Dir, NotesAction, RejectsOptions};
 use crate::config::Config;

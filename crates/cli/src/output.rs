@@ -1,9 +1,9 @@
-//! Everything that people and programs read goes through here.
+//! All output for people and programs.
 //!
 //! Lines, tables and JSON go to standard output, failures and warnings to standard error.
 //!
-//! Nothing that came from a database or a server reaches a terminal with its control characters,
-//! so no row can move the cursor or forge a second error line.
+//! Control characters from a database or a server never reach a terminal. So no row can move the
+//! cursor or forge a second error line.
 
 use model::{Code, Failure};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! The progress bar of a synchronization: on a terminal one, in a pipe none.
+//! The progress bar of a synchronization, only on a terminal.
 
 use crate::output;
 use client::Step;

@@ -1,4 +1,4 @@
-//! `syncline remote`: looks into a remote database, without a server.
+//! `syncline remote`: shows and manages a remote database, without a server.
 
 use crate::args::{
     RemoteAction, RemoteFile, RemoteOptions, RemoteRejects, RemoteRejectsAction, Selection,

@@ -1,4 +1,4 @@
-//! `syncline scripts`: the SQL that runs at the consolidated database, as it is deployed.
+//! `syncline scripts`: the deployed SQL that runs at the consolidated database.
 
 use crate::args::{ScriptsAction, ScriptsOptions};
 use crate::config::Config;

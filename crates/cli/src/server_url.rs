@@ -1,4 +1,4 @@
-//! Where a server is: `tcp://HOST:PORT`, for `sync --server` and `serve --listen`.
+//! The URL of a server: `tcp://HOST:PORT`, for `sync --server` and `serve --listen`.
 
 use model::{Code, Failure};
 use std::borrow::Cow;

@@ -1,7 +1,7 @@
-//! `syncline sync`: makes a file a remote database, if it is none yet, and synchronizes it.
+//! `syncline sync`: makes a file a remote database, if it is not one yet, and synchronizes it.
 //!
-//! `sync/secrets.rs` decides between token and password, `sync/watch.rs` repeats,
-//! `sync/summary.rs` is what is printed.
+//! `sync/secrets.rs` chooses between token and password, `sync/watch.rs` repeats, and
+//! `sync/summary.rs` prints the result.
 
 mod secrets;
 mod summary;

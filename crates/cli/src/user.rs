@@ -1,4 +1,4 @@
-//! `syncline user`: who may synchronize, with which claims.
+//! `syncline user`: the users who may synchronize, with their claims.
 
 use crate::args::{UserAction, UserOptions};
 use crate::config::Config;

@@ -507,7 +507,7 @@ fn a_server_reloads_what_can_be_changed() {
     sql(&world.remote("ann"), "UPDATE note SET text = 'short'");
     world.sync("ann", &server);
 
-    // Whoever signs with the former key issues what nobody accepts later.
+    // A token that is signed with the former key is refused later.
     world.syncline.ok(&["rotate-keys"]);
     server.reload();
     let mut with_token = world.sync_arguments("ann", &server);

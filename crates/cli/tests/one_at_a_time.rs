@@ -125,7 +125,7 @@ fn row(id: i64) -> Message {
 #[test]
 fn a_later_attempt_replaces_a_predecessor_that_drips() {
     let world = World::new(PROGRAM, NOTES);
-    // Whoever had to wait for silence would wait for longer than this test.
+    // Waiting for the idle timeout would take longer than this test.
     world.configure("takeover_after_s = 3600");
     world.add_user("ann");
     let server = world.serve();

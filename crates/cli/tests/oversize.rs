@@ -76,7 +76,7 @@ fn a_row_that_grew_too_large_is_told_once_and_everything_else_arrives() {
         assert_eq!(held, [["'small'"], ["'small'"]], "what was there stays");
         assert_eq!(rejects(&world, "ann"), doc(7170));
 
-        // It is reported once, however often it changes, and by a table that is sent afresh too.
+        // It is reported once, however often it changes, also if the whole table is sent again.
         for change in ["UPDATE other SET n = 3", "UPDATE doc SET text = text || 'y' WHERE id = 1"] {
             world.centre_sql(change);
             assert_eq!(rejected(&world.sync("ann", &server)), 0);

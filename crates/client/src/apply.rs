@@ -83,7 +83,7 @@ pub(crate) struct Download {
     came: Vec<Came>,
 }
 
-/// What came of a table.
+/// The received rows of a table.
 #[derive(Debug, Clone, Copy, Default)]
 struct Came {
     rows: bool,

@@ -239,10 +239,10 @@ pub(crate) fn verified_tables(connection: &Connection) -> Result<Vec<RemoteTable
     Ok(tables)
 }
 
-/// Puts the triggers of a table right. Where some were gone, changes may have gone unnoticed: the
-/// table is sent afresh and compared with what comes, because nobody knows how its rows were
-/// before. The rows of a table that only uploads have nothing to be compared with here, so they go
-/// up: those that the centre has as they are change nothing there.
+/// Creates missing triggers of a table. If some were missing, changes may not have been captured.
+/// Then the whole table is downloaded and compared, because the former rows are unknown. A table
+/// that only uploads has nothing to compare with, so all its rows are uploaded. Rows that the
+/// centre already has change nothing there.
 fn mend(
     connection: &Connection,
     table: &RemoteTable,

@@ -30,9 +30,10 @@ impl fmt::Debug for Cancellation {
 }
 
 impl Cancellation {
-    /// Lets nothing more begin. What runs ends by itself soon, or by what is returned, which waits
-    /// for seconds where the database hangs: each to be called on a thread of its own. A statement
-    /// that begins at this moment may be missed, so who waits for the end cancels again.
+    /// Prevents new work. Running work ends soon, or when the returned functions are called. These
+    /// may wait for seconds if the database hangs, so each must be called on its own thread. A
+    /// statement that begins at this moment may be missed. So a caller that waits for the end
+    /// cancels again.
     pub fn cancel(&self) -> Vec<impl FnOnce() + Send + 'static> {
         self.0.cancelled.store(true, Ordering::SeqCst);
         let connections = self.connections();

@@ -122,8 +122,8 @@ fn judge(
     let ahead_of =
         |epoch| evidence.receipt.is_some_and(|receipt| receipt.here && receipt.epoch > epoch);
     let Some(ours) = remembered else {
-        // An operator may have deleted what was known of it. Whoever else has seen what a restore
-        // took has a receipt of its own.
+        // An operator may have deleted the record of this remote. If a restore removed it, other
+        // remotes that saw the lost changes have receipts too.
         return Ok(if fresh { Verdict::New } else { Verdict::Doubtful });
     };
     if ahead_of(ours.epoch) {

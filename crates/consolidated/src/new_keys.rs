@@ -26,7 +26,7 @@ pub(crate) const KEY_CHANGES_MAX: usize = 100_000;
 pub(crate) struct KeyChange {
     pub(crate) was: Vec<u8>,
     pub(crate) is: Vec<u8>,
-    /// The remote in question did it itself, and speaks of the new key.
+    /// The remote itself changed the key, and uses the new one.
     pub(crate) own: bool,
     /// Foreign keys were not heeded, so rows that refer to it may have stayed behind.
     pub(crate) unlinked: bool,

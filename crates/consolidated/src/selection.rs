@@ -149,8 +149,8 @@ impl Selection {
         self.rows == Rows::All
     }
 
-    /// True when it is not known what leaves and enters, so that the table is sent afresh in every
-    /// synchronization.
+    /// True if it is not known which rows leave and enter. Then every synchronization sends the
+    /// whole table.
     pub(crate) fn is_custom(&self) -> bool {
         match &self.rows {
             Rows::Custom(_) => true,

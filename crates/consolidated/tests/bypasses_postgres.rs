@@ -82,7 +82,7 @@ fn children_that_were_there_before_their_parents_come_with_them() {
         let (_, download) = center.synchronize(&mut remote, &[]);
         let new = ["customer 3", "invoice 31", "line 311", "line 312"];
         assert!(new.iter().all(|row| came(&download).contains(&(*row).to_owned())));
-        // And no more than once.
+        // It is sent only once.
         let (_, download) = center.synchronize(&mut remote, &[]);
         assert_eq!(download.modes, [Changes, Changes, Changes]);
         assert!(came(&download).is_empty(), "{download:?}");

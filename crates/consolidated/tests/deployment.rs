@@ -183,8 +183,8 @@ fn system_tables_of_a_newer_program_are_left_alone() {
     assert_eq!(center.value("SELECT count(*) FROM customer"), Value::Integer(1));
 }
 
-// Trap 18: a server of today on system tables of the program before would miss what it keeps in
-// the new ones. Whoever deploys again keeps remotes, owed rows and conflicts.
+// Trap 18: a new server on the system tables of an older program would lack its new tables. Another
+// deployment keeps remotes, owed rows and conflicts.
 #[test]
 fn system_tables_of_an_older_program_are_completed_by_a_deployment() {
     let center = Center::new(SCHEMA, "[table.customer]\n");

@@ -347,8 +347,8 @@ fn three_hundred_tables_are_no_hardship() {
     assert_eq!(database.dump(&["--schema-only"]), before);
 }
 
-/// The log of changed keys is another one; triggers that write to the former one are replaced
-/// before it goes, and no remote is sent anything afresh.
+/// The log of changed keys is another one. Triggers that write to the former one are replaced
+/// before it is dropped, and no table is sent again.
 // Trap 18, Trap 21
 #[test]
 fn the_former_log_of_changed_keys_is_replaced_by_a_deployment() {
@@ -382,8 +382,8 @@ fn the_former_log_of_changed_keys_is_replaced_by_a_deployment() {
     );
 }
 
-// Trap 18: a server of today on system tables of the program before would miss what it keeps in
-// the new ones. Whoever deploys again keeps remotes, owed rows and conflicts.
+// Trap 18: a new server on the system tables of an older program would lack its new tables. Another
+// deployment keeps remotes, owed rows and conflicts.
 #[test]
 fn system_tables_of_an_older_program_are_completed_by_a_deployment() {
     let database = database(SCHEMA);
@@ -406,8 +406,8 @@ fn system_tables_of_an_older_program_are_completed_by_a_deployment() {
     );
 }
 
-/// Foreign keys act with the rights of a table's owner. What a delete takes along in a table that
-/// the server's user may not read is not counted, and nothing said so.
+/// Foreign keys act with the rights of a table's owner. Rows that a delete removes from a table
+/// that the server's user may not read were not counted, and no message said so.
 // S11
 #[test]
 fn tables_that_uploads_reach_unseen_are_named() {

@@ -173,8 +173,8 @@ fn cases() -> Vec<(&'static str, &'static str, bool, bool)> {
     cases
 }
 
-/// One that only writes goes on being served, and nothing is sent afresh; but behind the next
-/// deployment ours fire before it. `OR FAIL` of the statement is that of its triggers too.
+/// A trigger that only writes is allowed, and no table is sent again. After the next deployment the
+/// triggers of Syncline fire before it. `OR FAIL` of a statement also applies to its triggers.
 // S2, Trap 29
 #[test]
 fn a_trigger_that_only_writes_is_put_behind_ours_without_a_refresh() {

@@ -369,7 +369,7 @@ fn a_remote_of_before_respells_a_key_and_no_more() {
     assert_eq!(center.value("SELECT count(*) FROM t WHERE id = 'bob'"), Value::Integer(0));
 }
 
-/// Whoever deploys hears of it before a remote does.
+/// `deploy` reports it before a remote meets it.
 // Trap 21, S11
 #[test]
 fn deploy_names_foreign_keys_that_keep_keys_from_changing() {

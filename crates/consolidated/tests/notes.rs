@@ -18,8 +18,8 @@ fn admin(center: &Center) -> Box<dyn Administration> {
     administer(&center.url).unwrap()
 }
 
-// S5, S7: a reject stood in the file of its remote only. Whoever runs the centre, and is asked
-// where an order went, found its key at most, and nothing once the remote had heard of it.
+// S5, S7: a reject was only in the file of its remote. An operator who was asked for a lost order
+// found its key at most, and nothing after the remote had received the reject.
 #[test]
 fn the_centre_keeps_what_it_refused_with_its_content() {
     Backend::each(the_centre_keeps_what_it_refused_on);

@@ -360,8 +360,8 @@ fn rows_are_found_by_a_new_key_whose_columns_the_remote_has() {
     });
 }
 
-// S5, S1: a column is added, and then a row gets another key. What waits for the row was meant for
-// the row that has that key now, though the remote speaks of a table of yesterday.
+// S5, S1: a column is added, and then a row gets another key. A pending change of the row applies
+// to the row with the new key, although the remote has an older table.
 #[test]
 fn what_waits_follows_a_row_that_got_another_key_after_its_table_had_changed() {
     Backend::each(|backend| {

@@ -347,7 +347,7 @@ DO $$ DECLARE o record; older text; BEGIN
     END LOOP;
 END $$;"#;
 
-/// A deploy turns the logs of a program before into those of today, and sends nothing afresh.
+/// A deploy converts the logs of an older program, and no table is sent again.
 // S2, S6
 #[test]
 fn departures_that_a_program_before_noted_are_kept() {

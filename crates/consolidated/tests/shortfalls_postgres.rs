@@ -133,7 +133,7 @@ fn new_rows_beside_a_duplicate_are_applied_once() {
     }
 }
 
-// S7: a line goes where its purchase went, and what waits for a row that lost is told of it.
+// S7: a line leaves with its purchase, and changes that depend on a row that lost are reported.
 #[test]
 fn children_of_rows_that_were_left_out_are_left_out_too() {
     let (mut center, mut remote) = with_customers(3, "\"remote_wins\"");
@@ -329,7 +329,7 @@ fn take(held: &mut Held, download: Download) -> Vec<String> {
         held.insert((table(&name), id(&row)), row);
     }
     for (name, key) in download.deletes {
-        // What both have deleted may be told once more.
+        // A delete that both have made may be sent once more.
         if held.remove(&(table(&name), id(&key))).is_some() {
             told.push(format!("{name} without {key:?}"));
         }

@@ -1,4 +1,4 @@
-//! Days as dates of the Gregorian calendar, through all times.
+//! Days as dates of the Gregorian calendar, for any year.
 
 /// Year, month and day of a day counted from 1970-01-01.
 ///

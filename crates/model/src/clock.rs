@@ -1,4 +1,4 @@
-//! Time, as the programs hand it in.
+//! The time, as the programs provide it.
 
 /// The only source of time in `server` and `client`, so that a simulation can own it.
 pub trait Clock: Send + Sync {

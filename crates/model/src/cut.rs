@@ -1,4 +1,4 @@
-//! Texts that may hold whole values of rows, cut to what is worth a message.
+//! Texts that may contain whole values of rows, cut to a length for messages.
 
 use std::borrow::Cow;
 

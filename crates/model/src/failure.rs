@@ -1,4 +1,4 @@
-//! A failure as everybody sees it: at the client, in the log, on the wire.
+//! A failure: at the client, in the log, and in messages.
 
 use crate::code::Code;
 use crate::cut::{MESSAGE_BYTES_MAX, cut};

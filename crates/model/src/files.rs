@@ -1,4 +1,4 @@
-//! The files of spill and journal, as the programs hand them in.
+//! The files of the spill, as the programs provide them.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! Who synchronizes what: names that must not be confused, each a type of its own.
+//! Names that must not be confused: a type for each.
 
 use crate::code::Code;
 use crate::failure::Failure;

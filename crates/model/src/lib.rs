@@ -1,8 +1,7 @@
 //! The nouns that the wire and the databases share: values, rows, tables, identities, failures.
 //!
-//! This crate knows no socket, no file, no clock, no thread and no runtime (A1).
-//! Where the outside world is needed, a trait names it ([`Clock`], [`Files`]) and the programs
-//! hand in an implementation.
+//! This crate knows no socket, no file, no clock, no thread and no runtime (A1). Where it needs
+//! one, there is a trait ([`Clock`], [`Files`]), and the programs pass an implementation.
 
 mod calendar;
 mod clock;

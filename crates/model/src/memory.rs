@@ -1,7 +1,8 @@
-//! The memory that a process may hold for its peers, and who holds how much of it.
+//! The memory that a process may use for its peers, and its users.
 //!
-//! One budget for everything: whoever wants more than is left goes to disk, does with less, or is
-//! refused. Nobody waits for memory, so nobody who holds some can be waited for.
+//! There is one budget for everything. If a request exceeds the rest of the budget, the caller uses
+//! the disk, does with less, or is refused. No caller waits for memory. So a holder of memory
+//! cannot block others.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

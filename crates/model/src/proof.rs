@@ -1,4 +1,4 @@
-//! What proves to the centre that a remote is the file it was: a secret and a receipt.
+//! The proofs of a remote towards the centre: a secret and a receipt.
 
 use crate::code::Code;
 use crate::failure::Failure;

@@ -1,4 +1,4 @@
-//! What a remote shares: the tables of its publications as both sides must see them.
+//! The tables of a remote's publications, as both sides know them.
 
 use serde::{Deserialize, Serialize};
 

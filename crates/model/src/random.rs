@@ -1,4 +1,4 @@
-//! Chance, as a value: everything drawn in `server` and `client` follows from one seed.
+//! A random generator as a value: all random numbers of `server` and `client` follow from one seed.
 
 use crate::hex;
 use rand::rngs::StdRng;

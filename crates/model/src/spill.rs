@@ -1,14 +1,14 @@
-//! Rows out of memory onto disk: a queue of chunks whose users cannot tell where it lies.
+//! Chunks of rows in memory or on disk: a queue whose users see no difference.
 //!
-//! Memory is drawn from one budget shared by all spills of a process. When it is used up, every
-//! further chunk of a spill goes to its file, so chunks keep their order. Nothing is ever held
-//! back: what [`Spill::append`] accepted can be read at once, as often as wanted.
+//! All spills of a process share one memory budget. When it is used up, every further chunk of a
+//! spill goes to its file, so chunks keep their order. A chunk that [`Spill::append`] accepted can
+//! be read at once, as often as necessary.
 //!
-//! Small chunks share blocks of memory, and what a chunk costs beside its bytes counts as well:
-//! a million of one row each would otherwise cost more than their rows.
+//! Small chunks share blocks of memory, and the overhead of a chunk counts too. Otherwise a million
+//! chunks of one row each would cost more than their rows.
 //!
-//! Bounds: the [`Memory`] for all spills together and whoever else draws on it, `disk_bytes_max`
-//! for all spills together.
+//! Bounds: the [`Memory`] for all spills together and its other users, and `disk_bytes_max` for all
+//! spills together.
 
 use crate::code::Code;
 use crate::failure::Failure;

@@ -1,7 +1,7 @@
-//! Cuts a stream of bytes into frames.
+//! Splits a stream of bytes into frames.
 //!
-//! A connection begins with [`MAGIC`] from the client. Then, in both directions, frames:
-//! four bytes length of the payload (little-endian), one byte type, the payload.
+//! A connection begins with [`MAGIC`] from the client. Then both sides send frames: four bytes
+//! length of the payload (little-endian), one byte type, the payload.
 
 use model::{Code, Failure, Hold};
 
@@ -131,7 +131,7 @@ impl FrameDecoder {
         if !self.make_room()
             && let Some(more) = self.lacks()
         {
-            // Whoever did not ask before gets it all the same.
+            // A caller that did not ask before gets the frame too.
             self.memory.iter_mut().for_each(|memory| memory.grow(more as u64));
             self.arriving.iter_mut().for_each(|it| it.payload.reserve_exact(more));
         }

@@ -1,7 +1,7 @@
 //! The wire: frames, messages and their encoding. No I/O (A1), no SQL (A2).
 //!
-//! `frame.rs` cuts bytes into frames, `message.rs` gives frames their meaning. The whole protocol
-//! with its rules for evolution is `docs/internals/protocol.md`.
+//! `frame.rs` splits bytes into frames, and `message.rs` gives frames their meaning.
+//! `docs/internals/protocol.md` defines the protocol and the rules for its changes.
 
 mod frame;
 mod message;

@@ -295,7 +295,7 @@ impl Synchronization<'_> {
         let in_turn = async {
             let _turn = shared.sessions.take(&user, &address).await?;
             if !lease.begin_work() {
-                // Whoever ended it says why.
+                // The session that ended it gives the reason.
                 return std::future::pending().await;
             }
             let result = work.await;

@@ -1,4 +1,4 @@
-//! What the user typed after `syncline bench`.
+//! The options of `syncline bench`.
 
 mod suite;
 

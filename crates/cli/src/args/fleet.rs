@@ -1,4 +1,4 @@
-//! What the user typed after `syncline fleet`, `declare-restored` and `rotate-keys`.
+//! The options of `syncline fleet`, `declare-restored` and `rotate-keys`.
 
 use super::{Dir, parse_remote_id, parse_user};
 use clap::{Args, Subcommand};

@@ -1,6 +1,6 @@
-//! What the bare database can do: the best technique we know, without us, without tracking.
+//! The speed of the bare database: the best known technique, without Syncline and without tracking.
 //!
-//! Measured in the same run, because what a machine gives differs from hour to hour.
+//! It is measured in the same run, because the speed of a machine changes from hour to hour.
 
 pub(super) mod postgres;
 pub(super) mod sqlite;

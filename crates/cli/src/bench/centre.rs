@@ -1,4 +1,4 @@
-//! The consolidated database of a run: made for it, filled, counted and removed.
+//! The consolidated database of a run: created for it, filled, counted and removed.
 
 mod postgres;
 mod sqlite;

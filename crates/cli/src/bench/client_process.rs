@@ -23,7 +23,7 @@ const ATTEMPTS_MAX: u64 = 1000;
 /// When to come back where neither the user nor the server says.
 const RETRY_DELAY_DEFAULT: Duration = Duration::from_secs(1);
 
-/// Carries out orders until there are no more.
+/// Executes orders until the last one.
 pub(super) fn run() -> Result<(), Failure> {
     raise_descriptor_limit();
     let (mut stdin, mut stdout) = (BufReader::new(io::stdin().lock()), io::stdout().lock());

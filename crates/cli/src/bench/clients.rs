@@ -1,4 +1,4 @@
-//! The client processes as the run sees them.
+//! The client processes from the view of the run.
 
 use super::clock::Stopwatch;
 use super::cpu;

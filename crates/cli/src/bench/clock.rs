@@ -1,4 +1,4 @@
-//! Time of the operating system: the only file of the benchmark that reads it (A6).
+//! The time of the operating system. Only this file of the benchmark reads it (A6).
 
 use model::civil_date;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};

@@ -1,4 +1,4 @@
-//! What processes cost, as the operating system counts it. Linux only; elsewhere nobody is seen.
+//! The processor time of processes, as the operating system counts it. Only on Linux.
 
 use std::time::Duration;
 

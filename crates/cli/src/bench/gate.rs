@@ -1,8 +1,8 @@
-//! What the run and its client processes say to each other, one JSON object a line.
+//! Messages between the run and its client processes, one JSON object per line.
 //!
-//! The gate: the run gives an order to every process at once, and gives the next one when the
-//! last client has carried it out. So all clients begin a timed synchronization together, and
-//! nothing else goes on meanwhile.
+//! The run gives an order to all processes at once. It gives the next order when the last client
+//! has completed this one. So all clients begin a timed synchronization together, and nothing else
+//! happens in this time.
 
 use super::layout::Layout;
 use super::tally::Tally;
@@ -56,7 +56,7 @@ pub(super) enum Answer {
     Failed(Failed),
 }
 
-/// What came of an order.
+/// The result of an order.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Report {
     /// Per client, from its first step to its last, in microseconds.

@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM end a run or a suite, but not before it has removed what it made.
+//! Ctrl-C and SIGTERM end a run or a suite, after it has removed what it created.
 
 use model::{Code, Failure};
 use signal_hook::consts::{SIGINT, SIGTERM};

@@ -1,4 +1,4 @@
-//! How long single synchronizations took.
+//! The duration of single synchronizations.
 
 use std::time::Duration;
 

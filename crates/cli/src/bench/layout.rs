@@ -1,7 +1,7 @@
-//! Which rows there are, who has them, and what happens to which of them.
+//! Which rows there are, which clients have them, and which operation each row gets.
 //!
-//! Everything follows from the parameters of the run, so that clients, consolidated database and
-//! the final comparison need not tell each other what they wrote.
+//! Everything follows from the parameters of the run. So clients, consolidated database and the
+//! final comparison need not exchange what they wrote.
 
 use super::purchase::{Content, Purchase};
 use super::tally::Tally;

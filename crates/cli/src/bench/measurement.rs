@@ -1,4 +1,4 @@
-//! The plot of a run: prepare, synchronize in sets, compare, measure the bare database.
+//! The steps of a run: prepare, synchronize in sets, compare, measure the bare database.
 
 use super::ceiling::Load;
 use super::centre::{self, Centre};

@@ -1,7 +1,8 @@
-//! On how many processors a run works: those that its processes may use.
+//! The number of processors of a run: those that its processes may use.
 //!
-//! Linux only. The run pins itself first, and so everything that it starts. A database server is
-//! not started by it: the processes that work for it there are pinned one by one, and end with it.
+//! Only on Linux. The run restricts itself first, and so all processes that it starts. It does not
+//! start a database server: the server's processes that work for the run are restricted one by one,
+//! and end with the run.
 
 use super::session::Session;
 use model::{Code, Failure};

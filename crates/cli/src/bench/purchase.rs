@@ -1,7 +1,7 @@
-//! The table of the published measurements, and rows for it that anybody can work out.
+//! The table of the published measurements, and its rows.
 //!
-//! A row follows from its client and its number alone, so that clients, consolidated database and
-//! the final comparison need not tell each other what they wrote.
+//! A row follows from its client and its number alone. So clients, consolidated database and the
+//! final comparison need not exchange what they wrote.
 
 use model::{Code, Failure, ValueRef, write_value};
 use std::fmt::Write as _;

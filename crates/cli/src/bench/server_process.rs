@@ -1,4 +1,4 @@
-//! The server of a run: a process of its own, with nothing tuned but its limits.
+//! The server of a run: a separate process with default options, except for its limits.
 
 use super::cpu;
 use crate::args::BenchRunOptions;

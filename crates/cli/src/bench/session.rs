@@ -1,4 +1,4 @@
-//! A connection to PostgreSQL as any other program has one, and the values that it sends.
+//! A connection to PostgreSQL like that of any other program, and the values that it sends.
 
 use super::purchase::Purchase;
 use bytes::BytesMut;

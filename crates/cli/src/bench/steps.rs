@@ -1,4 +1,4 @@
-//! How far a run or a suite is: a bar on a terminal, nothing in a pipe.
+//! The progress of a run or a suite: a bar on a terminal, nothing in a pipe.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use model::Failure;

@@ -1,8 +1,8 @@
-//! `syncline bench suite`: the published tests, one parameter at a time.
+//! `syncline bench suite`: the published tests, with one parameter varied in each.
 //!
-//! `suite/plan.rs` says which tests there are and which runs each takes, `suite/record.rs` what of
-//! it goes to `suite.json`. Every run is a process of its own, `syncline bench run`: nothing that
-//! one has used is there when the next begins, and a signal lets it clean up.
+//! `suite/plan.rs` has the tests and their runs, and `suite/record.rs` writes them to `suite.json`.
+//! Every run is a separate process, `syncline bench run`. So no run has effects on the next one,
+//! and after a signal it cleans up itself.
 
 mod plan;
 mod record;
@@ -180,7 +180,7 @@ fn tell(
     steps.told(|| output::line(&line))
 }
 
-/// What came of all runs.
+/// The results of all runs.
 #[derive(Default)]
 struct Tally {
     before: u64,

@@ -1,4 +1,4 @@
-//! How many rows there are, and a checksum over them, whatever their order.
+//! The number of rows, and a checksum that does not depend on their order.
 
 use super::layout::Layout;
 use super::purchase::employee_id;

@@ -1,7 +1,7 @@
-//! Every option of the table `[server]`: name, unit, default and why, once.
+//! All options of the table `[server]`: name, unit, default and reason.
 //!
-//! The struct that serde fills, its defaults, the bounds that are checked and the sample file
-//! that `syncline init` writes all follow from this one list.
+//! The struct for serde, its defaults, the checked bounds, and the sample file of `syncline init`
+//! follow from this list.
 
 use crate::args::LogLevel;
 use serde::{Deserialize, Serialize};

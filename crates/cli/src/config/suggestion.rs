@@ -1,4 +1,4 @@
-//! What somebody probably meant: the known name nearest to a misspelt one.
+//! The known name nearest to a misspelled one.
 
 /// The known name with the fewest edits from `word`, if it is near enough to be meant.
 pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {

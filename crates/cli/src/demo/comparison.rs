@@ -1,6 +1,6 @@
-//! The proof at the end: every remote against the consolidated database, row by row.
+//! Compares every remote with the consolidated database, row by row.
 //!
-//! Both files are read with plain SQLite, behind Syncline's back.
+//! Both files are read with plain SQLite, without Syncline.
 
 use super::folder::Folder;
 use super::schema::{REPRESENTATIVES, TABLES, failed};

@@ -1,7 +1,7 @@
-//! Kills the server at a chosen moment of a synchronization, seen from the wire.
+//! Kills the server at a chosen moment of a synchronization, as seen on the connection.
 //!
-//! The moment is a property of the conversation and not of a clock, so the demo shows the same
-//! thing on every machine.
+//! The moment is a message of the conversation and not a time, so the demo is the same on every
+//! machine.
 
 use super::server_process::ServerProcess;
 use client::Transport;

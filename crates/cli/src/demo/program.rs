@@ -1,4 +1,4 @@
-//! Runs the commands of this very program, as a user would type them.
+//! Runs the commands of this program, as a user would type them.
 
 use super::folder::Folder;
 use crate::output;

@@ -1,4 +1,4 @@
-//! The server of the demo: a process of its own, so that it can be killed.
+//! The server of the demo: a separate process, so that it can be killed.
 
 use super::folder::Folder;
 use super::program::Program;

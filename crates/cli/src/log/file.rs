@@ -1,7 +1,7 @@
-//! A log file of bounded size, with a bounded number of predecessors.
+//! A log file of limited size, with a limited number of older files.
 //!
-//! `server.log` becomes `server.log.1` when it is full, that one `server.log.2`, and so on; the
-//! oldest is removed. No line is cut in two.
+//! When `server.log` is full, it becomes `server.log.1`, that one becomes `server.log.2`, and so
+//! on. The oldest file is removed. No line is split.
 
 use model::{Code, Failure};
 use std::fs::{self, File, OpenOptions};

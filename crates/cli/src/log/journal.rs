@@ -1,4 +1,4 @@
-//! What systemd's journal reads: the level in front of each line.
+//! The level before each line, for systemd's journal.
 
 use std::fmt;
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! `syncline sync --watch`: synchronizes when there is something to say, and now and then anyway.
+//! `syncline sync --watch`: synchronizes when there are changes, and at intervals.
 
 use super::{Summary, Synchronizer, told};
 use crate::args::SyncOptions;

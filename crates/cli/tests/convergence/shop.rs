@@ -176,8 +176,9 @@ impl Shop {
         }
         let before = table.texts.clone();
         let statements = table.change_columns(identity, chance);
-        // What a model declares twice in a row has happened once: names that were swapped are not
-        // swapped back by the next deployment. Whoever swaps them again has to deploy in between.
+        // Two successive models that declare the same renaming rename once: the next deployment
+        // does not swap the names back. To swap them again, a model without the line must come
+        // between.
         if table.renamed().is_disjoint(&table.declared) {
             return statements;
         }

@@ -8,7 +8,7 @@ use std::process::{Child, Command};
 const NOTE: &str = "CREATE TABLE note (id int PRIMARY KEY, text text);
     INSERT INTO note VALUES (1, 'x');";
 
-/// Whoever writes a note waits for an hour.
+/// A write to the table `note` waits for an hour.
 const SLEEPING: &str = "CREATE FUNCTION nap() RETURNS trigger LANGUAGE plpgsql AS
         'BEGIN PERFORM pg_sleep(3600); RETURN NULL; END';
     CREATE TRIGGER nap AFTER INSERT OR UPDATE ON note FOR EACH ROW EXECUTE FUNCTION nap();";

@@ -54,7 +54,7 @@ fn scattered_rows(bencher: Bencher<'_, '_>, place: Place) {
     measure(bencher, place, ROWS, ROWS, upserts(DownloadMode::Changes, order, 0.34));
 }
 
-/// A table sent afresh to a remote that holds it already.
+/// A whole table that is sent again to a remote that has it already.
 #[divan::bench(args = [1_000, 100_000], sample_count = 5)]
 fn refreshed_rows(bencher: Bencher<'_, '_>, rows: i64) {
     measure(bencher, Place::Disk, rows, rows, upserts(DownloadMode::Refresh, 0..rows, 0.12));

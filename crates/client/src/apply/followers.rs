@@ -118,8 +118,8 @@ impl<'a> Followers<'a> {
         up.any(|it| moving[it.parent_at] && it.columns.iter().any(|name| in_key(table, name)))
     }
 
-    /// The key under which a row lies by now that is told under this one, with its new one: where
-    /// its parents have got other keys and it has gone along.
+    /// The present key of a row that the download names by this key, with its new key. They differ
+    /// if its parents have got other keys and the row has followed.
     pub(super) fn key_by_now(
         &self,
         table: &RemoteTable,
@@ -400,8 +400,8 @@ impl Follow<'_, '_> {
         told.moved(reference, self.table, self.child, same)
     }
 
-    /// A condition for children that the centre speaks of. The others go anyway, and so do all that
-    /// refer to a spare key.
+    /// A condition for children that the centre publishes. The others always follow, and so do all
+    /// that refer to a temporary key.
     fn who_go(&self, condition: &str) -> String {
         match self.followers.staying(self.reference) {
             Some(_) if !self.shift.from_spare => format!(" AND ({condition})"),

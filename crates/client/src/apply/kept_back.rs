@@ -70,7 +70,8 @@ pub(super) fn without_change(table: &RemoteTable, entry: &str) -> String {
     }
 }
 
-/// Forgets what is kept back of tables that are sent afresh: it comes again, or is gone.
+/// Discards the kept back rows of tables that are sent as a whole: a row arrives again, or it was
+/// deleted.
 pub(super) fn drop_refreshed(
     connection: &Connection,
     tables: &[RemoteTable],

@@ -149,9 +149,10 @@ struct Mover<'a> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Waiting {
     Nothing,
-    /// A change of the row that the centre speaks of.
+    /// A pending change of the row that the centre means.
     Change,
-    /// The row there is of this remote, or it moved away; what the centre speaks of is not there.
+    /// The row there was made at this remote, or the row moved away: the row that the centre means
+    /// is not there.
     Another,
 }
 

@@ -38,7 +38,7 @@ pub(crate) fn count(connection: &Connection) -> rusqlite::Result<u64> {
     Ok(progress::get::<i64>(connection, COUNT)?.unwrap_or(0).max(0) as u64)
 }
 
-/// Forgets the rows of tables that are sent afresh: they come again, or are gone.
+/// Discards the rows of tables that are sent as a whole: they arrive again, or were deleted.
 pub(super) fn drop_refreshed(
     connection: &Connection,
     tables: &[RemoteTable],

@@ -28,8 +28,8 @@ pub struct StoredReject {
     pub table: String,
     /// The key, as a JSON object by column name; what programs before wrote is an array.
     pub key: String,
-    /// The synchronization in which it was refused; of what this remote has recorded by itself its
-    /// own number, as a negative one.
+    /// The synchronization in which it was refused. If this remote itself recorded the reject, it
+    /// is the remote's own number, negative.
     pub counter: i64,
     /// Why, as the number of an error code.
     pub code: u16,
@@ -470,8 +470,8 @@ pub(super) fn record_difference(
 
 #[derive(Default)]
 struct Reason<'a> {
-    /// The synchronization in which the consolidated database refused the row; none where this
-    /// remote records by itself what becomes of it.
+    /// The synchronization in which the consolidated database refused the row; none if this remote
+    /// itself recorded the reject.
     counter: Option<Counter>,
     code: u16,
     message: &'a str,

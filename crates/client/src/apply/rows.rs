@@ -329,9 +329,9 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Writes all rows again if foreign keys have changed some after they were written: a parent
-    /// that is deleted or loses its value takes along whatever refers to it at that moment, even
-    /// a child that has come with this download for the parent that is to have the value next.
+    /// Writes all rows again if foreign keys have changed some after they were written. A parent
+    /// that is deleted or loses its value changes all rows that refer to it at that moment. This
+    /// may be a child of this download whose parent gets the value later.
     pub(super) fn repair_after_actions(&mut self, upserts: &Spill) -> Result<(), Failure> {
         if !self.actions.seen.get() {
             return Ok(());
@@ -443,8 +443,8 @@ fn part<'a>(
     Ok(Some(others))
 }
 
-/// Keeps rows back that others are in the way of. Where it is a change that waits, nobody needs to
-/// be told: it is uploaded, and makes room.
+/// Keeps back rows that are blocked by others. If a pending change blocks a row, this is not
+/// reported: the change is uploaded, and then the row can be applied.
 fn keep_back(
     connection: &Connection,
     circumstances: &Circumstances<'_>,

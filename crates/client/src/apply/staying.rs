@@ -85,7 +85,7 @@ impl Told {
         execute(connection, &sql, &shift.values()).map(drop).map_err(explain)
     }
 
-    /// The condition that the change noted at `told` goes along with its parent.
+    /// The condition that the change noted at `told` follows its parent.
     fn goes(&self, reference: &Reference, parent: &RemoteTable) -> String {
         let width = parent.key.len();
         let to = reference.columns.iter().zip(&parent.key).enumerate();

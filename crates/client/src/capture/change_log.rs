@@ -140,11 +140,11 @@ pub(crate) fn has_old_images(
     connection.query_row(&sql, [generation], |row| row.get(0))
 }
 
-/// Drops the frozen generation of one table, which was committed, and what was downloaded for
-/// its rows meanwhile: the server has seen the change since then, and sends what came of it.
+/// Deletes the frozen generation of one table, which was committed, and the rows that were
+/// downloaded for it in the meantime. The server has the change now, and sends the result.
 ///
 /// Nearly always no other generation has entries. Then the table is emptied as a whole, which
-/// SQLite does page by page; deleting a range is done row by row and keeps the tree balanced.
+/// SQLite does page by page. A range would be deleted row by row, with the tree kept balanced.
 pub(crate) fn drop_generation(
     connection: &Connection,
     table: &RemoteTable,

@@ -26,9 +26,9 @@ pub(super) struct TableDetails {
     pub(super) parameters: Vec<String>,
     /// The claims among them, unless any text will do.
     pub(super) claims: Vec<TypedClaim>,
-    /// The selection as text; empty for all rows. Another one sends the table afresh.
+    /// The selection as text; empty for all rows. If it changes, the whole table is sent again.
     pub(super) selection: String,
-    /// The selection is a condition that nobody can follow: sent afresh every time.
+    /// The selection is a custom condition: the whole table is sent every time.
     pub(super) afresh: bool,
     /// Digests of the scripts whose plans may be kept (`kept.rs`).
     pub(super) kept: Vec<String>,

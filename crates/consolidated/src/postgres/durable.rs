@@ -15,9 +15,9 @@ use model::{Code, Failure};
 /// For the flight that reads rows, behind them. `$1` is a place in the log.
 pub(super) const IS_FLUSHED: &str = "SELECT (pg_current_wal_flush_lsn() - '0/0')::int8 >= $1::int8";
 
-/// Writes, so that there is something to commit, unless somebody else has flushed the log. Whoever
-/// waits for the row here looks again when it is free: one commit serves all downloads that wait,
-/// at all servers.
+/// Writes a row, so that there is something to commit, unless the log is flushed already. A
+/// download that waits for the row checks again when the row is free: one commit serves all
+/// downloads that wait, at all servers.
 const WRITE: &str = "UPDATE syncline.syncline_timeline SET floor = floor
 WHERE timeline = $1::int8 AND (pg_current_wal_flush_lsn() - '0/0')::int8 < $2::int8";
 

@@ -26,7 +26,7 @@ pub(super) enum FaultKind {
     Broken(io::Error),
     /// There was no connection to use.
     Disconnected,
-    /// Whoever took the rows failed, or something could not be sent at all.
+    /// The receiver of the rows failed, or a statement could not be sent.
     Failure(Failure),
 }
 

@@ -207,7 +207,7 @@ fn after(low: u32, now: u64) -> u64 {
     now.saturating_sub(u64::from(ago)) + 1
 }
 
-/// Tables that are sent afresh every time are nothing to look at.
+/// Tables that are sent as a whole every time need no query.
 fn warn_of_refreshes(tables: &[Arc<Table>], spans: &[Span], request: &FetchRequest<'_>) {
     let whole = |position: &usize| spans[*position].mode == DownloadedTable::Refresh;
     let unplanned = |position: &usize| !tables[*position].deployed.details.afresh;
@@ -274,7 +274,7 @@ struct Cursor<'a> {
 }
 
 impl Cursor<'_> {
-    /// A table that is sent afresh is better read by a plan of its own.
+    /// For a table that is sent as a whole, a new plan is better than the kept one.
     fn keeps_plan(&self) -> bool {
         self.statement.keeps_plan && !self.batches.refreshed
     }

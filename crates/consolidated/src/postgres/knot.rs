@@ -125,7 +125,7 @@ fn reject(careful: &mut Careful<'_, '_>, parked: Parked) -> Result<(), Stop> {
     Ok(careful.reject(table, change, &row, reason)?)
 }
 
-/// Applies all of `waiting`, rebased to `told`. Says of each whether it failed.
+/// Applies all of `waiting`, rebased to `told`. Returns for each whether it failed.
 fn attempt(
     careful: &mut Careful<'_, '_>,
     waiting: &[Parked],

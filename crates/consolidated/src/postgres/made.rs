@@ -160,8 +160,8 @@ fn settled(upload: Upload<'_>) -> i64 {
     counters.min().unwrap_or(0)
 }
 
-/// Applies the rows of `group` that speak of what the remote uploaded over what the centre made of
-/// that, and returns the others.
+/// Applies the rows of `group` that the centre stored differently from what the remote uploaded,
+/// rebased onto the stored rows. Returns the other rows.
 pub(super) fn over(careful: &mut Careful<'_, '_>, mut group: Group) -> Result<Group, Stop> {
     let (table, change) = (group.table, group.change);
     let this = careful.table(table);

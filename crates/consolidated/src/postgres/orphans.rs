@@ -184,7 +184,7 @@ pub(super) fn settle(link: &mut Link, guards: &[&Guard]) -> Result<(), Failure> 
         let none: String =
             about.map(|guard| format!("\n  AND NOT EXISTS (SELECT {})", guard.orphans)).collect();
         let mark = mark.map_or("NULL".to_owned(), |mark| literal(&mark));
-        // Whoever leaves another mark meanwhile wins.
+        // A mark that another session leaves in the meantime stays.
         link.batch(&format!(
             "UPDATE syncline.syncline_log_state SET settled = bypassed\n\
              WHERE table_name = {} AND bypassed IS NOT DISTINCT FROM {mark}::xid8{none}",

@@ -27,8 +27,8 @@ pub(super) struct Batches {
     /// Of the table.
     pub(super) position: usize,
     pub(super) kind: Kind,
-    /// The table is sent afresh: the remote removes what does not come, so even the rows that it
-    /// has just uploaded must.
+    /// The whole table is sent. The remote removes rows that do not arrive, so even rows that it
+    /// has just uploaded are sent.
     pub(super) refreshed: bool,
 }
 

@@ -230,8 +230,8 @@ fn present(
     Ok(found)
 }
 
-/// Resolves the rows with these numbers, behind all others, and adds what is to be told of them to
-/// `ledger`. None where all is to be undone and applied carefully.
+/// Resolves the rows with these numbers, after all others, and records the results in `ledger`.
+/// Returns none if everything must be undone and applied carefully.
 pub(super) fn settle(
     link: &mut Link,
     upload: Upload<'_>,

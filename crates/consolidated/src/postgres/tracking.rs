@@ -101,8 +101,8 @@ pub(super) const FUNCTIONS: [(&str, &str); 3] = [
     ),
 ];
 
-/// Triggers that may be added to a table that is tracked: nobody has needed them before, or the
-/// mark that is left then makes good what they have not noticed.
+/// Triggers that may be added to a tracked table: they were not needed before, or the mark that is
+/// left then has the table sent again.
 pub(super) const ADDED: [&str; 2] = ["syncline_watched", "syncline_unlinked"];
 
 /// How statements of ours begin that delete rows and note it themselves.

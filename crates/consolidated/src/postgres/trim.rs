@@ -36,9 +36,9 @@ fn cut(log: &str) -> String {
     format!("DELETE FROM {log} WHERE syncline_version < $1::text::xid8")
 }
 
-/// Forgets the changes of keys that departure logs do not know any more. Each has a departure
-/// beside it, so that there are no more of them than of these. A remote whose watermark is not
-/// below the floor of its table has seen all that are missing here.
+/// Deletes the key changes whose departures are no longer in the departure logs. Each key change
+/// has a departure, so there are at most as many. A remote whose watermark is not below the floor
+/// of its table has received all key changes that are missing here.
 const CUT_KEY_CHANGES: &str = "DELETE FROM syncline.syncline_key_change AS m
 WHERE NOT EXISTS (
     SELECT FROM syncline.syncline_log_state AS s

@@ -184,7 +184,7 @@ pub(super) fn resolve(
         true => Ok(Some(ledger)),
         false => shortfall::settle(link, upload, &outline, &missed, ledger),
     };
-    // What fails is met again, step by step, and told, or is gone.
+    // A failure happens again in the careful attempt and is reported there, or it is gone.
     let Ok(Some(mut ledger)) = settled else { return Ok(Err(Undone::RowsFailed)) };
     outline.count(&mut ledger.applied);
     Ok(Ok(ledger))

@@ -45,7 +45,7 @@ pub(super) fn store(published: &str, sql_name: &str) -> String {
     )
 }
 
-/// Has a table sent afresh: something may have gone unnoticed.
+/// Has the whole table sent again: changes may have been missed.
 pub(super) fn give_incarnation(published: &str) -> String {
     format!(
         "UPDATE syncline.syncline_log_state\n\
@@ -68,8 +68,8 @@ pub(super) fn found(answer: &Answer) -> Vec<(String, String)> {
     rows.filter_map(|row| Some((row.try_get(0).ok()?, row.try_get(1).ok()?))).collect()
 }
 
-/// Triggers that are as they were deployed, but were not all the time: what they missed is made
-/// good by sending their tables afresh.
+/// Triggers that are as deployed now, but were not all the time. They may have missed changes, so
+/// their tables are sent again as a whole.
 pub(super) fn renew(link: &mut Link, changed: &[(String, String)]) -> Result<(), Failure> {
     for (published, sql_name) in changed {
         tracing::warn!(

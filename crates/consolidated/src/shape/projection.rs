@@ -24,7 +24,7 @@ pub struct LeftOut {
     told: RefCell<BTreeMap<RowId, Left>>,
     /// Updates of which nothing is left.
     empty: RefCell<BTreeSet<RowId>>,
-    /// The keys that such rows have got, by those that the upload speaks of.
+    /// The new keys of such rows, by the keys in the upload.
     moved: RefCell<BTreeMap<RowId, RowId>>,
     /// Bytes of all contents.
     bytes: Cell<usize>,
@@ -34,7 +34,7 @@ pub struct LeftOut {
 #[derive(Debug)]
 struct Left {
     why: String,
-    /// The row as the upload speaks of it: under its old key, where the key changes.
+    /// The row by its key in the upload: the old one, if the key changes.
     sent: RowId,
     /// JSON: the row under the names that the remote has for its columns.
     content: Option<String>,
@@ -50,14 +50,14 @@ pub(crate) fn as_it_is(_: usize, _: usize, _: ValueRef<'_>) -> Option<Value> {
 }
 
 impl LeftOut {
-    /// Every such row, as the upload speaks of it and as it is called behind it, with the reason.
+    /// Every such row, by its key in the upload and its key afterwards, with the reason.
     pub(crate) fn told(&self) -> Vec<(RowId, RowId, (Code, String))> {
         let told = self.told.borrow();
         let reason = |left: &Left| (Code::ColumnDropped, left.why.clone());
         told.iter().map(|(row, left)| (left.sent.clone(), row.clone(), reason(left))).collect()
     }
 
-    /// The whole row, JSON, of which something was left out, as the upload speaks of it.
+    /// The whole row of which values were left out, as JSON, as it was uploaded.
     pub(crate) fn content(&self, sent: &RowId) -> Option<String> {
         self.content_behind(self.moved.borrow().get(sent).unwrap_or(sent))
     }
@@ -67,7 +67,7 @@ impl LeftOut {
         self.told.borrow().get(row).and_then(|left| left.content.clone())
     }
 
-    /// Rows that no batch speaks of under this key: updates of which nothing is left, and rows that
+    /// Rows that no batch contains under this key: updates without remaining values, and rows that
     /// have got another key.
     pub(crate) fn unsaid(&self) -> Vec<RowId> {
         let (told, empty) = (self.told.borrow(), self.empty.borrow());
@@ -108,7 +108,7 @@ pub(crate) fn upload<D>(
     };
     let mut applied = apply(&projected)?;
     applied.updates += left_out.empty.borrow().len() as u64;
-    // It speaks of tables by other positions than the download.
+    // Its positions of tables are not those of the download.
     applied.echo = Echo::default();
     Ok(applied)
 }

@@ -27,7 +27,7 @@ use std::sync::Arc;
 /// Where the parts of a download go.
 pub(super) type Sink<'a> = &'a mut dyn FnMut(DownloadBatch) -> Result<(), Failure>;
 
-/// Sends everything of `request` to `sink`, and tells which entries of the logs it speaks of. The
+/// Sends all rows of `request` to `sink`, and returns up to which entries the logs were read. The
 /// connection is inside a read transaction.
 pub(super) fn fetch(
     connection: &Connection,
@@ -346,8 +346,8 @@ impl<'a> Download<'a, '_> {
         since: Option<&[i64]>,
         batches: &Batches,
     ) -> Result<(), Failure> {
-        // A table sent afresh is complete: the remote removes what does not come, so even the rows
-        // that it has just uploaded must.
+        // The remote removes rows of a whole table that do not arrive. So even rows that it has
+        // just uploaded are sent.
         let request = self.request;
         let echo = since.is_some().then_some(request.echo);
         let connection = self.connection;

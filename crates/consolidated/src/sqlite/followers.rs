@@ -34,8 +34,8 @@ pub(super) struct Followers {
     pub(super) are_known: bool,
 }
 
-/// The rows that refer to the row of `deleted`, which stands at the centre under the key of `told`,
-/// as far as the upload does not name them and the remote has them.
+/// The rows that refer to the row of `deleted`, which has the key of `told` at the centre. Only
+/// rows that the remote has and that are not in the upload.
 pub(super) fn of(
     attempt: &Attempt<'_>,
     position: usize,

@@ -166,7 +166,7 @@ impl Moves {
         if replaced {
             return Ok(Whereabouts::Replaced);
         }
-        // What the remote itself did it speaks of under the new key.
+        // The remote uses the new key of its own key changes.
         let known = steps.first().is_some_and(|step| step.by.as_deref() == Some(remote));
         let last = steps.into_iter().next_back().filter(|_| !known);
         Ok(last.map_or(Whereabouts::Here, |step| Whereabouts::At(step.key)))
@@ -174,8 +174,8 @@ impl Moves {
 }
 
 impl Moves {
-    /// Notes which of the keys that others have left are those of rows which the remote has made:
-    /// from now on it speaks of these.
+    /// Records which of the keys that other rows have left belong to rows that the remote inserted.
+    /// From now on the remote means its own rows by them.
     pub(super) fn note_own_rows(
         &self,
         connection: &Connection,
@@ -327,8 +327,8 @@ fn queries(table: &PublishedTable, names: &[&str], until: i64) -> [String; 3] {
             format!("quote({}) = quote({})", ident(&was(name)), ident(&becomes(name)))
         }),
     );
-    // A row that the remote itself gave this key is the one that it speaks of now; one that
-    // somebody else gave it before another left it is not.
+    // If the remote itself gave a row this key, it means this row now. If another user gave a row
+    // this key before yet another row left it, it does not.
     let own = format!(
         "SELECT max(sequence) FROM {keys} WHERE {} AND sequence > ?{number}
            AND sequence <= {until} AND remote_id = ?{}",
@@ -387,7 +387,7 @@ pub(super) fn made_by(
 ) -> Result<(), Failure> {
     let sql =
         format!("UPDATE {} SET remote_id = ?1 WHERE sequence = ?2", ident(&keys_name(&table.name)));
-    // Whoever made them: this is about to be noted.
+    // It does not matter who made them: this is about to be recorded.
     for step in chain(connection, table, key, (since, i64::MAX), "")?.0 {
         connection
             .prepare_cached(&sql)

@@ -9,8 +9,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
-/// Whether this is the file that it says it is, and has what its last start left. `dir` is the
-/// folder of the configuration. Whoever calls holds the lock for serving.
+/// Whether the file is where it says, and has the mark of the last start. `dir` is the folder of
+/// the configuration. The caller holds the lock for serving.
 pub(crate) fn start(path: &Path, dir: Option<&Path>) -> Result<(), Failure> {
     let connection = connect(path, false)?;
     if !deploy::table_exists(&connection, "syncline_system")? {

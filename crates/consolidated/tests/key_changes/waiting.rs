@@ -66,7 +66,7 @@ fn an_edit_that_waits_does_not_hit_the_row_that_took_the_key() {
     });
 }
 
-/// The remote that changed the key speaks of the new one, and of a new row under the old one.
+/// The remote that changed the key uses the new one, and means a new row by the old one.
 // S5, Trap 21
 #[test]
 fn what_a_remote_did_itself_is_not_followed_again() {
@@ -179,8 +179,8 @@ fn a_row_that_looks_like_the_one_that_is_gone_does_not_pass_for_it() {
     });
 }
 
-/// Whoever has the key now looks just like the row that had it: nothing but the log of changed keys
-/// tells them apart.
+/// The row that has the key now is equal to the row that had it. Only the log of changed keys
+/// distinguishes them.
 // S5, Trap 21
 #[test]
 fn what_waits_follows_its_row_whoever_took_the_key() {

@@ -171,7 +171,7 @@ fn a_row_leaves_by_an_upload_only_where_the_model_says_so() {
     });
 }
 
-/// Whoever hands a customer over has worked for it until then.
+/// A user who hands a customer over has changed its rows before.
 // S7
 #[test]
 fn what_was_done_before_a_row_left_counts() {

@@ -1,4 +1,4 @@
-//! Capabilities: what a program can do beyond what its protocol version implies.
+//! Capabilities: abilities of a program that its protocol version does not imply.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! Failed: the synchronization ends here, and why.
+//! Failed: ends the synchronization, with the reason.
 
 use model::{Code, Failure, MESSAGE_BYTES_MAX, Progress, cut};
 use serde::{Deserialize, Serialize};

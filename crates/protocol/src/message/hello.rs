@@ -1,4 +1,4 @@
-//! Hello: who wants what.
+//! Hello: the user, the remote, and what it wants.
 
 use super::Capabilities;
 use model::{

@@ -1,4 +1,4 @@
-//! Welcome: the server's answer to Hello, where the client needs one before it can go on.
+//! Welcome: the server's answer to Hello.
 
 use super::Capabilities;
 use model::{DatabaseId, Progress, RemoteSchema, ScriptVersion};

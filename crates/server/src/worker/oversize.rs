@@ -30,7 +30,7 @@ pub(super) struct Oversize<'a> {
     schema: &'a RemoteSchema,
     counter: Counter,
     row_bytes_max: usize,
-    /// Tables that are sent afresh.
+    /// Tables that are sent as a whole.
     refreshed: Vec<bool>,
     /// What was withheld before and has not come yet, and in which synchronization it was first.
     before: HashMap<(usize, Vec<u8>), Counter>,
@@ -91,7 +91,7 @@ impl<'a> Oversize<'a> {
         }
     }
 
-    /// What was withheld of a table that was sent afresh, and did not come now, is gone.
+    /// A row of a whole table that was withheld before and is not there now was deleted.
     pub(super) fn finish(&mut self) {
         let gone = |table: &usize| self.refreshed.get(*table) == Some(&true);
         let gone = self.before.extract_if(|(table, _), _| gone(table));

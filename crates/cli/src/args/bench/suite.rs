@@ -1,4 +1,4 @@
-//! What the user typed after `syncline bench suite`.
+//! The options of `syncline bench suite`.
 
 use super::ClientsOn;
 use clap::{Args, ValueEnum};

@@ -1,6 +1,6 @@
-//! Bare PostgreSQL: set statements over arrays, and binary results that nobody decodes.
+//! Bare PostgreSQL: set statements over arrays, and binary results that are not decoded.
 //!
-//! On a table without tracking. The best of several numbers of connections counts.
+//! The table has no tracking. The best of several numbers of connections counts.
 
 mod arrays;
 
@@ -510,7 +510,7 @@ impl Worker {
     async fn carry_out(&self, load: &Load, number: u32) -> Result<u64, tokio_postgres::Error> {
         let (operation, written) = (load.operation(), load.rows_written());
         let employee = load.employee(number) as i32;
-        // A transaction of one statement needs no more.
+        // One statement is a transaction by itself.
         let is_several = operation == Operation::Exchange
             || self.write_lines.is_some()
             || written > self.columns.len;

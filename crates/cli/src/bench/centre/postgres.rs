@@ -1,6 +1,6 @@
-//! The schema `syncline_bench` of a PostgreSQL database, and the deployment of its one table.
+//! The schema `syncline_bench` of a PostgreSQL database, and the deployment of its table.
 //!
-//! A database that serves somebody already is refused: its deployment must not be touched.
+//! A database with another deployment is refused, because that deployment must not change.
 
 use super::{Centre, NAME, create_tables, tables};
 use crate::args::Model;

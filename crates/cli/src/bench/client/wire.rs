@@ -1,6 +1,7 @@
 //! A client that only speaks the protocol, so that a small machine can load a large server.
 //!
-//! It keeps what a remote must remember of a synchronization, and of its rows keys and checksums.
+//! It stores what a remote must remember about a synchronization. Of its rows it stores keys and
+//! checksums.
 
 use super::{PASSWORD, Traffic};
 use crate::args::Operation;
@@ -28,7 +29,7 @@ const BUFFER_BYTES: usize = 64 << 10;
 /// Rows that are copied, so that an upload is one write. More are sent from where they lie.
 const COPIED_BYTES_MAX: usize = 1 << 20;
 
-/// What a remote remembers, and no more.
+/// The part of the state of a remote that a synchronization needs.
 pub(super) struct WireClient {
     user: UserName,
     remote_id: RemoteId,

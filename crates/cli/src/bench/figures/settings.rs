@@ -1,4 +1,4 @@
-//! With what a run was made, and whether two runs were made with the same.
+//! The settings of a run, and whether two runs have the same ones.
 
 use crate::args::BenchRunOptions;
 use crate::bench::machine;

@@ -1,4 +1,4 @@
-//! One operation of one test: our figures beside the published ones, as a chart and as a table.
+//! One operation of one test: measured and published figures, as a chart and as a table.
 
 use super::chart::{Bar, Frame, Group, LineChart, Series, draw_bars};
 use super::ink::{Drawing, Ink};

@@ -1,4 +1,4 @@
-//! A page under construction, into which nothing that came from outside can write markup.
+//! A page under construction. Text from outside cannot add markup to it.
 
 use super::ink::{Drawing, StyleSheet};
 

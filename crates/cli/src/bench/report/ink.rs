@@ -1,7 +1,7 @@
-//! The colours of the page, once for daylight and once for the dark, and the drawings in them.
+//! The colours of the page in the light and in the dark, and the drawings in these colours.
 //!
-//! A drawing is made in the light colours. As the style sheet that is generated here replaces each
-//! of them by a variable, the same drawing is right in the dark and on paper too.
+//! A drawing is made in the light colours. The generated style sheet replaces each of them by a
+//! variable. So the same drawing is also right in the dark and on paper.
 
 use std::fmt::Write;
 

@@ -1,8 +1,9 @@
-//! Numbers as people like to read them.
+//! Numbers in a form that is easy to read.
 
 use crate::bench::figures::grouped;
 
-/// With its thousands apart, and no more digits than a measurement deserves: `1,234,567`, `4.25`.
+/// With separated thousands, and at most the digits that a measurement can have: `1,234,567`,
+/// `4.25`.
 pub(super) fn plain(number: f64) -> String {
     let decimals = match number.abs() {
         size if size >= 100.0 => 0,

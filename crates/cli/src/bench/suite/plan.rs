@@ -1,8 +1,8 @@
-//! The tests of the suite: what each varies, and what stays as it was published.
+//! The tests of the suite: the parameter of each, and the published values of the others.
 //!
-//! Published sizes are 1,000 clients, 1,000 rows a synchronization, ten million rows a run. The
-//! scale is a factor on the number of clients alone, so that what a synchronization carries is
-//! the same everywhere; only where the network is slow on purpose do rows become fewer too.
+//! Published sizes are 1,000 clients, 1,000 rows per synchronization and ten million rows per run.
+//! The scale is a factor on the number of clients only, so that the size of a synchronization stays
+//! the same. Only with slow networks the number of rows is reduced too.
 
 use crate::args::{
     Arguments, BenchAction, BenchRunOptions, BenchSuiteOptions, Command, Operation, TestName,

@@ -1,4 +1,4 @@
-//! `suite.json`: which tests there are, and in which files their results are found.
+//! `suite.json`: the tests, and the files with their results.
 
 use super::plan::{Point, Run, Test};
 use crate::args::BenchSuiteOptions;

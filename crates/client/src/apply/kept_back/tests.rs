@@ -20,8 +20,8 @@ fn kept(site: &Site) -> u64 {
     site.remote.status().unwrap().kept_back
 }
 
-/// A way for a table of the remote to refuse a row: the table, the row that is refused, how it is
-/// told, and what makes it fit.
+/// A way for a table of the remote to refuse a row: the table, the row that is refused, the
+/// reported row, and the statement after which it is accepted.
 struct Refusal {
     table: &'static str,
     row: [Value; 3],

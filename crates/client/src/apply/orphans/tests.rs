@@ -113,7 +113,7 @@ fn a_changed_row_is_never_set_aside() {
     }
 }
 
-// S3: a table that is sent afresh brings its orphans again, or not.
+// S3: a table that is sent as a whole contains its orphans again, or they were deleted.
 #[test]
 fn a_refresh_forgets_what_waits() {
     let mut site = shop("CASCADE");

@@ -20,7 +20,7 @@ pub(super) fn connect(host: &Host, options: &Options) -> Result<(Wire, Option<Ke
     through(host, options, &mut |socket, reach| enter(socket, reach, host, options))
 }
 
-/// Connects to `host`, and no more than that.
+/// Connects to `host`, without a session.
 pub(super) fn reach(host: &Host, options: &Options) -> Result<Socket, FaultKind> {
     through(host, options, &mut |socket, _| Ok(socket))
 }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// The most times that an upload is applied again without the rows that stand in its way.
 const ATTEMPTS_MAX: usize = 100;
 
-/// What came of one try.
+/// The result of one attempt.
 enum Verdict {
     /// All rows are applied, or reported.
     Done,

@@ -1,4 +1,4 @@
-//! Columns of rows as PostgreSQL receives arrays, kept encoded so that sending them is a copy.
+//! Columns of rows as arrays for PostgreSQL, stored encoded so that sending them is a copy.
 
 use bytes::{BufMut, BytesMut};
 use std::error::Error;
