@@ -50,6 +50,12 @@ fn told(report: &Report, options: &SyncOptions, summary: &mut Summary) -> Result
             report.remote_id
         ));
     }
+    for waiting in &report.waiting {
+        output::warning(&format!(
+            "table {} was left out, and what is pending for it stays here: {}",
+            waiting.table, waiting.message
+        ));
+    }
     if options.json {
         output::json(&summary.to_json())
     } else if options.ping {
@@ -106,9 +112,9 @@ impl Synchronizer {
         Ok(Synchronizer { remote, server, user, secrets, mode, clock })
     }
 
-    /// Whether the application has changed something since.
-    fn changes_wait(&self) -> Result<bool, Failure> {
-        Ok(pending_total(&self.remote.status()?) > 0)
+    /// What the application has changed since it was uploaded last.
+    fn pending(&self) -> Result<u64, Failure> {
+        Ok(pending_total(&self.remote.status()?))
     }
 
     /// Synchronizes with the token while it is valid, else with the password.

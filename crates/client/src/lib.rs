@@ -29,7 +29,7 @@ pub mod transport;
 mod upload;
 
 pub use apply::rejects::StoredReject;
-pub use protocol::{Credential, Mode};
+pub use protocol::{Credential, Mode, WaitingTable};
 pub use settings::Settings;
 pub use status::{PendingChange, PendingOperation, Status, TableStatus};
 pub use synchronize::{Counts, Downloaded, Report, Request, Step};

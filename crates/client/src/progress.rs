@@ -370,6 +370,21 @@ pub(crate) fn merge_back(
     forget(connection, &["frozen_generation", "progress_frozen"])
 }
 
+/// Takes the entries of some tables out of the frozen generation, of which nothing is committed or
+/// can be. They are uploaded later, under another number (P1).
+pub(crate) fn keep_back<'t>(
+    connection: &Connection,
+    tables: impl Iterator<Item = &'t RemoteTable>,
+    frozen: Frozen,
+    open: i64,
+) -> Result<(), Failure> {
+    let transaction = begin_immediate(connection)?;
+    for table in tables.filter(|table| table.uploads()) {
+        change_log::merge_back(&transaction, table, frozen.generation, open).map_err(explain)?;
+    }
+    transaction.commit().map_err(explain)
+}
+
 /// Drops the frozen generation in a transaction of its own.
 pub(crate) fn commit_frozen(
     connection: &Connection,

@@ -18,10 +18,13 @@ use crate::progress;
 use crate::transport::Transport;
 use host::Host;
 use model::{Code, Failure, RemoteId, ScriptVersion, UserName};
-use protocol::{Credential, Mode};
+use protocol::{Credential, Mode, WaitingTable};
 
 /// Attempts to apply a download past changes that are made meanwhile.
 const APPLY_ATTEMPTS_MAX: u32 = 10;
+
+/// How often tables may go away at the centre during one synchronization.
+const INTERRUPTIONS_MAX: u32 = 3;
 
 /// What is wanted.
 #[derive(Debug, Clone)]
@@ -57,6 +60,8 @@ pub struct Report {
     pub token: Option<String>,
     /// The file turned out to be a copy and has become a remote of its own.
     pub took_new_identity: bool,
+    /// Tables that were left out: what waits for them is still pending.
+    pub waiting: Vec<WaitingTable>,
 }
 
 /// Uploaded rows by operation.
@@ -153,6 +158,8 @@ pub(crate) fn synchronize(
             {
                 apply_attempts += 1;
             }
+            // The next attempt leaves the table out.
+            Code::TableWentAway if total.interrupted < INTERRUPTIONS_MAX => total.interrupted += 1,
             // Another attempt would find the same changes.
             Code::ApplyBlocked if request.mode == Mode::DownloadOnly => {
                 let message = "pending changes prevent the download";
@@ -176,6 +183,7 @@ pub(crate) fn synchronize(
         duration_ms: remote.clock.monotonic_ms().saturating_sub(started_ms),
         token: total.token,
         took_new_identity: total.took_new_identity,
+        waiting: total.waiting,
     })
 }
 
@@ -207,6 +215,10 @@ struct Total {
     script_version: Option<ScriptVersion>,
     token: Option<String>,
     took_new_identity: bool,
+    /// As the last Welcome had them.
+    waiting: Vec<WaitingTable>,
+    /// Attempts during which a table went away at the centre.
+    interrupted: u32,
 }
 
 /// What follows a conversation that went well.

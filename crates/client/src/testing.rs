@@ -312,7 +312,12 @@ impl Incoming<'_> {
     pub(crate) fn apply(self) -> Result<(), Failure> {
         let remote = &self.site.remote;
         let tables = self.modes.iter().map(|&mode| TableDownload { mode }).collect();
-        let begin = DownloadBegin { tables, restored: self.restored, deletes_lost: false };
+        let begin = DownloadBegin {
+            tables,
+            restored: self.restored,
+            deletes_lost: false,
+            waiting_tables: Vec::new(),
+        };
         let mut download = Download::new(begin, &remote.spills);
         for message in self.messages {
             match message {

@@ -78,8 +78,8 @@ pub(crate) fn table_gone(table: String) -> Finding {
     Finding {
         severity: Severity::Error,
         message: format!(
-            "table {table} is gone: it was dropped or renamed; declare this in the model, then run \
-             `syncline deploy`"
+            "table {table} is gone: it was dropped or renamed; run `syncline check`, declare this \
+             in the model (`dropped_tables`, or `renamed_from`), then run `syncline deploy`"
         ),
         table: Some(table),
     }

@@ -4,8 +4,10 @@
 //! what a backend stores about a table in addition.
 
 mod held;
+mod waiting;
 
 pub(crate) use held::{HeldRow, ShapeRow};
+pub(crate) use waiting::{Unserved, require_any, require_known, wait_too};
 
 use crate::digest::digest;
 use crate::script::{Event, Script};
@@ -211,8 +213,16 @@ impl<D> Catalog<D> {
         Ok((version.name.clone(), RemoteSchema { tables, fingerprint }))
     }
 
+    /// The tables of every script version.
+    pub(crate) fn tables_of_all(&self) -> impl Iterator<Item = &Arc<CatalogTable<D>>> {
+        self.versions.iter().flat_map(|version| &version.tables)
+    }
+
     /// The tables of a session, in the order of its schema.
-    pub(crate) fn tables(&self, session: &Session) -> Result<Vec<Arc<CatalogTable<D>>>, Failure> {
+    pub(crate) fn tables(&self, session: &Session) -> Result<Vec<Arc<CatalogTable<D>>>, Failure>
+    where
+        D: Default,
+    {
         if session.deployment != self.deployment {
             return Err(Failure::new(Code::Superseded, "a new model was deployed in the meantime"));
         }
@@ -227,7 +237,13 @@ impl<D> Catalog<D> {
                 Failure::new(Code::Bug, format!("table {} is not in the catalog", table.name))
             })
         };
-        session.schema.tables.iter().map(find).collect()
+        let tables = session.schema.tables.iter().enumerate();
+        tables
+            .map(|(position, table)| match session.waits(position) {
+                true => Ok(waiting::at_rest(table)),
+                false => find(table),
+            })
+            .collect()
     }
 }
 

@@ -55,13 +55,13 @@ pub use notes::{ConflictNote, Notes, RejectNote};
 #[doc(hidden)]
 pub use postgres::Binding;
 pub use script::Event;
-pub use serving::{Serving, Timeouts};
+pub use serving::{Departures, Serving, Timeouts};
 pub use shape::LeftOut;
 pub use sync_model::{ConflictRule, StoredAs, SyncModel, extend};
 pub use synchronization::{
     Admittee, Applied, Batch, BatchSource, Begun, Change, Credentials, DownloadBatch,
     DownloadedTable, FetchRequest, Fetched, Held, HeldSchema, Identity, RenamedTable, Session,
-    TableMark, UploadRequest, WithheldRow, Withholding, secret_digest,
+    TableMark, UploadRequest, WaitingTable, WithheldRow, Withholding, secret_digest,
 };
 pub use url::{
     ChannelBinding, ClientCertificate, Host, Method, Methods, PASSWORD_FILE_NAME, PostgresUrl,

@@ -6,6 +6,7 @@ use crate::url::Url;
 use crate::{postgres, sqlite};
 use model::{Failure, Memory};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Opens the connections of a server.
@@ -17,6 +18,33 @@ pub struct Serving {
     pub timeouts: Timeouts,
     /// What they may hold for remotes, together with others that draw on it.
     pub memory: Arc<Memory>,
+    /// Tables that went while it runs.
+    pub departures: Departures,
+}
+
+/// Lets all connections of a server know when one of them has found a table that is not as it was
+/// deployed. Looking for such tables before every synchronization would cost more than they do.
+#[derive(Debug, Clone, Default)]
+pub struct Departures {
+    noted: Arc<AtomicU64>,
+    seen: u64,
+}
+
+impl Departures {
+    /// One was found.
+    pub(crate) fn note(&self) {
+        self.noted.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether one was found since this connection has looked.
+    pub(crate) fn are_new(&self) -> bool {
+        self.noted.load(Ordering::Relaxed) != self.seen
+    }
+
+    /// This connection looks now.
+    pub(crate) fn look(&mut self) {
+        self.seen = self.noted.load(Ordering::Relaxed);
+    }
 }
 
 /// How long the connections of a server wait for PostgreSQL. No wait is without an end.

@@ -60,6 +60,32 @@ pub struct Session {
     pub schema: Arc<RemoteSchema>,
     /// The tables under which it uploads.
     pub held: Held,
+    /// Tables that cannot be synchronized until somebody deploys again.
+    pub waiting: Arc<Vec<WaitingTable>>,
+}
+
+/// A table that is not as it was deployed, or that cannot be decided without one that is not: it is
+/// left out of a synchronization, and what waits for it at the remote stays there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WaitingTable {
+    /// Position in the schema of the session.
+    pub position: u16,
+    /// Its name.
+    pub table: String,
+    /// Why it waits.
+    pub message: String,
+}
+
+impl Session {
+    /// Whether the table at this position waits.
+    pub(crate) fn waits(&self, position: usize) -> bool {
+        self.waiting.iter().any(|table| usize::from(table.position) == position)
+    }
+
+    /// The names of the tables that wait.
+    pub(crate) fn waiting_names(&self) -> Vec<&str> {
+        self.waiting.iter().map(|table| table.table.as_str()).collect()
+    }
 }
 
 /// What a remote holds, compared with what is published for it now.
@@ -89,6 +115,8 @@ pub struct HeldSchema {
     pub renamed: Vec<RenamedTable>,
     /// Names of tables of which columns have got other names or are gone.
     pub altered: Vec<String>,
+    /// Positions of the tables that wait, see [`Session::waiting`].
+    pub waiting: Vec<u16>,
     /// Per table the place of each column in what an upload is applied to; none where it is the
     /// table of today.
     pub(crate) projections: Vec<Option<Vec<Option<u16>>>>,
@@ -261,6 +289,20 @@ pub struct FetchRequest<'a> {
 }
 
 impl FetchRequest<'_> {
+    /// What the remote holds of the tables that do not wait.
+    pub(crate) fn present_marks(&self) -> impl Iterator<Item = &TableMark> {
+        let marks = self.marks.iter().enumerate();
+        marks.filter(|(position, _)| !self.session.waits(*position)).map(|(_, mark)| mark)
+    }
+
+    /// What the remote holds of a table afterwards: where it waits, what it held before.
+    pub(crate) fn watermark(&self, position: usize, until: Option<Watermark>) -> Option<Watermark> {
+        match self.session.waits(position) {
+            true => self.marks.get(position).and_then(|mark| mark.watermark.clone()),
+            false => until,
+        }
+    }
+
     /// Says in the log which tables a remote that had them receives whole: it was away for longer
     /// than changes are kept, or its claims or the database became others.
     pub(crate) fn warn_of_refreshes<'n>(&self, whole: impl Iterator<Item = (usize, &'n str)>) {
@@ -296,6 +338,8 @@ pub enum DownloadBatch {
         restored: bool,
         /// Deletes may have been lost with what was lost.
         deletes_lost: bool,
+        /// The tables that are left out.
+        waiting: Arc<Vec<WaitingTable>>,
     },
     /// A row that the consolidated database refused.
     Reject {

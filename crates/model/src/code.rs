@@ -161,8 +161,12 @@ codes! {
     3003 NotDeployed Operator false "run `syncline deploy`";
     /// The system tables were created by a newer version of Syncline than this program.
     3004 DeployedByNewer Operator false "update this program";
-    /// A table, column or trigger is no longer as `deploy` left it. Changes could be missed, so
-    /// nothing is synchronized until it is repaired.
+    /// A table, column or trigger is no longer as `deploy` left it. Changes could be missed, so the
+    /// table, and those that refer to it, are not synchronized until it is repaired: what is
+    /// pending for them stays in the remote, and every synchronization warns. All other tables are
+    /// synchronized. This is an error if no table is left, and for a remote of an older program
+    /// that has changes of such a table. If the table was dropped or renamed on purpose, declare it
+    /// in the model: in `dropped_tables`, or with `renamed_from`.
     3005 Drift Operator false "run `syncline check`, then `syncline deploy`";
     /// A script failed. The message contains the error of the database.
     3006 ScriptFailed Operator false "`syncline scripts show` prints the scripts";
@@ -201,6 +205,10 @@ codes! {
     /// `RESET ALL` has the same effect.
     3267 PoolerShares Operator false
         "set `pool_mode = session` for this database in the pooler, or connect without it";
+    /// While a synchronization used a table, it was dropped or renamed, or lost its triggers.
+    /// Nothing of this synchronization was applied. The next one leaves the table out and warns.
+    3268 TableWentAway Operator true
+        "synchronize again; run `syncline check`, then `syncline deploy`";
 
     /// The server already has as many connections, synchronizations or waiting passwords as its
     /// limits allow. It says when to try again. The time follows from how fast others end.

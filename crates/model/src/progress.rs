@@ -29,7 +29,7 @@ pub struct Counter(pub i64);
 pub struct Nonce(pub i64);
 
 /// Random identity of a consolidated database, made once by the first `deploy`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct DatabaseId(pub String);
 

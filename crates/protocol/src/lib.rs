@@ -10,7 +10,8 @@ pub use frame::{BegunFrame, FRAME_BYTES_MAX, FrameDecoder, MAGIC, RawFrame};
 pub use message::{
     Capabilities, Credential, DownloadBegin, DownloadEnd, DownloadMode, Failed, Hello, Message,
     Mode, Operation, Outcome, Reject, Rejects, RenamedTable, RowsFrame, SchemaChange,
-    TableDownload, TableWatermark, UploadBegin, UploadCommitted, UploadEnd, UploadState, Welcome,
+    TableDownload, TableWatermark, UploadBegin, UploadCommitted, UploadEnd, UploadState,
+    WaitingTable, Welcome,
 };
 
 /// The protocol version this crate speaks. A server also understands the version before.

@@ -28,7 +28,7 @@ pub use failed::Failed;
 pub use hello::{Credential, Hello, Mode, Outcome, TableWatermark};
 pub use rows::{Operation, RowsFrame};
 pub use upload::{UploadBegin, UploadCommitted, UploadEnd};
-pub use welcome::{RenamedTable, SchemaChange, UploadState, Welcome};
+pub use welcome::{RenamedTable, SchemaChange, UploadState, WaitingTable, Welcome};
 
 use crate::frame::{RawFrame, write_header};
 use model::{Code, Failure};

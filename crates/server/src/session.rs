@@ -29,7 +29,7 @@ use crate::phases::Phase;
 use crate::transfers::Transfers;
 use crate::turns::{Origin, Turns};
 use crate::upload::ReceivedUpload;
-use crate::worker::{Begin, Costed, Upload, Worker};
+use crate::worker::{Begin, Costed, Upload, Worker, waiting_table};
 use admission::{admit, expect_hello, held_marks, identity, marks, uploads};
 use consolidated::{Applied, Begun, Held, HeldSchema, Identity, Session, TableMark};
 use model::{Code, Failure, Progress, Spills, UserName};
@@ -117,6 +117,7 @@ async fn synchronize(
         None => place()?,
     };
     summary.script_version = session.script_version.to_string();
+    warn_of_waiting_tables(&session);
     let identity = identity(&hello);
     let (remote_id, user) = (hello.remote_id.clone(), hello.user.clone());
     let holder = Claimant { remote_id, user, file: identity.secret };
@@ -141,6 +142,16 @@ async fn synchronize(
         summary,
     };
     synchronization.run().await
+}
+
+/// Each time: somebody has to do something about it.
+fn warn_of_waiting_tables(session: &Session) {
+    if let Some(first) = session.waiting.first() {
+        let names: Vec<&str> = session.waiting.iter().map(|it| it.table.as_str()).collect();
+        let (remote, tables) = (session.remote_id.as_str(), names.join(", "));
+        let reason = first.message.as_str();
+        tracing::warn!(remote, tables, reason, "tables are left out: they are not as deployed");
+    }
 }
 
 fn renamed(table: &consolidated::RenamedTable) -> RenamedTable {
@@ -201,6 +212,14 @@ impl Synchronization<'_> {
         }
     }
 
+    /// Positions, in the schema that the upload is made under, of the tables that wait.
+    fn kept_tables(&self) -> Vec<u16> {
+        match self.held() {
+            Some(held) => held.waiting.clone(),
+            None => self.session.waiting.iter().map(|table| table.position).collect(),
+        }
+    }
+
     fn schema_change(&self) -> Message {
         let renamed = match &self.session.held {
             Held::Older(held) => held.renamed.iter().map(renamed).collect(),
@@ -219,6 +238,8 @@ impl Synchronization<'_> {
             capabilities: Capabilities::ALL,
             schema_change_after_upload: held.is_some() && self.hello.mode == Mode::Full,
             unknown_tables: held.map_or_else(Vec::new, |held| held.unknown.clone()),
+            kept_tables: self.kept_tables(),
+            waiting_tables: self.session.waiting.iter().map(waiting_table).collect(),
             server: concat!("syncline ", env!("CARGO_PKG_VERSION")).into(),
             database_id: self.session.database_id.clone(),
             progress,

@@ -17,6 +17,8 @@ pub(crate) struct UploadInProgress {
     /// The client sends a key change as what it is.
     key_changes: bool,
     respells: bool,
+    /// Positions of tables that take no rows now.
+    kept_out: Vec<u16>,
     frames: Spill,
 }
 
@@ -55,8 +57,14 @@ impl UploadInProgress {
             bytes_max,
             key_changes,
             respells,
+            kept_out: Vec::new(),
             frames,
         })
+    }
+
+    /// Refuses rows of the tables at these positions, which are not as they were deployed.
+    pub(crate) fn keep_out(&mut self, positions: Vec<u16>) {
+        self.kept_out = positions;
     }
 
     /// Where rows go for which there is no memory while they arrive.
@@ -80,12 +88,18 @@ impl UploadInProgress {
 
     fn check(&mut self, payload: &[u8]) -> Result<(), Failure> {
         let (table, operation, count) = RowsFrame::split(payload)?;
+        let kept_out = self.kept_out.contains(&table);
         let table = self.schema.tables.get(usize::from(table)).ok_or_else(|| {
             Failure::new(Code::TableNotPublished, format!("the upload names table number {table}"))
         })?;
         if table.columns.is_empty() {
             let message = "the upload has rows of a table whose definition is not known here";
             return Err(Failure::new(Code::TableNotPublished, message));
+        }
+        if kept_out {
+            let name = table.name.as_str();
+            let message = format!("table {name} is not as it was deployed, and takes no rows");
+            return Err(Failure::new(Code::Drift, message).table(name));
         }
         if !table.direction.uploads() {
             return Err(Failure::new(

@@ -16,7 +16,7 @@ mod reader;
 mod rejects;
 mod writer;
 
-pub(crate) use reader::{Admission, Admitted, Fetch, FetchedDownload};
+pub(crate) use reader::{Admission, Admitted, Fetch, FetchedDownload, waiting_table};
 pub(crate) use writer::{Begin, Withhold, Write};
 
 use crate::config::Config;

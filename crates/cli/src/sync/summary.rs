@@ -2,7 +2,7 @@
 
 use crate::args::SyncOptions;
 use crate::output::counted;
-use client::{Report, Settings};
+use client::{Report, Settings, WaitingTable};
 use model::Failure;
 use serde::Serialize;
 use serde_json::Value;
@@ -19,7 +19,16 @@ pub(super) struct Summary {
     conflicts: u64,
     rejected: u64,
     pub(super) duration_ms: u64,
+    /// Tables that were left out; absent where there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    waiting: Vec<WaitingSummary>,
     error: Option<ErrorSummary>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+struct WaitingSummary {
+    table: String,
+    message: String,
 }
 
 #[derive(Debug, Clone, Default, Serialize)]
@@ -79,6 +88,13 @@ impl Summary {
             Downloaded { upserts: report.downloaded.upserts, deletes: report.downloaded.deletes };
         self.conflicts = report.conflicts;
         self.rejected = report.rejected;
+        let waiting = report.waiting.iter();
+        self.waiting = waiting
+            .map(|WaitingTable { table, message }| WaitingSummary {
+                table: table.clone(),
+                message: message.clone(),
+            })
+            .collect();
         self.error = None;
     }
 

@@ -36,11 +36,13 @@ pub(super) fn run(synchronizer: &mut Synchronizer, options: &SyncOptions) -> Res
             Ok(report) => {
                 backoff.succeeded();
                 summary.succeeded(&report);
-                if first || options.json || !summary.is_quiet() {
+                if first || options.json || !summary.is_quiet() || !report.waiting.is_empty() {
                     told(&report, options, &mut summary)?;
                 }
                 first = false;
-                wait_for_changes(synchronizer, &ended)?;
+                // What is kept back for a table that waits is no news.
+                let kept = if report.waiting.is_empty() { 0 } else { synchronizer.pending()? };
+                wait_for_changes(synchronizer, kept, &ended)?;
             }
             Err(failure) if failure.retry() => {
                 let delay = backoff.failed(failure.retry_after());
@@ -86,12 +88,16 @@ fn tell_retry(
 }
 
 /// Waits until the application has changed something, or long enough.
-fn wait_for_changes(synchronizer: &Synchronizer, ended: &AtomicBool) -> Result<(), Failure> {
+fn wait_for_changes(
+    synchronizer: &Synchronizer,
+    kept: u64,
+    ended: &AtomicBool,
+) -> Result<(), Failure> {
     let mut waited = Duration::ZERO;
     while waited < QUIET_MAX && !ended.load(Ordering::SeqCst) {
         wait(PENDING_CHECK_INTERVAL, ended);
         waited += PENDING_CHECK_INTERVAL;
-        if synchronizer.mode != Mode::DownloadOnly && synchronizer.changes_wait()? {
+        if synchronizer.mode != Mode::DownloadOnly && synchronizer.pending()? != kept {
             return Ok(());
         }
     }

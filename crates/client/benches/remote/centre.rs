@@ -111,6 +111,8 @@ impl Conversation {
             capabilities: protocol::Capabilities::NONE,
             schema_change_after_upload: false,
             unknown_tables: Vec::new(),
+            kept_tables: Vec::new(),
+            waiting_tables: Vec::new(),
             server: "a bench".into(),
             database_id: DatabaseId("a bench".into()),
             progress: Some(hello.progress),
@@ -141,6 +143,7 @@ impl Conversation {
             tables,
             restored: false,
             deletes_lost: false,
+            waiting_tables: Vec::new(),
         }));
         self.out.push(Part::Download(download.clone()));
         self.say(&Message::DownloadEnd(DownloadEnd {

@@ -22,6 +22,8 @@ fn answer(upload: UploadState, schema_change_follows: bool) -> Welcome {
         capabilities: protocol::Capabilities::NONE,
         schema_change_after_upload: false,
         unknown_tables: Vec::new(),
+        kept_tables: Vec::new(),
+        waiting_tables: Vec::new(),
         server: String::new(),
         database_id: DatabaseId("d".into()),
         progress: Some(Progress(0)),
@@ -51,7 +53,12 @@ fn rows(table: u16, operation: Operation, count: u32) -> Message {
 
 fn begin(modes: &[DownloadMode]) -> Message {
     let tables = modes.iter().map(|&mode| TableDownload { mode }).collect();
-    Message::DownloadBegin(DownloadBegin { tables, restored: false, deletes_lost: false })
+    Message::DownloadBegin(DownloadBegin {
+        tables,
+        restored: false,
+        deletes_lost: false,
+        waiting_tables: Vec::new(),
+    })
 }
 
 fn end(rows: u64, watermarks: usize) -> Message {

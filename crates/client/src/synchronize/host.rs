@@ -46,6 +46,8 @@ pub(super) struct Host<'a> {
     upload_sent: bool,
     /// It has key changes, which only a server of the kind met last understands.
     relies_on_capabilities: bool,
+    /// Positions of the tables whose changes are not uploaded now.
+    kept: Vec<u16>,
     /// What waits goes up in another attempt, behind the download of this one.
     pub(super) postponed: bool,
     /// The upload that was acknowledged in this attempt.
@@ -94,6 +96,7 @@ impl<'a> Host<'a> {
             collected: None,
             upload_sent: false,
             relies_on_capabilities: false,
+            kept: Vec::new(),
             postponed,
             committed: None,
             receipt: None,
@@ -127,7 +130,10 @@ impl<'a> Host<'a> {
                     }
                     Instruction::Upload => self.upload()?,
                     Instruction::NoteCommitted(committed) => self.note_committed(committed)?,
-                    Instruction::BeginDownload(begin) => {
+                    Instruction::BeginDownload(mut begin) => {
+                        if !begin.waiting_tables.is_empty() {
+                            self.total.waiting = std::mem::take(&mut begin.waiting_tables);
+                        }
                         self.download = Some(Download::new(begin, &self.remote.spills));
                     }
                     Instruction::KeepRows(frame) => self.download()?.keep_rows(frame)?,
@@ -238,6 +244,8 @@ impl<'a> Host<'a> {
             self.total.token = welcome.token;
         }
         self.total.script_version = welcome.script_version;
+        self.total.waiting = welcome.waiting_tables;
+        self.kept = welcome.kept_tables;
         match &self.state.database_id {
             Some(known) if *known != welcome.database_id => {
                 let message = format!(
@@ -330,9 +338,12 @@ impl<'a> Host<'a> {
 
     /// What waited has gone up under the tables that it was captured in.
     fn change_schema_behind_upload(&mut self, change: &SchemaChange) -> Result<(), Failure> {
-        // What had to wait for a download would be in the way of this change for ever.
-        let waiting = match self.postponed {
-            true => Waiting::CarriedOver(Names::Told),
+        // What had to wait for a download, or waits on, would be in the way of this for ever.
+        let waiting = match self.postponed || !self.kept.is_empty() {
+            true => {
+                self.drop_committed()?;
+                Waiting::CarriedOver(Names::Told)
+            }
             false => Waiting::Uploaded(self.committed),
         };
         self.follow(change, waiting)?;
@@ -359,6 +370,7 @@ impl<'a> Host<'a> {
             self.postponed = attempt.postponed;
             self.state = attempt.state;
         }
+        self.keep_back()?;
         let collected = match self.collected_already() {
             Some(upload) => Some(upload),
             None => {
@@ -376,6 +388,20 @@ impl<'a> Host<'a> {
         })?;
         fail_point!("client-upload-sent");
         observer(Step::Waiting);
+        Ok(())
+    }
+
+    /// Takes what is for tables that wait at the centre out of the upload. Nothing of it has left,
+    /// or it was thrown away there: it is pending as before.
+    fn keep_back(&mut self) -> Result<(), Failure> {
+        let Some(frozen) = self.state.frozen.filter(|_| !self.kept.is_empty()) else {
+            return Ok(());
+        };
+        let kept = self.kept.iter().filter_map(|at| self.tables.get(usize::from(*at)));
+        let open = self.state.open_generation;
+        progress::keep_back(&self.remote.connection, kept, frozen, open)?;
+        self.collected = None;
+        fail_point!("client-kept-back");
         Ok(())
     }
 
@@ -462,8 +488,8 @@ impl<'a> Host<'a> {
             nonce: self.state.nonce_attempt,
             at: &at,
             spills: &self.remote.spills,
-            // What had to wait for this download cannot make room for it.
-            uploads: self.request.mode == Mode::Full && !self.postponed,
+            // What had to wait for this download, or waits on, cannot make room for it.
+            uploads: self.request.mode == Mode::Full && !self.postponed && self.kept.is_empty(),
             guards: false,
         };
         let observer = &mut self.observer;

@@ -341,7 +341,6 @@ impl Conversation {
         self.changed_behind = changed && held && hello.mode == Mode::Full;
         self.thrown_away = hello.upload_follows && upload != UploadState::Taken;
         self.say(&Message::Welcome(Welcome {
-            script_version: None,
             protocol_version: 1,
             capabilities: centre.capabilities,
             schema_change_after_upload: self.changed_behind,
@@ -352,6 +351,7 @@ impl Conversation {
             upload,
             schema_change_follows: changed_first,
             token: Some("a token".into()),
+            ..Welcome::default()
         }));
         if changed_first {
             self.say_schema_change(&centre, &hello);
@@ -492,7 +492,7 @@ impl Conversation {
             }
         }
         let tables = modes.into_iter().map(|mode| TableDownload { mode }).collect();
-        self.say(&Message::DownloadBegin(DownloadBegin { tables, restored, deletes_lost: false }));
+        self.say(&Message::DownloadBegin(DownloadBegin { tables, restored, ..Default::default() }));
         for frame in frames {
             self.say(&Message::Rows(frame));
         }

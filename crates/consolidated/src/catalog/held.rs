@@ -1,5 +1,6 @@
 //! The tables that a remote holds, compared with the current ones.
 
+use super::waiting::at_rest;
 use super::{Catalog, CatalogTable, Version};
 use crate::digest::digest;
 use crate::script::{Event, Script};
@@ -117,7 +118,11 @@ impl<D> Catalog<D> {
         held: &mut HeldSchema,
     ) {
         let today = &session.schema.tables;
-        if let Some(same) = today.iter().find(|table| table.fingerprint == fingerprint) {
+        let same = today.iter().position(|table| table.fingerprint == fingerprint);
+        if let Some((same, at)) = same.map(|at| (&today[at], at)) {
+            if session.waits(at) {
+                held.waiting.push(position);
+            }
             held.schema.tables.push(same.clone());
             held.projections.push(None);
             return;
@@ -133,7 +138,11 @@ impl<D> Catalog<D> {
         };
         match (shape, version.held.get(fingerprint).filter(published)) {
             (Some(shape), Some(table)) => {
-                let direction = table.table.published.direction;
+                let (direction, name) =
+                    (table.table.published.direction, &table.table.published.name);
+                if session.waiting.iter().any(|waiting| waiting.table == *name) {
+                    held.waiting.push(position);
+                }
                 held.schema.tables.push(PublishedTable { direction, ..shape.published.clone() });
                 held.projections.push(Some(table.projection.clone()));
             }
@@ -189,25 +198,19 @@ impl<D> Catalog<D> {
     {
         let Held::Older(held) = &session.held else { return self.tables(session) };
         let version = self.version_of(session)?;
-        let table = |held: &PublishedTable| {
+        let waits = |position: usize| held.waiting.iter().any(|it| usize::from(*it) == position);
+        let table = |(position, held): (usize, &PublishedTable)| {
+            if waits(position) {
+                return at_rest(held);
+            }
             if let Some(held) = version.held.get(&held.fingerprint) {
                 return held.table.clone();
             }
             let own = version.tables.iter();
             let mut own = own.filter(|t| t.published.fingerprint == held.fingerprint);
-            own.next().cloned().unwrap_or_else(|| {
-                // No row of it is taken, nor is anything of it tracked or sent.
-                let published = PublishedTable { direction: Direction::UploadOnly, ..held.clone() };
-                Arc::new(CatalogTable {
-                    outward: published.clone(),
-                    published,
-                    conflict_rule: String::new(),
-                    details: D::default(),
-                    scripts: HashMap::new(),
-                })
-            })
+            own.next().cloned().unwrap_or_else(|| at_rest(held))
         };
-        Ok(held.schema.tables.iter().map(table).collect())
+        Ok(held.schema.tables.iter().enumerate().map(table).collect())
     }
 
     fn version_of(&self, session: &Session) -> Result<&Version<D>, Failure> {

@@ -64,6 +64,7 @@ impl Binding {
             script_version,
             schema,
             held: crate::synchronization::Held::Untold,
+            waiting: Default::default(),
         };
         let deployed = catalog.tables(&session)?.into_iter().next();
         let missing = || Failure::new(Code::Bug, "a table was not found again");

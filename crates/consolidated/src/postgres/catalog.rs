@@ -10,11 +10,12 @@ use super::reached::{self, Reach, TableReach};
 use super::shortfall::Seeker;
 use super::statement::Statement;
 use super::verbatim::Verbatim;
-use crate::catalog::{self, CatalogTable, DeployedRows, HeldRow, ShapeRow};
+use crate::catalog::{self, CatalogTable, DeployedRows, HeldRow, ShapeRow, Unserved};
+use crate::quote::ident;
 use crate::script::{Event, Parameter, Script};
-use crate::synchronization::{Held, Session};
+use crate::synchronization::{Held, Session, WaitingTable};
 use model::{Code, DatabaseId, Failure, PublishedTable};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// Asks for the deployment number alone.
@@ -49,6 +50,17 @@ pub(super) struct Catalog {
     tables: HashMap<(String, String), Arc<Table>>,
     /// What foreign keys do to rows.
     pub(super) reach: Arc<Reach>,
+    standing: Standing,
+}
+
+/// Which tables are as they were deployed.
+#[derive(Debug, Default)]
+struct Standing {
+    /// By published name, and by name in SQL.
+    unserved: Unserved,
+    named: Vec<String>,
+    /// What the database told of them.
+    looks: String,
 }
 
 /// One table of a script version, ready to run.
@@ -71,14 +83,13 @@ pub(super) struct Table {
 }
 
 impl Catalog {
-    /// Reads the deployment, and refuses one whose objects are no longer what they were.
+    /// Reads the deployment, and finds out which of its tables are no longer what they were.
     pub(super) fn load(link: &mut Link) -> Result<Catalog, Failure> {
         link.forget_statements();
         for _ in 0..READS_MAX {
-            let Some(catalog) = Catalog::read(link)? else { continue };
-            if let Some(drift) = check::drift(link)?.into_iter().next() {
-                return Err(Failure::new(Code::Drift, drift.message));
-            }
+            let Some(mut catalog) = Catalog::read(link)? else { continue };
+            let named = catalog.named();
+            catalog.standing = Standing::read(link, &named)?;
             return Ok(catalog);
         }
         Err(Failure::new(Code::DatabaseBusy, "models were deployed repeatedly during this request"))
@@ -118,7 +129,45 @@ impl Catalog {
             return Ok(None);
         }
         let deployed = catalog::Catalog::new(deployment, DatabaseId(database_id), described)?;
-        Ok(Some(Catalog { deployed, tables: HashMap::new(), reach }))
+        let standing = Standing::default();
+        Ok(Some(Catalog { deployed, tables: HashMap::new(), reach, standing }))
+    }
+
+    /// Every deployed table: by published name its name in SQL.
+    fn named(&self) -> BTreeMap<String, String> {
+        let named = self.deployed.tables_of_all().map(|table| {
+            let TableDetails { schema, name, .. } = &table.details;
+            (table.published.name.clone(), format!("{}.{}", ident(schema), ident(name)))
+        });
+        named.collect()
+    }
+
+    /// Whether something has changed about the tables that are not served.
+    pub(super) fn looks_otherwise(&self, link: &mut Link) -> Result<bool, Failure> {
+        let Standing { named, looks, .. } = &self.standing;
+        Ok(!named.is_empty() && check::looks(link, &named.iter().collect::<Vec<_>>())? != *looks)
+    }
+
+    /// Whether this table is as it was deployed.
+    pub(super) fn serves(&self, published: &str) -> bool {
+        !self.standing.unserved.contains_key(published)
+    }
+
+    /// The tables of `session` that wait, as far as is known.
+    pub(super) fn waiting(&self, session: &Session) -> Vec<WaitingTable> {
+        self.deployed.waiting(session, &self.standing.unserved, &|table| {
+            let TableDetails { depends_on, heeds, .. } = &table.details;
+            depends_on.iter().chain(heeds).cloned().collect()
+        })
+    }
+
+    /// `session` with the tables that wait by now.
+    pub(super) fn now(&self, session: &Session) -> Session {
+        let mut now = session.clone();
+        let new = self.waiting(session).into_iter();
+        let new: Vec<_> = new.filter(|it| !session.waits(usize::from(it.position))).collect();
+        catalog::wait_too(&mut now, new);
+        now
     }
 
     /// The same for a download of a session that was settled before the present deployment: where
@@ -139,7 +188,12 @@ impl Catalog {
         let Held::Older(held) = &session.held else { return self.tables(session) };
         let deployed = self.deployed.upload_tables(session)?;
         let (version, reach) = (session.script_version.as_str(), &self.reach);
-        let ready = deployed.into_iter().zip(&held.schema.tables).map(|(table, held)| {
+        let waits = |at: usize| held.waiting.iter().any(|it| usize::from(*it) == at);
+        let all = deployed.into_iter().zip(&held.schema.tables).enumerate();
+        let ready = all.map(|(position, (table, held))| {
+            if waits(position) {
+                return Arc::new(Table::new(table, reach));
+            }
             // A name is one of today's tables, a digest one of any time.
             let key = (version.to_owned(), format!("{{{}}}", held.fingerprint));
             self.tables.entry(key).or_insert_with(|| Arc::new(Table::new(table, reach))).clone()
@@ -151,7 +205,10 @@ impl Catalog {
     pub(super) fn tables(&mut self, session: &Session) -> Result<Vec<Arc<Table>>, Failure> {
         let deployed = self.deployed.tables(session)?;
         let (version, reach) = (session.script_version.as_str(), &self.reach);
-        let ready = deployed.into_iter().map(|table| {
+        let ready = deployed.into_iter().enumerate().map(|(position, table)| {
+            if session.waits(position) {
+                return Arc::new(Table::new(table, reach));
+            }
             let key = (version.to_owned(), table.published.name.clone());
             self.tables.entry(key).or_insert_with(|| Arc::new(Table::new(table, reach))).clone()
         });
@@ -159,15 +216,31 @@ impl Catalog {
     }
 }
 
+impl Standing {
+    fn read(link: &mut Link, named: &BTreeMap<String, String>) -> Result<Standing, Failure> {
+        let all: Vec<String> = named.values().cloned().collect();
+        let by_sql_name = check::unserved(link, &all)?;
+        if by_sql_name.is_empty() {
+            return Ok(Standing::default());
+        }
+        let unserved = named.iter().filter_map(|(published, sql_name)| {
+            Some((published.clone(), by_sql_name.get(sql_name)?.clone()))
+        });
+        let unserved = unserved.collect();
+        let looks = check::looks(link, &by_sql_name.keys().collect::<Vec<_>>())?;
+        Ok(Standing { unserved, named: by_sql_name.into_keys().collect(), looks })
+    }
+}
+
 /// Whether a session of another deployment means the tables that are deployed now.
 fn fits(session: &Session, tables: &[Arc<Table>]) -> bool {
-    let same = |(known, table): (&PublishedTable, &Arc<Table>)| {
+    let same = |(position, (known, table)): (usize, (&PublishedTable, &Arc<Table>))| {
         let published = &table.deployed.published;
         published.name == known.name
             && published.fingerprint == known.fingerprint
-            && published.direction == known.direction
+            && (published.direction == known.direction || session.waits(position))
     };
-    session.schema.tables.iter().zip(tables).all(same)
+    session.schema.tables.iter().zip(tables).enumerate().all(same)
 }
 
 impl Table {

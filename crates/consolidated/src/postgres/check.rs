@@ -7,8 +7,9 @@ use super::plan::Plan;
 use super::present::{OBJECTS, Present, text};
 use super::tables::{UserTable, VERSION};
 use crate::admin::{Finding, NOT_DEPLOYED, Severity, table_gone};
+use crate::catalog::Unserved;
 use crate::orphans;
-use model::Failure;
+use model::{Code, Failure};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What `check` has to say about a database where `pending` statements would be deployed.
@@ -135,4 +136,44 @@ pub(super) fn drift(link: &mut Link) -> Result<Vec<Finding>, Failure> {
         });
     }
     Ok(findings)
+}
+
+/// The tables among `$1`, names in SQL, that are gone or that this role may not read.
+const UNREADABLE: &str = "SELECT relation, (to_regclass(relation) IS NULL)::text
+    FROM unnest($1::text[]) AS w (relation)
+    WHERE has_any_column_privilege(to_regclass(relation)::oid, 'SELECT') IS NOT TRUE";
+
+/// What is told apart of the tables among `$1` that are not as they were deployed, as one text.
+const LOOKS: &str = "SELECT string_agg(concat_ws(' ', relation, to_regclass(relation)::oid,
+        has_any_column_privilege(to_regclass(relation)::oid, 'SELECT'),
+        (SELECT string_agg(concat_ws(' ', t.oid, t.xmin), ' ' ORDER BY t.oid)
+         FROM pg_trigger AS t WHERE t.tgrelid = to_regclass(relation))), ';' ORDER BY relation)
+    FROM unnest($1::text[]) AS w (relation)";
+
+/// Which of the `deployed` tables, by their names in SQL, are not as they were deployed, and why.
+/// Refuses what is wrong with no table in particular.
+pub(super) fn unserved(link: &mut Link, deployed: &[String]) -> Result<Unserved, Failure> {
+    let mut unserved = Unserved::new();
+    for drift in drift(link)? {
+        match drift.table {
+            Some(table) => drop(unserved.entry(table).or_insert(drift.message)),
+            None => return Err(Failure::new(Code::Drift, drift.message)),
+        }
+    }
+    let rows = link.query(UNREADABLE, &[&deployed]).map_err(failed("ask for privileges"))?;
+    for row in &rows {
+        let table = text(row, 0)?;
+        let message = match text(row, 1)?.as_str() {
+            "true" => table_gone(table.clone()).message,
+            _ => format!("the role of the server may not read table {table}: grant it SELECT"),
+        };
+        unserved.entry(table).or_insert(message);
+    }
+    Ok(unserved)
+}
+
+/// Changes when something changes about these tables.
+pub(super) fn looks(link: &mut Link, tables: &[&String]) -> Result<String, Failure> {
+    let rows = link.query(LOOKS, &[&tables]).map_err(failed("look at tables again"))?;
+    rows.first().map(|row| text(row, 0)).transpose().map(Option::unwrap_or_default)
 }

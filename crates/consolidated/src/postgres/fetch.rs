@@ -231,14 +231,15 @@ pub(super) fn fetch(
         let held = request.marks.get(position);
         spans.push(moment.span(table, request.session, held, timelines, request.counter)?);
     }
-    let marks = request.marks.iter().filter_map(|held| Mark::read(held.watermark.as_ref()?));
+    let marks = request.present_marks().filter_map(|held| Mark::read(held.watermark.as_ref()?));
     let others = marks.filter(|mark| !moment.is_past(mark, timelines, request.counter));
     let others: Vec<Mark> = others.collect();
     let other_generation = others.iter().any(|mark| !moment.is_of_void(mark, request.counter));
     let deletes_lost = !others.is_empty() && (other_generation || moment.void.deletes_lost);
     warn_of_refreshes(tables, &spans, request);
     let modes = spans.iter().map(|span| span.mode).collect();
-    sink(DownloadBatch::Begin { tables: modes, restored: !others.is_empty(), deletes_lost })?;
+    let (restored, waiting) = (!others.is_empty(), request.session.waiting.clone());
+    sink(DownloadBatch::Begin { tables: modes, restored, deletes_lost, waiting })?;
     let mut owed = owed::understand(&opening.owed, tables)?;
     owed::tell(&owed, request, tables.len(), sink)?;
     owed.retain(|row| !row.is_too_large(request));
@@ -253,8 +254,11 @@ pub(super) fn fetch(
     if let Some(place) = unflushed.filter(|_| !flushed && fetched.rows > 0) {
         durable::flush(link, place)?;
     }
-    let watermarks = spans.iter().map(|span| span.until.write().map(Some));
-    Ok(Fetched { watermarks: watermarks.collect::<Result<_, _>>()?, ..fetched })
+    let watermarks = spans.iter().enumerate().map(|(position, span)| {
+        let until = span.until.write()?;
+        Ok(request.watermark(position, Some(until)))
+    });
+    Ok(Fetched { watermarks: watermarks.collect::<Result<_, Failure>>()?, ..fetched })
 }
 
 /// The transaction that the remote need not be sent. The upload may have

@@ -92,7 +92,10 @@ impl ReadLocks {
         script_version: &str,
         tables: &[Arc<Table>],
     ) -> Result<ReadLock, Fault> {
-        self.learn(link, script_version, tables)?;
+        // What is not downloaded is not read, and may not even be there.
+        let tables = tables.iter().filter(|it| it.deployed.published.direction.downloads());
+        let tables: Vec<&Arc<Table>> = tables.collect();
+        self.learn(link, script_version, &tables)?;
         let named = tables.iter().filter_map(|table| self.named.get(&id(script_version, table)));
         let mut all: BTreeSet<&str> = named.flatten().map(String::as_str).collect();
         all.extend(SYSTEM_TABLES);
@@ -118,7 +121,7 @@ impl ReadLocks {
         &mut self,
         link: &mut Link,
         script_version: &str,
-        tables: &[Arc<Table>],
+        tables: &[&Arc<Table>],
     ) -> Result<(), Fault> {
         for table in tables {
             let id = id(script_version, table);
@@ -182,8 +185,8 @@ pub(super) fn has_waited(fault: &Fault) -> bool {
 
 /// Whether something is not there that was deployed: it may be for a new deployment.
 pub(super) fn is_missing(fault: &Fault) -> bool {
-    // Table, column, schema, function.
-    fault.sqlstate().is_some_and(|s| matches!(s, "42P01" | "42703" | "3F000" | "42883"))
+    // Table, column, schema, function; and what may not be read is as good as not there.
+    fault.sqlstate().is_some_and(|s| matches!(s, "42P01" | "42703" | "3F000" | "42883" | "42501"))
 }
 
 /// The failure of a download whose tables somebody else keeps locked.

@@ -11,8 +11,9 @@ use super::orphans::Orphans;
 use super::read_lock::{self, ReadLocks};
 use super::timeline::Timelines;
 use super::watch;
+use crate::catalog::require_any;
 use crate::identity::Binding;
-use crate::serving::Serving;
+use crate::serving::{Departures, Serving};
 use crate::synchronization::{
     Admittee, Credentials, DownloadBatch, FetchRequest, Fetched, Held, Session,
 };
@@ -46,6 +47,7 @@ pub(crate) struct Reader {
     claims: Claims,
     locks: ReadLocks,
     orphans: Orphans,
+    departures: Departures,
 }
 
 impl Reader {
@@ -56,8 +58,18 @@ impl Reader {
         let deployment = catalog.deployed.deployment;
         let (timelines, oldest) = (Timelines::default(), Oldest::default());
         let (claims, locks) = (Claims::default(), ReadLocks::default());
-        let orphans = Orphans::default();
-        Ok(Reader { link, catalog, deployment, timelines, oldest, claims, locks, orphans })
+        let (orphans, departures) = (Orphans::default(), serving.departures.clone());
+        Ok(Reader {
+            link,
+            catalog,
+            deployment,
+            timelines,
+            oldest,
+            claims,
+            locks,
+            orphans,
+            departures,
+        })
     }
 
     fn fetch_in_transaction(
@@ -65,9 +77,10 @@ impl Reader {
         request: &FetchRequest<'_>,
         sink: &mut dyn FnMut(DownloadBatch) -> Result<(), Failure>,
     ) -> Result<Fetched, Failure> {
-        let (opening, tables) = self.open_snapshot(request)?;
+        let (opening, tables, session) = self.open_snapshot(request)?;
+        let request = FetchRequest { session: &session, ..*request };
         let fetched =
-            fetch::fetch(&mut self.link, &tables, request, &self.timelines, &opening, sink)?;
+            fetch::fetch(&mut self.link, &tables, &request, &self.timelines, &opening, sink)?;
         self.oldest.look(&mut self.link, opening.snapshot());
         Ok(fetched)
     }
@@ -75,21 +88,25 @@ impl Reader {
 
 impl Reader {
     /// Locks all that is to be read and takes the snapshot: scripts, locks and rows are of the same
-    /// deployment. Begun again where something else turns out to be deployed.
+    /// deployment. Begun again where something else turns out to be deployed. Yields the session
+    /// with all tables that wait by then.
     fn open_snapshot(
         &mut self,
         request: &FetchRequest<'_>,
-    ) -> Result<(Opening, Vec<Arc<Table>>), Failure> {
-        let session = request.session;
-        if self.catalog.deployed.deployment != session.deployment {
+    ) -> Result<(Opening, Vec<Arc<Table>>, Session), Failure> {
+        // A table that was gone may be back.
+        let waits_too = self.catalog.now(request.session).waiting != request.session.waiting;
+        if self.catalog.deployed.deployment != request.session.deployment || waits_too {
             self.load()?;
         }
         let (mut waits, mut others) = (0, 0);
         loop {
-            let tables = self.catalog.tables_now(session)?;
+            let session = self.catalog.now(request.session);
+            let tables = self.catalog.tables_now(&session)?;
+            let request = FetchRequest { session: &session, ..*request };
             let version = session.script_version.as_str();
             let opened = match self.locks.of(&mut self.link, version, &tables) {
-                Ok(lock) => fetch::open(&mut self.link, request, &tables, (&lock, waits > 0)),
+                Ok(lock) => fetch::open(&mut self.link, &request, &tables, (&lock, waits > 0)),
                 Err(fault) => Err(Unopened::of(fault)),
             };
             let before = self.catalog.deployed.deployment;
@@ -100,9 +117,11 @@ impl Reader {
                     self.link.roll_back();
                     self.timelines = Timelines::meet(&mut self.link)?;
                 }
-                Ok(opening) if !opening.changed.is_empty() => {
-                    // Refused where they are not as they were deployed.
+                Ok(mut opening) if !opening.changed.is_empty() => {
+                    // Left out where they are not as they were deployed.
                     self.load()?;
+                    self.departures.note();
+                    opening.changed.retain(|(published, _)| self.catalog.serves(published));
                     watch::renew(&mut self.link, &opening.changed)?;
                 }
                 Ok(mut opening) if opening.deployment == before => {
@@ -110,9 +129,9 @@ impl Reader {
                     let orphans = self.orphans.look(link, &tables, logs)?;
                     opening.note_orphans(orphans);
                     if before != session.deployment {
-                        self.claims.check(&mut self.link, &tables, session)?;
+                        self.claims.check(&mut self.link, &tables, &session)?;
                     }
-                    return Ok((opening, tables));
+                    return Ok((opening, tables, session));
                 }
                 Ok(_) => self.load()?,
                 Err(Unopened::Locked) => {
@@ -124,7 +143,9 @@ impl Reader {
                 }
                 Err(Unopened::Missing(failure)) => {
                     self.load()?;
-                    if self.catalog.deployed.deployment == before {
+                    self.departures.note();
+                    let waits_too = self.catalog.now(&session).waiting != session.waiting;
+                    if self.catalog.deployed.deployment == before && !waits_too {
                         return Err(failure);
                     }
                 }
@@ -143,6 +164,7 @@ impl Reader {
     fn load(&mut self) -> Result<(), Failure> {
         let asked = self.link.begin(&[Call::new(catalog::DEPLOYMENT, &[])]);
         asked.map_err(catalog::not_deployed)?;
+        self.departures.look();
         self.catalog = Catalog::load(&mut self.link)?;
         self.locks.forget();
         Ok(())
@@ -195,13 +217,16 @@ impl crate::connection::Reader for Reader {
         script_version: Option<&ScriptVersion>,
         publications: &[PublicationName],
     ) -> Result<Session, Failure> {
-        if self.deployment != self.catalog.deployed.deployment {
+        if self.deployment != self.catalog.deployed.deployment
+            || self.departures.are_new()
+            || self.catalog.looks_otherwise(&mut self.link)?
+        {
             self.load()?;
             self.deployment = self.catalog.deployed.deployment;
         }
         let deployed = &mut self.catalog.deployed;
         let (script_version, schema) = deployed.schema(script_version, publications)?;
-        let session = Session {
+        let mut session = Session {
             database_id: deployed.database_id.clone(),
             deployment: deployed.deployment,
             remote_id: remote_id.clone(),
@@ -210,7 +235,10 @@ impl crate::connection::Reader for Reader {
             script_version,
             schema,
             held: Held::Untold,
+            waiting: Default::default(),
         };
+        session.waiting = Arc::new(self.catalog.waiting(&session));
+        require_any(&session)?;
         let tables = self.catalog.tables(&session)?;
         self.claims.check(&mut self.link, &tables, &session)?;
         Ok(session)

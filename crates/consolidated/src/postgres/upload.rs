@@ -59,7 +59,7 @@ const ATTEMPTS_MAX: u32 = 6;
 const RETRY_AFTER_S: u32 = 5;
 
 const SETTLE: &str = "DELETE FROM syncline.syncline_owed 
-WHERE remote_id = $1 AND counter <= $2 AND withheld IS NULL";
+WHERE remote_id = $1 AND counter <= $2 AND withheld IS NULL AND table_name <> ALL ($3)";
 
 /// Why a transaction cannot go on.
 #[derive(Debug)]
@@ -274,7 +274,8 @@ fn commit(
     let request = upload.request;
     let remote_id = request.session.remote_id.as_str();
     let settled = settled(upload, remote).filter(|_| owed).map(|counter| counter.0);
-    let settling: [&(dyn ToSql + Sync); 2] = [&remote_id, &settled];
+    let waiting = request.session.waiting_names();
+    let settling: [&(dyn ToSql + Sync); 3] = [&remote_id, &settled, &waiting];
     let uploaded = request.progress != request.previous;
     let stored =
         Stored::new(link, request.session, remote.clone(), uploaded, request.download_follows);
@@ -330,7 +331,10 @@ fn settled(upload: Upload<'_>, remote: &Remembered) -> Option<Counter> {
     if marks.len() != upload.tables.len() {
         return None;
     }
-    let counters = marks.iter().map(|mark| {
+    // Of a table that waits nothing was received.
+    let waits = |position: usize| upload.request.session.waits(position);
+    let marks = marks.iter().enumerate().filter(|(position, _)| !waits(*position));
+    let counters = marks.map(|(_, mark)| {
         let mark = mark.watermark.as_ref().and_then(Mark::read);
         // What was handed out in another past settles nothing here.
         mark.filter(|mark| remote.counts(mark.counter)).map_or(Counter(0), |mark| mark.counter)

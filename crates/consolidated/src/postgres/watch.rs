@@ -25,13 +25,15 @@ fn sum(relation: &str) -> String {
     )
 }
 
-/// Asks for the tables among `$1` and, in SQL, `$2` whose triggers are not those of the deployment.
+/// Asks for the tables among `$1` and, in SQL, `$2` whose triggers are not those of the deployment,
+/// or that may not be read any more.
 pub(super) fn changed() -> String {
     format!(
         "SELECT w.published, w.relation\n\
          FROM unnest($1::text[], $2::text[]) AS w (published, relation)\n\
          JOIN syncline.syncline_log_state AS log ON log.table_name = w.published\n\
-         WHERE log.triggers IS DISTINCT FROM {}",
+         WHERE log.triggers IS DISTINCT FROM {}\n\
+         OR NOT has_any_column_privilege(to_regclass(w.relation)::oid, 'SELECT')",
         sum("w.relation")
     )
 }

@@ -17,12 +17,13 @@ use super::trim;
 use super::upload::{self, Undone, Upload};
 use super::watch;
 use super::withhold;
+use crate::catalog::require_known;
 use crate::identity::Remembered;
-use crate::serving::Serving;
+use crate::serving::{Departures, Serving};
 use crate::shape;
 use crate::synchronization::{Applied, Begun, Held, Identity, Session, UploadRequest, Withholding};
 use crate::url::PostgresUrl;
-use model::{Failure, Memory, Receipt, ValueRef};
+use model::{Code, Failure, Memory, Receipt, ValueRef};
 use postgres_types::ToSql;
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,6 +48,7 @@ pub(crate) struct Writer {
     timelines: Timelines,
     life: Life,
     memory: Arc<Memory>,
+    departures: Departures,
 }
 
 impl Writer {
@@ -55,7 +57,8 @@ impl Writer {
         let mut link = Link::open_for(url, Role::Apply, serving)?;
         let catalog = Catalog::load(&mut link)?;
         let (timelines, life) = (Timelines::default(), Life::default());
-        Ok(Writer { link, catalog, timelines, life, memory: serving.memory.clone() })
+        let (memory, departures) = (serving.memory.clone(), serving.departures.clone());
+        Ok(Writer { link, catalog, timelines, life, memory, departures })
     }
 
     /// Runs `work` in a transaction, which it commits itself; undone where it fails.
@@ -111,8 +114,12 @@ impl Writer {
         }
         let changed = answers.get(WATCH_AT).map(watch::found).unwrap_or_default();
         if locked.deployment != self.catalog.deployed.deployment || !changed.is_empty() {
-            // Refused where triggers are not as they were deployed.
             self.catalog = Catalog::load(&mut self.link)?;
+        }
+        if self.require_known(session).is_err() {
+            // It may be back since.
+            self.catalog = Catalog::load(&mut self.link)?;
+            self.require_known(session)?;
         }
         watch::renew(&mut self.link, &changed)?;
         let tables = self.catalog.upload_tables(session)?;
@@ -234,6 +241,26 @@ impl Writer {
         true
     }
 
+    /// Behind a failure: whether a table is to blame that is not any more what it was when the
+    /// session began.
+    fn went_away(&mut self, session: &Session) -> Option<Failure> {
+        let catalog = Catalog::load(&mut self.link).ok()?;
+        if session.deployment != catalog.deployed.deployment {
+            return None;
+        }
+        self.catalog = catalog;
+        self.require_known(session).err()
+    }
+
+    /// Refuses a session that relies on a table that went, and lets the others know.
+    fn require_known(&self, session: &Session) -> Result<(), Failure> {
+        let known = require_known(session, &self.catalog.waiting(session));
+        if known.is_err() {
+            self.departures.note();
+        }
+        known
+    }
+
     fn recognize(
         &mut self,
         request: &UploadRequest<'_>,
@@ -298,6 +325,9 @@ impl crate::connection::Writer for Writer {
             Err(_) if self.reaches_otherwise() => {
                 self.until_alone(|writer| writer.upload_once(request))
             }
+            Err(failure) if may_be_missing(&failure) => {
+                Err(self.went_away(request.session).unwrap_or(failure))
+            }
             outcome => outcome,
         }
     }
@@ -321,4 +351,9 @@ impl crate::connection::Writer for Writer {
     fn round_trips(&self) -> u64 {
         self.link.round_trips()
     }
+}
+
+/// Whether the failure may come from something that is not there any more.
+fn may_be_missing(failure: &Failure) -> bool {
+    matches!(failure.code(), Code::ScriptFailed | Code::DatabaseRights | Code::DatabaseUnavailable)
 }

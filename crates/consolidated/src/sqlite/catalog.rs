@@ -4,11 +4,14 @@ use super::affinity::Affinity;
 use super::check;
 use super::deploy::{require_present_format, table_exists};
 use super::errors::failed;
-use crate::catalog::{self, DeployedRows};
+use super::tables;
+use crate::catalog::{self, DeployedRows, Unserved};
 use crate::sync_model::Claim;
+use crate::synchronization::{Session, WaitingTable};
 use model::{Code, DatabaseId, Failure};
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// What this backend notes of a table when it is deployed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -33,6 +36,9 @@ pub(super) struct TableDetails {
     /// What the database calls the published columns, where remotes call some otherwise.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) local: Vec<String>,
+    /// The tables that its foreign keys refer to.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) parents: Vec<String>,
 }
 
 impl TableDetails {
@@ -51,10 +57,20 @@ pub(super) struct Catalog {
     pub(super) deployed: catalog::Catalog<TableDetails>,
     /// SQLite's own count of schema changes when the objects were last compared.
     schema_version: i64,
+    /// What they were compared to.
+    standing: Standing,
+}
+
+/// Which tables are as they were deployed.
+#[derive(Debug, Default)]
+struct Standing {
+    unserved: Unserved,
+    /// By child, the tables that foreign keys refer to; read where a table is not served.
+    parents: BTreeMap<String, Vec<String>>,
 }
 
 impl Catalog {
-    /// Reads the deployment, and refuses one whose objects are no longer what they were.
+    /// Reads the deployment, and finds out which of its tables are no longer what they were.
     pub(super) fn load(connection: &Connection) -> Result<Catalog, Failure> {
         in_one_snapshot(connection, || Catalog::read(connection))
     }
@@ -110,7 +126,8 @@ impl Catalog {
         };
         let deployed =
             catalog::Catalog::new(deployment(connection)?, DatabaseId(database_id), rows)?;
-        let mut catalog = Catalog { deployed, schema_version: 0 };
+        let standing = Standing::default();
+        let mut catalog = Catalog { deployed, schema_version: 0, standing };
         catalog.verify(connection)?;
         Ok(catalog)
     }
@@ -118,19 +135,68 @@ impl Catalog {
     /// Compares our objects again if somebody changed the schema since the last time.
     pub(super) fn verify(&mut self, connection: &Connection) -> Result<(), Failure> {
         let now: i64 = connection
-            .query_row("PRAGMA schema_version", [], |row| row.get(0))
+            .prepare_cached("PRAGMA schema_version")
+            .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
             .map_err(failed("read the schema version"))?;
         if now == self.schema_version {
             return Ok(());
         }
-        in_one_snapshot(connection, || {
-            if let Some(drift) = check::drift(connection)?.into_iter().next() {
-                return Err(Failure::new(Code::Drift, drift.message));
-            }
-            Ok(())
-        })?;
+        self.standing = in_one_snapshot(connection, || Standing::read(connection))?;
         self.schema_version = now;
         Ok(())
+    }
+
+    /// The tables that are not as they were deployed.
+    pub(super) fn unserved(&self) -> impl Iterator<Item = &String> {
+        self.standing.unserved.keys()
+    }
+
+    /// The tables of `session` that wait, as far as is known.
+    pub(super) fn waiting(&self, session: &Session) -> Vec<WaitingTable> {
+        let Standing { unserved, parents } = &self.standing;
+        self.deployed.waiting(session, unserved, &|table| {
+            // As they were deployed, and as they are: a renamed parent has another name now.
+            let now = parents.get(&table.published.name).into_iter().flatten();
+            let TableDetails { logs, parents, .. } = &table.details;
+            logs.iter().chain(parents).chain(now).cloned().collect()
+        })
+    }
+
+    /// `session` with the tables that wait by now.
+    pub(super) fn now(&self, session: &Session) -> Session {
+        let mut now = session.clone();
+        let new = self.waiting(session).into_iter();
+        let new: Vec<_> = new.filter(|it| !session.waits(usize::from(it.position))).collect();
+        catalog::wait_too(&mut now, new);
+        now
+    }
+}
+
+impl Standing {
+    /// Refuses what is wrong with no table in particular.
+    fn read(connection: &Connection) -> Result<Standing, Failure> {
+        let mut standing = Standing::default();
+        for drift in check::drift(connection)? {
+            match drift.table.filter(|table| !table.is_empty()) {
+                Some(table) => drop(standing.unserved.entry(table).or_insert(drift.message)),
+                None => return Err(Failure::new(Code::Drift, drift.message)),
+            }
+        }
+        if standing.unserved.is_empty() {
+            return Ok(standing);
+        }
+        let tables = tables::read(connection)?;
+        for table in tables.values() {
+            // One that is gone has its name from the foreign key, in whatever spelling.
+            let parent = |name: &String| {
+                let unserved = standing.unserved.keys();
+                let known = unserved.chain(tables.keys()).find(|it| it.eq_ignore_ascii_case(name));
+                known.unwrap_or(name).clone()
+            };
+            let parents = table.foreign_keys.iter().map(|key| parent(&key.parent)).collect();
+            standing.parents.insert(table.name.clone(), parents);
+        }
+        Ok(standing)
     }
 }
 

@@ -45,12 +45,13 @@ pub(super) fn fetch(
         let held = request.marks.get(position);
         spans.push(span(connection, table, held, &past, request)?);
     }
-    let marks = request.marks.iter().filter_map(|held| Mark::read(held.watermark.as_ref()?));
+    let marks = request.present_marks().filter_map(|held| Mark::read(held.watermark.as_ref()?));
     let others: Vec<Mark> = marks.filter(|mark| !past.is_of(mark, request)).collect();
     let other_generation = others.iter().any(|mark| mark.generation != generation);
     let deletes_lost = !others.is_empty() && (other_generation || past.void.deletes_lost);
     let modes = modes(tables, &spans, request);
-    sink(DownloadBatch::Begin { tables: modes, restored: !others.is_empty(), deletes_lost })?;
+    let (restored, waiting) = (!others.is_empty(), request.session.waiting.clone());
+    sink(DownloadBatch::Begin { tables: modes, restored, deletes_lost, waiting })?;
     let owed = read_owed(connection, tables, request)?;
     let settled = settled(request.marks, tables.len());
     for row in &owed {
@@ -81,9 +82,10 @@ pub(super) fn fetch(
     }
     let mut fetched = download.fetched;
     let mut ends = Ends::new();
-    for (table, span) in tables.iter().zip(spans) {
+    for (position, (table, span)) in tables.iter().zip(spans).enumerate() {
         ends.extend(logs_of(table).iter().cloned().zip(span.until.logs.iter().copied()));
-        fetched.watermarks.push(Some(span.until.write()?));
+        let until = Some(span.until.write()?);
+        fetched.watermarks.push(request.watermark(position, until));
     }
     Ok((fetched, ends))
 }

@@ -31,7 +31,7 @@ pub(super) fn begin(
         Consequence::Nothing => {}
         Consequence::Replace { secret, progress } => {
             forget_owed(connection, &session.remote_id)?;
-            made::settle(connection, session.remote_id.as_str(), Counter(i64::MAX))?;
+            made::settle(connection, session.remote_id.as_str(), Counter(i64::MAX), "[]")?;
             note_former_file(connection, &session.remote_id, secret, progress)?;
         }
         Consequence::NewGeneration => {

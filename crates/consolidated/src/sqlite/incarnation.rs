@@ -60,3 +60,14 @@ pub(super) fn renew(connection: &Connection, reason: &str) -> Result<(), Failure
     tracing::warn!(reason, "the consolidated database was restored: every remote is compared");
     Ok(())
 }
+
+/// Has a table sent afresh: something may have gone unnoticed.
+pub(super) fn renew_log(connection: &Connection, table: &str) -> Result<(), Failure> {
+    connection
+        .execute(
+            "UPDATE syncline_log_state SET incarnation = random() WHERE table_name = ?1",
+            [table],
+        )
+        .map(|_| ())
+        .map_err(failed("note that a table went"))
+}

@@ -88,15 +88,19 @@ pub(super) fn over(
     Ok(Some(rebase(row, &table.published, &row.old, &values(now)?)))
 }
 
-/// Forgets what the remote has received.
+/// Forgets what the remote has received, but for the tables of the array `waiting`.
 pub(super) fn settle(
     connection: &Connection,
     remote: &str,
     settled: Counter,
+    waiting: &str,
 ) -> Result<(), Failure> {
     connection
-        .prepare_cached("DELETE FROM syncline_made WHERE remote_id = ?1 AND counter <= ?2")
-        .and_then(|mut statement| statement.execute(params![remote, settled.0]))
+        .prepare_cached(
+            "DELETE FROM syncline_made WHERE remote_id = ?1 AND counter <= ?2
+             AND table_name NOT IN (SELECT value FROM json_each(?3))",
+        )
+        .and_then(|mut statement| statement.execute(params![remote, settled.0, waiting]))
         .map(|_| ())
         .map_err(failed("forget what was made of rows"))
 }

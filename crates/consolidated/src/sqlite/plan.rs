@@ -322,6 +322,9 @@ impl TablePlanner<'_> {
     fn details(&self, published: &PublishedTable) -> TableDetails {
         let selection = self.selection;
         let mut details = TableDetails::default();
+        let parents = self.table.foreign_keys.iter().map(|key| key.parent.as_str());
+        let parents: BTreeSet<&str> = parents.filter(|name| *name != self.table.name).collect();
+        details.parents = parents.into_iter().map(str::to_owned).collect();
         // Of a table with triggers, or where a time is clamped, only the row itself tells what
         // became of it.
         let plain = !self.table.has_triggers && self.table.utf8;

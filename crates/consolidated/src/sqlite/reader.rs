@@ -7,6 +7,7 @@ use super::errors::failed;
 use super::fetch;
 use super::identity;
 use crate::admin::claims_from;
+use crate::catalog::require_any;
 use crate::serving::Serving;
 use crate::synchronization::{
     Admittee, Credentials, DownloadBatch, FetchRequest, Fetched, Held, Session,
@@ -89,7 +90,7 @@ impl crate::connection::Reader for Reader {
         Reader::refresh(&mut self.catalog, &self.connection)?;
         let (script_version, schema) =
             self.catalog.deployed.schema(script_version, publications)?;
-        Ok(Session {
+        let mut session = Session {
             database_id: self.catalog.deployed.database_id.clone(),
             deployment: self.catalog.deployed.deployment,
             remote_id: remote_id.clone(),
@@ -98,7 +99,11 @@ impl crate::connection::Reader for Reader {
             script_version,
             schema,
             held: Held::Untold,
-        })
+            waiting: Default::default(),
+        };
+        session.waiting = Arc::new(self.catalog.waiting(&session));
+        require_any(&session)?;
+        Ok(session)
     }
 
     fn held(
@@ -120,8 +125,10 @@ impl crate::connection::Reader for Reader {
                 .map_err(failed("take a snapshot"))?;
         // Inside the snapshot, so that scripts and rows are of the same moment.
         Reader::refresh(&mut self.catalog, &self.connection)?;
-        let tables = self.catalog.deployed.tables(request.session)?;
-        let (fetched, ends) = fetch::fetch(&self.connection, &tables, request, sink)?;
+        let session = self.catalog.now(request.session);
+        let tables = self.catalog.deployed.tables(&session)?;
+        let request = FetchRequest { session: &session, ..*request };
+        let (fetched, ends) = fetch::fetch(&self.connection, &tables, &request, sink)?;
         snapshot.finish().map_err(failed("end the snapshot"))?;
         self.durable.ensure(&ends)?;
         Ok(fetched)

@@ -127,6 +127,7 @@ mod tests {
             script_version,
             schema,
             held: crate::synchronization::Held::Untold,
+            waiting: Default::default(),
         };
         let mut alone = Vec::new();
         let tables = catalog.deployed.tables(&session).unwrap();

@@ -116,19 +116,26 @@ fn settle_owed(
     if request.marks.len() != tables.len() {
         return Ok(());
     }
-    let marks = request.marks.iter().map(|m| m.watermark.as_ref().and_then(Mark::read));
+    let session = request.session;
+    // Of a table that waits nothing was received.
+    let waits = |position: usize| session.waits(position);
+    let marks = request.marks.iter().enumerate().filter(|(position, _)| !waits(*position));
+    let marks = marks.map(|(_, mark)| mark.watermark.as_ref().and_then(Mark::read));
     let counters = marks.map(|mark| {
         // What was handed out in another past settles nothing here.
         mark.filter(|mark| remote.counts(mark.counter)).map_or(Counter(0), |mark| mark.counter)
     });
     let Some(settled) = counters.min() else { return Ok(()) };
-    made::settle(connection, request.session.remote_id.as_str(), settled)?;
+    let (remote_id, waiting) = (session.remote_id.as_str(), session.waiting_names());
+    let waiting = serde_json::json!(waiting).to_string();
+    made::settle(connection, remote_id, settled, &waiting)?;
     connection
         .prepare_cached(
             "DELETE FROM syncline_owed
-             WHERE remote_id = ?1 AND counter <= ?2 AND withheld IS NULL",
+             WHERE remote_id = ?1 AND counter <= ?2 AND withheld IS NULL
+             AND table_name NOT IN (SELECT value FROM json_each(?3))",
         )
-        .and_then(|mut s| s.execute(params![request.session.remote_id.as_str(), settled.0]))
+        .and_then(|mut s| s.execute(params![remote_id, settled.0, waiting]))
         .map_err(failed("settle what the remote was owed"))?;
     Ok(())
 }

@@ -16,6 +16,7 @@ use super::tracking::log_name;
 use super::upload::{self, Around, Ended};
 use super::withhold;
 use super::{connect_for, identity, incarnation, start};
+use crate::catalog::require_known;
 use crate::identity::Incarnation;
 use crate::serving::Serving;
 use crate::shape;
@@ -39,6 +40,8 @@ pub(crate) struct Writer {
     durable: Arc<Durable>,
     /// Tables whose logs the group may have written to.
     written: BTreeSet<String>,
+    /// Tables that are known not to be as they were deployed.
+    went: BTreeSet<String>,
     incarnation: Incarnation,
     known_reach: KnownReach,
     /// The mark of the last start of a server, as of the last transaction.
@@ -61,6 +64,7 @@ impl Writer {
             runs: Runs::all(&connection)?,
             durable: Durable::of(path),
             written: BTreeSet::new(),
+            went: BTreeSet::new(),
             incarnation: incarnation::read(&connection)?,
             last_start: incarnation::last_start(&connection)?,
             path: path.to_owned(),
@@ -94,13 +98,32 @@ impl Writer {
             && !incarnation::has_mark(&self.connection, known)?
         {
             incarnation::renew(&self.connection, SET_BACK)?;
-            // By itself, so that no failure of a synchronization takes it back.
-            self.connection
-                .execute_batch("COMMIT; BEGIN IMMEDIATE; PRAGMA defer_foreign_keys = ON;")
-                .map_err(failed("begin a new generation"))?;
+            self.begin_again("begin a new generation")?;
         }
         self.last_start = last;
         Ok(())
+    }
+
+    /// What happens to a table without our triggers is not known. One that comes back, as it was to
+    /// look at, is sent as a whole.
+    fn notice_tables_that_went(&mut self) -> Result<(), Failure> {
+        self.catalog.verify(&self.connection)?;
+        let unserved: BTreeSet<String> = self.catalog.unserved().cloned().collect();
+        for table in unserved.difference(&self.went) {
+            incarnation::renew_log(&self.connection, table)?;
+        }
+        if !unserved.is_subset(&self.went) {
+            self.begin_again("note that a table went")?;
+        }
+        self.went = unserved;
+        Ok(())
+    }
+
+    /// What was written so far stays, whatever becomes of the synchronizations.
+    fn begin_again(&self, doing: &str) -> Result<(), Failure> {
+        self.connection
+            .execute_batch("COMMIT; BEGIN IMMEDIATE; PRAGMA defer_foreign_keys = ON;")
+            .map_err(failed(doing))
     }
 
     /// Looks which incarnation this is: the synchronization before may have begun a new one.
@@ -163,6 +186,7 @@ impl Writer {
     ) -> Result<Applied, Failure> {
         self.in_savepoint(|writer| {
             writer.meet()?;
+            require_known(request.session, &writer.catalog.waiting(request.session))?;
             let deployed = &writer.catalog.deployed;
             if request.progress != request.previous {
                 let tables = deployed.tables(request.session)?;
@@ -198,7 +222,7 @@ impl crate::connection::Writer for Writer {
             self.catalog = Catalog::load(&self.connection)?;
             self.runs = Runs::all(&self.connection)?;
         }
-        Ok(())
+        self.notice_tables_that_went()
     }
 
     fn commit(&mut self) -> Result<(), Failure> {

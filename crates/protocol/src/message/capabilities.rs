@@ -17,9 +17,14 @@ impl Capabilities {
     /// An update of which a key or a reference is as it was means it, where another row of the same
     /// upload takes the key.
     pub const ROWS_STAY: Capabilities = Capabilities(1 << 2);
+    /// Keeps back what waits for tables that the server names, and uploads the rest.
+    pub const WAITING_TABLES: Capabilities = Capabilities(1 << 3);
     /// Everything that this crate's messages can express.
     pub const ALL: Capabilities = Capabilities(
-        Capabilities::KEY_CHANGES.0 | Capabilities::HELD_SHAPE.0 | Capabilities::ROWS_STAY.0,
+        Capabilities::KEY_CHANGES.0
+            | Capabilities::HELD_SHAPE.0
+            | Capabilities::ROWS_STAY.0
+            | Capabilities::WAITING_TABLES.0,
     );
 
     /// True when all abilities of `wanted` are among these.

@@ -1,10 +1,11 @@
 //! The download: begin, rejects, rows, end.
 
+use super::WaitingTable;
 use model::{Counter, Receipt, Watermark};
 use serde::{Deserialize, Serialize};
 
 /// A download follows. It becomes visible at the remote as a whole or not at all (S4).
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct DownloadBegin {
     /// Per table of the remote schema, in its order.
     pub tables: Vec<TableDownload>,
@@ -17,6 +18,9 @@ pub struct DownloadBegin {
     /// gone from the remote are recorded in its reject table too.
     #[serde(default)]
     pub deletes_lost: bool,
+    /// All tables that are left out, where more are than Welcome has named: some went meanwhile.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waiting_tables: Vec<WaitingTable>,
 }
 
 /// How one table is downloaded.

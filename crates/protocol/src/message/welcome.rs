@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// Sent once per synchronization. Where the upload came with Hello and is being applied, it
 /// precedes `UploadCommitted`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Welcome {
     /// The server's protocol version.
     pub protocol_version: u16,
@@ -39,13 +39,29 @@ pub struct Welcome {
     /// not know. What waits for them cannot be understood: the client keeps it as rejects.
     #[serde(default)]
     pub unknown_tables: Vec<u16>,
+    /// Positions, in the schema that the upload is made under, of tables that wait until the
+    /// operator deploys: the client uploads nothing for them, and keeps what it has.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept_tables: Vec<u16>,
+    /// The same tables for people. They are not downloaded either.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waiting_tables: Vec<WaitingTable>,
     /// A session token, when a password was verified. Valid for any server of this database.
     #[serde(default)]
     pub token: Option<String>,
 }
 
+/// A table that is left out of the synchronization.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitingTable {
+    /// Its name.
+    pub table: String,
+    /// Why, and what its operator has to do.
+    pub message: String,
+}
+
 /// What the client has to do about its upload.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UploadState {
     /// It arrived with Hello and is being applied.
@@ -53,6 +69,7 @@ pub enum UploadState {
     /// Send it now. One that came with Hello was thrown away unseen.
     Send,
     /// None is wanted.
+    #[default]
     None,
 }
 

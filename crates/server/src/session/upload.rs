@@ -7,7 +7,7 @@ use crate::phases::Phase;
 use crate::upload::{ReceivedUpload, UploadInProgress};
 use consolidated::Applied;
 use model::Failure;
-use protocol::{Message, Mode, Outcome, UploadCommitted, UploadState};
+use protocol::{Capabilities, Message, Mode, Outcome, UploadCommitted, UploadState};
 use std::sync::Arc;
 
 impl Synchronization<'_> {
@@ -19,7 +19,10 @@ impl Synchronization<'_> {
             Some(held) => held.unknown.is_empty(),
             None => self.same_schema(),
         };
-        let known = self.hello.outcome == Outcome::Known && understood;
+        // Nor what waits for tables that wait themselves.
+        let keeps_back = !self.session.waiting.is_empty()
+            && self.hello.capabilities.has(Capabilities::WAITING_TABLES);
+        let known = self.hello.outcome == Outcome::Known && understood && !keeps_back;
         // Where nothing is in doubt the database is not asked before the rows are here. The
         // remote has no upload on its way that had to be shut out first, and the transaction of
         // this one recognizes it, and refuses it if it was overtaken meanwhile (S8, trap 6).
@@ -85,6 +88,7 @@ impl Synchronization<'_> {
         };
         let mut upload =
             UploadInProgress::new(begin, &schema, spills, bytes_max, self.key_changes())?;
+        upload.keep_out(self.kept_tables());
         loop {
             let received = self.connection.receive_into(upload.spill()).await?;
             self.lease.progress();

@@ -61,9 +61,9 @@ impl<'a> Oversize<'a> {
     /// Passes on what can be sent.
     pub(super) fn pass(&mut self, batch: DownloadBatch, sink: Sink<'_>) -> Result<(), Failure> {
         match batch {
-            DownloadBatch::Begin { tables, restored, deletes_lost } => {
+            DownloadBatch::Begin { tables, restored, deletes_lost, waiting } => {
                 self.refreshed = tables.iter().map(|it| *it == DownloadedTable::Refresh).collect();
-                sink(DownloadBatch::Begin { tables, restored, deletes_lost })
+                sink(DownloadBatch::Begin { tables, restored, deletes_lost, waiting })
             }
             DownloadBatch::Withheld { table, key, counter } => {
                 self.before.insert((table, key), counter);

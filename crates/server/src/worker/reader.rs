@@ -11,11 +11,12 @@ use consolidated::{
     RemoteBinding, Session, TableMark,
 };
 use model::{
-    Clock, Counter, Failure, PublicationName, Receipt, RemoteId, ScriptVersion, Spill, Spills,
-    UserName,
+    Clock, Counter, Failure, MESSAGE_BYTES_MAX, PublicationName, Receipt, RemoteId, ScriptVersion,
+    Spill, Spills, UserName, cut,
 };
 use protocol::{
     DownloadBegin, DownloadEnd, DownloadMode, Message, Operation, Reject, RowsFrame, TableDownload,
+    WaitingTable,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -209,9 +210,12 @@ fn fetch_download(
                 let reject = Reject { table: table as u16, key, counter, code, message };
                 return rejects.add(reject, &mut frames);
             }
-            DownloadBatch::Begin { tables, restored, deletes_lost } => {
+            DownloadBatch::Begin { tables, restored, deletes_lost, waiting } => {
                 let tables = tables.into_iter().map(|t| TableDownload { mode: mode(t) }).collect();
-                Message::DownloadBegin(DownloadBegin { tables, restored, deletes_lost })
+                let more = waiting.len() > fetch.session.waiting.len();
+                let waiting_tables = waiting.iter().filter(|_| more).map(waiting_table).collect();
+                let begin = DownloadBegin { tables, restored, deletes_lost, waiting_tables };
+                Message::DownloadBegin(begin)
             }
             // It is reported in the words of the reject that was noted with it.
             DownloadBatch::Withheld { .. } => return Ok(()),
@@ -242,6 +246,12 @@ fn fetch_download(
     frames.append(Message::DownloadEnd(end).to_frame()?)?;
     let withheld = oversize.into_news();
     Ok(FetchedDownload { frames, rows, filtered: fetched.filtered, withheld })
+}
+
+/// A table that waits, as remotes are told of it.
+pub(crate) fn waiting_table(table: &consolidated::WaitingTable) -> WaitingTable {
+    let (table, message) = (table.table.clone(), cut(&table.message, MESSAGE_BYTES_MAX));
+    WaitingTable { table, message: message.into_owned() }
 }
 
 fn mode(table: DownloadedTable) -> DownloadMode {

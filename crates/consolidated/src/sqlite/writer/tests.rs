@@ -38,6 +38,7 @@ impl Site {
             script_version,
             schema,
             held: Held::Untold,
+            waiting: Default::default(),
         };
         let count = u32::try_from(keys.end - keys.start).unwrap();
         let (mut rows, body) = (Vec::new(), "x".repeat(4000));
