@@ -198,6 +198,9 @@ fn system_tables_of_an_older_program_are_completed_by_a_deployment() {
          UPDATE syncline_system SET value = 3 WHERE name = 'format'",
     );
     assert_eq!(consolidated::open_writer(&center.url).unwrap_err().code(), Code::NotDeployed);
+    let found = administer(&center.url).unwrap().check(&[model("[table.customer]\n")]).unwrap();
+    let found: Vec<_> = found.into_iter().map(|finding| finding.message).collect();
+    assert_eq!(found, ["the system tables have format 3; this program needs 4"]);
     assert!(!deploy(&center.url, "[table.customer]\n").unwrap().statements.is_empty());
     assert!(deploy(&center.url, "[table.customer]\n").unwrap().statements.is_empty());
     consolidated::open_writer(&center.url).unwrap();

@@ -163,6 +163,9 @@ impl Administration for Admin {
 
     fn check(&mut self, models: &[SyncModel]) -> Result<Vec<Finding>, Failure> {
         self.require_deployed()?;
+        if let Some(finding) = admin::older_format(self.require_completed())? {
+            return Ok(vec![finding]);
+        }
         let user_tables = self.user_tables()?;
         let mut plan = plan::plan(&user_tables, models)?;
         plan.notices.extend(self.unreadable_tables(&user_tables, &plan)?);

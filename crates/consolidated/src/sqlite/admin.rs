@@ -96,6 +96,9 @@ impl Administration for Admin {
 
     fn check(&mut self, models: &[SyncModel]) -> Result<Vec<Finding>, Failure> {
         self.require_deployed()?;
+        if let Some(finding) = admin::older_format(self.require_completed())? {
+            return Ok(vec![finding]);
+        }
         let user_tables = self.user_tables()?;
         let mut plan = plan::plan(&user_tables, models)?;
         let succeed = shapes::succession(&user_tables, models);
