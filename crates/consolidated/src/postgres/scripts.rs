@@ -510,6 +510,9 @@ pub(super) fn can_be_latest(cast: &str) -> bool {
     !clamped_to_now("", cast).is_empty()
 }
 
+/// How the text of a time begins.
+const DATE: &str = "^[0-9]{4}-[0-9]{2}-[0-9]{2}";
+
 /// A time in the future counts as now, or one wrong clock would win for ever. Numbers are seconds
 /// or milliseconds since 1970, distinguished by their size; texts are ISO; times are in UTC.
 fn clamped_to_now(value: &str, cast: &str) -> String {
@@ -523,12 +526,12 @@ fn clamped_to_now(value: &str, cast: &str) -> String {
         ),
         "text" | "character varying" => {
             return format!(
-                "CASE WHEN {value} LIKE '____-__-__T%'\n        \
+                "CASE WHEN {value} ~ '{DATE}T'\n        \
                  THEN least({value} COLLATE \"C\", to_char(now() AT TIME ZONE 'UTC', \
                  'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"'))\n        \
-                 WHEN {value} IS NOT NULL\n        \
+                 WHEN {value} ~ '{DATE}'\n        \
                  THEN least({value} COLLATE \"C\", to_char(now() AT TIME ZONE 'UTC', \
-                 'YYYY-MM-DD HH24:MI:SS.MS')) END"
+                 'YYYY-MM-DD HH24:MI:SS.MS')) ELSE {value} END"
             );
         }
         _ => return value.to_owned(),

@@ -336,14 +336,19 @@ impl Generator<'_> {
     }
 }
 
+/// How the text of a time begins.
+const DATE: &str = "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]";
+
 /// A time in the future counts as now, or one wrong clock would win for ever. ISO text and
-/// seconds or milliseconds since 1970 are distinguished by their looks; times are in UTC.
+/// seconds or milliseconds since 1970 are distinguished by their looks; times are in UTC. Any other
+/// text is no time.
 fn clamped_to_now(value: &str) -> String {
     format!(
         "CASE typeof({value})\n        \
-         WHEN 'text' THEN min({value}, CASE WHEN {value} LIKE '____-__-__T%'\n            \
-         THEN strftime('%Y-%m-%dT%H:%M:%fZ', 'now')\n            \
-         ELSE strftime('%Y-%m-%d %H:%M:%f', 'now') END)\n        \
+         WHEN 'text' THEN CASE WHEN {value} GLOB '{DATE}T*'\n            \
+         THEN min({value}, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))\n            \
+         WHEN {value} GLOB '{DATE}*'\n            \
+         THEN min({value}, strftime('%Y-%m-%d %H:%M:%f', 'now')) ELSE {value} END\n        \
          WHEN 'integer' THEN min({value}, CASE WHEN {value} > 100000000000\n            \
          THEN CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)\n            \
          ELSE CAST(strftime('%s', 'now') AS INTEGER) END)\n        \
