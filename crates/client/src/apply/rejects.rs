@@ -7,7 +7,7 @@ use crate::connection::{begin_immediate, bind, explain, value};
 use crate::progress::{self, Frozen};
 use crate::schema::{Image, RemoteTable};
 use crate::sql::list;
-use model::{Code, Counter, Failure, Readable, RowReader, Value, ValueRef};
+use model::{Code, Counter, Failure, PublishedTable, Readable, RowReader, Value, ValueRef};
 use protocol::{FRAME_BYTES_MAX, FrameDecoder, Message};
 use rusqlite::Connection;
 use serde_json::{Map, Value as Json, json};
@@ -468,6 +468,32 @@ pub(super) fn record_difference(
     insert_with_row(connection, table, &key, reason, row).map(|_| ())
 }
 
+/// Records a row of a table that came back, which the table does not take as it is declared now, by
+/// the names of its columns. Columns of the key that it does not have are left out.
+pub(crate) fn record_left_out(
+    connection: &Connection,
+    published: &PublishedTable,
+    row: &[(&str, ValueRef<'_>)],
+    at: &str,
+) -> rusqlite::Result<()> {
+    let of = |wanted: &String| {
+        let value = row.iter().find(|(name, _)| name.eq_ignore_ascii_case(wanted));
+        value.map(|(_, value)| (wanted.clone(), json!(Readable(*value))))
+    };
+    let key = published.key.iter().filter_map(|at| published.columns.get(usize::from(*at)));
+    let key: Vec<(String, Json)> = key.filter_map(of).collect();
+    let array = Json::Array(key.iter().map(|(_, value)| value.clone()).collect()).to_string();
+    let key = Json::Object(key.into_iter().collect()).to_string();
+    let told = row.iter().filter(|(_, value)| !matches!(value, ValueRef::Null));
+    let row: Map<String, Json> =
+        told.map(|(name, value)| ((*name).to_owned(), json!(Readable(*value)))).collect();
+    let message = "here when the table was published again, which does not take it as it is now";
+    let code = Code::RowDiffersOnReturn.number();
+    let reason = Reason { counter: None, code, message, at, base: None };
+    let row = Some(Json::Object(row).to_string());
+    insert_as_read(connection, &published.name, [&key, &array], reason, row).map(drop)
+}
+
 #[derive(Default)]
 struct Reason<'a> {
     /// The synchronization in which the consolidated database refused the row; none if this remote
@@ -500,6 +526,18 @@ fn insert_with_row(
     reason: Reason<'_>,
     row: Option<String>,
 ) -> rusqlite::Result<bool> {
+    let [key, array] = [key_json(table, key), key_array(key)];
+    insert_as_read(connection, table.name(), [&key, &array], reason, row)
+}
+
+/// The same with the key as people read it: as it is written now, and as it was before.
+fn insert_as_read(
+    connection: &Connection,
+    table: &str,
+    [key, array]: [&str; 2],
+    reason: Reason<'_>,
+    row: Option<String>,
+) -> rusqlite::Result<bool> {
     let id = progress::get::<i64>(connection, LAST_ID)?.unwrap_or(0) + 1;
     let inserted = connection
         .prepare_cached(
@@ -511,8 +549,8 @@ fn insert_with_row(
                    AND (counter = ?3 OR ?11 AND code = ?4 AND row IS ?6 AND at = ?7))",
         )?
         .execute(rusqlite::params![
-            table.name(),
-            key_json(table, key),
+            table,
+            key,
             reason.counter.map_or(-id, |counter| counter.0),
             reason.code,
             reason.message,
@@ -520,7 +558,7 @@ fn insert_with_row(
             reason.at,
             id,
             reason.base,
-            key_array(key),
+            array,
             reason.counter.is_none(),
         ])?;
     if inserted == 1 {

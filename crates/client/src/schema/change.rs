@@ -77,7 +77,7 @@ pub(crate) fn give_up(
     let transaction = begin_immediate(connection)?;
     let stored = stored_tables(connection)?;
     let open_generation = settle_frozen(connection, &stored, Waiting::CarriedOver(Names::Guessed))?;
-    let mut change = Change { connection, open_generation, at, rejects: 0 };
+    let mut change = Change { connection, open_generation, at, rejects: 0, uncompared: Vec::new() };
     for position in positions {
         let Some(old) = stored.get(usize::from(*position)) else { continue };
         change.tell_all(old, Code::ShapeUnknown)?;
@@ -110,7 +110,7 @@ fn follow(
         }
     }
     let open_generation = settle_frozen(connection, &stored, waiting)?;
-    let mut change = Change { connection, open_generation, at, rejects: 0 };
+    let mut change = Change { connection, open_generation, at, rejects: 0, uncompared: Vec::new() };
     let gone: Vec<&StoredTable> = stored.iter().filter(|old| !goes_on(old, &heirs)).collect();
     match waiting {
         Waiting::Uploaded(_) => change.require_nothing(&gone, &heirs, Code::ApplyBlocked)?,
@@ -133,6 +133,7 @@ fn follow(
     }
     names::follow(connection, &heirs)?;
     arrivals::expect(connection, &mut history, &heirs)?;
+    change.uncompared = history.uncompared();
     history.write(connection)?;
     let mut tables = Vec::new();
     for heir in &heirs {
@@ -212,6 +213,8 @@ struct Change<'a> {
     at: &'a str,
     /// Changes that went to the reject table.
     rejects: u64,
+    /// Tables whose rows nobody has compared with the centre's since nothing captured them.
+    uncompared: Vec<String>,
 }
 
 impl Change<'_> {
@@ -318,8 +321,13 @@ impl Change<'_> {
         if !lacks && held.stored.published.create.first() == published.create.first() {
             return Ok(local);
         }
-        if !matches!(waiting, Waiting::CarriedOver(_)) {
-            return rebuild::rebuild(self, published, Unfitting::LeaveOut);
+        let unfitting = match held.former || self.uncompared.contains(&published.name) {
+            true => Unfitting::Record,
+            false => Unfitting::LeaveOut,
+        };
+        // Of a table that comes back nothing waits.
+        if held.former || !matches!(waiting, Waiting::CarriedOver(_)) {
+            return rebuild::rebuild(self, published, unfitting);
         }
         self.connection.execute_batch("SAVEPOINT syncline_rebuild").map_err(explain)?;
         let rebuilt = rebuild::rebuild(self, published, Unfitting::Refuse);
@@ -332,7 +340,7 @@ impl Change<'_> {
             Err(failure) if !lacks && failure.code() == Code::RemoteSchemaDiffers => Ok(local),
             Err(failure) if failure.code() == Code::RemoteSchemaDiffers => {
                 self.tell_all(held.stored, Code::RemoteSchemaDiffers)?;
-                rebuild::rebuild(self, published, Unfitting::LeaveOut)
+                rebuild::rebuild(self, published, unfitting)
             }
             other => other,
         }

@@ -74,6 +74,13 @@ impl History {
         progress::set(connection, FACT, text).map_err(explain)
     }
 
+    /// The tables whose rows the next download is compared with, because nothing captured them for
+    /// a while.
+    pub(super) fn uncompared(&self) -> Vec<String> {
+        let uncompared = self.arriving.iter().filter(|(_, it)| it.returned || it.uncaptured);
+        uncompared.map(|(name, _)| name.clone()).collect()
+    }
+
     /// A table ceases to be published.
     pub(super) fn retire(&mut self, old: &StoredTable, database_id: Option<&DatabaseId>) {
         let (published, created) = (old.published.clone(), old.created);

@@ -4,10 +4,11 @@
 //! others have added.
 
 use super::Change;
+use crate::apply::rejects;
 use crate::capture::triggers;
-use crate::connection::explain;
+use crate::connection::{bind, explain, value};
 use crate::schema::{Affinity, LocalTable};
-use crate::sql::{ident, list, literal};
+use crate::sql::{ident, list, literal, parameters};
 use model::{Code, Failure, PublishedTable};
 use rusqlite::{Connection, ErrorCode};
 
@@ -18,11 +19,13 @@ pub(super) enum Unfitting {
     Refuse,
     /// They are left out, because all rows are received again.
     LeaveOut,
+    /// They are left out and recorded, because what was changed in them was never uploaded.
+    Record,
 }
 
 /// Builds the table again. It has the columns' names of the new schema already.
 pub(super) fn rebuild(
-    change: &Change<'_>,
+    change: &mut Change<'_>,
     published: &PublishedTable,
     unfitting: Unfitting,
 ) -> Result<LocalTable, Failure> {
@@ -36,16 +39,16 @@ pub(super) fn rebuild(
             .table(name)
             .source(failure)
     };
-    build(change.connection, published, unfitting).map_err(differs)?;
+    build(change, published, unfitting).map_err(differs)?;
     change.created(published)
 }
 
 fn build(
-    connection: &Connection,
+    change: &mut Change<'_>,
     published: &PublishedTable,
     unfitting: Unfitting,
 ) -> rusqlite::Result<()> {
-    let table = ident(&published.name);
+    let (connection, table) = (change.connection, ident(&published.name));
     triggers::drop_all(connection, &published.name)?;
     let additions = additions(connection, &published.name)?;
     let columns = columns(connection, &published.name)?;
@@ -65,7 +68,13 @@ fn build(
         let sql = format!("ALTER TABLE {table} ADD COLUMN {}", column.declared());
         connection.execute_batch(&sql)?;
     }
-    take_over(connection, published, &columns, unfitting)?;
+    let filled = filled(connection, published, &columns)?;
+    match unfitting {
+        Unfitting::Record => {
+            change.rejects += take_over_or_record(change, published, &columns, &filled)?;
+        }
+        _ => take_over(connection, published, &columns, &filled, unfitting)?,
+    }
     connection.execute_batch("DROP TABLE temp.syncline_rebuilt")?;
     if let Some(sequence) = sequence {
         continue_sequence(connection, &published.name, sequence)?;
@@ -86,22 +95,37 @@ fn build(
     Ok(())
 }
 
-/// Copies the rows. What is new and may not be NULL gets a value until it is received.
+/// What is new and may not be NULL has this value until it is received.
+fn filled(
+    connection: &Connection,
+    published: &PublishedTable,
+    columns: &[Column],
+) -> rusqlite::Result<Vec<(String, &'static str)>> {
+    let known =
+        |column: &Column| columns.iter().any(|it| it.name.eq_ignore_ascii_case(&column.name));
+    let now = self::columns(connection, &published.name)?;
+    let new = now.into_iter().filter(|it| !known(it) && it.not_null && it.default.is_none());
+    Ok(new.map(|column| (column.name.clone(), column.filler())).collect())
+}
+
+/// The columns that are written, and what is written to them.
+fn into_from(columns: &[Column], filled: &[(String, &'static str)]) -> (Vec<String>, Vec<String>) {
+    let mut into: Vec<String> = columns.iter().map(|column| ident(&column.name)).collect();
+    let mut from = into.clone();
+    into.extend(filled.iter().map(|(name, _)| ident(name)));
+    from.extend(filled.iter().map(|(_, filler)| (*filler).to_owned()));
+    (into, from)
+}
+
+/// Copies the rows.
 fn take_over(
     connection: &Connection,
     published: &PublishedTable,
     columns: &[Column],
+    filled: &[(String, &'static str)],
     unfitting: Unfitting,
 ) -> rusqlite::Result<()> {
-    let mut into: Vec<String> = columns.iter().map(|column| ident(&column.name)).collect();
-    let mut from = into.clone();
-    for column in self::columns(connection, &published.name)? {
-        let known = columns.iter().any(|it| it.name.eq_ignore_ascii_case(&column.name));
-        if !known && column.not_null && column.default.is_none() {
-            into.push(ident(&column.name));
-            from.push(column.filler().into());
-        }
-    }
+    let (into, from) = into_from(columns, filled);
     let or_ignore = if unfitting == Unfitting::LeaveOut { "OR IGNORE " } else { "" };
     let copied = connection.execute_batch(&format!(
         "INSERT {or_ignore}INTO {}({}) SELECT {} FROM temp.syncline_rebuilt",
@@ -119,6 +143,53 @@ fn take_over(
         }
         other => other,
     }
+}
+
+/// Copies the rows one by one, and records those that the table refuses. A row without one of the
+/// key's columns could only be compared with one that it has nothing to do with.
+fn take_over_or_record(
+    change: &Change<'_>,
+    published: &PublishedTable,
+    columns: &[Column],
+    filled: &[(String, &'static str)],
+) -> rusqlite::Result<u64> {
+    let connection = change.connection;
+    let (into, from) = into_from(columns, filled);
+    let held = |name: &String| columns.iter().any(|it| it.name.eq_ignore_ascii_case(name));
+    let mut key = published.key.iter().filter_map(|at| published.columns.get(usize::from(*at)));
+    let has_keys = key.all(held);
+    let select = format!("SELECT {} FROM temp.syncline_rebuilt", list(from));
+    let mut insert = connection.prepare_cached(&format!(
+        "INSERT OR IGNORE INTO {}({}) VALUES ({})",
+        ident(&published.name),
+        list(into.clone()),
+        parameters(1, into.len()),
+    ))?;
+    let mut statement = connection.prepare(&select)?;
+    let mut rows = statement.query([])?;
+    let mut recorded = 0;
+    while let Some(row) = rows.next()? {
+        if has_keys {
+            for at in 0..into.len() {
+                bind(&mut insert, at + 1, value(row, at)?)?;
+            }
+            match insert.raw_execute() {
+                Ok(1) => continue,
+                Ok(_) => {}
+                // A STRICT table refuses even what may be ignored.
+                Err(error) if error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) => {
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let mut values = Vec::with_capacity(columns.len());
+        for (at, column) in columns.iter().enumerate() {
+            values.push((column.name.as_str(), value(row, at)?));
+        }
+        rejects::record_left_out(connection, published, &values, change.at)?;
+        recorded += 1;
+    }
+    Ok(recorded)
 }
 
 /// Whether one of the columns could only be filled with a value that means nothing.

@@ -1,0 +1,103 @@
+//! Tables that come back to a remote after they were declared otherwise at the centre.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use harness::{Server, World, query, sql};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_syncline");
+
+const SHOP: &str = "CREATE TABLE item (id INTEGER PRIMARY KEY, name TEXT, qty INTEGER);
+    CREATE TABLE word (id INTEGER PRIMARY KEY, text TEXT);
+    INSERT INTO item VALUES (1, 'nut', 5), (2, 'bolt', 6), (3, 'pin', 7)";
+
+fn worlds() -> [World; 2] {
+    [World::new(PROGRAM, SHOP), World::on_postgres(PROGRAM, SHOP)]
+}
+
+fn deploy(world: &World, model: &str) {
+    let text = format!("script_version = \"v1\"\n{model}");
+    std::fs::write(world.path("model.toml"), text).unwrap();
+    world.syncline.ok(&["deploy"]);
+}
+
+/// The rows that the reject table keeps, by the names in them.
+fn kept(world: &World) -> Vec<String> {
+    let printed = world.syncline.json(&["remote", "rejects", "ann.db", "--json"]);
+    let rejects = printed.as_array().unwrap();
+    let mut rows: Vec<String> = rejects.iter().map(|it| it["row"].to_string()).collect();
+    rows.sort_unstable();
+    rows
+}
+
+/// Ann has the table; it leaves her in this way, she changes two rows, and adds one.
+fn left(world: &World, leave: fn(&World, &Server)) -> Server {
+    world.add_user("ann");
+    let server = world.serve();
+    world.sync("ann", &server);
+    leave(world, &server);
+    sql(
+        &world.remote("ann"),
+        "UPDATE item SET name = 'nut of Ann' WHERE id = 1;
+         UPDATE item SET name = 'bolt of Ann', qty = NULL WHERE id = 2;
+         INSERT INTO item VALUES (9, 'cog of Ann', 1)",
+    );
+    server
+}
+
+fn detach(world: &World, _: &Server) {
+    world.syncline.ok(&["remote", "detach", "ann.db"]);
+}
+
+fn publish_no_more(world: &World, server: &Server) {
+    deploy(world, "[table.word]\n");
+    world.sync("ann", server);
+}
+
+const WAYS: [fn(&World, &Server); 2] = [detach, publish_no_more];
+
+fn assert_told(world: &World, server: &Server) {
+    let rejected = world.sync("ann", server)["rejected"].clone();
+    world.sync("ann", server);
+    let names = query(&world.remote("ann"), "SELECT name FROM item ORDER BY name");
+    assert_eq!(names.concat(), ["'bolt'", "'nut'", "'pin'"]);
+    let kept = kept(world);
+    for text in ["nut of Ann", "bolt of Ann", "cog of Ann"] {
+        assert!(kept.iter().any(|row| row.contains(text)), "{text} of {kept:?}");
+    }
+    assert_eq!(rejected, kept.len(), "{kept:?}");
+}
+
+// S3, S11, Trap 23: the key got another name while the table was away. All rows got the same key,
+// one of them stayed, and the others were gone without a record.
+#[test]
+fn rows_of_a_table_that_comes_back_under_another_key_are_told() {
+    for leave in WAYS {
+        for world in worlds() {
+            let server = left(&world, leave);
+            world.centre_sql("ALTER TABLE item RENAME COLUMN id TO number");
+            deploy(&world, "[table.item]\nrenamed = { number = \"id\" }\n[table.word]\n");
+            assert_told(&world, &server);
+            // Nobody knows to which rows they belong.
+            let retry = ["remote", "rejects", "retry", "ann.db", "--all", "--force"];
+            world.syncline.fails("E5172", &retry);
+        }
+    }
+}
+
+// S3, S11, Trap 23: a row that the table does not take any more was gone without a record.
+#[test]
+fn rows_that_a_table_that_comes_back_does_not_take_are_told() {
+    let required = [
+        "CREATE TABLE spare (id INTEGER PRIMARY KEY, name TEXT, qty INTEGER NOT NULL);
+         INSERT INTO spare SELECT * FROM item; DROP TABLE item; ALTER TABLE spare RENAME TO item",
+        "ALTER TABLE item ALTER COLUMN qty SET NOT NULL",
+    ];
+    for leave in WAYS {
+        for (world, required) in worlds().into_iter().zip(required) {
+            let server = left(&world, leave);
+            world.centre_sql(required);
+            deploy(&world, "[table.item]\n[table.word]\n");
+            assert_told(&world, &server);
+        }
+    }
+}
