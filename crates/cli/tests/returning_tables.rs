@@ -101,3 +101,39 @@ fn rows_that_a_table_that_comes_back_does_not_take_are_told() {
         }
     }
 }
+
+// S3, S11: a table that is published no more refers to a key that another column is by now. SQLite
+// refused every change of the parent, and each synchronization ended in E9001.
+#[test]
+fn a_table_of_the_users_own_may_refer_to_a_key_that_is_none_any_more() {
+    let model = "[table.item]\n[table.part]\n";
+    for world in worlds() {
+        world.centre_sql(
+            "CREATE TABLE part (id INTEGER PRIMARY KEY, item INTEGER REFERENCES item (id),
+                 name TEXT);
+             INSERT INTO part VALUES (1, 1, 'thread'), (2, 3, 'tip')",
+        );
+        deploy(&world, model);
+        world.add_user("ann");
+        let server = world.serve();
+        world.sync("ann", &server);
+        deploy(&world, "[table.item]\n");
+        world.sync("ann", &server);
+        detach(&world, &server);
+        world.centre_sql("DELETE FROM part");
+        world.centre_sql("ALTER TABLE item RENAME COLUMN id TO number");
+        deploy(&world, "[table.item]\nrenamed = { number = \"id\" }\n");
+        world.sync("ann", &server);
+        // Rows of the parent come, change and go, here and at the centre.
+        world.centre_sql(
+            "UPDATE item SET name = 'screw' WHERE number = 1; DELETE FROM item WHERE number = 3",
+        );
+        sql(&world.remote("ann"), "INSERT INTO item (number, name) VALUES (8, 'cog')");
+        world.sync("ann", &server);
+        let names = query(&world.remote("ann"), "SELECT name FROM item ORDER BY name");
+        assert_eq!(names.concat(), ["'bolt'", "'cog'", "'screw'"]);
+        // The table is left as it was.
+        let parts = query(&world.remote("ann"), "SELECT name FROM part ORDER BY name");
+        assert_eq!(parts.concat(), ["'thread'", "'tip'"]);
+    }
+}

@@ -14,6 +14,7 @@
 mod arrivals;
 mod carry;
 mod names;
+mod old_keys;
 mod own_table;
 mod rebuild;
 mod succession;
@@ -139,6 +140,7 @@ fn follow(
     for heir in &heirs {
         tables.push(change.publish(heir, waiting)?);
     }
+    old_keys::keep(connection, &heirs)?;
     store(connection, &tables).map_err(explain)?;
     let fingerprint = &schema_change.schema.fingerprint;
     progress::set(connection, "schema_fingerprint", fingerprint).map_err(explain)?;
