@@ -2,26 +2,36 @@
 //!
 //! Files that are remotes, a server, a consolidated database, and programs that write to all.
 //!
-//! `walk.rs` draws what happens next, `writes.rs` what is written; `shop.rs` knows the tables and
-//! who is to receive what, `oracle.rs` compares. A run is repeated by the seed that it prints.
+//! `walk.rs` draws what happens next, `upheaval.rs` what happens to some fleets only, `writes.rs`
+//! what is written. `shape.rs` knows what a table is and how it is called, `shop.rs` who is to
+//! receive what, `schema.rs` how that changes; `oracle.rs` compares. A run is repeated by the seed
+//! that it prints.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod centre;
 mod cut;
+mod file;
 mod oracle;
+mod schema;
+mod shape;
 mod shop;
 mod site;
+mod upheaval;
 mod walk;
 mod writes;
 
 use centre::Backend;
-use harness::{Chance, full};
+use harness::full;
+use upheaval::FIRST_SEED;
 use walk::Walk;
 
 /// Fleets of one run. Their numbers are the seeds, the same in every run.
-const FLEETS: u64 = 6;
-const FLEETS_FULL: u64 = 14;
+const FLEETS: u64 = 4;
+const FLEETS_FULL: u64 = 12;
+/// Fleets to which more happens, from this seed on.
+const UPHEAVALS: u64 = 2;
+const UPHEAVALS_FULL: u64 = 8;
 /// Fleets behind these that found something on SQLite once: keys that change while foreign keys are
 /// off, a ring that goes, and a conflict that opened the fence.
 const FOUND: [u64; 3] = [74, 93, 351];
@@ -39,17 +49,19 @@ const POSTGRES_SHARE: u64 = 2;
 fn walk(backend: Backend) {
     if let Ok(seed) = std::env::var("SYNCLINE_TEST_SEED") {
         println!("repeats the fleet of seed {seed}");
-        return Walk::new(backend, Chance::from_environment()).go();
+        return Walk::new(backend, seed.parse().unwrap()).go();
     }
-    let fleets = if full() { FLEETS_FULL } else { FLEETS };
-    let fleets = if backend == Backend::Postgres { fleets / POSTGRES_SHARE } else { fleets };
+    let (fleets, upheavals) =
+        if full() { (FLEETS_FULL, UPHEAVALS_FULL) } else { (FLEETS, UPHEAVALS) };
+    let share = if backend == Backend::Postgres { POSTGRES_SHARE } else { 1 };
+    let upheavals = FIRST_SEED..FIRST_SEED + upheavals / share;
     let (found, more): (&[u64], &[u64]) = match backend {
         Backend::Sqlite => (&FOUND, if full() { &FOUND_FULL } else { &[] }),
         Backend::Postgres => (&FOUND_POSTGRES, if full() { &FOUND_POSTGRES_FULL } else { &[] }),
     };
-    for fleet in (1..=fleets).chain(found.iter().chain(more).copied()) {
+    for fleet in (1..=fleets / share).chain(upheavals).chain(found.iter().chain(more).copied()) {
         println!("repeat with SYNCLINE_TEST_SEED={fleet}");
-        Walk::new(backend, Chance::from_seed(fleet)).go();
+        Walk::new(backend, fleet).go();
     }
 }
 

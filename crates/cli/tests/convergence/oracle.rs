@@ -1,7 +1,8 @@
 //! What must hold after a synchronization, asked of both databases behind our back.
 
 use crate::centre::{Centre, Row, rows_of};
-use crate::shop::{Kind, SPECS, Shop, Spec, Table};
+use crate::shape::{Kind, Shape, first_names, spec_of};
+use crate::shop::{Shop, Table};
 use crate::site::Site;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,21 +11,22 @@ type Rows = BTreeMap<String, BTreeSet<Row>>;
 /// The remote holds exactly the rows that belong to this claim, but for those whose parent is
 /// missing, and for the descendants of these.
 pub(crate) fn assert_exact(centre: &Centre, shop: &Shop, site: &Site, rep: u64) {
-    let held: BTreeSet<String> = site.held().into_keys().collect();
+    let held: BTreeSet<String> = site.file.held().into_keys().collect();
     let published = shop.tables.iter().filter(|table| table.published);
-    let wanted: BTreeSet<String> = published.clone().map(|it| it.spec.name.to_owned()).collect();
+    let wanted: BTreeSet<String> = published.clone().map(|it| it.now.name.clone()).collect();
     assert_eq!(held, wanted, "the tables of {}", site.name);
     let (mut expected, mut found) = (Rows::new(), Rows::new());
     for table in published.clone() {
-        let name = table.spec.name;
-        let here = centre_columns(table);
-        let sql = format!("SELECT {here} FROM {name} WHERE {}", table.condition(rep));
-        expected.insert(name.to_owned(), centre.rows(&sql).into_iter().collect());
-        let sql = format!("SELECT {} FROM {name}", remote_columns(table));
-        found.insert(name.to_owned(), rows_of(&site.app, &sql).into_iter().collect());
+        let name = &table.now.name;
+        let (here, condition) =
+            (centre_columns(centre, &table.now), shop.condition(&table.now, rep));
+        let sql = format!("SELECT {here} FROM {name} WHERE {condition}");
+        expected.insert(name.clone(), centre.rows(&sql).into_iter().collect());
+        let sql = format!("SELECT {} FROM {name}", remote_columns(&table.now));
+        found.insert(name.clone(), rows_of(&site.file.app, &sql).into_iter().collect());
     }
     leave_out_orphans(shop, site, &mut expected);
-    let needed = needed_by_own_tables(shop, site, &held);
+    let needed = needed_by_own_tables(site, &held);
     let mut stay = 0;
     for (name, rows) in &expected {
         let missing: Vec<&Row> = rows.difference(&found[name]).collect();
@@ -32,31 +34,32 @@ pub(crate) fn assert_exact(centre: &Centre, shop: &Shop, site: &Site, rep: u64) 
         let surplus = too_many.len();
         too_many.retain(|row| !needed.contains(&(name.clone(), row[0].clone())));
         stay += surplus - too_many.len();
+        let shape = &shop.table(spec_of(name).name).now;
         assert!(
             missing.is_empty() && too_many.is_empty(),
             "{name} at {}, {}: missing {missing:?}, too many {too_many:?} of {:?}\n{}",
             site.name,
-            shop.table(name).columns().join(", "),
-            centre.rows(&format!("SELECT {} FROM {name}", centre_columns(shop.table(name)))),
+            shape.columns().join(", "),
+            centre.rows(&format!("SELECT {} FROM {name}", centre_columns(centre, shape))),
             Records::new(centre, site).read().join("\n")
         );
     }
     let kept_back = site.remote.status().unwrap().kept_back;
     assert!(kept_back >= stay as u64, "{kept_back} rows of {stay} are in sight at {}", site.name);
     for table in published {
-        assert_columns(table, &found[table.spec.name], site);
+        assert_columns(table, &found[&table.now.name], site);
     }
     let waits = site.remote.pending().unwrap();
     assert!(waits.is_empty(), "{}: {waits:?}", site.name);
     // A table that is no longer published is as the application left it.
     for table in &held {
-        let column = &shop.table(table).columns()[0];
+        let column = &shop.table(spec_of(table).name).now.fixed[0];
         let sql = format!(
             "SELECT CASE typeof(t.{column}) WHEN 'integer' THEN 'i:' ELSE 't:' END || t.{column},
                  f.parent
              FROM pragma_foreign_key_check('{table}') AS f JOIN {table} AS t ON t.rowid = f.rowid"
         );
-        let mut broken = rows_of(&site.app, &sql);
+        let mut broken = rows_of(&site.file.app, &sql);
         // One that the application has broken cannot go while a table of its own refers to it.
         broken.retain(|row| !needed.contains(&(table.clone(), row[0].clone())));
         let found = &found[table];
@@ -66,47 +69,53 @@ pub(crate) fn assert_exact(centre: &Centre, shop: &Shop, site: &Site, rep: u64) 
 
 /// Each text says in which column it belongs.
 fn assert_columns(table: &Table, rows: &BTreeSet<Row>, site: &Site) {
-    let fixed = table.spec.fixed().len();
+    let Shape { name, fixed, texts, .. } = &table.now;
     for row in rows {
-        for (text, value) in table.texts.iter().zip(&row[fixed..]) {
+        for (text, value) in texts.iter().zip(&row[fixed.len()..]) {
             let belongs = format!("t:c{}:", text.identity);
             let right = value.as_ref().is_none_or(|value| value.starts_with(&belongs));
-            assert!(right, "{} of {} at {}: {row:?}", text.name, table.spec.name, site.name);
+            assert!(right, "{} of {} at {}: {row:?}", text.name, name, site.name);
         }
     }
 }
 
 /// Every column with its type in front.
-fn centre_columns(table: &Table) -> String {
-    let numbers: Vec<&str> = (table.spec.key.iter().chain(&table.spec.place))
-        .filter(|(_, kind)| *kind == Kind::Number)
-        .map(|(name, _)| *name)
-        .collect();
-    let columns = table.columns();
+fn centre_columns(centre: &Centre, shape: &Shape) -> String {
+    let kinds = shape.spec.key.iter().chain(&shape.spec.place).map(|(_, kind)| *kind);
+    let numbers = shape.fixed.iter().zip(kinds).filter(|(_, kind)| *kind == Kind::Number);
+    let mut numbers: Vec<&String> = numbers.map(|(name, _)| name).collect();
+    let measure = shape.measure.as_ref();
+    numbers.extend(measure.filter(|it| it.kind == Kind::Number).map(|it| &it.name));
+    let columns = shape.columns();
     let typed = columns.iter().map(|name| {
-        let letter = if numbers.contains(&name.as_str()) { "i" } else { "t" };
+        // A number column of SQLite may hold words.
+        if centre.is_sqlite() && measure.is_some_and(|it| it.name == *name) {
+            return typed_by_sqlite(name);
+        }
+        let letter = if numbers.contains(&name) { "i" } else { "t" };
         format!("'{letter}:' || {name}")
     });
     typed.collect::<Vec<_>>().join(", ")
 }
 
-fn remote_columns(table: &Table) -> String {
-    let columns = table.columns();
-    let typed = columns.iter().map(|name| {
-        format!(
-            "CASE typeof({name}) WHEN 'integer' THEN 'i:' WHEN 'text' THEN 't:'
-             WHEN 'null' THEN NULL ELSE '?:' END || {name}"
-        )
-    });
-    typed.collect::<Vec<_>>().join(", ")
+fn remote_columns(shape: &Shape) -> String {
+    let columns = shape.columns();
+    columns.iter().map(|name| typed_by_sqlite(name)).collect::<Vec<_>>().join(", ")
+}
+
+fn typed_by_sqlite(name: &str) -> String {
+    format!(
+        "CASE typeof({name}) WHEN 'integer' THEN 'i:' WHEN 'text' THEN 't:'
+         WHEN 'null' THEN NULL ELSE '?:' END || {name}"
+    )
 }
 
 fn leave_out_orphans(shop: &Shop, site: &Site, expected: &mut Rows) {
     loop {
         let mut orphans = Vec::new();
         for (name, rows) in expected.iter() {
-            let columns = shop.table(name).columns();
-            for (column, parent) in site.foreign_keys(name) {
+            let columns = shop.table(spec_of(name).name).now.columns();
+            for (column, parent) in site.file.foreign_keys(name) {
                 let Some(parents) = expected.get(&parent) else { continue };
                 let at = columns.iter().position(|it| *it == column).unwrap();
                 // All parents have one column as their key, which is their first.
@@ -130,18 +139,17 @@ fn leave_out_orphans(shop: &Shop, site: &Site, expected: &mut Rows) {
 /// The rows that cannot go, by table and key: tables that are no longer published are the user's
 /// own, and refer to them, directly or not.
 fn needed_by_own_tables(
-    shop: &Shop,
     site: &Site,
     held: &BTreeSet<String>,
 ) -> BTreeSet<(String, Option<String>)> {
     let mut needed = BTreeSet::new();
     let mut of_rows = |name: &str, condition: &str| {
         let mut more = Vec::new();
-        for (column, parent) in site.foreign_keys(name) {
+        for (column, parent) in site.file.foreign_keys(name) {
             let typed =
                 format!("CASE typeof({column}) WHEN 'integer' THEN 'i:' ELSE 't:' END || {column}");
             let sql = format!("SELECT {typed} FROM {name} WHERE {column} IS NOT NULL{condition}");
-            for key in rows_of(&site.app, &sql).into_iter().flatten() {
+            for key in rows_of(&site.file.app, &sql).into_iter().flatten() {
                 if needed.insert((parent.clone(), key.clone())) {
                     more.push((parent.clone(), key));
                 }
@@ -150,8 +158,8 @@ fn needed_by_own_tables(
         more
     };
     let mut more = Vec::new();
-    for table in shop.tables.iter().filter(|table| !held.contains(table.spec.name)) {
-        more.extend(of_rows(table.spec.name, ""));
+    for table in site.file.tables().iter().filter(|table| !held.contains(*table)) {
+        more.extend(of_rows(table, ""));
     }
     while let Some((name, key)) = more.pop() {
         let key = key.as_deref().unwrap_or_default();
@@ -160,33 +168,36 @@ fn needed_by_own_tables(
             (_, text) => format!("'{text}'"),
         };
         // All parents have one column as their key, which is their first.
-        let column = &shop.table(&name).columns()[0];
+        let column = site.file.key_column(&name);
         more.extend(of_rows(&name, &format!(" AND {column} = {value}")));
     }
     needed
 }
 
-/// Every text that lies at the centre now.
+/// Every text that lies at the centre now, and every measure.
 pub(crate) fn texts_at(centre: &Centre, shop: &Shop) -> BTreeSet<String> {
     let mut texts = BTreeSet::new();
-    for table in &shop.tables {
-        let columns = table.texts.iter().map(|text| text.name.as_str());
-        let columns: Vec<&str> = std::iter::once("uid").chain(columns).collect();
-        let sql = format!("SELECT {} FROM {}", columns.join(", "), table.spec.name);
+    for Table { now, .. } in &shop.tables {
+        let columns = now.texts.iter().map(|text| text.name.clone());
+        let measures = now.measure.iter().map(|measure| format!("'' || {}", measure.name));
+        let columns = std::iter::once(now.mark().to_owned()).chain(columns).chain(measures);
+        let columns: Vec<String> = columns.collect();
+        let sql = format!("SELECT {} FROM {}", columns.join(", "), now.name);
         texts.extend(centre.rows(&sql).into_iter().flatten().flatten());
     }
     texts
 }
 
 /// The key that the row with this mark has at the centre, as a record says it; `table` is spelled
-/// as there too.
-pub(crate) fn key_at(centre: &Centre, table: &str, mark: &str) -> String {
-    let named = |spec: &&Spec| format!("table: {:?}", spec.name) == table;
-    let spec = SPECS.iter().find(named).unwrap();
-    let columns: Vec<String> = spec.key.iter().map(|(name, _)| format!("'' || {name}")).collect();
-    let sql = format!("SELECT {} FROM {} WHERE uid = '{mark}'", columns.join(", "), spec.name);
+/// as there too. Both with first names.
+pub(crate) fn key_at(centre: &Centre, shop: &Shop, table: &str, mark: &str) -> String {
+    let named = |table_at: &&Table| format!("table: {:?}", table_at.now.spec.name) == table;
+    let Table { now, .. } = shop.tables.iter().find(named).unwrap();
+    let columns: Vec<String> = now.key().iter().map(|name| format!("'' || {name}")).collect();
+    let (columns, uid) = (columns.join(", "), now.mark());
+    let sql = format!("SELECT {columns} FROM {} WHERE {uid} = '{mark}'", now.name);
     let row = centre.rows(&sql).into_iter().next().unwrap();
-    let values = spec.key.iter().zip(row.into_iter().flatten());
+    let values = now.spec.key.iter().zip(row.into_iter().flatten());
     let values: Vec<String> = values
         .map(|((name, kind), value)| match kind {
             Kind::Number => format!("{name:?}:{value}"),
@@ -196,7 +207,7 @@ pub(crate) fn key_at(centre: &Centre, table: &str, mark: &str) -> String {
     format!("key: {:?}", format!("{{{}}}", values.join(",")))
 }
 
-/// What is known about rows that lost, read when it is asked for.
+/// What is known about rows that lost, with first names, read when it is asked for.
 pub(crate) struct Records<'a> {
     centre: &'a Centre,
     site: &'a Site,
@@ -214,7 +225,7 @@ impl<'a> Records<'a> {
         self.all.get_or_insert_with(|| {
             let mut all = centre.notes();
             all.extend(site.records());
-            all
+            all.iter().map(|record| first_names(record)).collect()
         })
     }
 

@@ -1,124 +1,46 @@
 //! The tables of the walk: what they are called now, what is published, and who receives what.
 
+use crate::shape::{Kind, Measure, Part, SPECS, Shape, Text, actions};
 use harness::Chance;
 use std::collections::BTreeSet;
 
 /// Names of columns come from these, few enough to be swapped and used again.
 const NAMES: [&str; 5] = ["note", "a", "b", "c", "d"];
 
-/// A key or a place: a number, or a word.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Number,
-    Word,
-}
-
-/// Who receives the rows of a table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Part {
-    Claim,
-    Mapping,
-    Parent(&'static str),
-    Whole,
-}
-
-/// What does not change about a table.
-#[derive(Debug)]
-pub(crate) struct Spec {
-    pub(crate) name: &'static str,
-    pub(crate) key: &'static [(&'static str, Kind)],
-    /// The column that decides who receives a row, or that refers to a parent.
-    pub(crate) place: Option<(&'static str, Kind)>,
-    pub(crate) part: Part,
-    /// The table to which the place refers.
-    pub(crate) refers_to: Option<&'static str>,
-    /// A table on which the model makes no other depend.
-    pub(crate) may_go: bool,
-}
-
-pub(crate) const SPECS: [Spec; 7] = [
-    Spec {
-        name: "customer",
-        key: &[("id", Kind::Number)],
-        place: Some(("rep", Kind::Number)),
-        part: Part::Claim,
-        refers_to: None,
-        may_go: false,
-    },
-    Spec {
-        name: "invoice",
-        key: &[("id", Kind::Number)],
-        place: Some(("customer", Kind::Number)),
-        part: Part::Parent("customer"),
-        refers_to: Some("customer"),
-        may_go: false,
-    },
-    Spec {
-        name: "line",
-        key: &[("invoice", Kind::Number), ("n", Kind::Number)],
-        place: None,
-        part: Part::Parent("invoice"),
-        refers_to: Some("invoice"),
-        may_go: true,
-    },
-    Spec {
-        name: "task",
-        key: &[("id", Kind::Word)],
-        place: Some(("project", Kind::Word)),
-        part: Part::Mapping,
-        refers_to: None,
-        may_go: false,
-    },
-    Spec {
-        name: "comment",
-        key: &[("id", Kind::Number)],
-        place: Some(("task", Kind::Word)),
-        part: Part::Parent("task"),
-        refers_to: Some("task"),
-        may_go: true,
-    },
-    Spec {
-        name: "product",
-        key: &[("id", Kind::Word)],
-        place: None,
-        part: Part::Whole,
-        refers_to: None,
-        may_go: true,
-    },
-    Spec {
-        name: "node",
-        key: &[("id", Kind::Number)],
-        place: Some(("parent", Kind::Number)),
-        part: Part::Whole,
-        refers_to: Some("node"),
-        may_go: true,
-    },
-];
-
-/// A column of text: its name now, and what it is whatever it is called.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Text {
-    pub(crate) name: String,
-    pub(crate) identity: u64,
-}
-
 /// A table as the centre has it.
 #[derive(Debug, Clone)]
 pub(crate) struct Table {
-    pub(crate) spec: &'static Spec,
-    pub(crate) texts: Vec<Text>,
-    deployed: Vec<Text>,
+    pub(crate) now: Shape,
+    /// As it was deployed last.
+    pub(crate) deployed: Shape,
     /// The renamings that the last model declared: new and old name.
     declared: BTreeSet<(String, String)>,
     pub(crate) published: bool,
-    rule: &'static str,
+    rule: Rule,
     /// The actions of its foreign key.
     actions: String,
+}
+
+/// Who wins where two have changed a row.
+#[derive(Debug, Clone, Copy)]
+enum Rule {
+    Named(&'static str),
+    /// The row with the greater measure.
+    Latest,
+}
+
+/// The mapping table, which is not published: its name, and its columns.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    pub(crate) name: String,
+    pub(crate) person: String,
+    pub(crate) project: String,
 }
 
 #[derive(Debug)]
 pub(crate) struct Shop {
     pub(crate) tables: Vec<Table>,
+    pub(crate) mapping: Mapping,
     next_identity: u64,
 }
 
@@ -126,17 +48,42 @@ impl Shop {
     /// Tables with the same text column, whose foreign keys and rules are drawn.
     pub(crate) fn draw(chance: &mut Chance) -> Shop {
         let rules = ["consolidated_wins", "remote_wins", "merge"];
-        let mut table = |spec: &'static Spec| Table {
-            spec,
-            texts: vec![Text { name: "note".into(), identity: 0 }],
-            deployed: vec![Text { name: "note".into(), identity: 0 }],
-            declared: BTreeSet::new(),
-            published: true,
-            rule: rules[chance.below(rules.len() as u64) as usize],
-            actions: actions(spec, chance),
-        };
-        let tables = SPECS.iter().map(&mut table).collect();
-        Shop { tables, next_identity: 1 }
+        let mut tables = Vec::new();
+        for spec in &SPECS {
+            let rule = rules[chance.below(rules.len() as u64) as usize];
+            tables.push(Table {
+                now: Shape::first(spec),
+                deployed: Shape::first(spec),
+                declared: BTreeSet::new(),
+                published: true,
+                rule: Rule::Named(rule),
+                actions: actions(spec, chance),
+            });
+        }
+        let [name, person, project] = ["member", "person", "project"].map(str::to_owned);
+        Shop { tables, mapping: Mapping { name, person, project }, next_identity: 1 }
+    }
+
+    /// Gives tables a measure, and rules that go by it.
+    pub(crate) fn add_measures(&mut self, chance: &mut Chance) {
+        for table in &mut self.tables {
+            if chance.below(4) == 0 {
+                continue;
+            }
+            let kind = *chance.choose(&[Kind::Number, Kind::Word]);
+            let measure = Measure { name: "qty".into(), kind, required: false };
+            table.now.measure = Some(measure);
+            table.deployed = table.now.clone();
+            if chance.below(3) == 0 {
+                table.rule = Rule::Latest;
+            }
+        }
+    }
+
+    /// A number that nothing has yet.
+    pub(crate) fn number(&mut self) -> u64 {
+        self.next_identity += 1;
+        self.next_identity - 1
     }
 
     /// The SQL that makes the tables, for both databases.
@@ -145,36 +92,101 @@ impl Shop {
             PRIMARY KEY (person, project));\n"
             .to_owned();
         for table in &self.tables {
-            sql.push_str(&table.create());
+            sql.push_str(&self.definition(table, &table.now.name));
+            sql.push_str(";\n");
         }
         sql
+    }
+
+    /// The SQL that makes a table under this name.
+    pub(crate) fn definition(&self, table: &Table, name: &str) -> String {
+        let Shape { spec, fixed, texts, measure, .. } = &table.now;
+        let kinds = spec.key.iter().chain(&spec.place).map(|(_, kind)| *kind).chain([Kind::Word]);
+        let mut columns = String::new();
+        for (at, (column, kind)) in fixed.iter().zip(kinds).enumerate() {
+            columns.push_str(&format!("{column} {}", kind.sql()));
+            if at < spec.key.len() {
+                columns.push_str(" NOT NULL");
+            }
+            if let (true, Some(parent)) = (column == table.now.referring(), spec.refers_to) {
+                let parent = &self.table(parent).now;
+                let (parent, id) = (&parent.name, &parent.key()[0]);
+                columns.push_str(&format!(" REFERENCES {parent} ({id}){}", table.actions));
+            }
+            columns.push_str(", ");
+        }
+        for text in texts {
+            columns.push_str(&format!("{} TEXT, ", text.name));
+        }
+        if let Some(Measure { name, kind, required }) = measure {
+            let required = if *required { " NOT NULL" } else { "" };
+            columns.push_str(&format!("{name} {}{required}, ", kind.sql()));
+        }
+        format!("CREATE TABLE {name} ({columns}PRIMARY KEY ({}))", table.now.key().join(", "))
     }
 
     /// The model of what is published. Says what has been renamed and dropped since it was asked
     /// last; from then on that counts as deployed.
     pub(crate) fn model(&mut self) -> String {
+        let sections: Vec<String> = self.tables.iter().map(|table| self.section(table)).collect();
         let mut toml = "script_version = \"v1\"\n".to_owned();
-        for table in &mut self.tables {
+        for (table, section) in self.tables.iter_mut().zip(sections) {
             table.declared.clear();
             if table.published {
-                toml.push_str(&table.section());
+                toml.push_str(&section);
                 table.declared = table.renamed();
-                table.deployed.clone_from(&table.texts);
+                table.deployed.clone_from(&table.now);
             }
         }
         toml
     }
 
+    fn section(&self, table: &Table) -> String {
+        let Table { now, deployed, rule, .. } = table;
+        let Mapping { name, person, project } = &self.mapping;
+        let place = now.place().map_or("", |(name, _)| name);
+        let part = match now.spec.part {
+            Part::Claim => format!("partition = \"{place} = {{u.rep}}\"\nmay_leave = true\n"),
+            Part::Mapping => format!(
+                "partition = \"{place} IN (SELECT {project} FROM {name} \
+                 WHERE {person} = {{u.rep}})\"\nmay_leave = true\n"
+            ),
+            Part::Parent(parent) => {
+                format!("parent = \"{}\"\nmay_leave = true\n", self.table(parent).now.name)
+            }
+            Part::Whole => String::new(),
+        };
+        let rule = match (rule, &now.measure) {
+            (Rule::Latest, Some(measure)) => format!("{{ latest = \"{}\" }}", measure.name),
+            (Rule::Latest, None) => unreachable!(),
+            (Rule::Named(name), _) => format!("\"{name}\""),
+        };
+        let former = match now.name == deployed.name {
+            true => String::new(),
+            false => format!("renamed_from = \"{}\"\n", deployed.name),
+        };
+        let renamed: Vec<String> =
+            table.renamed().iter().map(|(new, old)| format!("{new} = \"{old}\"")).collect();
+        let gone = |before: &&Text| now.texts.iter().all(|text| text.identity != before.identity);
+        let dropped = deployed.texts.iter().filter(gone);
+        let dropped: Vec<String> = dropped.map(|before| format!("\"{}\"", before.name)).collect();
+        format!(
+            "[table.{}]\n{former}conflict = {rule}\n{part}renamed = {{ {} }}\ndropped = [{}]\n",
+            now.name,
+            renamed.join(", "),
+            dropped.join(", ")
+        )
+    }
+
     /// Renames, drops, adds or swaps text columns of one published table; the statements for it.
     pub(crate) fn change_columns(&mut self, chance: &mut Chance) -> Vec<String> {
         let at = chance.below(self.tables.len() as u64) as usize;
-        let identity = self.next_identity;
-        self.next_identity += 1;
+        let identity = self.number();
         let table = &mut self.tables[at];
         if !table.published {
             return Vec::new();
         }
-        let before = table.texts.clone();
+        let before = table.now.texts.clone();
         let statements = table.change_columns(identity, chance);
         // Two successive models that declare the same renaming rename once: the next deployment
         // does not swap the names back. To swap them again, a model without the line must come
@@ -182,17 +194,17 @@ impl Shop {
         if table.renamed().is_disjoint(&table.declared) {
             return statements;
         }
-        table.texts = before;
+        table.now.texts = before;
         Vec::new()
     }
 
     /// Publishes a table no longer, or again.
     pub(crate) fn change_publication(&mut self, chance: &mut Chance) -> String {
         let may_go: Vec<usize> =
-            (0..self.tables.len()).filter(|at| self.tables[*at].spec.may_go).collect();
+            (0..self.tables.len()).filter(|at| self.tables[*at].now.spec.may_go).collect();
         let table = &mut self.tables[*chance.choose(&may_go)];
         table.published = !table.published;
-        format!("{} is published: {}", table.spec.name, table.published)
+        format!("{} is published: {}", table.now.name, table.published)
     }
 
     /// Publishes everything.
@@ -200,117 +212,57 @@ impl Shop {
         self.tables.iter_mut().for_each(|table| table.published = true);
     }
 
+    /// The table that was called so first.
     pub(crate) fn table(&self, name: &str) -> &Table {
-        self.tables.iter().find(|table| table.spec.name == name).unwrap()
+        self.tables.iter().find(|table| table.now.spec.name == name).unwrap()
     }
-}
 
-fn actions(spec: &Spec, chance: &mut Chance) -> String {
-    // A key has no NULL.
-    let on_delete: &[&str] = match spec.place {
-        Some(_) => &[" ON DELETE CASCADE", " ON DELETE CASCADE", " ON DELETE SET NULL", ""],
-        None => &[" ON DELETE CASCADE", ""],
-    };
-    let on_update = [" ON UPDATE CASCADE", " ON UPDATE CASCADE", ""];
-    let deferred = ["", "", " DEFERRABLE INITIALLY DEFERRED"];
-    format!("{}{}{}", chance.choose(on_delete), chance.choose(&on_update), chance.choose(&deferred))
-}
-
-impl Kind {
-    fn sql(self) -> &'static str {
-        match self {
-            Kind::Number => "INTEGER",
-            Kind::Word => "TEXT",
+    /// Which rows of a table somebody with this claim receives, as the database is asked by
+    /// somebody else.
+    pub(crate) fn condition(&self, shape: &Shape, rep: u64) -> String {
+        let of_table = |name: &str, condition: &str| {
+            let shape = &self.table(name).now;
+            format!("SELECT {} FROM {} WHERE {condition}", shape.key()[0], shape.name)
+        };
+        let Mapping { name, person, project } = &self.mapping;
+        let of_person = format!("SELECT {project} FROM {name} WHERE {person} = {rep}");
+        match shape.spec.part {
+            Part::Claim => format!("{} = {rep}", shape.referring()),
+            Part::Mapping => format!("{} IN ({of_person})", shape.referring()),
+            Part::Parent(parent) => {
+                let condition = self.condition(&self.table(parent).now, rep);
+                format!("{} IN ({})", shape.referring(), of_table(parent, &condition))
+            }
+            Part::Whole => "1 = 1".to_owned(),
         }
     }
 }
 
-impl Spec {
-    /// The column that refers to a parent, which may be in the key.
-    pub(crate) fn referring(&self) -> (&'static str, Kind) {
-        self.place.unwrap_or(self.key[0])
-    }
-
-    /// Key, place and mark of identity.
-    pub(crate) fn fixed(&self) -> Vec<&'static str> {
-        let names = self.key.iter().chain(&self.place).map(|(name, _)| *name);
-        names.chain(["uid"]).collect()
-    }
-}
-
 impl Table {
-    fn create(&self) -> String {
-        let Spec { name, key, place, refers_to, .. } = self.spec;
-        let column = |(name, kind): &(&str, Kind), rest| {
-            let references = match refers_to {
-                Some(parent) if *name == self.spec.referring().0 => {
-                    format!(" REFERENCES {parent} (id){}", self.actions)
-                }
-                _ => String::new(),
-            };
-            format!("{name} {}{rest}{references}, ", kind.sql())
-        };
-        let keys: String = key.iter().map(|it| column(it, " NOT NULL")).collect();
-        let place: String = place.iter().map(|it| column(it, "")).collect();
-        let names: Vec<&str> = key.iter().map(|(name, _)| *name).collect();
-        format!(
-            "CREATE TABLE {name} ({keys}{place}uid TEXT, note TEXT, PRIMARY KEY ({}));\n",
-            names.join(", ")
-        )
-    }
-
     /// What has got another name since the last deployment: new and old name.
     fn renamed(&self) -> BTreeSet<(String, String)> {
-        let now = |identity| self.texts.iter().find(|text| text.identity == identity);
-        let both = |before: &Text| {
-            let now = now(before.identity).filter(|now| now.name != before.name)?;
-            Some((now.name.clone(), before.name.clone()))
-        };
-        self.deployed.iter().filter_map(both).collect()
-    }
-
-    fn section(&self) -> String {
-        let Table { spec, texts, deployed, rule, .. } = self;
-        let part = match spec.part {
-            Part::Claim => "partition = \"rep = {u.rep}\"\nmay_leave = true\n".to_owned(),
-            Part::Mapping => "partition = \"project IN (SELECT project FROM member \
-                              WHERE person = {u.rep})\"\nmay_leave = true\n"
-                .to_owned(),
-            Part::Parent(parent) => format!("parent = \"{parent}\"\nmay_leave = true\n"),
-            Part::Whole => String::new(),
-        };
-        let renamed = self.renamed();
-        let renamed: Vec<String> =
-            renamed.iter().map(|(new, old)| format!("{new} = \"{old}\"")).collect();
-        let gone = |before: &&Text| texts.iter().all(|text| text.identity != before.identity);
-        let dropped: Vec<String> =
-            deployed.iter().filter(gone).map(|before| format!("\"{}\"", before.name)).collect();
-        format!(
-            "[table.{}]\nconflict = \"{rule}\"\n{part}renamed = {{ {} }}\ndropped = [{}]\n",
-            spec.name,
-            renamed.join(", "),
-            dropped.join(", ")
-        )
+        self.now.renamed_since(&self.deployed).into_iter().collect()
     }
 
     fn change_columns(&mut self, identity: u64, chance: &mut Chance) -> Vec<String> {
-        let name = self.spec.name;
+        let name = self.now.name.clone();
         let taken = |table: &Table, name: &str| {
             // A deployment cannot declare a name as dropped and begin it at once.
-            let all = table.texts.iter().chain(&table.deployed);
+            let all = table.now.texts.iter().chain(&table.deployed.texts);
             all.map(|text| text.name.as_str()).any(|it| it == name)
         };
         let free: Vec<&str> = NAMES.into_iter().filter(|name| !taken(self, name)).collect();
-        let at = chance.below(self.texts.len() as u64) as usize;
+        let at = chance.below(self.now.texts.len() as u64) as usize;
         match chance.below(4) {
-            0 if self.texts.len() > 1 => {
-                let text = self.texts.remove(at);
+            0 if self.now.texts.len() > 1 => {
+                let text = self.now.texts.remove(at);
                 vec![format!("ALTER TABLE {name} DROP COLUMN {}", text.name)]
             }
-            1 if self.texts.len() > 1 => {
-                let other = (at + 1) % self.texts.len();
-                let (one, two) = (self.texts[at].name.clone(), self.texts[other].name.clone());
-                (self.texts[at].name, self.texts[other].name) = (two.clone(), one.clone());
+            1 if self.now.texts.len() > 1 => {
+                let other = (at + 1) % self.now.texts.len();
+                let (one, two) =
+                    (self.now.texts[at].name.clone(), self.now.texts[other].name.clone());
+                (self.now.texts[at].name, self.now.texts[other].name) = (two.clone(), one.clone());
                 let step = |from: &str, to: &str| {
                     format!("ALTER TABLE {name} RENAME COLUMN {from} TO {to}")
                 };
@@ -318,35 +270,15 @@ impl Table {
             }
             2 if !free.is_empty() => {
                 let new = (*chance.choose(&free)).to_owned();
-                let old = std::mem::replace(&mut self.texts[at].name, new.clone());
+                let old = std::mem::replace(&mut self.now.texts[at].name, new.clone());
                 vec![format!("ALTER TABLE {name} RENAME COLUMN {old} TO {new}")]
             }
             _ if !free.is_empty() => {
                 let new = (*chance.choose(&free)).to_owned();
-                self.texts.push(Text { name: new.clone(), identity });
+                self.now.texts.push(Text { name: new.clone(), identity });
                 vec![format!("ALTER TABLE {name} ADD COLUMN {new} TEXT")]
             }
             _ => Vec::new(),
-        }
-    }
-
-    /// Every published column.
-    pub(crate) fn columns(&self) -> Vec<String> {
-        let texts = self.texts.iter().map(|text| text.name.clone());
-        self.spec.fixed().into_iter().map(str::to_owned).chain(texts).collect()
-    }
-
-    /// Which rows somebody with this claim receives, as the database is asked by somebody else.
-    pub(crate) fn condition(&self, rep: u64) -> String {
-        let of_rep = format!("SELECT id FROM customer WHERE rep = {rep}");
-        let of_person = format!("SELECT project FROM member WHERE person = {rep}");
-        match self.spec.name {
-            "customer" => format!("rep = {rep}"),
-            "invoice" => format!("customer IN ({of_rep})"),
-            "line" => format!("invoice IN (SELECT id FROM invoice WHERE customer IN ({of_rep}))"),
-            "task" => format!("project IN ({of_person})"),
-            "comment" => format!("task IN (SELECT id FROM task WHERE project IN ({of_person}))"),
-            _ => "1 = 1".to_owned(),
         }
     }
 }

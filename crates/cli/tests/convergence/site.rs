@@ -1,141 +1,118 @@
 //! A remote of the walk: its file, its application, and what the application is owed.
 
-use crate::centre::{Row, rows_of, try_sqlite};
-use crate::cut::{Cut, Cutting};
-use crate::shop::{SPECS, Shop, Text};
-use crate::writes::{Author, signature};
+use crate::centre::try_sqlite;
+use crate::cut::{Cut, Cutting, Meanwhile};
+use crate::file::{File, Marks, Written};
+use crate::shape::Text;
+use crate::writes::Author;
 use client::transport::tcp::{self, Timeouts};
 use client::{Components, Credential, Mode, Remote, Report, Request, Settings, Transport};
 use harness::Chance;
 use model::{Failure, UserName};
-use rusqlite::Connection;
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 pub(crate) const PASSWORD: &str = "secret";
 
 pub(crate) struct Site {
-    pub(crate) name: &'static str,
+    pub(crate) name: String,
     pub(crate) user: &'static str,
     pub(crate) remote: Remote,
-    pub(crate) app: Connection,
+    pub(crate) file: File,
     author: Author,
     token: Option<String>,
-    /// Per table: the fingerprint under which it was held last, and its text columns then.
-    shapes: BTreeMap<String, (String, Vec<Text>)>,
-    /// Texts that have arrived at the centre, or of which there is a record.
-    pub(crate) settled: BTreeSet<String>,
-    /// What marks the rows that were deleted here since the last upload, and what a record of
-    /// them would say: table and key.
-    pub(crate) deleted: BTreeMap<String, [String; 2]>,
+    /// The rows that were deleted here since the last upload.
+    pub(crate) deleted: Marks,
     /// An attempt has failed since the last upload, which may have arrived all the same.
     pub(crate) in_doubt: bool,
 }
 
 impl Site {
+    /// A new remote, whose application is the author of this number.
     pub(crate) fn new(
         folder: &Path,
-        name: &'static str,
+        name: &str,
         user: &'static str,
+        number: u64,
         chance: Chance,
     ) -> Site {
         let path = folder.join(format!("{name}.db"));
-        let mut remote =
-            Remote::open_or_create(&path, Components::system(folder).unwrap()).unwrap();
-        let user_name = Some(UserName::new(user).unwrap());
-        remote.remember(&Settings { user: user_name, ..Settings::default() }).unwrap();
+        let remote = open(&path, user);
         Site {
-            name,
+            name: name.to_owned(),
             user,
             remote,
-            app: Connection::open(&path).unwrap(),
-            author: Author::new(name, true, chance),
+            file: File::new(&path, vec![(name.to_owned(), number)]),
+            author: Author::new(name, number, true, chance),
             token: None,
-            shapes: BTreeMap::new(),
-            settled: BTreeSet::new(),
-            deleted: BTreeMap::new(),
+            deleted: Marks::new(),
             in_doubt: false,
         }
     }
 
-    /// The published tables that the file holds, with their fingerprints.
-    pub(crate) fn held(&self) -> BTreeMap<String, String> {
-        let sql = "SELECT json_extract(published, '$.name'),
-            json_extract(published, '$.fingerprint') FROM syncline_table";
-        let pair = |row: Row| {
-            let mut values = row.into_iter().flatten();
-            (values.next().unwrap(), values.next().unwrap())
-        };
-        rows_of(&self.app, sql).into_iter().map(pair).collect()
+    /// A copy of the file as it is, with everything that waits there.
+    pub(crate) fn copy(&self, folder: &Path, number: u64, chance: Chance) -> Site {
+        let name = format!("copy{number}");
+        let path = folder.join(format!("{name}.db"));
+        self.file.app.execute("VACUUM INTO ?1", [path.to_str().unwrap()]).unwrap();
+        let authors = self.file.authors.iter().cloned().chain([(name.clone(), number)]);
+        Site {
+            remote: open(&path, self.user),
+            file: File { shapes: self.file.shapes.clone(), ..File::new(&path, authors.collect()) },
+            author: Author::new(&name, number, true, chance),
+            user: self.user,
+            token: self.token.clone(),
+            deleted: self.deleted.clone(),
+            in_doubt: self.in_doubt,
+            name,
+        }
     }
 
-    /// The columns that are published, with their tables. Others are the user's own: what was
-    /// written there while the table was no longer published lies where it lay.
-    pub(crate) fn published(&self) -> BTreeSet<(String, String)> {
-        let sql = "SELECT json_extract(published, '$.name'), c.value
-            FROM syncline_table, json_each(published, '$.columns') AS c";
-        let pair = |row: Row| {
-            let mut values = row.into_iter().flatten();
-            (values.next().unwrap(), values.next().unwrap())
-        };
-        rows_of(&self.app, sql).into_iter().map(pair).collect()
+    /// Makes the file an ordinary database, in which the application may write, and a remote again.
+    /// What was deleted and not uploaded is not told of any more.
+    pub(crate) fn detach(&mut self, writes: u64) -> Vec<String> {
+        self.remote.detach().unwrap();
+        let story = (0..writes).map(|_| self.write_plainly()).collect();
+        self.remote = open(&self.file.path, self.user);
+        self.deleted.clear();
+        story
     }
 
     /// The application writes one transaction; says what.
     pub(crate) fn write(&mut self) -> String {
-        let tables: Vec<String> = self.shapes.keys().cloned().collect();
-        if tables.is_empty() {
+        let Some((statements, checked)) = self.draw() else {
             return "nothing, there is no table".into();
-        }
-        let name = self.author.chance.choose(&tables).clone();
-        let spec = SPECS.iter().find(|spec| spec.name == name).unwrap();
-        let texts = self.shapes[&name].1.clone();
-        let statements = self.author.transaction(spec, &texts);
-        let checked = self.author.chance.below(16) > 0;
-        self.app.pragma_update(None, "foreign_keys", checked).unwrap();
-        let before = self.marks();
-        let done = try_sqlite(&self.app, &statements.join("; "));
-        let after = self.marks();
-        let gone = before.into_iter().filter(|(mark, _)| !after.contains_key(mark));
-        self.deleted.extend(gone);
-        format!("{}{} (foreign keys: {checked})", statements.join("; "), outcome(done))
+        };
+        let Written { done, deleted, .. } = self.file.write(&statements, checked);
+        self.deleted.extend(deleted);
+        tell(&statements, done, checked)
     }
 
-    /// What marks the rows of the tables that are published here, and how a record names them.
-    fn marks(&self) -> BTreeMap<String, [String; 2]> {
-        let mut marks = BTreeMap::new();
-        for table in self.held().keys() {
-            let spec = SPECS.iter().find(|spec| spec.name == table).unwrap();
-            let key: Vec<String> =
-                spec.key.iter().map(|(name, _)| format!("'{name}', {name}")).collect();
-            let sql = format!("SELECT uid, json_object({}) FROM {table}", key.join(", "));
-            for row in rows_of(&self.app, &sql) {
-                let mut values = row.into_iter().flatten();
-                let (mark, key) = (values.next().unwrap(), values.next().unwrap());
-                marks.insert(mark, [format!("table: {table:?}"), format!("key: {key:?}")]);
-            }
-        }
-        marks
+    /// The same where the file is no remote.
+    fn write_plainly(&mut self) -> String {
+        let Some((statements, checked)) = self.draw() else {
+            return "nothing, there is no table".into();
+        };
+        self.file.app.pragma_update(None, "foreign_keys", checked).unwrap();
+        let done = try_sqlite(&self.file.app, &statements.join("; "));
+        tell(&statements, done, checked)
     }
 
-    /// What the application has written and nobody has changed since: text, table and column.
-    pub(crate) fn own_texts(&self) -> BTreeMap<String, (String, String)> {
-        let mut own = BTreeMap::new();
-        let signature = signature(self.name);
-        for spec in &SPECS {
-            let columns = "SELECT name FROM pragma_table_info(?1)";
-            let columns = columns.replace("?1", &format!("'{}'", spec.name));
-            for column in rows_of(&self.app, &columns).into_iter().flatten().flatten() {
-                let sql = format!(
-                    "SELECT \"{column}\" FROM {} WHERE \"{column}\" LIKE '%{signature}%'",
-                    spec.name
-                );
-                for text in rows_of(&self.app, &sql).into_iter().flatten().flatten() {
-                    own.insert(text, (spec.name.to_owned(), column.clone()));
-                }
-            }
+    /// A transaction, and whether foreign keys are checked for it.
+    fn draw(&mut self) -> Option<(Vec<String>, bool)> {
+        let tables: Vec<&String> = self.file.shapes.keys().collect();
+        if tables.is_empty() {
+            return None;
         }
-        own
+        let name = *self.author.chance.choose(&tables);
+        let statements = self.author.transaction(&self.file.shapes[name].1);
+        Some((statements, self.author.chance.below(16) > 0))
+    }
+
+    /// A transaction of the application that happens while the file is synchronized, when so many
+    /// bytes have passed.
+    pub(crate) fn meanwhile(&mut self, bytes: usize) -> Option<Meanwhile> {
+        let (statements, checked) = self.draw()?;
+        Some(Meanwhile::new(bytes, self.file.again(), statements, checked))
     }
 
     /// One synchronization as it comes.
@@ -144,6 +121,7 @@ impl Site {
         address: &str,
         mode: Mode,
         cut: Cut,
+        meanwhile: Option<&Meanwhile>,
     ) -> Result<Report, Failure> {
         let credential = match &self.token {
             Some(token) => Credential::Token(token.clone()),
@@ -152,7 +130,7 @@ impl Site {
         let request = Request { mode, credential, client: "walk".into() };
         let mut connect = || -> Result<Box<dyn Transport>, Failure> {
             let connection = tcp::connect(address, Timeouts::default())?;
-            Ok(Box::new(Cutting::new(connection, cut)))
+            Ok(Box::new(Cutting::new(connection, cut, meanwhile.cloned())))
         };
         let report = self.remote.synchronize(&request, &mut connect, &mut |_| {})?;
         if report.token.is_some() {
@@ -161,35 +139,28 @@ impl Site {
         Ok(report)
     }
 
-    /// Takes note of what the tables are here now.
-    pub(crate) fn learn_shapes(&mut self, shop: &Shop) {
-        for (name, fingerprint) in self.held() {
-            if self.shapes.get(&name).is_none_or(|(known, _)| *known != fingerprint) {
-                let texts = shop.table(&name).texts.clone();
-                self.shapes.insert(name, (fingerprint, texts));
-            }
-        }
-    }
-
     /// The text columns of a table as it is held here.
     pub(crate) fn texts(&self, table: &str) -> &[Text] {
-        &self.shapes[table].1
-    }
-
-    /// The foreign keys of a table here: column, parent, its column.
-    pub(crate) fn foreign_keys(&self, table: &str) -> Vec<(String, String)> {
-        let sql = format!("SELECT \"from\", \"table\" FROM pragma_foreign_key_list('{table}')");
-        let pair = |row: Row| {
-            let mut values = row.into_iter().flatten();
-            (values.next().unwrap(), values.next().unwrap())
-        };
-        rows_of(&self.app, &sql).into_iter().map(pair).collect()
+        &self.file.shapes[table].1.texts
     }
 
     /// Everything that this file has recorded about rows that lost.
     pub(crate) fn records(&self) -> Vec<String> {
         self.remote.rejects().unwrap().iter().map(|reject| format!("{reject:?}")).collect()
     }
+}
+
+fn open(path: &Path, user: &str) -> Remote {
+    let components = Components::system(path.parent().unwrap()).unwrap();
+    let mut remote = Remote::open_or_create(path, components).unwrap();
+    let user = Some(UserName::new(user).unwrap());
+    remote.remember(&Settings { user, ..Settings::default() }).unwrap();
+    remote
+}
+
+/// The words for a transaction.
+pub(crate) fn tell(statements: &[String], done: bool, checked: bool) -> String {
+    format!("{}{} (foreign keys: {checked})", statements.join("; "), outcome(done))
 }
 
 /// How a transaction ended, for the story.

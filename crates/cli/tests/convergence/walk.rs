@@ -1,20 +1,25 @@
 //! What happens next, and what must hold then.
 
 use crate::centre::{Backend, Centre};
-use crate::cut::Cut;
+use crate::cut::{Cut, Meanwhile};
 use crate::oracle::{Records, assert_exact, key_at, texts_at};
-use crate::shop::{SPECS, Shop};
+use crate::shape::SPECS;
+use crate::shop::{Mapping, Shop};
 use crate::site::{PASSWORD, Site, outcome};
+use crate::upheaval::Upheaval;
 use crate::writes::Author;
 use client::Mode;
 use consolidated::administer;
 use harness::Chance;
 use model::{Code, UserName};
 use server::{Components, Config, Server};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Steps of one fleet, and between two moments in which nobody writes.
+/// Steps of one fleet.
 const STEPS: u64 = 240;
+/// Where more happens, each takes longer.
+const UPHEAVAL_STEPS: u64 = 120;
+/// Between two moments in which nobody writes.
 const STEPS_UNTIL_QUIET: u64 = 60;
 /// Attempts until a server has noticed that the connection before is gone.
 const ATTEMPTS_MAX: usize = 20;
@@ -25,40 +30,55 @@ const CUT_BYTES_MAX: u64 = 3000;
 const SITES: [(&str, &str); 3] = [("ann", "ann"), ("tablet", "ann"), ("ben", "ben")];
 
 pub(crate) struct Walk {
-    chance: Chance,
-    shop: Shop,
-    centre: Centre,
-    author: Author,
-    sites: Vec<Site>,
+    pub(crate) chance: Chance,
+    pub(crate) shop: Shop,
+    pub(crate) centre: Centre,
+    pub(crate) author: Author,
+    pub(crate) sites: Vec<Site>,
     claims: BTreeMap<&'static str, u64>,
-    server: Option<Server>,
-    folder: tempfile::TempDir,
+    /// Texts that have arrived at the centre, or of which there is a record.
+    settled: BTreeSet<String>,
+    pub(crate) server: Option<Server>,
+    pub(crate) folder: tempfile::TempDir,
+    /// What happens to some fleets only.
+    upheaval: Option<Upheaval>,
 }
 
 impl Walk {
-    pub(crate) fn new(backend: Backend, mut chance: Chance) -> Walk {
+    pub(crate) fn new(backend: Backend, seed: u64) -> Walk {
+        let mut chance = Chance::from_seed(seed);
+        let mut upheaval = Upheaval::of_seed(seed);
         let mut shop = Shop::draw(&mut chance);
+        if let Some(upheaval) = &mut upheaval {
+            shop.add_measures(&mut upheaval.chance);
+        }
         let create = shop.create();
         println!("{create}");
         let centre = Centre::new(backend, &create);
         let model = shop.model();
         println!("{model}");
         centre.deploy(&model);
-        let folder = tempfile::tempdir().unwrap();
+        let mut folder = tempfile::tempdir().unwrap();
+        if std::env::var_os("SYNCLINE_TEST_KEEP").is_some() {
+            folder.disable_cleanup(true);
+            println!("the remotes stay in {}", folder.path().display());
+        }
         let mut walk = Walk {
-            author: Author::new("centre", centre.is_sqlite(), chance.split()),
+            author: Author::new("centre", 0, centre.is_sqlite(), chance.split()),
             sites: Vec::new(),
             claims: BTreeMap::new(),
+            settled: BTreeSet::new(),
             server: None,
             shop,
             centre,
             folder,
             chance,
+            upheaval,
         };
         walk.add_users();
         walk.start_server();
-        for (name, user) in SITES {
-            let site = Site::new(walk.folder.path(), name, user, walk.chance.split());
+        for (number, (name, user)) in (1..).zip(SITES) {
+            let site = Site::new(walk.folder.path(), name, user, number, walk.chance.split());
             walk.sites.push(site);
         }
         walk
@@ -74,7 +94,7 @@ impl Walk {
         }
     }
 
-    fn start_server(&mut self) {
+    pub(crate) fn start_server(&mut self) {
         let config = Config {
             listen: vec!["tcp://127.0.0.1:0".into()],
             // Several frames a table, although there are few rows.
@@ -86,9 +106,17 @@ impl Walk {
         self.server = Some(server::start(config, &self.centre.url, components).unwrap());
     }
 
-    pub(crate) fn go(&mut self) {
-        for step in 1..=STEPS {
-            self.step();
+    pub(crate) fn go(mut self) {
+        let steps = if self.upheaval.is_some() { UPHEAVAL_STEPS } else { STEPS };
+        for step in 1..=steps {
+            // It is taken out for the time in which it changes everything else.
+            let mut upheaval = self.upheaval.take();
+            let comes = upheaval.as_mut().is_some_and(Upheaval::comes);
+            match &mut upheaval {
+                Some(upheaval) if comes => upheaval.go(&mut self),
+                _ => self.step(),
+            }
+            self.upheaval = upheaval;
             if step % STEPS_UNTIL_QUIET == 0 {
                 self.quiet();
             }
@@ -103,7 +131,7 @@ impl Walk {
             22..=32 => {
                 let at = self.some_site();
                 let (mode, cut) = (self.mode(), self.cut());
-                self.synchronize(at, mode, cut);
+                self.synchronize(at, mode, cut, None);
             }
             33 => self.change_claims(),
             34 => self.change_members(),
@@ -113,11 +141,11 @@ impl Walk {
         }
     }
 
-    fn some_site(&mut self) -> usize {
+    pub(crate) fn some_site(&mut self) -> usize {
         self.chance.below(self.sites.len() as u64) as usize
     }
 
-    fn mode(&mut self) -> Mode {
+    pub(crate) fn mode(&mut self) -> Mode {
         match self.chance.below(6) {
             0 => Mode::UploadOnly,
             1 => Mode::DownloadOnly,
@@ -125,7 +153,7 @@ impl Walk {
         }
     }
 
-    fn cut(&mut self) -> Cut {
+    pub(crate) fn cut(&mut self) -> Cut {
         let bytes = self.chance.below(CUT_BYTES_MAX) as usize;
         match self.chance.below(6) {
             0 => Cut { up: Some(bytes), down: None },
@@ -134,7 +162,7 @@ impl Walk {
         }
     }
 
-    fn write_at_a_remote(&mut self) {
+    pub(crate) fn write_at_a_remote(&mut self) {
         let at = self.some_site();
         for _ in 0..=self.chance.below(3) {
             let what = self.sites[at].write();
@@ -145,11 +173,10 @@ impl Walk {
     /// A transaction of an application at the centre, into any table.
     fn transaction(&mut self) -> Vec<String> {
         let spec = self.author.chance.choose(&SPECS);
-        let texts = self.shop.table(spec.name).texts.clone();
-        self.author.transaction(spec, &texts)
+        self.author.transaction(&self.shop.table(spec.name).now)
     }
 
-    fn write_at_the_centre(&mut self) {
+    pub(crate) fn write_at_the_centre(&mut self) {
         for _ in 0..=self.chance.below(3) {
             let statements = self.transaction();
             let done = self.centre.write(&statements);
@@ -170,25 +197,25 @@ impl Walk {
     /// What happens to whole tables.
     fn disturb(&mut self) {
         let tables = ["line", "comment", "product", "node"];
-        let name = *self.chance.choose(&tables);
-        let table = self.shop.table(self.chance.choose(&SPECS).name);
+        let first = *self.chance.choose(&tables);
+        let name = &self.shop.table(first).now.name;
+        let table = &self.shop.table(self.chance.choose(&SPECS).name).now;
         let sql = match (self.centre.is_sqlite(), self.chance.below(3)) {
             (true, 0) => format!("DELETE FROM {name}"),
             (true, 1) => "VACUUM".to_owned(),
             (false, 0) => format!("TRUNCATE {name}"),
             (false, 1) => {
-                let text = &table.texts[0].name;
-                let name = table.spec.name;
+                let (name, text) = (&table.name, &table.texts[0].name);
                 format!("ALTER TABLE {name} ALTER COLUMN {text} TYPE text USING {text} || ''")
             }
-            (false, _) => format!("VACUUM FULL {}", table.spec.name),
+            (false, _) => format!("VACUUM FULL {}", table.name),
             _ => format!("ANALYZE {name}"),
         };
         println!("centre: {sql}");
         self.centre.own(&sql);
     }
 
-    fn change_claims(&mut self) {
+    pub(crate) fn change_claims(&mut self) {
         let user = *self.chance.choose(&["ann", "ben"]);
         let rep = 1 + self.chance.below(3);
         let mut admin = administer(&self.centre.url).unwrap();
@@ -198,16 +225,17 @@ impl Walk {
     }
 
     fn change_members(&mut self) {
-        let (person, project) = (1 + self.chance.below(3), *self.chance.choose(&["p", "q", "r"]));
+        let (rep, what) = (1 + self.chance.below(3), *self.chance.choose(&["p", "q", "r"]));
+        let Mapping { name, person, project } = &self.shop.mapping;
         let sql = match self.chance.below(3) {
-            0 => format!("DELETE FROM member WHERE person = {person} AND project = '{project}'"),
-            _ => format!("INSERT INTO member VALUES ({person}, '{project}')"),
+            0 => format!("DELETE FROM {name} WHERE {person} = {rep} AND {project} = '{what}'"),
+            _ => format!("INSERT INTO {name} VALUES ({rep}, '{what}')"),
         };
         let done = self.centre.write(std::slice::from_ref(&sql));
         println!("centre: {sql}{}", outcome(done));
     }
 
-    fn change_model(&mut self) {
+    pub(crate) fn change_model(&mut self) {
         for _ in 0..=self.chance.below(2) {
             match self.chance.below(3) {
                 0 => println!("{}", self.shop.change_publication(&mut self.chance)),
@@ -223,7 +251,7 @@ impl Walk {
         self.deploy();
     }
 
-    fn deploy(&mut self) {
+    pub(crate) fn deploy(&mut self) {
         let model = self.shop.model();
         println!("deploy: {}", model.replace('\n', "; "));
         self.centre.deploy(&model);
@@ -238,9 +266,9 @@ impl Walk {
         }
     }
 
-    fn synchronize_surely(&mut self, at: usize) {
+    pub(crate) fn synchronize_surely(&mut self, at: usize) {
         for _ in 0..ATTEMPTS_MAX {
-            if self.synchronize(at, Mode::Full, Cut::default()) {
+            if self.synchronize(at, Mode::Full, Cut::default(), None) {
                 return;
             }
         }
@@ -248,29 +276,47 @@ impl Walk {
     }
 
     /// Synchronizes, and looks at what has come of it. False where it has failed.
-    fn synchronize(&mut self, at: usize, mode: Mode, cut: Cut) -> bool {
+    pub(crate) fn synchronize(
+        &mut self,
+        at: usize,
+        mode: Mode,
+        cut: Cut,
+        meanwhile: Option<&Meanwhile>,
+    ) -> bool {
         let address = self.server.as_ref().unwrap().addresses()[0].clone();
         let site = &mut self.sites[at];
-        let (before, held, published) = (site.own_texts(), site.held(), site.published());
-        let result = site.try_sync(&address, mode, cut);
-        site.learn_shapes(&self.shop);
+        let (mut before, held) = (site.file.own_texts(), site.file.held());
+        let (published, received) = (site.file.published(), site.file.received());
+        let result = site.try_sync(&address, mode, cut, meanwhile);
+        site.file.learn_shapes(&self.shop);
+        let name = site.name.clone();
         match &result {
-            Ok(report) => println!("{} synchronized, {mode:?}: {report:?}", site.name),
-            Err(failure) => println!("{} failed, {mode:?}, {cut:?}: {failure:?}", site.name),
+            Ok(report) => println!("{name} synchronized, {mode:?}: {report:?}"),
+            Err(failure) => println!("{name} failed, {mode:?}, {cut:?}: {failure:?}"),
         }
         if let Err(failure) = &result {
-            assert!(passes(failure.code(), mode, site.in_doubt, cut), "{failure:?}");
+            let file = &self.sites[at].file;
+            let in_doubt = self.sites.iter().any(|it| it.in_doubt && it.file.is_kin(file));
+            assert!(passes(failure.code(), mode, in_doubt, cut), "{failure:?}");
         }
+        let written = meanwhile.and_then(Meanwhile::end).map(|(written, story)| {
+            println!("{name} meanwhile: {story}");
+            before.retain(|text, _| !written.overwritten.contains(text));
+            written.deleted
+        });
         let uploaded = result.is_ok() && mode != Mode::DownloadOnly;
-        let after = site.own_texts();
-        let held_now = site.held();
+        let site = &mut self.sites[at];
+        let after = site.file.own_texts();
+        let held_now = site.file.held();
         let owed = before.iter().filter(|(text, place)| {
             // In a table that was not published and is not, the user's own foreign keys may act.
             let is_own = match held.contains_key(&place.0) {
                 true => !published.contains(*place),
                 false => !held_now.contains_key(&place.0),
             };
-            !is_own && (!after.contains_key(*text) || (uploaded && published.contains(*place)))
+            // A row that lay in a table before it was published is compared when the table comes.
+            let goes = uploaded && published.contains(*place) && received.contains(&place.0);
+            !is_own && (!after.contains_key(*text) || goes)
         });
         let owed: Vec<String> = owed.map(|(text, _)| text.clone()).collect();
         self.settle(at, &owed);
@@ -284,9 +330,11 @@ impl Walk {
         if uploaded {
             site.in_doubt = false;
         }
-        if result.is_ok() && mode == Mode::Full {
+        let alone = written.is_none();
+        site.deleted.extend(written.into_iter().flatten());
+        if result.is_ok() && mode == Mode::Full && alone {
             for table in self.shop.tables.iter().filter(|table| table.published) {
-                assert_eq!(site.texts(table.spec.name), table.texts, "{}", table.spec.name);
+                assert_eq!(site.texts(&table.now.name), table.now.texts, "{}", table.now.name);
             }
             assert_exact(&self.centre, &self.shop, site, self.claims[site.user]);
         }
@@ -296,7 +344,7 @@ impl Walk {
     /// These texts are at the centre, or there is a record of them.
     fn settle(&mut self, at: usize, owed: &[String]) {
         let site = &self.sites[at];
-        let open: Vec<&String> = owed.iter().filter(|text| !site.settled.contains(*text)).collect();
+        let open: Vec<&String> = owed.iter().filter(|text| !self.settled.contains(*text)).collect();
         if open.is_empty() {
             return;
         }
@@ -308,7 +356,7 @@ impl Walk {
             assert!(told, "{}: {text} is lost\n{}", site.name, records.read().join("\n"));
         }
         let open: Vec<String> = open.into_iter().cloned().collect();
-        self.sites[at].settled.extend(open);
+        self.settled.extend(open);
     }
 
     /// The rows that were deleted at the remote are gone at the centre, or there is a record.
@@ -322,7 +370,7 @@ impl Walk {
         for (mark, [table, key]) in deleted.iter().filter(|(mark, _)| there.contains(*mark)) {
             // Where another row has the key now, it is an update of this one. Where the centre has
             // given the row another key meanwhile, that is what a record says.
-            let now = key_at(&self.centre, table, mark);
+            let now = key_at(&self.centre, &self.shop, table, mark);
             let told = records.say(&[mark])
                 || records.say(&[table, key])
                 || records.say(&[table, &now])

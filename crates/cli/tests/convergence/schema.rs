@@ -1,0 +1,130 @@
+//! What the owner of the centre does to whole tables and columns: names, types, NOT NULL.
+
+use crate::shape::{Kind, Measure, Shape, rename};
+use crate::shop::Shop;
+use harness::Chance;
+
+impl Shop {
+    /// Something that a deployment has to be told; the statements for it.
+    pub(crate) fn change_schema(&mut self, is_sqlite: bool, chance: &mut Chance) -> Vec<String> {
+        let at = chance.below(self.tables.len() as u64) as usize;
+        let what = chance.below(8);
+        // A table that is not published is nothing to a deployment, and its names are not told.
+        let table = &self.tables[at];
+        if !table.published || table.now.name != table.deployed.name {
+            return Vec::new();
+        }
+        match what {
+            0 | 1 => self.rename_table(at),
+            2..=4 => self.rename_column(at, chance),
+            5 => self.change_type(at, is_sqlite),
+            6 => self.change_requirement(at, is_sqlite),
+            _ => self.rename_mapping(chance),
+        }
+    }
+
+    fn rename_table(&mut self, at: usize) -> Vec<String> {
+        let number = self.number();
+        let now = &mut self.tables[at].now;
+        let new = rename(&now.name, number);
+        let old = std::mem::replace(&mut now.name, new.clone());
+        vec![format!("ALTER TABLE {old} RENAME TO {new}")]
+    }
+
+    /// The key, the place, the mark, the measure.
+    fn rename_column(&mut self, at: usize, chance: &mut Chance) -> Vec<String> {
+        let number = self.number();
+        let Shape { name, fixed, measure, .. } = &mut self.tables[at].now;
+        let mut columns: Vec<&mut String> = fixed.iter_mut().collect();
+        columns.extend(measure.iter_mut().map(|measure| &mut measure.name));
+        let column = columns.swap_remove(chance.below(columns.len() as u64) as usize);
+        let new = rename(column, number);
+        let old = std::mem::replace(column, new.clone());
+        vec![format!("ALTER TABLE {name} RENAME COLUMN {old} TO {new}")]
+    }
+
+    fn rename_mapping(&mut self, chance: &mut Chance) -> Vec<String> {
+        let number = self.number();
+        let mapping = &mut self.mapping;
+        let column = match chance.below(3) {
+            0 => {
+                let new = rename(&mapping.name, number);
+                let old = std::mem::replace(&mut mapping.name, new.clone());
+                return vec![format!("ALTER TABLE {old} RENAME TO {new}")];
+            }
+            1 => &mut mapping.person,
+            _ => &mut mapping.project,
+        };
+        let new = rename(column, number);
+        let old = std::mem::replace(column, new.clone());
+        vec![format!("ALTER TABLE {} RENAME COLUMN {old} TO {new}", mapping.name)]
+    }
+
+    /// Words become numbers, where they can, and numbers words.
+    fn change_type(&mut self, at: usize, is_sqlite: bool) -> Vec<String> {
+        let table = &mut self.tables[at].now;
+        let name = table.name.clone();
+        let Some(measure) = &mut table.measure else { return Vec::new() };
+        measure.kind = match measure.kind {
+            Kind::Number => Kind::Word,
+            Kind::Word => Kind::Number,
+        };
+        let Measure { name: column, kind, required } = measure.clone();
+        let otherwise = if required { "0" } else { "NULL" };
+        let value = match (kind, is_sqlite) {
+            (Kind::Word, _) => format!("CAST({column} AS TEXT)"),
+            (Kind::Number, true) => format!(
+                "CASE WHEN {column} NOT GLOB '*[^0-9]*' THEN CAST({column} AS INTEGER)
+                 ELSE {otherwise} END"
+            ),
+            (Kind::Number, false) => format!(
+                "CASE WHEN {column} ~ '^[0-9]+$' THEN CAST({column} AS INTEGER)
+                 ELSE {otherwise} END"
+            ),
+        };
+        if is_sqlite {
+            return self.build_again(at, &value);
+        }
+        let sql = kind.sql();
+        vec![format!("ALTER TABLE {name} ALTER COLUMN {column} TYPE {sql} USING {value}")]
+    }
+
+    /// Each row has to have a measure, or none has to.
+    fn change_requirement(&mut self, at: usize, is_sqlite: bool) -> Vec<String> {
+        let table = &mut self.tables[at].now;
+        let name = table.name.clone();
+        let Some(measure) = &mut table.measure else { return Vec::new() };
+        measure.required = !measure.required;
+        let Measure { name: column, required, .. } = measure.clone();
+        let fill = format!("UPDATE {name} SET {column} = '0' WHERE {column} IS NULL");
+        let alter = format!("ALTER TABLE {name} ALTER COLUMN {column}");
+        match (is_sqlite, required) {
+            (true, true) => {
+                let mut statements = vec![fill];
+                statements.extend(self.build_again(at, &column));
+                statements
+            }
+            (true, false) => self.build_again(at, &column),
+            (false, true) => vec![fill, format!("{alter} SET NOT NULL")],
+            (false, false) => vec![format!("{alter} DROP NOT NULL")],
+        }
+    }
+
+    /// As SQLite's own documentation says how to change what `ALTER TABLE` cannot.
+    fn build_again(&self, at: usize, measure: &str) -> Vec<String> {
+        let table = &self.tables[at];
+        let name = &table.now.name;
+        let columns = table.now.columns();
+        let (_, others) = columns.split_last().unwrap();
+        vec![format!(
+            "PRAGMA foreign_keys = OFF; PRAGMA legacy_alter_table = ON; BEGIN IMMEDIATE;
+             {};
+             INSERT INTO spare ({}) SELECT {}, {measure} FROM {name};
+             DROP TABLE {name}; ALTER TABLE spare RENAME TO {name};
+             COMMIT; PRAGMA legacy_alter_table = OFF",
+            self.definition(table, "spare"),
+            columns.join(", "),
+            others.join(", ")
+        )]
+    }
+}
