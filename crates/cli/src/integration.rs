@@ -32,3 +32,25 @@ pub(crate) fn man_pages(options: &ManOptions) -> Result<(), Failure> {
     clap_mangen::generate_to(Arguments::command(), dir).map_err(failed)?;
     output::line(&format!("wrote man pages to {}", dir.display()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The reference lacked fifteen commands.
+    #[test]
+    fn the_reference_shows_the_help_of_every_command() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/command-line.md");
+        let reference = fs::read_to_string(path).unwrap();
+        let mut left = vec![(PROGRAM.to_owned(), Arguments::command())];
+        let mut absent = Vec::new();
+        while let Some((name, command)) = left.pop() {
+            if !reference.contains(&format!("\n$ {name} -h\n")) {
+                absent.push(name.clone());
+            }
+            let shown = command.get_subcommands().filter(|command| !command.is_hide_set());
+            left.extend(shown.map(|it| (format!("{name} {}", it.get_name()), it.clone())));
+        }
+        assert!(absent.is_empty(), "docs/reference/command-line.md lacks {absent:?}");
+    }
+}
