@@ -44,7 +44,7 @@ pub(crate) fn run(options: &BenchOptions) -> Result<(), Failure> {
     }
 }
 
-/// Measures; whatever comes of it, FILE says so.
+/// Measures, and writes any outcome to FILE.
 fn measure(options: &BenchRunOptions) -> Result<(), Failure> {
     refuse_contradictions(options);
     if let Some(path) = &options.json {
@@ -63,7 +63,7 @@ fn measure(options: &BenchRunOptions) -> Result<(), Failure> {
     figures::print(options, &result?)
 }
 
-/// Whether somebody else can have changed, or written, single rows of those that are uploaded.
+/// Whether others may have changed or inserted some of the uploaded rows.
 fn can_conflict(options: &BenchRunOptions) -> bool {
     match options.operation {
         Operation::UploadUpdate => true,

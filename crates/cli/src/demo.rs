@@ -293,7 +293,7 @@ fn phone(customer_id: i64, number: &str) -> String {
     format!("UPDATE customer SET phone = '{number}' WHERE customer_id = {customer_id};")
 }
 
-// Nobody has to guess it: the demo is there to be played with.
+// It is shown, because users may try things with the demo.
 fn password(name: &str) -> String {
     format!("{name}-demo")
 }

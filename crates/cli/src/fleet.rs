@@ -61,7 +61,7 @@ fn bind(
 ) -> Result<(), Failure> {
     let mut admin = open(dir)?;
     for user in &users {
-        // A name that nobody has yet would be the user who takes it later.
+        // A name without a user would give the remote to a user who is added later.
         admin.claims(user)?;
     }
     let binding = if any { RemoteBinding::Any } else { RemoteBinding::users(users)? };
@@ -73,7 +73,7 @@ fn bind(
     output::line(&output::one_line(&format!("remote {id} belongs to {owners}")))
 }
 
-/// Names, `null` where everybody may use the remote.
+/// Names; `null` if all users may use the remote.
 fn users_json(binding: &RemoteBinding) -> Value {
     match binding {
         RemoteBinding::Users(users) => json!(users),

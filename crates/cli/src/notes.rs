@@ -66,7 +66,7 @@ fn open(dir: &Dir) -> Result<Box<dyn Administration>, Failure> {
     consolidated::administer(&Config::read(&dir.dir)?.consolidated)
 }
 
-/// The newest `limit`, and a word where there are more: nobody shall take a part for all.
+/// The newest `limit`, and a message if there are more.
 fn newest<T>(
     limit: u32,
     read: impl FnOnce(Notes) -> Result<Vec<T>, Failure>,

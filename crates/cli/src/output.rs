@@ -107,7 +107,7 @@ pub(crate) fn question(text: &str) {
     let _ = write!(stderr, "{} ", one_line(text)).and_then(|()| stderr.flush());
 }
 
-// When standard error itself is gone there is nobody left to tell.
+// If standard error is closed, there is no way to report it.
 fn stderr(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }

@@ -52,7 +52,7 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Failure> {
     if ending.is_none()
         && let Ok(Some(failure)) = watching.join()
     {
-        // Nothing is drained: who waits for what cannot work would keep the process.
+        // Nothing is drained: waiting for a stage that cannot work would keep the process.
         tracing::error!(error = %failure.full_message(), "the server cannot continue and ends");
         return Err(failure);
     }
@@ -73,8 +73,8 @@ fn settings(config: &Config, options: &ServeOptions) -> server::Config {
     settings
 }
 
-/// Reads the file again whenever it is asked to; on a thread of its own, because its database may
-/// hang, and a signal must end the server all the same.
+/// Reads the file again when it is asked to. This is a separate thread: the database may hang, and
+/// a signal must still end the server.
 fn reload_aside(
     reloader: server::Reloader,
     options: ServeOptions,
@@ -129,7 +129,7 @@ fn warn_of_open_listeners(listen: &[String]) -> Result<(), Failure> {
 }
 
 /// A consolidated database that is a file holds the hashes of passwords and the key of session
-/// tokens. Its group may be meant to read it, everybody is not.
+/// tokens. Its group may read it on purpose, but not all users.
 fn warn_of_readable_database(consolidated: &Url) {
     #[cfg(unix)]
     if let Url::Sqlite(path) = consolidated

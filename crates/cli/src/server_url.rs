@@ -68,7 +68,7 @@ impl fmt::Display for ServerUrl {
     }
 }
 
-/// The URL without what stands in front of an `@`, which may be a password.
+/// The URL without the part before an `@`, which may be a password.
 fn without_user(text: &str) -> Cow<'_, str> {
     let begin = text.find("://").map_or(0, |at| at + "://".len());
     match text.rfind('@') {

@@ -154,7 +154,7 @@ pub(crate) struct Circumstances<'a> {
     /// Now, as text.
     pub(crate) at: &'a str,
     pub(crate) spills: &'a Arc<Spills>,
-    /// What waits here goes up before the next attempt, and makes room.
+    /// Pending changes are uploaded before the next attempt, and no longer block it.
     pub(crate) uploads: bool,
     /// Rows that cannot make room stay as they are (`apply/guarded.rs`).
     pub(crate) guards: bool,
@@ -271,7 +271,7 @@ fn write(
         writer.delete_rows(&download.deletes[usize::from(table.position)], progress)?;
     }
     writer.write_parked_rows()?;
-    // A child of a deleted row may refer to another one by now.
+    // A child of a deleted row may refer to another row now.
     orphans::put_back(connection, tables)?;
     writer.repair_after_actions(&download.upserts)?;
     by_value.map_or(Ok(()), ByValue::give_back)?;
@@ -283,7 +283,7 @@ fn write(
     let returned = arrivals.returned();
     arrivals.settle(download)?;
 
-    // Only triggers add entries, and they are off: where there were none there are none.
+    // Only triggers add entries, and they are off. So a table without entries stays without.
     let changed = changed_before.iter().any(Option::is_some);
     if changed && changed_rows(connection, circumstances)? != changed_before {
         return Err(Failure::new(

@@ -104,13 +104,12 @@ pub(crate) fn explain(error: Error) -> Failure {
     Failure::new(code, message).source(error)
 }
 
-/// From now on no trigger of this connection fires, ours and the user's: what the engine writes is
-/// no change of this remote. Foreign keys work all the same, and other connections are not
-/// affected.
+/// From now on no trigger of this connection fires, also none of the user: writes of the engine are
+/// not changes of this remote. Foreign keys still work, and other connections are not affected.
 ///
-/// Every switch makes SQLite prepare every statement again. So triggers stay as they are until
-/// somebody needs them otherwise, and the code that writes to the user's tables says what they must
-/// be, which costs nothing where they are so already.
+/// Every switch makes SQLite prepare every statement again. So triggers stay as they are until code
+/// needs the other state. Code that writes to the user's tables sets the state, which costs nothing
+/// if it is set already.
 pub(crate) fn triggers_off(connection: &Connection) -> Result<(), Failure> {
     enable_triggers(connection, false).map_err(explain)
 }

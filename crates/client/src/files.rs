@@ -99,7 +99,7 @@ impl RemoteLock {
         }
     }
 
-    /// Gives the lock up for good: the remote is none any more.
+    /// Removes the lock file: the file is no remote any more.
     pub(crate) fn remove(self, remote: &Path) -> Result<(), Failure> {
         let path = lock_path(remote);
         std::fs::remove_file(&path).map_err(|error| {

@@ -107,8 +107,8 @@ impl Remote {
         Ok(Remote::new(Some(path), connection, components))
     }
 
-    /// Opens a file and makes it a remote if it is none: an SQLite file with whatever tables, or
-    /// no file at all.
+    /// Opens a file and makes it a remote if it is not one: an SQLite file with any tables, or a
+    /// file that does not exist.
     pub fn open_or_create(path: &Path, components: Components) -> Result<Remote, Failure> {
         files::require_regular(path)?;
         let connection = if files::is_missing_or_empty(path) {
@@ -126,7 +126,7 @@ impl Remote {
         Ok(Remote::new(Some(path), connection, components))
     }
 
-    /// A remote without a file. Nobody else can open it, so the application writes and reads
+    /// A remote without a file. Other programs cannot open it, so the application writes and reads
     /// through [`Remote::execute`] and [`Remote::for_each_row`]; it ends with this value.
     pub fn in_memory(components: Components) -> Result<Remote, Failure> {
         let connection = connection::in_memory()?;
@@ -202,7 +202,7 @@ impl Remote {
     }
 
     /// Synchronizes: uploads what changed here in one transaction and downloads what changed at
-    /// the centre. `connect` is called for every attempt; `observer` hears of every step.
+    /// the centre. `connect` is called for every attempt; `observer` is called at every step.
     pub fn synchronize(
         &mut self,
         request: &Request,
@@ -280,8 +280,8 @@ impl Remote {
         Err(Failure::new(Code::PendingChanges, message))
     }
 
-    /// The published tables. Read again, and their triggers put right, when anybody has changed
-    /// the schema of the file since, or what is published.
+    /// The published tables. If the schema of the file or the publication has changed since, they
+    /// are read again and missing triggers are created.
     fn tables(&mut self) -> Result<Arc<[RemoteTable]>, Failure> {
         let version = schema::version(&self.connection)?;
         if let Some((known, tables)) = &self.tables

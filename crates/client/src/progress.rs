@@ -101,7 +101,7 @@ pub(crate) struct State {
     pub(crate) file_secret: Option<FileSecret>,
     /// The last one that the server gave.
     pub(crate) receipt: Option<Receipt>,
-    /// Who synchronized last; who else it is cannot take over what waits.
+    /// The user who synchronized last. Another user cannot upload the pending changes.
     pub(crate) synchronized_user: Option<UserName>,
     /// The last upload known to be committed.
     pub(crate) progress: Progress,
@@ -203,7 +203,7 @@ impl Facts {
 #[derive(Debug)]
 pub(crate) struct Attempt {
     pub(crate) state: State,
-    /// An earlier attempt froze what is frozen: nobody here knows whether it was committed.
+    /// An earlier attempt froze this generation. It is unknown whether it was committed.
     pub(crate) outcome_unknown: bool,
     /// What waits has to wait for a download first (trap 24).
     pub(crate) postponed: bool,
@@ -261,8 +261,8 @@ pub(crate) fn begin_attempt(
     Ok(Attempt { state, outcome_unknown, postponed })
 }
 
-/// A row was changed whose old image would have columns that nobody here has seen, or that lay here
-/// since its table had left.
+/// A row was changed whose old image would have columns that were never received, or that were
+/// stored since its table was unpublished.
 fn is_postponed(
     connection: &Connection,
     tables: &[RemoteTable],

@@ -88,7 +88,7 @@ fn retry_one(
     let row = reject.row.as_deref().map(object).transpose()?;
     if let Some(row) = &row {
         let own = match reject.code == Code::RowDiffersOnReturn.number() {
-            // They are written here as they were, and nobody else ever got them.
+            // They are written here as they were, because they were never uploaded.
             true => readable::own_columns(connection, table).map_err(explain)?,
             false => Vec::new(),
         };
@@ -108,7 +108,7 @@ fn retry_one(
         .map_err(|error| not_retried(format!("table {name} refuses the row")).source(error))
 }
 
-/// Nobody has changed the row since the change was made that was rejected.
+/// The row has not changed since the rejected change was made.
 fn is_as_it_was(
     reject: &StoredReject,
     wanted: Option<&Map<String, Json>>,
@@ -118,7 +118,7 @@ fn is_as_it_was(
         return Ok(true);
     }
     let Some(now) = now else {
-        // Where there was a row, somebody has deleted it.
+        // If there was a row, it was deleted.
         return Ok(matches!(reject.base.as_deref(), None | Some("null")));
     };
     match reject.base.as_deref() {

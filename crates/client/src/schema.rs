@@ -223,8 +223,8 @@ pub(crate) fn our_row_tables(connection: &Connection) -> rusqlite::Result<Vec<St
         .collect()
 }
 
-/// The published tables, with their triggers put right where somebody dropped or changed them, or
-/// added a UNIQUE index that they must know (trap 9).
+/// The published tables. Triggers that were dropped or changed are created again, also if a UNIQUE
+/// index was added that they must know (trap 9).
 pub(crate) fn verified_tables(connection: &Connection) -> Result<Vec<RemoteTable>, Failure> {
     let tables = tables(connection)?;
     let installed = Installed::read(connection).map_err(explain)?;

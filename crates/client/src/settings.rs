@@ -115,7 +115,8 @@ fn store(connection: &Connection, settings: &Settings) -> Result<(), Failure> {
     transaction.commit().map_err(explain)
 }
 
-/// What waits was written under the rights of one user and must not go up under another's.
+/// Pending changes were made with the rights of one user and must not be uploaded with those of
+/// another.
 fn refuse_another_user(
     connection: &Connection,
     state: &State,

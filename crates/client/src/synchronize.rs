@@ -50,7 +50,7 @@ pub struct Report {
     pub uploaded: Counts,
     /// Rows downloaded.
     pub downloaded: Downloaded,
-    /// Uploaded rows that met a change of somebody else.
+    /// Uploaded rows with a conflict.
     pub conflicts: u64,
     /// Uploaded rows that the consolidated database refused.
     pub rejected: u64,

@@ -254,8 +254,8 @@ impl<'a> Batch<'a> {
         Batch { table, frame, frames: spills.open() }
     }
 
-    /// Adds one row; yields its bytes, which are none where the row is as it was, unless it `stays`
-    /// so on purpose.
+    /// Adds one row and returns its size, which is 0 if the row is unchanged, unless it `stays` so
+    /// on purpose.
     fn add(&mut self, entry: &Entry<'_>, stays: bool) -> Result<u64, Failure> {
         let start = self.frame.bytes.len();
         let changed = match self.frame.operation {

@@ -66,7 +66,7 @@ impl Failure {
         self
     }
 
-    /// Adds the last upload that is committed all the same.
+    /// Adds the last upload that is committed in spite of the failure.
     pub fn committed(mut self, progress: Progress) -> Failure {
         self.0.committed = Some(progress);
         self
@@ -110,7 +110,7 @@ impl Failure {
         self.0.hint.as_deref().unwrap_or(self.0.code.hint())
     }
 
-    /// Whether the same request may succeed later without anybody changing anything.
+    /// Whether the same request may succeed later without a change.
     pub fn retry(&self) -> bool {
         self.0.code.retry()
     }
@@ -130,7 +130,7 @@ impl Failure {
         self.0.key.as_deref()
     }
 
-    /// The last upload that is committed all the same, if anybody said so.
+    /// The last upload that is committed in spite of the failure, if it is known.
     pub fn committed_progress(&self) -> Option<Progress> {
         self.0.committed
     }

@@ -31,7 +31,7 @@ impl Memory {
     }
 }
 
-/// Without a bound, for programs that nobody takes memory from.
+/// Without a bound, for programs without remote peers.
 impl Default for Memory {
     fn default() -> Memory {
         Memory { bytes_max: u64::MAX, used: AtomicU64::new(0) }

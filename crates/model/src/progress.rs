@@ -41,7 +41,7 @@ impl fmt::Display for DatabaseId {
 
 /// The point up to which a table's downloads are complete.
 ///
-/// Opaque: only the backend that issued it reads it; everybody else stores and returns it.
+/// Opaque: only the backend that issued it reads it. All others store and return it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "serde_bytes::ByteBuf", into = "serde_bytes::ByteBuf")]
 pub struct Watermark(Vec<u8>);

@@ -5,8 +5,8 @@ use crate::failure::Failure;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Drawn once by a remote file and never shown to anybody but the server: tells it from other
-/// files that claim the same remote ID. A copied file has the same one.
+/// A remote file draws it once and shows it only to the server. It distinguishes the file from
+/// others with the same remote ID. A copied file has the same secret.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "serde_bytes::ByteBuf", into = "serde_bytes::ByteBuf")]
 pub struct FileSecret([u8; 16]);
@@ -51,10 +51,10 @@ impl From<FileSecret> for serde_bytes::ByteBuf {
     }
 }
 
-/// What the consolidated database signed of a synchronization: that it took place there. The only
-/// word of a remote that proves anything about the centre (trap 30).
+/// A signature of the consolidated database that a synchronization took place there. It is the only
+/// data of a remote that proves anything about the centre (trap 30).
 ///
-/// Opaque: only the backend that issued it reads it; everybody else stores and returns it.
+/// Opaque: only the backend that issued it reads it. All others store and return it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "serde_bytes::ByteBuf", into = "serde_bytes::ByteBuf")]
 pub struct Receipt(Vec<u8>);

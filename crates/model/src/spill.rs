@@ -26,7 +26,7 @@ const BLOCK_BYTES: usize = 64 << 10;
 /// Bytes of the first block, which grows: most spills hold little.
 const BLOCK_BYTES_MIN: usize = 1 << 10;
 
-/// Bytes of the length in front of a chunk, in a block and in the file.
+/// Bytes of the length before a chunk, in a block and in the file.
 const LEN_BYTES: usize = 4;
 
 /// What all spills of one process may use together, and the files behind them.
@@ -236,7 +236,7 @@ impl Spill {
                     chunk.as_slice()
                 }
                 Some(Block::Shared(block)) => {
-                    // Nothing behind it: what comes next is in the next block.
+                    // Nothing follows it in this block: the next chunk is in the next block.
                     let Some(chunk) = chunk_at(block, position.offset as usize) else {
                         (position.block, position.offset) = (position.block + 1, 0);
                         continue;
@@ -318,7 +318,7 @@ impl Drop for Spill {
 /// A place in a [`Spill`].
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SpillPosition {
-    /// Chunks in front of it.
+    /// Chunks before it.
     chunk: usize,
     block: usize,
     /// In the block, or in the file.

@@ -38,12 +38,12 @@ const PAYLOAD_BYTES_AHEAD: usize = 512 << 10;
 
 /// Collects bytes as they arrive and yields whole frames.
 ///
-/// A reader of a socket reads into [`FrameDecoder::room`]: most of a large payload then
-/// arrives where it stays.
+/// A reader of a socket reads into [`FrameDecoder::room`]: most of a large payload then arrives
+/// where it stays.
 ///
-/// Holds at most one incomplete frame of `frame_bytes_max` beyond what was pushed last. Where its
-/// memory is counted and there is none left, [`FrameDecoder::make_room`] says so, and the frame can
-/// be taken as far as it has come: [`FrameDecoder::take_begun`].
+/// Holds at most one incomplete frame of `frame_bytes_max` beyond what was pushed last. If its
+/// memory is counted and none is left, [`FrameDecoder::make_room`] returns false, and the received
+/// part of the frame can be taken: [`FrameDecoder::take_begun`].
 #[derive(Debug)]
 pub struct FrameDecoder {
     buffer: Vec<u8>,
@@ -51,7 +51,7 @@ pub struct FrameDecoder {
     /// A frame whose header is known; while there is one, `buffer` is empty.
     arriving: Option<Arriving>,
     frame_bytes_max: usize,
-    /// What the frame that arrives takes of a budget; none where nobody counts.
+    /// The part of a memory budget that the arriving frame uses; none without a budget.
     memory: Option<Hold>,
 }
 
@@ -95,7 +95,7 @@ impl FrameDecoder {
         self.frame_bytes_max = frame_bytes_max;
     }
 
-    /// Makes room for what comes next; false where that would be more memory than there is.
+    /// Makes room for the next bytes. Returns false if the memory is not sufficient.
     pub fn make_room(&mut self) -> bool {
         let Some(more) = self.lacks() else { return true };
         let has = self.memory.as_mut().is_none_or(|memory| memory.try_grow(more as u64));
@@ -121,7 +121,7 @@ impl FrameDecoder {
         Some(BegunFrame { frame_type, payload, len })
     }
 
-    /// What the last frame has taken of the memory; none where nobody counts.
+    /// The part of the memory budget that the last frame used; none without a budget.
     pub fn take_memory(&mut self) -> Option<Hold> {
         self.memory.as_mut().map(Hold::take)
     }

@@ -35,8 +35,8 @@ use model::{Code, Failure};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// How deep maps and arrays may lie in each other, also in a field that nobody knows. Each level
-/// costs stack, and a peer that nobody knows yet may send it. Our own messages have six.
+/// How deep maps and arrays may be nested, also in unknown fields. Each level needs stack, and a
+/// peer may send them before it is authenticated. The messages of this program have six.
 const DEPTH_MAX: usize = 32;
 
 /// Everything that either side can say.
@@ -340,7 +340,7 @@ mod tests {
     // S9
     #[test]
     fn a_message_that_is_nested_without_end_is_refused() {
-        // Arrays of one element, in a field that nobody knows.
+        // Arrays of one element, in an unknown field.
         let mut payload = vec![0x81, 0xa1, b'x'];
         payload.extend(std::iter::repeat_n(0x91, 1 << 19));
         let failure = Message::decode(RawFrame { frame_type: 6, payload }).unwrap_err();

@@ -29,7 +29,7 @@ pub(crate) struct Authenticator {
     passwords: Queue<Verification>,
 }
 
-/// Who somebody claims to be, before the database was asked.
+/// The claimed identity, before the database is asked.
 pub(crate) enum Claim {
     /// A token of this server's database, for the password of this version.
     Token { password_version: i64 },
@@ -66,8 +66,8 @@ impl Authenticator {
         Ok((authenticator, threads))
     }
 
-    /// Looks at a credential before anybody else is bothered: the signature of a token is verified
-    /// in memory, and a password waits for its turn.
+    /// Checks a credential first: the signature of a token is verified in memory, and a password
+    /// waits for its turn.
     pub(crate) async fn claim(
         &self,
         origin: &Origin,
@@ -163,7 +163,7 @@ fn lifetime_ms(config: &Config) -> i64 {
 fn verify_passwords(intake: &Intake<Verification>) {
     while let Some(Verification { password, hash, answer }) = intake.take() {
         fail_point!("password-waits");
-        // The session may have ended meanwhile; then nobody wants to know.
+        // The session may have ended in the meantime. Then the result is not needed.
         let _ = answer.send(password::verify(&password, hash.as_deref()));
     }
 }

@@ -23,7 +23,7 @@ pub struct Config {
     /// Connections that apply uploads, where the database has more than one writer; 0: two per
     /// core.
     pub upload_appliers: usize,
-    /// Requests that wait in front of the writers, and in front of the readers.
+    /// Requests that wait for the writers, and for the readers.
     pub queue_len_max: usize,
     /// Uploads applied in one transaction.
     pub group_commit_len_max: usize,

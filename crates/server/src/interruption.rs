@@ -20,7 +20,7 @@ enum State {
     /// It waits for its remote, or for a place at the database.
     Transfer,
     AtDatabase,
-    /// Somebody has ended it. The reason goes once it was given.
+    /// It was ended. The reason is removed when it is returned.
     Ended(Option<Failure>),
 }
 
@@ -43,7 +43,7 @@ impl Interruption {
         true
     }
 
-    /// The database begins to work for it. False where somebody has ended it before that.
+    /// The database begins to work for it. False if it was ended before.
     pub(crate) fn begin_work(&self) -> bool {
         let mut state = self.state();
         let ended = matches!(*state, State::Ended(_));
@@ -65,7 +65,7 @@ impl Interruption {
         matches!(*self.state(), State::AtDatabase)
     }
 
-    /// Returns when somebody has ended it, with the reason.
+    /// Returns when it was ended, with the reason.
     pub(crate) async fn ended(&self) -> Failure {
         loop {
             let reason = match &mut *self.state() {

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 /// How much later than asked for: at most one part of so many, and a second where that is less.
 const LATER_SHARE: u32 = 2;
 
-/// Chance, for everybody who is refused.
+/// The random generator for refused remotes.
 pub(crate) struct Jitter(Mutex<Random>);
 
 impl Jitter {

@@ -32,8 +32,8 @@ pub(crate) struct Leases {
     released: Notify,
 }
 
-/// Who wants a remote. Another user, and another file, neither waits for it here nor cancels it: to
-/// whom it belongs is decided at the database, under the lock of its row.
+/// The claimant of a remote. Another user, or another file, neither waits here nor ends it: the
+/// database decides about the owner, under the lock of the row.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Claimant {
     pub(crate) remote_id: RemoteId,
@@ -45,7 +45,7 @@ pub(crate) struct Claimant {
 /// An attempt of a claimant.
 #[derive(Clone)]
 pub(crate) struct Attempt {
-    /// Later ones have larger numbers; none of a mere ping, which follows nobody.
+    /// Later ones have larger numbers. A ping has none, because it has no predecessor.
     pub(crate) number: Option<i64>,
     pub(crate) interruption: Arc<Interruption>,
 }
@@ -90,7 +90,7 @@ impl Leases {
             if now >= give_up_ms {
                 return Err(busy);
             }
-            // Whichever comes first: somebody ends, or patience does.
+            // Whichever is first: another session ends, or the time is over.
             let patience = Duration::from_millis(give_up_ms - now);
             let _ = tokio::time::timeout(patience, released).await;
         }

@@ -41,7 +41,7 @@ impl Pace {
         self.state().since_us = self.clock.monotonic_us();
     }
 
-    /// Somebody left the line, in which there was no room.
+    /// One left the queue while it was full.
     pub(crate) fn moved(&self) {
         let now = self.clock.monotonic_us();
         let mut state = self.state();

@@ -21,7 +21,7 @@ pub fn hash(password: &str) -> Result<String, Failure> {
 /// Whether `password` is the one behind `hash`. Without a hash it takes as long and fails, so that
 /// the time does not tell which users exist, or are locked.
 pub(crate) fn verify(password: &str, hash: Option<&str>) -> bool {
-    /// A hash of nothing anybody knows, with the default costs.
+    /// A hash of unknown bytes, with the default costs.
     const NOBODY: &str = "$argon2id$v=19$m=19456,t=2,p=1$bm9ib2R5bm9ib2R5bm9ib2R5\
                           $pT3HgLvNu3bFzj1mWnq0hJ6dO3k1dEr0tqjvbV6v2mY";
     // That of a locked user does not parse.

@@ -202,8 +202,8 @@ impl Server {
         Reloader { shared, serving, url: self.url.clone() }
     }
 
-    /// Where to learn that it cannot work any more: its supervisor should then let it go, as
-    /// in a crash, and say so by a status.
+    /// Signals that the server cannot work any more. The program should then end, as in a crash,
+    /// with a status that says so.
     pub fn failures(&mut self) -> Receiver<Failure> {
         std::mem::replace(&mut self.failures, mpsc::sync_channel(1).1)
     }
@@ -216,7 +216,7 @@ impl Server {
         let begun_us = self.clock.monotonic_us();
         self.shared.stopping.store(true, Ordering::Relaxed);
         network::notify("STOPPING=1");
-        // Nobody listens any more if every listener has failed.
+        // No listener is left if all have failed.
         let _ = self.stop.send(true);
         let drained = self.runtime.block_on(async {
             let all = self.connections.acquire_many(self.connections_max);

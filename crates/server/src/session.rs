@@ -304,8 +304,8 @@ impl Synchronization<'_> {
         self.at_database(Phase::Applying, self.shared.worker.upload(request)).await
     }
 
-    /// Waits for a turn at the database and for its work, and lets the remote know that somebody is
-    /// still there. The turn ends with the work: nobody has one while rows travel (S10).
+    /// Waits for a turn at the database and for its work, and sends the remote signs of life. The
+    /// turn ends with the work: no session has one while rows are sent or received (S10).
     async fn at_database<T>(
         &mut self,
         phase: Phase,
@@ -332,7 +332,7 @@ impl Synchronization<'_> {
                 Err(_) => self.connection.sign_of_life()?,
             }
         };
-        // Of work that failed nobody says how long it waited.
+        // The waiting time of failed work is unknown.
         let worked_us = result.as_ref().map_or(u64::MAX, |done| done.cost.worked_us);
         self.summary.phases.end_work(phase, worked_us);
         let Costed { value, cost } = result?;

@@ -45,7 +45,7 @@ struct Waiting<T> {
     items: VecDeque<T>,
     /// Threads of the stage that live.
     threads: usize,
-    /// Threads that wait for an item: only then is there anybody to wake.
+    /// Threads that wait for an item. If there are none, no thread need be woken.
     idle: usize,
     closed: bool,
 }
@@ -64,7 +64,7 @@ impl<T> Queue<T> {
         Ok(())
     }
 
-    /// Forgets what waits, and takes nothing more: nobody is there for the answers.
+    /// Discards waiting items and accepts no more: no caller is left for the answers.
     pub(crate) fn abandon(&self) {
         self.0.places.close();
         let mut waiting = self.0.waiting();
@@ -213,7 +213,7 @@ pub(crate) fn start<T: Send + 'static, W: Send + 'static>(
     Ok((queue, threads))
 }
 
-/// Does `work` on a thread of its own, for whose end nobody waits.
+/// Does `work` on a separate thread and does not wait for its end.
 pub(crate) fn aside(name: &str, work: impl FnOnce() + Send + 'static) {
     let started = std::thread::Builder::new().name(name.to_owned()).spawn(work);
     if let Err(error) = started {

@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 /// Bits of an IPv6 address that tell its owner; the rest the owner draws at will.
 const NETWORK_BITS: u32 = 64;
 
-/// From where somebody claims to be which user.
+/// The address and the claimed user.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Origin {
     pub(crate) address: IpAddr,
@@ -56,14 +56,14 @@ struct Line<H: Eq, R: Eq> {
     free: usize,
     len: usize,
     len_max: usize,
-    /// Those with somebody waiting; the first is next.
+    /// Those with a waiting request. The first is next.
     houses: VecDeque<House<H, R>>,
 }
 
 struct House<H: Eq, R: Eq> {
     name: H,
     len: usize,
-    /// Those with somebody waiting; the first is next.
+    /// Those with a waiting request. The first is next.
     rooms: VecDeque<(R, VecDeque<Waiter<H, R>>)>,
 }
 
@@ -96,7 +96,7 @@ impl<H: Clone + Eq, R: Clone + Eq> Turns<H, R> {
             let (waiter, waits) = oneshot::channel();
             line.push(house, room, waiter);
             if line.len > line.len_max {
-                // Who hears nothing from its channel is refused.
+                // A request whose channel closes is refused.
                 drop(line.remove_last_of_most());
             }
             waits
@@ -231,7 +231,7 @@ mod tests {
         tokio::spawn(async move { turns.take(&origin.address, &origin.user).await })
     }
 
-    /// Lets everybody go as far as they can.
+    /// Admits as many as possible.
     async fn settle() {
         for _ in 0..100 {
             tokio::task::yield_now().await;

@@ -143,7 +143,7 @@ impl Load {
 /// How to delete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Deletes {
-    /// The row goes, and nobody learns of it.
+    /// The row is deleted without a record.
     Bare,
     /// The same statement also writes what we write, so that remotes learn of it.
     Tracked,

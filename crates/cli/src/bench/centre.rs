@@ -84,7 +84,7 @@ fn empty_tables(model: Model, published: u32) -> impl Iterator<Item = String> {
     (first..=published).map(|number| format!("purchase_{number:05}"))
 }
 
-/// Makes the tables; `schema` is in front of their names, `with` behind their definitions.
+/// Creates the tables. `schema` is written before their names, and `with` after their definitions.
 fn create_tables(model: Model, published: u32, schema: &str, with: &str) -> String {
     let create = |table: &Table| {
         let definition = table.definition(&format!("{schema}purchase"), notes_len(model));

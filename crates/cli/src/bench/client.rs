@@ -41,7 +41,7 @@ pub(super) fn name_of(client: u32) -> String {
 pub(super) struct Traffic {
     pub(super) uploaded: u64,
     pub(super) downloaded: u64,
-    /// Uploaded rows that met somebody else's change, or were refused.
+    /// Uploaded rows with a conflict, or that were refused.
     pub(super) disputed: u64,
 }
 
@@ -74,7 +74,7 @@ impl Client {
     /// One attempt to synchronize; the rows that it carried.
     pub(super) fn synchronize(&mut self, order: Order) -> Result<Traffic, Failure> {
         let server = &self.assignment.server;
-        // What comes before is the same for all, and takes as long as it takes.
+        // The steps before are the same for all clients and are not timed.
         let timed = order == Order::SynchronizeTimed;
         let bandwidth = self.assignment.bandwidth.filter(|_| timed);
         let mut connect = || -> Result<Box<dyn Transport>, Failure> {

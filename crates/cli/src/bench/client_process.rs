@@ -106,7 +106,7 @@ impl Crowd {
         Ok(Crowd { orders, results })
     }
 
-    /// Gives the order to everybody and waits for the last one.
+    /// Gives the order to all clients and waits for the last one.
     fn carry_out(&self, order: Order) -> Result<Vec<Result<Performed, Failure>>, Failure> {
         let gone = || Failure::new(Code::Bug, "a client of the benchmark ended early");
         for client in &self.orders {

@@ -27,7 +27,7 @@ struct Process {
     answers: BufReader<ChildStdout>,
 }
 
-/// An order that everybody has carried out.
+/// An order that all clients have executed.
 #[derive(Debug)]
 pub(super) struct Round {
     /// From the opening of the gate to the end of the last client.
@@ -73,7 +73,7 @@ impl Clients {
         Ok(clients)
     }
 
-    /// Opens the gate for everybody, and waits until the last client is done.
+    /// Lets all clients start, and waits until the last one is done.
     pub(super) fn carry_out(&mut self, order: Order) -> Result<Round, Failure> {
         let started = Stopwatch::start();
         for process in &mut self.processes {

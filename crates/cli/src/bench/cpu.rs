@@ -17,7 +17,7 @@ pub(super) fn used_by(process: u32) -> Option<Duration> {
 /// Processor time of a server of PostgreSQL: its main process, all others that live, and those
 /// that have ended. `backend` is the process of one connection.
 pub(super) fn used_by_postgres(backend: u32) -> Option<Duration> {
-    // A server in another container may have a number that means somebody else here.
+    // In another container, the process number of a server may mean another process here.
     let command = std::fs::read(format!("/proc/{backend}/cmdline")).ok()?;
     if !command.starts_with(b"postgres:") {
         return None;

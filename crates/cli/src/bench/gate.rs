@@ -36,7 +36,7 @@ pub(super) struct Assignment {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Order {
-    /// Synchronize, without anybody looking at the clock.
+    /// Synchronize without measuring the time.
     Synchronize,
     /// The application changes the rows of a set.
     Change { set: u32 },
@@ -65,7 +65,7 @@ pub(super) struct Report {
     pub(super) retries: u64,
     /// Other failures that passed.
     pub(super) errors: u64,
-    /// Uploaded rows that met somebody else's change.
+    /// Uploaded rows with a conflict.
     pub(super) conflicts: u64,
     /// Per client, where it was asked for.
     pub(super) tallies: Vec<Tally>,

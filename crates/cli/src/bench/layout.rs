@@ -30,14 +30,14 @@ pub(super) struct Layout {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Expected {
     pub(super) uploaded: u64,
-    /// None where it depends on who is faster: a row of somebody else may come now or later.
+    /// None if it depends on timing: a row of another client may arrive now or later.
     pub(super) downloaded: Option<u64>,
     pub(super) disputed: u64,
 }
 
 impl Layout {
-    /// The employees whose rows a client has; the first one is the client's own, and nobody else
-    /// changes its rows.
+    /// The employees whose rows a client has; the first one is the client's own, and other clients
+    /// do not change its rows.
     pub(super) fn employees_of(&self, client: u32) -> Vec<u32> {
         match self.model {
             Model::Overlapping => vec![client, (client + 1) % self.clients],
@@ -57,7 +57,7 @@ impl Layout {
     /// The rows of an employee that set number `set` is about, as they are before it.
     pub(super) fn set(&self, employee: u32, set: u32) -> impl Iterator<Item = Purchase> + use<> {
         let layout = *self;
-        // Number 0 is a row that nobody ever touches, so that there is always one to compare.
+        // Row number 0 is never changed, so that there is always a row to compare.
         let first = 1 + u64::from(set) * self.rows_per_employee();
         (first..first + self.rows_per_employee())
             .map(move |number| layout.row(employee, number, Content::First))

@@ -128,7 +128,7 @@ impl Drop for WatchedClients<'_> {
     }
 }
 
-/// Everybody who takes part.
+/// All processes of the run.
 struct Stage<'a> {
     centre: &'a mut dyn Centre,
     server: Option<ServerProcess>,

@@ -80,7 +80,7 @@ pub(super) fn employee_id(employee: u32) -> i64 {
 /// Who changed a row last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Content {
-    /// Nobody: it is as it was written.
+    /// It is unchanged since it was inserted.
     First,
     /// A remote: one more on the cost.
     ByRemote,
@@ -145,7 +145,7 @@ impl Purchase {
         }
     }
 
-    /// A moment whose last digit is not zero, so that nobody shortens it.
+    /// A time whose last digit is not zero, so that it is not shortened.
     pub(super) fn order_date(&self) -> String {
         let (day, hour, minute, micros) = self.moment();
         format!("2026-01-{:02} {hour:02}:{minute:02}:30.{micros:06}", day + 1)

@@ -126,7 +126,7 @@ fn start_and_wait(file: &Path, run: &Run, interruption: &Interruption) -> Result
         .arg(file)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        // A progress bar within a progress bar helps nobody; failures are in the file.
+        // A progress bar within a progress bar is no help. Failures are in the file.
         .stderr(Stdio::piped())
         .spawn()
         .map_err(failed)?;

@@ -87,7 +87,7 @@ impl Folder {
     }
 }
 
-// By name and not by emptying the folder: what somebody else put there is not ours to remove.
+// By name and not by emptying the folder, because files of others must stay.
 fn remove_former(path: &Path) -> Result<(), Failure> {
     for name in LEFT_FILES {
         ignore_missing(fs::remove_file(path.join(name)))

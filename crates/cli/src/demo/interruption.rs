@@ -20,7 +20,7 @@ const COMMIT_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 pub(super) enum Moment {
     /// When this many bytes were sent, in the middle of an upload.
     Sent(usize),
-    /// When this says that the upload is committed, before the client hears of it.
+    /// When this message says that the upload is committed, before the client receives it.
     Committed(Box<dyn FnMut() -> Result<bool, Failure>>),
 }
 
@@ -76,7 +76,7 @@ impl Transport for FatalTransport {
             waited += COMMIT_CHECK_INTERVAL;
         }
         self.kill()?;
-        // The answer may wait in a buffer of this machine; it is lost all the same.
+        // The answer may be in a buffer of this machine, but it is lost too.
         Ok(0)
     }
 }

@@ -36,7 +36,8 @@ impl Program {
     pub(super) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.executable);
         command.args(arguments).current_dir(&self.folder).stdin(Stdio::null());
-        // What the demo kills must not be started with somebody's faults switched on.
+        // The programs that the demo kills must start without fail points of the user's
+        // environment.
         command.env_remove("FAILPOINTS");
         command
     }

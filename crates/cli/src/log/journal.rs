@@ -11,8 +11,8 @@ use tracing_subscriber::registry::LookupSpan;
 /// Where systemd says which device and inode its journal reads from.
 const JOURNAL_STREAM: &str = "JOURNAL_STREAM";
 
-/// Whether standard error goes to the journal. The variable alone does not say so: it is inherited
-/// by programs whose output goes elsewhere.
+/// Whether standard error goes to the journal. The variable alone does not prove it: programs
+/// inherit it although their output goes elsewhere.
 pub(super) fn is_stderr() -> bool {
     let Ok(stream) = std::env::var(JOURNAL_STREAM) else { return false };
     stderr_identity().is_some_and(|identity| identity == stream)

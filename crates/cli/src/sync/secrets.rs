@@ -14,7 +14,7 @@ pub(super) struct Secrets {
 }
 
 impl Secrets {
-    /// Reads the files that the options name; asks nobody yet.
+    /// Reads the files that the options name. Asks for no password yet.
     pub(super) fn read(options: &SyncOptions) -> Result<Secrets, Failure> {
         let password = match &options.password_file {
             Some(path) => Some(secret::read_file(path, "password")?),

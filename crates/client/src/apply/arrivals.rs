@@ -132,7 +132,7 @@ impl<'a> Arrivals<'a> {
         Ok(told)
     }
 
-    /// Completes changed rows from what came.
+    /// Completes changed rows from the downloaded ones.
     fn complete(&self, download: &Download) -> Result<(), Failure> {
         let generation = self.circumstances.open_generation;
         let mut changed: Vec<Option<&Arriving>> = Vec::new();
@@ -167,7 +167,7 @@ impl<'a> Arrivals<'a> {
         Ok(())
     }
 
-    /// A column that the user has set since stays, but the change is one of what came.
+    /// A column that the user has set since stays, and the change is based on the downloaded row.
     fn complete_row(
         &self,
         table: &RemoteTable,

@@ -210,8 +210,8 @@ impl<'a> Followers<'a> {
         Ok(())
     }
 
-    /// Everything that refers to the row goes along, because the row is about to be deleted in
-    /// favour of the one with the new key.
+    /// All rows that refer to the row follow, because the row will be deleted and the one with the
+    /// new key stays.
     pub(super) fn take_along(
         &self,
         table: &RemoteTable,
@@ -241,7 +241,7 @@ impl<'a> Followers<'a> {
         Ok(())
     }
 
-    /// Notes where a row is by now.
+    /// Notes the present key of a row.
     fn note(&mut self, table: &RemoteTable, shift: &Shift<'_, '_>) -> Result<(), Failure> {
         let at = usize::from(table.position);
         let shifts = shifts_sql(table);
@@ -295,8 +295,8 @@ impl Follow<'_, '_> {
         self.followers.run(self.table, sql, self.shift)
     }
 
-    /// The children that go along and that no foreign key has taken: all, or those that are changed
-    /// here.
+    /// The children that follow and that no foreign key has moved: all, or those with a pending
+    /// change.
     fn rows(&self, all_rows: bool) -> Result<(), Failure> {
         let (child, columns) = (self.child, &self.reference.columns);
         let changed = match all_rows {
@@ -320,7 +320,8 @@ impl Follow<'_, '_> {
         ))
     }
 
-    /// What was captured of the children that go along, and what was downloaded for them before.
+    /// The captured changes of the children that follow, and the rows that were downloaded for them
+    /// before.
     fn changes(&self) -> Result<(), Failure> {
         let (child, columns, width) = (self.child, &self.reference.columns, self.table.key.len());
         let generation = self.followers.circumstances.open_generation;

@@ -41,7 +41,8 @@ pub(crate) fn apply_for_undone_changes(
                     Surroundings { tables, open_generation: open, guards: false, clinging };
                 let now = settle(connection, surroundings, table, &key)?;
                 if !now && table.uploads() {
-                    // An entry would be uploaded as nothing, and what came forgotten with it.
+                    // An entry would be uploaded as no change, and the downloaded row discarded
+                    // with it.
                     undone::forget_entry(connection, table, open, &key)?;
                 }
                 (settled, waiting) = (settled | now, waiting | !now);
@@ -186,8 +187,9 @@ fn live_entries(
     Ok(count - own.map_err(explain)?)
 }
 
-/// Like [`write`]. Rows that the centre still has do not go with one that is deleted: they are set
-/// aside. One that is changed keeps it from going, and so does one that nobody takes away.
+/// Like [`write`]. Rows that the centre still has are not deleted together with a row: they are set
+/// aside. A row with a pending change prevents the delete, and so does a row that the download does
+/// not delete.
 fn write_alone(
     connection: &Connection,
     surroundings: Surroundings<'_>,

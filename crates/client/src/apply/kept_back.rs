@@ -183,9 +183,9 @@ pub(super) fn create(connection: &Connection, table: &RemoteTable) -> Result<(),
     }
 }
 
-/// Tries again what is kept back, and what came for rows that are as they were: in a transaction of
-/// its own, because foreign keys are checked row by row in it. A crash before it costs nothing,
-/// since the next attempt does the same.
+/// Tries rows again that are kept back, and downloaded rows whose change was undone. This is a
+/// separate transaction, because foreign keys are checked row by row in it. A crash before it does
+/// no harm, because the next attempt does the same.
 pub(super) fn try_again(connection: &Connection, tables: &[RemoteTable]) -> Result<(), Failure> {
     let mut any = false;
     for table in tables {

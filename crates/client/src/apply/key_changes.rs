@@ -193,7 +193,7 @@ impl<'a> Mover<'a> {
             let row = read(&mut reader, table.width())?;
             rest = reader.rest();
             let new: Vec<ValueRef<'_>> = table.key.iter().map(|key| row[key.position]).collect();
-            // What a parent has taken along already lies under another key by now.
+            // A row that has followed its parent already has another key now.
             let old = followers.key_by_now(table, &told, &new)?;
             let old: Vec<ValueRef<'_>> = old.iter().map(Value::as_ref).collect();
             if self.stays(&old)? {
@@ -265,7 +265,7 @@ impl<'a> Mover<'a> {
         if !self.any_waits {
             return Ok(());
         }
-        // The spare keys are nobody's; the real ones were checked where they came from.
+        // No row has the temporary keys. The centre has checked the real ones.
         let checks = |off: bool| {
             self.connection.pragma_update(None, "ignore_check_constraints", off).map_err(explain)
         };
@@ -394,7 +394,7 @@ impl<'a> Mover<'a> {
         })
     }
 
-    /// A value for the last column of the key that nobody has.
+    /// A value for the last column of the key that no row has.
     fn spare(&self, number: i64) -> Option<Value> {
         let text = format!("\u{1}syncline key {number}");
         Some(match self.table.key.last()?.affinity {

@@ -19,7 +19,7 @@ use model::{Code, Failure, RowReader, Value};
 use protocol::DownloadMode;
 use rusqlite::{Connection, OptionalExtension};
 
-/// The fact that counts the rows that are set aside; unknown while there are none.
+/// The fact with the number of rows that are set aside. It is missing if there are none.
 const COUNT: &str = "orphans";
 
 /// A foreign key of a published table.
@@ -54,8 +54,8 @@ pub(super) fn drop_refreshed(
     note_count(connection, tables)
 }
 
-/// Puts the rows back that are set aside. Foreign keys are deferred. One that a row of this file
-/// stands in the way of goes on waiting.
+/// Puts the rows back that are set aside. Foreign keys are deferred. A row that is blocked by
+/// another row of this file continues to wait.
 pub(super) fn put_back(connection: &Connection, tables: &[RemoteTable]) -> Result<(), Failure> {
     if count(connection).map_err(explain)? == 0 {
         return Ok(());

@@ -62,8 +62,8 @@ impl Parked {
     }
 }
 
-/// Puts values that nobody has into the unique columns of rows. CHECK constraints are off while
-/// it exists; the real values, which follow, were checked where they came from.
+/// Puts temporary values into the unique columns of rows. CHECK constraints are off while
+/// it exists; the centre has checked the real values, which follow.
 pub(super) struct Placeholders<'a> {
     connection: &'a Connection,
     table: &'a RemoteTable,

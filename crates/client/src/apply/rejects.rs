@@ -83,9 +83,9 @@ pub(crate) fn clear(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch("DELETE FROM syncline_reject")
 }
 
-/// Records what came with a download. A reject comes again until the server knows that it
-/// arrived; its row is taken as it was the first time. The entries of the upload that this
-/// download follows are still there.
+/// Records the rejects of a download. A reject is repeated until the server knows that it arrived.
+/// Its row is recorded the first time. The entries of the upload that this download follows are
+/// still there.
 pub(super) fn record(
     connection: &Connection,
     download: &Download,
@@ -190,7 +190,7 @@ pub(crate) fn complete(connection: &Connection) -> Result<(), Failure> {
         return Ok(());
     }
     let transaction = begin_immediate(connection)?;
-    // Somebody else may have been quicker.
+    // Another process may have done it already.
     let add = || -> rusqlite::Result<()> {
         if !has("id")? {
             transaction.execute_batch(

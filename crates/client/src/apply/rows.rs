@@ -31,7 +31,7 @@ pub(super) struct Target<'a> {
     parked: Option<Parked>,
     /// No row has turned out to be there already.
     only_new: bool,
-    /// Something is kept back of the table, which gives way to what comes.
+    /// Rows of the table are kept back, and downloaded rows replace them.
     keeps_back: bool,
 }
 
@@ -378,7 +378,7 @@ impl Actions<'_> {
     }
 }
 
-/// Writes the parked rows of a table again; yields those that are still in the way.
+/// Writes the parked rows of a table again. Returns those that are still blocked.
 fn rewrite<'a>(
     connection: &'a Connection,
     circumstances: &'a Circumstances<'a>,

@@ -21,7 +21,7 @@ struct Stale {
     moved: Option<Vec<Value>>,
 }
 
-/// Takes back the changes of `table` that were made over something else than what came.
+/// Undoes the changes of `table` that are not based on the downloaded rows.
 pub(super) fn take_back(
     connection: &Connection,
     table: &RemoteTable,
@@ -102,8 +102,8 @@ fn others_changed(
     Ok(count)
 }
 
-/// What was changed over something else than what came. A large column that the change has left
-/// alone is as it lies in the row.
+/// Changes that are not based on the downloaded rows. A large column that the change did not set
+/// has the value of the row.
 fn stale(connection: &Connection, table: &RemoteTable, open: i64) -> rusqlite::Result<Vec<Stale>> {
     let columns = table.published.columns.iter().zip(&table.large);
     let same = all(columns.map(|(name, large)| {

@@ -22,8 +22,8 @@ use model::{Failure, RowReader, Value, ValueRef};
 use protocol::{Operation, RowsFrame};
 use rusqlite::Connection;
 
-/// What a download says of children whose parents get other keys: to which parents they refer now,
-/// under the key that each child lies under by now.
+/// The parents of children, in a download that changes keys of parents: by the present key of each
+/// child, the parent to which it refers now.
 pub(super) struct Told {
     noted: Vec<bool>,
 }
@@ -113,7 +113,7 @@ impl Told {
         }
     }
 
-    /// The key of the noted change goes along with that of the parent.
+    /// The key of the noted change follows that of the parent.
     pub(super) fn follow_parent(
         &self,
         reference: &Reference,
@@ -264,14 +264,14 @@ pub(super) struct Staying<'a> {
     pub(super) child: &'a RemoteTable,
 }
 
-/// Children that refer to a value that nobody has.
+/// Children that refer to a temporary value.
 pub(super) struct Hidden {
     value: Value,
     number: usize,
 }
 
 impl Staying<'_> {
-    /// The condition that the row of the child's table at `t` goes along with its parent.
+    /// The condition that the row `t` of the child's table follows its parent.
     pub(super) fn follows(&self) -> Result<String, Failure> {
         let Staying { told, reference, parent, child, generation, .. } = *self;
         let came = told.moved(reference, parent, child, &child.same_key("t.", "s."));
@@ -333,9 +333,9 @@ impl Staying<'_> {
         format!("({})", differs.collect::<Vec<_>>().join(" OR "))
     }
 
-    /// Makes the children of which the centre speaks refer to a value that nobody has, each
-    /// spelling to one. What has moved is moved behind the key change, whatever the foreign key
-    /// would do.
+    /// Makes the children that the centre publishes refer to a temporary value, one for each
+    /// notation. Children that moved are moved after the key change, whatever the foreign key would
+    /// do.
     pub(super) fn hide(&self, shift: &Shift<'_, '_>) -> Result<Vec<Hidden>, Failure> {
         let (table, values) = (self.child.table_sql(), shift.values());
         let stays = format!(
@@ -403,7 +403,7 @@ impl Staying<'_> {
         })
     }
 
-    /// The value is nobody's; the real one was checked where it came from.
+    /// No row has the value. The centre has checked the real one.
     fn without_checks(&self, sql: &str, values: &[ValueRef<'_>]) -> Result<(), Failure> {
         match execute(self.connection, sql, values) {
             Ok(_) => return Ok(()),

@@ -238,7 +238,7 @@ fn a_child_that_came_for_the_next_holder_of_a_value_is_not_taken_along_with_the_
 #[test]
 fn a_row_that_a_table_of_the_user_refers_to_goes_when_that_lets_it_go() {
     let mut site = Site::new("CREATE TABLE p(id INTEGER PRIMARY KEY); INSERT INTO p VALUES (1)");
-    // A table of the user's alone, whose rows are nobody's to set aside.
+    // A table of the user's own, whose rows must not be set aside.
     site.write("CREATE TABLE note(p REFERENCES p); INSERT INTO note VALUES (1)");
     // A local change may be the reason, so it is uploaded first.
     site.write("INSERT INTO p VALUES (7)");

@@ -24,7 +24,7 @@ pub(crate) struct SetBack<'a> {
 }
 
 impl<'a> SetBack<'a> {
-    /// Those of `generation`; nearly always there are none, and nothing is looked up.
+    /// Those of `generation`. Nearly always there are none, and no row is looked up.
     pub(crate) fn of(
         connection: &'a Connection,
         tables: &'a [RemoteTable],

@@ -80,9 +80,8 @@ impl Installed {
         })
     }
 
-    /// Whether a change of the table can have gone unnoticed: a trigger that records bases is not
-    /// there, or belongs to another table by now. Both come of a table that was created again
-    /// under its name.
+    /// Whether changes of the table may have been missed: a trigger that records bases is missing,
+    /// or belongs to another table now. Both happen when the table is created again under its name.
     pub(crate) fn were_lost(&self, table: &RemoteTable) -> bool {
         ["insert", "update", "delete"].iter().any(|event| {
             let found = self.get(event, table);
@@ -406,7 +405,7 @@ fn same_new_and_old_key(table: &RemoteTable) -> String {
     }))
 }
 
-/// Per UNIQUE index: which rows stand in the way of NEW. NULL equals nothing, here as there.
+/// Per UNIQUE index: the rows that have the values of NEW. As in the index, NULL equals nothing.
 fn unique_matches(table: &RemoteTable) -> Vec<String> {
     let matches = |index: &Vec<crate::schema::UniqueColumn>| {
         all(index.iter().map(|column| {

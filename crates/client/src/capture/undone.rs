@@ -8,9 +8,9 @@ use crate::schema::RemoteTable;
 use model::{Failure, Value};
 use rusqlite::Connection;
 
-/// Forgets entries of rows that are as they were before the generation of `set_back`, the only one,
-/// so that they stand in nobody's way. Those for which something was downloaded are settled
-/// elsewhere, and where keys were changed an entry says more than what became of its row.
+/// Deletes entries of rows that are as they were before the generation of `set_back`, the only one,
+/// so that they block no row. Entries with a downloaded row are settled elsewhere. If keys were
+/// changed, an entry means more than its row, and stays.
 pub(crate) fn forget(
     connection: &Connection,
     table: &RemoteTable,

@@ -36,10 +36,10 @@ use succession::Heir;
 /// What becomes of changes that wait.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Waiting {
-    /// They were uploaded under the held tables, and this generation, if any, is committed. What
-    /// was changed since then has to go up first ([`Code::ApplyBlocked`]).
+    /// They were uploaded under the held tables, and this generation, if any, is committed. Changes
+    /// since then must be uploaded first ([`Code::ApplyBlocked`]).
     Uploaded(Option<Frozen>),
-    /// They stay. Where they are in the way nothing is done ([`Code::ShapeChangeBlocked`]).
+    /// They stay. If they block the change, nothing is done ([`Code::ShapeChangeBlocked`]).
     Kept,
     /// They are uploaded under the new tables. What is frozen has not left, or in vain.
     CarriedOver(Names),

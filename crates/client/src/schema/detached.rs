@@ -18,8 +18,8 @@ struct Memory {
     history: History,
 }
 
-/// Remembers what was published. Called when everything of ours is out of the file and that is not
-/// committed yet: without the commit nobody reads it.
+/// Remembers what was published. It is called when all objects of Syncline are removed and this is
+/// not committed yet. Without the commit it is never read.
 pub(crate) fn remember(
     connection: &Connection,
     path: &Path,

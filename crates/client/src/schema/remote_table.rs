@@ -57,7 +57,7 @@ pub(crate) struct RemoteTable {
     pub(crate) large: Vec<Option<u32>>,
     pub(crate) key_is_rowid: bool,
     pub(crate) autoincrement: bool,
-    /// A foreign key of the file, of whichever table, begins or ends here; or nobody has looked.
+    /// A foreign key of any table of the file begins or ends here; or this is not known yet.
     pub(crate) in_foreign_keys: bool,
     /// A foreign key of the file refers to columns of this table that are not its whole key.
     pub(crate) referred_by_value: bool,

@@ -38,7 +38,7 @@ pub(super) struct Host<'a> {
     channel: Channel,
     tables: Arc<[RemoteTable]>,
     state: State,
-    /// An earlier attempt froze what is frozen: nobody here knows whether it was committed.
+    /// An earlier attempt froze this generation. It is unknown whether it was committed.
     outcome: Outcome,
     /// The upload, spelled before Hello but too large to go with it.
     collected: Option<Upload>,
@@ -48,11 +48,11 @@ pub(super) struct Host<'a> {
     relies_on_capabilities: bool,
     /// Positions of the tables whose changes are not uploaded now.
     kept: Vec<u16>,
-    /// What waits goes up in another attempt, behind the download of this one.
+    /// Pending changes are uploaded in another attempt, after the download of this one.
     pub(super) postponed: bool,
     /// The upload that was acknowledged in this attempt.
     committed: Option<Frozen>,
-    /// What came with that acknowledgement.
+    /// The receipt of that acknowledgement.
     receipt: Option<Receipt>,
     download: Option<Download>,
 }
@@ -72,7 +72,7 @@ impl<'a> Host<'a> {
         let tables = remote.tables()?;
         let uploads = matches!(request.mode, Mode::Full | Mode::UploadOnly);
         if let Some(remote_id) = remote.proposed.remote_id.take() {
-            // An attempt has an identity before anybody can accept it.
+            // An attempt has an identity before a server can accept it.
             let identity = Settings { remote_id: Some(remote_id), ..Settings::default() };
             settings::remember(&remote.connection, &identity)?;
         }
@@ -295,7 +295,8 @@ impl<'a> Host<'a> {
         Ok(())
     }
 
-    /// Nobody would understand what waits for these tables. What went with Hello was thrown away.
+    /// The server does not know these tables, so it cannot accept their pending changes. It skipped
+    /// the upload that came with Hello.
     fn give_up(&mut self, tables: &[u16]) -> Result<(), Failure> {
         let at = iso_utc(self.remote.clock.unix_ms());
         // What it records is counted with all other rejects (`synchronize.rs`).
@@ -309,8 +310,8 @@ impl<'a> Host<'a> {
     fn learn_outcome(&mut self, committed: Progress) -> Result<(), Failure> {
         let ours = self.state.frozen.is_some_and(|frozen| frozen.progress == committed);
         if !ours && committed != self.state.progress {
-            // Somebody else has gone on under this identity: a copy of the file. Numbers have
-            // random gaps, so a number that is ours is our content.
+            // A copy of the file has continued with this identity. Numbers have random gaps, so an
+            // own number means the own content.
             let message = format!("the server has upload {}, which is not ours", committed.0);
             return Err(Failure::new(Code::CopiedRemote, message));
         }
@@ -338,7 +339,7 @@ impl<'a> Host<'a> {
 
     /// What waited has gone up under the tables that it was captured in.
     fn change_schema_behind_upload(&mut self, change: &SchemaChange) -> Result<(), Failure> {
-        // What had to wait for a download, or waits on, would be in the way of this for ever.
+        // Changes that had to wait for a download, or still wait, would block this change forever.
         let waiting = match self.postponed || !self.kept.is_empty() {
             true => {
                 self.drop_committed()?;
@@ -522,7 +523,7 @@ impl<'a> Host<'a> {
     }
 }
 
-/// An upload that has to wait for a download waits in vain where there is none.
+/// An upload that must wait for a download would wait forever if there is none.
 fn require_download(postponed: bool, mode: Mode) -> Result<(), Failure> {
     if postponed && mode == Mode::UploadOnly {
         let message = "changed rows have new columns whose values were not received yet";

@@ -45,8 +45,8 @@ fn a_server_before_key_changes_gets_a_delete_and_an_insert() {
     assert_eq!(rows(&site), ["9, 'one'"]);
 }
 
-// S3, Trap 18, Trap 21: a row that goes along and is set back is uploaded as it is, with Hello
-// too, to a server that understands it.
+// S3, Trap 18, Trap 21: a row that followed its parent and was set back is uploaded as it is, also
+// with Hello, to a server that supports it.
 #[test]
 fn a_row_that_is_set_back_goes_to_servers_that_know_it() {
     let tables = "CREATE TABLE t (id INTEGER PRIMARY KEY, v TEXT);

@@ -72,8 +72,8 @@ fn a_table_that_only_uploads_sends_all_it_has() {
     assert_eq!(centre.borrow().lines(0), ["1, 'mine'", "9, 'new'"]);
 }
 
-// S1: nobody can know which rows the application has made meanwhile and which the centre has lost,
-// so they are reported with their content; a retry uploads them.
+// S1: it is unknown which rows the application has inserted in the meantime and which the centre
+// has lost. So they are reported with their content, and a retry uploads them.
 #[test]
 fn a_row_that_nothing_has_captured_goes_up_when_it_is_retried() {
     for rebuild in REBUILDS {

@@ -14,7 +14,7 @@ pub const PORT_DEFAULT: u16 = 2439;
 pub struct Timeouts {
     /// For a connection.
     pub connect: Duration,
-    /// For the next byte. A server that works says so every 15 seconds.
+    /// For the next byte. A server that works sends a heartbeat every 15 seconds.
     pub receive: Duration,
     /// For a server that does not read.
     pub send: Duration,

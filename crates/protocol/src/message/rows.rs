@@ -48,7 +48,7 @@ pub struct RowsFrame {
 }
 
 impl RowsFrame {
-    /// Bytes in front of the rows.
+    /// Bytes before the rows.
     pub const PREFIX_BYTES: usize = 7;
 
     pub(super) fn payload_len(&self) -> usize {
@@ -85,7 +85,7 @@ impl RowsFrame {
         Ok(RowsFrame { table, operation, count, bytes: payload })
     }
 
-    /// Table, operation and count in front of a payload; the rows begin at
+    /// Table, operation and count before a payload; the rows begin at
     /// [`RowsFrame::PREFIX_BYTES`].
     pub fn split(payload: &[u8]) -> Result<(u16, Operation, u32), Failure> {
         let Some(p) = payload.first_chunk::<{ RowsFrame::PREFIX_BYTES }>() else {

@@ -44,7 +44,7 @@ pub struct UploadCommitted {
     /// See `inserts`.
     #[serde(default)]
     pub deletes: u64,
-    /// Rows that met a change of somebody else and were resolved by the table's rule.
+    /// Rows with a conflict, which the rule of the table resolved.
     #[serde(default)]
     pub conflicts: u64,
     /// Rows that the consolidated database refused.

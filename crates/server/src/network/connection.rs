@@ -34,7 +34,7 @@ pub(crate) enum Received {
     RowsOnDisk,
 }
 
-/// What came from the peer.
+/// Bytes from the peer.
 enum Next {
     Frame(RawFrame),
     /// A frame for which there is no memory.
@@ -72,15 +72,15 @@ impl Connection {
         }
     }
 
-    /// Reads the first bytes of a client; `None` when it leaves without having sent any, as load
-    /// balancers do to see whether anybody is there.
+    /// Reads the first bytes of a client. `None` if it closes the connection without any, as load
+    /// balancers do to test a server.
     pub(crate) async fn receive_magic(&mut self, limit: Duration) -> Result<Option<()>, Failure> {
         let mut first = Vec::new();
         let reading = async {
             // Rubbish is known by its first byte and must not keep us waiting for the rest.
             while first.len() < MAGIC.len() && MAGIC.starts_with(&first) {
                 if first.is_empty() {
-                    // Nobody has to have memory before it says anything.
+                    // A connection needs no memory before its first byte.
                     self.wire.stream.readable().await?;
                     first.reserve(FIRST_BYTES);
                 }
@@ -216,7 +216,7 @@ impl Connection {
         message.encode(&mut self.outgoing)
     }
 
-    /// Lets the peer know that somebody is still there, as far as the network takes it at once.
+    /// Sends the peer a sign of life, as far as the network accepts it at once.
     pub(crate) fn sign_of_life(&mut self) -> Result<(), Failure> {
         if self.outgoing.is_empty() {
             self.queue(&Message::Heartbeat)?;
@@ -257,7 +257,7 @@ impl Connection {
         slices.extend(frames.iter().map(|frame| IoSlice::new(frame)));
         let mut rest = slices.as_mut_slice();
         IoSlice::advance_slices(&mut rest, 0);
-        // Also where nobody waits for this any more in the middle of it.
+        // Also if the caller stops waiting in the middle.
         self.torn = true;
         while !rest.is_empty() {
             let n = self.wire.write(rest).await?;
@@ -292,7 +292,7 @@ impl Connection {
             }
             Ok::<(), Failure>(())
         };
-        // The peer may be gone already; there is nobody left to tell.
+        // The peer may be gone already. Then there is no one to report to.
         let _ = timeout(LINGER, farewell).await;
     }
 }

@@ -128,7 +128,7 @@ impl Patience {
         Ok(())
     }
 
-    /// A sign of life of so many bytes came, which are none of what the peer has to say.
+    /// A sign of life of so many bytes arrived, which are not progress.
     pub(crate) fn heartbeat(&mut self, bytes: u64) {
         self.window.heartbeats = true;
         self.window.bytes = self.window.bytes.saturating_sub(bytes);

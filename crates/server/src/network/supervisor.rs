@@ -9,7 +9,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 /// Where the supervisor listens: a path, or a name behind an `@`.
 const NOTIFY_SOCKET: &str = "NOTIFY_SOCKET";
 
-/// Sends a state such as `READY=1`, if somebody wants to know it.
+/// Sends a state such as `READY=1`, if there is a supervisor.
 pub(crate) fn notify(state: &str) {
     let Some(address) = std::env::var_os(NOTIFY_SOCKET).filter(|it| !it.is_empty()) else { return };
     if let Err(error) = send(&address, state) {

@@ -76,8 +76,8 @@ impl Wire {
         }
     }
 
-    /// Writes although nobody says that there is room. The system says so when a third of its
-    /// buffer is free, which a modem needs minutes for.
+    /// Writes without being woken. The system wakes a writer when a third of its buffer is free,
+    /// and with a modem this takes minutes.
     fn write_unasked(&self, bytes: &[u8]) -> Result<Option<usize>, Failure> {
         match rustix::io::write(&self.stream, bytes) {
             Ok(n) => Ok(Some(n)),

@@ -65,7 +65,7 @@ impl Synchronization<'_> {
         self.summary.filtered = fetched.filtered;
         self.summary.spilled_bytes += fetched.frames.disk_bytes();
         let mut position = SpillPosition::default();
-        // What comes from disk is in memory until the remote has taken it.
+        // Rows from disk are in memory until the remote has received them.
         let mut memory = self.shared.spills.memory().hold();
         let ample = fetched.frames.disk_bytes() == 0 || memory.try_grow(BYTES_PER_WRITE as u64);
         let bytes_max = if ample { BYTES_PER_WRITE } else { BYTES_PER_WRITE_MIN };

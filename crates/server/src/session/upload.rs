@@ -14,7 +14,7 @@ impl Synchronization<'_> {
     /// Receives and applies the upload, and tells the remote that it is durable.
     pub(super) async fn upload(&mut self) -> Result<Applied, Failure> {
         let held = self.held();
-        // What waits for tables that nobody knows here, the remote has to take out.
+        // The remote must remove pending changes of tables that the server does not know.
         let understood = match &held {
             Some(held) => held.unknown.is_empty(),
             None => self.same_schema(),

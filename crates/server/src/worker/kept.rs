@@ -12,7 +12,7 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How long nobody of a kind may be without a connection before the server ends.
+/// How long all workers of a kind may be without a connection before the server ends.
 const GIVE_UP_MS: u64 = 60_000;
 
 /// Between two attempts to open a connection.
@@ -33,7 +33,7 @@ pub(super) struct Kind<C> {
 #[derive(Default)]
 struct Without {
     len: usize,
-    /// Since when nobody has one.
+    /// Since when no worker has one.
     all_since_ms: Option<u64>,
 }
 
@@ -72,8 +72,8 @@ impl<C> Kept<C> {
         self.connection.as_mut()
     }
 
-    /// Lends the connection, for good: what comes back from a panic asks for another one. `None`
-    /// where there is none to be had and nothing more to be done.
+    /// Lends the connection. After a panic it is not returned, and another one is opened. `None` if
+    /// there is none and the stage ends.
     pub(super) fn lend<T>(&mut self, intake: &Intake<T>, refuse: impl Fn(T, Failure)) -> Option<C> {
         let first = self.connection.take();
         first.or_else(|| self.kind.open_again(intake, refuse))
@@ -129,7 +129,7 @@ impl<C> Kind<C> {
         without.all_since_ms = all.then(|| self.clock.monotonic_ms());
     }
 
-    /// For how long nobody of the kind has had a connection; none if somebody has one.
+    /// For how long no worker of the kind has had a connection; none if one has.
     fn nobody_for_ms(&self) -> Option<u64> {
         let without = self.without.lock().unwrap_or_else(PoisonError::into_inner);
         without.all_since_ms.map(|since| self.clock.monotonic_ms().saturating_sub(since))

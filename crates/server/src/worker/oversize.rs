@@ -150,7 +150,7 @@ impl<'a> Oversize<'a> {
         Ok(())
     }
 
-    /// The old key, then the row. Where the row is too large, its old key goes all the same.
+    /// The old key, then the row. If the row is too large, its old key is still sent.
     fn key_changes(
         &mut self,
         table: usize,

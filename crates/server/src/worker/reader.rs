@@ -100,7 +100,7 @@ pub(super) fn run(
             Read::Fetch(fetch, answer) => {
                 let before = reader.round_trips();
                 let result = fetch_download(reader.as_mut(), &fetch, spills, cut);
-                // The session may have ended meanwhile; then nobody wants the answer.
+                // The session may have ended in the meantime. Then the answer is not needed.
                 let round_trips = reader.round_trips() - before;
                 let worked_us = clock.monotonic_us() - begun_us;
                 drop(answer.send(costed(result, round_trips, worked_us)));
@@ -110,7 +110,7 @@ pub(super) fn run(
 }
 
 fn refuse(read: Read, failure: Failure) {
-    // The session may have ended meanwhile; then nobody wants the answer.
+    // The session may have ended in the meantime. Then the answer is not needed.
     match read {
         Read::Admit(_, answer) => drop(answer.send(Err(failure))),
         Read::Fetch(_, answer) => drop(answer.send(Err(failure))),
@@ -160,7 +160,7 @@ fn admit(
         let session = settle(reader, &admission, claims);
         round_trips += reader.round_trips() - before;
         let admitted = Admitted { credentials, binding, session };
-        // The session may have ended meanwhile; then nobody wants the answer.
+        // The session may have ended in the meantime. Then the answer is not needed.
         let worked_us = clock.monotonic_us() - begun_us;
         drop(answer.send(costed(Ok(admitted), std::mem::take(&mut round_trips), worked_us)));
     }

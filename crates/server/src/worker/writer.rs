@@ -167,7 +167,7 @@ pub(super) fn run(work: &mut Work, intake: &Intake<Write>, limits: Limits, clock
     }
 }
 
-/// The session may have ended meanwhile; the outcome is in the database all the same.
+/// The session may have ended in the meantime, but the outcome is in the database.
 fn answer(write: Write, outcome: Outcome, cost: Cost) {
     match (write, outcome) {
         (Write::Begin(_, answer), Outcome::Begun(result)) => {

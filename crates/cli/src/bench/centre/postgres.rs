@@ -114,7 +114,7 @@ fn is_here(host: &Host) -> bool {
     }
 }
 
-/// Removes what a killed run has left; refuses a deployment of anybody else.
+/// Removes the objects of a killed run. Refuses any other deployment.
 fn refuse_deployments_of_others(session: &mut Session, url: &Url) -> Result<(), Failure> {
     if !session.one::<bool>("SELECT to_regclass('syncline.syncline_script_version') IS NOT NULL")? {
         return Ok(());

@@ -14,7 +14,7 @@ pub(super) fn of(options: &BenchRunOptions, client_processes: usize, database: V
         "tables": options.tables,
         "conflicts_percent": options.conflicts,
         "consolidated": database,
-        // Without the password, which is shown to nobody.
+        // Without the password, which is never shown.
         "consolidated_url": Url::parse(&options.consolidated).map(|url| url.to_string()).ok(),
         "server": if options.server_url.is_some() { "given" } else { "own" },
         "transport": "tcp",

@@ -218,7 +218,7 @@ fn understand(json: Value) -> Outcome {
 }
 
 fn read_file(path: &Path) -> std::io::Result<String> {
-    // Opening a pipe would wait for somebody to write into it.
+    // Opening a pipe would wait until a program writes into it.
     if !std::fs::metadata(path)?.is_file() {
         return Err(ErrorKind::InvalidInput.into());
     }

@@ -105,7 +105,7 @@ fn a_row_that_the_remote_cannot_hold_is_told_and_the_others_arrive() {
     }
 }
 
-// S3: what is kept back gives way to what comes later.
+// S3: a newer version replaces a row that is kept back.
 #[test]
 fn a_newer_row_or_a_delete_takes_the_place_of_one_that_is_kept_back() {
     for refusal in refusals() {
@@ -164,7 +164,7 @@ fn rows_that_block_each_other_are_parted_from_one_that_the_remote_refuses() {
         .unwrap();
     assert_eq!(rows(&site), ["1, 'b', 1", "2, 'a', 2", "3, 'c', 3", "4, 'd', 4"]);
     assert_eq!(told(&site), [r#"t {"id":3} E7245 {"id":3,"u":"d","v":3}"#]);
-    // The row that was in the way goes, and nothing else comes.
+    // The row that blocked it is deleted, and no other row arrives.
     site.download().delete("t", &[&[int(4)]]).apply().unwrap();
     assert_eq!(rows(&site), ["1, 'b', 1", "2, 'a', 2", "3, 'd', 3"]);
     assert_eq!(told(&site), Vec::<String>::new());
@@ -237,7 +237,7 @@ fn a_row_that_a_table_of_the_users_own_refers_to_stays_and_the_rest_arrives() {
     }
 }
 
-// A reject of what came is no change of this remote.
+// A reject of a downloaded row is not a change of this remote.
 #[test]
 fn what_is_kept_back_is_not_retried_as_a_change() {
     let mut site = Site::new(OWN);
@@ -248,8 +248,8 @@ fn what_is_kept_back_is_not_retried_as_a_change() {
     assert_eq!(told(&site).len(), 1);
 }
 
-// S3, S4: what came refers to a row that was deleted here meanwhile. Where that foreign key is
-// deferred, no attempt got as far as uploading the delete (E9001).
+// S3, S4: a downloaded row refers to a row that was deleted here in the meantime. Where that
+// foreign key is deferred, no attempt got as far as uploading the delete (E9001).
 #[test]
 fn what_came_waits_for_a_parent_that_was_deleted_here() {
     for deferred in ["", "DEFERRABLE INITIALLY DEFERRED"] {

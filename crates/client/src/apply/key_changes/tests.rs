@@ -177,7 +177,8 @@ fn a_change_under_the_old_key_goes_up_under_the_new_one() {
     site.download().key_change("t", &changes).apply().unwrap();
     assert_eq!(rows(&site), ["2, 'a', 99", "3, 'c', 30"]);
     assert_eq!(site.upload(), ["update t (2, 'a', 10) -> (2, 'a', 99)", "delete t (5, 'b', 20)"]);
-    // What changed there as well is a conflict, as ever: the base is what this remote knew.
+    // If other columns changed there too, this is a conflict as usual: the base is the row that
+    // this remote knew.
     let mut site = Site::new(T);
     site.write("UPDATE t SET v = 99 WHERE id = 1");
     site.download().key_change("t", &[(&[int(1)], &row(9, "z", 11))]).apply().unwrap();
@@ -274,7 +275,8 @@ fn a_delete_of_another_spelling_leaves_the_row_that_came() {
             assert_eq!(site.rows("SELECT * FROM t"), [format!("{spelled}, {v}")], "{key}");
             assert_eq!(site.rows("SELECT count(*) FROM c"), ["1"]);
             if edited {
-                // Undone, so what came comes: the row under its new spelling.
+                // The change is undone, so the downloaded row is applied: the key in its new
+                // notation.
                 site.write("UPDATE t SET v = 1");
                 assert_eq!(site.upload(), NONE);
                 assert_eq!(

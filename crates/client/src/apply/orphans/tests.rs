@@ -68,8 +68,8 @@ fn a_row_without_a_parent_waits_for_it_and_stops_nobody() {
     }
 }
 
-// S3, Trap 26: the parent is deleted where foreign keys are off. The remote's own foreign key took
-// the children along, and nobody ever sent them again.
+// S3, Trap 26: the parent is deleted where foreign keys are off. The remote's own foreign key
+// deleted the children, and they were never sent again.
 #[test]
 fn children_of_a_deleted_parent_that_the_centre_keeps_come_back_with_it() {
     for action in ACTIONS {
@@ -98,7 +98,7 @@ fn children_of_a_deleted_parent_that_the_centre_keeps_come_back_with_it() {
     }
 }
 
-// S1, Trap 7: what the user did to such a row goes up first.
+// S1, Trap 7: a change of such a row is uploaded first.
 #[test]
 fn a_changed_row_is_never_set_aside() {
     for action in ACTIONS {

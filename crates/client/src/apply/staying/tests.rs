@@ -38,7 +38,7 @@ fn own(site: &Site) -> Vec<String> {
 }
 
 // S3, Trap 26: keys are swapped at the centre while its foreign keys are off, so that its children
-// stay. The remote's own ON UPDATE took them along, and nobody ever sent them again.
+// stay. The remote's own ON UPDATE moved them, and they were never sent again.
 #[test]
 fn children_that_the_centre_has_not_moved_stay() {
     for action in ACTIONS {
@@ -166,7 +166,7 @@ fn a_child_that_stays_keeps_its_spelling() {
     assert_eq!(site.upload(), NONE);
 }
 
-// S2, S4: a child that has grown too large to be sent went with its parent, and nobody says so.
+// S2, S4: a child that has become too large to be sent followed its parent, without a message.
 #[test]
 fn a_child_that_is_withheld_goes_along() {
     for action in ACTIONS {

@@ -19,12 +19,12 @@ fn break_keys(site: &mut Site, sql: &str) {
     site.settle();
 }
 
-/// What comes for the broken row.
+/// The downloaded version of the broken row.
 #[derive(Debug, Clone, Copy)]
 enum Mend {
     /// Its parent.
     Parent,
-    /// It refers to nothing by now.
+    /// It refers to a missing row now.
     Change,
     /// It is gone.
     Delete,
@@ -184,8 +184,8 @@ fn the_first_download_hides_no_orphan() {
     assert_eq!(waiting(&site), ["1"]);
 }
 
-// S1, S3, Trap 7, Trap 26: what the application has broken and not uploaded yet stays, and the
-// orphan that comes is set aside all the same.
+// S1, S3, Trap 7, Trap 26: a row that the application has broken and not uploaded yet stays, and a
+// downloaded orphan is still set aside.
 #[test]
 fn a_broken_change_that_waits_keeps_no_orphan_here() {
     for action in ACTIONS {

@@ -186,7 +186,7 @@ fn rows_that_lose_or_get_a_key_are_no_key_changes() {
     );
 }
 
-// Trap 18: a file of the version before. What it had captured goes up as it was captured.
+// Trap 18: a file of the version before. Its changes are uploaded as they were captured.
 #[test]
 fn a_file_of_an_older_version_records_key_changes_once_it_is_opened() {
     let site = Site::new(T);

@@ -101,7 +101,7 @@ pub(super) fn heirs<'a>(
                 let same = |it: &&StoredTable| same_name(&it.published.name, &published.name);
                 let mut held = stored.iter().enumerate().filter(|(held, _)| !taken(*held));
                 let held = held.find(|(_, it)| same(it)).map(|(_, it)| by_name(published, it));
-                // A table whose name went to another one is none that comes back.
+                // A table whose name another table has is not a table that returns.
                 let given_up = stored.iter().any(|it| same(&it));
                 let former = former.iter().find(same).filter(|_| !given_up);
                 held.or(former.map(|it| Held { former: true, ..by_name(published, it) }))

@@ -167,7 +167,7 @@ fn a_table_that_is_published_no_more_keeps_its_rows_and_its_changes_are_told() {
             (r#"{"id":2}"#, Code::TableNotPublished.number(), None),
         ]
     );
-    // Published again, its rows are compared with what comes, not uploaded (trap 23).
+    // Published again, its rows are compared with the downloaded ones and not uploaded (trap 23).
     site.publish(&[narrow()]);
     assert_eq!(site.upload(), Vec::<String>::new());
 }
@@ -277,7 +277,7 @@ fn a_table_of_the_user_whose_keys_are_fewer_than_the_centres_is_refused() {
         ("INTEGER", "INTEGER"),
         ("INT", "INTEGER"),
         ("TEXT", "INTEGER"),
-        // Made by an application with a collation of its own, as far as anybody can tell here.
+        // Created by an application that has a collation of its own.
         ("TEXT COLLATE NOCASE", "TEXT COLLATE elsewhere"),
     ] {
         publish(here, there).unwrap();

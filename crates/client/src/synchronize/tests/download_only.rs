@@ -7,8 +7,7 @@ use crate::testing::centre::Centre;
 use crate::testing::{Site, int, text};
 use protocol::Mode;
 
-// S3, S4: a download that a pending change stood in the way of failed, and what else had come did
-// not arrive.
+// S3, S4: a download that a pending change blocked failed, and its other rows were not applied.
 #[test]
 fn a_change_in_the_way_of_a_mere_download_stays_and_the_rest_arrives() {
     let centre = Centre::new(&family());
@@ -49,7 +48,7 @@ fn two_changes_for_one_key_of_a_downloaded_row_both_stay() {
         assert_eq!(rows(&site), ["1, 'mine'", "2, 'mine too'", "3, 'three'"]);
         assert_eq!(site.remote.pending().unwrap().len(), 2);
     }
-    // Undone, they give way to what came.
+    // They are undone, and the downloaded rows replace them.
     site.write("UPDATE t SET v = 'one' WHERE id = 1; DELETE FROM t WHERE id = 2");
     sync_as(&mut site.remote, &centre, Mode::DownloadOnly, &mut |_| {}).unwrap();
     assert_eq!(rows(&site), ["2, 'moved'", "3, 'three'"]);
@@ -76,8 +75,8 @@ fn a_row_whose_value_a_change_has_taken_waits_for_its_upload() {
     super::assert_equal(&site, &centre);
 }
 
-// S3: a row that was changed and changed back stayed as it was although the centre's came, and one
-// stood in the way of a delete.
+// S3: a row that was changed and changed back stayed although the centre's row arrived, and such a
+// row blocked a delete.
 #[test]
 fn a_change_that_was_undone_is_in_nobodys_way() {
     let centre = centre();

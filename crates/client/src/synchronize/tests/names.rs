@@ -10,8 +10,8 @@ fn with(columns: &[&str], declared: &str, fingerprint: &str) -> PublishedTable {
     table("t", columns, &format!("id INTEGER PRIMARY KEY, {declared}"), fingerprint)
 }
 
-/// What waits is reported with its whole row where it says something of a column that may be
-/// another one, and nothing else goes up in its place.
+/// A pending change of a column that may be another one now is reported with its whole row, and
+/// nothing is uploaded instead.
 fn check(what: &str, changed: &PublishedTable, now: &[model::Value]) {
     let (centre, mut site) = joined();
     centre.borrow_mut().takes_held_shapes = false;
@@ -36,7 +36,7 @@ fn check(what: &str, changed: &PublishedTable, now: &[model::Value]) {
     assert_equal(&site, &centre);
     let uploads = centre.borrow().uploads.clone();
     assert!(!uploads.iter().any(|it| it.contains("mine") || it.contains("new")), "{uploads:?}");
-    // The old image of the delete is what came, not what lay under the same names.
+    // The old image of the delete is the downloaded row, not the values under the same names.
     let shown: Vec<String> = now.iter().map(|value| value.as_ref().display()).collect();
     assert_eq!(uploads, [format!("delete t (2, {})", shown.join(", "))], "{what}");
 }

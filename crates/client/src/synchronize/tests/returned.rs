@@ -8,8 +8,8 @@ use crate::testing::{Site, int, text};
 use model::{Code, PublishedTable};
 use protocol::Mode;
 
-/// The table has left and is back; the connection ended in front of its rows. Meanwhile the centre
-/// has changed row 1 and deleted row 2.
+/// The table was unpublished and published again, and the connection ended before its rows. In the
+/// meantime the centre has changed row 1 and deleted row 2.
 fn returned(takes_held_shapes: bool) -> (SharedCentre, Site) {
     let (centre, mut site) = joined();
     centre.borrow_mut().takes_held_shapes = takes_held_shapes;
@@ -110,7 +110,7 @@ fn narrower() -> PublishedTable {
 }
 
 // Trap 23, Trap 24, S1: while the table was the user's own, values were written to columns that it
-// had not when it came back. The row went or became what came, and they were in no record.
+// had not when it came back. The row was deleted or overwritten, and no record had the values.
 #[test]
 fn what_lay_in_columns_that_did_not_come_back_is_told_with_its_row() {
     for edited_after_the_return in [false, true] {
@@ -143,7 +143,7 @@ fn what_lay_in_columns_that_did_not_come_back_is_told_with_its_row() {
                 assert!(rows.contains(&since) && rows.contains(&new.as_str()), "{rows:?}");
             }
             true => {
-                // What was changed is a change of what came, beside the columns of the user's own.
+                // The change is based on the downloaded row, beside the columns of the user's own.
                 let row = ["1, 'mine', 10, 'since', 'red'"];
                 assert_eq!(site.rows("SELECT id, remark, qty, note, color FROM t"), row);
                 assert!(rows.contains(&new.replace("REMARK", "\"mine\"").as_str()), "{rows:?}");

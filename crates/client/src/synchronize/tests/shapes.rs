@@ -154,7 +154,7 @@ fn download_only_refuses_while_changes_wait_in_a_table_that_changes() {
     assert_eq!(site.remote.pending().unwrap().len(), 1);
     sync(&mut site, &centre).unwrap();
     assert_equal(&site, &centre);
-    // A change that was undone is none.
+    // A change that was undone is no change.
     let (centre, mut site) = joined();
     site.write("UPDATE t SET qty = 11 WHERE id = 1; UPDATE t SET qty = 10 WHERE id = 1");
     centre.borrow_mut().publish(&[renamed()]);
@@ -314,9 +314,9 @@ fn wider() -> PublishedTable {
     )
 }
 
-// Trap 24: towards a server that wants the new tables first, the old image of a pending edit had
-// the default of a column that nobody here had seen. The edit was a conflict that nobody had
-// caused, or set the centre's value to NULL.
+// Trap 24: towards a server that wants the new tables first, the old image of a pending change had
+// the default of a column that was never received. The change was a conflict without a cause, or
+// set the centre's value to NULL.
 #[test]
 fn a_column_that_is_published_while_a_change_waits_is_no_change() {
     let (centre, mut site) = joined();
@@ -388,7 +388,7 @@ fn a_change_between_the_new_tables_and_their_rows_waits_for_the_rows() {
     assert_eq!(centre.borrow().lines(0), shown);
 }
 
-// S11, Trap 24: nobody has chosen what stands in a new column that may not be empty.
+// S11, Trap 24: the value of a new column that must not be NULL was chosen by no user.
 #[test]
 fn a_pending_row_without_a_value_that_is_wanted_now_is_told() {
     let (centre, mut site) = joined();

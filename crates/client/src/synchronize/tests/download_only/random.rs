@@ -57,7 +57,7 @@ impl Walk {
         }
     }
 
-    /// Somebody writes here. What SQLite refuses does not happen.
+    /// An application writes here. Statements that SQLite refuses have no effect.
     fn write(&mut self) {
         let (table, key) = (self.below(3) as usize, self.key());
         let name = ["g", "p", "t"][table];
@@ -72,7 +72,7 @@ impl Walk {
         let _ = self.site.try_write(&sql);
     }
 
-    /// Somebody writes at the centre, which knows no constraints.
+    /// An application writes at the centre, which has no constraints.
     fn change(&mut self) {
         let (table, key) = (self.below(3) as usize, self.key());
         let row = self.row(table, key);
@@ -105,7 +105,7 @@ impl Walk {
             let orphans = waits("orphan");
             let connection = &self.site.remote.connection;
             if connection.table_exists(Some("main"), orphans.as_str()).unwrap() {
-                // One whose key somebody has taken here is forgotten with the next download.
+                // A row whose key was taken here is discarded with the next download.
                 here.extend(self.site.rows(&format!(
                     "SELECT {news} FROM {orphans}
                      WHERE NOT EXISTS (SELECT 1 FROM {name} AS t WHERE t.id = key_id)"
