@@ -43,8 +43,8 @@ pub enum Severity {
     Notice,
 }
 
-/// How many statements a deployment would run. That it would refuse a change which nobody has
-/// declared is a finding like others, not the end of the search.
+/// How many statements a deployment would run. If it would refuse an undeclared change, this is a
+/// finding, and the search continues.
 pub(crate) fn pending(
     deployed: Result<Vec<String>, Failure>,
 ) -> Result<(usize, Option<Finding>), Failure> {

@@ -80,7 +80,7 @@ pub trait Administration: Debug {
     /// changed meanwhile counts from the unlocking on.
     fn set_locked(&mut self, name: &UserName, locked: bool) -> Result<(), Failure>;
 
-    /// Removes a user, which revokes every session token of the user. Its remotes belong to nobody
+    /// Removes a user, which revokes every session token of the user. Its remotes have no owner
     /// until they are bound again.
     fn remove_user(&mut self, name: &UserName) -> Result<(), Failure>;
 
@@ -166,7 +166,7 @@ pub trait Writer: Debug + Send {
     }
 }
 
-/// A connection that only reads: who a user is, what a remote shares, what it downloads.
+/// A connection that only reads: users, the tables of a remote, its downloads.
 pub trait Reader: Debug + Send {
     /// The key that signs session tokens, the same for every server of this database.
     fn token_key(&mut self) -> Result<Vec<u8>, Failure>;
@@ -223,7 +223,7 @@ pub fn administer(url: &Url) -> Result<Box<dyn Administration>, Failure> {
     }
 }
 
-/// Connects to apply uploads, as nobody's server.
+/// Connects to apply uploads, without the right to serve.
 pub fn open_writer(url: &Url) -> Result<Box<dyn Writer>, Failure> {
     Serving::default().open_writer(url)
 }
@@ -236,16 +236,16 @@ pub fn writers_max(url: &Url) -> Option<usize> {
     }
 }
 
-/// Connects to read, as nobody's server.
+/// Connects to read, without the right to serve.
 pub fn open_reader(url: &Url) -> Result<Box<dyn Reader>, Failure> {
     Serving::default().open_reader(url)
 }
 
-/// Takes the right to serve the database, or says that another server has it.
+/// Takes the right to serve the database, or fails if another server has it.
 ///
-/// Finds out whether the database was restored or copied since it was served last, and begins a new
-/// generation then: before anybody is served. `dir` is the folder of the configuration, where each
-/// start leaves a mark.
+/// Finds out whether the database was restored or copied since it was served last. If so, it begins
+/// a new generation before the first remote is served. `dir` is the folder of the configuration,
+/// where each start leaves a mark.
 pub fn lock_for_serving(url: &Url, dir: Option<&Path>) -> Result<ServeLock, Failure> {
     match url {
         Url::Sqlite(path) => {

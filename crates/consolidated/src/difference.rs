@@ -59,12 +59,12 @@ pub(crate) struct Present {
     /// The columns that can be published.
     pub(crate) columns: Vec<String>,
     pub(crate) key: Vec<String>,
-    /// It could be published, and somebody might expect that it is.
+    /// It could be published, and a user might expect that it is.
     pub(crate) offered: bool,
 }
 
-/// Everything that is different. `find` finds a table by the name that somebody wrote; `deployed`
-/// are script versions with their tables.
+/// All differences. `find` finds a table by the name in a model. `deployed` are script versions
+/// with their tables.
 pub(crate) fn differences(
     models: &[SyncModel],
     database: &BTreeMap<String, Present>,

@@ -12,7 +12,7 @@ pub(crate) fn digest(parts: &[&str]) -> String {
     model::hex(&hasher.finalize()[..16])
 }
 
-/// A digest of secret bytes, from which nobody can tell them.
+/// A digest of secret bytes, which does not reveal them.
 pub(crate) fn number(bytes: &[u8]) -> u128 {
     let mut number = [0; 16];
     number.copy_from_slice(&Sha256::digest(bytes)[..16]);

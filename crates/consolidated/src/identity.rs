@@ -22,8 +22,8 @@ pub(crate) use receipt::{Incarnation, Proven};
 use crate::synchronization::{Begun, Identity, Session};
 use model::{Code, Counter, Failure, Nonce, Progress};
 
-/// Greater counters are no remote's own: nobody synchronizes that often. They are not taken over,
-/// so that ours never wraps.
+/// No remote synchronizes so often that its counter is greater. Greater counters are not taken
+/// over, so that the counter here never overflows.
 const COUNTER_MAX: i64 = 1 << 62;
 
 /// Files of one remote ID that were replaced, and of which the last upload is known.
@@ -96,7 +96,7 @@ enum Verdict {
     TakenOver,
     /// The database proves that it has been in a later state.
     Restored,
-    /// The remote says so, which proves nothing about others.
+    /// Only the remote says so. This proves nothing about others.
     Doubtful,
     Copied,
     /// Another file has taken its place; its last upload here.
@@ -131,8 +131,8 @@ fn judge(
     }
     if ours.secret.is_some() && ours.secret != identity.secret {
         // A file that never had an answer is reported too: its upload may have been committed
-        // before it was replaced. Whether two programs that draw no secret are the same file nobody
-        // knows, unless this one waits for an answer.
+        // before it was replaced. It is unknown whether two programs without a secret are the same
+        // file, unless this one waits for an answer.
         let told = !fresh || identity.secret.is_some() || identity.outcome_unknown;
         return Ok(match (evidence.former)()? {
             Some(progress) if told => Verdict::Replaced(progress),
@@ -192,7 +192,7 @@ pub(crate) fn recognize(
     remembered: Option<Remembered>,
     mut evidence: Evidence<'_>,
 ) -> Result<(Remembered, Consequence), Failure> {
-    // Before anything else: nobody else's word counts.
+    // Checked first, because other users are refused whatever they say.
     if let Some(remembered) = &remembered {
         remembered.binding.require(&session.remote_id, &session.user)?;
     }
@@ -324,11 +324,11 @@ mod tests {
         check(says(0, 0, 7, 0, true), Some(ours(2, 7, 4)), Verdict::Known);
         // The attempt never arrived.
         check(says(3, 5, 7, 9, true), Some(ours(3, 5, 9)), Verdict::Known);
-        // It says so, but nothing proves that the database was restored.
+        // Only the remote says so. Nothing proves that the database was restored.
         check(says(3, 5, 7, 9, false), None, Verdict::Doubtful);
         check(says(3, 5, 7, 9, false), Some(ours(2, 4, 9)), Verdict::Doubtful);
         check(says(3, 5, 7, 9, false), Some(ours(3, 5, 8)), Verdict::Doubtful);
-        // Somebody else went on with this remote ID.
+        // Another file has continued with this remote ID.
         check(says(3, 5, 7, 9, false), Some(ours(4, 6, 9)), Verdict::Copied);
         check(says(3, 5, 7, 9, false), Some(ours(3, 6, 9)), Verdict::Copied);
         check(says(3, 5, 7, 9, false), Some(ours(3, 5, 11)), Verdict::Copied);

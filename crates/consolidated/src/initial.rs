@@ -47,12 +47,12 @@ pub(crate) struct Candidate {
     pub(crate) name: String,
     /// Why it cannot be synchronized, if it cannot.
     pub(crate) refusal: Option<Failure>,
-    /// It is proposed although nobody asked for it.
+    /// It is proposed although it was not named.
     pub(crate) offered: bool,
 }
 
 /// Writes the model for `wanted` tables, or for all that are offered, which remotes may change
-/// unless it is `download_only`. `find` finds the name of a candidate by what somebody wrote.
+/// unless it is `download_only`. `find` finds the name of a candidate by the given name.
 pub(crate) fn model(
     mut candidates: Vec<Candidate>,
     find: &dyn Fn(&str) -> Option<String>,

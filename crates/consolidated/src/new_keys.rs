@@ -42,7 +42,7 @@ pub(crate) struct Trail {
     known_by: HashMap<Vec<u8>, Option<Vec<u8>>>,
     /// By the key that the remote knows, the one that the row has now.
     now: HashMap<Vec<u8>, Vec<u8>>,
-    /// Keys that rows have left: who is there now came since.
+    /// Keys that rows have left. A row that has such a key now came later.
     left: HashSet<Vec<u8>>,
     changes: usize,
 }
@@ -108,7 +108,7 @@ pub(crate) type Investigation<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> Result<Cl
 
 /// The place of a row at a remote's last download.
 pub(crate) enum Then {
-    /// All rows are everybody's.
+    /// All remotes receive all rows.
     Everywhere,
     At {
         place: Vec<u8>,

@@ -52,7 +52,7 @@ pub struct ConflictNote {
     pub new: Option<String>,
     /// The row that was there.
     pub consolidated: Option<String>,
-    /// The row that resulted; none where there is none, and in records of programs before.
+    /// The resulting row; none if it was deleted, and in records of older programs.
     pub result: Option<String>,
 }
 

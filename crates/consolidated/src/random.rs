@@ -2,7 +2,7 @@
 
 use model::{Code, Failure};
 
-/// A number that nobody can guess and that hardly comes twice.
+/// A number that cannot be guessed and is unlikely to occur twice.
 #[allow(clippy::disallowed_methods, reason = "this is the file that draws")]
 pub(crate) fn number() -> Result<u64, Failure> {
     let mut bytes = [0; 8];

@@ -163,7 +163,7 @@ mod tests {
             moved,
             (Change::Delete, [1, 8, 5], [1, 8, 5]),
         );
-        // Somebody else had changed the value: still a conflict.
+        // Another user had changed the value: still a conflict.
         check(
             Change::Update,
             ([1, 7, 4], [1, 7, 6]),

@@ -37,9 +37,9 @@ pub enum Event {
     UploadFetch,
     /// Tells which rows are inside the partition, whatever is in them.
     UploadFence,
-    /// An insert or update met somebody else's change: make the row what it shall be.
+    /// An insert or update has a conflict: sets the resulting row.
     ResolveConflict,
-    /// A delete met somebody else's change.
+    /// A delete has a conflict.
     ResolveDeleteConflict,
     /// The rows to send.
     DownloadCursor,

@@ -84,7 +84,7 @@ pub enum CoveredRows {
     Parent(Parent),
 }
 
-/// What happens when a row was changed at a remote and, meanwhile, by somebody else.
+/// What happens if a row was changed at a remote and in the meantime by another user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConflictRule {
     /// The row stays as it is at the centre; the remote receives it.

@@ -219,7 +219,7 @@ pub struct UploadRequest<'a> {
     pub key_changes: bool,
     /// Whether the remote says which rows stay: where a key or a reference of an update is as it
     /// was, and another row of the upload takes that key from the one that had it, the row is to
-    /// stay there. From a remote that does not, it goes along with the row that had the key.
+    /// stay there. If a remote does not say it, the row follows the row that had the key.
     pub rows_stay: bool,
     /// What the remote presented per table of the schema, to settle what it is owed.
     pub marks: &'a [TableMark],
@@ -246,7 +246,7 @@ pub struct Applied {
     pub updates: u64,
     /// See `inserts`.
     pub deletes: u64,
-    /// Rows that met somebody else's change.
+    /// Rows with a conflict.
     pub conflicts: u64,
     /// Rows that were refused.
     pub rejected: u64,

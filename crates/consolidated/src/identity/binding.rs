@@ -2,7 +2,7 @@
 
 use model::{Code, Failure, RemoteId, UserName};
 
-/// As it is stored, where everybody may use it.
+/// The stored value if all users may use the remote.
 const ANY: &str = "*";
 
 /// Most users of one remote.
@@ -11,7 +11,7 @@ const USERS_MAX: usize = 100;
 /// The users who may synchronize as a remote.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Binding {
-    /// Nobody has yet: the first commit binds it.
+    /// It has no owner yet: the first commit binds it.
     #[default]
     Open,
     /// These; none where the user was removed, until it is bound again.
@@ -50,7 +50,7 @@ impl Binding {
         }
     }
 
-    /// Refuses everybody but those to whom the remote belongs, without saying who they are.
+    /// Refuses all users except the owners of the remote, without naming the owners.
     pub fn require(&self, remote_id: &RemoteId, user: &UserName) -> Result<(), Failure> {
         let admitted = match self {
             Binding::Open | Binding::Any => true,
@@ -63,7 +63,7 @@ impl Binding {
         Err(Failure::new(Code::RemoteOfAnother, message))
     }
 
-    /// Binds what nobody has had.
+    /// Binds a remote that has no owner yet.
     pub(crate) fn bind_first(&mut self, user: &UserName) {
         if *self == Binding::Open {
             *self = Binding::Users(vec![user.clone()]);

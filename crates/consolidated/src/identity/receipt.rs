@@ -60,7 +60,7 @@ impl Incarnation {
         Receipt::new(bytes)
     }
 
-    /// What the receipt proves; nothing where it was not signed here, or for somebody else.
+    /// What the receipt proves: nothing if it was signed elsewhere, or for another remote.
     pub(crate) fn verify(
         &self,
         receipt: &Receipt,

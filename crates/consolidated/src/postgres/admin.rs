@@ -60,8 +60,8 @@ impl Admin {
         }
     }
 
-    /// Keys that are none for remotes, of tables that nobody has deployed with them; a notice says
-    /// what it means for the others.
+    /// Keys that remotes cannot use, of tables that are not deployed yet. For deployed tables, a
+    /// notice says what it means.
     fn doubts(&mut self, plan: &mut Plan) -> Result<Vec<Doubt>, Failure> {
         let mut fresh = Vec::new();
         if plan.doubts.is_empty() {
@@ -80,7 +80,7 @@ impl Admin {
         Ok(fresh)
     }
 
-    /// Notices about tables that uploads reach by foreign keys, and that nobody may look into.
+    /// Notices about tables that uploads reach by foreign keys, and that the server may not read.
     fn unreadable_tables(
         &mut self,
         user_tables: &BTreeMap<String, UserTable>,

@@ -35,7 +35,7 @@ pub(super) struct Batch<'a> {
     null: Vec<bool>,
     /// Where each parameter ended before the row that is being added.
     marks: Vec<usize>,
-    /// For as long as every value comes back as it is sent.
+    /// True as long as every value is read back as it was sent.
     pub(super) verbatim: Option<&'a Verbatim>,
     pub(super) rows: u32,
 }

@@ -16,7 +16,7 @@ use model::{
 use postgres_types::Type;
 use std::collections::BTreeMap;
 
-/// A table `purchase` as if it were deployed, and somebody who uploads to it.
+/// A table `purchase` as if it were deployed, and a session that uploads to it.
 #[derive(Debug)]
 pub struct Binding {
     table: Table,

@@ -59,8 +59,8 @@ pub(super) enum Ran {
     Fault(RowFault),
 }
 
-/// Applies all rows and returns what is to be written about them; none where somebody has changed
-/// keys meanwhile, and all is to be undone and applied again.
+/// Applies all rows and returns the records about them. Returns none if keys were changed in the
+/// meantime: then everything must be undone and applied again.
 pub(super) fn apply(
     link: &mut Link,
     upload: Upload<'_>,
@@ -140,7 +140,7 @@ pub(super) struct Careful<'l, 'a> {
     pub(super) parked: Vec<Parked>,
     /// What these take of the memory.
     pub(super) held: Hold,
-    /// What is still to be sent in front of the next statement.
+    /// Statements that must be sent before the next one.
     before: &'static str,
     /// Asks which keys exist, by table.
     pub(super) present: HashMap<usize, Arc<Statement>>,
@@ -428,8 +428,8 @@ impl<'l, 'a> Careful<'l, 'a> {
     ) -> Result<Ran, Stop> {
         let statement = self.table(table).required(event)?;
         let batches = self.batches(table, change, statement, rows)?;
-        // A statement is prepared in front of the flight, which a transaction that has failed and
-        // is undone within the flight refuses.
+        // A statement is prepared before the flight. A failed transaction that is undone within the
+        // flight would refuse it.
         let questions = self.questions(table, event, rows)?;
         if (self.prepared.insert((table, event)) || !questions.is_empty()) && self.before == UNDO {
             self.flush()?;

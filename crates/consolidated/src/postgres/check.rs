@@ -53,7 +53,7 @@ pub(super) fn findings(
     Ok(findings)
 }
 
-/// Rows that refer to a row that is not there, and tables whose triggers somebody outwits.
+/// Rows that refer to a missing row, and tables whose triggers others bypass.
 fn bypassed(
     link: &mut Link,
     user_tables: &BTreeMap<String, UserTable>,
@@ -87,7 +87,7 @@ fn bypassed(
     Ok(findings)
 }
 
-/// What of somebody else writes when a row of the table is written (trap 8).
+/// Objects that are not Syncline's and that write when a row of the table is written (trap 8).
 fn writers(user_tables: &BTreeMap<String, UserTable>, name: &str) -> Vec<String> {
     let triggers = user_tables.get(name).map_or(&[][..], |table| &table.triggers);
     let mut writers: Vec<String> =

@@ -72,8 +72,8 @@ impl Role {
         }
     }
 
-    /// The settings of what the database does not wait for any longer. Who administers waits for
-    /// statements however long they take, and may end the program.
+    /// The timeouts of the session. Administration commands have no statement timeout, because the
+    /// user may end the program.
     fn waits(self, timeouts: &Timeouts) -> String {
         let Timeouts { statement, lock, idle_in_transaction } = timeouts;
         let statement = statement.as_millis();

@@ -81,7 +81,7 @@ fn run_held(guard: &mut Link, link: &mut Link, plan: &Plan, steps: &[Step]) -> R
         Some((first, others)) => {
             held::exclude(guard, is_locked, || attempt_once(link, first))?;
             others.iter().try_for_each(|step| run(link, step))?;
-            // Only now is there everything that scripts name; and nobody runs them yet.
+            // Only now all objects exist that scripts name, and no session runs the scripts yet.
             prepare_scripts(link, plan)?;
             run(link, last)?;
         }
@@ -156,7 +156,7 @@ fn run(link: &mut Link, step: &Step) -> Result<(), Failure> {
     }
 }
 
-/// Somebody else holds a lock, or waits for one of ours.
+/// Another session holds a lock, or waits for one of this session.
 fn is_locked(fault: &Fault) -> bool {
     fault.sqlstate().is_some_and(|state| matches!(state, "55P03" | "40P01"))
 }
@@ -164,7 +164,7 @@ fn is_locked(fault: &Fault) -> bool {
 fn attempt_once(link: &mut Link, step: &Step) -> Result<(), Fault> {
     match step {
         Step::Alone(statement) => {
-            // It waits for transactions to end and blocks nobody meanwhile.
+            // It waits for transactions to end, and blocks no other session in the meantime.
             link.batch(&format!("SET lock_timeout = '{PATIENT_LOCK_WAIT}'"))?;
             link.batch(statement)?;
             link.batch("SET lock_timeout = '5s'")

@@ -40,7 +40,8 @@ pub(super) struct TableDetails {
     /// The foreign keys that decide which of its rows a remote has.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) guards: Vec<Guard>,
-    /// Asks for the places of rows whose keys have changed; none where all rows are everybody's.
+    /// The query for the places of rows whose keys have changed; none if all remotes receive all
+    /// rows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) places: Option<String>,
     /// An upload may move a row out of the subscription.

@@ -16,7 +16,7 @@ pub(super) struct Postgres<'a> {
 }
 
 impl<'a> Postgres<'a> {
-    /// The departure log of a table; none where nobody asks for it.
+    /// The departure log of a table; none if it is not needed.
     pub(super) fn log(&self, published: &str) -> Option<Log<'a>> {
         Some(Log::of(self.user_tables.get(published)?, self.tracked.get(published)?))
     }

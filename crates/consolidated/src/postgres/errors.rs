@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::io;
 
-/// When to come back after somebody else's lock or a restart of the database, in seconds.
+/// When to try again after a lock of another session or a restart of the database, in seconds.
 const RETRY_AFTER_S: u32 = 2;
 
 /// Why a flight of statements ended early.
@@ -22,7 +22,7 @@ pub(super) struct Fault {
 pub(super) enum FaultKind {
     /// The database refused, and said why.
     Refused(Box<Refusal>),
-    /// The connection was lost, or what came over it is not the protocol.
+    /// The connection was lost, or its bytes are not the protocol.
     Broken(io::Error),
     /// There was no connection to use.
     Disconnected,
@@ -200,7 +200,7 @@ fn refused(refusal: &Refusal, message: String) -> Failure {
     }
 }
 
-/// A pooler that hands out sessions by statement says so when a transaction begins.
+/// A pooler that assigns sessions per statement reports this when a transaction begins.
 fn is_by_statement(refusal: &Refusal) -> bool {
     refusal.state == "08P01" && refusal.message.contains("statement pooling")
 }

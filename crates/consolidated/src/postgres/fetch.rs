@@ -96,7 +96,7 @@ impl Opening {
 
 /// Why there is no snapshot.
 pub(super) enum Unopened {
-    /// Somebody else has locked what is to be read.
+    /// Another session has locked a table of the download.
     Locked,
     /// Something is not there that was deployed.
     Missing(Failure),
@@ -250,7 +250,7 @@ pub(super) fn fetch(
     let search = Search { tables, spans: &spans, request, moment, stillness, own_upload };
     let download = Download::new(tables, &owed, search.find(link)?, request, sink);
     let (fetched, flushed) = run(link, tables, &cursors, unflushed, download)?;
-    // What is not there cannot be lost: who is sent nothing need not wait.
+    // A download without rows need not wait, because nothing of it can be lost.
     if let Some(place) = unflushed.filter(|_| !flushed && fetched.rows > 0) {
         durable::flush(link, place)?;
     }

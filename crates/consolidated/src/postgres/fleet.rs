@@ -89,7 +89,7 @@ pub(super) fn forget(link: &mut Link, remote_id: &RemoteId) -> Result<(), Failur
     if rows.is_empty() { Err(no_such_remote(remote_id)) } else { Ok(()) }
 }
 
-/// Removes a user, and takes every remote from it. False where there is no such user.
+/// Removes a user from the list and from every remote. False if there is no such user.
 pub(super) fn remove_user(link: &mut Link, user: &UserName) -> Result<bool, Failure> {
     let name = user.as_str();
     let answers = link

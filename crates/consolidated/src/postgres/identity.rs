@@ -19,7 +19,7 @@ use postgres_types::ToSql;
 /// The state of a statement that waited for a lock for too long.
 const LOCK_NOT_AVAILABLE: &str = "55P03";
 
-/// When somebody who met a synchronization under way should come back, in seconds.
+/// When a remote should try again whose other synchronization is under way, in seconds.
 const RETRY_AFTER_S: u32 = 5;
 
 /// Locks what is known of a remote: the only parameter. Our own deletes write their departures
@@ -197,7 +197,8 @@ pub(super) fn resume(
     still_ours(session, found, epoch)
 }
 
-/// Makes the row of a new remote, or finds what somebody else has made meanwhile.
+/// Inserts the row of a new remote, or finds the row that another session has inserted in the
+/// meantime.
 pub(super) fn take(link: &mut Link, session: &Session) -> Result<Locked, Failure> {
     let (remote_id, user) = (session.remote_id.as_str(), session.user.as_str());
     let parameters: [&(dyn ToSql + Sync); 3] =

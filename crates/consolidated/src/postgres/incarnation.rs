@@ -36,7 +36,7 @@ const RENEW: &str = "WITH forgotten AS (DELETE FROM syncline.syncline_key_change
 UPDATE syncline.syncline_system
 SET value = ((random() - 0.5) * 9e18)::bigint::text WHERE name IN ('generation', 'incarnation')";
 
-/// Where nobody has done so since the incarnation `$1`.
+/// If no other session has done so since the incarnation `$1`.
 const RENEW_FROM: &str = "WITH renewed AS (
     UPDATE syncline.syncline_system SET value = ((random() - 0.5) * 9e18)::bigint::text
     WHERE name = 'incarnation' AND value = $1 RETURNING value
@@ -72,9 +72,9 @@ impl Life {
             == Some(&self.last_start)
     }
 
-    /// Finds out which one this is, before anybody is served. Outside a transaction. `before` is
-    /// what the connection has known so far: a start of a server that the database lacks now
-    /// proves that it was set back, as long as nobody has drawn the consequence.
+    /// Finds out the incarnation before the first remote is served. Outside a transaction. `before`
+    /// is what the connection knew: if the database lacks a start of a server that it had, it was
+    /// set back, unless another session has handled this already.
     pub(super) fn meet(link: &mut Link, before: &Life) -> Result<Life, Failure> {
         let timeline = link.place().timeline;
         let known = &before.last_start;

@@ -40,7 +40,7 @@ pub(super) fn scripts(
         .collect()
 }
 
-/// A question in front of a generated script: without an answer the script would find nothing.
+/// A query before a generated script: if it returns no row, the script would find nothing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Probe {
     text: String,

@@ -36,7 +36,7 @@ pub(super) fn mark(table: usize, key: &[u8]) -> u128 {
     hasher.finish128().as_u128()
 }
 
-/// The deletes that free a key which somebody takes, with those of the rows that refer to them.
+/// The deletes that free a key which another row takes, with those of the rows that refer to them.
 pub(super) fn freeing(careful: &Careful<'_, '_>, outline: &Outline) -> Result<Marks, Stop> {
     let (mut taken, mut freeing, mut referred) = (Marks::new(), Marks::new(), Marks::new());
     let links = &careful.links;
@@ -105,8 +105,8 @@ pub(super) fn settle(careful: &mut Careful<'_, '_>, table: usize) -> Result<(), 
     if !careful.parked.is_empty() {
         knot::try_to_untie(careful)?;
     }
-    // Whatever still has the key may go later; or else it is known now that nobody gets it, and
-    // what refers to it has to know.
+    // The row that still has the key may leave it later. Otherwise it is certain now that no row
+    // gets the key, and rows that refer to it must take this into account.
     let goes = |parked: &Parked| {
         parked.table == table && matches!(parked.change, Change::KeyChange | Change::Delete)
     };
@@ -210,7 +210,7 @@ pub(super) fn resolve(
     Ok(())
 }
 
-/// What stands in the way of a key change.
+/// What blocks a key change.
 enum Obstacle {
     /// Other rows may move it.
     Mends(Reason),

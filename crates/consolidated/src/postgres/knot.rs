@@ -317,7 +317,7 @@ fn make_room(
     }
 }
 
-/// Gives a row a key that nobody has, so that others can have its own.
+/// Gives a row a temporary key, so that another row can take its key.
 fn step_aside(
     careful: &mut Careful<'_, '_>,
     parked: Parked,
@@ -374,7 +374,7 @@ fn columns(
     Ok(columns)
 }
 
-/// A value that nobody else has, as a compact value. None for a type that has no room for it.
+/// A value that no other row has, as a compact value. None if the type has no such value.
 fn place_holder(kind: Kind, nullable: bool, number: usize) -> Option<Vec<u8>> {
     let number = i64::try_from(number).ok()?;
     let text;

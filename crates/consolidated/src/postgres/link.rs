@@ -91,7 +91,7 @@ impl std::fmt::Debug for Link {
 }
 
 impl Link {
-    /// Connects; nobody else ends what it runs.
+    /// Connects. No other thread cancels its statements.
     pub(super) fn open(url: &PostgresUrl, role: Role) -> Result<Link, Failure> {
         Link::open_for(url, role, &Serving::default())
     }
@@ -151,7 +151,7 @@ impl Link {
     }
 
     /// Sends the first statements of a transaction, on a new connection if the old one is lost.
-    /// A transaction that somebody left behind is undone.
+    /// A transaction that is still open is undone.
     ///
     /// None of `calls` may commit anything: they may run twice.
     pub(super) fn begin(&mut self, calls: &[Call<'_>]) -> Result<Vec<Answer>, Fault> {
@@ -289,7 +289,7 @@ impl Link {
                     session.statements.forget();
                 }
             }
-            // There may be answers that nobody has read (L2).
+            // There may be unread answers (L2).
             Err(_) => self.session = None,
         }
         outcome

@@ -62,8 +62,8 @@ impl ForeignKey {
         }
     }
 
-    /// The same for a key that somebody has changed for good: where no action has changed the
-    /// child, the program that changed the key did.
+    /// The same for a committed key change of another session: if no action has changed the child,
+    /// the program that changed the key did.
     pub(super) fn after_update(&self, now: Vec<Value>) -> Option<Vec<Value>> {
         match self.on_update.as_str() {
             "n" | "d" => self.action(now),

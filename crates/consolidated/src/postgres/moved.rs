@@ -367,8 +367,8 @@ fn learn(careful: &mut Careful<'_, '_>, table: usize, images: Vec<Vec<u8>>) -> R
     Ok(())
 }
 
-/// Whether nobody has changed a key since the beginning (M2), and notes which keys are those of the
-/// remote's own rows from now on.
+/// Whether no key has changed since the beginning (M2). Also records which keys mean the remote's
+/// own rows from now on.
 pub(super) fn settle(careful: &mut Careful<'_, '_>) -> Result<bool, Stop> {
     let upload = careful.upload;
     for (table, rows) in std::mem::take(&mut careful.moves.taken) {

@@ -35,8 +35,7 @@ pub(super) const ANY: &str = "EXISTS (
             AND NOT pg_visible_in_snapshot(m.version, $2::pg_snapshot)
             AND m.remote_id IS DISTINCT FROM $1)";
 
-/// What the remote's last download has shown it of each table; none where it is not to hear of
-/// changed keys.
+/// The snapshot of the remote's last download for each table; none if it is not sent changed keys.
 pub(super) fn shown(request: &FetchRequest<'_>) -> Option<Snapshot> {
     let mut shown = request.marks.iter().filter(|_| request.key_changes).filter_map(span::shown);
     let first = shown.next()?;

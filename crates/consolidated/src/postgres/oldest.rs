@@ -17,7 +17,7 @@ const NAME: &str = "SELECT coalesce(nullif(application_name, ''), 'without a nam
 UNION ALL
 SELECT 'prepared transaction ' || gid FROM pg_prepared_xacts WHERE transaction = $1::text::xid";
 
-/// Remembers when somebody was warned last.
+/// Remembers the time of the last warning.
 #[derive(Debug, Default)]
 pub(super) struct Oldest {
     downloads_until_next: u32,

@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::Hasher;
 use std::sync::Arc;
 
-/// What [`Guard::digest`] answers where there is none.
+/// The result of [`Guard::digest`] without orphans.
 const NONE: &str = "0:0";
 
 /// A foreign key that decides which rows a remote has.

@@ -20,7 +20,7 @@ pub(super) struct Plan {
     /// Statements about the shapes that remotes may hold.
     pub(super) shapes: Vec<String>,
     pub(super) notices: Vec<String>,
-    /// Keys that are none for remotes.
+    /// Keys that remotes cannot use.
     pub(super) doubts: Vec<Doubt>,
 }
 
@@ -237,7 +237,7 @@ fn publications(
     Ok(publications)
 }
 
-/// What a selection must know of the table that somebody calls `name`.
+/// What a selection needs to know about the table `name`.
 fn shape(user_tables: &BTreeMap<String, UserTable>, name: &str) -> Option<Shape> {
     let (published, table) = tables::find(user_tables, name)?;
     let keys = table.foreign_keys.iter().map(|key| (key.parent.clone(), key.columns.clone()));

@@ -330,7 +330,7 @@ impl TableReach {
     }
 }
 
-/// Puts what asks for reached rows in front of `calls`' next statement.
+/// Adds the query for reached rows before the next statement of `calls`.
 pub(super) fn ask<'p>(calls: &mut Vec<Call<'p>>, queries: impl Iterator<Item = Call<'p>>) {
     let first = calls.len();
     calls.push(Call::new(PLAN, &[]));
@@ -361,7 +361,7 @@ pub(super) fn by(event: Event) -> Option<By> {
 pub(super) type Question = (Arc<Statement>, Vec<Vec<u8>>);
 
 impl Careful<'_, '_> {
-    /// What is to be asked in front of the script of `event` for `rows`.
+    /// The query before the script of `event` for `rows`.
     pub(super) fn questions(
         &self,
         table: usize,

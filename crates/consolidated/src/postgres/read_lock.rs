@@ -31,7 +31,7 @@ const WAIT_MS_MAX: u64 = 5_000;
 /// Between two attempts at most so many, however short `deadlock_timeout` is.
 const ATTEMPTS_MAX: u32 = 100;
 
-/// When somebody should come back whose tables are locked, in seconds.
+/// When a remote should try again whose tables are locked, in seconds.
 const RETRY_AFTER_S: u32 = 5;
 
 /// Every download reads these.
@@ -99,7 +99,7 @@ impl ReadLocks {
         let named = tables.iter().filter_map(|table| self.named.get(&id(script_version, table)));
         let mut all: BTreeSet<&str> = named.flatten().map(String::as_str).collect();
         all.extend(SYSTEM_TABLES);
-        // In one order for everybody.
+        // All sessions lock in the same order.
         let all: Vec<&str> = all.into_iter().collect();
         let lock = format!("LOCK TABLE {} IN ACCESS SHARE MODE", all.join(", "));
         Ok(ReadLock {
@@ -164,8 +164,8 @@ fn id(script_version: &str, table: &Table) -> (String, String) {
 }
 
 impl ReadLock {
-    /// The calls behind BEGIN and in front of whatever takes the snapshot. `waits`: somebody was in
-    /// the way before.
+    /// The calls after BEGIN and before the statement that takes the snapshot. `waits`: a table was
+    /// locked in the attempt before.
     pub(super) fn calls(&self, waits: bool) -> Vec<Call<'_>> {
         match waits {
             true => {
@@ -177,7 +177,7 @@ impl ReadLock {
     }
 }
 
-/// Whether somebody else's lock was waited for in vain.
+/// Whether a lock of another session was not released in time.
 pub(super) fn has_waited(fault: &Fault) -> bool {
     let state = fault.sqlstate();
     state.is_some_and(|state| matches!(state, "57014" | "55P03") || is_collision(state))
@@ -189,7 +189,7 @@ pub(super) fn is_missing(fault: &Fault) -> bool {
     fault.sqlstate().is_some_and(|s| matches!(s, "42P01" | "42703" | "3F000" | "42883" | "42501"))
 }
 
-/// The failure of a download whose tables somebody else keeps locked.
+/// The failure of a download whose tables another session keeps locked.
 pub(super) fn locked() -> Failure {
     Failure::new(
         Code::DatabaseBusy,

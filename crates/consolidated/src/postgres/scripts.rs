@@ -79,7 +79,7 @@ impl Generator<'_> {
         self.dialect.log(&self.table.published_name())
     }
 
-    /// The condition that the row as it is now is covered, in front of `and`.
+    /// The condition that the present row is covered, followed by `and`.
     fn and_covered(&self) -> String {
         let covered = self.selection.covered(&self.dialect, "t", Form::Each);
         covered.map_or(String::new(), |covered| format!("\n  AND {covered}"))
@@ -428,8 +428,8 @@ impl Generator<'_> {
     }
 
     /// Asks what the log says of the places of rows that left the keys in `{keys}`, and where the
-    /// rows are that have them now: key, place, and whether it is that of now. None where no place
-    /// decides, or nobody could say which.
+    /// rows are that have them now: key, place, and whether it is that of now. None if no place
+    /// decides, or if it cannot be known which.
     pub(super) fn places(&self) -> Option<String> {
         if !self.selection.departs() || !self.direction.downloads() {
             return None;

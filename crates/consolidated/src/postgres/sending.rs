@@ -31,7 +31,7 @@ pub(super) const BEGIN_AGAIN: &str = "SET CONSTRAINTS ALL DEFERRED; SAVEPOINT to
 /// not at the commit.
 const END: &str = "SET CONSTRAINTS ALL IMMEDIATE";
 
-/// What is sent in front of the first batch.
+/// Statements before the first batch.
 #[derive(Clone, Copy)]
 pub(super) enum Opening<'o> {
     /// Begins a transaction and locks the remote.

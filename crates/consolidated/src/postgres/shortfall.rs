@@ -40,7 +40,7 @@ use crate::synchronization::{Change, Held};
 use postgres_types::ToSql;
 use std::collections::HashMap;
 
-/// Whether anything of somebody's own happens to the rows of tables `$1`, or hides some.
+/// Whether triggers, rules or policies of users act on the rows of tables `$1`, or hide some.
 const MEDDLES: &str = "SELECT 1 FROM pg_class AS c
 WHERE c.oid = ANY (ARRAY(SELECT n::regclass::oid FROM unnest($1::text[]) AS n))
     AND (c.relhasrules OR c.relhassubclass OR c.relrowsecurity OR EXISTS (
@@ -172,8 +172,7 @@ fn names(upload: Upload<'_>, outline: &Outline) -> Vec<String> {
     details.map(|details| format!("{}.{}", ident(&details.schema), ident(&details.name))).collect()
 }
 
-/// The numbers of new rows whose key is there. None where there is none, or it does not help to
-/// know them.
+/// The numbers of new rows whose key exists. None if there are none, or if they are not needed.
 pub(super) fn duplicates(
     link: &mut Link,
     upload: Upload<'_>,

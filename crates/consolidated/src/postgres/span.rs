@@ -38,7 +38,7 @@ pub(super) struct LogState {
     pub(super) floor: u64,
     /// The last transaction that wrote without foreign keys.
     pub(super) bypassed: Option<String>,
-    /// Nobody has made sure yet that it has left no row without a parent.
+    /// It is not known yet whether it has left rows without a parent.
     pub(super) loose: bool,
     /// A key has changed that the remote may not have heard of.
     pub(super) keys_changed: bool,
@@ -123,7 +123,7 @@ impl Moment {
     }
 }
 
-/// What the remote's last download has shown it, as far as it says so itself.
+/// The snapshot of the remote's last download, as the remote presents it.
 pub(super) fn shown(held: &TableMark) -> Option<Snapshot> {
     what_it_shows(Mark::read(held.watermark.as_ref()?)?)
 }

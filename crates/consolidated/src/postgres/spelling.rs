@@ -210,7 +210,7 @@ impl Doubt {
         })
     }
 
-    /// Of a table that nobody has deployed yet.
+    /// For a table that is not deployed yet.
     pub(super) fn refusal(&self) -> Failure {
         let Doubt { table, column, why, .. } = self;
         let message = format!("table {table}: its key has the column {column}: {why}");
@@ -303,7 +303,7 @@ fn misspelled(table: &Table, spelling: &KeySpelling, change: Change, old: bool) 
     Statement { sql, slots, set_based: true, keeps_plan: false }
 }
 
-/// Why a model that nobody has touched cannot have the table.
+/// Why an unchanged model cannot have the table.
 pub(super) fn initial_refusal(table: &UserTable) -> Option<Failure> {
     let column = |name: &String| table.column(name);
     let types = |name: &String| {

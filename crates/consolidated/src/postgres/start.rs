@@ -30,7 +30,7 @@ const TRIM: &str =
 /// folder of the configuration.
 pub(crate) fn start(url: &PostgresUrl, dir: Option<&Path>) -> Result<(), Failure> {
     let mut link = Link::open(url, Role::Apply)?;
-    // The first look at the system tables: where there are none, nothing is deployed.
+    // The first query of the system tables. If they do not exist, nothing is deployed.
     link.begin(&[Call::new(catalog::DEPLOYMENT, &[])]).map_err(catalog::not_deployed)?;
     require_present_format(present::format(&mut link)?.unwrap_or_default())?;
     let life = Life::meet(&mut link, &Life::default())?;

@@ -356,7 +356,7 @@ fn upgrade(tracking: &Tracking, ids: &[ObjectId], present: &Present) -> Option<V
             Some(older) if older.sql == *recorded => statements.extend(older.statements.clone()),
             // It fits the log, whose columns decide what it notes.
             None if object.kind == "FUNCTION" => statements.extend(object.sql.clone()),
-            // What they note is for their functions to say; when they do, nobody has asked for.
+            // Their functions decide what they record, so the triggers can be replaced.
             None if object.name == "syncline_gone" || ADDED.contains(&object.name.as_str()) => {
                 triggers_change = true;
                 statements.push(drop_object(id));
@@ -372,7 +372,7 @@ fn upgrade(tracking: &Tracking, ids: &[ObjectId], present: &Present) -> Option<V
     Some(statements)
 }
 
-/// Nobody knows what was written before somebody looked.
+/// Sets the mark, because it is unknown what was written before the triggers existed.
 fn mark_bypassed(tracking: &Tracking) -> String {
     let table = literal(&tracking.table);
     format!(

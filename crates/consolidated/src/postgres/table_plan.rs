@@ -29,7 +29,7 @@ pub(super) struct TablePlan {
     pub(super) conflict_rule: String,
     pub(super) details: TableDetails,
     pub(super) scripts: Vec<(Event, String)>,
-    /// Why its key is none for remotes.
+    /// Why remotes cannot use its key.
     pub(super) doubt: Option<Doubt>,
 }
 
@@ -155,7 +155,7 @@ impl<'a> TablePlanner<'a> {
         remote_ddl::create(&renamed, outward, types, foreign_keys)
     }
 
-    /// `latest` stores a time in the future as now, and nobody knows what a condition of one's own
+    /// `latest` stores a future time as now, and it is unknown which functions a custom condition
     /// calls.
     fn verbatim(
         &self,

@@ -14,9 +14,9 @@ use model::Failure;
 
 /// Records the floor, once for each timeline; also where nothing had arrived yet.
 ///
-/// What stored the largest snapshot has arrived, too: its own number, where it is not far beyond
-/// the snapshot. So the download of the remote that synchronized last is as good, where nobody else
-/// wrote meanwhile. All numbers between are taken for transactions in flight.
+/// The transaction that stored the largest snapshot has arrived too. Its number counts if it is not
+/// far beyond the snapshot. So the download of the remote that synchronized last is also proven, if
+/// no other session wrote in the meantime. All numbers between count as open transactions.
 const RECORD: &str = "WITH stored AS (
     SELECT snapshot, pg_snapshot_xmax(snapshot)::text::int8 AS xmax, xmin::text::int8 AS writer
     FROM syncline.syncline_remote WHERE timeline < $1::int8 AND snapshot IS NOT NULL

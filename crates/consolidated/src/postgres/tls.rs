@@ -187,7 +187,7 @@ fn roots(root: Option<&Path>) -> Result<RootCertStore, Failure> {
     };
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_file_iter(&path).map_err(unreadable)? {
-        // Systems keep certificates that nobody can read; the others are as good.
+        // Systems have certificates that cannot be parsed. The others are still used.
         let _ = roots.add(certificate.map_err(unreadable)?);
     }
     if roots.is_empty() {

@@ -46,7 +46,7 @@ pub(super) struct Tracking {
     pub(super) sql_name: String,
     /// In the order in which they are made.
     pub(super) objects: Vec<Object>,
-    /// One of the owner's triggers may have set versions back before anybody watched them.
+    /// A trigger of the owner may have set versions back before they were watched.
     pub(super) may_be_set_back: bool,
     /// The index on the version, made while others write where the table is large.
     pub(super) version_index: Option<VersionIndex>,
@@ -116,7 +116,7 @@ fn came_name(published: &str) -> String {
     bounded_name("syncline_came_", published)
 }
 
-/// What somebody wants to know of a table's changes.
+/// Which changes of a table must be recorded.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Wanted {
     /// The columns beside the key that decide who receives a row.
@@ -240,7 +240,7 @@ fn triggers(table: &UserTable, wanted: &Wanted) -> Vec<Object> {
     objects
 }
 
-/// What notices that others have outwitted the triggers above. Where nobody does, neither runs.
+/// Detects that others bypass the triggers above. Otherwise neither runs.
 fn watches(table: &UserTable, wanted: &Wanted) -> Vec<Object> {
     let name = table.sql_name();
     let function =
@@ -272,7 +272,7 @@ fn watches(table: &UserTable, wanted: &Wanted) -> Vec<Object> {
 fn version_index(table: &UserTable) -> VersionIndex {
     let index = bounded_name("syncline_version_", &table.name);
     VersionIndex {
-        // Rows from before the tracking have no version, and nobody looks for them.
+        // Rows from before the tracking have no version, and are never searched for.
         sql: format!(
             "CREATE INDEX {} ON {} ({VERSION}) WHERE {VERSION} IS NOT NULL",
             ident(&index),

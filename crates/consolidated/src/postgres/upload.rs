@@ -55,7 +55,7 @@ const UNDO: &str = "ROLLBACK TO SAVEPOINT together; SET CONSTRAINTS ALL DEFERRED
 /// The most times that all rows are applied one by one, while others change keys.
 const ATTEMPTS_MAX: u32 = 6;
 
-/// When an upload should come back that others were always in the way of, in seconds.
+/// When an upload should be tried again that other transactions always blocked, in seconds.
 const RETRY_AFTER_S: u32 = 5;
 
 const SETTLE: &str = "DELETE FROM syncline.syncline_owed 
@@ -149,7 +149,7 @@ pub(super) fn at_once(
     let mut sending = Sending::new(link, upload, &outline, opening, Vec::new());
     let sent = match sending.rows(&outline) {
         Ok(sent) => sent,
-        // Somebody else is at it, and was waited for.
+        // Another session is doing it, and the wait was too long.
         Err(Stop::Failed(failure)) if failure.code() == Code::AlreadySynchronizing => {
             return Err(failure);
         }
@@ -300,7 +300,7 @@ fn commit(
     calls.extend(writing.iter().map(|(sql, parameters)| Call::new(sql, parameters)));
     calls.push(Stored::call(&storing));
     calls.extend(held.as_ref().map(|parameters| Call::new(shapes::NOTE_HELD, parameters)));
-    // Behind the last write: nobody can change now what fires with it.
+    // After the last write no session can change what fires with it.
     let first = calls.len();
     calls.extend(looking.iter().map(|parameters| Call::new(verbatim::LOOK, parameters)));
     calls.push(Call::new("COMMIT", &[]));
@@ -403,7 +403,7 @@ fn attempt(
     Err(Stop::Failed(busy.retry_after_s(RETRY_AFTER_S)))
 }
 
-/// The event at which rows that met somebody else's change are resolved.
+/// The event at which rows with a conflict are resolved.
 pub(super) fn resolution_of(change: Change) -> Event {
     match change {
         Change::Delete => Event::ResolveDeleteConflict,

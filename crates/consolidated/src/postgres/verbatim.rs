@@ -30,9 +30,9 @@ use std::collections::HashMap;
 /// Uploads of fewer rows are compared by digests: it costs less than the look.
 pub(super) const ROWS_MIN: u64 = 200;
 
-/// Parameters: the table, its published columns, their layout, and our tables that are written
-/// with it. One row: whether nobody but our statements has written, as far as this table goes, and
-/// the number of the transaction.
+/// Parameters: the table, its published columns, their layout, and our tables that are written with
+/// it. One row: whether only the upload's own statements have written, for this table, and the
+/// number of the transaction.
 ///
 /// The functions are those of foreign keys that refuse or postpone and never write; a table that
 /// others refer to with ON DELETE CASCADE and the like has other ones.
@@ -196,7 +196,7 @@ impl Look<'_> {
     }
 }
 
-/// The transaction, if every look at it says that nobody else has written in it.
+/// The transaction, if every check says that nothing else has written in it.
 pub(super) fn proven(answers: &[Answer]) -> Option<u64> {
     let mut number = None;
     for answer in answers {

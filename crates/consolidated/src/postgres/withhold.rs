@@ -10,7 +10,7 @@ use crate::synchronization::Withholding;
 use model::{Code, Failure};
 use std::sync::{Arc, LazyLock};
 
-/// What the remote is owed beside is reported all the same, so its code and message stay.
+/// If the row is owed for another reason, this is still reported, so its code and message stay.
 static OWE: LazyLock<String> = LazyLock::new(|| {
     format!(
         "INSERT INTO syncline.syncline_owed AS o

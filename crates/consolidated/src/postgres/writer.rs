@@ -171,7 +171,7 @@ impl Writer {
         request: &UploadRequest<'_>,
     ) -> Result<Result<Applied, Undone>, Failure> {
         let deployment = self.catalog.deployed.deployment;
-        // Who has asked before may have been overtaken meanwhile.
+        // An earlier attempt may have been overtaken in the meantime.
         let usual = request.progress != request.previous
             && request.epoch.is_none()
             && request.session.deployment == deployment

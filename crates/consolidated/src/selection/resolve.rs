@@ -17,7 +17,7 @@ pub(crate) struct Shape {
 }
 
 /// The selection of the table that `model` calls `name`. `find` finds a table of the database by
-/// the name that somebody wrote.
+/// its name in a model.
 pub(crate) fn resolve(
     model: &SyncModel,
     name: &str,

@@ -87,7 +87,8 @@ impl Evolution<'_> {
         for (new, old) in wanted {
             let entry = Declared::TableRenamed { new: new.clone(), old: old.clone() };
             let applied = self.applied.contains(&entry);
-            // Both are known and there, and nobody says that they changed places: it is done.
+            // Both numbers are known and exist, and no renaming says that they were exchanged: it
+            // is done already.
             let done = tables.contains_key(&new)
                 && self.database.contains_key(&old)
                 && !olds.contains(&new);
@@ -172,7 +173,7 @@ impl Evolution<'_> {
         let missing = columns.keys().filter(|column| !there.contains(*column)).cloned();
         for column in missing.collect::<Vec<_>>() {
             columns.remove(&column);
-            // Of a table that nobody publishes nothing is uploaded in any case.
+            // Rows of a table that is not published are never uploaded.
             gone.push((column, published.is_none()));
         }
         let new = published.into_iter().flatten().filter(|column| !known.contains_key(*column));

@@ -251,7 +251,7 @@ impl<'r> Projected<'_, 'r> {
     }
 
     /// The remote's names of columns that are gone and that the remote has given a value, with it:
-    /// where the name is used again, nobody else has it any more.
+    /// if the name is used again, no other place has the value any more.
     fn lost(&self, values: &Values<'_>) -> Vec<String> {
         let mut lost = Vec::new();
         for (at, place) in self.projection.iter().enumerate() {

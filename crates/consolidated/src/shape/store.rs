@@ -96,7 +96,8 @@ impl Past {
         &self.deployed
     }
 
-    /// Reads what is there. `prefix` is in front of our tables, `exists` tells which are there.
+    /// Reads the stored shapes. `prefix` is the schema of the system tables, `exists` says which of
+    /// them exist.
     pub(crate) fn read(
         prefix: &str,
         exists: &dyn Fn(&str, &str) -> bool,

@@ -66,8 +66,7 @@ struct Succeeded {
     notices: Vec<String>,
 }
 
-/// Plans what is to become of the shapes, or refuses what nobody has declared. Yields the
-/// statements.
+/// Plans the changes of the shapes, or refuses undeclared ones. Returns the statements.
 pub(crate) fn succeed(
     past: &Past,
     planned: Vec<Planned<'_>>,

@@ -23,7 +23,7 @@ pub(super) struct TableDetails {
     pub(super) claims: Vec<Claim>,
     /// The tables whose logs its downloads look at, itself first; empty if it alone.
     pub(super) logs: Vec<String>,
-    /// Nobody knows what leaves and enters, so all of it is sent in every synchronization.
+    /// It is unknown which rows leave and enter, so every synchronization sends the whole table.
     pub(super) sent_afresh: bool,
     /// An upload may move a row out of its own partition.
     pub(super) may_leave: bool,
@@ -132,7 +132,7 @@ impl Catalog {
         Ok(catalog)
     }
 
-    /// Compares our objects again if somebody changed the schema since the last time.
+    /// Compares the objects of Syncline again if the schema has changed since the last time.
     pub(super) fn verify(&mut self, connection: &Connection) -> Result<(), Failure> {
         let now: i64 = connection
             .prepare_cached("PRAGMA schema_version")
@@ -267,7 +267,7 @@ mod tests {
             let mut connection = connect(&path, true).unwrap();
             let before = deployment(&connection).unwrap();
             let (at, mut deployed) = (path.clone(), false);
-            // SQLite asks this in front of the statement that reads the table.
+            // SQLite calls this before the statement that reads the table.
             let authorize = move |context: AuthContext<'_>| {
                 let AuthAction::Read { table_name, .. } = context.action else {
                     return Authorization::Allow;

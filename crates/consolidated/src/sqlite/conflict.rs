@@ -64,9 +64,9 @@ pub(super) fn resolve(
     Ok(RowOutcome::Done)
 }
 
-/// Where the row that a change is meant for stands; none if it is somebody else's, and rejected.
-/// The row is looked up as the remote has `seen` it, and rejected as it came: of a key change both
-/// keys are owed.
+/// The row to which a change applies; none if another row has its key, and the change is rejected.
+/// The row is looked up as the remote has `seen` it, and rejected as it was uploaded: both keys of
+/// a key change are owed.
 fn standing(
     attempt: &mut Attempt<'_>,
     table: &CatalogTable,

@@ -79,8 +79,8 @@ pub(super) fn settle_parked(attempt: &mut Attempt<'_>) -> Result<Refused, Failur
     Ok(Refused::new())
 }
 
-/// Gives the unique columns of an updated row values that nobody else has, if the row is still
-/// what the remote saw.
+/// Gives the unique columns of an updated row temporary values, if the row is still the one that
+/// the remote has.
 fn place_holder(
     attempt: &Attempt<'_>,
     user_tables: &BTreeMap<String, UserTable>,

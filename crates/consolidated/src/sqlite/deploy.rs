@@ -289,8 +289,8 @@ pub(super) fn undeploy(connection: &mut Connection) -> Result<Undeployment, Fail
     Ok(Undeployment { statements, left: left.into_iter().collect() })
 }
 
-/// This needs the file to itself. While another program has it open, the write-ahead log stays,
-/// which costs nothing but two files beside the database; the answer says so.
+/// This needs the file to itself. While another program has it open, the write-ahead log stays, as
+/// two files beside the database. The result reports this.
 fn restore_journal_mode(connection: &Connection, mode: &str) -> Result<Option<String>, Failure> {
     let sql = format!("PRAGMA journal_mode = {mode}");
     let failure = match connection.query_row(&sql, [], |row| row.get::<_, String>(0)) {

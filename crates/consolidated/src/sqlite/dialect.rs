@@ -75,7 +75,7 @@ impl Dialect for Sqlite<'_> {
         format!("{entry}.sequence > {} AND {entry}.{MOVED} AND {present}", self.since(table))
     }
 
-    // A row that came has been covered by nobody before: 2 is none of a departure.
+    // A new row was not covered before: 2 is not the mark of a departure.
     fn departed_unknown(&self, table: &Table, entry: &str) -> String {
         let departed = self.departed_since(table, entry);
         format!("{departed} AND {entry}.{MOVED} = 1 AND {}", self.unknown_to_remote(entry))

@@ -60,7 +60,7 @@ impl Durable {
 
     /// Returns when everything up to these ends, which was committed, is on the disk.
     pub(super) fn ensure(&self, ends: &Ends) -> Result<(), Failure> {
-        // Held meanwhile: who comes second finds what the first has made durable.
+        // Held in the meantime: a second caller finds what the first has made durable.
         let mut known = lock(&self.known);
         let is_known = |(table, end): &(String, LogMark)| {
             let known = known.ends.get(&(table.clone(), end.incarnation));

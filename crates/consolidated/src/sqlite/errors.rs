@@ -40,7 +40,7 @@ pub(super) enum RowFault {
 /// The fault of the row for which `sql` was run, or the failure of everything.
 ///
 /// Rows are to blame for constraints, and for what an expression says while it runs. Disk, memory,
-/// locks, rights, damage and whatever is missing are nobody's fault at the remote.
+/// locks, rights, damage and missing objects are not faults of a row.
 pub(super) fn row_fault(
     connection: &Connection,
     error: Error,
@@ -93,12 +93,12 @@ pub(super) fn undoes_itself(connection: &Connection, error: &Error) -> bool {
     error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) && !may_keep(connection)
 }
 
-/// Whether somebody has said that what was done before a failure is to be kept.
+/// Whether a trigger of a user may keep changes that were made before a failure.
 fn may_keep(connection: &Connection) -> bool {
     let sql = "SELECT count(*) > 0 FROM sqlite_schema
         WHERE sql LIKE '%FAIL%' AND name NOT LIKE 'syncline\\_%' ESCAPE '\\'";
     let asked = connection.prepare_cached(sql);
-    // Where it cannot be found out, it is as if somebody had.
+    // If this cannot be found out, the answer is yes.
     asked.and_then(|mut statement| statement.query_row([], |row| row.get(0))).unwrap_or(true)
 }
 

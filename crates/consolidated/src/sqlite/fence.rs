@@ -101,7 +101,7 @@ fn note_inside(
     Ok(())
 }
 
-/// A row that somebody else's fence keeps from being touched.
+/// A row outside the partition, which must not be changed.
 pub(super) fn reject_touching(
     attempt: &mut Attempt<'_>,
     table: &CatalogTable,

@@ -100,7 +100,7 @@ fn bind(statement: &mut Statement<'_>, key: &[u8], first: usize) -> Result<(), F
     Ok(())
 }
 
-/// Whether nobody has changed the row with `key` since the remote was here.
+/// Whether the row with `key` has not changed since the remote's last download.
 fn is_known(attempt: &Attempt<'_>, position: usize, key: &[u8]) -> Result<bool, Failure> {
     let table = &attempt.tables[position];
     let mark = attempt.request.marks.get(position).and_then(|mark| mark.watermark.as_ref());

@@ -177,7 +177,7 @@ enum Freed {
     Never(usize),
 }
 
-/// Applies a delete that frees a key which somebody waits for; or finds a row that waits for one
+/// Applies a delete that frees a key for which a row waits; or finds a row that waits for a row
 /// that stays.
 fn free_one(
     attempt: &mut Attempt<'_>,
@@ -384,7 +384,7 @@ fn in_a_ring(spots: &[Spot]) -> Option<usize> {
     })
 }
 
-/// Gives a row a key that nobody has, so that the others of its ring can move.
+/// Gives a row a temporary key, so that the others of its ring can move.
 fn place(attempt: &mut Attempt<'_>, parked: &Parked) -> Result<bool, Failure> {
     let tables = attempt.tables;
     let table = &tables[parked.table];
@@ -404,7 +404,7 @@ fn place(attempt: &mut Attempt<'_>, parked: &Parked) -> Result<bool, Failure> {
     Ok(move_away(attempt, table, &rebased)?.is_some())
 }
 
-/// Gives the row that `row` is meant for a key that nobody has, which is returned.
+/// Gives the row to which `row` applies a temporary key, and returns it.
 fn move_away(
     attempt: &Attempt<'_>,
     table: &CatalogTable,

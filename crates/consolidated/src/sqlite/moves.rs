@@ -82,7 +82,7 @@ pub(super) struct Moves {
 }
 
 impl Moves {
-    /// Those of an upload; none where nobody has changed a key.
+    /// Those of an upload; none if no key has changed.
     pub(super) fn of(
         connection: &Connection,
         tables: &[Arc<CatalogTable>],
@@ -248,8 +248,8 @@ struct Step {
     by: Option<String>,
 }
 
-/// The key changes behind `since` up to `until` of the row that `remote` knows by `key`, in their
-/// order, and whether somebody has given the key to another row instead.
+/// The key changes after `since` up to `until` of the row that `remote` knows by `key`, in their
+/// order, and whether another row has got the key instead.
 fn chain(
     connection: &Connection,
     table: &PublishedTable,
@@ -307,7 +307,7 @@ fn chain(
 }
 
 /// The queries for the next key change of a row, for the last one by which the remote itself gave
-/// the key to a row, and for one by which somebody else did.
+/// the key to a row, and for one by which another user did.
 fn queries(table: &PublishedTable, names: &[&str], until: i64) -> [String; 3] {
     let keys = ident(&keys_name(&table.name));
     let same = |form: fn(&str) -> String| {

@@ -57,7 +57,7 @@ pub(super) fn keep_known(
 }
 
 impl Places {
-    /// What the log says of the keys given up; none where all rows are everybody's.
+    /// What the log says about the old keys; none if all remotes receive all rows.
     fn read(
         new_keys: &NewKeys,
         connection: &Connection,

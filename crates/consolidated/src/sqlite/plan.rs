@@ -406,7 +406,7 @@ fn fixed_keys(
     notices
 }
 
-/// What a selection must know of the table that somebody calls `name`.
+/// What a selection needs to know about the table `name`.
 fn shape(user_tables: &BTreeMap<String, UserTable>, name: &str) -> Option<Shape> {
     let table = tables::find(user_tables, name)?;
     let keys = table.foreign_keys.iter().map(|key| (key.parent.clone(), key.columns.clone()));

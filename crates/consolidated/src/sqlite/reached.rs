@@ -353,7 +353,7 @@ fn our_entries(connection: &Connection, tables: &[Arc<CatalogTable>]) -> Result<
     Ok(entries.unsigned_abs())
 }
 
-/// Rejects the rows of the upload that are gone although the upload does not say so.
+/// Rejects the rows of the upload that were deleted although the upload does not delete them.
 pub(super) fn tell_what_was_taken_along(attempt: &mut Attempt<'_>) -> Result<(), Failure> {
     let (batches, tables) = (attempt.request.batches, attempt.tables);
     let published = |position: usize| &tables[position].published;

@@ -57,7 +57,7 @@ fn deployed_columns(connection: &Connection, table: &str) -> rusqlite::Result<Ve
     Ok(names.iter().filter_map(sought).collect())
 }
 
-/// The columns of one of our tables; none where there is no such table.
+/// The columns of a system table; none if it does not exist.
 pub(super) fn columns_of(connection: &Connection, table: &str) -> rusqlite::Result<Vec<String>> {
     let mut statement = connection.prepare_cached("SELECT name FROM pragma_table_info(?1)")?;
     let names = statement.query_map([table], |row| row.get(0))?;

@@ -30,7 +30,7 @@ impl ServeLock {
         PathBuf::from(path)
     }
 
-    /// Takes the lock, or says that somebody else has it.
+    /// Takes the lock, or fails if another server has it.
     pub(crate) fn take(database: &Path) -> Result<ServeLock, Failure> {
         let path = ServeLock::path(database);
         let file = File::options().create(true).append(true).open(&path).map_err(|e| {

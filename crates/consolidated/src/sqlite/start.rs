@@ -47,7 +47,7 @@ fn recognize(connection: &Connection, path: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Which file there is at `path`; none where nobody can say.
+/// Identifies the file at `path`; none if this is not possible.
 pub(super) fn file_at(path: &Path) -> Option<(u64, u64)> {
     std::fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()))
 }

@@ -53,8 +53,7 @@ pub(super) struct Kept {
     pub(super) sought: BTreeSet<String>,
 }
 
-/// The log of a table and its triggers, with what is `kept`; none where nobody asks for
-/// departures.
+/// The log of a table and its triggers, with what is `kept`; none if departures are not needed.
 pub(super) fn objects(table: &UserTable, kept: Option<&Kept>) -> Vec<Object> {
     let place = kept.map(|kept| kept.place.iter().cloned().collect::<Vec<_>>());
     let place = place.as_deref();

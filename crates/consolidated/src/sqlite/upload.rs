@@ -457,7 +457,7 @@ impl<'a> Attempt<'a> {
         let reaching = self.reaching(table, row)?;
         match self.execute(statement, &script.sql, (table, row, event))? {
             Ok(0) if row.change == Change::Insert => {
-                // A trigger's RAISE(IGNORE) does this, or a script that somebody wrote.
+                // A trigger's RAISE(IGNORE) does this, or a script that a user wrote.
                 let triggers = has_user_triggers(self.connection, name)
                     .map_err(|error| script_failed(error, name, event.name()))?;
                 let why = match triggers {

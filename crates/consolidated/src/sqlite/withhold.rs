@@ -9,7 +9,7 @@ use model::{Code, Failure};
 use rusqlite::{Connection, params};
 use std::sync::Arc;
 
-/// What the remote is owed beside is reported all the same, so its code and message stay.
+/// If the row is owed for another reason, this is still reported, so its code and message stay.
 const OWE: &str = "INSERT INTO syncline_owed
     (remote_id, table_name, row_key, counter, code, message, withheld)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)

@@ -76,7 +76,7 @@ impl Writer {
         })
     }
 
-    /// Refuses to write to a file that nobody else finds any more.
+    /// Refuses to write to a file that no other program can find any more.
     fn require_in_place(&self) -> Result<(), Failure> {
         if start::file_at(&self.path) == self.file {
             return Ok(());

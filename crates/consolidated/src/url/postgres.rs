@@ -232,7 +232,7 @@ fn parse_timeout(seconds: &str) -> Result<Option<Duration>, Failure> {
 
 fn hosts(parts: &Parts, variable: Variable<'_>) -> Result<Vec<Host>, Failure> {
     let list = |text: String| -> Vec<String> { text.split(',').map(str::to_owned).collect() };
-    // As in libpq, an option replaces what stands in front of the path.
+    // As in libpq, an option replaces the part before the path.
     let names = match parts.text("host") {
         Some(text) => list(text.to_owned()),
         None if parts.hosts.is_empty() => variable("PGHOST").map(list).unwrap_or_default(),

@@ -138,7 +138,7 @@ impl fmt::Display for Methods {
 pub struct ClientCertificate {
     /// The certificate, and those between it and its authority.
     pub chain: PathBuf,
-    /// Its key, which nobody else may read.
+    /// Its key, which only its owner may read.
     pub key: PathBuf,
 }
 

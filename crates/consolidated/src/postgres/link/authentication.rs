@@ -85,7 +85,7 @@ fn judge(asked: &Message, wire: &Wire, reach: Reach, options: &Options) -> Resul
         Message::AuthenticationSasl(_) => Method::ScramSha256,
         Message::AuthenticationGss => Method::Gss,
         Message::AuthenticationSspi => Method::Sspi,
-        // Neither a question nor a welcome; the caller says so.
+        // Neither a request nor a success. The caller reports it.
         _ => return Ok(()),
     };
     if let Some(admitted) = &options.proof.require_auth
@@ -141,7 +141,8 @@ fn scram(
         Some(end_point) if bound => {
             (SCRAM_SHA_256_PLUS, ChannelBinding::tls_server_end_point(end_point))
         }
-        // Says that we could: a server that can too learns that somebody is in between.
+        // Says that this client could bind. A server that can bind too then detects an attacker
+        // between them.
         Some(_) if plain => (SCRAM_SHA_256, ChannelBinding::unrequested()),
         None if plain => (SCRAM_SHA_256, ChannelBinding::unsupported()),
         _ => {

@@ -109,7 +109,7 @@ impl Inbox {
     }
 }
 
-/// What came is not the protocol.
+/// The bytes are not the protocol.
 pub(super) fn garbled(what: &'static str) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, what)
 }

@@ -38,8 +38,8 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
-    /// Counts a run of a statement that must not keep its plan. True where the server may have to
-    /// forget and prepare it in front of this run.
+    /// Counts a run of a statement that must not keep its plan. True if the server must discard it
+    /// and prepare it again before this run.
     pub(super) fn is_worn(&mut self) -> bool {
         let worn = self.runs >= RUNS_MAX;
         self.runs = if worn { 1 } else { self.runs + 1 };

@@ -243,7 +243,7 @@ mod tests {
             b"R\x7f\xff\xff\xff\0\0\0\0",
             // GSS
             b"R\0\0\0\x08\0\0\0\x07",
-            // A mechanism that nobody knows.
+            // An unknown mechanism.
             b"R\0\0\0\x0b\0\0\0\x0aX\0\0",
             READY,
         ];
@@ -266,7 +266,7 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::TimedOut);
     }
 
-    // S9, S11: a worker that waits for ever is one less for everybody.
+    // S9, S11: a worker that waits forever is lost for all remotes.
     #[test]
     fn a_server_that_falls_silent_is_not_waited_for() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

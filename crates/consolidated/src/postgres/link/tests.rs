@@ -350,7 +350,7 @@ fn tls_and_passwords_are_checked_as_libpq_does() {
         let root = with_root.then_some(root.as_path());
         assert_eq!(over_tls("localhost", mode, root).unwrap(), encrypted, "{mode}");
     }
-    // Nobody whom the system trusts has signed it.
+    // It is not signed by an authority that the system trusts.
     for mode in ["verify-ca", "verify-full"] {
         let refused = over_tls("localhost", mode, None).unwrap_err();
         assert!(

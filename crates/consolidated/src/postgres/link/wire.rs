@@ -44,7 +44,7 @@ impl Wire {
         &mut self.outbox
     }
 
-    /// What comes from here on are answers to the next flight.
+    /// From here on, messages are answers to the next flight.
     pub(super) fn begin_flight(&mut self) {
         self.notices.begin();
     }

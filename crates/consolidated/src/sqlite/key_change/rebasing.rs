@@ -69,8 +69,8 @@ fn effect(
 }
 
 impl Attempt<'_> {
-    /// `row` with its references to keys that could not be, as references to what the rows have
-    /// kept; none where there are none.
+    /// `row` with references to failed new keys replaced by the keys that the rows have kept; none
+    /// if it has no such reference.
     fn over_kept_keys(
         &self,
         table: &CatalogTable,
@@ -93,8 +93,8 @@ impl Attempt<'_> {
         self.over_references(table, position, row, aside)
     }
 
-    /// `row` with each reference to a key in `keys` as one to the key that stands there; none where
-    /// it has no such reference.
+    /// `row` with each reference to a key in `keys` replaced by the key that is stored there; none
+    /// if it has no such reference.
     fn over_references(
         &self,
         table: &CatalogTable,

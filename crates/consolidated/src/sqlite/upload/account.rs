@@ -46,8 +46,8 @@ impl Attempt<'_> {
         }
     }
 
-    /// The same of a row that somebody else has changed as well: the log tells of it not only
-    /// where this upload does.
+    /// The same for a row that another user has changed too: the log has entries of it that are not
+    /// of this upload.
     pub(in super::super) fn echo_shared(
         &mut self,
         table: &CatalogTable,

@@ -29,7 +29,7 @@ fn as_role(role: &str, options: &str) -> Result<Link, Failure> {
     open(&format!("{}?{options}", database.tcp_url(APP_PASSWORD)))
 }
 
-// A server that somebody else runs may ask for anything.
+// A server of an attacker may ask for anything.
 #[test]
 fn only_the_methods_that_are_admitted_are_answered() {
     let admitted = |role: &str, methods: &str| {
