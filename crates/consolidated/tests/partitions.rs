@@ -1,4 +1,4 @@
-//! Partitions: every way in which a row can leave a subscription or enter it, and the fences.
+//! Partitions: every way in which a row can leave or enter a partition, and the fences.
 //!
 //! After every synchronization the remote must hold exactly the rows that its selection covers,
 //! which is asked of the database in plain SQL.

@@ -44,7 +44,7 @@ pub(super) struct TableDetails {
     /// rows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) places: Option<String>,
-    /// An upload may move a row out of the subscription.
+    /// An upload may move a row out of the partition.
     pub(super) may_leave: bool,
     /// Rows may not be stored as they are sent, because triggers change them or the rule does.
     #[serde(skip_serializing_if = "std::ops::Not::not")]

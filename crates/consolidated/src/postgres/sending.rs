@@ -216,7 +216,7 @@ impl<'l, 'a> Sending<'l, 'a> {
 
     fn flush(&mut self) {
         let Some(mut parcel) = self.filling.take() else { return };
-        // A row that leaves the subscription comes back as a delete.
+        // A row that leaves the partition is sent back as a delete.
         let details = &self.upload.tables[parcel.table].deployed.details;
         let leaves = parcel.change == Change::Update && details.may_leave;
         self.verbatim &= parcel.batch.verbatim.is_some() && !leaves;

@@ -250,7 +250,7 @@ impl Generator<'_> {
     fn download_covered(&self, covered: &str) -> String {
         let columns = idents("t.", self.columns);
         let table = self.name();
-        // The index of the key finds a remote's part where it begins with what decides.
+        // The index of the key finds the rows of a partition if it begins with the deciding column.
         let first = self.table.key.first().map(String::as_str);
         let from = match self.selection.sought() {
             Some((column, _)) if first == Some(column) => self.looked_up(),

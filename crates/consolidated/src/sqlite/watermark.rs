@@ -1,6 +1,6 @@
 //! The content of a watermark of this backend. Only this backend reads it.
 //!
-//! Version 2, one byte; generation and counter, eight bytes each; the subscription, 16; then, for
+//! Version 2, one byte; generation and counter, eight bytes each; the partition, 16; then, for
 //! each log that the downloads of the table read, in the order of [`TableDetails::logs`],
 //! incarnation and sequence, eight bytes each. All numbers are little-endian.
 //!
