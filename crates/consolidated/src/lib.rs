@@ -13,6 +13,7 @@ mod admin;
 mod cancellation;
 mod catalog;
 mod connection;
+mod detached;
 mod difference;
 mod digest;
 mod echo;

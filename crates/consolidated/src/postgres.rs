@@ -20,6 +20,7 @@ mod datetime;
 mod departed;
 mod departure_log;
 mod deploy;
+mod detached;
 mod details;
 mod dialect;
 mod durable;

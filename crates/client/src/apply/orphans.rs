@@ -23,14 +23,14 @@ use rusqlite::{Connection, OptionalExtension};
 const COUNT: &str = "orphans";
 
 /// A foreign key of a published table.
-pub(super) struct Reference {
+pub(crate) struct Reference {
     /// Position of the table that refers.
     pub(super) child: usize,
     pub(super) parent: String,
     /// Position of the parent, where it is published.
-    pub(super) parent_at: Option<usize>,
+    pub(crate) parent_at: Option<usize>,
     /// Referring columns and those that they refer to.
-    pub(super) columns: Vec<(String, String)>,
+    pub(crate) columns: Vec<(String, String)>,
 }
 
 /// Rows that are set aside.
@@ -472,7 +472,7 @@ pub(super) fn references(
 }
 
 /// Those of the published table at this position.
-pub(super) fn references_from(
+pub(crate) fn references_from(
     connection: &Connection,
     tables: &[RemoteTable],
     child: usize,

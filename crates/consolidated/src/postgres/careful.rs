@@ -7,6 +7,7 @@
 use super::batch::{self, Batch, Reason};
 use super::catalog::Table;
 use super::conflict;
+use super::detached;
 use super::errors::script_failed;
 use super::followers;
 use super::image::old_image;
@@ -101,15 +102,22 @@ pub(super) fn apply(
         })?;
         careful.end(&mut gathered)?;
     }
-    outline.visit(upload, &mut |table, row| match !freeing.is_empty() && frees(table, row) {
-        true => Ok(()),
-        false => careful.take(&mut gathered, table, row),
-    })?;
+    outline.visit_written(upload, &mut |table, row| careful.take(&mut gathered, table, row))?;
+    careful.end(&mut gathered)?;
+    let apart = detached::detach(&mut careful)?;
+    outline.visit_deletes(
+        upload,
+        &mut |table, row| match !freeing.is_empty() && frees(table, row) {
+            true => Ok(()),
+            false => careful.take(&mut gathered, table, row),
+        },
+    )?;
     careful.end(&mut gathered)?;
     for group in std::mem::take(&mut careful.leaving) {
         careful.group(group)?;
     }
     careful.settle_parked()?;
+    detached::attach(&mut careful, apart)?;
     taken_along::reject(&mut careful, outline)?;
     if !moved::settle(&mut careful)? {
         return Ok(None);

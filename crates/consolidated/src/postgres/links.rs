@@ -11,6 +11,7 @@ use super::fetch::unreadable;
 use super::image::Decoder;
 use super::link::{Call, Link as Connection};
 use super::values::ColumnType;
+use crate::detached::Reference;
 use crate::quote::ident;
 use crate::rebase::{Rebased, values};
 use crate::synchronization::Change;
@@ -165,6 +166,17 @@ impl Links {
     fn stays(&self, key: &ForeignKey, value: &[u8]) -> bool {
         let taken = self.taken.get(&(key.parent, key.referred.clone()));
         taken.is_some_and(|taken| taken.contains(value))
+    }
+
+    /// All foreign keys.
+    pub(super) fn references(&self) -> Vec<Reference> {
+        let keys = self.keys.iter().map(|key| Reference {
+            child: key.child,
+            columns: key.columns.clone(),
+            parent: key.parent,
+            referred: key.referred.clone(),
+        });
+        keys.collect()
     }
 
     /// The foreign keys of a table.

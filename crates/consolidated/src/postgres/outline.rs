@@ -138,6 +138,12 @@ impl Outline {
     /// Shows every row in the order in which rows are applied: what is written, parents first,
     /// then deletes, children first, or RESTRICT would stop the parent's.
     pub(super) fn visit(&self, upload: Upload<'_>, each: Each<'_>) -> Result<(), Stop> {
+        self.visit_written(upload, each)?;
+        self.visit_deletes(upload, each)
+    }
+
+    /// Shows what is written alone.
+    pub(super) fn visit_written(&self, upload: Upload<'_>, each: Each<'_>) -> Result<(), Stop> {
         if self.in_order && !self.written.is_empty() {
             pass(upload, each, &|_, change| change != Change::Delete)?;
         } else {
@@ -147,7 +153,7 @@ impl Outline {
                 })?;
             }
         }
-        self.visit_deletes(upload, each)
+        Ok(())
     }
 
     /// Shows the deletes alone, children first.

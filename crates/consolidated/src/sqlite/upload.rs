@@ -11,6 +11,7 @@
 
 mod account;
 mod attempts;
+mod detached;
 mod execute;
 mod rebased;
 
@@ -32,6 +33,7 @@ use super::stretch::Stretch;
 use super::tables::has_user_triggers;
 use super::values::write_row;
 use super::watermark::Mark;
+use crate::detached::Detached;
 use crate::echo::Echo;
 use crate::identity::{Incarnation, Remembered};
 use crate::reach::Reached;
@@ -210,6 +212,8 @@ pub(super) struct Attempt<'a> {
     original: Option<Original>,
     /// Key changes that wait for another unique value than the key.
     pub(super) put_off: Vec<Parked>,
+    /// Rows that refer to nothing until the others are applied.
+    detached: Vec<Detached>,
     /// The last script that resolved a conflict changed something.
     pub(super) resolved: bool,
     /// Each statement has a savepoint of its own.
@@ -277,6 +281,7 @@ impl<'a> Attempt<'a> {
             met_key_change: false,
             original: None,
             put_off: Vec::new(),
+            detached: Vec::new(),
             resolved: false,
             apart: false,
             left_traces: Cell::new(false),
@@ -313,6 +318,7 @@ impl<'a> Attempt<'a> {
         }
         let before = match deleting.contains(&true) {
             true => {
+                self.detach()?;
                 if self.reach.is_none() {
                     self.name_rows(false)?;
                 }

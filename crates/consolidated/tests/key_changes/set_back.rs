@@ -222,3 +222,79 @@ fn what_is_set_back_is_subject_to_the_rules() {
         assert_eq!(children(&center), "10:2x,11:1y,20:2z", "{backend:?}");
     });
 }
+
+/// The parent is deleted, and another row takes the value that the child refers to: the centre's
+/// `ON DELETE` acted on the child in between.
+// S3, S5, Trap 10
+#[test]
+fn a_child_stays_under_a_value_that_passes_from_a_deleted_row_to_another() {
+    for action in ["SET NULL", "CASCADE", "RESTRICT"] {
+        for (change, v) in [(true, "x"), (true, "edited"), (false, "new")] {
+            Backend::each(|backend| {
+                let schema = format!(
+                    "CREATE TABLE parent (id INTEGER PRIMARY KEY, v TEXT UNIQUE);
+                     CREATE TABLE child (id INTEGER PRIMARY KEY,
+                         parent TEXT REFERENCES parent (v) ON UPDATE CASCADE ON DELETE {action},
+                         v TEXT);
+                     INSERT INTO parent VALUES (1, 'a'), (2, 'b');
+                     INSERT INTO child VALUES (10, 'a', 'x'), (20, 'b', 'z');"
+                );
+                let mut center = Center::on(backend, &schema, "[table.parent]\n[table.child]\n");
+                let mut remote = Remote::another();
+                center.synchronize(&mut remote, &[]);
+                let child = |id, parent, v| vec![int(id), text(parent), text(v)];
+                let mut changes = vec![
+                    Upload::Insert("parent", row(3, "a")),
+                    Upload::Delete("parent", row(1, "a")),
+                ];
+                match change {
+                    true => changes.push(Upload::Update(
+                        "child",
+                        child(10, "a", "x"),
+                        child(10, "a", v),
+                    )),
+                    false => {
+                        changes.push(Upload::Insert("child", child(11, "a", v)));
+                        changes.push(Upload::Delete("child", child(10, "a", "x")));
+                    }
+                }
+                whole(&mut center, &mut remote, &changes);
+                assert_eq!(parents(&center), "2b,3a", "{backend:?} {action}");
+                let id = if change { 10 } else { 11 };
+                assert_eq!(children(&center), format!("{id}:a{v},20:bz"), "{backend:?} {action}");
+            });
+        }
+    }
+}
+
+/// The new row cannot have the value, or somebody else has changed the child.
+// S4, S5, Trap 10
+#[test]
+fn what_a_value_that_passes_on_leaves_behind_is_told() {
+    for theirs in
+        ["INSERT INTO parent VALUES (3, 'theirs')", "UPDATE child SET v = 'theirs' WHERE id = 10"]
+    {
+        Backend::each(|backend| {
+            let schema = "CREATE TABLE parent (id INTEGER PRIMARY KEY, v TEXT UNIQUE);
+                CREATE TABLE child (id INTEGER PRIMARY KEY,
+                    parent TEXT REFERENCES parent (v) ON DELETE SET NULL, v TEXT);
+                INSERT INTO parent VALUES (1, 'a');
+                INSERT INTO child VALUES (10, 'a', 'x');";
+            let mut center = Center::on(backend, schema, "[table.parent]\n[table.child]\n");
+            let mut remote = Remote::another();
+            center.synchronize(&mut remote, &[]);
+            center.foreign(theirs);
+            let child = || vec![int(10), text("a"), text("x")];
+            let changes = [
+                Upload::Insert("parent", row(3, "a")),
+                Upload::Update("child", child(), child()),
+                Upload::Delete("parent", row(1, "a")),
+            ];
+            let (applied, download) = center.synchronize(&mut remote, &changes);
+            assert!(applied.conflicts + applied.rejected > 0, "{backend:?} {theirs}");
+            let held = center.rows("SELECT id, parent, v FROM child");
+            let came = download.upserts.iter().filter(|(table, _)| table == "child");
+            assert_eq!(came.map(|(_, row)| row.clone()).collect::<Vec<_>>(), held, "{backend:?}");
+        });
+    }
+}

@@ -82,6 +82,41 @@ fn a_row_whose_own_key_was_set_back_is_uploaded() {
     );
 }
 
+/// It refers to a UNIQUE value, which passes from a row to another.
+// S3, Trap 10, Trap 21
+#[test]
+fn a_child_under_a_value_that_passes_on_is_uploaded() {
+    let tables = "CREATE TABLE parent (id INTEGER PRIMARY KEY, v TEXT UNIQUE);
+        CREATE TABLE child (id INTEGER PRIMARY KEY, parent TEXT REFERENCES parent (v)
+            ON DELETE SET NULL ON UPDATE CASCADE);
+        INSERT INTO parent VALUES (1, 'a'), (2, 'b');
+        INSERT INTO child VALUES (10, 'a'), (11, 'a'), (12, 'b')";
+    check(
+        tables,
+        "DELETE FROM parent WHERE id = 1; INSERT INTO parent VALUES (3, 'a');
+         UPDATE child SET parent = 'a' WHERE id = 10;
+         UPDATE child SET parent = parent WHERE id = 12",
+        &[
+            "insert parent (3, 'a')",
+            "delete parent (1, 'a')",
+            "update child (10, 'a') -> (10, 'a')",
+            "update child (11, 'a') -> (11, NULL)",
+        ],
+    );
+    check(
+        tables,
+        "UPDATE parent SET v = 'c' WHERE id = 1; UPDATE parent SET v = 'a' WHERE id = 2;
+         UPDATE child SET parent = 'a' WHERE id = 10",
+        &[
+            "update parent (1, 'a') -> (1, 'c')",
+            "update parent (2, 'b') -> (2, 'a')",
+            "update child (10, 'a') -> (10, 'a')",
+            "update child (11, 'a') -> (11, 'c')",
+            "update child (12, 'b') -> (12, 'a')",
+        ],
+    );
+}
+
 // S3, Trap 18, Trap 21: to a server of before an update that changes nothing says nothing.
 #[test]
 fn a_server_that_does_not_know_it_is_not_sent_it() {
@@ -128,4 +163,21 @@ fn what_is_downloaded_meanwhile_does_not_replace_it() {
     let line = "update child (10, 1, 'x', <unchanged>) -> (10, 1, 'x', NULL)";
     assert!(lines.iter().any(|it| it == line), "{lines:?}");
     assert_eq!(site.rows(child), ["1, 'x'"]);
+
+    // The same of a value that passes on.
+    let mut site = Site::new(
+        "CREATE TABLE parent (id INTEGER PRIMARY KEY, v TEXT UNIQUE);
+         CREATE TABLE child (id INTEGER PRIMARY KEY, parent TEXT REFERENCES parent (v)
+             ON DELETE SET NULL, v TEXT);
+         INSERT INTO parent VALUES (1, 'a'), (2, 'b'); INSERT INTO child VALUES (10, 'a', 'x')",
+    );
+    site.write(
+        "DELETE FROM parent WHERE id = 1; INSERT INTO parent VALUES (3, 'a');
+         UPDATE child SET parent = 'a' WHERE id = 10",
+    );
+    let theirs = [int(10), text("b"), text("theirs")];
+    site.download().upsert("child", &[&theirs]).apply().unwrap();
+    site.download().upsert("parent", &[&[int(7), text("g")]]).apply().unwrap();
+    let lines = site.upload();
+    assert!(lines.iter().any(|it| it == "update child (10, 'a', 'x') -> (10, 'a', 'x')"));
 }

@@ -9,7 +9,7 @@ use super::super::catalog::CatalogTable;
 use super::super::upload::Attempt;
 use crate::rebase::{Rebased, rebase_staying};
 use crate::synchronization::Change;
-use crate::uploaded_row::{RowId, UploadedRow};
+use crate::uploaded_row::{RowId, UploadedRow, each_row};
 use model::{Failure, ValueRef, write_value};
 use std::collections::HashSet;
 
@@ -19,17 +19,12 @@ pub(super) fn taken(attempt: &Attempt<'_>, wanted: &[usize]) -> Result<HashSet<R
     if !attempt.request.rows_stay {
         return Ok(keys);
     }
-    (attempt.request.batches)(&mut |batch| {
-        let comes = matches!(batch.change, Change::KeyChange | Change::Insert);
-        if !comes || !wanted.contains(&batch.table) {
-            return Ok(());
-        }
-        let published = &attempt.tables[batch.table].published;
-        let (mut row, mut rest) = (UploadedRow::default(), batch.rows);
-        for _ in 0..batch.count {
-            rest = row.read(rest, batch.change, published.width())?;
-            keys.insert(row.new_key(published, batch.table));
-        }
+    let published = |at: usize| &attempt.tables[at].published;
+    let comes = |table: usize, change| {
+        matches!(change, Change::KeyChange | Change::Insert) && wanted.contains(&table)
+    };
+    each_row(attempt.request.batches, &published, comes, |table, row| {
+        keys.insert(row.new_key(published(table), table));
         Ok(())
     })?;
     Ok(keys)

@@ -86,6 +86,7 @@ fn judge(attempt: &mut Attempt<'_>, moving: bool) -> Result<Verdict, Failure> {
         return Ok(Verdict::KeysFirst);
     }
     let mut impossible = constraint::settle_parked(attempt)?;
+    attempt.attach()?;
     let stuck = attempt.moving.as_mut().map(|moving| std::mem::take(&mut moving.stuck));
     impossible.extend(stuck.unwrap_or_default());
     impossible.extend(key_change::still_aside(attempt)?);
