@@ -1,7 +1,7 @@
-//! The server allocates for each message, and never for each row.
+//! The server allocates memory for each message, and never for each row.
 //!
-//! It runs in this process, where every allocation is counted; the remotes are processes of their
-//! own. SQLite allocates by itself and is not counted.
+//! It runs in this process, where every allocation is counted. The remotes are separate processes.
+//! Allocations of SQLite are not counted.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

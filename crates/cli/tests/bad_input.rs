@@ -1,7 +1,7 @@
-//! Bad input and bad surroundings are reported in one line with a number, and change nothing.
+//! Bad input and a bad environment are reported in one line with a code, and change nothing.
 //!
-//! One table: what is done, the number of the error, the exit code. Around each row of it both
-//! databases are read, and must be the same afterwards.
+//! One table: the case, the code, the command. Before and after each case both databases are read,
+//! and must be equal.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::print_stdout, reason = "tells which case failed")]

@@ -1,4 +1,4 @@
-//! Every limit of the server holds, and nobody waits for a remote that has stopped (S9, S10).
+//! Every limit of the server holds, and no session waits for a remote that has stopped (S9, S10).
 //!
 //! A user who meets a limit reads what to do, and nothing is left half done.
 

@@ -1,4 +1,4 @@
-//! The tables change at the centre while remotes have changes that wait; real servers, kills.
+//! The tables change at the centre while remotes have pending changes; real servers, kills.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,6 +1,6 @@
-//! A thousand random changes to a shop, by foreign programs on both sides, and everybody agrees.
+//! A thousand random changes to a shop by other programs on both sides, and all databases agree.
 //!
-//! In the middle of it a column gets another name, and another one is added.
+//! In the middle a column is renamed and another one is added.
 //!
 //! SYNCLINE_TEST_SEED chooses other changes.
 

@@ -1,4 +1,4 @@
-//! Nobody takes another's place at the server.
+//! No user takes the places of another at the server.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,9 +1,9 @@
-//! Any SQLite program may write to a remote and to the centre, in any way SQLite has.
+//! Any SQLite program may write to a remote and to the centre, in any way that SQLite allows.
 //!
 //! Table-driven: a case is a schema, SQL at one remote and SQL at the centre, run by the sqlite3
-//! shell on one side and by Python on the other. Two remotes then synchronize, and everybody must
-//! hold the same rows, without a conflict or a reject unless the case says so. So no change was
-//! lost, overwritten or invented on the way.
+//! shell on one side and by Python on the other. Two remotes then synchronize, and all databases
+//! must have the same rows, without a conflict or a reject unless the case says so. So no change
+//! was lost, overwritten or invented.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::print_stdout, reason = "tells which case failed")]

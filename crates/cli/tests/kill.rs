@@ -1,8 +1,8 @@
 //! Programs are killed at every dangerous moment and at random ones, and nothing is lost.
 //!
 //! Needs programs that can kill themselves: `cargo test -p cli --features fail-points`.
-//! `kill/shop.rs` has the rows that tell, `kill/owner.rs` the changes of the tables, and
-//! `kill/storm.rs` the kills at random.
+//! `kill/shop.rs` has the rows that show a loss, `kill/owner.rs` the changes of the tables, and
+//! `kill/storm.rs` the random kills.
 
 #![cfg(feature = "fail-points")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]

@@ -1,6 +1,6 @@
-//! What a server holds for its remotes comes from one budget and goes back to the system (S9).
+//! The memory that a server uses for its remotes has one budget and returns to the system (S9).
 //!
-//! Measured at the real program, whose remotes stop in the middle of what they do.
+//! It is measured at the real program, whose remotes stop in the middle of a synchronization.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! The same remote never synchronizes twice at once, and nobody is locked out by the dead (S8).
+//! The same remote never synchronizes twice at once, and a dead client locks none out (S8).
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,7 +1,6 @@
-//! Remotes and centres whose past is not what the other side remembers.
+//! Remotes and centres that remember different pasts.
 //!
-//! Restored from a backup, copied, undone, owed a row: what happened before is looked at, never
-//! assumed.
+//! Restored from a backup, copied, undone, owed a row: the past is compared and never assumed.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

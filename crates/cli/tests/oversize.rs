@@ -1,6 +1,6 @@
-//! A row at the centre that no message can carry is reported, and everything else arrives.
+//! A row at the centre that no message can contain is reported, and all other rows arrive.
 //!
-//! It comes once it is small enough or the limit larger; on every database.
+//! It arrives when it is small enough or the limit is larger; on every database.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

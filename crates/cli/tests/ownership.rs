@@ -1,7 +1,7 @@
-//! A remote ID belongs to somebody (trap 30): to its first user, and to one file.
+//! A remote ID has an owner (trap 30): its first user, and one file.
 //!
-//! Any user could present any remote ID: it received the rows of that remote, made it forget what
-//! it was owed, and kept it out for as long as it dripped rows.
+//! Before, any user could present any remote ID, receive the rows of that remote, make the centre
+//! forget its owed rows, and block it by sending rows slowly.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

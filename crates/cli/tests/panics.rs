@@ -1,4 +1,4 @@
-//! A worker of the server that panics is replaced, and nobody is shut out for it.
+//! A worker of the server that panics is replaced, and no remote is locked out.
 //!
 //! Needs a server that can panic: `cargo test -p cli --features fail-points`.
 

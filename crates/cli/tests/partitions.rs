@@ -1,4 +1,4 @@
-//! Partitions through the real program: no remote ever holds a row of another's.
+//! Partitions through the real program: no remote ever has a row of another's partition.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

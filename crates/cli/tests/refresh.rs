@@ -1,4 +1,4 @@
-//! Tables sent afresh meet rows that the remote has just uploaded.
+//! Tables that are sent as a whole, with rows that the remote has just uploaded.
 
 use harness::{World, count, sql};
 

@@ -1,4 +1,4 @@
-//! What was refused is counted in every summary, and a person can try it again or forget it.
+//! Rejected rows are counted in every summary, and a person can retry or dismiss them.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! The page of a suite: made of real results, of wrong ones and of none, and read by a browser.
+//! The page of a suite, from correct results, wrong ones and none, read by a browser.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

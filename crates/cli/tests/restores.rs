@@ -1,8 +1,8 @@
-//! A centre that was restored or copied, and what proves it (trap 30).
+//! A centre that was restored or copied, and the evidence for it (trap 30).
 //!
-//! Every remote that claimed more than the centre remembered made all others start again: one that
-//! was forgotten in all honesty, one that had met a clone, one that lied. Now only the centre's own
-//! evidence does; any other claim concerns the remote that makes it.
+//! Before, if a remote claimed more than the centre remembered, all others started again: after a
+//! forgotten remote, a copied file, or a false claim. Now only the centre's own evidence counts,
+//! and any other claim concerns the remote that makes it.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! Which errors of SQLite are a row's fault, and which are nobody's at the remote.
+//! Which errors of SQLite are the fault of a row, and which are not.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,6 +1,6 @@
 //! The schema of the centre changes in several ways at once, on both databases.
 //!
-//! Meanwhile keys, children and script versions change at remotes.
+//! At the same time keys, children and script versions change at remotes.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! The schema of the centre changes while changes wait at remotes, on both databases.
+//! The schema of the centre changes while remotes have pending changes, on both databases.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! Tables that are no longer published, and what still refers from them to published rows.
+//! Tables that are no longer published, and their references to published rows.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

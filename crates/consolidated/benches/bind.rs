@@ -1,6 +1,6 @@
 //! Uploaded rows of `purchase` become the arrays of a set-based statement for PostgreSQL.
 //!
-//! Each figure is for [`ROWS`] rows. What is bound is what travels: nothing is sent.
+//! Each figure is for [`ROWS`] rows. The rows are in the format of the wire, and nothing is sent.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! Others outwit the triggers or the foreign keys of PostgreSQL.
+//! Other programs bypass the triggers or the foreign keys of PostgreSQL.
 
 #![allow(clippy::unwrap_used)]
 

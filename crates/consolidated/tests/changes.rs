@@ -1,6 +1,6 @@
 //! Changes at the centre, by any program, arrive at remotes (S2).
 //!
-//! On every database, but for what only one of them can do.
+//! On every database, except for abilities that only one of them has.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! A large upload to PostgreSQL is not read again, unless it may have become something else.
+//! A large upload to PostgreSQL is not read again, unless a row may have been stored differently.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! Triggers of the owner that end what fires behind them, at a SQLite centre.
+//! Triggers of the owner that end the triggers after them, at an SQLite centre.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,8 +1,8 @@
 //! A row gets another key at a remote.
 //!
-//! It travelled as a delete and an insert. At the centre `ON DELETE` then acted on rows that the
-//! remote never had, although the foreign key also says `ON UPDATE`, and where the insert was
-//! refused the row was gone.
+//! Before, it was sent as a delete and an insert. At the centre `ON DELETE` then changed rows that
+//! the remote never had, although the foreign key also has `ON UPDATE`. If the insert was refused,
+//! the row was lost.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! Remotes change keys, rows and references at random; in the end all hold what the centre holds.
+//! Remotes change keys, rows and references at random; in the end all have the rows of the centre.
 
 #![allow(clippy::unwrap_used)]
 

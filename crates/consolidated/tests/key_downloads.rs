@@ -1,7 +1,7 @@
 //! A row gets another key at the centre.
 //!
-//! It was sent as a delete and an upsert. At a remote `ON DELETE` then acted on rows that only the
-//! remote knows, although the foreign key also says `ON UPDATE`.
+//! Before, it was sent as a delete and an upsert. At a remote `ON DELETE` then changed rows that
+//! only the remote has, although the foreign key also has `ON UPDATE`.
 
 #![allow(clippy::unwrap_used)]
 

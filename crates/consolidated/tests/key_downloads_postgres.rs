@@ -1,6 +1,6 @@
-//! Keys that change at a PostgreSQL centre: which transactions count, what its log does not know.
+//! Keys that change at a PostgreSQL centre: which transactions count, what its log lacks.
 //!
-//! What both databases promise is in `key_downloads.rs`.
+//! `key_downloads.rs` tests what both databases promise.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! Keys at PostgreSQL that are equal and spelled differently, or stored in another spelling.
+//! Keys at PostgreSQL that are equal in different notations, or stored in another notation.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! What the centre keeps about single rows, for people: rejects and conflicts; on every database.
+//! The centre's records about single rows, for people: rejects and conflicts; on every database.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,6 +1,6 @@
-//! Uploads under tables of yesterday, on every database.
+//! Uploads of older tables, on every database.
 //!
-//! Their types, keys or deciding columns are others today.
+//! Types, keys or deciding columns have changed since.
 
 #![allow(clippy::unwrap_used)]
 

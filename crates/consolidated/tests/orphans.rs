@@ -1,4 +1,4 @@
-//! Rows whose parent is missing, or goes in the same upload.
+//! Rows whose parent is missing, or is deleted in the same upload.
 
 #![allow(clippy::unwrap_used)]
 

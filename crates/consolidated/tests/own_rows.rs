@@ -1,4 +1,4 @@
-//! What the centre makes of a remote's own rows is no conflict with it.
+//! What the centre makes of a remote's own rows is not a conflict with the remote.
 
 #![allow(clippy::unwrap_used)]
 

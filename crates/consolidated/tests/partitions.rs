@@ -1,7 +1,7 @@
 //! Partitions: every way in which a row can leave or enter a partition, and the fences.
 //!
-//! After every synchronization the remote must hold exactly the rows that its selection covers,
-//! which is asked of the database in plain SQL.
+//! After every synchronization the remote must have exactly the rows that its selection covers,
+//! which plain SQL finds in the database.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! Plans that PostgreSQL keeps for downloads are right for whatever the tables hold later.
+//! Plans that PostgreSQL keeps for downloads are right for any later content of the tables.
 
 #![allow(clippy::unwrap_used)]
 

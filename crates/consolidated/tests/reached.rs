@@ -1,7 +1,7 @@
-//! Deletes and key changes reach rows that the upload does not name, by foreign keys.
+//! Deletes and key changes change rows by foreign keys that the upload does not contain.
 //!
-//! It is what the owner of the database declared, and it is counted. At the end of each test the
-//! remote holds what the centre has.
+//! The owner of the database declared this, and the rows are counted. At the end of each test the
+//! remote has the rows of the centre.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,6 +1,6 @@
-//! Uploads under tables of yesterday, on every database.
+//! Uploads of older tables, on every database.
 //!
-//! Columns and tables have got other names meanwhile, are gone, or are new.
+//! Columns and tables were renamed, dropped or added since.
 
 #![allow(clippy::unwrap_used)]
 

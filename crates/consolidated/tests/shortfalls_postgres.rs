@@ -1,6 +1,6 @@
-//! Rows that met somebody else's change, among many that did not.
+//! Rows with a conflict, among many without.
 //!
-//! They are found and resolved as a set, as they would be one by one.
+//! They are found and resolved as a set, with the same results as one by one.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! What a download reads is there while it reads, and still there after a crash.
+//! The rows that a download reads exist while it reads, and still exist after a crash.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! Tiny benchmarks: what they measure is worth nothing, but everything about them must be right.
+//! Tiny benchmarks: their figures mean nothing, but everything else about them must be right.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,7 +1,7 @@
-//! Runs beside the four published ones.
+//! Runs besides the four published ones.
 //!
 //! Other models, conflicts, empty synchronizations, slow networks, fewer processors, and a server
-//! that somebody else runs.
+//! that another process runs.
 
 use crate::{OPERATIONS, Site, check_counts};
 use harness::postgres::Cluster;

@@ -1,4 +1,4 @@
-//! Many runs: what a suite leaves, and how it goes on after an interruption.
+//! Many runs: the files of a suite, and how it continues after an interruption.
 
 use crate::Site;
 use harness::Outcome;

@@ -1,4 +1,4 @@
-//! The consolidated database of the walk, as programs that know nothing of us see it.
+//! The consolidated database of the walk, as other programs see it.
 
 use consolidated::{Notes, SyncModel, Url, administer};
 use harness::postgres::{Cluster, SUPERUSER};

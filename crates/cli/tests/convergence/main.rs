@@ -1,11 +1,10 @@
-//! Everything that may happen to a fleet, drawn at random, with real ends.
+//! Random events in the life of a fleet, with real files, servers and databases.
 //!
-//! Files that are remotes, a server, a consolidated database, and programs that write to all.
+//! There are files that are remotes, a server, a consolidated database, and programs that write to
+//! all of them.
 //!
-//! `walk.rs` draws what happens next, `upheaval.rs` what happens to some fleets only, `writes.rs`
-//! what is written. `shape.rs` knows what a table is and how it is called, `shop.rs` who is to
-//! receive what, `schema.rs` how that changes; `oracle.rs` compares. A run is repeated by the seed
-//! that it prints.
+//! `walk.rs` draws the events and `writes.rs` the writes. `shop.rs` knows the tables and which
+//! remote receives which rows, and `oracle.rs` compares. The printed seed repeats a run.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 

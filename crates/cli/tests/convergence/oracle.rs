@@ -1,4 +1,4 @@
-//! What must hold after a synchronization, asked of both databases behind our back.
+//! What must hold after a synchronization, read from both databases without Syncline.
 
 use crate::centre::{Centre, Row, rows_of};
 use crate::shape::{Kind, Shape, first_names, spec_of};

@@ -1,4 +1,4 @@
-//! The tables of the walk: what they are called now, what is published, and who receives what.
+//! The tables of the walk: their present names, what is published, and which remote receives what.
 
 use crate::shape::{Kind, Measure, Part, SPECS, Shape, Text, actions};
 use harness::Chance;

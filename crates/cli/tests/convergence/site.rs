@@ -1,4 +1,4 @@
-//! A remote of the walk: its file, its application, and what the application is owed.
+//! A remote of the walk: its file, its application, and the changes that must not be lost.
 
 use crate::centre::try_sqlite;
 use crate::cut::{Cut, Cutting, Meanwhile};

@@ -1,4 +1,4 @@
-//! What happens next, and what must hold then.
+//! The events of a walk, and what must hold after each.
 
 use crate::centre::{Backend, Centre};
 use crate::cut::{Cut, Meanwhile};

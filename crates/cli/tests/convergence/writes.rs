@@ -1,4 +1,5 @@
-//! What applications write, at remotes and at the centre: drawn, in SQL that both databases speak.
+//! Random writes of applications, at remotes and at the centre, in SQL that both databases
+//! understand.
 
 use crate::shape::{Kind, Measure, Shape, Spec, Text};
 use harness::Chance;

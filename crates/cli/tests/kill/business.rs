@@ -1,4 +1,4 @@
-//! Changes of rows that everybody changes, in words that both databases understand.
+//! Changes of rows that all remotes change, in SQL that both databases understand.
 
 use super::place::Place;
 use harness::Chance;

@@ -1,4 +1,4 @@
-//! The owner of the centre, who changes its tables while everybody works.
+//! The owner of the centre, who changes its tables while remotes synchronize.
 
 use super::place::{ADDED, RENAMED};
 use harness::{Chance, World, until};

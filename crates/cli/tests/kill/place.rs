@@ -1,6 +1,6 @@
-//! A database where an application writes that knows nothing of Syncline.
+//! A database in which an application writes that does not know Syncline.
 //!
-//! It writes whatever its columns are called at the moment.
+//! It writes to the columns by their present names.
 
 use harness::postgres::TestDatabase;
 use harness::query;

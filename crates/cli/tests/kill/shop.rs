@@ -1,12 +1,12 @@
-//! A shop whose rows tell whether anything was lost, done twice or seen half.
+//! A shop whose rows show whether a change was lost, made twice or seen half.
 //!
-//! K1. Every remote and the centre write journal rows, which nobody changes or deletes, and in the
-//!     same transaction count them in a row of `counter` that only they write. Whoever sees the
-//!     one without the other has seen half of a transaction.
-//! K2. Triggers at the centre write down every insert into `journal`, and every step of `counter`.
-//! K3. Everything else is changed by everybody at once, so that there are conflicts and rejects,
-//!     and badges that change hands while each may have one owner. Keys change, also of rows that
-//!     others refer to, and the owner changes the tables.
+//! K1. Every remote and the centre insert journal rows, which are never changed or deleted. In the
+//!     same transaction they count them in a row of `counter` that only they write. A reader that
+//!     sees one without the other has seen half of a transaction.
+//! K2. Triggers at the centre record every insert into `journal`, and every step of `counter`.
+//! K3. All remotes change everything else, so that there are conflicts and rejects, and badges that
+//!     move while each has one owner at most. Keys change, also of rows that others refer to, and
+//!     the owner changes the tables.
 
 use super::business;
 use super::owner::{TABLES, model};

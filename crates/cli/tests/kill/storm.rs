@@ -1,4 +1,4 @@
-//! Everybody writes and synchronizes at once while clients and server are killed at random.
+//! All remotes write and synchronize at once while clients and server are killed at random.
 
 use crate::owner::Owner;
 use crate::shop::{REMOTES, Site, assert_nothing_lost_or_doubled};

@@ -1,4 +1,4 @@
-//! However much one synchronization carries, the server holds little of it (S9).
+//! However large a synchronization is, the server needs little memory for it (S9).
 
 use crate::PROGRAM;
 use harness::{Server, World, count, full, sql};

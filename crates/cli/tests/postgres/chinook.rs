@@ -1,4 +1,4 @@
-//! A music shop on PostgreSQL as it is published, without a hand edit.
+//! A music shop on PostgreSQL as it is published, without changes by hand.
 
 use crate::PROGRAM;
 use harness::postgres::Cluster;

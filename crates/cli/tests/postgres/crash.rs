@@ -1,6 +1,6 @@
-//! Every program is killed at every dangerous moment, the database among them (S1, S4).
+//! Every program is killed at every dangerous moment, also the database (S1, S4).
 //!
-//! Keys and tables change in between. `kill/` has the shop, whose rows tell.
+//! Keys and tables change in between. `kill/` has the shop, whose rows show a loss.
 
 #![allow(clippy::print_stdout, reason = "cargo shows what a failed test printed")]
 

@@ -1,4 +1,4 @@
-//! What `deploy` puts into a database of PostgreSQL, who may do what, and that all of it goes.
+//! What `deploy` creates in a PostgreSQL database, which rights each role needs, and its removal.
 
 use crate::PROGRAM;
 use harness::World;

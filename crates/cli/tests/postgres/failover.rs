@@ -1,4 +1,4 @@
-//! Another past at the centre: a standby that was promoted, a database that was restored.
+//! Another past at the centre: a promoted standby, a restored database.
 
 use crate::PROGRAM;
 use harness::postgres::{ARCHIVING, Cluster, SUPERUSER, TestDatabase, run_client};

@@ -1,4 +1,4 @@
-//! What the database says beside its answers.
+//! Notices of the database.
 
 use crate::PROGRAM;
 use harness::World;

@@ -1,4 +1,4 @@
-//! A music shop as twenty representatives have it: each their own customers only.
+//! A music shop with twenty representatives: each receives only their own customers.
 //!
 //! SYNCLINE_TEST_SEED repeats a run.
 

@@ -1,4 +1,4 @@
-//! Which errors of PostgreSQL are a row's fault, and which are nobody's at the remote.
+//! Which errors of PostgreSQL are the fault of a row, and which are not.
 
 use crate::PROGRAM;
 use harness::{World, count, sql};

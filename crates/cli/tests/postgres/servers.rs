@@ -1,4 +1,4 @@
-//! Several server processes on one database: anybody may serve anybody (S3, S8).
+//! Several server processes on one database: each may serve each remote (S3, S8).
 
 use crate::PROGRAM;
 use harness::{Peer, Server, World, hello, sql, until};

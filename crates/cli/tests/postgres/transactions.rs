@@ -1,4 +1,4 @@
-//! Whatever a transaction is made of and however long it takes, its rows arrive (S2).
+//! The rows of any transaction arrive, whatever it contains and however long it takes (S2).
 
 use crate::PROGRAM;
 use harness::postgres::{PsqlSession, SUPERUSER};

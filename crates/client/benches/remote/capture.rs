@@ -1,4 +1,4 @@
-//! What the triggers add to the writes of a program that knows nothing of them.
+//! What the triggers add to the writes of a program that does not know Syncline.
 
 use crate::site::{CREATE, Place, REST, Site, connect};
 use divan::Bencher;

@@ -1,4 +1,4 @@
-//! A server that accepts every upload unread and sends one prepared download.
+//! A server that accepts every upload without reading it and sends one prepared download.
 
 use client::Transport;
 use model::{Code, Counter, DatabaseId, Failure, RemoteSchema, Watermark};

@@ -1,4 +1,4 @@
-//! A synchronization that downloads: receive, keep, apply, commit.
+//! A synchronization that downloads: receive, store, apply, commit.
 
 use crate::centre::Download;
 use crate::site::{CREATE, Place, Site, connect, deletes, row, upserts};

@@ -1,8 +1,8 @@
-//! What a remote costs: capture, upload and download of `purchase`, through the public API.
+//! The cost of a remote: capture, upload and download of `purchase`, through the public API.
 //!
-//! The server is a script without a database (`centre.rs`), so that every figure is the engine's
-//! and SQLite's. Files lie in `/dev/shm` where a bench says memory and in the folder for temporary
-//! files otherwise; both are ordinary remotes in WAL mode.
+//! The server is a script without a database (`centre.rs`), so that every figure is that of the
+//! engine and SQLite. Files are in `/dev/shm` if a bench says memory, and in the folder for
+//! temporary files otherwise. Both are ordinary remotes in WAL mode.
 
 #![allow(clippy::unwrap_used)]
 

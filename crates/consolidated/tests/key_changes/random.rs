@@ -1,6 +1,6 @@
 //! Keys and rows change at random, at a remote with the foreign keys of the centre.
 //!
-//! The stories are the same in every run. SYNCLINE_TEST_SEED chooses another one.
+//! The seeds are the same in every run. SYNCLINE_TEST_SEED chooses another one.
 
 use crate::center::{Backend, Center, Remote, Row, Upload};
 use model::Value;

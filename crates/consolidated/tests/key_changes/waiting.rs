@@ -1,4 +1,4 @@
-//! What waits at a remote under a key that its row no longer has.
+//! Pending changes of a remote under a key that their row no longer has.
 
 use super::{child, children, codes, family, grandchildren, parents, row};
 use crate::center::{Backend, Center, Download, Remote, Row, Upload, int, text, upload_only};

@@ -1,4 +1,4 @@
-//! Fences: what a remote may upload, and what comes of the rest.
+//! Fences: what a remote may upload, and what happens to the rest.
 
 use crate::center::{Backend, Center, Download, Row, Upload, deploy};
 use crate::shop::{Site, listed, model, row};

@@ -1,4 +1,4 @@
-//! A consolidated database under test, and remotes that are just rows and marks.
+//! A consolidated database under test, and remotes that consist of rows and marks.
 
 use consolidated::{
     Applied, Batch, Change, DownloadBatch, DownloadedTable, FetchRequest, Held, Identity, Reader,

@@ -1,4 +1,4 @@
-//! Downloads beside changes that wait.
+//! Downloads with pending changes.
 
 mod random;
 

@@ -1,4 +1,4 @@
-//! What waits, and a server that does not say which columns have got other names.
+//! Pending changes, and a server that does not say which columns were renamed.
 
 use super::shapes::{assert_equal, joined, table};
 use super::{rows, sync};

@@ -1,4 +1,4 @@
-//! Changes that wait for the rows of new columns, and stand in the way of just these rows.
+//! Changes that wait for the rows of new columns, and that block these rows.
 
 use super::shapes::table;
 use super::{family, rows, sync};

@@ -1,4 +1,4 @@
-//! Random changes of the tables, of rows and of luck; a map says what must come of them.
+//! Random changes of the tables and of rows; a map has the expected result.
 
 use super::{sync, sync_as};
 use crate::StoredReject;

@@ -1,4 +1,4 @@
-//! Rows of a table that comes back are changed before the first download has brought them.
+//! Rows of a table that is published again change before the first download has brought them.
 
 use super::shapes::{assert_equal, first, joined, table};
 use super::{rows, sync, sync_as};

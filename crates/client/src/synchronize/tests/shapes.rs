@@ -1,4 +1,4 @@
-//! The tables change at the centre while changes wait here.
+//! The tables change at the centre while changes are pending here.
 
 use super::{connect, rows, sync, sync_as};
 use crate::synchronize::{Counts, Step};

@@ -1,4 +1,4 @@
-//! Random changes at both ends, and downloads that no upload precedes.
+//! Random changes at both ends, and downloads without an upload.
 
 use super::super::{purchase, sync, sync_as};
 use crate::testing::centre::{Centre, SharedCentre};

@@ -1,4 +1,4 @@
-//! Sessions that a real pgbouncer lends to others.
+//! Sessions that a real pgbouncer shares between clients.
 
 use super::*;
 use harness::postgres::Pooler;

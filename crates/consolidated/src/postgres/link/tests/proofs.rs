@@ -1,4 +1,4 @@
-//! How each side proves who it is, against a real server that asks in every way.
+//! How each side authenticates itself, against a real server with every method.
 
 use super::*;
 use std::fs::Permissions;
