@@ -65,7 +65,7 @@ impl Site {
         change.allocations + change.reallocations
     }
 
-    /// Allocations while so many new rows go up from one remote, and down to the other.
+    /// Allocations while one remote uploads so many new rows and the other downloads them.
     fn carry(&mut self, rows: i64) -> (usize, usize) {
         let (first, last) = (self.rows + 1, self.rows + rows);
         self.rows = last;

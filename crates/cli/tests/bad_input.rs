@@ -65,7 +65,7 @@ const CASES: &[(&str, &str, Input)] = &[
     ("a port that says nothing Syncline", "E1001", Staged(another_service)),
     ("a port that hangs up", "E1006", Staged(a_service_that_hangs_up)),
     ("a database URL of another kind", "E6006", Line("init new --consolidated mysql://x")),
-    // Who, and what of it.
+    // Users, and what they ask for.
     ("a wrong password", "E2101", Staged(wrong_password)),
     (
         "an unknown user",
@@ -193,7 +193,7 @@ fn bad_input_is_told_with_its_number_and_changes_nothing() {
         left.iter().filter(|file| file.exists()).for_each(|_| fault("leaves a file behind"));
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
-    // After all of it the change that waited arrives, and everybody agrees.
+    // Afterwards the pending change arrives, and both databases agree.
     let Bench { world, server } = bench;
     assert_eq!(world.sync("ann", &server)["uploaded"]["inserts"], 1);
     assert_eq!(count(&world.consolidated(), "SELECT count(*) FROM purchase WHERE id = 'w'"), 1);

@@ -66,8 +66,8 @@ fn assert_told_when_to_come_back(error: &serde_json::Value) {
 }
 
 // S10, S9: one remote stops in its download and one in its upload, before a server with a single
-// connection to read with, and a single turn at the database. All others go on, and the database is
-// held by nobody.
+// connection to read with, and a single turn at the database. All others continue, and no session
+// holds the database.
 #[test]
 fn remotes_that_stop_keep_nobody_waiting() {
     let world = world(&["ann", "ben", "cleo"], "workers = 1\nsessions_max = 1");
@@ -140,7 +140,7 @@ fn an_upload_above_its_limit_is_refused_and_nothing_of_it_applied() {
     world.assert_converged(&["ann"]);
 }
 
-// S9, S11: nobody says how much memory the server takes before it is known who asks.
+// S9, S11: before a peer is authenticated, it cannot decide how much memory the server uses.
 #[test]
 fn a_peer_that_is_not_known_yet_is_read_no_further_than_its_limit() {
     let world = world(&["ann"], "");

@@ -135,8 +135,8 @@ fn a_table_that_left_and_comes_back_is_compared() {
     });
 }
 
-// Trap 24: an edit that waited while a column was published for the first time set it to NULL, or
-// was a conflict that nobody had caused; under every rule.
+// Trap 24: a pending change from before a column was published set the column to NULL, or was a
+// conflict without a cause; with every rule.
 #[test]
 fn a_newly_published_column_is_no_part_of_a_pending_change() {
     for rule in ["consolidated_wins", "remote_wins", "merge"] {

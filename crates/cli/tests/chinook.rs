@@ -15,11 +15,11 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_syncline");
 
 const REMOTES: usize = 20;
 const CHANGES: usize = 1000;
-/// Changes that one program makes before somebody synchronizes.
+/// Changes that one program makes before a synchronization.
 const CHANGES_AT_ONCE: usize = 10;
 
-// S3, Trap 11, Trap 24: neither conflicts nor refused rows keep anybody from holding the same rows,
-// nor do tables that change while everybody has changes that wait.
+// S3, Trap 11, Trap 24: in spite of conflicts, refused rows, and tables that change while changes
+// are pending, all databases get the same rows.
 #[test]
 fn twenty_remotes_of_a_shop_converge() {
     twenty_remotes_converge(Shop::Generated);
@@ -167,7 +167,7 @@ fn under_its_names(path: &Path, changes: String) -> String {
 /// there, and delete only what nothing refers to.
 struct Dice {
     random: Random,
-    /// The next key that nobody else uses.
+    /// The next unused key.
     fresh: u64,
 }
 

@@ -435,7 +435,7 @@ fn a_second_signal_ends_the_server_at_once() {
     let world = World::new(PROGRAM, SHOP);
     let mut server: Server = world.serve();
     let address = server.url.strip_prefix("tcp://").unwrap();
-    // Somebody who says nothing keeps the server from being done.
+    // A silent peer keeps the server from ending.
     let _silent = std::net::TcpStream::connect(address).unwrap();
     server.terminate();
     harness::until("the server to drain", || server.log().contains("stopping"));

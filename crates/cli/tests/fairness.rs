@@ -73,13 +73,13 @@ fn passwords_that_wait_take_no_place_of_a_token() {
             ["sync", "ann.db", "--server", &server.url, "--user", "ann"].map(str::to_owned).into();
         arguments.extend(with_token);
         world.syncline.ok(&arguments);
-        // A token that was not signed here asks nobody anything, not even for a turn.
+        // A token with a wrong signature causes no query and takes no turn.
         let mut forged = greeted(&server.url, "ann", Credential::Token("a.b".to_owned()));
         assert_eq!(forged.refusal(), Some(Code::TokenRefused.number()));
     }
 }
 
-// S9: guessing is slowed, for the user and the address that guess and for nobody else.
+// S9: guessing is delayed, only for the user and the address that guess.
 #[test]
 fn wrong_passwords_make_the_next_one_wait() {
     let world = World::new(PROGRAM, ITEM);
@@ -109,7 +109,7 @@ fn wrong_passwords_make_the_next_one_wait() {
     assert_eq!(guess().code, Code::AuthenticationFailed.number());
 }
 
-// S9: newcomers waited in the kernel's backlog, until somebody left.
+// S9: new connections waited in the kernel's backlog until another one ended.
 #[test]
 fn beyond_the_limit_of_connections_newcomers_hear_so() {
     let world = World::new(PROGRAM, ITEM);
@@ -151,8 +151,8 @@ fn an_admission_waits_for_no_download() {
     }
 }
 
-// S9: 1,200 wrong passwords, and a token user was refused 114 of 137 times. Nobody is here who was
-// refused for that.
+// S9: with 1,200 wrong passwords, a user with a token was refused 114 of 137 times. Now none is
+// refused.
 #[test]
 fn a_flood_of_wrong_passwords_is_nothing_to_a_token() {
     const FLOOD: usize = 1200;
@@ -176,7 +176,7 @@ fn a_flood_of_wrong_passwords_is_nothing_to_a_token() {
     assert!(codes.contains(&failed.code), "{failed:?}");
 }
 
-// S9, S10: a place was kept while rows travelled, so that slow remotes shut out everybody.
+// S9, S10: a place was held while rows were sent, so that slow remotes excluded all others.
 #[test]
 fn slow_transfers_take_no_place_at_the_database() {
     for world in [World::new(PROGRAM, ITEM), World::on_postgres(PROGRAM, ITEM)] {
@@ -190,7 +190,7 @@ fn slow_transfers_take_no_place_at_the_database() {
         sql(&world.remote("ben"), "INSERT INTO item VALUES (1, 'ben')");
         assert_eq!(world.sync("ben", &server)["uploaded"]["inserts"], 1);
         world.assert_converged(&["ben"]);
-        // Nobody is refused in the end who is slow.
+        // Slow remotes are served in the end.
         for mut modem in modems {
             modem.send(&Message::UploadEnd(UploadEnd { rows: 0 }));
             assert!(matches!(modem.receive(), Some(Message::UploadCommitted(_))));
@@ -246,7 +246,7 @@ fn the_refused_hear_a_time_that_follows_how_fast_others_leave() {
             failed.retry_after_s.unwrap()
         };
         assert!(newcomer() < 10, "nothing has stood still for long");
-        // Nobody leaves, and each of the refused is to come behind the one before.
+        // None leaves, and each refused remote gets a later time than the one before.
         until("a longer time", || newcomer() >= 10);
         drop(held);
         until("a free place", || world.try_sync("ben", &server, None).code == Some(0));

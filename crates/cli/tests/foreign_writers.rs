@@ -811,8 +811,8 @@ fn directions_are_kept_on_both_sides() {
     }
 }
 
-// Trap 12: somebody drops a trigger or changes a table. Nothing is synchronized until it is
-// repaired, and nothing that happened in between is missed (S2).
+// Trap 12: a trigger is dropped or a table changed. Nothing is synchronized until it is repaired,
+// and no change of the time between is missed (S2).
 #[test]
 fn drift_at_the_centre_stops_everything_until_it_is_deployed() {
     let (world, server) = deployed(UNIQUE, "");

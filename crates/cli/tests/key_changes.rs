@@ -131,9 +131,8 @@ fn what_only_a_remote_knows_follows_a_key_that_changes_at_the_centre() {
     }
 }
 
-// S3, S5, Trap 21: a child that goes along with its parent and is set back to the key, which
-// another row has by then, is as it was: nothing of it was uploaded, and the centre's own foreign
-// key took it along.
+// S3, S5, Trap 21: a child follows its parent and is set back to the old key, which another row has
+// then. It is unchanged, so it was not uploaded, and the centre's own foreign key moved it.
 #[test]
 fn rows_that_are_set_back_stay_where_the_user_wants_them() {
     for postgres in [false, true] {

@@ -282,8 +282,8 @@ fn both_die_one_after_the_other_and_nothing_is_lost_or_doubled() {
     }
 }
 
-// S1, S3, S4, S8, Trap 21, Trap 24: everybody writes and synchronizes at once, keys and tables
-// change, and everything is killed at random.
+// S1, S3, S4, S8, Trap 21, Trap 24: all remotes write and synchronize at once, keys and tables
+// change, and all programs are killed at random.
 #[test]
 fn a_storm_of_kills_loses_and_doubles_nothing() {
     storm::run(&open_shop(PROGRAM), 300);

@@ -62,7 +62,7 @@ fn deploy(world: &World, model: &str) {
     world.syncline.ok(&["deploy"]);
 }
 
-// S2, S3, S11: a table that somebody had dropped stopped all synchronizations of everybody.
+// S2, S3, S11: a dropped table stopped the synchronizations of all remotes.
 #[test]
 fn a_dropped_table_stops_no_other_and_what_waits_for_it_stays_pending() {
     for world in worlds() {
@@ -103,7 +103,7 @@ fn a_dropped_table_stops_no_other_and_what_waits_for_it_stays_pending() {
     }
 }
 
-// S2, S3: what came back was served as if nothing had been missed.
+// S2, S3: a table that was created again was served as if no change had been missed.
 #[test]
 fn a_table_that_comes_back_is_left_out_until_it_is_deployed_and_then_sent_whole() {
     for world in worlds() {
@@ -210,7 +210,7 @@ fn children_of_a_dropped_table_wait_too_and_its_parents_do_not() {
         assert_eq!(remote(&world, "SELECT id FROM invoice ORDER BY id"), ["11", "12", "13"]);
         assert!(remote(&world, "PRAGMA foreign_key_check").is_empty());
 
-        // It comes back empty, and what the remote had changed goes up.
+        // It is empty when it returns, and the changes of the remote are uploaded.
         world.centre_sql(
             "CREATE TABLE invoice (id INTEGER PRIMARY KEY, note TEXT,
                  customer INTEGER REFERENCES customer ON UPDATE CASCADE ON DELETE CASCADE)",

@@ -85,7 +85,7 @@ fn unfinished_frames_count_and_go_to_disk_and_arrive() {
     assert_eq!(world.centre_count(&wanted), 1);
 }
 
-// S9: a frame of one row took 57 bytes beside its row, which nobody counted.
+// S9: a frame of one row used 57 bytes beside its row, which were not counted.
 #[test]
 fn frames_of_one_row_count_with_all_that_they_take() {
     let (_world, server) = world();

@@ -80,7 +80,7 @@ fn a_second_process_on_the_same_file_is_refused() {
     }
     world.syncline.fails("E5002", &["remote", "reset", "ann.db", "--discard-pending"]);
     world.syncline.fails("E5002", &["remote", "detach", "ann.db"]);
-    // What other programs write meanwhile goes up next time.
+    // Changes of other programs in this time are uploaded the next time.
     write(&world, 5);
     network.resume();
     assert_eq!(finish(first).code, Some(0));
@@ -159,7 +159,7 @@ fn a_later_attempt_replaces_a_predecessor_that_drips() {
         });
         // Also when an assertion fails, or the scope would wait without end.
         let _stop = Stop(&living);
-        // Somebody looks whether the server is there, and takes nothing from anybody.
+        // A ping takes nothing from another synchronization.
         world.syncline.run(&ping).message("E2110");
         time_of(|| until("the takeover", || attempt().code == Some(0)))
     });
@@ -267,7 +267,7 @@ fn a_client_that_died_in_its_upload_does_not_lock_out_its_successor() {
     assert_arrived_once(&world, 5001);
 }
 
-// S8, S1: the client is dead, and so is the connection: nobody has to wait for anything.
+// S8, S1: the client is dead, and so is the connection: the successor need not wait.
 #[test]
 fn a_client_that_died_with_its_connection_is_followed_at_once() {
     let (world, server) = notes();

@@ -125,7 +125,7 @@ fn a_restored_centre_and_remotes_that_went_on_converge() {
     );
 }
 
-// Trap 3: without a row lost, a restore is noticed all the same, and nobody is asked to help.
+// Trap 3: a restore is noticed even if no row was lost, without an operator.
 #[test]
 fn a_restore_right_after_the_backup_costs_nothing() {
     let world = shop(&["ann"]);

@@ -100,7 +100,7 @@ fn owed(world: &World) -> i64 {
     world.centre_count(&format!("SELECT count(*) FROM {schema}syncline_owed"))
 }
 
-// S2, S3: the row comes when the limit allows it, although nobody touches it any more.
+// S2, S3: the row arrives when the limit allows it, although it does not change any more.
 #[test]
 fn a_row_comes_when_the_limit_becomes_larger() {
     for world in worlds() {
@@ -185,7 +185,7 @@ fn a_new_remote_goes_without_the_row_and_its_descendants() {
         let held = ["doc", "page", "word", "other"].map(|table| ids(&world, "ann", table));
         assert_eq!(held, ["2", "20", "200", "1"]);
         assert_eq!(rejects(&world, "ann"), doc(7170));
-        // What happens to them meanwhile stands in nobody's way.
+        // Their changes in the meantime block no other row.
         world.centre_sql("UPDATE page SET n = 1; INSERT INTO page VALUES (11, 1, 0)");
         world.centre_sql("INSERT INTO word VALUES (101, 11), (201, 20)");
         world.sync("ann", &server);

@@ -118,7 +118,7 @@ fn another_user_gets_a_code_and_nothing_else_happens() {
     }
 }
 
-// S8, Trap 30: 18 of 18 tries were refused while somebody else dripped rows.
+// S8, Trap 30: 18 of 18 attempts were refused while another user sent rows slowly.
 #[test]
 fn whoever_drips_rows_under_the_id_of_another_keeps_nobody_out() {
     for (world, server) in worlds() {
@@ -148,7 +148,7 @@ fn a_ping_binds_nothing_and_the_first_synchronization_does() {
     }
 }
 
-// S7, Trap 30: what one user wrote must not go up under the rights of another.
+// S7, Trap 30: changes of one user must not be uploaded with the rights of another.
 #[test]
 fn the_user_of_a_file_changes_only_when_nothing_waits() {
     for (world, server) in worlds() {
@@ -191,7 +191,7 @@ fn a_remote_of_today_is_bound_at_its_next_synchronization() {
 #[cfg(feature = "fail-points")]
 fn a_replaced_file_is_told_what_became_of_its_last_upload() {
     for (world, server) in worlds() {
-        // Rows of nobody in particular: those of a device are refused where the file is another.
+        // Rows without an owner: rows of a device are refused from another file.
         fs::write(world.path("model.toml"), "script_version = \"v1\"\n[table.note]\n").unwrap();
         world.syncline.ok(&["deploy"]);
         sync_as(&world, &server, "ann.db", "ann", &TILL);
@@ -351,8 +351,8 @@ fn a_file_replaced_before_it_had_an_answer_is_told_its_upload_and_does_not_repea
     }
 }
 
-// S1, S8, Trap 30: both are at the database at once. Who came first is applied, and who took over
-// behind it keeps what it knows.
+// S1, S8, Trap 30: both are at the database at once. The first is applied, and the one that took
+// over afterwards keeps its state.
 #[test]
 fn a_file_that_takes_over_while_the_other_is_applied_waits_for_its_commit() {
     let (world, server) = worlds().remove(1);

@@ -12,7 +12,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_syncline");
 const ITEM: &str = "CREATE TABLE item (id INTEGER PRIMARY KEY, name TEXT);
     INSERT INTO item VALUES (1, 'a'), (2, 'b')";
 
-/// One worker of each kind: where it is gone, nobody is left.
+/// One worker of each kind, so that none is left without it.
 fn worlds() -> [World; 2] {
     let worlds = [World::new(PROGRAM, ITEM), World::on_postgres(PROGRAM, ITEM)];
     for world in &worlds {
@@ -33,8 +33,7 @@ fn panics(log: &str) -> u64 {
     counts.next_back().unwrap_or(0)
 }
 
-// S1, S2, S11: the thread was gone for good, and everybody heard E4002 for as long as the process
-// lived.
+// S1, S2, S11: the thread was lost, and all remotes got E4002 until the process ended.
 #[test]
 fn a_worker_that_panics_is_replaced_and_its_request_answered() {
     let points = [

@@ -82,7 +82,7 @@ fn synchronize(world: &World, server: &Server, user: &str, rep: u64) -> serde_js
     report
 }
 
-/// A statement that somebody may run at the centre or at a remote; some are refused there.
+/// A statement that a program may run at the centre or at a remote. Some are refused there.
 fn statement(chance: &mut Chance, everywhere: bool) -> String {
     let mut key = || 1 + chance.below(12);
     let (key, other, note) = (key(), key(), key());
@@ -160,7 +160,7 @@ fn a_child_that_is_added_while_its_parent_leaves_is_rejected_and_told() {
     assert_eq!(count(&world.remote("ann"), told), 1);
 }
 
-/// Work that was done on a row which went to somebody else meanwhile is kept at the remote.
+/// Changes of a row that went to another user in the meantime are stored at the remote.
 // S7, S11
 #[test]
 fn an_edit_of_a_row_that_has_left_is_kept_as_a_reject() {

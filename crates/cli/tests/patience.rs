@@ -44,7 +44,7 @@ fn ended(peer: &mut Peer, every: Duration, mut next: impl FnMut(i64) -> Message)
     peer.refusal()
 }
 
-// S9, S11: single bytes kept a connection, and all that it had, for as long as somebody liked.
+// S9, S11: with single bytes a peer kept a connection, with its memory, without a limit.
 #[test]
 fn who_drips_an_upload_is_ended_and_who_is_slow_is_not() {
     let (world, server) = world("progress_bytes_per_s_min = 1000\nprogress_window_s = 1");
@@ -110,7 +110,8 @@ fn downloading(configuration: &str) -> (World, Server, Peer) {
     (world, server, peer)
 }
 
-// S9: the same for what the server sends. Who takes a little from time to time was never silent.
+// S9: the same for rows that the server sends. A peer that reads a little from time to time was
+// never silent.
 #[test]
 fn who_hardly_takes_its_download_is_ended_and_who_is_slow_is_not() {
     let (_world, _server, mut slow) = downloading("progress_window_s = 4");

@@ -58,8 +58,8 @@ fn worlds() -> [World; 2] {
     worlds
 }
 
-// S5, S11: a row that was refused had to be typed in again, or was copied out of JSON by hand, over
-// whatever somebody else had made of the row meanwhile.
+// S5, S11: a refused row had to be typed again, or copied from JSON by hand, and this overwrote
+// changes that others had made in the meantime.
 #[test]
 fn a_retry_is_a_change_of_the_row_as_it_is_and_overwrites_nothing_unseen() {
     for world in worlds() {

@@ -122,7 +122,8 @@ fn a_file_that_was_copied_back_is_noticed_before_anybody_is_served() {
 }
 
 // Trap 3, Trap 30: (a) the number and the birth of a file that was moved to another file system are
-// others, as those of a copy; nobody can tell them apart. All are compared once, and lose nothing.
+// others, as those of a copy, so it cannot be distinguished from one. All are compared once, and
+// lose nothing.
 #[test]
 fn a_file_that_was_moved_by_copying_is_compared_once_and_nobody_loses_anything() {
     let world = shop(false);
@@ -199,8 +200,8 @@ fn a_file_restored_below_a_running_server_is_proven_by_a_receipt() {
     assert_eq!(generation(&world), after);
 }
 
-// Trap 3, Trap 30: (c) a file of before this server's start is restored below it. Nobody is served
-// before that is noticed, whatever the first remote to come has seen.
+// Trap 3, Trap 30: (c) a file of before this server's start is restored below it. No remote is
+// served before this is noticed, whatever the first remote has received.
 #[test]
 fn a_file_of_before_its_start_restored_below_a_running_server_is_proven_by_its_mark() {
     let world = shop(false);
@@ -230,7 +231,8 @@ fn a_file_of_before_its_start_restored_below_a_running_server_is_proven_by_its_m
     assert_eq!(generation(&world), after);
 }
 
-// S1, Trap 3, Trap 30: (a) another file in its place: what the server has open nobody else finds.
+// S1, Trap 3, Trap 30: (a) another file in its place: no other program can find the file that the
+// server has open.
 #[test]
 fn a_file_replaced_below_a_running_server_is_not_written_to() {
     let world = shop(false);
@@ -253,7 +255,7 @@ fn a_file_replaced_below_a_running_server_is_not_written_to() {
     assert_eq!(world.centre_count("SELECT count(*) FROM customer WHERE id = 12"), 1);
 }
 
-// Trap 30: a remote that met a clone of the centre comes back; nobody else notices.
+// Trap 30: a remote that met a clone of the centre comes back; others are not affected.
 #[test]
 fn a_remote_that_met_a_clone_is_compared_alone() {
     let world = shop(false);
@@ -304,7 +306,7 @@ fn a_remote_that_met_a_clone_is_compared_alone() {
     assert!(rejects(&world, "ben").is_empty());
 }
 
-// Trap 30, S1: a forgotten remote comes back, does not upload twice, and disturbs nobody.
+// Trap 30, S1: a forgotten remote comes back, does not upload twice, and does not affect others.
 #[test]
 #[cfg(feature = "fail-points")]
 fn a_forgotten_remote_comes_back_without_harm() {
@@ -356,7 +358,7 @@ fn what_an_operator_declares_restored_is_compared() {
         let world = shop(postgres);
         let server = world.serve();
         sync_all(&world, &server);
-        // By a program that switches tracking off, which nobody should.
+        // By a program that switches tracking off, which none should.
         world.centre_sql(if postgres { UNTRACKED_ON_POSTGRES } else { UNTRACKED_ON_SQLITE });
         let before = generation(&world);
         sync_all(&world, &server);

@@ -77,7 +77,7 @@ fn rows_of_a_table_that_comes_back_under_another_key_are_told() {
             world.centre_sql("ALTER TABLE item RENAME COLUMN id TO number");
             deploy(&world, "[table.item]\nrenamed = { number = \"id\" }\n[table.word]\n");
             assert_told(&world, &server);
-            // Nobody knows to which rows they belong.
+            // It is unknown to which rows they belong.
             let retry = ["remote", "rejects", "retry", "ann.db", "--all", "--force"];
             world.syncline.fails("E5172", &retry);
         }
@@ -102,7 +102,7 @@ fn rows_that_a_table_that_comes_back_does_not_take_are_told() {
     }
 }
 
-// S3, S11: a table that is published no more refers to a key that another column is by now. SQLite
+// S3, S11: a table that is no longer published refers to a key that is another column now. SQLite
 // refused every change of the parent, and each synchronization ended in E9001.
 #[test]
 fn a_table_of_the_users_own_may_refer_to_a_key_that_is_none_any_more() {

@@ -52,9 +52,9 @@ fn rejected(world: &World) -> i64 {
 }
 
 // S1, S4, S5, S11, Trap 17: a value that a trigger of the owner's could not work with failed the
-// upload again and again, and nothing of the remote arrived any more. What `RAISE(FAIL)` had left
-// behind stayed though the row was rejected, and what came behind `RAISE(ROLLBACK)` was committed
-// by itself.
+// upload again and again, and nothing of the remote arrived any more. Changes before a
+// `RAISE(FAIL)` stayed although the row was rejected, and changes after a `RAISE(ROLLBACK)` were
+// committed alone.
 #[test]
 fn a_row_that_a_trigger_cannot_take_is_rejected_and_blocks_no_other() {
     let (world, server) = docs();

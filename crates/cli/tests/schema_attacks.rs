@@ -135,8 +135,8 @@ fn a_column_of_another_type_converges_with_changes_waiting() {
     }
 }
 
-// Trap 24, S11: nothing is done while changes wait under tables that have changed, and what waits
-// goes up by the next synchronization that uploads.
+// Trap 24, S11: nothing is done while changed tables have pending changes, and the next
+// synchronization with an upload uploads them.
 #[test]
 fn download_only_refuses_and_the_next_synchronization_takes_what_waits() {
     for world in worlds() {

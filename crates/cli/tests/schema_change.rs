@@ -150,7 +150,7 @@ fn a_column_that_came_meanwhile_keeps_its_value() {
     }
 }
 
-// S7, S11: a key with a column that the remote has never seen: nobody can tell which row is meant.
+// S7, S11: a key with a column that the remote never received: it is unknown which row is meant.
 #[test]
 fn what_waits_under_another_key_is_kept_and_told() {
     for world in worlds() {

@@ -32,7 +32,7 @@ fn sync(world: &World, server: &Server, secrets: &[&str]) -> Outcome {
     world.syncline.run(&[&remote[..], &["--token-file", "ann.token"], secrets].concat())
 }
 
-// Trap 30: somebody may have read the database who should not.
+// Trap 30: an attacker may have read the database.
 #[test]
 fn new_keys_void_every_token_and_no_receipt() {
     for postgres in [false, true] {

@@ -48,7 +48,7 @@ fn a_file_becomes_a_remote_and_rows_travel_both_ways() {
     let bens = world.sync("ben", &server);
     assert_eq!(bens["downloaded"], json!({ "upserts": 2, "deletes": 1 }));
     world.assert_converged(&["ann", "ben"]);
-    // S3, trap 8: when nobody writes, nothing moves.
+    // S3, trap 8: without writes, no row is sent.
     for name in ["ann", "ben"] {
         let quiet = world.sync(name, &server);
         assert_eq!(quiet["uploaded"], uploaded(0, 0, 0));
@@ -235,7 +235,7 @@ fn a_row_that_the_centre_refuses_is_kept_as_a_reject() {
     world.add_user("ann");
     let server = world.serve();
     world.sync("ann", &server);
-    // The remote has the same CHECK; somebody who switches it off is found out at the centre.
+    // The remote has the same CHECK. If it is switched off, the centre finds the fault.
     sql(
         &world.remote("ann"),
         "PRAGMA ignore_check_constraints = ON; INSERT INTO product VALUES (1, 5), (2, -5)",

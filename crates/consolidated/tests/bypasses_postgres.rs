@@ -140,7 +140,7 @@ fn orphans_from_before_the_deployment_come_with_their_parents_and_are_named() {
     );
 }
 
-// S10: where nobody bypasses anything nothing is looked for.
+// S10: if no session bypasses foreign keys, no search is made.
 #[test]
 fn an_ordinary_download_takes_two_round_trips() {
     // Where others write at this moment, one more may be needed until that is on the disk.
@@ -216,7 +216,7 @@ fn watched_by_nobody(database: &TestDatabase) {
 }
 
 /// What such a trigger had hidden before the deployment that began to watch it stayed hidden.
-// S2, Trap 29: and one that cannot set a version back makes nobody start again.
+// S2, Trap 29: and a trigger that cannot set a version back causes no new download.
 #[test]
 fn what_was_hidden_before_anybody_watched_is_made_good() {
     for (body, harmful) in [

@@ -317,7 +317,7 @@ fn changes_of_one_owner_are_found_in_runs_and_behind_them() {
     let mut remotes = [remote_of("a", "ann"), remote_of("b", "bob")];
     let mut held = [Held::new(), Held::new()];
     for round in 1..=6_i64 {
-        // Long runs, short ones, and owners that nobody is: none, and text that is not UTF-8.
+        // Long runs, short ones, and unusual owners: NULL, and text that is not UTF-8.
         center.foreign(&format!(
             "INSERT INTO part SELECT {round} * 100 + value, CASE value % 7
                  WHEN 0 THEN 'bob' WHEN 1 THEN NULL WHEN 2 THEN CAST(x'ff41' AS TEXT)
@@ -345,7 +345,7 @@ fn changes_of_one_owner_are_found_in_runs_and_behind_them() {
         let found = center.value("SELECT max(last_sequence) FROM syncline_runs_part");
         assert!(found != Value::Null, "the server made runs");
         if round == 4 {
-            // All runs go, because what came behind them is more than what stays.
+            // All runs are removed, because the later entries are more than the kept ones.
             center.writer.trim_logs(3).unwrap();
         }
         for (at, owner) in owners.iter().enumerate() {

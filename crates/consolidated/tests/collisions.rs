@@ -83,7 +83,7 @@ fn a_deployment_waits_for_the_upload_that_holds_the_file() {
     assert_eq!((applied.rejected, more.rejected), (0, 0));
     let held = session.deployment;
     assert_eq!(written(&center), format!("1:{held},2:{held}"));
-    // The download behind it is of the new model, which has no such row for this remote.
+    // The download after it uses the new model, which has no such row for this remote.
     remote.identity.progress = applied.progress;
     let download = center.download(&mut remote, &applied);
     assert_eq!(download.upserts, []);

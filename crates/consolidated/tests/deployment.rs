@@ -93,7 +93,8 @@ fn check_tells_drift_from_a_changed_model() {
     assert_eq!(said(admin.check(&[same]).unwrap()), 1);
 }
 
-// S11: what is left out on purpose was named by every check, so that nobody saw what is new.
+// S11: tables that are left out on purpose were named by every check, so that new ones were
+// overlooked.
 #[test]
 fn check_names_what_is_new_and_not_what_is_left_out_on_purpose() {
     Backend::each(|backend| {

@@ -179,7 +179,7 @@ fn of_two_deploys_at_once_one_does_the_work() {
 /// What stops a statement that would wait for `deploy` for long.
 const IMPATIENT: &str = "SET lock_timeout = '20s';";
 
-// S2: nobody has to stop for tracking to begin, and no row is written again.
+// S2: no program must stop when tracking begins, and no row is written again.
 #[test]
 fn a_large_table_is_tracked_while_others_write() {
     let rows = if harness::full() { 1_000_000 } else { 200_000 };
@@ -276,7 +276,7 @@ fn row_versions_of_another_server_are_found_and_made_anew() {
     assert_ne!(database.text(incarnation), before, "every remote gets it anew");
 }
 
-// S7: nobody's rows are refused for a mistake in a claim.
+// S7: a mistake in a claim causes no rejects.
 #[test]
 fn a_claim_that_is_no_value_of_its_column_refuses_the_session() {
     let database = database(
@@ -440,7 +440,7 @@ fn tables_that_uploads_reach_unseen_are_named() {
     all.sql("GRANT SELECT ON own.below TO PUBLIC");
     assert_eq!(found(), Vec::<String>::new());
     all.sql("REVOKE SELECT ON own.below FROM PUBLIC");
-    // Nobody uploads deletes.
+    // No remote uploads deletes.
     let tables = "[table.parent]\ndirection = \"download_only\"\n";
     assert_eq!(named(&deploy(&database, tables).unwrap().notices), Vec::<String>::new());
 }

@@ -178,7 +178,7 @@ fn a_remote_whose_predecessor_still_applies_is_told_to_come_back() {
     });
 }
 
-// S8: nobody of two that begin with the same new remote ID is lost or let in twice.
+// S8: two that begin with the same new remote ID: neither is lost or admitted twice.
 #[test]
 fn two_first_connections_of_one_remote_are_told_apart() {
     let (mut center, database, _) = synchronized();
@@ -371,7 +371,7 @@ fn departures_of_one_statement_come_apart_into_their_rows() {
     assert_eq!((download.upserts.len(), download.deletes.len()), (1, 0));
 }
 
-// S9, S10: a download of many tables found its own statements forgotten by those in front of it.
+// S9, S10: in a download of many tables, earlier statements displaced the prepared later ones.
 #[test]
 fn a_download_of_many_tables_prepares_nothing_again() {
     const TABLES: usize = 420;

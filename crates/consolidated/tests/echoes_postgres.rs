@@ -99,7 +99,7 @@ fn what_is_stored_as_it_was_sent_is_not_read_again() {
     unread(center.synchronize(&mut remote, &rows));
     let update = |id| Upload::Update("t", exact(id, 0.25), exact(id, 0.5));
     unread(center.synchronize(&mut remote, &many(update)));
-    // What somebody else has changed between upload and download comes.
+    // Changes of others between upload and download are sent.
     let applied =
         center.upload(&mut remote, &many(|id| Upload::Delete("t", exact(id, 0.5)))).unwrap();
     database.sql("INSERT INTO parent VALUES (0, 0); UPDATE child SET n = 1 WHERE id = 9");
@@ -115,7 +115,7 @@ fn what_is_stored_as_it_was_sent_is_not_read_again() {
     );
 }
 
-// S3, Trap 8: the server has been connected for long when somebody adds something that writes.
+// S3, Trap 8: the server has been connected for a long time when a trigger that writes is added.
 #[test]
 fn whatever_else_writes_in_the_same_transaction_is_noticed() {
     let (mut center, database, mut remote) = synchronized(

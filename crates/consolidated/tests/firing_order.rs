@@ -123,7 +123,7 @@ fn a_trigger_that_ends_the_others_hides_nothing() {
         other.follow(&mut center, &[], &what);
         if !before {
             center.foreign(&made);
-            // What is done until somebody deploys comes behind that.
+            // Changes before the next deployment are sent after it.
             write(&center, recursive, 1);
             let hides = timing == "AFTER";
             assert_eq!(refuses(&mut center), hides.then_some(Code::Drift), "{what}");

@@ -105,7 +105,7 @@ fn children_are_changed_under_the_new_key_of_their_parent() {
             let (applied, download) = center.synchronize(&mut remote, &changes);
             assert_eq!((applied.conflicts, applied.rejected), (0, 0));
             assert_eq!(children(&center), "10:5X,13:5new,20:2z");
-            // Who lacks the foreign key learns of the parent's new key.
+            // A remote without the foreign key receives the parent's new key.
             let came = download.upserts.iter().map(|(_, row)| row[0].clone()).collect::<Vec<_>>();
             assert_eq!(came, if with_the_foreign_key { vec![] } else { vec![int(10)] });
         });

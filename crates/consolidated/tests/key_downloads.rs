@@ -44,7 +44,7 @@ fn moved(table: &str, old: Row, row: Row) -> (String, Row, Row) {
     (table.to_owned(), old, row)
 }
 
-/// What came, in one order.
+/// The downloaded rows, in a fixed order.
 fn sorted(mut download: Download) -> Download {
     let by = |row: &Row| row.iter().map(|value| value.as_ref().display()).collect::<Vec<_>>();
     download.key_changes.sort_by_key(|(table, old, _)| (table.clone(), by(old)));
@@ -113,7 +113,7 @@ fn chains_swaps_and_rings_at_the_centre_name_the_keys_that_the_remote_knows() {
         for steps in [
             // Each goes one further.
             vec![("4", "3"), ("3", "2"), ("2", "1")],
-            // They swap, by way of a key that nobody keeps.
+            // They exchange keys by way of a temporary key.
             vec![("-1", "1"), ("1", "2"), ("2", "-1")],
             // A ring of three.
             vec![("-1", "1"), ("1", "3"), ("3", "2"), ("2", "-1")],
@@ -146,7 +146,7 @@ fn sorted_changes(key_changes: Vec<(String, Row, Row)>) -> Vec<(String, Row, Row
     sorted(Download { key_changes, ..Download::default() }).key_changes
 }
 
-/// The row ends otherwise than it went on, or the key is another row's by now.
+/// The row is deleted in the end, or another row has the key now.
 // S3
 #[test]
 fn what_else_happens_to_a_row_with_another_key_is_told_too() {
@@ -202,7 +202,7 @@ fn a_remote_is_not_told_of_its_own_key_change() {
         let download = next(&mut center, &mut other);
         assert_eq!(about_parents(&download), 1, "{download:?}");
         assert!(download.upserts.contains(&("parent".into(), row(1, "mine"))));
-        // Somebody changes it further: the remote knows the key that it gave.
+        // Another user changes it again: the remote knows the key that it gave.
         foreign(&center, &["UPDATE parent SET id = 9 WHERE id = 5"]);
         for remote in [&mut remote, &mut other] {
             let download = next(&mut center, remote);

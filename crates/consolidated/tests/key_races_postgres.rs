@@ -24,8 +24,8 @@ const SCHEMA: &str = "
         PERFORM pg_advisory_xact_lock_shared(1); RETURN NEW; END $$;
     CREATE TRIGGER wait BEFORE UPDATE ON first FOR EACH ROW EXECUTE FUNCTION wait();";
 
-/// Nobody has changed a key when the upload asks, and somebody does while it is applied row by row.
-/// What it said of the old key met nothing, or the row that took the key.
+/// No key has changed when the upload checks, and one changes while it is applied row by row. A
+/// change under the old key then found no row, or the row that took the key.
 // S5, Trap 21
 #[test]
 fn a_key_that_changes_while_an_upload_is_applied_carefully_is_followed() {

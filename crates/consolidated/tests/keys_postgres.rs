@@ -208,7 +208,7 @@ fn a_change_of_letter_case_never_takes_the_row_along() {
     assert_eq!(applied.rejected, 2);
     assert_eq!(center.list("SELECT id FROM t"), "ann");
     assert_eq!(held.keys(), ["ann"], "{download:?}");
-    // Others go on as ever.
+    // Other keys work as before.
     let usual = [
         Upload::Update("t", row("ann", "a"), row("ann", "b")),
         Upload::Insert("t", row("eve", "e")),
@@ -314,7 +314,7 @@ fn what_waits_under_a_key_that_has_changed_follows_the_row() {
             assert!(held.0.values().all(|row| row[1] == text("mine")), "{kind} {rule}");
             let mine = center.value("SELECT count(*) FROM t WHERE note = 'mine'");
             assert_eq!((mine, center.value("SELECT count(*) FROM t")), (int(3), int(3)));
-            // Somebody else's change is still a conflict.
+            // A change of another user is still a conflict.
             center.foreign(&format!("UPDATE t SET note = 'theirs', id = '{a}' WHERE id = '{a2}'"));
             let edit = Upload::Update("t", row(a2, "mine"), row(a2, "again"));
             let (applied, _) = center.synchronize(&mut one, &[edit]);

@@ -51,7 +51,7 @@ fn the_centre_keeps_what_it_refused_on(backend: Backend) {
     let one = admin(&center).rejects(Notes::Of(notes[1].id)).unwrap();
     assert_eq!((one.len(), &one[0]), (1, &notes[1]), "{backend:?}");
 
-    // Nobody takes away what the remote has not heard of, whatever its age.
+    // A reject that the remote has not received is never removed, whatever its age.
     assert!(notes.iter().all(|it| !it.learned), "{backend:?}");
     assert_eq!(admin(&center).purge_rejects(0).unwrap(), 0, "{backend:?}");
     center.writer.trim_notes(1000, 0).unwrap();
@@ -66,8 +66,8 @@ fn the_centre_keeps_what_it_refused_on(backend: Backend) {
     assert_eq!(admin(&center).purge_rejects(0).unwrap(), 1, "{backend:?}");
 }
 
-// S5: a note about a conflict had three rows and not the one that the rule made of them, and
-// arrays whose places nobody knows once a column has come or gone.
+// S5: a note about a conflict had three rows and not the one that the rule made of them, and arrays
+// whose positions mean nothing after a column was added or dropped.
 #[test]
 fn a_conflict_says_what_came_of_it_by_column_name() {
     Backend::each(a_conflict_says_what_came_of_it_on);
@@ -122,7 +122,7 @@ fn a_message_that_quotes_a_long_value_is_cut() {
     assert!(matches!(owed, model::Value::Integer(length) if length < 2_000), "{owed:?}");
 }
 
-// S9: what is reported of each row was held until the commit, and nobody counted it.
+// S9: the report of each row was held in memory until the commit, without a limit.
 #[test]
 fn what_is_kept_of_rows_counts_until_the_commit_and_is_given_back() {
     const ROWS: u32 = 300;

@@ -81,7 +81,7 @@ fn retyped() -> Vec<Retyped> {
 }
 
 // S1, S5, S11, Trap 24: a value of another type is converted where the new type can hold it, and is
-// a reject of its row alone where not. No edit becomes a conflict that nobody has caused.
+// a reject of its row alone where not. No change becomes a conflict without a cause.
 #[test]
 fn what_waits_for_a_column_of_another_type_is_converted_or_told() {
     for case in retyped() {
@@ -129,7 +129,7 @@ fn what_waits_for_a_column_of_another_type_is_converted_or_told() {
 }
 
 // S5, Trap 24: at a SQLite centre a column of another affinity stores the same value in another
-// storage class, which is no change by anybody.
+// storage class, which is not a change.
 #[test]
 fn what_waits_for_a_column_of_another_affinity_is_applied() {
     for (before, stored, after, new, shown) in [
@@ -236,8 +236,8 @@ fn rows_without_the_column_that_decides_are_judged_by_what_the_centre_has() {
     }
 }
 
-// S7: a new row whose default is outside, or that nobody can judge, is a reject; the others
-// go their way.
+// S7: a new row whose default is outside the partition, or unknown, is a reject. The others are
+// applied.
 #[test]
 fn new_rows_outside_by_their_default_are_told() {
     Backend::each(|backend| {

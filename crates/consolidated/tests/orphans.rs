@@ -36,7 +36,7 @@ fn a_parent_that_comes_for_an_old_orphan_hides_no_new_one() {
     let reject = ("b".to_owned(), vec![int(1)], Code::RowReferences.number());
     assert_eq!(download.rejects, [reject]);
     assert_eq!(center.list("SELECT id AS v FROM b ORDER BY 1"), "2,3");
-    // The same with a delete that takes a parent away from somebody, beside one of an old orphan.
+    // The same with a delete of a parent that has children, beside one of an old orphan.
     center.foreign("INSERT INTO c VALUES (8, 3), (9, 99)");
     center.synchronize(&mut remote, &[]);
     let rows = [
@@ -49,8 +49,8 @@ fn a_parent_that_comes_for_an_old_orphan_hides_no_new_one() {
 }
 
 // S2, Trap 26: a parent takes one from SQLite's count for each row that waited for it, old orphans
-// included, which are not in the count. It went below nothing, and the commit failed for everybody
-// who synchronized at that moment.
+// included, which are not in the count. It became negative, and the commit failed for all uploads
+// of the group.
 #[test]
 fn a_parent_that_comes_for_more_than_was_counted_locks_nobody_out() {
     let schema = "CREATE TABLE node (id INTEGER PRIMARY KEY, up INTEGER REFERENCES node);
@@ -67,9 +67,9 @@ fn a_parent_that_comes_for_more_than_was_counted_locks_nobody_out() {
     assert_eq!(center.list("SELECT id AS v FROM node ORDER BY 1"), "2,7,8,10");
 }
 
-// S2, S5: a delete takes children along that somebody else has written meanwhile, and these have
-// children that refuse. No row of the upload is next to them, so nobody was blamed, and the remote
-// could never upload anything again (E3008).
+// S2, S5: a delete removes children that another user has inserted in the meantime, and these have
+// children that refuse it. No row of the upload is next to them, so no row was rejected, and the
+// remote could never upload again (E3008).
 #[test]
 fn a_delete_that_a_row_far_below_refuses_is_rejected_alone() {
     Backend::each(|backend| {

@@ -46,8 +46,8 @@ fn upload_alone(center: &mut Center, remote: &mut Remote, rows: &[Upload]) -> u6
     applied.conflicts + applied.rejected
 }
 
-/// A trigger at the centre touched the row that the remote had uploaded. Its next change met a row
-/// that nobody else had changed, and lost.
+/// A trigger at the centre changed the row that the remote had uploaded. The remote's next change
+/// lost, although no other user had changed the row.
 // S5
 #[test]
 fn a_remote_does_not_lose_against_what_a_trigger_made_of_its_own_row() {
@@ -68,7 +68,7 @@ fn a_remote_does_not_lose_against_what_a_trigger_made_of_its_own_row() {
     });
 }
 
-/// What somebody else has changed since is a conflict all the same.
+/// A later change of another user is still a conflict.
 // S5
 #[test]
 fn somebody_elses_change_of_ones_own_row_is_a_conflict() {
@@ -88,9 +88,9 @@ fn somebody_elses_change_of_ones_own_row_is_a_conflict() {
     });
 }
 
-/// A documented limit: of a row that was not uploaded nobody notes how it was before a trigger
-/// changed it, so somebody else may have changed it too. Nothing happens in silence, and the rule
-/// `merge` keeps both.
+/// A documented limit: if a row was not uploaded, its state before a trigger changed it is not
+/// recorded, so another user may have changed it too. The conflict is recorded, and the rule
+/// `merge` keeps both changes.
 // S5
 #[test]
 fn what_a_trigger_made_of_another_row_is_a_conflict_that_merge_resolves() {

@@ -23,8 +23,8 @@ fn center(backend: Backend, customer: &str) -> Center {
     Center::on(backend, &format!("{SCHEMA}{ROWS}"), &model(customer))
 }
 
-/// Statement of somebody at the centre, and what the remote of representative 3 is sent for it:
-/// rows and keys, beside the table with a custom condition, which is sent in any case.
+/// A statement at the centre, and the rows and keys that the remote of representative 3 is sent for
+/// it. The table with a custom condition is sent in any case.
 type Case = (&'static str, &'static str, &'static str);
 
 fn check(cases: &[Case]) {
@@ -117,7 +117,7 @@ fn rows_leave_and_enter_with_the_rows_of_a_mapping_table() {
         ),
         ("UPDATE member SET person = 5 WHERE person = 3", "", "comment:11 task:1"),
         ("UPDATE member SET person = 3 WHERE project = 'q'", "comment:21 task:2", ""),
-        // What others share is nobody else's business.
+        // Rows of the partitions of others are not sent.
         ("DELETE FROM member WHERE person = 4", "", ""),
         (
             "DELETE FROM member WHERE person = 3; INSERT INTO member VALUES (3, 'p')",
@@ -172,8 +172,7 @@ fn what_leaves_and_comes_back_stays() {
     ]);
 }
 
-/// REPLACE removes rows without telling any delete trigger; the place that they had must be known
-/// all the same.
+/// REPLACE removes rows without firing a delete trigger. Their place must still be known.
 // S6, Trap 9
 #[test]
 fn replaced_rows_leave() {

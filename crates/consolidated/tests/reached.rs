@@ -162,7 +162,7 @@ fn tree(backend: Backend) -> World {
 fn what_deletes_reach_is_counted_once_on_all_levels() {
     Backend::each(|backend| {
         let mut world = tree(backend);
-        // One child goes with it that the upload names, and one that somebody else has entered.
+        // It removes one child that the upload names, and one that another user has inserted.
         world.center.foreign("INSERT INTO child VALUES (11, 1)");
         let changes =
             [Upload::Delete("child", vec![int(10), int(1)]), Upload::Delete("parent", row(1, "a"))];
@@ -284,7 +284,7 @@ fn a_child_that_follows_a_taken_key_does_not_go_with_the_old_parent() {
                 assert_eq!(world.center.list(children), "10:1,20:2,30:3");
             }
         }
-        // Somebody else has entered one: whose it is nobody can tell.
+        // Another user has inserted one: it is unknown to which parent it belongs.
         let mut world = pair(backend);
         world.center.foreign("INSERT INTO child VALUES (11, 1)");
         let (_, download) = world.synchronize(&changes());

@@ -31,8 +31,8 @@ fn item(id: i64, name: &str, qty: i64, note: Value) -> Row {
     vec![int(id), text(name), int(qty), note]
 }
 
-// S1, S5, Trap 24: an edit of a column that had got another name vanished, an insert arrived with
-// NULL there, and an edit of it and another column became a conflict that nobody had caused.
+// S1, S5, Trap 24: a change of a renamed column was lost, an insert arrived with NULL there, and a
+// change of it and another column became a conflict without a cause.
 #[test]
 fn what_waits_goes_to_the_new_name_of_its_column() {
     Backend::each(|backend| {
@@ -159,8 +159,8 @@ fn a_value_of_a_dropped_column_is_told_and_the_rest_of_its_row_is_applied() {
     });
 }
 
-// S5, Trap 24: a newly published column became NULL, or the edit was discarded as a conflict that
-// nobody had caused.
+// S5, Trap 24: a newly published column became NULL, or the change was discarded as a conflict
+// without a cause.
 #[test]
 fn a_new_column_is_neither_compared_nor_written_by_any_rule() {
     Backend::each(|backend| {
@@ -201,7 +201,7 @@ fn a_new_column_is_neither_compared_nor_written_by_any_rule() {
     });
 }
 
-// H2: what nobody has declared is refused while it would cost somebody something.
+// H2: an undeclared change is refused while a remote could lose changes by it.
 #[test]
 fn a_deployment_refuses_what_is_gone_without_a_word() {
     Backend::each(|backend| {

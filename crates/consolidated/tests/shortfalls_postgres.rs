@@ -20,7 +20,7 @@ const SCHEMA: &str = "
         note text, qty integer CHECK (qty <> 13));
     CREATE INDEX ON line (customer);";
 
-/// A trigger of somebody's own, which does nothing: rows are applied carefully then.
+/// A trigger of a user that does nothing: rows are applied carefully then.
 const WATCHED: &str = "
     CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
     CREATE TRIGGER nothing BEFORE INSERT OR UPDATE OR DELETE ON customer
@@ -316,7 +316,7 @@ fn left_behind(center: &Center) -> Vec<Vec<Row>> {
     center.answers(&queries.map(str::to_owned))
 }
 
-/// Takes what came, and tells it.
+/// Applies the download and returns its rows.
 fn take(held: &mut Held, download: Download) -> Vec<String> {
     let table = |name: &str| if name == "line" { "line" } else { "customer" };
     let id = |row: &Row| match row[0] {

@@ -264,7 +264,7 @@ fn uploaded_rows_do_not_come_back_unless_the_centre_made_them_different_on(backe
     assert_eq!((download.deletes.len(), download.filtered), (0, 1));
 }
 
-// Trap 8: what an upload sets off without a trigger of anybody's.
+// Trap 8: the effects of an upload without triggers of users.
 #[test]
 fn what_a_foreign_key_did_to_other_rows_of_the_uploaded_table_comes_down() {
     Backend::each(what_a_foreign_key_did_to_other_rows_of_the_uploaded_table_comes_down_on);
@@ -556,7 +556,7 @@ fn an_old_value_that_was_not_captured_is_the_new_one_on(backend: Backend) {
     let (applied, _) = center.synchronize(&mut remote, &[Upload::Update("t", old, new)]);
     assert_eq!(applied.conflicts, 0);
     assert_eq!(center.value("SELECT note FROM t"), text("m"));
-    // Meanwhile somebody else changed what this remote kept: that is a conflict like any other.
+    // In the meantime another user changed a row that this remote kept: an ordinary conflict.
     center.foreign(backend.pick("UPDATE t SET photo = x'ff'", "UPDATE t SET photo = '\\xff'"));
     let old = vec![int(1), Value::Absent, text("m")];
     let new = vec![int(1), Value::Blob(vec![0]), text("k")];

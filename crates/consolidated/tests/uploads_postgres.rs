@@ -123,7 +123,7 @@ fn rows_of_two_tables_that_refer_to_each_other_come_and_go() {
         let rows = [
             Upload::Insert("person", pair(1, 10)),
             Upload::Insert("team", pair(10, 1)),
-            // Nobody has ever seen team 99.
+            // There was never a team 99.
             Upload::Insert("person", pair(2, 99)),
         ];
         let (applied, download) = center.synchronize(&mut remote, &rows);
@@ -197,7 +197,7 @@ fn unique_values_swap_in_columns_of_every_kind() {
         let change = |id: i64, from: i64, to: i64| {
             Upload::Update("t", vec![int(id), value(from)], vec![int(id), value(to)])
         };
-        // A ring of three, and one that takes a value that nobody gives up.
+        // A ring of three, and a row that takes a value that no row gives up.
         let ring = [change(1, 11, 22), change(2, 22, 33), change(3, 33, 11)];
         let (applied, _) = center.synchronize(&mut remote, &ring);
         assert_eq!((applied.rejected, applied.conflicts), (0, 0), "{kind} {constraint}");

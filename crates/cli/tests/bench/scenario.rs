@@ -106,7 +106,7 @@ fn processors_can_be_fewer() {
     check_counts(&result, "upload-insert", 3, 12, 2);
     assert_eq!(result["settings"]["cpus"], 1);
 
-    // Somebody else's process can only be pinned by its owner, or with a right of its own.
+    // A process of another user can be pinned only by its owner, or with a special right.
     let outcome = site.run(&database.url(), &all);
     match outcome.code {
         Some(0) => check_counts(&site.result(), "upload-insert", 3, 12, 2),
@@ -138,7 +138,7 @@ fn a_server_that_somebody_else_runs_can_be_measured() {
     let text = std::fs::read_to_string(world.path("result.json")).unwrap();
     let result: Value = serde_json::from_str(&text).unwrap();
     assert_eq!((&result["rows"], &result["settings"]["server"]), (&72.into(), &"given".into()));
-    // Nobody sees what somebody else's server used and did.
+    // The use of a server of another process is unknown.
     assert_eq!(result["cpu_us_per_row"]["server"], Value::Null);
     assert_eq!(result["database"], Value::Null);
 }

@@ -68,7 +68,7 @@ impl Centre {
         }
     }
 
-    /// The same by somebody for whom foreign keys do not count: a restore, a replication.
+    /// The same without foreign keys, like a restore or a replication.
     pub(crate) fn write_unchecked(&self, statements: &[String]) -> bool {
         let sql = statements.join("; ");
         match &self.other {
@@ -148,7 +148,7 @@ pub(crate) fn try_sqlite(connection: &Connection, sql: &str) -> bool {
         connection.execute_batch("ROLLBACK").unwrap();
     }
     let refused = done.as_ref().is_err_and(|error| {
-        // A table that is published no more may refer to a key that has another name by now.
+        // A table that is no longer published may refer to a key with another name now.
         error.sqlite_error_code() == Some(rusqlite::ErrorCode::ConstraintViolation)
             || error.to_string().contains("foreign key mismatch")
     });

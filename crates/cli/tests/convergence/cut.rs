@@ -45,7 +45,7 @@ impl Meanwhile {
         let mut waiting = self.0.borrow_mut();
         waiting.bytes = waiting.bytes.saturating_sub(bytes);
         if waiting.bytes == 0 && waiting.written.is_none() {
-            // Too late for a table that is another one by now.
+            // Too late for a table that is another one now.
             let written = match waiting.file.held() == waiting.held {
                 true => waiting.file.write(&waiting.statements, waiting.checked),
                 false => Written::default(),

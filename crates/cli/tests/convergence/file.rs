@@ -89,7 +89,7 @@ impl File {
         rows_of(&self.app, &sql).into_iter().map(pair).collect()
     }
 
-    /// What the application has written and nobody has changed since: text, table and column.
+    /// Texts that the application has written and that are unchanged since: text, table and column.
     pub(crate) fn own_texts(&self) -> BTreeMap<String, (String, String)> {
         let mut own = BTreeMap::new();
         for table in self.tables() {

@@ -65,9 +65,9 @@ fn walk(backend: Backend) {
 }
 
 // S1, S2, S3, S5, S6, S7, Trap 20, Trap 21, Trap 23, Trap 24, Trap 26: keys, columns, publications
-// and claims change, foreign keys are bypassed and connections end while everybody writes. After
-// each synchronization a remote holds exactly the rows that it should, and nothing that was written
-// at a remote is missing at the centre without a record.
+// and claims change, foreign keys are bypassed and connections end while all databases are written
+// to. After each synchronization a remote has exactly the right rows, and each change of a remote
+// is at the centre or in a record.
 #[test]
 fn whatever_happens_to_a_fleet_it_converges_on_sqlite() {
     walk(Backend::Sqlite);

@@ -106,7 +106,7 @@ pub(crate) struct Measure {
     pub(crate) required: bool,
 }
 
-/// A table as somebody knows it: the centre, or a remote.
+/// A table as the centre or a remote knows it.
 #[derive(Debug, Clone)]
 pub(crate) struct Shape {
     pub(crate) spec: &'static Spec,
@@ -182,7 +182,7 @@ impl Shape {
 /// Behind this stands the number of a name that is not the first one.
 const AGAIN: &str = "_z";
 
-/// Another name, which nobody has had.
+/// Another name, which was never used.
 pub(crate) fn rename(name: &str, number: u64) -> String {
     format!("{}{AGAIN}{number}", first_names(name))
 }

@@ -217,8 +217,7 @@ impl Shop {
         self.tables.iter().find(|table| table.now.spec.name == name).unwrap()
     }
 
-    /// Which rows of a table somebody with this claim receives, as the database is asked by
-    /// somebody else.
+    /// Which rows of a table a user with this claim receives, in plain SQL.
     pub(crate) fn condition(&self, shape: &Shape, rep: u64) -> String {
         let of_table = |name: &str, condition: &str| {
             let shape = &self.table(name).now;

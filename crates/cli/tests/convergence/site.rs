@@ -22,7 +22,7 @@ pub(crate) struct Site {
     token: Option<String>,
     /// The rows that were deleted here since the last upload.
     pub(crate) deleted: Marks,
-    /// An attempt has failed since the last upload, which may have arrived all the same.
+    /// An attempt has failed since the last upload, but the upload may have arrived.
     pub(crate) in_doubt: bool,
 }
 

@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const STEPS: u64 = 240;
 /// Where more happens, each takes longer.
 const UPHEAVAL_STEPS: u64 = 120;
-/// Between two moments in which nobody writes.
+/// Between two pauses without writes.
 const STEPS_UNTIL_QUIET: u64 = 60;
 /// Attempts until a server has noticed that the connection before is gone.
 const ATTEMPTS_MAX: usize = 20;
@@ -257,7 +257,7 @@ impl Walk {
         self.centre.deploy(&model);
     }
 
-    /// Everything is published, and everybody synchronizes twice.
+    /// Everything is published, and each remote synchronizes twice.
     fn quiet(&mut self) {
         self.shop.publish_all();
         self.deploy();
@@ -351,7 +351,7 @@ impl Walk {
         let there = texts_at(&self.centre, &self.shop);
         let mut records = Records::new(&self.centre, site);
         for text in &open {
-            // What an attempt that failed has uploaded may have been changed by somebody since.
+            // The upload of a failed attempt may have been changed by others since.
             let told = there.contains(*text) || records.say(&[text]) || site.in_doubt;
             assert!(told, "{}: {text} is lost\n{}", site.name, records.read().join("\n"));
         }

@@ -1,10 +1,9 @@
-//! Random writes of applications, at remotes and at the centre, in SQL that both databases
-//! understand.
+//! Random writes of applications, at remotes and at the centre, in SQL for both databases.
 
 use crate::shape::{Kind, Measure, Shape, Spec, Text};
 use harness::Chance;
 
-/// Keys are few, so that everybody means the same rows.
+/// There are few keys, so that writers often choose the same rows.
 const KEYS: u64 = 6;
 
 /// Who writes. Every text says in which column it belongs and who wrote it, and is written once.

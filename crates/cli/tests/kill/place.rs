@@ -58,7 +58,7 @@ impl Place {
         panic!("overtaken {ATTEMPTS_MAX} times: {statements:?}");
     }
 
-    /// Whether somebody else was faster, so that the transaction is tried again.
+    /// Whether another writer was faster, so that the transaction is tried again.
     fn was_overtaken(&self, message: &str) -> bool {
         let said = |what: &[&str]| what.iter().any(|what| message.contains(what));
         match self {
@@ -122,7 +122,7 @@ impl Place {
     }
 }
 
-/// More often nobody is overtaken by chance.
+/// More attempts than a writer needs by chance.
 const ATTEMPTS_MAX: usize = 50;
 
 fn by_application(path: &Path, text: &str) -> Result<(), String> {

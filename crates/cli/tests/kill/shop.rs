@@ -118,7 +118,7 @@ impl Site {
         Site { number: number as i64, entries: 0, place, chance }
     }
 
-    /// A site that had its rows before anybody thought of synchronizing.
+    /// A site that had its rows before the first synchronization.
     pub(crate) fn fill(world: &World, number: usize, chance: Chance) -> Site {
         let first = number as i64 * SITE + 1;
         let site = Site::new(world, number, chance);
@@ -164,7 +164,7 @@ impl Site {
         self.entries += rows;
     }
 
-    /// Checks that nobody sees half of a transaction (K1), at any moment.
+    /// Checks that no reader sees half of a transaction (K1), at any moment.
     pub(crate) fn assert_atomic(&self) {
         assert_atomic(&self.place);
     }
@@ -178,8 +178,8 @@ fn assert_atomic(place: &Place) {
     assert!(halves.is_empty(), "{place:?}: site, counted, there: {halves:?}");
 }
 
-/// The oracle, after everybody has synchronized: all hold the same, and the centre holds exactly
-/// what was committed, each row written once.
+/// The oracle, after all have synchronized: all have the same rows, and the centre has exactly the
+/// committed rows, each written once.
 pub(crate) fn assert_nothing_lost_or_doubled(world: &World, remotes: &[&str], sites: &[&Site]) {
     let centre = centre(world);
     for site in sites {

@@ -31,7 +31,7 @@ struct Storm<'a> {
     url: Mutex<String>,
     kills: AtomicU64,
     kills_wanted: u64,
-    /// Somebody panicked; the others must not go on for ever.
+    /// A thread panicked. The others must end too.
     broken: AtomicBool,
 }
 
@@ -71,7 +71,7 @@ fn identities(world: &World) -> Vec<serde_json::Value> {
 }
 
 impl Storm<'_> {
-    /// Runs everybody until there were enough kills; gives who wrote what.
+    /// Runs all writers until there were enough kills. Returns what each wrote.
     fn blow(&self, chance: &mut Chance) -> Vec<Site> {
         scope(|scope| {
             let chance_of_server = chance.split();
@@ -109,7 +109,7 @@ impl Storm<'_> {
         self.broken.load(Ordering::SeqCst) || self.kills.load(Ordering::SeqCst) >= self.kills_wanted
     }
 
-    /// Does the work, and tells everybody else to stop should it panic.
+    /// Does the work. If it panics, all others are stopped.
     fn guarded(&self, work: impl FnOnce()) {
         struct Alarm<'a>(&'a AtomicBool);
         impl Drop for Alarm<'_> {

@@ -136,8 +136,8 @@ fn a_client_that_dies_anywhere_loses_and_doubles_nothing() {
     }
 }
 
-// S1, S3, S4, Trap 21, Trap 24: the database server is killed and started again while
-// everybody synchronizes.
+// S1, S3, S4, Trap 21, Trap 24: the database server is killed and started again while all remotes
+// synchronize.
 #[test]
 fn a_killed_database_loses_and_doubles_nothing() {
     const KILLS: usize = 4;

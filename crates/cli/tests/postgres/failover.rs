@@ -54,9 +54,9 @@ fn abort_transactions(database: &TestDatabase, count: usize) {
     database.sql(&"BEGIN; SELECT pg_current_xact_id(); ROLLBACK;\n".repeat(count));
 }
 
-// Trap 2, S2: the primary gives ids to transactions that abort, and is killed before a standby
-// hears of them. The standby gives them again, to rows that a remote must not miss, though its
-// watermark was taken after them.
+// Trap 2, S2: the primary assigns numbers to transactions that abort, and is killed before they
+// reach a standby. The standby assigns them again, to rows that a remote must not miss, although
+// its watermark was issued after them.
 #[cfg(feature = "fail-points")]
 #[test]
 fn rows_of_a_promoted_standby_arrive_though_their_transactions_were_seen() {
@@ -69,7 +69,7 @@ fn rows_of_a_promoted_standby_arrive_though_their_transactions_were_seen() {
 #[cfg(feature = "fail-points")]
 fn numbers_came_again() -> bool {
     const ABORTED: usize = 500;
-    // What is aborted is sent when somebody else commits, or after this time.
+    // Aborts are sent when another transaction commits, or after this time.
     let primary = Cluster::start_with("wal_writer_delay = 10s");
     let world = shop(primary.database());
     let name = world.database().name.clone();
@@ -172,7 +172,8 @@ fn sync_in_the_end(world: &World, name: &str, server: &Server) {
 }
 
 // Trap 2, Trap 3, Trap 30: a base backup, the archived log up to a point before a mistake, another
-// timeline. Who has seen more than the point has is compared, and keeps what goes; nobody else.
+// timeline. A remote that has received later changes is compared, and stores the rows that it
+// loses. No other remote is.
 #[test]
 fn a_recovery_to_a_point_in_time_compares_who_was_ahead_and_nobody_else() {
     let primary = Cluster::start_with(ARCHIVING);

@@ -61,7 +61,7 @@ fn a_pooler_by_transaction_or_statement_is_refused() {
     }
 }
 
-// Settings that a pooler drops would be missing without anybody's notice.
+// Settings that a pooler drops would be missing silently.
 #[test]
 fn settings_in_the_url_are_refused_by_the_pooler_and_the_way_out_is_named() {
     let world = World::on_postgres(PROGRAM, NOTE);

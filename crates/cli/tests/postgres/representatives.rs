@@ -15,7 +15,7 @@ fn on_sqlite(shop: Shop) -> World {
 
 const REPRESENTATIVES: u64 = 20;
 const CHANGES: usize = 1000;
-/// Changes that one program makes before somebody synchronizes.
+/// Changes that one program makes before a synchronization.
 const CHANGES_AT_ONCE: usize = 10;
 
 /// The names of Chinook differ from database to database only in their form.
@@ -142,7 +142,7 @@ impl Company {
         self.assert_only_own_rows(number);
     }
 
-    /// Nobody wrote since it synchronized: what it has is its own, with nothing left over.
+    /// No one wrote since its synchronization: it has exactly its own rows.
     fn assert_only_own_rows(&self, number: u64) {
         let path = self.world.remote(&remote(number));
         for strangers in [
@@ -242,7 +242,7 @@ impl Company {
         let to = 1 + self.chance.below(REPRESENTATIVES);
         match self.chance.below(12) {
             0 | 1 => self.move_customer(to),
-            // For somebody else, which is not allowed: it is rejected.
+            // For another representative, which is not allowed: it is rejected.
             2 => self.new_customer(to),
             _ => self.change(number),
         }
@@ -268,7 +268,7 @@ impl Company {
         let line = self.some("invoice_line");
         match self.chance.below(10) {
             0 => self.new_customer(number),
-            // Where there is no customer there is nobody to invoice.
+            // Without a customer there is no invoice.
             1 | 2 => format!(
                 "BEGIN; INSERT INTO invoice (invoice_id, customer_id, invoice_date, total)
                      SELECT {id}, customer_id, '2030-01-01 00:00:00.000000', 1.98 FROM customer
@@ -355,7 +355,7 @@ fn capitalized(word: &str) -> String {
     word[..1].to_ascii_uppercase() + &word[1..]
 }
 
-// S3, S6, S7: a thousand changes on both sides; nobody ever has a row of somebody else.
+// S3, S6, S7: a thousand changes on both sides; no remote ever has a row of another.
 #[test]
 fn representatives_have_their_own_customers_on_postgres() {
     Company::open(on_postgres(Shop::Generated), true).check();

@@ -107,7 +107,7 @@ fn a_server_that_freezes_is_followed_by_another() {
     let freezing = world.serve();
     sql(&world.remote("ann"), "UPDATE note SET text = 'y'; INSERT INTO note VALUES (2, 'x')");
 
-    // Somebody else holds a row that the upload wants; that is where it is frozen.
+    // Another session holds a row that the upload needs, so it is frozen there.
     let mut other = world.database().session();
     other.sql("BEGIN; SELECT FROM note WHERE id = 1 FOR UPDATE");
     let waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
@@ -149,8 +149,8 @@ fn upload(peer: &mut Peer, note: Option<i64>) -> Option<Message> {
 }
 
 // S8, Trap 6: a large upload waits for its Welcome, for which the database is not asked where
-// nothing is in doubt. Somebody who asks elsewhere meanwhile learns that it was not committed,
-// and from then on it cannot be.
+// nothing is in doubt. An attempt at another server in the meantime learns that it was not
+// committed, and from then on it cannot be.
 #[test]
 fn an_upload_that_was_let_in_is_shut_out_by_whoever_asks_for_it() {
     let world = notes(&["ann"]);

@@ -71,7 +71,7 @@ fn a_statement_that_does_not_end_is_cancelled() {
     assert_arrives(&world);
 }
 
-// S8, S11: somebody else holds the table.
+// S8, S11: another session holds the table.
 #[test]
 fn a_wait_for_a_lock_is_cancelled() {
     let (world, server) = changed(Cluster::shared().database());

@@ -23,7 +23,7 @@ fn notes(names: &[&str]) -> (World, Server) {
     (world, server)
 }
 
-/// Synchronizes and tells how many rows came; the remote must hold what is committed by now.
+/// Synchronizes and returns the number of downloaded rows. The remote must have all committed rows.
 fn downloaded(world: &World, server: &Server, name: &str) -> u64 {
     let report = world.sync(name, server);
     world.assert_converged(&[name]);
@@ -48,7 +48,7 @@ fn a_transaction_open_all_the_time_hides_nothing() {
     sql(&world.remote("ann"), "INSERT INTO note VALUES (2000, 'remote')");
     assert_eq!(downloaded(&world, &server, "ann"), 0, "no echo");
 
-    // Rows of subtransactions belong to the whole, those rolled back to nobody.
+    // Rows of subtransactions belong to the transaction, except those that were rolled back.
     let mut nested = database.session();
     nested.sql("BEGIN; INSERT INTO note VALUES (1002, 'outer')");
     nested.sql("SAVEPOINT a; INSERT INTO note VALUES (1003, 'rolled back'); ROLLBACK TO a");

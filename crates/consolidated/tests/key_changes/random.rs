@@ -276,7 +276,7 @@ fn alone(seed: u64, actions: &str) {
     }
 }
 
-/// Nobody else changes anything, so there is no conflict and no reject, whatever keys change.
+/// No other user changes anything, so there is no conflict and no reject, whatever keys change.
 // S3, S5, Trap 21
 #[test]
 fn a_remote_alone_never_loses_a_change() {

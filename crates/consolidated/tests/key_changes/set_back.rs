@@ -170,8 +170,8 @@ fn rows_whose_keys_went_along_come_back_with_what_refers_to_them() {
     }
 }
 
-/// Where nobody takes the key, the remote lacks the foreign key: its rows go along. So they do
-/// where a program of before speaks, which has never meant them to stay.
+/// If no row takes the key, the remote lacks the foreign key, and its rows follow. They also follow
+/// if an older program uploads, which cannot say that they stay.
 // S5, Trap 18, Trap 21
 #[test]
 fn rows_go_along_where_nobody_says_that_they_stay() {
@@ -195,7 +195,7 @@ fn rows_go_along_where_nobody_says_that_they_stay() {
     });
 }
 
-/// Somebody else has changed the child meanwhile, or a key change of the parents cannot be.
+/// Another user has changed the child in the meantime, or a key change of the parents fails.
 // S4, S5, Trap 21
 #[test]
 fn what_is_set_back_is_subject_to_the_rules() {

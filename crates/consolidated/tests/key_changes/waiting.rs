@@ -87,7 +87,7 @@ fn what_a_remote_did_itself_is_not_followed_again() {
     });
 }
 
-/// An edit and a deletion of a row that somebody else moves by `statements`, while another row with
+/// A change and a delete of a row that another user moves by `statements`, while another row with
 /// the same content takes its key.
 fn taken(backend: Backend, statements: &[&str], other: &[Upload]) -> (Center, Download, u64, u64) {
     let (mut center, _) = family(backend, "\"remote_wins\"");
@@ -130,8 +130,8 @@ fn rows_that_come_back_are_not_taken_for_those_that_had_their_keys() {
     });
 }
 
-/// The row of a key change has another key at the centre by now, under which the remote has a row
-/// that is gone. It went on to hold that one.
+/// The row of a key change has another key at the centre now. Under this key the remote has a row
+/// that was deleted, and it kept this row.
 // S3, Trap 21
 #[test]
 fn a_row_that_is_gone_leaves_although_another_one_had_its_key_meanwhile() {
@@ -310,7 +310,7 @@ fn what_waits_follows_keys_that_change_with_those_of_parents() {
     });
 }
 
-/// A row that a remote made under a key which somebody else's row had left is its own.
+/// A row that a remote inserts under a key which another user's row had left is its own.
 // S5, Trap 21
 #[test]
 fn a_row_of_ones_own_under_a_key_that_was_left_is_not_followed() {

@@ -160,7 +160,7 @@ fn a_row_leaves_by_an_upload_only_where_the_model_says_so() {
             "customer:1 invoice:11 invoice:12 line:111 line:112 line:121"
         );
         assert_eq!(center.value("SELECT rep FROM customer WHERE id = 1"), Value::Integer(4));
-        // Nor may it bring a new row to somebody else.
+        // It must not insert a row into another partition either.
         let changes = [Upload::Insert("customer", row(51, 4, ""))];
         assert_eq!(rejects(&site.synchronize(&mut center, &changes)), [outside("customer:51")]);
         // And not even what may leave may be taken.
@@ -245,7 +245,7 @@ fn no_conflict_rule_moves_a_row_out() {
     });
 }
 
-/// A row that somebody has deleted at the centre comes back only inside.
+/// A row that was deleted at the centre comes back only inside the partition.
 // S7
 #[test]
 fn a_deleted_row_does_not_come_back_outside() {

@@ -41,7 +41,7 @@ impl Dice {
         1 + self.below(12) as i64
     }
 
-    /// What a statement of somebody else might be; some concern no row.
+    /// A possible statement of another program. Some concern no row.
     fn statement(&mut self) -> String {
         let (key, other, note) = (self.key(), self.key(), self.below(1000));
         match self.below(24) {

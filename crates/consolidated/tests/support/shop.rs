@@ -65,8 +65,8 @@ pub(crate) fn model(customer: &str) -> String {
     )
 }
 
-/// Every published table, its columns, and the condition that a row of it is covered, for somebody
-/// who asks the database and not us. `REP`, `REGIONS` and `REMOTE` stand for the claims.
+/// Every published table, its columns, and the condition that a row of it is covered, in plain SQL.
+/// `REP`, `REGIONS` and `REMOTE` stand for the claims.
 pub(crate) const COVERED: [(&str, &str, &str); 9] = [
     ("customer", "id, rep, name", "rep = REP"),
     ("invoice", "id, customer, note", "customer IN (SELECT id FROM customer WHERE rep = REP)"),
@@ -175,7 +175,7 @@ impl Site {
         let regions = claim("regions").split(',').map(str::trim);
         let regions: Vec<String> =
             regions.filter(|r| !r.is_empty()).map(|r| quoted(&r.replace('\'', "''"))).collect();
-        // `IN ()` is not for everybody.
+        // Not every database accepts `IN ()`.
         let regions = if regions.is_empty() { "NULL".into() } else { regions.join(", ") };
         let queries = COVERED.map(|(table, columns, condition)| {
             let condition = condition
