@@ -2,8 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
-use consolidated::{Administration, Deployment, Severity, SyncModel, Url, administer, open_reader};
-use harness::postgres::{Cluster, SUPERUSER, TestDatabase};
+use consolidated::{
+    Administration, Deployment, Finding, Severity, SyncModel, Url, administer, open_reader,
+};
+use harness::postgres::{APP_ROLE, Cluster, SUPERUSER, TestDatabase};
 use harness::until;
 use model::{Code, Failure, RemoteId, UserName};
 use std::collections::BTreeMap;
@@ -437,9 +439,20 @@ fn tables_that_uploads_reach_unseen_are_named() {
         named(&findings.into_iter().map(|finding| finding.message).collect::<Vec<_>>())
     };
     assert_eq!(found(), ["own.below"]);
-    all.sql("GRANT SELECT ON own.below TO PUBLIC");
+    // A server may run as another user than the one who deploys.
+    let server = format!("server of {}", database.name);
+    let grant = |right: &str| all.sql(&format!("GRANT {right} TO \"{server}\""));
+    all.sql(&format!("GRANT SELECT ON own.below TO {APP_ROLE}; CREATE ROLE \"{server}\" LOGIN"));
     assert_eq!(found(), Vec::<String>::new());
-    all.sql("REVOKE SELECT ON own.below FROM PUBLIC");
+    grant("INSERT ON syncline.syncline_remote");
+    assert_eq!(found(), ["own.below", "public.child", "public.parent"]);
+    let findings = admin(&database).check(&[model(both)]).unwrap();
+    let about = |it: &Finding| it.message.contains(&format!("own.below TO \"{server}\""));
+    assert!(findings.iter().any(about), "{findings:?}");
+    grant("SELECT ON own.below, parent, child");
+    assert_eq!(found(), Vec::<String>::new());
+    all.sql(&format!("DROP OWNED BY \"{server}\"; DROP ROLE \"{server}\""));
+    all.sql(&format!("REVOKE SELECT ON own.below FROM {APP_ROLE}"));
     // No remote uploads deletes.
     let tables = "[table.parent]\ndirection = \"download_only\"\n";
     assert_eq!(named(&deploy(&database, tables).unwrap().notices), Vec::<String>::new());

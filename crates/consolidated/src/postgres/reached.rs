@@ -7,7 +7,8 @@
 //! reach no other row is sent without the query.
 //!
 //! A table that the server's user may not read is not examined: foreign keys act with the rights of
-//! the table's owner, and a query does not. `deploy` and `check` name such tables.
+//! the table's owner, and a query does not. `deploy` and `check` name such tables, for their own
+//! user and for each user that a server may have: those that may write to our tables.
 
 use super::batch::{self, Batch};
 use super::careful::{Careful, batches};
@@ -31,18 +32,23 @@ use std::sync::Arc;
 /// Every foreign key with an action, but those that a partition has from its parent.
 pub(super) const READ: &str = include_str!("reached.sql");
 
-/// The tables below `$1` whose rows foreign keys change or delete, and that the present user may
-/// not read.
+/// The tables below `$1` whose rows foreign keys change or delete, and who may not read them: the
+/// present user, and everybody as whom a server may run.
 const UNREADABLE: &str = "WITH RECURSIVE below(oid) AS (
     SELECT to_regclass(name)::oid FROM unnest($1::text[]) AS name
     UNION
     SELECT o.conrelid FROM below AS b JOIN pg_constraint AS o ON o.confrelid = b.oid
     WHERE o.contype = 'f'
         AND (o.confdeltype IN ('c', 'n', 'd') OR o.confupdtype IN ('c', 'n', 'd'))
+), server AS (
+    SELECT oid, rolname FROM pg_roles
+    WHERE rolname = current_user OR rolcanlogin
+        AND has_table_privilege(oid, to_regclass('syncline.syncline_remote'), 'INSERT')
 )
-SELECT format('%I.%I', n.nspname, c.relname) FROM below AS b
-JOIN pg_class AS c ON c.oid = b.oid JOIN pg_namespace AS n ON n.oid = c.relnamespace
-WHERE NOT has_table_privilege(c.oid, 'SELECT') ORDER BY 1";
+SELECT format('%I.%I', n.nspname, c.relname), string_agg(quote_ident(r.rolname), ', ' ORDER BY 1)
+FROM below AS b JOIN pg_class AS c ON c.oid = b.oid
+JOIN pg_namespace AS n ON n.oid = c.relnamespace CROSS JOIN server AS r
+WHERE NOT has_table_privilege(r.oid, c.oid, 'SELECT') GROUP BY 1 ORDER BY 1";
 
 /// Notices about tables that uploads to `tables`, which have these names in SQL, may reach unseen.
 pub(super) fn unreadable_tables(
@@ -55,9 +61,11 @@ pub(super) fn unreadable_tables(
         .map_err(failed("look for tables that uploads reach unseen"))?;
     let notice = |row: &Row| {
         let name: &str = row.try_get(0).map_err(unreadable)?;
+        let who: &str = row.try_get(1).map_err(unreadable)?;
         Ok(format!(
-            "{name}: the database user may not read it, so rows there that foreign keys change or \
-             delete during an upload are not counted as reached, and not named: GRANT SELECT on it"
+            "{name}: {who} may not read it. If a server connects as that user, rows there that \
+             foreign keys change or delete during an upload are not counted as reached, and not \
+             named: GRANT SELECT ON {name} TO {who}"
         ))
     };
     rows.iter().map(notice).collect()
