@@ -7,7 +7,14 @@
 
 use crate::synchronization::Change;
 use crate::uploaded_row::UploadedRow;
-use model::{Failure, PublishedTable, RowReader, ValueRef, write_value};
+use model::{Code, Failure, PublishedTable, RowReader, ValueRef, write_value};
+
+/// Why a change of a row is rejected that is not as the remote knew it, where it is forgotten which
+/// rows have other keys now.
+pub(crate) fn forgotten() -> (Code, String) {
+    let message = "another row may have the key, and it is forgotten which".to_owned();
+    (Code::RowKeyForgotten, message)
+}
 
 /// A change over the row as it is now: what [`UploadedRow::read`] reads.
 #[derive(Debug, Clone, PartialEq)]

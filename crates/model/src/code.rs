@@ -402,6 +402,10 @@ codes! {
     /// parent was deleted, or got another key, and the foreign key of the consolidated database
     /// acts on the children. The row is kept in the reject table.
     7197 RowTakenAlong Remote false "enter the row again if it is wanted without its parent";
+    /// The row is not as the remote knew it, and rows of its table have got other keys since the
+    /// remote synchronized last, so long ago that the consolidated database has forgotten which.
+    /// The change may be meant for a row that has another key now. It is kept in the reject table.
+    7199 RowKeyForgotten Remote false "look for the row under another key, and change it there";
 
     /// A row was deleted at the consolidated database, or left the partition of this remote, but a
     /// table that is not published refers to it here without `ON DELETE CASCADE` or `SET NULL`. The

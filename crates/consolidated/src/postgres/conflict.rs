@@ -13,6 +13,7 @@ use super::row_fault::RowFault;
 use super::statement::Statement;
 use super::upload::{Stop, resolution_of};
 use crate::quote::{ident, join};
+use crate::rebase;
 use crate::script::Script;
 use crate::synchronization::Change;
 use crate::uploaded_row::UploadedRow;
@@ -26,7 +27,12 @@ pub(super) fn resolve(careful: &mut Careful<'_, '_>, group: Group) -> Result<(),
         return Ok(());
     }
     if change == Change::KeyChange {
-        return rows.into_iter().try_for_each(|row| key_change::resolve(careful, table, row));
+        return match careful.moves.are_forgotten(careful.upload, table) {
+            true => rows
+                .iter()
+                .try_for_each(|row| Ok(careful.reject(table, change, row, rebase::forgotten())?)),
+            false => rows.into_iter().try_for_each(|row| key_change::resolve(careful, table, row)),
+        };
     }
     let now = careful.fetch(table, change, &rows)?;
     decide(careful, Group { table, change, rows }, now)
@@ -50,10 +56,19 @@ fn decide(careful: &mut Careful<'_, '_>, group: Group, now: Images) -> Result<()
     let published = &careful.table(table).deployed.published;
     let ground = Ground::look(careful, table, change, &rows, now)?;
     let mut conflicts = Vec::new();
+    let forgotten = change != Change::Insert && careful.moves.are_forgotten(careful.upload, table);
     for bytes in rows {
         let row = careful.read(table, change, &bytes)?;
         let key = row.key(published, table).1;
-        match ground.verdict(&row, &key) {
+        let verdict = ground.verdict(&row, &key);
+        let elsewhere = match verdict {
+            Verdict::Conflict => forgotten,
+            // It is not there any more, or not under this key.
+            Verdict::Same => forgotten && change == Change::Delete,
+            _ => false,
+        };
+        match verdict {
+            _ if elsewhere => careful.reject(table, change, &bytes, rebase::forgotten())?,
             Verdict::Same => careful.echo(table, change, &[bytes])?,
             Verdict::Conflict => conflicts.push(bytes),
             // Its parent may be waiting for another row to move out of its way.

@@ -27,8 +27,9 @@ WHERE EXISTS (
         AND m.remote_id IS DISTINCT FROM $3::text AND m.version <> pg_current_xact_id())
 LIMIT 1";
 
-/// The same by table, with the number of the last entry.
-pub(super) const LAST: &str = "SELECT t.name, max(m.sequence)
+/// The same by table, with the number of the last entry, and whether others are forgotten.
+pub(super) const LAST: &str = "SELECT t.name, max(m.sequence), coalesce(bool_or(m.version < (
+    SELECT s.floor FROM syncline.syncline_log_state AS s WHERE s.table_name = t.name)), false)
 FROM unnest($1::text[], $2::pg_snapshot[]) AS t (name, seen)
 JOIN syncline.syncline_key_change AS m
     ON m.table_name = t.name AND m.version >= pg_snapshot_xmin(t.seen)

@@ -12,6 +12,8 @@
 //! M2. In a careful upload, every row is looked up before it is applied. The unseen changes of that
 //!     time must be all that are unseen at the end, in all of these tables. Otherwise all rows are
 //!     applied again.
+//! M3. If a key change that the remote has not received is no longer in the log, a change of a row
+//!     that is not as the remote knew it is rejected, because it may be meant for another row.
 //!
 //! If a watermark belongs to another place, or there is none, it is not known what the remote has
 //! received. Then only rows that are missing under their key are looked up.
@@ -106,8 +108,8 @@ pub(super) struct Moves {
     concerned: BTreeMap<usize, Rc<Seen>>,
     /// Those of them in which anything is unseen.
     seen: BTreeMap<usize, Rc<Seen>>,
-    /// The last of them, by the name of the table.
-    last: BTreeMap<String, i64>,
+    /// The last of them, by the name of the table, and whether others are forgotten.
+    last: BTreeMap<String, (i64, bool)>,
     /// Keys that were asked about.
     asked: Marks,
     /// By table and key: the key that the row has now; none where it is gone and another row came
@@ -167,7 +169,11 @@ impl Moves {
     }
 
     /// The last entries that are unseen now.
-    fn last(&self, link: &mut Link, upload: Upload<'_>) -> Result<BTreeMap<String, i64>, Stop> {
+    fn last(
+        &self,
+        link: &mut Link,
+        upload: Upload<'_>,
+    ) -> Result<BTreeMap<String, (i64, bool)>, Stop> {
         if self.concerned.is_empty() {
             return Ok(BTreeMap::new());
         }
@@ -178,8 +184,17 @@ impl Moves {
         let parameters: [&(dyn ToSql + Sync); 3] = [&names, &seen, &remote_id];
         let rows =
             link.query(key_log::LAST, &parameters).map_err(stopped("look for changed keys"))?;
-        let read = |row: &super::link::Row| Ok((row.try_get(0)?, row.try_get(1)?));
+        let read =
+            |row: &super::link::Row| Ok((row.try_get(0)?, (row.try_get(1)?, row.try_get(2)?)));
         Ok(rows.iter().map(read).collect::<Result<_, _>>().map_err(unreadable)?)
+    }
+
+    /// Whether rows of the table may have got other keys since the remote was here, so long ago
+    /// that it is forgotten. What a row is not found under it may still have.
+    pub(super) fn are_forgotten(&self, upload: Upload<'_>, table: usize) -> bool {
+        let name = &upload.tables[table].deployed.published.name;
+        self.seen.get(&table).is_some_and(|seen| seen.certain)
+            && self.last.get(name).is_some_and(|(_, forgotten)| *forgotten)
     }
 
     /// No row that was looked up has another key.

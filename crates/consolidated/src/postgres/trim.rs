@@ -38,9 +38,19 @@ fn cut(log: &str) -> String {
 
 /// Deletes the key changes whose departures are no longer in the departure logs. Each key change
 /// has a departure, so there are at most as many. A remote whose watermark is not below the floor
-/// of its table has received all key changes that are missing here.
-const CUT_KEY_CHANGES: &str = "DELETE FROM syncline.syncline_key_change AS m
-WHERE NOT EXISTS (
+/// of its table has received all key changes that are missing here. The last of them stays, without
+/// its remote: a remote that has not received it knows by this that others are missing.
+const CUT_KEY_CHANGES: &str = "WITH last AS (
+    SELECT DISTINCT ON (m.table_name) m.sequence
+    FROM syncline.syncline_key_change AS m JOIN syncline.syncline_log_state AS s
+        ON s.table_name = m.table_name AND m.version < s.floor
+    ORDER BY m.table_name, m.version DESC, m.sequence DESC
+), nobodys AS (
+    UPDATE syncline.syncline_key_change AS m SET remote_id = NULL FROM last
+    WHERE m.sequence = last.sequence AND m.remote_id IS NOT NULL
+)
+DELETE FROM syncline.syncline_key_change AS m
+WHERE m.sequence NOT IN (SELECT sequence FROM last) AND NOT EXISTS (
     SELECT FROM syncline.syncline_log_state AS s
     WHERE s.table_name = m.table_name AND s.floor <= m.version)";
 

@@ -11,6 +11,7 @@ use super::key_change::{self, Spot};
 use super::made;
 use super::upload::{Attempt, RowOutcome};
 use crate::readable;
+use crate::rebase;
 use crate::script::Event;
 use crate::synchronization::Change;
 use crate::uploaded_row::UploadedRow;
@@ -31,12 +32,14 @@ pub(super) fn resolve(
         return Ok(RowOutcome::Done);
     };
     let now = attempt.fetch(table, row)?;
-    if agrees(row, now.as_deref()) {
+    // A row that is to go may be there under another key.
+    let agrees_surely = row.change != Change::Delete || !is_forgotten(attempt, position);
+    if agrees_surely && agrees(row, now.as_deref()) {
         attempt.echo_shared(table, position, row);
         return Ok(RowOutcome::Done);
     }
-    if let Some(anew) = made::over(attempt, table, position, row, now.as_deref())? {
-        return attempt.apply_rebased(table, position, row, &anew);
+    if let Some(outcome) = meant_for_another(attempt, table, position, row, now.as_deref())? {
+        return Ok(outcome);
     }
     let event = match row.change {
         Change::Delete => Event::ResolveDeleteConflict,
@@ -62,6 +65,31 @@ pub(super) fn resolve(
         attempt.owe(table, position, row);
     }
     Ok(RowOutcome::Done)
+}
+
+/// The outcome of a change that is meant for another state of the row, or may be meant for another
+/// row: it is applied to what the upload itself has made of the row, or rejected. None if the rule
+/// decides.
+fn meant_for_another(
+    attempt: &mut Attempt<'_>,
+    table: &CatalogTable,
+    position: usize,
+    row: &UploadedRow<'_>,
+    now: Option<&[u8]>,
+) -> Result<Option<RowOutcome>, Failure> {
+    if let Some(anew) = made::over(attempt, table, position, row, now)? {
+        return attempt.apply_rebased(table, position, row, &anew).map(Some);
+    }
+    if row.change == Change::Insert || !is_forgotten(attempt, position) {
+        return Ok(None);
+    }
+    attempt.reject(table, position, row, rebase::forgotten());
+    Ok(Some(RowOutcome::Done))
+}
+
+/// Key changes of the table that the remote has not received are no longer in the log.
+fn is_forgotten(attempt: &Attempt<'_>, position: usize) -> bool {
+    attempt.moves.is_some_and(|moves| moves.are_forgotten(position))
 }
 
 /// The row to which a change applies; none if another row has its key, and the change is rejected.
@@ -102,8 +130,8 @@ fn resolve_key_change(
         attempt.echo_shared(table, position, row);
         return Ok(RowOutcome::Done);
     }
-    if let Some(anew) = made::over(attempt, table, position, row, now.as_deref())? {
-        return attempt.apply_rebased(table, position, row, &anew);
+    if let Some(outcome) = meant_for_another(attempt, table, position, row, now.as_deref())? {
+        return Ok(outcome);
     }
     let spot = Spot::of(attempt, table, row)?;
     if spot.is_taken() {

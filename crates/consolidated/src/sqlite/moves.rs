@@ -77,6 +77,8 @@ pub(super) struct Moves {
     since: Vec<Option<i64>>,
     /// By table: the last key change before the upload. What it does itself it knows.
     until: Vec<i64>,
+    /// By table: key changes that the remote has not seen are forgotten.
+    forgotten: Vec<bool>,
     /// Keys of rows that the upload makes or deletes in tables with key changes.
     own: HashSet<RowId>,
 }
@@ -91,6 +93,7 @@ impl Moves {
         let remote = request.session.remote_id.as_str();
         let mut since = vec![None; tables.len()];
         let mut until = vec![0; tables.len()];
+        let mut forgotten = vec![false; tables.len()];
         for (position, table) in tables.iter().enumerate() {
             let published = &table.published;
             // The marks are in the order of today's tables, these in that of the remote's, which
@@ -124,10 +127,16 @@ impl Moves {
                 })
                 .map_err(failed("look for key changes"))?;
             if since[position].is_some() {
-                let last =
-                    format!("SELECT max(sequence) FROM {}", ident(&keys_name(&published.name)));
-                until[position] = connection
-                    .query_row(&last, [], |row| row.get(0))
+                let keys = ident(&keys_name(&published.name));
+                let sql = format!(
+                    "SELECT max(sequence), EXISTS (
+                         SELECT 1 FROM {keys} WHERE sequence > ?1 AND sequence <= (
+                             SELECT floor FROM syncline_log_state WHERE table_name = ?2))
+                     FROM {keys}"
+                );
+                let values = rusqlite::params![log.sequence, published.name];
+                (until[position], forgotten[position]) = connection
+                    .query_row(&sql, values, |row| Ok((row.get(0)?, row.get(1)?)))
                     .map_err(failed("look for key changes"))?;
             }
         }
@@ -143,12 +152,18 @@ impl Moves {
             own.insert(row.key(published(position), position));
             Ok(())
         })?;
-        Ok(Some(Moves { since, until, own }))
+        Ok(Some(Moves { since, until, forgotten, own }))
     }
 
     /// Whether the upload itself makes or deletes a row with this key.
     pub(super) fn is_own(&self, row: &RowId) -> bool {
         self.own.contains(row)
+    }
+
+    /// Whether rows of the table may have got other keys since the remote was here, so long ago
+    /// that it is forgotten. What is not as the remote knew it may be another row.
+    pub(super) fn are_forgotten(&self, position: usize) -> bool {
+        self.forgotten[position]
     }
 
     /// Where the row is that the remote knows by `key`, of the table at `position`.
@@ -397,8 +412,14 @@ pub(super) fn made_by(
     Ok(())
 }
 
-/// Forgets key changes up to `floor`, which the log no longer has.
+/// Forgets key changes up to `floor`, which the log no longer has. The last one stays, as nobody's:
+/// it tells a remote that has not seen it that others are missing.
 pub(super) fn trim(connection: &Connection, table: &str, floor: i64) -> rusqlite::Result<()> {
-    let sql = format!("DELETE FROM {} WHERE sequence <= ?1", ident(&keys_name(table)));
+    let keys = ident(&keys_name(table));
+    let last = format!("(SELECT max(sequence) FROM {keys} WHERE sequence <= ?1)");
+    let sql = format!("DELETE FROM {keys} WHERE sequence < {last}");
+    connection.execute(&sql, [floor])?;
+    let nobodys = "remote_id = NULL WHERE remote_id IS NOT NULL AND";
+    let sql = format!("UPDATE {keys} SET {nobodys} sequence = {last}");
     connection.execute(&sql, [floor]).map(|_| ())
 }

@@ -210,6 +210,23 @@ fn a_change_under_the_new_key_stays_beside_what_came() {
     assert_eq!(download.apply().unwrap_err().code(), Code::ApplyBlocked);
 }
 
+// S1, S3, Trap 7: a row that came to the centre and got another key there since the last download
+// may be sent with its first key. A row of this file's own may have that key.
+#[test]
+fn a_row_of_its_own_stays_under_a_key_that_another_row_had_at_the_centre() {
+    let mut site = Site::new(
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, v INT);
+         CREATE TABLE child(id INTEGER PRIMARY KEY, t INT REFERENCES t ON UPDATE CASCADE);",
+    );
+    site.write("INSERT INTO t VALUES (7, 1); INSERT INTO child VALUES (70, 7)");
+    let changes: [(&[Value], &[Value]); 2] =
+        [(&[int(7)], &[int(8), int(2)]), (&[int(9)], &[int(10), int(3)])];
+    site.download().key_change("t", &changes).apply().unwrap();
+    assert_eq!(rows(&site), ["7, 1", "8, 2", "10, 3"]);
+    assert_eq!(site.rows("SELECT * FROM child"), ["70, 7"]);
+    assert_eq!(site.upload(), ["insert t (7, 1)", "insert child (70, 7)"]);
+}
+
 // Trap 7: both have given the row another key. The centre sees it, as it does where the upload
 // comes first.
 #[test]
