@@ -3,10 +3,10 @@
 //! The state of the logs, in the first flight of the download, says whether any key has changed.
 //! Only then two more flights read which keys changed, and what the remote had under them.
 //!
-//! No log records that a row was inserted. A row that was inserted since the remote's last download,
-//! and then got another key in the same place, looks like a row that was changed, and is sent with
-//! its first key too. The remote has no row under that key, or one of its own that stays. So the
-//! row is new to it.
+//! No log records that a row was inserted. If a row was inserted since the remote's last download
+//! and then got another key in the same place, it looks like a row that was changed, and is sent
+//! with its first key too. The remote has no row under that key, or one of its own that stays. So
+//! the row is new to it.
 //!
 //! The departure log has no order within a transaction. So it gives the place of a row only if all
 //! entries of its key agree. Otherwise the place is unknown.
