@@ -1,6 +1,7 @@
 //! Bytes in and out: listeners, and connections that carry messages.
 
 mod accept;
+mod acknowledged;
 mod connection;
 mod listener;
 mod patience;

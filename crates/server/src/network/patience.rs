@@ -3,10 +3,8 @@
 //! Only the time counts in which the server waits for bytes to arrive or to leave. The time of the
 //! database, or of others before it, is not the peer's fault.
 //!
-//! Progress is the number of bytes that were read, and that the network accepted. When the buffer
-//! of the network is full, it accepts one more byte for each that the peer has acknowledged. The
-//! whole buffer counts once, because no system says without `unsafe` how much of it is
-//! acknowledged.
+//! Progress is the number of bytes that were read, and that the peer has acknowledged. What only
+//! lies in the buffer of the network is none (`acknowledged.rs`).
 
 use crate::config::Config;
 use model::{Code, Failure};
@@ -52,7 +50,7 @@ struct Window {
 pub(crate) enum Wait {
     /// Bytes of the peer, of which so many more were announced.
     Receiving(u64),
-    /// The network, which is to take so many bytes.
+    /// The peer, which is to acknowledge so many bytes.
     Sending(u64),
 }
 
