@@ -10,6 +10,10 @@ use std::sync::mpsc;
 const PROGRAM: &str = env!("CARGO_BIN_EXE_syncline");
 const ITEM: &str = "CREATE TABLE item (id INTEGER PRIMARY KEY, name TEXT)";
 
+fn both() -> [World; 2] {
+    [World::new(PROGRAM, ITEM), World::on_postgres(PROGRAM, ITEM)]
+}
+
 /// A peer that has said who it is.
 fn greeted(url: &str, user: &str, credential: Credential) -> Peer {
     let mut peer = Peer::connect(url);
@@ -55,7 +59,7 @@ fn wrong_passwords(url: &str, peers: usize) -> mpsc::Receiver<Option<u16>> {
 // ones kept out who had a token.
 #[test]
 fn passwords_that_wait_take_no_place_of_a_token() {
-    for world in [World::new(PROGRAM, ITEM), World::on_postgres(PROGRAM, ITEM)] {
+    for world in both() {
         world.add_user("ann");
         let limits = "transfers_max = 1\npassword_hashes_max = 1\npassword_queue_len_max = 1";
         world.configure(limits);
@@ -82,7 +86,12 @@ fn passwords_that_wait_take_no_place_of_a_token() {
 // S9: guessing is delayed, only for the user and the address that guess.
 #[test]
 fn wrong_passwords_make_the_next_one_wait() {
-    let world = World::new(PROGRAM, ITEM);
+    for world in both() {
+        wrong_passwords_wait(&world);
+    }
+}
+
+fn wrong_passwords_wait(world: &World) {
     for user in ["ann", "ben"] {
         world.add_user(user);
     }
@@ -112,7 +121,12 @@ fn wrong_passwords_make_the_next_one_wait() {
 // S9: new connections waited in the kernel's backlog until another one ended.
 #[test]
 fn beyond_the_limit_of_connections_newcomers_hear_so() {
-    let world = World::new(PROGRAM, ITEM);
+    for world in both() {
+        newcomers_hear_of_the_limit(&world);
+    }
+}
+
+fn newcomers_hear_of_the_limit(world: &World) {
     for user in ["ann", "ben"] {
         world.add_user(user);
     }
@@ -133,7 +147,7 @@ fn beyond_the_limit_of_connections_newcomers_hear_so() {
 // S9: an admission stood behind first downloads.
 #[test]
 fn an_admission_waits_for_no_download() {
-    for world in [World::new(PROGRAM, ITEM), World::on_postgres(PROGRAM, ITEM)] {
+    for world in both() {
         for user in ["ann", "ben"] {
             world.add_user(user);
         }
@@ -179,7 +193,7 @@ fn a_flood_of_wrong_passwords_is_nothing_to_a_token() {
 // S9, S10: a place was held while rows were sent, so that slow remotes excluded all others.
 #[test]
 fn slow_transfers_take_no_place_at_the_database() {
-    for world in [World::new(PROGRAM, ITEM), World::on_postgres(PROGRAM, ITEM)] {
+    for world in both() {
         for user in ["ann", "ben"] {
             world.add_user(user);
         }
@@ -202,8 +216,8 @@ fn slow_transfers_take_no_place_at_the_database() {
 // limited, some are left to those who have not said yet who they are.
 #[test]
 fn the_user_with_most_synchronizations_yields_first() {
-    for (limit, places) in [("transfers_max = 5", 5), ("connections_max = 8", 7)] {
-        let world = World::new(PROGRAM, ITEM);
+    let limits = [("transfers_max = 5", 5), ("connections_max = 8", 7)];
+    for ((limit, places), world) in limits.into_iter().flat_map(|it| both().map(|w| (it, w))) {
         for user in ["ann", "ben"] {
             world.add_user(user);
         }
@@ -231,8 +245,8 @@ fn the_user_with_most_synchronizations_yields_first() {
 // S9, S11: the time was a constant, whatever it was that they waited for.
 #[test]
 fn the_refused_hear_a_time_that_follows_how_fast_others_leave() {
-    for limit in ["transfers_max = 1", "connections_max = 1"] {
-        let world = World::new(PROGRAM, ITEM);
+    let limits = ["transfers_max = 1", "connections_max = 1"];
+    for (limit, world) in limits.into_iter().flat_map(|it| both().map(|w| (it, w))) {
         for user in ["ann", "ben"] {
             world.add_user(user);
         }
@@ -250,5 +264,32 @@ fn the_refused_hear_a_time_that_follows_how_fast_others_leave() {
         until("a longer time", || newcomer() >= 10);
         drop(held);
         until("a free place", || world.try_sync("ben", &server, None).code == Some(0));
+    }
+}
+
+// S9, S11: at a file that another program had locked nobody heard when to come back.
+#[test]
+fn who_finds_the_database_locked_hears_when_to_come_back() {
+    for world in both() {
+        world.add_user("ann");
+        let server = world.serve();
+        world.sync("ann", &server);
+        sql(&world.remote("ann"), "INSERT INTO item VALUES (1, 'ann')");
+        let failed = match world.consolidated().exists() {
+            true => {
+                let other = rusqlite::Connection::open(world.consolidated()).unwrap();
+                other.execute_batch("BEGIN IMMEDIATE").unwrap();
+                world.sync_fails("ann", &server, "E3002")
+            }
+            false => {
+                let mut other = world.database().session();
+                other.sql("BEGIN; LOCK TABLE item IN ACCESS EXCLUSIVE MODE");
+                world.sync_fails("ann", &server, "E3002")
+            }
+        };
+        let seconds = failed["retry_after_s"].as_u64();
+        assert!(seconds.is_some_and(|seconds| (2..=7).contains(&seconds)), "{failed}");
+        until("the end of the lock", || world.try_sync("ann", &server, None).code == Some(0));
+        world.assert_converged(&["ann"]);
     }
 }

@@ -10,12 +10,14 @@ use std::time::Duration;
 const PROGRAM: &str = env!("CARGO_BIN_EXE_syncline");
 const NOTE: &str = "CREATE TABLE note (id INTEGER PRIMARY KEY, text TEXT)";
 
-fn world(configuration: &str) -> (World, Server) {
-    let world = World::new(PROGRAM, NOTE);
+fn both() -> [World; 2] {
+    [World::new(PROGRAM, NOTE), World::on_postgres(PROGRAM, NOTE)]
+}
+
+fn serve(world: &World, configuration: &str) -> Server {
     world.configure(configuration);
     world.add_user("ann");
-    let server = world.serve();
-    (world, server)
+    world.serve()
 }
 
 /// A row of `note` with so many bytes of text.
@@ -47,9 +49,15 @@ fn ended(peer: &mut Peer, every: Duration, mut next: impl FnMut(i64) -> Message)
 // S9, S11: with single bytes a peer kept a connection, with its memory, without a limit.
 #[test]
 fn who_drips_an_upload_is_ended_and_who_is_slow_is_not() {
-    let (world, server) = world("progress_bytes_per_s_min = 1000\nprogress_window_s = 1");
-    let mut slow = uploading(&server);
+    for world in both() {
+        slow_and_dripping_uploads(&world);
+    }
+}
+
+fn slow_and_dripping_uploads(world: &World) {
     const ROWS: i64 = 30;
+    let server = serve(world, "progress_bytes_per_s_min = 1000\nprogress_window_s = 1");
+    let mut slow = uploading(&server);
     for id in 1..=ROWS {
         std::thread::sleep(Duration::from_millis(100));
         slow.send(&row(id, 1000));
@@ -65,10 +73,12 @@ fn who_drips_an_upload_is_ended_and_who_is_slow_is_not() {
 // S9: heartbeats kept a connection for ever.
 #[test]
 fn heartbeats_alone_keep_a_connection_for_a_while_only() {
-    let (_world, server) = world("progress_window_s = 1\npatience_s = 2");
-    let mut peer = uploading(&server);
-    let code = ended(&mut peer, Duration::from_millis(50), |_| Message::Heartbeat);
-    assert_eq!(code, Some(Code::PeerTooSlow.number()));
+    for world in both() {
+        let server = serve(&world, "progress_window_s = 1\npatience_s = 2");
+        let mut peer = uploading(&server);
+        let code = ended(&mut peer, Duration::from_millis(50), |_| Message::Heartbeat);
+        assert_eq!(code, Some(Code::PeerTooSlow.number()));
+    }
 }
 
 // S9: a modem could not say who it is in a constant time, and a dripping one must not have long.
@@ -77,7 +87,8 @@ fn a_hello_has_the_time_that_its_bytes_take() {
     let bytes = Message::Hello(Box::new(hello("ann", "till"))).to_frame().unwrap();
     let said = |rate: u64, piece: usize| {
         let limits = format!("hello_timeout_s = 1\nprogress_bytes_per_s_min = {rate}");
-        let (_world, server) = world(&limits);
+        let world = World::new(PROGRAM, NOTE);
+        let server = serve(&world, &limits);
         let mut peer = Peer::connect(&server.url);
         peer.send_bytes(&MAGIC);
         for piece in bytes.chunks(piece) {
@@ -100,34 +111,49 @@ fn a_hello_has_the_time_that_its_bytes_take() {
 }
 
 /// A server whose download is larger than all buffers on the way, and a peer that waits for it.
-fn downloading(configuration: &str) -> (World, Server, Peer) {
-    let (world, server) = world(configuration);
-    let rows = "WITH RECURSIVE number(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number
-        WHERE n < 20000) INSERT INTO note SELECT n, printf('%01000d', n) FROM number";
-    world.centre_sql(rows);
+fn downloading(world: &World, configuration: &str) -> (Server, Peer) {
+    let server = serve(world, configuration);
+    fill(world, 20_000);
     let mut peer = uploading(&server);
     peer.send(&Message::UploadEnd(UploadEnd { rows: 0 }));
-    (world, server, peer)
+    (server, peer)
+}
+
+/// Puts so many rows of a thousand bytes at the centre.
+fn fill(world: &World, rows: u32) {
+    let rows = format!(
+        "WITH RECURSIVE number(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number
+            WHERE n < {rows}) INSERT INTO note SELECT n, "
+    );
+    let text = match world.consolidated().exists() {
+        true => "printf('%01000d', n) FROM number",
+        false => "repeat('0', 1000) FROM number",
+    };
+    world.centre_sql(&format!("{rows}{text}"));
 }
 
 // S9: the same for rows that the server sends. A peer that reads a little from time to time was
 // never silent.
 #[test]
 fn who_hardly_takes_its_download_is_ended_and_who_is_slow_is_not() {
-    let (_world, _server, mut slow) = downloading("progress_window_s = 4");
-    loop {
-        match slow.receive() {
-            Some(Message::DownloadEnd(_)) => break,
-            Some(_) => std::thread::sleep(Duration::from_millis(100)),
-            None => panic!("the server has closed"),
+    for world in both() {
+        let (_server, mut slow) = downloading(&world, "progress_window_s = 4");
+        loop {
+            match slow.receive() {
+                Some(Message::DownloadEnd(_)) => break,
+                Some(_) => std::thread::sleep(Duration::from_millis(100)),
+                None => panic!("the server has closed"),
+            }
         }
     }
-    // So fast that buffers do not count, which take all that fits at once.
+    // So fast that the buffer of the peer does not count, which takes all that fits at once.
     let fast = "progress_bytes_per_s_min = 1000000\nprogress_window_s = 2";
-    let (_world, server, mut drips) = downloading(fast);
-    until("the end of patience", || {
-        std::thread::sleep(Duration::from_millis(50));
-        drips.receive_bytes(8 << 10);
-        server.log().contains("E4271")
-    });
+    for world in both() {
+        let (server, mut drips) = downloading(&world, fast);
+        until("the end of patience", || {
+            std::thread::sleep(Duration::from_millis(50));
+            drips.receive_bytes(8 << 10);
+            server.log().contains("E4271")
+        });
+    }
 }

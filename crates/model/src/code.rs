@@ -155,7 +155,10 @@ codes! {
     /// The consolidated database cannot be opened.
     3001 DatabaseUnavailable Operator true
         "check that the database exists and may be read and written";
-    /// Another program holds the write lock of the consolidated database for too long.
+    /// Another program holds the write lock of the consolidated database for too long, or a lock on
+    /// a table. The remote is told to come back after two to seven seconds: a base of two or five
+    /// seconds and up to half as much by chance, because nobody knows when that lock goes. With
+    /// `sync --watch` each further attempt waits up to twice as long, at most a minute.
     3002 DatabaseBusy Nobody true "wait, or end the long transaction of the other program";
     /// The database has no Syncline system tables.
     3003 NotDeployed Operator false "run `syncline deploy`";
@@ -228,7 +231,9 @@ codes! {
     /// at other addresses.
     4260 PasswordsSlowed Remote true "wait, then synchronize with the right password";
     /// The memory for rows that are sent and received, `stream_memory_bytes_max`, is used up by
-    /// other synchronizations. Rows go to disk then, but this message cannot. Nothing was done.
+    /// other synchronizations. Rows go to disk then, but this message cannot. Nothing was done. The
+    /// remote is told to come back after five to seven seconds, by chance; memory is given back
+    /// with each frame, so this does not depend on how fast synchronizations end.
     4265 MemoryShort Nobody true "wait, then synchronize again";
     /// The server had `transfers_max` synchronizations, and this user had most of them, so one was
     /// ended for another user. Committed changes stay, and the next synchronization learns of them.

@@ -16,6 +16,11 @@ use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError, watch};
 
+/// When those should come back whom a lock of somebody else's kept from the database, in seconds.
+/// How fast other synchronizations end says nothing of when that lock goes, so nothing measured
+/// would be nearer. Remotes that try again on their own wait twice as long each time.
+const BUSY_RETRY_AFTER_S: u32 = 2;
+
 /// Numbers connections, for the log.
 static NEXT_SYNC_ID: AtomicU64 = AtomicU64::new(1);
 
@@ -101,7 +106,8 @@ async fn refuse(
 
 /// With a time to come back that is not the same for all who are refused at once.
 fn spread(failure: Failure, shared: &Shared) -> Failure {
-    match failure.retry_after() {
+    let busy = (failure.code() == Code::DatabaseBusy).then_some(BUSY_RETRY_AFTER_S);
+    match failure.retry_after().or(busy) {
         Some(seconds) => failure.retry_after_s(shared.jitter.spread_s(seconds)),
         None => failure,
     }

@@ -17,9 +17,8 @@ pub(super) fn unacknowledged(stream: &TcpStream) -> Option<u64> {
     // SAFETY: this request writes one `int`, which `Getter` has room for, and reads nothing. The
     // descriptor is that of a TCP socket, and valid while `stream` is borrowed.
     #[allow(unsafe_code)]
-    let asked = unsafe {
-        rustix::ioctl::ioctl(stream, rustix::ioctl::Getter::<SIOCOUTQ, Count>::new())
-    };
+    let asked =
+        unsafe { rustix::ioctl::ioctl(stream, rustix::ioctl::Getter::<SIOCOUTQ, Count>::new()) };
     asked.ok().and_then(|count| u64::try_from(count).ok())
 }
 
