@@ -118,7 +118,7 @@ fn syntax_mistake(error: &toml::de::Error) -> Mistake {
     Mistake { at: error.span(), what: error.message().to_owned() }
 }
 
-/// What serde would not find, or not explain: unknown keys and numbers out of bounds.
+/// Mistakes that serde misses or explains badly: unknown keys and numbers out of bounds.
 fn mistakes(file: &DeTable<'_>) -> Vec<Mistake> {
     let mut mistakes = unknown_keys(file, &["consolidated", "models", "server"], "");
     if let Some(server) = file.get("server").and_then(|server| server.get_ref().as_table()) {

@@ -131,7 +131,7 @@ impl Download {
         self.upsert_rows + self.delete_rows
     }
 
-    /// Nothing came that could change a row or a reject, and no row has to go for not coming.
+    /// The download has no row and no reject, and no whole table whose other rows must be deleted.
     fn is_empty(&self) -> bool {
         let refreshes = |table: &TableDownload| table.mode == DownloadMode::Refresh;
         self.rows() == 0 && self.rejects.is_empty() && !self.begin.tables.iter().any(refreshes)
@@ -298,7 +298,7 @@ fn write(
 }
 
 /// Per table with local changes: how many rows exist that have one. A download adds none and must
-/// not take any away, so an equal count means the same rows.
+/// remove none, so an equal count means the same rows.
 fn changed_rows(
     connection: &Connection,
     circumstances: &Circumstances<'_>,

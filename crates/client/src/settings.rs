@@ -63,7 +63,7 @@ fn publications_text(settings: &Settings) -> Result<String, Failure> {
         .map_err(|error| Failure::new(Code::Bug, "publications do not write").source(error))
 }
 
-/// Each setting as its name and text, none where it is not given.
+/// Each setting as its name and text; none if it is missing.
 fn texts<'a>(
     settings: &'a Settings,
     publications: &'a str,

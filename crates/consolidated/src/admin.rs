@@ -28,7 +28,7 @@ pub struct Deployment {
 /// What `undeploy` did.
 #[derive(Debug, Clone, Default)]
 pub struct Undeployment {
-    /// The SQL statements, in order; none when there was nothing of ours.
+    /// The SQL statements, in order; none if the database had no object of Syncline.
     pub statements: Vec<String>,
     /// What it could not put back as it was, and how to do that later.
     pub left: Vec<String>,

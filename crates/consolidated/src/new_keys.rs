@@ -37,8 +37,8 @@ pub(crate) struct KeyChange {
 /// The changes of one row come in their order, and so do those that concern one key.
 #[derive(Default)]
 pub(crate) struct Trail {
-    /// By the key that a row has now, the one by which the remote knows it; none where it does not
-    /// know it, or is not to be sent.
+    /// By the key that a row has now, the one by which the remote knows it; none if the remote does
+    /// not know it, or is not sent it.
     known_by: HashMap<Vec<u8>, Option<Vec<u8>>>,
     /// By the key that the remote knows, the one that the row has now.
     now: HashMap<Vec<u8>, Vec<u8>>,
@@ -115,7 +115,7 @@ pub(crate) enum Then {
         /// The row, or one behind it, departed from another place later.
         went_on: bool,
     },
-    /// It was not there yet, or the log does not say.
+    /// The row did not exist yet, or the log lacks it.
     Unknown,
 }
 

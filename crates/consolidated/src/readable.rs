@@ -16,7 +16,7 @@ pub(crate) fn message(text: String) -> String {
     }
 }
 
-/// The row as a JSON object by column name. A value that the row does not carry is not in it.
+/// The row as a JSON object by column name. Values that were not uploaded are left out.
 pub(crate) fn row(table: &PublishedTable, row: &[u8]) -> String {
     object(table.columns.iter(), row)
 }

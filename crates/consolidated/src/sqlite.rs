@@ -133,11 +133,11 @@ mod tests {
     use crate::connection::Administration;
     use crate::sync_model::SyncModel;
 
-    /// Plans were made once from statistics of a nearly empty table: each download then read all
-    /// of its rows for each of its own, which made a thousand downloads a thousand times as slow.
+    /// Plans were made once from statistics of a nearly empty table: each download then read all of
+    /// its rows for each of its own, which made a thousand downloads a thousand times as slow.
     ///
-    /// With one row in it, SQLite reads a table whose key is the rowid, and nothing can tell it not
-    /// to; so there are two in that one.
+    /// With one row, SQLite reads the whole of a table whose key is the rowid, and this cannot be
+    /// prevented; so there are two in that one.
     #[test]
     fn downloads_look_rows_up_whatever_analyze_has_seen() {
         let folder = tempfile::tempdir().unwrap();

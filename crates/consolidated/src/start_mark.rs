@@ -54,8 +54,8 @@ pub(crate) trait Marked {
     fn add(&mut self) -> Result<String, Failure>;
 }
 
-/// Compares file and database, and leaves a new mark in both: first in the database, so that the
-/// file never has one that the database has not had.
+/// Compares file and database, and leaves a new mark in both: first in the database, so that every
+/// mark of the file was in the database.
 pub(crate) fn start(dir: &Path, database: &mut dyn Marked) -> Result<(), Failure> {
     let path = dir.join(FILE_NAME);
     let here = database.place()?;

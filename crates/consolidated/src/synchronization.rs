@@ -91,7 +91,7 @@ impl Session {
 /// What a remote holds, compared with what is published for it now.
 #[derive(Debug, Clone, Default)]
 pub enum Held {
-    /// It did not say, or does not upload: what it uploads is of the tables of today.
+    /// The remote did not say it, or does not upload: what it uploads is of the tables of today.
     #[default]
     Untold,
     /// The very tables of today, or none at all.

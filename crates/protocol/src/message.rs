@@ -174,8 +174,8 @@ fn write_body<T: Serialize>(out: &mut Vec<u8>, frame_type: u8, body: &T) -> Resu
     Ok(())
 }
 
-/// A body that does not decode is refused in words that hold none of its values: a password in the
-/// wrong place would come back to its sender, and into the log.
+/// A body that cannot be decoded is refused with a message that has none of its values: a password
+/// in the wrong place would come back to its sender, and into the log.
 fn read_body<T: DeserializeOwned>(payload: &[u8]) -> Result<T, Failure> {
     let mut decoder = rmp_serde::Deserializer::from_read_ref(payload);
     decoder.set_max_depth(DEPTH_MAX);

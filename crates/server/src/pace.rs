@@ -121,7 +121,7 @@ pub(crate) mod tests {
         pass(600_000);
         pace.filled();
         assert_eq!(pace.retry_after_s(0), 1);
-        // A line that stands still moves the times away, but not without end.
+        // If the queue stands still, the times become later, up to a limit.
         pass(20_000);
         assert_eq!(pace.retry_after_s(0), 20);
         pass(7_000_000);

@@ -328,7 +328,7 @@ impl Synchronization<'_> {
         let result = loop {
             match tokio::time::timeout(heartbeat, &mut in_turn).await {
                 Ok(result) => break result,
-                // A remote that does not read must not keep its turn by that.
+                // A remote must not keep its turn by not reading.
                 Err(_) => self.connection.sign_of_life()?,
             }
         };

@@ -15,8 +15,8 @@ use std::time::Duration;
 /// operating system, counted in hundredths, says nothing. In rows, see [`ROWS_OF_A_TRANSACTION`].
 const WORK_MIN: u32 = 400_000;
 
-/// But not more than so many times the work of the whole run: one of a few rows, whose figures
-/// say nothing, is not to wait for this.
+/// But not more than so many times the work of the whole run: a run of a few rows, whose figures
+/// mean nothing, should not wait for this.
 const RUNS_MAX: u32 = 10;
 
 /// And at most, whatever the run is made of.

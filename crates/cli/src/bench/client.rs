@@ -18,8 +18,8 @@ use wire::WireClient;
 /// The password of every user of a run, which lasts as long as the run.
 pub(super) const PASSWORD: &str = "benchmark";
 
-/// Its hash, at the least cost there is: the first synchronizations of thousands of clients are
-/// not what is measured, and should not take longer than the rest.
+/// Its hash, at the least cost there is: the first synchronizations of thousands of clients are not
+/// measured, so they should be short.
 pub(super) const PASSWORD_HASH: &str =
     "$argon2id$v=19$m=8,t=1,p=1$c3luY2xpbmUgYmVuY2guLg$dT0GfK9eFyvAfIafg7p7efAY0ChzpcQ2opA3qZeGB3M";
 

@@ -149,7 +149,7 @@ impl Layout {
         self.last(employee).map(|purchase| Tally::of(purchase.digest())).sum()
     }
 
-    /// Where in its set a row is; none for the one that belongs to no set.
+    /// Where in its set a row is; none for the row outside all sets.
     fn place(&self, number: u64) -> Option<u64> {
         (number.checked_sub(1)?).checked_rem(self.rows_per_employee())
     }

@@ -54,7 +54,7 @@ impl Rotating {
     fn write_line(&mut self, line: &[u8]) -> io::Result<()> {
         let len = line.len() as u64;
         if self.bytes > 0 && self.bytes + len > self.bytes_max {
-            // A full disk or a folder that may not be written to must not end the log: it goes on
+            // The log continues in spite of a full disk or a read-only folder: it goes on
             // in the same file, and tries again with the next line.
             if self.rotate().is_ok() {
                 (self.file, self.bytes) = append_to(&self.path)?;

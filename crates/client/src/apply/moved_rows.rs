@@ -60,7 +60,7 @@ pub(crate) fn keep(
     Ok(())
 }
 
-/// Where the row lies that had this key when it was uploaded; none where that is not noted.
+/// Where the row lies that had this key when it was uploaded; none if it is not recorded.
 pub(super) fn find(
     connection: &Connection,
     table: &RemoteTable,

@@ -481,7 +481,7 @@ pub(crate) fn references_from(
     Ok(found.into_iter().map(|(reference, _)| reference).collect())
 }
 
-/// A foreign key that lets no row go, of a table that no download takes rows from.
+/// A foreign key that refuses deletes, of a table from which no download deletes rows.
 pub(super) struct Clinging {
     /// The table that refers.
     pub(super) child: String,

@@ -13,9 +13,9 @@ fn received_sql(table: &RemoteTable) -> String {
     ident(&format!("syncline_received_{}", table.position))
 }
 
-/// Prepares to note the keys that come. False when nothing lies in the table, so that there is
-/// nothing that could disappear: the first fill is spared the effort. With `tells_new` a table
-/// that was received before is looked at although it is empty now.
+/// Prepares to note the keys that come. False if the table is empty, so that no row can be deleted:
+/// the first fill is spared the effort. With `tells_new` a table that was received before is looked
+/// at although it is empty now.
 pub(super) fn prepare(
     connection: &Connection,
     table: &RemoteTable,

@@ -175,7 +175,7 @@ fn base(
     let captured: i64 = row.get(1)?;
     let mut object = Map::new();
     for (n, name) in table.published.columns.iter().enumerate() {
-        // A large value that did not change was not kept: it is not compared.
+        // An unchanged large value was not recorded: it is not compared.
         if table.large[n].is_none_or(|bit| captured & (1 << bit) != 0) {
             object.insert(name.clone(), json!(Readable(value(row, n + 2)?)));
         }

@@ -202,7 +202,7 @@ pub(super) fn merge_back(
     }
     let (moved, change) = (table.moved_sql(), table.change_sql());
     let (keys, froms) = (table.our_keys_sql(""), table.origin_keys_sql(""));
-    // What does not count in the frozen one would count for nothing, or for something else.
+    // A record that does not count in the frozen generation would count for nothing, or wrongly.
     let fails = Validity { table, with_newer: true }.fails(&format!("{moved}."));
     let run = |sql: &str, parameters: &[i64]| {
         connection.execute(sql, rusqlite::params_from_iter(parameters))

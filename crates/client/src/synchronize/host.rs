@@ -148,8 +148,8 @@ impl<'a> Host<'a> {
         }
     }
 
-    /// The whole upload, where nothing about the last one is unknown, there is a schema, and it is
-    /// not so large that the server would wait for Hello.
+    /// The whole upload, if the outcome of the last one is known, there is a schema, and it is
+    /// small enough to be sent with Hello.
     fn collect_before_hello(&mut self) -> Result<Option<Upload>, Failure> {
         let uploads = matches!(self.request.mode, Mode::Full | Mode::UploadOnly);
         if !uploads || self.outcome == Outcome::Unknown || self.state.schema_fingerprint.is_none() {

@@ -13,7 +13,7 @@ const REBUILDS: [&str; 2] = [
      INSERT INTO t SELECT * FROM old; COMMIT;",
 ];
 
-// S1, S3, trap 29: what was changed while nothing captured it was lost without a word: it was
+// S1, S3, trap 29: changes that no trigger captured were lost silently: it was
 // never uploaded, and the next change of the same row at the centre overwrote it.
 #[test]
 fn what_nothing_has_captured_is_told() {

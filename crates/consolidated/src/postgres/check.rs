@@ -104,7 +104,7 @@ fn notice_of(table: Option<String>, message: String) -> Finding {
     Finding { severity: Severity::Notice, table, message }
 }
 
-/// Objects that were deployed and are no longer there, or no longer the same.
+/// Deployed objects that are missing or have changed.
 pub(super) fn drift(link: &mut Link) -> Result<Vec<Finding>, Failure> {
     let sql = format!(
         "SELECT o.kind, o.table_name, o.name, (a.name IS NULL)::text,\n\

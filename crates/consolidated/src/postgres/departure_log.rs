@@ -224,7 +224,7 @@ impl Column<'_> {
         }
     }
 
-    /// Elements are not of a domain, as the log's columns are not.
+    /// Elements have the base type of a domain, like the columns of the log.
     fn of_base_type(&self, value: &str, cast: bool) -> String {
         match cast || self.described.is_some_and(|column| column.domain) {
             true => format!("{value}::{}", self.kind()),

@@ -35,7 +35,7 @@ use std::sync::Arc;
 /// One statement of a flight.
 #[derive(Clone, Copy)]
 pub(super) enum Call<'a> {
-    /// Text as it is, without parameters and without a result: `BEGIN`, `SAVEPOINT` and the like.
+    /// Plain text, without parameters or result: `BEGIN`, `SAVEPOINT` and the like.
     Simple(&'a str),
     /// Prepared once per connection; results are binary.
     Prepared {

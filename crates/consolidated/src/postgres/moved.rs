@@ -345,7 +345,7 @@ fn learn(careful: &mut Careful<'_, '_>, table: usize, images: Vec<Vec<u8>>) -> R
     let statement = key_log::whereabouts(this)?;
     let mut asked = Vec::with_capacity(images.len());
     for image in images {
-        // A value that no key can have is no row's.
+        // No row has a value that a key cannot have.
         let row = careful.read(table, Change::Delete, &image)?;
         let mut batch = Batch::new(this, &statement, careful.upload.request.session);
         if batch.add(&row).is_ok() {

@@ -191,7 +191,7 @@ pub(super) struct Short {
 const SHORT_DIGITS: i32 = 4;
 
 impl Short {
-    /// Reads the binary form. `None`: a longer number, none at all, or not the binary form.
+    /// Reads the binary form. `None`: a longer number, no number, or not the binary format.
     pub(super) fn read(bytes: &[u8]) -> Option<Short> {
         let (&[c, d, w, e, s, g, a, b], rest) = bytes.split_first_chunk()?;
         let count = usize::from(u16::from_be_bytes([c, d]));

@@ -171,7 +171,7 @@ fn digests(tables: &[Arc<Table>], found: &BTreeMap<String, String>) -> Digests {
     digests
 }
 
-/// Notes of every table without orphans that there is nothing to look for. Behind a deployment.
+/// Records for every table without orphans that no search is needed. Behind a deployment.
 pub(super) fn settle(link: &mut Link, guards: &[&Guard]) -> Result<(), Failure> {
     let doing = failed("look for rows without a parent");
     let sql = "SELECT table_name, bypassed::text FROM syncline.syncline_log_state

@@ -214,8 +214,8 @@ fn pass(
     }
 }
 
-/// Refuses the upload of a remote that knows no key changes, and sends two keys that are not one
-/// to its own database.
+/// Refuses an update whose keys differ even for the remote's own database, from a remote without
+/// key changes.
 fn only_respelled(batch: &Batch<'_>, table: &PublishedTable) -> Result<(), Failure> {
     let (mut row, mut rest) = (UploadedRow::default(), batch.rows);
     for _ in 0..batch.count {

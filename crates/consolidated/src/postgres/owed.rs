@@ -116,12 +116,12 @@ pub(super) fn tell(
     Ok(())
 }
 
-/// Owes what the log of departures does not name.
+/// Owes the uploaded rows that the departure log may lack.
 ///
-/// A watermark says which rows the remote was sent under the claims of then. Rows that it makes
-/// under others are not among them, and nothing tells them to leave when those of then are back
-/// (traps 4 and 5). And a row that leaves with another key departs under its old one, while the
-/// remote has it under the new one.
+/// A watermark covers the rows that the remote was sent with the claims of that time. Rows that it
+/// inserts with other claims are not covered, and would stay at the remote when the old claims
+/// return (traps 4 and 5). And a row that leaves with a key change departs under its old key, while
+/// the remote has it under the new one.
 pub(super) fn owe_what_no_log_names(
     upload: Upload<'_>,
     ledger: &mut Ledger,

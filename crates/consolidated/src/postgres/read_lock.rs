@@ -92,7 +92,7 @@ impl ReadLocks {
         script_version: &str,
         tables: &[Arc<Table>],
     ) -> Result<ReadLock, Fault> {
-        // What is not downloaded is not read, and may not even be there.
+        // Tables that are not downloaded are not read, and may be missing.
         let tables = tables.iter().filter(|it| it.deployed.published.direction.downloads());
         let tables: Vec<&Arc<Table>> = tables.collect();
         self.learn(link, script_version, &tables)?;
@@ -185,7 +185,7 @@ pub(super) fn has_waited(fault: &Fault) -> bool {
 
 /// Whether something is not there that was deployed: it may be for a new deployment.
 pub(super) fn is_missing(fault: &Fault) -> bool {
-    // Table, column, schema, function; and what may not be read is as good as not there.
+    // Table, column, schema, function; and a table that may not be read counts as missing.
     fault.sqlstate().is_some_and(|s| matches!(s, "42P01" | "42703" | "3F000" | "42883" | "42501"))
 }
 

@@ -57,7 +57,7 @@ pub(super) fn digest(scripts: &HashMap<Event, Script>) -> String {
 /// Finds rows of a table that were not applied: their positions in a batch, from 1.
 #[derive(Debug)]
 pub(super) struct Seeker {
-    /// Rows that do not carry the version of this transaction, or are not there.
+    /// Rows without the version of this transaction, and missing rows.
     unstamped: Statement,
     /// Rows that are there.
     there: Statement,
@@ -150,7 +150,7 @@ pub(super) fn find(
         let lacking = u64::from(parcel.batch.rows).saturating_sub(*affected);
         let found = answer.rows.len() as u64;
         let certain = match parcel.change {
-            // What is not there has nothing to be done about it.
+            // A missing row needs no action.
             Change::Delete => found <= lacking,
             Change::Insert | Change::Update | Change::KeyChange => found == lacking,
         };

@@ -230,7 +230,7 @@ fn by_table(present: &Present) -> BTreeMap<&str, Vec<&ObjectId>> {
     tables
 }
 
-/// Stops tracking tables that are not planned, and removes logs that belong to none.
+/// Stops tracking tables outside the plan, and removes logs without a table.
 fn removals(planned: &BTreeMap<&str, &Tracking>, present: &Present) -> (Vec<Step>, Option<Step>) {
     let mut steps = Vec::new();
     for (table, ids) in by_table(present) {

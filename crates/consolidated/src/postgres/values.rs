@@ -30,7 +30,8 @@ pub(super) type Misfit = &'static str;
 /// A published column, as far as its values are concerned.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ColumnType {
-    /// The SQL type without length or scale, which must raise an error and never cut in a cast.
+    /// The SQL type without length or scale. A cast with them would cut the value; it must raise an
+    /// error instead.
     pub(super) cast: String,
     pub(super) kind: Kind,
 }

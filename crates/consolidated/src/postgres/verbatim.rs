@@ -245,7 +245,7 @@ impl Fidelity {
     }
 
     /// Whether `value`, which the column takes as `element` with its length in front, comes back
-    /// letter by letter. May say no where the answer is not worth the time.
+    /// letter by letter. May answer no if the exact answer costs too much time.
     fn keeps(self, value: ValueRef<'_>, element: &[u8]) -> bool {
         match (self, value) {
             (_, ValueRef::Null) => true,

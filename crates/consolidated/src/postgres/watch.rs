@@ -25,8 +25,8 @@ fn sum(relation: &str) -> String {
     )
 }
 
-/// Asks for the tables among `$1` and, in SQL, `$2` whose triggers are not those of the deployment,
-/// or that may not be read any more.
+/// Finds the tables among `$1` and, in SQL, `$2` whose triggers differ from the deployment, or that
+/// cannot be read any more.
 pub(super) fn changed() -> String {
     format!(
         "SELECT w.published, w.relation\n\

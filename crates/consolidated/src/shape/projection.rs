@@ -202,7 +202,7 @@ struct Projected<'a, 'r> {
 }
 
 impl<'r> Projected<'_, 'r> {
-    /// Takes a row, and says what of a change it is now; none where nothing is left of it.
+    /// Takes a row, and says what of a change it is now; none if no value of it is left.
     fn take(
         &mut self,
         values: &Values<'r>,

@@ -119,8 +119,8 @@ fn plan(
     Ok(Succeeded { notices, ..done })
 }
 
-/// The statements that store what has become of numbers and shapes; with `trim` without those
-/// shapes that no remote holds.
+/// The statements that store what has become of numbers and shapes; with `trim`, only the shapes
+/// that a remote holds.
 fn write(
     past: &Past,
     current: &[Current],

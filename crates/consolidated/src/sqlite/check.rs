@@ -34,7 +34,7 @@ pub(super) fn findings(
     Ok(findings)
 }
 
-/// Objects that were deployed and are no longer there, or no longer the same.
+/// Deployed objects that are missing or have changed.
 pub(super) fn drift(connection: &Connection) -> Result<Vec<Finding>, Failure> {
     let actual = actual_objects(connection)?;
     let mut statement = connection

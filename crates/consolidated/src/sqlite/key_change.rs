@@ -462,8 +462,8 @@ fn spare(table: &UserTable, column: &str, number: i64) -> Value {
     }
 }
 
-/// Refuses the upload of a remote that knows no key changes, and sends two keys that are not one to
-/// the database.
+/// Refuses an update whose keys differ even for the remote's own database, from a remote without
+/// key changes.
 pub(super) fn require_one_key(
     attempt: &Attempt<'_>,
     table: &CatalogTable,

@@ -64,7 +64,7 @@ impl Stretch {
         self.as_sent = false;
     }
 
-    /// The first and last entry, if they tell of nothing that the remote does not have.
+    /// The first and last entry, if the remote has all their rows already.
     pub(super) fn end(
         &self,
         connection: &Connection,

@@ -104,8 +104,8 @@ impl Writer {
         Ok(())
     }
 
-    /// What happens to a table without our triggers is not known. One that comes back, as it was to
-    /// look at, is sent as a whole.
+    /// Changes of a table without Syncline's triggers are unknown. One that comes back, as it was
+    /// to look at, is sent as a whole.
     fn notice_tables_that_went(&mut self) -> Result<(), Failure> {
         self.catalog.verify(&self.connection)?;
         let unserved: BTreeSet<String> = self.catalog.unserved().cloned().collect();

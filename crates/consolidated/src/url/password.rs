@@ -93,7 +93,7 @@ impl SecretFile {
         Ok(Some(SecretFile { path: path.to_owned(), text, exposed: is_exposed(&metadata) }))
     }
 
-    /// What others know is no secret. A file that holds nothing for us is not our affair.
+    /// What others know is no secret. A file without a matching entry is ignored.
     fn unless_exposed(&self, password: String) -> Result<Secret, Failure> {
         let path = self.path.display();
         if self.exposed {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A set of abilities, as bits. A bit that a reader does not know says nothing to it.
+/// A set of abilities, as bits. A reader ignores unknown bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Capabilities(pub u64);

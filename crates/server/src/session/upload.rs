@@ -23,9 +23,10 @@ impl Synchronization<'_> {
         let keeps_back = !self.session.waiting.is_empty()
             && self.hello.capabilities.has(Capabilities::WAITING_TABLES);
         let known = self.hello.outcome == Outcome::Known && understood && !keeps_back;
-        // Where nothing is in doubt the database is not asked before the rows are here. The
-        // remote has no upload on its way that had to be shut out first, and the transaction of
-        // this one recognizes it, and refuses it if it was overtaken meanwhile (S8, trap 6).
+        // If the outcome of the last upload is known, the database is not queried before the rows
+        // have arrived. The remote has no upload on its way that had to be shut out first, and the
+        // transaction of this one recognizes it, and refuses it if it was overtaken meanwhile (S8,
+        // trap 6).
         let begun = if known { None } else { Some(self.begin().await?) };
         let upload = if known && self.hello.upload_follows {
             let upload = self.receive_upload().await?;

@@ -2,7 +2,7 @@
 
 /// From how much of a range on, proportions say more than differences: largest by smallest value.
 const LOGARITHMIC_FROM: f64 = 20.0;
-/// What no measurement exceeds, so that no ends of an axis are absurd.
+/// A bound above all measurements, so that the ends of an axis are sensible.
 const DRAWABLE: std::ops::RangeInclusive<f64> = 1e-9..=1e15;
 /// Marks on an axis, at most.
 const TICKS_MAX: usize = 7;

@@ -196,7 +196,7 @@ fn a_broken_row_that_goes_hides_no_orphan() {
 
 // S2, Trap 26: a parent that comes takes one from SQLite's count of broken foreign keys for each
 // row that waited for it, those included that the application had broken and that were never
-// counted. The count was below nothing, and no download was committed any more (E5005).
+// counted. The count was negative, and every later download failed (E5005).
 #[test]
 fn a_parent_that_mends_more_than_was_counted_arrives() {
     for action in ACTIONS {

@@ -177,7 +177,7 @@ impl<'a> Entry<'a> {
         if let Some(newer) = self.newer {
             return Ok(newer.existed);
         }
-        // A row that is not there reads as NULL throughout, and a key that is there never does.
+        // A missing row is read as NULL in all columns, and a key is never NULL.
         let key = self.layout.table.key[0].position;
         Ok(value(self.row, self.layout.live_start + key)? != ValueRef::Null)
     }

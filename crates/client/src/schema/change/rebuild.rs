@@ -145,8 +145,8 @@ fn take_over(
     }
 }
 
-/// Copies the rows one by one, and records those that the table refuses. A row without one of the
-/// key's columns could only be compared with one that it has nothing to do with.
+/// Copies the rows one by one, and records those that the table refuses. A row without a column of
+/// the key could only be compared with an unrelated one.
 fn take_over_or_record(
     change: &Change<'_>,
     published: &PublishedTable,

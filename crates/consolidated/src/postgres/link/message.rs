@@ -142,7 +142,7 @@ mod tests {
         loop {
             while let Some((tag, body)) = inbox.take()? {
                 let message = Message { tag, body: inbox.body(body) };
-                // What is no message of PostgreSQL is refused, and nothing else happens.
+                // Bytes that are no message of PostgreSQL are refused, without other effects.
                 drop(message.parse());
                 messages.push((tag, message.body.to_vec()));
             }

@@ -24,7 +24,7 @@ impl Notices {
         self.warned = 0;
     }
 
-    /// Logs a notice, without its detail, which quotes rows more often than not.
+    /// Logs a notice, without its detail, which often quotes rows.
     pub(super) fn log(&mut self, message: &Message<'_>) -> io::Result<()> {
         if !tracing::enabled!(tracing::Level::WARN) {
             return Ok(());

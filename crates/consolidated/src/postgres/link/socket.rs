@@ -54,7 +54,7 @@ impl Socket {
         let address = SocketAddrUnix::new(folder.join(format!(".s.PGSQL.{port}")))?;
         let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None)?;
         rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
-        // A server that does not accept would be waited for without end.
+        // Otherwise the wait for a server that does not accept would never end.
         sockopt::set_socket_timeout(&socket, Timeout::Send, Some(wait_max))?;
         match rustix::net::connect(&socket, &address) {
             Err(rustix::io::Errno::AGAIN) => Err(ErrorKind::TimedOut.into()),

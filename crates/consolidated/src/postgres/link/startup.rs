@@ -117,7 +117,7 @@ pub(super) fn unexpected() -> FaultKind {
     garbled("the server does not follow the protocol").into()
 }
 
-/// Beginnings with servers that are not PostgreSQL, or not as it should be.
+/// Connections to servers that are not PostgreSQL, or that behave wrongly.
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -98,7 +98,7 @@ fn statements_that_were_not_used_for_longest_make_room() {
     assert!(prepared(&mut link) <= STATEMENTS_MAX + 2);
 }
 
-// S9, S11: no wait is without an end, and every limit is the operator's.
+// S9, S11: every wait ends, and the operator sets every limit.
 #[test]
 fn sessions_of_a_server_have_the_limits_that_it_was_given() {
     let database = Cluster::shared().database();

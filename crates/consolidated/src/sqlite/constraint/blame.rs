@@ -229,7 +229,7 @@ pub(super) fn columns_at(
     Some((table?, names.iter().map(position).collect::<Option<_>>()?))
 }
 
-/// Some values of a row; none where one of them refers to nothing.
+/// Some values of a row; none if one of them refers to a missing row.
 fn values(row: &[ValueRef<'_>], columns: &[usize]) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     for column in columns {

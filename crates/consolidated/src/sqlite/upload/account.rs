@@ -160,9 +160,9 @@ impl Attempt<'_> {
         }
     }
 
-    /// Its watermark says which rows the remote was sent under the claims of then. Rows that it
-    /// makes under others are not among them, and nothing tells them to leave when those of then
-    /// are back: so they are owed (traps 4 and 5).
+    /// A watermark covers the rows that the remote was sent with the claims of that time. Rows that
+    /// it inserts with other claims are not covered, and would stay at the remote when the old
+    /// claims return. So they are owed (traps 4 and 5).
     fn owe_under_other_claims(&mut self) -> Result<(), Failure> {
         let (request, tables) = (self.request, self.tables);
         let mut others = vec![false; tables.len()];

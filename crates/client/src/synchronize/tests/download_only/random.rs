@@ -126,8 +126,8 @@ impl Walk {
     }
 }
 
-// S1, S3, S4: whatever waits, a mere download arrives around it, loses none of it, and breaks no
-// foreign key; and what it kept back comes to its place.
+// S1, S3, S4: a download keeps all pending changes, applies the other rows, and keeps foreign keys
+// intact; and what it kept back comes to its place.
 #[test]
 fn a_mere_download_finds_its_way_around_whatever_waits() {
     for seed in 0..SEEDS {

@@ -21,7 +21,7 @@ fn a_session_that_is_lent_to_two_is_refused_to_both() {
     refused(link.begin(&alone));
 }
 
-// The answers of another session are not taken for those of ours, and nothing stays there.
+// Answers of another session are recognized, and nothing of this one stays there.
 #[test]
 fn a_transaction_that_begins_in_another_session_does_nothing() {
     let database = Cluster::shared().database();
