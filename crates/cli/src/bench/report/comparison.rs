@@ -255,7 +255,7 @@ impl<'a> Comparison<'a> {
             if let Some(line) = self.published.first() {
                 headings.push(format!("ratio to {}", line.source.label));
             }
-            headings.extend(["bare", "of bare"].map(str::to_owned));
+            headings.extend(["bare database", "of bare database"].map(str::to_owned));
         }
         let places = self.places();
         let lines = places.iter().map(|place| (place.label.clone(), self.cells(place)));
