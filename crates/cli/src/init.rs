@@ -23,7 +23,7 @@ pub(crate) fn run(options: &InitOptions) -> Result<(), Failure> {
     // A password does not stay where readers of the configuration would see it.
     let password = url.password_in_text().map(|secret| (dir.join(PASSWORD_FILE_NAME), secret));
     if !options.force {
-        // All are looked at before any is written, so that a refusal leaves nothing behind.
+        // All are checked before any is written, so that a refusal leaves no file.
         let password_path = password.iter().map(|(path, _)| path);
         for path in files.iter().map(|(path, _)| path).chain(password_path) {
             if path.symlink_metadata().is_ok() {

@@ -212,12 +212,12 @@ impl Remote {
         synchronize::synchronize(self, request, connect, observer)
     }
 
-    /// Identity, what was agreed on, and what waits.
+    /// Identity, progress, and pending changes.
     pub fn status(&self) -> Result<Status, Failure> {
         status::status(&self.connection)
     }
 
-    /// The changes that wait to be uploaded, table by table.
+    /// The pending changes, table by table.
     pub fn pending(&self) -> Result<Vec<PendingChange>, Failure> {
         status::pending(&self.connection)
     }
@@ -251,7 +251,7 @@ impl Remote {
         settings::reset(&self.connection)
     }
 
-    /// Makes the file an ordinary database again: removes every object of ours, keeps the rows.
+    /// Makes the file an ordinary database again: removes every object of Syncline, keeps the rows.
     /// [`Code::PendingChanges`] is no obstacle: what waits is in the rows. Beside the file it is
     /// remembered which tables were published: if it becomes a remote of the same database again,
     /// their rows are compared, and what differs is recorded in the reject table.

@@ -205,7 +205,7 @@ pub(crate) struct Attempt {
     pub(crate) state: State,
     /// An earlier attempt froze this generation. It is unknown whether it was committed.
     pub(crate) outcome_unknown: bool,
-    /// What waits has to wait for a download first (trap 24).
+    /// Pending changes must wait for a download first (trap 24).
     pub(crate) postponed: bool,
 }
 

@@ -183,7 +183,7 @@ pub(crate) fn stored_tables(connection: &Connection) -> Result<Vec<StoredTable>,
     Ok(tables)
 }
 
-/// Removes everything of ours that belongs to one table. Its rows stay.
+/// Removes everything of Syncline that belongs to one table. Its rows stay.
 pub(crate) fn drop_table_objects(connection: &Connection, name: &str) -> rusqlite::Result<()> {
     triggers::drop_all(connection, name)?;
     for kind in ["change", "incoming", "moved", "orphan"] {
@@ -193,7 +193,7 @@ pub(crate) fn drop_table_objects(connection: &Connection, name: &str) -> rusqlit
     Ok(())
 }
 
-/// Removes every object of ours. The user's tables and rows stay.
+/// Removes every object of Syncline. The user's tables and rows stay.
 pub(crate) fn drop_everything(connection: &Connection) -> rusqlite::Result<()> {
     let ours: Vec<(String, String)> = connection
         .prepare(

@@ -39,7 +39,7 @@ pub(crate) enum Instruction {
     Agree(Welcome),
     /// Fit the remote to the schema, whatever waits.
     ChangeSchema(Box<SchemaChange>),
-    /// Fit the remote to the schema behind the upload that was taken under the one it held.
+    /// Change the tables of the remote after the upload, which used the old ones.
     ChangeSchemaBehindUpload(Box<SchemaChange>),
     /// Freeze, if nothing is frozen, and send the upload.
     Upload,
@@ -80,8 +80,8 @@ enum State {
 }
 
 impl Session {
-    /// A conversation whose Hello was sent, with an upload behind it or not, by a remote that
-    /// holds a schema of `tables` tables.
+    /// A conversation whose Hello was sent, with or without an upload, by a remote that has a
+    /// schema of `tables` tables.
     pub(crate) fn new(mode: Mode, upload_sent: bool, tables: usize) -> Session {
         Session { mode, upload_sent, tables, state: State::ExpectWelcome }
     }

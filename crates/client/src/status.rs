@@ -51,11 +51,11 @@ pub struct TableStatus {
     pub direction: Direction,
     /// It was received at least once.
     pub received: bool,
-    /// Changes that wait to be uploaded.
+    /// Pending changes.
     pub pending: u64,
 }
 
-/// A change that waits to be uploaded.
+/// A pending change.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PendingChange {
     /// The table.
@@ -130,7 +130,7 @@ pub(crate) fn status(connection: &Connection) -> Result<Status, Failure> {
     })
 }
 
-/// Every change that waits. A frozen change and a later one of the same row are two, since they
+/// Every pending change. A frozen change and a later one of the same row are two, since they
 /// are uploaded one after the other.
 pub(crate) fn pending(connection: &Connection) -> Result<Vec<PendingChange>, Failure> {
     let _one_state = begin_read(connection)?;

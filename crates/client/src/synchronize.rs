@@ -60,7 +60,7 @@ pub struct Report {
     pub token: Option<String>,
     /// The file turned out to be a copy and has become a remote of its own.
     pub took_new_identity: bool,
-    /// Tables that were left out: what waits for them is still pending.
+    /// Tables that were left out: their changes are still pending.
     pub waiting: Vec<WaitingTable>,
 }
 

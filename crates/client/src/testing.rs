@@ -176,7 +176,7 @@ impl Site {
         self.remote.tables().unwrap()
     }
 
-    /// Freezes what waits.
+    /// Freezes the pending changes.
     pub(crate) fn freeze(&mut self) -> State {
         let tables = self.tables();
         let remote = &mut self.remote;
@@ -273,7 +273,7 @@ impl Incoming<'_> {
         self.rows(table, Operation::Upsert, rows)
     }
 
-    /// Rows as they are now, each behind the key that it had.
+    /// Rows as they are now, each after its old key.
     pub(crate) fn key_change(self, table: &str, changes: &[(&[Value], &[Value])]) -> Self {
         let whole: Vec<Vec<Value>> =
             changes.iter().map(|(old, row)| [*old, *row].concat()).collect();

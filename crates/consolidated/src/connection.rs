@@ -34,7 +34,7 @@ pub trait Administration: Debug {
     /// Makes the database what the models say; with `dry_run` only tells.
     fn deploy(&mut self, models: &[SyncModel], dry_run: bool) -> Result<Deployment, Failure>;
 
-    /// Removes every object of ours; says what it did, and what it could not put back.
+    /// Removes every object of Syncline; says what it did, and what it could not put back.
     fn undeploy(&mut self) -> Result<Undeployment, Failure>;
 
     /// Compares models, deployment and database.

@@ -199,7 +199,7 @@ pub(crate) fn recognize(
     let verdict = judge(identity, remembered.as_ref(), &mut evidence)?;
     let mut remote = remembered.unwrap_or_default();
     if let Some(receipt) = evidence.receipt.filter(|receipt| receipt.here) {
-        // The receipt may be shown again, and is behind us then.
+        // The receipt may be shown again, and is older then.
         remote.epoch = remote.epoch.max(receipt.epoch);
     }
     let mut consequence = Consequence::Nothing;
@@ -356,7 +356,7 @@ mod tests {
         assert_eq!(here_before(fresh(None)), Verdict::TakenOver);
         let waits = Identity { outcome_unknown: true, ..fresh(None) };
         assert_eq!(here_before(waits), Verdict::Replaced(Progress(8)));
-        // It has begun, and nothing came of it yet.
+        // It has begun, without a result yet.
         check(fresh(OURS), Some(Remembered { secret: OURS, ..ours(0, 0, 0) }), Verdict::Known);
     }
 
@@ -394,7 +394,7 @@ mod tests {
         assert_eq!(verdict(behind, Some(&ours), receipt(false, 4)), Verdict::Doubtful);
     }
 
-    // Trap 30: no counter that a client makes up can make ours wrap.
+    // Trap 30: no counter that a client invents can make the stored one overflow.
     #[test]
     fn a_counter_beyond_reason_is_not_taken_over() {
         let mut remote = ours(3, 5, 9);

@@ -28,7 +28,7 @@ pub(crate) struct KeyChange {
     pub(crate) is: Vec<u8>,
     /// The remote itself changed the key, and uses the new one.
     pub(crate) own: bool,
-    /// Foreign keys were not heeded, so rows that refer to it may have stayed behind.
+    /// Foreign keys were not checked, so rows that refer to it may have stayed.
     pub(crate) unlinked: bool,
 }
 
@@ -112,7 +112,7 @@ pub(crate) enum Then {
     Everywhere,
     At {
         place: Vec<u8>,
-        /// The row, or one behind it, departed from another place later.
+        /// The row, or a later one, departed from another place later.
         went_on: bool,
     },
     /// The row did not exist yet, or the log lacks it.
@@ -227,7 +227,7 @@ mod tests {
         check(&["abo", "bco", "dbo"], &["ac", "db"]);
         check(&["abo", "dbo"], &["db"]);
         check(&["abo", "dbo", "beo"], &["de"]);
-        // A row that came to a key which another had left is new.
+        // A row that took a key which another row had left is new.
         check(&["abo", "aco"], &["ab"]);
     }
 

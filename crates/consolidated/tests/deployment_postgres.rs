@@ -306,7 +306,8 @@ fn a_claim_that_is_no_value_of_its_column_refuses_the_session() {
     }
 }
 
-// A table that is not published any more keeps nothing of ours; one that is gone leaves nothing.
+// A table that is not published any more keeps nothing of Syncline; one that is gone leaves
+// nothing.
 #[test]
 fn what_the_model_drops_is_tracked_no_longer() {
     let database = database(SCHEMA);

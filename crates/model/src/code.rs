@@ -33,7 +33,7 @@ macro_rules! codes {
             /// Every code, in order.
             pub const ALL: &'static [Code] = &[$(Code::$name,)+];
 
-            /// The number behind the `E`.
+            /// The number after the `E`.
             pub fn number(self) -> u16 { self as u16 }
 
             /// The code with this number.

@@ -16,7 +16,7 @@ pub struct Progress(pub i64);
 /// Counts the synchronizations of one remote in which the server handed out watermarks.
 ///
 /// A remote that is ahead of the server proves that the consolidated database was restored
-/// (trap 3); one that is behind, without a nonce that explains it, is a copied file (trap 13).
+/// (trap 3); one that is lower, without a nonce that explains it, is a copied file (trap 13).
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]

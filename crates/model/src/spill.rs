@@ -71,7 +71,7 @@ impl Spills {
 
 /// Memory of a spill.
 enum Block {
-    /// Chunks, each behind its length.
+    /// Chunks, each after its length.
     Shared(Vec<u8>),
     /// One chunk, in the memory in which it came.
     Whole(Vec<u8>),

@@ -17,6 +17,6 @@ pub use message::{
 /// The protocol version this crate speaks. A server also understands the version before.
 pub const PROTOCOL_VERSION: u16 = 1;
 
-/// An upload of at most this many bytes travels right behind Hello; together with it, it stays
+/// An upload of at most this many bytes is sent together with Hello; together with it, it stays
 /// below the 64 KiB that a server reads from a peer it does not know yet.
 pub const UPLOAD_WITH_HELLO_BYTES_MAX: usize = 40 * 1024;

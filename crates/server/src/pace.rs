@@ -107,7 +107,7 @@ pub(crate) mod tests {
             pass(2_000);
             pace.moved();
         }
-        // Ten wait; each of the refused comes two seconds behind the one before.
+        // Ten wait; each refused remote tries again two seconds after the one before.
         let times: Vec<u32> = (0..4).map(|_| pace.retry_after_s(10)).collect();
         assert_eq!(times, [22, 24, 26, 28]);
         pass(28_000);

@@ -262,7 +262,7 @@ mod tests {
         }
         assert!(!also_ann.is_finished() && !ann.is_finished());
         drop(first);
-        // u1 stood first; then addresses take turns, whatever stands behind it.
+        // u1 stood first; then addresses take turns, whatever the users are.
         let u1 = flood.remove(0).await.unwrap().unwrap();
         drop(u1);
         let ann = ann.await.unwrap().unwrap();

@@ -63,7 +63,7 @@ impl std::ops::AddAssign for Cost {
 
 /// The ways to the database.
 pub(crate) struct Worker {
-    /// Admissions have readers of their own, so that they never stand behind a first download.
+    /// Admissions have readers of their own, so that they never wait for a first download.
     admissions: Queue<reader::Read>,
     reads: Queue<reader::Read>,
     writes: Queue<writer::Write>,
@@ -130,7 +130,7 @@ pub(crate) fn start(
 }
 
 impl Worker {
-    /// Forgets what waits, and takes nothing more.
+    /// Discards waiting requests, and accepts no more.
     pub(crate) fn abandon(&self) {
         self.admissions.abandon();
         self.reads.abandon();

@@ -156,7 +156,7 @@ pub(super) struct Ceiling {
     pub(super) connections: u32,
     pub(super) rows_per_second: f64,
     pub(super) cpu_us_per_row: Option<f64>,
-    /// Of a run of deletes: what they come to if they are tracked as ours are.
+    /// Of a run of deletes: the result with tracking like that of Syncline.
     pub(super) tracked_delete: Option<Box<Ceiling>>,
 }
 

@@ -5,7 +5,7 @@ use harness::postgres::Cluster;
 use harness::{Dialect, Server, Shop, World};
 use serde_json::{Value, json};
 
-/// The shop, and nothing of ours yet.
+/// The shop, and nothing of Syncline yet.
 pub(crate) fn on_postgres(shop: Shop) -> World {
     let database = Cluster::shared().database();
     database.sql(&shop.script(Dialect::Postgres));

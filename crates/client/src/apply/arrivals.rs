@@ -214,7 +214,7 @@ impl<'a> Arrivals<'a> {
     }
 }
 
-/// The published columns, and behind them the user's own.
+/// The published columns, then the user's own.
 fn columns_sql(table: &RemoteTable, own: &[String], alias: &str) -> String {
     let own: String = own.iter().map(|name| format!(", {alias}{}", ident(name))).collect();
     table.columns_sql(alias) + &own

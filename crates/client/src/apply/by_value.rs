@@ -6,7 +6,7 @@
 //! refers to the same value as before: these children are noted before anything is written, and
 //! get their value back at the end.
 //!
-//! A child with a change that waits follows its parent, as one does that refers to a key
+//! A child with a pending change follows its parent, as one does that refers to a key
 //! (`apply/staying.rs`). It gets the value back only where a row has it.
 
 use super::orphans::{self, Reference};
@@ -80,7 +80,7 @@ impl<'a> ByValue<'a> {
         Ok(())
     }
 
-    /// The condition for children with a change that waits.
+    /// The condition for children with a pending change.
     fn stays(&self, reference: &Reference, child: &RemoteTable) -> Result<String, Failure> {
         let generation = self.circumstances.open_generation;
         if !child.uploads()

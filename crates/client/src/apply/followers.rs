@@ -176,7 +176,7 @@ impl<'a> Followers<'a> {
         Ok(statement.raw_query().next().map_err(explain)?.is_some())
     }
 
-    /// The row of `table` has its new key; what waits for those who refer to it follows.
+    /// The row of `table` has its new key; pending changes of rows that refer to it follow.
     pub(super) fn follow(
         &mut self,
         table: &RemoteTable,

@@ -24,7 +24,7 @@ pub(crate) fn apply_for_undone_changes(
 ) -> Result<(), Failure> {
     let mut clinging = None;
     let set_back = SetBack::of(connection, tables, open)?;
-    // A row may wait for one that waits behind it.
+    // A row may wait for a later one.
     loop {
         let (mut settled, mut waiting) = (false, false);
         for table in tables.iter().rev() {

@@ -145,7 +145,7 @@ struct Mover<'a> {
     any_waits: bool,
 }
 
-/// What waits under a key.
+/// The pending change of a key.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Waiting {
     Nothing,

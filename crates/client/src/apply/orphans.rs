@@ -132,7 +132,7 @@ fn has_table(connection: &Connection, table: &RemoteTable) -> Result<bool, Failu
 }
 
 /// Sets aside every row that refers to nothing, with all that refer to it. True if there are any.
-/// One with a change that waits stays: its upload tells the application what it has broken. Where
+/// A row with a pending change stays: its upload tells the application what it has broken. Where
 /// such a row refers to another that is set aside, the change has to be uploaded first.
 pub(super) fn set_aside(
     connection: &Connection,
@@ -383,7 +383,7 @@ impl<'a> Aside<'a> {
         Ok(moved > 0)
     }
 
-    /// What a change that waits refers to stays, as the change does.
+    /// What a pending change refers to stays, as the change does.
     fn leave_guarded(&self, position: usize, table: &RemoteTable) -> Result<(), Failure> {
         if self.guards {
             let aside = aside_sql(position);
@@ -396,7 +396,7 @@ impl<'a> Aside<'a> {
         Ok(())
     }
 
-    /// A change that waits must not be hidden from its user, nor from the upload.
+    /// A pending change must not be hidden from its user, nor from the upload.
     fn refuse_changed(&self, position: usize, table: &RemoteTable) -> Result<(), Failure> {
         if !table.uploads() {
             return Ok(());

@@ -311,7 +311,7 @@ fn told(
     insert_with_row(connection, table, key, reason, row).map(|_| ()).map_err(explain)
 }
 
-/// Records a row that came and that its table refuses. It is tried again and again, and one reject
+/// Records a downloaded row that its table refuses. It is tried again and again, and one reject
 /// tells of it.
 pub(super) fn record_unfit(
     connection: &Connection,
@@ -449,8 +449,8 @@ pub(crate) fn record_stranded(
     insert(connection, table, key, reason).map(|_| ())
 }
 
-/// Records a row of a table that came back, as it was before it was overwritten or removed. Behind
-/// what is published of it are the columns of `own`.
+/// Records a row of a table that is published again, as it was before it was overwritten or
+/// removed. Behind what is published of it are the columns of `own`.
 pub(super) fn record_difference(
     connection: &Connection,
     table: &RemoteTable,
@@ -468,7 +468,7 @@ pub(super) fn record_difference(
     insert_with_row(connection, table, &key, reason, row).map(|_| ())
 }
 
-/// Records a row of a table that came back, which the table does not take as it is declared now, by
+/// Records a row of a table that is published again and whose new definition refuses the row, by
 /// the names of its columns. Columns of the key that it does not have are left out.
 pub(crate) fn record_left_out(
     connection: &Connection,

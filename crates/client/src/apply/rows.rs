@@ -364,7 +364,7 @@ struct Actions<'a> {
 }
 
 impl Actions<'_> {
-    /// Runs a statement, whose own changes SQLite counts apart from all that came of it.
+    /// Runs a statement. SQLite counts its own changes separately from their effects.
     fn watch(
         &self,
         statement: impl FnOnce() -> rusqlite::Result<usize>,
@@ -398,7 +398,7 @@ fn rewrite<'a>(
 }
 
 /// Writes rows that stand in each other's way, with placeholders. Where a row that did not come, or
-/// a change that waits, has the value of one of them, that one is kept back, and the others are
+/// a pending change, has the value of one of them, that one is kept back, and the others are
 /// yielded as they were.
 fn part<'a>(
     connection: &'a Connection,

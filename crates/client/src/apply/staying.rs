@@ -30,7 +30,7 @@ pub(super) struct Told {
 
 impl Told {
     /// Reads it, where it decides: of children whose own key has a part of the parent's, and of
-    /// children with a change that waits. All others are written afterwards as they came.
+    /// children with a pending change. All others are written afterwards as they came.
     pub(super) fn read(
         connection: &Connection,
         download: &Download,
@@ -424,7 +424,7 @@ fn told_sql(table: &RemoteTable) -> String {
     ident(&format!("syncline_told_{}", table.position))
 }
 
-/// The column that has the value of `name` in the row that came.
+/// The column that has the value of `name` in the downloaded row.
 fn to_sql(name: &str) -> String {
     ident(&format!("to_{}", name.to_ascii_lowercase()))
 }

@@ -130,7 +130,7 @@ impl Look<'_> {
         Ok(false)
     }
 
-    /// The statement that looks at one row that came, by its key.
+    /// The statement that checks one downloaded row by its key.
     fn child_sql(&self, table: &RemoteTable) -> Option<String> {
         let at = usize::from(table.position);
         let references = self.references.iter().filter(|reference| reference.child == at);

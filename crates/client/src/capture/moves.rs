@@ -35,7 +35,7 @@ pub(crate) fn create(connection: &Connection, table: &RemoteTable) -> rusqlite::
     ))
 }
 
-/// The statements of a trigger behind an update of OLD's key to NEW's. `new_has_key` and
+/// The statements of a trigger after an update of OLD's key to NEW's. `new_has_key` and
 /// `old_has_key` are empty where a key cannot be NULL.
 pub(super) fn record(table: &RemoteTable, new_has_key: &str, old_has_key: &str) -> Vec<String> {
     let (moved, change) = (table.moved_sql(), table.change_sql());

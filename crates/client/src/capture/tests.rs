@@ -261,7 +261,7 @@ fn names_may_have_spaces_quotes_and_capitals() {
 }
 
 // C3. The user's trigger is newer than ours and fires first: it changes the row again before an
-// AFTER trigger of ours would see the first change. Recorded after the event, the new row would
+// AFTER trigger of Syncline would see the first change. Recorded after the event, the new row would
 // be an update of a row that the server never saw, and the update would have an old image that
 // the server never had: both would be lost as conflicts.
 #[test]

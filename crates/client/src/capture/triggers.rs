@@ -28,7 +28,7 @@ pub(super) const GENERATION: &str = "(SELECT \"current\" FROM \"syncline_generat
 /// The events with a trigger each, in the names `syncline_<event>_T`.
 const EVENTS: [&str; 6] = ["insert", "inserted", "update", "move", "moved", "delete"];
 
-/// The triggers of ours that the file holds, by name.
+/// The triggers of Syncline that the file holds, by name.
 ///
 /// A look for one trigger reads the whole schema of the file. With a thousand tables that is done
 /// once for all of them.

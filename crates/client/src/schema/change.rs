@@ -33,7 +33,7 @@ use rebuild::Unfitting;
 use rusqlite::Connection;
 use succession::Heir;
 
-/// What becomes of changes that wait.
+/// What happens to pending changes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Waiting {
     /// They were uploaded under the held tables, and this generation, if any, is committed. Changes
@@ -50,7 +50,7 @@ pub(crate) enum Waiting {
 pub(crate) enum Names {
     /// The server says where they differ.
     Told,
-    /// A column that is gone may be one that came under another name.
+    /// A missing column may be a new one with another name.
     Guessed,
 }
 
@@ -296,7 +296,7 @@ impl Change<'_> {
         Ok(stored)
     }
 
-    /// Rebuilds a table of ours where it is declared otherwise.
+    /// Rebuilds a table of Syncline where it is declared otherwise.
     fn fit(
         &mut self,
         heir: &Heir<'_>,
@@ -338,7 +338,7 @@ impl Change<'_> {
         }
         self.connection.execute_batch("RELEASE syncline_rebuild").map_err(explain)?;
         match rebuilt {
-            // What waits does not fit. The centre will say so, row by row.
+            // Pending changes do not fit. The centre will say so, row by row.
             Err(failure) if !lacks && failure.code() == Code::RemoteSchemaDiffers => Ok(local),
             Err(failure) if failure.code() == Code::RemoteSchemaDiffers => {
                 self.tell_all(held.stored, Code::RemoteSchemaDiffers)?;
@@ -348,8 +348,8 @@ impl Change<'_> {
         }
     }
 
-    /// Drops the indexes of ours that the consolidated database has dropped, because a UNIQUE one
-    /// would refuse what is allowed now, and adds new ones. One that does not fit is left out:
+    /// Drops the indexes of Syncline that the consolidated database has dropped, because a UNIQUE
+    /// one would refuse what is allowed now, and adds new ones. One that does not fit is left out:
     /// rows that arrive only later may make it fit, and the consolidated database has it anyway.
     fn follow_indexes(
         &self,

@@ -7,7 +7,7 @@ use crate::progress;
 use model::Failure;
 use rusqlite::Connection;
 
-/// Brings our tables to the layout of now. What waits is kept as it was captured.
+/// Brings our tables to the layout of now. Pending changes stay as they were captured.
 pub(crate) fn migrate(connection: &Connection) -> Result<(), Failure> {
     let version = || progress::get::<i64>(connection, "format_version").map_err(explain);
     if version()? == Some(FORMAT_VERSION) {

@@ -237,7 +237,7 @@ impl RemoteTable {
     }
 }
 
-/// Which image of a row a column of ours holds.
+/// Which image of a row a column of Syncline holds.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Image {
     /// As it was before the change, in the change table.
@@ -247,7 +247,7 @@ pub(crate) enum Image {
 }
 
 impl Image {
-    /// The column of ours for the user's column `name`.
+    /// The column of Syncline for the user's column `name`.
     pub(crate) fn column(self, name: &str) -> String {
         match self {
             Image::Old => ident(&format!("old_{name}")),

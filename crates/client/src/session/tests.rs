@@ -10,7 +10,7 @@ fn welcome(upload: UploadState, schema_change_follows: bool) -> Message {
     Message::Welcome(answer(upload, schema_change_follows))
 }
 
-/// A schema change comes behind the upload.
+/// A schema change follows the upload.
 fn welcome_before_change(upload: UploadState) -> Message {
     Message::Welcome(Welcome { schema_change_after_upload: true, ..answer(upload, false) })
 }

@@ -15,7 +15,7 @@ pub(super) struct Channel {
     transport: Box<dyn Transport>,
     decoder: FrameDecoder,
     buffer: Vec<u8>,
-    /// The peer has shown that it is a server of ours.
+    /// The peer has shown that it is a server of Syncline.
     understood: bool,
 }
 

@@ -392,7 +392,7 @@ impl<'a> Host<'a> {
         Ok(())
     }
 
-    /// Takes what is for tables that wait at the centre out of the upload. Nothing of it has left,
+    /// Removes changes of tables that wait at the centre from the upload. Nothing of it has left,
     /// or it was thrown away there: it is pending as before.
     fn keep_back(&mut self) -> Result<(), Failure> {
         let Some(frozen) = self.state.frozen.filter(|_| !self.kept.is_empty()) else {

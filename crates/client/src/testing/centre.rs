@@ -77,7 +77,7 @@ pub(crate) struct Centre {
     pub(crate) commits: Vec<Progress>,
     /// Every uploaded row.
     pub(crate) uploads: Vec<String>,
-    /// Bytes that came in each write of a client.
+    /// Bytes of each write of a client.
     pub(crate) writes: Vec<usize>,
 }
 
@@ -219,7 +219,7 @@ struct Conversation {
     thrown_away: bool,
     /// The upload is of the tables that the remote holds.
     held: bool,
-    /// The schema change comes behind the upload.
+    /// The schema change follows the upload.
     changed_behind: bool,
     closed: bool,
 }

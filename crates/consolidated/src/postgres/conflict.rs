@@ -104,9 +104,9 @@ enum Verdict {
     /// Both sides did the same.
     Same,
     Conflict,
-    /// The row is behind the fence.
+    /// The row is outside the fence.
     Touches,
-    /// The row would be behind the fence.
+    /// The row would be outside the fence.
     Leads,
     /// Nothing stood in its way, and yet it was not taken.
     Vetoed,

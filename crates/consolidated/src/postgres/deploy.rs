@@ -26,7 +26,8 @@ use crate::url::PostgresUrl;
 use model::Failure;
 use std::time::Duration;
 
-/// How long one attempt waits for a lock on a table, and others behind it, in PostgreSQL's words.
+/// How long one attempt waits for a lock on a table, in PostgreSQL's notation. Other sessions wait
+/// behind it.
 const LOCK_WAIT: &str = "250ms";
 
 /// How long a statement may wait that lets others write meanwhile.
@@ -104,7 +105,7 @@ fn prepare_scripts(link: &mut Link, plan: &Plan) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Removes everything of ours.
+/// Removes everything of Syncline.
 pub(super) fn undeploy(link: &mut Link, url: &PostgresUrl) -> Result<Vec<String>, Failure> {
     exclusively(url, |_| {
         let present = Present::read(link)?;

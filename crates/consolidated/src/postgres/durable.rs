@@ -12,7 +12,7 @@ use super::errors::failed;
 use super::link::{Call, Link, Row};
 use model::{Code, Failure};
 
-/// For the flight that reads rows, behind them. `$1` is a place in the log.
+/// For the flight that reads rows, after them. `$1` is a place in the log.
 pub(super) const IS_FLUSHED: &str = "SELECT (pg_current_wal_flush_lsn() - '0/0')::int8 >= $1::int8";
 
 /// Writes a row, so that there is something to commit, unless the log is flushed already. A

@@ -114,7 +114,7 @@ impl Unopened {
     }
 }
 
-/// Begins the transaction whose snapshot everything comes from, behind the lock on all of it, for
+/// Begins the transaction with the snapshot of the download, after the lock on all its tables, for
 /// which it may wait.
 pub(super) fn open(
     link: &mut Link,

@@ -58,7 +58,7 @@ pub(super) fn freeing(careful: &Careful<'_, '_>, outline: &Outline) -> Result<Ma
     Ok(freeing)
 }
 
-/// Key changes of one table, each behind the one that frees its new key.
+/// Key changes of one table, each after the one that frees its new key.
 pub(super) fn in_order(careful: &Careful<'_, '_>, table: usize, rows: Rows) -> Result<Rows, Stop> {
     let published = &careful.table(table).deployed.published;
     let (mut owners, mut wanted) = (HashMap::new(), Vec::with_capacity(rows.len()));

@@ -18,7 +18,7 @@ use crate::quote::{ident, literal};
 use crate::script::Script;
 use model::Failure;
 
-/// Whether there is anything unseen in tables `$1` behind snapshots `$2` by another than `$3`.
+/// Whether tables `$1` have unseen entries after snapshots `$2` that are not of `$3`.
 pub(super) const ANY: &str = "SELECT 1 FROM unnest($1::text[], $2::pg_snapshot[]) AS t (name, seen)
 WHERE EXISTS (
     SELECT FROM syncline.syncline_key_change AS m

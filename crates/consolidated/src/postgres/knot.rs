@@ -55,7 +55,7 @@ type Columns = Vec<(usize, bool)>;
 /// What was learned about the columns of tables, by query and table.
 type Known = HashMap<(&'static str, usize), Columns>;
 
-/// Applies what waits, or rejects it.
+/// Applies the waiting rows, or rejects them.
 pub(super) fn untie(careful: &mut Careful<'_, '_>) -> Result<(), Stop> {
     let mut known = Known::new();
     for _ in 0..ATTEMPTS_MAX {
@@ -77,7 +77,7 @@ pub(super) fn untie(careful: &mut Careful<'_, '_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Applies what waits if all of it can be; otherwise it goes on waiting.
+/// Applies the waiting rows if all of them can be applied; otherwise it goes on waiting.
 pub(super) fn try_to_untie(careful: &mut Careful<'_, '_>) -> Result<(), Stop> {
     let waiting = std::mem::take(&mut careful.parked);
     if together(careful, &waiting, &mut Known::new())?.is_some() {

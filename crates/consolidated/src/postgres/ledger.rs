@@ -145,8 +145,7 @@ impl Ledger {
         }
     }
 
-    /// Keeps the rows of a conflict and the one that came of it, so that it can be looked at
-    /// later.
+    /// Stores the rows of a conflict and the resulting row, so that people can look at them later.
     pub(super) fn conflict(
         &mut self,
         (table, published): (usize, &PublishedTable),

@@ -169,8 +169,8 @@ impl Link {
 
     /// Sends `calls` together and collects what they return.
     ///
-    /// The first failure is reported. Of the calls behind it, prepared ones were skipped up to the
-    /// next [`Call::Simple`]; from there on they have run, or failed with the transaction.
+    /// The first failure is reported. Of the later calls, prepared ones were skipped up to the next
+    /// [`Call::Simple`]; from there on they have run, or failed with the transaction.
     pub(super) fn flight(&mut self, calls: &[Call<'_>]) -> Result<Vec<Answer>, Fault> {
         let mut rows: Vec<Vec<Row>> = calls.iter().map(|_| Vec::new()).collect();
         let affected = self.run(calls, &mut |call, row| {

@@ -43,7 +43,7 @@ const BIND: [&str; 3] = [
      FROM replace(gen_random_uuid()::text, '-', '') AS random",
 ];
 
-/// Every column of ours: table and name.
+/// Every column of Syncline: table and name.
 pub(super) fn columns(link: &mut Link) -> Result<BTreeSet<(String, String)>, Failure> {
     let sql = "SELECT c.relname::text, a.attname::text
                FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The layout of the system tables that this program makes and understands.
 pub(super) const SYSTEM_FORMAT: i64 = 5;
 
-/// Every object of ours with its definition, as the database tells it.
+/// Every object of Syncline with its definition, as the database tells it.
 pub(super) const OBJECTS: &str = include_str!("objects.sql");
 
 /// An object by kind, the table it sits on and its name. Logs and functions sit on none.

@@ -48,7 +48,7 @@ pub(super) struct Download<'a, 's> {
     new_keys: BTreeMap<usize, NewKeys>,
     buffer: Vec<u8>,
     count: u32,
-    /// Rows with another key, each behind the old one.
+    /// Rows with another key, each after the old key.
     moved: Vec<u8>,
     moved_count: u32,
     fetched: Fetched,

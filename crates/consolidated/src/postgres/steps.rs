@@ -220,7 +220,7 @@ fn drop_order(id: &ObjectId) -> usize {
         .unwrap_or(0)
 }
 
-/// Everything of ours in the database, in the order in which it can be dropped, by table.
+/// Everything of Syncline in the database, in the order in which it can be dropped, by table.
 fn by_table(present: &Present) -> BTreeMap<&str, Vec<&ObjectId>> {
     let mut tables: BTreeMap<&str, Vec<&ObjectId>> = BTreeMap::new();
     for id in present.objects.keys() {

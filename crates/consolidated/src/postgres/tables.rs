@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// round trips than one.
 const DESCRIBE: &str = include_str!("tables.sql");
 
-/// The column of ours at the end of a downloaded table.
+/// The column of Syncline at the end of a downloaded table.
 pub(super) const VERSION: &str = "syncline_version";
 
 /// PostgreSQL cuts longer names.
@@ -38,7 +38,7 @@ pub(super) struct UserTable {
     rules: bool,
     /// Rows may be hidden from some roles.
     pub(super) row_security: bool,
-    /// Triggers that are not ours.
+    /// Triggers that are not Syncline's.
     pub(super) triggers: Vec<String>,
     /// Some of them fire before a row is written, and behind ours.
     pub(super) late_triggers: bool,

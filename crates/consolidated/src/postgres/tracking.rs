@@ -16,7 +16,7 @@ use super::tables::{UserColumn, UserTable, VERSION, bounded_name};
 use crate::quote::{ident, join, literal};
 use std::collections::BTreeSet;
 
-/// A database object of ours.
+/// A database object of Syncline.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Object {
     /// `COLUMN`, `TABLE`, `INDEX`, `FUNCTION` or `TRIGGER`.
@@ -105,7 +105,7 @@ pub(super) const FUNCTIONS: [(&str, &str); 3] = [
 /// left then has the table sent again.
 pub(super) const ADDED: [&str; 2] = ["syncline_watched", "syncline_unlinked"];
 
-/// How statements of ours begin that delete rows and note it themselves.
+/// How statements of Syncline begin that delete rows and note it themselves.
 const NOTING: &str = "WITH gone AS (";
 
 pub(super) fn log_name(published: &str) -> String {

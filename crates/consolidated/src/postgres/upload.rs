@@ -44,7 +44,7 @@ use std::sync::Arc;
 /// flight: then it is answered as a whole, and who waits is woken once.
 const BEGIN: [&str; 2] = ["BEGIN", "SET CONSTRAINTS ALL DEFERRED"];
 
-/// Position of the lock behind [`BEGIN`] and what holds the deployment.
+/// Position of the lock, after [`BEGIN`] and the lock on the deployment.
 pub(super) const LOCK_AT: usize = BEGIN.len() + 1;
 
 /// Position of the question for triggers that went, where no download asks it.
@@ -344,8 +344,8 @@ fn settled(upload: Upload<'_>, remote: &Remembered) -> Option<Counter> {
 
 /// Applies the rows inside a transaction that has locked `remote`. Carefully from the start where
 /// it is known from a first try, which was `undone`, that rows fail. Where they meet another
-/// transaction the whole one is begun again (`writer.rs`): above READ COMMITTED what is behind a
-/// savepoint would see the same again.
+/// transaction the whole one is begun again (`writer.rs`): above READ COMMITTED, statements after a
+/// savepoint would see the same snapshot again.
 pub(super) fn apply(
     link: &mut Link,
     upload: Upload<'_>,

@@ -325,7 +325,7 @@ pub(super) enum Reading {
     Text,
     /// Without the blanks at its end, which have no meaning and would be part of a key.
     Char,
-    /// Text behind a version byte.
+    /// Text after a version byte.
     Jsonb,
     Bytea,
     Uuid,

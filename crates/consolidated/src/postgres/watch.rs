@@ -38,7 +38,7 @@ pub(super) fn changed() -> String {
     )
 }
 
-/// Stores the sum for a table, behind the statements that make its triggers.
+/// Stores the sum for a table, after the statements that create its triggers.
 pub(super) fn store(published: &str, sql_name: &str) -> String {
     format!(
         "UPDATE syncline.syncline_log_state SET triggers = {}\nWHERE table_name = {}",

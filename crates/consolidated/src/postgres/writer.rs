@@ -146,7 +146,8 @@ impl Writer {
         watches: bool,
     ) -> Result<Vec<Answer>, Failure> {
         let remote_id = session.remote_id.as_str();
-        // Those of another deployment are not for this session, which learns so behind the lock.
+        // Those of another deployment are not valid for this session, which finds this out after
+        // the lock.
         let tables = self.catalog.upload_tables(session).unwrap_or_default();
         let hold = held::hold(&self.link, &tables);
         let remote: [&(dyn ToSql + Sync); 1] = [&remote_id];

@@ -229,7 +229,7 @@ impl Evolution<'_> {
             let is_old = written.values().any(|old| *old == new);
             let done = known.contains_key(new) && there.contains(old) && !is_old;
             let follow = !applied && !done && new != old && fits(new, old);
-            // What does not fit yet is followed by the deployment behind the ALTER TABLE.
+            // A mismatch is resolved by the deployment after the ALTER TABLE.
             if applied || done || follow {
                 declared.insert(entry);
             }

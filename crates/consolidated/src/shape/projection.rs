@@ -62,7 +62,7 @@ impl LeftOut {
         self.content_behind(self.moved.borrow().get(sent).unwrap_or(sent))
     }
 
-    /// The same, as it is called behind the upload.
+    /// The same, by its key after the upload.
     pub(crate) fn content_behind(&self, row: &RowId) -> Option<String> {
         self.told.borrow().get(row).and_then(|left| left.content.clone())
     }

@@ -256,7 +256,7 @@ fn run(
     }
 }
 
-/// Keeps the rows of a conflict and the one that came of it, so that it can be looked at later.
+/// Stores the rows of a conflict and the resulting row, so that people can look at them later.
 fn note(
     attempt: &Attempt<'_>,
     table: &CatalogTable,

@@ -262,7 +262,7 @@ fn deployed_rows(connection: &Connection) -> Result<Vec<String>, Failure> {
         .map_err(failed("read the deployed models"))
 }
 
-/// Removes every object of ours.
+/// Removes every object of Syncline.
 pub(super) fn undeploy(connection: &mut Connection) -> Result<Undeployment, Failure> {
     if !table_exists(connection, "syncline_system")? {
         return Ok(Undeployment::default());

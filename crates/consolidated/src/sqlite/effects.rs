@@ -132,7 +132,7 @@ impl Effects {
         let log = format!("temp.{}", table_name(position));
         let columns =
             |form: fn(usize) -> String| (0..width).map(form).collect::<Vec<_>>().join(", ");
-        // A row that came to this key before anything left it is another row.
+        // A row that took this key before any row left it is another row.
         let number = key.len() + 1;
         let arrived = format!(
             "SELECT 1 FROM {log} WHERE {} AND id < ?{number} AND NOT ({})",

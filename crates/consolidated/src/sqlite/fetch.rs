@@ -254,7 +254,7 @@ struct Download<'a, 's> {
 struct Buffers {
     rows: Vec<u8>,
     count: u32,
-    /// Rows with another key, each behind the old one.
+    /// Rows with another key, each after the old key.
     moved: Vec<u8>,
     moved_count: u32,
 }

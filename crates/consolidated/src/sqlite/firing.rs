@@ -11,7 +11,7 @@ use model::Failure;
 use rusqlite::Connection;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A trigger of the owner that fires before some of ours.
+/// A trigger of the owner that fires before some of Syncline.
 #[derive(Debug)]
 pub(super) struct Ahead {
     pub(super) trigger: String,

@@ -127,7 +127,7 @@ fn given_up(attempt: &Attempt<'_>, wanted: &[usize]) -> Result<HashSet<RowId>, F
     Ok(keys)
 }
 
-/// Lets rows that wait for a key have it, as far as that can be. Returns those that wait for
+/// Gives rows the keys for which they wait, as far as possible. Returns those that wait for
 /// another unique value.
 fn settle(attempt: &mut Attempt<'_>, mut waiting: Vec<Parked>) -> Result<Vec<Parked>, Failure> {
     let mut placed: HashSet<RowId> = HashSet::new();

@@ -361,7 +361,7 @@ fn queries(table: &PublishedTable, names: &[&str], until: i64) -> [String; 3] {
     [step, own, arrived]
 }
 
-/// The rows of a table that got other keys behind `since`, as `remote` knows them.
+/// The rows of a table that got other keys after `since`, as `remote` knows them.
 pub(super) fn new_keys(
     connection: &Connection,
     table: &PublishedTable,
@@ -392,7 +392,7 @@ pub(super) fn new_keys(
     Ok(trail.end())
 }
 
-/// Notes that `remote` itself has made the key changes behind `since` of the row that had `key`.
+/// Records that `remote` itself has made the key changes after `since` of the row that had `key`.
 pub(super) fn made_by(
     connection: &Connection,
     table: &PublishedTable,

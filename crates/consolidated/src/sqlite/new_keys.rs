@@ -27,7 +27,7 @@ struct Past {
     came_since: bool,
     /// The place that its row had then.
     place: Option<Vec<u8>>,
-    /// The row, or one behind it, departed from another place later.
+    /// The row, or a later one, departed from another place later.
     went_on: bool,
 }
 

@@ -24,7 +24,7 @@ pub(super) struct UserTable {
     /// Indexes made by CREATE INDEX: name, text, and whether only plain columns are in it.
     pub(super) indexes: Vec<UserIndex>,
     pub(super) foreign_keys: Vec<ForeignKey>,
-    /// Triggers that are not ours.
+    /// Triggers that are not Syncline's.
     pub(super) has_triggers: bool,
     /// Text is stored byte for byte: the database is not one of UTF-16.
     pub(super) utf8: bool,
@@ -220,7 +220,7 @@ fn describe(connection: &Connection, table: &mut UserTable) -> rusqlite::Result<
     describe_foreign_keys(connection, table)
 }
 
-/// Whether the table has triggers that are not ours.
+/// Whether the table has triggers that are not Syncline's.
 pub(super) fn has_user_triggers(connection: &Connection, table: &str) -> rusqlite::Result<bool> {
     connection
         .prepare_cached(

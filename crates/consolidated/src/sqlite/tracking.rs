@@ -22,12 +22,12 @@ use model::Failure;
 use rusqlite::Connection;
 use std::collections::BTreeSet;
 
-/// The column of a log that is 1 in the entries of rows that went or changed their place or key, 2
-/// in those of rows or keys that came, and NULL in all others. No table has it among its key
+/// The column of a log that is 1 in the entries of rows that were deleted or changed their place or
+/// key, 2 in those of new rows or keys, and NULL in all others. No table has it among its key
 /// columns.
 pub(super) const MOVED: &str = "syncline_moved";
 
-/// A database object of ours.
+/// A database object of Syncline.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Object {
     /// `TABLE` or `TRIGGER`.

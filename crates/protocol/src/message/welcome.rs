@@ -31,12 +31,12 @@ pub struct Welcome {
     /// not tell whether to wait for one before it uploads.
     #[serde(default)]
     pub schema_change_follows: bool,
-    /// The schema change comes behind `UploadCommitted` instead: the upload is taken under the
+    /// The schema change follows `UploadCommitted` instead: the upload is taken under the
     /// tables that the remote holds. Only to clients with `HELD_SHAPE`.
     #[serde(default)]
     pub schema_change_after_upload: bool,
     /// Positions, in the schema that the remote holds, of tables whose shape this database does
-    /// not know. What waits for them cannot be understood: the client keeps it as rejects.
+    /// not know. The server cannot read their pending changes: the client keeps them as rejects.
     #[serde(default)]
     pub unknown_tables: Vec<u16>,
     /// Positions, in the schema that the upload is made under, of tables that wait until the
@@ -66,7 +66,7 @@ pub struct WaitingTable {
 pub enum UploadState {
     /// It arrived with Hello and is being applied.
     Taken,
-    /// Send it now. One that came with Hello was thrown away unseen.
+    /// Send it now. One that came with Hello was skipped.
     Send,
     /// None is wanted.
     #[default]

@@ -206,12 +206,12 @@ impl Connection {
         }
     }
 
-    /// Bytes that came from the peer, and that went to it.
+    /// Bytes received from the peer, and sent to it.
     pub(crate) fn bytes(&self) -> (u64, u64) {
         (self.wire.bytes_in, self.wire.bytes_out)
     }
 
-    /// Puts a message behind what is to be sent with the next [`Connection::flush`].
+    /// Adds a message to those that the next [`Connection::flush`] sends.
     pub(crate) fn queue(&mut self, message: &Message) -> Result<(), Failure> {
         message.encode(&mut self.outgoing)
     }

@@ -88,8 +88,8 @@ pub(super) fn uploads(hello: &Hello) -> bool {
     matches!(hello.mode, Mode::Full | Mode::UploadOnly)
 }
 
-/// A program that changes its tables before it uploads finds them again by their names: what waits
-/// for a column that has another name now, or is gone, would vanish there without a word.
+/// A program that changes its tables before it uploads finds them again by their names: pending
+/// changes of a column that was renamed or dropped would be lost there silently.
 fn refuse_older_program(hello: &Hello, session: &Session) -> Result<(), Failure> {
     let Held::Older(held) = &session.held else { return Ok(()) };
     match held.altered.first() {

@@ -307,7 +307,7 @@ async fn tracked_delete(
 struct Worker {
     client: Client,
     write: Statement,
-    /// Writes lines behind their purchases.
+    /// Writes lines after their purchases.
     write_lines: Option<Statement>,
     read: Statement,
     columns: Arc<Columns>,

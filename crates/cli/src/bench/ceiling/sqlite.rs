@@ -143,7 +143,7 @@ fn open(file: &Path) -> rusqlite::Result<Connection> {
 struct Statements {
     operation: Operation,
     write: &'static str,
-    /// The entry of the log, behind each row.
+    /// The entry of the log after each row.
     log: Option<String>,
 }
 

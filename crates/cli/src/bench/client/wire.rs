@@ -42,7 +42,7 @@ pub(super) struct WireClient {
     counter: Counter,
     nonce_confirmed: Nonce,
     attempt: i64,
-    /// What waits to be uploaded, encoded.
+    /// The pending changes, encoded.
     outbox: Outbox,
     /// The digest of every row, by its table and key.
     held: HashMap<(u16, i64, i64), u64>,
@@ -319,7 +319,7 @@ impl WireClient {
         line.transport.send(&bytes)
     }
 
-    /// Writes what stands before the rows; the message that stands behind them.
+    /// Writes what stands before the rows; the message after them.
     fn begin_upload(&mut self, bytes: &mut Vec<u8>) -> Result<Message, Failure> {
         let mut begin = UploadBegin { previous: self.progress, progress: self.progress };
         if self.outbox.rows > 0 {

@@ -73,7 +73,7 @@ fn a_child_that_has_lost_its_parent_at_the_centre_waits() {
     }
 }
 
-// S3, S5: some have moved with their parent, and some have not; some have a change that waits.
+// S3, S5: some have moved with their parent, and some have not; some have a pending change.
 #[test]
 fn a_change_of_a_child_that_stays_is_no_move() {
     for action in ACTIONS {

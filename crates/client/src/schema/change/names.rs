@@ -16,7 +16,7 @@ use rusqlite::Connection;
 const NAMES_MAX: usize = 1_000;
 
 /// Gives every table that we created the names of the new schema. None of them has triggers of
-/// ours any more.
+/// Syncline any more.
 pub(super) fn follow(connection: &Connection, heirs: &[Heir<'_>]) -> Result<(), Failure> {
     let ours = || {
         let held = |heir: &'_ Heir<'_>| heir.held.as_ref().is_some_and(|it| it.stored.created);

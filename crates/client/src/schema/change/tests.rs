@@ -65,7 +65,7 @@ fn new_columns_come_in_and_what_waits_is_kept() {
         ["1, 'ONE', 5, NULL", "2, 'two', 5, NULL", "4, 'four!', 5, NULL",]
     );
     assert_eq!(site.rows("SELECT * FROM c"), ["7, 1"], "building anew deletes nothing elsewhere");
-    // What waits has to know first what is in the new columns (trap 24).
+    // Pending changes must wait for the values of the new columns (trap 24).
     assert_eq!(site.upload(), Vec::<String>::new());
     let of = |id, photo: u8, v: &str, w, doc: &str| {
         [int(id), Value::Blob([photo].into()), int(w), text(v), text(doc)]
@@ -120,7 +120,7 @@ fn a_table_of_the_user_is_never_built_anew_and_a_column_of_the_user_is_kept() {
     assert_eq!(failure.table_name(), Some("t"));
     assert_eq!(site.rows("SELECT * FROM t"), ["1, 'one'"]);
     assert_eq!(site.rows("SELECT * FROM syncline_table"), Vec::<String>::new());
-    // One of ours is, with what the user has added to it.
+    // A table that Syncline made is, with what the user has added to it.
     let mut site = self::site();
     site.write(
         "ALTER TABLE t ADD COLUMN mine INT DEFAULT 8; CREATE INDEX of_mine ON t(mine);

@@ -85,7 +85,7 @@ fn a_change_that_was_undone_is_in_nobodys_way() {
     centre.borrow_mut().put(0, &[int(1), text("theirs")]);
     sync_as(&mut site.remote, &centre, Mode::DownloadOnly, &mut |_| {}).unwrap();
     assert_eq!(rows(&site), ["1, 'theirs'"]);
-    // Undone behind a download that was kept beside the change.
+    // Undone after a download that was stored beside the change.
     site.write("UPDATE t SET v = 'mine' WHERE id = 1");
     centre.borrow_mut().put(0, &[int(1), text("newer")]);
     sync_as(&mut site.remote, &centre, Mode::DownloadOnly, &mut |_| {}).unwrap();

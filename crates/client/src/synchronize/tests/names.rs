@@ -68,7 +68,7 @@ fn what_waits_does_not_go_by_names_that_may_be_used_again() {
     );
 }
 
-// Trap 24: a column that is added behind all others says nothing against their names.
+// Trap 24: a column that is added after all others does not contradict their names.
 #[test]
 fn names_that_nothing_speaks_against_are_followed() {
     let (centre, mut site) = joined();

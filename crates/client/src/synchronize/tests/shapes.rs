@@ -288,7 +288,7 @@ fn what_waits_for_a_table_that_nobody_knows_is_told_with_its_rows() {
     assert_equal(&site, &centre);
 }
 
-// S1: the connection ends behind the Welcome that does not know the table; the next one does.
+// S1: the connection ends after the Welcome that does not know the table; the next one does.
 #[test]
 fn rows_of_a_table_that_was_given_up_are_compared_though_its_shape_comes_back() {
     let (centre, mut site) = joined();

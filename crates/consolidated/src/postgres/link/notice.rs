@@ -35,7 +35,7 @@ impl Notices {
         while let Some(field) = fields.next()? {
             let value = String::from_utf8_lossy(field.value_bytes());
             match field.type_() {
-                // In the language of the server; the one in English comes behind it.
+                // In the language of the server; the English one follows it.
                 b'S' | b'V' => severity = cut(&value),
                 b'C' => state = cut(&value),
                 b'M' => text = cut(&value),

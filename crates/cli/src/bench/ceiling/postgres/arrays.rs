@@ -4,7 +4,7 @@ use bytes::{BufMut, BytesMut};
 use std::error::Error;
 use tokio_postgres::types::{IsNull, Kind, ToSql, Type, to_sql_checked};
 
-/// Values of one column, one behind the other, each with its length in front and all of one size.
+/// Values of one column without gaps, each after its length and all of the same size.
 pub(super) struct Column {
     bytes: Vec<u8>,
     stride: usize,
