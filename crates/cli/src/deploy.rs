@@ -24,6 +24,9 @@ pub(crate) fn run(options: &DeployOptions) -> Result<(), Failure> {
             // As comments, so that the whole output can be fed to a database.
             output::line(&format!("-- {}", output::one_line(notice)))?;
         }
+        if deployment.statements.is_empty() {
+            return output::line("-- nothing to do: the database matches the models");
+        }
         return print_statements(&deployment.statements);
     }
     for notice in &deployment.notices {

@@ -262,7 +262,13 @@ fn reset(file: &RemoteFile, discard_pending: bool) -> Result<(), Failure> {
 }
 
 fn detach(file: &RemoteFile) -> Result<(), Failure> {
-    open(file)?.detach()?;
+    let mut remote = open(file)?;
+    let pending = remote.pending()?.len() as u64;
+    remote.detach()?;
+    if pending > 0 {
+        let pending = output::counted(pending, "pending change");
+        output::warning(&format!("{pending} will not be uploaded; the rows keep their values"));
+    }
     if file.json {
         return output::json(&json!({ "detached": true }));
     }

@@ -72,6 +72,8 @@ fn deploy_is_idempotent_and_undeploy_leaves_the_database_as_it_was() {
     world.syncline.fails("E3003", &["user", "list", "--dir", "project"]);
     world.syncline.ok(&["deploy", "--dir", "project"]);
     assert!(world.syncline.ok(&["deploy", "--dir", "project"]).contains("nothing to do"));
+    let again = world.syncline.ok(&["deploy", "--dir", "project", "--dry-run"]);
+    assert!(again.starts_with("-- nothing to do"), "{again}");
     assert!(world.syncline.ok(&["check", "--dir", "project"]).contains("agree"));
     let scripts = world.syncline.ok(&["scripts", "show", "--dir", "project"]);
     assert!(scripts.contains("table order, event upload_insert"), "{scripts}");

@@ -278,16 +278,31 @@ fn remote_shows_what_waits_and_detaches_the_file() {
         assert!(!syncline.ok(&["remote", action, "ann.db"]).is_empty());
     }
 
-    syncline.fails("E5008", &["remote", "reset", "ann.db"]);
+    let refused = syncline.fails("E5008", &["remote", "reset", "ann.db"]);
+    assert!(refused.contains("2 changes were not uploaded"), "{refused}");
     syncline.ok(&["remote", "reset", "ann.db", "--discard-pending"]);
     world.sync("ann", &server);
     world.assert_converged(&["ann"]);
 
-    syncline.ok(&["remote", "detach", "ann.db"]);
+    let detached = syncline.run(&["remote", "detach", "ann.db"]);
+    assert_eq!((detached.code, &*detached.stderr), (Some(0), ""), "{detached:?}");
     let ours = "SELECT count(*) FROM sqlite_schema WHERE name LIKE 'syncline%'";
     assert_eq!(count(&world.remote("ann"), ours), 0);
     world.assert_converged(&["ann"]);
     syncline.fails("E5007", &["remote", "status", "ann.db"]);
+}
+
+/// A file was detached with changes that were never uploaded, and no message said so.
+#[test]
+fn detaching_names_the_changes_that_will_not_be_uploaded() {
+    let (world, server) = shop(&["ann"]);
+    world.sync("ann", &server);
+    sql(&world.remote("ann"), "UPDATE customer SET phone = '9' WHERE id = 1");
+    let refused = world.syncline.fails("E5008", &["remote", "reset", "ann.db"]);
+    assert!(refused.contains("1 change was not uploaded"), "{refused}");
+    let detached = world.syncline.run(&["remote", "detach", "ann.db"]);
+    let said = "warning: 1 pending change will not be uploaded";
+    assert!(detached.code == Some(0) && detached.stderr.contains(said), "{detached:?}");
 }
 
 #[test]

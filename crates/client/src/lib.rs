@@ -276,7 +276,10 @@ impl Remote {
         if waiting == 0 {
             return Ok(());
         }
-        let message = format!("{waiting} changes were not uploaded");
+        let message = match waiting {
+            1 => "1 change was not uploaded".to_owned(),
+            _ => format!("{waiting} changes were not uploaded"),
+        };
         Err(Failure::new(Code::PendingChanges, message))
     }
 
