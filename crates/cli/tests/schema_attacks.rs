@@ -105,7 +105,7 @@ fn a_name_that_was_given_up_twice_and_used_again_takes_nothing_along() {
     }
 }
 
-// S5, S11, Trap 24: the type of a column changes, at a SQLite centre to another storage class.
+// S5, S11, Trap 24: the type of a column changes, at an SQLite centre to another storage class.
 #[test]
 fn a_column_of_another_type_converges_with_changes_waiting() {
     let alters = [

@@ -1,4 +1,4 @@
-//! An upload and a deployment meet at a SQLite centre.
+//! An upload and a deployment meet at an SQLite centre.
 
 #![allow(clippy::unwrap_used)]
 

@@ -40,7 +40,7 @@ fn counts(applied: &Applied) -> (u64, u64, u64, u64, u64) {
     (*inserts, *updates, *deletes, *conflicts, *rejected)
 }
 
-/// Builds the table `t` with another type of `v`, as a SQLite owner does.
+/// Builds the table `t` with another type of `v`, as an SQLite owner does.
 fn rebuilt(declared: &str) -> String {
     format!(
         "CREATE TABLE fresh (id INTEGER PRIMARY KEY, v {declared}, note TEXT);
@@ -128,7 +128,7 @@ fn what_waits_for_a_column_of_another_type_is_converted_or_told() {
     }
 }
 
-// S5, Trap 24: at a SQLite centre a column of another affinity stores the same value in another
+// S5, Trap 24: at an SQLite centre a column of another affinity stores the same value in another
 // storage class, which is not a change.
 #[test]
 fn what_waits_for_a_column_of_another_affinity_is_applied() {

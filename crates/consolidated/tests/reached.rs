@@ -155,8 +155,8 @@ fn tree(backend: Backend) -> World {
     World::new(backend, TREE, &[("parent", 1, "id, v"), ("child", 1, "id, parent")])
 }
 
-/// On PostgreSQL nothing was counted, and at a SQLite centre no row of a table without the remote's
-/// tables once.
+/// On PostgreSQL nothing was counted, and at an SQLite centre no row of a table without the
+/// remote's tables once.
 // S5, S11
 #[test]
 fn what_deletes_reach_is_counted_once_on_all_levels() {

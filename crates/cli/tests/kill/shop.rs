@@ -61,7 +61,7 @@ pub(crate) const REMOTES: &[&str] = &["ann", "ben", "cleo"];
 /// Journal rows of one site: `site * SITE` + 1, 2, 3, …
 const SITE: i64 = 1_000_000;
 
-/// A shop in a SQLite file, without a server, its users added.
+/// A shop in an SQLite file, without a server, its users added.
 pub(crate) fn open_shop(executable: &str) -> World {
     deployed(World::without_deployment(executable, &format!("{CREATE}{WATCH_ON_SQLITE}")))
 }

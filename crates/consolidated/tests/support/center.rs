@@ -86,7 +86,7 @@ impl Backend {
 }
 
 impl Center {
-    /// A SQLite database with `schema`, deployed with a model whose tables have `tables` as their
+    /// An SQLite database with `schema`, deployed with a model whose tables have `tables` as their
     /// text.
     pub(crate) fn new(schema: &str, tables: &str) -> Center {
         Center::on(Backend::Sqlite, schema, tables)
