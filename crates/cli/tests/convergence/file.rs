@@ -122,7 +122,10 @@ impl File {
             let key = shape.key().iter().map(|name| format!("'{}', {name}", first_names(name)));
             let key: Vec<String> = key.collect();
             let (key, uid) = (key.join(", "), shape.mark());
-            let sql = format!("SELECT {uid}, json_object({key}) FROM {table}");
+            // A row that stays for a table of the user's own may lie there from before the mark had
+            // this name.
+            let sql =
+                format!("SELECT {uid}, json_object({key}) FROM {table} WHERE {uid} IS NOT NULL");
             for (mark, key) in rows_of(&self.app, &sql).into_iter().map(pair) {
                 let table = format!("table: {:?}", spec_of(table).name);
                 marks.insert(mark, [table, format!("key: {key:?}")]);

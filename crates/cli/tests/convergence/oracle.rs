@@ -47,7 +47,7 @@ pub(crate) fn assert_exact(centre: &Centre, shop: &Shop, site: &Site, rep: u64) 
     let kept_back = site.remote.status().unwrap().kept_back;
     assert!(kept_back >= stay as u64, "{kept_back} rows of {stay} are in sight at {}", site.name);
     for table in published {
-        assert_columns(table, &found[&table.now.name], site);
+        assert_columns(table, &expected[&table.now.name], site);
     }
     let waits = site.remote.pending().unwrap();
     assert!(waits.is_empty(), "{}: {waits:?}", site.name);

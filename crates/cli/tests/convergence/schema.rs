@@ -1,6 +1,6 @@
 //! What the owner of the centre does to whole tables and columns: names, types, NOT NULL.
 
-use crate::shape::{Kind, Measure, Shape, rename};
+use crate::shape::{Kind, Measure, Shape, first_names, rename};
 use crate::shop::Shop;
 use harness::Chance;
 
@@ -31,16 +31,27 @@ impl Shop {
         vec![format!("ALTER TABLE {old} RENAME TO {new}")]
     }
 
-    /// The key, the place, the mark, the measure.
+    /// The key, the place, the mark, the measure. Names are used again.
     fn rename_column(&mut self, at: usize, chance: &mut Chance) -> Vec<String> {
-        let number = self.number();
-        let Shape { name, fixed, measure, .. } = &mut self.tables[at].now;
+        let table = &mut self.tables[at];
+        let before = table.now.clone();
+        let taken: Vec<String> =
+            before.columns().into_iter().chain(table.deployed.columns()).collect();
+        let Shape { name, fixed, measure, .. } = &mut table.now;
         let mut columns: Vec<&mut String> = fixed.iter_mut().collect();
         columns.extend(measure.iter_mut().map(|measure| &mut measure.name));
         let column = columns.swap_remove(chance.below(columns.len() as u64) as usize);
-        let new = rename(column, number);
+        let new = match chance.below(3) {
+            0 => first_names(column),
+            number => rename(column, number),
+        };
         let old = std::mem::replace(column, new.clone());
-        vec![format!("ALTER TABLE {name} RENAME COLUMN {old} TO {new}")]
+        let statement = format!("ALTER TABLE {name} RENAME COLUMN {old} TO {new}");
+        if taken.contains(&new) || !table.is_news() {
+            table.now = before;
+            return Vec::new();
+        }
+        vec![statement]
     }
 
     fn rename_mapping(&mut self, chance: &mut Chance) -> Vec<String> {

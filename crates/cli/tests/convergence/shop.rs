@@ -191,7 +191,7 @@ impl Shop {
         // Two successive models that declare the same renaming rename once: the next deployment
         // does not swap the names back. To swap them again, a model without the line must come
         // between.
-        if table.renamed().is_disjoint(&table.declared) {
+        if table.is_news() {
             return statements;
         }
         table.now.texts = before;
@@ -241,6 +241,11 @@ impl Table {
     /// What has got another name since the last deployment: new and old name.
     fn renamed(&self) -> BTreeSet<(String, String)> {
         self.now.renamed_since(&self.deployed).into_iter().collect()
+    }
+
+    /// No renaming is one that the last model has declared too.
+    pub(crate) fn is_news(&self) -> bool {
+        self.renamed().is_disjoint(&self.declared)
     }
 
     fn change_columns(&mut self, identity: u64, chance: &mut Chance) -> Vec<String> {
