@@ -43,11 +43,6 @@ impl File {
         File { shapes: self.shapes.clone(), ..File::new(&self.path, self.authors.clone()) }
     }
 
-    /// One is a copy of the other, or both are copies of a third, and may pass for each other.
-    pub(crate) fn is_kin(&self, other: &File) -> bool {
-        self.authors.iter().any(|author| other.authors.contains(author))
-    }
-
     /// The published tables that the file holds, with their fingerprints.
     pub(crate) fn held(&self) -> BTreeMap<String, String> {
         let sql = "SELECT json_extract(published, '$.name'),

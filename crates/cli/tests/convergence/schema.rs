@@ -8,27 +8,50 @@ impl Shop {
     /// Something that a deployment has to be told; the statements for it.
     pub(crate) fn change_schema(&mut self, is_sqlite: bool, chance: &mut Chance) -> Vec<String> {
         let at = chance.below(self.tables.len() as u64) as usize;
-        let what = chance.below(8);
+        let what = chance.below(9);
         // A table that is not published is nothing to a deployment, and its names are not told.
         let table = &self.tables[at];
         if !table.published || table.now.name != table.deployed.name {
             return Vec::new();
         }
         match what {
-            0 | 1 => self.rename_table(at),
+            0 | 1 => self.rename_table(at, chance),
             2..=4 => self.rename_column(at, chance),
             5 => self.change_type(at, is_sqlite),
             6 => self.change_requirement(at, is_sqlite),
+            7 => self.swap_columns(at, chance),
             _ => self.rename_mapping(chance),
         }
     }
 
-    fn rename_table(&mut self, at: usize) -> Vec<String> {
-        let number = self.number();
+    fn rename_table(&mut self, at: usize, chance: &mut Chance) -> Vec<String> {
         let now = &mut self.tables[at].now;
-        let new = rename(&now.name, number);
+        let new = again(&now.name, chance);
+        if new == now.name {
+            return Vec::new();
+        }
         let old = std::mem::replace(&mut now.name, new.clone());
         vec![format!("ALTER TABLE {old} RENAME TO {new}")]
+    }
+
+    /// The place or the mark gets the name of a text column, which gets its.
+    fn swap_columns(&mut self, at: usize, chance: &mut Chance) -> Vec<String> {
+        let table = &mut self.tables[at];
+        let before = table.now.clone();
+        let Shape { spec, name, fixed, texts, .. } = &mut table.now;
+        let others = &mut fixed[spec.key.len()..];
+        let (count, text_count) = (others.len() as u64, texts.len() as u64);
+        let one = &mut others[chance.below(count) as usize];
+        let other = &mut texts[chance.below(text_count) as usize].name;
+        let step =
+            |from: &str, to: &str| format!("ALTER TABLE {name} RENAME COLUMN {from} TO {to}");
+        let statements = vec![step(one, "spare"), step(other, one), step("spare", other)];
+        std::mem::swap(one, other);
+        if !table.is_news() {
+            table.now = before;
+            return Vec::new();
+        }
+        statements
     }
 
     /// The key, the place, the mark, the measure. Names are used again.
@@ -41,10 +64,7 @@ impl Shop {
         let mut columns: Vec<&mut String> = fixed.iter_mut().collect();
         columns.extend(measure.iter_mut().map(|measure| &mut measure.name));
         let column = columns.swap_remove(chance.below(columns.len() as u64) as usize);
-        let new = match chance.below(3) {
-            0 => first_names(column),
-            number => rename(column, number),
-        };
+        let new = again(column, chance);
         let old = std::mem::replace(column, new.clone());
         let statement = format!("ALTER TABLE {name} RENAME COLUMN {old} TO {new}");
         if taken.contains(&new) || !table.is_news() {
@@ -137,5 +157,13 @@ impl Shop {
             columns.join(", "),
             others.join(", ")
         )]
+    }
+}
+
+/// The first name, or one of two others.
+fn again(name: &str, chance: &mut Chance) -> String {
+    match chance.below(3) {
+        0 => first_names(name),
+        number => rename(name, number),
     }
 }

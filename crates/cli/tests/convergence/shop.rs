@@ -252,8 +252,8 @@ impl Table {
         let name = self.now.name.clone();
         let taken = |table: &Table, name: &str| {
             // A deployment cannot declare a name as dropped and begin it at once.
-            let all = table.now.texts.iter().chain(&table.deployed.texts);
-            all.map(|text| text.name.as_str()).any(|it| it == name)
+            let all = table.now.columns().into_iter().chain(table.deployed.columns());
+            all.into_iter().any(|it| it == name)
         };
         let free: Vec<&str> = NAMES.into_iter().filter(|name| !taken(self, name)).collect();
         let at = chance.below(self.now.texts.len() as u64) as usize;

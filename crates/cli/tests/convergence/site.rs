@@ -24,6 +24,8 @@ pub(crate) struct Site {
     pub(crate) deleted: Marks,
     /// An attempt has failed since the last upload, but the upload may have arrived.
     pub(crate) in_doubt: bool,
+    /// There is a copy of the file, or it is one.
+    pub(crate) is_copied: bool,
 }
 
 impl Site {
@@ -46,11 +48,13 @@ impl Site {
             token: None,
             deleted: Marks::new(),
             in_doubt: false,
+            is_copied: false,
         }
     }
 
     /// A copy of the file as it is, with everything that waits there.
-    pub(crate) fn copy(&self, folder: &Path, number: u64, chance: Chance) -> Site {
+    pub(crate) fn copy(&mut self, folder: &Path, number: u64, chance: Chance) -> Site {
+        self.is_copied = true;
         let name = format!("copy{number}");
         let path = folder.join(format!("{name}.db"));
         self.file.app.execute("VACUUM INTO ?1", [path.to_str().unwrap()]).unwrap();
@@ -63,6 +67,7 @@ impl Site {
             token: self.token.clone(),
             deleted: self.deleted.clone(),
             in_doubt: self.in_doubt,
+            is_copied: true,
             name,
         }
     }
