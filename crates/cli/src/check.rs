@@ -10,17 +10,38 @@ use serde_json::{Value, json};
 
 /// Prints what was found; fails if any of it is an error.
 pub(crate) fn run(options: &CheckOptions) -> Result<(), Failure> {
+    let findings = match find(options) {
+        Err(failure) if options.json => {
+            let finding = Finding {
+                severity: Severity::Error,
+                table: failure.table_name().map(str::to_owned),
+                message: format!("{}; {}", failure.full_message(), failure.hint_text()),
+            };
+            let (found, error) = (vec![to_json(&finding)], output::failure_json(&failure));
+            output::json(&json!({ "errors": 1, "findings": found, "error": error }))?;
+            return Err(failure);
+        }
+        found => found?,
+    };
+    report(&findings, options)
+}
+
+fn find(options: &CheckOptions) -> Result<Vec<Finding>, Failure> {
     let config = Config::read(&options.dir.dir)?;
     let models = config.read_models()?;
     let mut admin = consolidated::administer(&config.consolidated)?;
     let mut findings = admin.check(&models)?;
     findings.extend(claim_findings(admin.as_mut())?);
+    Ok(findings)
+}
+
+fn report(findings: &[Finding], options: &CheckOptions) -> Result<(), Failure> {
     let errors = findings.iter().filter(|one| one.severity == Severity::Error).count() as u64;
     if options.json {
         let found: Vec<Value> = findings.iter().map(to_json).collect();
         output::json(&json!({ "errors": errors, "findings": found }))?;
     } else {
-        for finding in &findings {
+        for finding in findings {
             output::line(&output::one_line(&to_text(finding)))?;
         }
     }

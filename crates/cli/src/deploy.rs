@@ -4,16 +4,30 @@ use crate::args::DeployOptions;
 use crate::config::Config;
 use crate::output;
 use model::Failure;
+use serde_json::json;
 
 /// Brings the database to what the models say, or prints what that would take.
 pub(crate) fn run(options: &DeployOptions) -> Result<(), Failure> {
+    let deployed = deploy(options);
+    if let (Err(failure), true) = (&deployed, options.json) {
+        let (none, error): ([&str; 0], _) = ([], output::failure_json(failure));
+        let result = json!({
+            "deployed": false, "statements": none, "notices": none, "error": error,
+        });
+        // The failure itself matters more than that it could not be printed twice.
+        let _ = output::json(&result);
+    }
+    deployed
+}
+
+fn deploy(options: &DeployOptions) -> Result<(), Failure> {
     let config = Config::read(&options.dir.dir)?;
     let models = config.read_models()?;
     let mut admin = consolidated::administer(&config.consolidated)?;
     let deployment = admin.deploy(&models, options.dry_run)?;
 
     if options.json {
-        return output::json(&serde_json::json!({
+        return output::json(&json!({
             "deployed": !options.dry_run,
             "statements": deployment.statements,
             "notices": deployment.notices,

@@ -90,6 +90,17 @@ pub(crate) fn failure(failure: &Failure) {
     ));
 }
 
+/// A failure for programs.
+pub(crate) fn failure_json(failure: &Failure) -> Value {
+    serde_json::json!({
+        "code": failure.code().to_string(),
+        "message": failure.full_message(),
+        "hint": failure.hint_text(),
+        "retry": failure.retry(),
+        "table": failure.table_name(),
+    })
+}
+
 /// Prints a warning on standard error.
 pub(crate) fn warning(text: &str) {
     let (begin, end) = if colours() { ("\x1b[1;33m", "\x1b[0m") } else { ("", "") };

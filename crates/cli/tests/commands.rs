@@ -185,6 +185,10 @@ fn a_dropped_table_is_said_to_be_gone() {
         world.centre_sql("DROP TABLE \"order\"");
         let checked = world.syncline.fails("E6003", &["check"]);
         assert!(checked.contains("there is no table order"), "{checked}");
+        for word in ["`dropped_tables = [\"order\"]`", "`renamed_from = \"order\"`"] {
+            let hinted = world.syncline.run(&["check"]).stderr;
+            assert!(hinted.contains(word), "{hinted}");
+        }
         let waiting = world.sync("ann", &server)["waiting"].clone();
         let message = waiting[0]["message"].as_str().unwrap();
         assert!(message.contains("order") && message.contains("is gone"), "{message}");
@@ -225,6 +229,19 @@ fn check_and_deploy_speak_json() {
         );
         let planned = world.syncline.json(&["deploy", "--json", "--dry-run"]);
         assert_eq!(planned["deployed"], false);
+        // A failure too: it printed nothing, and a script could not tell why.
+        world.centre_sql("ALTER TABLE extra RENAME TO other");
+        for command in ["check", "deploy"] {
+            let failed = world.syncline.run(&[command, "--json"]);
+            assert_eq!(failed.code, Some(1), "{failed:?}");
+            let told: serde_json::Value = serde_json::from_str(&failed.stdout).unwrap();
+            assert_eq!(
+                (&told["error"]["code"], &told["error"]["table"]),
+                (&"E6003".into(), &"extra".into())
+            );
+            assert!(told["error"]["hint"].as_str().unwrap().contains("`dropped_tables"), "{told}");
+        }
+        world.centre_sql("ALTER TABLE other RENAME TO extra");
         let deployed = world.syncline.json(&["deploy", "--json"]);
         assert_eq!(deployed["deployed"], true);
         assert!(deployed["statements"].as_array().unwrap().len() > 1, "{deployed}");

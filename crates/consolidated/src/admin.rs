@@ -2,6 +2,7 @@
 
 use crate::difference::{Difference, Disagreement};
 use crate::script::Event;
+use crate::sync_model::SyncModel;
 use model::{Code, Failure, PublicationName, ScriptVersion, UserName};
 use std::collections::BTreeMap;
 
@@ -83,6 +84,17 @@ pub(crate) fn table_gone(table: String) -> Finding {
         ),
         table: Some(table),
     }
+}
+
+/// The failure of a model with a section for a table that the database does not have.
+pub(crate) fn no_table(model: &SyncModel, name: &str) -> Failure {
+    let message = format!("{}: there is no table {name}", model.file_name);
+    let hint = format!(
+        "correct the name; or, if the table was dropped, write `dropped_tables = [\"{name}\"]` \
+         instead of its section; or, if it was renamed, `renamed_from = \"{name}\"` in a section \
+         of its new name"
+    );
+    Failure::new(Code::ModelMismatch, message).hint(hint).table(name)
 }
 
 /// Most differences in one finding.

@@ -5,6 +5,7 @@ use super::spelling::Doubt;
 use super::table_plan::{TablePlan, TablePlanner};
 use super::tables::{self, UserTable};
 use super::tracking::{self, Tracking, Wanted};
+use crate::admin::no_table;
 use crate::selection::{self, Rows, Selection, Shape};
 use crate::shape::Narrow;
 use crate::sync_model::{SyncModel, TableModel};
@@ -108,9 +109,8 @@ impl<'a> Version<'a> {
     ) -> Result<Version<'a>, Failure> {
         let (mut chosen, mut selections) = (BTreeMap::new(), BTreeMap::new());
         for (name, table_model) in &model.tables {
-            let (published, table) = tables::find(user_tables, name).ok_or_else(|| {
-                mismatch(model, format!("there is no table {name}")).table(name.as_str())
-            })?;
+            let (published, table) =
+                tables::find(user_tables, name).ok_or_else(|| no_table(model, name))?;
             if let Some(failure) = tables::unsupported(table) {
                 return Err(failure);
             }

@@ -6,6 +6,7 @@ use super::remote_ddl;
 use super::scripts::Generator;
 use super::tables::{self, ForeignKey, UserTable};
 use super::tracking::{self, Kept, Object};
+use crate::admin::no_table;
 use crate::digest::digest;
 use crate::script::{Event, Script};
 use crate::selection::{self, Selection, Shape};
@@ -101,9 +102,7 @@ fn plan_version(
     let mut chosen: BTreeMap<String, &TableModel> = BTreeMap::new();
     let mut selections: BTreeMap<String, Selection> = BTreeMap::new();
     for (name, table_model) in &model.tables {
-        let table = tables::find(user_tables, name).ok_or_else(|| {
-            mismatch(model, format!("there is no table {name}")).table(name.as_str())
-        })?;
+        let table = tables::find(user_tables, name).ok_or_else(|| no_table(model, name))?;
         if let Some(failure) = tables::unsupported(table) {
             return Err(failure);
         }
