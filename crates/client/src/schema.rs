@@ -267,5 +267,5 @@ fn mend(
             change_log::record_all_rows(connection, table, open).map_err(explain)?;
         }
     }
-    installed.ensure(connection, table).map_err(explain)
+    installed.ensure(connection, [table]).map_err(explain)
 }

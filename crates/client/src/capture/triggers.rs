@@ -17,9 +17,12 @@
 //! Each statement ends in `ON CONFLICT DO NOTHING`, never in `INSERT OR IGNORE`: SQLite replaces
 //! the latter by the conflict rule of the statement that fired the trigger.
 
+mod create;
+
 use super::moves;
 use crate::schema::{Image, RemoteTable};
 use crate::sql::{all, ident, list, literal};
+use create::{Missing, create};
 use rusqlite::{Connection, Rows};
 use std::collections::HashMap;
 
@@ -47,16 +50,6 @@ impl Installed {
              WHERE type = 'trigger' AND name LIKE 'syncline\\_%' ESCAPE '\\'",
         )?;
         Installed::of_rows(statement.query([])?)
-    }
-
-    /// Those of one table.
-    pub(crate) fn of(connection: &Connection, table: &str) -> rusqlite::Result<Installed> {
-        let mut statement = connection.prepare_cached(
-            "SELECT name, tbl_name, sql FROM sqlite_schema
-             WHERE type = 'trigger' AND name IN (?1, ?2, ?3, ?4, ?5, ?6)",
-        )?;
-        let names = EVENTS.map(|event| trigger_name(event, table));
-        Installed::of_rows(statement.query(names.each_ref())?)
     }
 
     fn of_rows(mut rows: Rows<'_>) -> rusqlite::Result<Installed> {
@@ -89,28 +82,30 @@ impl Installed {
         })
     }
 
-    /// Makes the table's triggers what they should be: creates missing ones, replaces others.
-    pub(crate) fn ensure(
+    /// Makes the triggers of tables what they should be: creates missing ones, replaces others.
+    pub(crate) fn ensure<'t>(
         &self,
         connection: &Connection,
-        table: &RemoteTable,
+        tables: impl IntoIterator<Item = &'t RemoteTable>,
     ) -> rusqlite::Result<()> {
-        let wanted = statements(table);
-        for event in EVENTS {
-            let wanted = wanted.iter().find(|trigger| trigger.event == event);
-            let found = self.get(event, table);
-            if found.map(|found| &found.sql) == wanted.map(|trigger| &trigger.sql) {
-                continue;
-            }
-            if found.is_some() {
-                let name = ident(&trigger_name(event, table.name()));
-                connection.execute_batch(&format!("DROP TRIGGER {name}"))?;
-            }
-            if let Some(trigger) = wanted {
-                connection.execute_batch(&trigger.sql)?;
+        let mut missing = Vec::new();
+        for table in tables {
+            let mut wanted = statements(table);
+            for event in EVENTS {
+                let at = wanted.iter().position(|trigger| trigger.event == event);
+                let wanted = at.map(|at| wanted.swap_remove(at).sql);
+                let found = self.get(event, table).map(|found| &found.sql);
+                if found == wanted.as_ref() {
+                    continue;
+                }
+                let name = trigger_name(event, table.name());
+                if found.is_some() {
+                    connection.execute_batch(&format!("DROP TRIGGER {}", ident(&name)))?;
+                }
+                missing.extend(wanted.map(|sql| Missing { name, table: table.name(), sql }));
             }
         }
-        Ok(())
+        create(connection, &missing)
     }
 }
 

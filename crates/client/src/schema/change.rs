@@ -137,9 +137,15 @@ fn follow(
     change.uncompared = history.uncompared();
     history.write(connection)?;
     let mut tables = Vec::new();
+    let mut captured = Vec::new();
     for heir in &heirs {
-        tables.push(change.publish(heir, waiting)?);
+        let (stored, table) = change.publish(heir, waiting)?;
+        tables.push(stored);
+        captured.push(table);
     }
+    // Those of all tables at once: to create one SQLite reads the whole schema of the file.
+    let installed = Installed::read(connection).map_err(explain)?;
+    installed.ensure(connection, &captured).map_err(explain)?;
     old_keys::keep(connection, &heirs)?;
     store(connection, &tables).map_err(explain)?;
     let fingerprint = &schema_change.schema.fingerprint;
@@ -254,8 +260,12 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// Makes one table what is published.
-    fn publish(&mut self, heir: &Heir<'_>, waiting: Waiting) -> Result<StoredTable, Failure> {
+    /// Makes one table what is published, but for its triggers.
+    fn publish(
+        &mut self,
+        heir: &Heir<'_>,
+        waiting: Waiting,
+    ) -> Result<(StoredTable, RemoteTable), Failure> {
         let (published, name) = (heir.published, &heir.published.name);
         let held = heir.held.as_ref();
         let ours = held.filter(|held| held.stored.created).map(|held| &held.stored.published);
@@ -293,7 +303,7 @@ impl Change<'_> {
         }
         let table = RemoteTable::new(0, stored.clone(), &local)?;
         self.capture(&table, held.is_some() || created)?;
-        Ok(stored)
+        Ok((stored, table))
     }
 
     /// Rebuilds a table of Syncline where it is declared otherwise.
@@ -391,7 +401,8 @@ impl Change<'_> {
         })
     }
 
-    /// Begins, or goes on, to capture the table. Rows in a table that is new to us are changes.
+    /// Makes what captures the table, but for the triggers. Rows in a table that is new to us are
+    /// changes.
     fn capture(&self, table: &RemoteTable, known: bool) -> Result<(), Failure> {
         let (connection, name) = (self.connection, table.name());
         if table.uploads() {
@@ -408,8 +419,7 @@ impl Change<'_> {
                 return Err(Failure::new(Code::RemoteSchemaDiffers, message).table(name));
             }
         }
-        let installed = Installed::of(connection, name).map_err(explain)?;
-        installed.ensure(connection, table).map_err(explain)
+        Ok(())
     }
 }
 
