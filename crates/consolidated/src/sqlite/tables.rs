@@ -3,7 +3,7 @@
 use super::errors::failed;
 use model::{Code, Failure};
 use rusqlite::Connection;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// A base table of the user's.
 #[derive(Debug, Clone)]
@@ -142,11 +142,10 @@ pub(super) fn read(connection: &Connection) -> Result<BTreeMap<String, UserTable
         .map_err(failed("read the encoding"))?;
     let mut statement = connection
         .prepare(
-            "SELECT l.name, l.type, l.wr, l.strict, coalesce(s.sql, '')
-             FROM pragma_table_list AS l JOIN sqlite_schema AS s ON s.name = l.name
-             WHERE l.schema = 'main' AND l.type IN ('table', 'virtual', 'shadow')
-               AND l.name NOT LIKE 'sqlite\\_%' ESCAPE '\\'
-               AND l.name NOT LIKE 'syncline\\_%' ESCAPE '\\'",
+            "SELECT name, type, wr, strict FROM pragma_table_list
+             WHERE schema = 'main' AND type IN ('table', 'virtual', 'shadow')
+               AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'
+               AND name NOT LIKE 'syncline\\_%' ESCAPE '\\'",
         )
         .map_err(failed("list the tables"))?;
     let listed = statement
@@ -156,17 +155,18 @@ pub(super) fn read(connection: &Connection) -> Result<BTreeMap<String, UserTable
                 row.get::<_, String>(1)?,
                 row.get::<_, bool>(2)?,
                 row.get::<_, bool>(3)?,
-                row.get::<_, String>(4)?,
             ))
         })
         .and_then(Iterator::collect::<rusqlite::Result<Vec<_>>>)
         .map_err(failed("list the tables"))?;
+    let schema = Schema::read(connection).map_err(failed("list the tables"))?;
     let mut tables = BTreeMap::new();
-    for (name, kind, without_rowid, strict, sql) in listed {
+    for (name, kind, without_rowid, strict) in listed {
+        let Some(sql) = schema.sql.get(&name).cloned() else { continue };
         let ordinary = kind == "table";
         let mut table = UserTable {
             name: name.clone(),
-            sql,
+            sql: sql.unwrap_or_default(),
             columns: Vec::new(),
             key: Vec::new(),
             key_index: None,
@@ -176,11 +176,11 @@ pub(super) fn read(connection: &Connection) -> Result<BTreeMap<String, UserTable
             uniques: Vec::new(),
             indexes: Vec::new(),
             foreign_keys: Vec::new(),
-            has_triggers: false,
+            has_triggers: schema.triggered.contains(&name.to_ascii_lowercase()),
             utf8: encoding == "UTF-8",
         };
         if ordinary {
-            describe(connection, &mut table)
+            describe(connection, &schema, &mut table)
                 .map_err(|error| failed("describe a table")(error).table(name.as_str()))?;
         }
         tables.insert(name, table);
@@ -189,7 +189,38 @@ pub(super) fn read(connection: &Connection) -> Result<BTreeMap<String, UserTable
     Ok(tables)
 }
 
-fn describe(connection: &Connection, table: &mut UserTable) -> rusqlite::Result<()> {
+/// What is in `sqlite_schema`, which SQLite has no index for: with a thousand tables to look there
+/// for each of them took seconds.
+struct Schema {
+    /// The SQL of tables and indexes, by name.
+    sql: HashMap<String, Option<String>>,
+    /// Tables with triggers that are not ours, in lower case.
+    triggered: HashSet<String>,
+}
+
+impl Schema {
+    fn read(connection: &Connection) -> rusqlite::Result<Schema> {
+        let mut schema = Schema { sql: HashMap::new(), triggered: HashSet::new() };
+        let mut statement =
+            connection.prepare_cached("SELECT type, name, tbl_name, sql FROM sqlite_schema")?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let (kind, name): (String, String) = (row.get(0)?, row.get(1)?);
+            if kind != "trigger" {
+                schema.sql.insert(name, row.get(3)?);
+            } else if !name.to_ascii_lowercase().starts_with("syncline_") {
+                schema.triggered.insert(row.get::<_, String>(2)?.to_ascii_lowercase());
+            }
+        }
+        Ok(schema)
+    }
+}
+
+fn describe(
+    connection: &Connection,
+    schema: &Schema,
+    table: &mut UserTable,
+) -> rusqlite::Result<()> {
     let mut keyed: Vec<(i64, String)> = Vec::new();
     let mut statement = connection.prepare_cached(
         "SELECT name, type, \"notnull\", dflt_value, pk, hidden FROM pragma_table_xinfo(?1)",
@@ -215,8 +246,7 @@ fn describe(connection: &Connection, table: &mut UserTable) -> rusqlite::Result<
     }
     keyed.sort();
     table.key = keyed.into_iter().map(|(_, name)| name).collect();
-    table.has_triggers = has_user_triggers(connection, &table.name)?;
-    describe_indexes(connection, table)?;
+    describe_indexes(connection, schema, table)?;
     describe_foreign_keys(connection, table)
 }
 
@@ -231,11 +261,13 @@ pub(super) fn has_user_triggers(connection: &Connection, table: &str) -> rusqlit
         .query_row([table], |row| row.get(0))
 }
 
-fn describe_indexes(connection: &Connection, table: &mut UserTable) -> rusqlite::Result<()> {
+fn describe_indexes(
+    connection: &Connection,
+    schema: &Schema,
+    table: &mut UserTable,
+) -> rusqlite::Result<()> {
     let mut statement = connection.prepare_cached(
-        "SELECT i.name, i.\"unique\", i.origin, i.partial, s.sql
-         FROM pragma_index_list(?1) AS i LEFT JOIN sqlite_schema AS s ON s.name = i.name
-         ORDER BY i.name",
+        "SELECT name, \"unique\", origin, partial FROM pragma_index_list(?1) ORDER BY name",
     )?;
     let mut rows = statement.query([&table.name])?;
     while let Some(row) = rows.next()? {
@@ -252,7 +284,7 @@ fn describe_indexes(connection: &Connection, table: &mut UserTable) -> rusqlite:
                 false => None,
             });
         }
-        if let Some(sql) = row.get::<_, Option<String>>(4)? {
+        if let Some(sql) = schema.sql.get(&name).cloned().flatten() {
             let plain: Option<Vec<String>> =
                 columns.iter().map(|c| c.as_ref().map(|(name, _)| name.clone())).collect();
             let columns = plain.filter(|_| !partial);
