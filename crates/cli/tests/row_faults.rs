@@ -2,7 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use harness::{Server, World, count, finish, sql};
+use harness::{Server, Syncline, World, count, finish, sql};
+use std::os::unix::fs::PermissionsExt;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_syncline");
 
@@ -149,4 +150,85 @@ fn what_is_no_rows_fault_fails_the_upload_and_rejects_nothing() {
         assert_eq!(world.sync("ann", &server)["rejected"], 0, "{body}");
         world.assert_converged(&["ann"]);
     }
+}
+
+/// A program that serves with a limit to the size of a file, of so many bytes: what comes behind it
+/// is an error of the disk to SQLite.
+fn limited(world: &World, bytes: u64) -> Syncline {
+    let path = world.path("limited");
+    let blocks = bytes / 512;
+    let script = format!(
+        "#!/bin/sh\ntrap '' XFSZ\n[ \"$1\" = serve ] && ulimit -f {blocks}\n\
+         exec '{PROGRAM}' \"$@\"\n"
+    );
+    std::fs::write(&path, script).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    Syncline::new(path, world.path("").as_path())
+}
+
+// S2, S11: a disk that cannot be written to is no row's fault: a day's work would be gone from the
+// remotes.
+#[test]
+fn a_disk_that_takes_no_more_fails_the_upload_and_rejects_nothing() {
+    let (mut world, server) = docs();
+    server.stop();
+    let limited = limited(&world, 2 << 20);
+    let unlimited = std::mem::replace(&mut world.syncline, limited);
+    let server = world.serve();
+    let remote = world.remote("ann");
+    sql(
+        &remote,
+        "INSERT INTO plain VALUES (50, 1, '{}'), (51, 1, hex(zeroblob(3000000)));
+         UPDATE json SET n = 7 WHERE id = 1",
+    );
+    for _ in 0..2 {
+        let error = world.sync_fails("ann", &server, "E3007");
+        assert!(error["message"].as_str().unwrap().contains("disk I/O error"), "{error}");
+        assert_eq!(rejected(&world), 0);
+        assert_eq!(world.centre_count("SELECT count(*) FROM plain"), 0, "all or nothing");
+    }
+    server.stop();
+    world.syncline = unlimited;
+    let server = world.serve();
+    let told = world.sync("ann", &server);
+    assert_eq!((&told["rejected"], &told["uploaded"]["inserts"]), (&0.into(), &2.into()));
+    world.assert_converged(&["ann"]);
+}
+
+/// The address space of a process, in bytes.
+fn address_space(process: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+}
+
+// S2, S11: memory that the machine lacks is no row's fault. SQLite is built without its statistics
+// of memory, so no limit of its own holds; the system refuses what a trigger asks for.
+#[test]
+fn a_database_that_gets_no_memory_fails_the_upload_and_rejects_nothing() {
+    let schema = "CREATE TABLE plain (id INTEGER PRIMARY KEY, n INTEGER, body TEXT);
+        CREATE TRIGGER heavy AFTER INSERT ON plain BEGIN
+            SELECT length(randomblob(900000000)) WHERE NEW.n < 0;
+        END;";
+    let world = World::new(PROGRAM, schema);
+    world.add_user("ann");
+    let server = world.serve();
+    world.sync("ann", &server);
+    let remote = world.remote("ann");
+    sql(&remote, "INSERT INTO plain VALUES (50, 1, '{}'), (51, -1, '{}'), (52, 1, '{}')");
+    let most = address_space(server.id()) + (300 << 20);
+    let limited = std::process::Command::new("prlimit")
+        .args(["--pid", &server.id().to_string(), &format!("--as={most}")])
+        .status();
+    assert!(limited.unwrap().success());
+    for _ in 0..2 {
+        let error = world.sync_fails("ann", &server, "E3001");
+        assert!(error["message"].as_str().unwrap().contains("out of memory"), "{error}");
+        assert_eq!(rejected(&world), 0);
+        assert_eq!(world.centre_count("SELECT count(*) FROM plain"), 0, "all or nothing");
+    }
+    // The same server goes on.
+    sql(&remote, "DELETE FROM plain WHERE n < 0");
+    assert_eq!(world.sync("ann", &server)["uploaded"]["inserts"], 2);
+    world.assert_converged(&["ann"]);
 }
