@@ -3,6 +3,7 @@
 //! It is measured at the real program, whose remotes stop in the middle of a synchronization.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::print_stdout, reason = "the figures are recorded")]
 
 use harness::{Peer, Server, World, full, hello, sql, until};
 use model::{Progress, ValueRef, write_value};
@@ -14,8 +15,8 @@ const ITEMS: &str = "CREATE TABLE item (id INTEGER PRIMARY KEY, text TEXT)";
 
 const MIB: u64 = 1 << 20;
 
-/// The memory that the server is allowed for streams.
-const STREAM_MEMORY: u64 = 8 * MIB;
+/// More than this does not stay with the process when its remotes have left.
+const KEPT: u64 = 32 * MIB;
 
 /// What it takes beside: a frame that is looked at by each of the network's threads, small buffers
 /// of every connection, and what the allocator keeps.
@@ -33,9 +34,14 @@ fn sessions() -> usize {
     if full() { 40 } else { 12 }
 }
 
+/// The memory that the server is allowed for streams.
+fn stream_memory() -> u64 {
+    if full() { 256 * MIB } else { 8 * MIB }
+}
+
 fn world() -> (World, Server) {
     let world = World::new(PROGRAM, ITEMS);
-    world.configure(&format!("stream_memory_bytes_max = {STREAM_MEMORY}"));
+    world.configure(&format!("stream_memory_bytes_max = {}", stream_memory()));
     world.add_user("ann");
     let server = world.serve();
     (world, server)
@@ -62,6 +68,8 @@ fn uploading(server: &Server, remote_id: &str) -> Peer {
 #[test]
 fn unfinished_frames_count_and_go_to_disk_and_arrive() {
     let (world, server) = world();
+    drop(uploading(&server, "first"));
+    let idle = server.memory_bytes();
     let text = vec![b'x'; frame_bytes() as usize];
     let frame = insert(1, &text);
     let begun = frame.len() - MIB as usize;
@@ -72,7 +80,7 @@ fn unfinished_frames_count_and_go_to_disk_and_arrive() {
         peers.push(peer);
     }
     let peak = server.peak_memory_bytes();
-    assert!(peak < STREAM_MEMORY + beside(), "{} remotes: {peak} bytes", peers.len());
+    assert!(peak < stream_memory() + beside(), "{} remotes: {peak} bytes", peers.len());
     // Nothing of it is lost, and none waits for the others.
     let mut last = peers.pop().unwrap();
     last.send_bytes(&frame[begun..]);
@@ -83,6 +91,10 @@ fn unfinished_frames_count_and_go_to_disk_and_arrive() {
     }
     let wanted = format!("SELECT count(*) FROM item WHERE length(text) = {}", text.len());
     assert_eq!(world.centre_count(&wanted), 1);
+    // All of it goes back.
+    drop((last, peers));
+    println!("{} remotes: peak {peak}, then {} bytes", sessions(), server.memory_bytes());
+    until("the memory to go back", || server.memory_bytes() < idle + KEPT);
 }
 
 // S9: a frame of one row used 57 bytes beside its row, which were not counted.
@@ -98,7 +110,7 @@ fn frames_of_one_row_count_with_all_that_they_take() {
         peer.send_bytes(&together);
     }
     let taken = server.peak_memory_bytes().saturating_sub(before);
-    assert!(taken < STREAM_MEMORY + 8 * MIB, "{frames} frames: {taken} bytes");
+    assert!(taken < stream_memory() + 8 * MIB, "{frames} frames: {taken} bytes");
 }
 
 // S9, S10: each remote that stopped in a large row of its download held all of it in memory.
@@ -122,7 +134,7 @@ fn downloads_that_wait_for_their_remotes_lie_on_disk() {
         peers.push(peer);
     }
     let held = server.memory_bytes();
-    let largest = STREAM_MEMORY + beside() + 64 * MIB;
+    let largest = stream_memory() + beside() + 64 * MIB;
     assert!(held < largest, "{} remotes: {held} bytes", peers.len());
     let row = peers.pop().unwrap().receive();
     assert!(matches!(row, Some(Message::Rows(rows)) if rows.bytes.len() as u64 > frame_bytes()));
@@ -148,5 +160,176 @@ fn memory_goes_back_to_the_system_when_the_remotes_have_left() {
     }
     until("the server to hold it", || server.memory_bytes() > idle + 100 * MIB);
     drop(peers);
-    until("the memory to go back", || server.memory_bytes() < idle + 32 * MIB);
+    until("the memory to go back", || server.memory_bytes() < idle + KEPT);
+}
+
+/// The memory for streams where a single upload is held.
+const LITTLE: u64 = MIB;
+
+/// What one upload takes beside: the cache of SQLite, 64 MiB; or batches of PostgreSQL, as rows,
+/// as parameters and as messages; and what the allocator keeps.
+const ONE_UPLOAD: u64 = 112 * MIB;
+
+/// Runs a test on both databases, with a table of these columns whose rows `rows` makes: SQL with
+/// `n` from 1 on.
+fn on_each(columns: &str, rows: &str, count: u32, test: impl Fn(&World, &Server)) {
+    let table = format!("CREATE TABLE item ({columns})");
+    for world in [World::new(PROGRAM, &table), World::on_postgres(PROGRAM, &table)] {
+        world.configure(&format!("stream_memory_bytes_max = {LITTLE}"));
+        world.add_user("ann");
+        world.centre_sql(&format!(
+            "WITH RECURSIVE number(n) AS (
+                 SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < {count})
+             INSERT INTO item {rows}"
+        ));
+        let server = world.serve();
+        test(&world, &server);
+    }
+}
+
+/// Uploads rows of this many values each, and nothing else. Returns what was rejected, what was a
+/// conflict, and the memory that it took.
+fn upload(
+    server: &Server,
+    operation: Operation,
+    count: u32,
+    row: impl Fn(u32, &mut Vec<u8>),
+) -> (u64, u64, u64) {
+    let mut peer = uploading_only(server, "remote");
+    server.forget_peak_memory();
+    let before = server.memory_bytes();
+    for first in (1..=count).step_by(100) {
+        let last = (first + 100).min(count + 1);
+        let mut bytes = Vec::new();
+        (first..last).for_each(|n| row(n, &mut bytes));
+        let rows = RowsFrame { table: 0, operation, count: last - first, bytes };
+        peer.send(&Message::Rows(rows));
+    }
+    peer.send(&Message::UploadEnd(UploadEnd { rows: count.into() }));
+    match peer.receive() {
+        Some(Message::UploadCommitted(committed)) => {
+            let taken = server.peak_memory_bytes().saturating_sub(before);
+            println!("{count} rows: {taken} bytes");
+            (committed.rejected, committed.conflicts, taken)
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The same as [`uploading`], of a remote that downloads nothing.
+fn uploading_only(server: &Server, remote_id: &str) -> Peer {
+    let remote = protocol::Hello { mode: Mode::UploadOnly, ..hello("ann", remote_id) };
+    let (mut peer, _) = Peer::greeting(&server.url, remote);
+    assert!(matches!(peer.receive(), Some(Message::SchemaChange(_))));
+    let (previous, progress) = (Progress(0), Progress(1));
+    peer.send(&Message::UploadBegin(UploadBegin { previous, progress }));
+    peer
+}
+
+// S9: rows of one upload that wait for others were held in memory, all of them.
+#[test]
+fn rows_that_all_wait_lie_on_disk() {
+    let (count, width) = if full() { (100_000, 1_000) } else { (3_000, 30_000) };
+    let columns = "id INTEGER PRIMARY KEY, code TEXT UNIQUE, text TEXT";
+    // Every value that must be unique is there already: nobody moves out of the way.
+    on_each(columns, "SELECT n, 'c' || n, 'theirs' FROM number", count, |world, server| {
+        let text = "x".repeat(width);
+        let (rejected, _, taken) = upload(server, Operation::Insert, count, |n, bytes| {
+            write_value(bytes, ValueRef::Integer(i64::from(n) + 10_000_000));
+            write_value(bytes, ValueRef::Text(format!("c{n}").as_bytes()));
+            write_value(bytes, ValueRef::Text(text.as_bytes()));
+        });
+        assert_eq!(rejected, u64::from(count));
+        assert_eq!(world.centre_count("SELECT count(*) FROM item"), i64::from(count));
+        assert!(taken < LITTLE + ONE_UPLOAD, "{taken} bytes");
+    });
+}
+
+// S9: rows that swap their values wait for each other, and are applied together.
+#[test]
+fn rows_that_swap_their_values_lie_on_disk_meanwhile() {
+    let (pairs, width) = if full() { (20_000, 2_000) } else { (750, 30_000) };
+    let columns = "id INTEGER PRIMARY KEY, code TEXT UNIQUE, text TEXT";
+    let text = "x".repeat(width);
+    let rows = format!("SELECT n, 'c' || n, '{text}' FROM number");
+    on_each(columns, &rows, 2 * pairs, |world, server| {
+        let (rejected, conflicts, taken) =
+            upload(server, Operation::Update, 2 * pairs, |n, bytes| {
+                let other = if n % 2 == 1 { n + 1 } else { n - 1 };
+                for code in [n, other] {
+                    write_value(bytes, ValueRef::Integer(n.into()));
+                    write_value(bytes, ValueRef::Text(format!("c{code}").as_bytes()));
+                    write_value(bytes, ValueRef::Text(text.as_bytes()));
+                }
+            });
+        assert_eq!((rejected, conflicts), (0, 0));
+        let swapped = "SELECT count(*) FROM item WHERE code <> 'c' || id";
+        assert_eq!(world.centre_count(swapped), i64::from(2 * pairs));
+        assert!(taken < LITTLE + ONE_UPLOAD, "{taken} bytes");
+    });
+}
+
+// S9, S5: the keys of rows that have lost, and what was reported of each, were held until the
+// commit.
+#[test]
+fn what_many_conflicts_owe_lies_on_disk() {
+    let (count, width) = if full() { (1_000_000, 30) } else { (20_000, 2_500) };
+    let columns = "id TEXT PRIMARY KEY, n INTEGER";
+    let prefix = "k".repeat(width);
+    let rows = format!("SELECT '{prefix}' || n, n FROM number");
+    on_each(columns, &rows, count, |world, server| {
+        let (rejected, conflicts, taken) = upload(server, Operation::Update, count, |n, bytes| {
+            for value in [-1, -2] {
+                write_value(bytes, ValueRef::Text(format!("{prefix}{n}").as_bytes()));
+                write_value(bytes, ValueRef::Integer(value));
+            }
+        });
+        assert_eq!((rejected, conflicts), (0, u64::from(count)));
+        assert_eq!(world.centre_count("SELECT count(*) FROM item WHERE n > 0"), i64::from(count));
+        assert!(taken < LITTLE + ONE_UPLOAD, "{taken} bytes");
+    });
+}
+
+/// Workers of each kind, and how often one has a message in hand: as it came, as rows, as
+/// parameters of a statement and as what is sent to the database.
+const WORKERS: u64 = 2;
+const IN_HAND: u64 = 5;
+
+// S9: what a worker takes from disk to write it is beyond the budget, and bounded by the number of
+// workers.
+#[test]
+fn workers_have_one_message_each_in_hand() {
+    let table = "CREATE TABLE item (id INTEGER PRIMARY KEY, text TEXT)";
+    for world in [World::new(PROGRAM, table), World::on_postgres(PROGRAM, table)] {
+        world.configure(&format!(
+            "stream_memory_bytes_max = {LITTLE}\nworkers = {WORKERS}\n\
+             upload_appliers = {WORKERS}"
+        ));
+        world.add_user("ann");
+        let server = world.serve();
+        let text = vec![b'x'; 16 * MIB as usize];
+        let mut peers = Vec::new();
+        for number in 0..10 {
+            let mut peer = uploading_only(&server, &format!("remote-{number}"));
+            let frame = insert(number, &text);
+            let (most, last) = frame.split_at(frame.len() - 10);
+            peer.send_bytes(most);
+            peers.push((peer, last.to_vec()));
+        }
+        server.forget_peak_memory();
+        let before = server.memory_bytes();
+        for (peer, last) in &mut peers {
+            peer.send_bytes(last);
+            peer.send(&Message::UploadEnd(UploadEnd { rows: 1 }));
+        }
+        for (peer, _) in &mut peers {
+            assert!(matches!(peer.receive(), Some(Message::UploadCommitted(_))));
+        }
+        let taken = server.peak_memory_bytes().saturating_sub(before);
+        println!("{} uploads at {WORKERS} workers: {taken} bytes", peers.len());
+        let network = 2 * text.len() as u64;
+        let most = WORKERS * IN_HAND * text.len() as u64 + network + 64 * MIB;
+        assert!(taken < most, "{taken} bytes");
+        assert_eq!(world.centre_count("SELECT count(*) FROM item"), 10);
+    }
 }

@@ -23,6 +23,7 @@ mod initial;
 mod new_keys;
 mod notes;
 mod orphans;
+mod owed_rows;
 #[allow(dead_code, reason = "partitions will read more of the tables")]
 mod postgres;
 mod quote;

@@ -1,9 +1,10 @@
 //! Rejected rows as they are noted at the centre.
 
+use crate::owed_rows::OwedRows;
 use crate::readable::{key, operation, row};
 use crate::shape::LeftOut;
 use crate::synchronization::{BatchSource, Change};
-use crate::uploaded_row::{RowId, each_row};
+use crate::uploaded_row::each_row;
 use model::{Code, Failure, PublishedTable};
 
 /// Bytes of all rows that are kept of the rejects of one upload. The remote has all rows.
@@ -23,14 +24,15 @@ pub(crate) struct Rejected {
     pub(crate) message: String,
 }
 
-/// The rows of an upload for which `reason` has one, with their content. If values of a row were
-/// left out, the content is what the remote sent.
-pub(crate) fn rejected<'t>(
+/// Shows the rows of an upload that were refused, with their content. If values of a row were left
+/// out, the content is what the remote sent.
+pub(crate) fn visit_rejected<'t>(
     (batches, left_out): (BatchSource<'_>, Option<&LeftOut>),
     table: &dyn Fn(usize) -> &'t PublishedTable,
-    reason: &dyn Fn(&RowId) -> Option<(Code, String)>,
-) -> Result<Vec<Rejected>, Failure> {
-    let (mut rejected, mut bytes) = (Vec::new(), 0);
+    rows: &OwedRows,
+    visit: &mut dyn FnMut(Rejected) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let mut bytes = 0;
     each_row(
         batches,
         table,
@@ -38,29 +40,21 @@ pub(crate) fn rejected<'t>(
         |position, uploaded| {
             let published = table(position);
             let id = uploaded.key(published, position);
-            let Some((code, message)) = reason(&id) else { return Ok(()) };
+            let Some((code, message)) = rows.reason(&id)? else { return Ok(()) };
             let whole = left_out.and_then(|left_out| left_out.content(&id));
-            let content = whole
+            let row = whole
                 .or_else(|| (bytes < ROWS_BYTES_MAX).then(|| row(published, uploaded.new_image())));
-            bytes += content.as_ref().map_or(0, String::len);
+            bytes += row.as_ref().map_or(0, String::len);
             let (operation, key) = (operation(uploaded.change), key(published, &id.1));
-            rejected.push(Rejected {
-                table: position,
-                operation,
-                key,
-                row: content,
-                code,
-                message,
-            });
-            Ok(())
+            visit(Rejected { table: position, operation, key, row, code, message })
         },
     )?;
     for id in left_out.iter().flat_map(|left_out| left_out.unsaid()) {
-        let Some((code, message)) = reason(&id) else { continue };
+        let Some((code, message)) = rows.reason(&id)? else { continue };
         let (key, row) =
             (key(table(id.0), &id.1), left_out.and_then(|all| all.content_behind(&id)));
         let operation = operation(Change::Update);
-        rejected.push(Rejected { table: id.0, operation, key, row, code, message });
+        visit(Rejected { table: id.0, operation, key, row, code, message })?;
     }
-    Ok(rejected)
+    Ok(())
 }

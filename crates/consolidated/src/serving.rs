@@ -4,7 +4,7 @@ use crate::cancellation::Cancellation;
 use crate::connection::{Reader, Writer};
 use crate::url::Url;
 use crate::{postgres, sqlite};
-use model::{Failure, Memory};
+use model::{Failure, Spills};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -16,8 +16,9 @@ pub struct Serving {
     pub cancellation: Cancellation,
     /// How long they wait.
     pub timeouts: Timeouts,
-    /// What they may hold for remotes, together with others that draw on it.
-    pub memory: Arc<Memory>,
+    /// What they may hold for remotes, in memory and on disk, together with others that draw on
+    /// it.
+    pub spills: Arc<Spills>,
     /// Tables that went while it runs.
     pub departures: Departures,
 }

@@ -130,8 +130,9 @@ fn what_is_kept_of_rows_counts_until_the_commit_and_is_given_back() {
         let mut center = Center::on(backend, SCHEMA, "[table.t]\n");
         let mut remote = Remote::new("r");
         center.synchronize(&mut remote, &[]);
-        let memory = model::Memory::new(1 << 30);
-        let serving = consolidated::Serving { memory: memory.clone(), ..Default::default() };
+        let spills = std::sync::Arc::new(model::Spills::default());
+        let memory = spills.memory().clone();
+        let serving = consolidated::Serving { spills, ..Default::default() };
         let mut writer = serving.open_writer(&center.url).unwrap();
         let session = center.session(&remote);
         let mut rows = Vec::new();

@@ -22,3 +22,23 @@ pub trait Files: Send + Sync {
     /// Closes and removes the file. Unknown files are ignored.
     fn remove(&self, file: FileId);
 }
+
+/// No files at all, where nothing is ever spilled.
+#[derive(Debug)]
+pub(crate) struct NoFiles;
+
+impl Files for NoFiles {
+    fn create(&self) -> io::Result<FileId> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn append(&self, _: FileId, _: &[u8]) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn read_exact_at(&self, _: FileId, _: u64, _: &mut [u8]) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn remove(&self, _: FileId) {}
+}

@@ -18,6 +18,7 @@ mod random;
 mod readable;
 mod row;
 mod spill;
+mod spill_map;
 mod value;
 
 pub use calendar::civil_date;
@@ -35,4 +36,5 @@ pub use random::Random;
 pub use readable::{Readable, hex, unhex};
 pub use row::{RowReader, Rows, row_len, skip_row, write_value};
 pub use spill::{Spill, SpillPosition, SpillReader, Spills};
+pub use spill_map::SpillMap;
 pub use value::{Value, ValueRef};

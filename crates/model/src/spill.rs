@@ -12,7 +12,7 @@
 
 use crate::code::Code;
 use crate::failure::Failure;
-use crate::files::{FileId, Files};
+use crate::files::{FileId, Files, NoFiles};
 use crate::memory::{self, Hold, Memory};
 use std::borrow::Cow;
 use std::fmt;
@@ -66,6 +66,20 @@ impl Spills {
     /// Bytes of memory that are in use now.
     pub fn memory_bytes(&self) -> u64 {
         self.memory.used_bytes()
+    }
+}
+
+/// Without a bound and without files, for programs that nobody takes memory from.
+impl Default for Spills {
+    fn default() -> Spills {
+        let (files, memory, disk_bytes) = (Arc::new(NoFiles), Arc::default(), AtomicU64::new(0));
+        Spills { files, memory, disk_bytes_max: 0, disk_bytes }
+    }
+}
+
+impl fmt::Debug for Spills {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Spills").field("memory", &self.memory).finish_non_exhaustive()
     }
 }
 
@@ -361,7 +375,7 @@ impl<'a> SpillReader<'a> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use std::collections::HashMap;
     use std::sync::Mutex;
@@ -376,7 +390,7 @@ mod tests {
     impl Files for SmallDisk {
         fn create(&self) -> io::Result<FileId> {
             let mut files = self.files.lock().unwrap();
-            let id = files.len() as u64;
+            let id = files.keys().max().map_or(0, |last| last + 1);
             files.insert(id, Vec::new());
             Ok(FileId(id))
         }
@@ -402,6 +416,10 @@ mod tests {
 
     fn disk(capacity: usize) -> Arc<SmallDisk> {
         Arc::new(SmallDisk { capacity, ..SmallDisk::default() })
+    }
+
+    pub(crate) fn small_disk(capacity: usize) -> Arc<dyn Files> {
+        disk(capacity)
     }
 
     #[test]

@@ -82,8 +82,8 @@ pub fn start(config: Config, url: &Url, components: Components) -> Result<Server
     let spills =
         Spills::new(components.files, config.stream_memory_bytes_max, config.spill_bytes_max);
     let clock = components.clock;
-    let (timeouts, memory) = (config.timeouts(), spills.memory().clone());
-    let serving = Serving { timeouts, memory, ..Serving::default() };
+    let timeouts = config.timeouts();
+    let serving = Serving { timeouts, spills: spills.clone(), ..Serving::default() };
     let (ended, failures) = mpsc::sync_channel(1);
     let worker::Started { worker, token_key, mut threads } =
         worker::start(&config, url, &spills, &clock, &serving, &ended)?;

@@ -92,7 +92,9 @@ server_options! {
          room.";
     stream_memory_bytes_max = 256 * MIB, MIB..=1024 * GIB, "bytes",
         "Memory for uploads and downloads, all together, including messages of which only a part \
-         has arrived. Further rows go to disk.";
+         has arrived, and rows of an upload that wait, have lost or were refused. Further rows go \
+         to disk. Beside it each of the workers and upload_appliers has one message in hand while \
+         it reads or writes it: up to five times frame_bytes_max, and usually a few MiB.";
     spill_bytes_max = 16 * GIB, 0..=1024 * 1024 * GIB, "bytes",
         "Disk space for uploads and downloads, all together, so that they never fill the disk.";
     upload_bytes_max = GIB, 64 * 1024..=1024 * GIB, "bytes",

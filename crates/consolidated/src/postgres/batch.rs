@@ -24,7 +24,7 @@ pub(super) const BATCH_ROWS: u32 = 10_000;
 const ARRAY_HEADER: usize = 20;
 
 /// Why a row cannot reach the database at all.
-pub(super) type Reason = (Code, String);
+pub(super) use crate::owed_rows::Reason;
 
 /// Rows of one table and change, on their way to one statement.
 pub(super) struct Batch<'a> {

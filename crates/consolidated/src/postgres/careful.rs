@@ -18,18 +18,19 @@ use super::link::{Call, Link};
 use super::links::Links;
 use super::moved::{self, Moves};
 use super::outline::Outline;
-use super::parked::{GROUP_BYTES, Parked, groups};
+use super::parked::{GROUP_BYTES, ParkedRows};
 use super::reached;
 use super::row_fault::{RowFault, log_detail, may_collide, row_fault};
 use super::spelling;
 use super::statement::Statement;
 use super::taken_along;
 use super::upload::{Stop, Upload, stopped};
+use crate::owed_rows::OwedRows;
 use crate::reach::{By, Reached};
 use crate::script::Event;
 use crate::synchronization::Change;
 use crate::uploaded_row::{RowId, UploadedRow, event_of};
-use model::{Code, Failure, Hold};
+use model::{Code, Failure};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -61,11 +62,12 @@ pub(super) enum Ran {
 }
 
 /// Applies all rows and returns the records about them. Returns none if keys were changed in the
-/// meantime: then everything must be undone and applied again.
+/// meantime: then everything must be undone and applied again. The rows of `refused` are left out.
 pub(super) fn apply(
     link: &mut Link,
     upload: Upload<'_>,
     outline: &Outline,
+    refused: &OwedRows,
 ) -> Result<Option<Ledger>, Stop> {
     let links = Links::read(link, upload.tables)?;
     let moves = Moves::of(link, upload, outline)?;
@@ -78,6 +80,10 @@ pub(super) fn apply(
             Ok(())
         })?;
     }
+    let refusal = |table: usize, row: &UploadedRow<'_>| match refused.is_empty() {
+        true => Ok(None),
+        false => refused.reason(&row.key(&upload.tables[table].deployed.published, table)),
+    };
     let freeing = match outline.has_key_changes {
         true => key_change::freeing(&careful, outline)?,
         false => Marks::new(),
@@ -96,20 +102,22 @@ pub(super) fn apply(
                 true if taking.contains(&key_change::mark(table, &key)) => {
                     Ok(careful.reject(table, row.change, row.bytes, followers::reason())?)
                 }
-                true => careful.take(&mut gathered, table, row),
+                true => careful.take(&mut gathered, table, row, refusal(table, row)?),
                 false => Ok(()),
             }
         })?;
         careful.end(&mut gathered)?;
     }
-    outline.visit_written(upload, &mut |table, row| careful.take(&mut gathered, table, row))?;
+    outline.visit_written(upload, &mut |table, row| {
+        careful.take(&mut gathered, table, row, refusal(table, row)?)
+    })?;
     careful.end(&mut gathered)?;
     let apart = detached::detach(&mut careful)?;
     outline.visit_deletes(
         upload,
         &mut |table, row| match !freeing.is_empty() && frees(table, row) {
             true => Ok(()),
-            false => careful.take(&mut gathered, table, row),
+            false => careful.take(&mut gathered, table, row, refusal(table, row)?),
         },
     )?;
     careful.end(&mut gathered)?;
@@ -145,9 +153,7 @@ pub(super) struct Careful<'l, 'a> {
     /// Rows as they were sent, by what they were rebased to.
     pub(super) originals: Originals,
     pub(super) ledger: Ledger,
-    pub(super) parked: Vec<Parked>,
-    /// What these take of the memory.
-    pub(super) held: Hold,
+    pub(super) parked: ParkedRows,
     /// Statements that must be sent before the next one.
     before: &'static str,
     /// Asks which keys exist, by table.
@@ -187,9 +193,8 @@ impl<'l, 'a> Careful<'l, 'a> {
             links,
             moves,
             originals: HashMap::new(),
-            ledger: Ledger::within(upload.memory),
-            held: upload.memory.hold(),
-            parked: Vec::new(),
+            ledger: Ledger::within(upload.spills),
+            parked: ParkedRows::within(upload.spills),
             before: "",
             present: HashMap::new(),
             leaving: Vec::new(),
@@ -213,6 +218,7 @@ impl<'l, 'a> Careful<'l, 'a> {
         gathered: &mut Gathered,
         table: usize,
         row: &UploadedRow<'_>,
+        refusal: Option<Reason>,
     ) -> Result<(), Stop> {
         let same = gathered.group.as_ref().is_some_and(|group| {
             (group.table, group.change) == (table, row.change) && gathered.bytes < GROUP_BYTES
@@ -220,7 +226,11 @@ impl<'l, 'a> Careful<'l, 'a> {
         if !same {
             self.next(gathered, Some((table, row.change)))?;
         }
-        if let Some(reason) = self.misfit(table, row)? {
+        let refusal = match refusal {
+            None => self.misfit(table, row)?,
+            refusal => refusal,
+        };
+        if let Some(reason) = refusal {
             return Ok(self.reject(table, row.change, row.bytes, reason)?);
         }
         gathered.bytes += row.bytes.len();
@@ -399,7 +409,7 @@ impl<'l, 'a> Careful<'l, 'a> {
             }
         };
         for row in rows {
-            self.park(table, change, &row, reason.clone());
+            self.park(table, change, &row, reason.clone())?;
         }
         Ok(())
     }
@@ -407,14 +417,13 @@ impl<'l, 'a> Careful<'l, 'a> {
     /// Tries the waiting rows again for as long as that helps.
     fn settle_parked(&mut self) -> Result<(), Stop> {
         loop {
-            let waiting = std::mem::take(&mut self.parked);
-            self.held.release();
-            waiting.iter().for_each(|parked| self.held.grow(parked.bytes()));
+            let waiting = self.parked.take();
             let before = waiting.len();
             if before == 0 {
                 return Ok(());
             }
-            for group in groups(waiting) {
+            let mut waiting = waiting.reader();
+            while let Some(group) = waiting.next_group()? {
                 self.group(group)?;
                 self.write_conflicts()?;
             }

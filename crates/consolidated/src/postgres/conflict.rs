@@ -73,7 +73,7 @@ fn decide(careful: &mut Careful<'_, '_>, group: Group, now: Images) -> Result<()
             Verdict::Conflict => conflicts.push(bytes),
             // Its parent may be waiting for another row to move out of its way.
             Verdict::Leads if !careful.parked.is_empty() => {
-                careful.park(table, change, &bytes, outside());
+                careful.park(table, change, &bytes, outside())?;
             }
             Verdict::Leads | Verdict::Touches => {
                 careful.reject(table, change, &bytes, outside())?
@@ -267,7 +267,9 @@ fn run(careful: &mut Careful<'_, '_>, group: Group) -> Result<Rows, Stop> {
                     RowFault::NotUnique(message) => (Code::RowNotUnique, message),
                     RowFault::References(message) => (Code::RowReferences, message),
                 };
-                rows.iter().for_each(|row| careful.park(table, change, row, reason.clone()));
+                for row in &rows {
+                    careful.park(table, change, row, reason.clone())?;
+                }
             }
         }
     }

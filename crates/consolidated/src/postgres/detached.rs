@@ -6,7 +6,7 @@ use super::upload::Stop;
 use crate::detached::{self, Detached};
 use crate::script::Event;
 use crate::synchronization::Change;
-use model::{Code, PublishedTable};
+use model::PublishedTable;
 
 /// Detaches rows before the deletes, where one that was deleted may be waited for.
 pub(super) fn detach(careful: &mut Careful<'_, '_>) -> Result<Vec<Detached>, Stop> {
@@ -32,9 +32,7 @@ pub(super) fn attach(careful: &mut Careful<'_, '_>, apart: Vec<Detached>) -> Res
     for row in apart {
         let reason = match refer(careful, row.table, &row.back)? {
             Ok(_) => continue,
-            Err(RowFault::Refused(reason)) => reason,
-            Err(RowFault::NotUnique(message)) => (Code::RowNotUnique, message),
-            Err(RowFault::References(message)) => (Code::RowReferences, message),
+            Err(fault) => fault.into_reason(),
         };
         careful.reject(row.table, row.change, &row.row, reason)?;
     }

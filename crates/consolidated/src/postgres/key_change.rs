@@ -12,7 +12,7 @@
 //! key that it did not get refer to the one that it has kept (`links.rs`).
 
 use super::batch::Reason;
-use super::careful::{Careful, Group, Ran, Rows};
+use super::careful::{Careful, Ran, Rows};
 use super::knot;
 use super::outline::Outline;
 use super::parked::Parked;
@@ -90,13 +90,14 @@ pub(super) fn settle(careful: &mut Careful<'_, '_>, table: usize) -> Result<(), 
         let for_a_key = matches!(parked.reason.0, Code::RowKeyTaken | Code::RowNotUnique);
         parked.table == table && parked.change == Change::KeyChange && for_a_key
     };
-    let (mut waiting, others): (Vec<_>, Vec<_>) =
-        std::mem::take(&mut careful.parked).into_iter().partition(waits);
+    let (mut waiting, others) = careful.parked.take().partition(waits)?;
     while !waiting.is_empty() {
         let before = waiting.len();
-        let rows = waiting.into_iter().map(|parked| parked.row).collect();
-        careful.group(Group { table, change: Change::KeyChange, rows })?;
-        waiting = std::mem::take(&mut careful.parked);
+        let mut rows = waiting.reader();
+        while let Some(group) = rows.next_group()? {
+            careful.group(group)?;
+        }
+        waiting = careful.parked.take();
         if waiting.len() >= before {
             break;
         }
@@ -107,18 +108,17 @@ pub(super) fn settle(careful: &mut Careful<'_, '_>, table: usize) -> Result<(), 
     }
     // The row that still has the key may leave it later. Otherwise it is certain now that no row
     // gets the key, and rows that refer to it must take this into account.
-    let goes = |parked: &Parked| {
-        parked.table == table && matches!(parked.change, Change::KeyChange | Change::Delete)
+    let goes = |(of, change): (usize, Change)| {
+        of == table && matches!(change, Change::KeyChange | Change::Delete)
     };
-    if !others.iter().any(goes) && !careful.leaves(table) {
-        let (taken, waiting) = std::mem::take(&mut careful.parked)
-            .into_iter()
-            .partition(|parked| parked.reason.0 == Code::RowKeyTaken);
+    if !others.kinds().any(goes) && !careful.leaves(table) {
+        let is_taken = |parked: &Parked| parked.reason.0 == Code::RowKeyTaken;
+        let (taken, waiting) = careful.parked.take().partition(is_taken)?;
         careful.parked = taken;
         knot::untie(careful)?;
         careful.parked = waiting;
     }
-    careful.parked.extend(others);
+    careful.parked.extend(&others)?;
     Ok(())
 }
 
@@ -170,7 +170,7 @@ pub(super) fn resolve(
     }
     match obstacle(careful, table, &bytes, now.as_deref())? {
         Some(Obstacle::Mends(reason)) => {
-            careful.park(table, change, &bytes, reason);
+            careful.park(table, change, &bytes, reason)?;
             return Ok(());
         }
         Some(Obstacle::Stays(reason)) => return Ok(careful.reject(table, change, &bytes, reason)?),
@@ -190,7 +190,7 @@ pub(super) fn resolve(
                 RowFault::NotUnique(message) => (Code::RowNotUnique, message),
                 RowFault::References(message) => (Code::RowReferences, message),
             };
-            careful.park(table, change, &bytes, reason);
+            careful.park(table, change, &bytes, reason)?;
             return Ok(());
         }
     };

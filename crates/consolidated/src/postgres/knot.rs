@@ -6,19 +6,21 @@
 //! are set to NULL for a moment. If this fails too, the rows that failed are rejected, and the
 //! others are tried again without them.
 
+mod sets;
+
 use super::careful::{Careful, Ran};
 use super::details::TableDetails;
 use super::errors::Fault;
 use super::image::Decoder;
-use super::parked::Parked;
+use super::parked::{Parked, ParkedRows};
 use super::row_fault::{RowFault, row_fault};
 use super::upload::{Stop, stopped};
 use super::values::Kind;
 use crate::quote::ident;
-use crate::rebase::Rebased;
 use crate::synchronization::Change;
 use crate::uploaded_row::event_of;
 use model::{Code, RowReader, ValueRef, write_value};
+use sets::{Sets, ToldRows};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
@@ -53,7 +55,7 @@ GROUP BY o.oid";
 type Columns = Vec<(usize, bool)>;
 
 /// What was learned about the columns of tables, by query and table.
-type Known = HashMap<(&'static str, usize), Columns>;
+pub(super) type Known = HashMap<(&'static str, usize), Columns>;
 
 /// Applies the waiting rows, or rejects them.
 pub(super) fn untie(careful: &mut Careful<'_, '_>) -> Result<(), Stop> {
@@ -62,16 +64,19 @@ pub(super) fn untie(careful: &mut Careful<'_, '_>) -> Result<(), Stop> {
         if careful.parked.is_empty() {
             return Ok(());
         }
-        let waiting = std::mem::take(&mut careful.parked);
+        let waiting = careful.parked.take();
         let Some(failed) = together(careful, &waiting, &mut known)? else { return Ok(()) };
-        for (parked, failed) in waiting.into_iter().zip(failed) {
-            match failed {
-                true => reject(careful, parked)?,
-                false => careful.parked.push(parked),
+        let (mut rows, mut failed) = (waiting.reader(), failed.into_iter());
+        while let Some(parked) = rows.next_row()? {
+            match failed.next() {
+                Some(false) => careful.parked.push(&parked)?,
+                _ => reject(careful, parked)?,
             }
         }
     }
-    for parked in std::mem::take(&mut careful.parked) {
+    let rest = careful.parked.take();
+    let mut rest = rest.reader();
+    while let Some(parked) = rest.next_row()? {
         reject(careful, parked)?;
     }
     Ok(())
@@ -79,7 +84,7 @@ pub(super) fn untie(careful: &mut Careful<'_, '_>) -> Result<(), Stop> {
 
 /// Applies the waiting rows if all of them can be applied; otherwise it goes on waiting.
 pub(super) fn try_to_untie(careful: &mut Careful<'_, '_>) -> Result<(), Stop> {
-    let waiting = std::mem::take(&mut careful.parked);
+    let waiting = careful.parked.take();
     if together(careful, &waiting, &mut Known::new())?.is_some() {
         careful.parked = waiting;
     }
@@ -89,7 +94,7 @@ pub(super) fn try_to_untie(careful: &mut Careful<'_, '_>) -> Result<(), Stop> {
 /// Applies all of `waiting`, or none and says of each whether it failed.
 fn together(
     careful: &mut Careful<'_, '_>,
-    waiting: &[Parked],
+    waiting: &ParkedRows,
     known: &mut Known,
 ) -> Result<Option<Vec<bool>>, Stop> {
     careful.flush()?;
@@ -98,11 +103,17 @@ fn together(
         .batch("SAVEPOINT knot; SET CONSTRAINTS ALL DEFERRED")
         .map_err(stopped("set a savepoint"))?;
     let reached = careful.reached.moment();
-    let told: Vec<Rebased> = waiting
-        .iter()
-        .map(|parked| careful.tell(parked.table, parked.change, parked.row.clone()))
-        .collect::<Result<_, _>>()?;
-    let failed = attempt(careful, waiting, &told, known)?;
+    let mut told = ToldRows::within(careful.upload.spills);
+    let sets = Sets::of(careful, waiting, &mut told, known)?;
+    // A byte of each counts: there may be a million.
+    let mut held = careful.upload.spills.memory().hold();
+    held.grow(waiting.len() as u64);
+    let mut failed = vec![false; waiting.len()];
+    sets.apply(careful, &mut failed)?;
+    careful.flush()?;
+    if !failed.contains(&true) {
+        check(careful, waiting, &told, &mut failed)?;
+    }
     careful.flush()?;
     if failed.contains(&true) {
         careful.reached.back_to(reached);
@@ -113,9 +124,10 @@ fn together(
         return Ok(Some(failed));
     }
     careful.link.batch("RELEASE SAVEPOINT knot").map_err(stopped("end a savepoint"))?;
-    for (parked, told) in waiting.iter().zip(&told) {
-        careful.echo(parked.table, told.change, std::slice::from_ref(&told.bytes))?;
-        careful.moved(parked.table, told.change, &told.bytes)?;
+    let mut told = told.reader();
+    while let Some((table, told)) = told.next_row()? {
+        careful.echo(table, told.change, std::slice::from_ref(&told.bytes))?;
+        careful.moved(table, told.change, &told.bytes)?;
     }
     Ok(None)
 }
@@ -125,59 +137,12 @@ fn reject(careful: &mut Careful<'_, '_>, parked: Parked) -> Result<(), Stop> {
     Ok(careful.reject(table, change, &row, reason)?)
 }
 
-/// Applies all of `waiting`, rebased to `told`. Returns for each whether it failed.
-fn attempt(
-    careful: &mut Careful<'_, '_>,
-    waiting: &[Parked],
-    told: &[Rebased],
-    known: &mut Known,
-) -> Result<Vec<bool>, Stop> {
-    let mut rows = Vec::new();
-    for (number, (parked, told)) in waiting.iter().zip(told).enumerate() {
-        let Rebased { change, bytes } = told.clone();
-        let (table, reason) = (parked.table, parked.reason.clone());
-        rows.push(make_room(careful, Parked { table, change, row: bytes, reason }, number, known)?);
-    }
-    let mut failed = vec![false; waiting.len()];
-    // Rows that refer to each other within one table must come in one statement.
-    let mut sets: Vec<(usize, Change, Vec<usize>)> = Vec::new();
-    for (at, (parked, (change, _))) in waiting.iter().zip(&rows).enumerate() {
-        match sets.iter_mut().find(|set| (set.0, set.1) == (parked.table, *change)) {
-            Some(set) => set.2.push(at),
-            None => sets.push((parked.table, *change, vec![at])),
-        }
-    }
-    for (table, change, members) in sets {
-        let mut stack = vec![members];
-        while let Some(members) = stack.pop() {
-            let set: Vec<Vec<u8>> = members.iter().map(|at| rows[*at].1.clone()).collect();
-            match careful.run(table, change, event_of(change), &set)? {
-                Ran::Affected(count) if count >= set.len() as u64 => careful.keep(),
-                _ if members.len() == 1 => {
-                    careful.undo();
-                    failed[members[0]] = true;
-                }
-                _ => {
-                    careful.undo();
-                    let (first, second) = members.split_at(members.len().div_ceil(2));
-                    stack.extend([second.to_vec(), first.to_vec()]);
-                }
-            }
-        }
-    }
-    careful.flush()?;
-    if !failed.contains(&true) {
-        check(careful, waiting, told, &mut failed)?;
-    }
-    Ok(failed)
-}
-
 /// Checks what was deferred. Blames the rows that refer to nothing, or else all of the table that
 /// is named, or else all.
 fn check(
     careful: &mut Careful<'_, '_>,
-    waiting: &[Parked],
-    told: &[Rebased],
+    waiting: &ParkedRows,
+    told: &ToldRows,
     failed: &mut [bool],
 ) -> Result<(), Stop> {
     let checking = "SAVEPOINT checked; SET CONSTRAINTS ALL IMMEDIATE";
@@ -186,25 +151,25 @@ fn check(
         return Err(stopped("check constraints")(fault));
     }
     careful.link.batch("ROLLBACK TO SAVEPOINT checked").map_err(stopped("undo what failed"))?;
-    let named: Vec<bool> = waiting
-        .iter()
-        .map(|parked| names(&fault, &careful.table(parked.table).deployed.details))
-        .collect();
-    let first = waiting.iter().zip(&named).find(|(_, named)| **named);
-    if let Some((Parked { table, .. }, _)) = first {
-        let orphans = orphans(careful, *table, fault.db().and_then(|said| said.constraint()))?;
-        for ((parked, told), failed) in waiting.iter().zip(told).zip(failed.iter_mut()) {
-            let row = careful.read(parked.table, told.change, &told.bytes)?;
-            let published = &careful.table(parked.table).deployed.published;
-            let (_, key) = row.new_key(published, parked.table);
-            *failed = parked.table == *table && orphans.contains(&key);
-        }
-    }
-    if !failed.contains(&true) {
-        failed.copy_from_slice(&named);
-    }
-    if !failed.contains(&true) {
+    let mut tables = waiting.kinds().map(|(table, _)| table);
+    let named = tables.find(|table| names(&fault, &careful.table(*table).deployed.details));
+    let Some(named) = named else {
         failed.fill(true);
+        return Ok(());
+    };
+    let orphans = orphans(careful, named, fault.db().and_then(|said| said.constraint()))?;
+    for only_orphans in [true, false] {
+        let mut told = told.reader();
+        for failed in failed.iter_mut() {
+            let Some((table, told)) = told.next_row()? else { break };
+            let row = careful.read(table, told.change, &told.bytes)?;
+            let published = &careful.table(table).deployed.published;
+            let (_, key) = row.new_key(published, table);
+            *failed = table == named && (!only_orphans || orphans.contains(&key));
+        }
+        if failed.contains(&true) {
+            break;
+        }
     }
     Ok(())
 }
@@ -259,7 +224,7 @@ fn orphans(
 }
 
 /// Puts something harmless in place of a row, if it can. Returns what is left to do then.
-fn make_room(
+pub(super) fn make_room(
     careful: &mut Careful<'_, '_>,
     parked: Parked,
     number: usize,

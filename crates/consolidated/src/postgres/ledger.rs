@@ -1,21 +1,20 @@
 //! What is recorded about an upload: owed rows, conflicts, and rows that need not be sent back.
 
-use super::batch::BATCH_BYTES;
+use super::batch::{BATCH_BYTES, Reason};
+use super::errors::{Fault, failed};
 use super::link::Link;
 use super::owed;
 use super::upload::{Stop, Upload, stopped};
 use crate::echo::Echo;
+use crate::owed_rows::OwedRows;
 use crate::readable;
-use crate::reject::{self, Rejected};
+use crate::reject;
 use crate::synchronization::{Applied, Change, UploadRequest};
 use crate::uploaded_row::{RowId, UploadedRow};
-use model::{Counter, Failure, Hold, Memory, PublishedTable, write_value};
+use model::{Counter, Failure, Hold, PublishedTable, Spills, write_value};
 use postgres_types::ToSql;
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
-
-use super::batch::Reason;
 
 static OWE: LazyLock<String> = LazyLock::new(|| {
     format!(
@@ -53,12 +52,13 @@ const PART_ROWS: usize = 10_000;
 /// it, and the limits of what is kept of a value bound that.
 const PART_BYTES: usize = BATCH_BYTES;
 
+const NOTING: &str = "note what became of the upload";
+
 /// Grows while rows are applied, and is written with what commits, many conflicts before.
-#[derive(Default)]
 pub(super) struct Ledger {
     pub(super) applied: Applied,
-    /// A reason where the row was rejected.
-    owed: BTreeMap<RowId, Option<Reason>>,
+    /// What the remote is owed, and what was rejected.
+    owed: OwedRows,
     conflicts: Vec<Conflict>,
     conflict_bytes: usize,
     /// There were others, which are written.
@@ -71,8 +71,8 @@ pub(super) struct Ledger {
     pub(super) written: BTreeSet<usize>,
     /// Every row that is not as it was sent is owed.
     pub(super) is_settled: bool,
-    /// What is reported of rows takes so much of the memory.
-    held: Option<Hold>,
+    /// The conflicts take so much of the memory.
+    held: Hold,
 }
 
 /// The rows of a conflict, for people.
@@ -92,19 +92,21 @@ impl Conflict {
     }
 }
 
-/// Bytes that a row takes that is owed, beside its key and the reason.
-const OWED_BYTES: usize = 96;
-
 impl Ledger {
-    /// One that draws on `memory`.
-    pub(super) fn within(memory: &Arc<Memory>) -> Ledger {
-        let mut ledger = Ledger { held: Some(memory.hold()), ..Ledger::default() };
-        ledger.applied.echo = Echo::within(memory);
-        ledger
-    }
-
-    fn hold(&mut self, bytes: usize) {
-        self.held.iter_mut().for_each(|held| held.grow(bytes as u64));
+    /// One that draws on `spills`.
+    pub(super) fn within(spills: &Arc<Spills>) -> Ledger {
+        Ledger {
+            applied: Applied { echo: Echo::within(spills.memory()), ..Applied::default() },
+            owed: OwedRows::within(spills),
+            conflicts: Vec::new(),
+            conflict_bytes: 0,
+            conflicts_written: false,
+            undigested: false,
+            verbatim: false,
+            written: BTreeSet::new(),
+            is_settled: false,
+            held: spills.memory().hold(),
+        }
     }
 
     /// Notes that the remote need not be sent this row.
@@ -113,36 +115,20 @@ impl Ledger {
     }
 
     /// Notes that the remote must be sent this row, whatever it will be then.
-    pub(super) fn owe(&mut self, row: RowId) {
-        let bytes = OWED_BYTES + row.1.len();
-        if let Entry::Vacant(entry) = self.owed.entry(row) {
-            entry.insert(None);
-            self.hold(bytes);
-        }
+    pub(super) fn owe(&mut self, row: &RowId) -> Result<(), Failure> {
+        self.owed.owe(row)
     }
 
-    pub(super) fn reject(&mut self, row: RowId, reason: Reason) {
+    pub(super) fn reject(&mut self, row: &RowId, (code, message): Reason) -> Result<(), Failure> {
         self.applied.rejected += 1;
-        let (code, message) = reason;
-        let message = readable::message(message);
-        self.hold(OWED_BYTES + row.1.len() + message.len());
-        self.owed.insert(row, Some((code, message)));
+        self.owed.reject(row, (code, readable::message(message)))
     }
 
     /// Values for columns that are gone are reported with their rows.
-    pub(super) fn tell_left_out(&mut self, request: &UploadRequest<'_>) {
-        let Some(left_out) = request.left_out else { return };
-        for (sent, row, (code, why)) in left_out.told() {
-            let is_told = |row: &&RowId| matches!(self.owed.get(*row), Some(Some(_)));
-            let told = [&sent, &row].into_iter().find(is_told);
-            match told.and_then(|row| self.owed.get_mut(row)) {
-                // What else was wrong with the row does not say it.
-                Some(Some((_, message))) => {
-                    *message = readable::message(format!("{message}; {why}"))
-                }
-                _ => self.reject(row, (code, why)),
-            }
-        }
+    pub(super) fn tell_left_out(&mut self, request: &UploadRequest<'_>) -> Result<(), Failure> {
+        let Some(left_out) = request.left_out else { return Ok(()) };
+        self.applied.rejected += self.owed.tell_left_out(left_out)?;
+        Ok(())
     }
 
     /// Stores the rows of a conflict and the resulting row, so that people can look at them later.
@@ -166,24 +152,13 @@ impl Ledger {
             result: result.map(told),
         };
         self.conflict_bytes += conflict.bytes();
-        self.hold(conflict.bytes());
+        self.held.grow(conflict.bytes() as u64);
         self.conflicts.push(conflict);
     }
 
-    /// The rows that were rejected, with their content.
-    pub(super) fn rejected(&self, upload: Upload<'_>) -> Result<Vec<Rejected>, Failure> {
-        if self.owed.values().all(Option::is_none) {
-            return Ok(Vec::new());
-        }
-        let published = |at: usize| &upload.tables[at].deployed.published;
-        let reason = |row: &RowId| self.owed.get(row).cloned().flatten();
-        let request = upload.request;
-        reject::rejected((request.batches, request.left_out), &published, &reason)
-    }
-
     /// Whether the remote will be sent this row.
-    pub(super) fn tells_of(&self, row: &RowId) -> bool {
-        self.owed.contains_key(row)
+    pub(super) fn tells_of(&self, row: &RowId) -> Result<bool, Failure> {
+        self.owed.contains(row)
     }
 
     /// Whether nothing is to be sent of any row.
@@ -199,37 +174,51 @@ impl Ledger {
         applied
     }
 
-    /// The ledger as columns, cut into parts; with the watermark `counter` the remote has what it
-    /// is owed now.
+    /// What is to be written of the upload; with the watermark `counter` the remote has what it is
+    /// owed now. As much of it as one statement of a kind takes is left to be written with what
+    /// commits; what is more is written at once.
     pub(super) fn entries<'a>(
         &'a self,
+        link: &mut Link,
         upload: Upload<'a>,
-        rejected: &'a [Rejected],
         counter: Counter,
-    ) -> Entries<'a> {
+    ) -> Result<Entries<'a>, Failure> {
         let mut entries = Entries::new(upload, counter);
         let published = |at: usize| &upload.tables[at].deployed.published;
-        for ((at, key), reason) in &self.owed {
-            let message = reason.as_ref().map(|(_, message)| message.as_str());
-            let part = entries.owed.part(key.len() + message.map_or(0, str::len));
-            part.tables.push(&published(*at).name);
-            part.keys.push(key);
+        self.owed.visit(|at, key, reason| {
+            let message = reason.as_ref().map_or(0, |(_, message)| message.len());
+            let bytes = key.len() + message;
+            if entries.owed.is_full(bytes) {
+                entries.write(link).map_err(failed(NOTING))?;
+            }
+            let part = entries.owed.with(bytes);
+            part.tables.push(&published(at).name);
+            part.keys.push(key.to_vec());
             part.codes.push(reason.as_ref().map(|(code, _)| i32::from(code.number())));
-            part.messages.push(message);
+            part.messages.push(reason.map(|(_, message)| message));
+            Ok::<(), Failure>(())
+        })?;
+        entries.add_conflicts(link, upload, &self.conflicts).map_err(failed(NOTING))?;
+        if !self.owed.has_rejects() {
+            return Ok(entries);
         }
-        entries.add_conflicts(upload, &self.conflicts);
-        for reject in rejected {
-            let row = reject.row.as_deref();
-            let bytes = reject.key.len() + row.map_or(0, str::len) + reject.message.len();
-            let part = entries.rejected.part(bytes);
+        let rows = (upload.request.batches, upload.request.left_out);
+        reject::visit_rejected(rows, &published, &self.owed, &mut |reject| {
+            let row = reject.row.as_ref().map_or(0, String::len);
+            let bytes = reject.key.len() + row + reject.message.len();
+            if entries.rejected.is_full(bytes) {
+                entries.write(link).map_err(failed(NOTING))?;
+            }
+            let part = entries.rejected.with(bytes);
             part.tables.push(&published(reject.table).name);
             part.operations.push(reject.operation);
-            part.keys.push(&reject.key);
-            part.rows.push(row);
+            part.keys.push(reject.key);
+            part.rows.push(reject.row);
             part.codes.push(i32::from(reject.code.number()));
-            part.messages.push(&reject.message);
-        }
-        entries
+            part.messages.push(reject.message);
+            Ok(())
+        })?;
+        Ok(entries)
     }
 
     /// Writes the conflicts so far where they are many, outside of any savepoint that may be undone
@@ -243,13 +232,13 @@ impl Ledger {
         let bytes = std::mem::take(&mut self.conflict_bytes);
         self.conflicts_written = true;
         let mut entries = Entries::new(upload, Counter(0));
-        entries.add_conflicts(upload, &conflicts);
-        for (sql, parameters) in entries.statements() {
-            link.query(sql, &parameters).map_err(stopped("note conflicts"))?;
-        }
+        entries
+            .add_conflicts(link, upload, &conflicts)
+            .and_then(|()| entries.write(link))
+            .map_err(stopped("note conflicts"))?;
         drop(entries);
         drop(conflicts);
-        self.held.iter_mut().for_each(|held| held.shrink(bytes as u64));
+        self.held.shrink(bytes as u64);
         Ok(())
     }
 
@@ -264,34 +253,29 @@ pub(super) struct Entries<'a> {
     remote_id: &'a str,
     user: &'a str,
     counter: i64,
-    owed: Parts<OwedEntries<'a>>,
-    conflicts: Parts<ConflictEntries<'a>>,
-    rejected: Parts<RejectedEntries<'a>>,
+    owed: Part<OwedEntries<'a>>,
+    conflicts: Part<ConflictEntries<'a>>,
+    rejected: Part<RejectedEntries<'a>>,
 }
 
-/// Columns of one kind, each part of them the parameters of one statement.
-struct Parts<T> {
-    parts: Vec<T>,
-    /// Rows and bytes of the last one.
+/// Columns of one kind: the parameters of one statement.
+#[derive(Default)]
+struct Part<T> {
+    part: T,
     rows: usize,
     bytes: usize,
 }
 
-impl<T: Default> Parts<T> {
-    fn new() -> Parts<T> {
-        Parts { parts: Vec::new(), rows: 0, bytes: 0 }
+impl<T> Part<T> {
+    /// Whether a row of so many bytes belongs to the next one.
+    fn is_full(&self, bytes: usize) -> bool {
+        self.rows >= PART_ROWS || self.rows > 0 && self.bytes + bytes > PART_BYTES
     }
 
-    /// The part to which a row of so many bytes belongs.
-    fn part(&mut self, bytes: usize) -> &mut T {
-        let full = self.rows >= PART_ROWS || self.bytes + bytes > PART_BYTES;
-        if self.parts.is_empty() || full {
-            (self.rows, self.bytes) = (0, 0);
-            self.parts.push(T::default());
-        }
+    /// Its columns, to which a row of so many bytes is added.
+    fn with(&mut self, bytes: usize) -> &mut T {
         (self.rows, self.bytes) = (self.rows + 1, self.bytes + bytes);
-        let last = self.parts.len() - 1;
-        &mut self.parts[last]
+        &mut self.part
     }
 }
 
@@ -299,9 +283,9 @@ impl<T: Default> Parts<T> {
 #[derive(Default)]
 struct OwedEntries<'a> {
     tables: Vec<&'a str>,
-    keys: Vec<&'a [u8]>,
+    keys: Vec<Vec<u8>>,
     codes: Vec<Option<i32>>,
-    messages: Vec<Option<&'a str>>,
+    messages: Vec<Option<String>>,
 }
 
 /// The conflicts as columns.
@@ -321,10 +305,10 @@ struct ConflictEntries<'a> {
 struct RejectedEntries<'a> {
     tables: Vec<&'a str>,
     operations: Vec<&'a str>,
-    keys: Vec<&'a str>,
-    rows: Vec<Option<&'a str>>,
+    keys: Vec<String>,
+    rows: Vec<Option<String>>,
     codes: Vec<i32>,
-    messages: Vec<&'a str>,
+    messages: Vec<String>,
 }
 
 /// A statement with its parameters.
@@ -337,16 +321,25 @@ impl<'a> Entries<'a> {
             remote_id: session.remote_id.as_str(),
             user: session.user.as_str(),
             counter: counter.0,
-            owed: Parts::new(),
-            conflicts: Parts::new(),
-            rejected: Parts::new(),
+            owed: Part::default(),
+            conflicts: Part::default(),
+            rejected: Part::default(),
         }
     }
 
-    fn add_conflicts(&mut self, upload: Upload<'a>, conflicts: &'a [Conflict]) {
+    /// Adds conflicts, and writes what becomes too much.
+    fn add_conflicts(
+        &mut self,
+        link: &mut Link,
+        upload: Upload<'a>,
+        conflicts: &'a [Conflict],
+    ) -> Result<(), Fault> {
         for conflict in conflicts {
+            if self.conflicts.is_full(conflict.bytes()) {
+                self.write(link)?;
+            }
             let table = upload.tables[conflict.table].deployed.as_ref();
-            let part = self.conflicts.part(conflict.bytes());
+            let part = self.conflicts.with(conflict.bytes());
             part.tables.push(&table.published.name);
             part.operations.push(conflict.operation);
             part.rules.push(&table.conflict_rule);
@@ -355,21 +348,29 @@ impl<'a> Entries<'a> {
             part.consolidated_rows.push(conflict.consolidated.as_deref());
             part.result_rows.push(conflict.result.as_deref());
         }
+        Ok(())
     }
 
-    /// Whether it is more than a flight takes together with other statements.
-    pub(super) fn are_many(&self) -> bool {
-        self.owed.parts.len() > 1 || self.conflicts.parts.len() > 1 || self.rejected.parts.len() > 1
+    /// Writes all of it, after which it has nothing.
+    pub(super) fn write(&mut self, link: &mut Link) -> Result<(), Fault> {
+        for (sql, parameters) in self.statements() {
+            link.query(sql, &parameters)?;
+        }
+        (self.owed, self.conflicts) = (Part::default(), Part::default());
+        self.rejected = Part::default();
+        Ok(())
     }
 
     /// What writes all of it.
     pub(super) fn statements(&self) -> Vec<Written<'_>> {
-        let Entries { remote_id, user, counter, .. } = self;
+        let Entries { remote_id, user, counter, owed, conflicts, rejected } = self;
         let mut written: Vec<Written<'_>> = Vec::new();
-        for OwedEntries { tables, keys, codes, messages } in &self.owed.parts {
+        if owed.rows > 0 {
+            let OwedEntries { tables, keys, codes, messages } = &owed.part;
             written.push((&OWE, vec![remote_id, counter, tables, keys, codes, messages]));
         }
-        for part in &self.conflicts.parts {
+        if conflicts.rows > 0 {
+            let part = &conflicts.part;
             let ConflictEntries { tables, operations, rules, .. } = part;
             let ConflictEntries { old_rows, new_rows, consolidated_rows, result_rows, .. } = part;
             let parameters: Vec<&(dyn ToSql + Sync)> = vec![
@@ -385,8 +386,9 @@ impl<'a> Entries<'a> {
             ];
             written.push((NOTE_CONFLICTS, parameters));
         }
-        for part in &self.rejected.parts {
-            let RejectedEntries { tables, operations, keys, rows, codes, messages } = part;
+        if rejected.rows > 0 {
+            let RejectedEntries { tables, operations, keys, rows, codes, messages } =
+                &rejected.part;
             let parameters: Vec<&(dyn ToSql + Sync)> =
                 vec![remote_id, user, counter, tables, operations, keys, rows, codes, messages];
             written.push((NOTE_REJECTS, parameters));

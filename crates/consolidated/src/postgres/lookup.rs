@@ -29,11 +29,10 @@ impl Careful<'_, '_> {
         let this = self.table(table);
         let columns = &this.deployed.details.columns;
         let statement = this.required(Event::UploadFetch)?;
-        let batches = batches(this, statement, self.upload, change, rows)?;
         let mut images = HashMap::new();
         let key = &this.deployed.published.key;
         let mut decoder: Option<Decoder> = None;
-        self.select(&batches, &mut |row| {
+        self.ask_as_it_is(table, change, statement, rows, &mut |row| {
             let decoder = match &mut decoder {
                 Some(decoder) => decoder,
                 none => none.insert(Decoder::new(row, columns.iter())?),
@@ -124,7 +123,33 @@ impl Careful<'_, '_> {
         each: &mut dyn FnMut(RowRef<'_>) -> Result<(), Failure>,
     ) -> Result<(), Stop> {
         let batches = batches(self.table(table), statement, self.upload, change, rows)?;
-        self.select(&batches, each)
+        let Some((_, failure)) = self.select_unless(&batches, each)? else { return Ok(()) };
+        Err(self.unanswered(table, change, statement, rows, failure)?)
+    }
+
+    /// The rows for which `statement` fails by themselves: the upload goes on without these.
+    fn unanswered(
+        &mut self,
+        table: usize,
+        change: Change,
+        statement: &Statement,
+        rows: &[Vec<u8>],
+        failure: Failure,
+    ) -> Result<Stop, Stop> {
+        let mut refused = Vec::new();
+        let mut stack = vec![rows];
+        while let Some(some) = stack.pop() {
+            let batches = batches(self.table(table), statement, self.upload, change, some)?;
+            let Some((fault, _)) = self.select_unless(&batches, &mut |_| Ok(()))? else {
+                continue;
+            };
+            let (first, second) = some.split_at(some.len().div_ceil(2));
+            match second.is_empty() {
+                false => stack.extend([second, first]),
+                true => refused.push((self.sent_id(table, change, &some[0])?, fault.into_reason())),
+            }
+        }
+        Ok(Stop::Refused(refused, failure))
     }
 
     /// Sends queries and hands on their rows.
@@ -133,14 +158,33 @@ impl Careful<'_, '_> {
         batches: &[Batch<'_>],
         each: &mut dyn FnMut(RowRef<'_>) -> Result<(), Failure>,
     ) -> Result<(), Stop> {
+        match self.select_unless(batches, each)? {
+            None => Ok(()),
+            Some((_, failure)) => Err(failure.into()),
+        }
+    }
+
+    /// The same; where they fail for the data of a row they leave nothing behind, and it is said
+    /// how.
+    fn select_unless(
+        &mut self,
+        batches: &[Batch<'_>],
+        each: &mut dyn FnMut(RowRef<'_>) -> Result<(), Failure>,
+    ) -> Result<Option<(RowFault, Failure)>, Stop> {
         self.flush()?;
         let values: Vec<_> = batches.iter().map(Batch::values).collect();
         let parameters: Vec<_> = values.iter().map(|values| batch::as_parameters(values)).collect();
-        let mut calls = vec![Call::Simple("SET LOCAL plan_cache_mode = 'force_custom_plan'")];
+        let reading = stopped("read rows as they are now");
+        let mut calls =
+            vec![Call::Simple("SET LOCAL plan_cache_mode = 'force_custom_plan'; SAVEPOINT asked")];
         calls.extend(batches.iter().zip(&parameters).map(|(batch, p)| batch::query(batch, p)));
-        calls.push(Call::Simple("SET LOCAL plan_cache_mode = 'auto'"));
-        let fetched = self.link.stream(&calls, &mut |_, row| each(row));
-        fetched.map_err(stopped("read rows as they are now"))
+        calls.push(Call::Simple("RELEASE SAVEPOINT asked; SET LOCAL plan_cache_mode = 'auto'"));
+        let Err(fault) = self.link.stream(&calls, &mut |_, row| each(row)) else { return Ok(None) };
+        let Some(row_fault) = row_fault(&fault) else { return Err(reading(fault)) };
+        let undo = "ROLLBACK TO SAVEPOINT asked; RELEASE SAVEPOINT asked;
+            SET LOCAL plan_cache_mode = 'auto'";
+        self.link.batch(undo).map_err(stopped("undo what failed"))?;
+        Ok(Some((row_fault, reading(fault).into_failure())))
     }
 
     /// The rows that `statement` finds: it returns their positions, from 1.

@@ -151,9 +151,9 @@ pub(super) fn owe_what_no_log_names(
         }
     };
     each_row(request.batches, &published, wanted, |position, row| {
-        ledger.owe(row.key(published(position), position));
+        ledger.owe(&row.key(published(position), position))?;
         if row.change != Change::Insert {
-            ledger.owe(row.new_key(published(position), position));
+            ledger.owe(&row.new_key(published(position), position))?;
         }
         Ok(())
     })

@@ -9,7 +9,7 @@ use super::upload::{Stop, stopped};
 use crate::quote::ident;
 use crate::rebase::Rebased;
 use crate::synchronization::Change;
-use crate::uploaded_row::{UploadedRow, event_of};
+use crate::uploaded_row::{RowId, UploadedRow, event_of};
 use model::{Code, Failure};
 
 /// What may keep a row out of a table without a word: triggers, rules, row-level security. Those of
@@ -140,12 +140,28 @@ impl Careful<'_, '_> {
         (change, bytes.to_vec())
     }
 
+    /// What the upload calls a row.
+    pub(super) fn sent_id(
+        &self,
+        table: usize,
+        change: Change,
+        bytes: &[u8],
+    ) -> Result<RowId, Failure> {
+        let (sent, original) = self.original(table, change, bytes);
+        let row = self.read(table, sent, &original)?;
+        Ok(row.key(&self.table(table).deployed.published, table))
+    }
+
     /// Lets a row wait until others are applied.
-    pub(super) fn park(&mut self, table: usize, change: Change, bytes: &[u8], reason: Reason) {
+    pub(super) fn park(
+        &mut self,
+        table: usize,
+        change: Change,
+        bytes: &[u8],
+        reason: Reason,
+    ) -> Result<(), Failure> {
         let (change, row) = self.original(table, change, bytes);
-        let parked = Parked { table, change, row, reason };
-        self.held.grow(parked.bytes());
-        self.parked.push(parked);
+        self.parked.push(&Parked { table, change, row, reason })
     }
 
     /// Notes rows that need not come back. One that was rebased does, unless the remote has just
@@ -168,7 +184,7 @@ impl Careful<'_, '_> {
             // The remote has it under a key that it did not get.
             let (has, got) = (row.new_key(published, table), told.new_key(published, table));
             if has != got {
-                self.ledger.owe(has);
+                self.ledger.owe(&has)?;
             }
         }
         Ok(())
@@ -186,9 +202,9 @@ impl Careful<'_, '_> {
         let row = self.read(table, sent, &original)?;
         let published = &self.table(table).deployed.published;
         if sent == Change::KeyChange {
-            self.ledger.owe(row.new_key(published, table));
+            self.ledger.owe(&row.new_key(published, table))?;
         }
-        self.ledger.reject(row.key(published, table), reason);
+        self.ledger.reject(&row.key(published, table), reason)?;
         self.kept(table, change, bytes)
     }
 
@@ -202,9 +218,9 @@ impl Careful<'_, '_> {
         let (sent, original) = self.original(table, change, bytes);
         let row = self.read(table, sent, &original)?;
         let published = &self.table(table).deployed.published;
-        self.ledger.owe(row.key(published, table));
+        self.ledger.owe(&row.key(published, table))?;
         if sent == Change::KeyChange {
-            self.ledger.owe(row.new_key(published, table));
+            self.ledger.owe(&row.new_key(published, table))?;
         }
         Ok(())
     }

@@ -14,6 +14,17 @@ pub(super) enum RowFault {
     Refused(Reason),
 }
 
+impl RowFault {
+    /// Why the row is rejected, where nothing else can be done about it.
+    pub(super) fn into_reason(self) -> Reason {
+        match self {
+            RowFault::NotUnique(message) => (Code::RowNotUnique, message),
+            RowFault::References(message) => (Code::RowReferences, message),
+            RowFault::Refused(reason) => reason,
+        }
+    }
+}
+
 /// Whether it met another transaction.
 pub(super) fn may_collide(fault: &Fault) -> bool {
     matches!(fault.sqlstate(), Some("40001" | "40P01"))

@@ -104,7 +104,7 @@ impl<'l, 'a> Sending<'l, 'a> {
         mut aside: Vec<u64>,
     ) -> Sending<'l, 'a> {
         let verbatim = upload.request.download_follows;
-        let mut ledger = Ledger::within(upload.memory);
+        let mut ledger = Ledger::within(upload.spills);
         ledger.undigested = !verbatim || outline.rows() >= verbatim::ROWS_MIN;
         let question = Question::known(link.place(), upload, outline);
         let seeks = shortfall::can_be_sought(link.place(), upload, outline);
@@ -200,7 +200,7 @@ impl<'l, 'a> Sending<'l, 'a> {
         match added {
             Ok(()) if self.ledger.undigested => {}
             Ok(()) => self.ledger.echo(table, position, row),
-            Err(reason) => self.ledger.reject(row.key(table, position), reason),
+            Err(reason) => self.ledger.reject(&row.key(table, position), reason)?,
         }
         Ok(())
     }

@@ -343,7 +343,7 @@ pub(super) fn refuse_misspelled(
             let key =
                 careful.read(position, change, &bytes)?.key(&table.deployed.published, position);
             match careful.respelled.contains(&key) {
-                true => careful.ledger.reject(key, otherwise(&table.deployed.published)),
+                true => careful.ledger.reject(&key, otherwise(&table.deployed.published))?,
                 false => group.rows.push(bytes),
             }
         }

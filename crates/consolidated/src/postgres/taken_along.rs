@@ -46,9 +46,10 @@ pub(super) fn reject(careful: &mut Careful<'_, '_>, outline: &Outline) -> Result
             return Ok(());
         }
         let published = &upload.tables[table].deployed.published;
-        let told = [row.key(published, table), row.new_key(published, table)];
-        if told.iter().any(|key| careful.ledger.tells_of(key)) {
-            return Ok(());
+        for key in [row.key(published, table), row.new_key(published, table)] {
+            if careful.ledger.tells_of(&key)? {
+                return Ok(());
+            }
         }
         let full = bytes >= GROUP_BYTES || rows.first().is_some_and(|(first, ..)| *first != table);
         if full {

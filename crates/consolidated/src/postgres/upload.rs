@@ -15,6 +15,7 @@
 //!     rejected. The upload is applied as a whole or not at all (S4).
 //! U2. If the row at the centre is not the row of the remote, it is owed (trap 5).
 
+use super::batch::Reason;
 use super::careful;
 use super::catalog::Table;
 use super::errors::{Fault, failed};
@@ -34,9 +35,11 @@ use super::watch;
 use super::watermark::{Mark, Place};
 use crate::echo::{Echo, Transaction};
 use crate::identity::Remembered;
+use crate::owed_rows::OwedRows;
 use crate::script::Event;
 use crate::synchronization::{Applied, Change, UploadRequest};
-use model::{Code, Counter, Failure, Memory};
+use crate::uploaded_row::RowId;
+use model::{Code, Counter, Failure, Spills};
 use postgres_types::ToSql;
 use std::sync::Arc;
 
@@ -66,6 +69,8 @@ WHERE remote_id = $1 AND counter <= $2 AND withheld IS NULL AND table_name <> AL
 pub(super) enum Stop {
     /// It met another one; done again it may succeed.
     Collision(Failure),
+    /// Scripts that only read failed for these rows: without them the upload can be applied.
+    Refused(Vec<(RowId, Reason)>, Failure),
     Failed(Failure),
 }
 
@@ -76,9 +81,9 @@ impl From<Failure> for Stop {
 }
 
 impl Stop {
-    fn into_failure(self) -> Failure {
+    pub(super) fn into_failure(self) -> Failure {
         match self {
-            Stop::Collision(failure) | Stop::Failed(failure) => failure,
+            Stop::Collision(failure) | Stop::Refused(_, failure) | Stop::Failed(failure) => failure,
         }
     }
 }
@@ -101,8 +106,8 @@ pub(super) struct Upload<'a> {
     /// In the order of the session's schema: parents first.
     pub(super) tables: &'a [Arc<Table>],
     pub(super) request: &'a UploadRequest<'a>,
-    /// What may be held for remotes.
-    pub(super) memory: &'a Arc<Memory>,
+    /// Where what is held for remotes lies.
+    pub(super) spills: &'a Arc<Spills>,
 }
 
 /// Why an upload that was tried at once is to be undone, or was.
@@ -154,7 +159,7 @@ pub(super) fn at_once(
             return Err(failure);
         }
         // Whatever it is, done step by step it will be met again and reported, or be gone.
-        Err(Stop::Collision(_) | Stop::Failed(_)) => return Ok(Err(Undone::Unlucky)),
+        Err(_) => return Ok(Err(Undone::Unlucky)),
     };
     if sending.watched.take().is_some_and(|answer| !watch::found(&answer).is_empty()) {
         return Ok(Err(Undone::Unlucky));
@@ -209,7 +214,7 @@ pub(super) fn finish(
 ) -> Result<Applied, Failure> {
     let request = upload.request;
     in_sequence(request, &remote)?;
-    ledger.tell_left_out(request);
+    ledger.tell_left_out(request)?;
     owed::owe_what_no_log_names(upload, &mut ledger)?;
     remote.nonce = request.identity.nonce_attempt;
     remote.progress = match request.progress != request.previous {
@@ -281,14 +286,8 @@ fn commit(
         Stored::new(link, request.session, remote.clone(), uploaded, request.download_follows);
     let storing = stored.parameters();
     let counter = next_watermark(request, remote);
-    let rejected = ledger.rejected(upload)?;
-    let entries = ledger.entries(upload, &rejected, counter);
-    let mut writing = entries.statements();
-    if entries.are_many() {
-        for (sql, parameters) in std::mem::take(&mut writing) {
-            link.query(sql, &parameters).map_err(failed("note what became of the upload"))?;
-        }
-    }
+    let entries = ledger.entries(link, upload, counter)?;
+    let writing = entries.statements();
     let looks = looks(upload, ledger);
     let looking: Vec<_> = looks.iter().map(Look::parameters).collect();
     let noted = shapes::HeldNote::of(request.session);
@@ -354,12 +353,12 @@ pub(super) fn apply(
 ) -> Result<Ledger, Failure> {
     in_sequence(upload.request, remote)?;
     if upload.request.progress == upload.request.previous {
-        return Ok(Ledger::within(upload.memory));
+        return Ok(Ledger::within(upload.spills));
     }
     let outline = Outline::of(upload)?;
     let mut ledger = match attempt(link, upload, &outline, undone) {
         Ok(ledger) => ledger,
-        Err(Stop::Collision(failure) | Stop::Failed(failure)) => return Err(failure),
+        Err(stop) => return Err(stop.into_failure()),
     };
     outline.count(&mut ledger.applied);
     Ok(ledger)
@@ -383,7 +382,13 @@ fn attempt(
         let ledger = sending.into_ledger(outline);
         let settled = match sent {
             Sent::But(missed) if missed.is_empty() => Some(ledger),
-            Sent::But(missed) => shortfall::settle(link, upload, outline, &missed, ledger)?,
+            Sent::But(missed) => {
+                match shortfall::settle(link, upload, outline, &missed, ledger) {
+                    // It is met again, one by one.
+                    Err(Stop::Refused(..)) => None,
+                    settled => settled?,
+                }
+            }
             Sent::Failed { .. } => None,
         };
         if let Some(ledger) = settled {
@@ -393,9 +398,23 @@ fn attempt(
     } else {
         link.batch(BEGIN_AGAIN).map_err(stopped("begin the upload"))?;
     }
-    for _ in 0..ATTEMPTS_MAX {
-        if let Some(ledger) = careful::apply(link, upload, outline)? {
-            return Ok(ledger);
+    let (mut attempts, mut refused) = (0, OwedRows::within(upload.spills));
+    while attempts < ATTEMPTS_MAX {
+        match careful::apply(link, upload, outline, &refused) {
+            Ok(Some(ledger)) => return Ok(ledger),
+            Ok(None) => attempts += 1,
+            Err(Stop::Refused(rows, failure)) => {
+                let before = refused.added();
+                for (row, reason) in rows {
+                    if !refused.contains(&row)? {
+                        refused.reject(&row, reason)?;
+                    }
+                }
+                if refused.added() == before {
+                    return Err(failure.into());
+                }
+            }
+            Err(stop) => return Err(stop),
         }
         link.batch(UNDO).map_err(stopped("undo the upload"))?;
     }

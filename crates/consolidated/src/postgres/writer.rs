@@ -23,7 +23,7 @@ use crate::serving::{Departures, Serving};
 use crate::shape;
 use crate::synchronization::{Applied, Begun, Held, Identity, Session, UploadRequest, Withholding};
 use crate::url::PostgresUrl;
-use model::{Code, Failure, Memory, Receipt, ValueRef};
+use model::{Code, Failure, Receipt, Spills, ValueRef};
 use postgres_types::ToSql;
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,7 +47,7 @@ pub(crate) struct Writer {
     catalog: Catalog,
     timelines: Timelines,
     life: Life,
-    memory: Arc<Memory>,
+    spills: Arc<Spills>,
     departures: Departures,
 }
 
@@ -57,8 +57,8 @@ impl Writer {
         let mut link = Link::open_for(url, Role::Apply, serving)?;
         let catalog = Catalog::load(&mut link)?;
         let (timelines, life) = (Timelines::default(), Life::default());
-        let (memory, departures) = (serving.memory.clone(), serving.departures.clone());
-        Ok(Writer { link, catalog, timelines, life, memory, departures })
+        let (spills, departures) = (serving.spills.clone(), serving.departures.clone());
+        Ok(Writer { link, catalog, timelines, life, spills, departures })
     }
 
     /// Runs `work` in a transaction, which it commits itself; undone where it fails.
@@ -182,8 +182,8 @@ impl Writer {
             return Ok(Err(Undone::Unlucky));
         }
         let tables = self.catalog.tables(request.session)?;
-        let memory = self.memory.clone();
-        let upload = Upload { tables: &tables, request, memory: &memory };
+        let spills = self.spills.clone();
+        let upload = Upload { tables: &tables, request, spills: &spills };
         let (locked, together) = match upload::at_once(&mut self.link, upload)? {
             Ok(applied) => applied,
             Err(undone) => {
@@ -223,7 +223,7 @@ impl Writer {
                 deployed[table].details.columns.get(column)?.converted(value)
             };
             shape::upload(request, &deployed, &convert, |request| {
-                let upload = Upload { tables: &tables, request, memory: &writer.memory };
+                let upload = Upload { tables: &tables, request, spills: &writer.spills };
                 let ledger = upload::apply(&mut writer.link, upload, &remote, undone)?;
                 upload::finish(&mut writer.link, upload, remote, &locked, ledger, &writer.life)
             })

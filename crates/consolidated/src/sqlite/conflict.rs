@@ -49,9 +49,9 @@ pub(super) fn resolve(
         match fault {
             RowFault::NotUnique => return Ok(RowOutcome::InTheWay(message)),
             RowFault::KeyExists => {
-                attempt.reject(table, position, row, (Code::RowRefused, message));
+                attempt.reject(table, position, row, (Code::RowRefused, message))?;
             }
-            RowFault::Refused(code) => attempt.reject(table, position, row, (code, message)),
+            RowFault::Refused(code) => attempt.reject(table, position, row, (code, message))?,
         }
         return Ok(RowOutcome::Done);
     }
@@ -62,7 +62,7 @@ pub(super) fn resolve(
     if agrees(row, after.as_deref()) {
         attempt.echo_shared(table, position, row);
     } else {
-        attempt.owe(table, position, row);
+        attempt.owe(table, position, row)?;
     }
     Ok(RowOutcome::Done)
 }
@@ -83,7 +83,7 @@ fn meant_for_another(
     if row.change == Change::Insert || !is_forgotten(attempt, position) {
         return Ok(None);
     }
-    attempt.reject(table, position, row, rebase::forgotten());
+    attempt.reject(table, position, row, rebase::forgotten())?;
     Ok(Some(RowOutcome::Done))
 }
 
@@ -106,7 +106,7 @@ fn standing(
         false => Standing::Inside,
     };
     if standing == Standing::Outside {
-        fence::reject_touching(attempt, table, position, row);
+        fence::reject_touching(attempt, table, position, row)?;
         return Ok(None);
     }
     Ok(Some(standing))
@@ -160,11 +160,11 @@ fn resolve_key_change(
     match done {
         Some((RowFault::NotUnique, message)) => return Ok(RowOutcome::InTheWay(message)),
         Some((RowFault::KeyExists, message)) => {
-            attempt.reject(table, position, row, (Code::RowKeyTaken, message));
+            attempt.reject(table, position, row, (Code::RowKeyTaken, message))?;
             return Ok(RowOutcome::Done);
         }
         Some((RowFault::Refused(code), message)) => {
-            attempt.reject(table, position, row, (code, message));
+            attempt.reject(table, position, row, (code, message))?;
             return Ok(RowOutcome::Done);
         }
         None => {}
@@ -180,7 +180,7 @@ fn resolve_key_change(
     note(attempt, table, row, now.as_deref(), result.as_deref())?;
     match after.filter(|_| !lost) {
         Some(after) if agrees(row, Some(&after)) => attempt.echo_shared(table, position, row),
-        _ => attempt.owe(table, position, row),
+        _ => attempt.owe(table, position, row)?,
     }
     Ok(RowOutcome::Done)
 }
@@ -210,8 +210,7 @@ pub(super) fn lost(
         return Ok(());
     }
     let message = "the row or its parent was deleted, or another row has its key".to_owned();
-    attempt.reject(table, position, row, (Code::RowTakenAlong, message));
-    Ok(())
+    attempt.reject(table, position, row, (Code::RowTakenAlong, message))
 }
 
 /// The row at the centre is what the remote holds.

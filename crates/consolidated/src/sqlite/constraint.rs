@@ -15,8 +15,9 @@ use super::errors::{failed, script_failed};
 use super::fence::{self, Standing};
 use super::tables::{self, UserTable};
 use super::tracking::unique_columns;
-use super::upload::{Attempt, Parked, Refused, RowOutcome};
+use super::upload::{Attempt, Parked, ParkedRows, RowOutcome};
 use super::values::Bind;
+use crate::owed_rows::OwedRows;
 use crate::quote::{ident, join};
 use crate::script::Event;
 use crate::synchronization::Change;
@@ -27,56 +28,73 @@ use std::collections::BTreeMap;
 
 /// Applies the parked rows now that all others are. Returns rows that are impossible and must be
 /// left out of a new attempt.
-pub(super) fn settle_parked(attempt: &mut Attempt<'_>) -> Result<Refused, Failure> {
-    let mut waiting = std::mem::take(&mut attempt.parked);
+pub(super) fn settle_parked(attempt: &mut Attempt<'_>) -> Result<OwedRows, Failure> {
+    let mut waiting = attempt.parked.take(attempt.spills);
     if let Some(moving) = &mut attempt.moving {
         moving.settling = true;
     }
-    let mut reasons: Vec<String> = Vec::new();
     while !waiting.is_empty() {
         let before = waiting.len();
-        let mut still = Vec::new();
-        reasons.clear();
-        for parked in waiting {
+        let mut still = ParkedRows::within(attempt.spills);
+        let mut rows = waiting.reader();
+        while let Some((parked, _)) = rows.next_row()? {
             if let RowOutcome::InTheWay(message) = attempt.retry(&parked)? {
-                reasons.push(message);
-                still.push(parked);
+                still.push_with(&parked, &message)?;
             }
         }
+        drop(rows);
         waiting = still;
         if waiting.len() == before {
             break;
         }
     }
-    if waiting.is_empty() {
-        return Ok(Refused::new());
+    match waiting.is_empty() {
+        true => Ok(OwedRows::within(attempt.spills)),
+        false => untie(attempt, &waiting),
     }
+}
+
+/// Applies rows that are in each other's way, if they are and not in that of others.
+fn untie(attempt: &mut Attempt<'_>, waiting: &ParkedRows) -> Result<OwedRows, Failure> {
     let user_tables = tables::read(attempt.connection)?;
-    let mut placed = Vec::new();
-    for (number, parked) in waiting.iter().enumerate() {
-        placed.push(place_holder(attempt, &user_tables, parked, number)?);
+    let (mut aside, mut others) =
+        (ParkedRows::within(attempt.spills), ParkedRows::within(attempt.spills));
+    let mut order = Vec::with_capacity(waiting.len());
+    attempt.hold(waiting.len());
+    let mut rows = waiting.reader();
+    while let Some((parked, reason)) = rows.next_row()? {
+        let placed = place_holder(attempt, &user_tables, &parked, order.len())?;
+        if placed { &mut aside } else { &mut others }.push_with(&parked, &reason)?;
+        order.push(placed);
     }
-    let mut impossible = Vec::new();
-    for ((parked, placed), reason) in waiting.iter().zip(&placed).zip(reasons) {
+    let mut impossible = ParkedRows::within(attempt.spills);
+    let (mut placed_rows, mut other_rows) = (aside.reader(), others.reader());
+    for placed in order {
+        let rows = if placed { &mut placed_rows } else { &mut other_rows };
+        let Some((parked, reason)) = rows.next_row()? else { break };
         let outcome = match placed {
-            true => finish_placed(attempt, parked)?,
-            false => attempt.retry(parked)?,
+            true => finish_placed(attempt, &parked)?,
+            false => attempt.retry(&parked)?,
         };
         if outcome != RowOutcome::Done {
-            impossible.push((parked, (Code::RowNotUnique, reason)));
+            impossible.push_with(&parked, &reason)?;
         }
     }
-    if placed.contains(&true) {
-        return Ok(impossible.into_iter().map(|(row, reason)| (row.id.clone(), reason)).collect());
-    }
-    // Nothing was moved about: the rows are refused on the spot.
-    for (parked, reason) in impossible {
+    let mut refused = OwedRows::within(attempt.spills);
+    let mut rows = impossible.reader();
+    while let Some((parked, reason)) = rows.next_row()? {
+        let reason = (Code::RowNotUnique, reason);
+        if !aside.is_empty() {
+            refused.reject(&parked.id, reason)?;
+            continue;
+        }
+        // Nothing was moved about: the rows are refused on the spot.
         let table = attempt.tables[parked.table].clone();
         let mut row = UploadedRow::default();
         row.read(&parked.row, parked.change, table.published.width())?;
-        attempt.reject(&table, parked.table, &row, reason);
+        attempt.reject(&table, parked.table, &row, reason)?;
     }
-    Ok(Refused::new())
+    Ok(refused)
 }
 
 /// Gives the unique columns of an updated row temporary values, if the row is still the one that

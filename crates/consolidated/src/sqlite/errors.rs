@@ -37,6 +37,16 @@ pub(super) enum RowFault {
     Refused(Code),
 }
 
+impl RowFault {
+    /// The code under which the row is rejected, where nothing else can be done about it.
+    pub(super) fn code(self) -> Code {
+        match self {
+            RowFault::KeyExists | RowFault::NotUnique => Code::RowNotUnique,
+            RowFault::Refused(code) => code,
+        }
+    }
+}
+
 /// The fault of the row for which `sql` was run, or the failure of everything.
 ///
 /// Rows are to blame for constraints, and for what an expression says while it runs. Disk, memory,

@@ -8,7 +8,8 @@
 use super::binding::bind;
 use super::catalog::CatalogTable;
 use super::errors::script_failed;
-use super::upload::{Attempt, Refused};
+use super::upload::Attempt;
+use crate::owed_rows::OwedRows;
 use crate::script::Event;
 use crate::synchronization::Change;
 use crate::uploaded_row::UploadedRow;
@@ -34,7 +35,9 @@ pub(super) fn standing(
     let mut statement = attempt.connection.prepare_cached(&script.sql).map_err(asking)?;
     bind(&mut statement, script, attempt.request.session, row).map_err(asking)?;
     let mut rows = statement.raw_query();
-    let Some(found) = rows.next().map_err(asking)? else { return Ok(Standing::Absent) };
+    let of = (table, row, event);
+    let found = rows.next().map_err(|error| attempt.unanswered(error, &script.sql, of))?;
+    let Some(found) = found else { return Ok(Standing::Absent) };
     if event == Event::UploadFetch || found.get(0).map_err(asking)? {
         return Ok(Standing::Inside);
     }
@@ -68,14 +71,16 @@ pub(super) fn check_written(
         }
     }
     if before == Standing::Inside && table.details.may_leave {
-        attempt.leaving.insert(attempt.id(table, position, row));
+        let id = attempt.id(table, position, row);
+        attempt.leaves_anew |= !attempt.postponed.contains(&id)?;
+        attempt.leaving.owe(&id)?;
         if row.change == Change::KeyChange {
             // What departs is the old key. At the remote the row is under the new one.
-            attempt.owe(table, position, row);
+            attempt.owe(table, position, row)?;
         }
     } else {
         // Its parent may be waiting for another row to move out of its way.
-        attempt.outside.push(attempt.park(table, position, row));
+        attempt.outside.push(&attempt.park(table, position, row))?;
     }
     Ok(())
 }
@@ -107,16 +112,20 @@ pub(super) fn reject_touching(
     table: &CatalogTable,
     position: usize,
     row: &UploadedRow<'_>,
-) {
+) -> Result<(), Failure> {
     let message = "the row is outside the partition".to_owned();
     attempt.fence_was_met = true;
-    attempt.reject(table, position, row, (Code::RowOutsideSubscription, message));
+    attempt.reject(table, position, row, (Code::RowOutsideSubscription, message))
 }
 
 /// The rows that are still outside now that all others are written.
-pub(super) fn written_outside(attempt: &mut Attempt<'_>) -> Result<Refused, Failure> {
-    let mut refused = Refused::new();
-    for written in std::mem::take(&mut attempt.outside) {
+pub(super) fn written_outside(
+    attempt: &mut Attempt<'_>,
+    refused: &mut OwedRows,
+) -> Result<(), Failure> {
+    let outside = attempt.outside.take(attempt.spills);
+    let mut outside = outside.reader();
+    while let Some((written, _)) = outside.next_row()? {
         let table = attempt.tables[written.table].clone();
         let mut row = UploadedRow::default();
         row.read(&written.row, written.change, table.published.width())?;
@@ -129,7 +138,7 @@ pub(super) fn written_outside(attempt: &mut Attempt<'_>) -> Result<Refused, Fail
             Change::Insert | Change::Delete => "the row is outside the partition",
         };
         let reason = (Code::RowOutsideSubscription, message.to_owned());
-        refused.insert(written.id, reason);
+        refused.reject(&written.id, reason)?;
     }
-    Ok(refused)
+    Ok(())
 }

@@ -88,17 +88,20 @@ pub(super) fn apply_first(attempt: &mut Attempt<'_>) -> Result<(), Failure> {
             true => attempt.batch(batch),
             false => Ok(()),
         })?;
-        let waiting = std::mem::take(&mut attempt.parked);
+        let waiting = attempt.parked.take(attempt.spills).to_vec()?;
+        waiting.iter().for_each(|parked| attempt.hold(parked.row.len() + parked.id.1.len()));
         let later = settle(attempt, waiting)?;
         attempt.put_off.extend(later);
     }
-    attempt.parked = std::mem::take(&mut attempt.put_off);
+    for parked in std::mem::take(&mut attempt.put_off) {
+        attempt.parked.push(&parked)?;
+    }
     let (connection, tables) = (attempt.connection, attempt.tables);
     let Some(moving) = &mut attempt.moving else { return Ok(()) };
     moving.effects.end(connection, tables)?;
     for parked in std::mem::take(&mut moving.following) {
         if let RowOutcome::InTheWay(_) = attempt.retry(&parked)? {
-            attempt.parked.push(parked);
+            attempt.parked.push(&parked)?;
         }
     }
     Ok(())
@@ -222,17 +225,17 @@ fn delete_first(attempt: &mut Attempt<'_>, id: &RowId) -> Result<bool, Failure> 
         Ok(())
     })?;
     let Some(parked) = found else { return Ok(false) };
-    if let Some(reason) = attempt.refused.get(id).cloned() {
+    if let Some(reason) = attempt.refused.reason(id)? {
         let mut row = UploadedRow::default();
         row.read(&parked.row, parked.change, published.width())?;
-        attempt.reject(&tables[id.0], id.0, &row, reason);
+        attempt.reject(&tables[id.0], id.0, &row, reason)?;
         return Ok(false);
     }
     let (followers, aside) = put_aside(attempt, &parked)?;
     if aside.is_none() && !followers.is_empty() {
         let mut row = UploadedRow::default();
         row.read(&parked.row, parked.change, published.width())?;
-        attempt.reject(&tables[id.0], id.0, &row, followers::reason());
+        attempt.reject(&tables[id.0], id.0, &row, followers::reason())?;
         return Ok(false);
     }
     if let Some(key) = aside {
@@ -308,8 +311,7 @@ fn refuse(attempt: &mut Attempt<'_>, parked: &Parked, placed: bool) -> Result<()
         moving.stuck.insert(parked.id.clone(), reason);
         return Ok(());
     }
-    attempt.reject(table, parked.table, &row, reason);
-    Ok(())
+    attempt.reject(table, parked.table, &row, reason)
 }
 
 /// Whose keys a key change is about.

@@ -2,16 +2,12 @@
 
 use super::catalog::CatalogTable;
 use super::errors::failed;
+use crate::owed_rows::OwedRows;
 use crate::reject;
 use crate::synchronization::UploadRequest;
-use crate::uploaded_row::RowId;
-use model::{Code, Counter, Failure};
+use model::{Counter, Failure};
 use rusqlite::{Connection, params};
-use std::collections::HashMap;
 use std::sync::Arc;
-
-/// A row that the remote must receive, with a reason where it was rejected.
-pub(super) type Owed = (RowId, Option<(Code, String)>);
 
 /// Writes `owed`; with the watermark `counter` the remote has it.
 pub(super) fn write(
@@ -19,7 +15,7 @@ pub(super) fn write(
     tables: &[Arc<CatalogTable>],
     request: &UploadRequest<'_>,
     counter: Counter,
-    owed: &[Owed],
+    owed: &OwedRows,
 ) -> Result<(), Failure> {
     write_rejects(connection, tables, request, counter, owed)?;
     let owing = failed("note what the remote is owed");
@@ -30,23 +26,23 @@ pub(super) fn write(
              VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
         )
         .map_err(&owing)?;
-    for ((table, key), reason) in owed {
-        let (code, message) = match reason {
+    owed.visit(|table, key, reason| {
+        let (code, message) = match &reason {
             Some((code, message)) => (Some(code.number()), Some(message.as_str())),
             None => (None, None),
         };
         statement
             .execute(params![
                 request.session.remote_id.as_str(),
-                tables[*table].published.name,
+                tables[table].published.name,
                 key,
                 counter.0,
                 code,
                 message,
             ])
-            .map_err(&owing)?;
-    }
-    Ok(())
+            .map(|_| ())
+            .map_err(&owing)
+    })
 }
 
 /// Keeps the rejected rows with their content, for the operator.
@@ -55,15 +51,12 @@ fn write_rejects(
     tables: &[Arc<CatalogTable>],
     request: &UploadRequest<'_>,
     counter: Counter,
-    owed: &[Owed],
+    owed: &OwedRows,
 ) -> Result<(), Failure> {
-    let reasons = owed.iter().filter_map(|(row, reason)| Some((row, reason.as_ref()?)));
-    let reasons: HashMap<&RowId, _> = reasons.collect();
-    if reasons.is_empty() {
+    if !owed.has_rejects() {
         return Ok(());
     }
     let published = |at: usize| &tables[at].published;
-    let reason = |row: &RowId| reasons.get(row).map(|reason| (*reason).clone());
     let noting = failed("note what was rejected");
     let mut statement = connection
         .prepare_cached(
@@ -73,7 +66,7 @@ fn write_rejects(
         )
         .map_err(&noting)?;
     let upload = (request.batches, request.left_out);
-    for reject in reject::rejected(upload, &published, &reason)? {
+    reject::visit_rejected(upload, &published, owed, &mut |reject| {
         statement
             .execute(params![
                 request.session.remote_id.as_str(),
@@ -86,7 +79,7 @@ fn write_rejects(
                 reject.code.number(),
                 reject.message,
             ])
-            .map_err(&noting)?;
-    }
-    Ok(())
+            .map(|_| ())
+            .map_err(&noting)
+    })
 }

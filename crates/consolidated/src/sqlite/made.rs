@@ -10,24 +10,26 @@
 
 use super::catalog::CatalogTable;
 use super::errors::failed;
-use super::ledger::Owed;
 use super::upload::Attempt;
 use crate::echo::image_digest;
+use crate::owed_rows::OwedRows;
 use crate::rebase::{Rebased, rebase, values};
 use crate::synchronization::Change;
-use crate::uploaded_row::{RowId, UploadedRow, each_row};
+use crate::uploaded_row::{UploadedRow, each_row};
 use model::{Counter, Failure, write_value};
 use rusqlite::{Connection, OptionalExtension, params};
-use std::collections::HashSet;
 
 /// Notes what became of the rows of an upload, where triggers may have changed some; with the
 /// watermark `counter` the remote has them.
-pub(super) fn write(attempt: &Attempt<'_>, counter: Counter, owed: &[Owed]) -> Result<(), Failure> {
+pub(super) fn write(
+    attempt: &Attempt<'_>,
+    counter: Counter,
+    owed: &OwedRows,
+) -> Result<(), Failure> {
     // Elsewhere rows are stored as they were sent.
     if attempt.tables.iter().all(|table| !table.details.affinities.is_empty()) {
         return Ok(());
     }
-    let owed: HashSet<&RowId> = owed.iter().map(|(row, _)| row).collect();
     let noting = failed("note what was made of a row");
     let mut statement = attempt
         .connection
@@ -39,7 +41,7 @@ pub(super) fn write(attempt: &Attempt<'_>, counter: Counter, owed: &[Owed]) -> R
         let table = &attempt.tables[position];
         let key = row.new_key(&table.published, position);
         let id = row.key(&table.published, position);
-        let lost = owed.contains(&key) || owed.contains(&id);
+        let lost = owed.contains(&key)? || owed.contains(&id)?;
         if lost && !attempt.stored_rebased.contains(&id) {
             return Ok(());
         }

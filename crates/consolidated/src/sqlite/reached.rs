@@ -365,9 +365,9 @@ pub(super) fn tell_what_was_taken_along(attempt: &mut Attempt<'_>) -> Result<(),
         }
         let id = row.key(&table.published, position);
         // A row that was rebased, lost or rejected is owed already.
-        if !attempt.is_owed(&id) {
+        if !attempt.is_owed(&id)? {
             let message = "a delete of the same upload also removed or changed the row".to_owned();
-            attempt.reject(table, position, row, (Code::RowTakenAlong, message));
+            attempt.reject(table, position, row, (Code::RowTakenAlong, message))?;
         }
         Ok(())
     })

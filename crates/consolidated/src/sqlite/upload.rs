@@ -13,6 +13,7 @@ mod account;
 mod attempts;
 mod detached;
 mod execute;
+mod parked;
 mod rebased;
 
 use super::binding::{bind, bind_row, bind_sessions};
@@ -23,7 +24,6 @@ use super::errors::{RowFault, failed, script_failed};
 use super::fence::{self, Standing};
 use super::identity;
 use super::key_change::{self, Moving};
-use super::ledger::Owed;
 use super::links::Links;
 use super::made;
 use super::moves::Moves;
@@ -36,11 +36,13 @@ use super::watermark::Mark;
 use crate::detached::Detached;
 use crate::echo::Echo;
 use crate::identity::{Incarnation, Remembered};
+use crate::owed_rows::OwedRows;
 use crate::reach::Reached;
 use crate::script::{Event, Script};
 use crate::synchronization::{Applied, Batch, Change, Session, UploadRequest};
 use crate::uploaded_row::{RowId, UploadedRow, event_of};
-use model::{Code, Counter, Failure, Hold, Memory, RowReader, ValueRef, write_value};
+use model::{Code, Counter, Failure, Hold, RowReader, Spills, ValueRef, write_value};
+pub(super) use parked::{Parked, ParkedRows};
 use rebased::Original;
 use rusqlite::{Connection, Statement, params};
 use std::cell::{Cell, RefCell};
@@ -58,8 +60,18 @@ pub(super) type Ended = RefCell<Refused>;
 pub(super) struct Around<'a> {
     pub(super) known_reach: &'a KnownReach,
     pub(super) ended: &'a Ended,
-    /// What may be held for remotes.
-    pub(super) memory: &'a Arc<Memory>,
+    /// Where what is held for remotes lies.
+    pub(super) spills: &'a Arc<Spills>,
+}
+
+/// Rows that are not applied with the others, as earlier attempts have found.
+#[derive(Clone, Copy)]
+pub(super) struct LeftOut<'a> {
+    refused: &'a OwedRows,
+    /// Applied after the others.
+    postponed: &'a OwedRows,
+    /// Found by this attempt: rows for which a script failed that only reads.
+    unanswered: &'a Ended,
 }
 
 /// Applies `request` and stores the remote's new state.
@@ -167,24 +179,27 @@ pub(super) struct Attempt<'a> {
     pub(super) request: &'a UploadRequest<'a>,
     counter: Counter,
     /// Found impossible by earlier attempts.
-    pub(super) refused: &'a Refused,
+    pub(super) refused: &'a OwedRows,
     /// Rows that met a unique value of another row: tried again when all others are applied.
-    pub(super) parked: Vec<Parked>,
+    pub(super) parked: ParkedRows,
     /// Rows that were outside the partition after they were written.
-    pub(super) outside: Vec<Parked>,
+    pub(super) outside: ParkedRows,
     /// Rows that left the partition, as they may.
-    pub(super) leaving: HashSet<RowId>,
+    pub(super) leaving: OwedRows,
+    /// Some of them were not known to leave.
+    pub(super) leaves_anew: bool,
     /// A foreign key was broken after one of the rows, perhaps for a moment.
     pub(super) was_violated: bool,
     /// A row met a fence, and one that left may have been its parent.
     pub(super) fence_was_met: bool,
     /// Rows to be applied after the others, because they leave.
-    postponed: &'a HashSet<RowId>,
-    leaving_last: Vec<Parked>,
+    pub(super) postponed: &'a OwedRows,
+    leaving_last: ParkedRows,
     pub(super) applied: Applied,
-    /// What the remote is owed: a code where the row was rejected.
-    owed: Vec<Owed>,
-    /// What is owed and parked takes so much of the memory.
+    /// What the remote is owed, and what was rejected.
+    owed: OwedRows,
+    pub(super) spills: &'a Arc<Spills>,
+    /// What waits for keys takes so much of the memory.
     held: RefCell<Hold>,
     /// What goes to the logs, by table.
     stretches: Vec<Option<Stretch>>,
@@ -221,16 +236,8 @@ pub(super) struct Attempt<'a> {
     /// A statement that failed may have left behind what it had done.
     left_traces: Cell<bool>,
     ended: &'a Ended,
-}
-
-/// A row that waits for others to move out of its way.
-#[derive(Debug, Clone)]
-pub(super) struct Parked {
-    pub(super) table: usize,
-    pub(super) change: Change,
-    pub(super) row: Vec<u8>,
-    /// What the remote knows it by.
-    pub(super) id: RowId,
+    /// Rows for which a script failed that only reads: the upload goes on without them.
+    unanswered: &'a Ended,
 }
 
 /// What became of one row.
@@ -247,9 +254,8 @@ impl<'a> Attempt<'a> {
         tables: &'a [Arc<CatalogTable>],
         request: &'a UploadRequest<'a>,
         counter: Counter,
-        refused: &'a Refused,
-        postponed: &'a HashSet<RowId>,
-        Around { known_reach, ended, memory }: Around<'a>,
+        LeftOut { refused, postponed, unanswered }: LeftOut<'a>,
+        Around { known_reach, ended, spills }: Around<'a>,
     ) -> Attempt<'a> {
         Attempt {
             connection,
@@ -257,16 +263,18 @@ impl<'a> Attempt<'a> {
             request,
             counter,
             refused,
-            parked: Vec::new(),
-            outside: Vec::new(),
-            leaving: HashSet::new(),
+            parked: ParkedRows::within(spills),
+            outside: ParkedRows::within(spills),
+            leaving: OwedRows::within(spills),
+            leaves_anew: false,
             was_violated: false,
             fence_was_met: false,
             postponed,
-            leaving_last: Vec::new(),
-            applied: Applied { echo: Echo::within(memory), ..Applied::default() },
-            held: RefCell::new(memory.hold()),
-            owed: Vec::new(),
+            leaving_last: ParkedRows::within(spills),
+            applied: Applied { echo: Echo::within(spills.memory()), ..Applied::default() },
+            held: RefCell::new(spills.memory().hold()),
+            owed: OwedRows::within(spills),
+            spills,
             stretches: tables.iter().map(|_| None).collect(),
             inside: None,
             moving: None,
@@ -286,6 +294,7 @@ impl<'a> Attempt<'a> {
             apart: false,
             left_traces: Cell::new(false),
             ended,
+            unanswered,
         }
     }
 
@@ -336,9 +345,11 @@ impl<'a> Attempt<'a> {
         if let Some(before) = before {
             self.was_disturbed = before.differs(&Tally::now(self)?);
         }
-        for row in std::mem::take(&mut self.leaving_last) {
+        let leaving = self.leaving_last.take(self.spills);
+        let mut leaving = leaving.reader();
+        while let Some((row, _)) = leaving.next_row()? {
             if let RowOutcome::InTheWay(_) = self.retry(&row)? {
-                self.parked.push(row);
+                self.parked.push(&row)?;
             }
         }
         Ok(())
@@ -364,30 +375,37 @@ impl<'a> Attempt<'a> {
         let mut rest = batch.rows;
         for _ in 0..batch.count {
             rest = row.read(rest, batch.change, width)?;
-            if self.is_put_off(&table, batch.table, &row) {
+            if self.is_put_off(&table, batch.table, &row)? {
                 continue;
             }
             match self.row(&mut statement, script, &table, batch.table, &row)? {
                 RowOutcome::Done => {}
-                RowOutcome::InTheWay(_) => self.parked.push(self.park(&table, batch.table, &row)),
+                RowOutcome::InTheWay(_) => {
+                    self.parked.push(&self.park(&table, batch.table, &row))?;
+                }
             }
         }
         Ok(())
     }
 
     /// Whether the row is not to be applied now: it is impossible, or comes after the others.
-    fn is_put_off(&mut self, table: &CatalogTable, position: usize, row: &UploadedRow<'_>) -> bool {
-        if let Some(reason) = self.refusal(position, table, row) {
-            self.reject(table, position, row, reason);
-            return true;
+    fn is_put_off(
+        &mut self,
+        table: &CatalogTable,
+        position: usize,
+        row: &UploadedRow<'_>,
+    ) -> Result<bool, Failure> {
+        if let Some(reason) = self.refusal(position, table, row)? {
+            self.reject(table, position, row, reason)?;
+            return Ok(true);
         }
         if self.postponed.is_empty()
-            || !self.postponed.contains(&row.key(&table.published, position))
+            || !self.postponed.contains(&row.key(&table.published, position))?
         {
-            return false;
+            return Ok(false);
         }
-        self.leaving_last.push(self.park(table, position, row));
-        true
+        self.leaving_last.push(&self.park(table, position, row))?;
+        Ok(true)
     }
 
     /// A row that waits.
@@ -398,7 +416,6 @@ impl<'a> Attempt<'a> {
         row: &UploadedRow<'_>,
     ) -> Parked {
         let id = self.id(table, position, row);
-        self.hold(row.bytes.len() + id.1.len());
         Parked { table: position, change: row.change, row: row.bytes.to_vec(), id }
     }
 
@@ -423,7 +440,7 @@ impl<'a> Attempt<'a> {
         let event = event_of(row.change);
         if row.change == Change::KeyChange && table.script(event).is_none() {
             let reason = format!("the table has no script for {event}");
-            self.reject(table, position, row, (Code::RowKeyFixed, reason));
+            self.reject(table, position, row, (Code::RowKeyFixed, reason))?;
             return Ok(RowOutcome::Done);
         }
         if row.change == Change::KeyChange && !self.request.key_changes {
@@ -441,11 +458,11 @@ impl<'a> Attempt<'a> {
         position: usize,
         table: &CatalogTable,
         row: &UploadedRow<'_>,
-    ) -> Option<(Code, String)> {
+    ) -> Result<Option<(Code, String)>, Failure> {
         if self.refused.is_empty() {
-            return None;
+            return Ok(None);
         }
-        self.refused.get(&row.key(&table.published, position)).cloned()
+        self.refused.reason(&row.key(&table.published, position))
     }
 
     fn row(
@@ -470,7 +487,7 @@ impl<'a> Attempt<'a> {
                     true => "a trigger ignored the row",
                     false => "the script upload_insert did not insert the row",
                 };
-                self.reject(table, position, row, (Code::RowVetoed, why.to_owned()));
+                self.reject(table, position, row, (Code::RowVetoed, why.to_owned()))?;
             }
             Ok(0) => return conflict::resolve(self, table, position, row),
             Ok(changes) => {
@@ -501,7 +518,7 @@ impl<'a> Attempt<'a> {
                     return Ok(RowOutcome::InTheWay(message));
                 }
                 RowFault::NotUnique => return Ok(RowOutcome::InTheWay(message)),
-                RowFault::Refused(code) => self.reject(table, position, row, (code, message)),
+                RowFault::Refused(code) => self.reject(table, position, row, (code, message))?,
             },
         }
         Ok(RowOutcome::Done)
@@ -519,7 +536,9 @@ impl<'a> Attempt<'a> {
         let mut statement = self.connection.prepare_cached(&script.sql).map_err(fetching)?;
         bind(&mut statement, script, self.request.session, row).map_err(fetching)?;
         let mut rows = statement.raw_query();
-        let Some(found) = rows.next().map_err(fetching)? else { return Ok(None) };
+        let of = (table, row, Event::UploadFetch);
+        let found = rows.next().map_err(|error| self.unanswered(error, &script.sql, of))?;
+        let Some(found) = found else { return Ok(None) };
         let mut image = Vec::new();
         write_row(&mut image, found, table.published.width()).map_err(fetching)?;
         Ok(Some(image))

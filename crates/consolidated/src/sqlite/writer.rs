@@ -22,7 +22,7 @@ use crate::serving::Serving;
 use crate::shape;
 use crate::start_mark::SET_BACK;
 use crate::synchronization::{Applied, Begun, Identity, Session, UploadRequest, Withholding};
-use model::{Code, Failure, Memory, Receipt};
+use model::{Code, Failure, Receipt, Spills};
 use rusqlite::{Connection, ErrorCode};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -51,7 +51,7 @@ pub(crate) struct Writer {
     file: Option<(u64, u64)>,
     /// How many have worked in the transaction.
     in_hand: usize,
-    memory: Arc<Memory>,
+    spills: Arc<Spills>,
 }
 
 impl Writer {
@@ -71,7 +71,7 @@ impl Writer {
             file,
             known_reach: KnownReach::default(),
             in_hand: 0,
-            memory: serving.memory.clone(),
+            spills: serving.spills.clone(),
             connection,
         })
     }
@@ -197,8 +197,8 @@ impl Writer {
             let tables = deployed.upload_tables(request.session)?;
             shape::upload(request, &tables, &shape::as_it_is, |request| {
                 let (connection, incarnation) = (&writer.connection, &writer.incarnation);
-                let (known_reach, memory) = (&writer.known_reach, &writer.memory);
-                let around = Around { known_reach, ended, memory };
+                let (known_reach, spills) = (&writer.known_reach, &writer.spills);
+                let around = Around { known_reach, ended, spills };
                 upload::upload(connection, &tables, request, incarnation, around)
             })
         })

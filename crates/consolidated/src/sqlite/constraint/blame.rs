@@ -34,7 +34,7 @@ pub(in super::super) fn violators(attempt: &Attempt<'_>) -> Result<Refused, Fail
     let user_tables = tables::read(attempt.connection)?;
     let links = links(attempt, &user_tables);
     let uploaded = uploaded_rows(attempt)?;
-    let may_blame = |id: &RowId| uploaded.contains_key(id) && !attempt.refused.contains_key(id);
+    let may_blame = |id: &RowId| uploaded.contains_key(id);
     let (mut refused, mut unexplained) = (Refused::new(), Vec::new());
     let mut sought = Vec::new();
     for link in &links {
@@ -135,12 +135,21 @@ impl Link<'_> {
     }
 }
 
+/// The rows that were not left out.
 fn uploaded_rows(attempt: &Attempt<'_>) -> Result<HashMap<RowId, Change>, Failure> {
-    let mut uploaded = HashMap::new();
+    let (mut uploaded, mut failure) = (HashMap::new(), None);
     each_row(attempt, |position, row| {
-        uploaded.insert(row.key(&attempt.tables[position].published, position), row.change);
+        let id = row.key(&attempt.tables[position].published, position);
+        match attempt.refused.contains(&id) {
+            Ok(true) => {}
+            Ok(false) => drop(uploaded.insert(id, row.change)),
+            Err(error) => failure = Some(error),
+        }
     })?;
-    Ok(uploaded)
+    match failure {
+        Some(failure) => Err(failure),
+        None => Ok(uploaded),
+    }
 }
 
 /// Parents that the upload deletes or gives other values, by the values they had.

@@ -119,10 +119,12 @@ fn any(attempt: &Attempt<'_>, table: usize, look: Look<'_>) -> Result<bool, Fail
             return;
         }
         let id = row.key(&attempt.tables[position].published, position);
-        if attempt.refused.contains_key(&id) {
-            return;
-        }
-        match look(row.change, &row.old, &row.new) {
+        let looked = match attempt.refused.contains(&id) {
+            Ok(true) => return,
+            Ok(false) => look(row.change, &row.old, &row.new),
+            Err(error) => Err(error),
+        };
+        match looked {
             Ok(violates) => found = violates,
             Err(error) => failure = Some(error),
         }

@@ -69,15 +69,14 @@ impl Attempt<'_> {
         table: &CatalogTable,
         position: usize,
         row: &UploadedRow<'_>,
-    ) {
+    ) -> Result<(), Failure> {
         let id = self.id(table, position, row);
-        self.hold(id.1.len());
-        self.owed.push((id, None));
-        self.owe_new_key(table, position, row);
+        self.owed.owe(&id)?;
+        self.owe_new_key(table, position, row)
     }
 
     /// Counts what is kept of a row until the end of the attempt.
-    pub(super) fn hold(&self, bytes: usize) {
+    pub(in super::super) fn hold(&self, bytes: usize) {
         self.held.borrow_mut().grow((bytes + KEPT_BYTES) as u64);
     }
 
@@ -87,19 +86,19 @@ impl Attempt<'_> {
         position: usize,
         row: &UploadedRow<'_>,
         reason: (Code, String),
-    ) {
+    ) -> Result<(), Failure> {
         self.applied.rejected += 1;
         let (code, message) = reason;
         let (id, message) = (self.id(table, position, row), readable::message(message));
-        self.hold(id.1.len() + message.len());
-        self.owed.push((id, Some((code, message))));
-        self.owe_new_key(table, position, row);
+        self.owed.reject(&id, (code, message))?;
+        self.owe_new_key(table, position, row)?;
         key_change::failed(self, table, position, row);
+        Ok(())
     }
 
     /// Whether the remote is already sent this row.
-    pub(in super::super) fn is_owed(&self, row: &RowId) -> bool {
-        self.owed.iter().any(|(owed, _)| owed == row)
+    pub(in super::super) fn is_owed(&self, row: &RowId) -> Result<bool, Failure> {
+        self.owed.contains(row)
     }
 
     /// Of a row that has another key at the remote, that one is owed as well.
@@ -108,13 +107,13 @@ impl Attempt<'_> {
         table: &CatalogTable,
         position: usize,
         row: &UploadedRow<'_>,
-    ) {
+    ) -> Result<(), Failure> {
         let moved = self.original.as_ref().and_then(|original| original.moved.clone());
         let new = row.change != Change::Insert && row.change != Change::Delete;
         let new = new.then(|| row.new_key(&table.published, position));
         let old = self.id(table, position, row);
-        let more = moved.into_iter().chain(new).filter(|key| *key != old);
-        self.owed.extend(more.map(|key| (key, None)));
+        let mut more = moved.into_iter().chain(new).filter(|key| *key != old);
+        more.try_for_each(|key| self.owed.owe(&key))
     }
 
     /// Settles what need not be sent: whole stretches of the logs, or else row by row.
@@ -144,20 +143,10 @@ impl Attempt<'_> {
     }
 
     /// Values for columns that are gone are reported with their rows.
-    fn tell_left_out(&mut self) {
-        let Some(left_out) = self.request.left_out else { return };
-        for (sent, row, (code, why)) in left_out.told() {
-            let rejected = self.owed.iter_mut();
-            let mut rejected = rejected.filter(|(owed, _)| *owed == sent || *owed == row);
-            match rejected.find_map(|(_, reason)| reason.as_mut()) {
-                // What else was wrong with the row does not say it.
-                Some((_, message)) => *message = format!("{message}; {why}"),
-                None => {
-                    self.applied.rejected += 1;
-                    self.owed.push((row, Some((code, why))));
-                }
-            }
-        }
+    fn tell_left_out(&mut self) -> Result<(), Failure> {
+        let Some(left_out) = self.request.left_out else { return Ok(()) };
+        self.applied.rejected += self.owed.tell_left_out(left_out)?;
+        Ok(())
     }
 
     /// A watermark covers the rows that the remote was sent with the claims of that time. Rows that
@@ -181,9 +170,9 @@ impl Attempt<'_> {
         let published = |position: usize| &tables[position].published;
         let wanted = |position: usize, change| others[position] && change != Change::Delete;
         each_row(request.batches, &published, wanted, |position, row| {
-            self.owed.push((row.key(published(position), position), None));
+            self.owed.owe(&row.key(published(position), position))?;
             if row.change != Change::Insert {
-                self.owed.push((row.new_key(published(position), position), None));
+                self.owed.owe(&row.new_key(published(position), position))?;
             }
             Ok(())
         })
@@ -200,10 +189,8 @@ impl Attempt<'_> {
             moves.note_own_rows(self.connection, self.tables, self.request)?;
         }
         made::write(&self, self.counter, &self.owed)?;
-        self.tell_left_out();
+        self.tell_left_out()?;
         self.owe_under_other_claims()?;
-        // A key may be owed twice: what was rejected is reported.
-        self.owed.sort_by_key(|(_, reason)| reason.is_some());
         ledger::write(self.connection, self.tables, self.request, self.counter, &self.owed)?;
         let mut applied = self.applied;
         applied.reached = self.reached.count();

@@ -8,12 +8,11 @@ use super::super::key_change;
 use super::super::links::Links;
 use super::super::moves::Moves;
 use super::super::reached;
-use super::{Around, Attempt, Refused};
+use super::{Around, Attempt, Ended, LeftOut, Refused};
+use crate::owed_rows::OwedRows;
 use crate::synchronization::{Applied, UploadRequest};
-use crate::uploaded_row::RowId;
 use model::{Code, Counter, Failure};
 use rusqlite::Connection;
-use std::collections::HashSet;
 use std::sync::Arc;
 
 /// The most times that an upload is applied again without the rows that stand in its way.
@@ -26,8 +25,8 @@ enum Verdict {
     /// There are key changes, which go first. Most uploads have none.
     KeysFirst,
     /// What met a fence because its parent had left is tried once more before it is refused.
-    Last(HashSet<RowId>),
-    Without(Refused),
+    Last(OwedRows),
+    Without(OwedRows),
 }
 
 /// Applies the rows; where foreign keys or unique values make some of them impossible, everything
@@ -39,16 +38,22 @@ pub(super) fn apply(
     counter: Counter,
     around: Around<'_>,
 ) -> Result<Applied, Failure> {
-    let (mut refused, mut postponed) = (around.ended.borrow().clone(), HashSet::new());
+    let mut refused = OwedRows::within(around.spills);
+    for (row, reason) in around.ended.borrow().iter() {
+        refused.reject(row, reason.clone())?;
+    }
+    let mut postponed = OwedRows::within(around.spills);
     let (mut moving, mut links, mut apart) = (false, None, false);
     let moves = Moves::of(connection, tables, request)?;
+    let unanswered = Ended::default();
     for _ in 0..ATTEMPTS_MAX {
         connection.execute_batch("SAVEPOINT rows").map_err(failed("set a savepoint"))?;
         if links.is_none() && (moving || moves.is_some()) {
             links = Some(Links::read(connection, tables)?);
         }
-        let mut attempt =
-            Attempt::new(connection, tables, request, counter, &refused, &postponed, around);
+        let left_out =
+            LeftOut { refused: &refused, postponed: &postponed, unanswered: &unanswered };
+        let mut attempt = Attempt::new(connection, tables, request, counter, left_out, around);
         (attempt.moves, attempt.links) = (moves.as_ref(), links.as_ref());
         attempt.apart = apart;
         let verdict = judge(&mut attempt, moving);
@@ -58,22 +63,43 @@ pub(super) fn apply(
             undo(connection)?;
             continue;
         }
-        let verdict = verdict?;
-        if matches!(verdict, Verdict::Done) {
-            let applied = attempt.finish()?;
+        let finished = match &verdict {
+            Ok(Verdict::Done) => attempt.finish().map(Some),
+            Ok(_) | Err(_) => {
+                drop(attempt);
+                Ok(None)
+            }
+        };
+        if let Ok(Some(applied)) = finished {
             connection.execute_batch("RELEASE rows").map_err(failed("release a savepoint"))?;
             return Ok(applied);
         }
-        drop(attempt);
+        if leave_out(unanswered.take(), &mut refused)? {
+            undo(connection)?;
+            continue;
+        }
+        finished?;
+        let verdict = verdict?;
         undo(connection)?;
         match verdict {
             Verdict::Done => {}
             Verdict::KeysFirst => moving = true,
-            Verdict::Last(leaving) => postponed.extend(leaving),
-            Verdict::Without(impossible) => refused.extend(impossible),
+            Verdict::Last(leaving) => postponed.extend(&leaving)?,
+            Verdict::Without(impossible) => refused.extend(&impossible)?,
         }
     }
     Err(Failure::new(Code::ConstraintViolated, "too many rows stand in each other's way"))
+}
+
+/// Leaves out rows for which a script has failed; false where none is new.
+fn leave_out(rows: Refused, refused: &mut OwedRows) -> Result<bool, Failure> {
+    let before = refused.added();
+    for (row, reason) in rows {
+        if !refused.contains(&row)? {
+            refused.reject(&row, reason)?;
+        }
+    }
+    Ok(refused.added() > before)
 }
 
 /// Applies the rows once, and says what is to be done about those that could not be.
@@ -88,16 +114,16 @@ fn judge(attempt: &mut Attempt<'_>, moving: bool) -> Result<Verdict, Failure> {
     let mut impossible = constraint::settle_parked(attempt)?;
     attempt.attach()?;
     let stuck = attempt.moving.as_mut().map(|moving| std::mem::take(&mut moving.stuck));
-    impossible.extend(stuck.unwrap_or_default());
-    impossible.extend(key_change::still_aside(attempt)?);
-    impossible.extend(fence::written_outside(attempt)?);
+    impossible.reject_all(stuck.unwrap_or_default())?;
+    impossible.reject_all(key_change::still_aside(attempt)?)?;
+    fence::written_outside(attempt, &mut impossible)?;
     attempt.fence_was_met |= !impossible.is_empty();
-    let leaving = std::mem::take(&mut attempt.leaving);
-    if attempt.fence_was_met && leaving.iter().any(|row| !attempt.postponed.contains(row)) {
-        return Ok(Verdict::Last(leaving));
+    if attempt.fence_was_met && attempt.leaves_anew {
+        let none = OwedRows::within(attempt.spills);
+        return Ok(Verdict::Last(std::mem::replace(&mut attempt.leaving, none)));
     }
     if impossible.is_empty() && constraint::violated(attempt)? {
-        impossible = constraint::violators(attempt)?;
+        impossible.reject_all(constraint::violators(attempt)?)?;
         if impossible.is_empty() {
             return Err(Failure::new(
                 Code::ConstraintViolated,

@@ -34,7 +34,7 @@ impl Attempt<'_> {
                 let table = self.tables[detached.table].clone();
                 let mut row = UploadedRow::default();
                 row.read(&detached.row, detached.change, table.published.width())?;
-                self.reject(&table, detached.table, &row, (Code::RowReferences, message));
+                self.reject(&table, detached.table, &row, (Code::RowReferences, message))?;
             }
         }
         Ok(())

@@ -12,7 +12,7 @@
 
 use super::super::catalog::CatalogTable;
 use super::super::errors::{RowFault, failed, row_fault, undoes_itself};
-use super::Attempt;
+use super::{Attempt, Ended};
 use crate::script::Event;
 use crate::uploaded_row::UploadedRow;
 use model::{Code, Failure};
@@ -68,6 +68,37 @@ impl Attempt<'_> {
         Ok((fault, message))
     }
 
+    /// Notes the row for which a script failed that only reads, if it failed for its data.
+    pub(in super::super) fn unanswered(
+        &self,
+        error: rusqlite::Error,
+        sql: &str,
+        (table, row, event): Of<'_>,
+    ) -> Failure {
+        let name = &table.published.name;
+        let said = format!("{event} of table {name}: {error}");
+        let (fault, message) = match row_fault(self.connection, error, sql, name, event.name()) {
+            Ok(found) => found,
+            Err(failure) => return failure,
+        };
+        self.note(self.unanswered, table, row, (fault.code(), message));
+        Failure::new(Code::ScriptFailed, said).table(name.as_str())
+    }
+
+    fn note(
+        &self,
+        rows: &Ended,
+        table: &CatalogTable,
+        row: &UploadedRow<'_>,
+        reason: (Code, String),
+    ) {
+        let name = &table.published.name;
+        let position = self.tables.iter().position(|it| it.published.name == *name);
+        if let Some(position) = position {
+            rows.borrow_mut().insert(self.id(table, position, row), reason);
+        }
+    }
+
     /// Notes the row at which the transaction was ended.
     fn end(
         &self,
@@ -77,17 +108,10 @@ impl Attempt<'_> {
         message: String,
     ) -> Failure {
         let name = &table.published.name;
-        let position = self.tables.iter().position(|it| it.published.name == *name);
-        let code = match fault {
-            RowFault::KeyExists | RowFault::NotUnique => Code::RowNotUnique,
-            RowFault::Refused(code) => code,
-        };
         let failure =
             Failure::new(Code::ScriptFailed, format!("a transaction was ended: {message}"))
                 .table(name.as_str());
-        if let Some(position) = position {
-            self.ended.borrow_mut().insert(self.id(table, position, row), (code, message));
-        }
+        self.note(self.ended, table, row, (fault.code(), message));
         failure
     }
 

@@ -29,11 +29,11 @@ impl Attempt<'_> {
         for _ in 0..batch.count {
             rest = row.read(rest, batch.change, table.published.width())?;
             let position = batch.table;
-            if self.is_done(table, position, &row) || self.is_put_off(table, position, &row) {
+            if self.is_done(table, position, &row) || self.is_put_off(table, position, &row)? {
                 continue;
             }
             if let RowOutcome::InTheWay(_) = self.rebase_and_apply(table, position, &row)? {
-                self.parked.push(self.park(table, position, &row));
+                self.parked.push(&self.park(table, position, &row))?;
             }
         }
         Ok(())
@@ -78,7 +78,7 @@ impl Attempt<'_> {
         };
         self.original = Some(Original { id, moved, same });
         let nothing = rebased.change == Change::Update && rebased.old == rebased.new;
-        let owed = self.owed.len();
+        let owed = self.owed.added();
         let outcome = match nothing {
             true => {
                 self.echo(table, position, &rebased);
@@ -90,10 +90,10 @@ impl Attempt<'_> {
             false => self.apply_one(table, position, &rebased),
         };
         if !same && outcome.as_ref().is_ok_and(|outcome| *outcome == RowOutcome::Done) {
-            if self.owed.len() == owed {
+            if self.owed.added() == owed {
                 self.stored_rebased.insert(self.id(table, position, row));
             }
-            self.owe(table, position, &rebased);
+            self.owe(table, position, &rebased)?;
         }
         self.original = before;
         outcome
