@@ -41,7 +41,7 @@ const FOUND_FULL: [u64; 25] = [
 ];
 /// Those that found something on PostgreSQL: an orphan that came while a broken row was mended.
 const FOUND_POSTGRES: [u64; 1] = [223];
-const FOUND_POSTGRES_FULL: [u64; 1] = [222];
+const FOUND_POSTGRES_FULL: [u64; 2] = [222, 324];
 /// On PostgreSQL every synchronization takes longer.
 const POSTGRES_SHARE: u64 = 2;
 

@@ -32,7 +32,7 @@ use super::snapshot::Snapshot;
 use super::upload::{Stop, Upload, stopped};
 use super::watermark::{Mark, Place};
 use crate::rebase::{Rebased, rebase, values};
-use crate::synchronization::Change;
+use crate::synchronization::{Change, Held, UploadRequest};
 use crate::uploaded_row::{UploadedRow, key_of};
 use model::{Failure, PublishedTable, Value, ValueRef, skip_row, write_value};
 use postgres_types::ToSql;
@@ -88,7 +88,17 @@ fn concerned(upload: Upload<'_>, tables: BTreeSet<usize>) -> BTreeSet<usize> {
 
 /// What the remote has seen of the table; none where that is not known.
 fn seen(place: Place, upload: Upload<'_>, table: usize) -> Option<Snapshot> {
-    let mark = Mark::read(upload.request.marks.get(table)?.watermark.as_ref()?)?;
+    let UploadRequest { session, marks, held_marks, .. } = upload.request;
+    // The marks are in the order of the present tables. The upload is in the order of the remote's
+    // tables, which may have an older shape: the log of the table continues.
+    let older = match &session.held {
+        Held::Older(held) => held.schema.tables.get(table).map(|table| &table.fingerprint),
+        _ => None,
+    };
+    let fingerprint = older.unwrap_or(&upload.tables[table].deployed.published.fingerprint);
+    let mut presented = marks.iter().chain(*held_marks);
+    let held = presented.find(|it| it.fingerprint == *fingerprint && it.watermark.is_some())?;
+    let mark = Mark::read(held.watermark.as_ref()?)?;
     mark.snapshot.filter(|_| mark.place == place)
 }
 
