@@ -4,7 +4,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use harness::{Server, World, count, query, sql};
+use harness::{Peer, Server, World, count, query, sql};
+use model::{Code, Progress, ValueRef, write_value};
+use protocol::{DownloadMode, Message, Operation, RowsFrame, UploadBegin, UploadEnd};
 use serde_json::Value;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_syncline");
@@ -421,5 +423,36 @@ fn what_is_owed_of_a_table_that_waits_arrives_when_it_is_back() {
         world.syncline.ok(&["deploy"]);
         world.sync("ann", &server);
         world.assert_converged(&["ann"]);
+    }
+}
+
+// S7, S11, Trap 18: a program from before cannot keep anything back.
+#[test]
+fn an_older_program_is_refused_only_with_rows_of_what_is_gone() {
+    for world in worlds() {
+        let server = served(&world);
+        drop_table(&world, "article");
+        for (table, refused) in [("customer", false), ("article", true)] {
+            let (mut peer, schema) = Peer::admitted(&server.url, "ann", &format!("old-{table}"));
+            let at = schema.tables.iter().position(|it| it.name == table).unwrap();
+            let mut bytes = Vec::new();
+            write_value(&mut bytes, ValueRef::Integer(77));
+            write_value(&mut bytes, ValueRef::Text(b"new"));
+            let (previous, progress) = (Progress(0), Progress(1));
+            peer.send(&Message::UploadBegin(UploadBegin { previous, progress }));
+            let operation = Operation::Insert;
+            let rows = RowsFrame { table: at as u16, operation, count: 1, bytes };
+            peer.send(&Message::Rows(rows));
+            peer.send(&Message::UploadEnd(UploadEnd { rows: 1 }));
+            if refused {
+                assert_eq!(peer.refusal(), Some(Code::Drift.number()));
+                continue;
+            }
+            assert!(matches!(peer.receive(), Some(Message::UploadCommitted(_))));
+            let Some(Message::DownloadBegin(begin)) = peer.receive() else { panic!("no download") };
+            let gone = schema.tables.iter().position(|it| it.name == "article").unwrap();
+            assert_eq!(begin.tables[gone].mode, DownloadMode::None);
+        }
+        assert_eq!(world.centre_count("SELECT count(*) FROM customer WHERE id = 77"), 1);
     }
 }
