@@ -321,6 +321,11 @@ impl Walk {
         });
         let owed: Vec<String> = owed.map(|(text, _)| text.clone()).collect();
         self.settle(at, &owed);
+        if uploaded && received.len() < held.len() {
+            // What was changed before the comparison may have been uploaded, or not.
+            let there = texts_at(&self.centre, &self.shop);
+            self.settled.extend(after.into_keys().filter(|text| there.contains(text)));
+        }
         let site = &mut self.sites[at];
         if uploaded {
             self.assert_deleted(at);
