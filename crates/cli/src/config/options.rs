@@ -104,7 +104,8 @@ server_options! {
         "Size of one message, and so of the largest row.";
     unauthenticated_bytes_max = 64 * 1024, 16 * 1024..=GIB, "bytes",
         "Bytes that are read from a peer before it is authenticated. Small uploads are sent with \
-         the first message; 64 KiB is enough for both.";
+         the first message; 64 KiB is enough for both. A remote with a past names its \
+         tables in that message, about 110 bytes each, so more than 550 tables need more.";
     idle_timeout_s = 60, 1..=86_400, "seconds",
         "The server closes a connection whose remote should send something and sends nothing for \
          this long.";
