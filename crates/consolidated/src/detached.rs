@@ -24,13 +24,20 @@ pub(crate) struct Reference {
 impl Reference {
     /// A value of it may pass on with a delete, and be away meanwhile.
     fn concerns(&self, tables: &[&PublishedTable]) -> bool {
-        let in_key = |table: usize, column: usize| {
-            tables[table].key.iter().any(|at| usize::from(*at) == column)
-        };
-        let whole_key = self.referred.len() == tables[self.parent].key.len()
-            && self.referred.iter().all(|column| in_key(self.parent, *column));
-        !whole_key && !self.columns.iter().any(|column| in_key(self.child, *column))
+        let in_key = |column: &usize| is_in_key(tables[self.child], *column);
+        !self.is_to_key(tables) && !self.columns.iter().any(in_key)
     }
+
+    /// It refers to the whole key of the parent.
+    pub(crate) fn is_to_key(&self, tables: &[&PublishedTable]) -> bool {
+        let parent = tables[self.parent];
+        self.referred.len() == parent.key.len()
+            && self.referred.iter().all(|column| is_in_key(parent, *column))
+    }
+}
+
+fn is_in_key(table: &PublishedTable, column: usize) -> bool {
+    table.key.iter().any(|at| usize::from(*at) == column)
 }
 
 /// A row that refers to nothing for a while.

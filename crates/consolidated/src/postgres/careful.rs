@@ -74,12 +74,7 @@ pub(super) fn apply(
     let mut careful = Careful::new(link, upload, links, moves);
     careful.link.batch(BEGIN).map_err(stopped("check constraints at once"))?;
     careful.name_rows(outline)?;
-    if outline.has_key_changes && upload.request.rows_stay {
-        outline.visit(upload, &mut |table, row| {
-            careful.links.takes(table, row);
-            Ok(())
-        })?;
-    }
+    careful.look_for_staying_rows(outline)?;
     let refusal = |table: usize, row: &UploadedRow<'_>| match refused.is_empty() {
         true => Ok(None),
         false => refused.reason(&row.key(&upload.tables[table].deployed.published, table)),
@@ -210,6 +205,27 @@ impl<'l, 'a> Careful<'l, 'a> {
 
     pub(super) fn table(&self, position: usize) -> &'a Table {
         &self.upload.tables[position]
+    }
+
+    /// Looks which values rows of the upload leave and others take, where the remote says which rows
+    /// stay.
+    fn look_for_staying_rows(&mut self, outline: &Outline) -> Result<(), Stop> {
+        let changes = outline.has_key_changes || outline.updated().next().is_some();
+        if !changes || !self.upload.request.rows_stay {
+            return Ok(());
+        }
+        let (upload, links) = (self.upload, &mut self.links);
+        outline.visit_written(upload, &mut |table, row| {
+            links.leaves(table, row);
+            Ok(())
+        })?;
+        if !links.any_left() {
+            return Ok(());
+        }
+        outline.visit_written(upload, &mut |table, row| {
+            links.takes(table, row);
+            Ok(())
+        })
     }
 
     /// Adds a row to those that are applied together, and applies them when they are enough.

@@ -17,7 +17,7 @@ use crate::rebase::{Rebased, values};
 use crate::synchronization::Change;
 use crate::uploaded_row::UploadedRow;
 use model::{Failure, PublishedTable, Value, ValueRef, write_value};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Most foreign keys that are followed one behind the other.
@@ -84,8 +84,9 @@ pub(super) struct Links {
     moved: Became,
     /// Values that rows should have had, and those that they have kept.
     kept: Became,
-    /// Values that rows of the upload come to, where the remote says which rows stay.
-    taken: HashMap<(usize, Vec<usize>), HashSet<Vec<u8>>>,
+    /// Values that rows of the upload leave, and whether others come to them, where the remote says
+    /// which rows stay.
+    taken: HashMap<(usize, Vec<usize>), HashMap<Vec<u8>, bool>>,
 }
 
 impl Links {
@@ -146,16 +147,35 @@ impl Links {
         }
     }
 
-    /// Takes note of what a row of the upload comes to.
+    /// Takes note of the values that a row of the upload leaves and that others may come to.
+    pub(super) fn leaves(&mut self, table: usize, row: &UploadedRow<'_>) {
+        if !matches!(row.change, Change::Update | Change::KeyChange) {
+            return;
+        }
+        for key in self.keys.iter().filter(|key| key.parent == table) {
+            let value = tuple(&row.old, &key.referred);
+            if tuple(&row.new, &key.referred) != value {
+                let place = (table, key.referred.clone());
+                self.taken.entry(place).or_default().insert(value, false);
+            }
+        }
+    }
+
+    /// Some are left.
+    pub(super) fn any_left(&self) -> bool {
+        !self.taken.is_empty()
+    }
+
+    /// Takes note of those that a row of the upload comes to.
     pub(super) fn takes(&mut self, table: usize, row: &UploadedRow<'_>) {
         if row.change == Change::Delete {
             return;
         }
         for key in self.keys.iter().filter(|key| key.parent == table) {
+            let Some(taken) = self.taken.get_mut(&(table, key.referred.clone())) else { continue };
             let value = tuple(&row.new, &key.referred);
             if row.change == Change::Insert || tuple(&row.old, &key.referred) != value {
-                let place = (table, key.referred.clone());
-                self.taken.entry(place).or_default().insert(value);
+                taken.entry(value).and_modify(|taken| *taken = true);
             }
         }
     }
@@ -165,7 +185,7 @@ impl Links {
     /// and the user has set it back.
     fn stays(&self, key: &ForeignKey, value: &[u8]) -> bool {
         let taken = self.taken.get(&(key.parent, key.referred.clone()));
-        taken.is_some_and(|taken| taken.contains(value))
+        taken.and_then(|taken| taken.get(value)).is_some_and(|taken| *taken)
     }
 
     /// All foreign keys.

@@ -38,6 +38,10 @@ pub(super) fn resolve(
         attempt.echo_shared(table, position, row);
         return Ok(RowOutcome::Done);
     }
+    if row.change != Change::Insert && attempt.may_have_followed(position)? {
+        attempt.met_key_change = true;
+        return Ok(RowOutcome::Done);
+    }
     if let Some(outcome) = meant_for_another(attempt, table, position, row, now.as_deref())? {
         return Ok(outcome);
     }

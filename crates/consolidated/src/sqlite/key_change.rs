@@ -8,9 +8,11 @@
 //! Invariant: a key change happens as a whole or not at all. If it is not possible, rows of the
 //! upload under its new key belong to the row that kept the old one.
 
+mod passing;
 mod rebasing;
 mod staying;
 
+pub(super) use passing::Passing;
 pub(super) use rebasing::{Rebasing, rebase_over_key_changes};
 
 use super::catalog::CatalogTable;
@@ -69,6 +71,7 @@ pub(super) fn apply_first(attempt: &mut Attempt<'_>) -> Result<(), Failure> {
             false => 0,
         });
     }
+    attempt.passing = Some(Passing::of(attempt)?);
     attempt.moving = Some(Moving {
         begins,
         effects: Effects::begin(attempt.connection, attempt.tables)?,

@@ -23,7 +23,7 @@ use super::constraint;
 use super::errors::{RowFault, failed, script_failed};
 use super::fence::{self, Standing};
 use super::identity;
-use super::key_change::{self, Moving};
+use super::key_change::{self, Moving, Passing};
 use super::links::Links;
 use super::made;
 use super::moves::Moves;
@@ -222,11 +222,13 @@ pub(super) struct Attempt<'a> {
     /// Rows that are stored as they were rebased, so that the remote has others.
     pub(super) stored_rebased: HashSet<RowId>,
     /// The upload has key changes, which were not applied first.
-    met_key_change: bool,
+    pub(super) met_key_change: bool,
     /// The row that is being applied was rebased: what the remote knows it by.
     original: Option<Original>,
     /// Key changes that wait for another unique value than the key.
     pub(super) put_off: Vec<Parked>,
+    /// Values that the upload passes on, where that was looked at.
+    pub(super) passing: Option<Vec<Passing>>,
     /// Rows that refer to nothing until the others are applied.
     detached: Vec<Detached>,
     /// The last script that resolved a conflict changed something.
@@ -289,6 +291,7 @@ impl<'a> Attempt<'a> {
             met_key_change: false,
             original: None,
             put_off: Vec::new(),
+            passing: None,
             detached: Vec::new(),
             resolved: false,
             apart: false,
@@ -325,6 +328,7 @@ impl<'a> Attempt<'a> {
         if self.met_key_change {
             return Ok(());
         }
+        self.note_no_effects()?;
         let before = match deleting.contains(&true) {
             true => {
                 self.detach()?;

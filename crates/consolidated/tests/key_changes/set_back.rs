@@ -298,3 +298,42 @@ fn what_a_value_that_passes_on_leaves_behind_is_told() {
         });
     }
 }
+
+/// The value passes on by updates: `ON UPDATE` takes the child along.
+// S3, S5, Trap 10
+#[test]
+fn a_child_stays_under_a_value_that_passes_from_row_to_row() {
+    for v in ["x", "edited"] {
+        Backend::each(|backend| {
+            let schema = "CREATE TABLE parent (id INTEGER PRIMARY KEY, v TEXT UNIQUE);
+                CREATE TABLE child (id INTEGER PRIMARY KEY,
+                    parent TEXT REFERENCES parent (v) ON UPDATE CASCADE, v TEXT);
+                INSERT INTO parent VALUES (1, 'a'), (2, 'b');
+                INSERT INTO child VALUES (10, 'a', 'x'), (11, 'a', 'y'), (20, 'b', 'z');";
+            let mut center = Center::on(backend, schema, "[table.parent]\n[table.child]\n");
+            let mut remote = Remote::another();
+            center.synchronize(&mut remote, &[]);
+            let child = |id, parent, v| vec![int(id), text(parent), text(v)];
+            let changes = [
+                Upload::Update("parent", row(1, "a"), row(1, "c")),
+                Upload::Update("parent", row(2, "b"), row(2, "a")),
+                Upload::Update("child", child(10, "a", "x"), child(10, "a", v)),
+                Upload::Update("child", child(11, "a", "y"), child(11, "c", "y")),
+                Upload::Update("child", child(20, "b", "z"), child(20, "a", "z")),
+            ];
+            whole(&mut center, &mut remote, &changes);
+            assert_eq!(children(&center), format!("10:a{v},11:cy,20:az"), "{backend:?}");
+            // What was edited or deleted goes along as well, from a program of before in any case.
+            remote.rows_stay = false;
+            let changes = [
+                Upload::Update("parent", row(1, "c"), row(1, "d")),
+                Upload::Update("parent", row(2, "a"), row(2, "c")),
+                Upload::Update("child", child(11, "c", "y"), child(11, "c", "Y")),
+                Upload::Update("child", child(20, "a", "z"), child(20, "c", "Z")),
+                Upload::Delete("child", child(10, "a", v)),
+            ];
+            whole(&mut center, &mut remote, &changes);
+            assert_eq!(children(&center), "11:dY,20:cZ", "{backend:?}");
+        });
+    }
+}

@@ -7,10 +7,11 @@
 
 use super::super::catalog::CatalogTable;
 use super::super::upload::Attempt;
+use super::passing::tuple;
 use crate::rebase::{Rebased, rebase_staying};
 use crate::synchronization::Change;
 use crate::uploaded_row::{RowId, UploadedRow, each_row};
-use model::{Failure, ValueRef, write_value};
+use model::{Failure, ValueRef};
 use std::collections::HashSet;
 
 /// Keys that rows of the upload come to, of the tables `wanted`.
@@ -51,21 +52,27 @@ impl Attempt<'_> {
         (before, after): (&[ValueRef<'_>], &[ValueRef<'_>]),
     ) -> Vec<usize> {
         let (Some(moving), Some(links)) = (&self.moving, self.links) else { return Vec::new() };
-        if moving.taken.is_empty() || matches!(row.change, Change::Insert | Change::Delete) {
+        if matches!(row.change, Change::Insert | Change::Delete) {
             return Vec::new();
         }
         let same = |one: &[ValueRef<'_>], other: &[ValueRef<'_>], columns: &[usize]| {
             columns.iter().all(|column| one[*column].identical(other[*column]))
         };
-        let stays = links.of(position).filter(|link| {
-            let columns = &link.columns;
-            let mut key = Vec::new();
-            columns.iter().for_each(|column| write_value(&mut key, row.old[*column]));
+        let followed = |columns: &[usize]| {
             same(&row.old, &row.new, columns)
                 && same(&row.old, before, columns)
                 && !same(before, after, columns)
-                && moving.taken.contains(&(link.parent, key))
+        };
+        let by_key = links.of(position).filter(|link| {
+            let key = tuple(&row.old, &link.columns);
+            followed(&link.columns) && moving.taken.contains(&(link.parent, key))
         });
-        stays.flat_map(|link| link.columns.iter().copied()).collect()
+        let passing = self.passing.iter().flatten();
+        let by_value = passing.filter(|one| one.reference.child == position).filter(|one| {
+            let columns = &one.reference.columns;
+            followed(columns) && one.is_taken(self, &tuple(&row.old, columns))
+        });
+        let by_value = by_value.map(|one| &one.reference.columns);
+        by_key.map(|link| &link.columns).chain(by_value).flatten().copied().collect()
     }
 }

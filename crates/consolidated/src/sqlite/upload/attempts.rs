@@ -112,7 +112,11 @@ fn judge(attempt: &mut Attempt<'_>, moving: bool) -> Result<Verdict, Failure> {
         return Ok(Verdict::KeysFirst);
     }
     let mut impossible = constraint::settle_parked(attempt)?;
+    attempt.note_no_effects()?;
     attempt.attach()?;
+    if attempt.met_key_change {
+        return Ok(Verdict::KeysFirst);
+    }
     let stuck = attempt.moving.as_mut().map(|moving| std::mem::take(&mut moving.stuck));
     impossible.reject_all(stuck.unwrap_or_default())?;
     impossible.reject_all(key_change::still_aside(attempt)?)?;

@@ -58,7 +58,7 @@ impl Attempt<'_> {
     }
 
     /// The foreign keys between the tables of the upload.
-    fn references(&self) -> Result<Vec<Reference>, Failure> {
+    pub(in super::super) fn references(&self) -> Result<Vec<Reference>, Failure> {
         let user_tables = tables::read(self.connection)?;
         let published = |at: usize| &self.tables[at].published;
         let at = |name: &str| self.tables.iter().position(|table| table.published.name == name);

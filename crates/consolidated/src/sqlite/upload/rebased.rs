@@ -46,6 +46,7 @@ impl Attempt<'_> {
         position: usize,
         row: &UploadedRow<'_>,
     ) -> Result<RowOutcome, Failure> {
+        self.note_if_it_passes(position, row)?;
         let rebased = match key_change::rebase_over_key_changes(self, table, position, row)? {
             Rebasing::AsItIs => return self.apply_one(table, position, row),
             Rebasing::Gone => {
@@ -107,14 +108,9 @@ impl Attempt<'_> {
         position: usize,
         rebased: &UploadedRow<'_>,
     ) -> Result<RowOutcome, Failure> {
-        let (connection, tables) = (self.connection, self.tables);
-        if let Some(moving) = &mut self.moving {
-            moving.effects.resume(connection, tables)?;
-        }
+        self.note_effects()?;
         let outcome = self.apply_one(table, position, rebased)?;
-        if let Some(moving) = &mut self.moving {
-            moving.effects.end(connection, tables)?;
-        }
+        self.note_no_effects()?;
         Ok(outcome)
     }
 
