@@ -207,8 +207,8 @@ impl<'l, 'a> Careful<'l, 'a> {
         &self.upload.tables[position]
     }
 
-    /// Looks which values rows of the upload leave and others take, where the remote says which rows
-    /// stay.
+    /// Looks which values rows of the upload leave and others take, where the remote says which
+    /// rows stay.
     fn look_for_staying_rows(&mut self, outline: &Outline) -> Result<(), Stop> {
         let changes = outline.has_key_changes || outline.updated().next().is_some();
         if !changes || !self.upload.request.rows_stay {
