@@ -39,8 +39,8 @@ const FOUND_FULL: [u64; 25] = [
     15, 21, 40, 45, 54, 55, 70, 71, 72, 73, 75, 91, 94, 95, 99, 116, 319, 342, 366, 375, 382, 384,
     465, 469, 500,
 ];
-/// Those that found something on PostgreSQL: an orphan that came while a broken row was mended, and a
-/// table that was older at the remote.
+/// Those that found something on PostgreSQL: an orphan that came while a broken row was mended, and
+/// a table that was older at the remote.
 const FOUND_POSTGRES: [u64; 1] = [223];
 const FOUND_POSTGRES_FULL: [u64; 2] = [222, 324];
 /// On PostgreSQL every synchronization takes longer.
