@@ -51,6 +51,7 @@ mod oldest;
 mod orphans;
 mod outline;
 mod owed;
+mod parcel;
 mod parked;
 mod plan;
 mod present;

@@ -50,6 +50,11 @@ fn updates(count: i64, from: i64, to: i64) -> Vec<Upload> {
     (1..=count).map(|id| Upload::Update("customer", customer(id, from), customer(id, to))).collect()
 }
 
+/// The same as deletes of rows with one quantity.
+fn deletes(ids: std::ops::RangeInclusive<i64>, qty: i64) -> Vec<Upload> {
+    ids.map(|id| Upload::Delete("customer", customer(id, qty))).collect()
+}
+
 fn with_customers(count: i64, rule: &str) -> (Center, Remote) {
     let rows = format!(
         "{SCHEMA}
@@ -99,13 +104,11 @@ fn deletes_beside_a_conflict_are_applied_once() {
     center.foreign(
         "UPDATE customer SET qty = 99 WHERE id IN (7, 150); DELETE FROM customer WHERE id = 9",
     );
-    let deletes: Vec<Upload> =
-        (1..=300).map(|id| Upload::Delete("customer", customer(id, 0))).collect();
     let trips = center.writer.round_trips();
-    let (applied, download) = center.synchronize(&mut remote, &deletes);
+    let (applied, download) = center.synchronize(&mut remote, &deletes(1..=300, 0));
     assert_eq!((applied.deletes, applied.conflicts, applied.rejected), (300, 2, 0));
     let trips = center.writer.round_trips() - trips;
-    assert!(trips <= 9, "{trips}: applied again");
+    assert!(trips <= 10, "{trips}: applied again");
     assert_eq!(center.list("SELECT id FROM customer ORDER BY id"), "7,150");
     assert_eq!(download.upserts.len(), 2, "{download:?}");
 }
@@ -131,6 +134,86 @@ fn new_rows_beside_a_duplicate_are_applied_once() {
         assert_eq!(download.deletes, [("customer".into(), vec![int(8)])]);
         assert_eq!(download.upserts.len(), usize::from(qty == 99), "{download:?}");
     }
+}
+
+// S5, Trap 19: where no row was applied, all are resolved as one set.
+#[test]
+fn an_upload_of_nothing_but_conflicts_is_resolved_as_a_set() {
+    for (rule, updated, left) in [
+        ("\"consolidated_wins\"", "99", 300),
+        // A delete that wins takes the rows.
+        ("\"remote_wins\"", "5", 0),
+    ] {
+        let (mut center, mut remote) = with_customers(300, rule);
+        center.foreign("UPDATE customer SET qty = 99");
+        let (applied, _) = center.synchronize(&mut remote, &updates(300, 0, 5));
+        assert_eq!((applied.conflicts, applied.rejected), (300, 0), "{rule}");
+        assert_eq!(center.list("SELECT DISTINCT qty FROM customer"), updated, "{rule}");
+        center.foreign("UPDATE customer SET qty = 98");
+        let seen = updated.parse().unwrap();
+        let (applied, _) = center.synchronize(&mut remote, &deletes(1..=300, seen));
+        assert_eq!((applied.conflicts, applied.rejected), (300, 0), "{rule}");
+        assert_eq!(center.list("SELECT count(*) FROM customer"), left.to_string(), "{rule}");
+    }
+}
+
+// S5, Trap 19: it is known which rows a delete has left, and of an update that changed none too.
+#[test]
+fn what_a_statement_says_itself_is_not_looked_for() {
+    let (mut center, mut remote) = with_customers(40, "\"consolidated_wins\"");
+    // The third time all statements are prepared, also what settles that rows were owed.
+    for qty in [0, 1, 2] {
+        center.foreign(&format!("UPDATE customer SET qty = {}", qty + 1));
+        let trips = center.writer.round_trips();
+        let (applied, _) = center.synchronize(&mut remote, &updates(40, qty, 50));
+        assert_eq!(applied.conflicts, 40);
+        // The rows, what is there, whether that may stand, the commit.
+        let trips = center.writer.round_trips() - trips;
+        assert!(trips == 4 || qty < 2, "{trips} exchanges for updates");
+    }
+    for (first, last) in [(1, 20), (21, 40)] {
+        center.foreign(&format!("UPDATE customer SET qty = 99 WHERE id = {}", first + 6));
+        let trips = center.writer.round_trips();
+        let (applied, _) = center.synchronize(&mut remote, &deletes(first..=last, 3));
+        assert_eq!((applied.conflicts, applied.rejected), (1, 0));
+        let trips = center.writer.round_trips() - trips;
+        assert!(trips == 4 || first == 1, "{trips} exchanges for deletes");
+    }
+    assert_eq!(center.list("SELECT id FROM customer ORDER BY id"), "7,27");
+}
+
+// Trap 5: rows that are owed are owed once more, with those that came to them.
+#[test]
+fn what_is_owed_already_is_owed_once_more() {
+    Backend::each(|backend| {
+        let schema = SCHEMA.replace("customer (id integer", "customer (id INTEGER");
+        let schema = match backend {
+            Backend::Sqlite => schema.replace("    CREATE INDEX ON line", "CREATE INDEX l ON line"),
+            Backend::Postgres => schema,
+        };
+        let rule = "\"consolidated_wins\"";
+        let mut center = Center::on(backend, &schema, &model(rule));
+        let mut remote = remote();
+        let rows: Vec<_> = (1..=120).map(|id| format!("({id}, 1, 'n', 0, {id})")).collect();
+        center.foreign(&format!("INSERT INTO customer VALUES {}", rows.join(", ")));
+        center.synchronize(&mut remote, &[]);
+        center.foreign("UPDATE customer SET qty = 99");
+        // The first download is lost, and so is the second.
+        let mut changes = updates(100, 0, 5);
+        for count in [100, 120] {
+            assert_eq!(center.upload(&mut remote, &changes).unwrap().conflicts, count);
+            changes = updates(120, 5, 6);
+        }
+        let owed = format!("SELECT count(*) FROM {}syncline_owed", backend.pick("", "syncline."));
+        assert_eq!(center.value(&owed), int(120));
+        let (_, download) = center.synchronize(&mut remote, &[]);
+        assert_eq!(download.upserts.len(), 120);
+        // What was owed is settled where others are owed, many of them the same.
+        center.foreign("UPDATE customer SET qty = 98");
+        let (applied, download) = center.synchronize(&mut remote, &updates(80, 99, 7));
+        assert_eq!((applied.conflicts, download.upserts.len()), (80, 120));
+        assert_eq!(center.value(&owed), int(80));
+    });
 }
 
 // S7: a line leaves with its purchase, and changes that depend on a row that lost are reported.

@@ -40,3 +40,4 @@ mod wrong_passwords;
 
 pub use config::Config;
 pub use server::{Components, Reloader, Server, start};
+pub use worker::READERS_PER_ADMITTER;

@@ -29,7 +29,7 @@ use std::thread::JoinHandle;
 use tokio::sync::oneshot;
 
 /// An admission is short, so that few connections answer those of many downloads.
-const READERS_PER_ADMITTER: usize = 4;
+pub const READERS_PER_ADMITTER: usize = 4;
 
 const DAY_S: u64 = 24 * 60 * 60;
 

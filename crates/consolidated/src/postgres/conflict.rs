@@ -127,9 +127,11 @@ impl Ground {
             keys.push(careful.read(table, change, bytes)?.key(published, table).1);
         }
         let fenced = !this.deployed.details.selection.is_empty();
-        let beyond = match fenced && keys.iter().any(|key| !now.contains_key(key)) {
-            true => careful.present(table, change, rows)?,
-            false => HashSet::new(),
+        let unseen = rows.iter().zip(&keys).filter(|(_, key)| fenced && !now.contains_key(*key));
+        let unseen: Vec<Vec<u8>> = unseen.map(|(bytes, _)| bytes.clone()).collect();
+        let beyond = match unseen.is_empty() {
+            true => HashSet::new(),
+            false => careful.present(table, change, &unseen)?,
         };
         let may_leave = this.deployed.details.may_leave;
         let writes = this.statement(resolution_of(change)).is_some();

@@ -16,6 +16,7 @@
 //! E3. An array of arrays cannot be split into its elements. So columns that are arrays stay single
 //!     values too.
 
+use super::statement::POSITION;
 use super::tables::{UserColumn, UserTable, VERSION};
 use super::tracking::{Older, Wanted, log_name};
 use crate::quote::ident;
@@ -132,17 +133,19 @@ impl<'a> Log<'a> {
         format!("(\n    SELECT {}, {VERSION}\n    FROM {}\n)", values.join(", "), self.name)
     }
 
-    /// What a statement that deletes returns for [`Log::noted`].
-    pub(super) fn returned(&self, row: &str) -> String {
+    /// What a statement that deletes `row` by a row of `batch` returns for [`Log::noted`].
+    pub(super) fn returned(&self, row: &str, batch: &str) -> String {
         let values = self.columns.iter().map(|column| match column.is_key {
             true => format!("{row}.{}", column.source),
             false => format!("{row}.{} AS {}", column.source, column.name),
         });
-        values.collect::<Vec<_>>().join(", ")
+        let position = self.is_folded().then(|| format!("{batch}.{POSITION}"));
+        values.chain(position).collect::<Vec<_>>().join(", ")
     }
 
     /// Deletes by `delete`, which ends with [`Log::returned`], and notes in the same statement what
-    /// departs. It counts the rows, not the entries: the caller asks how many were there.
+    /// departs. It returns which rows of the batch were there, where an entry is about many of
+    /// them; or else it counts them.
     pub(super) fn noted(&self, delete: &str) -> String {
         let names: Vec<&str> = self.columns.iter().map(|column| column.name.as_str()).collect();
         let names = names.join(", ");
@@ -161,7 +164,7 @@ impl<'a> Log<'a> {
         };
         format!(
             "WITH gone AS (\n{delete}\n), noted AS (\n    INSERT INTO {} ({names}, {ROWS})\n    \
-             SELECT {}, count(*)\n    FROM gone\n    {by}\n)\nSELECT FROM gone",
+             SELECT {}, count(*)\n    FROM gone\n    {by}\n)\nSELECT {POSITION} FROM gone",
             self.name,
             values.join(", ")
         )

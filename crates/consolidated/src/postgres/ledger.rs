@@ -16,18 +16,27 @@ use postgres_types::ToSql;
 use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 
-static OWE: LazyLock<String> = LazyLock::new(|| {
+/// To a remote that is owed nothing. Sets that advance together are not stored first, as one
+/// function in `FROM` would be.
+static OWE_FIRST: LazyLock<String> = LazyLock::new(|| {
     format!(
         "INSERT INTO syncline.syncline_owed
     (remote_id, table_name, row_key, whole_key, counter, code, message)
 SELECT $1, u.table_name, {indexed}, {whole}, $2, u.code, u.message
-FROM unnest($3::text[], $4::bytea[], $5::int4[], $6::text[])
-    AS u (table_name, row_key, code, message)
+FROM (SELECT unnest($3::text[]) AS table_name, unnest($4::bytea[]) AS row_key,
+    unnest($5::int4[]) AS code, unnest($6::text[]) AS message) AS u",
+        indexed = owed::indexed("u.row_key"),
+        whole = owed::whole("u.row_key"),
+    )
+});
+
+static OWE: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "{}
 ON CONFLICT (remote_id, table_name, row_key) DO UPDATE SET
     counter = excluded.counter, code = excluded.code, message = excluded.message,
     withheld = NULL",
-        indexed = owed::indexed("u.row_key"),
-        whole = owed::whole("u.row_key"),
+        *OWE_FIRST
     )
 });
 
@@ -36,14 +45,17 @@ const NOTE_CONFLICTS: &str = "INSERT INTO syncline.syncline_conflict
      consolidated_row, result_row)
 SELECT $1, $2, u.table_name, u.operation, u.conflict_rule, u.old_row, u.new_row,
     u.consolidated_row, u.result_row
-FROM unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[])
-    AS u (table_name, operation, conflict_rule, old_row, new_row, consolidated_row, result_row)";
+FROM (SELECT unnest($3::text[]) AS table_name, unnest($4::text[]) AS operation,
+    unnest($5::text[]) AS conflict_rule, unnest($6::text[]) AS old_row,
+    unnest($7::text[]) AS new_row, unnest($8::text[]) AS consolidated_row,
+    unnest($9::text[]) AS result_row) AS u";
 
 const NOTE_REJECTS: &str = "INSERT INTO syncline.syncline_reject
     (remote_id, user_name, counter, table_name, operation, row_key, row_content, code, message)
 SELECT $1, $2, $3, u.table_name, u.operation, u.row_key, u.row_content, u.code, u.message
-FROM unnest($4::text[], $5::text[], $6::text[], $7::text[], $8::int4[], $9::text[])
-    AS u (table_name, operation, row_key, row_content, code, message)";
+FROM (SELECT unnest($4::text[]) AS table_name, unnest($5::text[]) AS operation,
+    unnest($6::text[]) AS row_key, unnest($7::text[]) AS row_content,
+    unnest($8::int4[]) AS code, unnest($9::text[]) AS message) AS u";
 
 /// Most rows of one statement that writes of them.
 const PART_ROWS: usize = 10_000;
@@ -91,6 +103,9 @@ impl Conflict {
         rows.into_iter().flatten().map(String::len).sum()
     }
 }
+
+/// So many rows cost more to compare with what the remote is owed than one more exchange.
+const OWED_MANY: u64 = 50;
 
 impl Ledger {
     /// One that draws on `spills`.
@@ -143,13 +158,18 @@ impl Ledger {
         let mut old = Vec::new();
         row.old.iter().for_each(|value| write_value(&mut old, *value));
         let told = |image: &[u8]| readable::row(published, image);
+        let consolidated = now.map(told);
+        let result = match result == now {
+            true => consolidated.clone(),
+            false => result.map(told),
+        };
         let conflict = Conflict {
             table,
             operation: readable::operation(row.change),
             old: (row.change != Change::Insert).then(|| told(&old)),
             new: (row.change != Change::Delete).then(|| told(row.new_image())),
-            consolidated: now.map(told),
-            result: result.map(told),
+            consolidated,
+            result,
         };
         self.conflict_bytes += conflict.bytes();
         self.held.grow(conflict.bytes() as u64);
@@ -159,6 +179,11 @@ impl Ledger {
     /// Whether the remote will be sent this row.
     pub(super) fn tells_of(&self, row: &RowId) -> Result<bool, Failure> {
         self.owed.contains(row)
+    }
+
+    /// Whether the remote is owed enough to ask first what it is owed already.
+    pub(super) fn owes_many(&self) -> bool {
+        self.owed.added() >= OWED_MANY
     }
 
     /// Whether nothing is to be sent of any row.
@@ -175,15 +200,16 @@ impl Ledger {
     }
 
     /// What is to be written of the upload; with the watermark `counter` the remote has what it is
-    /// owed now. As much of it as one statement of a kind takes is left to be written with what
-    /// commits; what is more is written at once.
+    /// owed now, and where `first` all that it is owed. As much of it as one statement of a kind
+    /// takes is left to be written with what commits; what is more is written at once.
     pub(super) fn entries<'a>(
         &'a self,
         link: &mut Link,
         upload: Upload<'a>,
-        counter: Counter,
+        (counter, first): (Counter, bool),
     ) -> Result<Entries<'a>, Failure> {
         let mut entries = Entries::new(upload, counter);
+        entries.first = first;
         let published = |at: usize| &upload.tables[at].deployed.published;
         self.owed.visit(|at, key, reason| {
             let message = reason.as_ref().map_or(0, |(_, message)| message.len());
@@ -253,6 +279,8 @@ pub(super) struct Entries<'a> {
     remote_id: &'a str,
     user: &'a str,
     counter: i64,
+    /// The remote is owed nothing else.
+    first: bool,
     owed: Part<OwedEntries<'a>>,
     conflicts: Part<ConflictEntries<'a>>,
     rejected: Part<RejectedEntries<'a>>,
@@ -321,6 +349,7 @@ impl<'a> Entries<'a> {
             remote_id: session.remote_id.as_str(),
             user: session.user.as_str(),
             counter: counter.0,
+            first: false,
             owed: Part::default(),
             conflicts: Part::default(),
             rejected: Part::default(),
@@ -363,11 +392,12 @@ impl<'a> Entries<'a> {
 
     /// What writes all of it.
     pub(super) fn statements(&self) -> Vec<Written<'_>> {
-        let Entries { remote_id, user, counter, owed, conflicts, rejected } = self;
+        let Entries { remote_id, user, counter, first, owed, conflicts, rejected } = self;
         let mut written: Vec<Written<'_>> = Vec::new();
+        let owe: &'static str = if *first { &OWE_FIRST } else { &OWE };
         if owed.rows > 0 {
             let OwedEntries { tables, keys, codes, messages } = &owed.part;
-            written.push((&OWE, vec![remote_id, counter, tables, keys, codes, messages]));
+            written.push((owe, vec![remote_id, counter, tables, keys, codes, messages]));
         }
         if conflicts.rows > 0 {
             let part = &conflicts.part;

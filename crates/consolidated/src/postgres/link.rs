@@ -23,6 +23,7 @@ pub(super) use session::{Outcome, Session};
 
 use super::connect::{self, Facts, Options, Role};
 use super::errors::{Fault, FaultKind};
+use super::statement::POSITION;
 use super::watermark::Place;
 use crate::cancellation::Cancellation;
 use crate::serving::Serving;
@@ -55,7 +56,8 @@ impl<'a> Call<'a> {
     }
 
     /// The same, but planned each time, for the tables as they are then. Rows that it returns are
-    /// counted and not handed on: what they look like would be asked only once.
+    /// counted and not handed on, but for their positions in the batch: what they look like would
+    /// be asked only once.
     pub(super) fn script(sql: &'a str, parameters: &'a [&'a (dyn ToSql + Sync)]) -> Call<'a> {
         Call::Prepared { sql, types: &[], parameters, keeps_plan: false }
     }
@@ -67,6 +69,8 @@ pub(super) struct Answer {
     pub(super) rows: Vec<Row>,
     /// Rows returned or changed.
     pub(super) affected: u64,
+    /// Rows of the batch that a script says it has changed.
+    pub(super) positions: Vec<i32>,
 }
 
 /// Takes the rows of a flight as they arrive, with the position of their statement.
@@ -172,15 +176,18 @@ impl Link {
     /// The first failure is reported. Of the later calls, prepared ones were skipped up to the next
     /// [`Call::Simple`]; from there on they have run, or failed with the transaction.
     pub(super) fn flight(&mut self, calls: &[Call<'_>]) -> Result<Vec<Answer>, Fault> {
-        let mut rows: Vec<Vec<Row>> = calls.iter().map(|_| Vec::new()).collect();
+        let mut answers: Vec<Answer> = calls.iter().map(|_| Answer::default()).collect();
         let affected = self.run(calls, &mut |call, row| {
-            if !matches!(calls[call], Call::Prepared { keeps_plan: false, .. }) {
-                rows[call].push(row.to_row());
+            match calls[call] {
+                Call::Prepared { keeps_plan: false, .. } => {
+                    answers[call].positions.extend(position(row));
+                }
+                _ => answers[call].rows.push(row.to_row()),
             }
             Ok(())
         })?;
-        let answers = rows.into_iter().zip(affected);
-        Ok(answers.map(|(rows, affected)| Answer { rows, affected }).collect())
+        answers.iter_mut().zip(affected).for_each(|(answer, affected)| answer.affected = affected);
+        Ok(answers)
     }
 
     /// Sends `calls` together and counts the rows that each returned or changed.
@@ -310,6 +317,12 @@ fn first_refusal(outcomes: Vec<Outcome>) -> Result<Vec<u64>, Fault> {
         }
     }
     Ok(affected)
+}
+
+/// The position in a batch that a row tells, and nothing else.
+fn position(row: RowRef<'_>) -> Option<i32> {
+    let [column] = row.columns() else { return None };
+    if column.name == POSITION { row.try_get(0).ok() } else { None }
 }
 
 /// Serialization failures and deadlocks.

@@ -7,6 +7,7 @@ use crate::synchronization::{Applied, Batch, Change};
 use crate::uploaded_row::UploadedRow;
 use model::{Code, Failure, PublishedTable, ValueRef};
 use std::collections::BTreeSet;
+use std::ops::ControlFlow::{self, Break, Continue};
 
 /// What an upload consists of.
 #[derive(Default)]
@@ -138,41 +139,60 @@ impl Outline {
     /// Shows every row in the order in which rows are applied: what is written, parents first,
     /// then deletes, children first, or RESTRICT would stop the parent's.
     pub(super) fn visit(&self, upload: Upload<'_>, each: Each<'_>) -> Result<(), Stop> {
-        self.visit_written(upload, each)?;
-        self.visit_deletes(upload, each)
+        self.visit_while(upload, &mut |table, row| each(table, row).map(Continue)).map(|_| ())
+    }
+
+    /// The same, until `each` breaks.
+    pub(super) fn visit_while(&self, upload: Upload<'_>, each: EachWhile<'_>) -> Flow {
+        if self.written_while(upload, each)?.is_break() {
+            return Ok(Break(()));
+        }
+        for table in self.deleted.iter().rev() {
+            let wanted = |at: usize, change: Change| at == *table && change == Change::Delete;
+            if pass(upload, each, &wanted)?.is_break() {
+                return Ok(Break(()));
+            }
+        }
+        Ok(Continue(()))
+    }
+
+    fn written_while(&self, upload: Upload<'_>, each: EachWhile<'_>) -> Flow {
+        if self.in_order && !self.written.is_empty() {
+            return pass(upload, each, &|_, change| change != Change::Delete);
+        }
+        for place in &self.written {
+            let wanted = |at: usize, change: Change| {
+                Turn::of(change).is_some_and(|turn| (at, turn) == *place)
+            };
+            if pass(upload, each, &wanted)?.is_break() {
+                return Ok(Break(()));
+            }
+        }
+        Ok(Continue(()))
     }
 
     /// Shows what is written alone.
     pub(super) fn visit_written(&self, upload: Upload<'_>, each: Each<'_>) -> Result<(), Stop> {
-        if self.in_order && !self.written.is_empty() {
-            pass(upload, each, &|_, change| change != Change::Delete)?;
-        } else {
-            for place in &self.written {
-                pass(upload, each, &|at, change| {
-                    Turn::of(change).is_some_and(|turn| (at, turn) == *place)
-                })?;
-            }
-        }
-        Ok(())
+        self.written_while(upload, &mut |table, row| each(table, row).map(Continue)).map(|_| ())
     }
 
     /// Shows the deletes alone, children first.
     pub(super) fn visit_deletes(&self, upload: Upload<'_>, each: Each<'_>) -> Result<(), Stop> {
         for table in self.deleted.iter().rev() {
-            pass(upload, each, &|at, change| at == *table && change == Change::Delete)?;
+            pass_all(upload, each, &|at, change| at == *table && change == Change::Delete)?;
         }
         Ok(())
     }
 
     /// Shows the rows with keys that others may free, and then the deletes, parents first.
     pub(super) fn visit_keys(&self, upload: Upload<'_>, each: Each<'_>) -> Result<(), Stop> {
-        pass(upload, each, &|at, change| match change {
+        pass_all(upload, each, &|at, change| match change {
             Change::KeyChange => true,
             Change::Insert => self.deleted.contains(&at),
             Change::Update | Change::Delete => false,
         })?;
         for table in &self.deleted {
-            pass(upload, each, &|at, change| at == *table && change == Change::Delete)?;
+            pass_all(upload, each, &|at, change| at == *table && change == Change::Delete)?;
         }
         Ok(())
     }
@@ -181,14 +201,25 @@ impl Outline {
 /// Takes a row of the table at a position.
 type Each<'e> = &'e mut dyn FnMut(usize, &UploadedRow<'_>) -> Result<(), Stop>;
 
-fn pass(
+/// The same, and says whether it wants more.
+type EachWhile<'e> = &'e mut dyn FnMut(usize, &UploadedRow<'_>) -> Flow;
+
+/// Whether all rows were shown.
+type Flow = Result<ControlFlow<()>, Stop>;
+
+fn pass_all(
     upload: Upload<'_>,
     each: Each<'_>,
     wanted: &dyn Fn(usize, Change) -> bool,
 ) -> Result<(), Stop> {
-    let mut stop = None;
-    let visited = (upload.request.batches)(&mut |batch| {
-        if !wanted(batch.table, batch.change) {
+    pass(upload, &mut |table, row| each(table, row).map(Continue), wanted).map(|_| ())
+}
+
+fn pass(upload: Upload<'_>, each: EachWhile<'_>, wanted: &dyn Fn(usize, Change) -> bool) -> Flow {
+    let mut flow = Ok(Continue(()));
+    (upload.request.batches)(&mut |batch| {
+        // What is left is passed over.
+        if !matches!(flow, Ok(Continue(()))) || !wanted(batch.table, batch.change) {
             return Ok(());
         }
         let published = &upload.tables[batch.table].deployed.published;
@@ -201,17 +232,14 @@ fn pass(
                 batch.change,
                 published.width(),
             )?;
-            if let Err(reason) = each(batch.table, &row) {
-                stop = Some(reason);
-                return Err(Failure::new(Code::Bug, "stopped on purpose"));
+            flow = each(batch.table, &row);
+            if !matches!(flow, Ok(Continue(()))) {
+                break;
             }
         }
         Ok(())
-    });
-    match stop {
-        Some(stop) => Err(stop),
-        None => visited.map_err(Stop::from),
-    }
+    })?;
+    flow
 }
 
 /// Refuses an update whose keys differ even for the remote's own database, from a remote without

@@ -240,7 +240,7 @@ impl Generator<'_> {
         );
         match self.log() {
             Some(log) => {
-                log.noted(&indented(&format!("{delete}\nRETURNING {}", log.returned("t"))))
+                log.noted(&indented(&format!("{delete}\nRETURNING {}", log.returned("t", "d"))))
             }
             None => delete,
         }

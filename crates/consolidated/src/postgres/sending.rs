@@ -10,15 +10,17 @@ use super::ledger::Ledger;
 use super::link::{Answer, Call, Link};
 use super::moved::Question;
 use super::outline::Outline;
+use super::parcel::{Numbers, Parcel};
 use super::reached;
 use super::row_fault;
-use super::shortfall;
+use super::shortfall::{self, Short};
 use super::upload::{LOCK_AT, Stop, Upload, WATCH_AT, stopped};
 use super::verbatim;
 use crate::reach::{By, Reached};
 use crate::synchronization::Change;
 use crate::uploaded_row::{UploadedRow, event_of};
-use model::{Code, Failure};
+use model::Failure;
+use std::ops::ControlFlow::{Break, Continue};
 
 /// Bytes of parameters that are sent before their answers are awaited. They are held twice, as
 /// parameters and as messages; more of them save one wait for each of the largest batches.
@@ -44,9 +46,8 @@ pub(super) enum Opening<'o> {
 
 /// What became of a try.
 pub(super) enum Sent {
-    /// Every row was applied, or rejected before it was sent, but for these: their numbers, in the
-    /// order in which the upload is visited. Nothing was done for them.
-    But(Vec<u64>),
+    /// Every row was applied, or rejected before it was sent, but for these.
+    But(Missed),
     /// All is to be undone.
     Failed {
         /// A value that must be unique is there already, perhaps a key.
@@ -54,15 +55,13 @@ pub(super) enum Sent {
     },
 }
 
-/// Rows on their way to one statement.
-pub(super) struct Parcel<'a> {
-    pub(super) table: usize,
-    pub(super) change: Change,
-    pub(super) batch: Batch<'a>,
-    /// Asks for the rows that these may reach.
-    asked: Option<Batch<'a>>,
-    /// The number of each row.
+/// Rows for which nothing was done.
+#[derive(Default)]
+pub(super) struct Missed {
+    /// Their numbers, in the order in which the upload is visited.
     pub(super) numbers: Vec<u64>,
+    /// Statements have left some of them out.
+    pub(super) fell_short: bool,
 }
 
 /// One try at applying all rows with one statement for each batch.
@@ -87,7 +86,7 @@ pub(super) struct Sending<'l, 'a> {
     number: u64,
     /// Rows that are known to find another one in their place, and are not sent; the last first.
     aside: Vec<u64>,
-    missed: Vec<u64>,
+    missed: Missed,
     /// Whether others have changed keys (`moved.rs`).
     question: Option<Question<'a>>,
     /// Every row so far was applied as it was sent.
@@ -106,7 +105,8 @@ impl<'l, 'a> Sending<'l, 'a> {
         let verbatim = upload.request.download_follows;
         let mut ledger = Ledger::within(upload.spills);
         ledger.undigested = !verbatim || outline.rows() >= verbatim::ROWS_MIN;
-        let question = Question::known(link.place(), upload, outline);
+        // What is resolved behind the others asks it once more, and alone matters then.
+        let question = Question::known(link.place(), upload, outline).filter(|_| aside.is_empty());
         let seeks = shortfall::can_be_sought(link.place(), upload, outline);
         aside.reverse();
         Sending {
@@ -124,7 +124,7 @@ impl<'l, 'a> Sending<'l, 'a> {
             seeks,
             number: 0,
             aside,
-            missed: Vec::new(),
+            missed: Missed::default(),
             question,
             verbatim,
         }
@@ -138,40 +138,29 @@ impl<'l, 'a> Sending<'l, 'a> {
 
     pub(super) fn rows(&mut self, outline: &Outline) -> Result<Sent, Stop> {
         let upload = self.upload;
-        let mut gave_up = false;
-        let visited = outline.visit(upload, &mut |table, row| {
-            self.row(outline, table, row)?;
-            if self.failed {
-                gave_up = true;
-                return Err(Failure::new(Code::Bug, "stopped on purpose").into());
-            }
-            Ok(())
-        });
-        if !gave_up {
-            visited?;
+        let visited = outline.visit_while(upload, &mut |table, row| {
+            self.row(table, row)?;
+            Ok(if self.failed { Break(()) } else { Continue(()) })
+        })?;
+        if visited.is_continue() {
             self.flush();
-            self.send(outline, true)?;
+            self.send(true)?;
         }
         let mut missed = std::mem::take(&mut self.missed);
         // What a delete has taken along besides might have been among them.
-        self.failed |= !missed.is_empty() && self.reached.count() > 0;
-        missed.sort_unstable();
+        self.failed |= !missed.numbers.is_empty() && self.reached.count() > 0;
+        missed.numbers.sort_unstable();
         Ok(match self.failed {
             true => Sent::Failed { not_unique: self.not_unique },
             false => Sent::But(missed),
         })
     }
 
-    fn row(
-        &mut self,
-        outline: &Outline,
-        position: usize,
-        row: &UploadedRow<'_>,
-    ) -> Result<(), Stop> {
+    fn row(&mut self, position: usize, row: &UploadedRow<'_>) -> Result<(), Stop> {
         let number = self.number;
         self.number += 1;
         if self.aside.last() == Some(&number) {
-            self.missed.extend(self.aside.pop());
+            self.missed.numbers.extend(self.aside.pop());
             return Ok(());
         }
         let fits = self.filling.as_ref().is_some_and(|parcel| {
@@ -180,7 +169,7 @@ impl<'l, 'a> Sending<'l, 'a> {
         if !fits {
             self.flush();
             if self.ready.iter().map(|parcel| parcel.batch.bytes()).sum::<usize>() > FLIGHT_BYTES {
-                self.send(outline, false)?;
+                self.send(false)?;
             }
             self.filling = Some(self.parcel(position, row.change)?);
         }
@@ -211,7 +200,7 @@ impl<'l, 'a> Sending<'l, 'a> {
         let batch = Batch::new(table, table.required(event_of(change))?, session);
         let query = table.reach.by_delete.as_ref().filter(|_| change == Change::Delete);
         let asked = query.map(|query| Batch::new(table, query, session));
-        Ok(Parcel { table: position, change, batch, asked, numbers: Vec::new() })
+        Ok(Parcel { table: position, change, batch, asked, numbers: Numbers::default() })
     }
 
     fn flush(&mut self) {
@@ -228,7 +217,7 @@ impl<'l, 'a> Sending<'l, 'a> {
     }
 
     /// Sends what is ready and looks whether every row of it was applied.
-    fn send(&mut self, outline: &Outline, last: bool) -> Result<(), Stop> {
+    fn send(&mut self, last: bool) -> Result<(), Stop> {
         let ready = std::mem::take(&mut self.ready);
         let values: Vec<_> = ready.iter().map(|parcel| parcel.batch.values()).collect();
         let parameters: Vec<_> = values.iter().map(|values| batch::as_parameters(values)).collect();
@@ -272,11 +261,12 @@ impl<'l, 'a> Sending<'l, 'a> {
         };
         let mut short = Vec::new();
         for (parcel, asked) in ready.iter().zip(places) {
-            let affected = answers[asked.end].affected;
+            let answer = &mut answers[asked.end];
+            let (affected, positions) = (answer.affected, std::mem::take(&mut answer.positions));
             self.reached.extend(By::Delete, reached::found_by(&answers[asked])?);
-            self.verbatim &= affected <= u64::from(parcel.batch.rows);
-            if affected < u64::from(parcel.batch.rows) {
-                short.push((parcel, affected));
+            self.verbatim &= affected <= parcel.numbers.len();
+            if affected < parcel.numbers.len() {
+                short.push(Short { parcel, affected, positions });
             }
         }
         let answer = answers.last().filter(|_| asked_last.is_some());
@@ -287,8 +277,9 @@ impl<'l, 'a> Sending<'l, 'a> {
             self.locked = Some(answers.swap_remove(LOCK_AT));
         }
         if !short.is_empty() && !self.failed {
-            match shortfall::find(self.link, self.upload, outline, &short)? {
-                Some(numbers) => self.missed.extend(numbers),
+            self.missed.fell_short = true;
+            match shortfall::find(self.link, self.upload, &short)? {
+                Some(numbers) => self.missed.numbers.extend(numbers),
                 None => self.failed = true,
             }
         }

@@ -26,9 +26,10 @@ use super::link::{Call, Link};
 use super::links::Links;
 use super::moved::{Moves, Question};
 use super::outline::Outline;
+use super::parcel::{Numbers, Parcel};
 use super::reached;
-use super::sending::Parcel;
-use super::statement::Statement;
+use super::sending::Missed;
+use super::statement::{POSITION, Statement};
 use super::tables::VERSION;
 use super::upload::{Stop, Upload, stopped};
 use super::verbatim;
@@ -93,12 +94,7 @@ fn seeking(
         ident(&details.name),
         join(&key, " AND ", |name| format!("t.{0} = k.{0}", ident(name))),
     );
-    let text = format!(
-        "SELECT k.syncline_position\n\
-         FROM (SELECT b.*, row_number() OVER () AS syncline_position FROM {{keys}} AS b) AS k\n\
-         WHERE {}",
-        condition(&found)
-    );
+    let text = format!("SELECT k.{POSITION}\nFROM {{keys}} AS k\nWHERE {}", condition(&found));
     let script = Script::parse(&text, published).ok()?;
     Some(Statement::of(&script, published, &details.columns))
 }
@@ -113,16 +109,36 @@ pub(super) fn can_be_sought(place: Place, upload: Upload<'_>, outline: &Outline)
         && Question::is_whole(place, upload, outline)
 }
 
-/// The numbers of the rows that each parcel fell short by, beside how many were applied. None
-/// where that is not certain.
+/// A parcel of which a statement has changed fewer rows than it has.
+pub(super) struct Short<'p, 'a> {
+    pub(super) parcel: &'p Parcel<'a>,
+    pub(super) affected: u64,
+    /// Those that were changed, where the statement says so.
+    pub(super) positions: Vec<i32>,
+}
+
+impl Short<'_, '_> {
+    /// The numbers of the rows that are missing, where they are known without a question.
+    fn missing(&self) -> Option<Vec<u64>> {
+        let told = self.affected == self.positions.len() as u64;
+        told.then(|| self.parcel.numbers.without(&self.positions))
+    }
+}
+
+/// The numbers of the rows that each parcel fell short by. None where that is not certain.
 pub(super) fn find(
     link: &mut Link,
     upload: Upload<'_>,
-    outline: &Outline,
-    short: &[(&Parcel<'_>, u64)],
+    short: &[Short<'_, '_>],
 ) -> Result<Option<Vec<u64>>, Stop> {
-    let mut seeking = Vec::with_capacity(short.len());
-    for (parcel, _) in short {
+    let mut numbers = Vec::new();
+    let mut seeking = Vec::new();
+    for short in short {
+        if let Some(missing) = short.missing() {
+            numbers.extend(missing);
+            continue;
+        }
+        let parcel = short.parcel;
         let seeker = upload.tables[parcel.table].seeker.as_ref();
         let seeker = seeker.and_then(|seeker| match parcel.change {
             Change::Insert | Change::Update => Some(&seeker.unstamped),
@@ -131,25 +147,22 @@ pub(super) fn find(
         });
         let Some(seeker) = seeker else { return Ok(None) };
         let Some(values) = parcel.batch.asked_by(seeker, parcel.change) else { return Ok(None) };
-        seeking.push((seeker, values));
+        seeking.push((short, seeker, values));
     }
     let parameters: Vec<_> =
-        seeking.iter().map(|(_, values)| batch::as_parameters(values)).collect();
-    let names = names(upload, outline);
-    let tables: [&(dyn ToSql + Sync); 1] = [&names];
-    let mut calls = vec![Call::new(MEDDLES, &tables)];
+        seeking.iter().map(|(_, _, values)| batch::as_parameters(values)).collect();
     let questions = seeking.iter().zip(&parameters);
-    reached::ask(&mut calls, questions.map(|((seeker, _), p)| Call::new(&seeker.sql, p)));
-    let answers = link.flight(&calls).map_err(stopped("look for rows that were not applied"))?;
-    if answers.first().is_none_or(|meddles| !meddles.rows.is_empty()) {
-        return Ok(None);
+    let mut calls = Vec::new();
+    reached::ask(&mut calls, questions.map(|((_, seeker, _), p)| Call::new(&seeker.sql, p)));
+    if calls.is_empty() {
+        return Ok(Some(numbers));
     }
-    let mut numbers = Vec::new();
-    // In front of the answers is what was made of the first call, and of a setting.
-    for ((parcel, affected), answer) in short.iter().zip(answers.iter().skip(2)) {
-        let lacking = u64::from(parcel.batch.rows).saturating_sub(*affected);
+    let answers = link.flight(&calls).map_err(stopped("look for rows that were not applied"))?;
+    // In front of the answers is what was made of a setting.
+    for ((short, ..), answer) in seeking.iter().zip(answers.iter().skip(1)) {
+        let lacking = short.parcel.numbers.len().saturating_sub(short.affected);
         let found = answer.rows.len() as u64;
-        let certain = match parcel.change {
+        let certain = match short.parcel.change {
             // A missing row needs no action.
             Change::Delete => found <= lacking,
             Change::Insert | Change::Update | Change::KeyChange => found == lacking,
@@ -158,8 +171,7 @@ pub(super) fn find(
             return Ok(None);
         }
         for row in &answer.rows {
-            let position: i64 = row.try_get(0).map_err(unreadable)?;
-            numbers.extend(parcel.numbers.get(position as usize - 1));
+            numbers.extend(short.parcel.numbers.at(row.try_get(0).map_err(unreadable)?));
         }
     }
     Ok(Some(numbers))
@@ -183,7 +195,7 @@ pub(super) fn duplicates(
     }
     let mut number = 0;
     let mut found = Vec::new();
-    let mut asking: Option<(usize, Batch<'_>, Vec<u64>)> = None;
+    let mut asking: Option<(usize, Batch<'_>, Numbers)> = None;
     outline.visit(upload, &mut |at, row| {
         let this = number;
         number += 1;
@@ -195,7 +207,7 @@ pub(super) fn duplicates(
         if !fits {
             found.extend(present(link, asking.take())?);
             let batch = Batch::new(table, &seeker.there, upload.request.session);
-            asking = Some((at, batch, Vec::new()));
+            asking = Some((at, batch, Numbers::default()));
         }
         if let Some((_, batch, numbers)) = &mut asking
             && batch::misspelled_key(table, row).is_none()
@@ -209,10 +221,7 @@ pub(super) fn duplicates(
     Ok((!found.is_empty()).then_some(found))
 }
 
-fn present(
-    link: &mut Link,
-    asking: Option<(usize, Batch<'_>, Vec<u64>)>,
-) -> Result<Vec<u64>, Stop> {
+fn present(link: &mut Link, asking: Option<(usize, Batch<'_>, Numbers)>) -> Result<Vec<u64>, Stop> {
     let Some((_, mut batch, numbers)) = asking.filter(|(_, batch, _)| batch.rows > 0) else {
         return Ok(Vec::new());
     };
@@ -222,25 +231,28 @@ fn present(
     let mut calls = Vec::new();
     reached::ask(&mut calls, std::iter::once(batch::query(&batch, &parameters)));
     let answers = link.flight(&calls).map_err(stopped("look for keys that are there"))?;
-    let positions = reached::found_by(&answers)?.into_iter();
-    let mut found: Vec<u64> =
-        positions.filter_map(|at| numbers.get(at as usize - 1).copied()).collect();
+    let mut found = Vec::new();
+    // In front of the answer is what was made of a setting.
+    for row in answers.get(1).iter().flat_map(|answer| &answer.rows) {
+        found.extend(numbers.at(row.try_get(0).map_err(unreadable)?));
+    }
     found.sort_unstable();
     Ok(found)
 }
 
-/// Resolves the rows with these numbers, after all others, and records the results in `ledger`.
+/// Resolves the rows that were `missed`, after all others, and records the results in `ledger`.
 /// Returns none if everything must be undone and applied carefully.
 pub(super) fn settle(
     link: &mut Link,
     upload: Upload<'_>,
     outline: &Outline,
-    missed: &[u64],
+    missed: &Missed,
     ledger: Ledger,
 ) -> Result<Option<Ledger>, Stop> {
     let mut careful = Careful::new(link, upload, Links::default(), Moves::default());
     careful.ledger = ledger;
-    let mut missed = missed.iter().copied().peekable();
+    let fell_short = missed.fell_short;
+    let mut missed = missed.numbers.iter().copied().peekable();
     let (mut number, mut bytes) = (0, 0);
     let mut group: Option<Group> = None;
     let mut reaches = false;
@@ -274,7 +286,7 @@ pub(super) fn settle(
     }
     careful.flush()?;
     let Careful { mut ledger, link, .. } = careful;
-    if others_changed_keys(link, upload, outline)? {
+    if is_disturbed(link, upload, outline, fell_short)? {
         return Ok(None);
     }
     let leaves = |table: usize| upload.tables[table].deployed.details.may_leave;
@@ -283,13 +295,25 @@ pub(super) fn settle(
     Ok(Some(ledger))
 }
 
-fn others_changed_keys(
+/// Whether what was done may not stand (F2, F3).
+fn is_disturbed(
     link: &mut Link,
     upload: Upload<'_>,
     outline: &Outline,
+    fell_short: bool,
 ) -> Result<bool, Stop> {
-    let Some(question) = Question::known(link.place(), upload, outline) else { return Ok(false) };
-    let parameters = question.parameters();
-    let rows = link.query(key_log::ANY, &parameters).map_err(stopped("look for changed keys"))?;
-    Ok(!rows.is_empty())
+    let names = names(upload, outline);
+    let tables: [&(dyn ToSql + Sync); 1] = [&names];
+    let question = Question::known(link.place(), upload, outline);
+    let asked = question.as_ref().map(Question::parameters);
+    let mut calls = Vec::new();
+    if fell_short {
+        calls.push(Call::new(MEDDLES, &tables));
+    }
+    calls.extend(asked.as_ref().map(|parameters| Call::new(key_log::ANY, parameters)));
+    if calls.is_empty() {
+        return Ok(false);
+    }
+    let answers = link.flight(&calls).map_err(stopped("look for what others did meanwhile"))?;
+    Ok(answers.iter().any(|answer| !answer.rows.is_empty()))
 }

@@ -10,7 +10,8 @@
 //! ```
 //!
 //! The arrays of a batch have the same length, so the sets advance together, row by row. One
-//! function with several arguments in `FROM` would first store all rows.
+//! function with several arguments in `FROM` would first store all rows. A script that names
+//! [`POSITION`] gets the place of each row in the batch as one more set.
 
 use super::values::ColumnType;
 use crate::quote::ident;
@@ -19,6 +20,9 @@ use bytes::BytesMut;
 use model::PublishedTable;
 use postgres_types::{IsNull, ToSql, Type};
 use std::error::Error;
+
+/// The place of a row in its batch, from 1, as a column of the batch where a script names it.
+pub(super) const POSITION: &str = "syncline_position";
 
 /// Where the value of a parameter comes from.
 #[derive(Debug, Clone, PartialEq)]
@@ -56,6 +60,8 @@ impl Statement {
             set_based: false,
             keeps_plan: false,
         };
+        let asks = |piece: &Piece| matches!(piece, Piece::Text(text) if text.contains(POSITION));
+        let numbered = script.pieces.iter().any(asks);
         for piece in &script.pieces {
             match piece {
                 Piece::Text(text) => statement.sql.push_str(text),
@@ -64,7 +70,7 @@ impl Statement {
                     statement.sql.push_str(&spelled);
                 }
                 Piece::Relation(relation) => {
-                    let spelled = statement.relation(*relation, table, columns);
+                    let spelled = statement.relation(*relation, table, columns, numbered);
                     statement.sql.push_str(&spelled);
                     statement.set_based = true;
                 }
@@ -110,6 +116,7 @@ impl Statement {
         relation: Relation,
         table: &PublishedTable,
         columns: &[ColumnType],
+        numbered: bool,
     ) -> String {
         let all = 0..table.width();
         let key = || table.key.iter().map(|at| usize::from(*at));
@@ -121,7 +128,7 @@ impl Statement {
             Relation::Deletes => all.map(Slot::OldColumn).collect(),
             Relation::Keys => key().map(Slot::NewColumn).collect(),
         };
-        let mut selected = Vec::with_capacity(slots.len());
+        let (mut selected, mut first) = (Vec::with_capacity(slots.len()), None);
         for slot in slots {
             let (at, name) = match slot {
                 Slot::OldColumn(at) => (at, old_name(&table.columns, &table.columns[at])),
@@ -132,12 +139,12 @@ impl Statement {
             };
             let (column, number) = (&columns[at], self.number(slot));
             let cast = column.cast_from_wire().map(|cast| format!("::{cast}")).unwrap_or_default();
-            let wire = column.wire();
-            selected.push(format!(
-                "unnest(${number}::{}[]){cast} AS {}",
-                wire.name(),
-                ident(&name)
-            ));
+            let array = format!("${number}::{}[]", column.wire().name());
+            selected.push(format!("unnest({array}){cast} AS {}", ident(&name)));
+            first.get_or_insert(array);
+        }
+        if let Some(array) = first.filter(|_| numbered) {
+            selected.push(format!("generate_series(1, cardinality({array})) AS {POSITION}"));
         }
         format!("(SELECT {})", selected.join(", "))
     }
@@ -207,6 +214,12 @@ mod tests {
             "DELETE FROM t USING (SELECT unnest($1::int4[]) AS \"id\") AS k \
              WHERE t.id = k.id AND t.mood = $2::text::mood",
             &[Slot::NewColumn(0), Slot::Old(1)],
+        );
+        check(
+            "SELECT k.syncline_position FROM {keys} AS k",
+            "SELECT k.syncline_position FROM (SELECT unnest($1::int4[]) AS \"id\", \
+             generate_series(1, cardinality($1::int4[])) AS syncline_position) AS k",
+            &[Slot::NewColumn(0)],
         );
         check(
             "SELECT {u.rep}, {s.last_download}, {u.rep}",

@@ -27,7 +27,7 @@ use super::link::{Call, Link};
 use super::made::Made;
 use super::outline::Outline;
 use super::owed;
-use super::sending::{BEGIN_AGAIN, Opening, Sending, Sent};
+use super::sending::{BEGIN_AGAIN, Missed, Opening, Sending, Sent};
 use super::shapes;
 use super::shortfall;
 use super::verbatim::{self, Look};
@@ -63,6 +63,8 @@ const RETRY_AFTER_S: u32 = 5;
 
 const SETTLE: &str = "DELETE FROM syncline.syncline_owed 
 WHERE remote_id = $1 AND counter <= $2 AND withheld IS NULL AND table_name <> ALL ($3)";
+
+const STILL_OWED: &str = "SELECT 1 FROM syncline.syncline_owed WHERE remote_id = $1 LIMIT 1";
 
 /// Why a transaction cannot go on.
 #[derive(Debug)]
@@ -125,7 +127,7 @@ pub(super) enum Undone {
 pub(super) struct Together {
     ledger: Ledger,
     /// Rows that were not.
-    missed: Vec<u64>,
+    missed: Missed,
     outline: Outline,
 }
 
@@ -185,7 +187,7 @@ pub(super) fn resolve(
 ) -> Result<Result<Ledger, Undone>, Failure> {
     in_sequence(upload.request, remote)?;
     let Together { ledger, missed, outline } = together;
-    let settled = match missed.is_empty() {
+    let settled = match missed.numbers.is_empty() {
         true => Ok(Some(ledger)),
         false => shortfall::settle(link, upload, &outline, &missed, ledger),
     };
@@ -278,7 +280,7 @@ fn commit(
 ) -> Result<Option<Transaction>, Failure> {
     let request = upload.request;
     let remote_id = request.session.remote_id.as_str();
-    let settled = settled(upload, remote).filter(|_| owed).map(|counter| counter.0);
+    let Settling { settled, owed } = settle(link, upload, remote, owed, ledger)?;
     let waiting = request.session.waiting_names();
     let settling: [&(dyn ToSql + Sync); 3] = [&remote_id, &settled, &waiting];
     let uploaded = request.progress != request.previous;
@@ -286,7 +288,7 @@ fn commit(
         Stored::new(link, request.session, remote.clone(), uploaded, request.download_follows);
     let storing = stored.parameters();
     let counter = next_watermark(request, remote);
-    let entries = ledger.entries(link, upload, counter)?;
+    let entries = ledger.entries(link, upload, (counter, !owed))?;
     let writing = entries.statements();
     let looks = looks(upload, ledger);
     let looking: Vec<_> = looks.iter().map(Look::parameters).collect();
@@ -309,6 +311,36 @@ fn commit(
         let Place { system, timeline } = link.place();
         Transaction { system, timeline, number }
     }))
+}
+
+/// What is left to be done about what the remote was owed.
+struct Settling {
+    /// Up to where it has received it.
+    settled: Option<i64>,
+    /// Whether it may still be owed something.
+    owed: bool,
+}
+
+/// Forgets what the remote has received where it is about to be owed a lot: whether there is
+/// something else then decides what that costs.
+fn settle(
+    link: &mut Link,
+    upload: Upload<'_>,
+    remote: &Remembered,
+    owed: bool,
+    ledger: &Ledger,
+) -> Result<Settling, Failure> {
+    let settled = settled(upload, remote).filter(|_| owed).map(|counter| counter.0);
+    if settled.is_none() || !ledger.owes_many() {
+        return Ok(Settling { settled, owed });
+    }
+    let remote_id = upload.request.session.remote_id.as_str();
+    let waiting = upload.request.session.waiting_names();
+    let settling: [&(dyn ToSql + Sync); 3] = [&remote_id, &settled, &waiting];
+    let calls = [Call::new(SETTLE, &settling), Call::new(STILL_OWED, &settling[..1])];
+    let answers = link.flight(&calls).map_err(failed("settle what the remote was owed"))?;
+    let owed = answers.last().is_none_or(|answer| !answer.rows.is_empty());
+    Ok(Settling { settled: None, owed })
 }
 
 /// What is to be asked of every table that was written, where it may prove something.
@@ -381,7 +413,7 @@ fn attempt(
         let sent = sending.rows(outline)?;
         let ledger = sending.into_ledger(outline);
         let settled = match sent {
-            Sent::But(missed) if missed.is_empty() => Some(ledger),
+            Sent::But(missed) if missed.numbers.is_empty() => Some(ledger),
             Sent::But(missed) => {
                 match shortfall::settle(link, upload, outline, &missed, ledger) {
                     // It is met again, one by one.

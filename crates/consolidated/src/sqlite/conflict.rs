@@ -59,9 +59,15 @@ pub(super) fn resolve(
         }
         return Ok(RowOutcome::Done);
     }
-    fence::check_written(attempt, table, position, row, before)?;
     attempt.applied.conflicts += 1;
-    let after = attempt.fetch(table, row)?;
+    let after = match table.script(event) {
+        Some(_) => {
+            fence::check_written(attempt, table, position, row, before)?;
+            attempt.fetch(table, row)?
+        }
+        // All stays as it is.
+        None => now.clone(),
+    };
     note(attempt, table, row, now.as_deref(), after.as_deref())?;
     if agrees(row, after.as_deref()) {
         attempt.echo_shared(table, position, row);
@@ -272,6 +278,11 @@ fn note(
     let told = |image: &[u8]| readable::row(&table.published, image);
     let old = (row.change != Change::Insert).then(|| told(&old));
     let new = (row.change != Change::Delete).then(|| told(row.new_image()));
+    let consolidated = now.map(told);
+    let result = match result == now {
+        true => consolidated.clone(),
+        false => result.map(told),
+    };
     let session = attempt.request.session;
     attempt
         .connection
@@ -290,8 +301,8 @@ fn note(
                 table.conflict_rule,
                 old,
                 new,
-                now.map(told),
-                result.map(told),
+                consolidated,
+                result,
             ])
         })
         .map_err(failed("note a conflict"))?;

@@ -366,7 +366,7 @@ impl Plan<'_> {
 /// Connections of a server with so many workers: each reads over one and writes over another, and
 /// admissions have some of their own.
 fn connections_of(workers: u32) -> u32 {
-    2 * workers + workers.div_ceil(4)
+    2 * workers + workers.div_ceil(server::READERS_PER_ADMITTER as u32)
 }
 
 /// A test of a parameter whose unit is its name.
