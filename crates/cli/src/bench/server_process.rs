@@ -145,6 +145,9 @@ impl Drop for ServerProcess {
     }
 }
 
+/// Room for a fingerprint and a watermark.
+const FIRST_MESSAGE_BYTES_PER_TABLE: u64 = 256;
+
 /// The `syncline.toml` of the server: what it must not refuse because of the run's size.
 fn config(consolidated: &Url, options: &BenchRunOptions) -> String {
     let queue = options.clients.max(SESSIONS_DEFAULT);
@@ -156,6 +159,9 @@ fn config(consolidated: &Url, options: &BenchRunOptions) -> String {
         toml::Value::from(consolidated.to_string()),
         logged.clamp(1_000_000, 1_000_000_000)
     );
+    // The first message of a client has a watermark for each table.
+    let first = (u64::from(options.tables) * FIRST_MESSAGE_BYTES_PER_TABLE).max(64 << 10);
+    text.push_str(&format!("unauthenticated_bytes_max = {first}\n"));
     if let Some(workers) = options.workers {
         text.push_str(&format!("workers = {0}\nupload_appliers = {0}\n", workers.0));
     }

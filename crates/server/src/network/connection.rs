@@ -115,11 +115,22 @@ impl Connection {
         self.unauthenticated_bytes_left = None;
     }
 
+    /// Names the limit that holds for a peer that is not known yet.
+    fn explain(&self, failure: Failure) -> Failure {
+        match (self.unauthenticated_bytes_left, failure.code()) {
+            (Some(_), Code::FrameTooLarge) => failure.hint(
+                "raise `unauthenticated_bytes_max` on the server: the first message of a remote \
+                 needs about 110 bytes for each table",
+            ),
+            _ => failure,
+        }
+    }
+
     /// The next frame, or one as far as it has come if there is no memory for it; waits for it as
     /// long as patience lasts.
     async fn next(&mut self) -> Result<Next, Failure> {
         loop {
-            if let Some(frame) = self.decoder.next_frame()? {
+            if let Some(frame) = self.decoder.next_frame().map_err(|it| self.explain(it))? {
                 if frame.frame_type >= Message::OPTIONAL_TYPES {
                     self.wire.patience.heartbeat(frame.wire_bytes() as u64);
                 }
@@ -135,7 +146,7 @@ impl Connection {
             let room = self.unauthenticated_bytes_left.unwrap_or(room).min(room);
             if room == 0 {
                 let message = "the peer sent too much before it was authenticated";
-                return Err(Failure::new(Code::FrameTooLarge, message));
+                return Err(self.explain(Failure::new(Code::FrameTooLarge, message)));
             }
             let n = self.wire.read(&mut place.limit(room), announced).await?;
             if let Some(left) = &mut self.unauthenticated_bytes_left {
