@@ -82,6 +82,9 @@ pub(super) struct Sending<'l, 'a> {
     not_unique: bool,
     /// Rows that were not applied are looked for; or else the first of them ends the try.
     seeks: bool,
+    /// Rows of an upload of one kind: where one statement has them all, nothing else has changed
+    /// what it met.
+    alone: Option<u64>,
     /// The number of the next row.
     number: u64,
     /// Rows that are known to find another one in their place, and are not sent; the last first.
@@ -122,6 +125,7 @@ impl<'l, 'a> Sending<'l, 'a> {
             failed: false,
             not_unique: false,
             seeks,
+            alone: outline.is_of_one_kind().then(|| outline.rows()),
             number: 0,
             aside,
             missed: Missed::default(),
@@ -266,7 +270,8 @@ impl<'l, 'a> Sending<'l, 'a> {
             self.reached.extend(By::Delete, reached::found_by(&answers[asked])?);
             self.verbatim &= affected <= parcel.numbers.len();
             if affected < parcel.numbers.len() {
-                short.push(Short { parcel, affected, positions });
+                let alone = self.alone == Some(parcel.numbers.len());
+                short.push(Short { parcel, affected, positions, alone });
             }
         }
         let answer = answers.last().filter(|_| asked_last.is_some());

@@ -115,12 +115,15 @@ pub(super) struct Short<'p, 'a> {
     pub(super) affected: u64,
     /// Those that were changed, where the statement says so.
     pub(super) positions: Vec<i32>,
+    /// No other statement of the upload can have changed the rows, by a foreign key.
+    pub(super) alone: bool,
 }
 
 impl Short<'_, '_> {
     /// The numbers of the rows that are missing, where they are known without a question.
     fn missing(&self) -> Option<Vec<u64>> {
         let told = self.affected == self.positions.len() as u64;
+        let told = told && (self.alone || self.parcel.change == Change::Delete);
         told.then(|| self.parcel.numbers.without(&self.positions))
     }
 }
