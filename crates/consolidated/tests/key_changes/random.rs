@@ -301,7 +301,7 @@ fn two_remotes_that_change_keys_hold_the_same() {
                 .iter()
                 .enumerate()
         {
-            for seed in seeds(3, &[]) {
+            for seed in seeds(3, &[147]) {
                 let mut center = center(Backend::Sqlite, actions, rule);
                 let seed_of_both = 0xD1B5_4A32_D192_ED03_u64.wrapping_mul(seed + number as u64);
                 let mut sites = [seed_of_both, !seed_of_both].map(|seed| Site::new(actions, seed));

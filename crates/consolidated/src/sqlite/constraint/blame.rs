@@ -135,14 +135,20 @@ impl Link<'_> {
     }
 }
 
-/// The rows that were not left out.
+/// The rows that were not left out. A row that leaves a key and a new one that takes it have the same
+/// ID, and are left out together; the one that was there before may be to blame for more.
 fn uploaded_rows(attempt: &Attempt<'_>) -> Result<HashMap<RowId, Change>, Failure> {
     let (mut uploaded, mut failure) = (HashMap::new(), None);
     each_row(attempt, |position, row| {
         let id = row.key(&attempt.tables[position].published, position);
         match attempt.refused.contains(&id) {
             Ok(true) => {}
-            Ok(false) => drop(uploaded.insert(id, row.change)),
+            Ok(false) => {
+                let change = uploaded.entry(id).or_insert(row.change);
+                if *change == Change::Insert {
+                    *change = row.change;
+                }
+            }
             Err(error) => failure = Some(error),
         }
     })?;
