@@ -158,8 +158,8 @@ fn a_table_that_is_rewritten_is_not_empty_to_an_upload_that_keeps_its_snapshot()
     assert_eq!(database.text("SELECT note FROM first WHERE id = 1"), "ours\n");
 }
 
-/// A trigger of the upload locks two rows, and another transaction does so in the other order. It is
-/// the upload that PostgreSQL chooses to end: some ended with «deadlock detected» for the user.
+/// A trigger of the upload locks two rows, and another transaction does so in the other order.
+/// PostgreSQL chooses to end the upload: some failed with «deadlock detected».
 // S1, Trap 14
 #[test]
 fn an_upload_that_deadlocks_is_done_again() {

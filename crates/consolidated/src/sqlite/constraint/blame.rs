@@ -135,8 +135,8 @@ impl Link<'_> {
     }
 }
 
-/// The rows that were not left out. A row that leaves a key and a new one that takes it have the same
-/// ID, and are left out together; the one that was there before may be to blame for more.
+/// The rows that were not left out. A row that leaves a key and a new one that takes it have the
+/// same ID, and are left out together; the one that was there before may be to blame for more.
 fn uploaded_rows(attempt: &Attempt<'_>) -> Result<HashMap<RowId, Change>, Failure> {
     let (mut uploaded, mut failure) = (HashMap::new(), None);
     each_row(attempt, |position, row| {
