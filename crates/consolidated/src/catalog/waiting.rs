@@ -79,15 +79,19 @@ pub(crate) fn require_known(session: &Session, now: &[WaitingTable]) -> Result<(
     }
 }
 
-/// Leaves these tables out of `session` too, which went after it had begun.
-pub(crate) fn wait_too(session: &mut Session, tables: Vec<WaitingTable>) {
-    for WaitingTable { table, message, .. } in &tables {
+/// `session` without these tables too, of which some went after it had begun.
+pub(crate) fn wait_too(session: &Session, waiting: Vec<WaitingTable>) -> Session {
+    let mut now = session.clone();
+    let new = waiting.into_iter().filter(|it| !session.waits(usize::from(it.position)));
+    let new: Vec<WaitingTable> = new.collect();
+    for WaitingTable { table, message, .. } in &new {
         let remote = session.remote_id.as_str();
         tracing::warn!(remote, table, reason = message, "a download leaves a table out");
     }
-    if !tables.is_empty() {
-        Arc::make_mut(&mut session.waiting).extend(tables);
+    if !new.is_empty() {
+        Arc::make_mut(&mut now.waiting).extend(new);
     }
+    now
 }
 
 /// Stands for a table that waits: no row of it is taken, nor is anything of it tracked or sent.

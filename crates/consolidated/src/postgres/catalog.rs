@@ -163,11 +163,7 @@ impl Catalog {
 
     /// `session` with the tables that wait by now.
     pub(super) fn now(&self, session: &Session) -> Session {
-        let mut now = session.clone();
-        let new = self.waiting(session).into_iter();
-        let new: Vec<_> = new.filter(|it| !session.waits(usize::from(it.position))).collect();
-        catalog::wait_too(&mut now, new);
-        now
+        catalog::wait_too(session, self.waiting(session))
     }
 
     /// The same for a download of a session that was settled before the present deployment: where
