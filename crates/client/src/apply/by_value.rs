@@ -10,14 +10,15 @@
 //! (`apply/staying.rs`). It gets the value back only where a row has it.
 
 use super::orphans::{self, Reference};
+use super::rows::{read_values, run};
 use super::{Circumstances, Download};
 use crate::capture::change_log;
-use crate::connection::{bind, explain};
+use crate::connection::explain;
 use crate::schema::RemoteTable;
 use crate::sql::{all, ident, list, parameters};
-use model::{Failure, RowReader, ValueRef};
+use model::{Failure, RowReader};
 use protocol::{DownloadMode, Operation, RowsFrame};
-use rusqlite::{CachedStatement, Connection};
+use rusqlite::Connection;
 
 /// Notes of one download; dropped by [`ByValue::give_back`].
 pub(super) struct ByValue<'a> {
@@ -149,21 +150,25 @@ impl<'a> ByValue<'a> {
                 continue;
             }
             let mut reader = RowReader::new(&payload[RowsFrame::PREFIX_BYTES..]);
+            let (mut key, mut row) = (Vec::new(), Vec::new());
             for _ in 0..count {
                 if operation == Operation::KeyChange {
-                    let old = read(&mut reader, table.key.len())?;
-                    run_with(&mut statement, &old)?;
+                    read_values(&mut reader, table.key.len(), &mut key)?;
+                    run(&mut statement, &key).map_err(explain)?;
                 }
-                let row = read(&mut reader, table.width())?;
-                let key: Vec<_> = table.key.iter().map(|key| row[key.position]).collect();
-                run_with(&mut statement, &key)?;
+                read_values(&mut reader, table.width(), &mut row)?;
+                key.clear();
+                key.extend(table.key.iter().map(|key| row[key.position]));
+                run(&mut statement, &key).map_err(explain)?;
             }
         }
         let mut deletes = download.deletes[usize::from(table.position)].reader();
         while let Some(payload) = deletes.next_chunk()? {
             let mut reader = RowReader::new(&payload[RowsFrame::PREFIX_BYTES..]);
+            let mut key = Vec::new();
             while !reader.is_at_end() {
-                run_with(&mut statement, &read(&mut reader, table.key.len())?)?;
+                read_values(&mut reader, table.key.len(), &mut key)?;
+                run(&mut statement, &key).map_err(explain)?;
             }
         }
         Ok(())
@@ -251,10 +256,7 @@ impl<'a> ByValue<'a> {
 
 /// The foreign key refers to something else than the whole key of a published table.
 fn is_by_value(reference: &Reference, tables: &[RemoteTable]) -> bool {
-    let Some(parent) = reference.parent_at.map(|at| &tables[at]) else { return false };
-    let is_key = |to: &String| parent.key.iter().any(|key| key.name.eq_ignore_ascii_case(to));
-    reference.columns.len() != parent.key.len()
-        || !reference.columns.iter().all(|(_, to)| is_key(to))
+    reference.parent_at.is_some_and(|at| reference.by_key(&tables[at]).is_none())
 }
 
 /// The centre says where the children refer to, and names only those that have changed.
@@ -274,17 +276,6 @@ fn touched_sql(parent: &RemoteTable) -> String {
 
 fn held_sql(reference: usize) -> String {
     ident(&format!("syncline_held_{reference}"))
-}
-
-fn read<'v>(reader: &mut RowReader<'v>, count: usize) -> Result<Vec<ValueRef<'v>>, Failure> {
-    (0..count).map(|_| reader.value()).collect()
-}
-
-fn run_with(statement: &mut CachedStatement<'_>, key: &[ValueRef<'_>]) -> Result<(), Failure> {
-    for (n, value) in key.iter().enumerate() {
-        bind(statement, n + 1, *value).map_err(explain)?;
-    }
-    statement.raw_execute().map(drop).map_err(explain)
 }
 
 #[cfg(test)]

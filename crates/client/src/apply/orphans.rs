@@ -209,6 +209,15 @@ pub(super) fn set_aside_children(
 }
 
 impl Reference {
+    /// Per column that refers, which part of the parent's key it refers to; none where it refers to
+    /// anything else than the whole key.
+    pub(super) fn by_key(&self, parent: &RemoteTable) -> Option<Vec<(&str, usize)>> {
+        let part =
+            |name: &str| parent.key.iter().position(|key| key.name.eq_ignore_ascii_case(name));
+        let parts = self.columns.iter().map(|(from, to)| Some((from.as_str(), part(to)?)));
+        parts.collect::<Option<Vec<_>>>().filter(|parts| parts.len() == parent.key.len())
+    }
+
     /// The parent `p` is the one that the child `c` refers to, as SQLite compares them: under the
     /// parent's collation.
     pub(super) fn same(&self) -> String {

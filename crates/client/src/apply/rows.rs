@@ -512,7 +512,10 @@ pub(super) fn expect_end(rest: &[u8]) -> Result<(), Failure> {
     Err(Failure::new(Code::MalformedMessage, "a rows frame has more bytes than rows"))
 }
 
-fn run(statement: &mut CachedStatement<'_>, values: &[ValueRef<'_>]) -> rusqlite::Result<usize> {
+pub(super) fn run(
+    statement: &mut CachedStatement<'_>,
+    values: &[ValueRef<'_>],
+) -> rusqlite::Result<usize> {
     for (n, value) in values.iter().enumerate() {
         bind(statement, n + 1, *value)?;
     }

@@ -115,7 +115,7 @@ impl Look<'_> {
             let parent = reference.parent_at.map(|at| (&self.tables[at], self.touched[at]));
             let whole = self.touched[reference.child].refreshed
                 || parent.is_some_and(|(table, touched)| {
-                    let unnamed = touched.is_any() && by_key(reference, table).is_none();
+                    let unnamed = touched.is_any() && reference.by_key(table).is_none();
                     touched.refreshed || unnamed
                 });
             let sql = format!(
@@ -153,7 +153,7 @@ impl Look<'_> {
         let referring: Vec<String> = references
             .filter_map(|reference| {
                 let child = self.tables[reference.child].table_sql();
-                let refers = all(by_key(reference, table)?.into_iter().map(|(from, n)| {
+                let refers = all(reference.by_key(table)?.into_iter().map(|(from, n)| {
                     format!("c.{} = ?{}{}", ident(from), n + 1, table.key[n].collate())
                 }));
                 Some(format!("EXISTS (SELECT 1 FROM {child} AS c WHERE {refers})"))
@@ -238,14 +238,6 @@ fn is_found(
         bind(statement, n + 1, *value).map_err(explain)?;
     }
     Ok(statement.raw_query().next().map_err(explain)?.is_some())
-}
-
-/// Per column that refers, which part of the parent's key it refers to; none where it refers to
-/// anything else.
-fn by_key<'a>(reference: &'a Reference, parent: &RemoteTable) -> Option<Vec<(&'a str, usize)>> {
-    let part = |name: &str| parent.key.iter().position(|key| key.name.eq_ignore_ascii_case(name));
-    let parts = reference.columns.iter().map(|(from, to)| Some((from.as_str(), part(to)?)));
-    parts.collect::<Option<Vec<_>>>().filter(|parts| parts.len() == parent.key.len())
 }
 
 #[cfg(test)]

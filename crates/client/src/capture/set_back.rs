@@ -137,7 +137,8 @@ impl<'a> SetBack<'a> {
         }
         let mut found = Vec::new();
         let at = usize::from(table.position);
-        let references = match table.in_foreign_keys {
+        let by_value = self.tables.iter().any(|parent| parent.referred_by_value);
+        let references = match by_value && table.in_foreign_keys {
             true => references_from(self.connection, self.tables, at).map_err(explain)?,
             false => Vec::new(),
         };
