@@ -1,4 +1,4 @@
-//! Licences and duplicate versions of what we depend on, by the rules of `deny.toml`.
+//! Licenses and duplicate versions of what we depend on, by the rules of `deny.toml`.
 //!
 //! The same two checks that `cargo deny check bans licenses` makes, for machines without it.
 
@@ -26,7 +26,7 @@ pub(crate) fn check(checkout: &Checkout) -> Result<Vec<Problem>, String> {
 
 struct Rules {
     target: String,
-    licences: Vec<String>,
+    licenses: Vec<String>,
     /// `name@version` of the duplicates that are known, the version cut where it does not matter.
     duplicates: Vec<String>,
 }
@@ -50,7 +50,7 @@ impl Rules {
         };
         Ok(Rules {
             target: texts(entries("graph", "targets")).into_iter().next().ok_or("no target")?,
-            licences: texts(entries("licenses", "allow")),
+            licenses: texts(entries("licenses", "allow")),
             duplicates: entries("bans", "skip")
                 .into_iter()
                 .map(skipped)
@@ -63,7 +63,7 @@ impl Rules {
 struct Package {
     name: String,
     version: String,
-    licence: String,
+    license: String,
     is_ours: bool,
 }
 
@@ -81,7 +81,7 @@ fn packages(metadata: &Value) -> Vec<Package> {
         .map(|package| Package {
             name: text(&package["name"]),
             version: text(&package["version"]),
-            licence: text(&package["license"]),
+            license: text(&package["license"]),
             is_ours: package["source"].is_null(),
         })
         .collect()
@@ -91,9 +91,9 @@ fn faults(rules: &Rules, packages: &[Package]) -> Vec<String> {
     let mut faults = Vec::new();
     let mut known = vec![false; rules.duplicates.len()];
     for package in packages.iter().filter(|package| !package.is_ours) {
-        let Package { name, version, licence, .. } = package;
-        if !is_allowed(licence, &rules.licences) {
-            faults.push(format!("{name} {version} has the licence `{licence}`, not allowed here"));
+        let Package { name, version, license, .. } = package;
+        if !is_allowed(license, &rules.licenses) {
+            faults.push(format!("{name} {version} has the license `{license}`, not allowed here"));
         }
         let is_older = packages.iter().any(|other| {
             other.name == *name && parts(&other.version) > parts(version) && !other.is_ours
@@ -127,10 +127,10 @@ fn parts(version: &str) -> Vec<u64> {
     version.split(['.', '-', '+']).map_while(|part| part.parse().ok()).collect()
 }
 
-/// Whether a licence expression can be satisfied with the allowed licences alone.
-fn is_allowed(licence: &str, allowed: &[String]) -> bool {
+/// Whether a license expression can be satisfied with the allowed licenses alone.
+fn is_allowed(license: &str, allowed: &[String]) -> bool {
     // Before SPDX, a slash said "or".
-    let spaced = licence.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
+    let spaced = license.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
     let mut words = spaced.split_whitespace().peekable();
     let result = either(&mut words, allowed);
     result && words.peek().is_none()
@@ -164,16 +164,16 @@ fn single(words: &mut Words<'_>, allowed: &[String]) -> bool {
     if words.next_if_eq(&"WITH").is_some() {
         words.next();
     }
-    allowed.iter().any(|licence| licence == word)
+    allowed.iter().any(|license| license == word)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn package(name: &str, version: &str, licence: &str) -> Package {
+    fn package(name: &str, version: &str, license: &str) -> Package {
         let (name, version) = (name.to_owned(), version.to_owned());
-        Package { name, version, licence: licence.to_owned(), is_ours: false }
+        Package { name, version, license: license.to_owned(), is_ours: false }
     }
 
     fn rules(skip: &str) -> Rules {
@@ -185,8 +185,8 @@ mod tests {
     }
 
     #[test]
-    fn licences_are_read_as_expressions() {
-        let allowed = rules("").licences;
+    fn licenses_are_read_as_expressions() {
+        let allowed = rules("").licenses;
         for good in ["MIT", "GPL-3.0 OR MIT", "MIT/Apache-2.0", "(MIT OR GPL-3.0) AND ISC"] {
             assert!(is_allowed(good, &allowed), "{good}");
         }
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_strange_licence_is_found() {
+    fn a_strange_license_is_found() {
         assert_eq!(faults(&rules(""), &[package("a", "1.0.0", "GPL-3.0")]).len(), 1);
     }
 

@@ -5,12 +5,14 @@
 //! prints on both outputs, and `…` stands for anything. A story that mentions `$PGDATABASE` finds
 //! a database of PostgreSQL there.
 
+mod correction;
 mod expectation;
 mod shell;
 mod transcript;
 
 use crate::checkout::{Checkout, SourceFile};
 use crate::problem::Problem;
+use correction::Correction;
 use harness::postgres::Cluster;
 use shell::Shell;
 use std::path::Path;
@@ -24,7 +26,26 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 const LOOKS_MAX: usize = 1500;
 
 /// Runs the named files, or README.md and everything in docs/.
-pub(crate) fn run(checkout: &Checkout, files: &[&str]) -> Result<Vec<Problem>, String> {
+pub(crate) fn check(checkout: &Checkout, files: &[&str]) -> Result<Vec<Problem>, String> {
+    run(checkout, files, |_, _| Ok(()))
+}
+
+/// The same, and writes into the files what their commands print now, where they say something
+/// else. What is found is the author's to read: it is reported all the same.
+pub(crate) fn write(checkout: &Checkout, files: &[&str]) -> Result<Vec<Problem>, String> {
+    run(checkout, files, |file, corrections| {
+        let plain: Vec<Correction> = corrections.into_iter().filter(Correction::is_plain).collect();
+        let text = correction::apply(&file.text, &plain);
+        let path = checkout.root.join(&file.path);
+        std::fs::write(path, text).map_err(|error| format!("{}: {error}", file.path))
+    })
+}
+
+fn run(
+    checkout: &Checkout,
+    files: &[&str],
+    mut correct: impl FnMut(&SourceFile, Vec<Correction>) -> Result<(), String>,
+) -> Result<Vec<Problem>, String> {
     let programs = checkout.root.join("target/debug");
     if !programs.join("syncline").exists() {
         return Err("target/debug/syncline is missing: run `cargo build`".to_owned());
@@ -48,22 +69,29 @@ pub(crate) fn run(checkout: &Checkout, files: &[&str]) -> Result<Vec<Problem>, S
             println!("{}:{line}: not run here, .ci/run does", file.path);
         }
         if !transcript.steps.is_empty() {
-            let found = run_steps(&file.path, &transcript.steps, &programs)?;
+            let (found, corrections) = run_steps(&file.path, &transcript.steps, &programs)?;
             let count = transcript.steps.len();
             println!("{}: {count} commands, {} problems", file.path, found.len());
             problems.extend(found);
+            if !corrections.is_empty() {
+                correct(file, corrections)?;
+            }
         }
     }
     Ok(problems)
 }
 
 /// Runs the story of one file. After a command that hangs there is no way to go on.
-fn run_steps(path: &str, steps: &[Step], programs: &Path) -> Result<Vec<Problem>, String> {
+fn run_steps(
+    path: &str,
+    steps: &[Step],
+    programs: &Path,
+) -> Result<(Vec<Problem>, Vec<Correction>), String> {
     let database = needs_postgres(steps).then(|| Cluster::shared().database().environment());
     let environment = database.unwrap_or_default();
     let mut shell =
         Shell::start(programs, &environment).map_err(|error| format!("no shell: {error}"))?;
-    let mut problems = Vec::new();
+    let (mut problems, mut corrections) = (Vec::new(), Vec::new());
     for step in steps {
         let ended = shell.run(&step.command, COMMAND_LIMIT).map_err(|error| error.to_string())?;
         if !ended {
@@ -79,9 +107,10 @@ fn run_steps(path: &str, steps: &[Step], programs: &Path) -> Result<Vec<Problem>
         if let Some(difference) = compare(step, &shell) {
             let message = format!("`{}` prints something else:\n{difference}", step.command);
             problems.push(Problem::at(path, step.line, message));
+            corrections.push(Correction { step: step.clone(), printed: shell.printed() });
         }
     }
-    Ok(problems)
+    Ok((problems, corrections))
 }
 
 /// Whether a story uses the database that libpq's variables name. It gets an empty database of its
@@ -111,7 +140,7 @@ mod tests {
     fn check(text: &str) -> usize {
         let transcript = transcript::read(text);
         assert_eq!(transcript.faults, []);
-        run_steps("a.md", &transcript.steps, Path::new("/nonexistent")).unwrap().len()
+        run_steps("a.md", &transcript.steps, Path::new("/nonexistent")).unwrap().0.len()
     }
 
     #[test]

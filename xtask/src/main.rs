@@ -2,7 +2,7 @@
 //!
 //! `tidy` checks the rules of the house, `generate` writes the documents that have their source
 //! in the code, `documents` runs the commands that the documents show, `dependencies` checks
-//! licences and duplicate versions. `./test` calls all four.
+//! licenses and duplicate versions. `./test` calls all four.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "its answers go to the terminal")]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -10,6 +10,7 @@
 mod checkout;
 mod dependencies;
 mod documents;
+mod fuzz;
 mod generate;
 mod problem;
 mod tidy;
@@ -23,7 +24,9 @@ usage: cargo run -q -p xtask -- COMMAND
   tidy                  checks the rules of the house
   generate [--check]    writes the generated documents, or fails where they are not current
   documents [FILE]...   runs the documented commands (all of README.md and docs/ by default)
-  dependencies          checks licences and duplicate versions against deny.toml";
+  documents --write [FILE]...
+                        the same, and writes into the files what the commands print now
+  dependencies          checks licenses and duplicate versions against deny.toml";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -36,8 +39,10 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::check(&checkout),
         ["generate"] => generate::write(&checkout),
         ["generate", "--check"] => generate::check(&checkout),
-        ["documents", files @ ..] => documents::run(&checkout, files),
+        ["documents", "--write", files @ ..] => documents::write(&checkout, files),
+        ["documents", files @ ..] => documents::check(&checkout, files),
         ["dependencies"] => dependencies::check(&checkout),
+        ["fuzz", target, seconds] => fuzz::run(&checkout.root, target, seconds),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

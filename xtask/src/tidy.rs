@@ -3,18 +3,23 @@
 //! Every rule is a function from files to problems, and has a test that shows it finding one.
 
 mod architecture;
+mod circle;
 mod citation;
 mod column;
 mod fence;
 mod file_name;
+mod folder;
 mod header;
 mod host;
 mod ignored;
+mod invariant;
 mod leftover;
 mod length;
 mod link;
 mod mention;
 mod signature;
+mod spelling;
+mod type_name;
 
 pub(crate) use citation::{Citations, NOT_YET, TESTING, heading_number};
 
@@ -28,6 +33,7 @@ pub(crate) fn check(checkout: &Checkout) -> Result<Vec<Problem>, String> {
         problems.extend(file_name::check(file));
         problems.extend(leftover::check(file));
         problems.extend(host::check(file));
+        problems.extend(spelling::check(file));
     }
     for file in checkout.rust() {
         problems.extend(header::check(file));
@@ -39,6 +45,7 @@ pub(crate) fn check(checkout: &Checkout) -> Result<Vec<Problem>, String> {
                 problems.extend(length::check_functions(file, &syntax));
                 problems.extend(architecture::check_source(file, &syntax));
                 problems.extend(signature::check(file, &syntax));
+                problems.extend(type_name::check(file, &syntax));
             }
             Err(error) => {
                 let line = error.span().start().line;
@@ -51,6 +58,9 @@ pub(crate) fn check(checkout: &Checkout) -> Result<Vec<Problem>, String> {
         problems.extend(fence::check(file));
     }
     problems.extend(length::check_exceptions(checkout));
+    problems.extend(circle::check(checkout));
+    problems.extend(folder::check(checkout));
+    problems.extend(invariant::check(checkout));
     problems.extend(architecture::check_dependencies(&checkout.root)?);
     problems.extend(host::check_commits(&checkout.root)?);
     problems.extend(Citations::read(checkout).check(checkout));

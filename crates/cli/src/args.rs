@@ -2,27 +2,32 @@
 //!
 //! This file does not look at files or databases. The commands decide what the options mean.
 
-mod bench;
+mod cert;
+mod compression;
+mod dir;
 mod fleet;
 mod integration;
+mod name;
 mod notes;
+mod remote_file;
 mod remote_rejects;
 mod user;
 
-pub(crate) use bench::{
-    BenchAction, BenchOptions, BenchReportOptions, BenchRunOptions, BenchSuiteOptions, ClientsOn,
-    Model, Operation, TestName,
-};
-
+pub(crate) use cert::{CertAction, CertOptions, TrustOptions};
+pub(crate) use dir::Dir;
 pub(crate) use fleet::{DeclareRestoredOptions, FleetAction, FleetOptions, RotateKeysOptions};
 pub(crate) use integration::{CompletionsOptions, ManOptions, Shell};
 pub(crate) use notes::{ConflictsOptions, NotesAction, RejectsOptions};
+pub(crate) use remote_file::RemoteFile;
 pub(crate) use remote_rejects::{RemoteRejects, RemoteRejectsAction, Selection};
 pub(crate) use user::{UserAction, UserOptions};
 
+use crate::config::log_level::LogLevel;
+use bench::BenchOptions;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use compression::CompressionChoice;
 use model::{PublicationName, RemoteId, ScriptVersion, UserName};
-use serde::{Deserialize, Serialize};
+use name::{parse_publication, parse_remote_id, parse_script_version, parse_user};
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -57,24 +62,6 @@ pub(crate) struct Arguments {
     pub(crate) command: Command,
 }
 
-/// How much to log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum LogLevel {
-    /// Nothing
-    Off,
-    /// Rows at risk or service down
-    Error,
-    /// Problems that need attention
-    Warn,
-    /// Start, stop, one line per synchronization
-    Info,
-    /// Details for developers of Syncline
-    Debug,
-    /// Everything, for developers of Syncline
-    Trace,
-}
-
 /// How to write the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
@@ -95,6 +82,7 @@ pub(crate) enum Command {
     Model(ModelOptions),
     Scripts(ScriptsOptions),
     User(UserOptions),
+    Cert(CertOptions),
     Serve(ServeOptions),
     Sync(Box<SyncOptions>),
     Remote(RemoteOptions),
@@ -106,14 +94,6 @@ pub(crate) enum Command {
     Bench(Box<BenchOptions>),
     Completions(CompletionsOptions),
     Man(ManOptions),
-}
-
-/// Where `syncline.toml` is.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct Dir {
-    /// The folder with syncline.toml
-    #[arg(long, value_name = "DIR", default_value = ".")]
-    pub(crate) dir: PathBuf,
 }
 
 /// Shows a complete example with SQLite databases, without any set-up.
@@ -318,9 +298,13 @@ pub(crate) struct SyncOptions {
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
 
-    /// The server: tcp://HOST:PORT, port 2439 if not given
+    /// The server: tls://HOST:PORT, https://HOST:PORT/PREFIX or wss://HOST:PORT/PREFIX, or tcp://,
+    /// http:// and ws:// without encryption. Port 2439 if not given, 443 and 80 over HTTP
     #[arg(long, value_name = "URL")]
     pub(crate) server: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) trust: TrustOptions,
 
     /// The user
     #[arg(long, value_name = "NAME", value_parser = parse_user)]
@@ -333,6 +317,11 @@ pub(crate) struct SyncOptions {
     /// Use the session token in this file; if a password is given, renew the token there
     #[arg(long, value_name = "F")]
     pub(crate) token_file: Option<PathBuf>,
+
+    /// Send this to the service that knows the users, beside the password (repeatable). Other users
+    /// of this machine may see it, so it is no place for secrets
+    #[arg(long = "auth-parameter", value_name = "VALUE")]
+    pub(crate) auth_parameters: Vec<String>,
 
     /// Synchronize this publication only (repeatable) [default: all]
     #[arg(long = "publication", value_name = "P", value_parser = parse_publication)]
@@ -357,6 +346,10 @@ pub(crate) struct SyncOptions {
     /// Only check that the server answers and accepts the user
     #[arg(long, group = "part")]
     pub(crate) ping: bool,
+
+    /// How rows are compressed on their way, as far as the server allows it
+    #[arg(long, value_enum, value_name = "C", default_value_t = CompressionChoice::Auto)]
+    pub(crate) compression: CompressionChoice,
 
     /// Continue to synchronize: when there are changes, and every 30 seconds
     #[arg(long, conflicts_with = "ping")]
@@ -400,43 +393,6 @@ pub(crate) enum RemoteAction {
     },
     /// Removes every Syncline object from the file and keeps the rows
     Detach(RemoteFile),
-}
-
-/// Which remote database, and how to print.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct RemoteFile {
-    /// The remote database
-    #[arg(value_name = "FILE")]
-    pub(crate) file: PathBuf,
-
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-// Names are refused here, as wrong usage, because the message of the failure alone would not say
-// which argument is meant.
-fn parse_user(text: &str) -> Result<UserName, String> {
-    UserName::new(text).map_err(|failure| failure.full_message())
-}
-
-fn parse_publication(text: &str) -> Result<PublicationName, String> {
-    PublicationName::new(text).map_err(|failure| failure.full_message())
-}
-
-fn parse_script_version(text: &str) -> Result<ScriptVersion, String> {
-    ScriptVersion::new(text).map_err(|failure| failure.full_message())
-}
-
-fn parse_remote_id(text: &str) -> Result<RemoteId, String> {
-    RemoteId::new(text).map_err(|failure| failure.full_message())
-}
-
-fn parse_claim(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-        _ => Err("a claim is written as key=value".to_owned()),
-    }
 }
 
 #[cfg(test)]
@@ -486,6 +442,9 @@ mod tests {
             "syncline fleet forget i --json",
             "syncline declare-restored --dir d --json",
             "syncline rotate-keys --dir d",
+            "syncline cert dev",
+            "syncline cert dev --dir d --host a --host 10.0.0.1 --user ann --force",
+            "syncline sync r.db --server tls://a:1 --ca-file ca.pem",
             "syncline serve --dir d --listen tcp://a:1 --listen tcp://b:2 --log debug",
             "syncline sync r.db --server tcp://a:1 --user ann --password-file f --token-file t",
             "syncline sync r.db --publication p --publication q --script-version v --remote-id i",

@@ -3,10 +3,11 @@
 use crate::args::CheckOptions;
 use crate::claims;
 use crate::config::Config;
-use crate::output;
 use consolidated::{Administration, Finding, Severity};
 use model::{Code, Failure};
 use serde_json::{Value, json};
+use std::path::Path;
+use terminal::output;
 
 /// Prints what was found; fails if any of it is an error.
 pub(crate) fn run(options: &CheckOptions) -> Result<(), Failure> {
@@ -32,6 +33,7 @@ fn find(options: &CheckOptions) -> Result<Vec<Finding>, Failure> {
     let mut admin = consolidated::administer(&config.consolidated)?;
     let mut findings = admin.check(&models)?;
     findings.extend(claim_findings(admin.as_mut())?);
+    findings.extend(certificate_finding(&config, &options.dir.dir)?);
     Ok(findings)
 }
 
@@ -64,6 +66,24 @@ fn claim_findings(admin: &mut dyn Administration) -> Result<Vec<Finding>, Failur
     });
     let notice = |message| Finding { severity: Severity::Notice, table: None, message };
     Ok(unused.chain(missing).map(notice).collect())
+}
+
+/// A certificate that cannot be used, or ends soon.
+fn certificate_finding(config: &Config, dir: &Path) -> Result<Option<Finding>, Failure> {
+    let named = (&config.server.tls_certificate, &config.server.tls_key);
+    let (Some(certificate), Some(key)) = named else { return Ok(None) };
+    let clock = client::Components::system(&std::env::temp_dir())?.clock;
+    let ends = certificates::read_own(&dir.join(certificate), &dir.join(key))
+        .and_then(|own| own.cert.first().map_or(Ok(i64::MAX), certificates::ends_unix_s));
+    let (severity, failure) = match ends {
+        Ok(ends) => match certificates::ending(ends, clock.unix_ms().div_euclid(1000)) {
+            Some(ending) => (Severity::Notice, ending),
+            None => return Ok(None),
+        },
+        Err(unusable) => (Severity::Error, unusable),
+    };
+    let message = format!("{}: {}", failure.code(), failure.full_message());
+    Ok(Some(Finding { severity, table: None, message }))
 }
 
 fn name(severity: Severity) -> &'static str {

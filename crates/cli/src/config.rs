@@ -3,9 +3,15 @@
 //! [`ConfigFile`] has exactly the contents of the file. All mistakes are found here, each with its
 //! line. The commands get correct values only.
 
+mod compression;
+mod jwt;
+pub(crate) mod log_level;
+mod login_service;
 mod options;
 pub(crate) mod sample;
+mod spelled;
 mod suggestion;
+mod tls;
 
 pub(crate) use options::ServerOptions;
 
@@ -196,6 +202,15 @@ mod tests {
             sample.lines().map(|line| if option(line) { &line[1..] } else { line }).collect();
         let mut parsed = parse(&uncommented.join("\n"), "sample").unwrap();
         assert!(parsed.server.log.take().is_some());
+        assert_eq!(parsed.server.tls_certificate.take().as_deref(), Some("server.pem"));
+        assert_eq!(parsed.server.tls_key.take().as_deref(), Some("server.key"));
+        let origins = std::mem::take(&mut parsed.server.allowed_origins);
+        assert_eq!(origins, ["https://app.example.com"]);
+        let jwt = std::mem::take(&mut parsed.server.jwt).meaning();
+        assert!(jwt.enabled() && jwt.register && jwt.claims == ["region"]);
+        let service = std::mem::take(&mut parsed.server.service).meaning(0, 0);
+        assert!(service.url.is_some() && service.register && service.claims == ["region"]);
+        assert_eq!(parsed.server.tls_client_ca.take().as_deref(), Some("ca.pem"));
         assert_eq!(parsed.server.spill_dir.take().as_deref(), Some("/var/tmp"));
         assert_eq!(parsed, defaults());
     }
@@ -214,8 +229,8 @@ mod tests {
             "syncline.toml:4: unknown key `session_max` of [server], did you mean `sessions_max`?"
         );
         assert_eq!(
-            check("consolidated = \"sqlite:a\"\ncolour = 1\nmodel = []\n"),
-            "syncline.toml:2: unknown key `colour`; \
+            check("consolidated = \"sqlite:a\"\ncolor = 1\nmodel = []\n"),
+            "syncline.toml:2: unknown key `color`; \
              syncline.toml:3: unknown key `model`, did you mean `models`?"
         );
     }

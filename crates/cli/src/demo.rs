@@ -12,7 +12,6 @@ mod schema;
 mod server_process;
 
 use crate::args::DemoOptions;
-use crate::output;
 use client::transport::tcp::{self, Timeouts};
 use client::{Components, Credential, Mode, Remote, Request, Transport};
 use folder::Folder;
@@ -24,6 +23,7 @@ use serde_json::Value;
 use server_process::ServerProcess;
 use std::cell::RefCell;
 use std::rc::Rc;
+use terminal::output;
 
 /// Where in cleo's upload the server is killed: about half way.
 const KILLED_AFTER_BYTES: usize = 1 << 20;
@@ -108,7 +108,7 @@ impl Stage {
         tell("cleo deletes order hq-5, and with it its three lines")?;
         self.write("cleo", "DELETE FROM \"order\" WHERE order_id = 'hq-5';")?;
         tell(
-            "at the centre: a price changes, a product is added, a customer without orders is \
+            "at the center: a price changes, a product is added, a customer without orders is \
              deleted",
         )?;
         schema::write(
@@ -132,7 +132,7 @@ impl Stage {
         }
         let phone = "SELECT phone FROM customer WHERE customer_id = 7";
         tell(&format!(
-            "{}; customer 7 has {} at the centre and {} at ben's remote",
+            "{}; customer 7 has {} at the center and {} at ben's remote",
             output::counted(conflicts.unsigned_abs(), "conflict"),
             schema::text(&self.folder.consolidated(), phone)?,
             schema::text(&self.folder.remote("ben"), phone)?
@@ -157,14 +157,14 @@ impl Stage {
         tell(&format!("after {KILLED_AFTER_BYTES} bytes of the upload: kill -9 {}", server.id()))?;
         let failure = self.interrupted("cleo", server, Moment::Sent(KILLED_AFTER_BYTES))?;
         tell(&format!("cleo's synchronization ends: error {}: {failure}", failure.code()))?;
-        let arrived = self.count_at_centre(BULK)?;
+        let arrived = self.count_at_center(BULK)?;
         tell(&format!("{arrived} of {BULK_PURCHASES} rows arrived: an upload is one transaction"))?;
         expect(arrived == 0, "no row of the interrupted upload")?;
 
         tell("the server starts again, cleo synchronizes again:")?;
         let server = self.start_server()?;
         self.synchronize("cleo", &server)?;
-        let arrived = self.count_at_centre(BULK)?;
+        let arrived = self.count_at_center(BULK)?;
         tell(&format!("{arrived} of {BULK_PURCHASES} rows arrived"))?;
         expect(arrived == BULK_PURCHASES, "every row of the repeated upload")?;
         Ok(server)
@@ -176,8 +176,8 @@ impl Stage {
             "ann enters one purchase; her remote does not receive the answer that it was committed",
         )?;
         self.write("ann", "INSERT INTO purchase VALUES (2, 5000, 7, 19.5, '2025-07-01', 'once');")?;
-        let centre = self.folder.consolidated();
-        let committed = move || Ok(schema::count(&centre, ONCE)? > 0);
+        let center = self.folder.consolidated();
+        let committed = move || Ok(schema::count(&center, ONCE)? > 0);
         let failure = self.interrupted("ann", server, Moment::Committed(Box::new(committed)))?;
         tell(&format!("ann's synchronization ends: error {}: {failure}", failure.code()))?;
         tell("ann changes the same row again before the outcome is known")?;
@@ -185,8 +185,8 @@ impl Stage {
 
         let server = self.start_server()?;
         self.synchronize("ann", &server)?;
-        let arrived = self.count_at_centre(ONCE)?;
-        tell(&format!("the purchase is at the centre {arrived} time, with the new cost"))?;
+        let arrived = self.count_at_center(ONCE)?;
+        tell(&format!("the purchase is at the center {arrived} time, with the new cost"))?;
         expect(arrived == 1, "the purchase once")?;
         Ok(server)
     }
@@ -272,7 +272,7 @@ impl Stage {
         schema::write(&self.folder.remote(name), sql)
     }
 
-    fn count_at_centre(&self, query: &str) -> Result<i64, Failure> {
+    fn count_at_center(&self, query: &str) -> Result<i64, Failure> {
         schema::count(&self.folder.consolidated(), query)
     }
 }

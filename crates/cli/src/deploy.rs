@@ -2,9 +2,9 @@
 
 use crate::args::DeployOptions;
 use crate::config::Config;
-use crate::output;
 use model::Failure;
 use serde_json::json;
+use terminal::output;
 
 /// Brings the database to what the models say, or prints what that would take.
 pub(crate) fn run(options: &DeployOptions) -> Result<(), Failure> {

@@ -1,11 +1,11 @@
-//! `syncline fleet`, `declare-restored` and `rotate-keys`: the remotes that the centre knows.
+//! `syncline fleet`, `declare-restored` and `rotate-keys`: the remotes that the center knows.
 
 use crate::args::{DeclareRestoredOptions, Dir, FleetAction, FleetOptions, RotateKeysOptions};
 use crate::config::Config;
-use crate::output::{self, counted};
 use consolidated::{Administration, KnownRemote, RemoteBinding};
 use model::{Code, Failure, RemoteId, UserName};
 use serde_json::{Value, json};
+use terminal::output::{self, counted};
 
 /// Does what was asked with remotes.
 pub(crate) fn run(options: FleetOptions) -> Result<(), Failure> {

@@ -2,13 +2,13 @@
 
 use crate::args::InitOptions;
 use crate::config::{self, FILE_NAME, MODEL_FILE_NAME};
-use crate::output;
-use crate::secret;
 use consolidated::{PASSWORD_FILE_NAME, Url};
 use model::{Code, Failure};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
+use terminal::output;
+use terminal::secret;
 
 /// Reads the database, writes both files, says what to do next.
 pub(crate) fn run(options: &InitOptions) -> Result<(), Failure> {

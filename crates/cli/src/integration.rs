@@ -1,11 +1,11 @@
 //! `syncline completions` and `syncline man`: the commands for shells and for `man`.
 
 use crate::args::{Arguments, CompletionsOptions, ManOptions, Shell};
-use crate::output;
 use clap::CommandFactory;
 use clap_complete::Shell as Generated;
 use model::{Code, Failure};
 use std::fs;
+use terminal::output;
 
 const PROGRAM: &str = "syncline";
 

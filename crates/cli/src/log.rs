@@ -7,13 +7,15 @@
 mod file;
 mod journal;
 
-use crate::args::{Arguments, Command, LogFormat, LogLevel};
+use crate::args::{Arguments, Command, LogFormat};
+use crate::config::log_level::LogLevel;
 use file::LogFile;
 use journal::WithPriority;
 use model::Failure;
 use std::io;
 use std::sync::OnceLock;
 use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -23,14 +25,20 @@ use tracing_subscriber::{Registry, reload};
 pub(crate) fn start(arguments: &Arguments) -> Result<(), Failure> {
     let level = filter(arguments.log.unwrap_or(default_level(&arguments.command)));
     let (writer, on_stderr) = match &arguments.log_file {
-        Some(path) => (BoxMakeWriter::new(LogFile::open(path)?), false),
+        Some(path) => {
+            let file = LogFile::open(path)?;
+            // Called once: there is none yet.
+            let _ = FILE.set(file.clone());
+            (BoxMakeWriter::new(file), false)
+        }
         None => (BoxMakeWriter::new(io::stderr), true),
     };
     let in_journal = on_stderr && journal::is_stderr();
-    let colours = on_stderr && !in_journal && crate::output::colours();
+    let colors = on_stderr && !in_journal && terminal::output::colors();
     let (level, handle) = reload::Layer::new(level);
-    let all = tracing_subscriber::registry().with(level);
-    let log = tracing_subscriber::fmt::layer().with_ansi(colours).with_writer(writer);
+    let ours = filter_fn(|metadata| is_ours(metadata.target()));
+    let all = tracing_subscriber::registry().with(level).with(ours);
+    let log = tracing_subscriber::fmt::layer().with_ansi(colors).with_writer(writer);
     match (arguments.log_format, in_journal) {
         (LogFormat::Text, false) => all.with(log.with_target(false)).init(),
         (LogFormat::Text, true) => {
@@ -48,8 +56,38 @@ pub(crate) fn start(arguments: &Arguments) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The crates whose words are logged. Those of others would print passwords byte by byte, or say
+/// twice what is wrong with a certificate.
+const OURS: &[&str] = &[
+    "bench",
+    "certificates",
+    "client",
+    "consolidated",
+    "model",
+    "postgres_driver",
+    "protocol",
+    "server",
+    "syncline",
+    "terminal",
+];
+
+fn is_ours(target: &str) -> bool {
+    OURS.contains(&target.split("::").next().unwrap_or(target))
+}
+
 /// Changes the level, where the command line has not settled it.
 static LEVEL: OnceLock<reload::Handle<LevelFilter, Registry>> = OnceLock::new();
+
+/// The file of `--log-file`.
+static FILE: OnceLock<LogFile> = OnceLock::new();
+
+/// Goes on with the log file that is at its path now.
+pub(crate) fn reopen() {
+    // Logged only when the file is free again: the log takes it for every line.
+    if let Some(Err(failure)) = FILE.get().map(LogFile::reopen) {
+        tracing::error!(error = %failure.full_message(), "the log goes on in its former file");
+    }
+}
 
 /// Logs as much as the file of a server says, unless `--log` says it.
 pub(crate) fn follow(file: Option<LogLevel>) {

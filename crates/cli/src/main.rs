@@ -7,6 +7,7 @@
 
 mod args;
 mod bench;
+mod cert;
 mod check;
 mod claims;
 mod config;
@@ -18,14 +19,10 @@ mod integration;
 mod log;
 mod model_files;
 mod notes;
-mod output;
-mod progress;
 mod readable;
 mod remote;
 mod scripts;
-mod secret;
 mod serve;
-mod server_url;
 mod sync;
 mod undeploy;
 mod user;
@@ -34,6 +31,7 @@ use args::{Arguments, Command};
 use clap::Parser;
 use model::Failure;
 use std::process::ExitCode;
+use terminal::output;
 
 /// Gives memory back to the system when those have left for whom it was held (S9).
 #[cfg(target_os = "linux")]
@@ -64,6 +62,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Model(options) => model_files::run(&options),
         Command::Scripts(options) => scripts::run(&options),
         Command::User(options) => user::run(options),
+        Command::Cert(options) => cert::run(&options),
         Command::Serve(options) => serve::run(&options),
         Command::Sync(options) => sync::run(&options),
         Command::Remote(options) => remote::run(&options),

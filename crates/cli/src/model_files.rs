@@ -2,10 +2,10 @@
 
 use crate::args::{Dir, ModelAction, ModelOptions};
 use crate::config::Config;
-use crate::output;
 use consolidated::{Difference, Disagreement, SyncModel};
 use model::{Code, Failure};
 use std::fs;
+use terminal::output;
 
 /// Does what was asked with the models.
 pub(crate) fn run(options: &ModelOptions) -> Result<(), Failure> {

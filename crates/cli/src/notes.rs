@@ -1,12 +1,12 @@
-//! `syncline rejects` and `syncline conflicts`: the centre's records about single rows.
+//! `syncline rejects` and `syncline conflicts`: the center's records about single rows.
 
 use crate::args::{ConflictsOptions, Dir, NotesAction, RejectsOptions};
 use crate::config::Config;
-use crate::output::{self, counted};
 use crate::readable::{self, parsed};
 use consolidated::{Administration, ConflictNote, Notes, RejectNote};
 use model::{Code, Failure};
 use serde_json::{Value, json};
+use terminal::output::{self, counted};
 
 /// Does what was asked with rejects.
 pub(crate) fn rejects(options: &RejectsOptions) -> Result<(), Failure> {
@@ -167,6 +167,6 @@ fn show_conflict(note: &ConflictNote) -> Result<(), Failure> {
     output::record(&facts.map(|(name, value)| (name.to_owned(), value)))?;
     readable::row("old image", note.old.as_deref())?;
     readable::row("new image", note.new.as_deref())?;
-    readable::row("at the centre", note.consolidated.as_deref())?;
+    readable::row("at the center", note.consolidated.as_deref())?;
     readable::row("result", note.result.as_deref())
 }

@@ -1,7 +1,7 @@
 //! Keys and rows, which are stored as JSON, as lines that people read.
 
-use crate::output;
 use serde_json::Value;
+use terminal::output;
 
 /// Characters of a value that the terminal shows. The JSON has the whole value.
 const VALUE_CHARS_MAX: usize = 200;

@@ -3,11 +3,11 @@
 use crate::args::{
     RemoteAction, RemoteFile, RemoteOptions, RemoteRejects, RemoteRejectsAction, Selection,
 };
-use crate::output::{self, counted};
 use crate::readable::{self, parsed};
 use client::{Components, Remote, Status, StoredReject, TableStatus};
 use model::{Code, Direction, Failure};
 use serde_json::{Value, json};
+use terminal::output::{self, counted};
 
 /// Does what was asked with a remote database.
 pub(crate) fn run(options: &RemoteOptions) -> Result<(), Failure> {

@@ -2,8 +2,8 @@
 
 use crate::args::{ScriptsAction, ScriptsOptions};
 use crate::config::Config;
-use crate::output;
 use model::Failure;
+use terminal::output;
 
 /// Does what was asked with scripts.
 pub(crate) fn run(options: &ScriptsOptions) -> Result<(), Failure> {

@@ -3,17 +3,23 @@
 use crate::args::ServeOptions;
 use crate::config::Config;
 use crate::log;
-use crate::output;
-use crate::server_url::ServerUrl;
 use consolidated::Url;
-use model::{Code, Failure};
+use model::{Code, Failure, ServerUrl};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 #[cfg(unix)]
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, SyncSender};
+use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
+use std::time::Duration;
+use terminal::output;
+
+/// How often it is seen whether somebody has replaced the certificates.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// A day.
+const WARN_EVERY_LOOKS: u64 = 24 * 60 * 60;
 
 /// Starts the server, says where it listens, waits for a signal, drains.
 pub(crate) fn run(options: &ServeOptions) -> Result<(), Failure> {
@@ -66,14 +72,22 @@ pub(crate) fn run(options: &ServeOptions) -> Result<(), Failure> {
 /// What the file means for a server that was started so.
 fn settings(config: &Config, options: &ServeOptions) -> server::Config {
     let mut settings = config.server.meaning();
-    settings.mark_dir = Some(options.dir.dir.clone());
+    let dir = &options.dir.dir;
+    settings.mark_dir = Some(dir.clone());
+    let server::TlsFiles { certificate, key, client_ca, .. } = &mut settings.tls;
+    for file in [certificate, key, client_ca].into_iter().flatten() {
+        *file = dir.join(&file);
+    }
+    settings.jwt.resolve(dir);
+    settings.service.resolve(dir);
     if !options.listen.is_empty() {
         settings.listen.clone_from(&options.listen);
     }
     settings
 }
 
-/// Reads the file again when it is asked to. This is a separate thread: the database may hang, and
+/// Opens the log file again, which somebody may have moved, and reads the configuration again, each
+/// time that it is asked to. This is a separate thread: the database may hang, and
 /// a signal must still end the server.
 fn reload_aside(
     reloader: server::Reloader,
@@ -82,7 +96,18 @@ fn reload_aside(
 ) -> SyncSender<()> {
     let (ask, asked) = mpsc::sync_channel(1);
     std::thread::spawn(move || {
-        for () in asked {
+        let mut endings = Endings::default();
+        loop {
+            endings.warn(&reloader);
+            match asked.recv_timeout(LOOK_EVERY) {
+                Ok(()) => {}
+                Err(RecvTimeoutError::Timeout) => {
+                    look_at_certificates(&reloader);
+                    continue;
+                }
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            log::reopen();
             let reloaded = Config::read(&options.dir.dir).and_then(|config| {
                 let mut later = reloader.reload(&settings(&config, &options))?;
                 later.extend((config.consolidated != consolidated).then_some("consolidated"));
@@ -96,6 +121,7 @@ fn reload_aside(
                     "configuration reloaded, except for options that need a restart"
                 ),
                 Err(failure) => tracing::error!(
+                    code = %failure.code(),
                     error = %failure.full_message(),
                     "configuration not reloaded; the old one stays in use"
                 ),
@@ -103,6 +129,39 @@ fn reload_aside(
         }
     });
     ask
+}
+
+/// Reads certificates that somebody has replaced.
+fn look_at_certificates(reloader: &server::Reloader) {
+    match reloader.look_at_certificates() {
+        Ok(false) => {}
+        Ok(true) => tracing::info!("certificates reloaded"),
+        Err(failure) => tracing::error!(
+            code = %failure.code(),
+            error = %failure.full_message(),
+            "certificates not reloaded; the old ones stay in use"
+        ),
+    }
+}
+
+/// Warns of a certificate that ends soon, once a day.
+#[derive(Default)]
+struct Endings {
+    /// Looks since the last warning.
+    quiet: u64,
+}
+
+impl Endings {
+    fn warn(&mut self, reloader: &server::Reloader) {
+        let quiet = self.quiet;
+        self.quiet = (quiet + 1) % WARN_EVERY_LOOKS;
+        if quiet == 0
+            && let Some(failure) = reloader.certificate_ending()
+        {
+            let (code, hint) = (failure.code(), failure.hint_text());
+            tracing::warn!(%code, hint, "{}", failure.message());
+        }
+    }
 }
 
 /// The signals that a server heeds, and the switch that makes those that end it do so at once, exit
@@ -121,7 +180,7 @@ fn end_on_signals() -> Result<(Signals, Arc<AtomicBool>), Failure> {
 fn warn_of_open_listeners(listen: &[String]) -> Result<(), Failure> {
     for url in listen {
         let url = ServerUrl::parse(url)?;
-        if !url.is_loopback() {
+        if !url.is_loopback() && !url.scheme().is_encrypted() {
             tracing::warn!(listen = %url, "passwords and rows cross the network in clear text");
         }
     }

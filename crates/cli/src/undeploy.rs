@@ -2,9 +2,9 @@
 
 use crate::args::UndeployOptions;
 use crate::config::Config;
-use crate::output::{self, counted};
 use model::Failure;
 use std::io::{self, IsTerminal};
+use terminal::output::{self, counted};
 
 /// Removes every object; the user's tables and rows stay.
 pub(crate) fn run(options: &UndeployOptions) -> Result<(), Failure> {

@@ -1,13 +1,14 @@
 //! `syncline user`: the users who may synchronize, with their claims.
 
 use crate::args::{UserAction, UserOptions};
+use crate::claims;
 use crate::config::Config;
-use crate::{claims, output, secret};
 use consolidated::Administration;
 use model::{Code, Failure, UserName};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
+use terminal::{output, secret};
 
 /// Does what was asked with users.
 pub(crate) fn run(options: UserOptions) -> Result<(), Failure> {

@@ -48,12 +48,12 @@ const USAGE: &str = "";
 const CASES: &[(&str, &str, Input)] = &[
     // The command line.
     ("no command", USAGE, Line("--log info")),
-    ("an unknown command", USAGE, Line("synchronise ann.db")),
+    ("an unknown command", USAGE, Line("synchronize ann.db")),
     ("an unknown option", USAGE, Line("sync ann.db --password secret")),
     ("parts that exclude each other", USAGE, Line("{sync} --ping --upload-only")),
     ("a name with control characters", USAGE, Line("sync ann.db --user a\u{7}")),
     // The addresses and what is behind them.
-    ("a URL of another kind", "E6006", Line("sync ann.db --server http://x {ann}")),
+    ("a URL of another kind", "E6006", Line("sync ann.db --server ftp://x {ann}")),
     ("a URL without a host", "E6006", Line("sync ann.db --server tcp:// {ann}")),
     ("a URL with a port too large", "E6006", Line("sync ann.db --server tcp://a:70000 {ann}")),
     (
@@ -123,9 +123,9 @@ const CASES: &[(&str, &str, Input)] = &[
         "E3010",
         Line("init new --consolidated sqlite:ann.password"),
     ),
-    ("a consolidated database that another process locks", "E3002", Staged(locked_centre)),
+    ("a consolidated database that another process locks", "E3002", Staged(locked_center)),
     ("deploy while another process locks", "E3002", Staged(locked_deploy)),
-    ("a disk that fills up at the centre", "E3007", Staged(full_disk_at_the_centre)),
+    ("a disk that fills up at the center", "E3007", Staged(full_disk_at_the_center)),
     ("a second server", "E3009", Line("serve --listen tcp://127.0.0.1:0")),
     ("a server of a database that is not deployed", "E3003", Staged(not_deployed)),
     ("users of a database that is not deployed", "E3003", Line("user list --dir fresh")),
@@ -135,7 +135,7 @@ const CASES: &[(&str, &str, Input)] = &[
         "E4005",
         Line("serve --dir fresh-deployed --listen tcp://192.0.2.1:1"),
     ),
-    ("a server that speaks another protocol", "E6006", Line("serve --listen https://127.0.0.1:0")),
+    ("a server that speaks another protocol", "E6006", Line("serve --listen quic://127.0.0.1:0")),
     // Configuration and model.
     ("a folder without a configuration", "E6001", Line("deploy --dir folder")),
     ("a key that is not known", "E6002", Staged(unknown_key)),
@@ -384,7 +384,7 @@ fn locked_remote(bench: &Bench) -> Outcome {
     bench.run("{sync}")
 }
 
-fn locked_centre(bench: &Bench) -> Outcome {
+fn locked_center(bench: &Bench) -> Outcome {
     let _locker = Locker::new(&bench.world.consolidated(), "BEGIN EXCLUSIVE");
     bench.run("{sync}")
 }
@@ -548,7 +548,7 @@ impl Drop for SmallDisk {
 const PUBLISHED: &str = "SELECT id, name, hex(photo), NULL FROM customer
     UNION ALL SELECT id, customer, NULL, NULL FROM purchase ORDER BY 1";
 
-/// A world of its own with rows at the centre that do not fit onto a small disk.
+/// A world of its own with rows at the center that do not fit onto a small disk.
 fn world_with_large_rows() -> (World, Server) {
     let world = World::new(PROGRAM, SHOP);
     world.add_user("ann");
@@ -609,7 +609,7 @@ fn file_size_limit_at_the_remote(_: &Bench) -> Outcome {
 
 /// The consolidated database on a disk that the upload fills. Where this test may not mount, a
 /// server whose files may not grow.
-fn full_disk_at_the_centre(_: &Bench) -> Outcome {
+fn full_disk_at_the_center(_: &Bench) -> Outcome {
     let (world, server) = world_with_large_rows();
     server.stop();
     ForeignTool::Shell.sql(&world.consolidated(), "DELETE FROM customer WHERE id > 2; VACUUM;");
@@ -652,7 +652,7 @@ fn full_disk_at_the_centre(_: &Bench) -> Outcome {
         rows
     };
     let (after, before) = (uploaded(after), uploaded(before));
-    assert_eq!(after, before, "nothing of the upload is left at the centre");
+    assert_eq!(after, before, "nothing of the upload is left at the center");
     let again = world.serve();
     world.sync("ann", &again);
     assert_eq!(count(&world.consolidated(), "SELECT count(*) FROM customer"), 7);

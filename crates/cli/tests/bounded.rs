@@ -87,7 +87,7 @@ fn remotes_that_stop_keep_nobody_waiting() {
     let prompt = time_of(|| {
         sql(&world.remote("cleo"), "INSERT INTO item VALUES (-1, 'cleo', NULL)");
         assert_eq!(world.sync("cleo", &server)["uploaded"]["inserts"], 1);
-        sql(&world.consolidated(), "INSERT INTO item VALUES (-2, 'centre', NULL)");
+        sql(&world.consolidated(), "INSERT INTO item VALUES (-2, 'center', NULL)");
         assert_eq!(world.sync("cleo", &server)["downloaded"]["upserts"], 1);
     });
     assert!(prompt < PROMPT, "{prompt:?}");
@@ -250,10 +250,10 @@ fn sync_watched(world: &World, name: &str, server: &Server) -> u64 {
 /// Compares without reading large tables into this process.
 fn assert_same_items(world: &World, name: &str) {
     let connection = rusqlite::Connection::open_in_memory().unwrap();
-    for (path, schema) in [(world.consolidated(), "centre"), (world.remote(name), "remote")] {
+    for (path, schema) in [(world.consolidated(), "center"), (world.remote(name), "remote")] {
         connection.execute(&format!("ATTACH ?1 AS {schema}"), [path.to_str()]).unwrap();
     }
-    for (here, there) in [("centre", "remote"), ("remote", "centre")] {
+    for (here, there) in [("center", "remote"), ("remote", "center")] {
         let text = format!(
             "SELECT count(*) FROM (SELECT * FROM {here}.item EXCEPT SELECT * FROM {there}.item)"
         );

@@ -1,4 +1,4 @@
-//! The tables change at the centre while remotes have pending changes; real servers, kills.
+//! The tables change at the center while remotes have pending changes; real servers, kills.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -15,7 +15,7 @@ const ITEMS: &str = "CREATE TABLE item (id INTEGER PRIMARY KEY, name TEXT, qty I
 const RENAME: &str = "ALTER TABLE item RENAME COLUMN qty TO quantity";
 const RENAMED: &str = "[table.item]\nrenamed = { quantity = \"qty\" }";
 
-/// A centre with three rows, on each database.
+/// A center with three rows, on each database.
 fn each(check: impl Fn(&World)) {
     check(&World::new(PROGRAM, ITEMS));
     check(&World::on_postgres(PROGRAM, ITEMS));
@@ -36,7 +36,7 @@ fn deploy(world: &World, model: &str) {
 
 /// The owner changes the tables, and deploys the model that says what became of them.
 fn change(world: &World, statements: &str, model: &str) -> Server {
-    world.centre_sql(statements);
+    world.center_sql(statements);
     deploy(world, model);
     world.serve()
 }
@@ -104,7 +104,7 @@ fn a_client_that_is_killed_on_the_way_loses_nothing() {
         world.sync("ann", &server);
         world.assert_converged(&["ann"]);
         let sum = "SELECT sum(quantity) FROM item WHERE note = 'later'";
-        assert_eq!(world.centre_count(sum), 51 + 7 + 8 + 9, "{point}");
+        assert_eq!(world.center_count(sum), 51 + 7 + 8 + 9, "{point}");
     }
 }
 
@@ -112,7 +112,7 @@ fn a_client_that_is_killed_on_the_way_loses_nothing() {
 #[test]
 fn a_table_that_left_and_comes_back_is_compared() {
     each(|world| {
-        world.centre_sql("CREATE TABLE other (id INTEGER PRIMARY KEY)");
+        world.center_sql("CREATE TABLE other (id INTEGER PRIMARY KEY)");
         deploy(world, "[table.item]\n[table.other]");
         world.add_user("ann");
         let server = world.serve();
@@ -123,7 +123,7 @@ fn a_table_that_left_and_comes_back_is_compared() {
         world.sync("ann", &server);
         server.stop();
         written(world, "UPDATE item SET note = 'mine' WHERE id = 3");
-        world.centre_sql("DELETE FROM item WHERE id = 1; UPDATE item SET qty = 0 WHERE id = 2");
+        world.center_sql("DELETE FROM item WHERE id = 1; UPDATE item SET qty = 0 WHERE id = 2");
         deploy(world, "[table.item]\n[table.other]");
         let server = world.serve();
         let result = world.sync("ann", &server);
@@ -131,7 +131,7 @@ fn a_table_that_left_and_comes_back_is_compared() {
         assert_eq!(result["rejected"], 3, "{result}");
         assert_eq!(rejects(world).len(), 3);
         world.assert_converged(&["ann"]);
-        assert_eq!(world.centre_count("SELECT count(*) FROM item"), 2, "no deleted row returns");
+        assert_eq!(world.center_count("SELECT count(*) FROM item"), 2, "no deleted row returns");
     });
 }
 
@@ -153,7 +153,7 @@ fn a_newly_published_column_is_no_part_of_a_pending_change() {
             let result = world.sync("ann", &server);
             assert_eq!((&result["conflicts"], &result["rejected"]), (&0.into(), &0.into()));
             assert_eq!(
-                world.centre_count("SELECT count(*) FROM item WHERE qty = 50 AND note = 'old'"),
+                world.center_count("SELECT count(*) FROM item WHERE qty = 50 AND note = 'old'"),
                 1,
                 "{rule}"
             );

@@ -104,7 +104,7 @@ fn synchronize(world: &World, server: &Server, name: &str) -> serde_json::Value 
     world.syncline.json(&arguments)
 }
 
-/// The changes, each by one of two programs, at the centre or at a remote, and synchronizations
+/// The changes, each by one of two programs, at the center or at a remote, and synchronizations
 /// in between.
 fn write_everywhere(
     world: &World,
@@ -143,7 +143,7 @@ fn change_tables(world: &World) {
     let renamed = "[table.Customer]\nrenamed = { Firm = \"Company\" }";
     assert_eq!(model.matches("[table.Customer]").count(), 1, "{model}");
     std::fs::write(world.path("model.toml"), model.replace("[table.Customer]", renamed)).unwrap();
-    world.centre_sql(
+    world.center_sql(
         "ALTER TABLE Customer RENAME COLUMN Company TO Firm;
          ALTER TABLE Artist ADD COLUMN Country TEXT DEFAULT 'somewhere'",
     );

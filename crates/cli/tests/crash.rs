@@ -63,10 +63,10 @@ fn check(world: &World) {
     world.sync("ann", &server);
     let lines = world.differences("ann");
     assert!(lines.iter().all(|line| line.starts_with("audit")), "{lines:?}");
-    let centre = world.consolidated();
-    assert_eq!(count(&centre, "SELECT sum(amount) FROM entry"), 7);
-    assert_eq!(count(&centre, "SELECT balance FROM account WHERE id = 1"), 105);
-    assert_eq!(count(&centre, "SELECT count(*) FROM account WHERE id = 3"), 0);
+    let center = world.consolidated();
+    assert_eq!(count(&center, "SELECT sum(amount) FROM entry"), 7);
+    assert_eq!(count(&center, "SELECT balance FROM account WHERE id = 1"), 105);
+    assert_eq!(count(&center, "SELECT count(*) FROM account WHERE id = 3"), 0);
     let broken = "SELECT count(*) FROM pragma_foreign_key_check";
     assert_eq!(count(&world.remote("ann"), broken), 0);
 }

@@ -3,7 +3,7 @@
 use harness::{Syncline, differences, tables};
 
 #[test]
-fn the_demo_ends_with_every_remote_equal_to_the_centre() {
+fn the_demo_ends_with_every_remote_equal_to_the_center() {
     let parent = tempfile::tempdir().unwrap();
     let syncline = Syncline::new(env!("CARGO_BIN_EXE_syncline"), parent.path());
     // Twice, because a former demo is created again.
@@ -13,10 +13,10 @@ fn the_demo_ends_with_every_remote_equal_to_the_centre() {
             assert!(told.contains(words), "{words} in {told}");
         }
     }
-    let centre = parent.path().join("demo/consolidated.db");
+    let center = parent.path().join("demo/consolidated.db");
     for name in ["ann", "ben", "cleo"] {
         let remote = parent.path().join(format!("demo/remotes/{name}.db"));
-        let lines = differences(&centre, &remote, &tables(&centre));
+        let lines = differences(&center, &remote, &tables(&center));
         assert!(lines.is_empty(), "{lines:?}");
     }
 }

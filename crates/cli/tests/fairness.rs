@@ -169,8 +169,11 @@ fn an_admission_waits_for_no_download() {
 // refused.
 #[test]
 fn a_flood_of_wrong_passwords_is_nothing_to_a_token() {
+    both().iter().for_each(flood_with_wrong_passwords);
+}
+
+fn flood_with_wrong_passwords(world: &World) {
     const FLOOD: usize = 1200;
-    let world = World::new(PROGRAM, ITEM);
     world.add_user("ann");
     let server = world.serve();
     let mut arguments = world.sync_arguments("ann", &server);

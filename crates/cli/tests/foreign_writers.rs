@@ -1,6 +1,6 @@
-//! Any SQLite program may write to a remote and to the centre, in any way that SQLite allows.
+//! Any SQLite program may write to a remote and to the center, in any way that SQLite allows.
 //!
-//! Table-driven: a case is a schema, SQL at one remote and SQL at the centre, run by the sqlite3
+//! Table-driven: a case is a schema, SQL at one remote and SQL at the center, run by the sqlite3
 //! shell on one side and by Python on the other. Two remotes then synchronize, and all databases
 //! must have the same rows, without a conflict or a reject unless the case says so. So no change
 //! was lost, overwritten or invented.
@@ -22,7 +22,7 @@ struct Case<'a> {
     /// Options of tables, as in `model.toml`; empty: the model that `init` writes.
     model: &'a str,
     remote: &'a str,
-    centre: &'a str,
+    center: &'a str,
     conflicts: u64,
     rejected: u64,
 }
@@ -42,7 +42,7 @@ fn check_case(tool: ForeignTool, case: &Case<'_>) -> (World, Server) {
         synchronize(&world, &server, name);
     }
     tool.sql(&world.remote("a"), case.remote);
-    tool.other().sql(&world.consolidated(), case.centre);
+    tool.other().sql(&world.consolidated(), case.center);
     let first = [synchronize(&world, &server, "a"), synchronize(&world, &server, "b")];
     let again = [synchronize(&world, &server, "a"), synchronize(&world, &server, "b")];
     let sum = |field: &str| -> u64 {
@@ -93,7 +93,7 @@ fn synchronize(world: &World, server: &Server, name: &str) -> Value {
 }
 
 /// Twelve rows with a primary key and two unique constraints; the remote changes the first six,
-/// the centre the others.
+/// the center the others.
 const UNIQUE: &str = "CREATE TABLE t (id INTEGER PRIMARY KEY, u TEXT UNIQUE, v INTEGER, w TEXT,
         note TEXT, UNIQUE (v, w));
     WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 12)
@@ -133,11 +133,11 @@ fn replace_takes_its_victims_along_everywhere() {
     ];
     let cases: Vec<Case<'_>> = pairs
         .iter()
-        .map(|(name, remote, centre)| Case {
+        .map(|(name, remote, center)| Case {
             name,
             schema: UNIQUE,
             remote,
-            centre,
+            center,
             ..Case::default()
         })
         .collect();
@@ -155,7 +155,7 @@ fn replace_is_noticed_in_every_kind_of_table() {
              REPLACE INTO t VALUES ('{new}', 100, 'U{b}', 'by unique');"
         )
     };
-    let (remote, centre) = (replaces(1, 2, "r"), replaces(5, 6, "c"));
+    let (remote, center) = (replaces(1, 2, "r"), replaces(5, 6, "c"));
     let schemas = [
         (
             "without rowid, strict, composite key, a unique index that ignores case",
@@ -185,8 +185,8 @@ fn replace_is_noticed_in_every_kind_of_table() {
     ];
     for (number, (name, schema)) in schemas.iter().enumerate() {
         let named = |sql: &str| sql.replace("INTO t VALUES", "INTO t (k, n, u, note) VALUES");
-        let (remote, centre) = (named(&remote), named(&centre));
-        let case = Case { name, schema, remote: &remote, centre: &centre, ..Case::default() };
+        let (remote, center) = (named(&remote), named(&center));
+        let case = Case { name, schema, remote: &remote, center: &center, ..Case::default() };
         check_case(ForeignTool::ALL[number % 2], &case);
     }
 }
@@ -203,14 +203,14 @@ fn primary_keys_are_updated_and_upserted() {
         Case {
             name: "moved out, and to where another was",
             remote: "UPDATE t SET id = 100 WHERE id = 1; UPDATE t SET id = 1 WHERE id = 2;",
-            centre: "UPDATE t SET id = 200 WHERE id = 7; UPDATE t SET id = 7 WHERE id = 8;",
+            center: "UPDATE t SET id = 200 WHERE id = 7; UPDATE t SET id = 7 WHERE id = 8;",
             ..base
         },
         Case {
             name: "two keys swap",
             remote: "UPDATE t SET id = -1 WHERE id = 1; UPDATE t SET id = 1 WHERE id = 2;
                 UPDATE t SET id = 2 WHERE id = -1;",
-            centre: "UPDATE t SET id = -7 WHERE id = 7; UPDATE t SET id = 7 WHERE id = 8;
+            center: "UPDATE t SET id = -7 WHERE id = 7; UPDATE t SET id = 7 WHERE id = 8;
                 UPDATE t SET id = 8 WHERE id = -7;",
             ..base
         },
@@ -219,21 +219,21 @@ fn primary_keys_are_updated_and_upserted() {
             remote: "UPDATE t SET id = 50 WHERE id = 1; UPDATE t SET id = 1 WHERE id = 50;
                 DELETE FROM t WHERE id = 2; INSERT INTO t VALUES (2, 'other', 0, '', NULL);
                 INSERT INTO t VALUES (60, 'x', 1, '', ''); DELETE FROM t WHERE id = 60;",
-            centre: "DELETE FROM t WHERE id = 8; INSERT INTO t VALUES (8, 'centre', 0, 'z', NULL);",
+            center: "DELETE FROM t WHERE id = 8; INSERT INTO t VALUES (8, 'center', 0, 'z', NULL);",
             ..base
         },
         Case {
             name: "by rowid, and the key that SQLite chooses",
             remote: "UPDATE t SET rowid = 100 WHERE _rowid_ = 1; INSERT INTO t (u) VALUES ('next');
                 INSERT INTO t (id, u) VALUES (NULL, 'one more'); DELETE FROM t WHERE id = 102;",
-            centre: "UPDATE t SET oid = 200 WHERE id = 7; INSERT INTO t (u) VALUES ('at centre');",
+            center: "UPDATE t SET oid = 200 WHERE id = 7; INSERT INTO t (u) VALUES ('at center');",
             ..base
         },
         Case {
             name: "autoincrement",
             schema: &autoincrement,
             remote: "DELETE FROM t WHERE id = 12; INSERT INTO t (u) VALUES ('next');",
-            centre: "UPDATE t SET id = 500 WHERE id = 11;",
+            center: "UPDATE t SET id = 500 WHERE id = 11;",
             ..base
         },
         Case {
@@ -243,7 +243,7 @@ fn primary_keys_are_updated_and_upserted() {
                 INSERT INTO t VALUES (70, 'u2', 70, '', NULL) ON CONFLICT (u) DO UPDATE SET id = 70;
                 INSERT INTO t VALUES (3, 'u4', 5, 'w5', NULL) ON CONFLICT DO NOTHING;
                 INSERT OR IGNORE INTO t VALUES (71, 'u4', 5, 'w5', NULL);",
-            centre: "INSERT INTO t VALUES (7, 'c', 7, 'q', 'n') ON CONFLICT (id) DO UPDATE
+            center: "INSERT INTO t VALUES (7, 'c', 7, 'q', 'n') ON CONFLICT (id) DO UPDATE
                     SET u = excluded.u; REPLACE INTO t VALUES (72, 'u9', 10, 'w10', NULL);",
             ..base
         },
@@ -253,7 +253,7 @@ fn primary_keys_are_updated_and_upserted() {
             remote: "DELETE FROM t WHERE k = 'a'; UPDATE t SET n = -9e999 WHERE k = 'b';
                 UPDATE t SET k = 'ä''\"' WHERE k = 'c'; UPDATE t SET v = 40 WHERE n = 4.5;
                 DELETE FROM t WHERE n = 9e999; VACUUM;",
-            centre: "DELETE FROM t WHERE k = 'e'; UPDATE t SET n = 0.1, k = '' WHERE k = 'g';
+            center: "DELETE FROM t WHERE k = 'e'; UPDATE t SET n = 0.1, k = '' WHERE k = 'g';
                 VACUUM;",
             ..base
         },
@@ -289,7 +289,7 @@ fn every_kind_of_table_travels() {
                  REPLACE INTO {q} VALUES ('2', 22, 'r', NULL); INSERT INTO {q} (\"primary key\")
                  VALUES ('new'); DELETE FROM {q} WHERE `a.b` = 'c'; VACUUM;"
             ),
-            centre: &format!("UPDATE {q} SET `a.b` = 'centre' WHERE \"primary key\" = '4';"),
+            center: &format!("UPDATE {q} SET `a.b` = 'center' WHERE \"primary key\" = '4';"),
             ..Case::default()
         },
         Case {
@@ -297,7 +297,7 @@ fn every_kind_of_table_travels() {
             schema: nocase,
             remote: "UPDATE t SET k = 'ANN' WHERE k = 'ann'; UPDATE t SET v = 'X' WHERE k = 'BEN';
                 REPLACE INTO t VALUES ('EVE', 'new');",
-            centre: "UPDATE t SET k = 'CLEO' WHERE k = 'cleo';
+            center: "UPDATE t SET k = 'CLEO' WHERE k = 'cleo';
                 REPLACE INTO t VALUES ('dora', 'y');",
             ..Case::default()
         },
@@ -306,7 +306,7 @@ fn every_kind_of_table_travels() {
             schema: untyped,
             remote: "UPDATE t SET v = 'int' WHERE k = 1; DELETE FROM t WHERE k = '1';
                 UPDATE t SET k = x'32' WHERE k = x'31';",
-            centre: "UPDATE t SET v = 'empty blob' WHERE k = x''; DELETE FROM t WHERE k = '';",
+            center: "UPDATE t SET v = 'empty blob' WHERE k = x''; DELETE FROM t WHERE k = '';",
             ..Case::default()
         },
         Case {
@@ -314,14 +314,14 @@ fn every_kind_of_table_travels() {
             schema: only_key,
             remote: "INSERT INTO t VALUES (5, 5); DELETE FROM t WHERE a = 1;
                 REPLACE INTO t VALUES (3, 3);",
-            centre: "UPDATE t SET a = 9 WHERE a = 2;",
+            center: "UPDATE t SET a = 9 WHERE a = 2;",
             ..Case::default()
         },
         Case {
             name: "computed columns, indexes over expressions",
             schema: generated,
             remote: "UPDATE t SET a = 10 WHERE id = 1; INSERT INTO t (id, a, b) VALUES (9, 9, 9);",
-            centre: "UPDATE t SET b = 7 WHERE id = 2; DELETE FROM t WHERE id = 3;",
+            center: "UPDATE t SET b = 7 WHERE id = 2; DELETE FROM t WHERE id = 3;",
             ..Case::default()
         },
     ]);
@@ -348,28 +348,28 @@ fn cascades_are_changes_like_any_other() {
         Case {
             name: "deletes cascade, set NULL and set defaults",
             remote: "DELETE FROM parent WHERE id IN (2, 3);",
-            centre: "DELETE FROM parent WHERE id IN (7, 8);",
+            center: "DELETE FROM parent WHERE id IN (7, 8);",
             ..base
         },
         Case {
             name: "updates of keys cascade",
             remote: "UPDATE parent SET id = 102, name = 'new' WHERE id = 2;
                 UPDATE child SET id = 'c103' WHERE id = 'c3';",
-            centre: "UPDATE parent SET id = 108, name = 'centre' WHERE id = 8;
+            center: "UPDATE parent SET id = 108, name = 'center' WHERE id = 8;
                 UPDATE child SET id = 'c109' WHERE id = 'c9';",
             ..base
         },
         Case {
             name: "REPLACE of a parent cascades",
             remote: "REPLACE INTO parent VALUES (2, 'p2'); REPLACE INTO parent VALUES (103, 'p3');",
-            centre: "REPLACE INTO parent VALUES (8, 'p8'); REPLACE INTO parent VALUES (109, 'p9');",
+            center: "REPLACE INTO parent VALUES (8, 'p8'); REPLACE INTO parent VALUES (109, 'p9');",
             ..base
         },
         Case {
             name: "a row goes by cascade and comes again",
             remote: "DELETE FROM parent WHERE id = 2; INSERT INTO parent VALUES (2, 'p2');
                 INSERT INTO child VALUES ('c2', 'again', 2, 'p2', NULL);",
-            centre: "DELETE FROM parent WHERE id = 8; INSERT INTO parent VALUES (8, 'p8');
+            center: "DELETE FROM parent WHERE id = 8; INSERT INTO parent VALUES (8, 'p8');
                 INSERT INTO child VALUES ('c8', 'again', 8, 'p8', NULL);",
             ..base
         },
@@ -377,7 +377,7 @@ fn cascades_are_changes_like_any_other() {
             name: "children at one side of a parent deleted at the other",
             remote: "INSERT INTO child VALUES ('r', 1, 7, NULL, NULL);
                 DELETE FROM parent WHERE id = 2;",
-            centre: "DELETE FROM parent WHERE id = 7;
+            center: "DELETE FROM parent WHERE id = 7;
                 INSERT INTO child VALUES ('c', 1, 2, NULL, NULL);",
             conflicts: 0,
             rejected: 1,
@@ -409,7 +409,7 @@ fn foreign_keys_in_circles_and_out_of_order() {
             schema: circle,
             remote: "BEGIN; INSERT INTO team VALUES (10, 10); INSERT INTO player VALUES (10, 10);
                 COMMIT; BEGIN; DELETE FROM team WHERE id = 1; COMMIT;",
-            centre: "BEGIN; INSERT INTO team VALUES (20, 20); INSERT INTO player VALUES (20, 20);
+            center: "BEGIN; INSERT INTO team VALUES (20, 20); INSERT INTO player VALUES (20, 20);
                 COMMIT; UPDATE team SET captain = 3 WHERE id = 2;",
             ..Case::default()
         },
@@ -419,7 +419,7 @@ fn foreign_keys_in_circles_and_out_of_order() {
             remote: "BEGIN; PRAGMA defer_foreign_keys = ON; INSERT INTO node VALUES (2, 4, '42');
                 INSERT INTO node VALUES (4, 9, '94'); COMMIT; UPDATE node SET up = 9 WHERE id = 1;
                 DELETE FROM node WHERE id = 5;",
-            centre: "DELETE FROM node WHERE id = 8; UPDATE node SET up = 9 WHERE id = 3;
+            center: "DELETE FROM node WHERE id = 8; UPDATE node SET up = 9 WHERE id = 3;
                 INSERT INTO node VALUES (8, NULL, '87'), (6, 8, '8');",
             ..Case::default()
         },
@@ -428,7 +428,7 @@ fn foreign_keys_in_circles_and_out_of_order() {
             schema: restrict,
             remote: "DELETE FROM b WHERE id = 1; DELETE FROM a WHERE id = 1;
                 UPDATE b SET a = 4 WHERE id = 2; DELETE FROM a WHERE id = 2;",
-            centre: "UPDATE b SET a = 4 WHERE id = 3; UPDATE a SET id = 30 WHERE id = 3;
+            center: "UPDATE b SET a = 4 WHERE id = 3; UPDATE a SET id = 30 WHERE id = 3;
                 INSERT INTO b VALUES (30, 30);",
             ..Case::default()
         },
@@ -449,7 +449,7 @@ fn broken_references_are_blamed_on_the_right_rows() {
         Case {
             name: "a child that a conflict keeps at the parent that is deleted",
             remote: "UPDATE b SET a = 2 WHERE id = 1; DELETE FROM a WHERE id = 1;",
-            centre: "UPDATE b SET v = 1 WHERE id = 1;",
+            center: "UPDATE b SET v = 1 WHERE id = 1;",
             conflicts: 1,
             rejected: 1,
             ..base
@@ -457,7 +457,7 @@ fn broken_references_are_blamed_on_the_right_rows() {
         Case {
             name: "a parent by another column than its key is deleted",
             remote: "DELETE FROM a WHERE name = 'y'; INSERT INTO a VALUES (9, 'nine', 9);",
-            centre: "INSERT INTO b VALUES (5, NULL, 'y', NULL, 0);",
+            center: "INSERT INTO b VALUES (5, NULL, 'y', NULL, 0);",
             rejected: 1,
             ..base
         },
@@ -465,14 +465,14 @@ fn broken_references_are_blamed_on_the_right_rows() {
             name: "a parent's value is changed, and given to another",
             remote: "UPDATE a SET name = 'was y' WHERE id = 2; UPDATE a SET name = 'q', v = 1
                 WHERE id = 3; INSERT INTO a VALUES (9, 'nine', 9);",
-            centre: "INSERT INTO b VALUES (5, NULL, 'y', NULL, 0);",
+            center: "INSERT INTO b VALUES (5, NULL, 'y', NULL, 0);",
             rejected: 1,
             ..base
         },
         Case {
             name: "values that only SQLite finds equal",
             remote: "DELETE FROM a WHERE id = 3; INSERT INTO a VALUES (9, 'nine', 9);",
-            centre: "INSERT INTO b VALUES (5, NULL, NULL, '3', 0);",
+            center: "INSERT INTO b VALUES (5, NULL, NULL, '3', 0);",
             rejected: 1,
             ..base
         },
@@ -480,14 +480,14 @@ fn broken_references_are_blamed_on_the_right_rows() {
             name: "a long chain below a row that is gone",
             remote: "WITH RECURSIVE n(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i < 301)
                 INSERT INTO node SELECT i, i - 1 FROM n; INSERT INTO a VALUES (9, 'nine', 9);",
-            centre: "DELETE FROM node;",
+            center: "DELETE FROM node;",
             rejected: 300,
             ..base
         },
     ]);
 }
 
-// Trap 10: unique values change places, at the remote and at the centre.
+// Trap 10: unique values change places, at the remote and at the center.
 #[test]
 fn unique_values_swap_in_both_directions() {
     let swap = |a: u32, b: u32| {
@@ -533,7 +533,7 @@ fn unique_values_swap_in_both_directions() {
         let cases: Vec<Case<'_>> = cases
             .iter()
             .filter(|(name, ..)| inherits || *name != "inherit")
-            .map(|(name, remote, centre)| Case { name, schema, remote, centre, ..Case::default() })
+            .map(|(name, remote, center)| Case { name, schema, remote, center, ..Case::default() })
             .collect();
         check(&cases);
     }
@@ -550,7 +550,7 @@ fn unique_values_that_meet_are_rejected_and_everybody_agrees() {
             schema: UNIQUE,
             remote: "UPDATE t SET u = 'same' WHERE id = 1;
                 INSERT INTO t VALUES (100, 'new', 100, '', '');",
-            centre: "UPDATE t SET u = 'same' WHERE id = 7;
+            center: "UPDATE t SET u = 'same' WHERE id = 7;
                 INSERT INTO t VALUES (200, 'new', 200, '', '');",
             rejected: 2,
             ..Case::default()
@@ -559,15 +559,15 @@ fn unique_values_that_meet_are_rejected_and_everybody_agrees() {
             name: "both swap the same two",
             schema: UNIQUE,
             remote: swap,
-            centre: swap,
+            center: swap,
             conflicts: 0,
             ..Case::default()
         },
         Case {
-            name: "the remote swaps what the centre rotates",
+            name: "the remote swaps what the center rotates",
             schema: UNIQUE,
             remote: swap,
-            centre: "UPDATE t SET u = '' WHERE id = 1; UPDATE t SET u = 'u1' WHERE id = 3;
+            center: "UPDATE t SET u = '' WHERE id = 1; UPDATE t SET u = 'u1' WHERE id = 3;
                 UPDATE t SET u = 'u3' WHERE id = 2; UPDATE t SET u = 'u2' WHERE id = 1;",
             conflicts: 1,
             ..Case::default()
@@ -612,7 +612,7 @@ fn every_value_arrives_as_it_was() {
         let rows: Vec<String> = (0..values.len()).map(row).collect();
         format!("INSERT INTO v VALUES {};", rows.join(", "))
     };
-    // Each row becomes what its neighbour is, so every value is an old image and a new one.
+    // Each row becomes what its neighbor is, so every value is an old image and a new one.
     let change = |prefix: &str| -> String {
         let set = |n: usize| {
             let value = values[(n + 1) % values.len()];
@@ -636,8 +636,8 @@ fn every_value_arrives_as_it_was() {
             change(&format!("changed {at} "))
         )
     };
-    let (remote, centre) = (write("here"), write("there"));
-    let case = Case { schema: &schema, remote: &remote, centre: &centre, ..Case::default() };
+    let (remote, center) = (write("here"), write("there"));
+    let case = Case { schema: &schema, remote: &remote, center: &center, ..Case::default() };
     for tool in ForeignTool::ALL {
         let (world, _server) = check_case(tool, &case);
         let text = query(&world.remote("b"), "SELECT hex(t) FROM v WHERE k = 'new here 19'");
@@ -661,8 +661,8 @@ fn every_value_can_be_a_key() {
         let remote = "CREATE TEMP TABLE n AS SELECT k, row_number() OVER (ORDER BY k) AS i FROM t;
             UPDATE t SET v = 'here' WHERE k IN (SELECT k FROM n WHERE i % 4 = 0);
             DELETE FROM t WHERE k IN (SELECT k FROM n WHERE i % 4 = 1);";
-        let centre = remote.replace("% 4 = 0", "% 4 = 2").replace("% 4 = 1", "% 4 = 3");
-        check_case(ForeignTool::Shell, &Case { remote, centre: &centre, ..case });
+        let center = remote.replace("% 4 = 0", "% 4 = 2").replace("% 4 = 1", "% 4 = 3");
+        check_case(ForeignTool::Shell, &Case { remote, center: &center, ..case });
     }
     let integers = "CREATE TABLE t (id INTEGER PRIMARY KEY, v);
         INSERT INTO t VALUES (9223372036854775807, 1), (-9223372036854775808, 2), (-1, 3), (0, 4)";
@@ -671,12 +671,12 @@ fn every_value_can_be_a_key() {
         schema: integers,
         remote: "UPDATE t SET v = 10 WHERE id > 0; DELETE FROM t WHERE id = -1;
             INSERT INTO t (v) VALUES ('anywhere'); INSERT INTO t VALUES (-1, 'again');",
-        centre: "UPDATE t SET v = 20 WHERE id < -1; UPDATE t SET id = 5 WHERE id = 0;",
+        center: "UPDATE t SET v = 20 WHERE id < -1; UPDATE t SET id = 5 WHERE id = 0;",
         ..Case::default()
     }]);
 }
 
-// S3, Trap 8: triggers of the application, at the remote and at the centre, which change the row
+// S3, Trap 8: triggers of the application, at the remote and at the center, which change the row
 // itself and others.
 #[test]
 fn triggers_of_the_application_do_what_they_do() {
@@ -686,17 +686,17 @@ fn triggers_of_the_application_do_what_they_do() {
         INSERT INTO invoice VALUES (1, 0, 'old'), (2, 0, 'old'), (3, 0, 'old');
         INSERT INTO line VALUES (1, 1, 5), (2, 1, 7), (3, 1, 9);
         CREATE TRIGGER total AFTER INSERT ON line BEGIN
-            UPDATE invoice SET total = total + NEW.amount, stamp = 'centre' WHERE id = NEW.invoice;
+            UPDATE invoice SET total = total + NEW.amount, stamp = 'center' WHERE id = NEW.invoice;
         END;
         CREATE TRIGGER round AFTER UPDATE OF amount ON line BEGIN
             UPDATE line SET amount = round(NEW.amount, 1) WHERE rowid = NEW.rowid; END";
     check(&[
         Case {
-            name: "the centre's triggers run for uploads, and what they change is sent",
+            name: "the center's triggers run for uploads, and what they change is sent",
             schema,
             remote: "INSERT INTO line VALUES (1, 2, 0.5); UPDATE line SET amount = 7.77
                 WHERE invoice = 2;",
-            centre: "INSERT INTO line VALUES (3, 2, 1.5);",
+            center: "INSERT INTO line VALUES (3, 2, 1.5);",
             ..Case::default()
         },
         Case {
@@ -711,13 +711,13 @@ fn triggers_of_the_application_do_what_they_do() {
                     UPDATE t SET u = u || ' was ' || OLD.u WHERE id = 4; END;
                 UPDATE t SET u = 'aa' WHERE id = 1; INSERT INTO t VALUES (5, 'e', 0);
                 REPLACE INTO t VALUES (6, 'aa', 0); DELETE FROM t WHERE id = 2;",
-            centre: "UPDATE t SET u = 'centre' WHERE id = 3;",
+            center: "UPDATE t SET u = 'center' WHERE id = 3;",
             ..Case::default()
         },
     ]);
 }
 
-// S3: columns that are not published stay what they are at the centre, and out of the remotes.
+// S3: columns that are not published stay what they are at the center, and out of the remotes.
 #[test]
 fn a_publication_may_leave_columns_out() {
     let schema =
@@ -734,8 +734,8 @@ fn a_publication_may_leave_columns_out() {
         remote: "UPDATE t SET name = 'remote' WHERE id = 1; DELETE FROM t WHERE id = 2;
             INSERT INTO t (id, name, kind) VALUES (9, 'n9', 'k9');
             UPDATE OR REPLACE t SET name = 'n4', kind = 'K4' WHERE id = 1;",
-        centre: "UPDATE t SET secret = x'ff', hidden = 'changed' WHERE id = 3;
-            UPDATE t SET kind = 'centre' WHERE id = 5;",
+        center: "UPDATE t SET secret = x'ff', hidden = 'changed' WHERE id = 3;
+            UPDATE t SET kind = 'center' WHERE id = 5;",
         ..Case::default()
     };
     for tool in ForeignTool::ALL {
@@ -760,7 +760,7 @@ fn directions_are_kept_on_both_sides() {
     let schema = "CREATE TABLE price (id INTEGER PRIMARY KEY, v TEXT UNIQUE);
         CREATE TABLE reading (id TEXT PRIMARY KEY NOT NULL, v REAL);
         CREATE TABLE note (id INTEGER PRIMARY KEY, v TEXT);
-        INSERT INTO price VALUES (1, 'a'), (2, 'b'); INSERT INTO reading VALUES ('centre', 1);
+        INSERT INTO price VALUES (1, 'a'), (2, 'b'); INSERT INTO reading VALUES ('center', 1);
         INSERT INTO note VALUES (1, 'x')";
     let model = "[table.price]\ndirection = \"download_only\"\n\
         [table.reading]\ndirection = \"upload_only\"\n[table.note]\n";
@@ -804,8 +804,8 @@ fn directions_are_kept_on_both_sides() {
         let readings =
             |path: &std::path::Path| query(path, "SELECT id, v FROM reading ORDER BY id");
         let (a, b) = (["'a'", "1.5"], ["'b'", "3.0"]);
-        let centre = [a, b, ["'centre'", "1.0"], ["'later'", "2.0"]];
-        assert_eq!(readings(&world.consolidated()), centre);
+        let center = [a, b, ["'center'", "1.0"], ["'later'", "2.0"]];
+        assert_eq!(readings(&world.consolidated()), center);
         assert_eq!(readings(&world.remote("a")), [a, b], "nothing comes down");
         assert_eq!(readings(&world.remote("b")).len(), 0);
     }
@@ -814,7 +814,7 @@ fn directions_are_kept_on_both_sides() {
 // Trap 12: a trigger is dropped or a table changed. Nothing is synchronized until it is repaired,
 // and no change of the time between is missed (S2).
 #[test]
-fn drift_at_the_centre_stops_everything_until_it_is_deployed() {
+fn drift_at_the_center_stops_everything_until_it_is_deployed() {
     let (world, server) = deployed(UNIQUE, "");
     for name in ["a", "b"] {
         synchronize(&world, &server, name);

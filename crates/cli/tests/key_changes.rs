@@ -1,4 +1,4 @@
-//! Keys change at remotes and at the centre, through the programs.
+//! Keys change at remotes and at the center, through the programs.
 
 use harness::{ForeignTool, Server, World, query, sql};
 use serde_json::json;
@@ -82,10 +82,10 @@ fn swaps_that_meet_are_told_and_all_agree() {
     }
 }
 
-// S5: a key that changed at the centre came as a delete and a row, and the file's own `ON DELETE`
+// S5: a key that changed at the center came as a delete and a row, and the file's own `ON DELETE`
 // took along what only this file knew.
 #[test]
-fn what_only_a_remote_knows_follows_a_key_that_changes_at_the_centre() {
+fn what_only_a_remote_knows_follows_a_key_that_changes_at_the_center() {
     for postgres in [false, true] {
         for waits in [false, true] {
             let (world, server) = shop(postgres, &["ann"]);
@@ -97,7 +97,7 @@ fn what_only_a_remote_knows_follows_a_key_that_changes_at_the_centre() {
                  INSERT INTO memo SELECT id, name FROM customer",
             );
             // Two swap, one gets a key of its own, and one goes.
-            world.centre_sql(
+            world.center_sql(
                 "UPDATE customer SET id = -1 WHERE id = 1; UPDATE customer SET id = 1 WHERE id = 2;
                  UPDATE customer SET id = 2 WHERE id = -1;
                  UPDATE customer SET id = 30 WHERE id = 3; DELETE FROM customer WHERE id = 4",
@@ -132,7 +132,7 @@ fn what_only_a_remote_knows_follows_a_key_that_changes_at_the_centre() {
 }
 
 // S3, S5, Trap 21: a child follows its parent and is set back to the old key, which another row has
-// then. It is unchanged, so it was not uploaded, and the centre's own foreign key moved it.
+// then. It is unchanged, so it was not uploaded, and the center's own foreign key moved it.
 #[test]
 fn rows_that_are_set_back_stay_where_the_user_wants_them() {
     for postgres in [false, true] {

@@ -122,7 +122,7 @@ fn busy_shop(remotes: &[&str]) -> Busy {
 }
 
 impl Busy {
-    /// Writes at the centre and at every remote. Now and then the tables change, before or behind.
+    /// Writes at the center and at every remote. Now and then the tables change, before or behind.
     fn write_everywhere(&mut self) {
         let way = self.chance.below(WAYS_TO_CHANGE);
         if way == 0 {
@@ -141,7 +141,7 @@ impl Busy {
     }
 }
 
-/// Of so many times that everybody writes the tables change twice. A centre keeps 32 shapes of a
+/// Of so many times that everybody writes the tables change twice. A center keeps 32 shapes of a
 /// table.
 const WAYS_TO_CHANGE: u64 = 8;
 

@@ -49,7 +49,7 @@ fn rejects_with_keys_of_many_megabytes_arrive_also_after_a_restart() {
         world.sync("ann", &server);
         assert_eq!(count(&remote, "SELECT count(*) FROM syncline_reject"), 2);
         world.assert_converged(&["ann"]);
-        world.centre_sql("UPDATE other SET n = 2");
+        world.center_sql("UPDATE other SET n = 2");
         assert_eq!(rejected(&world.sync("ann", &server)), 0, "they are told once");
         world.assert_converged(&["ann"]);
     }
@@ -76,11 +76,11 @@ fn rejects_whose_messages_quote_megabytes_arrive() {
     world.assert_converged(&["ann"]);
 }
 
-// S2, S9: a row of the centre that no message carries is reported, and everything else arrives.
+// S2, S9: a row of the center that no message carries is reported, and everything else arrives.
 #[test]
-fn a_row_of_seventy_megabytes_at_the_centre_is_told() {
+fn a_row_of_seventy_megabytes_at_the_center_is_told() {
     let on = |world: &World, value: &str| {
-        world.centre_sql(&format!("INSERT INTO other VALUES (1, 1, {value}), (2, 2, 'small')"));
+        world.center_sql(&format!("INSERT INTO other VALUES (1, 1, {value}), (2, 2, 'small')"));
     };
     let [sqlite, postgres] = worlds();
     on(&sqlite, "hex(zeroblob(35000000))");
@@ -89,7 +89,7 @@ fn a_row_of_seventy_megabytes_at_the_centre_is_told() {
         let server = world.serve();
         assert_eq!(rejected(&world.sync("ann", &server)), 1);
         assert_eq!(count(&world.remote("ann"), "SELECT sum(id) FROM other"), 2);
-        world.centre_sql("UPDATE other SET text = 'short'");
+        world.center_sql("UPDATE other SET text = 'short'");
         world.sync("ann", &server);
         world.assert_converged(&["ann"]);
     }

@@ -38,7 +38,7 @@ fn a_text_that_is_no_time_is_stored_as_it_is() {
         assert!(times.iter().all(|time| time.as_str() < "2999"), "{times:?}");
         // A change of them is decided by what is stored.
         sql(&world.remote("ann"), "UPDATE page SET version = '301' WHERE id = 0");
-        world.centre_sql("UPDATE page SET version = '299' WHERE id = 0");
+        world.center_sql("UPDATE page SET version = '299' WHERE id = 0");
         world.sync("ann", &server);
         assert_eq!(query(&world.remote("ann"), select)[0], ["'301'"]);
         world.assert_converged(&["ann"]);

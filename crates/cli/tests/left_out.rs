@@ -37,7 +37,7 @@ fn served(world: &World) -> Server {
 /// What takes a table of this name away, with what refers to it.
 fn drop_table(world: &World, name: &str) {
     let cascade = if is_postgres(world) { " CASCADE" } else { "" };
-    world.centre_sql(&format!("DROP TABLE {name}{cascade}"));
+    world.center_sql(&format!("DROP TABLE {name}{cascade}"));
 }
 
 fn is_postgres(world: &World) -> bool {
@@ -77,7 +77,7 @@ fn a_dropped_table_stops_no_other_and_what_waits_for_it_stays_pending() {
         );
         for round in 3..6 {
             sql(&at_ann, &format!("INSERT INTO customer VALUES ({round}, 'new')"));
-            world.centre_sql(&format!("INSERT INTO customer VALUES ({round}0, 'newer')"));
+            world.center_sql(&format!("INSERT INTO customer VALUES ({round}0, 'newer')"));
             let summary = world.sync("ann", &server);
             assert_eq!(left_out(&summary), ["article"], "{summary}");
             let message = summary["waiting"][0]["message"].as_str().unwrap();
@@ -105,6 +105,60 @@ fn a_dropped_table_stops_no_other_and_what_waits_for_it_stays_pending() {
     }
 }
 
+// S2, S3, S11: rows of one transaction at a remote may be in both tables, and no reader of the
+// center sees half of it. So nothing is synchronized until the column is there again.
+#[test]
+fn a_column_that_is_gone_stops_all_tables_and_loses_nothing() {
+    for world in worlds() {
+        let server = served(&world);
+        let at_ann = world.remote("ann");
+        world.center_sql("ALTER TABLE article RENAME COLUMN name TO title");
+        for round in 3..6 {
+            // First there is only a download, then both have changes of the table too.
+            world.center_sql(&format!("INSERT INTO article VALUES ({round}, 'center')"));
+            world.center_sql(&format!("INSERT INTO customer VALUES ({round}0, 'newer')"));
+            if round > 3 {
+                sql(&at_ann, &format!("INSERT INTO customer VALUES ({round}, 'new')"));
+                sql(&at_ann, &format!("INSERT INTO article VALUES ({round}0, 'ann')"));
+            }
+            let error = world.sync_fails("ann", &server, "E3005");
+            let message = error["message"].as_str().unwrap();
+            for word in ["column name of table article", "`syncline check`", "`syncline deploy`"] {
+                assert!(message.contains(word), "{message}");
+            }
+            assert_eq!(pending(&world), 2 * (round - 3));
+            assert_eq!(world.center_count("SELECT count(*) FROM customer WHERE name = 'new'"), 0);
+        }
+        world.center_sql("ALTER TABLE article RENAME COLUMN title TO name");
+        let summary = world.sync("ann", &server);
+        assert_eq!((left_out(&summary).len(), pending(&world)), (0, 0), "{summary}");
+        world.sync("ann", &server);
+        world.assert_converged(&["ann"]);
+        let all = ["1 'saw'", "3 'center'", "4 'center'", "5 'center'", "40 'ann'", "50 'ann'"];
+        assert_eq!(remote(&world, "SELECT id, name FROM article ORDER BY id"), all);
+    }
+}
+
+// S2, S3, trap 24: what waited for the deployment arrives under the new name of the column.
+#[test]
+fn pending_changes_wait_for_the_deployment_of_a_renamed_column() {
+    for world in worlds() {
+        let server = served(&world);
+        let at_ann = world.remote("ann");
+        sql(&at_ann, "UPDATE article SET name = 'Saw' WHERE id = 1");
+        world.center_sql("ALTER TABLE article RENAME COLUMN name TO title");
+        world.sync_fails("ann", &server, "E3005");
+        assert_eq!(pending(&world), 1);
+        let others = "[table.customer]\n[table.invoice]\n[table.line]\n";
+        deploy(&world, &format!("{others}[table.article]\nrenamed = {{ title = \"name\" }}\n"));
+        let summary = world.sync("ann", &server);
+        assert_eq!((left_out(&summary).len(), pending(&world)), (0, 0), "{summary}");
+        world.sync("ann", &server);
+        assert_eq!(world.center_count("SELECT count(*) FROM article WHERE title = 'Saw'"), 1);
+        assert_eq!(remote(&world, "SELECT title FROM article"), ["'Saw'"]);
+    }
+}
+
 // S2, S3: a table that was created again was served as if no change had been missed.
 #[test]
 fn a_table_that_comes_back_is_left_out_until_it_is_deployed_and_then_sent_whole() {
@@ -115,7 +169,7 @@ fn a_table_that_comes_back_is_left_out_until_it_is_deployed_and_then_sent_whole(
         drop_table(&world, "article");
         sql(&world.remote("ann"), "INSERT INTO article VALUES (2, 'axe')");
         assert_eq!(left_out(&world.sync("ann", &server)), ["article"]);
-        world.centre_sql(
+        world.center_sql(
             "CREATE TABLE article (id INTEGER PRIMARY KEY, name TEXT);
              INSERT INTO article VALUES (7, 'awl')",
         );
@@ -125,7 +179,7 @@ fn a_table_that_comes_back_is_left_out_until_it_is_deployed_and_then_sent_whole(
             assert_eq!((pending(&world), summary["rejected"].as_u64()), (1, Some(0)));
         }
         assert_eq!(remote(&world, watermark), before, "it has not moved");
-        assert_eq!(world.centre_count("SELECT count(*) FROM article"), 1);
+        assert_eq!(world.center_count("SELECT count(*) FROM article"), 1);
         world.syncline.ok(&["deploy"]);
         let summary = world.sync("ann", &server);
         assert_eq!((left_out(&summary).len(), pending(&world)), (0, 0), "{summary}");
@@ -140,10 +194,10 @@ fn a_table_that_comes_back_is_left_out_until_it_is_deployed_and_then_sent_whole(
 fn a_table_that_comes_back_with_its_triggers_is_sent_whole() {
     for world in worlds() {
         let server = served(&world);
-        world.centre_sql("ALTER TABLE article RENAME TO aside");
+        world.center_sql("ALTER TABLE article RENAME TO aside");
         assert_eq!(left_out(&world.sync("ann", &server)), ["article"]);
         match is_postgres(&world) {
-            true => world.centre_sql(
+            true => world.center_sql(
                 "ALTER TABLE aside DISABLE TRIGGER USER; UPDATE aside SET name = 'unseen';
                  ALTER TABLE aside ENABLE TRIGGER USER; ALTER TABLE aside RENAME TO article;
                  DO $$ DECLARE name text; BEGIN
@@ -164,7 +218,7 @@ fn a_table_that_comes_back_with_its_triggers_is_sent_whole() {
                 }
                 text.push_str("UPDATE aside SET name = 'unseen'; ");
                 text.push_str("ALTER TABLE aside RENAME TO article;");
-                world.centre_sql(&text);
+                world.center_sql(&text);
                 let objects = query(
                     &world.consolidated(),
                     "SELECT sql FROM syncline_object WHERE kind = 'TRIGGER'
@@ -172,7 +226,7 @@ fn a_table_that_comes_back_with_its_triggers_is_sent_whole() {
                 );
                 for object in objects {
                     let quoted = object[0].trim_matches('\'').replace("''", "'");
-                    world.centre_sql(&quoted);
+                    world.center_sql(&quoted);
                 }
             }
         }
@@ -195,17 +249,17 @@ fn children_of_a_dropped_table_wait_too_and_its_parents_do_not() {
              INSERT INTO invoice VALUES (13, 'z', 1); INSERT INTO line VALUES (131, 'z', 13);
              UPDATE customer SET id = 5 WHERE id = 2; INSERT INTO article VALUES (2, 'axe')",
         );
-        let lines = world.centre_count("SELECT count(*) FROM line");
+        let lines = world.center_count("SELECT count(*) FROM line");
         let summary = world.sync("ann", &server);
         assert_eq!(left_out(&summary), ["invoice", "line"], "{summary}");
         assert_eq!(summary["rejected"], 0, "{summary}");
-        assert_eq!(world.centre_count("SELECT count(*) FROM customer WHERE id = 5"), 1);
-        assert_eq!(world.centre_count("SELECT count(*) FROM article"), 2);
-        assert_eq!(world.centre_count("SELECT count(*) FROM line"), lines, "none was sent");
+        assert_eq!(world.center_count("SELECT count(*) FROM customer WHERE id = 5"), 1);
+        assert_eq!(world.center_count("SELECT count(*) FROM article"), 2);
+        assert_eq!(world.center_count("SELECT count(*) FROM line"), lines, "none was sent");
         let invoices = remote(&world, "SELECT id, customer FROM invoice ORDER BY id");
         assert_eq!(invoices, ["11 1", "12 5", "13 1"]);
-        // The parent of what waits goes at the centre.
-        world.centre_sql("DELETE FROM customer WHERE id = 1; INSERT INTO article VALUES (3, 'x')");
+        // The parent of what waits goes at the center.
+        world.center_sql("DELETE FROM customer WHERE id = 1; INSERT INTO article VALUES (3, 'x')");
         let summary = world.sync("ann", &server);
         assert_eq!(summary["error"], Value::Null, "{summary}");
         assert_eq!(remote(&world, "SELECT count(*) FROM article"), ["3"]);
@@ -213,7 +267,7 @@ fn children_of_a_dropped_table_wait_too_and_its_parents_do_not() {
         assert!(remote(&world, "PRAGMA foreign_key_check").is_empty());
 
         // It is empty when it returns, and the changes of the remote are uploaded.
-        world.centre_sql(
+        world.center_sql(
             "CREATE TABLE invoice (id INTEGER PRIMARY KEY, note TEXT,
                  customer INTEGER REFERENCES customer ON UPDATE CASCADE ON DELETE CASCADE)",
         );
@@ -245,7 +299,7 @@ fn a_child_whose_partition_goes_through_a_dropped_table_waits() {
         world.syncline.ok(&["user", "set", "ann", "--claim", "site=north"]);
         let server = world.serve();
         world.sync("ann", &server);
-        world.centre_sql("ALTER TABLE shop RENAME TO branch");
+        world.center_sql("ALTER TABLE shop RENAME TO branch");
         sql(
             &world.remote("ann"),
             "INSERT INTO sale VALUES (30, 1, 'new'), (31, 1, 'newer');
@@ -254,8 +308,8 @@ fn a_child_whose_partition_goes_through_a_dropped_table_waits() {
         let summary = world.sync("ann", &server);
         assert_eq!(left_out(&summary), ["shop", "sale"], "{summary}");
         assert_eq!((pending(&world), summary["rejected"].as_u64()), (2, Some(0)));
-        assert_eq!(world.centre_count("SELECT count(*) FROM sale WHERE id > 20"), 0);
-        assert_eq!(world.centre_count("SELECT count(*) FROM article"), 1);
+        assert_eq!(world.center_count("SELECT count(*) FROM sale WHERE id > 20"), 0);
+        assert_eq!(world.center_count("SELECT count(*) FROM article"), 1);
         assert_eq!(remote(&world, "SELECT id FROM sale ORDER BY id"), ["10", "30", "31"]);
     }
 }
@@ -272,7 +326,7 @@ fn a_table_that_goes_in_the_middle_is_left_out_at_once() {
                 &at_ann,
                 "INSERT INTO article VALUES (2, 'axe'); INSERT INTO customer VALUES (3, 'x')",
             );
-            world.centre_sql("INSERT INTO customer VALUES (4, 'y')");
+            world.center_sql("INSERT INTO customer VALUES (4, 'y')");
             let child = world.sync_through("ann", &server.url);
             std::thread::sleep(std::time::Duration::from_millis(700));
             drop_table(&world, "article");
@@ -281,7 +335,7 @@ fn a_table_that_goes_in_the_middle_is_left_out_at_once() {
             let summary = world.sync("ann", &server);
             assert_eq!(left_out(&summary), ["article"], "{point}: {summary}");
             assert_eq!((pending(&world), summary["rejected"].as_u64()), (1, Some(0)), "{point}");
-            assert_eq!(world.centre_count("SELECT count(*) FROM customer WHERE id = 3"), 1);
+            assert_eq!(world.center_count("SELECT count(*) FROM customer WHERE id = 3"), 1);
             assert_eq!(remote(&world, "SELECT count(*) FROM customer"), ["4"], "{point}");
         }
     }
@@ -315,14 +369,14 @@ fn a_server_starts_without_a_dropped_table_and_new_remotes_get_the_rest() {
 fn a_table_that_may_not_be_read_any_more_is_left_out() {
     let world = World::on_postgres(PROGRAM, SHOP);
     let server = served(&world);
-    world.centre_sql("INSERT INTO customer VALUES (3, 'x'); INSERT INTO article VALUES (2, 'axe')");
-    world.centre_sql("REVOKE SELECT ON article FROM CURRENT_USER");
+    world.center_sql("INSERT INTO customer VALUES (3, 'x'); INSERT INTO article VALUES (2, 'axe')");
+    world.center_sql("REVOKE SELECT ON article FROM CURRENT_USER");
     let summary = world.sync("ann", &server);
     assert_eq!(remote(&world, "SELECT count(*) FROM customer"), ["3"], "{summary}");
     let summary = world.sync("ann", &server);
     assert_eq!(left_out(&summary), ["article"], "{summary}");
     assert!(summary["waiting"][0]["message"].as_str().unwrap().contains("grant it SELECT"));
-    world.centre_sql("GRANT SELECT ON article TO CURRENT_USER");
+    world.center_sql("GRANT SELECT ON article TO CURRENT_USER");
     let summary = world.sync("ann", &server);
     assert_eq!(left_out(&summary).len(), 0, "{summary}");
     world.assert_converged(&["ann"]);
@@ -351,7 +405,7 @@ fn an_upload_under_older_tables_leaves_out_what_is_gone_too() {
         sql(&at_ann, "INSERT INTO article VALUES (2, 'axe'); INSERT INTO customer VALUES (3, 'x')");
         let new = "ALTER TABLE article ADD COLUMN price INTEGER;
             ALTER TABLE customer ADD COLUMN age INTEGER";
-        world.centre_sql(new);
+        world.center_sql(new);
         deploy(&world, "[table.customer]\n[table.invoice]\n[table.line]\n[table.article]\n");
         drop_table(&world, "article");
         for _ in 0..2 {
@@ -359,15 +413,15 @@ fn an_upload_under_older_tables_leaves_out_what_is_gone_too() {
             assert_eq!(left_out(&summary), ["article"], "{summary}");
             assert_eq!((pending(&world), summary["rejected"].as_u64()), (1, Some(0)), "{summary}");
         }
-        assert_eq!(world.centre_count("SELECT count(*) FROM customer WHERE id = 3"), 1);
+        assert_eq!(world.center_count("SELECT count(*) FROM customer WHERE id = 3"), 1);
         assert_eq!(remote(&world, "SELECT count(age) FROM customer"), ["0"]);
-        world.centre_sql("CREATE TABLE article (id INTEGER PRIMARY KEY, name TEXT, price INTEGER)");
+        world.center_sql("CREATE TABLE article (id INTEGER PRIMARY KEY, name TEXT, price INTEGER)");
         world.syncline.ok(&["deploy"]);
         for _ in 0..2 {
             world.sync("ann", &server);
         }
         world.assert_converged(&["ann"]);
-        assert_eq!((pending(&world), world.centre_count("SELECT count(*) FROM article")), (0, 1));
+        assert_eq!((pending(&world), world.center_count("SELECT count(*) FROM article")), (0, 1));
     }
 }
 
@@ -386,8 +440,8 @@ fn what_is_kept_back_survives_a_kill() {
         }
         let summary = world.sync("ann", &server);
         assert_eq!((left_out(&summary), pending(&world)), (vec!["article"], 1));
-        assert_eq!(world.centre_count("SELECT count(*) FROM customer WHERE id = 3"), 1);
-        world.centre_sql("CREATE TABLE article (id INTEGER PRIMARY KEY, name TEXT)");
+        assert_eq!(world.center_count("SELECT count(*) FROM customer WHERE id = 3"), 1);
+        world.center_sql("CREATE TABLE article (id INTEGER PRIMARY KEY, name TEXT)");
         world.syncline.ok(&["deploy"]);
         world.sync("ann", &server);
         world.sync("ann", &server);
@@ -410,16 +464,16 @@ fn what_is_owed_of_a_table_that_waits_arrives_when_it_is_back() {
         let mut arguments = world.sync_arguments("ann", &server);
         arguments.push("--upload-only".to_owned());
         world.syncline.ok(&arguments);
-        world.centre_sql("ALTER TABLE article RENAME TO aside");
+        world.center_sql("ALTER TABLE article RENAME TO aside");
         for round in 10..13 {
-            world.centre_sql(&format!("INSERT INTO customer VALUES ({round}, 'x')"));
+            world.center_sql(&format!("INSERT INTO customer VALUES ({round}, 'x')"));
             assert_eq!(left_out(&world.sync("ann", &server)), ["article"]);
         }
         let owed = "SELECT count(*) FROM OWED WHERE table_name = 'article'";
         let schema = if is_postgres(&world) { "syncline." } else { "" };
         let owed = owed.replace("OWED", &format!("{schema}syncline_owed"));
-        assert_eq!(world.centre_count(&owed), 1);
-        world.centre_sql("ALTER TABLE aside RENAME TO article");
+        assert_eq!(world.center_count(&owed), 1);
+        world.center_sql("ALTER TABLE aside RENAME TO article");
         world.syncline.ok(&["deploy"]);
         world.sync("ann", &server);
         world.assert_converged(&["ann"]);
@@ -453,6 +507,6 @@ fn an_older_program_is_refused_only_with_rows_of_what_is_gone() {
             let gone = schema.tables.iter().position(|it| it.name == "article").unwrap();
             assert_eq!(begin.tables[gone].mode, DownloadMode::None);
         }
-        assert_eq!(world.centre_count("SELECT count(*) FROM customer WHERE id = 77"), 1);
+        assert_eq!(world.center_count("SELECT count(*) FROM customer WHERE id = 77"), 1);
     }
 }

@@ -2,11 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use harness::{World, sql};
+use harness::{World, sql, until};
 use serde_json::Value;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixDatagram;
+use std::path::Path;
 use std::time::Duration;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_syncline");
@@ -34,7 +35,7 @@ fn a_synchronization_is_one_line_with_the_time_of_each_phase() {
         let server = world.serve_with(&["--log-format", "json"], None);
         world.sync("ann", &server);
         sql(&world.remote("ann"), "UPDATE item SET name = 'c'; DELETE FROM item WHERE id = 1");
-        world.centre_sql("UPDATE item SET name = 'z' WHERE id = 2");
+        world.center_sql("UPDATE item SET name = 'z' WHERE id = 2");
         world.sync("ann", &server);
         let found = lines(&server.log(), "synchronized");
         let [first, second] = &found[..] else { panic!("{found:?}") };
@@ -93,6 +94,38 @@ fn the_log_goes_to_a_file_that_is_continued() {
         assert!(!log.contains('\x1b'), "{log}");
     }
     world.syncline.fails("E6010", &["serve", "--log-file", "/nonexistent/own.log"]);
+}
+
+// S11: after it was moved, everything else of the log went into the moved file.
+#[test]
+fn a_log_file_that_was_moved_is_begun_again_on_sighup() {
+    let world = World::new(PROGRAM, ITEM);
+    world.add_user("ann");
+    let [path, moved] = ["own.log", "own.log-yesterday"].map(|name| world.path(name));
+    let server = world.serve_with(&["--log-file", "own.log"], None);
+    let synchronized = |path: &Path| {
+        std::fs::read_to_string(path).unwrap().matches("synchronized sync_id").count()
+    };
+    std::fs::rename(&path, &moved).unwrap();
+    world.sync("ann", &server);
+    assert_eq!((synchronized(&moved), path.exists()), (1, false), "it does not look by itself");
+    server.hang_up();
+    until("the log to be begun again", || {
+        std::fs::read_to_string(&path).is_ok_and(|log| log.contains("configuration reloaded"))
+    });
+    world.sync("ann", &server);
+    assert_eq!((synchronized(&moved), synchronized(&path)), (1, 1));
+
+    // Where it cannot be opened, the server goes on with the file that it has.
+    std::fs::remove_file(&path).unwrap();
+    std::fs::create_dir(&path).unwrap();
+    server.hang_up();
+    world.sync("ann", &server);
+    std::fs::remove_dir(&path).unwrap();
+    server.hang_up();
+    until("the log to be begun once more", || path.exists());
+    world.sync("ann", &server);
+    until("the last line", || synchronized(&path) == 1);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Remotes and centres that remember different pasts.
+//! Remotes and centers that remember different pasts.
 //!
 //! Restored from a backup, copied, undone, owed a row: the past is compared and never assumed.
 
@@ -65,9 +65,9 @@ fn restore(backup: &Path, to: &Path) {
     fs::copy(backup, to).unwrap();
 }
 
-// Trap 3, S3: the centre comes back without what remotes have seen and sent since.
+// Trap 3, S3: the center comes back without what remotes have seen and sent since.
 #[test]
-fn a_restored_centre_and_remotes_that_went_on_converge() {
+fn a_restored_center_and_remotes_that_went_on_converge() {
     let names = ["ann", "ben", "cleo"];
     let world = shop(&names);
     let server = world.serve();
@@ -81,7 +81,7 @@ fn a_restored_centre_and_remotes_that_went_on_converge() {
         "INSERT INTO customer VALUES (10, 'Ann''s', NULL); UPDATE customer SET phone = 'new'
          WHERE id = 1; DELETE FROM purchase WHERE id = 'b'",
     );
-    sql(&world.consolidated(), "INSERT INTO customer VALUES (20, 'Centre''s', 'gone')");
+    sql(&world.consolidated(), "INSERT INTO customer VALUES (20, 'Center''s', 'gone')");
     sync_all(&world, &server, &["ann", "ben", "cleo"]);
     sql(&world.remote("ann"), "INSERT INTO purchase VALUES ('waits', 10, 1), ('stays', 1, 2)");
     sql(&world.remote("ben"), "UPDATE customer SET phone = 'lost' WHERE id = 20");
@@ -96,14 +96,14 @@ fn a_restored_centre_and_remotes_that_went_on_converge() {
         sync_all(&world, &server, &names);
     }
     assert_converged(&world, &names);
-    let centre = query(&world.consolidated(), "SELECT id, name, phone FROM customer ORDER BY id");
+    let center = query(&world.consolidated(), "SELECT id, name, phone FROM customer ORDER BY id");
     let expected = [
         ["1", "'One'", "'1'"],
         ["2", "'Two'", "'2'"],
         ["3", "'Three'", "'restored'"],
         ["20", "'Another'", "NULL"],
     ];
-    assert_eq!(centre, expected);
+    assert_eq!(center, expected);
     let purchases = query(&world.consolidated(), "SELECT id FROM purchase ORDER BY id");
     assert_eq!(purchases.concat(), ["'a'", "'b'", "'stays'"]);
     let lost = |name: &str, key: Value| {
@@ -340,7 +340,7 @@ fn a_loser_gets_its_row_back_even_when_the_download_is_lost() {
         let server = world.serve();
         world.sync("ann", &server);
         world.sync("ann", &server);
-        // Constraints that only the centre enforces, for those who switch them off.
+        // Constraints that only the center enforces, for those who switch them off.
         let off = "PRAGMA ignore_check_constraints = ON; PRAGMA foreign_keys = OFF;";
         if change.contains("'Two'") {
             sql(&world.consolidated(), "UPDATE customer SET name = 'Deux' WHERE id = 2");
@@ -360,7 +360,7 @@ fn a_loser_gets_its_row_back_even_when_the_download_is_lost() {
     }
 }
 
-// S11: a remote of one centre does not mix with another, and starts over only on demand.
+// S11: a remote of one center does not mix with another, and starts over only on demand.
 #[test]
 fn a_remote_of_another_database_is_refused_until_it_is_reset() {
     let (world, other) = (shop(&["ann"]), shop(&["ann"]));
@@ -371,7 +371,7 @@ fn a_remote_of_another_database_is_refused_until_it_is_reset() {
     world.syncline.fails("E2108", &arguments);
     let four = "SELECT count(*) FROM customer WHERE id = 4";
     assert_eq!(count(&other.consolidated(), four), 0);
-    // What waits is not lost to the right centre.
+    // What waits is not lost to the right center.
     world.sync("ann", &server);
     assert_eq!(count(&world.consolidated(), four), 1);
     world.syncline.ok(&["remote", "reset", "ann.db"]);

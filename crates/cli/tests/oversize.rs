@@ -1,4 +1,4 @@
-//! A row at the centre that no message can contain is reported, and all other rows arrive.
+//! A row at the center that no message can contain is reported, and all other rows arrive.
 //!
 //! It arrives when it is small enough or the limit is larger; on every database.
 
@@ -36,7 +36,7 @@ fn worlds() -> [World; 2] {
 }
 
 fn enlarge(world: &World, id: i64) {
-    world.centre_sql(&format!("UPDATE doc SET text = '{}' WHERE id = {id}", "x".repeat(LARGE)));
+    world.center_sql(&format!("UPDATE doc SET text = '{}' WHERE id = {id}", "x".repeat(LARGE)));
 }
 
 /// The rejects of a remote, as table and code.
@@ -68,7 +68,7 @@ fn a_row_that_grew_too_large_is_told_once_and_everything_else_arrives() {
         let server = world.serve();
         world.sync("ann", &server);
         enlarge(&world, 1);
-        world.centre_sql("UPDATE other SET n = 2");
+        world.center_sql("UPDATE other SET n = 2");
         let told = world.sync("ann", &server);
         assert_eq!(rejected(&told), 1, "{told}");
         assert_eq!(query(&world.remote("ann"), "SELECT n FROM other"), [["2"]]);
@@ -78,7 +78,7 @@ fn a_row_that_grew_too_large_is_told_once_and_everything_else_arrives() {
 
         // It is reported once, however often it changes, also if the whole table is sent again.
         for change in ["UPDATE other SET n = 3", "UPDATE doc SET text = text || 'y' WHERE id = 1"] {
-            world.centre_sql(change);
+            world.center_sql(change);
             assert_eq!(rejected(&world.sync("ann", &server)), 0);
         }
         let forget = "UPDATE syncline_table SET watermark = NULL";
@@ -87,7 +87,7 @@ fn a_row_that_grew_too_large_is_told_once_and_everything_else_arrives() {
         assert_eq!(ids(&world, "ann", "doc"), "1,2");
         assert_eq!(rejects(&world, "ann"), doc(7170));
 
-        world.centre_sql("UPDATE doc SET text = 'short' WHERE id = 1");
+        world.center_sql("UPDATE doc SET text = 'short' WHERE id = 1");
         world.sync("ann", &server);
         world.assert_converged(&["ann"]);
         world.sync("ann", &server);
@@ -97,7 +97,7 @@ fn a_row_that_grew_too_large_is_told_once_and_everything_else_arrives() {
 
 fn owed(world: &World) -> i64 {
     let schema = if world.consolidated().exists() { "" } else { "syncline." };
-    world.centre_count(&format!("SELECT count(*) FROM {schema}syncline_owed"))
+    world.center_count(&format!("SELECT count(*) FROM {schema}syncline_owed"))
 }
 
 // S2, S3: the row arrives when the limit allows it, although it does not change any more.
@@ -139,7 +139,7 @@ fn a_row_whose_key_changes_is_withheld_under_its_new_key() {
         world.sync("ann", &server);
         let large = "x".repeat(LARGE);
         let move_to = |from: i64, to: i64, text: &str| {
-            world.centre_sql(&format!(
+            world.center_sql(&format!(
                 "UPDATE doc SET id = {to}, text = '{text}' WHERE id = {from};
                  UPDATE page SET doc = {to} WHERE doc = {from}"
             ));
@@ -162,7 +162,7 @@ fn a_row_whose_key_changes_is_withheld_under_its_new_key() {
                 .all(|(table, code)| (table.as_str(), *code) == ("doc", 7170))
         );
         // Small enough again, once under the key that was reported and once under another.
-        world.centre_sql("UPDATE doc SET text = 'short' WHERE id = 4");
+        world.center_sql("UPDATE doc SET text = 'short' WHERE id = 4");
         move_to(6, 7, "short");
         world.sync("ann", &server);
         assert_eq!(ids(&world, "ann", "doc"), "4,5,7");
@@ -186,16 +186,16 @@ fn a_new_remote_goes_without_the_row_and_its_descendants() {
         assert_eq!(held, ["2", "20", "200", "1"]);
         assert_eq!(rejects(&world, "ann"), doc(7170));
         // Their changes in the meantime block no other row.
-        world.centre_sql("UPDATE page SET n = 1; INSERT INTO page VALUES (11, 1, 0)");
-        world.centre_sql("INSERT INTO word VALUES (101, 11), (201, 20)");
+        world.center_sql("UPDATE page SET n = 1; INSERT INTO page VALUES (11, 1, 0)");
+        world.center_sql("INSERT INTO word VALUES (101, 11), (201, 20)");
         world.sync("ann", &server);
         assert_eq!(ids(&world, "ann", "word"), "200,201");
-        world.centre_sql("UPDATE doc SET text = 'other' WHERE id = 2");
+        world.center_sql("UPDATE doc SET text = 'other' WHERE id = 2");
         world.sync("ann", &server);
         world.sync("ann", &server);
         assert_eq!(ids(&world, "ann", "page"), "20");
 
-        world.centre_sql("UPDATE doc SET text = 'short' WHERE id = 1");
+        world.center_sql("UPDATE doc SET text = 'short' WHERE id = 1");
         world.sync("ann", &server);
         world.sync("ann", &server);
         world.assert_converged(&["ann"]);
@@ -214,11 +214,11 @@ fn changes_of_a_row_that_is_withheld_are_uploaded_and_told() {
         assert_eq!((&told["conflicts"], rejected(&told)), (&Value::from(1), 1), "{told}");
         assert_eq!(rejects(&world, "ann"), doc(7170));
         // Its deletion arrives, and so does what follows under its key.
-        world.centre_sql("DELETE FROM word WHERE page = 10; DELETE FROM page WHERE doc = 1");
-        world.centre_sql("DELETE FROM doc WHERE id = 1");
+        world.center_sql("DELETE FROM word WHERE page = 10; DELETE FROM page WHERE doc = 1");
+        world.center_sql("DELETE FROM doc WHERE id = 1");
         world.sync("ann", &server);
         assert_eq!(ids(&world, "ann", "doc"), "2");
-        world.centre_sql("INSERT INTO doc VALUES (1, 'new')");
+        world.center_sql("INSERT INTO doc VALUES (1, 'new')");
         world.sync("ann", &server);
         world.sync("ann", &server);
         world.assert_converged(&["ann"]);
@@ -226,31 +226,31 @@ fn changes_of_a_row_that_is_withheld_are_uploaded_and_told() {
     }
 }
 
-// S2: many large rows in a batch are separated from small ones, and the centre's record names them.
+// S2: many large rows in a batch are separated from small ones, and the center's record names them.
 #[test]
 fn small_rows_between_large_ones_arrive() {
     for world in worlds() {
         let large = "x".repeat(LARGE);
         for id in 3..40 {
             let text = if id % 3 == 0 { large.as_str() } else { "small" };
-            world.centre_sql(&format!("INSERT INTO doc VALUES ({id}, '{text}')"));
+            world.center_sql(&format!("INSERT INTO doc VALUES ({id}, '{text}')"));
         }
         let server = world.serve();
         let told = world.sync("ben", &server);
         assert_eq!(rejected(&told), 13, "{told}");
         assert_eq!(count(&world.remote("ben"), "SELECT count(*) FROM doc"), 26);
         assert_eq!(kept(&world, &server), 13);
-        world.centre_sql("UPDATE doc SET text = 'short'");
+        world.center_sql("UPDATE doc SET text = 'short'");
         world.sync("ben", &server);
         world.assert_converged(&["ben"]);
     }
 }
 
-/// Rejects that the centre keeps.
+/// Rejects that the center keeps.
 fn kept(world: &World, _running: &Server) -> i64 {
     let schema = if world.consolidated().exists() { "" } else { "syncline." };
     let sql = format!(
         "SELECT count(*) FROM {schema}syncline_reject WHERE code = 7170 AND operation = 'download'"
     );
-    world.centre_count(&sql)
+    world.center_count(&sql)
 }

@@ -1,6 +1,6 @@
 //! A remote ID has an owner (trap 30): its first user, and one file.
 //!
-//! Before, any user could present any remote ID, receive the rows of that remote, make the centre
+//! Before, any user could present any remote ID, receive the rows of that remote, make the center
 //! forget its owed rows, and block it by sending rows slowly.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -66,10 +66,10 @@ fn refused(world: &World, server: &Server, file: &str, user: &str, more: &[&str]
 
 const TILL: [&str; 2] = ["--remote-id", "till-7"];
 
-/// What the centre knows of the remote, but for the times.
+/// What the center knows of the remote, but for the times.
 fn known(world: &World) -> i64 {
     let prefix = if world.path("consolidated.db").exists() { "" } else { "syncline." };
-    world.centre_count(&format!(
+    world.center_count(&format!(
         "SELECT epoch * 1000 + counter FROM {prefix}syncline_remote WHERE remote_id = 'till-7'"
     ))
 }
@@ -171,7 +171,7 @@ fn a_remote_of_today_is_bound_at_its_next_synchronization() {
     for (world, server) in worlds() {
         sync_as(&world, &server, "ann.db", "ann", &TILL);
         let prefix = if world.path("consolidated.db").exists() { "" } else { "syncline." };
-        world.centre_sql(&format!("UPDATE {prefix}syncline_remote SET secret = NULL"));
+        world.center_sql(&format!("UPDATE {prefix}syncline_remote SET secret = NULL"));
         sql(
             &world.remote("ann"),
             "DELETE FROM syncline_state WHERE name = 'file_secret';
@@ -179,9 +179,9 @@ fn a_remote_of_today_is_bound_at_its_next_synchronization() {
         );
         sync_as(&world, &server, "ann.db", "ann", &[]);
         let bound = format!("SELECT count(*) FROM {prefix}syncline_remote WHERE secret IS NULL");
-        assert_eq!(world.centre_count(&bound), 0);
+        assert_eq!(world.center_count(&bound), 0);
         refused(&world, &server, "mallory.db", "mallory", &TILL, "E2160");
-        assert_eq!(world.centre_count("SELECT count(*) FROM note WHERE text = 'mine'"), 1);
+        assert_eq!(world.center_count("SELECT count(*) FROM note WHERE text = 'mine'"), 1);
     }
 }
 
@@ -198,7 +198,7 @@ fn a_replaced_file_is_told_what_became_of_its_last_upload() {
         sql(&world.remote("ann"), "INSERT INTO note VALUES (3, 'till-7', 'once')");
         let dead = world.try_sync("ann", &server, Some("client-upload-committed=return"));
         assert_ne!(dead.code, Some(0));
-        assert_eq!(world.centre_count("SELECT count(*) FROM note WHERE id = 3"), 1);
+        assert_eq!(world.center_count("SELECT count(*) FROM note WHERE id = 3"), 1);
         sync_as(&world, &server, "new.db", "ann", &TILL);
         sql(&world.remote("new"), "DELETE FROM note WHERE id = 3");
         sync_as(&world, &server, "new.db", "ann", &[]);
@@ -206,8 +206,8 @@ fn a_replaced_file_is_told_what_became_of_its_last_upload() {
         sql(&world.remote("ann"), "INSERT INTO note VALUES (4, 'till-7', 'waits')");
         let report = sync_as(&world, &server, "ann.db", "ann", &[]);
         assert_ne!(report["remote_id"], json!("till-7"), "it is another remote now");
-        assert_eq!(world.centre_count("SELECT count(*) FROM note WHERE id = 3"), 0);
-        assert_eq!(world.centre_count("SELECT count(*) FROM note WHERE id = 4"), 1, "what waited");
+        assert_eq!(world.center_count("SELECT count(*) FROM note WHERE id = 3"), 0);
+        assert_eq!(world.center_count("SELECT count(*) FROM note WHERE id = 4"), 1, "what waited");
         let again = sync_as(&world, &server, "new.db", "ann", &[]);
         assert_eq!(again["remote_id"], json!("till-7"));
     }
@@ -264,7 +264,7 @@ fn refusal(answers: &[Message]) -> (u16, Option<Progress>) {
 }
 
 fn rows_of_id(world: &World, id: i64) -> i64 {
-    world.centre_count(&format!("SELECT count(*) FROM note WHERE id = {id}"))
+    world.center_count(&format!("SELECT count(*) FROM note WHERE id = {id}"))
 }
 
 const COPIED: u16 = 2107;
@@ -312,7 +312,8 @@ fn a_slow_upload_of_a_replaced_file_keeps_nobody_out_and_is_not_applied() {
         assert_eq!(refusal(&answers(slow)), (COPIED, Some(Progress(100))));
         assert_eq!((rows_of_id(&world, 9), rows_of_id(&world, 10)), (1, 0));
         // However it says it again.
-        let waits = Hello { outcome: protocol::Outcome::Unknown, ..answered(1, first(1_000_003)) };
+        let waits =
+            Hello { outcome: protocol::LastUpload::Unknown, ..answered(1, first(1_000_003)) };
         let mut again = begin_upload(&server, waits, 100, 200);
         send_row(&mut again, 10);
         assert_eq!(refusal(&answers(again)), (COPIED, Some(Progress(100))));
@@ -330,9 +331,9 @@ fn a_file_replaced_before_it_had_an_answer_is_told_its_upload_and_does_not_repea
         let (first, second) = (file_of_till_9(&server, 7), file_of_till_9(&server, 8));
         assert!(was_served(&upload_with(&server, first(1_000_002), 9)));
         assert!(was_served(&upload_with(&server, second(1), 12)), "another file takes over");
-        world.centre_sql("DELETE FROM note WHERE id = 9");
+        world.center_sql("DELETE FROM note WHERE id = 9");
         for (attempt, outcome) in
-            [(1_000_001, protocol::Outcome::Known), (1_000_003, protocol::Outcome::Unknown)]
+            [(1_000_001, protocol::LastUpload::Known), (1_000_003, protocol::LastUpload::Unknown)]
         {
             let hello = Hello { outcome, ..first(attempt) };
             let answers = upload_with(&server, hello, 9);
@@ -364,11 +365,11 @@ fn a_file_that_takes_over_while_the_other_is_applied_waits_for_its_commit() {
     other.sql("BEGIN; LOCK TABLE note IN SHARE MODE");
     let mut slow = begin_upload(&server, answered(1, first(1_000_002)), 100, 200);
     send_row(&mut slow, 10);
-    harness::until("the upload to be applied", || world.centre_count(waiting) == 1);
+    harness::until("the upload to be applied", || world.center_count(waiting) == 1);
     let given = ["sync", "new.db", "--server", &server.url, "--user", "ann"];
     let given = [&given[..], &["--password-file", "ann.password"], &TILL_9].concat();
     let taking = world.syncline.command(&given).spawn().unwrap();
-    harness::until("the other file to wait", || world.centre_count(waiting) == 2);
+    harness::until("the other file to wait", || world.center_count(waiting) == 2);
     other.sql("COMMIT");
     let outcome = harness::finish(taking);
     assert_eq!(outcome.code, Some(0), "{outcome:?}");
@@ -397,11 +398,11 @@ fn a_late_upload_of_a_remote_without_a_past_is_not_applied_again() {
             let answers = upload_with(&server, sent(1_000_002), 9);
             let ended = answers.iter().any(|it| matches!(it, Message::DownloadEnd(_)));
             assert!(ended, "{answers:?}");
-            world.centre_sql(&device);
-            world.centre_sql("DELETE FROM note WHERE id = 9");
+            world.center_sql(&device);
+            world.center_sql("DELETE FROM note WHERE id = 9");
             let answers = upload_with(&server, sent(1_000_001), 9);
             assert!(matches!(answers.last(), Some(Message::Failed(_))), "{answers:?}");
-            assert_eq!(world.centre_count("SELECT count(*) FROM note WHERE id = 9"), 0);
+            assert_eq!(world.center_count("SELECT count(*) FROM note WHERE id = 9"), 0);
             // Meanwhile the remote has gone on: nonce and counter are others.
             let next = Hello {
                 counter: Counter(1),
@@ -416,7 +417,7 @@ fn a_late_upload_of_a_remote_without_a_past_is_not_applied_again() {
             if secret.is_some() {
                 let answers = upload_with(&server, sent(1_000_001), 9);
                 assert!(matches!(answers.last(), Some(Message::Failed(_))), "{answers:?}");
-                assert_eq!(world.centre_count("SELECT count(*) FROM note WHERE id = 9"), 0);
+                assert_eq!(world.center_count("SELECT count(*) FROM note WHERE id = 9"), 0);
             }
         }
     }
@@ -452,6 +453,6 @@ fn no_number_that_a_client_makes_up_makes_others_start_again() {
         assert_eq!(query(&world.remote("ann"), "SELECT id FROM note").concat(), ["1"]);
         let prefix = if world.path("consolidated.db").exists() { "" } else { "syncline." };
         let wrapped = format!("SELECT count(*) FROM {prefix}syncline_remote WHERE counter < 0");
-        assert_eq!(world.centre_count(&wrapped), 0);
+        assert_eq!(world.center_count(&wrapped), 0);
     }
 }

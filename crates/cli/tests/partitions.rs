@@ -82,7 +82,7 @@ fn synchronize(world: &World, server: &Server, user: &str, rep: u64) -> serde_js
     report
 }
 
-/// A statement that a program may run at the centre or at a remote. Some are refused there.
+/// A statement that a program may run at the center or at a remote. Some are refused there.
 fn statement(chance: &mut Chance, everywhere: bool) -> String {
     let mut key = || 1 + chance.below(12);
     let (key, other, note) = (key(), key(), key());
@@ -176,9 +176,9 @@ fn an_edit_of_a_row_that_has_left_is_kept_as_a_reject() {
     assert_eq!(report["conflicts"], 0, "{report}");
     let kept = "SELECT count(*) FROM syncline_reject WHERE code = 7006 AND row LIKE '%paid%'";
     assert_eq!(count(&world.remote("ann"), kept), 1);
-    let centre = "SELECT count(*) FROM customer, invoice, line
+    let center = "SELECT count(*) FROM customer, invoice, line
         WHERE customer.name = 'B' AND invoice.id = 1 AND invoice.note = '' AND line.id = 1";
-    assert_eq!(count(&world.consolidated(), centre), 1);
+    assert_eq!(count(&world.consolidated(), center), 1);
     synchronize(&world, &server, "cleo", 2);
 }
 

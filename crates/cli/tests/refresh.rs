@@ -5,7 +5,7 @@ use harness::{World, count, sql};
 const PROGRAM: &str = env!("CARGO_BIN_EXE_syncline");
 
 const NOTES: &str = "CREATE TABLE note (id INTEGER PRIMARY KEY, text TEXT);
-    INSERT INTO note VALUES (1, 'centre')";
+    INSERT INTO note VALUES (1, 'center')";
 
 fn notes(world: &World, name: &str) -> i64 {
     count(&world.remote(name), "SELECT count(*) FROM note")
@@ -26,7 +26,7 @@ fn a_file_that_becomes_a_remote_keeps_its_rows() {
     world.assert_converged(&["ann"]);
 }
 
-// S3, Trap 8: the change log of the centre no longer reaches back to where the remote was.
+// S3, Trap 8: the change log of the center no longer reaches back to where the remote was.
 #[test]
 fn a_remote_that_stayed_away_too_long_keeps_what_it_uploads() {
     let world = World::new(PROGRAM, NOTES);
@@ -35,7 +35,7 @@ fn a_remote_that_stayed_away_too_long_keeps_what_it_uploads() {
     world.sync("ann", &server);
     server.stop();
     let many = "WITH RECURSIVE number(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number
-        WHERE n < 3000) INSERT INTO note SELECT n + 100, 'centre' FROM number";
+        WHERE n < 3000) INSERT INTO note SELECT n + 100, 'center' FROM number";
     sql(&world.consolidated(), many);
     sql(&world.consolidated(), "DELETE FROM note WHERE id = 1");
     sql(&world.remote("ann"), "INSERT INTO note VALUES (2, 'ann')");

@@ -12,7 +12,7 @@ const TABLES: &str = "
     CREATE TABLE allowed (id INTEGER PRIMARY KEY);
     INSERT INTO t VALUES (1, 1, 'a'), (2, 2, 'b');";
 
-/// The centre refuses negative numbers while `allowed` is empty.
+/// The center refuses negative numbers while `allowed` is empty.
 const ON_SQLITE: &str = "
     CREATE TRIGGER inserted BEFORE INSERT ON t
         WHEN NEW.n < 0 AND NOT EXISTS (SELECT 1 FROM allowed)
@@ -76,8 +76,8 @@ fn a_retry_is_a_change_of_the_row_as_it_is_and_overwrites_nothing_unseen() {
         let shown = command(&world, &["FILE"]).stdout;
         assert!(shown.contains("key      id=1") && shown.contains("  data  mine"), "{shown}");
 
-        world.centre_sql("INSERT INTO allowed VALUES (1)");
-        world.centre_sql("UPDATE t SET data = 'theirs' WHERE id = 2");
+        world.center_sql("INSERT INTO allowed VALUES (1)");
+        world.center_sql("UPDATE t SET data = 'theirs' WHERE id = 2");
         world.sync("ann", &server);
         let refused = command(&world, &["retry", "FILE", "--all"]);
         assert!(refused.stderr.contains("error E5171"), "{refused:?}");
@@ -157,7 +157,7 @@ fn every_summary_counts_what_a_dropped_table_and_a_restore_leave() {
             kept - before
         };
         sql(&world.remote("ann"), "INSERT INTO extra VALUES (7, 'pending')");
-        world.centre_sql("DROP TABLE extra");
+        world.center_sql("DROP TABLE extra");
         let model = "script_version = \"v1\"\ndropped_tables = [\"extra\"]\n\
                      [table.t]\n[table.allowed]\n";
         std::fs::write(world.path("model.toml"), model).unwrap();
@@ -196,7 +196,7 @@ fn check_refused_key_change(world: &World, upload_first: bool) {
     let server = world.serve();
     world.sync("ann", &server);
     sql(&world.remote("ann"), "UPDATE t SET id = 5, data = 'mine' WHERE id = 1");
-    world.centre_sql("INSERT INTO t VALUES (5, 5, 'theirs')");
+    world.center_sql("INSERT INTO t VALUES (5, 5, 'theirs')");
     if upload_first {
         let mut arguments = world.sync_arguments("ann", &server);
         arguments.push("--upload-only".to_owned());

@@ -1,7 +1,7 @@
-//! A centre that was restored or copied, and the evidence for it (trap 30).
+//! A center that was restored or copied, and the evidence for it (trap 30).
 //!
-//! Before, if a remote claimed more than the centre remembered, all others started again: after a
-//! forgotten remote, a copied file, or a false claim. Now only the centre's own evidence counts,
+//! Before, if a remote claimed more than the center remembered, all others started again: after a
+//! forgotten remote, a copied file, or a false claim. Now only the center's own evidence counts,
 //! and any other claim concerns the remote that makes it.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -88,7 +88,7 @@ fn check_restored(world: &World, server: &Server) {
         sync_all(world, server);
     }
     world.assert_converged(&NAMES);
-    assert_eq!(world.centre_count("SELECT count(*) FROM customer WHERE id = 10"), 0);
+    assert_eq!(world.center_count("SELECT count(*) FROM customer WHERE id = 10"), 0);
     for name in NAMES {
         assert_eq!(told(world, name, 10), (json!("E7005"), json!("Ten")), "{name}: removed");
         assert_eq!(told(world, name, 1), (json!("E7160"), json!("Uno")), "{name}: overwritten");
@@ -121,6 +121,156 @@ fn a_file_that_was_copied_back_is_noticed_before_anybody_is_served() {
     assert!(fs::read_to_string(world.path("server.log")).unwrap().contains("was restored"));
 }
 
+fn deploy(world: &World, tables: &str) {
+    fs::write(world.path("model.toml"), format!("script_version = \"v1\"\n{tables}")).unwrap();
+    world.syncline.ok(&["deploy"]);
+}
+
+/// The center is again what it was before [`go_on`]. On PostgreSQL the operator says so, and the
+/// rows are taken back by hand.
+fn set_back(world: &World, postgres: bool) {
+    if !postgres {
+        return copy_of(&world.path("backup.db"), &world.consolidated());
+    }
+    let back = "DELETE FROM customer WHERE id = 10;
+        UPDATE customer SET name = 'One' WHERE id = 1;
+        INSERT INTO customer VALUES (2, 'Two')";
+    world.center_sql(back);
+    world.syncline.ok(&["declare-restored"]);
+}
+
+/// All remotes have gone on, and then the center was set back. No server runs.
+fn set_back_shop(postgres: bool) -> World {
+    let world = shop(postgres);
+    let server = world.serve();
+    sync_all(&world, &server);
+    server.stop();
+    if !postgres {
+        back_up(&world);
+    }
+    let server = world.serve();
+    go_on(&world, &server);
+    server.stop();
+    set_back(&world, postgres);
+    world
+}
+
+// Trap 3, S5: the restored center gets other tables before it serves again. What a remote holds of
+// the former ones still shows that it comes from another past.
+#[test]
+fn a_restored_center_whose_tables_were_changed_is_noticed() {
+    for postgres in [false, true] {
+        let world = set_back_shop(postgres);
+        world.center_sql("ALTER TABLE customer ADD COLUMN note TEXT");
+        world.syncline.ok(&["deploy"]);
+        let server = world.serve();
+        check_restored(&world, &server);
+    }
+}
+
+// Trap 3, S5: the remote dies between the other tables and their rows. The next attempt has no
+// watermark of these tables, and is compared all the same.
+#[test]
+#[cfg(feature = "fail-points")]
+fn a_restored_center_is_noticed_by_a_remote_that_died_with_new_tables() {
+    for postgres in [false, true] {
+        let world = set_back_shop(postgres);
+        world.center_sql("ALTER TABLE customer ADD COLUMN note TEXT");
+        deploy(&world, "[table.customer]\n");
+        let server = world.serve();
+        for name in NAMES {
+            let dead = world.try_sync(name, &server, Some("client-download-received=return"));
+            assert_ne!(dead.code, Some(0));
+            let columns = "SELECT count(*) FROM pragma_table_info('customer')";
+            assert_eq!(count(&world.remote(name), columns), 3, "{name} has the new tables");
+        }
+        check_restored(&world, &server);
+    }
+}
+
+// Trap 3, Trap 13, S5: a file is copied when the center has been restored. The copy takes a new
+// identity, and what it received under the former one shows that it comes from another past.
+#[test]
+fn a_copied_file_is_compared_with_a_restored_center() {
+    for postgres in [false, true] {
+        let world = set_back_shop(postgres);
+        let copy = world.path("copy.db");
+        copy_of(&world.remote("ann"), &copy);
+        let server = world.serve();
+        check_restored(&world, &server);
+        sql(&world.remote("ann"), "INSERT INTO customer VALUES (20, 'Twenty')");
+        let first = world.sync("ann", &server)["remote_id"].clone();
+        copy_of(&copy, &world.remote("ann"));
+        sql(&world.remote("ann"), "INSERT INTO customer VALUES (21, 'waits')");
+        world.sync_fails("ann", &server, "E2109");
+        assert_ne!(world.sync("ann", &server)["remote_id"], first, "it is a copy");
+        check_restored(&world, &server);
+        // Only once: from then on it is a remote like any other.
+        let before = rejects(&world, "ann").len();
+        world.center_sql("UPDATE customer SET name = 'Drei' WHERE id = 3");
+        sync_all(&world, &server);
+        assert_eq!(rejects(&world, "ann").len(), before);
+        world.assert_converged(&NAMES);
+    }
+}
+
+// Trap 13: a copy of a file that met no restore has lost nothing, and nothing is recorded.
+#[test]
+fn a_copied_file_that_met_no_restore_has_nothing_recorded() {
+    for postgres in [false, true] {
+        let world = shop(postgres);
+        let server = world.serve();
+        sync_all(&world, &server);
+        let copy = world.path("copy.db");
+        copy_of(&world.remote("ann"), &copy);
+        go_on(&world, &server);
+        let first = world.sync("ann", &server)["remote_id"].clone();
+        copy_of(&copy, &world.remote("ann"));
+        assert_ne!(world.sync("ann", &server)["remote_id"], first, "it is a copy");
+        sync_all(&world, &server);
+        world.assert_converged(&NAMES);
+        assert!(rejects(&world, "ann").is_empty(), "{:?}", rejects(&world, "ann"));
+    }
+}
+
+// Trap 3, S5: a table was only uploaded when the center was restored. When it is downloaded too,
+// the rows that the center has lost are recorded.
+#[test]
+fn what_was_only_uploaded_is_compared_when_it_is_downloaded() {
+    for postgres in [false, true] {
+        let world = shop(postgres);
+        deploy(&world, "[table.customer]\ndirection = \"upload_only\"\n");
+        let server = world.serve();
+        sync_all(&world, &server);
+        server.stop();
+        if !postgres {
+            back_up(&world);
+        }
+        let server = world.serve();
+        sql(&world.remote("ann"), "INSERT INTO customer VALUES (10, 'Ten')");
+        sync_all(&world, &server);
+        assert_eq!(world.center_count("SELECT count(*) FROM customer WHERE id = 10"), 1);
+        server.stop();
+        if postgres {
+            world.center_sql("DELETE FROM customer WHERE id = 10");
+            world.syncline.ok(&["declare-restored"]);
+        } else {
+            copy_of(&world.path("backup.db"), &world.consolidated());
+        }
+        let server = world.serve();
+        for _ in 0..2 {
+            sync_all(&world, &server);
+        }
+        server.stop();
+        deploy(&world, "[table.customer]\n");
+        let server = world.serve();
+        sync_all(&world, &server);
+        assert_eq!(told(&world, "ann", 10), (json!("E7005"), json!("Ten")));
+        world.assert_converged(&NAMES);
+        assert!(rejects(&world, "ben").is_empty());
+    }
+}
+
 // Trap 3, Trap 30: (a) the number and the birth of a file that was moved to another file system are
 // others, as those of a copy, so it cannot be distinguished from one. All are compared once, and
 // lose nothing.
@@ -129,7 +279,7 @@ fn a_file_that_was_moved_by_copying_is_compared_once_and_nobody_loses_anything()
     let world = shop(false);
     let server = world.serve();
     sync_all(&world, &server);
-    world.centre_sql("UPDATE customer SET name = 'Dos' WHERE id = 2");
+    world.center_sql("UPDATE customer SET name = 'Dos' WHERE id = 2");
     world.sync("ben", &server);
     sql(
         &world.remote("cleo"),
@@ -150,7 +300,7 @@ fn a_file_that_was_moved_by_copying_is_compared_once_and_nobody_loses_anything()
         sync_all(&world, &server);
     }
     world.assert_converged(&NAMES);
-    assert_eq!(world.centre_count("SELECT count(*) FROM customer WHERE id IN (3, 10)"), 1);
+    assert_eq!(world.center_count("SELECT count(*) FROM customer WHERE id IN (3, 10)"), 1);
     assert!(rejects(&world, "ben").is_empty(), "who had everything is told nothing");
     assert!(rejects(&world, "cleo").iter().all(|(_, code, _)| code == "E7160"));
     server.stop();
@@ -252,10 +402,10 @@ fn a_file_replaced_below_a_running_server_is_not_written_to() {
     let server = world.serve();
     assert_ne!(generation(&world), before);
     check_restored(&world, &server);
-    assert_eq!(world.centre_count("SELECT count(*) FROM customer WHERE id = 12"), 1);
+    assert_eq!(world.center_count("SELECT count(*) FROM customer WHERE id = 12"), 1);
 }
 
-// Trap 30: a remote that met a clone of the centre comes back; others are not affected.
+// Trap 30: a remote that met a clone of the center comes back; others are not affected.
 #[test]
 fn a_remote_that_met_a_clone_is_compared_alone() {
     let world = shop(false);
@@ -302,7 +452,7 @@ fn a_remote_that_met_a_clone_is_compared_alone() {
     world.assert_converged(&NAMES);
     assert_eq!(generation(&world), before, "nobody else starts again");
     assert_eq!(told(&world, "ann", 10), (json!("E7005"), json!("Ten")));
-    assert_eq!(world.centre_count("SELECT count(*) FROM customer WHERE id = 11"), 1);
+    assert_eq!(world.center_count("SELECT count(*) FROM customer WHERE id = 11"), 1);
     assert!(rejects(&world, "ben").is_empty());
 }
 
@@ -328,14 +478,14 @@ fn a_forgotten_remote_comes_back_without_harm() {
         assert_eq!(world.syncline.json(&["fleet", "list", "--json"]).as_array().unwrap().len(), 2);
 
         world
-            .centre_sql("DELETE FROM customer WHERE id = 10; INSERT INTO customer VALUES (4, 'F')");
+            .center_sql("DELETE FROM customer WHERE id = 10; INSERT INTO customer VALUES (4, 'F')");
         sql(&world.remote("ann"), "INSERT INTO customer VALUES (11, 'Eleven')");
         for _ in 0..2 {
             sync_all(&world, &server);
         }
         world.assert_converged(&NAMES);
-        assert_eq!(world.centre_count("SELECT count(*) FROM customer WHERE id = 10"), 0);
-        assert_eq!(world.centre_count("SELECT count(*) FROM customer WHERE id = 11"), 1);
+        assert_eq!(world.center_count("SELECT count(*) FROM customer WHERE id = 10"), 0);
+        assert_eq!(world.center_count("SELECT count(*) FROM customer WHERE id = 11"), 1);
         assert_eq!(generation(&world), before);
         assert_eq!(told(&world, "ann", 10), (json!("E7005"), json!("Ten")));
         let shown = world.syncline.json(&["fleet", "show", id, "--json"]);
@@ -359,7 +509,7 @@ fn what_an_operator_declares_restored_is_compared() {
         let server = world.serve();
         sync_all(&world, &server);
         // By a program that switches tracking off, which none should.
-        world.centre_sql(if postgres { UNTRACKED_ON_POSTGRES } else { UNTRACKED_ON_SQLITE });
+        world.center_sql(if postgres { UNTRACKED_ON_POSTGRES } else { UNTRACKED_ON_SQLITE });
         let before = generation(&world);
         sync_all(&world, &server);
         assert_ne!(world.differences("ann"), Vec::<String>::new(), "nobody can know: {postgres}");

@@ -1,4 +1,4 @@
-//! Tables that come back to a remote after they were declared otherwise at the centre.
+//! Tables that come back to a remote after they were declared otherwise at the center.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -74,7 +74,7 @@ fn rows_of_a_table_that_comes_back_under_another_key_are_told() {
     for leave in WAYS {
         for world in worlds() {
             let server = left(&world, leave);
-            world.centre_sql("ALTER TABLE item RENAME COLUMN id TO number");
+            world.center_sql("ALTER TABLE item RENAME COLUMN id TO number");
             deploy(&world, "[table.item]\nrenamed = { number = \"id\" }\n[table.word]\n");
             assert_told(&world, &server);
             // It is unknown to which rows they belong.
@@ -95,7 +95,24 @@ fn rows_that_a_table_that_comes_back_does_not_take_are_told() {
     for leave in WAYS {
         for (world, required) in worlds().into_iter().zip(required) {
             let server = left(&world, leave);
-            world.centre_sql(required);
+            world.center_sql(required);
+            deploy(&world, "[table.item]\n[table.word]\n");
+            assert_told(&world, &server);
+        }
+    }
+}
+
+// S5, Trap 23: the table first comes back for uploads only, so nothing is compared. When it was
+// downloaded again later, the rows of the time between went without a record.
+#[test]
+fn rows_of_a_table_that_comes_back_for_uploads_first_are_told() {
+    for leave in WAYS {
+        for world in worlds() {
+            let server = left(&world, leave);
+            deploy(&world, "[table.item]\ndirection = \"upload_only\"\n[table.word]\n");
+            world.sync("ann", &server);
+            world.sync("ann", &server);
+            assert_eq!(world.center_count("SELECT count(*) FROM item"), 3, "none is uploaded");
             deploy(&world, "[table.item]\n[table.word]\n");
             assert_told(&world, &server);
         }
@@ -108,7 +125,7 @@ fn rows_that_a_table_that_comes_back_does_not_take_are_told() {
 fn a_table_of_the_users_own_may_refer_to_a_key_that_is_none_any_more() {
     let model = "[table.item]\n[table.part]\n";
     for world in worlds() {
-        world.centre_sql(
+        world.center_sql(
             "CREATE TABLE part (id INTEGER PRIMARY KEY, item INTEGER REFERENCES item (id),
                  name TEXT);
              INSERT INTO part VALUES (1, 1, 'thread'), (2, 3, 'tip')",
@@ -120,12 +137,12 @@ fn a_table_of_the_users_own_may_refer_to_a_key_that_is_none_any_more() {
         deploy(&world, "[table.item]\n");
         world.sync("ann", &server);
         detach(&world, &server);
-        world.centre_sql("DELETE FROM part");
-        world.centre_sql("ALTER TABLE item RENAME COLUMN id TO number");
+        world.center_sql("DELETE FROM part");
+        world.center_sql("ALTER TABLE item RENAME COLUMN id TO number");
         deploy(&world, "[table.item]\nrenamed = { number = \"id\" }\n");
         world.sync("ann", &server);
-        // Rows of the parent come, change and go, here and at the centre.
-        world.centre_sql(
+        // Rows of the parent come, change and go, here and at the center.
+        world.center_sql(
             "UPDATE item SET name = 'screw' WHERE number = 1; DELETE FROM item WHERE number = 3",
         );
         sql(&world.remote("ann"), "INSERT INTO item (number, name) VALUES (8, 'cog')");

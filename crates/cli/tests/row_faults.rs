@@ -49,7 +49,7 @@ fn docs() -> (World, Server) {
 }
 
 fn rejected(world: &World) -> i64 {
-    world.centre_count("SELECT count(*) FROM syncline_reject")
+    world.center_count("SELECT count(*) FROM syncline_reject")
 }
 
 // S1, S4, S5, S11, Trap 17: a value that a trigger of the owner's could not work with failed the
@@ -79,14 +79,14 @@ fn a_row_that_a_trigger_cannot_take_is_rejected_and_blocks_no_other() {
     let reasons = "SELECT count(*) FROM syncline_reject
         WHERE message IN ('malformed JSON', 'not this one', 'integer overflow',
                           'string or blob too big')";
-    assert_eq!(world.centre_count(reasons), bad, "in the words of the database");
+    assert_eq!(world.center_count(reasons), bad, "in the words of the database");
     for (name, _) in REFUSALS {
         let sum = format!("SELECT sum(n) FROM {name}");
-        assert_eq!(world.centre_count(&sum), 10 + 12 + 1 + 20, "{name}");
+        assert_eq!(world.center_count(&sum), 10 + 12 + 1 + 20, "{name}");
         let noted = format!("SELECT sum(id) FROM audit WHERE name = '{name}'");
-        assert_eq!(world.centre_count(&noted), 10 + 12 + 2, "{name}: nothing else was set off");
+        assert_eq!(world.center_count(&noted), 10 + 12 + 2, "{name}: nothing else was set off");
     }
-    assert_eq!(world.centre_count("SELECT count(*) FROM plain"), 6);
+    assert_eq!(world.center_count("SELECT count(*) FROM plain"), 6);
     world.assert_converged(&["ann"]);
     assert_eq!(world.sync("ann", &server)["rejected"], 0);
     assert_eq!(count(&remote, "SELECT count(*) FROM syncline_reject"), bad);
@@ -120,8 +120,8 @@ fn whoever_shares_a_transaction_that_a_row_ends_loses_nothing() {
         assert_eq!(outcome.code, Some(0), "{outcome:?}");
     }
     assert_eq!(rejected(&world), 2);
-    assert_eq!(world.centre_count("SELECT count(*) FROM rollback WHERE n < 0"), 0);
-    assert_eq!(world.centre_count("SELECT count(*) FROM plain"), 5 + 3);
+    assert_eq!(world.center_count("SELECT count(*) FROM rollback WHERE n < 0"), 0);
+    assert_eq!(world.center_count("SELECT count(*) FROM plain"), 5 + 3);
     for name in names {
         assert_eq!(world.sync(name, &server)["uploaded"]["inserts"], 0, "{name}");
     }
@@ -143,10 +143,10 @@ fn what_is_no_rows_fault_fails_the_upload_and_rejects_nothing() {
     for (number, body) in cases.into_iter().enumerate() {
         sql(&remote, &format!("INSERT INTO abort VALUES (5{number}, 1, '{{}}')"));
         world
-            .centre_sql(&format!("CREATE TRIGGER spoilt BEFORE INSERT ON abort BEGIN {body}; END"));
+            .center_sql(&format!("CREATE TRIGGER spoilt BEFORE INSERT ON abort BEGIN {body}; END"));
         world.sync_fails("ann", &server, "E3006");
         assert_eq!(rejected(&world), 0, "{body}");
-        world.centre_sql("DROP TRIGGER spoilt");
+        world.center_sql("DROP TRIGGER spoilt");
         assert_eq!(world.sync("ann", &server)["rejected"], 0, "{body}");
         world.assert_converged(&["ann"]);
     }
@@ -185,7 +185,7 @@ fn a_disk_that_takes_no_more_fails_the_upload_and_rejects_nothing() {
         let error = world.sync_fails("ann", &server, "E3007");
         assert!(error["message"].as_str().unwrap().contains("disk I/O error"), "{error}");
         assert_eq!(rejected(&world), 0);
-        assert_eq!(world.centre_count("SELECT count(*) FROM plain"), 0, "all or nothing");
+        assert_eq!(world.center_count("SELECT count(*) FROM plain"), 0, "all or nothing");
     }
     server.stop();
     world.syncline = unlimited;
@@ -225,7 +225,7 @@ fn a_database_that_gets_no_memory_fails_the_upload_and_rejects_nothing() {
         let error = world.sync_fails("ann", &server, "E3001");
         assert!(error["message"].as_str().unwrap().contains("out of memory"), "{error}");
         assert_eq!(rejected(&world), 0);
-        assert_eq!(world.centre_count("SELECT count(*) FROM plain"), 0, "all or nothing");
+        assert_eq!(world.center_count("SELECT count(*) FROM plain"), 0, "all or nothing");
     }
     // The same server goes on.
     sql(&remote, "DELETE FROM plain WHERE n < 0");

@@ -1,4 +1,4 @@
-//! The schema of the centre changes in several ways at once, on both databases.
+//! The schema of the center changes in several ways at once, on both databases.
 //!
 //! At the same time keys, children and script versions change at remotes.
 
@@ -43,7 +43,7 @@ fn clean(summary: &Value) {
     assert_eq!((&summary["conflicts"], &summary["rejected"]), (&json!(0), &json!(0)), "{summary}");
 }
 
-/// The rows of the remote, which are those of the centre.
+/// The rows of the remote, which are those of the center.
 fn at_both(world: &World, text: &str) -> Vec<Vec<String>> {
     world.assert_converged(&["ann"]);
     let plain = |value: String| value.trim_matches('\'').to_owned();
@@ -62,7 +62,7 @@ fn a_key_change_waits_while_columns_are_renamed_and_dropped() {
              UPDATE part SET word = 'uno' WHERE id = 10;
              UPDATE item SET id = 300, note = 'lost' WHERE id = 3",
         );
-        world.centre_sql(
+        world.center_sql(
             "ALTER TABLE item RENAME COLUMN qty TO quantity; ALTER TABLE item DROP COLUMN note",
         );
         let item = "[table.part]\n[table.item]\nrenamed = { quantity = \"qty\" }\n";
@@ -78,7 +78,7 @@ fn a_key_change_waits_while_columns_are_renamed_and_dropped() {
             WHERE (id, item_id, word) IN ((10, 100, 'uno'), (20, 2, 'two'))";
         for held in [items, parts] {
             let expected = if held == items { 3 } else { 2 };
-            let found = (world.centre_count(held), count(&world.remote("ann"), held));
+            let found = (world.center_count(held), count(&world.remote("ann"), held));
             assert_eq!(found, (expected, expected), "{held}");
         }
     }
@@ -93,11 +93,11 @@ fn a_name_that_was_given_up_twice_and_used_again_takes_nothing_along() {
             "UPDATE item SET qty = 50 WHERE id = 1; INSERT INTO item VALUES (4, 'cog', 8, NULL)",
         );
         let other = "[table.part]\n[table.item]\n";
-        world.centre_sql("ALTER TABLE item RENAME COLUMN qty TO quantity");
+        world.center_sql("ALTER TABLE item RENAME COLUMN qty TO quantity");
         deploy(&world, &format!("{other}renamed = {{ quantity = \"qty\" }}\n"));
-        world.centre_sql("ALTER TABLE item RENAME COLUMN quantity TO amount");
+        world.center_sql("ALTER TABLE item RENAME COLUMN quantity TO amount");
         deploy(&world, &format!("{other}renamed = {{ amount = \"quantity\" }}\n"));
-        world.centre_sql("ALTER TABLE item ADD COLUMN qty INTEGER DEFAULT -1");
+        world.center_sql("ALTER TABLE item ADD COLUMN qty INTEGER DEFAULT -1");
         deploy(&world, &format!("{other}renamed = {{ amount = \"quantity\" }}\n"));
         clean(&world.sync("ann", &server));
         let held = at_both(&world, "SELECT id, amount, qty FROM item WHERE id IN (1, 4)");
@@ -105,7 +105,7 @@ fn a_name_that_was_given_up_twice_and_used_again_takes_nothing_along() {
     }
 }
 
-// S5, S11, Trap 24: the type of a column changes, at an SQLite centre to another storage class.
+// S5, S11, Trap 24: the type of a column changes, at an SQLite center to another storage class.
 #[test]
 fn a_column_of_another_type_converges_with_changes_waiting() {
     let alters = [
@@ -122,7 +122,7 @@ fn a_column_of_another_type_converges_with_changes_waiting() {
             "UPDATE item SET qty = 50 WHERE id = 1; UPDATE item SET name = 'bolts' WHERE id = 2;
              DELETE FROM item WHERE id = 3; INSERT INTO item VALUES (4, 'cog', 8, NULL)",
         );
-        world.centre_sql(alter);
+        world.center_sql(alter);
         deploy(&world, "[table.item]\n");
         clean(&world.sync("ann", &server));
         let held = at_both(&world, "SELECT id, name, qty, typeof(qty) FROM item ORDER BY id");
@@ -142,7 +142,7 @@ fn download_only_refuses_and_the_next_synchronization_takes_what_waits() {
     for world in worlds() {
         let edits = "UPDATE item SET qty = 50, note = 'mine' WHERE id = 1";
         let server = joined(&world, edits);
-        world.centre_sql(
+        world.center_sql(
             "ALTER TABLE item RENAME COLUMN qty TO quantity; ALTER TABLE item DROP COLUMN note",
         );
         let item = "[table.part]\n[table.item]\nrenamed = { quantity = \"qty\" }\n";
@@ -157,7 +157,7 @@ fn download_only_refuses_and_the_next_synchronization_takes_what_waits() {
         assert_eq!(world.sync("ann", &server)["rejected"], 1);
         assert!(rejects(&world)[0].contains("mine"));
         let held = "SELECT count(*) FROM item WHERE id = 1 AND quantity = 50";
-        assert_eq!((world.centre_count(held), count(&world.remote("ann"), held)), (1, 1));
+        assert_eq!((world.center_count(held), count(&world.remote("ann"), held)), (1, 1));
     }
 }
 
@@ -171,9 +171,9 @@ fn parents_and_children_wait_through_two_deployments() {
              UPDATE part SET item_id = 4 WHERE id = 10; DELETE FROM part WHERE id = 20;
              DELETE FROM item WHERE id = 2",
         );
-        world.centre_sql("ALTER TABLE part RENAME COLUMN item_id TO of_item");
+        world.center_sql("ALTER TABLE part RENAME COLUMN item_id TO of_item");
         deploy(&world, "[table.item]\n[table.part]\nrenamed = { of_item = \"item_id\" }\n");
-        world.centre_sql("ALTER TABLE part RENAME TO piece; ALTER TABLE item ADD COLUMN x INTEGER");
+        world.center_sql("ALTER TABLE part RENAME TO piece; ALTER TABLE item ADD COLUMN x INTEGER");
         deploy(&world, "[table.item]\n[table.piece]\nrenamed_from = \"part\"\n");
         clean(&world.sync("ann", &server));
         let held = at_both(&world, "SELECT id, of_item, word FROM piece ORDER BY id");
@@ -194,7 +194,7 @@ fn what_waits_goes_along_to_another_script_version() {
             "UPDATE item SET qty = 50 WHERE id = 1; INSERT INTO item VALUES (4, 'cog', 8, NULL);
              UPDATE item SET note = 'mine' WHERE id = 2",
         );
-        world.centre_sql("ALTER TABLE item RENAME COLUMN qty TO quantity");
+        world.center_sql("ALTER TABLE item RENAME COLUMN qty TO quantity");
         std::fs::write(world.path("syncline.toml"), both).unwrap();
         let newer = "script_version = \"v2\"\n[table.item]\n";
         let newer = format!("{newer}names = {{ amount = \"quantity\", qty = \"note\" }}\n");
@@ -209,7 +209,7 @@ fn what_waits_goes_along_to_another_script_version() {
         assert_eq!(held, [["1", "50", "'old'"], ["2", "6", "'mine'"], ["4", "8", "NULL"]]);
         let there = "SELECT count(*) FROM item WHERE (id = 1 AND quantity = 50)
             OR (id = 2 AND note = 'mine') OR (id = 4 AND quantity = 8)";
-        assert_eq!(world.centre_count(there), 3);
+        assert_eq!(world.center_count(there), 3);
     }
 }
 
@@ -222,7 +222,7 @@ fn a_partition_by_a_new_column_converges_with_changes_waiting() {
             "UPDATE item SET qty = 50 WHERE id = 1; UPDATE item SET qty = 60 WHERE id = 2;
              DELETE FROM item WHERE id = 3; INSERT INTO item VALUES (4, 'cog', 8, NULL)",
         );
-        world.centre_sql(
+        world.center_sql(
             "ALTER TABLE item ADD COLUMN owner TEXT DEFAULT 'ann';
              UPDATE item SET owner = 'bob' WHERE id = 2",
         );
@@ -237,8 +237,8 @@ fn a_partition_by_a_new_column_converges_with_changes_waiting() {
         assert_eq!(held, [["1", "50", "'ann'"], ["4", "8", "'ann'"]]);
         let there = "SELECT count(*) FROM item WHERE (id = 1 AND qty = 50) OR (id = 2 AND qty = 6)
             OR (id = 4 AND qty = 8)";
-        assert_eq!(world.centre_count(there), 3);
-        assert_eq!(world.centre_count("SELECT count(*) FROM item"), 3);
+        assert_eq!(world.center_count(there), 3);
+        assert_eq!(world.center_count("SELECT count(*) FROM item"), 3);
     }
 }
 
@@ -254,7 +254,7 @@ fn a_table_that_is_not_published_any_more_stops_no_upload() {
              DELETE FROM part WHERE id = 20; DELETE FROM item WHERE id = 2;
              UPDATE part SET word = 'uno' WHERE id = 10",
         );
-        world.centre_sql("DELETE FROM part WHERE id = 20; INSERT INTO item VALUES (4, 'c', 1, '')");
+        world.center_sql("DELETE FROM part WHERE id = 20; INSERT INTO item VALUES (4, 'c', 1, '')");
         deploy(&world, "[table.item]\n");
         let summary = world.sync("ann", &server);
         assert_eq!(summary["conflicts"], 1, "{summary}");
@@ -262,8 +262,8 @@ fn a_table_that_is_not_published_any_more_stops_no_upload() {
         assert!(told.iter().any(|row| row.contains("uno")), "{told:?}");
         let text =
             "SELECT count(*) FROM item WHERE (id, qty) IN ((1, 50), (30, 7), (4, 1), (5, 9))";
-        assert_eq!((world.centre_count(text), count(&world.remote("ann"), text)), (4, 4));
-        assert_eq!(world.centre_count("SELECT count(*) FROM item"), 4);
+        assert_eq!((world.center_count(text), count(&world.remote("ann"), text)), (4, 4));
+        assert_eq!(world.center_count("SELECT count(*) FROM item"), 4);
     }
 }
 
@@ -285,14 +285,14 @@ fn a_refused_key_change_is_told_with_its_row_also_where_the_tables_change() {
     ] {
         for world in worlds() {
             let server = joined(&world, edit);
-            world.centre_sql("INSERT INTO item (id, name, qty) VALUES (30, 'taken', 1)");
-            world.centre_sql(alter);
+            world.center_sql("INSERT INTO item (id, name, qty) VALUES (30, 'taken', 1)");
+            world.center_sql(alter);
             deploy(&world, model);
             let summary = world.sync("ann", &server);
             let printed = world.syncline.json(&["remote", "rejects", "ann.db", "--json"]);
             world.sync("ann", &server);
             let there = "SELECT count(*) FROM item WHERE (id, name) IN ((3, 'pin'), (30, 'taken'))";
-            assert_eq!((world.centre_count(there), count(&world.remote("ann"), there)), (2, 2));
+            assert_eq!((world.center_count(there), count(&world.remote("ann"), there)), (2, 2));
             assert_eq!(count(&world.remote("ann"), "SELECT count(*) FROM item"), 4);
             let told = printed.as_array().unwrap();
             assert_eq!((told.len(), &summary["rejected"]), (1, &json!(1)), "{printed}");

@@ -1,4 +1,4 @@
-//! The schema of the centre changes while remotes have pending changes, on both databases.
+//! The schema of the center changes while remotes have pending changes, on both databases.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -17,13 +17,13 @@ fn worlds() -> [World; 2] {
     [World::new(PROGRAM, SHOP), World::on_postgres(PROGRAM, SHOP)]
 }
 
-/// Ann has synchronized, then edited; meanwhile the centre changes its tables and its model.
+/// Ann has synchronized, then edited; meanwhile the center changes its tables and its model.
 fn changed(world: &World, edits: &str, alter: &str, model: &str) -> Server {
     world.add_user("ann");
     let server = world.serve();
     world.sync("ann", &server);
     sql(&world.remote("ann"), edits);
-    world.centre_sql(alter);
+    world.center_sql(alter);
     deploy(world, model);
     server
 }
@@ -39,7 +39,7 @@ fn rejects(world: &World) -> Vec<Value> {
     printed.as_array().unwrap().clone()
 }
 
-/// The rows of the remote, which are those of the centre.
+/// The rows of the remote, which are those of the center.
 fn at_both(world: &World, text: &str) -> Vec<Vec<String>> {
     world.assert_converged(&["ann"]);
     let plain = |value: String| value.trim_matches('\'').to_owned();
@@ -82,7 +82,7 @@ fn a_remote_follows_swapped_names_and_several_deployments_at_once() {
              ALTER TABLE item RENAME COLUMN spare TO note",
             "[table.other]\n[table.item]\nrenamed = { name = \"note\", note = \"name\" }\n",
         );
-        world.centre_sql(
+        world.center_sql(
             "ALTER TABLE item RENAME TO thing; ALTER TABLE thing RENAME COLUMN qty TO amount",
         );
         deploy(
@@ -116,7 +116,7 @@ fn what_has_no_column_or_table_any_more_is_kept_and_told() {
         assert_eq!(summary["conflicts"], 0);
         assert_eq!(summary["rejected"], 4, "{summary}");
         let held = "SELECT count(*) FROM item WHERE (id, qty) IN ((1, 50), (2, 6), (3, 70))";
-        assert_eq!((world.centre_count(held), count(&world.remote("ann"), held)), (3, 3));
+        assert_eq!((world.center_count(held), count(&world.remote("ann"), held)), (3, 3));
         let told: Vec<String> = rejects(&world).iter().map(|r| r["row"].to_string()).collect();
         assert_eq!(told.len(), 4, "{told:?}");
         for word in ["mine", "alone", "uno", "due"] {
@@ -128,7 +128,7 @@ fn what_has_no_column_or_table_any_more_is_kept_and_told() {
     }
 }
 
-// S5, Trap 24: the centre's value of a new column became NULL, or the edit a conflict.
+// S5, Trap 24: the center's value of a new column became NULL, or the edit a conflict.
 #[test]
 fn a_column_that_came_meanwhile_keeps_its_value() {
     for world in worlds() {
@@ -146,7 +146,7 @@ fn a_column_that_came_meanwhile_keeps_its_value() {
         sql(&world.remote("ann"), "UPDATE item SET price = 71 WHERE id = 1");
         world.sync("ann", &server);
         world.assert_converged(&["ann"]);
-        assert_eq!(world.centre_count("SELECT price FROM item WHERE id = 1"), 71);
+        assert_eq!(world.center_count("SELECT price FROM item WHERE id = 1"), 71);
     }
 }
 
@@ -171,7 +171,7 @@ fn what_waits_under_another_key_is_kept_and_told() {
         assert!(told.iter().any(|row| row.contains("cog")), "{told:?}");
         world.sync("ann", &server);
         world.assert_converged(&["ann"]);
-        assert_eq!(world.centre_count("SELECT count(*) FROM other WHERE word = 'uno'"), 1);
+        assert_eq!(world.center_count("SELECT count(*) FROM other WHERE word = 'uno'"), 1);
     }
 }
 
@@ -193,11 +193,11 @@ fn a_program_that_cannot_upload_under_its_tables_is_told() {
                 .collect();
             greeting
         };
-        world.centre_sql("ALTER TABLE other ADD COLUMN more TEXT");
+        world.center_sql("ALTER TABLE other ADD COLUMN more TEXT");
         deploy(&world, "[table.other]\n[table.item]\n");
         let (_, welcome) = Peer::greeting(&server.url, before("one"));
         assert!(welcome.schema_change_follows && !welcome.schema_change_after_upload);
-        world.centre_sql("ALTER TABLE item RENAME COLUMN qty TO quantity");
+        world.center_sql("ALTER TABLE item RENAME COLUMN qty TO quantity");
         deploy(&world, "[table.other]\n[table.item]\nrenamed = { quantity = \"qty\" }\n");
         let mut refused = Peer::connect(&server.url);
         refused.send_bytes(&protocol::MAGIC);
@@ -218,7 +218,7 @@ fn script_versions_may_name_a_column_differently() {
         let server = world.serve();
         world.sync("ann", &server);
         sql(&world.remote("ann"), "UPDATE item SET qty = 50 WHERE id = 1");
-        world.centre_sql("ALTER TABLE item RENAME COLUMN qty TO quantity");
+        world.center_sql("ALTER TABLE item RENAME COLUMN qty TO quantity");
         std::fs::write(world.path("syncline.toml"), both).unwrap();
         let newer = "script_version = \"v2\"\n[table.item]\nconflict = \"merge\"\n";
         std::fs::write(world.path("newer.toml"), newer).unwrap();

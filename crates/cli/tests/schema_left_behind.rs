@@ -62,7 +62,7 @@ fn a_row_that_leaves_under_one_that_is_published_no_more_is_told_and_the_rest_ar
             assert!(left.0.len() == 1 && left.0[0].contains("axe"), "{left:?}");
             assert!(left.0[0].contains("7240") && left.1 == 1, "{left:?}");
             // Everything else goes both ways, and it is reported once.
-            world.centre_sql("UPDATE item SET name = 'jigsaw' WHERE id = 1");
+            world.center_sql("UPDATE item SET name = 'jigsaw' WHERE id = 1");
             sql(&world.remote("ann"), "INSERT INTO item VALUES (4, 'adze', 'north')");
             let summary = world.sync("ann", &server);
             assert_eq!(summary["uploaded"]["inserts"], 1, "{summary}");
@@ -90,7 +90,7 @@ fn a_foreign_key_that_lets_rows_go_acts_on_rows_that_are_published_no_more() {
             assert_eq!(summary["rejected"], 0, "{action}: {summary}");
             assert_eq!((held(&world), told(&world)), (names(&["saw"]), (vec![], 0)));
             assert_eq!(count(&world.remote("ann"), "SELECT count(*) FROM part"), parts);
-            assert_eq!(world.centre_count("SELECT count(*) FROM part"), 2);
+            assert_eq!(world.center_count("SELECT count(*) FROM part"), 2);
         }
     }
 }
@@ -101,10 +101,10 @@ fn a_row_that_was_held_is_one_like_any_other_when_it_enters_again() {
     for world in worlds("") {
         let server = left_behind(&world);
         world.sync("ann", &server);
-        world.centre_sql("UPDATE item SET site = 'north', name = 'pick' WHERE id = 2");
+        world.center_sql("UPDATE item SET site = 'north', name = 'pick' WHERE id = 2");
         world.sync("ann", &server);
         assert_eq!((held(&world), told(&world)), (names(&["saw", "pick"]), (vec![], 0)));
-        world.centre_sql("UPDATE item SET site = 'south' WHERE id = 2");
+        world.center_sql("UPDATE item SET site = 'south' WHERE id = 2");
         assert_eq!(world.sync("ann", &server)["rejected"], 1);
         deploy(&world, "[table.item]\n[table.part]\n");
         world.sync("ann", &server);

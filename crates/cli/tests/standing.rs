@@ -100,7 +100,7 @@ fn a_client_is_served_beside_a_thousand_slow_ones() {
             true => "printf('%01000d', n)",
             false => "repeat('0', 1000)",
         };
-        world.centre_sql(&format!(
+        world.center_sql(&format!(
             "WITH RECURSIVE number(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number
                 WHERE n < 8000) INSERT INTO note SELECT n, {text} FROM number"
         ));
@@ -127,7 +127,7 @@ fn a_client_is_served_beside_a_thousand_slow_ones() {
         });
         println!("{modems} stand, and the slowest of five synchronizations took {slowest:?}");
         assert!(slowest < harness::WAIT_MAX, "{slowest:?}");
-        assert_eq!(world.centre_count("SELECT count(*) FROM note WHERE text LIKE 'round %'"), 4);
+        assert_eq!(world.center_count("SELECT count(*) FROM note WHERE text LIKE 'round %'"), 4);
     }
 }
 
@@ -148,7 +148,7 @@ fn a_user_that_only_beats_or_drips_keeps_nobody_out() {
                 harness::sql(&world.remote("ben"), "INSERT INTO note VALUES (1, 'ben')");
                 until("once more", || world.try_sync("ben", &server, None).code == Some(0));
             });
-            assert_eq!(world.centre_count("SELECT count(*) FROM note"), 1);
+            assert_eq!(world.center_count("SELECT count(*) FROM note"), 1);
         }
     }
 }

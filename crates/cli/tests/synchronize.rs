@@ -195,14 +195,14 @@ fn parts_of_a_synchronization_can_be_had_alone() {
         world.syncline.json(&arguments)
     };
     sql(&world.remote("ann"), "INSERT INTO customer VALUES (10, 'Ann', NULL)");
-    sql(&world.consolidated(), "INSERT INTO customer VALUES (20, 'Centre', NULL)");
+    sql(&world.consolidated(), "INSERT INTO customer VALUES (20, 'Center', NULL)");
     let ping = part("--ping");
     assert_eq!((&ping["uploaded"], &ping["error"]), (&uploaded(0, 0, 0), &Value::Null));
     let down = part("--download-only");
     assert_eq!(down["uploaded"], uploaded(0, 0, 0));
     assert_eq!(count(&world.remote("ann"), "SELECT count(*) FROM customer"), 4);
     assert_eq!(count(&world.consolidated(), "SELECT count(*) FROM customer"), 3);
-    sql(&world.consolidated(), "INSERT INTO customer VALUES (21, 'Centre', NULL)");
+    sql(&world.consolidated(), "INSERT INTO customer VALUES (21, 'Center', NULL)");
     let up = part("--upload-only");
     assert_eq!(up["uploaded"], uploaded(1, 0, 0));
     assert_eq!(up["downloaded"], json!({ "upserts": 0, "deletes": 0 }));
@@ -212,7 +212,7 @@ fn parts_of_a_synchronization_can_be_had_alone() {
 
 // S5
 #[test]
-fn a_conflict_is_counted_and_the_centre_wins() {
+fn a_conflict_is_counted_and_the_center_wins() {
     let (world, server) = shop(&["ann", "ben"]);
     for name in ["ann", "ben"] {
         world.sync(name, &server);
@@ -227,7 +227,7 @@ fn a_conflict_is_counted_and_the_centre_wins() {
 
 // S7
 #[test]
-fn a_row_that_the_centre_refuses_is_kept_as_a_reject() {
+fn a_row_that_the_center_refuses_is_kept_as_a_reject() {
     let world = World::new(
         PROGRAM,
         "CREATE TABLE product (id INTEGER PRIMARY KEY, price REAL CHECK (price > 0))",
@@ -235,7 +235,7 @@ fn a_row_that_the_centre_refuses_is_kept_as_a_reject() {
     world.add_user("ann");
     let server = world.serve();
     world.sync("ann", &server);
-    // The remote has the same CHECK. If it is switched off, the centre finds the fault.
+    // The remote has the same CHECK. If it is switched off, the center finds the fault.
     sql(
         &world.remote("ann"),
         "PRAGMA ignore_check_constraints = ON; INSERT INTO product VALUES (1, 5), (2, -5)",
@@ -349,7 +349,7 @@ fn refusals_say_who_must_act() {
     let url = server.url.as_str();
     refused("E2104", url, "ann", &["--publication", "nobody"]);
     refused("E2103", url, "ann", &["--script-version", "v9"]);
-    refused("E6006", "http://127.0.0.1:1", "ann", &[]);
+    refused("E6006", "quic://127.0.0.1:1", "ann", &[]);
     refused("E1008", "tcp://127.0.0.1:1", "ann", &[]);
     refused("E2101", url, "nobody", &[]);
     fs::write(world.path("text.db"), "this is not a database, it is only text").unwrap();

@@ -4,14 +4,14 @@
 //!
 //! 1. Rejects are recorded, while the losing rows still exist (`apply/rejects.rs`).
 //! 2. The upload that this download follows is deleted, because it is committed (`progress.rs`).
-//! 3. Rows that got another key at the centre get it here (`apply/key_changes.rs`).
+//! 3. Rows that got another key at the center get it here (`apply/key_changes.rs`).
 //! 4. Rows are written, parents and children in any order, because foreign keys, RESTRICT included,
-//!    are checked at the end. Rows that block each other are parked (`apply/parked.rs`, trap 10).
+//!    are checked at the end. Rows that block each other wait (`apply/rows/waiting.rs`, trap 10).
 //! 5. Rows are deleted, the last table first. In a refresh, rows that did not arrive are also
 //!    deleted (`apply/refresh.rs`).
-//! 6. Parked rows are written. If foreign keys have acted in the meantime, all rows are written
+//! 6. Waiting rows are written. If foreign keys have acted in the meantime, all rows are written
 //!    once more.
-//! 7. Rows whose parent is missing at the centre too are set aside (`apply/orphans.rs`).
+//! 7. Rows whose parent is missing at the center too are set aside (`apply/orphans.rs`).
 //! 8. Watermarks, counter and nonce are recorded.
 //!
 //! A row with a pending change is never changed: the downloaded row is stored beside the change
@@ -21,144 +21,50 @@
 //! rest is applied (`apply/guarded.rs`). The rest is also applied if a table refuses a single row
 //! (`apply/kept_back.rs`).
 //!
-//! All triggers are off for this connection, also the user's. Foreign key actions are not.
+//! All triggers of the file are off for this connection, also the user's. Foreign key actions are
+//! not. A temporary trigger notes what goes unseen (`apply/own_values.rs`).
 
 mod arrivals;
 mod by_value;
-mod comparison;
-pub(crate) mod followers;
+pub(crate) mod circumstances;
+mod constraint;
+pub(crate) mod download;
+mod frame;
 mod guarded;
 pub(crate) mod incoming;
 pub(crate) mod kept_back;
-mod key_changes;
-pub(crate) mod moved_rows;
+pub(crate) mod key_changes;
 pub(crate) mod orphans;
-mod parked;
+mod own_values;
 pub(crate) mod readable;
 mod refresh;
 pub(crate) mod rejects;
 pub(crate) mod rows;
+pub(crate) mod settling;
 mod stale;
 pub(crate) mod statements;
-mod staying;
 #[cfg(test)]
 mod tests;
 mod uncounted;
+mod values;
 
 use crate::capture::set_back::SetBack;
 use crate::capture::{change_log, undone};
 use crate::connection::{LargeCache, begin_immediate, explain, triggers_off};
 use crate::fail_point::fail_point;
-use crate::progress::{self, Agreed, Frozen};
-use crate::schema::RemoteTable;
+use crate::progress::{self, Agreed};
 use arrivals::Arrivals;
 use by_value::ByValue;
-use model::{Code, Failure, Nonce, Spill, Spills};
-use protocol::{
-    DownloadBegin, DownloadEnd, DownloadMode, Message, Operation, Rejects, RowsFrame, TableDownload,
-};
+use circumstances::{Circumstances, blocked};
+use download::Download;
+use model::{Code, Failure};
+use own_values::OwnValues;
+use protocol::{DownloadEnd, DownloadMode};
 use rows::Writer;
 use rusqlite::{Connection, ErrorCode};
-use std::sync::Arc;
 
 /// Downloads of more rows get a larger cache.
 const SMALL_DOWNLOAD_ROWS: u64 = 1_000;
-
-/// A download, received completely or so far.
-#[derive(Debug)]
-pub(crate) struct Download {
-    begin: DownloadBegin,
-    /// Payloads of [`RowsFrame`]s in the order of the stream.
-    upserts: Spill,
-    /// Likewise per table, because deletes go from the last table to the first.
-    deletes: Vec<Spill>,
-    /// Frames of [`Rejects`].
-    rejects: Spill,
-    /// Rows that are not deleted, those with another key included.
-    pub(crate) upsert_rows: u64,
-    pub(crate) delete_rows: u64,
-    /// Rows with another key.
-    key_change_rows: u64,
-    /// Per table: rows came that are not deleted; some of them with another key.
-    came: Vec<Came>,
-}
-
-/// The received rows of a table.
-#[derive(Debug, Clone, Copy, Default)]
-struct Came {
-    rows: bool,
-    key_changes: bool,
-}
-
-impl Download {
-    /// An empty one.
-    pub(crate) fn new(begin: DownloadBegin, spills: &Arc<Spills>) -> Download {
-        Download {
-            deletes: begin.tables.iter().map(|_| spills.open()).collect(),
-            upserts: spills.open(),
-            rejects: spills.open(),
-            upsert_rows: 0,
-            delete_rows: 0,
-            key_change_rows: 0,
-            came: begin.tables.iter().map(|_| Came::default()).collect(),
-            begin,
-        }
-    }
-
-    /// Adds rows.
-    pub(crate) fn keep_rows(&mut self, frame: RowsFrame) -> Result<(), Failure> {
-        if frame.operation == Operation::Delete {
-            self.delete_rows += u64::from(frame.count);
-            return self.deletes[usize::from(frame.table)].append(frame.into_payload());
-        }
-        let came = &mut self.came[usize::from(frame.table)];
-        came.rows = true;
-        if frame.operation == Operation::KeyChange {
-            came.key_changes = true;
-            self.key_change_rows += u64::from(frame.count);
-        }
-        self.upsert_rows += u64::from(frame.count);
-        self.upserts.append(frame.into_payload())
-    }
-
-    /// Adds rejects.
-    pub(crate) fn keep_rejects(&mut self, rejects: Rejects) -> Result<(), Failure> {
-        self.rejects.append(Message::Rejects(rejects).to_frame()?)
-    }
-
-    /// Rows so far.
-    pub(crate) fn rows(&self) -> u64 {
-        self.upsert_rows + self.delete_rows
-    }
-
-    /// The download has no row and no reject, and no whole table whose other rows must be deleted.
-    fn is_empty(&self) -> bool {
-        let refreshes = |table: &TableDownload| table.mode == DownloadMode::Refresh;
-        self.rows() == 0 && self.rejects.is_empty() && !self.begin.tables.iter().any(refreshes)
-    }
-
-    fn mode(&self, table: &RemoteTable) -> DownloadMode {
-        self.begin.tables[usize::from(table.position)].mode
-    }
-}
-
-/// What surrounds the application of a download.
-pub(crate) struct Circumstances<'a> {
-    pub(crate) tables: &'a [RemoteTable],
-    /// The upload that was committed in the same synchronization.
-    pub(crate) committed: Option<Frozen>,
-    /// The generation that triggers write to.
-    pub(crate) open_generation: i64,
-    /// The nonce of the attempt.
-    pub(crate) nonce: Option<Nonce>,
-    /// Now, as text.
-    pub(crate) at: &'a str,
-    pub(crate) spills: &'a Arc<Spills>,
-    /// Pending changes are uploaded before the next attempt, and no longer block it.
-    pub(crate) uploads: bool,
-    /// Rows that cannot make room stay as they are (`apply/guarded.rs`).
-    pub(crate) guards: bool,
-}
 
 /// Applies a download. Idempotent: a kill at any moment leaves all of it or nothing. Returns how
 /// many rejects it brought.
@@ -204,7 +110,7 @@ fn apply_once(
     let _large_cache = large.then(|| LargeCache::new(connection)).transpose()?;
     let transaction = begin_immediate(connection)?;
     let learned = rejects::record(connection, download, circumstances)?;
-    moved_rows::forget(connection).map_err(explain)?;
+    crate::apply::key_changes::moved_rows::forget(connection).map_err(explain)?;
     if let Some(frozen) = circumstances.committed {
         progress::drop_entries(connection, circumstances.tables, frozen).map_err(explain)?;
     }
@@ -217,6 +123,7 @@ fn apply_once(
             orphans::set_aside(connection, circumstances)?;
         }
     }
+    arrivals::keep_uncompared(connection, download, circumstances.tables)?;
     let agreed = Agreed {
         watermarks: &end.watermarks,
         counter: end.counter,
@@ -250,19 +157,20 @@ fn write(
     for table in tables.iter().filter(|table| table.uploads()) {
         undone::forget(connection, table, &set_back)?;
     }
+    let own_values = OwnValues::watch(connection, circumstances)?;
     orphans::drop_refreshed(connection, tables, download)?;
     orphans::put_back(connection, tables)?;
     let changed_before = changed_rows(connection, circumstances)?;
     kept_back::drop_refreshed(connection, tables, download)?;
     if circumstances.guards {
-        guarded::begin(connection, circumstances)?;
+        guarded::begin(connection, download, circumstances)?;
     }
 
     let mut arrivals = Arrivals::begin(connection, circumstances)?;
     let by_value = ByValue::note(connection, download, circumstances)?;
     key_changes::apply(connection, download, circumstances, withheld)?;
     let mut writer = Writer::new(connection, download, circumstances)?;
-    refresh::keep_withheld(&mut writer, connection, withheld)?;
+    writer.keep_withheld(withheld)?;
     writer.write_rows(&download.upserts, progress)?;
     for table in tables.iter().rev() {
         if download.mode(table) == DownloadMode::Refresh {
@@ -270,7 +178,7 @@ fn write(
         }
         writer.delete_rows(&download.deletes[usize::from(table.position)], progress)?;
     }
-    writer.write_parked_rows()?;
+    writer.write_waiting_rows()?;
     // A child of a deleted row may refer to another row now.
     orphans::put_back(connection, tables)?;
     writer.repair_after_actions(&download.upserts)?;
@@ -294,7 +202,7 @@ fn write(
     for table in returned.into_iter().filter(|_| changed) {
         stale::take_back(connection, table, circumstances)?;
     }
-    Ok(())
+    own_values.tell()
 }
 
 /// Per table with local changes: how many rows exist that have one. A download adds none and must
@@ -344,23 +252,6 @@ fn commit(
     let failure = blocked(connection, circumstances, &broken_foreign_key(connection));
     drop(transaction);
     Err(failure.source(error))
-}
-
-/// The download cannot be applied. With local changes they may be the reason, and uploading them
-/// helps; without, the published tables do not fit together.
-fn blocked(connection: &Connection, circumstances: &Circumstances<'_>, message: &str) -> Failure {
-    if waits_here(connection, circumstances) {
-        return Failure::new(Code::ApplyBlocked, message);
-    }
-    Failure::new(Code::RemoteSchemaDiffers, message)
-        .hint("the constraint holds at the centre: publish what it needs, or leave it out here")
-}
-
-/// Local changes wait to be uploaded.
-fn waits_here(connection: &Connection, circumstances: &Circumstances<'_>) -> bool {
-    circumstances.tables.iter().any(|table| {
-        change_log::has_entries(connection, table, circumstances.open_generation).unwrap_or(true)
-    })
 }
 
 /// Whether every foreign key from or to a published table holds. SQLite's count of broken ones may

@@ -15,6 +15,7 @@
 //!     triggers of the table and any order of firing.
 
 pub(crate) mod change_log;
+mod generation;
 pub(crate) mod moves;
 pub(crate) mod set_back;
 pub(crate) mod triggers;

@@ -1,6 +1,6 @@
 //! The engine's own connection to the remote file, and the meaning of SQLite's errors at a remote.
 
-use crate::files::create_private;
+use crate::disk::Location;
 use model::{Code, Failure, ValueRef};
 use rusqlite::config::DbConfig;
 use rusqlite::types::{ToSqlOutput, ValueRef as SqlValueRef};
@@ -17,36 +17,39 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 const STATEMENTS_MAX: usize = 512;
 
 /// Opens an existing file.
-pub(crate) fn open(path: &Path) -> Result<Connection, Failure> {
-    connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)
+pub(crate) fn open(location: &Location) -> Result<Connection, Failure> {
+    connect(&location.path, location.disk.vfs(), OpenFlags::SQLITE_OPEN_READ_WRITE)
 }
 
 /// Creates the file, in WAL mode: the journal in which readers and the writer do not wait for
-/// each other. Files that exist keep the mode they have. A new one is its owner's alone: it holds
-/// what the server knows this remote by.
-pub(crate) fn create(path: &Path) -> Result<Connection, Failure> {
-    create_private(path);
-    let connection =
-        connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
+/// each other. Files that exist keep the mode they have.
+pub(crate) fn create(location: &Location) -> Result<Connection, Failure> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
+    let connection = connect(&location.path, location.disk.vfs(), flags)?;
     connection
         .pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))
-        .map_err(|error| at(path, error))?;
+        .map_err(|error| at(&location.path, error))?;
     Ok(connection)
 }
 
 /// A database without a file, which ends with its connection.
 pub(crate) fn in_memory() -> Result<Connection, Failure> {
-    connect(Path::new(":memory:"), OpenFlags::default())
+    connect(Path::new(":memory:"), None, OpenFlags::default())
 }
 
-fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, Failure> {
+fn connect(path: &Path, vfs: Option<&str>, flags: OpenFlags) -> Result<Connection, Failure> {
     // One thread uses it at a time, as Rust sees to: no lock for every value that is bound.
     let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let open = || -> rusqlite::Result<Connection> {
-        let connection = Connection::open_with_flags(path, flags)?;
+        let connection = match vfs {
+            Some(vfs) => Connection::open_with_flags_and_vfs(path, flags, vfs)?,
+            None => Connection::open_with_flags(path, flags)?,
+        };
         connection.busy_timeout(BUSY_TIMEOUT)?;
-        // FULL, because what was recorded as sent must survive a power cut (trap 6).
-        connection.pragma_update(None, "synchronous", "FULL")?;
+        // What was recorded as sent must survive a power cut (trap 6). With a WAL this is FULL.
+        // Without one, FULL does not bring to the disk that the journal of a commit is gone, which
+        // would undo it.
+        connection.pragma_update(None, "synchronous", "EXTRA")?;
         connection.pragma_update(None, "foreign_keys", true)?;
         enable_triggers(&connection, false)?;
         // A statement that was prepared stays so, whatever is bound to it. Plans here do not depend
@@ -83,6 +86,11 @@ pub(crate) fn begin_read(connection: &Connection) -> Result<Transaction<'_>, Fai
     Transaction::new_unchecked(connection, TransactionBehavior::Deferred).map_err(explain)
 }
 
+/// The names of the tables and triggers of Syncline begin so.
+const OWN_TABLES: &str = "syncline_";
+/// What SQLite says where a column is missing.
+const NO_COLUMN: &str = "no such column";
+
 /// What a failure of SQLite means for the user of the remote.
 pub(crate) fn explain(error: Error) -> Failure {
     let (code, message) = match error.sqlite_error_code() {
@@ -99,9 +107,37 @@ pub(crate) fn explain(error: Error) -> Failure {
         Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
             (Code::CannotWrite, "the remote file is read-only")
         }
+        _ if is_damage(&error) => (
+            Code::RemoteTablesDamaged,
+            "the tables of Syncline in the remote file are not as it has left them",
+        ),
         _ => (Code::Bug, "the remote file refused a statement"),
     };
     Failure::new(code, message).source(error)
+}
+
+/// A value in a table of Syncline that this program has not written there.
+pub(crate) fn damaged(what: impl Into<String>) -> Failure {
+    Failure::new(Code::RemoteTablesDamaged, what)
+}
+
+/// Whether this is what a table of Syncline answers that somebody has changed. Only such tables are
+/// read as values of known types.
+fn is_damage(error: &Error) -> bool {
+    match error {
+        Error::InvalidColumnType(..)
+        | Error::FromSqlConversionFailure(..)
+        | Error::IntegralValueOutOfRange(..)
+        | Error::Utf8Error(..)
+        | Error::QueryReturnedNoRows => true,
+        Error::SqliteFailure(_, Some(message)) => {
+            message.contains(OWN_TABLES) || message.starts_with(NO_COLUMN)
+        }
+        Error::SqlInputError { msg, sql, .. } => {
+            msg.contains(OWN_TABLES) || (msg.starts_with(NO_COLUMN) && sql.contains(OWN_TABLES))
+        }
+        _ => false,
+    }
 }
 
 /// From now on no trigger of this connection fires, also none of the user: writes of the engine are

@@ -1,23 +1,26 @@
 //! The client engine on SQLite: makes a file a remote and synchronizes it.
 //!
-//! This page is the whole public API. [`Remote`] is a file. `synchronize.rs` has the steps of
-//! [`Remote::synchronize`]. `session.rs` decides what each message leads to, without input and
-//! output. The parts of the remote are `capture.rs` (its changes), `upload.rs`, `apply.rs`
-//! (downloads) and `progress.rs` (what both sides have agreed on).
+//! This page is the whole public API. [`Remote`] is a file, and [`Remote::synchronize`] is all that
+//! most programs need. A [`Conversation`] is the same as a value that waits for nothing, for
+//! programs with their own way to wait. `synchronize.rs` has its steps. `session.rs` decides what
+//! each message leads to, without input and output. The parts of the remote are `capture.rs` (its
+//! changes), `upload.rs`, `apply.rs` (downloads) and `progress.rs` (what both sides have agreed
+//! on).
 //!
 //! This crate starts no thread and never reads a server's tables. Sockets are in
-//! `transport/tcp.rs`, files in `files.rs`, time in `clock.rs`, random numbers in `random.rs`.
+//! `transport/tcp.rs`. Files, locks, time, random numbers and waiting are in `system.rs` and its
+//! folder; the rest of the crate does without an operating system.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
 mod apply;
 mod capture;
-mod clock;
+mod claim;
 mod connection;
+mod disk;
 mod fail_point;
-mod files;
+mod moment;
 mod progress;
-mod random;
 mod retry;
 mod schema;
 mod session;
@@ -25,22 +28,24 @@ mod settings;
 mod sql;
 mod status;
 mod synchronize;
+mod system;
 pub mod transport;
 mod upload;
 
 pub use apply::rejects::StoredReject;
-pub use protocol::{Credential, Mode, WaitingTable};
+pub use claim::Claim;
+pub use disk::{Disk, FileStatus};
+pub use protocol::{Compression, Credential, Mode, Parameters, WaitingTable};
 pub use settings::Settings;
 pub use status::{PendingChange, PendingOperation, Status, TableStatus};
-pub use synchronize::{Counts, Downloaded, Report, Request, Step};
+pub use synchronize::{Conversation, Counts, Downloaded, Event, Host, Next, Report, Request, Step};
 pub use transport::Transport;
 
-use files::RemoteLock;
-use model::{Clock, Code, Failure, Files, Random, Spills, ValueRef};
+use disk::Location;
+use model::{Clock, Failure, Files, Random, Spills, ValueRef};
 use rusqlite::Connection;
 use schema::RemoteTable;
 use schema::history::History;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Memory for rows on their way, in bytes; beyond it they go to a temporary file.
@@ -56,23 +61,14 @@ pub struct Components {
     pub random: Random,
     /// Room for what does not fit in memory.
     pub files: Arc<dyn Files>,
-}
-
-impl Components {
-    /// Those of the operating system.
-    pub fn system(folder_for_temporary_files: &Path) -> Result<Components, Failure> {
-        Ok(Components {
-            clock: Arc::new(clock::SystemClock::new()),
-            random: random::system()?,
-            files: Arc::new(files::TemporaryFiles::new(folder_for_temporary_files)),
-        })
-    }
+    /// Where remotes lie.
+    pub disk: Arc<dyn Disk>,
 }
 
 /// A remote database: an SQLite file that any SQLite program may go on using.
 pub struct Remote {
     /// None where the database lives in memory.
-    path: Option<PathBuf>,
+    location: Option<Location>,
     connection: Connection,
     clock: Arc<dyn Clock>,
     random: Random,
@@ -81,51 +77,18 @@ pub struct Remote {
     tables: Option<(schema::Version, Arc<[RemoteTable]>)>,
     /// Settings that no server has accepted yet.
     proposed: Settings,
+    /// How rows are compressed on their way, the preferred one first.
+    compression: Vec<Compression>,
+    parameters: Parameters,
 }
 
 impl std::fmt::Debug for Remote {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Remote").field("path", &self.path).finish_non_exhaustive()
+        f.debug_struct("Remote").field("place", &self.location).finish_non_exhaustive()
     }
 }
 
 impl Remote {
-    /// Opens a file that is a remote already; [`Code::NotARemote`] otherwise.
-    pub fn open(path: &Path, components: Components) -> Result<Remote, Failure> {
-        let not_a_remote =
-            || Failure::new(Code::NotARemote, format!("`{}` is not a remote", path.display()));
-        if !files::exists(path) {
-            let message = format!("there is no file `{}`", path.display());
-            return Err(Failure::new(Code::NotARemote, message));
-        }
-        let connection = connection::open(path)?;
-        if !schema::is_remote(&connection)? {
-            return Err(not_a_remote());
-        }
-        schema::migration::migrate(&connection)?;
-        apply::rejects::complete(&connection)?;
-        Ok(Remote::new(Some(path), connection, components))
-    }
-
-    /// Opens a file and makes it a remote if it is not one: an SQLite file with any tables, or a
-    /// file that does not exist.
-    pub fn open_or_create(path: &Path, components: Components) -> Result<Remote, Failure> {
-        files::require_regular(path)?;
-        let connection = if files::is_missing_or_empty(path) {
-            connection::create(path)?
-        } else {
-            connection::open(path)?
-        };
-        if !schema::is_remote(&connection)? {
-            let history = schema::detached::recall(&connection, path)?;
-            create_schema(&connection, &history)?;
-            files::remove_memory(path);
-        }
-        schema::migration::migrate(&connection)?;
-        apply::rejects::complete(&connection)?;
-        Ok(Remote::new(Some(path), connection, components))
-    }
-
     /// A remote without a file. Other programs cannot open it, so the application writes and reads
     /// through [`Remote::execute`] and [`Remote::for_each_row`]; it ends with this value.
     pub fn in_memory(components: Components) -> Result<Remote, Failure> {
@@ -134,19 +97,33 @@ impl Remote {
         Ok(Remote::new(None, connection, components))
     }
 
-    fn new(path: Option<&Path>, connection: Connection, components: Components) -> Remote {
-        let Components { clock, random, files } = components;
+    fn new(location: Option<Location>, connection: Connection, components: Components) -> Remote {
+        let Components { clock, random, files, disk: _ } = components;
         let spills = Spills::new(files, SPILL_MEMORY_BYTES_MAX, SPILL_DISK_BYTES_MAX);
-        let path = path.map(Path::to_owned);
         Remote {
-            path,
+            location,
             connection,
             clock,
             random,
             spills,
             tables: None,
             proposed: Settings::default(),
+            compression: Vec::new(),
+            parameters: Parameters::default(),
         }
+    }
+
+    /// Allows that rows are compressed on their way, in one of these ways. The first that the
+    /// server reads is used for uploads, and the server chooses for downloads. Without this call
+    /// nothing is compressed, which is right where the server is on the same machine.
+    pub fn compress(&mut self, methods: &[Compression]) {
+        self.compression = methods.to_vec();
+    }
+
+    /// Sends this beside the credential from now on, for the service that knows the users. It is
+    /// not kept in the file.
+    pub fn say(&mut self, parameters: Parameters) {
+        self.parameters = parameters;
     }
 
     /// Runs statements of the application in one transaction. What they change is captured.
@@ -176,11 +153,6 @@ impl Remote {
         Ok(())
     }
 
-    /// The right to synchronize, which other processes can only want where there is a file.
-    fn lock(&self) -> Result<Option<RemoteLock>, Failure> {
-        self.path.as_deref().map(RemoteLock::take).transpose()
-    }
-
     /// What the file remembers.
     pub fn settings(&self) -> Result<Settings, Failure> {
         settings::read(&self.connection)
@@ -199,17 +171,6 @@ impl Remote {
         settings::require_possible(&self.connection, settings)?;
         self.proposed = settings.clone();
         Ok(())
-    }
-
-    /// Synchronizes: uploads what changed here in one transaction and downloads what changed at
-    /// the centre. `connect` is called for every attempt; `observer` is called at every step.
-    pub fn synchronize(
-        &mut self,
-        request: &Request,
-        connect: &mut dyn FnMut() -> Result<Box<dyn Transport>, Failure>,
-        observer: &mut dyn FnMut(Step),
-    ) -> Result<Report, Failure> {
-        synchronize::synchronize(self, request, connect, observer)
     }
 
     /// Identity, progress, and pending changes.
@@ -233,54 +194,11 @@ impl Remote {
     }
 
     /// Makes rejected changes again, all or none, and forgets the rejects. What they do is captured
-    /// as any change. [`Code::RetryOverwrites`] where a row has changed since, unless by `force`.
+    /// as any change. [`model::Code::RetryOverwrites`] where a row has changed since, unless by
+    /// `force`.
     pub fn retry_rejects(&mut self, ids: &[i64], force: bool) -> Result<(), Failure> {
         let tables = self.tables()?;
         retry::retry(&self.connection, &tables, ids, force)
-    }
-
-    /// Forgets identity, watermarks, rejects and what was captured; keeps tables, rows and
-    /// settings. The next synchronization is that of a new remote and receives every table again.
-    /// [`Code::PendingChanges`] while changes wait, unless they may be discarded.
-    pub fn reset(&mut self, discard_pending: bool) -> Result<(), Failure> {
-        let _lock = self.lock()?;
-        if !discard_pending {
-            self.refuse_pending_changes()?;
-        }
-        self.tables = None;
-        settings::reset(&self.connection)
-    }
-
-    /// Makes the file an ordinary database again: removes every object of Syncline, keeps the rows.
-    /// [`Code::PendingChanges`] is no obstacle: what waits is in the rows. Beside the file it is
-    /// remembered which tables were published: if it becomes a remote of the same database again,
-    /// their rows are compared, and what differs is recorded in the reject table.
-    pub fn detach(&mut self) -> Result<(), Failure> {
-        let lock = self.lock()?;
-        let transaction = connection::begin_immediate(&self.connection)?;
-        let history = History::retire_all(&transaction)?;
-        schema::drop_everything(&transaction).map_err(connection::explain)?;
-        if let Some(path) = &self.path {
-            schema::detached::remember(&transaction, path, history)?;
-        }
-        transaction.commit().map_err(connection::explain)?;
-        self.tables = None;
-        match (lock, &self.path) {
-            (Some(lock), Some(path)) => lock.remove(path),
-            _ => Ok(()),
-        }
-    }
-
-    fn refuse_pending_changes(&self) -> Result<(), Failure> {
-        let waiting = self.pending()?.len();
-        if waiting == 0 {
-            return Ok(());
-        }
-        let message = match waiting {
-            1 => "1 change was not uploaded".to_owned(),
-            _ => format!("{waiting} changes were not uploaded"),
-        };
-        Err(Failure::new(Code::PendingChanges, message))
     }
 
     /// The published tables. If the schema of the file or the publication has changed since, they

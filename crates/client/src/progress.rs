@@ -12,192 +12,20 @@
 //!     13).
 //! P4. Watermarks, counter and confirmed nonce are stored in the transaction of their rows (S4).
 
-use crate::apply::{incoming, moved_rows};
+pub(crate) mod facts;
+pub(crate) mod state;
+
+use crate::apply::key_changes::moved_rows;
+use crate::apply::settling;
 use crate::capture::change_log;
 use crate::connection::{begin_immediate, explain};
 use crate::schema::RemoteTable;
-use crate::schema::history::{self, Arriving, History};
-use crate::sql::{list, parameters};
-use model::{
-    Code, Counter, DatabaseId, Failure, FileSecret, Nonce, Progress, PublicationName, Random,
-    Receipt, RemoteId, ScriptVersion, UserName, Watermark,
-};
-use protocol::Capabilities;
-use rusqlite::types::{FromSql, Null, Value};
-use rusqlite::{Connection, OptionalExtension, ToSql};
-use std::collections::HashMap;
-use std::sync::OnceLock;
-
-/// One fact of `syncline_state`; `None` when it is not known yet.
-pub(crate) fn get<T: FromSql>(connection: &Connection, name: &str) -> rusqlite::Result<Option<T>> {
-    let value = connection
-        .prepare_cached("SELECT value FROM syncline_state WHERE name = ?1")?
-        .query_row([name], |row| row.get::<_, Option<T>>(0))
-        .optional()?;
-    Ok(value.flatten())
-}
-
-/// Facts that are recorded at once, at most.
-const FACTS_MAX: usize = 8;
-
-/// The statement that records so many facts, spelled when it is needed first.
-fn record_sql(facts: usize) -> Option<&'static str> {
-    static SPELLED: [OnceLock<String>; FACTS_MAX + 1] = [const { OnceLock::new() }; FACTS_MAX + 1];
-    let spell = || {
-        let values = (0..facts).map(|n| format!("({})", parameters(2 * n + 1, 2)));
-        format!(
-            "INSERT INTO syncline_state VALUES {}
-             ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-            list(values)
-        )
-    };
-    Some(SPELLED.get(facts)?.get_or_init(spell))
-}
-
-/// Records facts, all in one statement. NULL forgets a fact.
-pub(crate) fn record(
-    connection: &Connection,
-    facts: &[(&str, &dyn ToSql)],
-) -> rusqlite::Result<()> {
-    for facts in facts.chunks(FACTS_MAX) {
-        let Some(sql) = record_sql(facts.len()) else { continue };
-        let mut statement = connection.prepare_cached(sql)?;
-        for (n, (name, value)) in facts.iter().enumerate() {
-            statement.raw_bind_parameter(2 * n + 1, name)?;
-            statement.raw_bind_parameter(2 * n + 2, value)?;
-        }
-        statement.raw_execute()?;
-    }
-    Ok(())
-}
-
-/// Records a fact.
-pub(crate) fn set(connection: &Connection, name: &str, value: impl ToSql) -> rusqlite::Result<()> {
-    record(connection, &[(name, &value)])
-}
-
-/// Forgets facts.
-pub(crate) fn forget(connection: &Connection, names: &[&str]) -> rusqlite::Result<()> {
-    let facts: Vec<(&str, &dyn ToSql)> =
-        names.iter().map(|name| (*name, &Null as &dyn ToSql)).collect();
-    record(connection, &facts)
-}
-
-/// Everything in `syncline_state`.
-#[derive(Debug, Clone)]
-pub(crate) struct State {
-    pub(crate) remote_id: Option<RemoteId>,
-    pub(crate) server: Option<String>,
-    pub(crate) user: Option<UserName>,
-    pub(crate) script_version: Option<ScriptVersion>,
-    pub(crate) publications: Vec<PublicationName>,
-    pub(crate) database_id: Option<DatabaseId>,
-    pub(crate) counter: Counter,
-    pub(crate) nonce_confirmed: Nonce,
-    pub(crate) nonce_attempt: Option<Nonce>,
-    /// Connections begun, this one included.
-    pub(crate) attempt: i64,
-    /// What this file, and no other, has in common with the server.
-    pub(crate) file_secret: Option<FileSecret>,
-    /// The last one that the server gave.
-    pub(crate) receipt: Option<Receipt>,
-    /// The user who synchronized last. Another user cannot upload the pending changes.
-    pub(crate) synchronized_user: Option<UserName>,
-    /// The last upload known to be committed.
-    pub(crate) progress: Progress,
-    pub(crate) progress_last_used: Progress,
-    /// The generation that was or is being sent, and its number.
-    pub(crate) frozen: Option<Frozen>,
-    /// The generation that triggers write to.
-    pub(crate) open_generation: i64,
-    pub(crate) schema_fingerprint: Option<String>,
-    /// What the server of the last Welcome can do; nothing where there was none.
-    pub(crate) server_capabilities: Capabilities,
-    /// Tables beyond what is published now.
-    pub(crate) history: History,
-}
-
-/// A generation on its way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Frozen {
-    pub(crate) generation: i64,
-    pub(crate) progress: Progress,
-}
-
-impl State {
-    /// Reads all of it.
-    pub(crate) fn read(connection: &Connection) -> Result<State, Failure> {
-        let mut facts = Facts::read(connection).map_err(explain)?;
-        let publications: Option<String> = facts.take("publications")?;
-        let history: Option<String> = facts.take(history::FACT)?;
-        let frozen = match (facts.take("frozen_generation")?, facts.take("progress_frozen")?) {
-            (Some(generation), Some(progress)) => {
-                Some(Frozen { generation, progress: Progress(progress) })
-            }
-            _ => None,
-        };
-        let bug = || Failure::new(Code::Bug, "the remote has no open generation");
-        Ok(State {
-            remote_id: facts.take::<String>("remote_id")?.map(RemoteId::new).transpose()?,
-            server: facts.take("server")?,
-            user: facts.take::<String>("user")?.map(UserName::new).transpose()?,
-            script_version: facts
-                .take::<String>("script_version")?
-                .map(ScriptVersion::new)
-                .transpose()?,
-            publications: serde_json::from_str(publications.as_deref().unwrap_or("[]")).map_err(
-                |error| {
-                    Failure::new(Code::Bug, "the remote's publications do not read").source(error)
-                },
-            )?,
-            database_id: facts.take("database_id")?.map(DatabaseId),
-            counter: Counter(facts.take("counter")?.unwrap_or(0)),
-            nonce_confirmed: Nonce(facts.take("nonce_confirmed")?.unwrap_or(0)),
-            nonce_attempt: facts.take("nonce_attempt")?.map(Nonce),
-            attempt: facts.take("attempt")?.unwrap_or(0),
-            file_secret: facts
-                .take::<Vec<u8>>("file_secret")?
-                .map(|bytes| FileSecret::from_slice(&bytes))
-                .transpose()?,
-            receipt: facts.take("receipt")?.map(Receipt::new).transpose()?,
-            synchronized_user: facts
-                .take::<String>("synchronized_user")?
-                .map(UserName::new)
-                .transpose()?,
-            progress: Progress(facts.take("progress")?.unwrap_or(0)),
-            progress_last_used: Progress(facts.take("progress_last_used")?.unwrap_or(0)),
-            frozen,
-            open_generation: facts.take("open_generation")?.ok_or_else(bug)?,
-            schema_fingerprint: facts.take("schema_fingerprint")?,
-            server_capabilities: Capabilities(
-                facts.take::<i64>("server_capabilities")?.unwrap_or(0).cast_unsigned(),
-            ),
-            history: History::parse(history.as_deref())?,
-        })
-    }
-}
-
-/// What lies in `syncline_state`, read by one statement.
-struct Facts(HashMap<String, Value>);
-
-impl Facts {
-    fn read(connection: &Connection) -> rusqlite::Result<Facts> {
-        let mut statement = connection.prepare_cached(
-            "SELECT name, value FROM syncline_state
-             UNION ALL SELECT 'open_generation', current FROM syncline_generation",
-        )?;
-        let facts = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        Ok(Facts(facts.collect::<rusqlite::Result<_>>()?))
-    }
-
-    /// One fact; `None` when it is not known yet.
-    fn take<T: FromSql>(&mut self, name: &str) -> Result<Option<T>, Failure> {
-        let value = self.0.remove(name).unwrap_or(Value::Null);
-        Option::column_result((&value).into()).map_err(|error| {
-            Failure::new(Code::Bug, format!("the remote's {name} does not read")).source(error)
-        })
-    }
-}
+use crate::schema::history::Arriving;
+use facts::{forget, record, set};
+use model::{Counter, Failure, FileSecret, Nonce, Progress, Random, Receipt, RemoteId, Watermark};
+use rusqlite::types::Null;
+use rusqlite::{Connection, ToSql};
+use state::{Frozen, State};
 
 /// An attempt that is durable.
 #[derive(Debug)]
@@ -241,7 +69,7 @@ pub(crate) fn begin_attempt(
     let identity = if is_new { &identity[..] } else { &identity[..2] };
     let (mut freezes, mut postponed) = (false, false);
     if !outcome_unknown {
-        incoming::apply_for_undone_changes(&transaction, tables, state.open_generation)?;
+        settling::apply_for_undone_changes(&transaction, tables, state.open_generation)?;
         postponed = uploads && is_postponed(&transaction, tables, &state)?;
         freezes =
             uploads && !postponed && has_entries(&transaction, tables, state.open_generation)?;
@@ -271,7 +99,7 @@ fn is_postponed(
     let unseen = |table: &&RemoteTable| {
         let arriving = state.history.arriving.get(table.name());
         let waits = |arriving: &Arriving| !arriving.unseen.is_empty() || arriving.returned;
-        table.uploads() && arriving.is_some_and(waits)
+        table.uploads() && table.downloads() && arriving.is_some_and(waits)
     };
     for table in tables.iter().filter(unseen) {
         if change_log::has_old_images(connection, table, state.open_generation).map_err(explain)? {
@@ -443,6 +271,10 @@ pub(crate) fn take_new_identity(
         None => {}
     }
     set(&transaction, "remote_id", remote_id.as_str()).map_err(explain)?;
+    // The center may have lost what this file was sent under its former identity.
+    let mut history = state.history;
+    history.keep_watermarks(&transaction)?;
+    history.write(&transaction)?;
     forget_agreements(&transaction).map_err(explain)?;
     transaction.commit().map_err(explain)?;
     Ok(remote_id)
@@ -467,6 +299,9 @@ pub(crate) fn forget_agreements(connection: &Connection) -> rusqlite::Result<()>
         &["counter", "nonce_confirmed", "nonce_attempt", "progress", "file_secret", "receipt"],
     )?;
     connection.execute("UPDATE syncline_table SET watermark = NULL", [])?;
+    // The next identity counts from the beginning, and its rejects are others.
+    let sql = "UPDATE syncline_reject SET counter = -id WHERE counter >= 0 AND id IS NOT NULL";
+    connection.execute(sql, [])?;
     Ok(())
 }
 

@@ -64,8 +64,9 @@ fn retry_one(
     force: bool,
 ) -> Result<(), Failure> {
     let name = &reject.table;
-    if reject.code == Code::RowTooLargeToSend.number() {
-        return Err(not_retried("nothing was changed here: the centre has the row"));
+    let withheld = [Code::RowTooLargeToSend, Code::OwedRowUnreadable];
+    if withheld.iter().any(|withheld| withheld.number() == reject.code) {
+        return Err(not_retried("nothing was changed here: the center has the row"));
     }
     if reject.code == Code::RowUnfit.number() {
         return Err(not_retried(
@@ -81,16 +82,18 @@ fn retry_one(
     let table = tables.iter().find(|table| table.name().eq_ignore_ascii_case(name));
     let Some(table) = table.filter(|table| table.uploads()) else {
         let message =
-            format!("table {name} is no longer uploaded, so the centre would not receive the row");
+            format!("table {name} is no longer uploaded, so the center would not receive the row");
         return Err(not_retried(message));
     };
     let key = key_of(table, &reject.key)?;
     let row = reject.row.as_deref().map(object).transpose()?;
     if let Some(row) = &row {
-        let own = match reject.code == Code::RowDiffersOnReturn.number() {
+        let lost = [Code::ColumnLost, Code::ColumnDropped];
+        let own = match lost.iter().any(|lost| lost.number() == reject.code) {
+            // What was to be uploaded is not, if it is written here.
+            true => Vec::new(),
             // They are written here as they were, because they were never uploaded.
-            true => readable::own_columns(connection, table).map_err(explain)?,
-            false => Vec::new(),
+            false => readable::own_columns(connection, table).map_err(explain)?,
         };
         let known =
             |column: &&String| table.published.columns.contains(column) || own.contains(column);
@@ -100,7 +103,11 @@ fn retry_one(
         }
     }
     let now = row_now(connection, table, &key).map_err(explain)?;
-    if !force && !is_as_it_was(reject, row.as_ref(), now.as_ref())? {
+    let published = row.clone().map(|mut row| {
+        row.retain(|column, _| table.published.columns.contains(column));
+        row
+    });
+    if !force && !is_as_it_was(reject, published.as_ref(), now.as_ref())? {
         let message = format!("the row of {name} has changed since the rejected change was made");
         return Err(Failure::new(Code::RetryOverwrites, message));
     }

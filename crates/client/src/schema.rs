@@ -12,11 +12,15 @@
 //! | `syncline_orphan_T` | downloaded rows whose parent is missing (`apply/orphans.rs`) |
 
 pub(crate) mod change;
-pub(crate) mod detached;
+pub(crate) mod foreign_keys;
 pub(crate) mod history;
+pub(crate) mod key_reference;
 mod local_table;
 pub(crate) mod migration;
+pub(crate) mod reference;
 mod remote_table;
+pub(crate) mod spelled;
+pub(crate) mod stored_table;
 
 pub(crate) use local_table::{Affinity, IndexColumn, LocalTable};
 pub(crate) use remote_table::{Image, KeyColumn, RemoteTable, UniqueColumn, large_columns};
@@ -24,11 +28,13 @@ pub(crate) use remote_table::{Image, KeyColumn, RemoteTable, UniqueColumn, large
 use crate::capture::change_log;
 use crate::capture::triggers::{self, Installed};
 use crate::connection::{begin_immediate, explain};
-use crate::progress;
+use crate::progress::{facts, state};
 use crate::sql::ident;
+use foreign_keys::ForeignKey;
 use history::History;
 use model::{Code, Failure};
 use rusqlite::{Connection, OptionalExtension};
+use stored_table::stored_tables;
 
 /// The layout of the tables above. Grows by one with each migration.
 const FORMAT_VERSION: i64 = 2;
@@ -49,7 +55,7 @@ pub(crate) fn is_remote(connection: &Connection) -> Result<bool, Failure> {
     if has("syncline_state")?.is_none() {
         return Ok(false);
     }
-    let version: i64 = progress::get(connection, "format_version").map_err(explain)?.unwrap_or(0);
+    let version: i64 = facts::get(connection, "format_version").map_err(explain)?.unwrap_or(0);
     if version > FORMAT_VERSION {
         let message = format!(
             "the remote file has format {version}, this program knows up to {FORMAT_VERSION}"
@@ -62,7 +68,7 @@ pub(crate) fn is_remote(connection: &Connection) -> Result<bool, Failure> {
 /// Makes the file a remote. Idempotent; the caller holds the write lock.
 pub(crate) fn create(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch(include_str!("schema/system_tables.sql"))?;
-    progress::set(connection, "format_version", FORMAT_VERSION)
+    facts::set(connection, "format_version", FORMAT_VERSION)
 }
 
 /// Changes with every change of the file's schema, ours or the user's, and of what is published.
@@ -78,7 +84,7 @@ pub(crate) fn version(connection: &Connection) -> Result<Version, Failure> {
         let mut statement = connection.prepare_cached("PRAGMA schema_version")?;
         Ok(Version {
             schema: statement.query_row([], |row| row.get(0))?,
-            fingerprint: progress::get(connection, "schema_fingerprint")?,
+            fingerprint: facts::get(connection, "schema_fingerprint")?,
         })
     };
     read().map_err(explain)
@@ -87,7 +93,7 @@ pub(crate) fn version(connection: &Connection) -> Result<Version, Failure> {
 /// The published tables as they lie in the file, in the order of the schema agreed on.
 pub(crate) fn tables(connection: &Connection) -> Result<Vec<RemoteTable>, Failure> {
     let mut tables = Vec::new();
-    let foreign_keys = foreign_keys(connection).map_err(explain)?;
+    let foreign_keys = foreign_keys::all(connection).map_err(explain)?;
     for stored in stored_tables(connection)? {
         let name = &stored.published.name;
         let local = LocalTable::read(connection, name).map_err(explain)?.ok_or_else(|| {
@@ -103,14 +109,6 @@ pub(crate) fn tables(connection: &Connection) -> Result<Vec<RemoteTable>, Failur
     Ok(tables)
 }
 
-/// A foreign key of the file, of the user's own tables too.
-struct ForeignKey {
-    child: String,
-    parent: String,
-    /// What its columns refer to; none where the key is meant.
-    to: Vec<Option<String>>,
-}
-
 impl ForeignKey {
     /// It begins or ends at the table.
     fn concerns(&self, table: &RemoteTable) -> bool {
@@ -121,66 +119,11 @@ impl ForeignKey {
     fn refers_to_value_of(&self, table: &RemoteTable) -> bool {
         let in_key =
             |name: &String| table.key.iter().any(|key| key.name.eq_ignore_ascii_case(name));
-        let mut named = self.to.iter().flatten().peekable();
+        let mut named = self.columns.iter().filter_map(|(_, to)| to.as_ref()).peekable();
         self.parent.eq_ignore_ascii_case(table.name())
             && named.peek().is_some()
-            && (self.to.len() != table.key.len() || !named.all(in_key))
+            && (self.columns.len() != table.key.len() || !named.all(in_key))
     }
-}
-
-fn foreign_keys(connection: &Connection) -> rusqlite::Result<Vec<ForeignKey>> {
-    let mut statement = connection.prepare_cached(
-        "SELECT s.name, f.\"table\", f.\"to\", f.seq
-         FROM sqlite_schema AS s, pragma_foreign_key_list(s.name) AS f
-         WHERE s.type = 'table'",
-    )?;
-    let mut rows = statement.query([])?;
-    let mut found: Vec<ForeignKey> = Vec::new();
-    while let Some(row) = rows.next()? {
-        let to = row.get(2)?;
-        match found.last_mut() {
-            Some(last) if row.get::<_, i64>(3)? > 0 => last.to.push(to),
-            _ => found.push(ForeignKey { child: row.get(0)?, parent: row.get(1)?, to: vec![to] }),
-        }
-    }
-    Ok(found)
-}
-
-/// A row of `syncline_table`.
-#[derive(Debug, Clone)]
-pub(crate) struct StoredTable {
-    pub(crate) published: model::PublishedTable,
-    pub(crate) watermark: Option<model::Watermark>,
-    /// We created it, so we may create it again.
-    pub(crate) created: bool,
-    /// Columns that may be large, as the change table was made for them.
-    pub(crate) large: Vec<String>,
-}
-
-/// What `syncline_table` says.
-pub(crate) fn stored_tables(connection: &Connection) -> Result<Vec<StoredTable>, Failure> {
-    let mut statement = connection
-        .prepare_cached(
-            "SELECT published, watermark, created, large FROM syncline_table ORDER BY position",
-        )
-        .map_err(explain)?;
-    let mut rows = statement.query([]).map_err(explain)?;
-    let mut tables = Vec::new();
-    while let Some(row) = rows.next().map_err(explain)? {
-        let published: String = row.get(0).map_err(explain)?;
-        let watermark: Option<Vec<u8>> = row.get(1).map_err(explain)?;
-        let large: String = row.get(3).map_err(explain)?;
-        let unreadable = |error: serde_json::Error| {
-            Failure::new(Code::Bug, "syncline_table does not read").source(error)
-        };
-        tables.push(StoredTable {
-            published: serde_json::from_str(&published).map_err(unreadable)?,
-            large: serde_json::from_str(&large).map_err(unreadable)?,
-            watermark: watermark.map(model::Watermark::new).transpose()?,
-            created: row.get(2).map_err(explain)?,
-        });
-    }
-    Ok(tables)
 }
 
 /// Removes everything of Syncline that belongs to one table. Its rows stay.
@@ -242,7 +185,7 @@ pub(crate) fn verified_tables(connection: &Connection) -> Result<Vec<RemoteTable
 /// Creates missing triggers of a table. If some were missing, changes may not have been captured.
 /// Then the whole table is downloaded and compared, because the former rows are unknown. A table
 /// that only uploads has nothing to compare with, so all its rows are uploaded. Rows that the
-/// centre already has change nothing there.
+/// center already has change nothing there.
 fn mend(
     connection: &Connection,
     table: &RemoteTable,
@@ -254,6 +197,10 @@ fn mend(
     if installed.were_lost(table) {
         if table.published.direction.downloads() {
             let mut history = History::read(connection)?;
+            let stored = stored_tables(connection)?;
+            if let Some(own) = stored.iter().find(|it| it.published.name == table.name()) {
+                history.keep_watermark(own);
+            }
             history.arriving.entry(table.name().to_owned()).or_default().uncaptured = true;
             history.write(connection)?;
             connection
@@ -263,7 +210,7 @@ fn mend(
                 )
                 .map_err(explain)?;
         } else {
-            let open = progress::State::read(connection)?.open_generation;
+            let open = state::State::read(connection)?.open_generation;
             change_log::record_all_rows(connection, table, open).map_err(explain)?;
         }
     }

@@ -1,7 +1,7 @@
 //! One conversation as a state machine: messages in, instructions out. No file, socket or clock.
 //!
-//! The host (`synchronize.rs`) sends Hello, then passes the received messages and performs the
-//! instructions. Rows are columns, `→` is the next state, a dash is a failure with
+//! An attempt (`synchronize/attempt.rs`) sends Hello. Then it passes the received messages and
+//! performs the instructions. Rows are columns, `→` is the next state, a dash is a failure with
 //! [`Code::UnexpectedMessage`] that ends the conversation. In every state except `Ended`, Heartbeat
 //! is ignored and Failed ends the conversation with its failure.
 //!
@@ -23,16 +23,16 @@ use protocol::{
     SchemaChange, UploadCommitted, UploadState, Welcome,
 };
 
-/// What happens to a conversation.
-#[derive(Debug)]
-pub(crate) enum Event {
-    /// The peer said something.
-    Received(Message),
-    /// The peer closed the connection.
-    Closed,
+/// What a message leads to: first the instruction, then the rest.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Answer {
+    /// What has to be done first; none where the message says nothing new.
+    pub(crate) instruction: Option<Instruction>,
+    /// What comes after it.
+    pub(crate) then: Then,
 }
 
-/// What the host has to do, in this order, before it waits for the next event.
+/// What a message asks for.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Instruction {
     /// Record what the server says about itself and the last upload.
@@ -41,8 +41,6 @@ pub(crate) enum Instruction {
     ChangeSchema(Box<SchemaChange>),
     /// Change the tables of the remote after the upload, which used the old ones.
     ChangeSchemaBehindUpload(Box<SchemaChange>),
-    /// Freeze, if nothing is frozen, and send the upload.
-    Upload,
     /// Note that the upload is durable.
     NoteCommitted(UploadCommitted),
     /// Prepare to receive a download.
@@ -53,7 +51,16 @@ pub(crate) enum Instruction {
     KeepRejects(Rejects),
     /// Apply the download.
     Apply(DownloadEnd),
-    /// It is done.
+}
+
+/// What comes after an instruction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Then {
+    /// The next message.
+    Listen,
+    /// Freeze, if nothing is frozen, and send the upload.
+    Upload,
+    /// Nothing: it is done.
     Finish,
 }
 
@@ -86,66 +93,63 @@ impl Session {
         Session { mode, upload_sent, tables, state: State::ExpectWelcome }
     }
 
-    /// Takes an event. After a failure the conversation is over.
-    pub(crate) fn handle(&mut self, event: Event) -> Result<Vec<Instruction>, Failure> {
-        let message = match event {
-            Event::Received(message) => message,
-            Event::Closed => return Err(self.closed()),
-        };
+    /// Takes a message. After a failure the conversation is over.
+    pub(crate) fn receive(&mut self, message: Message) -> Result<Answer, Failure> {
         let state = std::mem::replace(&mut self.state, State::Ended);
         if state != State::Ended {
             match message {
                 Message::Heartbeat => {
                     self.state = state;
-                    return Ok(Vec::new());
+                    return Ok(Answer { instruction: None, then: Then::Listen });
                 }
                 Message::Failed(failed) => return Err(failed.into()),
                 _ => {}
             }
         }
-        let (state, instructions) = self.next(state, message)?;
+        let (instruction, state, then) = self.next(state, message)?;
         self.state = state;
-        Ok(instructions)
+        Ok(Answer { instruction: Some(instruction), then })
     }
 
     fn next(&mut self, state: State, message: Message) -> Result<Step, Failure> {
+        let listen = |instruction, state| Ok((instruction, state, Then::Listen));
         match (state, message) {
             (State::ExpectWelcome, Message::Welcome(welcome)) => self.welcome(welcome),
             (State::ExpectSchemaChange { upload }, Message::SchemaChange(change)) => {
                 self.tables = change.schema.tables.len();
-                Ok(self.after_welcome(upload, false, vec![Instruction::ChangeSchema(change)]))
+                let (state, then) = self.after_welcome(upload, false);
+                Ok((Instruction::ChangeSchema(change), state, then))
             }
             (
                 State::ExpectUploadCommitted { schema_change_follows },
                 Message::UploadCommitted(committed),
             ) => {
                 let note = Instruction::NoteCommitted(committed);
-                Ok(match self.mode {
-                    Mode::UploadOnly => (State::Ended, vec![note, Instruction::Finish]),
-                    _ if schema_change_follows => (State::ExpectLateSchemaChange, vec![note]),
-                    _ => (State::ExpectDownloadBegin, vec![note]),
-                })
+                match self.mode {
+                    Mode::UploadOnly => Ok((note, State::Ended, Then::Finish)),
+                    _ if schema_change_follows => listen(note, State::ExpectLateSchemaChange),
+                    _ => listen(note, State::ExpectDownloadBegin),
+                }
             }
             (State::ExpectLateSchemaChange, Message::SchemaChange(change)) => {
                 self.tables = change.schema.tables.len();
-                let instructions = vec![Instruction::ChangeSchemaBehindUpload(change)];
-                Ok((State::ExpectDownloadBegin, instructions))
+                let change = Instruction::ChangeSchemaBehindUpload(change);
+                listen(change, State::ExpectDownloadBegin)
             }
             (State::ExpectDownloadBegin, Message::DownloadBegin(begin)) => {
                 if begin.tables.len() != self.tables {
                     return Err(malformed("a download of another schema than was agreed on"));
                 }
                 let modes = begin.tables.iter().map(|table| table.mode).collect();
-                let state = State::ExpectRows { modes, rows: 0 };
-                Ok((state, vec![Instruction::BeginDownload(begin)]))
+                listen(Instruction::BeginDownload(begin), State::ExpectRows { modes, rows: 0 })
             }
             (State::ExpectRows { modes, rows }, Message::Rows(frame)) => {
                 check_rows(&modes, &frame)?;
                 let rows = rows + u64::from(frame.count);
-                Ok((State::ExpectRows { modes, rows }, vec![Instruction::KeepRows(frame)]))
+                listen(Instruction::KeepRows(frame), State::ExpectRows { modes, rows })
             }
             (state @ State::ExpectRows { .. }, Message::Rejects(rejects)) => {
-                Ok((state, vec![Instruction::KeepRejects(rejects)]))
+                listen(Instruction::KeepRejects(rejects), state)
             }
             (State::ExpectRows { modes, rows }, Message::DownloadEnd(end)) => {
                 if end.rows != rows {
@@ -154,7 +158,7 @@ impl Session {
                 if end.watermarks.len() != modes.len() {
                     return Err(malformed("a download with watermarks of another schema"));
                 }
-                Ok((State::Ended, vec![Instruction::Apply(end), Instruction::Finish]))
+                Ok((Instruction::Apply(end), State::Ended, Then::Finish))
             }
             (state, message) => Err(message.unexpected(state.expected())),
         }
@@ -184,36 +188,27 @@ impl Session {
             return Err(malformed(&format!("Welcome does not know table {position} of none")));
         }
         let upload = welcome.upload;
-        let instructions = vec![Instruction::Agree(welcome)];
-        Ok(match self.mode {
-            Mode::Ping => self.after_welcome(upload, false, instructions),
-            _ if first => (State::ExpectSchemaChange { upload }, instructions),
-            _ => self.after_welcome(upload, behind, instructions),
-        })
-    }
-
-    fn after_welcome(
-        &self,
-        upload: UploadState,
-        schema_change_follows: bool,
-        mut instructions: Vec<Instruction>,
-    ) -> Step {
-        let state = match (self.mode, upload) {
-            (Mode::Ping, _) => {
-                instructions.push(Instruction::Finish);
-                State::Ended
-            }
-            (Mode::DownloadOnly, _) => State::ExpectDownloadBegin,
-            (_, UploadState::Send) => {
-                instructions.push(Instruction::Upload);
-                State::ExpectUploadCommitted { schema_change_follows }
-            }
-            _ => State::ExpectUploadCommitted { schema_change_follows },
+        let (state, then) = match self.mode {
+            Mode::Ping => self.after_welcome(upload, false),
+            _ if first => (State::ExpectSchemaChange { upload }, Then::Listen),
+            _ => self.after_welcome(upload, behind),
         };
-        (state, instructions)
+        Ok((Instruction::Agree(welcome), state, then))
     }
 
-    fn closed(&self) -> Failure {
+    fn after_welcome(&self, upload: UploadState, schema_change_follows: bool) -> (State, Then) {
+        match (self.mode, upload) {
+            (Mode::Ping, _) => (State::Ended, Then::Finish),
+            (Mode::DownloadOnly, _) => (State::ExpectDownloadBegin, Then::Listen),
+            (_, UploadState::Send) => {
+                (State::ExpectUploadCommitted { schema_change_follows }, Then::Upload)
+            }
+            _ => (State::ExpectUploadCommitted { schema_change_follows }, Then::Listen),
+        }
+    }
+
+    /// What it means that the peer has closed the connection.
+    pub(crate) fn closed(&self) -> Failure {
         let expected = self.state.expected();
         Failure::new(
             Code::ConnectionLost,
@@ -222,7 +217,8 @@ impl Session {
     }
 }
 
-type Step = (State, Vec<Instruction>);
+/// What is done, the state after it, and what comes then.
+type Step = (Instruction, State, Then);
 
 impl State {
     fn expected(&self) -> &'static str {

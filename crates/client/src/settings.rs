@@ -3,8 +3,11 @@
 use crate::apply::rejects;
 use crate::capture::change_log;
 use crate::connection::{begin_immediate, explain};
-use crate::progress::{self, State};
+use crate::progress;
+use crate::progress::facts;
+use crate::progress::state::State;
 use crate::schema;
+use crate::schema::history::History;
 use model::{Code, Failure, PublicationName, RemoteId, ScriptVersion, UserName};
 use rusqlite::Connection;
 
@@ -109,7 +112,7 @@ fn store(connection: &Connection, settings: &Settings) -> Result<(), Failure> {
     let transaction = begin_immediate(connection)?;
     for (name, text) in texts(settings, &publications) {
         if let Some(text) = text {
-            progress::set(&transaction, name, text).map_err(explain)?;
+            facts::set(&transaction, name, text).map_err(explain)?;
         }
     }
     transaction.commit().map_err(explain)
@@ -144,13 +147,16 @@ fn refuse_another_user(
 /// their rows do not count as new at this remote.
 pub(crate) fn reset(connection: &Connection) -> Result<(), Failure> {
     let transaction = begin_immediate(connection)?;
+    let mut history = History::read(&transaction)?;
+    history.forget_watermarks();
+    history.write(&transaction)?;
     let forget = || -> rusqlite::Result<()> {
         for name in schema::our_row_tables(&transaction)? {
             transaction.execute_batch(&format!("DELETE FROM {}", crate::sql::ident(&name)))?;
         }
         rejects::clear(&transaction)?;
         progress::forget_agreements(&transaction)?;
-        progress::forget(
+        facts::forget(
             &transaction,
             &[
                 "remote_id",

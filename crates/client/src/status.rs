@@ -3,7 +3,8 @@
 use crate::apply::{kept_back, orphans, rejects};
 use crate::capture::change_log::{self, Change, Reading};
 use crate::connection::{begin_read, explain};
-use crate::progress::{self, State};
+use crate::progress;
+use crate::progress::state::State;
 use crate::schema::{self, RemoteTable};
 use model::{
     Counter, DatabaseId, Direction, Failure, Progress, PublicationName, RemoteId, ScriptVersion,
@@ -34,7 +35,7 @@ pub struct Status {
     pub outcome_unknown: bool,
     /// Rows in the reject table.
     pub rejects: u64,
-    /// Downloaded rows that wait for their parent, which the centre lacks.
+    /// Downloaded rows that wait for their parent, which the center lacks.
     pub orphans: u64,
     /// Downloaded rows and deletes that cannot be applied here yet.
     pub kept_back: u64,

@@ -1,30 +1,27 @@
 //! The steps of a synchronization: freeze, send Hello, upload, receive, apply.
 //!
-//! This is the host of `session.rs`: it moves bytes and performs instructions. One call makes as
-//! many attempts as necessary. A copied file takes a new identity and tries once more (trap 13). A
-//! download that new changes block is given up, so that the next attempt uploads them first.
-//! Changes that wait for a download are uploaded after it.
+//! A [`Conversation`] takes these steps, one for each event, and its host moves the bytes. It makes
+//! as many attempts as necessary (`attempt.rs`). A copied file takes a new identity and tries once
+//! more (trap 13). A download that new changes block is given up, so that the next attempt uploads
+//! them first. Changes that wait for a download are uploaded after it.
+//!
+//! `system/blocking.rs` is the host of ordinary programs, and the only place that waits.
 //!
 //! Whatever fails, and wherever the process dies, the next synchronization can continue with the
 //! file (S1, S4).
 
-mod channel;
+mod attempt;
+mod conversation;
 mod host;
+mod inbox;
+mod side;
 
-use crate::Remote;
-use crate::apply::rejects;
-use crate::connection::explain;
-use crate::progress;
-use crate::transport::Transport;
-use host::Host;
-use model::{Code, Failure, RemoteId, ScriptVersion, UserName};
+pub use conversation::Conversation;
+pub use host::Event;
+pub use host::Host;
+pub use host::Next;
+use model::{Failure, Progress, RemoteId, ScriptVersion, UserName};
 use protocol::{Credential, Mode, WaitingTable};
-
-/// Attempts to apply a download past changes that are made meanwhile.
-const APPLY_ATTEMPTS_MAX: u32 = 10;
-
-/// How often tables may go away at the centre during one synchronization.
-const INTERRUPTIONS_MAX: u32 = 3;
 
 /// What is wanted.
 #[derive(Debug, Clone)]
@@ -117,89 +114,6 @@ pub enum Step {
     },
 }
 
-pub(crate) fn synchronize(
-    remote: &mut Remote,
-    request: &Request,
-    connect: &mut dyn FnMut() -> Result<Box<dyn Transport>, Failure>,
-    observer: &mut dyn FnMut(Step),
-) -> Result<Report, Failure> {
-    let _lock = remote.lock()?;
-    let started_ms = remote.clock.monotonic_ms();
-    let known = progress::get::<String>(&remote.connection, "user").map_err(explain)?;
-    let known = known.map(UserName::new).transpose()?;
-    let user = remote.proposed.user.clone().or(known).ok_or_else(|| {
-        Failure::new(Code::ServerUnknown, "the remote does not know its user yet")
-    })?;
-    let mut total = Total::default();
-    let mut apply_attempts = 1;
-    loop {
-        let failure = match attempt(remote, request, &user, connect, observer, &mut total) {
-            Ok(Then::UploadWhatWaits) if apply_attempts < APPLY_ATTEMPTS_MAX => {
-                apply_attempts += 1;
-                continue;
-            }
-            Ok(_) => break,
-            Err(failure) => failure,
-        };
-        match failure.code() {
-            Code::CopiedRemote if !total.took_new_identity => {
-                let tables = remote.tables()?;
-                let (connection, random) = (&remote.connection, &mut remote.random);
-                let committed = failure.committed_progress();
-                progress::take_new_identity(connection, &tables, random, committed)?;
-                total.took_new_identity = true;
-            }
-            Code::RemoteOfAnother => {
-                progress::forget_refused_identity(&remote.connection)?;
-                return Err(failure);
-            }
-            Code::ApplyBlocked
-                if request.mode == Mode::Full && apply_attempts < APPLY_ATTEMPTS_MAX =>
-            {
-                apply_attempts += 1;
-            }
-            // The next attempt leaves the table out.
-            Code::TableWentAway if total.interrupted < INTERRUPTIONS_MAX => total.interrupted += 1,
-            // Another attempt would find the same changes.
-            Code::ApplyBlocked if request.mode == Mode::DownloadOnly => {
-                let message = "pending changes prevent the download";
-                return Err(Failure::new(Code::DownloadBlocked, message).source(failure));
-            }
-            _ => return Err(failure),
-        }
-        observer(Step::Retrying { failure });
-    }
-    let rejected = rejected(remote, request, &total)?;
-    Ok(Report {
-        remote_id: total.remote_id.ok_or_else(|| {
-            Failure::new(Code::Bug, "a remote was synchronized without an identity")
-        })?,
-        user,
-        script_version: total.script_version,
-        uploaded: total.uploaded,
-        downloaded: total.downloaded,
-        conflicts: total.conflicts,
-        rejected,
-        duration_ms: remote.clock.monotonic_ms().saturating_sub(started_ms),
-        token: total.token,
-        took_new_identity: total.took_new_identity,
-        waiting: total.waiting,
-    })
-}
-
-/// Every reject that no summary has reported: what the server refused, whether or not it has been
-/// downloaded, and what the remote recorded by itself.
-fn rejected(remote: &Remote, request: &Request, total: &Total) -> Result<u64, Failure> {
-    if request.mode == Mode::Ping {
-        return Ok(0);
-    }
-    let untold = rejects::untold(&remote.connection)?;
-    if untold > 0 {
-        rejects::note_told(&remote.connection)?;
-    }
-    Ok(untold.saturating_sub(total.learned) + total.learned.max(total.rejected))
-}
-
 /// What all attempts together came to.
 #[derive(Debug, Default)]
 struct Total {
@@ -217,33 +131,30 @@ struct Total {
     took_new_identity: bool,
     /// As the last Welcome had them.
     waiting: Vec<WaitingTable>,
-    /// Attempts during which a table went away at the centre.
+    /// The server did not read compressed rows after all.
+    uncompressed: bool,
+    /// The protocol version of the last Hello.
+    spoken: u16,
+    /// The protocol version to go on with, after another was refused.
+    fallback: Option<u16>,
+    /// Attempts during which a table went away at the center.
     interrupted: u32,
+    /// The connection has one answer to all that is sent.
+    half_duplex: bool,
+    /// For the next attempt over such a connection.
+    lesson: Option<Lesson>,
 }
 
-/// What follows a conversation that went well.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Then {
-    Nothing,
-    /// Changes had to wait for the download.
-    UploadWhatWaits,
-}
-
-/// One conversation with a server, from Hello to the end.
-fn attempt(
-    remote: &mut Remote,
-    request: &Request,
-    user: &UserName,
-    connect: &mut dyn FnMut() -> Result<Box<dyn Transport>, Failure>,
-    observer: &mut dyn FnMut(Step),
-    total: &mut Total,
-) -> Result<Then, Failure> {
-    let mut host = Host::begin(remote, request, user, connect, observer, total)?;
-    if let Err(failure) = host.converse() {
-        host.save_what_is_known(&failure);
-        return Err(failure);
-    }
-    Ok(if host.postponed { Then::UploadWhatWaits } else { Then::Nothing })
+/// What a Welcome taught that asked for an upload where no more could be sent. The next Hello
+/// brings it.
+#[derive(Debug, Clone)]
+struct Lesson {
+    /// Positions of the tables whose changes are not uploaded now.
+    kept: Vec<u16>,
+    /// Positions of the tables that the server does not know.
+    unknown: Vec<u16>,
+    /// What is frozen and was not sent, or was thrown away unseen.
+    unsent: Option<Progress>,
 }
 
 #[cfg(test)]

@@ -2,12 +2,15 @@
 //!
 //! Real files, real SQLite, and other programs as foreign writers.
 
-pub(crate) mod centre;
+pub(crate) mod center;
 
-use crate::apply::{Circumstances, Download};
-use crate::progress::{self, State};
-use crate::schema::change::{Names, Waiting};
+use crate::apply::circumstances::Circumstances;
+use crate::apply::download::Download;
+use crate::progress;
+use crate::progress::state::State;
+use crate::schema::change::waiting::{Names, Waiting};
 use crate::schema::{self, LocalTable, RemoteTable};
+use crate::upload::UploadFrames;
 use crate::upload::{Limits, Upload};
 use crate::{Components, Remote, Settings};
 use model::{
@@ -124,6 +127,7 @@ impl Site {
                 let columns: Vec<String> = stored.map(|column| column.name.clone()).collect();
                 let position = |name: &str| columns.iter().position(|it| it == name).unwrap();
                 PublishedTable {
+                    compress: true,
                     key: local.key.iter().map(|key| position(&key.name) as u16).collect(),
                     direction: Direction::Both,
                     fingerprint: format!("{name} of {columns:?}"),
@@ -191,24 +195,24 @@ impl Site {
         let state = State::read(&remote.connection).unwrap();
         let (connection, spills) = (&remote.connection, &remote.spills);
         let (key_changes, rows_stay) = (self.key_changes, self.rows_stay);
-        let limits = Limits { bytes_max: None, key_changes, rows_stay };
+        let limits = Limits { bytes_max: None, key_changes, rows_stay, compression: None };
         let upload = Upload::collect(connection, &tables, &state, spills, limits, &mut || Ok(()))
             .unwrap()
             .unwrap();
         let mut decoder = FrameDecoder::new(FRAME_BYTES_MAX);
-        upload
-            .send(&mut |bytes, _| {
-                decoder.push(bytes);
-                Ok(())
-            })
-            .unwrap();
+        let rows = upload.rows;
+        let mut frames = UploadFrames::new(upload, Vec::new()).unwrap();
+        while let Some(bytes) = frames.take().unwrap() {
+            decoder.push(&bytes);
+        }
         let mut lines = Vec::new();
         while let Some(frame) = decoder.next_frame().unwrap() {
             if let Some(Message::Rows(rows)) = Message::decode(frame).unwrap() {
                 lines.extend(describe(&tables[usize::from(rows.table)].published, &rows));
             }
         }
-        assert_eq!(lines.len() as u64, upload.rows);
+        assert_eq!(lines.len() as u64, rows);
+        assert_eq!((frames.rows_done(), frames.rows_total()), (rows, rows));
         lines
     }
 
@@ -225,15 +229,7 @@ impl Site {
 
     /// The rows of a query, one line each.
     pub(crate) fn rows(&self, sql: &str) -> Vec<String> {
-        let mut statement = self.remote.connection.prepare(sql).unwrap();
-        let width = statement.column_count();
-        let mut rows = statement.query([]).unwrap();
-        let mut lines = Vec::new();
-        while let Some(row) = rows.next().unwrap() {
-            let values = (0..width).map(|n| crate::connection::value(row, n).unwrap().display());
-            lines.push(crate::sql::list(values));
-        }
-        lines
+        lines(&self.remote.connection, sql)
     }
 
     /// A download to be filled.
@@ -242,6 +238,19 @@ impl Site {
         let modes = tables.iter().map(|_| DownloadMode::Changes).collect();
         Incoming { tables, modes, messages: Vec::new(), restored: false, site: self }
     }
+}
+
+/// The rows of a query, one line each.
+fn lines(connection: &Connection, sql: &str) -> Vec<String> {
+    let mut statement = connection.prepare(sql).unwrap();
+    let width = statement.column_count();
+    let mut rows = statement.query([]).unwrap();
+    let mut lines = Vec::new();
+    while let Some(row) = rows.next().unwrap() {
+        let values = (0..width).map(|n| crate::connection::value(row, n).unwrap().display());
+        lines.push(crate::sql::list(values));
+    }
+    lines
 }
 
 /// A download being put together.

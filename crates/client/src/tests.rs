@@ -159,3 +159,23 @@ fn the_reject_table_of_an_old_file_gets_its_numbers_and_is_told_no_more() {
     site.remote.dismiss_rejects(&[1]).unwrap();
     assert_eq!(site.remote.rejects().unwrap().len(), 1);
 }
+
+#[test]
+fn changed_tables_of_syncline_have_a_code_of_their_own_and_are_no_defect() {
+    for edit in [
+        "DROP TABLE syncline_generation",
+        "DELETE FROM syncline_generation",
+        "ALTER TABLE syncline_table RENAME COLUMN watermark TO other",
+        "INSERT INTO syncline_table VALUES (0, 't', '{', NULL, 1, '[]')",
+        "DROP TABLE syncline_table",
+        "INSERT OR REPLACE INTO syncline_state VALUES ('counter', 'many')",
+        "INSERT OR REPLACE INTO syncline_state VALUES ('publications', 'all')",
+        "INSERT OR REPLACE INTO syncline_state VALUES ('table_history', '[')",
+    ] {
+        let site = Site::empty();
+        site.write(edit);
+        let failure = open(&site.path()).and_then(|remote| remote.status().map(|_| ()));
+        let code = failure.err().map(|failure| failure.code());
+        assert_eq!(code, Some(Code::RemoteTablesDamaged), "{edit}");
+    }
+}

@@ -4,16 +4,21 @@
 //! stays open while the network is slow, and a row that is too large is found before anything is
 //! sent. It is also known whether the upload is small enough to be sent with Hello.
 
+mod frames;
+
 use crate::capture::change_log::{self, Entry, Reading};
 use crate::capture::set_back::SetBack;
 use crate::connection::{begin_read, explain};
-use crate::progress::{Frozen, State};
+use crate::progress::state::{Frozen, State};
 use crate::schema::RemoteTable;
+pub(crate) use frames::UploadFrames;
 use model::{Code, Failure, Spill, Spills, ValueRef, write_value};
 use protocol::{
-    Capabilities, FRAME_BYTES_MAX, Message, Operation, RowsFrame, UploadBegin, UploadEnd,
+    Capabilities, Compression, Compressor, FRAME_BYTES_MAX, Message, Operation, RowsFrame,
+    UploadBegin, UploadEnd,
 };
 use rusqlite::Connection;
+use std::ops::ControlFlow::{Break, Continue};
 use std::sync::Arc;
 
 /// A frame is full at this many bytes of rows …
@@ -24,13 +29,6 @@ const FRAME_ROWS: u32 = 10_000;
 /// The largest row, in bytes as encoded; an update has two. What is missing to the limit of a
 /// frame is for the frame itself.
 const ROW_BYTES_MAX: usize = FRAME_BYTES_MAX - 64;
-
-/// Takes a frame, and the rows that are sent with it.
-type SendFrame<'a> = dyn FnMut(&[u8], u64) -> Result<(), Failure> + 'a;
-
-/// Frames are handed over together while they have fewer bytes, because every call of the network
-/// costs as much as copying so many.
-const SEND_BYTES: usize = 256 * 1024;
 
 /// An upload, ready to be sent.
 #[derive(Debug)]
@@ -44,6 +42,8 @@ pub(crate) struct Upload {
     pub(crate) key_changes: u64,
     /// Rows that are as they were and are to stay so, which not every server understands.
     pub(crate) staying: u64,
+    /// How its rows are compressed.
+    compression: Option<Compression>,
     /// All that is to be sent.
     pub(crate) bytes: u64,
 }
@@ -62,7 +62,8 @@ impl Upload {
         let progress = state.frozen.map_or(state.progress, |frozen| frozen.progress);
         let begin = UploadBegin { previous: state.progress, progress };
         let counts = Counts::default();
-        let mut collector = Collector { spills, alive, limits, counts, bytes: 0 };
+        let compressor = Compressor::default();
+        let mut collector = Collector { spills, alive, limits, counts, compressor, bytes: 0 };
         collector.bytes += Message::UploadBegin(begin).to_frame()?.len() as u64;
         collector.bytes +=
             Message::UploadEnd(UploadEnd { rows: u64::MAX }).to_frame()?.len() as u64;
@@ -75,53 +76,33 @@ impl Upload {
                 source.set_back = Some(SetBack::of(connection, tables, frozen.generation)?);
             }
             for table in tables.iter().filter(|table| table.uploads()) {
-                match collector.table(&source, table) {
-                    Ok(collected) => parts.extend(collected),
-                    Err(Stop::TooMany) => return Ok(None),
-                    Err(Stop::Failed(failure)) => return Err(failure),
+                match collector.table(&source, table)? {
+                    Some(collected) => parts.extend(collected),
+                    None => return Ok(None),
                 }
             }
             drop(transaction);
         }
         let Collector { counts: Counts { rows, key_changes, staying }, bytes, .. } = collector;
-        Ok(Some(Upload { begin, parts, rows, key_changes, staying, bytes }))
+        let compression = limits.compression;
+        Ok(Some(Upload { begin, parts, rows, key_changes, staying, compression, bytes }))
     }
 
     /// A server with these capabilities understands all of it.
     pub(crate) fn is_understood(&self, server: Capabilities) -> bool {
         (self.key_changes == 0 || server.has(Capabilities::KEY_CHANGES))
             && (self.staying == 0 || server.has(Capabilities::ROWS_STAY))
+            && self.compression.is_none_or(|method| server.has(method.capability()))
+    }
+
+    /// Not every server understands it.
+    pub(crate) fn relies_on_capabilities(&self) -> bool {
+        self.key_changes > 0 || self.compression.is_some()
     }
 
     /// It has what is frozen.
     pub(crate) fn is_of(&self, frozen: Frozen) -> bool {
         self.begin.progress == frozen.progress
-    }
-
-    /// Hands every frame to `send`, with the rows that are sent then.
-    pub(crate) fn send(&self, send: &mut SendFrame<'_>) -> Result<(), Failure> {
-        let mut gathered = Vec::with_capacity(self.bytes.min(SEND_BYTES as u64) as usize);
-        Message::UploadBegin(self.begin).encode(&mut gathered)?;
-        let mut rows = 0;
-        for part in &self.parts {
-            let mut reader = part.reader();
-            while let Some(frame) = reader.next_chunk()? {
-                if gathered.len() + frame.len() > SEND_BYTES {
-                    send(&gathered, rows)?;
-                    gathered.clear();
-                }
-                // Behind the five bytes of a frame's header.
-                let (_, _, count) = RowsFrame::split(frame.get(5..).unwrap_or_default())?;
-                rows += u64::from(count);
-                if frame.len() > SEND_BYTES {
-                    send(&frame, rows)?;
-                } else {
-                    gathered.extend_from_slice(&frame);
-                }
-            }
-        }
-        Message::UploadEnd(UploadEnd { rows: self.rows }).encode(&mut gathered)?;
-        send(&gathered, rows)
     }
 }
 
@@ -134,13 +115,20 @@ pub(crate) struct Limits {
     pub(crate) key_changes: bool,
     /// Rows that were set back are sent. A server that does not know them takes them along.
     pub(crate) rows_stay: bool,
+    /// How its rows are compressed.
+    pub(crate) compression: Option<Compression>,
 }
 
 impl Limits {
     /// Of an upload to a server with these capabilities.
-    pub(crate) fn of(server: Capabilities, bytes_max: Option<u64>) -> Limits {
+    pub(crate) fn of(
+        server: Capabilities,
+        bytes_max: Option<u64>,
+        compression: Option<Compression>,
+    ) -> Limits {
         Limits {
             bytes_max,
+            compression,
             key_changes: server.has(Capabilities::KEY_CHANGES),
             rows_stay: server.has(Capabilities::ROWS_STAY),
         }
@@ -163,39 +151,35 @@ struct Counts {
     staying: u64,
 }
 
-/// Why collecting ended early.
-enum Stop {
-    TooMany,
-    Failed(Failure),
-}
-
-impl From<Failure> for Stop {
-    fn from(failure: Failure) -> Stop {
-        Stop::Failed(failure)
-    }
-}
-
 struct Collector<'a> {
     spills: &'a Arc<Spills>,
     alive: &'a mut dyn FnMut() -> Result<(), Failure>,
     limits: Limits,
     counts: Counts,
+    compressor: Compressor,
     bytes: u64,
 }
 
 impl Collector<'_> {
-    /// The frames of one table: key changes, inserts, updates, deletes.
-    fn table(&mut self, source: &Source<'_>, table: &RemoteTable) -> Result<[Spill; 4], Stop> {
+    /// The frames of one table: key changes, inserts, updates, deletes; none if the upload is too
+    /// large with them.
+    fn table(
+        &mut self,
+        source: &Source<'_>,
+        table: &RemoteTable,
+    ) -> Result<Option<[Spill; 4]>, Failure> {
         let Source { connection, frozen, open, set_back } = source;
         let operations =
             [Operation::KeyChange, Operation::Insert, Operation::Update, Operation::Delete];
-        let mut batches = operations.map(|operation| Batch::new(table, operation, self.spills));
+        let compression = self.limits.compression.filter(|_| table.published.compress);
+        let new = |operation| Framing::new(table, operation, compression, self.spills);
+        let mut batches = operations.map(new);
         let Limits { bytes_max, key_changes, .. } = self.limits;
         let reading = Reading { generation: frozen.generation, newer: Some(*open), key_changes };
-        let mut too_many = false;
+        let is_too_much = |bytes: u64| bytes_max.is_some_and(|max| bytes > max);
         let visit = &mut |entry: &Entry<'_>| {
             let batch = match (entry.existed, entry.exists_after().map_err(explain)?) {
-                (false, false) => return Ok(()),
+                (false, false) => return Ok(Continue(())),
                 (true, true) if key_changes && entry.changed_key().map_err(explain)? => {
                     self.counts.key_changes += 1;
                     &mut batches[0]
@@ -204,59 +188,66 @@ impl Collector<'_> {
                 (true, true) => &mut batches[2],
                 (true, false) => &mut batches[3],
             };
-            let mut bytes = batch.add(entry, false)?;
+            let compressor = &mut self.compressor;
+            let mut bytes = batch.add(entry, false, compressor)?;
             if bytes == 0 {
                 match set_back {
                     Some(set_back) if set_back.has(table, entry)? => {}
-                    _ => return Ok(()),
+                    _ => return Ok(Continue(())),
                 }
                 self.counts.staying += 1;
-                bytes = batch.add(entry, true)?;
+                bytes = batch.add(entry, true, compressor)?;
             }
             self.counts.rows += 1;
             self.bytes += bytes;
-            if bytes_max.is_some_and(|max| self.bytes > max) {
-                too_many = true;
-                return Err(Failure::new(Code::Bug, "stopped on purpose"));
+            if is_too_much(self.bytes) {
+                return Ok(Break(()));
             }
             if batch.is_full() {
-                self.bytes += batch.flush()?;
+                self.bytes = self.bytes.saturating_add_signed(batch.flush(compressor)?);
                 (self.alive)()?;
             }
-            Ok(())
+            Ok(Continue(()))
         };
-        let collected = change_log::for_each(connection, table, reading, visit);
-        if too_many {
-            return Err(Stop::TooMany);
+        if change_log::for_each_until(connection, table, reading, visit)?.is_break() {
+            return Ok(None);
         }
-        collected?;
         for batch in &mut batches {
-            self.bytes += batch.flush()?;
+            let change = batch.flush(&mut self.compressor)?;
+            self.bytes = self.bytes.saturating_add_signed(change);
         }
-        if bytes_max.is_some_and(|max| self.bytes > max) {
-            return Err(Stop::TooMany);
-        }
-        Ok(batches.map(|batch| batch.frames))
+        Ok((!is_too_much(self.bytes)).then(|| batches.map(|batch| batch.frames)))
     }
 }
 
 /// Rows of one table and operation on their way into frames.
-struct Batch<'a> {
+struct Framing<'a> {
     table: &'a RemoteTable,
     frame: RowsFrame,
+    compression: Option<Compression>,
     frames: Spill,
 }
 
-impl<'a> Batch<'a> {
-    fn new(table: &'a RemoteTable, operation: Operation, spills: &Arc<Spills>) -> Batch<'a> {
+impl<'a> Framing<'a> {
+    fn new(
+        table: &'a RemoteTable,
+        operation: Operation,
+        compression: Option<Compression>,
+        spills: &Arc<Spills>,
+    ) -> Framing<'a> {
         let bytes = Vec::new();
         let frame = RowsFrame { table: table.position, operation, count: 0, bytes };
-        Batch { table, frame, frames: spills.open() }
+        Framing { table, frame, compression, frames: spills.open() }
     }
 
     /// Adds one row and returns its size, which is 0 if the row is unchanged, unless it `stays` so
     /// on purpose.
-    fn add(&mut self, entry: &Entry<'_>, stays: bool) -> Result<u64, Failure> {
+    fn add(
+        &mut self,
+        entry: &Entry<'_>,
+        stays: bool,
+        compressor: &mut Compressor,
+    ) -> Result<u64, Failure> {
         let start = self.frame.bytes.len();
         let changed = match self.frame.operation {
             Operation::Insert | Operation::Upsert => self.write_after(entry).map(|()| true),
@@ -278,7 +269,7 @@ impl<'a> Batch<'a> {
             // The rows before it go first, and this one gets a frame of its own.
             let row = self.frame.bytes.split_off(start);
             self.frame.count -= 1;
-            self.flush()?;
+            self.flush(compressor)?;
             self.frame.bytes = row;
             self.frame.count = 1;
         }
@@ -326,8 +317,8 @@ impl<'a> Batch<'a> {
         self.frame.bytes.len() >= FRAME_BYTES || self.frame.count >= FRAME_ROWS
     }
 
-    /// Ends the frame; yields the bytes around its rows.
-    fn flush(&mut self) -> Result<u64, Failure> {
+    /// Ends the frame; yields by how many bytes it is larger than its rows.
+    fn flush(&mut self, compressor: &mut Compressor) -> Result<i64, Failure> {
         if self.frame.count == 0 {
             return Ok(0);
         }
@@ -335,9 +326,12 @@ impl<'a> Batch<'a> {
         let next = RowsFrame { table, operation, count: 0, bytes: Vec::new() };
         let frame = std::mem::replace(&mut self.frame, next);
         let rows_bytes = frame.bytes.len();
-        let encoded = Message::Rows(frame).to_frame()?;
-        let around = encoded.len() - rows_bytes;
+        let mut encoded = Message::Rows(frame).to_frame()?;
+        if let Some(method) = self.compression {
+            compressor.compress(method, &mut encoded)?;
+        }
+        let larger = encoded.len() as i64 - rows_bytes as i64;
         self.frames.append(encoded)?;
-        Ok(around as u64)
+        Ok(larger)
     }
 }

@@ -3,23 +3,29 @@
 //! Backends read the rows of the system tables. Their meaning is the same for all backends. `D` is
 //! what a backend stores about a table in addition.
 
+mod comparison;
 mod held;
+pub(crate) mod table;
 mod waiting;
 
 pub(crate) use held::{HeldRow, ShapeRow};
-pub(crate) use waiting::{Unserved, require_any, require_known, wait_too};
+pub(crate) use waiting::{
+    LostColumns, Unserved, require_any, require_columns, require_known, unserved, wait_too,
+};
 
 use crate::digest::digest;
 use crate::script::{Event, Script};
-use crate::synchronization::Session;
+use crate::synchronization::{Held, Session};
 use held::{HeldTable, Shapes};
 use model::{
-    Code, DatabaseId, Failure, PublicationName, PublishedTable, RemoteSchema, ScriptVersion,
+    Code, DatabaseId, Failure, PublicationName, PublishedTable, RemoteId, RemoteSchema,
+    ScriptVersion, UserName,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use table::CatalogTable;
 
 /// Most schemas that are remembered; remotes usually ask for the same few.
 const SCHEMAS_MAX: usize = 64;
@@ -58,19 +64,6 @@ struct Version<D> {
     held: HashMap<String, HeldTable<D>>,
 }
 
-/// One table of a script version, ready to run.
-#[derive(Debug)]
-pub(crate) struct CatalogTable<D> {
-    /// The table under the names of the database, which scripts use too.
-    pub(crate) published: PublishedTable,
-    /// The same as remotes know it.
-    outward: PublishedTable,
-    pub(crate) conflict_rule: String,
-    /// What the backend noted when it deployed the table.
-    pub(crate) details: D,
-    scripts: HashMap<Event, Script>,
-}
-
 /// The rows of the system tables that describe a deployment, each in its order.
 #[derive(Debug, Default)]
 pub(crate) struct DeployedRows {
@@ -83,31 +76,6 @@ pub(crate) struct DeployedRows {
     pub(crate) scripts: Vec<(String, String, String, String)>,
     pub(crate) shapes: Vec<ShapeRow>,
     pub(crate) held: Vec<HeldRow>,
-}
-
-impl<D> CatalogTable<D> {
-    /// False for a table that a remote holds and of which only a digest is known here: the
-    /// database has nothing for it.
-    pub(crate) fn is_known(&self) -> bool {
-        !self.published.columns.is_empty()
-    }
-
-    pub(crate) fn scripts(&self) -> &HashMap<Event, Script> {
-        &self.scripts
-    }
-
-    pub(crate) fn script(&self, event: Event) -> Option<&Script> {
-        self.scripts.get(&event)
-    }
-
-    /// The script of an event that every table of this direction has.
-    pub(crate) fn required(&self, event: Event) -> Result<&Script, Failure> {
-        self.script(event).ok_or_else(|| {
-            let name = &self.published.name;
-            Failure::new(Code::ScriptFailed, format!("table {name} has no script {event}"))
-                .table(name.as_str())
-        })
-    }
 }
 
 impl<D: DeserializeOwned> Catalog<D> {
@@ -173,6 +141,28 @@ impl<D> Catalog<D> {
         Ok((version, schema))
     }
 
+    /// The session of a remote, as far as the deployment says: tables may wait.
+    pub(crate) fn session(
+        &mut self,
+        (user, claims): (&UserName, BTreeMap<String, String>),
+        remote_id: &RemoteId,
+        script_version: Option<&ScriptVersion>,
+        publications: &[PublicationName],
+    ) -> Result<Session, Failure> {
+        let (script_version, schema) = self.schema(script_version, publications)?;
+        Ok(Session {
+            database_id: self.database_id.clone(),
+            deployment: self.deployment,
+            remote_id: remote_id.clone(),
+            user: user.clone(),
+            claims,
+            script_version,
+            schema,
+            held: Held::Untold,
+            waiting: Arc::default(),
+        })
+    }
+
     fn put_together(
         &self,
         version: Option<&ScriptVersion>,
@@ -208,7 +198,11 @@ impl<D> Catalog<D> {
             .filter(|table| names.contains(table.published.name.as_str()))
             .map(|table| table.outward.clone())
             .collect();
-        let digests: Vec<&str> = tables.iter().map(|table| table.fingerprint.as_str()).collect();
+        let mut digests: Vec<&str> =
+            tables.iter().map(|table| table.fingerprint.as_str()).collect();
+        // Remotes learn it with a new schema of the same tables.
+        let uncompressed = tables.iter().filter(|table| !table.compress);
+        digests.extend(uncompressed.map(|table| table.name.as_str()));
         let fingerprint = digest(&digests);
         Ok((version.name.clone(), RemoteSchema { tables, fingerprint }))
     }
@@ -240,7 +234,7 @@ impl<D> Catalog<D> {
         let tables = session.schema.tables.iter().enumerate();
         tables
             .map(|(position, table)| match session.waits(position) {
-                true => Ok(waiting::at_rest(table)),
+                true => Ok(table::at_rest(table)),
                 false => find(table),
             })
             .collect()
@@ -274,7 +268,7 @@ fn tables<D: DeserializeOwned>(
         }
         let details = serde_json::from_str(details).map_err(garbled)?;
         places.insert(published.name.clone(), tables.len());
-        let (conflict_rule, scripts) = (rule.clone(), HashMap::new());
+        let (conflict_rule, scripts) = (rule.clone(), BTreeMap::new());
         tables.push(CatalogTable { published, outward, conflict_rule, details, scripts });
     }
     for (_, name, event, text) in rows.scripts.iter().filter(|row| row.0 == version) {

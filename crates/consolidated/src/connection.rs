@@ -1,26 +1,23 @@
 //! The interface of a backend: three kinds of connections to a consolidated database.
 //!
 //! It has outcomes and no SQL. A new backend is a folder beside `sqlite/` that implements these
-//! traits, and a line in each function below.
+//! traits, and a line in each function of `connection/backend.rs`.
 
-use crate::admin::{Deployment, Finding, InitialModel, StoredScript, Undeployment, User};
-use crate::difference::Difference;
-use crate::fleet::KnownRemote;
+pub(crate) mod backend;
+
+use crate::administration::fleet::KnownRemote;
+use crate::administration::notes::{ConflictNote, Notes, RejectNote};
+use crate::administration::{Deployment, Finding, InitialModel, StoredScript, Undeployment, User};
+use crate::deploy::difference::Difference;
 use crate::identity::Binding;
-use crate::notes::{ConflictNote, Notes, RejectNote};
-use crate::postgres;
-use crate::serving::Serving;
-use crate::sqlite;
 use crate::sync_model::SyncModel;
 use crate::synchronization::{
     Admittee, Applied, Begun, DownloadBatch, FetchRequest, Fetched, Held, Identity, Session,
     UploadRequest, Withholding,
 };
-use crate::url::Url;
 use model::{Failure, PublicationName, Receipt, RemoteId, ScriptVersion, UserName};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::path::Path;
 
 /// A connection for commands that administer the database: `init`, `deploy`, `check`, `user`.
 pub trait Administration: Debug {
@@ -206,57 +203,5 @@ pub trait Reader: Debug + Send {
     /// Exchanges with the database so far, where there is a network between.
     fn round_trips(&self) -> u64 {
         0
-    }
-}
-
-/// The right to serve a database, where only one server at a time may; given back when dropped.
-#[derive(Debug)]
-pub struct ServeLock {
-    _file: Option<sqlite::ServeLock>,
-}
-
-/// Connects for administration.
-pub fn administer(url: &Url) -> Result<Box<dyn Administration>, Failure> {
-    match url {
-        Url::Sqlite(path) => Ok(Box::new(sqlite::Admin::open(path)?)),
-        Url::Postgres(url) => Ok(Box::new(postgres::Admin::open(url)?)),
-    }
-}
-
-/// Connects to apply uploads, without the right to serve.
-pub fn open_writer(url: &Url) -> Result<Box<dyn Writer>, Failure> {
-    Serving::default().open_writer(url)
-}
-
-/// How many writers a database can have at once; none: as many as wanted.
-pub fn writers_max(url: &Url) -> Option<usize> {
-    match url {
-        Url::Sqlite(_) => Some(1),
-        Url::Postgres(_) => None,
-    }
-}
-
-/// Connects to read, without the right to serve.
-pub fn open_reader(url: &Url) -> Result<Box<dyn Reader>, Failure> {
-    Serving::default().open_reader(url)
-}
-
-/// Takes the right to serve the database, or fails if another server has it.
-///
-/// Finds out whether the database was restored or copied since it was served last. If so, it begins
-/// a new generation before the first remote is served. `dir` is the folder of the configuration,
-/// where each start leaves a mark.
-pub fn lock_for_serving(url: &Url, dir: Option<&Path>) -> Result<ServeLock, Failure> {
-    match url {
-        Url::Sqlite(path) => {
-            let lock = sqlite::ServeLock::take(path)?;
-            sqlite::start(path, dir)?;
-            Ok(ServeLock { _file: Some(lock) })
-        }
-        // Any number of servers may share it.
-        Url::Postgres(url) => {
-            postgres::start(url, dir)?;
-            Ok(ServeLock { _file: None })
-        }
     }
 }

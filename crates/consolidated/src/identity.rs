@@ -376,7 +376,7 @@ mod tests {
 
     // Trap 30: only a receipt of this very incarnation, and ahead of it, proves a restore.
     #[test]
-    fn a_receipt_proves_a_restore_and_another_incarnation_a_copy_of_the_centre() {
+    fn a_receipt_proves_a_restore_and_another_incarnation_a_copy_of_the_center() {
         let receipt = |here, epoch| Some(Proven { here, epoch });
         let verdict = |identity, remembered: Option<&Remembered>, proven| {
             judged(identity, remembered, proven, None)

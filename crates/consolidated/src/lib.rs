@@ -1,4 +1,4 @@
-//! The consolidated database: the shared database at the centre, and everything kept in it.
+//! The consolidated database: the shared database at the center, and everything kept in it.
 //!
 //! `sync_model.rs` is what the user declares, `script.rs` the SQL that runs at events,
 //! `synchronization.rs` what a server asks of a database for one synchronization. Each backend
@@ -9,61 +9,56 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-mod admin;
-mod cancellation;
+mod administration;
 mod catalog;
 mod connection;
-mod detached;
-mod difference;
+mod deploy;
 mod digest;
-mod echo;
-mod fleet;
+mod disk;
+mod download;
 mod identity;
-mod initial;
-mod new_keys;
-mod notes;
-mod orphans;
-mod owed_rows;
 #[allow(dead_code, reason = "partitions will read more of the tables")]
 mod postgres;
 mod quote;
 mod random;
-mod reach;
-mod readable;
-mod rebase;
-mod reject;
 mod script;
 mod selection;
 mod serving;
 mod shape;
+mod sql;
 mod sqlite;
-mod start_mark;
 mod sync_model;
 mod synchronization;
-mod uploaded_row;
+mod upload;
 mod url;
 
-pub use admin::{Deployment, Finding, InitialModel, Severity, StoredScript, Undeployment, User};
-pub use cancellation::Cancellation;
-pub use connection::{
-    Administration, Reader, ServeLock, Writer, administer, lock_for_serving, open_reader,
-    open_writer, writers_max,
+pub use crate::administration::fleet::KnownRemote;
+pub use crate::administration::notes::{ConflictNote, Notes, RejectNote};
+pub use crate::administration::{
+    Deployment, Finding, InitialModel, Severity, StoredScript, Undeployment, User,
 };
-pub use difference::{Difference, Disagreement};
-pub use echo::Echo;
-pub use fleet::KnownRemote;
+pub use crate::deploy::difference::{Difference, Disagreement};
+pub use crate::serving::cancellation::Cancellation;
+pub use crate::upload::echo::Echo;
+pub use connection::backend::{
+    ServeLock, administer, administer_on, open_reader, open_writer, writers_max,
+};
+pub use connection::{Administration, Reader, Writer};
+pub use disk::{Disk, FileStatus};
 pub use identity::Binding as RemoteBinding;
-pub use notes::{ConflictNote, Notes, RejectNote};
 #[doc(hidden)]
 pub use postgres::Binding;
 pub use script::Event;
+#[doc(hidden)]
+pub use script::Script;
 pub use serving::{Departures, Serving, Timeouts};
 pub use shape::LeftOut;
 pub use sync_model::{ConflictRule, StoredAs, SyncModel, extend};
+pub use synchronization::change::{Change, RowSource, UploadedRows};
 pub use synchronization::{
-    Admittee, Applied, Batch, BatchSource, Begun, Change, Credentials, DownloadBatch,
-    DownloadedTable, FetchRequest, Fetched, Held, HeldSchema, Identity, RenamedTable, Session,
-    TableMark, UploadRequest, WaitingTable, WithheldRow, Withholding, secret_digest,
+    Admittee, Applied, Begun, Credentials, DownloadBatch, DownloadedTable, FetchRequest, Fetched,
+    Held, HeldSchema, Identity, RenamedTable, Session, TableMark, UploadRequest, WaitingTable,
+    WithheldRow, Withholding, secret_digest,
 };
 pub use url::{
     ChannelBinding, ClientCertificate, Host, Method, Methods, PASSWORD_FILE_NAME, PostgresUrl,

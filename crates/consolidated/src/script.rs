@@ -139,7 +139,7 @@ pub(crate) enum Piece {
 
 /// A script, taken apart.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Script {
+pub struct Script {
     /// The text with `?1`, `?2`, … for the parameters, which is how SQLite spells them.
     pub(crate) sql: String,
     pub(crate) parameters: Vec<Parameter>,
@@ -148,7 +148,7 @@ pub(crate) struct Script {
 
 impl Script {
     /// Resolves the parameters in `text`.
-    pub(crate) fn parse(text: &str, table: &PublishedTable) -> Result<Script, Failure> {
+    pub fn parse(text: &str, table: &PublishedTable) -> Result<Script, Failure> {
         let mut sql = String::with_capacity(text.len());
         let mut parameters: Vec<Parameter> = Vec::new();
         let mut pieces = Vec::new();
@@ -319,6 +319,7 @@ mod tests {
 
     fn table() -> PublishedTable {
         PublishedTable {
+            compress: true,
             name: "t".into(),
             columns: vec!["id".into(), "Full Name".into()],
             key: vec![0],

@@ -10,23 +10,21 @@
 //!
 //! Invariants, with *then* for the remote's last download and *now* for this one:
 //!
-//! P1. A row that was covered then and is not now has departed since, and its first entry has the
+//! I1. A row that was covered then and is not now has departed since, and its first entry has the
 //!     place of then ([`Selection::deletes`], first half). Or it is unchanged, and the row that
 //!     decided about its place has departed (second half). The same holds for parents, recursively.
-//! P2. A row that is covered now and was not then, and is unchanged: the row that decides about its
+//! I2. A row that is covered now and was not then, and is unchanged: the row that decides about its
 //!     place is new or has moved since ([`Selection::entered`]). A parent that was only updated
 //!     does not count.
-//! P3. A missing claim is NULL, and NULL covers no row.
+//! I3. A missing claim is NULL, and NULL covers no row.
 //!
 //! This holds while the claims stay the same. If they differ, or if a condition is custom, the
 //! whole table is sent again (trap 4).
 
 mod render;
-mod resolve;
+pub(crate) mod resolve;
 
-pub(crate) use render::same_key;
-pub(crate) use resolve::{Shape, resolve};
-
+use crate::quote::{ident, join};
 use crate::sync_model::{Claim, ClaimTest};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -101,7 +99,7 @@ pub(crate) trait Dialect {
     /// The condition that `left` and `right` have the same key, for remotes, which tell keys apart
     /// letter by letter.
     fn same_key(&self, table: &Table, left: &str, right: &str) -> String {
-        render::same_key(table, left, right)
+        same_key(table, left, right)
     }
 
     /// The log with the departures of `table`. It has the key's columns under their own names and
@@ -329,4 +327,9 @@ impl fmt::Display for Selection {
             Rows::Custom(condition) => write!(f, "{}: custom {condition}", self.table.name),
         }
     }
+}
+
+/// `left` and `right` have the same key.
+pub(crate) fn same_key(table: &Table, left: &str, right: &str) -> String {
+    join(&table.key, " AND ", |c| format!("{left}.{} = {right}.{}", ident(c), ident(c)))
 }

@@ -1,16 +1,18 @@
 //! What all connections of one server share.
 
-use crate::cancellation::Cancellation;
-use crate::connection::{Reader, Writer};
-use crate::url::Url;
-use crate::{postgres, sqlite};
-use model::{Failure, Spills};
+pub(crate) mod cancellation;
+pub(crate) mod start_mark;
+
+use crate::disk::Disk;
+use crate::disk::system::SystemDisk;
+use crate::serving::cancellation::Cancellation;
+use model::Spills;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Opens the connections of a server.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Serving {
     /// Ends their work.
     pub cancellation: Cancellation,
@@ -21,6 +23,20 @@ pub struct Serving {
     pub spills: Arc<Spills>,
     /// Tables that went while it runs.
     pub departures: Departures,
+    /// Where a database of SQLite lies.
+    pub disk: Arc<dyn Disk>,
+}
+
+impl Default for Serving {
+    fn default() -> Serving {
+        Serving {
+            cancellation: Cancellation::default(),
+            timeouts: Timeouts::default(),
+            spills: Arc::default(),
+            departures: Departures::default(),
+            disk: Arc::new(SystemDisk),
+        }
+    }
 }
 
 /// Lets all connections of a server know when one of them has found a table that is not as it was
@@ -66,24 +82,6 @@ impl Default for Timeouts {
             statement: Duration::from_secs(300),
             lock: Duration::from_secs(5),
             idle_in_transaction: Duration::from_secs(5),
-        }
-    }
-}
-
-impl Serving {
-    /// Connects to apply uploads.
-    pub fn open_writer(&self, url: &Url) -> Result<Box<dyn Writer>, Failure> {
-        match url {
-            Url::Sqlite(path) => Ok(Box::new(sqlite::Writer::open(path, self)?)),
-            Url::Postgres(url) => Ok(Box::new(postgres::Writer::open(url, self)?)),
-        }
-    }
-
-    /// Connects to read.
-    pub fn open_reader(&self, url: &Url) -> Result<Box<dyn Reader>, Failure> {
-        match url {
-            Url::Sqlite(path) => Ok(Box::new(sqlite::Reader::open(path, self)?)),
-            Url::Postgres(url) => Ok(Box::new(postgres::Reader::open(url, self)?)),
         }
     }
 }

@@ -17,11 +17,12 @@
 //!     row.
 
 mod identity;
+pub(crate) mod left_out;
 mod projection;
 mod store;
 mod succession;
 
-pub use projection::LeftOut;
+pub use left_out::LeftOut;
 pub(crate) use projection::{as_it_is, upload};
 pub(crate) use store::Past;
 pub(crate) use succession::{Narrow, Planned, Succession, succeed};

@@ -46,6 +46,8 @@ pub struct TableModel {
     pub rows: CoveredRows,
     /// Whether an upload may move a row out of its own partition.
     pub may_leave: bool,
+    /// Whether rows may be compressed on their way.
+    pub compress: bool,
     /// Columns that have got another name: new and old.
     pub renamed: BTreeMap<String, String>,
     /// Columns that were published and are gone.
@@ -87,14 +89,14 @@ pub enum CoveredRows {
 /// What happens if a row was changed at a remote and in the meantime by another user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConflictRule {
-    /// The row stays as it is at the centre; the remote receives it.
+    /// The row stays as it is at the center; the remote receives it.
     ConsolidatedWins,
     /// The row becomes what the remote made of it.
     RemoteWins,
     /// The row with the later value in this column wins; values in the future count as now.
     /// An update beats a delete.
     Latest(String),
-    /// Each column that only one side changed keeps that change; where both did, the centre's.
+    /// Each column that only one side changed keeps that change; where both did, the center's.
     /// An update beats a delete.
     Merge,
 }
@@ -120,7 +122,7 @@ impl TableModel {
     }
 
     /// The same of a table of which only these columns are known. Where the column that decides
-    /// a conflict is not among them, the centre does.
+    /// a conflict is not among them, the center does.
     pub(crate) fn narrowed(&self, columns: &[String]) -> TableModel {
         let known = |name: &String| columns.contains(name);
         let conflict = match &self.conflict {
@@ -176,6 +178,7 @@ struct TableFile {
     partition: Option<Spanned<PartitionFile>>,
     parent: Option<Spanned<ParentFile>>,
     may_leave: Option<Spanned<bool>>,
+    compress: Option<bool>,
     renamed: BTreeMap<String, String>,
     dropped: Vec<String>,
     unpublished: Vec<String>,
@@ -285,6 +288,7 @@ fn read_table(table: Spanned<TableFile>, text: &str) -> Result<TableModel, (usiz
         conflict,
         rows,
         may_leave,
+        compress: table.compress.unwrap_or(true),
         renamed: table.renamed,
         dropped: table.dropped,
         unpublished: table.unpublished,
@@ -369,7 +373,7 @@ mod tests {
     #[test]
     fn mistakes_are_named_with_their_line() {
         for (text, needle) in [
-            ("script_version = \"v1\"\n[table.a]\ncolour = 1\n", "line 3: unknown field `colour`"),
+            ("script_version = \"v1\"\n[table.a]\ncolor = 1\n", "line 3: unknown field `color`"),
             (
                 "script_version = \"v1\"\n[table.a]\ndirection = \"up\"\n",
                 "line 3: unknown variant `up`",

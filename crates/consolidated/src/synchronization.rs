@@ -5,12 +5,16 @@
 //! unknown, or its tables have changed, a third call precedes them. It returns what is committed,
 //! and excludes every predecessor by raising the epoch (S8).
 
-use crate::echo::Echo;
+pub(crate) mod change;
+
 use crate::identity::Binding;
+use crate::script::Parameter;
 use crate::shape::LeftOut;
+use crate::upload::echo::Echo;
+use change::RowSource;
 use model::{
-    Counter, DatabaseId, Failure, FileSecret, Nonce, Progress, Receipt, RemoteId, RemoteSchema,
-    ScriptVersion, UserName, Watermark,
+    Code, Counter, DatabaseId, FileSecret, Nonce, Progress, PublishedTable, Receipt, RemoteId,
+    RemoteSchema, ScriptVersion, UserName, Watermark,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,6 +28,14 @@ pub struct Credentials {
     pub password_version: i64,
     /// Values that scripts see as `{u.name}`.
     pub claims: BTreeMap<String, String>,
+}
+
+impl Credentials {
+    /// Whether the operator shuts the user out. No password fits then, and nothing else may stand
+    /// for one.
+    pub fn locked(&self) -> bool {
+        self.password_hash.starts_with('!')
+    }
 }
 
 impl std::fmt::Debug for Credentials {
@@ -85,6 +97,23 @@ impl Session {
     /// The names of the tables that wait.
     pub(crate) fn waiting_names(&self) -> Vec<&str> {
         self.waiting.iter().map(|table| table.table.as_str()).collect()
+    }
+
+    /// The value of a parameter that is the same for all rows, unless only the backend knows it.
+    pub(crate) fn value_of(&self, parameter: &Parameter) -> Option<&str> {
+        match parameter {
+            Parameter::RemoteId => Some(self.remote_id.as_str()),
+            Parameter::Username => Some(self.user.as_str()),
+            Parameter::ScriptVersion => Some(self.script_version.as_str()),
+            Parameter::Claim(name) => self.claims.get(name).map(String::as_str),
+            Parameter::LastDownload
+            | Parameter::LastDownloadOf(_)
+            | Parameter::LastUpload
+            | Parameter::UploadedFirst
+            | Parameter::UploadedLast
+            | Parameter::New(_)
+            | Parameter::Old(_) => None,
+        }
     }
 }
 
@@ -167,36 +196,6 @@ pub struct Begun {
     pub progress: Progress,
 }
 
-/// What happened to a row at the remote.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Change {
-    /// One image: the new row.
-    Insert,
-    /// Two images: old, new, of one key.
-    Update,
-    /// Two images: old, new, whose keys differ.
-    KeyChange,
-    /// One image: the old row.
-    Delete,
-}
-
-/// Rows of one table with one kind of change.
-#[derive(Debug, Clone, Copy)]
-pub struct Batch<'a> {
-    /// Position of the table in the session's schema.
-    pub table: usize,
-    /// What happened to them.
-    pub change: Change,
-    /// How many.
-    pub count: u32,
-    /// The rows, validated to be `count` rows of the table's width (twice for updates).
-    pub rows: &'a [u8],
-}
-
-/// Calls back with every batch of an upload, in the order sent; may be asked several times.
-pub type BatchSource<'a> =
-    &'a dyn Fn(&mut dyn FnMut(Batch<'_>) -> Result<(), Failure>) -> Result<(), Failure>;
-
 /// One upload.
 pub struct UploadRequest<'a> {
     /// Who synchronizes what.
@@ -223,12 +222,27 @@ pub struct UploadRequest<'a> {
     pub rows_stay: bool,
     /// What the remote presented per table of the schema, to settle what it is owed.
     pub marks: &'a [TableMark],
-    /// What it presented per table that it holds, where these are not those of the schema.
+    /// What it presented of tables that are not those of the schema.
     pub held_marks: &'a [TableMark],
     /// The rows.
-    pub batches: BatchSource<'a>,
+    pub batches: RowSource<'a>,
     /// Rows of which not every value finds a column; filled while the rows are read.
     pub left_out: Option<&'a LeftOut>,
+}
+
+impl UploadRequest<'_> {
+    /// What the remote holds of the table at this position of what it uploads. The marks are in the
+    /// order of the tables of today. The remote may hold another shape of the table: its log goes
+    /// on.
+    pub(crate) fn held_mark(&self, position: usize, today: &PublishedTable) -> Option<&TableMark> {
+        let older = match &self.session.held {
+            Held::Older(held) => held.schema.tables.get(position).map(|table| &table.fingerprint),
+            Held::Untold | Held::Same { .. } => None,
+        };
+        let fingerprint = older.unwrap_or(&today.fingerprint);
+        let mut presented = self.marks.iter().chain(self.held_marks);
+        presented.find(|mark| mark.fingerprint == *fingerprint && mark.watermark.is_some())
+    }
 }
 
 /// What became of an upload.
@@ -261,10 +275,17 @@ pub struct Applied {
 /// What a remote holds of one table.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TableMark {
-    /// Digest of the table as the remote knows it.
+    /// Digest of the table as the remote knows it, or [`TableMark::FORMER`].
     pub fingerprint: String,
     /// What it was handed last.
     pub watermark: Option<Watermark>,
+}
+
+impl TableMark {
+    /// Instead of a fingerprint: rows were received with this watermark and not compared since,
+    /// although the table or the identity of the remote has changed. It shows nothing but the past
+    /// of which they are. Its counter may be that of another remote.
+    pub const FORMER: &str = "";
 }
 
 /// One download.
@@ -275,6 +296,8 @@ pub struct FetchRequest<'a> {
     pub counter: Counter,
     /// What the remote holds, per table of the schema; shorter or empty for a new remote.
     pub marks: &'a [TableMark],
+    /// What it presented of tables that are not those of the schema.
+    pub held_marks: &'a [TableMark],
     /// Whether the remote understands a key change as an operation of its own.
     pub key_changes: bool,
     /// What need not be sent.
@@ -289,10 +312,11 @@ pub struct FetchRequest<'a> {
 }
 
 impl FetchRequest<'_> {
-    /// What the remote holds of the tables that do not wait.
+    /// What the remote holds of the tables that do not wait, whatever they look like today.
     pub(crate) fn present_marks(&self) -> impl Iterator<Item = &TableMark> {
         let marks = self.marks.iter().enumerate();
-        marks.filter(|(position, _)| !self.session.waits(*position)).map(|(_, mark)| mark)
+        let present = marks.filter(|(position, _)| !self.session.waits(*position));
+        present.map(|(_, mark)| mark).chain(self.held_marks)
     }
 
     /// What the remote holds of a table afterwards: where it waits, what it held before.
@@ -330,7 +354,8 @@ pub enum DownloadedTable {
 /// A part of a download, in the order in which it is to be sent.
 #[derive(Debug)]
 pub enum DownloadBatch {
-    /// First, once: how each table of the schema is downloaded.
+    /// First: how each table of the schema is downloaded. Where it comes again, the download has
+    /// begun again, and what came before does not count.
     Begin {
         /// Per table of the schema.
         tables: Vec<DownloadedTable>,
@@ -354,7 +379,8 @@ pub enum DownloadBatch {
         /// In the database's words.
         message: String,
     },
-    /// A row that was withheld from the remote before, because it was too large. Before all rows.
+    /// A row that was withheld from the remote before, because it was too large or no script could
+    /// read it. Before all rows.
     Withheld {
         /// Position of the table.
         table: usize,
@@ -362,6 +388,16 @@ pub enum DownloadBatch {
         key: Vec<u8>,
         /// The synchronization in which it was first.
         counter: Counter,
+    },
+    /// A row that the remote is owed, and that no script can read. Before all rows; a cursor may
+    /// still return it.
+    Unreadable {
+        /// Position of the table.
+        table: usize,
+        /// The key's columns as a row.
+        key: Vec<u8>,
+        /// In the database's words.
+        message: String,
     },
     /// Rows to insert or update.
     Upserts {
@@ -392,14 +428,16 @@ pub enum DownloadBatch {
     },
 }
 
-/// A row that is too large to be sent. It is owed until it is small enough.
+/// A row that cannot be sent. It is owed until it can.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WithheldRow {
     /// Position of the table.
     pub table: usize,
     /// The key's columns as a row.
     pub key: Vec<u8>,
-    /// The bytes of the row.
+    /// Why: it is too large, or no script can read it.
+    pub code: Code,
+    /// The bytes of the row; none are known of one that was not read.
     pub bytes: u64,
     /// Why, for people.
     pub message: String,

@@ -1,15 +1,20 @@
 //! Names a consolidated database: `sqlite:PATH`, or `postgres://…` as libpq defines it.
 
+mod environment;
+mod malformed;
 mod password;
 mod percent;
 mod postgres;
 mod proof;
+mod secret;
 
-pub use password::{PASSWORD_FILE_NAME, Secret};
-pub use postgres::{Host, PostgresUrl, SslMode};
-pub use proof::{ChannelBinding, ClientCertificate, Method, Methods, Proof};
+pub use password::PASSWORD_FILE_NAME;
+pub use postgres::{PostgresUrl, SslMode};
+pub use postgres_driver::{ChannelBinding, ClientCertificate, Host, Method, Methods, Proof};
+pub use secret::Secret;
 
-use model::{Code, Failure};
+use malformed::bad;
+use model::Failure;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -70,11 +75,6 @@ impl Url {
     }
 }
 
-fn bad(message: String) -> Failure {
-    Failure::new(Code::BadUrl, message)
-        .hint("sqlite:PATH and postgres://USER@HOST/DATABASE name a database")
-}
-
 /// Never shows a password.
 impl fmt::Display for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -88,6 +88,7 @@ impl fmt::Display for Url {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use model::Code;
 
     #[test]
     fn relative_paths_become_absolute_and_other_kinds_are_refused() {
@@ -108,7 +109,7 @@ mod tests {
         for text in [
             "postgres:ann:secret@h/db",
             "postgres://ann:secret@h:port/db",
-            "postgres://ann:secret@h/db?colour=1",
+            "postgres://ann:secret@h/db?color=1",
             "postgres://ann:secret%zz@h/db",
             "postgres://ann@h/db?password=secret&sslmode=maybe",
         ] {

@@ -398,6 +398,7 @@ fn fetch(
         session,
         counter: remote.identity.counter,
         marks: &remote.marks,
+        held_marks: &[],
         echo: &consolidated::Echo::default(),
         batch_bytes: 1000,
         batch_rows: 10,

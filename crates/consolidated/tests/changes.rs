@@ -1,4 +1,4 @@
-//! Changes at the centre, by any program, arrive at remotes (S2).
+//! Changes at the center, by any program, arrive at remotes (S2).
 //!
 //! On every database, except for abilities that only one of them has.
 
@@ -138,7 +138,7 @@ fn a_remote_that_has_seen_a_later_state_is_compared_alone() {
     assert!(download.restored);
     assert_eq!(download.modes, [DownloadedTable::Refresh; 2]);
     assert!(names(&download.upserts).contains(&"customer 60".to_owned()));
-    // Its word is no evidence for others; what the centre itself knows is seen when it is served.
+    // Its word is no evidence for others; what the center itself knows is seen when it is served.
     let (_, download) = center.synchronize(&mut other, &[]);
     assert!(!download.restored && download.modes == [DownloadedTable::Changes; 2]);
     assert!(names(&download.upserts).contains(&"customer 60".to_owned()));
@@ -279,7 +279,7 @@ fn an_upload_that_arrives_after_its_successor_asked_is_shut_out() {
 /// What a remote holds of the table `part`: id and value.
 type Held = std::collections::BTreeMap<i64, Value>;
 
-/// Takes a download over; what it has must be what the centre has for `owner`.
+/// Takes a download over; what it has must be what the center has for `owner`.
 fn take(center: &Center, held: &mut Held, download: &center::Download, owner: &str) {
     let id = |row: &[Value]| match row[0] {
         Value::Integer(id) => id,

@@ -1,4 +1,4 @@
-//! An upload and a deployment meet at an SQLite centre.
+//! An upload and a deployment meet at an SQLite center.
 
 #![allow(clippy::unwrap_used)]
 

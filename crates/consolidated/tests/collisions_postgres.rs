@@ -13,6 +13,7 @@ use center::{Center, Remote, Upload, int, text};
 use consolidated::DownloadedTable::Refresh;
 use harness::postgres::{Cluster, SUPERUSER, TestDatabase};
 use harness::until;
+use model::Code;
 use std::thread;
 
 const SCHEMA: &str = "
@@ -156,6 +157,46 @@ fn a_table_that_is_rewritten_is_not_empty_to_an_upload_that_keeps_its_snapshot()
     });
     assert_eq!((applied.updates, applied.conflicts, applied.rejected), (1, 0, 0));
     assert_eq!(database.text("SELECT note FROM first WHERE id = 1"), "ours\n");
+}
+
+/// The connection is lost where an upload resolves its conflicts, again and again. That says
+/// nothing about any row: the upload fails until it can be applied, and then all of it is.
+// S1, S4, S5
+#[test]
+fn a_connection_that_is_lost_among_conflicts_rejects_no_row() {
+    for ends in 1..=5 {
+        let (mut center, database) = on_postgres::center(
+            "CREATE TABLE first (id integer PRIMARY KEY, note text);
+             INSERT INTO first SELECT n, '' FROM generate_series(1, 300) AS n;",
+            "[table.first]\nconflict = \"remote_wins\"\n",
+        );
+        let mut remote = Remote::another();
+        center.synchronize(&mut remote, &[]);
+        database.sql(&format!(
+            "UPDATE first SET note = 'theirs' WHERE id IN (7, 150, 299);
+             CREATE SEQUENCE tries;
+             CREATE FUNCTION lose() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                 IF nextval('tries') <= {ends} THEN
+                     PERFORM pg_terminate_backend(pg_backend_pid());
+                     PERFORM pg_sleep(60);
+                 END IF;
+                 RETURN NEW; END $$;
+             CREATE TRIGGER lose BEFORE UPDATE ON first
+                 FOR EACH ROW WHEN (OLD.note = 'theirs') EXECUTE FUNCTION lose()"
+        ));
+        let rows: Vec<Upload> = (1..=300).map(|id| note(id, "", "ours")).collect();
+        let applied = loop {
+            match center.upload(&mut remote, &rows) {
+                Ok(applied) => break applied,
+                Err(failure) => assert_eq!(failure.code(), Code::DatabaseUnavailable, "{failure}"),
+            }
+            assert_eq!(database.count("SELECT count(*) FROM first WHERE note = 'ours'"), 0);
+        };
+        assert_eq!((applied.updates, applied.conflicts, applied.rejected), (300, 3, 0), "{ends}");
+        assert_eq!(database.count("SELECT count(*) FROM first WHERE note = 'ours'"), 300);
+        assert_eq!(database.count("SELECT count(*) FROM syncline.syncline_reject"), 0);
+        assert!(database.count("SELECT last_value FROM tries") > ends, "{ends}: it was not lost");
+    }
 }
 
 /// A trigger of the upload locks two rows, and another transaction does so in the other order.

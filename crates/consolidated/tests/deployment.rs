@@ -190,18 +190,19 @@ fn system_tables_of_a_newer_program_are_left_alone() {
 fn system_tables_of_an_older_program_are_completed_by_a_deployment() {
     let center = Center::new(SCHEMA, "[table.customer]\n");
     center.foreign(
-        "INSERT INTO syncline_owed VALUES ('r', 'customer', x'01', 3, 7001, 'no', NULL);
+        "INSERT INTO syncline_owed VALUES ('r', 'customer', x'01', 3, 7001, 'no', NULL, NULL);
          INSERT INTO syncline_conflict VALUES
              (1, '2026-01-01', 'r', 'ann', 'customer', 'update', 'rule', '[1]', '[2]', '[3]', NULL);
          DROP TABLE syncline_reject;
          ALTER TABLE syncline_owed DROP COLUMN withheld;
+         ALTER TABLE syncline_owed DROP COLUMN bundled;
          ALTER TABLE syncline_conflict DROP COLUMN result_row;
          UPDATE syncline_system SET value = 3 WHERE name = 'format'",
     );
     assert_eq!(consolidated::open_writer(&center.url).unwrap_err().code(), Code::NotDeployed);
     let found = administer(&center.url).unwrap().check(&[model("[table.customer]\n")]).unwrap();
     let found: Vec<_> = found.into_iter().map(|finding| finding.message).collect();
-    assert_eq!(found, ["the system tables have format 3; this program needs 4"]);
+    assert_eq!(found, ["the system tables have format 3; this program needs 5"]);
     assert!(!deploy(&center.url, "[table.customer]\n").unwrap().statements.is_empty());
     assert!(deploy(&center.url, "[table.customer]\n").unwrap().statements.is_empty());
     consolidated::open_writer(&center.url).unwrap();
@@ -266,4 +267,33 @@ fn a_trigger_that_comes_after_the_deployment_is_found_before_it_can_leave_halves
     assert_eq!(failure.code(), Code::Drift);
     deploy(&center.url, "[table.order]\n").unwrap();
     center.session(&remote);
+}
+
+// S11: on SQLite, a foreign key whose own columns stay behind was left out without a word, and one
+// whose parent's column stays behind was not left out: no program could write to the table.
+#[test]
+fn a_foreign_key_whose_columns_stay_behind_is_left_out_and_named() {
+    Backend::each(|backend| {
+        let schema = "CREATE TABLE parent (id INTEGER PRIMARY KEY, code TEXT UNIQUE, name TEXT);
+            CREATE TABLE by_code (id INTEGER PRIMARY KEY, code TEXT REFERENCES parent (code));
+            CREATE TABLE hidden (id INTEGER PRIMARY KEY, parent INTEGER REFERENCES parent (id));";
+        let tables = "[table.parent]\ncolumns = [\"name\"]\n[table.by_code]\n\
+                      [table.hidden]\ncolumns = [\"id\"]\n";
+        let mut center = Center::on(backend, schema, tables);
+        let notices = deploy(&center.url, tables).unwrap().notices;
+        for child in ["by_code", "hidden"] {
+            let said = format!(
+                "the foreign key of {child} to parent is left out at remotes: its columns are not \
+                 published"
+            );
+            assert!(notices.contains(&said), "{backend:?}: {notices:?}");
+        }
+        let remote = rusqlite::Connection::open_in_memory().unwrap();
+        remote.pragma_update(None, "foreign_keys", true).unwrap();
+        let session = center.session(&center::Remote::another());
+        for statement in session.schema.tables.iter().flat_map(|table| &table.create) {
+            remote.execute_batch(statement).unwrap();
+        }
+        remote.execute_batch("INSERT INTO by_code VALUES (1, 'a')").unwrap();
+    });
 }

@@ -394,14 +394,15 @@ fn system_tables_of_an_older_program_are_completed_by_a_deployment() {
     database.sql(
         "INSERT INTO syncline.syncline_owed VALUES ('r', 'customer', '\\x01', 3, 7001, 'no');
          DROP TABLE syncline.syncline_reject;
-         ALTER TABLE syncline.syncline_owed DROP COLUMN withheld, DROP COLUMN whole_key;
+         ALTER TABLE syncline.syncline_owed DROP COLUMN withheld, DROP COLUMN whole_key,
+             DROP COLUMN bundled;
          ALTER TABLE syncline.syncline_conflict DROP COLUMN result_row;
          ALTER TABLE syncline.syncline_log_state DROP COLUMN unstamped;
          UPDATE syncline.syncline_system SET value = '1' WHERE name = 'format'",
     );
     let url = Url::parse(&database.url()).unwrap();
     assert_eq!(consolidated::open_writer(&url).unwrap_err().code(), Code::NotDeployed);
-    assert_eq!(errors(&database, MODEL), ["the system tables have format 1; this program needs 5"]);
+    assert_eq!(errors(&database, MODEL), ["the system tables have format 1; this program needs 6"]);
     assert!(!deploy(&database, MODEL).unwrap().statements.is_empty());
     assert!(deploy(&database, MODEL).unwrap().statements.is_empty());
     consolidated::open_writer(&url).unwrap();

@@ -301,6 +301,7 @@ fn a_reader_survives_the_loss_of_its_connection_before_a_deployment() {
         session: &session,
         counter: remote.identity.counter,
         marks: &center::marks(&session, &remote),
+        held_marks: &[],
         key_changes: true,
         echo: &Echo::default(),
         batch_bytes: 100,

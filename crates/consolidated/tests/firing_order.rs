@@ -1,4 +1,4 @@
-//! Triggers of the owner that end the triggers after them, at an SQLite centre.
+//! Triggers of the owner that end the triggers after them, at an SQLite center.
 
 #![allow(clippy::unwrap_used)]
 
@@ -88,7 +88,7 @@ impl Copy {
         download.deletes.iter().for_each(|(_, row)| drop(self.rows.remove(&key(row))));
     }
 
-    /// Synchronizes, and has what the centre has.
+    /// Synchronizes, and has what the center has.
     fn follow(&mut self, center: &mut Center, rows: &[Upload], what: &str) -> Download {
         let (_, download) = center.synchronize(&mut self.remote, rows);
         self.take(&download);

@@ -1,6 +1,6 @@
 //! A row gets another key at a remote.
 //!
-//! Before, it was sent as a delete and an insert. At the centre `ON DELETE` then changed rows that
+//! Before, it was sent as a delete and an insert. At the center `ON DELETE` then changed rows that
 //! the remote never had, although the foreign key also has `ON UPDATE`. If the insert was refused,
 //! the row was lost.
 
@@ -87,7 +87,7 @@ fn a_key_change_takes_the_children_along() {
 }
 
 /// The remote's own foreign key moved its children too, and it edited one and deleted one. To the
-/// centre they were no longer what the remote had seen, because its own `ON UPDATE` had been there
+/// center they were no longer what the remote had seen, because its own `ON UPDATE` had been there
 /// first: two false conflicts, and both changes were lost.
 // S5, Trap 21
 #[test]
@@ -112,7 +112,7 @@ fn children_are_changed_under_the_new_key_of_their_parent() {
     }
 }
 
-/// The centre's `ON UPDATE SET DEFAULT` gave the child another parent: a conflict of the remote
+/// The center's `ON UPDATE SET DEFAULT` gave the child another parent: a conflict of the remote
 /// with itself, in which its edit of the child was lost.
 // S5, Trap 21
 #[test]
@@ -226,7 +226,7 @@ fn a_key_change_that_cannot_be_changes_nothing_and_both_keys_are_owed() {
 }
 
 /// The key of a child had moved at the remote with that of its parent, which was refused. The child
-/// kept its key at the centre, and stayed at the remote under the other one too.
+/// kept its key at the center, and stayed at the remote under the other one too.
 // S3, Trap 21
 #[test]
 fn a_child_that_had_moved_with_a_refused_parent_comes_back_to_its_key() {
@@ -380,12 +380,13 @@ fn deploy_names_foreign_keys_that_keep_keys_from_changing() {
         CREATE TABLE child (id INTEGER PRIMARY KEY, parent INTEGER REFERENCES parent);
         CREATE TABLE hidden (id INTEGER PRIMARY KEY, parent INTEGER REFERENCES parent);";
     let tables = "[table.parent]\n[table.strict_child]\n[table.child]\n";
-    let center = Center::on(Backend::Sqlite, schema, tables);
-    let notices = center::deploy(&center.url, tables).unwrap().notices;
-    let about: Vec<&str> = notices
-        .iter()
-        .filter(|notice| notice.contains("cannot be changed by a remote"))
-        .filter_map(|notice| notice.split(' ').nth(4))
-        .collect();
-    assert_eq!(about, ["hidden", "strict_child"], "{notices:?}");
+    // SQLite defers all foreign keys while it applies an upload, so rows of a published child can
+    // follow.
+    Backend::each(|backend| {
+        let fixed = backend.pick("hidden, strict_child", "child, hidden, strict_child");
+        let center = Center::on(backend, schema, tables);
+        let notices = center::deploy(&center.url, tables).unwrap().notices;
+        let said = format!("parent: remotes cannot change a key that rows of {fixed} refer to ");
+        assert!(notices.iter().any(|notice| notice.starts_with(&said)), "{notices:?}");
+    });
 }

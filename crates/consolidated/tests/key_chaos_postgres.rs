@@ -1,4 +1,4 @@
-//! Remotes change keys, rows and references at random; in the end all have the rows of the centre.
+//! Remotes change keys, rows and references at random; in the end all have the rows of the center.
 
 #![allow(clippy::unwrap_used)]
 

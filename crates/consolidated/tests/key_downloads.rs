@@ -1,4 +1,4 @@
-//! A row gets another key at the centre.
+//! A row gets another key at the center.
 //!
 //! Before, it was sent as a delete and an upsert. At a remote `ON DELETE` then changed rows that
 //! only the remote has, although the foreign key also has `ON UPDATE`.
@@ -65,7 +65,7 @@ fn is_nothing(download: &Download) -> bool {
 /// The remote learns both keys, of children as well whose key has a part of their parent's.
 // S5, Trap 21
 #[test]
-fn a_key_that_changes_at_the_centre_is_sent_as_a_key_change() {
+fn a_key_that_changes_at_the_center_is_sent_as_a_key_change() {
     Backend::each(|backend| {
         let (mut center, mut remote) = family(backend);
         foreign(
@@ -107,7 +107,7 @@ fn a_key_that_changes_at_the_centre_is_sent_as_a_key_change() {
 
 // S3, Trap 10
 #[test]
-fn chains_swaps_and_rings_at_the_centre_name_the_keys_that_the_remote_knows() {
+fn chains_swaps_and_rings_at_the_center_name_the_keys_that_the_remote_knows() {
     Backend::each(|backend| {
         let shift = |to: &str, from: &str| format!("UPDATE parent SET id = {to} WHERE id = {from}");
         for steps in [
@@ -139,6 +139,49 @@ fn chains_swaps_and_rings_at_the_centre_name_the_keys_that_the_remote_knows() {
             let held = |key: &Row| before.iter().chain(&now).any(|row| row[0] == key[0]);
             assert!(!download.deletes.iter().any(|(_, key)| held(key)), "{download:?}");
         }
+    });
+}
+
+/// A ring of keys is opened by a spare key. Other remotes were to delete the row under
+/// it, and those under the keys that its children had meanwhile; they never had such rows.
+// S3, S7, Trap 10
+#[test]
+fn no_remote_is_to_delete_a_key_that_a_row_had_for_a_while() {
+    Backend::each(|backend| {
+        let (mut center, mut writer) = family(backend);
+        let mut others = [true, false].map(|key_changes| {
+            let mut other = Remote { key_changes, ..Remote::another() };
+            center.synchronize(&mut other, &[]);
+            other
+        });
+        let child = |id: i64, parent: i64, v: &str| vec![int(id), int(parent), text(v)];
+        let swap = [
+            Upload::KeyChange("child", child(10, 1, "x"), child(20, 1, "x")),
+            Upload::KeyChange("child", child(20, 2, "z"), child(10, 2, "z")),
+        ];
+        let (applied, download) = center.synchronize(&mut writer, &swap);
+        assert_eq!((applied.conflicts, applied.rejected), (0, 0));
+        assert_eq!(download.deletes, []);
+        for other in &mut others {
+            assert_eq!(next(&mut center, other).deletes, [], "{backend:?}: {}", other.key_changes);
+        }
+        // The row of a key that is freed is put aside, with its children.
+        let free = [
+            Upload::KeyChange("child", child(20, 1, "x"), child(10, 1, "x")),
+            Upload::Delete("child", child(10, 2, "z")),
+            Upload::Delete("grandchild", vec![int(10), int(1), text("q")]),
+        ];
+        let (applied, _) = center.synchronize(&mut writer, &free);
+        assert_eq!((applied.conflicts, applied.rejected), (0, 0), "{backend:?}");
+        let known = |key: &Row| matches!(key[0], model::Value::Integer(10 | 20));
+        for other in &mut others {
+            let deletes = next(&mut center, other).deletes;
+            assert!(deletes.iter().all(|(_, key)| known(key)), "{backend:?}: {deletes:?}");
+        }
+        // What comes next is not missed: its number in the log is new.
+        foreign(&center, &["UPDATE child SET v = 'later'"]);
+        let download = next(&mut center, &mut others[0]);
+        assert_eq!(download.upserts, [("child".to_owned(), child(10, 1, "later"))]);
     });
 }
 
@@ -307,7 +350,7 @@ fn a_key_beyond_the_fence_is_not_disclosed() {
     });
 }
 
-/// The centre spells a key otherwise: where both are one key, two rows stayed, or none.
+/// The center spells a key otherwise: where both are one key, two rows stayed, or none.
 // Trap 22
 #[test]
 fn another_spelling_of_a_key_is_a_key_change() {

@@ -1,4 +1,4 @@
-//! Keys that change at a PostgreSQL centre: which transactions count, what its log lacks.
+//! Keys that change at a PostgreSQL center: which transactions count, what its log lacks.
 //!
 //! `key_downloads.rs` tests what both databases promise.
 
@@ -100,7 +100,7 @@ fn number(row: &Row) -> i64 {
 }
 
 /// Takes a download as a remote does. Each row that moves is the one that it was, and each row
-/// that the remote has and the centre too has moved where its key is another one.
+/// that the remote has and the center too has moved where its key is another one.
 fn take(held: &mut Held, download: &Download, story: &[String]) {
     let mut moved = Vec::new();
     for (_, old, row) in &download.key_changes {

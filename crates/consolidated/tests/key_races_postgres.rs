@@ -1,4 +1,4 @@
-//! Keys that change at a PostgreSQL centre while an upload is being applied.
+//! Keys that change at a PostgreSQL center while an upload is being applied.
 
 #![allow(clippy::unwrap_used)]
 
@@ -28,7 +28,7 @@ const SCHEMA: &str = "
 /// change under the old key then found no row, or the row that took the key.
 // S5, Trap 21
 #[test]
-fn a_key_that_changes_while_an_upload_is_applied_carefully_is_followed() {
+fn a_key_that_changes_while_an_upload_is_isolated_is_followed() {
     for rule in ["consolidated_wins", "remote_wins", "merge"] {
         for taken in [false, true] {
             let tables = format!("[table.first]\n[table.second]\nconflict = \"{rule}\"\n");

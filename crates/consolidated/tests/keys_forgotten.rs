@@ -1,4 +1,4 @@
-//! Keys that changed so long ago that the centre has forgotten it.
+//! Keys that changed so long ago that the center has forgotten it.
 
 #![allow(clippy::unwrap_used)]
 

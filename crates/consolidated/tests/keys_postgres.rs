@@ -70,7 +70,7 @@ fn row(id: &str, note: &str) -> Row {
     vec![text(id), text(note)]
 }
 
-// S3, Trap 22: two rows at the remote were one at the centre, and the deletion of the one
+// S3, Trap 22: two rows at the remote were one at the center, and the deletion of the one
 // deleted the other.
 #[test]
 fn a_key_with_several_spellings_is_refused_with_the_reason() {
@@ -220,7 +220,7 @@ fn a_change_of_letter_case_never_takes_the_row_along() {
 
 // S3, Trap 22: the old spelling stayed at the remotes, and its deletion deleted the row.
 #[test]
-fn a_key_that_the_centre_respells_has_one_row_at_the_remote() {
+fn a_key_that_the_center_respells_has_one_row_at_the_remote() {
     let (mut center, mut remote, mut held) = grown_ambiguous();
     center.foreign("UPDATE t SET id = 'ANN'");
     // Offline, it edited the row in the old spelling.
@@ -241,7 +241,7 @@ fn a_key_that_the_centre_respells_has_one_row_at_the_remote() {
     assert_eq!(center.list("SELECT id FROM t"), "Ann");
 }
 
-// S4, Trap 22: a foreign key that the centre sees kept broke at every remote.
+// S4, Trap 22: a foreign key that the center sees kept broke at every remote.
 #[test]
 fn a_foreign_key_over_such_values_is_left_out_at_remotes() {
     let database = Cluster::shared().database();
@@ -292,7 +292,7 @@ fn what_waits_under_a_key_that_has_changed_follows_the_row() {
             let mut other = Remote::another();
             held.take(&center.synchronize(&mut one, &[]).1);
             center.synchronize(&mut other, &[]);
-            // At the centre, and by another remote; one of them twice.
+            // At the center, and by another remote; one of them twice.
             center.foreign(&format!(
                 "SET TimeZone = 'Asia/Tokyo'; UPDATE t SET id = '{a2}' WHERE id = '{a}'"
             ));

@@ -1,4 +1,4 @@
-//! The centre's records about single rows, for people: rejects and conflicts; on every database.
+//! The center's records about single rows, for people: rejects and conflicts; on every database.
 
 #![allow(clippy::unwrap_used)]
 
@@ -21,11 +21,11 @@ fn admin(center: &Center) -> Box<dyn Administration> {
 // S5, S7: a reject was only in the file of its remote. An operator who was asked for a lost order
 // found its key at most, and nothing after the remote had received the reject.
 #[test]
-fn the_centre_keeps_what_it_refused_with_its_content() {
-    Backend::each(the_centre_keeps_what_it_refused_on);
+fn the_center_keeps_what_it_refused_with_its_content() {
+    Backend::each(the_center_keeps_what_it_refused_on);
 }
 
-fn the_centre_keeps_what_it_refused_on(backend: Backend) {
+fn the_center_keeps_what_it_refused_on(backend: Backend) {
     let mut center = Center::on(backend, SCHEMA, "[table.t]\n");
     let mut remote = Remote::new("r");
     center.synchronize(&mut remote, &[]);
@@ -71,6 +71,36 @@ fn the_centre_keeps_what_it_refused_on(backend: Backend) {
 #[test]
 fn a_conflict_says_what_came_of_it_by_column_name() {
     Backend::each(a_conflict_says_what_came_of_it_on);
+}
+
+// S5: the row that stays is recorded once, and shown as the result too.
+#[test]
+fn a_row_that_stays_is_recorded_once() {
+    Backend::each(|backend| {
+        let mut center = Center::on(backend, SCHEMA, "[table.t]\n");
+        let mut remote = Remote::new("r");
+        center.synchronize(&mut remote, &[]);
+        center.foreign("UPDATE t SET a = 'theirs' WHERE id = 1; DELETE FROM t WHERE id = 2");
+        let uploads = [
+            Upload::Delete("t", vec![int(1), text("a"), text("b")]),
+            Upload::Update(
+                "t",
+                vec![int(2), text("x"), text("y")],
+                vec![int(2), text("x"), text("z")],
+            ),
+        ];
+        let (applied, _) = center.synchronize(&mut remote, &uploads);
+        assert_eq!(applied.conflicts, 2, "{backend:?}");
+        let mut notes = admin(&center).conflicts(Notes::Newest(10)).unwrap();
+        notes.sort_by(|a, b| a.operation.cmp(&b.operation));
+        let (stays, gone) = (&notes[0], &notes[1]);
+        let there = Some(r#"{"id":1,"a":"theirs","b":"b"}"#);
+        assert_eq!((stays.consolidated.as_deref(), stays.result.as_deref()), (there, there));
+        assert_eq!((&gone.consolidated, &gone.result), (&None, &None), "{backend:?}");
+        let conflicts = backend.pick("syncline_conflict", "syncline.syncline_conflict");
+        let sql = format!("SELECT coalesce(max(result_row), '-') FROM {conflicts}");
+        assert_eq!(center.value(&sql), text(r#""unchanged""#), "{backend:?}");
+    });
 }
 
 fn a_conflict_says_what_came_of_it_on(backend: Backend) {
@@ -159,7 +189,7 @@ fn what_is_kept_of_rows_counts_until_the_commit_and_is_given_back() {
                 // They are read for the last time when it is known which are rejected.
                 held.set(memory.used_bytes());
                 let change = consolidated::Change::Insert;
-                visit(consolidated::Batch { table: 0, change, count: ROWS, rows: &rows })
+                visit(consolidated::UploadedRows { table: 0, change, count: ROWS, rows: &rows })
             },
         };
         writer.begin().unwrap();

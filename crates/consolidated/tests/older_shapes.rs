@@ -12,7 +12,7 @@ use center::{Backend, Center, Download, Remote, Row, Upload, deploy, int, text};
 use consolidated::Applied;
 use model::{Code, Value};
 
-/// A centre and a remote that has synchronized with it, then a schema change.
+/// A center and a remote that has synchronized with it, then a schema change.
 fn changed(
     backend: Backend,
     schema: &str,
@@ -128,7 +128,7 @@ fn what_waits_for_a_column_of_another_type_is_converted_or_told() {
     }
 }
 
-// S5, Trap 24: at an SQLite centre a column of another affinity stores the same value in another
+// S5, Trap 24: at an SQLite center a column of another affinity stores the same value in another
 // storage class, which is not a change.
 #[test]
 fn what_waits_for_a_column_of_another_affinity_is_applied() {
@@ -189,10 +189,10 @@ fn a_row_with_null_where_none_may_be_any_more_is_told() {
 }
 
 // S7, Trap 24: the column that decides who receives a row came while the remote was away. Its rows
-// are judged by what the centre has of them, new ones by the column's default. All of them became
+// are judged by what the center has of them, new ones by the column's default. All of them became
 // rejects at PostgreSQL.
 #[test]
-fn rows_without_the_column_that_decides_are_judged_by_what_the_centre_has() {
+fn rows_without_the_column_that_decides_are_judged_by_what_the_center_has() {
     let column = "\"owner = {u.name}\"";
     let custom = "{ custom = \"t.owner = {u.name}\" }";
     for (partition, rule) in [
@@ -209,7 +209,7 @@ fn rows_without_the_column_that_decides_are_judged_by_what_the_centre_has() {
             let add = "ALTER TABLE task ADD COLUMN owner TEXT DEFAULT 'ann';
                 UPDATE task SET owner = 'bob' WHERE id IN (2, 4)";
             let (mut center, mut remote) = changed(backend, schema, "[table.task]", add, &after);
-            center.foreign("UPDATE task SET job = 'centre' WHERE id = 5");
+            center.foreign("UPDATE task SET job = 'center' WHERE id = 5");
             let task = |id, job: &str| vec![int(id), text(job), text("x")];
             let changes = [
                 Upload::Update("task", task(1, "a"), task(1, "mine")),
@@ -225,8 +225,8 @@ fn rows_without_the_column_that_decides_are_judged_by_what_the_centre_has() {
             assert_eq!(told, [int(2), int(4)], "{what}: {:?}", codes(&download));
             assert_eq!((applied.conflicts, applied.rejected), (1, 2), "{what}");
             let fifth = match rule {
-                "consolidated_wins" => "5centrexann",
-                "merge" => "5centreyann",
+                "consolidated_wins" => "5centerxann",
+                "merge" => "5centeryann",
                 _ => "5eyann",
             };
             let held = center.list("SELECT id || job || more || owner AS v FROM task ORDER BY id");
@@ -267,7 +267,7 @@ fn new_rows_outside_by_their_default_are_told() {
 
 // S7, Trap 24: the same for a table whose parent decides, through a column that came meanwhile.
 #[test]
-fn children_without_the_column_of_their_parent_are_judged_by_what_the_centre_has() {
+fn children_without_the_column_of_their_parent_are_judged_by_what_the_center_has() {
     Backend::each(|backend| {
         let schema = "CREATE TABLE box (id INTEGER PRIMARY KEY, owner TEXT);
             CREATE TABLE part (id INTEGER PRIMARY KEY, name TEXT);
@@ -295,9 +295,9 @@ fn children_without_the_column_of_their_parent_are_judged_by_what_the_centre_has
     });
 }
 
-// S11, E23: an edit of nothing but a dropped column is in the centre's reject table too.
+// S11, E23: an edit of nothing but a dropped column is in the center's reject table too.
 #[test]
-fn the_centre_keeps_what_a_remote_said_of_a_dropped_column() {
+fn the_center_keeps_what_a_remote_said_of_a_dropped_column() {
     Backend::each(|backend| {
         let schema = "CREATE TABLE t (id INTEGER PRIMARY KEY, v TEXT, note TEXT);
             INSERT INTO t VALUES (1, 'a', NULL), (2, 'b', NULL), (4, 'd', NULL)";

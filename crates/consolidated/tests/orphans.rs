@@ -115,6 +115,35 @@ fn check_names_what_refers_to_nothing() {
     );
 }
 
+// S3, Trap 26: SQLite's check said that remotes lack rows whose parents are not published. They
+// have no such foreign key, and receive these rows.
+#[test]
+fn check_names_no_row_whose_parents_are_published_nowhere() {
+    Backend::each(|backend| {
+        let schema = match backend {
+            Backend::Sqlite => {
+                "CREATE TABLE a (id INTEGER PRIMARY KEY);
+                 CREATE TABLE b (id INTEGER PRIMARY KEY, a INTEGER REFERENCES a);
+                 INSERT INTO b VALUES (5, 5);"
+            }
+            Backend::Postgres => {
+                "CREATE TABLE a (id INTEGER PRIMARY KEY);
+                 CREATE TABLE b (id INTEGER PRIMARY KEY, a INTEGER);
+                 INSERT INTO b VALUES (5, 5);
+                 ALTER TABLE b ADD FOREIGN KEY (a) REFERENCES a NOT VALID;"
+            }
+        };
+        let mut center = Center::on(backend, schema, "[table.b]\n");
+        let mut remote = Remote::new("one");
+        let model = SyncModel::parse("script_version = \"v1\"\n[table.b]\n", "m").unwrap();
+        let findings = administer(&center.url).unwrap().check(&[model]).unwrap();
+        let said = |word: &str| findings.iter().any(|finding| finding.message.contains(word));
+        assert!(!said("missing row"), "{backend:?}: {findings:?}");
+        let (_, download) = center.synchronize(&mut remote, &[]);
+        assert_eq!(download.upserts.len(), 1, "{backend:?}: it is received");
+    });
+}
+
 // S7, S6: what a cascade of the same upload removed was not outside any more when it was looked
 // for, so the remote kept a row that is not its own and nowhere else.
 #[test]

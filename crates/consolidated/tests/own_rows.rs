@@ -1,4 +1,4 @@
-//! What the centre makes of a remote's own rows is not a conflict with the remote.
+//! What the center makes of a remote's own rows is not a conflict with the remote.
 
 #![allow(clippy::unwrap_used)]
 
@@ -6,7 +6,7 @@
 #[allow(dead_code, reason = "no test needs all of it")]
 mod center;
 
-use center::{Backend, Center, Remote, Row, Upload, int, text, upload_only};
+use center::{Backend, Center, Remote, Row, Upload, deploy, int, text, upload_only};
 
 /// A trigger counts the changes of a row in one of its columns.
 fn counted(backend: Backend) -> (Center, Remote) {
@@ -46,7 +46,7 @@ fn upload_alone(center: &mut Center, remote: &mut Remote, rows: &[Upload]) -> u6
     applied.conflicts + applied.rejected
 }
 
-/// A trigger at the centre changed the row that the remote had uploaded. The remote's next change
+/// A trigger at the center changed the row that the remote had uploaded. The remote's next change
 /// lost, although no other user had changed the row.
 // S5
 #[test]
@@ -88,6 +88,33 @@ fn somebody_elses_change_of_ones_own_row_is_a_conflict() {
     });
 }
 
+/// What a trigger had made of a row was known until the remote had received it. Where another table
+/// waited, PostgreSQL believed it for longer: a later change of another user, which made the same
+/// of the row, was overwritten without a conflict.
+// S5
+#[test]
+fn what_was_made_of_a_row_is_forgotten_although_another_table_waits() {
+    Backend::each(|backend| {
+        let (mut center, mut remote) = counted(backend);
+        center.foreign("CREATE TABLE other (id INTEGER PRIMARY KEY)");
+        deploy(&center.url, "[table.t]\n[table.other]\n").unwrap();
+        center.reconnect();
+        center.synchronize(&mut remote, &[]);
+        center.foreign("DROP TABLE other");
+        center.reconnect();
+        assert_eq!(center.session(&remote).waiting.len(), 1, "{backend:?}");
+        let (_, download) = center.synchronize(&mut remote, &[update("a", "b")]);
+        assert_eq!(download.upserts, [("t".into(), row("b", 1))], "{backend:?}");
+        center.foreign("UPDATE t SET changes = 0");
+        let (_, download) = center.synchronize(&mut remote, &[]);
+        assert_eq!(download.upserts, [("t".into(), row("b", 0))], "{backend:?}");
+        center.foreign("UPDATE t SET changes = 1");
+        let (applied, _) = center.synchronize(&mut remote, &[update("b", "c")]);
+        assert_eq!((applied.conflicts, applied.rejected), (1, 0), "{backend:?}");
+        assert_eq!(center.list("SELECT v || changes AS v FROM t"), "b1", "{backend:?}");
+    });
+}
+
 /// A documented limit: if a row was not uploaded, its state before a trigger changed it is not
 /// recorded, so another user may have changed it too. The conflict is recorded, and the rule
 /// `merge` keeps both changes.
@@ -124,7 +151,7 @@ fn what_a_trigger_made_of_another_row_is_a_conflict_that_merge_resolves() {
 }
 
 /// A child came and its parent went in one upload, from a remote without the foreign key: the
-/// centre took the child along, and no remote learned of it.
+/// center took the child along, and no remote learned of it.
 // S5, S11
 #[test]
 fn what_a_delete_takes_along_is_counted_and_what_was_just_uploaded_is_rejected() {

@@ -23,7 +23,7 @@ fn center(backend: Backend, customer: &str) -> Center {
     Center::on(backend, &format!("{SCHEMA}{ROWS}"), &model(customer))
 }
 
-/// A statement at the centre, and the rows and keys that the remote of representative 3 is sent for
+/// A statement at the center, and the rows and keys that the remote of representative 3 is sent for
 /// it. The table with a custom condition is sent in any case.
 type Case = (&'static str, &'static str, &'static str);
 

@@ -1,7 +1,7 @@
 //! Deletes and key changes change rows by foreign keys that the upload does not contain.
 //!
 //! The owner of the database declared this, and the rows are counted. At the end of each test the
-//! remote has the rows of the centre.
+//! remote has the rows of the center.
 
 #![allow(clippy::unwrap_used)]
 
@@ -155,7 +155,7 @@ fn tree(backend: Backend) -> World {
     World::new(backend, TREE, &[("parent", 1, "id, v"), ("child", 1, "id, parent")])
 }
 
-/// On PostgreSQL nothing was counted, and at an SQLite centre no row of a table without the
+/// On PostgreSQL nothing was counted, and at an SQLite center no row of a table without the
 /// remote's tables once.
 // S5, S11
 #[test]
@@ -249,7 +249,7 @@ fn pair(backend: Backend) -> World {
 }
 
 /// A row of the remote moved to the row that took the key of its deleted parent, so that it is as
-/// it was. At the centre it went with the parent that was deleted, and the user heard nothing.
+/// it was. At the center it went with the parent that was deleted, and the user heard nothing.
 // S3, S5, S11, Trap 21
 #[test]
 fn a_child_that_follows_a_taken_key_does_not_go_with_the_old_parent() {

@@ -16,7 +16,7 @@ const SCHEMA: &str = "
     CREATE TABLE item (id INTEGER PRIMARY KEY, name TEXT, qty INTEGER, note TEXT);
     INSERT INTO item VALUES (1, 'nut', 5, 'old'), (2, 'bolt', 6, NULL);";
 
-/// A centre and a remote that has synchronized with it, then a schema change.
+/// A center and a remote that has synchronized with it, then a schema change.
 fn changed(backend: Backend, before: &str, sql: &str, after: &str) -> (Center, Remote) {
     let mut center = Center::on(backend, SCHEMA, before);
     let mut remote = Remote::new("r");
@@ -174,7 +174,7 @@ fn a_new_column_is_neither_compared_nor_written_by_any_rule() {
                 UPDATE item SET price = 70 WHERE id = 1";
             let (mut center, mut remote) = changed(backend, &model, add, &model);
             // Another conflict, so that the rule runs for the second row.
-            center.foreign("UPDATE item SET note = 'centre', price = 80 WHERE id = 2");
+            center.foreign("UPDATE item SET note = 'center', price = 80 WHERE id = 2");
             let (applied, _) = center.synchronize(
                 &mut remote,
                 &[
@@ -268,7 +268,7 @@ fn fences_and_rules_follow_the_columns_that_decide() {
         let renamed = "renamed = { person = \"owner\", changed = \"at\" }";
         deploy(&center.url, &model("person", "changed", renamed)).unwrap();
         center.reconnect();
-        center.foreign("UPDATE task SET job = 'centre', changed = 6 WHERE id IN (1, 3)");
+        center.foreign("UPDATE task SET job = 'center', changed = 6 WHERE id IN (1, 3)");
         let task = |id, owner, at, job: &str| vec![int(id), text(owner), int(at), text(job)];
         let (applied, download) = center.synchronize(
             &mut remote,
@@ -283,7 +283,7 @@ fn fences_and_rules_follow_the_columns_that_decide() {
         assert_eq!((applied.conflicts, applied.rejected), (2, 2), "{backend:?}");
         assert_eq!(download.rejects.len(), 2);
         let held = center.list("SELECT id || person || job AS v FROM task ORDER BY id");
-        assert_eq!(held, "1annlater,2bobb,3anncentre,5annmine");
+        assert_eq!(held, "1annlater,2bobb,3anncenter,5annmine");
     });
 }
 

@@ -20,7 +20,7 @@ const SCHEMA: &str = "
         note text, qty integer CHECK (qty <> 13));
     CREATE INDEX ON line (customer);";
 
-/// A trigger of a user that does nothing: rows are applied carefully then.
+/// A trigger of a user that does nothing: faults are isolated then.
 const WATCHED: &str = "
     CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
     CREATE TRIGGER nothing BEFORE INSERT OR UPDATE OR DELETE ON customer
@@ -45,6 +45,13 @@ fn customer(id: i64, qty: i64) -> Row {
     vec![int(id), int(1), text("n"), int(qty), int(id)]
 }
 
+fn number(value: &Value) -> i64 {
+    match value {
+        Value::Integer(number) => *number,
+        _ => panic!("{value:?} is no number"),
+    }
+}
+
 /// Customers from 1 to `count` as updates from one quantity to another.
 fn updates(count: i64, from: i64, to: i64) -> Vec<Upload> {
     (1..=count).map(|id| Upload::Update("customer", customer(id, from), customer(id, to))).collect()
@@ -66,8 +73,8 @@ fn with_customers(count: i64, rule: &str) -> (Center, Remote) {
     (center, remote)
 }
 
-/// Customers that a subtransaction wrote: they were applied inside of a savepoint, carefully.
-const CAREFULLY: &str = "SELECT count(*) FROM customer \
+/// Customers that a subtransaction wrote: they were applied inside a savepoint, to isolate faults.
+const ISOLATED: &str = "SELECT count(*) FROM customer \
      WHERE syncline_version::text <> xmin::text AND qty <> 99";
 
 // S5, Trap 19: few conflicts do not make the upload be applied again.
@@ -79,7 +86,7 @@ fn rows_beside_a_conflict_are_applied_once() {
     );
     let (applied, download) = center.synchronize(&mut remote, &updates(300, 0, 5));
     assert_eq!((applied.updates, applied.conflicts, applied.rejected), (300, 3, 0));
-    assert_eq!(center.list(CAREFULLY), "0");
+    assert_eq!(center.list(ISOLATED), "0");
     assert_eq!(center.list("SELECT count(*) FROM customer WHERE qty = 5"), "297");
     let mut came = download.upserts;
     came.sort_by_key(|(_, row)| row[0].as_ref().display());
@@ -88,9 +95,10 @@ fn rows_beside_a_conflict_are_applied_once() {
         [("customer".into(), customer(150, 99)), ("customer".into(), customer(7, 99))]
     );
     assert_eq!(download.deletes, [("customer".into(), vec![int(9)])]);
-    let noted = "SELECT operation || ' ' || coalesce(consolidated_row::json ->> 'qty', '-')
-        || coalesce(result_row::json ->> 'qty', '-') FROM syncline.syncline_conflict ORDER BY 1";
-    assert_eq!(center.list(noted), "update --,update 9999,update 9999");
+    let noted = r#"SELECT operation || ' ' || coalesce(consolidated_row::json ->> 'qty', '-')
+        || CASE result_row WHEN '"unchanged"' THEN '=' ELSE coalesce(result_row, '-') END
+        FROM syncline.syncline_conflict ORDER BY 1"#;
+    assert_eq!(center.list(noted), "update --,update 99=,update 99=");
     // What was resolved is known, so that nothing is in conflict with itself.
     let (applied, download) = center.synchronize(&mut remote, &updates(6, 5, 6));
     assert_eq!((applied.conflicts, applied.rejected), (0, 0));
@@ -133,6 +141,37 @@ fn new_rows_beside_a_duplicate_are_applied_once() {
         assert_eq!(download.rejects, [("customer".into(), vec![int(8)], code)]);
         assert_eq!(download.deletes, [("customer".into(), vec![int(8)])]);
         assert_eq!(download.upserts.len(), usize::from(qty == 99), "{download:?}");
+    }
+}
+
+// S5, Trap 19: keys that exist are found between those of the new rows, or one by one where others
+// are many between them.
+#[test]
+fn keys_that_exist_are_found_wherever_they_are() {
+    let schema = "CREATE TABLE pair (a bigint, b smallint, note text, PRIMARY KEY (b, a))";
+    let pair = |(a, b): (i64, i64), note: &str| vec![int(a), int(b), text(note)];
+    let far = 1 << 40;
+    for (there, sent, found) in [
+        ("(5, 1), (6, 1)", vec![(4, 1), (5, 1), (7, 1)], 1),
+        ("(-9, 2), (3, -2), (8, 9)", vec![(far, -2), (3, -2), (-9, 2), (-far, 3)], 2),
+        ("(5, 5)", vec![(5, 5)], 1),
+        ("(1, 1), (2, 1), (3, 1), (4, 1), (5, 1)", vec![(0, 1), (2, 1), (9, 1)], 1),
+    ] {
+        let mut center = Center::on(Backend::Postgres, schema, "[table.pair]\n");
+        let mut remote = remote();
+        center.synchronize(&mut remote, &[]);
+        center.foreign(&format!(
+            "INSERT INTO pair SELECT *, 'theirs' FROM (VALUES {there}) AS t (a, b)"
+        ));
+        let count = sent.len() as u64;
+        let inserts: Vec<Upload> =
+            sent.into_iter().map(|key| Upload::Insert("pair", pair(key, "mine"))).collect();
+        let (applied, _) = center.synchronize(&mut remote, &inserts);
+        assert_eq!((applied.conflicts, applied.rejected), (found, 0), "{there}");
+        let mine = "SELECT count(*) FROM pair WHERE note = 'mine' AND syncline_version IS NOT NULL";
+        assert_eq!(center.list(mine), (count - found).to_string(), "{there}");
+        let carefully = "SELECT count(DISTINCT xmin::text) FROM pair WHERE note = 'mine'";
+        assert!(center.list(carefully).parse::<u64>().unwrap() <= 1, "{there}: one by one");
     }
 }
 
@@ -204,15 +243,68 @@ fn what_is_owed_already_is_owed_once_more() {
             assert_eq!(center.upload(&mut remote, &changes).unwrap().conflicts, count);
             changes = updates(120, 5, 6);
         }
-        let owed = format!("SELECT count(*) FROM {}syncline_owed", backend.pick("", "syncline."));
-        assert_eq!(center.value(&owed), int(120));
+        let owed = backend.pick(
+            "SELECT sum(coalesce(bundled, 1)) FROM syncline_owed",
+            "SELECT sum(coalesce(bundled, 1))::int4 FROM syncline.syncline_owed",
+        );
+        // Keys that were owed together are not looked for.
+        assert_eq!(center.value(owed), int(220));
         let (_, download) = center.synchronize(&mut remote, &[]);
         assert_eq!(download.upserts.len(), 120);
         // What was owed is settled where others are owed, many of them the same.
         center.foreign("UPDATE customer SET qty = 98");
         let (applied, download) = center.synchronize(&mut remote, &updates(80, 99, 7));
         assert_eq!((applied.conflicts, download.upserts.len()), (80, 120));
-        assert_eq!(center.value(&owed), int(80));
+        assert_eq!(center.value(owed), int(80));
+    });
+}
+
+// S3, Trap 5: of the rows that are owed, the cursor returns those that have changed, and the others
+// are looked up. Each comes once, what is gone as a delete, until the remote has it.
+#[test]
+fn owed_rows_come_once_whether_they_have_changed_or_not() {
+    Backend::each(|backend| {
+        let schema = SCHEMA.replace("customer (id integer", "customer (id INTEGER");
+        let schema = match backend {
+            Backend::Sqlite => schema.replace("    CREATE INDEX ON line", "CREATE INDEX l ON line"),
+            Backend::Postgres => schema,
+        };
+        let mut center = Center::on(backend, &schema, &model("\"consolidated_wins\""));
+        let mut remote = remote();
+        let rows: Vec<_> = (1..=150).map(|id| format!("({id}, 1, 'n', 0, {id})")).collect();
+        center.foreign(&format!("INSERT INTO customer VALUES {}", rows.join(", ")));
+        center.synchronize(&mut remote, &[]);
+        center.foreign(
+            "UPDATE customer SET qty = 9 WHERE id <= 100;
+             DELETE FROM customer WHERE id BETWEEN 91 AND 95;
+             DELETE FROM customer WHERE id BETWEEN 96 AND 98;
+             INSERT INTO customer VALUES (96, 1, 'n', 9, 96), (97, 1, 'n', 9, 97);
+             UPDATE customer SET rep = 2 WHERE id = 99",
+        );
+        // What the remote says that it knew of the last fifty was never there.
+        let mut changes = updates(100, 0, 5);
+        let stale = |id| Upload::Update("customer", customer(id, 7), customer(id, 5));
+        changes.extend((101..=150).map(stale));
+        let applied = center.upload(&mut remote, &changes).unwrap();
+        assert_eq!(applied.conflicts + applied.rejected, 150, "{applied:?}");
+        for lost in [true, false] {
+            let held = remote.marks.clone();
+            let (_, download) = center.synchronize(&mut remote, &[]);
+            let mut came: Vec<Row> = download.upserts.into_iter().map(|(_, row)| row).collect();
+            came.sort_by_key(|row| number(&row[0]));
+            let ids = (1..=90).chain([96, 97, 100]).map(|id| customer(id, 9));
+            let wanted: Vec<Row> = ids.chain((101..=150).map(|id| customer(id, 0))).collect();
+            assert_eq!(came, wanted, "{backend:?}");
+            let mut gone = download.deletes;
+            gone.sort_by_key(|(_, key)| number(&key[0]));
+            let ids = [91, 92, 93, 94, 95, 98, 99];
+            assert_eq!(gone, ids.map(|id| ("customer".into(), vec![int(id)])), "{backend:?}");
+            if lost {
+                remote.marks = held;
+            }
+        }
+        let (_, download) = center.synchronize(&mut remote, &[]);
+        assert!(download.upserts.is_empty() && download.deletes.is_empty(), "{download:?}");
     });
 }
 
@@ -358,7 +450,7 @@ fn some_changes(chance: &mut Chance, held: &mut Held, cascades: bool) -> Vec<Upl
     changes
 }
 
-/// What others do at the centre meanwhile.
+/// What others do at the center meanwhile.
 fn others(chance: &mut Chance) -> String {
     let mut sql = String::new();
     for _ in 0..2 + chance.below(8) {
@@ -438,7 +530,7 @@ fn assert_same(left: &[Vec<Row>], its_left: &[Vec<Row>], when: &str) {
         };
         let (only, its_only) = (only(left, its_left), only(its_left, left));
         let (shown, its_shown) = (shown(&only), shown(&its_only));
-        assert!(shown == its_shown, "{when}: together {shown}, carefully {its_shown}");
+        assert!(shown == its_shown, "{when}: fast path {shown}, isolating {its_shown}");
     }
 }
 
@@ -460,8 +552,8 @@ fn what_is_resolved_as_a_set_is_what_would_be_resolved_one_by_one() {
             true => SCHEMA.replace(referring, &format!("{referring} ON DELETE CASCADE")),
             false => SCHEMA.to_owned(),
         };
-        let carefully = format!("{schema}{WATCHED}");
-        let mut sides = [&schema, &carefully].map(|schema| {
+        let isolating = format!("{schema}{WATCHED}");
+        let mut sides = [&schema, &isolating].map(|schema| {
             let mut center = Center::on(Backend::Postgres, schema, &model(rule));
             let mut remote = remote();
             center.synchronize(&mut remote, &[]);
@@ -494,5 +586,5 @@ fn what_is_resolved_as_a_set_is_what_would_be_resolved_one_by_one() {
         exchanges[0] += sides[0].2;
         exchanges[1] += sides[1].2;
     }
-    assert!(exchanges[0] < exchanges[1], "exchanges together, carefully: {exchanges:?}");
+    assert!(exchanges[0] < exchanges[1], "exchanges on the fast path, isolating: {exchanges:?}");
 }

@@ -59,6 +59,7 @@ fn download(
         session: &session,
         counter: applied.counter,
         marks: &remote.marks,
+        held_marks: &[],
         echo: &applied.echo,
         batch_bytes: 1 << 20,
         batch_rows: 1,

@@ -9,7 +9,7 @@ mod center;
 use center::{Backend, Center, Remote, Row, Upload, int, text};
 use model::{Code, Value};
 
-/// One column: its type, literals of the centre, and what each is at a remote.
+/// One column: its type, literals of the center, and what each is at a remote.
 struct Case {
     kind: &'static str,
     literals: &'static [&'static str],
@@ -154,7 +154,7 @@ fn every_value_of_every_type_arrives_and_comes_back() {
             assert!(is.as_ref().identical(should.as_ref()), "{kind}: {is:?}, not {should:?}");
         }
     }
-    // The same rows, uploaded under other keys, are the same at the centre and need not return.
+    // The same rows, uploaded under other keys, are the same at the center and need not return.
     let copies: Vec<Upload> = rows
         .iter()
         .map(|row| {
@@ -199,7 +199,7 @@ fn every_value_of_every_type_arrives_and_comes_back() {
 
 // Trap 15, S7
 #[test]
-fn a_value_that_the_centre_cannot_hold_rejects_its_row_and_no_other() {
+fn a_value_that_the_center_cannot_hold_rejects_its_row_and_no_other() {
     let (blob, bytes) = (Value::Blob, |bytes: &[u8]| Value::Text(bytes.to_vec()));
     let cases: Vec<(&str, Value)> = vec![
         ("boolean", int(2)),
@@ -262,7 +262,7 @@ fn a_value_that_the_centre_cannot_hold_rejects_its_row_and_no_other() {
 
 // Trap 15
 #[test]
-fn a_key_that_the_centre_spells_otherwise_is_rejected() {
+fn a_key_that_the_center_spells_otherwise_is_rejected() {
     let mut center = Center::on(
         Backend::Postgres,
         "CREATE TABLE t (id uuid PRIMARY KEY, a text)",

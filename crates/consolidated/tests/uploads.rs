@@ -26,7 +26,7 @@ fn one_row(backend: Backend, rule: &str) -> (Center, Remote) {
     (center, remote)
 }
 
-/// One row, what the centre does meanwhile, what the remote did, and what both hold in the end
+/// One row, what the center does meanwhile, what the remote did, and what both hold in the end
 /// (`None`: no row), with the number of conflicts.
 fn conflict(
     center: &mut Center,
@@ -51,7 +51,7 @@ fn conflict(
     let what = format!("{:?}: {rule}, {central}", center.url);
     assert_eq!(applied.conflicts, conflicts, "{what}");
     assert_eq!(applied.rejected, 0, "{what}");
-    let at_centre = match center.value("SELECT count(*) FROM t WHERE id = 1") {
+    let at_center = match center.value("SELECT count(*) FROM t WHERE id = 1") {
         Value::Integer(0) => None,
         _ => Some(vec![
             int(1),
@@ -59,7 +59,7 @@ fn conflict(
             center.value("SELECT b FROM t WHERE id = 1"),
         ]),
     };
-    assert_eq!(at_centre, end.map(|(a, b)| row(1, a, b)), "{what}: at the centre");
+    assert_eq!(at_center, end.map(|(a, b)| row(1, a, b)), "{what}: at the center");
     // The remote applies what it is sent.
     let mut at_remote = uploaded;
     for (_, upsert) in &download.upserts {
@@ -68,7 +68,7 @@ fn conflict(
     if !download.deletes.is_empty() {
         at_remote = None;
     }
-    assert_eq!(at_remote, at_centre, "{what}: at the remote");
+    assert_eq!(at_remote, at_center, "{what}: at the remote");
 }
 
 // S5
@@ -220,11 +220,11 @@ fn a_loser_is_told_until_it_has_proof_of_having_heard_on(backend: Backend) {
 
 // Trap 8
 #[test]
-fn uploaded_rows_do_not_come_back_unless_the_centre_made_them_different() {
-    Backend::each(uploaded_rows_do_not_come_back_unless_the_centre_made_them_different_on);
+fn uploaded_rows_do_not_come_back_unless_the_center_made_them_different() {
+    Backend::each(uploaded_rows_do_not_come_back_unless_the_center_made_them_different_on);
 }
 
-fn uploaded_rows_do_not_come_back_unless_the_centre_made_them_different_on(backend: Backend) {
+fn uploaded_rows_do_not_come_back_unless_the_center_made_them_different_on(backend: Backend) {
     let mut center = Center::on(
         backend,
         &format!(
@@ -407,7 +407,7 @@ fn a_row_that_breaks_a_constraint_is_rejected_alone_and_its_key_is_owed_on(backe
             expected(7, Code::RowVetoed),
         ]
     );
-    assert_eq!(download.deletes.len(), 5, "the remote must not keep what is not at the centre");
+    assert_eq!(download.deletes.len(), 5, "the remote must not keep what is not at the center");
 }
 
 // Trap 11
@@ -435,7 +435,7 @@ fn foreign_keys_on(backend: Backend) {
     ];
     let (applied, _) = center.synchronize(&mut remote, &rows);
     assert_eq!(applied.rejected, 0);
-    // Meanwhile the centre deleted 2, which the remote gives work to; and it has work for 12,
+    // Meanwhile the center deleted 2, which the remote gives work to; and it has work for 12,
     // whom the remote deletes.
     center.foreign("DELETE FROM person WHERE id = 2; INSERT INTO task VALUES (5, 1)");
     let rows = [

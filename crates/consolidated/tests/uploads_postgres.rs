@@ -229,7 +229,7 @@ fn a_script_by_the_row_runs_for_each() {
     let (applied, download) = center.synchronize(&mut remote, &inserts);
     assert_eq!((applied.inserts, applied.rejected), (3, 0));
     assert_eq!(center.list("SELECT n FROM t ORDER BY id"), "2,4,6");
-    assert_eq!(download.upserts.len(), 3, "the centre made them different");
+    assert_eq!(download.upserts.len(), 3, "the center made them different");
 }
 
 /// One statement would change the row once.

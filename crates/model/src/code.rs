@@ -74,7 +74,8 @@ codes! {
     /// client has the address of another service.
     1001 NotSyncline Remote false "check the address and the port";
     /// The peer uses a protocol version that this program does not support. A server supports its
-    /// own version and the previous one.
+    /// own version and the previous one. A client that is refused so continues with an older
+    /// version if it knows one that the server supports, so this error means that there is none.
     1002 UnsupportedVersion Remote false "update the older of the two programs";
     /// A message cannot be decoded. The peer has a defect, or a program between the two changed the
     /// bytes. The message was ignored.
@@ -94,6 +95,43 @@ codes! {
     /// The server cannot be reached: the address is wrong, the server is not running, or there is
     /// no network.
     1008 Unreachable Nobody true "check the address, and that `syncline serve` is running there";
+    /// Compressed rows cannot be unpacked: they are cut, something follows them, or they have
+    /// another number of bytes than announced. The peer has a defect, or a program between the two
+    /// changed the bytes. Nothing was applied.
+    1010 CompressionBroken Remote false
+        "update both programs; look for a proxy that changes the traffic";
+    /// Rows arrived that are compressed in a way that this program has not said that it reads, or
+    /// where no rows may be compressed.
+    1011 CompressionNotAgreed Maker false "update both programs; if it happens again, report it";
+    /// Compressed rows need more memory to be unpacked than every reader has: a window of more than
+    /// 8 MiB, or a dictionary.
+    1012 CompressionWindow Maker false "update the program that sent them";
+    /// One side speaks TLS and the other does not: a URL with `tcp://` leads to a port that speaks
+    /// TLS, or a URL with `tls://` to one that does not. Nothing secret was sent.
+    1020 EncryptionMismatch Remote false
+        "write the URL as the server prints it: tls:// or tcp://";
+    /// The two sides could not agree on how to encrypt: no version of TLS and no algorithm in
+    /// common, or one of them refused what the other showed. The message says what was in the way.
+    1021 HandshakeFailed Remote false
+        "compare the certificates and the versions of TLS of both sides";
+    /// Passwords and rows would cross a network in clear text, and `require_tls` at the server or
+    /// `--require-tls` at the remote forbids it. Nothing was sent.
+    1022 ClearTextRefused Remote false "use tls:// in place of tcp://";
+    /// The address answered over HTTP, but not with Syncline: the path is wrong, or another program
+    /// listens there.
+    1025 HttpNotSyncline Remote false
+        "check the URL: the path before `/sync` must be the one that the server or its proxy has";
+    /// The answer does not follow the rules of HTTP, or a program between the two changed it.
+    1026 HttpMalformed Remote false "look for a proxy that changes the traffic";
+    /// The answer sends the client to another server, or in circles. The client follows within the
+    /// same server only: another one would get the password and the rows.
+    1027 HttpRedirected Remote false "give the URL that the answer names, if you trust it";
+    /// The forward proxy that the environment names does not lead to the server.
+    1028 ProxyRefused Remote false "check HTTPS_PROXY, HTTP_PROXY and NO_PROXY";
+    /// A proxy in front of the server has no answer from it. The server is not running or
+    /// overloaded, or the proxy has waited for less time than it needed.
+    1029 GatewayFailed Nobody true
+        "synchronize again; if it happens often, raise the proxy's timeouts";
 
     /// The user is unknown or the password is wrong. Both cases have the same message, so that user
     /// names cannot be guessed.
@@ -151,6 +189,42 @@ codes! {
     /// server still has the old file open, which no other program can find, so it writes nothing.
     /// After a restart it examines the new file, and continues.
     2235 DatabaseReplaced Operator true "restart the server";
+    /// A table of Syncline in the remote file (`syncline_...`) is missing, or holds something that
+    /// Syncline has not written there: another program has changed it. Nothing was done in part.
+    2290 RemoteTablesDamaged Remote false
+        "restore the file from a backup, or copy your changes from it and begin with a new file";
+    /// The certificate of the server comes from no authority that this remote trusts, or its key is
+    /// not the one that `--pin` names. Another program may answer in the place of the server. No
+    /// password was sent.
+    2320 ServerUntrusted Remote false
+        "give --ca-file with the authority of the server, or --pin with its key";
+    /// The certificate of the server is not valid at this time: it has ended, or the clock of one
+    /// of the two machines is wrong. No password was sent.
+    2321 ServerCertificateEnded Operator false
+        "renew the certificate of the server, or correct the clock";
+    /// The certificate of the server is for other names than the one in the URL. No password was
+    /// sent.
+    2322 ServerNameDiffers Remote false
+        "write the name that is in the certificate, or let the certificate name this one";
+    /// The server asks for a certificate of the remote. None was given, it comes from no authority
+    /// that the server accepts, or it has ended.
+    2323 ClientCertificateNeeded Remote false
+        "give --client-certificate and --client-key, which `tls_client_ca` at the server accepts";
+    /// The certificate of the remote names another user than the one who synchronizes, or none.
+    2324 CertificateOfAnother Remote false
+        "give --user as in the certificate; `tls_client_user` at the server says where it is";
+    /// A proxy between the remote and the server takes no request of this size (HTTP status 413).
+    /// The upload did not reach the server, and stays pending. nginx takes 1 MB unless it is
+    /// configured otherwise.
+    2325 ProxyTakesLess Operator false
+        "raise the limit of the proxy, for nginx `client_max_body_size`";
+    /// A program between the remote and the server refuses the request: it wants a password of its
+    /// own, or does not let this remote through (HTTP status 401, 403 or 407).
+    2326 RefusedOnTheWay Operator false
+        "the refusal is not Syncline's: see the log of the proxy or firewall before the server";
+    /// A program between the remote and the server counts requests, and has enough of them (HTTP
+    /// status 429).
+    2327 SlowedOnTheWay Nobody true "synchronize again later";
 
     /// The consolidated database cannot be opened.
     3001 DatabaseUnavailable Operator true
@@ -212,6 +286,11 @@ codes! {
     /// Nothing of this synchronization was applied. The next one leaves the table out and warns.
     3268 TableWentAway Operator true
         "synchronize again; run `syncline check`, then `syncline deploy`";
+    /// The remote must receive a row, because a change to it was rejected or lost a conflict, and
+    /// the script `upload_fetch` fails for what the row contains. The remote keeps its own version
+    /// of the row; everything else is applied. Every synchronization tries the row again.
+    3290 OwedRowUnreadable Operator false
+        "correct the script `upload_fetch` of the table, or the row";
 
     /// The server already has as many connections, synchronizations or waiting passwords as its
     /// limits allow. It says when to try again. The time follows from how fast others end.
@@ -275,7 +354,24 @@ codes! {
     /// The file is a consolidated database, so it cannot be a remote.
     5013 ConsolidatedFile Remote false
         "name the file of a remote; if it does not exist, it is created";
-    /// The tables have changed at the centre, and the remote has pending changes that were made
+    /// A file with a certificate or a key cannot be used: it cannot be read, has no certificate in
+    /// PEM format, or the key belongs to another certificate.
+    5020 CertificateUnusable Operator false "check the file and its permissions";
+    /// A certificate of the server ends within 30 days, or has ended. From then on no remote
+    /// connects.
+    5021 CertificateEnding Operator false "renew the certificate, then replace its files";
+    /// Over HTTP the server asked for the upload again and again: what it has to leave out changed
+    /// each time. Nothing was uploaded, and nothing is lost.
+    5030 UploadAskedAgain Nobody true "synchronize again";
+    /// What is to be sent over HTTP does not fit on the disk, in the system's temporary folder.
+    5031 RequestNotStored Remote true
+        "make room on the disk, or set TMPDIR to a folder on a larger one";
+    /// A row has left the remote, because it was deleted at the center or is outside of the
+    /// partition now, and it had values in columns that are not synchronized: columns of your own,
+    /// or columns that are no longer published. The center never had these values. The whole row is
+    /// in the reject table.
+    5050 OwnValuesGone Remote false "enter the values elsewhere if they are still wanted";
+    /// The tables have changed at the center, and the remote has pending changes that were made
     /// with its old table definitions. A synchronization that only downloads cannot upload them
     /// first, so nothing was done.
     5145 ShapeChangeBlocked Remote false
@@ -302,6 +398,11 @@ codes! {
     5172 RejectNotRetried Remote false
         "enter the values that are still wanted where they belong now";
 
+    /// A program that drives a conversation by itself went on after its end, or with another remote
+    /// than it was begun with. Nothing was done.
+    5290 ConversationMisused Remote false
+        "begin a new conversation; it continues with what is in the file";
+
     /// A configuration or model file cannot be read.
     6001 ConfigUnreadable Operator false "`syncline init` writes a complete file";
     /// A configuration or model file has a mistake. The message names the line.
@@ -325,6 +426,34 @@ codes! {
     6010 CannotWrite Operator false "check the folder and its permissions";
     /// The folder has no benchmark suite: `suite.json` is missing, or has another format.
     6011 SuiteUnreadable Operator false "`syncline bench suite` creates one";
+    /// The keys that JWTs are verified with cannot be read, or are not a JSON Web Key Set, or none
+    /// of them can be used. A server that runs keeps the keys that it has.
+    6012 JwtKeysUnusable Operator false "correct `jwt_keys` or `jwt_secret_file` in syncline.toml";
+    /// The peer breaks the rules of WebSocket, or sends text where only binary messages are
+    /// expected. The connection is closed with 1002 or 1003.
+    6020 WebSocketBroken Remote false
+        "look for a program between the two that changes the traffic, or correct the client";
+    /// A message of WebSocket has more than 256 KiB. The connection is closed with 1009.
+    6021 WebSocketMessageTooLarge Remote false
+        "send smaller messages: they may end anywhere within a frame of the protocol";
+    /// The server, or a proxy before it, does not go over to WebSocket. Most often a proxy does not
+    /// pass the lines `Upgrade` and `Connection` on; nginx needs two more lines for that.
+    6022 WebSocketNotPassed Operator false
+        "let the proxy pass `Upgrade` and `Connection` on, or use http:// or https://";
+    /// The service that knows the users (`authenticate_user_url`) did not answer in time, or could
+    /// not be reached, or its certificate is not trusted, or its answer has another status than
+    /// 200. Nobody knows whether the password is right, so the attempt may be repeated, and it does
+    /// not count as a wrong password. The log of the server says what was in the way.
+    6030 LoginServiceSilent Nobody true "synchronize again; if it goes on, ask the operator";
+    /// The service that knows the users gave an answer that is not as described, or claims that
+    /// cannot be used. The log of the server says what is wrong with it. The attempt does not count
+    /// as a wrong password.
+    6031 LoginAnswerUnusable Operator true "look into the log of the server";
+    /// The password is right and its time is over.
+    6032 PasswordExpired Remote false "change the password";
+    /// A remote sends more authentication parameters than a Hello may have: at most 255, of 8 KiB
+    /// together. Nothing was sent.
+    6033 ParametersTooLarge Remote false "send fewer or shorter parameters";
     /// Two different spellings of the table's key may be equal for the consolidated database, as in
     /// a nondeterministic collation, citext, interval, jsonb or numeric without a scale. Remotes
     /// compare keys character by character: they would have two rows where the consolidated
@@ -370,9 +499,9 @@ codes! {
     /// here.
     7146 ShapeUnknown Remote false "enter the change again in the table as it is now";
     /// The table was not published here for some time, and is published again. The row in it
-    /// differs from the row at the centre, or the centre does not have it. Changes were not
+    /// differs from the row at the center, or the center does not have it. Changes were not
     /// recorded in that time, so it is unknown who changed the row. The remote now has the row of
-    /// the centre, and the reject table has the row that was here.
+    /// the center, and the reject table has the row that was here.
     7147 RowDiffersOnReturn Remote false "change the row again, if the rejected values are right";
     /// The consolidated database cannot read the key of the row as a value of the column's type, so
     /// the row cannot exist there. It disappears from the remote and is kept in the reject table.
@@ -392,9 +521,9 @@ codes! {
     7170 RowTooLargeToSend Operator false
         "store smaller values, or raise `frame_bytes_max` up to 64 MiB";
     /// The triggers that record changes of the table were missing for some time, for example
-    /// because an application rebuilt the table. The row differs from the row at the centre, or the
-    /// centre does not have it, and it is unknown who changed it. The remote now has the row of the
-    /// centre, and the reject table has the row that was here. Changes that were recorded before
+    /// because an application rebuilt the table. The row differs from the row at the center, or the
+    /// center does not have it, and it is unknown who changed it. The remote now has the row of the
+    /// center, and the reject table has the row that was here. Changes that were recorded before
     /// are uploaded.
     7190 RowNotCaptured Remote false "change the row again, if the rejected values are right";
     /// The change would give the row a key that another row has at the consolidated database. The

@@ -24,6 +24,7 @@ struct Parts {
     table: Option<String>,
     key: Option<String>,
     committed: Option<Progress>,
+    versions: Option<(u16, u16)>,
     source: Option<Box<dyn Error + Send + Sync>>,
 }
 
@@ -38,6 +39,7 @@ impl Failure {
             table: None,
             key: None,
             committed: None,
+            versions: None,
             source: None,
         }))
     }
@@ -69,6 +71,12 @@ impl Failure {
     /// Adds the last upload that is committed in spite of the failure.
     pub fn committed(mut self, progress: Progress) -> Failure {
         self.0.committed = Some(progress);
+        self
+    }
+
+    /// Adds the oldest and the newest version of the protocol that the server speaks.
+    pub fn versions(mut self, least: u16, most: u16) -> Failure {
+        self.0.versions = Some((least, most));
         self
     }
 
@@ -133,6 +141,11 @@ impl Failure {
     /// The last upload that is committed in spite of the failure, if it is known.
     pub fn committed_progress(&self) -> Option<Progress> {
         self.0.committed
+    }
+
+    /// The oldest and the newest version of the protocol that the server speaks, if it says so.
+    pub fn spoken_versions(&self) -> Option<(u16, u16)> {
+        self.0.versions
     }
 }
 

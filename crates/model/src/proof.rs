@@ -1,4 +1,4 @@
-//! The proofs of a remote towards the centre: a secret and a receipt.
+//! The proofs of a remote towards the center: a secret and a receipt.
 
 use crate::code::Code;
 use crate::failure::Failure;
@@ -25,7 +25,7 @@ impl FileSecret {
         Ok(FileSecret(bytes))
     }
 
-    /// The bytes, for the digest at the centre and for storage at the remote.
+    /// The bytes, for the digest at the center and for storage at the remote.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -52,7 +52,7 @@ impl From<FileSecret> for serde_bytes::ByteBuf {
 }
 
 /// A signature of the consolidated database that a synchronization took place there. It is the only
-/// data of a remote that proves anything about the centre (trap 30).
+/// data of a remote that proves anything about the center (trap 30).
 ///
 /// Opaque: only the backend that issued it reads it. All others store and return it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

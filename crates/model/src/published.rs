@@ -37,10 +37,22 @@ pub struct PublishedTable {
     pub key: Vec<u16>,
     /// Which way rows travel.
     pub direction: Direction,
+    /// Whether its rows may be compressed on their way. No part of its own digest.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub compress: bool,
     /// SQL that creates the table and its indexes at a remote that lacks it.
     pub create: Vec<String>,
-    /// Digest of all of the above: a remote that holds another one gets the whole table again.
+    /// Digest of all of the above but `compress`: a remote that holds another one gets the whole
+    /// table again.
     pub fingerprint: String,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn is_yes(yes: &bool) -> bool {
+    *yes
 }
 
 impl PublishedTable {

@@ -207,6 +207,11 @@ impl Spill {
         Ok((chunk, held))
     }
 
+    /// The budget that it shares with others.
+    pub fn spills(&self) -> &Arc<Spills> {
+        &self.spills
+    }
+
     /// Bytes that did not fit in memory and lie on disk.
     pub fn disk_bytes(&self) -> u64 {
         self.file_bytes
@@ -226,6 +231,13 @@ impl Spill {
     pub fn reader(&self) -> SpillReader<'_> {
         let held = self.spills.memory.hold();
         SpillReader { spill: self, position: SpillPosition::default(), held }
+    }
+
+    /// Hands over all chunks from the first one. The memory of a large chunk is free once the chunk
+    /// is handed over.
+    pub fn drain(self) -> SpillDrain {
+        let in_hand = self.spills.memory.hold();
+        SpillDrain { spill: self, position: SpillPosition::default(), in_hand }
     }
 
     /// The chunk at `position`, which moves on to the next; `None` after the last.
@@ -374,6 +386,46 @@ impl<'a> SpillReader<'a> {
     }
 }
 
+/// Takes the chunks out of a [`Spill`], one after the other.
+#[derive(Debug)]
+pub struct SpillDrain {
+    spill: Spill,
+    position: SpillPosition,
+    /// The chunk that was handed over last, until the next one is.
+    in_hand: Hold,
+}
+
+impl SpillDrain {
+    /// Every chunk was handed over.
+    pub fn is_at_end(&self) -> bool {
+        self.position.chunk == self.spill.chunks
+    }
+
+    /// The next chunk, `None` after the last. A large one is not copied.
+    pub fn next_chunk(&mut self) -> Result<Option<Cow<'_, [u8]>>, Failure> {
+        self.in_hand.release();
+        let position = &mut self.position;
+        if let Some(Block::Shared(block)) = self.spill.blocks.get_mut(position.block)
+            && position.offset as usize >= block.len()
+        {
+            self.spill.held.shrink(std::mem::take(block).capacity() as u64);
+            (position.block, position.offset) = (position.block + 1, 0);
+        }
+        if let Some(Block::Whole(chunk)) = self.spill.blocks.get_mut(position.block) {
+            let chunk = std::mem::take(chunk);
+            (position.block, position.chunk) = (position.block + 1, position.chunk + 1);
+            self.spill.held.shrink(chunk.capacity() as u64);
+            self.in_hand.grow(chunk.capacity() as u64);
+            return Ok(Some(Cow::Owned(chunk)));
+        }
+        let chunk = self.spill.read_at(&mut self.position)?;
+        if let Some(Cow::Owned(chunk)) = &chunk {
+            self.in_hand.grow(chunk.len() as u64);
+        }
+        Ok(chunk)
+    }
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
@@ -439,6 +491,32 @@ pub(crate) mod tests {
         drop(spill);
         assert_eq!(spills.memory_bytes(), 0);
         assert!(disk.files.lock().unwrap().is_empty(), "the file is removed with the spill");
+    }
+
+    // S9
+    #[test]
+    fn what_is_drained_is_what_was_appended_and_its_memory_is_free() {
+        let lens = [0, 1, 40_000, 0, 60_000, 7, 64 << 10, 30_000, 30_000, 100_000, 0, 5];
+        for memory_bytes_max in [0, 200_000, 1 << 20] {
+            let spills = Spills::new(disk(1 << 20), memory_bytes_max, 1 << 20);
+            let mut spill = spills.open();
+            for len in lens {
+                spill.append(vec![len as u8; len]).unwrap();
+            }
+            let (full, mut drain) = (spills.memory_bytes(), spill.drain());
+            for len in lens {
+                assert!(!drain.is_at_end());
+                assert_eq!(*drain.next_chunk().unwrap().unwrap(), vec![len as u8; len]);
+                assert!(spills.memory_bytes() <= full.max(len as u64), "{memory_bytes_max}");
+            }
+            assert!(drain.is_at_end());
+            assert!(drain.next_chunk().unwrap().is_none());
+            assert!(drain.next_chunk().unwrap().is_none(), "the end stays the end");
+            let last_block = full.min(BLOCK_BYTES as u64);
+            assert!(spills.memory_bytes() <= last_block, "only the last block stays to the end");
+            drop(drain);
+            assert_eq!(spills.memory_bytes(), 0);
+        }
     }
 
     // S9

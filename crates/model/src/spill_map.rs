@@ -6,33 +6,33 @@
 //!
 //! A key has the value that was added last, but an empty one never takes the place of another.
 //!
-//! Bounds: the memory of the spills. Whatever is left of it, a map holds [`RECENT_BYTES_MIN`], and
-//! of each run the first keys of its chunks and, while it is read, one chunk.
+//! Bounds: the memory of the spills. Whatever is left of it, a map holds [`RECENT_BYTES_MIN`], of
+//! each run the first keys of its chunks, and of each run that is being read one chunk. No call
+//! takes time that grows with the entries, but for those that show all of them: a caller may have a
+//! transaction open in which the database must not wait for long. So each entry that is added
+//! puts a few others together, and not the last one all of them.
 
-use crate::code::Code;
+mod merge;
+mod run;
+
 use crate::failure::Failure;
 use crate::memory::Hold;
-use crate::spill::{Spill, SpillPosition, SpillReader, Spills};
+use crate::spill::Spills;
+use merge::{Merge, least, take};
+use run::{Cursor, RECENT_BYTES_MIN, RUNS_MAX, Run, Writing, entry_bytes};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::collections::btree_map;
 use std::fmt;
+use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-/// Bytes of entries that stay in memory although there is none left: runs would be too many.
-const RECENT_BYTES_MIN: u64 = 256 << 10;
+/// Most bytes of entries that become a run at once.
+const RECENT_BYTES_MAX: u64 = 8 << 20;
 
-/// Bytes of entries in a chunk of a run. One entry may exceed it.
-const CHUNK_BYTES: usize = 16 << 10;
-
-/// Runs of one level that become one of the next.
-const RUNS_MAX: usize = 8;
-
-/// Bytes that an entry takes in memory, beside its key and its value.
-const ENTRY_BYTES: usize = 96;
-
-/// Bytes of a length in front of a key or a value.
-const LEN_BYTES: usize = 4;
+/// Bytes of entries that each merge takes further for a byte that is added. It has come to its end
+/// before there are enough runs for another one of its level.
+const MERGED_TIMES: u64 = 8;
 
 /// Values by key.
 pub struct SpillMap {
@@ -41,25 +41,18 @@ pub struct SpillMap {
     held: Hold,
     /// The oldest first.
     runs: Vec<Run>,
-}
-
-/// Sorted entries.
-struct Run {
-    chunks: Spill,
-    /// The first key of each chunk, and where that is.
-    index: Vec<(Vec<u8>, SpillPosition)>,
-    last: Vec<u8>,
-    /// How often its entries were put together with others.
-    level: u32,
-    /// What the index takes.
-    held: Hold,
+    /// Each of neighbors among the runs, which stay until it is at its end.
+    merges: Vec<Merge>,
+    /// The number of the next run.
+    next: u64,
 }
 
 impl SpillMap {
     /// An empty one.
     pub fn new(spills: &Arc<Spills>) -> SpillMap {
         let (recent, held) = (BTreeMap::new(), spills.memory().hold());
-        SpillMap { spills: spills.clone(), recent, held, runs: Vec::new() }
+        let (runs, merges) = (Vec::new(), Vec::new());
+        SpillMap { spills: spills.clone(), recent, held, runs, merges, next: 0 }
     }
 
     /// True when nothing was added.
@@ -70,7 +63,8 @@ impl SpillMap {
     /// Adds an entry.
     pub fn add(&mut self, key: Vec<u8>, value: Vec<u8>) -> Result<(), Failure> {
         let bytes = entry_bytes(&key, &value);
-        if !self.held.try_grow(bytes) {
+        let room = self.held.bytes() < RECENT_BYTES_MAX && self.held.try_grow(bytes);
+        if !room {
             if self.held.bytes() >= RECENT_BYTES_MIN {
                 self.end_run()?;
             }
@@ -89,6 +83,18 @@ impl SpillMap {
                 self.held.shrink(less);
             }
         }
+        self.merge(MERGED_TIMES * bytes)
+    }
+
+    /// Adds an entry, most likely of a key that is there: in memory it takes no new place.
+    pub fn set(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+        let Some(held) = self.recent.get_mut(key).filter(|_| !value.is_empty()) else {
+            return self.add(key.to_vec(), value.to_vec());
+        };
+        self.held.shrink(held.len() as u64);
+        self.held.grow(value.len() as u64);
+        held.clear();
+        held.extend_from_slice(value);
         Ok(())
     }
 
@@ -109,23 +115,50 @@ impl SpillMap {
         &self,
         mut visit: impl FnMut(&[u8], &[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
-        let mut cursors = cursors(&self.runs)?;
-        let mut recent = self.recent.iter().peekable();
+        self.visit_behind(None, |key, value| {
+            visit(key, value)?;
+            Ok(ControlFlow::Continue(()))
+        })
+    }
+
+    /// Shows the entries behind a key to `visit`, or all of them, until it breaks off.
+    pub fn visit_behind<E: From<Failure>>(
+        &self,
+        behind: Option<&[u8]>,
+        mut visit: impl FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, E>,
+    ) -> Result<(), E> {
+        let begin = behind.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut recent = self.recent.range::<[u8], _>((begin, Bound::Unbounded)).peekable();
+        let mut cursors = Vec::with_capacity(self.runs.len());
+        for run in &self.runs {
+            cursors.push(Cursor::behind(&self.spills, run, behind)?);
+        }
         loop {
             let oldest = least(&cursors);
             let (key, newest) = match (oldest, recent.peek()) {
                 (None, None) => return Ok(()),
                 (Some(key), Some((other, _))) if key < other.as_slice() => (key.to_vec(), None),
                 (Some(key), None) => (key.to_vec(), None),
+                (None, Some((key, value))) => {
+                    let shown = visit(key, value)?;
+                    recent.next();
+                    if shown.is_break() {
+                        return Ok(());
+                    }
+                    continue;
+                }
                 (_, Some((key, value))) => ((*key).clone(), Some(value.as_slice())),
             };
             if newest.is_some() {
                 recent.next();
             }
-            let older = take(&mut cursors, &key)?;
-            match newest.filter(|value| !value.is_empty()) {
+            let older = take(&self.runs, &mut cursors, &key)?;
+            let shown = match newest.filter(|value| !value.is_empty()) {
                 Some(value) => visit(&key, value)?,
                 None => visit(&key, &older)?,
+            };
+            if shown.is_break() {
+                return Ok(());
             }
         }
     }
@@ -133,7 +166,8 @@ impl SpillMap {
     /// Makes a run of what is in memory.
     fn end_run(&mut self) -> Result<(), Failure> {
         let recent = std::mem::take(&mut self.recent);
-        let mut run = Writing::new(&self.spills, 0);
+        self.next += 1;
+        let mut run = Writing::new(&self.spills, self.next);
         // What an entry took is given back as it goes: its run may have it.
         for (key, value) in recent {
             self.held.shrink(entry_bytes(&key, &value));
@@ -141,171 +175,38 @@ impl SpillMap {
         }
         self.held.release();
         self.runs.push(run.end()?);
-        while let Some(level) = self.crowded() {
-            let together = self.runs.split_off(self.runs.len() - RUNS_MAX);
-            self.runs.push(merge(&self.spills, &together, level + 1)?);
+        self.begin_merge()
+    }
+
+    /// Begins to put runs together, where as many as may be of one level are beside each other.
+    fn begin_merge(&mut self) -> Result<(), Failure> {
+        let is_merged = |run: &Run| self.merges.iter().any(|merge| merge.has(run));
+        let alike = |one: &Run, next: &Run| {
+            one.level() == next.level() && !is_merged(one) && !is_merged(next)
+        };
+        let number = self.next + 1;
+        if let Some(sources) = self.runs.chunk_by(alike).find(|runs| runs.len() >= RUNS_MAX) {
+            self.merges.push(Merge::new(&self.spills, number, sources)?);
+            self.next = number;
         }
         Ok(())
     }
 
-    /// The level of the last runs, if these are as many as may be.
-    fn crowded(&self) -> Option<u32> {
-        let level = self.runs.last()?.level;
-        let same = self.runs.iter().rev().take_while(|run| run.level == level).count();
-        (same >= RUNS_MAX).then_some(level)
-    }
-}
-
-fn entry_bytes(key: &[u8], value: &[u8]) -> u64 {
-    (ENTRY_BYTES + key.len() + value.len()) as u64
-}
-
-/// One run of the entries of several, the oldest first.
-fn merge(spills: &Arc<Spills>, runs: &[Run], level: u32) -> Result<Run, Failure> {
-    let mut cursors = cursors(runs)?;
-    let mut writing = Writing::new(spills, level);
-    while let Some(key) = least(&cursors).map(<[u8]>::to_vec) {
-        let value = take(&mut cursors, &key)?;
-        writing.add(&key, &value)?;
-    }
-    writing.end()
-}
-
-fn cursors(runs: &[Run]) -> Result<Vec<Cursor<'_>>, Failure> {
-    runs.iter().map(Cursor::new).collect()
-}
-
-/// The least key in front of any cursor.
-fn least<'c>(cursors: &'c [Cursor<'_>]) -> Option<&'c [u8]> {
-    cursors.iter().filter_map(Cursor::key).min()
-}
-
-/// Takes `key` from all cursors that are at it; what the newest of them says counts.
-fn take(cursors: &mut [Cursor<'_>], key: &[u8]) -> Result<Vec<u8>, Failure> {
-    let mut value = Vec::new();
-    for cursor in cursors.iter_mut().filter(|cursor| cursor.key() == Some(key)) {
-        let newer = cursor.take()?;
-        if !newer.is_empty() {
-            value = newer;
-        }
-    }
-    Ok(value)
-}
-
-impl Run {
-    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
-        if key > self.last.as_slice() {
-            return Ok(None);
-        }
-        let behind = self.index.partition_point(|(first, _)| first.as_slice() <= key);
-        let Some((_, position)) = behind.checked_sub(1).and_then(|at| self.index.get(at)) else {
-            return Ok(None);
-        };
-        let Some(chunk) = self.chunks.read_at(&mut position.clone())? else {
-            return Err(torn());
-        };
-        let mut rest = chunk.as_ref();
-        while !rest.is_empty() {
-            let (found, value, behind) = entry(rest).ok_or_else(torn)?;
-            if found == key {
-                return Ok(Some(value.to_vec()));
+    /// Takes each merge further by entries of so many bytes.
+    fn merge(&mut self, bytes: u64) -> Result<(), Failure> {
+        let mut at = 0;
+        while at < self.merges.len() {
+            let merge = &mut self.merges[at];
+            let sources = merge.among(&self.runs);
+            if !merge.go_on(&self.runs[sources.clone()], bytes)? {
+                at += 1;
+                continue;
             }
-            rest = behind;
-        }
-        Ok(None)
-    }
-}
-
-/// A run that is being written.
-struct Writing {
-    run: Run,
-    position: SpillPosition,
-    chunk: Vec<u8>,
-}
-
-impl Writing {
-    fn new(spills: &Arc<Spills>, level: u32) -> Writing {
-        let (chunks, held) = (spills.open(), spills.memory().hold());
-        let run = Run { chunks, index: Vec::new(), last: Vec::new(), level, held };
-        Writing { run, position: SpillPosition::default(), chunk: Vec::new() }
-    }
-
-    fn add(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
-        if self.chunk.len() >= CHUNK_BYTES {
-            self.end_chunk()?;
-        }
-        if self.chunk.is_empty() {
-            self.run.held.grow(entry_bytes(key, &[]));
-            // Where it is is known when the one before has been read past.
-            self.run.index.push((key.to_vec(), self.position));
-        }
-        for part in [key, value] {
-            let len = u32::try_from(part.len()).map_err(|_| torn())?;
-            self.chunk.extend_from_slice(&len.to_le_bytes());
-        }
-        self.chunk.extend_from_slice(key);
-        self.chunk.extend_from_slice(value);
-        self.run.last.clear();
-        self.run.last.extend_from_slice(key);
-        Ok(())
-    }
-
-    fn end_chunk(&mut self) -> Result<(), Failure> {
-        let chunk = std::mem::take(&mut self.chunk);
-        if !chunk.is_empty() {
-            self.run.chunks.append(chunk)?;
-            self.run.chunks.read_at(&mut self.position)?;
+            let run = self.merges.remove(at).end()?;
+            self.runs.splice(sources, [run]);
+            self.begin_merge()?;
         }
         Ok(())
-    }
-
-    fn end(mut self) -> Result<Run, Failure> {
-        self.end_chunk()?;
-        Ok(self.run)
-    }
-}
-
-/// The key and the value in front of `bytes`, and what follows them.
-fn entry(bytes: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
-    let (key_len, rest) = bytes.split_first_chunk::<LEN_BYTES>()?;
-    let (value_len, rest) = rest.split_first_chunk::<LEN_BYTES>()?;
-    let (key, rest) = rest.split_at_checked(u32::from_le_bytes(*key_len) as usize)?;
-    let (value, rest) = rest.split_at_checked(u32::from_le_bytes(*value_len) as usize)?;
-    Some((key, value, rest))
-}
-
-fn torn() -> Failure {
-    Failure::new(Code::Bug, "an entry of a spill does not read")
-}
-
-/// A place in a run, in front of an entry.
-struct Cursor<'r> {
-    chunks: SpillReader<'r>,
-    chunk: Cow<'r, [u8]>,
-    offset: usize,
-}
-
-impl<'r> Cursor<'r> {
-    fn new(run: &'r Run) -> Result<Cursor<'r>, Failure> {
-        let mut chunks = run.chunks.reader();
-        let chunk = chunks.next_chunk()?.unwrap_or_default();
-        Ok(Cursor { chunks, chunk, offset: 0 })
-    }
-
-    fn key(&self) -> Option<&[u8]> {
-        entry(self.chunk.get(self.offset..)?).map(|(key, ..)| key)
-    }
-
-    /// The value of the entry, behind which it is then.
-    fn take(&mut self) -> Result<Vec<u8>, Failure> {
-        let rest = self.chunk.get(self.offset..).unwrap_or_default();
-        let (_, value, behind) = entry(rest).ok_or_else(torn)?;
-        let value = value.to_vec();
-        self.offset = self.chunk.len() - behind.len();
-        if behind.is_empty() {
-            (self.chunk, self.offset) = (self.chunks.next_chunk()?.unwrap_or_default(), 0);
-        }
-        Ok(value)
     }
 }
 
@@ -314,6 +215,7 @@ impl fmt::Debug for SpillMap {
         f.debug_struct("SpillMap")
             .field("recent", &self.recent.len())
             .field("runs", &self.runs.len())
+            .field("merges", &self.merges.len())
             .finish()
     }
 }
@@ -321,7 +223,10 @@ impl fmt::Debug for SpillMap {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::files::{FileId, Files};
     use crate::spill::tests::small_disk;
+    use std::io;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     /// A number that looks like no other's neighbor.
     fn scattered(n: u64) -> [u8; 8] {
@@ -387,5 +292,91 @@ mod tests {
             drop(map);
             assert_eq!(spills.memory_bytes(), 0);
         }
+    }
+
+    #[test]
+    fn what_is_behind_a_key_is_shown_until_it_is_enough() {
+        for memory in [0, 1 << 30] {
+            let spills = Spills::new(small_disk(1 << 30), memory, 1 << 30);
+            let mut map = SpillMap::new(&spills);
+            let (count, key) = (9_000_u32, |n: u32| (2 * n).to_be_bytes());
+            for n in 0..count {
+                map.add(key(n).to_vec(), vec![1]).unwrap();
+            }
+            for n in (0..count).step_by(3) {
+                map.set(&key(n), &[2]).unwrap();
+            }
+            assert_eq!(map.runs.is_empty(), memory > 0);
+            let seen = |behind: Option<[u8; 4]>, most: usize| {
+                let mut seen = Vec::new();
+                map.visit_behind(behind.as_ref().map(<[u8; 4]>::as_slice), |key, value| {
+                    seen.push((u32::from_be_bytes(key.try_into().unwrap()) / 2, value[0]));
+                    Ok::<_, Failure>(match seen.len() == most {
+                        true => ControlFlow::Break(()),
+                        false => ControlFlow::Continue(()),
+                    })
+                })
+                .unwrap();
+                seen
+            };
+            let wanted = |n: u32| (n, if n.is_multiple_of(3) { 2 } else { 1 });
+            assert!(seen(None, 0).into_iter().eq((0..count).map(wanted)));
+            for n in (0..count).step_by(997) {
+                assert_eq!(seen(Some(key(n)), 2), [n + 1, n + 2].map(wanted));
+                let between = (2 * n + 1).to_be_bytes();
+                assert_eq!(seen(Some(between), 1), [wanted(n + 1)]);
+            }
+            assert_eq!(seen(Some(key(count - 2)), 0), [wanted(count - 1)]);
+            assert!(seen(Some(key(count - 1)), 0).is_empty());
+            drop(map);
+            assert_eq!(spills.memory_bytes(), 0);
+        }
+    }
+
+    /// Counts the bytes that are written to a disk and read from it.
+    struct CountedDisk {
+        disk: Arc<dyn Files>,
+        bytes: AtomicUsize,
+    }
+
+    impl CountedDisk {
+        fn count(&self, bytes: usize) {
+            self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+
+    impl Files for CountedDisk {
+        fn create(&self) -> io::Result<FileId> {
+            self.disk.create()
+        }
+        fn append(&self, file: FileId, bytes: &[u8]) -> io::Result<()> {
+            self.count(bytes.len());
+            self.disk.append(file, bytes)
+        }
+        fn read_exact_at(&self, file: FileId, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+            self.count(buffer.len());
+            self.disk.read_exact_at(file, offset, buffer)
+        }
+        fn remove(&self, file: FileId) {
+            self.disk.remove(file);
+        }
+    }
+
+    // S9, S11: the entry behind which 512 runs were there put all entries together, and meanwhile
+    // the database ended a transaction of which it heard nothing for so long (25P03).
+    #[test]
+    fn no_entry_waits_for_all_the_others() {
+        let (disk, bytes) = (small_disk(1 << 30), AtomicUsize::new(0));
+        let disk = Arc::new(CountedDisk { disk, bytes });
+        let spills = Spills::new(disk.clone(), 0, 1 << 30);
+        let mut map = SpillMap::new(&spills);
+        let (count, mut most, mut all) = (160_000, 0, 0);
+        for n in 0..count {
+            map.add(scattered(n).to_vec(), vec![n as u8; 100]).unwrap();
+            let moved = disk.bytes.swap(0, Ordering::Relaxed);
+            (most, all) = (most.max(moved), all + moved);
+        }
+        assert!(map.runs.len() < 5 * RUNS_MAX && map.runs.iter().any(|run| run.level() == 2));
+        assert!(most < 2 << 20, "{most} of {all} bytes for one entry, {map:?}");
     }
 }

@@ -11,7 +11,7 @@ pub const MAGIC: [u8; 8] = *b"SYNCLINE";
 /// The largest payload of a frame that either side accepts, in bytes.
 pub const FRAME_BYTES_MAX: usize = 64 << 20;
 
-const HEADER_BYTES: usize = 5;
+pub(crate) const HEADER_BYTES: usize = 5;
 
 /// One frame, not interpreted yet.
 #[derive(Debug, Clone, PartialEq)]
@@ -93,6 +93,11 @@ impl FrameDecoder {
     /// Changes the limit, once the peer is known.
     pub fn set_frame_bytes_max(&mut self, frame_bytes_max: usize) {
         self.frame_bytes_max = frame_bytes_max;
+    }
+
+    /// The limit.
+    pub fn frame_bytes_max(&self) -> usize {
+        self.frame_bytes_max
     }
 
     /// Makes room for the next bytes. Returns false if the memory is not sufficient.

@@ -13,11 +13,13 @@
 //! | 5 | Rows | both | | 12..=15 | reserved: push, value in parts, origin, acknowledgement | |
 //! | 6 | UploadEnd | client | | 128 | Heartbeat | both |
 //! | 7 | UploadCommitted | server | | 129.. | optional: skipped when unknown | |
+//! | 16 | Rows, compressed ([`crate::PackedRows`]) | both | | | | |
 
 mod capabilities;
 mod download;
 mod failed;
 mod hello;
+mod parameters;
 mod rows;
 mod upload;
 mod welcome;
@@ -25,12 +27,16 @@ mod welcome;
 pub use capabilities::Capabilities;
 pub use download::{DownloadBegin, DownloadEnd, DownloadMode, Reject, Rejects, TableDownload};
 pub use failed::Failed;
-pub use hello::{Credential, Hello, Mode, Outcome, TableWatermark};
+use hello::Greeting;
+pub use hello::{Credential, FormerWatermark, Hello, LastUpload, Mode, TableWatermark};
+pub use parameters::Parameters;
 pub use rows::{Operation, RowsFrame};
 pub use upload::{UploadBegin, UploadCommitted, UploadEnd};
 pub use welcome::{RenamedTable, SchemaChange, UploadState, WaitingTable, Welcome};
 
+use crate::compression::failure::not_agreed;
 use crate::frame::{RawFrame, write_header};
+use crate::version::{PROTOCOL_VERSION, unsupported};
 use model::{Code, Failure};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -72,6 +78,9 @@ impl Message {
     /// The frame type of [`Message::Rows`], for readers that keep such frames as they are.
     pub const ROWS_TYPE: u8 = 5;
 
+    /// The frame type of rows that are compressed, which a [`crate::Decompressor`] decodes.
+    pub const PACKED_ROWS_TYPE: u8 = 16;
+
     /// Frame types from here on are optional: a reader that does not know them skips them.
     pub const OPTIONAL_TYPES: u8 = 128;
 
@@ -109,7 +118,7 @@ impl Message {
         let payload = frame.payload.as_slice();
         Ok(Some(match frame.frame_type {
             1 => {
-                let hello: Box<Hello> = read_body(payload)?;
+                let hello: Box<Hello> = read_body(payload).map_err(|it| of_version(payload, it))?;
                 hello.check()?;
                 Message::Hello(hello)
             }
@@ -127,6 +136,7 @@ impl Message {
             9 => Message::DownloadBegin(read_body(payload)?),
             10 => Message::DownloadEnd(read_body(payload)?),
             11 => Message::Failed(read_body(payload)?),
+            Message::PACKED_ROWS_TYPE => return Err(not_agreed("where they are not read")),
             Message::OPTIONAL_TYPES => Message::Heartbeat,
             unknown if unknown > Message::OPTIONAL_TYPES => return Ok(None),
             unknown => {
@@ -183,6 +193,16 @@ fn read_body<T: DeserializeOwned>(payload: &[u8]) -> Result<T, Failure> {
         let why = without_values(&error.to_string());
         Failure::new(Code::MalformedMessage, format!("a message does not decode{why}"))
     })
+}
+
+/// Why a Hello does not decode: it may be of a version that has other fields.
+fn of_version(payload: &[u8], failure: Failure) -> Failure {
+    match read_body::<Greeting>(payload) {
+        Ok(greeting) if greeting.protocol_version > PROTOCOL_VERSION => {
+            unsupported(greeting.protocol_version)
+        }
+        _ => failure,
+    }
 }
 
 /// What a decoder says was expected, without what it found. It quotes each value that it found.
@@ -315,6 +335,24 @@ mod tests {
         assert!(refused.contains("`download_only`") && !refused.contains("sesame"), "{refused}");
         let refused = refusal(6, &serde_json::json!({ "row": secret }));
         assert_eq!(refused, "a message does not decode: missing field `rows`");
+    }
+
+    // Trap 18: a Hello of the future was malformed, and its sender could not fall back.
+    #[test]
+    fn a_hello_of_a_later_version_is_refused_for_its_version_whatever_its_fields_are() {
+        let decoded = |version: u16| {
+            let body = serde_json::json!({ "protocol_version": version, "who": ["me"] });
+            let mut out = Vec::new();
+            write_body(&mut out, 1, &body).unwrap();
+            decode(&out).unwrap_err()
+        };
+        let refused = decoded(PROTOCOL_VERSION + 1);
+        assert_eq!(refused.code(), Code::UnsupportedVersion);
+        let failed = Failed::from(&refused);
+        assert_eq!((failed.min_version, failed.max_version), (Some(1), Some(PROTOCOL_VERSION)));
+        let back = Failure::from(failed).spoken_versions();
+        assert_eq!(back, Some((1, PROTOCOL_VERSION)));
+        assert_eq!(decoded(PROTOCOL_VERSION).code(), Code::MalformedMessage);
     }
 
     #[test]

@@ -1,5 +1,14 @@
 //! Every limit of the server, with its unit and default.
 
+mod jwt;
+mod login_service;
+
+pub use jwt::{JwtKeys, JwtOptions};
+pub use login_service::ServiceOptions;
+
+use certificates::NameKind;
+use protocol::Compression;
+use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -8,9 +17,17 @@ use std::time::Duration;
 pub struct Config {
     /// The folder of the configuration, where each start leaves a mark: a database that lacks the
     /// mark was restored. None: nothing is left.
-    pub mark_dir: Option<std::path::PathBuf>,
-    /// Where to listen: `tcp://HOST:PORT`; port 0 takes a free one.
+    pub mark_dir: Option<PathBuf>,
+    /// Where to listen: `tcp://HOST:PORT` or `tls://HOST:PORT`, or `http://HOST:PORT/PREFIX` or
+    /// `https://HOST:PORT/PREFIX`, also with `ws` and `wss`; port 0 takes a free one.
     pub listen: Vec<String>,
+    /// Origins of the pages that may synchronize over HTTP or WebSocket, as `https://HOST`; `*` is
+    /// all.
+    pub allowed_origins: Vec<String>,
+    /// What encrypted connections need.
+    pub tls: TlsFiles,
+    /// Nothing but loopback is served in clear text.
+    pub require_tls: bool,
     /// Connections at once; 0: as many as the descriptor limit allows.
     pub connections_max: usize,
     /// Synchronizations under way at once; more are sent the time to come back.
@@ -32,12 +49,15 @@ pub struct Config {
     /// Disk for uploads and downloads under way, in bytes.
     pub spill_bytes_max: u64,
     /// Folder for what goes to disk; none: the system's temporary folder.
-    pub spill_dir: Option<std::path::PathBuf>,
+    pub spill_dir: Option<PathBuf>,
+    /// How rows may be compressed on their way, in both directions: the first that a remote reads
+    /// is used.
+    pub compression: Vec<Compression>,
     /// Largest upload, in bytes.
     pub upload_bytes_max: u64,
     /// Largest frame, in bytes.
     pub frame_bytes_max: usize,
-    /// Seconds that one statement may take at a PostgreSQL centre, and that it may be silent.
+    /// Seconds that one statement may take at a PostgreSQL center, and that it may be silent.
     pub statement_timeout_s: u64,
     /// Seconds that a statement waits there for another session's lock.
     pub lock_timeout_s: u64,
@@ -70,6 +90,10 @@ pub struct Config {
     pub drain_timeout_s: u64,
     /// Seconds that a session token is valid.
     pub token_lifetime_s: u64,
+    /// The JWTs that are accepted in place of passwords.
+    pub jwt: JwtOptions,
+    /// Who is asked about users and their passwords, in place of the database.
+    pub service: ServiceOptions,
     /// Passwords verified at once; 0: one per core.
     pub password_hashes_max: usize,
     /// Passwords that wait to be verified.
@@ -84,11 +108,42 @@ pub struct Config {
     pub rejects_kept_days: u64,
 }
 
+/// The files of encrypted connections. They are read at the start and whenever the server is asked
+/// to read its configuration again.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The certificate of the server, then those that lead to its root.
+    pub certificate: Option<PathBuf>,
+    /// Its key.
+    pub key: Option<PathBuf>,
+    /// The authorities of the certificates of remotes.
+    pub client_ca: Option<PathBuf>,
+    /// Whether remotes show certificates.
+    pub client: ClientCertificates,
+    /// Where a certificate names its user.
+    pub client_user: NameKind,
+}
+
+/// Whether remotes show certificates.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ClientCertificates {
+    /// They are not asked.
+    #[default]
+    Off,
+    /// They are asked. One that is shown can stand for the password.
+    Optional,
+    /// No remote is served without.
+    Required,
+}
+
 impl Default for Config {
     fn default() -> Config {
         Config {
             mark_dir: None,
             listen: vec!["tcp://127.0.0.1:2439".into()],
+            allowed_origins: Vec::new(),
+            tls: TlsFiles::default(),
+            require_tls: false,
             connections_max: 0,
             transfers_max: 10_000,
             sessions_max: 1000,
@@ -99,6 +154,7 @@ impl Default for Config {
             stream_memory_bytes_max: 256 << 20,
             spill_bytes_max: 16 << 30,
             spill_dir: None,
+            compression: Compression::ALL.to_vec(),
             upload_bytes_max: 1 << 30,
             frame_bytes_max: protocol::FRAME_BYTES_MAX,
             statement_timeout_s: 300,
@@ -116,6 +172,8 @@ impl Default for Config {
             takeover_after_s: 5,
             drain_timeout_s: 10,
             token_lifetime_s: 24 * 3600,
+            jwt: JwtOptions::default(),
+            service: ServiceOptions::default(),
             password_hashes_max: 0,
             password_queue_len_max: 1000,
             password_delay_max_s: 60,
@@ -157,6 +215,8 @@ impl Config {
     /// that differ besides and take effect with its next start.
     pub fn reloaded(&self, wanted: &Config) -> (Config, Vec<&'static str>) {
         let config = Config {
+            compression: wanted.compression.clone(),
+            allowed_origins: wanted.allowed_origins.clone(),
             upload_bytes_max: wanted.upload_bytes_max,
             unauthenticated_bytes_max: wanted.unauthenticated_bytes_max,
             hello_timeout_s: wanted.hello_timeout_s,
@@ -167,17 +227,22 @@ impl Config {
             heartbeat_interval_s: wanted.heartbeat_interval_s,
             drain_timeout_s: wanted.drain_timeout_s,
             token_lifetime_s: wanted.token_lifetime_s,
+            tls: wanted.tls.clone(),
+            jwt: wanted.jwt.clone(),
+            service: wanted.service.clone(),
             ..self.clone()
         };
         // What holds memory, connections or threads was measured out at the start.
         let later = differences!(config, wanted,
-            listen connections_max transfers_max sessions_max workers upload_appliers queue_len_max
+            listen require_tls connections_max transfers_max sessions_max workers upload_appliers
+            queue_len_max
             group_commit_len_max stream_memory_bytes_max spill_bytes_max spill_dir
             frame_bytes_max batch_rows batch_bytes takeover_after_s password_hashes_max
             password_delay_max_s password_failures_max password_queue_len_max log_rows_max
             rejects_kept_days statement_timeout_s
             lock_timeout_s idle_in_transaction_timeout_s);
-        let later = later.collect();
+        let requests_max = wanted.service.requests_max != self.service.requests_max;
+        let later = later.chain(requests_max.then_some("authenticate_user_requests_max")).collect();
         (config, later)
     }
 

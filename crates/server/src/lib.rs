@@ -1,6 +1,6 @@
 //! The staged server.
 //!
-//! Read `server.rs`, which connects the stages, then `session.rs`, which is one synchronization
+//! Read `assembly.rs`, which connects the stages, then `session.rs`, which is one synchronization
 //! from the first byte to the last.
 //!
 //! ```text
@@ -15,6 +15,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod assembly;
 mod authenticate;
 mod clock;
 mod config;
@@ -25,19 +26,22 @@ mod jitter;
 mod lease;
 mod network;
 mod pace;
-pub mod password;
 mod phases;
 mod random;
 mod server;
 mod session;
 mod stage;
-mod token;
 mod transfers;
 mod turns;
 mod upload;
 mod worker;
-mod wrong_passwords;
 
-pub use config::Config;
-pub use server::{Components, Reloader, Server, start};
+pub use crate::authenticate::password;
+pub use assembly::{Assembly, Components, Reloader};
+pub use certificates::NameKind;
+pub use config::{ClientCertificates, Config, JwtKeys, JwtOptions, ServiceOptions, TlsFiles};
+pub use network::{Acceptor, Stream};
+pub use protocol::Compression;
+pub use server::{Server, start};
+pub use stage::{Execution, Task, Tasks};
 pub use worker::READERS_PER_ADMITTER;

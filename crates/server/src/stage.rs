@@ -1,24 +1,30 @@
-//! The common part of all stages: a bounded queue and its threads.
+//! The common part of all stages: a bounded queue and its workers.
 //!
 //! When a queue is full, the stage before it waits, up to the socket. When that stage ends, the
-//! threads complete what is queued and end.
+//! workers complete what is queued and end.
 //!
-//! A panic does not end a thread: it is counted and logged, the caller learns that there will be no
-//! answer, and the thread continues with the next item.
+//! A worker is a thread, because it blocks. A panic does not end it: it is counted and logged, the
+//! caller learns that there will be no answer, and the worker continues with the next item.
 //!
-//! An item wakes at most one thread, and none if all are busy: waking a thread for nothing costs
+//! An item wakes at most one worker, and none if all are busy: waking a thread for nothing costs
 //! more than the work of a small synchronization in this stage.
+//!
+//! Where a server runs in tasks only, each worker is one of them. A panic ends it, for who runs
+//! the tasks to find.
+
+mod execution;
+
+pub use execution::{Execution, Task, Tasks};
 
 use model::{Code, Failure};
 use std::any::Any;
-use std::cell::Cell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore, oneshot};
 
 /// How long a thread rests that has panicked without having taken anything.
 const REST: Duration = Duration::from_secs(1);
@@ -26,28 +32,73 @@ const REST: Duration = Duration::from_secs(1);
 /// Bytes of the message of a panic that are logged. It may quote what was in hand.
 const PANIC_BYTES_MAX: usize = 1 << 10;
 
+/// What a worker of a stage does.
+pub(crate) trait Routine: Send + 'static {
+    /// What its stage is fed with.
+    type Item: Send + 'static;
+
+    /// Prepares for the first item, and again after a panic, which may have left its work half
+    /// done. False if it never will be ready.
+    fn begin(&mut self, _intake: &Intake<Self::Item>) -> bool {
+        true
+    }
+
+    /// Does the work of `item`, and of those waiting at `intake` that it takes together with it.
+    fn work(&mut self, item: Self::Item, intake: &Intake<Self::Item>);
+}
+
 /// Feeds a stage; the queue closes when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Queue<T>(Arc<Line<T>>);
 
-/// What stands between the feeder of a stage and its threads.
+/// What stands between the feeder of a stage and its workers.
 #[derive(Debug)]
 struct Line<T> {
     /// One permit for each place that is free.
     places: Semaphore,
     waiting: Mutex<Waiting<T>>,
-    arrived: Condvar,
+    arrived: Arrived,
     panics: AtomicU64,
 }
 
 #[derive(Debug)]
 struct Waiting<T> {
     items: VecDeque<T>,
-    /// Threads of the stage that live.
-    threads: usize,
-    /// Threads that wait for an item. If there are none, no thread need be woken.
+    /// Workers of the stage that live.
+    workers: usize,
+    /// Workers that wait for an item. If there are none, none need be woken.
     idle: usize,
     closed: bool,
+}
+
+/// Where workers wait for an item.
+#[derive(Debug)]
+enum Arrived {
+    Threads(Condvar),
+    Tasks(Notify),
+}
+
+impl Arrived {
+    fn of(execution: &Execution) -> Arrived {
+        match execution {
+            Execution::Threads => Arrived::Threads(Condvar::new()),
+            Execution::Tasks(_) => Arrived::Tasks(Notify::new()),
+        }
+    }
+
+    fn wake_one(&self) {
+        match self {
+            Arrived::Threads(threads) => threads.notify_one(),
+            Arrived::Tasks(tasks) => tasks.notify_one(),
+        }
+    }
+
+    fn wake_all(&self) {
+        match self {
+            Arrived::Threads(threads) => threads.notify_all(),
+            Arrived::Tasks(tasks) => tasks.notify_waiters(),
+        }
+    }
 }
 
 impl<T> Line<T> {
@@ -71,20 +122,20 @@ impl<T> Queue<T> {
         waiting.closed = true;
         waiting.items.clear();
         drop(waiting);
-        self.0.arrived.notify_all();
+        self.0.arrived.wake_all();
     }
 
     fn append(&self, item: T) {
         let mut waiting = self.0.waiting();
-        if waiting.threads == 0 {
-            // No thread will take it: the caller that waits for its answer has to learn that.
+        if waiting.workers == 0 {
+            // No worker will take it: the caller that waits for its answer has to learn that.
             return;
         }
         waiting.items.push_back(item);
         let wake = waiting.idle > 0;
         drop(waiting);
         if wake {
-            self.0.arrived.notify_one();
+            self.0.arrived.wake_one();
         }
     }
 }
@@ -92,7 +143,7 @@ impl<T> Queue<T> {
 impl<T> Drop for Queue<T> {
     fn drop(&mut self) {
         self.0.waiting().closed = true;
-        self.0.arrived.notify_all();
+        self.0.arrived.wake_all();
     }
 }
 
@@ -100,18 +151,18 @@ fn stopping() -> Failure {
     Failure::new(Code::ServerStopping, "the server is stopping")
 }
 
-/// What one thread of a stage takes from.
+/// What one worker of a stage takes from.
 pub(crate) struct Intake<T> {
     line: Arc<Line<T>>,
-    /// Whether anything was taken since the thread last asked.
-    took: Cell<bool>,
+    /// Whether anything was taken since the worker last panicked.
+    took: AtomicBool,
 }
 
 impl<T> Drop for Intake<T> {
     fn drop(&mut self) {
         let mut waiting = self.line.waiting();
-        waiting.threads -= 1;
-        if waiting.threads == 0 {
+        waiting.workers -= 1;
+        if waiting.workers == 0 {
             self.line.places.close();
             waiting.items.clear();
         }
@@ -119,22 +170,43 @@ impl<T> Drop for Intake<T> {
 }
 
 impl<T> Intake<T> {
-    /// Waits for the next item; `None` when there will be no more.
-    pub(crate) fn take(&self) -> Option<T> {
+    /// Waits on its thread for the next item; `None` when there will be no more.
+    fn take(&self) -> Option<T> {
         let mut waiting = self.line.waiting();
         loop {
             if let Some(item) = waiting.items.pop_front() {
                 drop(waiting);
-                self.line.places.add_permits(1);
-                self.took.set(true);
-                return Some(item);
+                return Some(self.taken(item));
             }
+            let Arrived::Threads(threads) = &self.line.arrived else { return None };
             if waiting.closed {
                 return None;
             }
             waiting.idle += 1;
-            waiting = self.line.arrived.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+            waiting = threads.wait(waiting).unwrap_or_else(PoisonError::into_inner);
             waiting.idle -= 1;
+        }
+    }
+
+    /// The same in a task.
+    async fn taken_in_turn(&self) -> Option<T> {
+        let Arrived::Tasks(tasks) = &self.line.arrived else { return None };
+        loop {
+            // What arrives from now on wakes it.
+            let arrived = tasks.notified();
+            {
+                let mut waiting = self.line.waiting();
+                if let Some(item) = waiting.items.pop_front() {
+                    drop(waiting);
+                    return Some(self.taken(item));
+                }
+                if waiting.closed {
+                    return None;
+                }
+                waiting.idle += 1;
+            }
+            arrived.await;
+            self.line.waiting().idle -= 1;
         }
     }
 
@@ -146,9 +218,13 @@ impl<T> Intake<T> {
         }
         let item = waiting.items.pop_front()?;
         drop(waiting);
+        Some(self.taken(item))
+    }
+
+    fn taken(&self, item: T) -> T {
         self.line.places.add_permits(1);
-        self.took.set(true);
-        Some(item)
+        self.took.store(true, Ordering::Relaxed);
+        item
     }
 
     /// Whether there will be no more than what is queued.
@@ -168,49 +244,78 @@ impl<T> Intake<T> {
             panic = model::cut(text, PANIC_BYTES_MAX).as_ref(),
             "a worker panicked and is replaced"
         );
-        if !self.took.replace(false) {
+        if !self.took.swap(false, Ordering::Relaxed) {
             std::thread::sleep(REST);
         }
     }
 }
 
-/// Starts one thread per element of `workers`, each running `run` with its element. After a
-/// panic `run` is called again with what the element is then.
-pub(crate) fn start<T: Send + 'static, W: Send + 'static>(
+/// What feeds a stage, and the threads of those of its workers that have one.
+type Started<T> = (Queue<T>, Vec<JoinHandle<()>>);
+
+/// Starts one worker per element of `routines`.
+pub(crate) fn start<R: Routine>(
     name: &str,
     queue_len_max: usize,
-    workers: Vec<W>,
-    run: impl Fn(&mut W, &Intake<T>) + Send + Sync + 'static,
-) -> Result<(Queue<T>, Vec<JoinHandle<()>>), Failure> {
+    routines: Vec<R>,
+    execution: &Execution,
+) -> Result<Started<R::Item>, Failure> {
     let waiting =
-        Waiting { items: VecDeque::new(), threads: workers.len(), idle: 0, closed: false };
+        Waiting { items: VecDeque::new(), workers: routines.len(), idle: 0, closed: false };
     let line = Arc::new(Line {
         places: Semaphore::new(queue_len_max.clamp(1, Semaphore::MAX_PERMITS)),
         waiting: Mutex::new(waiting),
-        arrived: Condvar::new(),
+        arrived: Arrived::of(execution),
         panics: AtomicU64::new(0),
     });
-    // Closes the line if not every thread can be started.
+    // Closes the line if not every worker can be started.
     let queue = Queue(line.clone());
-    let run = Arc::new(run);
     let mut threads = Vec::new();
-    for (number, mut worker) in workers.into_iter().enumerate() {
-        let intake = Intake { line: line.clone(), took: Cell::new(false) };
-        let run = run.clone();
-        let thread = std::thread::Builder::new()
-            .name(format!("{name}-{number}"))
-            .spawn(move || {
-                // What a panic leaves half done is what the worker was lent; it has to begin with
-                // what is whole.
-                let mut work = || run(&mut worker, &intake);
-                while let Err(panic) = catch_unwind(AssertUnwindSafe(&mut work)) {
-                    intake.panicked(panic.as_ref());
-                }
-            })
-            .map_err(|error| Failure::new(Code::Bug, "cannot start a thread").source(error))?;
-        threads.push(thread);
+    for (number, routine) in routines.into_iter().enumerate() {
+        let intake = Intake { line: line.clone(), took: AtomicBool::new(false) };
+        match execution {
+            Execution::Tasks(tasks) => tasks.start(Box::pin(run(routine, intake, tasks.clone()))),
+            Execution::Threads => {
+                let thread = std::thread::Builder::new()
+                    .name(format!("{name}-{number}"))
+                    .spawn(move || run_blocking(routine, &intake))
+                    .map_err(|error| {
+                        Failure::new(Code::Bug, "cannot start a thread").source(error)
+                    })?;
+                threads.push(thread);
+            }
+        }
     }
     Ok((queue, threads))
+}
+
+/// A worker that is a thread.
+fn run_blocking<R: Routine>(mut routine: R, intake: &Intake<R::Item>) {
+    // What a panic leaves half done is what the routine was lent; it has to begin with what is
+    // whole.
+    let mut work = || {
+        if !routine.begin(intake) {
+            return;
+        }
+        while let Some(item) = intake.take() {
+            routine.work(item, intake);
+        }
+    };
+    while let Err(panic) = catch_unwind(AssertUnwindSafe(&mut work)) {
+        intake.panicked(panic.as_ref());
+    }
+}
+
+/// A worker that is a task.
+async fn run<R: Routine>(mut routine: R, intake: Intake<R::Item>, tasks: Arc<dyn Tasks>) {
+    if !routine.begin(&intake) {
+        return;
+    }
+    while let Some(item) = intake.taken_in_turn().await {
+        tokio::time::sleep(tasks.working_time()).await;
+        routine.work(item, &intake);
+        tokio::task::yield_now().await;
+    }
 }
 
 /// Does `work` on a separate thread and does not wait for its end.
@@ -221,97 +326,17 @@ pub(crate) fn aside(name: &str, work: impl FnOnce() + Send + 'static) {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::mpsc;
-    use tokio::time::timeout;
-
-    // S9
-    #[tokio::test]
-    async fn who_feeds_a_full_queue_waits_until_somebody_takes() {
-        let (started, begun) = mpsc::sync_channel(9);
-        let (go_on, may_go_on) = mpsc::sync_channel::<()>(9);
-        let (queue, threads) = start("test", 2, vec![may_go_on], move |may_go_on, intake| {
-            while let Some(item) = intake.take() {
-                started.send(item).unwrap();
-                let _ = may_go_on.recv();
-            }
-        })
-        .unwrap();
-        queue.put(1).await.unwrap();
-        assert_eq!(begun.recv(), Ok(1));
-        queue.put(2).await.unwrap();
-        queue.put(3).await.unwrap();
-        assert!(timeout(Duration::ZERO, queue.put(4)).await.is_err());
-        go_on.send(()).unwrap();
-        assert_eq!(begun.recv(), Ok(2));
-        queue.put(5).await.unwrap();
-        drop((queue, go_on));
-        assert_eq!(begun.iter().collect::<Vec<_>>(), [3, 5], "what is queued is finished");
-        for thread in threads {
-            thread.join().unwrap();
-        }
-    }
-
-    #[tokio::test]
-    async fn every_item_is_taken_once_and_those_that_wait_in_order() {
-        let (taken, list) = mpsc::sync_channel(1000);
-        let workers = vec![taken.clone(), taken];
-        let (queue, threads) = start("test", 3, workers, |taken, intake| {
-            while let Some(first) = intake.take() {
-                taken.send(first).unwrap();
-                while let Some(next) = intake.take_waiting(|next| next % 10 != 0) {
-                    taken.send(next).unwrap();
-                }
-            }
-        })
-        .unwrap();
-        for item in 0..1000 {
-            queue.put(item).await.unwrap();
-        }
-        drop(queue);
-        for thread in threads {
-            thread.join().unwrap();
-        }
-        let mut list: Vec<i32> = list.iter().collect();
-        list.sort_unstable();
-        assert_eq!(list, (0..1000).collect::<Vec<_>>());
-    }
-
-    // S11
-    #[tokio::test]
-    async fn a_panic_costs_its_item_only_and_its_asker_learns_of_it() {
-        type Item = (bool, tokio::sync::oneshot::Sender<()>);
-        let (queue, threads) = start("test", 9, vec![()], |(), intake: &Intake<Item>| {
-            while let Some((good, answer)) = intake.take() {
-                assert!(good, "{}", "x".repeat(5_000));
-                let _ = answer.send(());
-            }
-        })
-        .unwrap();
-        for good in [true, false, false, true] {
-            let (answer, waits) = tokio::sync::oneshot::channel::<()>();
-            queue.put((good, answer)).await.unwrap();
-            assert_eq!(waits.await.is_ok(), good);
-        }
-        drop(queue);
-        for thread in threads {
-            thread.join().unwrap();
-        }
-    }
-
-    #[tokio::test]
-    async fn where_every_thread_has_died_nobody_waits_for_an_answer() {
-        let (queue, threads) =
-            start("test", 9, vec![()], |(), intake| drop(intake.take())).unwrap();
-        let (answer, waits) = tokio::sync::oneshot::channel::<()>();
-        queue.put(answer).await.unwrap();
-        for thread in threads {
-            thread.join().unwrap();
-        }
-        assert!(waits.await.is_err());
-        let (answer, _) = tokio::sync::oneshot::channel::<()>();
-        assert_eq!(queue.put(answer).await.unwrap_err().code(), Code::ServerStopping);
-    }
+/// Waits for work that is rare and blocks, and needs no place in a stage.
+pub(crate) async fn aside_until_done<T: Send + 'static>(
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Failure> {
+    let (answer, answered) = oneshot::channel();
+    // The session may have ended in the meantime. Then the answer is not needed.
+    aside(name, move || drop(answer.send(work())));
+    let ended = |_| Failure::new(Code::Bug, format!("the thread {name} ended without an answer"));
+    answered.await.map_err(ended)
 }
+
+#[cfg(test)]
+mod tests;

@@ -82,7 +82,9 @@ impl Held {
     /// Ends a synchronization of the user that has most, where `user` has fewer even with one more.
     fn yield_one_to(&mut self, user: &UserName, pace: &Pace) -> bool {
         let own = self.users.get(user).map_or(0, BTreeMap::len);
-        let most = self.users.iter().max_by_key(|(_, places)| places.len());
+        // Of equals the one that came last.
+        let rank = |places: &BTreeMap<u64, _>| (places.len(), places.keys().next_back().copied());
+        let most = self.users.iter().max_by_key(|(_, places)| rank(places));
         let Some((most, places)) = most.filter(|(_, places)| own + 1 < places.len()) else {
             return false;
         };

@@ -1,6 +1,6 @@
 //! An upload as it arrives: checked row by row, and stored in the spill until it is complete.
 
-use consolidated::{Batch, Change};
+use consolidated::{Change, UploadedRows};
 use model::{
     Code, Failure, Hold, Progress, PublishedTable, RemoteSchema, RowReader, Spill, Spills, ValueRef,
 };
@@ -245,7 +245,7 @@ impl ReceivedUpload {
     /// Shows every batch to `visit`, in the order sent.
     pub(crate) fn for_each_batch(
         &self,
-        visit: &mut dyn FnMut(Batch<'_>) -> Result<(), Failure>,
+        visit: &mut dyn FnMut(UploadedRows<'_>) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let mut frames = self.frames.reader();
         while let Some(payload) = frames.next_chunk()? {
@@ -257,7 +257,7 @@ impl ReceivedUpload {
                 Operation::Delete => Change::Delete,
             };
             let rows = &payload[RowsFrame::PREFIX_BYTES..];
-            let batch = Batch { table: usize::from(table), change, count, rows };
+            let batch = UploadedRows { table: usize::from(table), change, count, rows };
             match self.respells && change == Change::Update {
                 true => self.for_each_spelling(batch, visit)?,
                 false => visit(batch)?,
@@ -270,8 +270,8 @@ impl ReceivedUpload {
     /// each other: the latter are key changes.
     fn for_each_spelling(
         &self,
-        batch: Batch<'_>,
-        visit: &mut dyn FnMut(Batch<'_>) -> Result<(), Failure>,
+        batch: UploadedRows<'_>,
+        visit: &mut dyn FnMut(UploadedRows<'_>) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let table = &self.schema.tables[batch.table];
         let (mut values, mut rest) = (Vec::new(), batch.rows);
@@ -291,9 +291,14 @@ impl ReceivedUpload {
     }
 }
 
-fn part<'a>(batch: &Batch<'_>, respelled: bool, count: u32, rows: &'a [u8]) -> Batch<'a> {
+fn part<'a>(
+    batch: &UploadedRows<'_>,
+    respelled: bool,
+    count: u32,
+    rows: &'a [u8],
+) -> UploadedRows<'a> {
     let change = if respelled { Change::KeyChange } else { Change::Update };
-    Batch { table: batch.table, change, count, rows }
+    UploadedRows { table: batch.table, change, count, rows }
 }
 
 #[cfg(test)]
@@ -304,6 +309,7 @@ mod tests {
     /// Columns a, b; the key is b.
     fn schema() -> Arc<RemoteSchema> {
         let table = PublishedTable {
+            compress: true,
             name: "t".into(),
             columns: vec!["a".into(), "b".into()],
             key: vec![1],

@@ -1,4 +1,4 @@
-//! The stage that uses the consolidated database: threads with one connection each.
+//! The stage that uses the consolidated database: workers with one connection each.
 //!
 //! In: requests whose rows are complete in the spill. Out: answers, whose rows are also complete in
 //! the spill. Bound: `queue_len_max` requests before each kind of worker; when the queue is full,
@@ -10,19 +10,22 @@
 //! This is ordinary blocking Rust, because SQLite blocks anyway, and no transaction is open across
 //! an await.
 
+mod cost;
 mod kept;
 mod oversize;
 mod reader;
 mod rejects;
 mod writer;
 
+pub(crate) use cost::{Cost, Costed};
 pub(crate) use reader::{Admission, Admitted, Fetch, FetchedDownload, waiting_table};
 pub(crate) use writer::{Begin, Withhold, Write};
 
 use crate::config::Config;
-use crate::stage::{self, Queue};
+use crate::stage::{self, Execution, Queue};
 use consolidated::{Serving, Url};
 use model::{Clock, Code, Failure, Spills};
+use protocol::Compressor;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::thread::JoinHandle;
@@ -32,34 +35,6 @@ use tokio::sync::oneshot;
 pub const READERS_PER_ADMITTER: usize = 4;
 
 const DAY_S: u64 = 24 * 60 * 60;
-
-/// Where an answer goes. Its receiver may be gone: the session ended meanwhile.
-pub(crate) type Answer<T> = oneshot::Sender<Result<Costed<T>, Failure>>;
-
-/// An answer and what it cost at the database.
-pub(crate) struct Costed<T> {
-    pub(crate) value: T,
-    pub(crate) cost: Cost,
-}
-
-/// What a synchronization cost at the database, for the log.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Cost {
-    /// Exchanges with the database.
-    pub(crate) round_trips: u64,
-    /// Durable commits; where several synchronizations had one together, the share of each.
-    pub(crate) commits: f64,
-    /// Microseconds in which a worker had it in hand; before that it waited.
-    pub(crate) worked_us: u64,
-}
-
-impl std::ops::AddAssign for Cost {
-    fn add_assign(&mut self, more: Cost) {
-        self.round_trips += more.round_trips;
-        self.commits += more.commits;
-        self.worked_us += more.worked_us;
-    }
-}
 
 /// The ways to the database.
 pub(crate) struct Worker {
@@ -85,6 +60,7 @@ pub(crate) fn start(
     clock: &Arc<dyn Clock>,
     serving: &Serving,
     ended: &SyncSender<Failure>,
+    execution: &Execution,
 ) -> Result<Started, Failure> {
     let of_reader = (serving.clone(), url.clone());
     let of_writer = of_reader.clone();
@@ -109,22 +85,22 @@ pub(crate) fn start(
         batch_rows: config.batch_rows,
         row_bytes_max: oversize::row_bytes_max(config.frame_bytes_max),
     };
-    let (spills, of_readers, of_writers) = (spills.clone(), clock.clone(), clock.clone());
-    let (of_admissions, of_admitters) = (spills.clone(), clock.clone());
-    let (admissions, mut threads) =
-        stage::start("admission", config.queue_len_max, admitters, move |reader, intake| {
-            reader::run(reader, intake, &of_admissions, cut, of_admitters.as_ref());
-        })?;
-    let (reads, more) =
-        stage::start("reader", config.queue_len_max, readers, move |reader, intake| {
-            reader::run(reader, intake, &spills, cut, of_readers.as_ref());
-        })?;
+    let read = |kept| reader::Work {
+        kept,
+        spills: spills.clone(),
+        cut,
+        clock: clock.clone(),
+        compressor: Compressor::default(),
+    };
+    let readers = readers.into_iter().map(read).collect();
+    let admitters = admitters.into_iter().map(read).collect();
+    let write = |kept| writer::Work::new(kept, limits, clock.clone());
+    let writers = writers.into_iter().map(write).collect();
+    let len_max = config.queue_len_max;
+    let (admissions, mut threads) = stage::start("admission", len_max, admitters, execution)?;
+    let (reads, more) = stage::start("reader", len_max, readers, execution)?;
     threads.extend(more);
-    let writers = writers.into_iter().map(writer::Work::new).collect();
-    let (writes, more) =
-        stage::start("writer", config.queue_len_max, writers, move |work, intake| {
-            writer::run(work, intake, limits, of_writers.as_ref());
-        })?;
+    let (writes, more) = stage::start("writer", len_max, writers, execution)?;
     threads.extend(more);
     Ok(Started { worker: Worker { admissions, reads, writes }, token_key, threads })
 }
@@ -168,15 +144,15 @@ impl Worker {
     /// Applies an upload; the answer comes after it is durable.
     pub(crate) async fn upload(
         &self,
-        upload: writer::Upload,
+        upload: writer::Apply,
     ) -> Result<Costed<consolidated::Applied>, Failure> {
         let (answer, receiver) = oneshot::channel();
-        self.writes.put(Write::Upload(Box::new(upload), answer)).await?;
+        self.writes.put(Write::Apply(Box::new(upload), answer)).await?;
         receiver.await.map_err(|_| gone())?
     }
 }
 
-pub(crate) use writer::Upload;
+pub(crate) use writer::Apply;
 
 fn gone() -> Failure {
     Failure::new(Code::Bug, "a worker ended without an answer; the server's log says why")

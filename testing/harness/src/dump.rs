@@ -48,12 +48,12 @@ pub fn tables(path: &Path) -> Vec<String> {
 /// database do not: a publication may leave columns out.
 pub fn differences(consolidated: &Path, remote: &Path, tables: &[String]) -> Vec<String> {
     let whole: Vec<Share> = tables.iter().map(|table| Share::whole(table)).collect();
-    differences_in(&Centre::Sqlite(consolidated.to_owned()), remote, &whole)
+    differences_in(&Center::Sqlite(consolidated.to_owned()), remote, &whole)
 }
 
 /// Where the consolidated database is.
 #[derive(Debug, Clone)]
-pub enum Centre {
+pub enum Center {
     /// In a file.
     Sqlite(PathBuf),
     /// In a database of PostgreSQL.
@@ -82,7 +82,7 @@ impl Share {
 }
 
 /// What is different between these rows and what the remote has, one line per row.
-pub fn differences_in(centre: &Centre, remote: &Path, shares: &[Share]) -> Vec<String> {
+pub fn differences_in(center: &Center, remote: &Path, shares: &[Share]) -> Vec<String> {
     let mut lines = Vec::new();
     for Share { table, condition } in shares {
         let columns = columns(remote, table);
@@ -91,18 +91,18 @@ pub fn differences_in(centre: &Centre, remote: &Path, shares: &[Share]) -> Vec<S
             continue;
         }
         let here = dump(remote, table, &columns, "1 = 1");
-        let centre = match centre {
-            Centre::Sqlite(path) => dump(path, table, &columns, condition),
-            Centre::Postgres(database) => database.dump_table(table, &columns, condition),
+        let center = match center {
+            Center::Sqlite(path) => dump(path, table, &columns, condition),
+            Center::Postgres(database) => database.dump_table(table, &columns, condition),
         };
-        for (row, copies) in &centre {
+        for (row, copies) in &center {
             let found = here.get(row).copied().unwrap_or(0);
             if found != *copies {
-                lines.push(format!("{table}: {row} at the centre {copies}, at the remote {found}"));
+                lines.push(format!("{table}: {row} at the center {copies}, at the remote {found}"));
             }
         }
-        for (row, copies) in here.iter().filter(|(row, _)| !centre.contains_key(*row)) {
-            lines.push(format!("{table}: {row} at the centre 0, at the remote {copies}"));
+        for (row, copies) in here.iter().filter(|(row, _)| !center.contains_key(*row)) {
+            lines.push(format!("{table}: {row} at the center 0, at the remote {copies}"));
         }
     }
     lines

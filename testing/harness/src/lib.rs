@@ -18,6 +18,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod authority;
 mod browser;
 mod chance;
 mod dump;
@@ -26,19 +27,24 @@ mod network;
 mod peer;
 pub mod postgres;
 mod program;
+mod proxy;
 mod server;
 mod shop;
+mod visits;
 mod wait;
 mod world;
 
+pub use authority::{Authority, ends_in_year};
 pub use browser::{BROWSER_PICTURE_SIZE, Browser};
 pub use chance::{Chance, full};
-pub use dump::{Centre, Share, count, differences, differences_in, query, sql, tables};
+pub use dump::{Center, Share, count, differences, differences_in, query, sql, tables};
 pub use foreign::ForeignTool;
 pub use network::Network;
 pub use peer::{Peer, hello};
 pub use program::{Outcome, Syncline, finish};
+pub use proxy::{Fault, Proxy, Side, Verdict};
 pub use server::{Server, peak_memory_bytes};
 pub use shop::{Dialect, Shop};
+pub use visits::{VISITS, visits};
 pub use wait::{WAIT_MAX, time_of, until};
 pub use world::World;

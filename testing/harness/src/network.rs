@@ -68,8 +68,16 @@ impl Network {
 
     /// From now on new connections go to the server at this URL.
     pub fn lead_to(&self, server_url: &str) {
-        let server = server_url.strip_prefix("tcp://").unwrap().to_owned();
-        self.state.flow.lock().unwrap().server = Some(server);
+        let (_, server) = server_url.split_once("://").unwrap();
+        let server = server.split('/').next().unwrap();
+        self.state.flow.lock().unwrap().server = Some(server.to_owned());
+    }
+
+    /// What clients connect to who speak to the server at this URL.
+    pub fn url_of(&self, server_url: &str) -> String {
+        let (scheme, rest) = server_url.split_once("://").unwrap();
+        let path = rest.find('/').map_or("", |at| &rest[at..]);
+        format!("{scheme}://{}{path}", self.url.strip_prefix("tcp://").unwrap())
     }
 
     /// Stalls everything after this many more bytes from clients.

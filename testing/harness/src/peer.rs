@@ -2,8 +2,8 @@
 
 use model::{Counter, Nonce, Progress, RemoteId, RemoteSchema, UserName};
 use protocol::{
-    Credential, FRAME_BYTES_MAX, FrameDecoder, Hello, MAGIC, Message, Mode, Outcome,
-    PROTOCOL_VERSION, Welcome,
+    Compression, Credential, Decompressor, FRAME_BYTES_MAX, FrameDecoder, Hello, LastUpload, MAGIC,
+    Message, Mode, PROTOCOL_VERSION, Welcome,
 };
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -18,6 +18,9 @@ static NEXT_ATTEMPT: std::sync::atomic::AtomicI64 = std::sync::atomic::AtomicI64
 pub struct Peer {
     stream: TcpStream,
     decoder: FrameDecoder,
+    decompressor: Decompressor,
+    /// Frames with compressed rows that came.
+    pub packed_frames: usize,
 }
 
 impl Peer {
@@ -25,7 +28,8 @@ impl Peer {
     pub fn connect(url: &str) -> Peer {
         let stream = TcpStream::connect(url.strip_prefix("tcp://").unwrap()).unwrap();
         stream.set_read_timeout(Some(WAIT_MAX)).unwrap();
-        Peer { stream, decoder: FrameDecoder::new(FRAME_BYTES_MAX) }
+        let decoder = FrameDecoder::new(FRAME_BYTES_MAX);
+        Peer { stream, decoder, decompressor: Decompressor::default(), packed_frames: 0 }
     }
 
     /// Connects as a remote that never synchronized, with the password of [`crate::World`], and
@@ -84,7 +88,9 @@ impl Peer {
         let mut buffer = [0; 16 << 10];
         loop {
             while let Some(frame) = self.decoder.next_frame().unwrap() {
-                match Message::decode(frame).unwrap() {
+                self.packed_frames += usize::from(frame.frame_type == Message::PACKED_ROWS_TYPE);
+                let readable = Compression::capabilities(&Compression::ALL);
+                match self.decompressor.decode(frame, FRAME_BYTES_MAX, readable).unwrap() {
                     None | Some(Message::Heartbeat) => {}
                     message => return message,
                 }
@@ -120,12 +126,13 @@ pub fn hello(user: &str, remote_id: &str) -> Hello {
         remote_id: RemoteId::new(remote_id).unwrap(),
         user: UserName::new(user).unwrap(),
         credential: Credential::Password(format!("{user}-password")),
+        parameters: protocol::Parameters::default(),
         script_version: None,
         publications: Vec::new(),
         database_id: None,
         mode: Mode::Full,
         progress: Progress(0),
-        outcome: Outcome::Known,
+        outcome: LastUpload::Known,
         counter: Counter(0),
         nonce_confirmed: Nonce(0),
         nonce_attempt: Nonce(4711),
@@ -135,5 +142,8 @@ pub fn hello(user: &str, remote_id: &str) -> Hello {
         schema_fingerprint: None,
         watermarks: Vec::new(),
         upload_follows: false,
+        former_watermarks: Vec::new(),
+        kept_tables: Vec::new(),
+        unknown_tables: Vec::new(),
     }
 }

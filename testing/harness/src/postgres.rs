@@ -7,6 +7,7 @@
 
 mod account;
 mod certificate;
+mod client;
 mod content;
 mod database;
 mod pooler;
@@ -16,6 +17,7 @@ mod session;
 mod settings;
 mod watchdog;
 
+pub use client::{client_command, run_client};
 pub(crate) use content::RemoteColumn;
 pub use database::{APP_PASSWORD, APP_ROLE, SUPERUSER, TestDatabase};
 pub use pooler::Pooler;
@@ -23,7 +25,7 @@ pub use programs::{programs_folder, without_surroundings};
 pub use recovery::ARCHIVING;
 pub use session::PsqlSession;
 
-use crate::program::{Outcome, finish};
+use crate::program::finish;
 use crate::wait::until;
 use account::Account;
 use rustix::process::{Pid, Signal, kill_process};
@@ -160,12 +162,12 @@ impl Cluster {
         let number = self.databases.fetch_add(1, Ordering::Relaxed) + 1;
         let name = format!("test{number}");
         self.superuser_sql(&format!("CREATE DATABASE {name} OWNER {APP_ROLE}"));
-        TestDatabase::new(self, &name)
+        TestDatabase::new(self.socket_folder(), self.port, &name)
     }
 
     /// The database of this name, for example that of the primary at a standby.
     pub fn database_named(&self, name: &str) -> TestDatabase {
-        TestDatabase::new(self, name)
+        TestDatabase::new(self.socket_folder(), self.port, name)
     }
 
     /// The folder of the Unix socket.
@@ -303,19 +305,6 @@ impl Drop for Frozen {
             let _ = kill_process(*process, Signal::CONT);
         }
     }
-}
-
-/// A command of PostgreSQL's clients (`pg_dump`, `pg_restore`, …), free of the surroundings.
-pub fn client_command(program: &str) -> Command {
-    programs::command(program)
-}
-
-/// Runs a command to its end; it must succeed.
-pub fn run_client(command: &mut Command) -> Outcome {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let outcome = finish(command.spawn().unwrap());
-    assert_eq!(outcome.code, Some(0), "{command:?}: {}", outcome.stderr);
-    outcome
 }
 
 /// The living children of a process.

@@ -77,8 +77,13 @@ impl Server {
     pub fn reload(&self) {
         let count = || self.log().matches("configuration ").count();
         let before = count();
-        self.signal(Signal::HUP);
+        self.hang_up();
         until("the server to read its configuration", || count() > before);
+    }
+
+    /// Sends SIGHUP.
+    pub fn hang_up(&self) {
+        self.signal(Signal::HUP);
     }
 
     fn signal(&self, signal: Signal) {

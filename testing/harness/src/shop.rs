@@ -4,8 +4,11 @@
 //! `…_needs_syncline_test_data` and are ignored unless `SYNCLINE_TEST_DATA` names their folder;
 //! each runs on [`Shop::Generated`] too, which needs nothing.
 
+mod dialect;
 mod rows;
 mod tables;
+
+pub use dialect::Dialect;
 
 use std::path::Path;
 
@@ -19,15 +22,6 @@ pub enum Shop {
     Published,
     /// Tables of the same names and kinds, with rows that are made here.
     Generated,
-}
-
-/// For which database a script is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Dialect {
-    /// `[InvoiceLine]`, `NVARCHAR(40)`, foreign keys within the tables.
-    Sqlite,
-    /// `invoice_line`, `VARCHAR(40)`, foreign keys afterwards.
-    Postgres,
 }
 
 impl Shop {

@@ -1,6 +1,6 @@
 //! A consolidated database with its server's folder, users and remotes.
 
-use crate::dump::{Centre, Share, count, differences_in, sql, tables};
+use crate::dump::{Center, Share, count, differences_in, sql, tables};
 use crate::postgres::{Cluster, TestDatabase};
 use crate::program::{Outcome, Syncline};
 use crate::server::Server;
@@ -16,7 +16,7 @@ use tempfile::TempDir;
 #[derive(Debug)]
 pub struct World {
     folder: TempDir,
-    centre: Centre,
+    center: Center,
     /// The program, run in the folder of the world.
     pub syncline: Syncline,
 }
@@ -36,7 +36,7 @@ impl World {
         let path = folder.path().join("consolidated.db");
         sql(&path, create);
         let syncline = Syncline::new(executable, folder.path());
-        World { folder, centre: Centre::Sqlite(path), syncline }
+        World { folder, center: Center::Sqlite(path), syncline }
     }
 
     /// The same on PostgreSQL, in a database of its own.
@@ -53,13 +53,13 @@ impl World {
     pub fn on_database(executable: impl AsRef<Path>, database: TestDatabase) -> World {
         let folder = tempfile::tempdir().unwrap();
         let syncline = Syncline::new(executable, folder.path());
-        World { folder, centre: Centre::Postgres(database), syncline }
+        World { folder, center: Center::Postgres(database), syncline }
     }
 
     /// The same folder and remotes around another database of PostgreSQL.
     #[must_use]
     pub fn with_database(self, database: TestDatabase) -> World {
-        World { centre: Centre::Postgres(database), ..self }
+        World { center: Center::Postgres(database), ..self }
     }
 
     /// The consolidated database, where it is one of PostgreSQL.
@@ -67,33 +67,33 @@ impl World {
     /// # Panics
     /// When it is a file.
     pub fn database(&self) -> &TestDatabase {
-        match &self.centre {
-            Centre::Postgres(database) => database,
-            Centre::Sqlite(path) => panic!("{} is no database of PostgreSQL", path.display()),
+        match &self.center {
+            Center::Postgres(database) => database,
+            Center::Sqlite(path) => panic!("{} is no database of PostgreSQL", path.display()),
         }
     }
 
     /// Runs SQL at the consolidated database, by a program that knows nothing of Syncline.
-    pub fn centre_sql(&self, text: &str) {
-        match &self.centre {
-            Centre::Sqlite(path) => sql(path, text),
-            Centre::Postgres(database) => database.sql(text),
+    pub fn center_sql(&self, text: &str) {
+        match &self.center {
+            Center::Sqlite(path) => sql(path, text),
+            Center::Postgres(database) => database.sql(text),
         }
     }
 
     /// The one number that a query at the consolidated database answers.
-    pub fn centre_count(&self, text: &str) -> i64 {
-        match &self.centre {
-            Centre::Sqlite(path) => count(path, text),
-            Centre::Postgres(database) => database.count(text),
+    pub fn center_count(&self, text: &str) -> i64 {
+        match &self.center {
+            Center::Sqlite(path) => count(path, text),
+            Center::Postgres(database) => database.count(text),
         }
     }
 
     /// The user's tables at the consolidated database, as a remote calls them.
-    pub fn centre_tables(&self) -> Vec<String> {
-        match &self.centre {
-            Centre::Sqlite(path) => tables(path),
-            Centre::Postgres(database) => database.tables(),
+    pub fn center_tables(&self) -> Vec<String> {
+        match &self.center {
+            Center::Sqlite(path) => tables(path),
+            Center::Postgres(database) => database.tables(),
         }
     }
 
@@ -144,9 +144,17 @@ impl World {
         Server::start(command, &self.path("server.log"))
     }
 
+    /// The same with fail points.
+    pub fn serve_at_with(&self, url: &str, fail_points: &str) -> Server {
+        let mut command = self.syncline.command(&["serve", "--listen", url]);
+        command.env("FAILPOINTS", fail_points);
+        Server::start(command, &self.path("server.log"))
+    }
+
     /// Starts a server on a free port with further arguments, and with fail points if wanted.
     pub fn serve_with(&self, arguments: &[&str], fail_points: Option<&str>) -> Server {
-        let mut all = vec!["serve", "--listen", "tcp://127.0.0.1:0"];
+        let listen = listen();
+        let mut all = vec!["serve", "--listen", &listen];
         all.extend(arguments);
         let mut command = self.syncline.command(&all);
         if let Some(fail_points) = fail_points {
@@ -207,14 +215,14 @@ impl World {
 
     /// What is different between this remote and the consolidated database.
     pub fn differences(&self, name: &str) -> Vec<String> {
-        let tables = self.centre_tables();
+        let tables = self.center_tables();
         let whole: Vec<Share> = tables.iter().map(|table| Share::whole(table)).collect();
         self.differences_in(name, &whole)
     }
 
     /// What is different between this remote and its share of the consolidated database.
     pub fn differences_in(&self, name: &str, shares: &[Share]) -> Vec<String> {
-        differences_in(&self.centre, &self.remote(name), shares)
+        differences_in(&self.center, &self.remote(name), shares)
     }
 
     /// Checks that these remotes hold what the consolidated database holds (S3).
@@ -227,4 +235,10 @@ impl World {
             assert!(lines.is_empty(), "{name} differs:\n{}", lines.join("\n"));
         }
     }
+}
+
+/// Where servers listen: a free port, over TCP unless the environment names another transport, so
+/// that any test can be tried over it.
+fn listen() -> String {
+    std::env::var("SYNCLINE_TEST_LISTEN").unwrap_or_else(|_| "tcp://127.0.0.1:0".to_owned())
 }

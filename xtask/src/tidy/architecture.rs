@@ -1,13 +1,15 @@
-//! Who may know whom: the architecture invariants A1 to A7.
+//! Who may know whom: the architecture invariants A1 to A8.
 //!
 //! A1 `model` and `protocol` know no socket, file, clock, thread or runtime.
 //! A2 `protocol` knows no SQL; `consolidated` knows no wire message.
 //! A3 `client`, `replay` and `server` do not know each other.
-//! A4 Only `server/src/network`, `client/src/transport` and `consolidated/src/postgres/link` know
-//!    sockets; only a backend of `consolidated`, and the client engine, know a driver.
+//! A4 Only `server/src/network`, `server/src/authenticate/outside`, `client/src/transport` and
+//!    `postgres-driver` know sockets; only a backend of `consolidated`, and the
+//!    client engine, know a driver. A driver knows none of us.
 //! A5 Only the worker stage touches the consolidated database; what it calls is blocking code.
 //! A6 Only `clock.rs` reads time and only `random.rs` draws numbers.
 //! A7 Nothing depends on `server` but programs and tests.
+//! A8 In `client`, only `system` and the transports know an operating system.
 //!
 //! Crates are checked from their manifests, source by the paths it mentions.
 
@@ -56,12 +58,22 @@ fn dependency_fault(Dependency { from, from_folder, to }: &Dependency<'_>) -> Op
     let reason = match (*from, *to) {
         ("model", "rand" | "serde" | "serde_bytes") => return None,
         ("model", _) => "A1: a dependency of `model` is one of everybody; it takes a decision",
-        ("protocol", "model" | "rmp-serde" | "serde" | "serde_bytes") => return None,
+        (
+            "protocol",
+            "model" | "lz4_flex" | "rmp-serde" | "serde" | "serde_bytes" | "zstd-safe",
+        ) => return None,
         ("protocol", "consolidated" | "rusqlite") => "A2: the wire knows no SQL",
         ("protocol", _) => "A1: the wire knows only the nouns and its codec",
         ("consolidated", "protocol") => "A2: the consolidated database knows no wire message",
         ("client" | "replay" | "server", "client" | "replay" | "server") => {
             "A3: they meet only in `protocol` and in tests"
+        }
+        (
+            "postgres-driver",
+            "client" | "consolidated" | "model" | "protocol" | "server" | "terminal",
+        ) => "A4: the driver knows nothing of what it is used for",
+        ("client" | "server" | "terminal", "postgres-driver") => {
+            "A4: only a backend of `consolidated` knows a driver"
         }
         ("server", "rusqlite") => "A4: only a backend of `consolidated` knows a driver",
         (_, "server") if !is_program => "A7: only programs and tests know the server",
@@ -125,7 +137,7 @@ const OUTSIDE: &[&str] = &[
     "tokio",
 ];
 const SOCKETS: &[&str] =
-    &["std::net", "std::os::unix::net", "tokio::net", "socket2", "rustix::net"];
+    &["std::net", "std::os::unix::net", "tokio::net", "socket2", "rustix::net", "ureq"];
 const ADDRESSES: &[&str] = &[
     "std::net::IpAddr",
     "std::net::Ipv4Addr",
@@ -140,6 +152,20 @@ const CLOCKS: &[&str] = &[
     "rustix::time::clock_gettime",
 ];
 const CHANCE: &[&str] = &["getrandom", "rand::rng", "rand::random", "rand::rngs::OsRng"];
+/// What a browser does not have.
+const SYSTEM: &[&str] = &[
+    "getrandom",
+    "rustix",
+    "std::env",
+    "std::fs",
+    "std::net",
+    "std::os",
+    "std::process",
+    "std::thread",
+    "std::time::Instant",
+    "std::time::SystemTime",
+    "tempfile",
+];
 const THREADS: &[&str] = &[
     "std::thread::spawn",
     "std::thread::Builder",
@@ -156,28 +182,35 @@ fn mention_fault(place: &Place<'_>, mention: &Mention) -> Option<&'static str> {
         return Some("A1: this crate knows no socket, file, clock, thread or runtime");
     }
     let knows_sockets = place.is("server", "network")
+        || place.is("server", "authenticate/outside")
         || place.is("client", "transport")
-        || place.is("consolidated", "postgres/link");
+        || place.owner == "postgres-driver";
     if any(SOCKETS) && !any(ADDRESSES) && !knows_sockets {
-        return Some("A4: only the network, the transport and PostgreSQL's link know sockets");
+        return Some(
+            "A4: only the network, services outside, the transport and the driver of PostgreSQL \
+             know sockets",
+        );
     }
     let knows_driver = place.is("consolidated", "sqlite")
         || place.owner == "client"
-        // Programs that play the application which writes to its own files.
+        // It plays the application which writes to its own files.
         || place.is("cli", "demo")
-        || place.is("cli", "bench")
+        // It measures the bare database.
         || place.owner == "bench";
     let knows_postgres = place.is("consolidated", "postgres")
-        || place.is("cli", "bench")
-        || place.owner == "harness";
+        || ["bench", "harness", "postgres-driver"].contains(&place.owner);
     let postgres = ["tokio_postgres", "postgres_types", "postgres_protocol"];
+    // A URL names its hosts and proofs with the nouns of the driver.
+    if any(&["postgres_driver"]) && !knows_postgres && !place.is("consolidated", "url") {
+        return Some("A4: only a backend of `consolidated` knows its driver");
+    }
     if any(&postgres) && !knows_postgres {
         return Some("A4: only a backend of `consolidated` knows its driver");
     }
     if any(&["rusqlite"]) && !knows_driver {
         return Some("A4: only a backend of `consolidated` and the client engine know a driver");
     }
-    if place.owner == "consolidated" && any(&["tokio"]) {
+    if ["consolidated", "postgres-driver"].contains(&place.owner) && any(&["tokio"]) {
         return Some("A5: a backend is blocking code");
     }
     let touches = any(&[
@@ -195,11 +228,28 @@ fn mention_fault(place: &Place<'_>, mention: &Mention) -> Option<&'static str> {
     if any(CHANCE) && !place.file_is("random.rs") {
         return Some("A6: only random.rs draws numbers");
     }
+    if any(SYSTEM) && !may_know_system(place) {
+        return Some("A8: only system and the transports know an operating system");
+    }
     let starts = place.is("server", "stage") || place.is("server", "network");
-    if ["server", "client", "consolidated"].contains(&place.owner) && any(THREADS) && !starts {
+    if ["server", "client", "consolidated", "postgres-driver"].contains(&place.owner)
+        && any(THREADS)
+        && !starts
+    {
         return Some("threads and tasks start in server/src/stage.rs and server/src/network only");
     }
     None
+}
+
+/// Everything but the engine, and in it what only ordinary programs use.
+fn may_know_system(place: &Place<'_>) -> bool {
+    place.owner != "client"
+        || place.is("client", "system")
+        || place.is("client", "transport")
+        // It kills the process, where a test asks for it.
+        || place.file_is("fail_point.rs")
+        // Only tests see it.
+        || place.below.starts_with("testing")
 }
 
 #[cfg(test)]
@@ -245,15 +295,22 @@ mod tests {
         assert!(!mentions("crates/server/src/command.rs", socket));
         assert!(mentions("crates/server/src/network/listener.rs", socket));
         assert!(mentions("crates/server/src/config.rs", "use std::net::SocketAddr;"));
+        assert!(!mentions("crates/server/src/authenticate/jwt.rs", "use ureq::Agent;"));
+        assert!(mentions("crates/server/src/authenticate/outside/https.rs", "use ureq::Agent;"));
         let stream = "use std::net::TcpStream;";
         assert!(!mentions("crates/consolidated/src/postgres/fetch.rs", stream));
-        assert!(mentions("crates/consolidated/src/postgres/link/socket.rs", stream));
+        assert!(mentions("crates/postgres-driver/src/socket.rs", stream));
         assert!(!depends("server", "crates/server", "rusqlite"));
         assert!(!mentions("crates/consolidated/src/script.rs", "use rusqlite::Connection;"));
         assert!(mentions("crates/consolidated/src/sqlite/rows.rs", "use rusqlite::Connection;"));
         let postgres = "use postgres_types::Type;";
         assert!(!mentions("crates/consolidated/src/sqlite/rows.rs", postgres));
         assert!(mentions("crates/consolidated/src/postgres/link.rs", postgres));
+        let driver = "use postgres_driver::Session;";
+        assert!(!mentions("crates/consolidated/src/connection.rs", driver));
+        assert!(mentions("crates/consolidated/src/postgres/link.rs", driver));
+        assert!(!depends("postgres-driver", "crates/postgres-driver", "model"));
+        assert!(!depends("server", "crates/server", "postgres-driver"));
     }
 
     #[test]
@@ -263,16 +320,27 @@ mod tests {
         assert!(mentions("crates/server/src/worker/apply.rs", text));
         let runtime = "use tokio::runtime::Runtime;";
         assert!(!mentions("crates/consolidated/src/postgres/link.rs", runtime));
+        assert!(!mentions("crates/postgres-driver/src/session.rs", runtime));
     }
 
     #[test]
     fn a6_time_and_chance_have_one_file_each() {
         let time = "use std::time::Instant;\nfn f() -> Instant { Instant::now() }";
         assert!(!mentions("crates/client/src/apply.rs", time));
-        assert!(mentions("crates/client/src/clock.rs", time));
+        assert!(mentions("crates/client/src/system/clock.rs", time));
         let chance = "fn f(bytes: &mut [u8]) { getrandom::fill(bytes); }";
         assert!(!mentions("crates/server/src/command.rs", chance));
         assert!(mentions("crates/server/src/random.rs", chance));
+    }
+
+    #[test]
+    fn a8_a_conversation_needs_no_operating_system() {
+        for text in ["use std::fs::File;", "fn f() { std::thread::sleep(LONG) }"] {
+            assert!(!mentions("crates/client/src/synchronize/attempt.rs", text));
+            assert!(!mentions("crates/client/src/lib.rs", text));
+            assert!(mentions("crates/client/src/system/files.rs", text));
+            assert!(mentions("crates/cli/src/sync.rs", text));
+        }
     }
 
     #[test]

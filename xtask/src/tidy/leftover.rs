@@ -12,8 +12,8 @@ const CODE: &[(&str, &str)] = &[(concat!("db", "g!("), "left from debugging")];
 /// Finds the marks as whole words in every text, and the code in Rust files.
 pub(crate) fn check(file: &SourceFile) -> Vec<Problem> {
     let mut problems = Vec::new();
-    let licence = file.path.starts_with("LICENSE") || file.path == "Cargo.lock";
-    if licence || file.path == "xtask/src/tidy/leftover.rs" {
+    let license = file.path.starts_with("LICENSE") || file.path == "Cargo.lock";
+    if license || file.path == "xtask/src/tidy/leftover.rs" {
         return problems;
     }
     for (number, line) in file.lines() {

@@ -60,7 +60,11 @@ pub(crate) fn of_use(item: &syn::ItemUse) -> Vec<Mention> {
 pub(crate) fn only_in_tests(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|attribute| match &attribute.meta {
         syn::Meta::Path(path) => path.segments.last().is_some_and(|it| it.ident == "test"),
-        syn::Meta::List(list) => list.path.is_ident("cfg") && list.tokens.to_string() == "test",
+        syn::Meta::List(list) => {
+            let tokens = list.tokens.to_string();
+            let is_test = tokens == "test" || tokens.starts_with("all (test");
+            list.path.is_ident("cfg") && is_test
+        }
         syn::Meta::NameValue(_) => false,
     })
 }
@@ -229,7 +233,7 @@ mod tests {
     #[test]
     fn tests_are_not_seen() {
         let text = "#[cfg(test)] mod tests { use std::net::TcpStream; }\n\
-                    #[cfg(test)] use std::fs;\n#[test] fn f() { std::fs::read(a); }";
+                    #[cfg(all(test, unix))] use std::fs;\n#[test] fn f() { std::fs::read(a); }";
         assert_eq!(paths(text), Vec::<String>::new());
     }
 }

@@ -1,6 +1,7 @@
 //! The options of `syncline fleet`, `declare-restored` and `rotate-keys`.
 
-use super::{Dir, parse_remote_id, parse_user};
+use super::Dir;
+use super::name::{parse_remote_id, parse_user};
 use clap::{Args, Subcommand};
 use model::{RemoteId, UserName};
 

@@ -1,4 +1,4 @@
-//! `syncline rejects` and `syncline conflicts`: the centre's records of single rows.
+//! `syncline rejects` and `syncline conflicts`: the center's records of single rows.
 
 use super::Dir;
 use clap::{Args, Subcommand};

@@ -1,6 +1,7 @@
 //! The options of `syncline user`.
 
-use super::{Dir, parse_claim, parse_user};
+use super::Dir;
+use super::name::{parse_claim, parse_user};
 use clap::{Args, Subcommand};
 use model::UserName;
 use std::path::PathBuf;

@@ -3,7 +3,12 @@
 //! The struct for serde, its defaults, the checked bounds, and the sample file of `syncline init`
 //! follow from this list.
 
-use crate::args::LogLevel;
+use super::compression::{self, Method};
+use super::jwt::{JWT_OPTIONS, JwtFileOptions};
+use super::log_level::LogLevel;
+use super::login_service::{SERVICE_OPTIONS, ServiceFileOptions};
+use super::spelled::{OPTIONS, SpelledOption};
+use super::tls::{TlsClient, TlsClientUser};
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -24,7 +29,12 @@ pub(crate) struct ServerOption {
 }
 
 /// Where the server listens unless the file or `--listen` says otherwise.
-pub(crate) const LISTEN_DEFAULT: &str = "tcp://127.0.0.1:2439";
+const LISTEN_DEFAULT: &str = "tcp://127.0.0.1:2439";
+
+/// The options that are no numbers, in the order of the sample file.
+pub(crate) fn spelled_options() -> impl Iterator<Item = &'static SpelledOption> {
+    OPTIONS.iter().chain(JWT_OPTIONS).chain(SERVICE_OPTIONS)
+}
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -37,12 +47,37 @@ macro_rules! server_options {
         pub(crate) struct ServerOptions {
             /// Where to listen.
             pub(crate) listen: Vec<String>,
+            /// Origins of the pages that may synchronize over HTTP.
+            pub(crate) allowed_origins: Vec<String>,
+            /// The certificate for encrypted connections, relative to the file.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            pub(crate) tls_certificate: Option<String>,
+            /// Its key.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            pub(crate) tls_key: Option<String>,
+            /// The authorities of the certificates of remotes.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            pub(crate) tls_client_ca: Option<String>,
+            /// Whether remotes show certificates.
+            pub(crate) tls_client: TlsClient,
+            /// Where such a certificate names its user.
+            pub(crate) tls_client_user: TlsClientUser,
+            /// Whether clear text is for loopback only.
+            pub(crate) require_tls: bool,
             /// Where rows go that do not fit in memory; the system's temporary folder if none.
             #[serde(skip_serializing_if = "Option::is_none")]
             pub(crate) spill_dir: Option<String>,
+            /// How rows may be compressed on their way, the preferred one first.
+            pub(crate) compression: Vec<Method>,
             /// How much to log, unless `--log` is given.
             #[serde(skip_serializing_if = "Option::is_none")]
             pub(crate) log: Option<LogLevel>,
+            /// Whose JWTs it accepts.
+            #[serde(flatten)]
+            pub(crate) jwt: JwtFileOptions,
+            /// Who else knows the users.
+            #[serde(flatten)]
+            pub(crate) service: ServiceFileOptions,
             $(#[doc = $why] pub(crate) $name: u64,)+
         }
 
@@ -50,8 +85,18 @@ macro_rules! server_options {
             fn default() -> ServerOptions {
                 ServerOptions {
                     listen: vec![LISTEN_DEFAULT.to_owned()],
+                    allowed_origins: Vec::new(),
+                    tls_certificate: None,
+                    tls_key: None,
+                    tls_client_ca: None,
+                    tls_client: TlsClient::Off,
+                    tls_client_user: TlsClientUser::Cn,
+                    require_tls: false,
                     spill_dir: None,
+                    compression: compression::DEFAULT.to_vec(),
                     log: None,
+                    jwt: JwtFileOptions::default(),
+                    service: ServiceFileOptions::default(),
                     $($name: $default,)+
                 }
             }
@@ -134,16 +179,16 @@ server_options! {
          remote, so that a dead connection does not lock a remote out.";
     drain_timeout_s = 10, 0..=3600, "seconds",
         "After SIGTERM running synchronizations may take this long to end. Then their statements \
-         at the database are cancelled, and the process ends within two seconds.";
+         at the database are canceled, and the process ends within two seconds.";
     statement_timeout_s = 300, 1..=86_400, "seconds",
-        "At a PostgreSQL centre: one statement may take this long, and the database may be silent \
+        "At a PostgreSQL center: one statement may take this long, and the database may be silent \
          for this long plus 15 seconds. A synchronization that exceeds it is tried again later, \
          and no row is rejected. The first download of a very large table may need more.";
     lock_timeout_s = 5, 1..=3600, "seconds",
-        "At a PostgreSQL centre: a statement waits this long for a lock of another session. Then \
+        "At a PostgreSQL center: a statement waits this long for a lock of another session. Then \
          the server tells the remote when to try again, and the worker is free for others.";
     idle_in_transaction_timeout_s = 5, 1..=3600, "seconds",
-        "At a PostgreSQL centre: the database ends the transaction of an upload if its server is \
+        "At a PostgreSQL center: the database ends the transaction of an upload if its server is \
          silent for this long, so that a dead server does not hold locks. For a download it is \
          six times this long.";
     token_lifetime_s = 86_400, 60..=31_536_000, "seconds",
@@ -172,6 +217,12 @@ server_options! {
     password_failures_max = 10_000, 1..=10_000_000, "users with an address each",
         "The server remembers wrong passwords for this many, which takes about 2 MB. For a new \
          one the oldest entry of the address with the most entries is removed.";
+    authenticate_user_timeout_s = 10, 1..=300, "seconds",
+        "The service that knows the users must answer within this time. Otherwise the server tells \
+         the remote to come back, and counts no wrong password.";
+    authenticate_user_requests_max = 32, 1..=10_000, "questions",
+        "Questions to the service at the same time. Further ones wait, at most \
+         password_queue_len_max.";
 }
 
 impl ServerOptions {
@@ -181,6 +232,15 @@ impl ServerOptions {
             // Only the reader of the file knows it.
             mark_dir: None,
             listen: self.listen.clone(),
+            allowed_origins: self.allowed_origins.clone(),
+            tls: server::TlsFiles {
+                certificate: self.tls_certificate.as_ref().map(PathBuf::from),
+                key: self.tls_key.as_ref().map(PathBuf::from),
+                client_ca: self.tls_client_ca.as_ref().map(PathBuf::from),
+                client: self.tls_client.meaning(),
+                client_user: self.tls_client_user.meaning(),
+            },
+            require_tls: self.require_tls,
             connections_max: size(self.connections_max),
             transfers_max: size(self.transfers_max),
             sessions_max: size(self.sessions_max),
@@ -191,6 +251,7 @@ impl ServerOptions {
             stream_memory_bytes_max: self.stream_memory_bytes_max,
             spill_bytes_max: self.spill_bytes_max,
             spill_dir: self.spill_dir.as_ref().map(PathBuf::from),
+            compression: self.compression.iter().map(|method| (*method).into()).collect(),
             upload_bytes_max: self.upload_bytes_max,
             frame_bytes_max: size(self.frame_bytes_max),
             unauthenticated_bytes_max: size(self.unauthenticated_bytes_max),
@@ -208,6 +269,11 @@ impl ServerOptions {
             lock_timeout_s: self.lock_timeout_s,
             idle_in_transaction_timeout_s: self.idle_in_transaction_timeout_s,
             token_lifetime_s: self.token_lifetime_s,
+            jwt: self.jwt.meaning(),
+            service: self.service.meaning(
+                self.authenticate_user_timeout_s,
+                size(self.authenticate_user_requests_max),
+            ),
             password_hashes_max: size(self.password_hashes_max),
             password_queue_len_max: size(self.password_queue_len_max),
             password_delay_max_s: self.password_delay_max_s,
@@ -219,9 +285,8 @@ impl ServerOptions {
 
     /// Every key of the table.
     pub(crate) fn keys() -> impl Iterator<Item = &'static str> {
-        ["listen", "spill_dir", "log"]
-            .into_iter()
-            .chain(SERVER_OPTIONS.iter().map(|option| option.name))
+        let numbers = SERVER_OPTIONS.iter().map(|option| option.name);
+        spelled_options().map(|option| option.name).chain(numbers)
     }
 }
 

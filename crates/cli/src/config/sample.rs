@@ -1,6 +1,7 @@
 //! The `syncline.toml` that `syncline init` writes: every option with unit, default and reason.
 
-use super::options::{LISTEN_DEFAULT, SERVER_OPTIONS};
+use super::options::{SERVER_OPTIONS, spelled_options};
+use super::spelled::SpelledOption;
 
 /// Widest comment line of the sample, in characters.
 const COMMENT_WIDTH_MAX: usize = 92;
@@ -27,26 +28,12 @@ pub(crate) fn text(consolidated: &str, models: &[&str]) -> String {
          deploys them. Default: [\"model.toml\"].",
     );
     let models: Vec<String> = models.iter().map(|model| quoted(model)).collect();
-    text.push_str(&format!("models = [{}]\n\n[server]\n\n", models.join(", ")));
-    comment(
-        &mut text,
-        "listen (URLs, tcp://HOST:PORT): the addresses of the server. With the default only this \
-         machine can reach it, because tcp:// sends passwords in clear text. Port 0 takes a free \
-         port.",
-    );
-    text.push_str(&format!("#listen = [{}]\n\n", quoted(LISTEN_DEFAULT)));
-    comment(
-        &mut text,
-        "spill_dir (a folder): for rows that do not fit in memory. Default: the system's \
-         temporary folder. Name a folder on a disk if the temporary folder is in memory.",
-    );
-    text.push_str("#spill_dir = \"/var/tmp\"\n\n");
-    comment(
-        &mut text,
-        "log (off, error, warn, info, debug, trace): how much the server logs. `--log` overrides \
-         it.",
-    );
-    text.push_str("#log = \"info\"\n");
+    text.push_str(&format!("models = [{}]\n\n[server]\n", models.join(", ")));
+    for SpelledOption { name, value, why } in spelled_options() {
+        text.push('\n');
+        comment(&mut text, &format!("{name} {why}"));
+        text.push_str(&format!("#{name} = {value}\n"));
+    }
     for option in SERVER_OPTIONS {
         text.push('\n');
         comment(&mut text, &format!("{} ({}): {}", option.name, option.unit, option.why));

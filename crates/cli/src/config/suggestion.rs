@@ -37,7 +37,7 @@ mod tests {
         assert_eq!(nearest("lisen", known), Some("listen"));
         assert_eq!(nearest("session_max", known), Some("sessions_max"));
         assert_eq!(nearest("idle_timeout", known), Some("idle_timeout_s"));
-        assert_eq!(nearest("colour", known), None);
+        assert_eq!(nearest("color", known), None);
         assert_eq!(nearest("", known), None);
     }
 

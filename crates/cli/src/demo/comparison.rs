@@ -4,12 +4,12 @@
 
 use super::folder::Folder;
 use super::schema::{REPRESENTATIVES, TABLES, failed};
-use crate::output;
 use model::{Code, Failure};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OpenFlags};
 use std::collections::HashMap;
 use std::path::Path;
+use terminal::output;
 
 /// How one table of a remote differs from the consolidated database.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -42,10 +42,10 @@ pub(super) fn run(folder: &Folder) -> Result<(), Failure> {
     let mut lines = Vec::new();
     let mut different = Vec::new();
     for table in TABLES {
-        let centre = read(&folder.consolidated(), table)?;
-        let mut line = vec![format!("  {table}"), centre.len().to_string()];
+        let center = read(&folder.consolidated(), table)?;
+        let mut line = vec![format!("  {table}"), center.len().to_string()];
         for (name, _) in REPRESENTATIVES {
-            let difference = compare(&centre, &read(&folder.remote(name), table)?);
+            let difference = compare(&center, &read(&folder.remote(name), table)?);
             line.push(difference.text());
             if !difference.is_none() {
                 different.push(format!("{name}.{table}"));
@@ -101,16 +101,16 @@ fn read_rows(connection: &Connection, table: &str, key: &[String]) -> rusqlite::
     Ok(rows)
 }
 
-fn compare(centre: &Rows, remote: &Rows) -> Difference {
-    let mut difference = Difference { rows: centre.len() as u64, ..Difference::default() };
-    for (key, row) in centre {
+fn compare(center: &Rows, remote: &Rows) -> Difference {
+    let mut difference = Difference { rows: center.len() as u64, ..Difference::default() };
+    for (key, row) in center {
         match remote.get(key) {
             None => difference.missing += 1,
             Some(other) if other == row => difference.equal += 1,
             Some(_) => difference.changed += 1,
         }
     }
-    difference.surplus = remote.keys().filter(|key| !centre.contains_key(*key)).count() as u64;
+    difference.surplus = remote.keys().filter(|key| !center.contains_key(*key)).count() as u64;
     difference
 }
 
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn missing_surplus_and_changed_rows_are_told_apart() {
-        let centre = rows(
+        let center = rows(
             "CREATE TABLE t (a INTEGER PRIMARY KEY, b);
                            INSERT INTO t VALUES (1, 'x'), (2, 2), (3, NULL);",
         );
@@ -136,12 +136,12 @@ mod tests {
             "CREATE TABLE t (b, a INTEGER PRIMARY KEY);
                          INSERT INTO t VALUES ('x', 1), (2, 2), (NULL, 3);",
         );
-        assert_eq!(compare(&centre, &same).text(), "3 equal");
+        assert_eq!(compare(&center, &same).text(), "3 equal");
         let other = rows(
             "CREATE TABLE t (a INTEGER PRIMARY KEY, b);
                           INSERT INTO t VALUES (1, 'x'), (2, '2'), (4, NULL);",
         );
-        let difference = compare(&centre, &other);
+        let difference = compare(&center, &other);
         assert_eq!(difference.text(), "1 equal, 1 missing, 1 surplus, 1 changed");
         assert!(!difference.is_none());
     }

@@ -1,11 +1,11 @@
 //! Runs the commands of this program, as a user would type them.
 
 use super::folder::Folder;
-use crate::output;
 use model::{Code, Failure};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use terminal::output;
 
 /// The program `syncline`, run in the folder of the demo.
 #[derive(Debug, Clone)]

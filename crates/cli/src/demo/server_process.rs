@@ -2,11 +2,11 @@
 
 use super::folder::Folder;
 use super::program::Program;
-use crate::output;
 use model::{Code, Failure};
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
+use terminal::output;
 
 /// A running `syncline serve`. Dropping it kills it.
 #[derive(Debug)]

@@ -2,6 +2,8 @@
 //!
 //! When `server.log` is full, it becomes `server.log.1`, that one becomes `server.log.2`, and so
 //! on. The oldest file is removed. No line is split.
+//!
+//! Other programs may rotate the file too: they move it, and send SIGHUP.
 
 use model::{Code, Failure};
 use std::fs::{self, File, OpenOptions};
@@ -31,10 +33,18 @@ struct Rotating {
 impl LogFile {
     /// Goes on with the file, or begins one.
     pub(super) fn open(path: &Path) -> Result<LogFile, Failure> {
-        LogFile::with_limit(path, LOG_FILE_BYTES_MAX).map_err(|error| {
-            let message = format!("cannot write the log file {}", path.display());
-            Failure::new(Code::CannotWrite, message).source(error)
-        })
+        LogFile::with_limit(path, LOG_FILE_BYTES_MAX).map_err(|error| cannot_write(path, error))
+    }
+
+    /// Goes on with the file that is at the path now, or begins one: it may have been moved. Where
+    /// that fails the log goes on in the file that it has.
+    pub(super) fn reopen(&self) -> Result<(), Failure> {
+        let mut rotating = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match append_to(&rotating.path) {
+            Ok((file, bytes)) => (rotating.file, rotating.bytes) = (file, bytes),
+            Err(error) => return Err(cannot_write(&rotating.path, error)),
+        }
+        Ok(())
     }
 
     fn with_limit(path: &Path, bytes_max: u64) -> io::Result<LogFile> {
@@ -42,6 +52,11 @@ impl LogFile {
         let rotating = Rotating { path: path.to_owned(), file, bytes, bytes_max };
         Ok(LogFile(Arc::new(Mutex::new(rotating))))
     }
+}
+
+fn cannot_write(path: &Path, error: io::Error) -> Failure {
+    let message = format!("cannot write the log file {}", path.display());
+    Failure::new(Code::CannotWrite, message).source(error)
 }
 
 fn append_to(path: &Path) -> io::Result<(File, u64)> {

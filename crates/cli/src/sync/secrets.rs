@@ -1,16 +1,18 @@
 //! Token or password: the token while it is valid, the password to get the next one.
 
 use crate::args::SyncOptions;
-use crate::secret;
 use model::{Code, Failure, UserName};
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
+use terminal::secret;
 
 /// What proves the user, as far as it is known yet.
 pub(super) struct Secrets {
     token_file: Option<PathBuf>,
     token: Option<String>,
     password: Option<String>,
+    /// There is a certificate that is to be shown.
+    certificate: bool,
 }
 
 impl Secrets {
@@ -21,7 +23,8 @@ impl Secrets {
             None => None,
         };
         // Where a password can fetch the first token, the token file need not exist yet.
-        let can_fetch = password.is_some() || io::stdin().is_terminal();
+        let certificate = options.trust.client_certificate.is_some();
+        let can_fetch = password.is_some() || certificate || io::stdin().is_terminal();
         let token = match &options.token_file {
             Some(path) if path.exists() || !can_fetch => Some(secret::read_file(path, "token")?),
             _ => None,
@@ -29,7 +32,7 @@ impl Secrets {
         if password.is_none() && token.is_none() && !can_fetch {
             return Err(Failure::new(Code::SecretMissing, "no password or token was given"));
         }
-        Ok(Secrets { token_file: options.token_file.clone(), token, password })
+        Ok(Secrets { token_file: options.token_file.clone(), token, password, certificate })
     }
 
     /// The token that was not refused yet.
@@ -44,11 +47,19 @@ impl Secrets {
         user: &UserName,
         refusal: Failure,
     ) -> Result<(), Failure> {
-        if self.password.is_none() && !io::stdin().is_terminal() {
+        if self.password.is_none() && !self.certificate && !io::stdin().is_terminal() {
             return Err(refusal);
         }
         self.token = None;
+        if self.is_certificate() {
+            return Ok(());
+        }
         self.password(user).map(|_| ())
+    }
+
+    /// Whether the certificate stands for the password.
+    pub(super) fn is_certificate(&self) -> bool {
+        self.certificate && self.password.is_none()
     }
 
     /// The password, asked on the terminal the first time if no file holds it.

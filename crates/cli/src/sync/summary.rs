@@ -1,12 +1,12 @@
 //! What a synchronization did, as a line for people and as JSON for programs.
 
 use crate::args::SyncOptions;
-use crate::output::counted;
 use client::{Report, Settings, WaitingTable};
 use model::Failure;
 use serde::Serialize;
 use serde_json::Value;
 use std::path::Path;
+use terminal::output::counted;
 
 /// The result, as far as it is known. The fields and their order are those of `--json`.
 #[derive(Debug, Clone, Default, Serialize)]

@@ -1,16 +1,18 @@
 //! `syncline sync --watch`: synchronizes when there are changes, and at intervals.
 
-use super::{Summary, Synchronizer, told};
+use super::report::told;
+use super::summary::Summary;
+use super::synchronizer::Synchronizer;
 use crate::args::SyncOptions;
-use crate::output;
 use client::{Components, Mode};
 use model::{Code, Failure, Random};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use terminal::output;
 
-/// A synchronization begins at least this often, to fetch what changed at the centre.
+/// A synchronization begins at least this often, to fetch what changed at the center.
 const QUIET_MAX: Duration = Duration::from_secs(30);
 /// Local changes are looked for this often.
 const PENDING_CHECK_INTERVAL: Duration = Duration::from_secs(1);

@@ -1,6 +1,6 @@
 //! The file of a remote, as its application sees it.
 
-use crate::centre::{Row, rows_of, try_sqlite};
+use crate::center::{Row, rows_of, try_sqlite};
 use crate::shape::{Shape, first_names, spec_of};
 use crate::shop::Shop;
 use crate::writes::{author_of, signature};

@@ -8,7 +8,7 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
-mod centre;
+mod center;
 mod cut;
 mod file;
 mod oracle;
@@ -20,7 +20,7 @@ mod upheaval;
 mod walk;
 mod writes;
 
-use centre::Backend;
+use center::Backend;
 use harness::full;
 use upheaval::FIRST_SEED;
 use walk::Walk;
@@ -68,7 +68,7 @@ fn walk(backend: Backend) {
 // S1, S2, S3, S5, S6, S7, Trap 20, Trap 21, Trap 23, Trap 24, Trap 26: keys, columns, publications
 // and claims change, foreign keys are bypassed and connections end while all databases are written
 // to. After each synchronization a remote has exactly the right rows, and each change of a remote
-// is at the centre or in a record.
+// is at the center or in a record.
 #[test]
 fn whatever_happens_to_a_fleet_it_converges_on_sqlite() {
     walk(Backend::Sqlite);

@@ -1,6 +1,6 @@
 //! What must hold after a synchronization, read from both databases without Syncline.
 
-use crate::centre::{Centre, Row, rows_of};
+use crate::center::{Center, Row, rows_of};
 use crate::shape::{Kind, Shape, first_names, spec_of};
 use crate::shop::{Shop, Table};
 use crate::site::Site;
@@ -10,7 +10,7 @@ type Rows = BTreeMap<String, BTreeSet<Row>>;
 
 /// The remote holds exactly the rows that belong to this claim, but for those whose parent is
 /// missing, and for the descendants of these.
-pub(crate) fn assert_exact(centre: &Centre, shop: &Shop, site: &Site, rep: u64) {
+pub(crate) fn assert_exact(center: &Center, shop: &Shop, site: &Site, rep: u64) {
     let held: BTreeSet<String> = site.file.held().into_keys().collect();
     let published = shop.tables.iter().filter(|table| table.published);
     let wanted: BTreeSet<String> = published.clone().map(|it| it.now.name.clone()).collect();
@@ -19,9 +19,9 @@ pub(crate) fn assert_exact(centre: &Centre, shop: &Shop, site: &Site, rep: u64) 
     for table in published.clone() {
         let name = &table.now.name;
         let (here, condition) =
-            (centre_columns(centre, &table.now), shop.condition(&table.now, rep));
+            (center_columns(center, &table.now), shop.condition(&table.now, rep));
         let sql = format!("SELECT {here} FROM {name} WHERE {condition}");
-        expected.insert(name.clone(), centre.rows(&sql).into_iter().collect());
+        expected.insert(name.clone(), center.rows(&sql).into_iter().collect());
         let sql = format!("SELECT {} FROM {name}", remote_columns(&table.now));
         found.insert(name.clone(), rows_of(&site.file.app, &sql).into_iter().collect());
     }
@@ -40,8 +40,8 @@ pub(crate) fn assert_exact(centre: &Centre, shop: &Shop, site: &Site, rep: u64) 
             "{name} at {}, {}: missing {missing:?}, too many {too_many:?} of {:?}\n{}",
             site.name,
             shape.columns().join(", "),
-            centre.rows(&format!("SELECT {} FROM {name}", centre_columns(centre, shape))),
-            Records::new(centre, site).read().join("\n")
+            center.rows(&format!("SELECT {} FROM {name}", center_columns(center, shape))),
+            Records::new(center, site).read().join("\n")
         );
     }
     let kept_back = site.remote.status().unwrap().kept_back;
@@ -80,7 +80,7 @@ fn assert_columns(table: &Table, rows: &BTreeSet<Row>, site: &Site) {
 }
 
 /// Every column with its type in front.
-fn centre_columns(centre: &Centre, shape: &Shape) -> String {
+fn center_columns(center: &Center, shape: &Shape) -> String {
     let kinds = shape.spec.key.iter().chain(&shape.spec.place).map(|(_, kind)| *kind);
     let numbers = shape.fixed.iter().zip(kinds).filter(|(_, kind)| *kind == Kind::Number);
     let mut numbers: Vec<&String> = numbers.map(|(name, _)| name).collect();
@@ -89,7 +89,7 @@ fn centre_columns(centre: &Centre, shape: &Shape) -> String {
     let columns = shape.columns();
     let typed = columns.iter().map(|name| {
         // A number column of SQLite may hold words.
-        if centre.is_sqlite() && measure.is_some_and(|it| it.name == *name) {
+        if center.is_sqlite() && measure.is_some_and(|it| it.name == *name) {
             return typed_by_sqlite(name);
         }
         let letter = if numbers.contains(&name) { "i" } else { "t" };
@@ -174,8 +174,8 @@ fn needed_by_own_tables(
     needed
 }
 
-/// Every text that lies at the centre now, and every measure.
-pub(crate) fn texts_at(centre: &Centre, shop: &Shop) -> BTreeSet<String> {
+/// Every text that lies at the center now, and every measure.
+pub(crate) fn texts_at(center: &Center, shop: &Shop) -> BTreeSet<String> {
     let mut texts = BTreeSet::new();
     for Table { now, .. } in &shop.tables {
         let columns = now.texts.iter().map(|text| text.name.clone());
@@ -183,20 +183,20 @@ pub(crate) fn texts_at(centre: &Centre, shop: &Shop) -> BTreeSet<String> {
         let columns = std::iter::once(now.mark().to_owned()).chain(columns).chain(measures);
         let columns: Vec<String> = columns.collect();
         let sql = format!("SELECT {} FROM {}", columns.join(", "), now.name);
-        texts.extend(centre.rows(&sql).into_iter().flatten().flatten());
+        texts.extend(center.rows(&sql).into_iter().flatten().flatten());
     }
     texts
 }
 
-/// The key that the row with this mark has at the centre, as a record says it; `table` is spelled
+/// The key that the row with this mark has at the center, as a record says it; `table` is spelled
 /// as there too. Both with first names.
-pub(crate) fn key_at(centre: &Centre, shop: &Shop, table: &str, mark: &str) -> String {
+pub(crate) fn key_at(center: &Center, shop: &Shop, table: &str, mark: &str) -> String {
     let named = |table_at: &&Table| format!("table: {:?}", table_at.now.spec.name) == table;
     let Table { now, .. } = shop.tables.iter().find(named).unwrap();
     let columns: Vec<String> = now.key().iter().map(|name| format!("'' || {name}")).collect();
     let (columns, uid) = (columns.join(", "), now.mark());
     let sql = format!("SELECT {columns} FROM {} WHERE {uid} = '{mark}'", now.name);
-    let row = centre.rows(&sql).into_iter().next().unwrap();
+    let row = center.rows(&sql).into_iter().next().unwrap();
     let values = now.spec.key.iter().zip(row.into_iter().flatten());
     let values: Vec<String> = values
         .map(|((name, kind), value)| match kind {
@@ -209,21 +209,21 @@ pub(crate) fn key_at(centre: &Centre, shop: &Shop, table: &str, mark: &str) -> S
 
 /// What is known about rows that lost, with first names, read when it is asked for.
 pub(crate) struct Records<'a> {
-    centre: &'a Centre,
+    center: &'a Center,
     site: &'a Site,
     all: Option<Vec<String>>,
 }
 
 impl<'a> Records<'a> {
-    pub(crate) fn new(centre: &'a Centre, site: &'a Site) -> Records<'a> {
-        Records { centre, site, all: None }
+    pub(crate) fn new(center: &'a Center, site: &'a Site) -> Records<'a> {
+        Records { center, site, all: None }
     }
 
     /// All of them.
     pub(crate) fn read(&mut self) -> &[String] {
-        let (centre, site) = (self.centre, self.site);
+        let (center, site) = (self.center, self.site);
         self.all.get_or_insert_with(|| {
-            let mut all = centre.notes();
+            let mut all = center.notes();
             all.extend(site.records());
             all.iter().map(|record| first_names(record)).collect()
         })

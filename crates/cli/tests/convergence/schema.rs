@@ -1,4 +1,4 @@
-//! What the owner of the centre does to whole tables and columns: names, types, NOT NULL.
+//! What the owner of the center does to whole tables and columns: names, types, NOT NULL.
 
 use crate::shape::{Kind, Measure, Shape, first_names, rename};
 use crate::shop::Shop;

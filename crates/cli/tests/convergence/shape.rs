@@ -106,7 +106,7 @@ pub(crate) struct Measure {
     pub(crate) required: bool,
 }
 
-/// A table as the centre or a remote knows it.
+/// A table as the center or a remote knows it.
 #[derive(Debug, Clone)]
 pub(crate) struct Shape {
     pub(crate) spec: &'static Spec,

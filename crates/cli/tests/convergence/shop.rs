@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 /// Names of columns come from these, few enough to be swapped and used again.
 const NAMES: [&str; 5] = ["note", "a", "b", "c", "d"];
 
-/// A table as the centre has it.
+/// A table as the center has it.
 #[derive(Debug, Clone)]
 pub(crate) struct Table {
     pub(crate) now: Shape,

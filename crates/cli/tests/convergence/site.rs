@@ -1,6 +1,6 @@
 //! A remote of the walk: its file, its application, and the changes that must not be lost.
 
-use crate::centre::try_sqlite;
+use crate::center::try_sqlite;
 use crate::cut::{Cut, Cutting, Meanwhile};
 use crate::file::{File, Marks, Written};
 use crate::shape::Text;

@@ -50,14 +50,14 @@ impl Upheaval {
             walk.write_at_a_remote();
         }
         for _ in 0..=self.chance.below(2) {
-            let is_sqlite = walk.centre.is_sqlite();
+            let is_sqlite = walk.center.is_sqlite();
             for sql in walk.shop.change_schema(is_sqlite, &mut self.chance) {
-                println!("centre: {sql}");
-                walk.centre.own(&sql);
+                println!("center: {sql}");
+                walk.center.own(&sql);
             }
         }
         if self.chance.below(3) == 0 {
-            walk.write_at_the_centre();
+            walk.write_at_the_center();
         }
         walk.deploy();
         if self.chance.below(2) == 0 {

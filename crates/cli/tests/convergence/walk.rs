@@ -1,6 +1,6 @@
 //! The events of a walk, and what must hold after each.
 
-use crate::centre::{Backend, Centre};
+use crate::center::{Backend, Center};
 use crate::cut::{Cut, Meanwhile};
 use crate::oracle::{Records, assert_exact, key_at, texts_at};
 use crate::shape::SPECS;
@@ -32,11 +32,11 @@ const SITES: [(&str, &str); 3] = [("ann", "ann"), ("tablet", "ann"), ("ben", "be
 pub(crate) struct Walk {
     pub(crate) chance: Chance,
     pub(crate) shop: Shop,
-    pub(crate) centre: Centre,
+    pub(crate) center: Center,
     pub(crate) author: Author,
     pub(crate) sites: Vec<Site>,
     claims: BTreeMap<&'static str, u64>,
-    /// Texts that have arrived at the centre, or of which there is a record.
+    /// Texts that have arrived at the center, or of which there is a record.
     settled: BTreeSet<String>,
     pub(crate) server: Option<Server>,
     pub(crate) folder: tempfile::TempDir,
@@ -54,23 +54,23 @@ impl Walk {
         }
         let create = shop.create();
         println!("{create}");
-        let centre = Centre::new(backend, &create);
+        let center = Center::new(backend, &create);
         let model = shop.model();
         println!("{model}");
-        centre.deploy(&model);
+        center.deploy(&model);
         let mut folder = tempfile::tempdir().unwrap();
         if std::env::var_os("SYNCLINE_TEST_KEEP").is_some() {
             folder.disable_cleanup(true);
             println!("the remotes stay in {}", folder.path().display());
         }
         let mut walk = Walk {
-            author: Author::new("centre", 0, centre.is_sqlite(), chance.split()),
+            author: Author::new("center", 0, center.is_sqlite(), chance.split()),
             sites: Vec::new(),
             claims: BTreeMap::new(),
             settled: BTreeSet::new(),
             server: None,
             shop,
-            centre,
+            center,
             folder,
             chance,
             upheaval,
@@ -86,7 +86,7 @@ impl Walk {
 
     fn add_users(&mut self) {
         let hash = server::password::hash(PASSWORD).unwrap();
-        let mut admin = administer(&self.centre.url).unwrap();
+        let mut admin = administer(&self.center.url).unwrap();
         for (rep, name) in [(1, "ann"), (2, "ben")] {
             let user = UserName::new(name).unwrap();
             admin.add_user(&user, &hash, &claims(rep)).unwrap();
@@ -103,7 +103,7 @@ impl Walk {
             ..Config::default()
         };
         let components = Components::system(&config).unwrap();
-        self.server = Some(server::start(config, &self.centre.url, components).unwrap());
+        self.server = Some(server::start(config, &self.center.url, components).unwrap());
     }
 
     pub(crate) fn go(mut self) {
@@ -127,7 +127,7 @@ impl Walk {
     fn step(&mut self) {
         match self.chance.below(40) {
             0..=13 => self.write_at_a_remote(),
-            14..=21 => self.write_at_the_centre(),
+            14..=21 => self.write_at_the_center(),
             22..=32 => {
                 let at = self.some_site();
                 let (mode, cut) = (self.mode(), self.cut());
@@ -170,17 +170,17 @@ impl Walk {
         }
     }
 
-    /// A transaction of an application at the centre, into any table.
+    /// A transaction of an application at the center, into any table.
     fn transaction(&mut self) -> Vec<String> {
         let spec = self.author.chance.choose(&SPECS);
         self.author.transaction(&self.shop.table(spec.name).now)
     }
 
-    pub(crate) fn write_at_the_centre(&mut self) {
+    pub(crate) fn write_at_the_center(&mut self) {
         for _ in 0..=self.chance.below(3) {
             let statements = self.transaction();
-            let done = self.centre.write(&statements);
-            println!("centre: {}{}", statements.join("; "), outcome(done));
+            let done = self.center.write(&statements);
+            println!("center: {}{}", statements.join("; "), outcome(done));
         }
     }
 
@@ -190,8 +190,8 @@ impl Walk {
         for _ in 0..self.chance.below(3) {
             statements.extend(self.transaction());
         }
-        let done = self.centre.write_unchecked(&statements);
-        println!("centre, unchecked: {}{}", statements.join("; "), outcome(done));
+        let done = self.center.write_unchecked(&statements);
+        println!("center, unchecked: {}{}", statements.join("; "), outcome(done));
     }
 
     /// What happens to whole tables.
@@ -200,7 +200,7 @@ impl Walk {
         let first = *self.chance.choose(&tables);
         let name = &self.shop.table(first).now.name;
         let table = &self.shop.table(self.chance.choose(&SPECS).name).now;
-        let sql = match (self.centre.is_sqlite(), self.chance.below(3)) {
+        let sql = match (self.center.is_sqlite(), self.chance.below(3)) {
             (true, 0) => format!("DELETE FROM {name}"),
             (true, 1) => "VACUUM".to_owned(),
             (false, 0) => format!("TRUNCATE {name}"),
@@ -211,14 +211,14 @@ impl Walk {
             (false, _) => format!("VACUUM FULL {}", table.name),
             _ => format!("ANALYZE {name}"),
         };
-        println!("centre: {sql}");
-        self.centre.own(&sql);
+        println!("center: {sql}");
+        self.center.own(&sql);
     }
 
     pub(crate) fn change_claims(&mut self) {
         let user = *self.chance.choose(&["ann", "ben"]);
         let rep = 1 + self.chance.below(3);
-        let mut admin = administer(&self.centre.url).unwrap();
+        let mut admin = administer(&self.center.url).unwrap();
         admin.set_claims(&UserName::new(user).unwrap(), &claims(rep)).unwrap();
         self.claims.insert(user, rep);
         println!("claims: {user} is {rep}");
@@ -231,8 +231,8 @@ impl Walk {
             0 => format!("DELETE FROM {name} WHERE {person} = {rep} AND {project} = '{what}'"),
             _ => format!("INSERT INTO {name} VALUES ({rep}, '{what}')"),
         };
-        let done = self.centre.write(std::slice::from_ref(&sql));
-        println!("centre: {sql}{}", outcome(done));
+        let done = self.center.write(std::slice::from_ref(&sql));
+        println!("center: {sql}{}", outcome(done));
     }
 
     pub(crate) fn change_model(&mut self) {
@@ -242,8 +242,8 @@ impl Walk {
                 _ => {
                     let statements = self.shop.change_columns(&mut self.chance);
                     for sql in statements {
-                        println!("centre: {sql}");
-                        self.centre.own(&sql);
+                        println!("center: {sql}");
+                        self.center.own(&sql);
                     }
                 }
             }
@@ -254,7 +254,7 @@ impl Walk {
     pub(crate) fn deploy(&mut self) {
         let model = self.shop.model();
         println!("deploy: {}", model.replace('\n', "; "));
-        self.centre.deploy(&model);
+        self.center.deploy(&model);
     }
 
     /// Everything is published, and each remote synchronizes twice.
@@ -323,7 +323,7 @@ impl Walk {
         self.settle(at, &owed);
         if uploaded && received.len() < held.len() {
             // What was changed before the comparison may have been uploaded, or not.
-            let there = texts_at(&self.centre, &self.shop);
+            let there = texts_at(&self.center, &self.shop);
             self.settled.extend(after.into_keys().filter(|text| there.contains(text)));
         }
         let site = &mut self.sites[at];
@@ -342,20 +342,20 @@ impl Walk {
             for table in self.shop.tables.iter().filter(|table| table.published) {
                 assert_eq!(site.texts(&table.now.name), table.now.texts, "{}", table.now.name);
             }
-            assert_exact(&self.centre, &self.shop, site, self.claims[site.user]);
+            assert_exact(&self.center, &self.shop, site, self.claims[site.user]);
         }
         result.is_ok()
     }
 
-    /// These texts are at the centre, or there is a record of them.
+    /// These texts are at the center, or there is a record of them.
     fn settle(&mut self, at: usize, owed: &[String]) {
         let site = &self.sites[at];
         let open: Vec<&String> = owed.iter().filter(|text| !self.settled.contains(*text)).collect();
         if open.is_empty() {
             return;
         }
-        let there = texts_at(&self.centre, &self.shop);
-        let mut records = Records::new(&self.centre, site);
+        let there = texts_at(&self.center, &self.shop);
+        let mut records = Records::new(&self.center, site);
         for text in &open {
             // The upload of a failed attempt may have been changed by others since.
             let told = there.contains(*text) || records.say(&[text]) || site.in_doubt;
@@ -365,18 +365,18 @@ impl Walk {
         self.settled.extend(open);
     }
 
-    /// The rows that were deleted at the remote are gone at the centre, or there is a record.
+    /// The rows that were deleted at the remote are gone at the center, or there is a record.
     fn assert_deleted(&mut self, at: usize) {
         let deleted = std::mem::take(&mut self.sites[at].deleted);
         if deleted.is_empty() {
             return;
         }
-        let (there, site) = (texts_at(&self.centre, &self.shop), &self.sites[at]);
-        let mut records = Records::new(&self.centre, site);
+        let (there, site) = (texts_at(&self.center, &self.shop), &self.sites[at]);
+        let mut records = Records::new(&self.center, site);
         for (mark, [table, key]) in deleted.iter().filter(|(mark, _)| there.contains(*mark)) {
-            // Where another row has the key now, it is an update of this one. Where the centre has
+            // Where another row has the key now, it is an update of this one. Where the center has
             // given the row another key meanwhile, that is what a record says.
-            let now = key_at(&self.centre, &self.shop, table, mark);
+            let now = key_at(&self.center, &self.shop, table, mark);
             let told = records.say(&[mark])
                 || records.say(&[table, key])
                 || records.say(&[table, &now])

@@ -1,4 +1,4 @@
-//! Random writes of applications, at remotes and at the centre, in SQL for both databases.
+//! Random writes of applications, at remotes and at the center, in SQL for both databases.
 
 use crate::shape::{Kind, Measure, Shape, Spec, Text};
 use harness::Chance;

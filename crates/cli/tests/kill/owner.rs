@@ -1,4 +1,4 @@
-//! The owner of the centre, who changes its tables while remotes synchronize.
+//! The owner of the center, who changes its tables while remotes synchronize.
 
 use super::place::{ADDED, RENAMED};
 use harness::{Chance, World, until};
@@ -26,7 +26,7 @@ impl Owner {
     /// Changes the tables, and deploys the model that says what became of them.
     pub(crate) fn change(&mut self, world: &World) {
         let (statement, table, line) = self.step();
-        world.centre_sql(&statement);
+        world.center_sql(&statement);
         fs::write(world.path("model.toml"), model(table, &line)).unwrap();
         if self.chance.below(3) == 0 {
             let mut deployment = world.syncline.command(&["deploy"]).spawn().unwrap();

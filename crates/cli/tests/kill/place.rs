@@ -20,7 +20,7 @@ pub(crate) const RENAMED: [(&str, [&str; 3]); 2] = [
 /// The table whose columns come and go, and their names, which are used again.
 pub(crate) const ADDED: (&str, [&str; 2]) = ("order", ["color", "size"]);
 
-/// A database: the centre, or the file of a remote.
+/// A database: the center, or the file of a remote.
 #[derive(Debug, Clone)]
 pub(crate) enum Place {
     File(PathBuf),

@@ -1,9 +1,9 @@
 //! A shop whose rows show whether a change was lost, made twice or seen half.
 //!
-//! K1. Every remote and the centre insert journal rows, which are never changed or deleted. In the
+//! K1. Every remote and the center insert journal rows, which are never changed or deleted. In the
 //!     same transaction they count them in a row of `counter` that only they write. A reader that
 //!     sees one without the other has seen half of a transaction.
-//! K2. Triggers at the centre record every insert into `journal`, and every step of `counter`.
+//! K2. Triggers at the center record every insert into `journal`, and every step of `counter`.
 //! K3. All remotes change everything else, so that there are conflicts and rejects, and badges that
 //!     move while each has one owner at most. Keys change, also of rows that others refer to, and
 //!     the owner changes the tables.
@@ -55,7 +55,7 @@ const WATCH_ON_POSTGRES: &str = "
     CREATE TRIGGER trouble_counter AFTER UPDATE ON counter FOR EACH ROW
         WHEN (NEW.entries <= OLD.entries) EXECUTE FUNCTION complain()";
 
-/// The names of the remotes. The first is site 1; the centre is site 0.
+/// The names of the remotes. The first is site 1; the center is site 0.
 pub(crate) const REMOTES: &[&str] = &["ann", "ben", "cleo"];
 
 /// Journal rows of one site: `site * SITE` + 1, 2, 3, …
@@ -84,14 +84,14 @@ fn deployed(world: World) -> World {
 }
 
 fn url(world: &World) -> String {
-    match centre(world) {
+    match center(world) {
         Place::File(_) => "sqlite:consolidated.db".to_owned(),
         Place::Postgres(database) => database.url(),
     }
 }
 
-/// Where the centre's own programs write.
-pub(crate) fn centre(world: &World) -> Place {
+/// Where the center's own programs write.
+pub(crate) fn center(world: &World) -> Place {
     match world.consolidated() {
         path if path.exists() => Place::File(path),
         _ => Place::Postgres(world.database().clone()),
@@ -109,10 +109,10 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// Site 0 is the centre.
+    /// Site 0 is the center.
     pub(crate) fn new(world: &World, number: usize, chance: Chance) -> Site {
         let place = match number {
-            0 => centre(world),
+            0 => center(world),
             _ => Place::File(world.remote(REMOTES[number - 1])),
         };
         Site { number: number as i64, entries: 0, place, chance }
@@ -178,39 +178,39 @@ fn assert_atomic(place: &Place) {
     assert!(halves.is_empty(), "{place:?}: site, counted, there: {halves:?}");
 }
 
-/// The oracle, after all have synchronized: all have the same rows, and the centre has exactly the
+/// The oracle, after all have synchronized: all have the same rows, and the center has exactly the
 /// committed rows, each written once.
 pub(crate) fn assert_nothing_lost_or_doubled(world: &World, remotes: &[&str], sites: &[&Site]) {
-    let centre = centre(world);
+    let center = center(world);
     for site in sites {
         let (from, to) = (site.number * SITE + 1, site.number * SITE + site.entries);
         let journal = format!("SELECT count(*) FROM journal WHERE site = {}", site.number);
-        assert_eq!(centre.count(&journal), site.entries, "{site:?}");
+        assert_eq!(center.count(&journal), site.entries, "{site:?}");
         let named = format!("{journal} AND id BETWEEN {from} AND {to}");
-        assert_eq!(centre.count(&named), site.entries, "{site:?}");
+        assert_eq!(center.count(&named), site.entries, "{site:?}");
     }
     let twice = "SELECT journal_id, count(*) FROM seen GROUP BY 1 HAVING count(*) <> 1";
-    assert_eq!(centre.rows(twice), [[""; 0]; 0], "journal rows written twice");
-    let all = |table: &str| centre.count(&format!("SELECT count(*) FROM {table}"));
+    assert_eq!(center.rows(twice), [[""; 0]; 0], "journal rows written twice");
+    let all = |table: &str| center.count(&format!("SELECT count(*) FROM {table}"));
     assert_eq!(all("seen"), all("journal"));
-    assert_eq!(centre.rows("SELECT what FROM trouble"), [[""; 0]; 0]);
+    assert_eq!(center.rows("SELECT what FROM trouble"), [[""; 0]; 0]);
     for name in remotes {
-        drop_what_the_centre_dropped(&world.remote(name), &centre);
+        drop_what_the_center_dropped(&world.remote(name), &center);
         let lines = world.differences_in(name, &TABLES.map(Share::whole));
         assert!(lines.is_empty(), "{name} differs:\n{}", lines.join("\n"));
         assert_sound(&world.remote(name));
         let status = world.syncline.json(&["remote", "status", &format!("{name}.db"), "--json"]);
         assert_eq!(status["pending"], 0, "{status}");
     }
-    match &centre {
+    match &center {
         Place::File(path) => assert_sound(path),
-        Place::Postgres(_) => assert_atomic(&centre),
+        Place::Postgres(_) => assert_atomic(&center),
     }
 }
 
 /// A remote keeps columns that are no longer published, as its own. Its owner clears them away.
-fn drop_what_the_centre_dropped(remote: &Path, centre: &Place) {
-    let published = centre.columns();
+fn drop_what_the_center_dropped(remote: &Path, center: &Place) {
+    let published = center.columns();
     let here = Place::File(remote.to_owned()).columns();
     let own = |(table, _): &&(String, String)| TABLES.contains(&table.as_str());
     for (table, column) in here.iter().filter(own).filter(|it| !published.contains(it)) {

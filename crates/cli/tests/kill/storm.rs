@@ -15,7 +15,7 @@ use std::time::Duration;
 /// So many times longer is a storm where longer runs are wanted.
 const LONGER: u64 = 16;
 
-/// How often the tables change in a storm. A centre keeps 32 shapes of a table.
+/// How often the tables change in a storm. A center keeps 32 shapes of a table.
 const CHANGES_OF_TABLES: u64 = 12;
 
 /// Longest life of a client, and of a server, before it is killed.

@@ -49,7 +49,7 @@ fn converges_as_it_is(shop: Shop) {
     let server = world.serve();
     synchronize(&world, &server, "ann");
     synchronize(&world, &server, "ben");
-    assert_eq!(world.centre_tables().len(), 11);
+    assert_eq!(world.center_tables().len(), 11);
     world.assert_converged(&["ann", "ben"]);
 
     let changes = "UPDATE customer SET company = 'Straße €' WHERE customer_id % 7 = 3;
@@ -58,7 +58,7 @@ fn converges_as_it_is(shop: Shop) {
         UPDATE invoice_line SET unit_price = 123.45 WHERE invoice_line_id % 100 = 5;
         UPDATE employee SET birth_date = '1969-07-20 20:17:40.000000' WHERE employee_id = 2";
     harness::sql(&world.remote("ann"), changes);
-    world.centre_sql(
+    world.center_sql(
         "UPDATE track SET unit_price = unit_price * 2, composer = NULL WHERE track_id % 3 = 0;
          DELETE FROM invoice_line WHERE invoice_id = 9; DELETE FROM invoice WHERE invoice_id = 9;
          UPDATE employee SET hire_date = '2024-02-29 12:00:00.125' WHERE employee_id = 3",
@@ -88,7 +88,7 @@ fn tables_and_keys_change(world: &World, server: &Server) {
         "UPDATE customer SET company = 'by ben' WHERE customer_id % 7 = 5;
          INSERT INTO artist VALUES (1002, 'Ben')",
     );
-    world.centre_sql(
+    world.center_sql(
         "BEGIN; INSERT INTO artist SELECT 1003, name FROM artist WHERE artist_id = 1;
          UPDATE album SET artist_id = 1003 WHERE artist_id = 1; DELETE FROM artist
          WHERE artist_id = 1; UPDATE artist SET artist_id = 1 WHERE artist_id = 1003
@@ -111,10 +111,10 @@ fn tables_and_keys_change(world: &World, server: &Server) {
     let firms = "SELECT count(*) FROM customer WHERE firm IN ('by ann', 'by ben')
         AND customer_id % 7 IN (4, 5)";
     let customers = "SELECT count(*) FROM customer WHERE customer_id % 7 IN (4, 5)";
-    assert_eq!(world.centre_count(firms), world.centre_count(customers));
+    assert_eq!(world.center_count(firms), world.center_count(customers));
     let moved = "SELECT count(*) FROM artist WHERE artist_id IN (1000, 1001)";
-    assert_eq!(world.centre_count(moved), 1);
-    assert_eq!(world.centre_count("SELECT count(*) FROM artist WHERE artist_id = 1001"), 1);
+    assert_eq!(world.center_count(moved), 1);
+    assert_eq!(world.center_count("SELECT count(*) FROM artist WHERE artist_id = 1001"), 1);
     harness::sql(&world.remote("ann"), "UPDATE artist SET country = 'here' WHERE artist_id = 1002");
     synchronize(world, server, "ann");
     synchronize(world, server, "ben");

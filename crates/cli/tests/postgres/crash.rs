@@ -26,7 +26,7 @@ const NAMES: [&str; 2] = [REMOTES[0], REMOTES[1]];
 
 struct Shop {
     world: World,
-    /// The centre, ann and ben.
+    /// The center, ann and ben.
     sites: Vec<Site>,
     owner: Owner,
     chance: Chance,

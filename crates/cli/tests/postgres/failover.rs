@@ -1,4 +1,4 @@
-//! Another past at the centre: a promoted standby, a restored database.
+//! Another past at the center: a promoted standby, a restored database.
 
 use crate::PROGRAM;
 use harness::postgres::{ARCHIVING, Cluster, SUPERUSER, TestDatabase, run_client};
@@ -31,7 +31,7 @@ fn sync_all(world: &World, server: &Server) {
     }
 }
 
-/// The same folder and remotes, with their centre in another place.
+/// The same folder and remotes, with their center in another place.
 fn moved(world: World, to: TestDatabase) -> World {
     let config = fs::read_to_string(world.path("syncline.toml")).unwrap();
     let there = config.replace(&world.database().url(), &to.url());
@@ -83,14 +83,14 @@ fn numbers_came_again() -> bool {
     // Between its upload and its download, long enough for what happens meanwhile.
     let server = world.serve_with(&[], Some("server-upload-committed=sleep(3000)"));
     let counted = "SELECT sum(counter) FROM syncline.syncline_remote";
-    let before = world.centre_count(counted);
+    let before = world.center_count(counted);
     let syncing = world.sync_through("ann", &server.url);
-    harness::until("ann's upload to be committed", || world.centre_count(counted) > before);
+    harness::until("ann's upload to be committed", || world.center_count(counted) > before);
     standby.wait_until_replayed(&primary);
     abort_transactions(world.database(), ABORTED);
     assert_eq!(harness::finish(syncing).code, Some(0));
     let next = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::int8";
-    let next_at_primary = world.centre_count(next);
+    let next_at_primary = world.center_count(next);
     primary.kill();
     server.kill();
     standby.promote();
@@ -143,7 +143,7 @@ fn a_standby_that_lags_behind_is_promoted_and_all_converge() {
     let world = moved(world, promoted);
     converge(&world);
     let lost = "SELECT count(*) FROM customer WHERE id = 100";
-    assert_eq!(world.centre_count(lost), 0);
+    assert_eq!(world.center_count(lost), 0);
     // Nor is anything lost where it still was.
     for name in NAMES {
         let told = told(&world, name);
@@ -151,7 +151,7 @@ fn a_standby_that_lags_behind_is_promoted_and_all_converge() {
             assert!(told.iter().any(|it| it == row), "{name} lacks {row}: {told:#?}");
         }
     }
-    assert_eq!(world.centre_count("SELECT count(*) FROM customer WHERE name = 'ben'"), 1);
+    assert_eq!(world.center_count("SELECT count(*) FROM customer WHERE name = 'ben'"), 1);
 }
 
 /// The rejects that the remote received, with their content.
@@ -226,7 +226,7 @@ fn a_recovery_to_a_point_in_time_compares_who_was_ahead_and_nobody_else() {
     }
     world.assert_converged(&["ann", "ben", "cleo"]);
     assert_eq!(generation(&world), before, "the floors judge each remote by itself");
-    assert_eq!(world.centre_count("SELECT count(*) FROM customer WHERE name = 'waits'"), 1);
+    assert_eq!(world.center_count("SELECT count(*) FROM customer WHERE name = 'waits'"), 1);
     assert!(told(&world, "ben").is_empty());
     for name in ["ann", "cleo"] {
         let expected = [
@@ -278,7 +278,7 @@ fn a_synchronous_standby_takes_over_below_a_running_server_and_nobody_loses_anyt
     world.assert_converged(&NAMES);
     assert_eq!(generation(&world), before);
     let kept = "SELECT count(*) FROM customer WHERE name IN ('kept', 'ben', 'after')";
-    assert_eq!(world.centre_count(kept), 4);
+    assert_eq!(world.center_count(kept), 4);
     for name in NAMES {
         assert!(told(&world, name).is_empty(), "{name}: {:?}", told(&world, name));
     }
@@ -371,8 +371,8 @@ fn check_restored(world: &World) {
     let names =
         world.database().query("SELECT name FROM customer WHERE id IN (1, 7, 8, 60) ORDER BY id");
     assert_eq!(names.concat(), ["before", "waits", "restored", "other"]);
-    assert_eq!(world.centre_count("SELECT count(*) FROM customer WHERE id = 50"), 0);
-    assert_eq!(world.centre_count("SELECT count(*) FROM purchase WHERE id = 2"), 1);
+    assert_eq!(world.center_count("SELECT count(*) FROM customer WHERE id = 50"), 0);
+    assert_eq!(world.center_count("SELECT count(*) FROM purchase WHERE id = 2"), 1);
 }
 
 // Trap 3: restored beside the old one, in the same cluster, whose ids of transactions went on.

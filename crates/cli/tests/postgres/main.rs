@@ -1,4 +1,4 @@
-//! PostgreSQL at the centre, as users see it: real servers, real programs, real failures.
+//! PostgreSQL at the center, as users see it: real servers, real programs, real failures.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

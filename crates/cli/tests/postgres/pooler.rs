@@ -35,14 +35,14 @@ fn a_pooler_by_session_is_as_good_as_none() {
             );
             sql(&world.remote(name), &text);
         }
-        world.centre_sql("UPDATE note SET text = text || 'c' WHERE id = 2");
+        world.center_sql("UPDATE note SET text = text || 'c' WHERE id = 2");
     }
     names.iter().for_each(|name| drop(world.sync(name, &server)));
     names.iter().for_each(|name| drop(world.sync(name, &server)));
     for name in names {
         assert_eq!(world.differences_in(name, &[Share::whole("note")]), [""; 0]);
     }
-    assert_eq!(world.centre_count("SELECT count(*) FROM note WHERE id >= 10"), 3);
+    assert_eq!(world.center_count("SELECT count(*) FROM note WHERE id >= 10"), 3);
     server.stop();
 }
 

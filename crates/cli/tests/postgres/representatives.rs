@@ -96,25 +96,25 @@ impl Company {
         let spread = format!(
             "{employees} UPDATE customer SET support_rep_id = 1 + customer_id % {REPRESENTATIVES}"
         );
-        world.centre_sql(&names(&spread, on_postgres));
+        world.center_sql(&names(&spread, on_postgres));
         match on_postgres {
             true => init(world, &world.database().url()),
             false => init(world, "sqlite:consolidated.db"),
         }
         let mut model = std::fs::read_to_string(world.path("model.toml")).unwrap();
-        let catalogue = "direction = \"download_only\"";
+        let catalog = "direction = \"download_only\"";
         for (table, line) in [
             ("customer", "partition = \"support_rep_id = {u.rep}\"\nmay_leave = true"),
             ("invoice", "parent = \"customer\""),
             ("invoice_line", "parent = \"invoice\""),
-            ("album", catalogue),
-            ("artist", catalogue),
-            ("employee", catalogue),
-            ("genre", catalogue),
-            ("media_type", catalogue),
-            ("playlist", catalogue),
-            ("playlist_track", catalogue),
-            ("track", catalogue),
+            ("album", catalog),
+            ("artist", catalog),
+            ("employee", catalog),
+            ("genre", catalog),
+            ("media_type", catalog),
+            ("playlist", catalog),
+            ("playlist_track", catalog),
+            ("track", catalog),
         ] {
             let header = names(&format!("[table.{table}]\n"), on_postgres);
             assert!(model.contains(&header), "{header} in {model}");
@@ -174,7 +174,7 @@ impl Company {
                 Share::of(&name(table), &name(condition))
             })
             .collect();
-        let whole = self.world.centre_tables();
+        let whole = self.world.center_tables();
         let is_part = |table: &&String| shares.iter().any(|share| share.table == **table);
         let whole: Vec<Share> =
             whole.iter().filter(|table| !is_part(table)).map(|table| Share::whole(table)).collect();
@@ -187,13 +187,13 @@ impl Company {
             let number = 1 + self.chance.below(REPRESENTATIVES);
             let changes: Vec<String> = (0..CHANGES_AT_ONCE)
                 .map(|_| match round % 3 {
-                    0 => self.change_at_the_centre(),
+                    0 => self.change_at_the_center(),
                     _ => self.change_at(number),
                 })
                 .collect();
             let text = names(&changes.join("\n"), self.on_postgres);
             match round % 3 {
-                0 if self.on_postgres => self.world.centre_sql(&text),
+                0 if self.on_postgres => self.world.center_sql(&text),
                 0 => ForeignTool::Shell.sql(&self.world.consolidated(), &text),
                 _ => {
                     let tool = ForeignTool::ALL[round % 2];
@@ -226,7 +226,7 @@ impl Company {
         self.fresh
     }
 
-    fn change_at_the_centre(&mut self) -> String {
+    fn change_at_the_center(&mut self) -> String {
         let to = 1 + self.chance.below(REPRESENTATIVES);
         match self.chance.below(6) {
             0..=2 => self.move_customer(to),
@@ -318,7 +318,7 @@ impl Company {
             customers += count(&path, &names("SELECT count(*) FROM customer", self.on_postgres));
         }
         let all = "SELECT count(*) FROM customer WHERE support_rep_id IS NOT NULL";
-        assert_eq!(customers, self.world.centre_count(&names(all, self.on_postgres)));
+        assert_eq!(customers, self.world.center_count(&names(all, self.on_postgres)));
         // The changes were worth the name: some were forbidden, and some met each other.
         assert!(self.rejected > 5, "{} of {}", self.rejected, self.synchronizations);
         self.server.stop();

@@ -19,7 +19,7 @@ fn docs() -> (World, harness::Server) {
 }
 
 fn rejected(world: &World) -> i64 {
-    world.centre_count("SELECT count(*) FROM syncline.syncline_reject")
+    world.center_count("SELECT count(*) FROM syncline.syncline_reject")
 }
 
 // S2, S5, S11: a key that no index takes, and a value that is nested too deep, failed the upload
@@ -99,7 +99,7 @@ fn what_is_no_rows_fault_fails_the_upload_and_rejects_nothing() {
 /// A detail quotes other rows and columns that are not published.
 // S11
 #[test]
-fn the_detail_of_an_error_stays_at_the_centre() {
+fn the_detail_of_an_error_stays_at_the_center() {
     let world = World::on_postgres(
         PROGRAM,
         "CREATE TABLE item (id int PRIMARY KEY, n int CHECK (n < 100),
@@ -108,7 +108,7 @@ fn the_detail_of_an_error_stays_at_the_centre() {
     world.add_user("ann");
     let server = world.serve();
     world.sync("ann", &server);
-    world.centre_sql(
+    world.center_sql(
         "CREATE FUNCTION failing() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
              RAISE EXCEPTION 'no way' USING ERRCODE = '53200', DETAIL = 'the secret detail';
          END $$;

@@ -4,7 +4,7 @@ use crate::PROGRAM;
 use harness::{Peer, Server, World, hello, sql, until};
 use model::{Code, Counter, Nonce, Progress, ValueRef, write_value};
 use protocol::{
-    Hello, Message, Operation, Outcome, RowsFrame, UploadBegin, UploadCommitted, UploadEnd,
+    Hello, LastUpload, Message, Operation, RowsFrame, UploadBegin, UploadCommitted, UploadEnd,
     UploadState,
 };
 
@@ -16,7 +16,7 @@ const NOTES: &str = "CREATE TABLE note (id int PRIMARY KEY, text text);
 
 fn notes(names: &[&str]) -> World {
     let world = World::on_database(PROGRAM, harness::postgres::Cluster::shared().database());
-    world.centre_sql(NOTES);
+    world.center_sql(NOTES);
     let url = world.database().url();
     world.syncline.ok(&["init", ".", "--consolidated", &url, "--table", "note"]);
     world.syncline.ok(&["deploy"]);
@@ -27,9 +27,9 @@ fn notes(names: &[&str]) -> World {
 }
 
 fn assert_seen_once(world: &World, notes: i64) {
-    assert_eq!(world.centre_count("SELECT count(*) FROM note"), notes);
-    assert_eq!(world.centre_count("SELECT count(*) FROM seen"), notes);
-    assert_eq!(world.centre_count("SELECT count(DISTINCT id) FROM seen"), notes);
+    assert_eq!(world.center_count("SELECT count(*) FROM note"), notes);
+    assert_eq!(world.center_count("SELECT count(*) FROM seen"), notes);
+    assert_eq!(world.center_count("SELECT count(DISTINCT id) FROM seen"), notes);
 }
 
 fn assert_converged(world: &World, names: &[&str]) {
@@ -101,7 +101,7 @@ fn a_killed_server_is_followed_by_another() {
 fn a_server_that_freezes_is_followed_by_another() {
     let world = notes(&["ann"]);
     world.configure("takeover_after_s = 1");
-    world.centre_sql("INSERT INTO note VALUES (1, 'x')");
+    world.center_sql("INSERT INTO note VALUES (1, 'x')");
     let living = world.serve();
     world.sync("ann", &living);
     let freezing = world.serve();
@@ -118,7 +118,7 @@ fn a_server_that_freezes_is_followed_by_another() {
         if first.try_wait().unwrap().is_some() {
             first = world.sync_through("ann", &freezing.url);
         }
-        world.centre_count(waits) > 0
+        world.center_count(waits) > 0
     });
     freezing.freeze();
     other.sql("ROLLBACK");
@@ -171,7 +171,7 @@ fn an_upload_that_was_let_in_is_shut_out_by_whoever_asks_for_it() {
 
     let (mut late, welcome) = Peer::greeting(&first.url, again());
     assert_eq!((welcome.upload, welcome.progress), (UploadState::Send, None));
-    let asking = Hello { outcome: Outcome::Unknown, ..again() };
+    let asking = Hello { outcome: LastUpload::Unknown, ..again() };
     let (mut asking, welcome) = Peer::greeting(&other.url, asking);
     assert_eq!((welcome.upload, welcome.progress), (UploadState::Send, Some(Progress(0))));
     match upload(&mut late, Some(1)) {

@@ -19,10 +19,10 @@ const NAPS: &str = "SELECT count(*) FROM pg_stat_activity
 const WAITS: &str = "SELECT count(*) FROM pg_stat_activity
     WHERE datname = current_database() AND wait_event_type = 'Lock'";
 
-/// A centre with a note, and a remote that has changed it.
+/// A center with a note, and a remote that has changed it.
 fn changed(database: TestDatabase) -> (World, Server) {
     let world = World::on_database(PROGRAM, database);
-    world.centre_sql(NOTE);
+    world.center_sql(NOTE);
     let url = world.database().url();
     world.syncline.ok(&["init", ".", "--consolidated", &url, "--table", "note"]);
     world.syncline.ok(&["deploy"]);
@@ -41,7 +41,7 @@ fn sync_until(world: &World, server: &Server, condition: &str) -> Child {
         if sync.try_wait().unwrap().is_some() {
             sync = world.sync_through("ann", &server.url);
         }
-        world.centre_count(condition) > 0
+        world.center_count(condition) > 0
     });
     sync
 }
@@ -50,30 +50,30 @@ fn sync_until(world: &World, server: &Server, condition: &str) -> Child {
 fn assert_arrives(world: &World) {
     let server = world.serve();
     until("the change to arrive", || world.try_sync("ann", &server, None).code == Some(0));
-    assert_eq!(world.centre_count("SELECT count(*) FROM note WHERE text = 'y'"), 1);
+    assert_eq!(world.center_count("SELECT count(*) FROM note WHERE text = 'y'"), 1);
     server.stop();
 }
 
-// S8, S11: a statement that takes an hour is cancelled, and the server has ended in good order.
+// S8, S11: a statement that takes an hour is canceled, and the server has ended in good order.
 #[test]
-fn a_statement_that_does_not_end_is_cancelled() {
+fn a_statement_that_does_not_end_is_canceled() {
     let (world, server) = changed(Cluster::shared().database());
-    world.centre_sql(SLEEPING);
+    world.center_sql(SLEEPING);
     let mut sync = sync_until(&world, &server, NAPS);
     let mut ending = server;
     ending.terminate();
     assert_eq!(ending.wait().code(), Some(0), "{}", ending.log());
     assert!(!ending.log().contains("are abandoned"), "{}", ending.log());
     sync.wait().unwrap();
-    until("the statement to end", || world.centre_count(NAPS) == 0);
-    assert_eq!(world.centre_count("SELECT count(*) FROM note WHERE text = 'x'"), 1);
-    world.centre_sql("DROP TRIGGER nap ON note");
+    until("the statement to end", || world.center_count(NAPS) == 0);
+    assert_eq!(world.center_count("SELECT count(*) FROM note WHERE text = 'x'"), 1);
+    world.center_sql("DROP TRIGGER nap ON note");
     assert_arrives(&world);
 }
 
 // S8, S11: another session holds the table.
 #[test]
-fn a_wait_for_a_lock_is_cancelled() {
+fn a_wait_for_a_lock_is_canceled() {
     let (world, server) = changed(Cluster::shared().database());
     let mut other = world.database().session();
     other.sql("BEGIN; LOCK TABLE note IN ACCESS EXCLUSIVE MODE");
@@ -92,7 +92,7 @@ fn a_wait_for_a_lock_is_cancelled() {
 fn a_database_that_stands_still_does_not_keep_the_server() {
     let cluster = Cluster::start();
     let (world, server) = changed(cluster.database());
-    world.centre_sql(SLEEPING);
+    world.center_sql(SLEEPING);
     let mut sync = sync_until(&world, &server, NAPS);
     let mut ending = server;
     let frozen = cluster.freeze();
@@ -108,7 +108,7 @@ fn a_database_that_stands_still_does_not_keep_the_server() {
     assert!(told.success());
     assert_eq!(starting.wait().unwrap().code(), Some(0));
     drop(frozen);
-    world.centre_sql("DROP TRIGGER nap ON note");
+    world.center_sql("DROP TRIGGER nap ON note");
     assert_arrives(&world);
 }
 
@@ -127,10 +127,10 @@ fn what_takes_too_long_is_tried_again_and_rejects_nothing() {
     server.stop();
     world.configure("statement_timeout_s = 1\nlock_timeout_s = 1");
     let server = world.serve();
-    world.centre_sql(SLEEPING);
+    world.center_sql(SLEEPING);
     let error = world.sync_fails("ann", &server, "E3002");
     assert_eq!(error["retry"], true, "{error}");
-    world.centre_sql("DROP TRIGGER nap ON note");
+    world.center_sql("DROP TRIGGER nap ON note");
     let mut other = world.database().session();
     other.sql("BEGIN; SELECT FROM note FOR UPDATE");
     let error = world.sync_fails("ann", &server, "E3002");
@@ -138,5 +138,5 @@ fn what_takes_too_long_is_tried_again_and_rejects_nothing() {
     other.sql("ROLLBACK");
     server.stop();
     assert_arrives(&world);
-    assert_eq!(world.centre_count("SELECT count(*) FROM syncline.syncline_reject"), 0);
+    assert_eq!(world.center_count("SELECT count(*) FROM syncline.syncline_reject"), 0);
 }

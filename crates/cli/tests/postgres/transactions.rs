@@ -152,7 +152,7 @@ fn overlapping_transactions_arrive_as_they_commit() {
 
 // S2, Trap 12: every way that PostgreSQL has to change a row is noticed.
 #[test]
-fn every_way_to_write_at_the_centre_is_noticed() {
+fn every_way_to_write_at_the_center_is_noticed() {
     let (world, server) = notes(&["ann", "ben"]);
     let database = world.database();
     let ways = [

@@ -1,6 +1,6 @@
 //! A synchronization that downloads: receive, store, apply, commit.
 
-use crate::centre::Download;
+use crate::center::Download;
 use crate::site::{CREATE, Place, Site, connect, deletes, row, upserts};
 use client::Mode;
 use divan::Bencher;

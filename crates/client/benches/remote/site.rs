@@ -1,6 +1,6 @@
 //! A remote with the table `purchase`, and its rows.
 
-use crate::centre::{Conversation, Download};
+use crate::center::{Conversation, Download};
 use client::{Components, Credential, Mode, Remote, Report, Request, Settings};
 use model::{Direction, PublishedTable, RemoteSchema, UserName, ValueRef, write_value};
 use protocol::{DownloadMode, Operation};
@@ -56,6 +56,7 @@ impl Site {
         remote.remember(&Settings { user, ..Settings::default() }).unwrap();
         let names = ["emp_id", "purch_id", "cust_id", "cost", "order_date", "notes"];
         let table = PublishedTable {
+            compress: true,
             name: "purchase".into(),
             columns: names.map(String::from).to_vec(),
             key: vec![0, 1],

@@ -7,10 +7,13 @@
 //! reported with their former values (trap 23). The same is done for a table whose triggers were
 //! missing for some time.
 
-use super::{Circumstances, Download, key_changes, readable, rejects};
+use super::circumstances::Circumstances;
+use super::download::Download;
+use super::{frame, readable, rejects};
 use crate::capture::change_log;
 use crate::connection::{bind, explain, value};
 use crate::schema::history::{Arriving, History};
+use crate::schema::stored_table::stored_tables;
 use crate::schema::{Image, RemoteTable};
 use crate::sql::{all, ident};
 use model::{Code, Failure, RowReader, ValueRef};
@@ -49,7 +52,8 @@ impl<'a> Arrivals<'a> {
     fn compared(&self) -> impl Iterator<Item = &'a RemoteTable> {
         let compared = |table: &&RemoteTable| {
             let arriving = self.history.arriving.get(table.name());
-            arriving.is_some_and(|arriving| arriving.returned || arriving.uncaptured)
+            let compares = |arriving: &Arriving| arriving.returned || arriving.uncaptured;
+            table.downloads() && arriving.is_some_and(compares)
         };
         self.circumstances.tables.iter().filter(compared)
     }
@@ -58,7 +62,8 @@ impl<'a> Arrivals<'a> {
     pub(super) fn returned(&self) -> Vec<&'a RemoteTable> {
         let returned = |table: &&RemoteTable| {
             let arriving = self.history.arriving.get(table.name());
-            table.uploads() && arriving.is_some_and(|arriving| arriving.returned)
+            let both = table.uploads() && table.downloads();
+            both && arriving.is_some_and(|arriving| arriving.returned)
         };
         self.circumstances.tables.iter().filter(returned).collect()
     }
@@ -154,7 +159,7 @@ impl<'a> Arrivals<'a> {
             let Some(Some(arriving)) = changed.get(position) else { continue };
             let table = &self.circumstances.tables[position];
             let rows = &payload[RowsFrame::PREFIX_BYTES..];
-            let rows = key_changes::only_rows(table, operation, rows, count)?;
+            let rows = frame::only_rows(table, operation, rows, count)?;
             let mut reader = RowReader::new(&rows);
             for _ in 0..count {
                 let mut row = Vec::with_capacity(table.width());
@@ -212,6 +217,25 @@ impl<'a> Arrivals<'a> {
         }
         Ok(())
     }
+}
+
+/// Keeps what the rows of tables were received with that are not downloaded now, where the center
+/// is in another state than the one that they are of. They are compared when they are downloaded.
+pub(super) fn keep_uncompared(
+    connection: &Connection,
+    download: &Download,
+    tables: &[RemoteTable],
+) -> Result<(), Failure> {
+    if !download.begin.restored || tables.iter().all(RemoteTable::downloads) {
+        return Ok(());
+    }
+    let mut history = History::read(connection)?;
+    for stored in stored_tables(connection)? {
+        if !stored.published.direction.downloads() {
+            history.keep_watermark(&stored);
+        }
+    }
+    history.write(connection)
 }
 
 /// The published columns, then the user's own.

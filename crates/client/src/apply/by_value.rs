@@ -2,19 +2,20 @@
 //!
 //! A download may take such a value from one row and give it to another. Between the two the value
 //! is nobody's, or lies in a row that is about to lose it, and the file's own foreign keys act upon
-//! the children. The centre names every row that it has changed. So a child that is not named
+//! the children. The center names every row that it has changed. So a child that is not named
 //! refers to the same value as before: these children are noted before anything is written, and
 //! get their value back at the end.
 //!
 //! A child with a pending change follows its parent, as one does that refers to a key
-//! (`apply/staying.rs`). It gets the value back only where a row has it.
+//! (`apply/key_changes/staying.rs`). It gets the value back only where a row has it.
 
-use super::orphans::{self, Reference};
-use super::rows::{read_values, run};
-use super::{Circumstances, Download};
+use super::circumstances::Circumstances;
+use super::download::Download;
+use super::values::{read_values, run};
 use crate::capture::change_log;
 use crate::connection::explain;
-use crate::schema::RemoteTable;
+use crate::schema::reference::Reference;
+use crate::schema::{RemoteTable, reference};
 use crate::sql::{all, ident, list, parameters};
 use model::{Failure, RowReader};
 use protocol::{DownloadMode, Operation, RowsFrame};
@@ -39,8 +40,8 @@ impl<'a> ByValue<'a> {
         if !tables.iter().any(|table| table.referred_by_value) {
             return Ok(None);
         }
-        let mut references = orphans::references(connection, tables).map_err(explain)?;
-        references.retain(|it| is_by_value(it, tables) && is_named_by_centre(it, download, tables));
+        let mut references = reference::references(connection, tables).map_err(explain)?;
+        references.retain(|it| is_by_value(it, tables) && is_named_by_center(it, download, tables));
         if references.is_empty() {
             return Ok(None);
         }
@@ -259,8 +260,8 @@ fn is_by_value(reference: &Reference, tables: &[RemoteTable]) -> bool {
     reference.parent_at.is_some_and(|at| reference.by_key(&tables[at]).is_none())
 }
 
-/// The centre says where the children refer to, and names only those that have changed.
-fn is_named_by_centre(reference: &Reference, download: &Download, tables: &[RemoteTable]) -> bool {
+/// The center says where the children refer to, and names only those that have changed.
+fn is_named_by_center(reference: &Reference, download: &Download, tables: &[RemoteTable]) -> bool {
     let child = &tables[reference.child];
     let published = |from: &String| {
         child.published.columns.iter().any(|column| column.eq_ignore_ascii_case(from))

@@ -1,6 +1,6 @@
 //! Rows that cannot be applied yet are kept back, so that everything else is applied.
 //!
-//! A table of this file may refuse a row that the centre has: by a CHECK, a NOT NULL or a UNIQUE
+//! A table of this file may refuse a row that the center has: by a CHECK, a NOT NULL or a UNIQUE
 //! index that only the file has, or by the type of a column. Such a row is reported as a reject.
 //! And a row cannot be deleted while a row that the download does not delete refers to it: a row
 //! with a pending change, or a row of a table of the user's own.
@@ -9,14 +9,16 @@
 //! every attempt and after every download that writes (`apply/incoming.rs`). They are discarded
 //! when a newer version of the row, or the whole table, arrives.
 
-use super::{Circumstances, Download, incoming, readable, rejects};
-use crate::capture::change_log;
+use super::circumstances::Circumstances;
+use super::download::Download;
+use super::incoming::{create, has_table, without_change};
+use super::{incoming, readable, rejects, settling};
 use crate::connection::{begin_immediate, bind, explain};
-use crate::progress::State;
+use crate::progress::state::State;
 use crate::schema::RemoteTable;
 use model::{Failure, Value, ValueRef};
 use protocol::DownloadMode;
-use rusqlite::{Connection, Error, ErrorCode};
+use rusqlite::Connection;
 use std::collections::HashSet;
 
 /// What is kept back, of all tables.
@@ -35,16 +37,6 @@ pub(crate) fn count(connection: &Connection, tables: &[RemoteTable]) -> Result<u
     Ok(kept.unsigned_abs())
 }
 
-/// Whether the table has a place for what is kept back. One that does not upload gets it when it
-/// is needed first.
-pub(crate) fn has_table(connection: &Connection, table: &RemoteTable) -> rusqlite::Result<bool> {
-    if table.uploads() {
-        return Ok(true);
-    }
-    let name = format!("syncline_incoming_{}", table.name());
-    connection.table_exists(Some("main"), name.as_str())
-}
-
 /// Whether anything is kept back of the table.
 pub(super) fn has_any(connection: &Connection, table: &RemoteTable) -> rusqlite::Result<bool> {
     if !has_table(connection, table)? {
@@ -56,18 +48,6 @@ pub(super) fn has_any(connection: &Connection, table: &RemoteTable) -> rusqlite:
         without_change(table, "i.")
     );
     connection.prepare_cached(&sql)?.query_row([], |row| row.get(0))
-}
-
-/// No change waits under the key of `entry`.
-pub(super) fn without_change(table: &RemoteTable, entry: &str) -> String {
-    match table.uploads() {
-        true => format!(
-            "NOT EXISTS (SELECT 1 FROM {} AS c WHERE {})",
-            table.change_sql(),
-            table.same_our_key("c.", entry)
-        ),
-        false => "1".to_owned(),
-    }
 }
 
 /// Discards the kept back rows of tables that are sent as a whole: a row arrives again, or it was
@@ -167,22 +147,6 @@ pub(super) fn refuse(
     rejects::record_unfit(connection, table, row, reason, circumstances.at).map_err(explain)
 }
 
-/// Whether a table refuses a row for what it says, and not because another row is in its way.
-pub(super) fn is_refusal(error: &Error) -> bool {
-    matches!(
-        error.sqlite_error_code(),
-        Some(ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch)
-    )
-}
-
-/// Makes room for what is kept back.
-pub(super) fn create(connection: &Connection, table: &RemoteTable) -> Result<(), Failure> {
-    match table.uploads() {
-        true => Ok(()),
-        false => change_log::create_incoming(connection, table).map_err(explain),
-    }
-}
-
 /// Tries rows again that are kept back, and downloaded rows whose change was undone. This is a
 /// separate transaction, because foreign keys are checked row by row in it. A crash before it does
 /// no harm, because the next attempt does the same.
@@ -197,7 +161,7 @@ pub(super) fn try_again(connection: &Connection, tables: &[RemoteTable]) -> Resu
     }
     let transaction = begin_immediate(connection)?;
     let open = State::read(connection)?.open_generation;
-    incoming::apply_for_undone_changes(connection, tables, open)?;
+    settling::apply_for_undone_changes(connection, tables, open)?;
     transaction.commit().map_err(explain)
 }
 

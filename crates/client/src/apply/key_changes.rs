@@ -1,29 +1,35 @@
-//! Rows that got another key at the centre get it here, before anything else is written.
+//! Rows that got another key at the center get it here, before anything else is written.
 //!
 //! The row stays the same row, so children follow it by the foreign keys of this file, also
-//! children that only this file has. Children that the centre has not moved stay
-//! (`apply/staying.rs`). The other columns are written later, with all other rows. The order is:
+//! children that only this file has. Children that the center has not moved stay
+//! (`key_changes/staying.rs`). The other columns are written later, with all other rows. The order
+//! is:
 //!
-//! 1. Children whose own key contains a part of the changed key are deleted if the centre deleted
+//! 1. Children whose own key contains a part of the changed key are deleted if the center deleted
 //!    them, because their keys will change.
 //! 2. Keys change, the first table first. If a new key is taken, the row waits.
 //! 3. All rows that waited get temporary keys, and then their new ones. So chains and exchanges
-//!    work. If another row still has the key, the centre replaced it, and it becomes the moved row.
+//!    work. If another row still has the key, the center replaced it, and it becomes the moved row.
 //!
 //! A pending change under the old key moves to the new one, with its base, so that it is uploaded
-//! under the new key. So does a pending change of a child (`apply/followers.rs`).
+//! under the new key. So does a pending change of a child (`key_changes/followers.rs`).
 
-use super::followers::{Followers, Shift};
-use super::parked::Parked;
+use super::circumstances::Circumstances;
+use super::constraint::is_constraint;
+use super::download::Download;
 use super::rejects::Withheld;
-use super::{Circumstances, Download, guarded, kept_back, orphans};
-use crate::connection::{bind, explain};
+use super::values::{bind_all, execute};
+use super::{circumstances, frame, guarded, kept_back, orphans};
+use crate::apply::key_changes::followers::Followers;
+use crate::apply::key_changes::frames::for_each_frame;
+use crate::apply::key_changes::shift::Shift;
+use crate::apply::rows::waiting::WaitingRows;
+use crate::connection::explain;
 use crate::schema::{Affinity, Image, RemoteTable};
 use crate::sql::{all, ident, list, parameters};
-use model::{Failure, RowReader, Value, ValueRef, row_len, write_value};
-use protocol::{Operation, RowsFrame};
-use rusqlite::{Connection, ErrorCode};
-use std::borrow::Cow;
+use model::{Failure, RowReader, Value, ValueRef, write_value};
+use protocol::RowsFrame;
+use rusqlite::Connection;
 
 /// Gives the rows of a download their new keys.
 pub(super) fn apply(
@@ -57,44 +63,10 @@ pub(super) fn apply(
     followers.finish()
 }
 
-/// The rows of a frame, without the old keys where it has some.
-pub(super) fn only_rows<'b>(
-    table: &RemoteTable,
-    operation: Operation,
-    rows: &'b [u8],
-    count: u32,
-) -> Result<Cow<'b, [u8]>, Failure> {
-    if operation != Operation::KeyChange {
-        return Ok(Cow::Borrowed(rows));
-    }
-    let mut stripped = Vec::with_capacity(rows.len());
-    let mut rest = rows;
-    for _ in 0..count {
-        rest = &rest[row_len(rest, table.key.len())?..];
-        let (row, behind) = rest.split_at(row_len(rest, table.width())?);
-        stripped.extend_from_slice(row);
-        rest = behind;
-    }
-    super::rows::expect_end(rest)?;
-    Ok(Cow::Owned(stripped))
-}
-
 type Key<'a> = [ValueRef<'a>];
 type VisitKeys<'a> = dyn FnMut(&Key<'_>, &Key<'_>, &Key<'_>) -> Result<(), Failure> + 'a;
-type VisitFrame<'a> = dyn FnMut(usize, &[u8], u32) -> Result<(), Failure> + 'a;
 
-fn for_each_frame(download: &Download, visit: &mut VisitFrame<'_>) -> Result<(), Failure> {
-    let mut reader = download.upserts.reader();
-    while let Some(payload) = reader.next_chunk()? {
-        let (table, operation, count) = RowsFrame::split(&payload)?;
-        if operation == Operation::KeyChange {
-            visit(usize::from(table), &payload[RowsFrame::PREFIX_BYTES..], count)?;
-        }
-    }
-    Ok(())
-}
-
-/// Deletes the rows that the centre deleted, under the keys that they still have.
+/// Deletes the rows that the center deleted, under the keys that they still have.
 fn delete_early(
     connection: &Connection,
     download: &Download,
@@ -141,7 +113,7 @@ struct Mover<'a> {
     /// Something is kept back of the table.
     keeps_back: bool,
     /// Old and new key of rows that could not be moved at once.
-    waiting: Parked,
+    waiting: WaitingRows,
     any_waits: bool,
 }
 
@@ -149,9 +121,9 @@ struct Mover<'a> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Waiting {
     Nothing,
-    /// A pending change of the row that the centre means.
+    /// A pending change of the row that the center means.
     Change,
-    /// The row there was made at this remote, or the row moved away: the row that the centre means
+    /// The row there was made at this remote, or the row moved away: the row that the center means
     /// is not there.
     Another,
 }
@@ -173,7 +145,7 @@ impl<'a> Mover<'a> {
                 table.our_keys_sql(""),
             ))
             .map_err(explain)?;
-        let waiting = Parked::new(circumstances.spills);
+        let waiting = WaitingRows::new(circumstances.spills);
         let keeps_back = kept_back::has_any(connection, table).map_err(explain)?;
         let any_waits = false;
         Ok(Mover { connection, circumstances, table, has_changes, keeps_back, waiting, any_waits })
@@ -218,7 +190,7 @@ impl<'a> Mover<'a> {
                 })?;
             }
         }
-        super::rows::expect_end(rest)
+        frame::expect_end(rest)
     }
 
     /// The row keeps its key for now. What it has become comes under the new one.
@@ -265,7 +237,7 @@ impl<'a> Mover<'a> {
         if !self.any_waits {
             return Ok(());
         }
-        // No row has the temporary keys. The centre has checked the real ones.
+        // No row has the temporary keys. The center has checked the real ones.
         let checks = |off: bool| {
             self.connection.pragma_update(None, "ignore_check_constraints", off).map_err(explain)
         };
@@ -339,7 +311,7 @@ impl<'a> Mover<'a> {
         })
     }
 
-    /// The centre spells an equal key differently.
+    /// The center spells an equal key differently.
     fn respell(
         &self,
         old: &[ValueRef<'_>],
@@ -528,7 +500,8 @@ impl<'a> Mover<'a> {
     }
 
     fn blocked(&self, message: &str) -> Failure {
-        super::blocked(self.connection, self.circumstances, message).table(self.table.name())
+        circumstances::blocked(self.connection, self.circumstances, message)
+            .table(self.table.name())
     }
 }
 
@@ -547,35 +520,14 @@ fn identical(left: &[ValueRef<'_>], right: &[ValueRef<'_>]) -> bool {
     left.iter().zip(right).all(|(left, right)| left.identical(*right))
 }
 
-pub(super) fn is_constraint(error: &rusqlite::Error) -> bool {
-    error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation)
-}
-
 fn read<'b>(reader: &mut RowReader<'b>, count: usize) -> Result<Vec<ValueRef<'b>>, Failure> {
     (0..count).map(|_| reader.value()).collect()
 }
 
-/// Binds as many of the values as the statement asks for.
-pub(super) fn bind_all(
-    statement: &mut rusqlite::CachedStatement<'_>,
-    values: &[ValueRef<'_>],
-) -> rusqlite::Result<()> {
-    let count = statement.parameter_count();
-    for (n, value) in values.iter().take(count).enumerate() {
-        bind(statement, n + 1, *value)?;
-    }
-    Ok(())
-}
-
-pub(super) fn execute(
-    connection: &Connection,
-    sql: &str,
-    values: &[ValueRef<'_>],
-) -> rusqlite::Result<usize> {
-    let mut statement = connection.prepare_cached(sql)?;
-    bind_all(&mut statement, values)?;
-    statement.raw_execute()
-}
-
+pub(crate) mod followers;
+pub(super) mod frames;
+pub(crate) mod moved_rows;
+pub(super) mod shift;
+pub(super) mod staying;
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,6 @@
-//! Downloaded rows whose parent is missing at the centre are set aside until it comes.
+//! Downloaded rows whose parent is missing at the center are set aside until it comes.
 //!
-//! The centre may have such rows: foreign keys of SQLite are off unless a program turns them on,
+//! The center may have such rows: foreign keys of SQLite are off unless a program turns them on,
 //! and PostgreSQL does not check them for replicas and restores. Foreign keys hold at the remote
 //! after every download (S4). So these rows cannot be in their tables, but they must not stop the
 //! other rows (trap 26). They wait in `syncline_orphan_T`. Every download that writes rows first
@@ -10,10 +10,13 @@
 //! A row that refers to one that is set aside is set aside too, because deleting its parent would
 //! delete or change it.
 
-use super::{Circumstances, Download, guarded};
+use super::circumstances::Circumstances;
+use super::download::Download;
+use super::guarded;
 use crate::connection::{bind, explain};
-use crate::progress;
-use crate::schema::{Image, LocalTable, RemoteTable};
+use crate::progress::facts;
+use crate::schema::reference::{Clinging, Reference, references, references_from};
+use crate::schema::{Image, RemoteTable};
 use crate::sql::{all, ident, parameters};
 use model::{Code, Failure, RowReader, Value};
 use protocol::DownloadMode;
@@ -22,20 +25,9 @@ use rusqlite::{Connection, OptionalExtension};
 /// The fact with the number of rows that are set aside. It is missing if there are none.
 const COUNT: &str = "orphans";
 
-/// A foreign key of a published table.
-pub(crate) struct Reference {
-    /// Position of the table that refers.
-    pub(super) child: usize,
-    pub(super) parent: String,
-    /// Position of the parent, where it is published.
-    pub(crate) parent_at: Option<usize>,
-    /// Referring columns and those that they refer to.
-    pub(crate) columns: Vec<(String, String)>,
-}
-
 /// Rows that are set aside.
 pub(crate) fn count(connection: &Connection) -> rusqlite::Result<u64> {
-    Ok(progress::get::<i64>(connection, COUNT)?.unwrap_or(0).max(0) as u64)
+    Ok(facts::get::<i64>(connection, COUNT)?.unwrap_or(0).max(0) as u64)
 }
 
 /// Discards the rows of tables that are sent as a whole: they arrive again, or were deleted.
@@ -78,7 +70,7 @@ pub(super) fn put_back(connection: &Connection, tables: &[RemoteTable]) -> Resul
 }
 
 /// Whether a row that is set aside refers to one that lies here: the application may have made its
-/// parent meanwhile, and the centre need not send what it was sent.
+/// parent meanwhile, and the center need not send what it was sent.
 pub(super) fn may_return(connection: &Connection, tables: &[RemoteTable]) -> Result<bool, Failure> {
     if count(connection).map_err(explain)? == 0 {
         return Ok(false);
@@ -206,33 +198,6 @@ pub(super) fn set_aside_children(
         }
     }
     aside.finish()
-}
-
-impl Reference {
-    /// Per column that refers, which part of the parent's key it refers to; none where it refers to
-    /// anything else than the whole key.
-    pub(super) fn by_key(&self, parent: &RemoteTable) -> Option<Vec<(&str, usize)>> {
-        let part =
-            |name: &str| parent.key.iter().position(|key| key.name.eq_ignore_ascii_case(name));
-        let parts = self.columns.iter().map(|(from, to)| Some((from.as_str(), part(to)?)));
-        parts.collect::<Option<Vec<_>>>().filter(|parts| parts.len() == parent.key.len())
-    }
-
-    /// The parent `p` is the one that the child `c` refers to, as SQLite compares them: under the
-    /// parent's collation.
-    pub(super) fn same(&self) -> String {
-        all(self.columns.iter().map(|(from, to)| format!("p.{} = c.{}", ident(to), ident(from))))
-    }
-
-    /// The child `c` refers to nothing.
-    pub(super) fn is_broken(&self) -> String {
-        format!(
-            "{} AND NOT EXISTS (SELECT 1 FROM {} AS p WHERE {})",
-            all(self.columns.iter().map(|(from, _)| format!("c.{} IS NOT NULL", ident(from)))),
-            ident(&self.parent),
-            self.same(),
-        )
-    }
 }
 
 /// What rows are set aside among.
@@ -465,118 +430,7 @@ fn note_count(connection: &Connection, tables: &[RemoteTable]) -> Result<(), Fai
         }
     }
     let waiting = (waiting > 0).then_some(waiting);
-    progress::set(connection, COUNT, waiting).map_err(explain)
-}
-
-/// Every foreign key of the published tables, as this file declares them.
-pub(super) fn references(
-    connection: &Connection,
-    tables: &[RemoteTable],
-) -> rusqlite::Result<Vec<Reference>> {
-    let mut references = Vec::new();
-    for child in 0..tables.len() {
-        references.extend(references_from(connection, tables, child)?);
-    }
-    Ok(references)
-}
-
-/// Those of the published table at this position.
-pub(crate) fn references_from(
-    connection: &Connection,
-    tables: &[RemoteTable],
-    child: usize,
-) -> rusqlite::Result<Vec<Reference>> {
-    let found = references_of(connection, tables, tables[child].name(), child)?;
-    Ok(found.into_iter().map(|(reference, _)| reference).collect())
-}
-
-/// A foreign key that refuses deletes, of a table from which no download deletes rows.
-pub(super) struct Clinging {
-    /// The table that refers.
-    pub(super) child: String,
-    /// To what. It has no position of its own.
-    pub(super) reference: Reference,
-}
-
-/// The foreign keys of tables that are not published, and that let no published row go.
-pub(super) fn unpublished_references(
-    connection: &Connection,
-    tables: &[RemoteTable],
-) -> Result<Vec<Clinging>, Failure> {
-    clinging(connection, tables, &|_| false)
-}
-
-/// The same, and those of tables that are only uploaded.
-pub(super) fn clinging_references(
-    connection: &Connection,
-    tables: &[RemoteTable],
-) -> Result<Vec<Clinging>, Failure> {
-    clinging(connection, tables, &|table| !table.published.direction.downloads())
-}
-
-fn clinging(
-    connection: &Connection,
-    tables: &[RemoteTable],
-    also: &dyn Fn(&RemoteTable) -> bool,
-) -> Result<Vec<Clinging>, Failure> {
-    let find = || -> rusqlite::Result<Vec<Clinging>> {
-        let mut statement = connection.prepare_cached(
-            "SELECT name FROM sqlite_schema
-             WHERE type = 'table' AND name NOT LIKE 'syncline\\_%' ESCAPE '\\'",
-        )?;
-        let names: Vec<String> =
-            statement.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
-        let mut found = Vec::new();
-        for child in names {
-            let mut published = tables.iter().filter(|table| !also(table));
-            if published.any(|table| table.name().eq_ignore_ascii_case(&child)) {
-                continue;
-            }
-            for (reference, on_delete) in references_of(connection, tables, &child, tables.len())? {
-                let lets_go = ["CASCADE", "SET NULL"].contains(&on_delete.as_str());
-                if reference.parent_at.is_some() && !lets_go {
-                    found.push(Clinging { child: child.clone(), reference });
-                }
-            }
-        }
-        Ok(found)
-    };
-    find().map_err(explain)
-}
-
-/// The foreign keys of one table, and what they do when a row goes that they refer to.
-fn references_of(
-    connection: &Connection,
-    tables: &[RemoteTable],
-    name: &str,
-    child: usize,
-) -> rusqlite::Result<Vec<(Reference, String)>> {
-    let position = |name: &str| tables.iter().position(|t| t.name().eq_ignore_ascii_case(name));
-    let mut statement = connection.prepare_cached(
-        "SELECT id, \"table\", \"from\", \"to\", on_delete
-         FROM pragma_foreign_key_list(?1) ORDER BY id, seq",
-    )?;
-    let mut rows = statement.query([name])?;
-    let mut references: Vec<(Reference, String)> = Vec::new();
-    let mut last = None;
-    while let Some(row) = rows.next()? {
-        let (id, parent): (i64, String) = (row.get(0)?, row.get(1)?);
-        let (from, to): (String, Option<String>) = (row.get(2)?, row.get(3)?);
-        let Some(local) = LocalTable::read(connection, &parent)? else { continue };
-        if last.replace(id) != Some(id) {
-            let parent_at = position(&parent);
-            let reference = Reference { child, parent, parent_at, columns: Vec::new() };
-            references.push((reference, row.get(4)?));
-        }
-        let Some((reference, _)) = references.last_mut() else { continue };
-        // Without columns it refers to the primary key.
-        let key = || local.key.get(reference.columns.len()).map(|key| key.name.clone());
-        if let Some(to) = to.or_else(key) {
-            reference.columns.push((from, to));
-        }
-    }
-    references.retain(|(reference, _)| !reference.columns.is_empty());
-    Ok(references)
+    facts::set(connection, COUNT, waiting).map_err(explain)
 }
 
 #[cfg(test)]

@@ -1,10 +1,9 @@
 //! A table that is sent again as a whole: stored rows that did not arrive are deleted.
 
-use super::parked::Parked;
-use super::rejects::Withheld;
-use super::rows::Writer;
-use crate::connection::{bind, explain, value};
+use crate::apply::rows::waiting::WaitingRows;
+use crate::connection::{explain, value};
 use crate::schema::RemoteTable;
+use crate::schema::history::History;
 use crate::sql::{ident, parameters};
 use model::{Failure, write_value};
 use rusqlite::Connection;
@@ -13,21 +12,44 @@ fn received_sql(table: &RemoteTable) -> String {
     ident(&format!("syncline_received_{}", table.position))
 }
 
-/// Prepares to note the keys that come. False if the table is empty, so that no row can be deleted:
-/// the first fill is spared the effort. With `tells_new` a table that was received before is looked
-/// at although it is empty now.
+/// What counts as known of a table that is sent as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Known {
+    /// The rows that lie in it.
+    Rows,
+    /// Those that it had once: one that comes now may have been deleted here.
+    FormerRows,
+    /// Those that were uploaded. Of the rows of others it knows nothing.
+    UploadedRows,
+}
+
+impl Known {
+    /// Whether the table was received before, with a watermark that may be void now.
+    pub(super) fn of(connection: &Connection, table: &RemoteTable) -> Result<Known, Failure> {
+        let sql = "SELECT 1 FROM syncline_table WHERE position = ?1 AND watermark IS NOT NULL";
+        let mut statement = connection.prepare_cached(sql).map_err(explain)?;
+        if statement.exists([table.position]).map_err(explain)? {
+            return Ok(Known::FormerRows);
+        }
+        let history = History::read(connection)?;
+        let former = history.arriving.get(table.name()).filter(|it| it.former_watermark.is_some());
+        Ok(match former {
+            None => Known::Rows,
+            Some(former) if former.only_uploaded => Known::UploadedRows,
+            Some(_) => Known::FormerRows,
+        })
+    }
+}
+
+/// Prepares to note the keys that come. False if nothing is known of the table, so that no row can
+/// be deleted or come back: the first fill is spared the effort.
 pub(super) fn prepare(
     connection: &Connection,
     table: &RemoteTable,
-    tells_new: bool,
+    known: Known,
 ) -> rusqlite::Result<bool> {
-    let sql = format!(
-        "SELECT EXISTS (SELECT 1 FROM {}) OR (?1 AND EXISTS (SELECT 1 FROM syncline_table
-         WHERE position = ?2 AND watermark IS NOT NULL))",
-        table.table_sql()
-    );
-    let asked = rusqlite::params![tells_new, table.position];
-    if !connection.query_row(&sql, asked, |row| row.get::<_, bool>(0))? {
+    let sql = format!("SELECT EXISTS (SELECT 1 FROM {})", table.table_sql());
+    if known != Known::FormerRows && !connection.query_row(&sql, [], |row| row.get::<_, bool>(0))? {
         return Ok(false);
     }
     note_keys(connection, table)?;
@@ -55,33 +77,13 @@ pub(super) fn note_key_sql(table: &RemoteTable) -> String {
     format!("INSERT OR IGNORE INTO {} VALUES ({values})", received_sql(table))
 }
 
-/// What is too large to be sent has not gone.
-pub(super) fn keep_withheld(
-    writer: &mut Writer<'_>,
-    connection: &Connection,
-    withheld: &[Withheld],
-) -> Result<(), Failure> {
-    for row in withheld {
-        let target = writer.target(row.table)?;
-        if !target.notes_keys {
-            continue;
-        }
-        let mut note = connection.prepare_cached(&note_key_sql(target.table)).map_err(explain)?;
-        for (n, value) in row.key.iter().enumerate() {
-            bind(&mut note, n + 1, value.as_ref()).map_err(explain)?;
-        }
-        note.raw_execute().map_err(explain)?;
-    }
-    Ok(())
-}
-
 /// Collects the keys of rows to delete. A row with a local change stays, and the delete is kept
 /// beside the change, unless the row is new at this remote and the server never knew it.
 pub(super) fn keys_not_received(
     connection: &Connection,
     table: &RemoteTable,
     generation: i64,
-    keys: &mut Parked,
+    keys: &mut WaitingRows,
 ) -> Result<(), Failure> {
     let received = received_sql(table);
     let missing = |live: &str| {

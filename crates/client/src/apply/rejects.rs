@@ -1,10 +1,12 @@
 //! The reject table: rows that lost, stored at the remote with the reason (S5, S7).
 
-use super::moved_rows::{self, MovedRow};
+use super::circumstances::Circumstances;
+use super::download::Download;
 use super::readable::{key_array, key_json, row_json, row_text};
-use super::{Circumstances, Download, stale};
+use crate::apply::key_changes::moved_rows::{self, MovedRow};
 use crate::connection::{begin_immediate, bind, explain, value};
-use crate::progress::{self, Frozen};
+use crate::progress::facts;
+use crate::progress::state::Frozen;
 use crate::schema::{Image, RemoteTable};
 use crate::sql::list;
 use model::{Code, Counter, Failure, PublishedTable, Readable, RowReader, Value, ValueRef};
@@ -115,7 +117,7 @@ pub(super) fn record(
             let reason = Reason { counter, code, message, at, base };
             // Of a key change that was refused the row lies under its new key.
             let moved = match committed.filter(|_| table.uploads()) {
-                Some(frozen) => stale::moved(connection, table, frozen.generation, &key),
+                Some(frozen) => moved_rows::moved(connection, table, frozen.generation, &key),
                 None => Ok(None),
             };
             let moved = match moved.map_err(explain)? {
@@ -127,7 +129,8 @@ pub(super) fn record(
             let row = row.map_err(explain)?;
             let is_news = insert_with_row(connection, table, &key, reason, row).map_err(explain)?;
             learned.rejects += u64::from(is_news);
-            if code == Code::RowTooLargeToSend.number() {
+            let withheld = [Code::RowTooLargeToSend, Code::OwedRowUnreadable];
+            if withheld.iter().any(|withheld| withheld.number() == code) {
                 learned.withheld.push(Withheld { table: usize::from(reject.table), key });
             }
         }
@@ -140,7 +143,7 @@ pub(super) fn record(
 pub(super) struct Learned {
     /// Rejects that are news.
     pub(super) rejects: u64,
-    /// Rows that are too large to be sent. They are not gone.
+    /// Rows that could not be sent. They are not gone.
     pub(super) withheld: Vec<Withheld>,
 }
 
@@ -206,7 +209,7 @@ pub(crate) fn complete(connection: &Connection) -> Result<(), Failure> {
             let last = "SELECT coalesce(max(id), 0) FROM syncline_reject";
             let last: i64 = transaction.query_row(last, [], |row| row.get(0))?;
             // They were reported when they came.
-            progress::record(&transaction, &[(LAST_ID, &last), (LAST_TOLD, &last)])?;
+            facts::record(&transaction, &[(LAST_ID, &last), (LAST_TOLD, &last)])?;
         }
         if !has("base")? {
             transaction.execute_batch("ALTER TABLE syncline_reject ADD COLUMN base TEXT")?;
@@ -231,11 +234,11 @@ pub(crate) fn untold(connection: &Connection) -> Result<u64, Failure> {
 
 /// The summary that is being written tells of all.
 pub(crate) fn note_told(connection: &Connection) -> Result<(), Failure> {
-    let last: i64 = progress::get(connection, LAST_ID).map_err(explain)?.unwrap_or(0);
-    progress::set(connection, LAST_TOLD, last).map_err(explain)
+    let last: i64 = facts::get(connection, LAST_ID).map_err(explain)?.unwrap_or(0);
+    facts::set(connection, LAST_TOLD, last).map_err(explain)
 }
 
-/// A row of the centre that does not come.
+/// A row of the center that does not come.
 #[derive(Debug)]
 pub(super) struct Withheld {
     /// Position of the table.
@@ -279,6 +282,22 @@ pub(super) fn record_set_back(
     let row = row_json(connection, table, &key, 0, &[]).map_err(explain)?;
     let message = "the consolidated database has other values, possibly of an earlier state";
     told(connection, table, &key, row, Code::RowSetBack, message, at)
+}
+
+/// Records a row that has gone, with what lay in the columns of `own`, which are not published.
+pub(super) fn record_taken(
+    connection: &Connection,
+    table: &RemoteTable,
+    row: &[ValueRef<'_>],
+    own: &[String],
+    at: &str,
+) -> Result<(), Failure> {
+    let key: Vec<Value> = table.key.iter().map(|key| row[key.position].to_owned()).collect();
+    let row = Some(row_text(table, own, row));
+    let message = "the row has gone from here, with values in columns that are not synchronized";
+    let code = Code::OwnValuesGone.number();
+    let reason = Reason { counter: None, code, message, at, base: None };
+    insert_with_row(connection, table, &key, reason, row).map(drop).map_err(explain)
 }
 
 /// Records a row that comes although it had gone from here.
@@ -335,6 +354,17 @@ pub(super) fn record_unfit(
     insert_with_row(connection, table, &key, reason, Some(text)).map(|_| ())
 }
 
+/// Whether a reject tells that the row should have gone.
+pub(super) fn is_held(
+    connection: &Connection,
+    table: &RemoteTable,
+    key: &[Value],
+) -> rusqlite::Result<bool> {
+    let sql = "SELECT 1 FROM syncline_reject WHERE table_name = ?1 AND key = ?2 AND code = ?3";
+    let held = rusqlite::params![table.name(), key_json(table, key), Code::RowHeld.number()];
+    connection.prepare_cached(sql)?.exists(held)
+}
+
 /// Records a row that should have gone, and stays because `held_by` refers to it.
 pub(super) fn record_held(
     connection: &Connection,
@@ -343,15 +373,10 @@ pub(super) fn record_held(
     held_by: &str,
     at: &str,
 ) -> rusqlite::Result<()> {
-    let code = Code::RowHeld.number();
-    let known = connection
-        .prepare_cached(
-            "SELECT 1 FROM syncline_reject WHERE table_name = ?1 AND key = ?2 AND code = ?3",
-        )?
-        .exists(rusqlite::params![table.name(), key_json(table, key), code])?;
-    if known {
+    if is_held(connection, table, key)? {
         return Ok(());
     }
+    let code = Code::RowHeld.number();
     let message =
         format!("the row no longer belongs to this remote, but {held_by} refers to it here");
     let reason = Reason { counter: None, code, message: &message, at, base: None };
@@ -461,8 +486,8 @@ pub(super) fn record_difference(
     let key: Vec<Value> = table.key.iter().map(|key| row[key.position].to_owned()).collect();
     let row = Some(row_text(table, own, row));
     let message = match code {
-        Code::RowNotCaptured => "here without triggers; the centre has another row or none",
-        _ => "here when the table was published again; the centre has another row or none",
+        Code::RowNotCaptured => "here without triggers; the center has another row or none",
+        _ => "here when the table was published again; the center has another row or none",
     };
     let reason = Reason { counter: None, code: code.number(), message, at, base: None };
     insert_with_row(connection, table, &key, reason, row).map(|_| ())
@@ -538,7 +563,7 @@ fn insert_as_read(
     reason: Reason<'_>,
     row: Option<String>,
 ) -> rusqlite::Result<bool> {
-    let id = progress::get::<i64>(connection, LAST_ID)?.unwrap_or(0) + 1;
+    let id = facts::get::<i64>(connection, LAST_ID)?.unwrap_or(0) + 1;
     let inserted = connection
         .prepare_cached(
             "INSERT INTO syncline_reject
@@ -562,7 +587,7 @@ fn insert_as_read(
             reason.counter.is_none(),
         ])?;
     if inserted == 1 {
-        progress::set(connection, LAST_ID, id)?;
+        facts::set(connection, LAST_ID, id)?;
     }
     Ok(inserted == 1)
 }

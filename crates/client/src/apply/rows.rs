@@ -1,121 +1,32 @@
 //! Writing and deleting downloaded rows, one prepared statement per table and kind.
 
-use super::comparison::Tells;
-use super::parked::{Parked, Placeholders};
-use super::{
-    Circumstances, Download, guarded, incoming, kept_back, key_changes, orphans, refresh, rejects,
-};
-use crate::capture::change_log;
-use crate::connection::{bind, explain};
+use super::circumstances::Circumstances;
+use super::download::Download;
+use super::frame::{count_rows, expect_end};
+use super::refresh::Known;
+use super::values::{exists, found, read_values, run};
+use super::{circumstances, frame, guarded, kept_back, orphans, refresh, rejects};
+use crate::apply::rejects::Withheld;
+use crate::apply::rows::comparison::Tells;
+use crate::apply::rows::waiting::{Placeholders, WaitingRows};
+use crate::apply::statements;
+use crate::connection::bind;
+use crate::connection::explain;
 use crate::schema::{KeyColumn, RemoteTable};
+use actions::Actions;
 use model::{Code, Failure, RowReader, Spill, ValueRef};
 use protocol::{DownloadMode, RowsFrame};
-use rusqlite::{CachedStatement, Connection, Error, ffi};
+use rusqlite::{CachedStatement, Connection};
 use std::cell::Cell;
+use target::Target;
 
+mod actions;
+pub(super) mod comparison;
 mod frame_writer;
+mod target;
+pub(super) mod waiting;
 
 use frame_writer::FrameWriter;
-
-/// One table during the application of a download.
-pub(super) struct Target<'a> {
-    pub(super) table: &'a RemoteTable,
-    /// Local changes wait, so every key is looked up among them.
-    changed: Option<ChangedSql>,
-    /// Received keys are noted, because rows whose key is not among them are deleted afterwards.
-    pub(super) notes_keys: bool,
-    /// Received keys are noted, because the key of a delete may be another spelling of one.
-    notes_spellings: bool,
-    /// Nothing lay in the table, so that rows only arrive.
-    was_empty: bool,
-    parked: Option<Parked>,
-    /// No row has turned out to be there already.
-    only_new: bool,
-    /// Rows of the table are kept back, and downloaded rows replace them.
-    keeps_back: bool,
-}
-
-/// Statements for tables with local changes.
-struct ChangedSql {
-    is_changed: String,
-    keep_row: String,
-    keep_delete: String,
-}
-
-impl ChangedSql {
-    fn new(table: &RemoteTable, guards: bool) -> ChangedSql {
-        ChangedSql {
-            is_changed: match guards {
-                true => guarded::is_guarded_sql(table),
-                false => format!(
-                    "SELECT 1 FROM {} WHERE {} AND \"generation\" = ?{}",
-                    table.change_sql(),
-                    table.our_key_is_parameter(1),
-                    table.key.len() + 1
-                ),
-            },
-            keep_row: incoming::keep_row_sql(table),
-            keep_delete: incoming::keep_delete_sql(table),
-        }
-    }
-}
-
-impl<'a> Target<'a> {
-    fn new(
-        connection: &Connection,
-        table: &'a RemoteTable,
-        mode: DownloadMode,
-        circumstances: &Circumstances<'_>,
-        tells_new: bool,
-    ) -> rusqlite::Result<Target<'a>> {
-        let (generation, guards) = (circumstances.open_generation, circumstances.guards);
-        let changed = guards || change_log::has_entries(connection, table, generation)?;
-        let notes_keys =
-            mode == DownloadMode::Refresh && refresh::prepare(connection, table, tells_new)?;
-        Ok(Target {
-            table,
-            changed: changed.then(|| ChangedSql::new(table, guards)),
-            notes_keys,
-            notes_spellings: false,
-            was_empty: mode == DownloadMode::Refresh && !notes_keys,
-            parked: None,
-            only_new: true,
-            keeps_back: kept_back::has_any(connection, table)?,
-        })
-    }
-
-    /// Notes received keys, because one that is deleted may be another spelling of them.
-    fn note_spellings(&mut self, connection: &Connection) -> rusqlite::Result<()> {
-        self.notes_spellings = true;
-        match self.notes_keys {
-            true => Ok(()),
-            false => refresh::note_keys(connection, self.table),
-        }
-    }
-
-    /// Rows may be written many at once: no local change and no noted key asks for a look at each.
-    /// Where foreign keys are, even a statement that takes nothing back keeps copies of pages; that
-    /// is worth it only where nothing lies in them.
-    fn may_batch(&self) -> bool {
-        self.only_new
-            && self.changed.is_none()
-            && !self.notes_keys
-            && !self.notes_spellings
-            && !self.keeps_back
-            && (self.was_empty || !self.table.in_foreign_keys)
-    }
-
-    /// The statement that reads the row with a key.
-    fn select_sql(&self) -> String {
-        let table = self.table;
-        format!(
-            "SELECT {} FROM {} WHERE {}",
-            table.columns_sql(""),
-            table.table_sql(),
-            table.key_is_parameter("", 1)
-        )
-    }
-}
 
 /// Writes a download into the tables.
 pub(super) struct Writer<'a> {
@@ -155,15 +66,18 @@ impl<'a> Writer<'a> {
     }
 
     /// The table at `position`; its statements are spelled when it is met first.
-    pub(super) fn target(&mut self, position: usize) -> Result<&mut Target<'a>, Failure> {
+    fn target(&mut self, position: usize) -> Result<&mut Target<'a>, Failure> {
         let table = self.circumstances.tables.get(position);
         let (Some(table), Some(slot)) = (table, self.targets.get_mut(position)) else {
             return Err(Failure::new(Code::MalformedMessage, "rows of an unknown table"));
         };
         if slot.is_none() {
             let mode = self.download.mode(table);
-            let tells_new = self.download.begin.deletes_lost;
-            let target = Target::new(self.connection, table, mode, self.circumstances, tells_new)
+            let known = match self.download.begin.deletes_lost {
+                true => Known::of(self.connection, table)?,
+                false => Known::Rows,
+            };
+            let target = Target::new(self.connection, table, mode, self.circumstances, known)
                 .map_err(explain)?;
             let target = slot.insert(target);
             if !self.download.deletes[position].is_empty()
@@ -173,6 +87,23 @@ impl<'a> Writer<'a> {
             }
         }
         slot.as_mut().ok_or_else(|| Failure::new(Code::Bug, "a table was not prepared"))
+    }
+
+    /// What is too large to be sent has not gone.
+    pub(super) fn keep_withheld(&mut self, withheld: &[Withheld]) -> Result<(), Failure> {
+        for row in withheld {
+            let target = self.target(row.table)?;
+            if !target.notes_keys {
+                continue;
+            }
+            let sql = refresh::note_key_sql(target.table);
+            let mut note = self.prepare(&sql)?;
+            for (n, value) in row.key.iter().enumerate() {
+                bind(&mut note, n + 1, value.as_ref()).map_err(explain)?;
+            }
+            note.raw_execute().map_err(explain)?;
+        }
+        Ok(())
     }
 
     /// Writes the rows of all frames in their order.
@@ -188,7 +119,7 @@ impl<'a> Writer<'a> {
             let Some(target) = &mut self.targets[usize::from(table)] else { continue };
             let rows = &payload[RowsFrame::PREFIX_BYTES..];
             // The keys were changed before.
-            let rows = key_changes::only_rows(target.table, operation, rows, count)?;
+            let rows = frame::only_rows(target.table, operation, rows, count)?;
             let mut frame = FrameWriter::new(
                 self.connection,
                 self.circumstances,
@@ -228,7 +159,7 @@ impl<'a> Writer<'a> {
         if !self.target(position)?.notes_keys {
             return Ok(());
         }
-        let mut keys = Parked::new(self.circumstances.spills);
+        let mut keys = WaitingRows::new(self.circumstances.spills);
         let generation = self.circumstances.open_generation;
         refresh::keys_not_received(self.connection, table, generation, &mut keys)?;
         if self.download.begin.restored {
@@ -242,8 +173,8 @@ impl<'a> Writer<'a> {
         })
     }
 
-    /// Deletes `count` keys and nothing else. The centre names what goes with a row, children
-    /// first. A child that is still there refers to a row that is missing at the centre.
+    /// Deletes `count` keys and nothing else. The center names what goes with a row, children
+    /// first. A child that is still there refers to a row that is missing at the center.
     fn delete_keys_alone(
         &mut self,
         position: usize,
@@ -286,7 +217,7 @@ impl<'a> Writer<'a> {
             true => Some(self.prepare(&refresh::is_received_sql(table))?),
             false => None,
         };
-        let mut delete = self.prepare(table.writing.delete(table))?;
+        let mut delete = self.prepare(statements::delete(table))?;
         let mut changed = match &target.changed {
             Some(sql) => Some((self.prepare(&sql.is_changed)?, self.prepare(&sql.keep_delete)?)),
             None => None,
@@ -297,7 +228,7 @@ impl<'a> Writer<'a> {
             let mut reader = RowReader::new(rest);
             read_values(&mut reader, table.key.len(), &mut key)?;
             rest = reader.rest();
-            // The centre spells the key differently now: the row is not gone.
+            // The center spells the key differently now: the row is not gone.
             if let Some(received) = &mut received
                 && found(received, &key).map_err(explain)?
             {
@@ -318,7 +249,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes the rows that stood in each other's way, with placeholders where they still do.
-    pub(super) fn write_parked_rows(&mut self) -> Result<(), Failure> {
+    pub(super) fn write_waiting_rows(&mut self) -> Result<(), Failure> {
         for target in self.targets.iter_mut().flatten() {
             let mut again = rewrite(self.connection, self.circumstances, &self.actions, target)?;
             // Every round but the last keeps a row back.
@@ -339,7 +270,7 @@ impl<'a> Writer<'a> {
         // What differs now differs by what was done here.
         self.actions.tells.set(Tells::default());
         self.write_rows(upserts, &mut |_| {})?;
-        self.write_parked_rows()
+        self.write_waiting_rows()
     }
 
     /// Removes what was needed only here.
@@ -356,37 +287,15 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Notices what foreign keys do on their own.
-struct Actions<'a> {
-    connection: &'a Connection,
-    seen: Cell<bool>,
-    tells: Cell<Tells>,
-}
-
-impl Actions<'_> {
-    /// Runs a statement. SQLite counts its own changes separately from their effects.
-    fn watch(
-        &self,
-        statement: impl FnOnce() -> rusqlite::Result<usize>,
-    ) -> rusqlite::Result<usize> {
-        let before = self.connection.total_changes();
-        let own = statement()?;
-        if self.connection.total_changes() - before > own as u64 {
-            self.seen.set(true);
-        }
-        Ok(own)
-    }
-}
-
-/// Writes the parked rows of a table again. Returns those that are still blocked.
+/// Writes the waiting rows of a table again. Returns those that are still blocked.
 fn rewrite<'a>(
     connection: &'a Connection,
     circumstances: &'a Circumstances<'a>,
     actions: &Actions<'a>,
     target: &mut Target<'a>,
-) -> Result<Option<Parked>, Failure> {
-    let Some(parked) = target.parked.take() else { return Ok(None) };
-    parked.for_each_chunk(&mut |chunk| {
+) -> Result<Option<WaitingRows>, Failure> {
+    let Some(waiting) = target.waiting.take() else { return Ok(None) };
+    waiting.for_each_chunk(&mut |chunk| {
         let mut frame = FrameWriter::new(connection, circumstances, actions, target, 1)?;
         let mut rest = chunk;
         while !rest.is_empty() {
@@ -394,7 +303,7 @@ fn rewrite<'a>(
         }
         Ok(())
     })?;
-    Ok(target.parked.take())
+    Ok(target.waiting.take())
 }
 
 /// Writes rows that stand in each other's way, with placeholders. Where a row that did not come, or
@@ -405,16 +314,16 @@ fn part<'a>(
     circumstances: &'a Circumstances<'a>,
     actions: &Actions<'a>,
     target: &mut Target<'a>,
-    still: Parked,
-) -> Result<Option<Parked>, Failure> {
+    still: WaitingRows,
+) -> Result<Option<WaitingRows>, Failure> {
     connection.execute_batch("SAVEPOINT syncline_part").map_err(explain)?;
     let placeholders = Placeholders::new(connection, target.table)?;
     still.for_each_chunk(&mut |chunk| placeholders.put(chunk))?;
     // Children may have followed to a placeholder; whether they did is not worth asking.
     actions.seen.set(true);
-    let mut all = Parked::new(circumstances.spills);
+    let mut all = WaitingRows::new(circumstances.spills);
     still.for_each_chunk(&mut |chunk| all.push(chunk))?;
-    target.parked = Some(still);
+    target.waiting = Some(still);
     let last = rewrite(connection, circumstances, actions, target)?;
     drop(placeholders);
     let Some(last) = last else {
@@ -426,12 +335,12 @@ fn part<'a>(
         .map_err(explain)?;
     let message =
         format!("a downloaded row of {} has a value that a local row has too", target.table.name());
-    if super::waits_here(connection, circumstances) && !circumstances.guards {
+    if circumstances::waits_here(connection, circumstances) && !circumstances.guards {
         let failure = Failure::new(Code::ApplyBlocked, message);
         return Err(failure.table(target.table.name()));
     }
     keep_back(connection, circumstances, target, &last, &message)?;
-    let mut others = Parked::new(circumstances.spills);
+    let mut others = WaitingRows::new(circumstances.spills);
     let kept = guarded::is_kept_sql(target.table);
     for_each_row(&all, target.table, &mut |bytes, key, _| {
         let mut kept = connection.prepare_cached(&kept).map_err(explain)?;
@@ -449,11 +358,11 @@ fn keep_back(
     connection: &Connection,
     circumstances: &Circumstances<'_>,
     target: &mut Target<'_>,
-    rows: &Parked,
+    rows: &WaitingRows,
     reason: &str,
 ) -> Result<(), Failure> {
     let table = target.table;
-    let tells = !super::waits_here(connection, circumstances);
+    let tells = !circumstances::waits_here(connection, circumstances);
     target.keeps_back = true;
     for_each_row(rows, table, &mut |_, _, row| match tells {
         true => kept_back::refuse(connection, circumstances, table, row, reason),
@@ -465,7 +374,7 @@ type VisitRow<'a> = dyn FnMut(&[u8], &[ValueRef<'_>], &[ValueRef<'_>]) -> Result
 
 /// Shows `visit` each row: its bytes, its key and its values.
 fn for_each_row(
-    rows: &Parked,
+    rows: &WaitingRows,
     table: &RemoteTable,
     visit: &mut VisitRow<'_>,
 ) -> Result<(), Failure> {
@@ -482,77 +391,4 @@ fn for_each_row(
         }
         Ok(())
     })
-}
-
-pub(super) fn read_values<'a>(
-    reader: &mut RowReader<'a>,
-    count: usize,
-    values: &mut Vec<ValueRef<'a>>,
-) -> Result<(), Failure> {
-    values.clear();
-    for _ in 0..count {
-        values.push(reader.value()?);
-    }
-    Ok(())
-}
-
-fn count_rows(mut rows: &[u8], width: usize) -> Result<u64, Failure> {
-    let mut count = 0;
-    while !rows.is_empty() {
-        rows = model::skip_row(rows, width)?;
-        count += 1;
-    }
-    Ok(count)
-}
-
-pub(super) fn expect_end(rest: &[u8]) -> Result<(), Failure> {
-    if rest.is_empty() {
-        return Ok(());
-    }
-    Err(Failure::new(Code::MalformedMessage, "a rows frame has more bytes than rows"))
-}
-
-pub(super) fn run(
-    statement: &mut CachedStatement<'_>,
-    values: &[ValueRef<'_>],
-) -> rusqlite::Result<usize> {
-    for (n, value) in values.iter().enumerate() {
-        bind(statement, n + 1, *value)?;
-    }
-    statement.raw_execute()
-}
-
-fn found(statement: &mut CachedStatement<'_>, key: &[ValueRef<'_>]) -> rusqlite::Result<bool> {
-    for (n, value) in key.iter().enumerate() {
-        bind(statement, n + 1, *value)?;
-    }
-    Ok(statement.raw_query().next()?.is_some())
-}
-
-fn exists(
-    statement: &mut CachedStatement<'_>,
-    key: &[ValueRef<'_>],
-    generation: i64,
-) -> rusqlite::Result<bool> {
-    for (n, value) in key.iter().enumerate() {
-        bind(statement, n + 1, *value)?;
-    }
-    statement.raw_bind_parameter(key.len() + 1, generation)?;
-    Ok(statement.raw_query().next()?.is_some())
-}
-
-/// Another row has the same value in a UNIQUE index.
-fn is_duplicate(error: &Error) -> bool {
-    matches!(
-        extended_code(error),
-        Some(
-            ffi::SQLITE_CONSTRAINT_UNIQUE
-                | ffi::SQLITE_CONSTRAINT_PRIMARYKEY
-                | ffi::SQLITE_CONSTRAINT_ROWID
-        )
-    )
-}
-
-fn extended_code(error: &Error) -> Option<i32> {
-    error.sqlite_error().map(|error| error.extended_code)
 }

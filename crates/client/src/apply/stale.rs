@@ -1,19 +1,22 @@
 //! Changes of rows of a table that is published again, made before its rows have arrived (trap 23).
 //!
-//! Such a change is based on the rows that were here since the table was unpublished. If the centre
-//! has the same row, the change is an ordinary one. If the centre has another row or none, no user
+//! Such a change is based on the rows that were here since the table was unpublished. If the center
+//! has the same row, the change is an ordinary one. If the center has another row or none, no user
 //! has seen what the change would overwrite. Then the change is recorded in the reject table, and
 //! the row gets the downloaded values.
 
-use super::{Circumstances, incoming, rejects};
+use super::circumstances::Circumstances;
+use super::values::key_of;
+use super::{incoming, rejects, values};
+use crate::apply::key_changes::moved_rows::moved;
 use crate::capture::change_log;
-use crate::connection::{bind, explain, value};
+use crate::connection::explain;
 use crate::schema::{Image, RemoteTable};
 use crate::sql::{all, ident};
 use model::{Code, Failure, Value};
 use rusqlite::{Connection, ErrorCode};
 
-/// A change over a row that is not the centre's.
+/// A change over a row that is not the center's.
 struct Stale {
     /// Where the row lay.
     key: Vec<Value>,
@@ -41,7 +44,7 @@ pub(super) fn take_back(
                 let live = table.key_is_parameter("", 1);
                 let sql = format!("DELETE FROM {} WHERE {live}", table.table_sql());
                 let mut statement = connection.prepare_cached(&sql)?;
-                incoming::bind_key(&mut statement, moved)?;
+                values::bind_key(&mut statement, moved)?;
                 statement.raw_execute()?;
             }
             incoming::write(connection, table, open, &stale.key)
@@ -93,7 +96,7 @@ fn others_changed(
     );
     for key in keys {
         let mut statement = connection.prepare_cached(&sql).map_err(explain)?;
-        incoming::bind_key(&mut statement, key).map_err(explain)?;
+        values::bind_key(&mut statement, key).map_err(explain)?;
         statement.raw_bind_parameter(at, open).map_err(explain)?;
         let mut rows = statement.raw_query();
         let own = rows.next().map_err(explain)?.map_or(Ok(0), |row| row.get::<_, i64>(0));
@@ -137,34 +140,4 @@ fn stale(connection: &Connection, table: &RemoteTable, open: i64) -> rusqlite::R
         stale.push(Stale { moved: moved(connection, table, open, &key)?, key });
     }
     Ok(stale)
-}
-
-/// The key that the row with this one was given in a generation; none where it was given none.
-pub(super) fn moved(
-    connection: &Connection,
-    table: &RemoteTable,
-    generation: i64,
-    key: &[Value],
-) -> rusqlite::Result<Option<Vec<Value>>> {
-    let at = key.len() + 1;
-    let sql = format!(
-        "SELECT {} FROM {} AS m JOIN {} AS c ON {} AND c.\"generation\" = m.\"generation\" \
-         WHERE m.\"generation\" = ?{at} AND {}",
-        table.our_keys_sql("m."),
-        table.moved_sql(),
-        table.change_sql(),
-        table.came_from("m.", "c."),
-        all(table.key.iter().enumerate().map(|(n, key)| format!("c.{} = ?{}", key.ours(), n + 1))),
-    );
-    let mut statement = connection.prepare_cached(&sql)?;
-    for (n, value) in key.iter().enumerate() {
-        bind(&mut statement, n + 1, value.as_ref())?;
-    }
-    statement.raw_bind_parameter(at, generation)?;
-    let mut rows = statement.raw_query();
-    rows.next()?.map(|row| key_of(table, row)).transpose()
-}
-
-fn key_of(table: &RemoteTable, row: &rusqlite::Row<'_>) -> rusqlite::Result<Vec<Value>> {
-    (0..table.key.len()).map(|n| value(row, n).map(|value| value.to_owned())).collect()
 }

@@ -2,7 +2,6 @@
 
 use crate::schema::RemoteTable;
 use crate::sql::{ident, list, parameters};
-use std::sync::OnceLock;
 
 /// Rows that one statement writes while all of them are new. Beginning and ending a statement
 /// costs as much as the row itself.
@@ -59,27 +58,17 @@ fn delete_sql(table: &RemoteTable) -> String {
     format!("DELETE FROM {} WHERE {}", table.table_sql(), table.key_is_parameter("", 1))
 }
 
-/// The statements that every download of a table runs, spelled when they are needed first.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Spelled {
-    upsert: OnceLock<String>,
-    insert_batch: OnceLock<String>,
-    delete: OnceLock<String>,
+/// The statement that writes a row, whether it is new or not.
+pub(super) fn upsert(table: &RemoteTable) -> &str {
+    table.writing.upsert.get_or_init(|| upsert_sql(table))
 }
 
-impl Spelled {
-    /// Writes a row, whether it is new or not.
-    pub(super) fn upsert(&self, table: &RemoteTable) -> &str {
-        self.upsert.get_or_init(|| upsert_sql(table))
-    }
+/// The one that writes [`BATCH_ROWS`] rows up to the first that is not new.
+pub(super) fn insert_batch(table: &RemoteTable) -> &str {
+    table.writing.insert_batch.get_or_init(|| insert_batch_sql(table))
+}
 
-    /// Writes [`BATCH_ROWS`] rows up to the first that is not new.
-    pub(super) fn insert_batch(&self, table: &RemoteTable) -> &str {
-        self.insert_batch.get_or_init(|| insert_batch_sql(table))
-    }
-
-    /// Deletes the row with a key.
-    pub(super) fn delete(&self, table: &RemoteTable) -> &str {
-        self.delete.get_or_init(|| delete_sql(table))
-    }
+/// The one that deletes the row with a key.
+pub(super) fn delete(table: &RemoteTable) -> &str {
+    table.writing.delete.get_or_init(|| delete_sql(table))
 }

@@ -10,10 +10,12 @@
 //! any rows refer to deleted rows. This costs a look-up for each row in tables with foreign keys,
 //! and nothing in other tables.
 
-use super::orphans::{self, Reference};
-use super::{Circumstances, Download};
+use super::circumstances::Circumstances;
+use super::download::Download;
+use super::values;
 use crate::connection::{bind, explain};
-use crate::schema::RemoteTable;
+use crate::schema::reference::Reference;
+use crate::schema::{RemoteTable, reference};
 use crate::sql::{all, ident};
 use model::{Failure, RowReader, Spill, ValueRef};
 use protocol::{DownloadMode, Operation, RowsFrame};
@@ -89,12 +91,12 @@ fn references(
     touched: &[Touched],
 ) -> Result<Vec<Reference>, Failure> {
     if touched.iter().any(|touched| touched.may_lack()) {
-        return orphans::references(connection, tables).map_err(explain);
+        return reference::references(connection, tables).map_err(explain);
     }
     let mut found = Vec::new();
     for (at, touched) in touched.iter().enumerate() {
         if touched.is_any() {
-            found.extend(orphans::references_from(connection, tables, at).map_err(explain)?);
+            found.extend(reference::references_from(connection, tables, at).map_err(explain)?);
         }
     }
     Ok(found)
@@ -211,13 +213,13 @@ impl Look<'_> {
         let (mut key, mut row) = (Vec::new(), Vec::new());
         for _ in 0..count {
             if has_old_key {
-                super::rows::read_values(&mut reader, table.key.len(), &mut key)?;
+                values::read_values(&mut reader, table.key.len(), &mut key)?;
                 if is_found(&mut parent, &key)? {
                     return Ok(true);
                 }
             }
             if has_row {
-                super::rows::read_values(&mut reader, table.width(), &mut row)?;
+                values::read_values(&mut reader, table.width(), &mut row)?;
                 key.clear();
                 key.extend(table.key.iter().map(|key| row[key.position]));
                 if is_found(&mut child, &key)? {

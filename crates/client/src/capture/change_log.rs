@@ -6,12 +6,13 @@ pub(crate) use entry::{Change, Entry};
 
 use super::moves;
 use crate::connection::explain;
+use crate::schema::spelled::Forgetting;
 use crate::schema::{Image, RemoteTable};
 use crate::sql::{all, ident};
 use entry::{Kind, Layout};
 use model::{Failure, Value};
 use rusqlite::{Connection, OptionalExtension};
-use std::sync::OnceLock;
+use std::ops::ControlFlow::{self, Break, Continue};
 
 /// Creates the change table, the incoming table and the table of key changes of `table`.
 pub(crate) fn create(connection: &Connection, table: &RemoteTable) -> rusqlite::Result<()> {
@@ -68,45 +69,22 @@ pub(crate) fn record_all_rows(
     )
 }
 
-/// The statements of every synchronization, spelled when they are needed first.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Spelled {
-    has_entries: OnceLock<String>,
-    /// Reads the entries of a generation; the second where the next one has some too.
-    entries: [OnceLock<String>; 2],
-    /// Likewise where keys were changed.
-    among_moves: [OnceLock<String>; 2],
-    /// Likewise the key changes themselves.
-    key_changes: [OnceLock<String>; 2],
-    drop: OnceLock<DropSql>,
-}
-
 /// The statements that forget a generation.
-#[derive(Debug, Clone)]
-struct DropSql {
-    incoming: String,
-    has_others: String,
-    generation: String,
-    all: String,
-}
-
-impl DropSql {
-    fn new(table: &RemoteTable) -> DropSql {
-        let (change, incoming) = (table.change_sql(), table.incoming_sql());
-        DropSql {
-            incoming: format!(
-                "DELETE FROM {incoming} WHERE EXISTS (SELECT 1 FROM {change} AS c \
+fn forgetting(table: &RemoteTable) -> Forgetting {
+    let (change, incoming) = (table.change_sql(), table.incoming_sql());
+    Forgetting {
+        incoming: format!(
+            "DELETE FROM {incoming} WHERE EXISTS (SELECT 1 FROM {change} AS c \
                  WHERE c.\"generation\" = ?1 AND {})",
-                table.same_our_key("c.", &format!("{incoming}.")),
-            ),
-            // Two probes of the key; "differs" would read every entry.
-            has_others: format!(
-                "SELECT EXISTS (SELECT 1 FROM {change} WHERE \"generation\" > ?1) \
+            table.same_our_key("c.", &format!("{incoming}.")),
+        ),
+        // Two probes of the key; "differs" would read every entry.
+        has_others: format!(
+            "SELECT EXISTS (SELECT 1 FROM {change} WHERE \"generation\" > ?1) \
                  OR EXISTS (SELECT 1 FROM {change} WHERE \"generation\" < ?1)"
-            ),
-            generation: format!("DELETE FROM {change} WHERE \"generation\" = ?1"),
-            all: format!("DELETE FROM {change}"),
-        }
+        ),
+        generation: format!("DELETE FROM {change} WHERE \"generation\" = ?1"),
+        all: format!("DELETE FROM {change}"),
     }
 }
 
@@ -151,7 +129,7 @@ pub(crate) fn drop_generation(
     generation: i64,
 ) -> rusqlite::Result<()> {
     moves::drop_generation(connection, table, generation)?;
-    let sql = table.collecting.drop.get_or_init(|| DropSql::new(table));
+    let sql = table.collecting.forget.get_or_init(|| forgetting(table));
     connection.prepare_cached(&sql.incoming)?.execute([generation])?;
     let has_others = connection
         .prepare_cached(&sql.has_others)?
@@ -226,6 +204,17 @@ pub(crate) fn for_each(
     reading: Reading,
     visit: &mut dyn FnMut(&Entry<'_>) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
+    let visit = &mut |entry: &Entry<'_>| visit(entry).map(Continue);
+    for_each_until(connection, table, reading, visit).map(drop)
+}
+
+/// The same up to where `visit` breaks; says whether it has.
+pub(crate) fn for_each_until(
+    connection: &Connection,
+    table: &RemoteTable,
+    reading: Reading,
+    visit: &mut dyn FnMut(&Entry<'_>) -> Result<ControlFlow<()>, Failure>,
+) -> Result<ControlFlow<()>, Failure> {
     let generation = reading.generation;
     // Nearly always nothing was changed since the freeze, and the join can be left out.
     let newer = match reading.newer {
@@ -247,12 +236,13 @@ pub(crate) fn for_each(
         while let Some(row) = rows.next().map_err(explain)? {
             let entry = Entry::new(row, layout).map_err(explain)?;
             // A row that moved and is gone is the delete of its origin.
-            if kind != Kind::KeyChanges || entry.exists_after().map_err(explain)? {
-                visit(&entry)?;
+            let is_shown = kind != Kind::KeyChanges || entry.exists_after().map_err(explain)?;
+            if is_shown && visit(&entry)?.is_break() {
+                return Ok(Break(()));
             }
         }
     }
-    Ok(())
+    Ok(Continue(()))
 }
 
 /// What became of the row with our key `key` in the open generation, which is the only one;

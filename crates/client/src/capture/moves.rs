@@ -6,16 +6,15 @@
 //! row that was moved and deleted is a delete under its old key, and a key that was left and taken
 //! again is no key change.
 //!
-//! M1. No key is an origin twice, and none is a destination twice. Even if a record is wrong, the
+//! Z1. No key is an origin twice, and none is a destination twice. Even if a record is wrong, the
 //!     upload converts the former rows into the present ones.
-//! M2. If a key is only written differently, and the table regards both notations as equal, it is
+//! Z2. If a key is only written differently, and the table regards both notations as equal, it is
 //!     the same key here. The images show the notations.
 
-use super::triggers::{GENERATION, our_key_equals};
+use super::generation::GENERATION;
 use crate::schema::RemoteTable;
 use crate::sql::{all, ident, list};
 use rusqlite::{Connection, OptionalExtension};
-use std::sync::OnceLock;
 
 /// Where the records of two generations are put together. No generation has this number.
 const SCRATCH: i64 = 0;
@@ -40,8 +39,7 @@ pub(crate) fn create(connection: &Connection, table: &RemoteTable) -> rusqlite::
 pub(super) fn record(table: &RemoteTable, new_has_key: &str, old_has_key: &str) -> Vec<String> {
     let (moved, change) = (table.moved_sql(), table.change_sql());
     let (new_keys, old_keys) = (table.keys_sql("NEW."), table.keys_sql("OLD."));
-    let at =
-        |row: &str| format!("\"generation\" = {GENERATION} AND {}", our_key_equals(table, row));
+    let at = |row: &str| format!("\"generation\" = {GENERATION} AND {}", table.our_key_is_of(row));
     let and = |condition: &str| match condition {
         "" => String::new(),
         condition => format!(" AND {condition}"),
@@ -80,15 +78,8 @@ pub(super) fn forget(table: &RemoteTable, row: &str) -> String {
     format!(
         "DELETE FROM {} WHERE \"generation\" = {GENERATION} AND {}",
         table.moved_sql(),
-        our_key_equals(table, row)
+        table.our_key_is_of(row)
     )
-}
-
-/// The statements of every synchronization, spelled when they are needed first.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Spelled {
-    has_any: OnceLock<String>,
-    drop: OnceLock<String>,
 }
 
 /// True when keys were changed in a generation of the table.
@@ -113,7 +104,7 @@ pub(super) fn drop_generation(
 ) -> rusqlite::Result<()> {
     let sql = table
         .moving
-        .drop
+        .forget
         .get_or_init(|| format!("DELETE FROM {} WHERE \"generation\" <= ?1", table.moved_sql()));
     connection.prepare_cached(sql)?.execute([generation])?;
     Ok(())

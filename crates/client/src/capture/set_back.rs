@@ -2,7 +2,7 @@
 //!
 //! A row that others refer to gets another key, and `ON UPDATE` takes these along, or sets them to
 //! NULL or a default. The user sets one back to the old key, which another row has by then. That
-//! row is as it was, and yet it says more than one that was never touched: this one the centre's
+//! row is as it was, and yet it says more than one that was never touched: this one the center's
 //! own `ON UPDATE` takes along, and that one is to stay. So it is uploaded as an update that
 //! changes nothing (`ROWS_STAY`), and what is downloaded for it meanwhile does not replace it.
 //! Likewise where it refers to another UNIQUE value that one row leaves, or goes with, and another
@@ -10,9 +10,9 @@
 
 use super::change_log::Entry;
 use super::moves;
-use crate::apply::followers::{Reference, references};
-use crate::apply::orphans::references_from;
 use crate::connection::{bind, explain, value};
+use crate::schema::key_reference::{Reference, references};
+use crate::schema::reference::references_from;
 use crate::schema::{Image, RemoteTable};
 use crate::sql::{all, ident, list};
 use model::{Failure, Value, ValueRef, write_value};

@@ -19,14 +19,13 @@
 
 mod create;
 
+use super::generation::GENERATION;
 use super::moves;
 use crate::schema::{Image, RemoteTable};
 use crate::sql::{all, ident, list, literal};
 use create::{Missing, create};
 use rusqlite::{Connection, Rows};
 use std::collections::HashMap;
-
-pub(super) const GENERATION: &str = "(SELECT \"current\" FROM \"syncline_generation\")";
 
 /// The events with a trigger each, in the names `syncline_<event>_T`.
 const EVENTS: [&str; 6] = ["insert", "inserted", "update", "move", "moved", "delete"];
@@ -267,7 +266,7 @@ fn before_delete(table: &RemoteTable) -> Trigger {
     )];
     if bits != 0 {
         let values = |column: &str| format!("OLD.{column}");
-        body.push(complete(table, &our_key_equals(table, "OLD."), values));
+        body.push(complete(table, &table.our_key_is_of("OLD."), values));
     }
     body.push(moves::forget(table, "OLD."));
     let when = format!("BEFORE DELETE ON {}{}", table.table_sql(), when_not_null(table, "OLD."));
@@ -361,7 +360,7 @@ fn complete_updated(table: &RemoteTable) -> Vec<String> {
                  AND (OLD.{column} COLLATE BINARY IS NOT NEW.{column} \
                  OR typeof(OLD.{column}) IS NOT typeof(NEW.{column}) OR {moved})",
                 table.change_sql(),
-                our_key_equals(table, "OLD."),
+                table.our_key_is_of("OLD."),
             )
         })
         .collect()
@@ -387,10 +386,6 @@ fn key_equals(table: &RemoteTable, row: &str) -> String {
 
 fn key_equals_old(table: &RemoteTable) -> String {
     key_equals(table, "OLD.")
-}
-
-pub(super) fn our_key_equals(table: &RemoteTable, row: &str) -> String {
-    all(table.key.iter().map(|key| format!("{} = {row}{}", key.ours(), ident(&key.name))))
 }
 
 fn same_new_and_old_key(table: &RemoteTable) -> String {

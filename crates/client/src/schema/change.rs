@@ -12,47 +12,34 @@
 //! table ([`Waiting::CarriedOver`], `change/carry.rs`).
 
 mod arrivals;
+mod captured;
 mod carry;
 mod names;
 mod old_keys;
 mod own_table;
 mod rebuild;
 mod succession;
+mod transition;
+pub(crate) mod waiting;
 
-use super::{
-    LocalTable, RemoteTable, StoredTable, drop_table_objects, large_columns, stored_tables,
-};
+use super::history::History;
+use super::stored_table::{StoredTable, stored_tables};
+use super::{LocalTable, RemoteTable, drop_table_objects, large_columns};
 use crate::capture::change_log::{self, Reading};
 use crate::capture::triggers::{self, Installed};
 use crate::connection::{begin_immediate, explain, triggers_off};
-use crate::progress::{self, Frozen, State};
+use crate::progress;
+use crate::progress::facts;
+use crate::progress::state::State;
 use crate::sql::ident;
+use captured::{is_captured, readable};
 use model::{Code, Failure, PublishedTable};
 use protocol::SchemaChange;
 use rebuild::Unfitting;
 use rusqlite::Connection;
 use succession::Heir;
-
-/// What happens to pending changes.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Waiting {
-    /// They were uploaded under the held tables, and this generation, if any, is committed. Changes
-    /// since then must be uploaded first ([`Code::ApplyBlocked`]).
-    Uploaded(Option<Frozen>),
-    /// They stay. If they block the change, nothing is done ([`Code::ShapeChangeBlocked`]).
-    Kept,
-    /// They are uploaded under the new tables. What is frozen has not left, or in vain.
-    CarriedOver(Names),
-}
-
-/// What the names of columns are worth.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Names {
-    /// The server says where they differ.
-    Told,
-    /// A missing column may be a new one with another name.
-    Guessed,
-}
+use transition::Change;
+use waiting::{Names, Waiting};
 
 /// Makes the remote hold the new schema. Yields how many changes went to the reject table.
 pub(crate) fn apply(
@@ -79,14 +66,17 @@ pub(crate) fn give_up(
     let stored = stored_tables(connection)?;
     let open_generation = settle_frozen(connection, &stored, Waiting::CarriedOver(Names::Guessed))?;
     let mut change = Change { connection, open_generation, at, rejects: 0, uncompared: Vec::new() };
+    let mut history = History::read(connection)?;
     for position in positions {
         let Some(old) = stored.get(usize::from(*position)) else { continue };
         change.tell_all(old, Code::ShapeUnknown)?;
-        // Its rows are not those of the centre any more, so they are compared.
+        // Its rows are not those of the center any more, so they are compared.
+        history.keep_watermark(old);
         let forget = "UPDATE syncline_table SET watermark = NULL WHERE position = ?1";
         connection.execute(forget, [position]).map_err(explain)?;
     }
     let rejects = change.rejects;
+    history.write(connection)?;
     transaction.commit().map_err(explain)?;
     Ok(rejects)
 }
@@ -149,7 +139,7 @@ fn follow(
     old_keys::keep(connection, &heirs)?;
     store(connection, &tables).map_err(explain)?;
     let fingerprint = &schema_change.schema.fingerprint;
-    progress::set(connection, "schema_fingerprint", fingerprint).map_err(explain)?;
+    facts::set(connection, "schema_fingerprint", fingerprint).map_err(explain)?;
     let rejects = change.rejects;
     transaction.commit().map_err(explain)?;
     Ok(rejects)
@@ -186,13 +176,6 @@ fn settle_frozen(
     Ok(state.open_generation)
 }
 
-/// The table as it was published; none where the user has dropped it, or changed it beyond
-/// recognition.
-fn readable(connection: &Connection, old: &StoredTable) -> Result<Option<RemoteTable>, Failure> {
-    let local = LocalTable::read(connection, &old.published.name).map_err(explain)?;
-    Ok(local.and_then(|local| RemoteTable::new(0, old.clone(), &local).ok()))
-}
-
 fn store(connection: &Connection, tables: &[StoredTable]) -> rusqlite::Result<()> {
     connection.execute("DELETE FROM syncline_table", [])?;
     let json_failed =
@@ -213,16 +196,6 @@ fn store(connection: &Connection, tables: &[StoredTable]) -> rusqlite::Result<()
         )?;
     }
     Ok(())
-}
-
-struct Change<'a> {
-    connection: &'a Connection,
-    open_generation: i64,
-    at: &'a str,
-    /// Changes that went to the reject table.
-    rejects: u64,
-    /// Tables whose rows nobody has compared with the centre's since nothing captured them.
-    uncompared: Vec<String>,
 }
 
 impl Change<'_> {
@@ -348,7 +321,7 @@ impl Change<'_> {
         }
         self.connection.execute_batch("RELEASE syncline_rebuild").map_err(explain)?;
         match rebuilt {
-            // Pending changes do not fit. The centre will say so, row by row.
+            // Pending changes do not fit. The center will say so, row by row.
             Err(failure) if !lacks && failure.code() == Code::RemoteSchemaDiffers => Ok(local),
             Err(failure) if failure.code() == Code::RemoteSchemaDiffers => {
                 self.tell_all(held.stored, Code::RemoteSchemaDiffers)?;
@@ -394,13 +367,6 @@ impl Change<'_> {
         Ok(())
     }
 
-    fn created(&self, published: &PublishedTable) -> Result<LocalTable, Failure> {
-        LocalTable::read(self.connection, &published.name).map_err(explain)?.ok_or_else(|| {
-            let message = format!("the published SQL does not create table {}", published.name);
-            Failure::new(Code::RemoteSchemaDiffers, message).table(&published.name)
-        })
-    }
-
     /// Makes what captures the table, but for the triggers. Rows in a table that is new to us are
     /// changes.
     fn capture(&self, table: &RemoteTable, known: bool) -> Result<(), Failure> {
@@ -421,13 +387,6 @@ impl Change<'_> {
         }
         Ok(())
     }
-}
-
-/// The table has a change table: it was published upwards, and was not dropped meanwhile.
-fn is_captured(connection: &Connection, stored: &StoredTable) -> bool {
-    let change = format!("syncline_change_{}", stored.published.name);
-    stored.published.direction.uploads()
-        && connection.table_exists(Some("main"), change.as_str()).unwrap_or(false)
 }
 
 #[cfg(test)]

@@ -1,14 +1,14 @@
 //! What the file remembers about tables that are not published now: one fact, as JSON.
 //!
 //! If a table was published here before, the user did not create it. Its rows were received, so
-//! they are compared with the centre when the table is published again, and never uploaded (trap
+//! they are compared with the center when the table is published again, and never uploaded (trap
 //! 23). If a column is published since the last download, the user has neither seen nor chosen its
 //! values (trap 24).
 
-use super::StoredTable;
-use crate::connection::explain;
-use crate::progress::{self, State};
-use model::{Code, DatabaseId, Failure, PublishedTable};
+use super::stored_table::{StoredTable, stored_tables};
+use crate::connection::{damaged, explain};
+use crate::progress::facts;
+use model::{Code, DatabaseId, Failure, PublishedTable, Watermark};
 use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -48,6 +48,13 @@ pub(crate) struct Arriving {
     /// The triggers of the table were gone for a while.
     #[serde(default)]
     pub(crate) uncaptured: bool,
+    /// What its rows were received with, where that says nothing about the next download any more.
+    /// It still shows of which past the rows are (trap 3).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) former_watermark: Option<Watermark>,
+    /// The table was only uploaded then: rows that come were not here before.
+    #[serde(default)]
+    pub(crate) only_uploaded: bool,
 }
 
 impl History {
@@ -55,23 +62,23 @@ impl History {
     pub(crate) fn parse(text: Option<&str>) -> Result<History, Failure> {
         let Some(text) = text else { return Ok(History::default()) };
         serde_json::from_str(text)
-            .map_err(|error| Failure::new(Code::Bug, "the history does not read").source(error))
+            .map_err(|error| damaged("the history does not read").source(error))
     }
 
     /// What the file remembers.
     pub(crate) fn read(connection: &Connection) -> Result<History, Failure> {
-        let text: Option<String> = progress::get(connection, FACT).map_err(explain)?;
+        let text: Option<String> = facts::get(connection, FACT).map_err(explain)?;
         History::parse(text.as_deref())
     }
 
     /// Remembers it.
     pub(crate) fn write(&self, connection: &Connection) -> Result<(), Failure> {
         if *self == History::default() {
-            return progress::forget(connection, &[FACT]).map_err(explain);
+            return facts::forget(connection, &[FACT]).map_err(explain);
         }
         let text = serde_json::to_string(self)
             .map_err(|error| Failure::new(Code::Bug, "the history does not write").source(error))?;
-        progress::set(connection, FACT, text).map_err(explain)
+        facts::set(connection, FACT, text).map_err(explain)
     }
 
     /// The tables whose rows the next download is compared with, because nothing captured them for
@@ -90,14 +97,16 @@ impl History {
     }
 
     /// All tables cease to be published, because the file becomes an ordinary one.
-    pub(crate) fn retire_all(connection: &Connection) -> Result<History, Failure> {
-        let state = State::read(connection)?;
-        let mut history = state.history;
-        for old in super::stored_tables(connection)? {
-            history.retire(&old, state.database_id.as_ref());
+    pub(crate) fn retire_all(
+        mut self,
+        connection: &Connection,
+        database_id: Option<&DatabaseId>,
+    ) -> Result<History, Failure> {
+        for old in stored_tables(connection)? {
+            self.retire(&old, database_id);
         }
-        history.arriving.clear();
-        Ok(history)
+        self.arriving.clear();
+        Ok(self)
     }
 
     /// The tables that were published once by this database, as they were then.
@@ -110,6 +119,38 @@ impl History {
         };
         let same = |former: &&Former| former.database_id.as_ref() == database_id;
         self.former.iter().filter(same).map(stored).collect()
+    }
+
+    /// Keeps a watermark that is about to be forgotten, until the rows that it stands for are
+    /// compared. An older one that waits for that says more.
+    pub(crate) fn keep_watermark(&mut self, stored: &StoredTable) {
+        let Some(watermark) = &stored.watermark else { return };
+        let arriving = self.arriving.entry(stored.published.name.clone()).or_default();
+        if arriving.former_watermark.is_none() {
+            arriving.former_watermark = Some(watermark.clone());
+            arriving.only_uploaded = !stored.published.direction.downloads();
+        }
+    }
+
+    /// Keeps those of all tables.
+    pub(crate) fn keep_watermarks(&mut self, connection: &Connection) -> Result<(), Failure> {
+        for stored in stored_tables(connection)? {
+            self.keep_watermark(&stored);
+        }
+        Ok(())
+    }
+
+    /// Nothing that was received counts as received any more.
+    pub(crate) fn forget_watermarks(&mut self) {
+        for arriving in self.arriving.values_mut() {
+            (arriving.former_watermark, arriving.only_uploaded) = (None, false);
+        }
+        self.arriving.retain(|_, arriving| *arriving != Arriving::default());
+    }
+
+    /// What the rows of a table were received with, where they have not been compared since.
+    pub(crate) fn former_watermark(&self, table: &str) -> Option<&Watermark> {
+        self.arriving.get(table).and_then(|arriving| arriving.former_watermark.as_ref())
     }
 
     /// A table is published again.

@@ -1,15 +1,16 @@
 //! Completes files of older versions when they are opened.
 
-use super::{FORMAT_VERSION, LocalTable, RemoteTable, stored_tables};
+use super::stored_table::stored_tables;
+use super::{FORMAT_VERSION, LocalTable, RemoteTable};
 use crate::capture::triggers::Installed;
 use crate::connection::{begin_immediate, explain};
-use crate::progress;
+use crate::progress::facts;
 use model::Failure;
 use rusqlite::Connection;
 
 /// Brings our tables to the layout of now. Pending changes stay as they were captured.
 pub(crate) fn migrate(connection: &Connection) -> Result<(), Failure> {
-    let version = || progress::get::<i64>(connection, "format_version").map_err(explain);
+    let version = || facts::get::<i64>(connection, "format_version").map_err(explain);
     if version()? == Some(FORMAT_VERSION) {
         return Ok(());
     }
@@ -17,7 +18,7 @@ pub(crate) fn migrate(connection: &Connection) -> Result<(), Failure> {
     if version()?.unwrap_or(0) < 2 {
         record_key_changes(connection)?;
     }
-    progress::set(connection, "format_version", FORMAT_VERSION).map_err(explain)?;
+    facts::set(connection, "format_version", FORMAT_VERSION).map_err(explain)?;
     transaction.commit().map_err(explain)
 }
 

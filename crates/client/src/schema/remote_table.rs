@@ -1,8 +1,8 @@
 //! A published table of the remote, with the SQL that names its parts.
 
-use super::{Affinity, LocalTable, StoredTable};
-use crate::apply::statements;
-use crate::capture::{change_log, moves};
+use super::spelled::{Collecting, Moving, Writing};
+use super::stored_table::StoredTable;
+use super::{Affinity, LocalTable};
 use crate::sql::{all, ident, list};
 use model::{Code, Failure, PublishedTable};
 
@@ -62,11 +62,11 @@ pub(crate) struct RemoteTable {
     /// A foreign key of the file refers to columns of this table that are not its whole key.
     pub(crate) referred_by_value: bool,
     /// Statements that collect an upload.
-    pub(crate) collecting: change_log::Spelled,
+    pub(crate) collecting: Collecting,
     /// Likewise key changes.
-    pub(crate) moving: moves::Spelled,
+    pub(crate) moving: Moving,
     /// Statements that apply a download.
-    pub(crate) writing: statements::Spelled,
+    pub(crate) writing: Writing,
 }
 
 impl RemoteTable {
@@ -109,9 +109,9 @@ impl RemoteTable {
             autoincrement: local.autoincrement,
             in_foreign_keys: true,
             referred_by_value: false,
-            collecting: change_log::Spelled::default(),
-            moving: moves::Spelled::default(),
-            writing: statements::Spelled::default(),
+            collecting: Collecting::default(),
+            moving: Moving::default(),
+            writing: Writing::default(),
             published,
         })
     }
@@ -124,6 +124,12 @@ impl RemoteTable {
         &self.published.name
     }
 
+    /// Whether it receives rows of the center.
+    pub(crate) fn downloads(&self) -> bool {
+        self.published.direction.downloads()
+    }
+
+    /// Whether its changes are uploaded.
     pub(crate) fn uploads(&self) -> bool {
         self.published.direction.uploads()
     }
@@ -201,6 +207,11 @@ impl RemoteTable {
         all(self.key.iter().map(|key| {
             format!("{live}{} = {entry}{}{}", ident(&key.name), key.ours(), key.collate())
         }))
+    }
+
+    /// Our row has the key of the user's row at `live`, as a trigger sees it.
+    pub(crate) fn our_key_is_of(&self, live: &str) -> String {
+        all(self.key.iter().map(|key| format!("{} = {live}{}", key.ours(), ident(&key.name))))
     }
 
     /// Two of our rows have the same key.

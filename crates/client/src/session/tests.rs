@@ -35,6 +35,7 @@ fn answer(upload: UploadState, schema_change_follows: bool) -> Welcome {
 
 fn schema_change() -> Message {
     let table = model::PublishedTable {
+        compress: true,
         name: "t".into(),
         columns: vec!["id".into()],
         key: vec![0],
@@ -101,7 +102,7 @@ fn hello() -> protocol::Hello {
         database_id: None,
         mode: Mode::Full,
         progress: Progress(0),
-        outcome: protocol::Outcome::Known,
+        outcome: protocol::LastUpload::Known,
         counter: Counter(0),
         nonce_confirmed: model::Nonce(0),
         nonce_attempt: model::Nonce(1),
@@ -110,7 +111,11 @@ fn hello() -> protocol::Hello {
         receipt: None,
         schema_fingerprint: None,
         watermarks: Vec::new(),
+        former_watermarks: Vec::new(),
         upload_follows: false,
+        parameters: protocol::Parameters::default(),
+        kept_tables: Vec::new(),
+        unknown_tables: Vec::new(),
     }
 }
 
@@ -133,8 +138,8 @@ fn session(state: State) -> Session {
     session
 }
 
-fn receive(session: &mut Session, message: Message) -> Result<Vec<Instruction>, Failure> {
-    session.handle(Event::Received(message))
+fn receive(session: &mut Session, message: Message) -> Result<Answer, Failure> {
+    session.receive(message)
 }
 
 // S11
@@ -160,7 +165,7 @@ fn every_message_is_expected_in_exactly_the_states_of_the_table() {
             let result = receive(&mut session, message);
             let place = format!("{name} in {:?}", states()[state]);
             match (expected, result) {
-                ('+', result) => assert!(!result.unwrap().is_empty(), "{place}"),
+                ('+', result) => assert!(result.unwrap().instruction.is_some(), "{place}"),
                 (_, result) => {
                     assert_eq!(result.unwrap_err().code(), Code::UnexpectedMessage, "{place}");
                     assert_eq!(session.state, State::Ended, "{place} ends the conversation");
@@ -180,14 +185,14 @@ fn heartbeat_failure_and_the_end_are_understood_everywhere() {
         if ended {
             assert_eq!(heard.unwrap_err().code(), Code::UnexpectedMessage);
         } else {
-            assert!(heard.unwrap().is_empty());
+            assert_eq!(heard.unwrap(), Answer { instruction: None, then: Then::Listen });
             assert_eq!(with_heartbeat.state, state(), "a heartbeat changes nothing");
         }
         let failed = Failed::from(&Failure::new(Code::ServerFull, "full").retry_after_s(7));
         let failure = receive(&mut session(state()), Message::Failed(failed)).unwrap_err();
         let expected = if ended { Code::UnexpectedMessage } else { Code::ServerFull };
         assert_eq!(failure.code(), expected);
-        let closed = session(state()).handle(Event::Closed).unwrap_err();
+        let closed = session(state()).closed();
         assert_eq!(closed.code(), Code::ConnectionLost);
     }
 }
@@ -208,23 +213,28 @@ fn check_welcome_before_change(mode: Mode, sent: bool, upload: UploadState, expe
     check_answer(answer, &session, &place, expected);
 }
 
-fn check_answer(
-    answer: Result<Vec<Instruction>, Failure>,
-    session: &Session,
-    place: &str,
-    expected: &str,
-) {
+fn check_answer(answer: Result<Answer, Failure>, session: &Session, place: &str, expected: &str) {
     match answer {
         Err(failure) => {
             assert_eq!(failure.code(), Code::UnexpectedMessage, "{place}");
             assert_eq!("refused", expected, "{place}");
         }
-        Ok(instructions) => {
-            let names: Vec<&str> = instructions.iter().map(name).collect();
-            let text = format!("{}, then {}", names.join(" "), session.state.expected());
+        Ok(answer) => {
+            let names = names(&answer).join(" ");
+            let text = format!("{names}, then {}", session.state.expected());
             assert_eq!(text, expected, "{place}");
         }
     }
+}
+
+/// What an answer has us do.
+fn names(answer: &Answer) -> Vec<&'static str> {
+    let then = match answer.then {
+        Then::Listen => None,
+        Then::Upload => Some("upload"),
+        Then::Finish => Some("finish"),
+    };
+    answer.instruction.iter().map(name).chain(then).collect()
 }
 
 fn name(instruction: &Instruction) -> &'static str {
@@ -232,13 +242,11 @@ fn name(instruction: &Instruction) -> &'static str {
         Instruction::Agree(_) => "agree",
         Instruction::ChangeSchema(_) => "change",
         Instruction::ChangeSchemaBehindUpload(_) => "change behind",
-        Instruction::Upload => "upload",
         Instruction::NoteCommitted(_) => "committed",
         Instruction::BeginDownload(_) => "begin",
         Instruction::KeepRows(_) => "rows",
         Instruction::KeepRejects(_) => "rejects",
         Instruction::Apply(_) => "apply",
-        Instruction::Finish => "finish",
     }
 }
 
@@ -281,9 +289,8 @@ fn an_upload_under_the_held_tables_is_followed_by_the_new_ones() {
         session
     };
     let mut session = follow(Mode::Full);
-    let instructions = receive(&mut session, schema_change()).unwrap();
-    let names: Vec<&str> = instructions.iter().map(name).collect();
-    assert_eq!(names, ["change behind"]);
+    let answer = receive(&mut session, schema_change()).unwrap();
+    assert_eq!(names(&answer), ["change behind"]);
     assert_eq!(session.state, State::ExpectDownloadBegin);
     assert_eq!(session.tables, TABLES, "what follows is of the new schema");
     assert_eq!(follow(Mode::UploadOnly).state, State::Ended, "the new tables are for later");
@@ -308,9 +315,8 @@ fn a_schema_change_leads_on_to_the_upload_or_the_download() {
     let check = |mode, upload, expected: &[&str], next| {
         let mut session = Session::new(mode, false, 0);
         receive(&mut session, welcome(upload, true)).unwrap();
-        let instructions = receive(&mut session, schema_change()).unwrap();
-        let names: Vec<&str> = instructions.iter().map(name).collect();
-        assert_eq!((names.as_slice(), session.state.expected()), (expected, next));
+        let answer = receive(&mut session, schema_change()).unwrap();
+        assert_eq!((names(&answer).as_slice(), session.state.expected()), (expected, next));
         assert_eq!(session.tables, TABLES, "what follows is of the new schema");
     };
     check(Mode::Full, UploadState::Send, &["change", "upload"], "UploadCommitted");
@@ -322,8 +328,8 @@ fn an_upload_only_conversation_ends_with_the_acknowledgement() {
     let mut session = Session::new(Mode::UploadOnly, true, TABLES);
     receive(&mut session, welcome(UploadState::Taken, false)).unwrap();
     let committed = Message::UploadCommitted(UploadCommitted::default());
-    let instructions = receive(&mut session, committed).unwrap();
-    assert_eq!(instructions.last(), Some(&Instruction::Finish));
+    let answer = receive(&mut session, committed).unwrap();
+    assert_eq!(answer.then, Then::Finish);
     assert_eq!(session.state, State::Ended);
 }
 
@@ -332,7 +338,7 @@ fn an_upload_only_conversation_ends_with_the_acknowledgement() {
 fn a_download_that_does_not_add_up_is_not_applied() {
     let check = |messages: Vec<Message>| {
         let mut session = session(State::ExpectDownloadBegin);
-        let mut result = Ok(Vec::new());
+        let mut result = Ok(Answer { instruction: None, then: Then::Listen });
         for message in messages {
             result = receive(&mut session, message);
         }

@@ -1,13 +1,10 @@
-//! A plain TCP connection. Only this file of the crate uses sockets (A4).
+//! A plain TCP connection.
 
 use super::Transport;
-use model::{Code, Failure};
+use model::{Code, Failure, Scheme, ServerUrl};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
-
-/// The port of a server whose address names none.
-pub const PORT_DEFAULT: u16 = 2439;
 
 /// How long to wait for the other side.
 #[derive(Debug, Clone, Copy)]
@@ -39,11 +36,23 @@ pub struct Tcp {
 
 /// Connects to `address`: `HOST:PORT` or `HOST`, with or without `tcp://` in front.
 pub fn connect(address: &str, timeouts: Timeouts) -> Result<Tcp, Failure> {
-    let (host, port) = split(address)?;
-    let unreachable = || Failure::new(Code::Unreachable, format!("cannot reach {host}:{port}"));
-    let addresses = (host, port).to_socket_addrs().map_err(|error| unreachable().source(error))?;
+    let url = match address.contains("://") {
+        true => ServerUrl::parse(address)?,
+        false => ServerUrl::parse(&format!("tcp://{address}"))?,
+    };
+    if url.scheme() != Scheme::Tcp {
+        let message = format!("`{url}` is no address of a plain connection");
+        return Err(Failure::new(Code::BadUrl, message));
+    }
+    open(&url, timeouts)
+}
+
+/// Connects to the machine and port of a URL, whatever will be spoken there.
+pub(super) fn open(url: &ServerUrl, timeouts: Timeouts) -> Result<Tcp, Failure> {
+    let unreachable = || Failure::new(Code::Unreachable, format!("cannot reach {}", url.address()));
+    let addresses = (url.host(), url.port()).to_socket_addrs();
     let mut failure = unreachable();
-    for address in addresses {
+    for address in addresses.map_err(|error| unreachable().source(error))? {
         match TcpStream::connect_timeout(&address, timeouts.connect) {
             Ok(stream) => {
                 return prepare(stream, timeouts).map_err(|error| unreachable().source(error));
@@ -61,45 +70,33 @@ fn prepare(stream: TcpStream, timeouts: Timeouts) -> std::io::Result<Tcp> {
     Ok(Tcp { stream, timeouts })
 }
 
-fn split(address: &str) -> Result<(&str, u16), Failure> {
-    let bad = || Failure::new(Code::BadUrl, format!("`{address}` is no address of a server"));
-    let rest = address.strip_prefix("tcp://").unwrap_or(address);
-    let rest = rest.strip_suffix('/').unwrap_or(rest);
-    if rest.is_empty() || rest.contains(['/', '@', ' ']) {
-        return Err(bad());
+impl Tcp {
+    /// The connection itself, for what is spoken over it.
+    pub(super) fn stream(&mut self) -> &mut TcpStream {
+        &mut self.stream
     }
-    // An IPv6 address has colons of its own and stands in brackets.
-    let (host, port) = match rest.strip_prefix('[') {
-        Some(inner) => {
-            let (host, after) = inner.split_once(']').ok_or_else(bad)?;
-            match after.strip_prefix(':') {
-                Some(port) => (host, Some(port)),
-                None if after.is_empty() => (host, None),
-                None => return Err(bad()),
-            }
-        }
-        None => match rest.split_once(':') {
-            Some((host, port)) => (host, Some(port)),
-            None => (rest, None),
-        },
-    };
-    let port = match port {
-        Some(port) => port.parse().map_err(|_| bad())?,
-        None => PORT_DEFAULT,
-    };
-    if host.is_empty() { Err(bad()) } else { Ok((host, port)) }
+
+    /// Why nothing more was received.
+    pub(super) fn lost(&self, error: std::io::Error) -> Failure {
+        lost(error, self.timeouts.receive)
+    }
+
+    /// Why nothing more was sent.
+    pub(super) fn not_sent(&self, error: std::io::Error) -> Failure {
+        lost(error, self.timeouts.send)
+    }
 }
 
 impl Transport for Tcp {
     fn send(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        self.stream.write_all(bytes).map_err(|error| lost(error, self.timeouts.send))
+        self.stream.write_all(bytes).map_err(|error| self.not_sent(error))
     }
 
     fn receive(&mut self, buffer: &mut [u8]) -> Result<usize, Failure> {
         loop {
             match self.stream.read(buffer) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                result => return result.map_err(|error| lost(error, self.timeouts.receive)),
+                result => return result.map_err(|error| self.lost(error)),
             }
         }
     }
@@ -135,15 +132,10 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_understood_or_refused() {
-        let check = |address, host, port| assert_eq!(split(address).unwrap(), (host, port));
-        check("tcp://127.0.0.1:2439", "127.0.0.1", 2439);
-        check("example.org", "example.org", PORT_DEFAULT);
-        check("tcp://example.org:1/", "example.org", 1);
-        check("tcp://[::1]:7", "::1", 7);
-        check("[::1]", "::1", PORT_DEFAULT);
-        for bad in ["", "tcp://", "tcp://:1", "host:x", "host:99999", "http://h", "[::1", "a b"] {
-            assert_eq!(split(bad).unwrap_err().code(), Code::BadUrl, "{bad}");
+    fn an_address_that_is_none_is_refused() {
+        for bad in ["", "tcp://", "host:x", "http://h", "tls://h", "[::1", "a b", "u@h"] {
+            let refused = connect(bad, Timeouts::default()).unwrap_err();
+            assert_eq!(refused.code(), Code::BadUrl, "{bad}");
         }
     }
 

@@ -1,8 +1,12 @@
 //! Tables that are left out of synchronizations, because they are not as they were deployed.
 //!
-//! Somebody drops a table, renames it, or takes its triggers away, and does not deploy. What such a
-//! table has cannot be told, and what is uploaded for it cannot be applied; all others can. So it
-//! waits, and with it every table whose rows cannot be decided without it.
+//! Somebody drops a table, or takes triggers away, and does not deploy. What such a table has
+//! cannot be told, and what is uploaded for it cannot be applied; all others can. So it waits, and
+//! with it every table whose rows cannot be decided without it.
+//!
+//! A column that was renamed or dropped stops all tables instead. Its table is in use, and its rows
+//! were committed at remotes together with those of others: who reads the center would see half of
+//! a transaction.
 //!
 //! Invariants:
 //! T1. Nothing of a table that waits is sent or applied, and its watermark stays where it was.
@@ -10,30 +14,54 @@
 //!     that its foreign keys refer to: otherwise a row would cross that is behind a fence, or one
 //!     whose parent the remote lacks.
 
-use super::{Catalog, CatalogTable};
+use super::Catalog;
+use super::table::CatalogTable;
+use crate::administration::{Finding, column_gone};
 use crate::synchronization::{Session, WaitingTable};
-use model::{Code, Direction, Failure, PublishedTable};
-use std::collections::{BTreeMap, HashMap};
+use model::{Code, Failure, PublishedTable};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Why tables are not served, by their names.
 pub(crate) type Unserved = BTreeMap<String, String>;
 
+/// Deployed columns that are not there, by their tables.
+pub(crate) type LostColumns = BTreeMap<String, BTreeSet<String>>;
+
+/// Why tables are not served, from what `check` found. Refuses what is wrong with no table in
+/// particular.
+pub(crate) fn unserved(drift: Vec<Finding>) -> Result<Unserved, Failure> {
+    let mut unserved = Unserved::new();
+    for Finding { table, message, .. } in drift {
+        match table {
+            Some(table) => drop(unserved.entry(table).or_insert(message)),
+            None => return Err(Failure::new(Code::Drift, message)),
+        }
+    }
+    Ok(unserved)
+}
+
 impl<D> Catalog<D> {
+    /// All tables of the script version of `session`.
+    fn tables_of(&self, session: &Session) -> &[Arc<CatalogTable<D>>] {
+        let version = self.versions.iter().find(|it| it.name == session.script_version);
+        version.map(|it| it.tables.as_slice()).unwrap_or_default()
+    }
+
     /// The tables of `session` that wait. `refers` yields the names of the tables without which
     /// nothing can be said of the rows of a table.
     pub(crate) fn waiting(
         &self,
         session: &Session,
-        unserved: &Unserved,
+        (unserved, lost): (&Unserved, &LostColumns),
         refers: &dyn Fn(&CatalogTable<D>) -> Vec<String>,
     ) -> Vec<WaitingTable> {
-        if unserved.is_empty() {
+        if unserved.is_empty() && lost.is_empty() {
             return Vec::new();
         }
-        let version = self.versions.iter().find(|it| it.name == session.script_version);
-        let tables = version.map(|it| it.tables.as_slice()).unwrap_or_default();
+        let tables = self.tables_of(session);
         let mut reasons = unserved.clone();
+        reasons.extend(lacking(tables, lost).map(|(name, reason)| (name.to_owned(), reason)));
         // Every round but the last adds a table.
         loop {
             let before = reasons.len();
@@ -55,6 +83,35 @@ impl<D> Catalog<D> {
         });
         waiting.collect()
     }
+}
+
+/// Refuses a session with a table that lacks a published column.
+pub(crate) fn require_columns<D>(
+    catalog: &Catalog<D>,
+    session: &Session,
+    lost: &LostColumns,
+) -> Result<(), Failure> {
+    if lost.is_empty() {
+        return Ok(());
+    }
+    let is_used = |name: &str| session.schema.tables.iter().any(|table| table.name == name);
+    match lacking(catalog.tables_of(session), lost).find(|(name, _)| is_used(name)) {
+        Some((name, reason)) => Err(Failure::new(Code::Drift, reason).table(name)),
+        None => Ok(()),
+    }
+}
+
+/// The tables that lack a published column, and why.
+fn lacking<'a, D>(
+    tables: &'a [Arc<CatalogTable<D>>],
+    lost: &'a LostColumns,
+) -> impl Iterator<Item = (&'a str, String)> {
+    tables.iter().filter_map(|table| {
+        let PublishedTable { name, columns, .. } = &table.published;
+        let lost = lost.get(name)?;
+        let column = columns.iter().find(|column| lost.contains(*column))?;
+        Some((name.as_str(), column_gone(name, column)))
+    })
 }
 
 /// Refuses a session of which every table waits: there is nothing left to synchronize.
@@ -92,19 +149,4 @@ pub(crate) fn wait_too(session: &Session, waiting: Vec<WaitingTable>) -> Session
         Arc::make_mut(&mut now.waiting).extend(new);
     }
     now
-}
-
-/// Stands for a table that waits: no row of it is taken, nor is anything of it tracked or sent.
-/// What the database has by its name is not it.
-pub(super) fn at_rest<D: Default>(table: &PublishedTable) -> Arc<CatalogTable<D>> {
-    let direction = Direction::UploadOnly;
-    let (columns, key) = (Vec::new(), Vec::new());
-    let published = PublishedTable { direction, columns, key, ..table.clone() };
-    Arc::new(CatalogTable {
-        outward: published.clone(),
-        published,
-        conflict_rule: String::new(),
-        details: D::default(),
-        scripts: HashMap::new(),
-    })
 }

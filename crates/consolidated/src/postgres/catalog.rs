@@ -1,21 +1,21 @@
 //! What is deployed. It is read once per connection, and again when the deployment number changes.
 
-use super::check;
-use super::details::TableDetails;
-use super::errors::{Fault, failed};
-use super::kept;
-use super::link::{Call, Link, Row, Unreadable};
-use super::present::require_present_format;
-use super::reached::{self, Reach, TableReach};
-use super::shortfall::Seeker;
-use super::statement::Statement;
-use super::verbatim::Verbatim;
-use crate::catalog::{self, CatalogTable, DeployedRows, HeldRow, ShapeRow, Unserved};
+pub(in crate::postgres) mod table;
+
+use crate::catalog::{
+    self, DeployedRows, HeldRow, LostColumns, ShapeRow, Unserved, require_columns,
+};
+use crate::postgres::catalog::table::Table;
+use crate::postgres::deploy::check;
+use crate::postgres::deploy::details::TableDetails;
+use crate::postgres::deploy::system_tables::SYSTEM;
+use crate::postgres::errors::{Fault, failed};
+use crate::postgres::link::{Call, Link, Row, Unreadable};
+use crate::postgres::upload::table_reach::{self, Reach};
 use crate::quote::ident;
-use crate::script::{Event, Parameter, Script};
 use crate::synchronization::{Held, Session, WaitingTable};
 use model::{Code, DatabaseId, Failure, PublishedTable};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// Asks for the deployment number alone.
@@ -34,10 +34,17 @@ const READ: [&str; 9] = [
     "SELECT published, table_id::text, columns, superseded::text FROM syncline.syncline_shape",
     "SELECT script_version, fingerprint, published, conflict_rule, details, projection, scripts
      FROM syncline.syncline_held",
-    reached::READ,
+    table_reach::READ,
     // Once more: had it moved meanwhile, the parts would not belong together.
     DEPLOYMENT,
 ];
+
+/// Which of the columns `$2` the tables `$1`, names in SQL, do not have: their positions.
+const LOST_COLUMNS: &str = "SELECT position
+    FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS w (relation, name, position)
+    WHERE to_regclass(relation) IS NOT NULL AND NOT EXISTS (
+        SELECT FROM pg_attribute AS a WHERE a.attrelid = to_regclass(relation)::oid
+          AND a.attname = w.name::name AND NOT a.attisdropped)";
 
 /// How often the deployment may change while it is read.
 const READS_MAX: usize = 10;
@@ -58,28 +65,10 @@ pub(super) struct Catalog {
 struct Standing {
     /// By published name, and by name in SQL.
     unserved: Unserved,
+    lost: LostColumns,
     named: Vec<String>,
     /// What the database told of them.
     looks: String,
-}
-
-/// One table of a script version, ready to run.
-#[derive(Debug)]
-pub(super) struct Table {
-    pub(super) deployed: Arc<CatalogTable<TableDetails>>,
-    statements: HashMap<Event, Statement>,
-    /// The parameters that decide which rows a remote has.
-    pub(super) claims: Vec<Parameter>,
-    is_verbatim: bool,
-    /// Whether anything has departed since the last download; none where that is not known to
-    /// say what the cursor over the departures would.
-    pub(super) departed: Option<Statement>,
-    /// Asks for the places of rows whose keys have changed.
-    pub(super) places: Option<Statement>,
-    /// What its rows reach by the actions of foreign keys.
-    pub(super) reach: TableReach,
-    /// Finds rows that were not applied; none where that is not sure.
-    pub(super) seeker: Option<Seeker>,
 }
 
 impl Catalog {
@@ -88,8 +77,7 @@ impl Catalog {
         link.forget_statements();
         for _ in 0..READS_MAX {
             let Some(mut catalog) = Catalog::read(link)? else { continue };
-            let named = catalog.named();
-            catalog.standing = Standing::read(link, &named)?;
+            catalog.standing = Standing::read(link, &catalog)?;
             return Ok(catalog);
         }
         Err(Failure::new(Code::DatabaseBusy, "models were deployed repeatedly during this request"))
@@ -107,7 +95,7 @@ impl Catalog {
         let system: HashMap<String, String> = two(rows()).map_err(garbled)?.into_iter().collect();
         let missing = || Failure::new(Code::NotDeployed, "nothing is deployed in this database");
         let format = system.get("format").and_then(|value| value.parse().ok());
-        require_present_format(format.ok_or_else(missing)?)?;
+        SYSTEM.require_own(format.ok_or_else(missing)?)?;
         let deployment = system.get("deployment").and_then(|value| value.parse().ok());
         let deployment: i64 = deployment.ok_or_else(missing)?;
         let database_id = system.get("database_id").ok_or_else(missing)?.clone();
@@ -153,9 +141,15 @@ impl Catalog {
         !self.standing.unserved.contains_key(published)
     }
 
+    /// Refuses a session with a table that lacks a published column.
+    pub(super) fn require_columns(&self, session: &Session) -> Result<(), Failure> {
+        require_columns(&self.deployed, session, &self.standing.lost)
+    }
+
     /// The tables of `session` that wait, as far as is known.
     pub(super) fn waiting(&self, session: &Session) -> Vec<WaitingTable> {
-        self.deployed.waiting(session, &self.standing.unserved, &|table| {
+        let Standing { unserved, lost, .. } = &self.standing;
+        self.deployed.waiting(session, (unserved, lost), &|table| {
             let TableDetails { depends_on, heeds, .. } = &table.details;
             depends_on.iter().chain(heeds).cloned().collect()
         })
@@ -213,19 +207,47 @@ impl Catalog {
 }
 
 impl Standing {
-    fn read(link: &mut Link, named: &BTreeMap<String, String>) -> Result<Standing, Failure> {
+    fn read(link: &mut Link, catalog: &Catalog) -> Result<Standing, Failure> {
+        let named = catalog.named();
         let all: Vec<String> = named.values().cloned().collect();
-        let by_sql_name = check::unserved(link, &all)?;
-        if by_sql_name.is_empty() {
+        let mut by_sql_name = check::unserved(link, &all)?;
+        let lost = lost_columns(link, catalog, &named)?;
+        if by_sql_name.is_empty() && lost.is_empty() {
             return Ok(Standing::default());
         }
         let unserved = named.iter().filter_map(|(published, sql_name)| {
             Some((published.clone(), by_sql_name.get(sql_name)?.clone()))
         });
         let unserved = unserved.collect();
+        by_sql_name.extend(lost.keys().map(|table| (named[table].clone(), String::new())));
         let looks = check::looks(link, &by_sql_name.keys().collect::<Vec<_>>())?;
-        Ok(Standing { unserved, named: by_sql_name.into_keys().collect(), looks })
+        Ok(Standing { unserved, lost, named: by_sql_name.into_keys().collect(), looks })
     }
+}
+
+/// The columns of deployed tables that are not there.
+fn lost_columns(
+    link: &mut Link,
+    catalog: &Catalog,
+    named: &BTreeMap<String, String>,
+) -> Result<LostColumns, Failure> {
+    let published = catalog.deployed.tables_of_all().map(|table| &table.published);
+    let deployed: BTreeSet<(&str, &str)> = published
+        .flat_map(|table| table.columns.iter().map(|column| (table.name.as_str(), column.as_str())))
+        .collect();
+    let relations: Vec<&str> = deployed.iter().map(|(table, _)| named[*table].as_str()).collect();
+    let columns: Vec<&str> = deployed.iter().map(|(_, column)| *column).collect();
+    let doing = "look for the columns of tables";
+    let rows = link.query(LOST_COLUMNS, &[&relations, &columns]).map_err(failed(doing))?;
+    let mut lost = LostColumns::new();
+    for row in &rows {
+        let garbled = || Failure::new(Code::Bug, "there is no column at this position");
+        let at: Option<i64> = row.try_get(0).ok();
+        let found = at.and_then(|at| deployed.iter().nth(usize::try_from(at - 1).ok()?));
+        let (table, column) = found.ok_or_else(garbled)?;
+        lost.entry((*table).to_owned()).or_default().insert((*column).to_owned());
+    }
+    Ok(lost)
 }
 
 /// Whether a session of another deployment means the tables that are deployed now.
@@ -237,66 +259,6 @@ fn fits(session: &Session, tables: &[Arc<Table>]) -> bool {
             && (published.direction == known.direction || session.waits(position))
     };
     session.schema.tables.iter().zip(tables).enumerate().all(same)
-}
-
-impl Table {
-    pub(super) fn new(deployed: Arc<CatalogTable<TableDetails>>, reach: &Arc<Reach>) -> Table {
-        let (published, columns) = (&deployed.published, &deployed.details.columns);
-        let mut statements = HashMap::new();
-        let mut claims: Vec<Parameter> = Vec::new();
-        for event in Event::ALL {
-            let Some(script) = deployed.script(event) else { continue };
-            let mut statement = Statement::of(script, published, columns);
-            statement.keeps_plan = kept::is_kept(&deployed.details.kept, script);
-            statements.insert(event, statement);
-            if !matches!(event, Event::DownloadCursor | Event::DownloadDeleteCursor) {
-                continue;
-            }
-            for parameter in &script.parameters {
-                let claim = !matches!(
-                    parameter,
-                    Parameter::LastDownload | Parameter::LastDownloadOf(_) | Parameter::LastUpload
-                );
-                if claim && !claims.contains(parameter) {
-                    claims.push(parameter.clone());
-                }
-            }
-        }
-        let verbatim = deployed.details.verbatim.as_ref();
-        let is_verbatim = verbatim.is_some_and(|verbatim| verbatim.is_about(deployed.scripts()));
-        let departed = departed(&deployed);
-        let places = deployed.details.places.as_ref().and_then(|text| of_own(&deployed, text));
-        let reach = TableReach::of(reach, &deployed);
-        let seeker = Seeker::of(&deployed);
-        Table { deployed, statements, claims, is_verbatim, departed, places, reach, seeker }
-    }
-
-    /// How it is proven that what was uploaded is what is stored; none where it is not.
-    pub(super) fn verbatim(&self) -> Option<&Verbatim> {
-        self.deployed.details.verbatim.as_ref().filter(|_| self.is_verbatim)
-    }
-
-    pub(super) fn statement(&self, event: Event) -> Option<&Statement> {
-        self.statements.get(&event)
-    }
-
-    /// The statement of an event that every table of this direction has.
-    pub(super) fn required(&self, event: Event) -> Result<&Statement, Failure> {
-        self.deployed.required(event)?;
-        self.statement(event).ok_or_else(|| Failure::new(Code::Bug, "a script was not rendered"))
-    }
-}
-
-fn departed(deployed: &CatalogTable<TableDetails>) -> Option<Statement> {
-    let probe = deployed.details.departed.as_ref()?;
-    of_own(deployed, probe.about(deployed.script(Event::DownloadDeleteCursor)?)?)
-}
-
-/// A statement that `deploy` has stored beside the scripts.
-fn of_own(deployed: &CatalogTable<TableDetails>, text: &str) -> Option<Statement> {
-    let published = &deployed.published;
-    let script = Script::parse(text, published).ok()?;
-    Some(Statement::of(&script, published, &deployed.details.columns))
 }
 
 /// The number that [`DEPLOYMENT`] answered.
@@ -341,4 +303,9 @@ fn held(rows: Vec<Row>) -> Result<Vec<HeldRow>, Unreadable> {
 fn four(rows: Vec<Row>) -> Result<Vec<(String, String, String, String)>, Unreadable> {
     let read = |row: &Row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?));
     rows.iter().map(read).collect()
+}
+
+/// Whether the failure may come from something that is not there any more.
+pub(super) fn may_be_missing(failure: &Failure) -> bool {
+    matches!(failure.code(), Code::ScriptFailed | Code::DatabaseRights | Code::DatabaseUnavailable)
 }

@@ -1,13 +1,15 @@
 //! Makes a connection to a primary and gives its session the settings that scripts rely on.
 
+pub(super) mod mark;
+
 use super::errors::{Fault, FaultKind};
-use super::link::{Call, Outcome, Session, mark};
-use super::tls::Check;
-use super::watermark::Place;
+use crate::postgres::download::watermark::NumberSpace;
+use crate::postgres::link::receiver::Receiver;
 use crate::serving::Timeouts;
-use crate::url::{Host, PostgresUrl, Proof, Secret, SslMode};
+use crate::url::{PostgresUrl, SslMode};
 use model::{Code, Failure};
-use std::path::PathBuf;
+use postgres_driver::{Call, CallResult, Check, Encryption, Host, Options, RowRef, Session};
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 /// How long one host may take to accept a connection, and for each step until it is ready.
@@ -40,7 +42,7 @@ const BY_INDEX: &str = "SET plan_cache_mode = 'auto'; SET enable_seqscan = off; 
 const BY_BITMAP: &str = "SET plan_cache_mode = 'force_generic_plan'; SET enable_seqscan = off;
 SET enable_indexscan = off; SET jit = off; SET max_parallel_workers_per_gather = 0";
 
-/// What reads the catalogue runs once. To compile it takes seconds, and to run it milliseconds.
+/// What reads the catalog runs once. To compile it takes seconds, and to run it milliseconds.
 const NOT_COMPILED: &str = "SET jit = off";
 
 /// Ends a statement whose client is gone; not every platform has it.
@@ -75,58 +77,45 @@ impl Role {
     /// The timeouts of the session. Administration commands have no statement timeout, because the
     /// user may end the program.
     fn waits(self, timeouts: &Timeouts) -> String {
-        let Timeouts { statement, lock, idle_in_transaction } = timeouts;
-        let statement = statement.as_millis();
-        let (lock, idle) = (lock.as_millis(), idle_in_transaction.as_millis());
+        let (statement, lock) = (timeouts.statement.as_millis(), timeouts.lock.as_millis());
+        let idle = Some(self.idle_in_transaction(timeouts).as_millis());
         let limits = match self {
-            Role::Administer => [None, Some(5_000), Some(60_000)],
-            Role::Read => [Some(statement), Some(lock), Some(READ_IDLE_TIMES * idle)],
-            Role::Apply => [Some(statement), Some(lock), Some(idle)],
+            Role::Administer => [None, Some(5_000), idle],
+            Role::Read | Role::Apply => [Some(statement), Some(lock), idle],
         };
         let names = ["statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"];
         let set = names.iter().zip(limits);
         set.filter_map(|(name, limit)| Some(format!("SET {name} = {};", limit?))).collect()
     }
+
+    /// After so long a silence the database ends a transaction.
+    pub(super) fn idle_in_transaction(self, timeouts: &Timeouts) -> Duration {
+        match self {
+            Role::Administer => Duration::from_secs(60),
+            Role::Read => READ_IDLE_TIMES * timeouts.idle_in_transaction,
+            Role::Apply => timeouts.idle_in_transaction,
+        }
+    }
 }
 
 /// A download that stands idle holds no row, and may wait for the disk of its server.
-const READ_IDLE_TIMES: u128 = 6;
+const READ_IDLE_TIMES: u32 = 6;
 
 /// How much longer than its own limit the database may be silent: it answers late where it or the
 /// network has much to do.
 const GRACE: Duration = Duration::from_secs(15);
 
-/// Where to connect and as whom.
-#[derive(Clone)]
-pub(super) struct Options {
+/// Where to connect, as whom and for how long.
+#[derive(Debug, Clone)]
+pub(super) struct Destination {
     /// To try in this order.
     hosts: Vec<Host>,
-    pub(super) user: String,
-    pub(super) password: Option<Secret>,
-    database: String,
-    application_name: String,
-    /// Settings of the session, as `-c name=value`.
-    settings: Option<String>,
-    pub(super) connect_timeout: Duration,
+    pub(super) options: Options,
     pub(super) timeouts: Timeouts,
-    /// How long the database may be silent when it was asked something; none: without an end.
-    pub(super) silence_max: Option<Duration>,
-    /// None: no TLS.
-    pub(super) encryption: Option<Encryption>,
-    pub(super) root: Option<PathBuf>,
-    pub(super) proof: Proof,
 }
 
-/// What is asked of TLS.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Encryption {
-    /// Not only where the server has it.
-    pub(super) required: bool,
-    pub(super) check: Check,
-}
-
-impl Options {
-    pub(super) fn of(url: &PostgresUrl, role: Role, timeouts: Timeouts) -> Options {
+impl Destination {
+    pub(super) fn of(url: &PostgresUrl, role: Role, timeouts: Timeouts) -> Destination {
         let silence_max = match role {
             Role::Administer => None,
             Role::Read | Role::Apply => Some(timeouts.statement + GRACE),
@@ -139,52 +128,32 @@ impl Options {
             (SslMode::Require, Some(_)) | (SslMode::VerifyCa, _) => required(Check::Authority),
             (SslMode::VerifyFull, _) => required(Check::Full),
         };
-        Options {
-            hosts: url.hosts.clone(),
+        let options = Options {
             user: url.user.clone(),
-            password: url.password.clone(),
+            password: url.password.as_ref().map(|password| password.reveal().to_owned()),
             database: url.database.clone(),
             application_name: url.application_name.as_deref().unwrap_or("syncline").to_owned(),
             settings: url.options.clone(),
             connect_timeout: url.connect_timeout.unwrap_or(CONNECT_TIMEOUT),
-            timeouts,
             silence_max,
             encryption,
             root: url.sslrootcert.clone(),
             proof: url.proof.clone(),
-        }
-    }
-
-    /// What the server is sent at the very beginning.
-    pub(super) fn parameters(&self) -> impl Iterator<Item = (&str, &str)> {
-        let fixed = [
-            ("client_encoding", "UTF8"),
-            ("user", self.user.as_str()),
-            ("database", self.database.as_str()),
-            ("application_name", self.application_name.as_str()),
-        ];
-        fixed.into_iter().chain(self.settings.as_deref().map(|settings| ("options", settings)))
-    }
-}
-
-impl std::fmt::Debug for Options {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Options").field("hosts", &self.hosts).finish_non_exhaustive()
+        };
+        Destination { hosts: url.hosts.clone(), options, timeouts }
     }
 }
 
 /// Connects to the first host that will do, or tells what was wrong with the last.
-pub(super) fn connect(options: &Options, role: Role) -> Result<(Session, Facts), Failure> {
+pub(super) fn connect(destination: &Destination, role: Role) -> Result<(Session, Facts), Failure> {
+    let Destination { hosts, options, timeouts } = destination;
+    let waits = role.waits(timeouts);
     let mut last = None;
-    for host in &options.hosts {
-        let connected = Session::open(host, options)
-            .map_err(|fault| fault.failure("cannot connect to PostgreSQL".to_owned()))
-            .and_then(|mut session| {
-                let waits = role.waits(&options.timeouts);
-                let facts = set_up(&mut session, role, &waits, options.hosts.len() > 1)?;
-                Ok((session, facts))
-            });
-        match connected {
+    for host in hosts {
+        match connect_to(host, options).and_then(|mut session| {
+            let facts = set_up(&mut session, role, &waits, hosts.len() > 1)?;
+            Ok((session, facts))
+        }) {
             Ok(connected) => return Ok(connected),
             Err(failure) => last = Some(failure),
         }
@@ -192,10 +161,16 @@ pub(super) fn connect(options: &Options, role: Role) -> Result<(Session, Facts),
     Err(last.unwrap_or_else(|| Failure::new(Code::BadUrl, "the URL names no host")))
 }
 
+fn connect_to(host: &Host, options: &Options) -> Result<Session, Failure> {
+    let failed = |kind: FaultKind| kind.failure("cannot connect to PostgreSQL".to_owned());
+    let mark = mark::draw().map_err(|failure| failed(FaultKind::Failure(failure)))?;
+    Session::open(host, options, &mark).map_err(|error| failed(error.into()))
+}
+
 /// What a connection learns of its server once.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Facts {
-    pub(super) place: Place,
+    pub(super) space: NumberSpace,
     /// After so long a wait for a lock the server looks for a deadlock, in milliseconds.
     pub(super) deadlock_timeout_ms: u64,
     /// A transaction keeps the snapshot that it took first.
@@ -211,11 +186,11 @@ const FACTS: &str = "SELECT pg_is_in_recovery(), current_setting('server_version
 
 /// Gives the session its settings and its mark.
 fn begin(session: &mut Session, settings: &str) -> Result<(), FaultKind> {
-    let outcomes = session.run(&[Call::Simple(settings)], &mut |_, _| Ok(()));
+    let outcomes = session.run(&[Call::Simple(settings)], &mut |_, _| ControlFlow::Continue(()));
     let refused =
-        outcomes.map_err(|fault| fault.kind)?.into_iter().find_map(|outcome| match outcome {
-            Outcome::Refused(refusal) => Some(FaultKind::Refused(refusal)),
-            Outcome::Done(_) | Outcome::Skipped => None,
+        outcomes.map_err(|fault| fault.error)?.into_iter().find_map(|outcome| match outcome {
+            CallResult::Refused(refusal) => Some(FaultKind::Refused(refusal)),
+            CallResult::Done(_) | CallResult::Skipped => None,
         });
     refused.map_or(Ok(()), Err)
 }
@@ -241,18 +216,20 @@ fn set_up(
         Call::new(FACTS, &[]),
     ];
     let mut facts = None;
+    let mut take = |call, row: RowRef<'_>| {
+        if call == MARK_AT {
+            return mark::compare(row, &mark);
+        }
+        facts = Some(row.to_row());
+        Ok(())
+    };
+    let mut receiver = Receiver::new(&mut take);
     let outcomes = session
-        .run(&calls, &mut |call, row| {
-            if call == MARK_AT {
-                return mark::compare(row, &mark);
-            }
-            facts = Some(row.to_row());
-            Ok(())
-        })
-        .map_err(|fault| mark::judge(fault, MARK_AT).kind.failure(doing()))?;
+        .run(&calls, &mut |call, row| receiver.take(call, row))
+        .map_err(|fault| mark::judge(receiver.fault(fault), MARK_AT).kind.failure(doing()))?;
     for (position, outcome) in outcomes.into_iter().enumerate() {
         match outcome {
-            Outcome::Refused(refusal) if position != NOTICE_AT => {
+            CallResult::Refused(refusal) if position != NOTICE_AT => {
                 let fault = Fault { call: position, kind: FaultKind::Refused(refusal) };
                 return Err(mark::judge(fault, MARK_AT).kind.failure(doing()));
             }
@@ -282,7 +259,7 @@ fn set_up(
     }
     let deadlock_timeout_ms: i64 = facts.try_get(5).map_err(unreadable)?;
     Ok(Facts {
-        place: Place { system: system.cast_unsigned(), timeline },
+        space: NumberSpace { system: system.cast_unsigned(), timeline },
         deadlock_timeout_ms: deadlock_timeout_ms.cast_unsigned(),
         keeps_snapshots: facts.try_get(6).map_err(unreadable)?,
     })

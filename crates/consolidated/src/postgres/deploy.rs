@@ -11,16 +11,29 @@
 //! creation of indexes, and it ends with its connection. Invariant D2: no upload is under way while
 //! tables change that uploads use, until the new model is stored (`held.rs`).
 
-use super::connect::Role;
-use super::errors::{Fault, failed, script_failed};
-use super::held;
-use super::link::Link;
-use super::orphans;
-use super::plan::Plan;
-use super::present::{Present, one, text};
-use super::shapes::Succeed;
-use super::statement::Statement;
-use super::steps::{self, Step};
+pub(super) mod check;
+pub(super) mod details;
+pub(super) mod installed;
+pub(super) mod key_spelling;
+pub(super) mod plan;
+pub(super) mod remote_ddl;
+pub(super) mod scripts;
+pub(super) mod shapes;
+pub(super) mod steps;
+pub(super) mod system_tables;
+pub(super) mod tables;
+pub(super) mod takers;
+
+use crate::deploy::Intent;
+use crate::postgres::connect::Role;
+use crate::postgres::deploy::installed::{Installed, one, text};
+use crate::postgres::deploy::plan::{Plan, PostgresSchema};
+use crate::postgres::deploy::steps::Step;
+use crate::postgres::download::orphans;
+use crate::postgres::errors::{Fault, failed, script_failed};
+use crate::postgres::link::Link;
+use crate::postgres::statement::Statement;
+use crate::postgres::upload::held;
 use crate::script::Script;
 use crate::url::PostgresUrl;
 use model::Failure;
@@ -50,16 +63,16 @@ pub(super) fn deploy(
     url: &PostgresUrl,
     plan: &mut Plan,
     dry_run: bool,
-    succeed: &Succeed<'_>,
+    intent: &Intent<'_, PostgresSchema>,
 ) -> Result<Vec<String>, Failure> {
     if dry_run {
-        succeed(link, plan)?;
-        return Ok(statements(steps::deploy(plan, &Present::read(link)?).all()));
+        intent.complete(link, plan)?;
+        return Ok(statements(steps::deploy(plan, &Installed::read(link)?).all()));
     }
     exclusively(url, |guard| {
         // Another deployment may have given numbers meanwhile.
-        succeed(link, plan)?;
-        let steps = steps::deploy(plan, &Present::read(link)?);
+        intent.complete(link, plan)?;
+        let steps = steps::deploy(plan, &Installed::read(link)?);
         steps.before.iter().try_for_each(|step| run(link, step))?;
         run_held(guard, link, plan, &steps.held)?;
         steps.after.iter().try_for_each(|step| run(link, step))?;
@@ -108,7 +121,7 @@ fn prepare_scripts(link: &mut Link, plan: &Plan) -> Result<(), Failure> {
 /// Removes everything of Syncline.
 pub(super) fn undeploy(link: &mut Link, url: &PostgresUrl) -> Result<Vec<String>, Failure> {
     exclusively(url, |_| {
-        let present = Present::read(link)?;
+        let present = Installed::read(link)?;
         let objects = system_objects(link)?;
         let sql = "SELECT value FROM syncline.syncline_system WHERE name = 'schema_created'";
         let drops_schema = match present.format {

@@ -1,8 +1,8 @@
 //! The SQL of PostgreSQL for a selection.
 
-use super::departure_log::{self, Log};
-use super::plan::Tracked;
-use super::tables::{UserTable, VERSION};
+use crate::deploy::{TableFacts, Tracked};
+use crate::postgres::deploy::tables::{UserTable, VERSION};
+use crate::postgres::tracking::departure_log::{self, Log};
 use crate::quote::ident;
 use crate::selection::{self, Dialect, Table};
 use crate::sync_model::ClaimTest;

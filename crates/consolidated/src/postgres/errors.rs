@@ -1,11 +1,9 @@
 //! The meaning of PostgreSQL's errors, with the one who must act.
 
-use fallible_iterator::FallibleIterator;
+use crate::postgres::link::Unreadable;
 use model::{Code, Failure, MESSAGE_BYTES_MAX, cut};
-use postgres_protocol::message::backend::ErrorResponseBody;
-use std::borrow::Cow;
-use std::fmt;
-use std::io;
+use postgres_driver::{Error, Ground, Objection, Refusal};
+use std::{fmt, io};
 
 /// When to try again after a lock of another session or a restart of the database, in seconds.
 const RETRY_AFTER_S: u32 = 2;
@@ -30,92 +28,21 @@ pub(super) enum FaultKind {
     Failure(Failure),
 }
 
-impl From<io::Error> for FaultKind {
-    fn from(error: io::Error) -> FaultKind {
-        FaultKind::Broken(error)
-    }
-}
-
-/// The database's own words.
-#[derive(Debug, Default)]
-pub(super) struct Refusal {
-    /// Whether the connection ends with it.
-    fatal: bool,
-    state: String,
-    message: String,
-    detail: Option<String>,
-    /// Where in functions it happened.
-    place: Option<String>,
-    schema: Option<String>,
-    table: Option<String>,
-    constraint: Option<String>,
-    /// The function of PostgreSQL that said it.
-    routine: Option<String>,
-}
-
-impl Refusal {
-    /// Reads an error's fields.
-    pub(super) fn read(body: &ErrorResponseBody) -> io::Result<Refusal> {
-        let mut refusal = Refusal::default();
-        let mut fields = body.fields();
-        while let Some(field) = fields.next()? {
-            // Before the session is set up the server may speak another encoding.
-            let text = String::from_utf8_lossy(field.value_bytes()).into_owned();
-            match field.type_() {
-                // In the language of the server, and in English.
-                b'S' | b'V' => refusal.fatal |= matches!(text.as_str(), "FATAL" | "PANIC"),
-                b'C' => refusal.state = text,
-                b'M' => refusal.message = text,
-                b'D' => refusal.detail = Some(text),
-                b'W' => refusal.place = Some(text),
-                b's' => refusal.schema = Some(text),
-                b't' => refusal.table = Some(text),
-                b'n' => refusal.constraint = Some(text),
-                b'R' => refusal.routine = Some(text),
-                _ => {}
-            }
+impl From<Error> for FaultKind {
+    fn from(error: Error) -> FaultKind {
+        match error {
+            Error::Refused(refusal) => FaultKind::Refused(refusal),
+            Error::Broken(error) => FaultKind::Broken(error),
+            Error::Objected(objection) => FaultKind::Failure(objected(*objection)),
+            // Answers were left unread. `receiver.rs` has the failure that stopped them.
+            Error::Stopped => FaultKind::Disconnected,
         }
-        Ok(refusal)
     }
+}
 
-    /// The five letters that tell the kind of error.
-    pub(super) fn state(&self) -> &str {
-        &self.state
-    }
-
-    pub(super) fn message(&self) -> &str {
-        &self.message
-    }
-
-    /// The schema of the table that it is about.
-    pub(super) fn schema(&self) -> Option<&str> {
-        self.schema.as_deref()
-    }
-
-    pub(super) fn table(&self) -> Option<&str> {
-        self.table.as_deref()
-    }
-
-    pub(super) fn constraint(&self) -> Option<&str> {
-        self.constraint.as_deref()
-    }
-
-    /// Whether a policy of a table refuses the row, rather than a privilege the statement. Both
-    /// have one state, and the message is in the language of the server.
-    pub(super) fn is_row_security(&self) -> bool {
-        self.state == "42501" && self.routine.as_deref() == Some("ExecWithCheckOptions")
-    }
-
-    /// For the log at the centre only: it quotes rows and columns that no remote may see.
-    pub(super) fn detail(&self) -> Option<Cow<'_, str>> {
-        self.detail.as_deref().map(|detail| cut(detail, MESSAGE_BYTES_MAX))
-    }
-
-    /// Whether the connection is gone.
-    pub(super) fn is_fatal(&self) -> bool {
-        // 57P0x: shutdown, crash, still starting; 25P03, 57P05: ended for being idle.
-        let state = &self.state;
-        self.fatal || state.starts_with("08") || state.starts_with("57P") || state == "25P03"
+impl From<postgres_driver::Fault> for Fault {
+    fn from(fault: postgres_driver::Fault) -> Fault {
+        Fault { call: fault.call, kind: fault.error.into() }
     }
 }
 
@@ -170,30 +97,61 @@ pub(super) fn script_failed<'a>(table: &'a str, event: &'a str) -> impl Fn(Fault
     move |fault| fault.failure(format_args!("run {event} of table {table}")).table(table)
 }
 
+/// What the driver would not do, with the code that fits.
+fn objected(objection: Objection) -> Failure {
+    let code = match objection.ground() {
+        Ground::PasswordMissing => Code::DatabaseUnavailable,
+        Ground::PasswordExposed => Code::PasswordExposed,
+        Ground::ProofRefused => Code::ProofRefused,
+        Ground::KeyExposed => Code::SecretExposed,
+        Ground::FileUnusable => Code::ConfigUnreadable,
+        Ground::Copy => {
+            return Failure::new(Code::ScriptFailed, "COPY cannot be used in a script")
+                .hint("use INSERT or SELECT");
+        }
+        Ground::Unsendable => Code::ScriptFailed,
+        Ground::Misuse => Code::Bug,
+    };
+    let failure = Failure::new(code, objection.to_string());
+    let failure = match (objection.ground(), objection.hint()) {
+        (Ground::PasswordMissing, _) => {
+            failure.hint("name it in the URL, PGPASSWORD or the password file")
+        }
+        (_, Some(hint)) => failure.hint(hint),
+        (_, None) => failure,
+    };
+    match objection.into_source() {
+        Some(cause) => failure.source(cause),
+        None => failure,
+    }
+}
+
 /// With the code that fits, and the database's words as its cause.
 fn refused(refusal: &Refusal, message: String) -> Failure {
+    // For the log at the center only: it quotes rows and columns that no remote may see.
     if let Some(detail) = refusal.detail() {
-        let said = cut(&refusal.message, MESSAGE_BYTES_MAX);
-        tracing::warn!(state = refusal.state, said = %said, %detail, "{message}");
+        let detail = cut(detail, MESSAGE_BYTES_MAX);
+        let said = cut(refusal.message(), MESSAGE_BYTES_MAX);
+        tracing::warn!(state = refusal.state(), said = %said, %detail, "{message}");
     }
     // A table changed under a prepared statement, which is prepared again the next time.
-    let stale = refusal.routine.as_deref() == Some("RevalidateCachedQuery");
+    let stale = refusal.routine() == Some("RevalidateCachedQuery");
     let code = match stale {
         true => Code::DatabaseBusy,
         false if is_by_statement(refusal) => Code::PoolerShares,
-        false => code(&refusal.state),
+        false => code(refusal.state()),
     };
     let failure = Failure::new(code, message).source(Said::new(refusal));
     match code {
         Code::DatabaseBusy => failure.retry_after_s(RETRY_AFTER_S),
-        Code::DatabaseUnavailable if refusal.message.contains("startup parameter") => {
+        Code::DatabaseUnavailable if refusal.message().contains("startup parameter") => {
             failure.hint(STARTUP_PARAMETER)
         }
-        Code::DatabaseUnavailable => match hint(&refusal.state) {
+        Code::DatabaseUnavailable => match hint(refusal.state()) {
             Some(hint) => failure.hint(hint),
             None => failure.retry_after_s(RETRY_AFTER_S),
         },
-        _ => match hint(&refusal.state) {
+        _ => match hint(refusal.state()) {
             Some(hint) => failure.hint(hint),
             None => failure,
         },
@@ -202,7 +160,7 @@ fn refused(refusal: &Refusal, message: String) -> Failure {
 
 /// A pooler that assigns sessions per statement reports this when a transaction begins.
 fn is_by_statement(refusal: &Refusal) -> bool {
-    refusal.state == "08P01" && refusal.message.contains("statement pooling")
+    refusal.state() == "08P01" && refusal.message().contains("statement pooling")
 }
 
 fn lost(message: String) -> Failure {
@@ -214,7 +172,7 @@ fn lost(message: String) -> Failure {
 /// The code of an error outside a row.
 pub(super) fn code(state: &str) -> Code {
     match state {
-        // Locks, deadlocks, serialization, statements that were cancelled.
+        // Locks, deadlocks, serialization, statements that were canceled.
         "55P03" | "40001" | "40P01" | "57014" | "55006" => Code::DatabaseBusy,
         "53100" | "58030" => Code::DatabaseDiskFull,
         "42501" => Code::DatabaseRights,
@@ -255,8 +213,8 @@ struct Said(String);
 
 impl Said {
     fn new(refusal: &Refusal) -> Said {
-        let mut text = format!("{} ({})", refusal.message, refusal.state);
-        if let Some(place) = refusal.place.as_deref().and_then(|place| place.lines().next()) {
+        let mut text = format!("{} ({})", refusal.message(), refusal.state());
+        if let Some(place) = refusal.place().and_then(|place| place.lines().next()) {
             text.push_str(&format!(", {place}"));
         }
         Said(text)
@@ -270,6 +228,12 @@ impl fmt::Display for Said {
 }
 
 impl std::error::Error for Said {}
+
+/// For values of system tables.
+pub(super) fn unreadable(error: Unreadable) -> Failure {
+    Failure::new(Code::Drift, "a system table differs from the one that deploy created")
+        .source(error)
+}
 
 #[cfg(test)]
 mod tests {

@@ -5,13 +5,13 @@
 //! ends the connection of a dead server after the idle time that `connect.rs` sets.
 
 use super::errors::{Fault, failed};
-use super::held;
 use super::incarnation::{self, Life};
 use super::link::{Answer, Call, Link, Unreadable};
 use crate::digest;
 use crate::identity::{
     Binding, Consequence, Evidence, FORMER_FILES_MAX, Remembered, recognize, still_ours,
 };
+use crate::postgres::upload::held;
 use crate::synchronization::{Identity, Session};
 use model::{Code, Counter, Failure, Nonce, Progress, Receipt};
 use postgres_types::ToSql;
@@ -23,15 +23,14 @@ const LOCK_NOT_AVAILABLE: &str = "55P03";
 const RETRY_AFTER_S: u32 = 5;
 
 /// Locks what is known of a remote: the only parameter. Our own deletes write their departures
-/// themselves, all at once; triggers need not. They note whose key changes these are.
+/// themselves, all at once; triggers need not. They note whose key changes these are. What is known
+/// of the database is read by one scan: three would take longer than the lock itself.
 pub(super) const LOCK: &str = "SELECT progress, counter, nonce, epoch, attempt,
-    (SELECT value::int8 FROM syncline.syncline_system WHERE name = 'deployment'),
+    ARRAY(SELECT name || ' ' || value || ' ' || tableoid FROM syncline.syncline_system
+        WHERE name IN ('deployment', 'incarnation', 'last_start')),
     EXISTS (SELECT FROM syncline.syncline_owed WHERE remote_id = $1),
     set_config('syncline.applying', 'on', true),
     secret, bound_users, void_counter, deletes_lost, forgotten_at IS NOT NULL,
-    (SELECT value || ' ' || tableoid || ' ' || coalesce((SELECT value
-        FROM syncline.syncline_system WHERE name = 'last_start'), '')
-        FROM syncline.syncline_system WHERE name = 'incarnation'),
     set_config('syncline.remote', $1, true)
 FROM syncline.syncline_remote WHERE remote_id = $1 FOR UPDATE";
 
@@ -97,18 +96,32 @@ pub(super) fn locked(answer: &Answer) -> Result<Option<Locked>, Failure> {
             deletes_lost: row.try_get(11)?,
             forgotten: row.try_get(12)?,
         };
-        Ok((remembered, row.try_get::<Option<i64>>(5)?, row.try_get(6)?))
+        Ok((remembered, row.try_get::<Vec<&str>>(5)?, row.try_get(6)?))
     };
     let unreadable = |error| {
         Failure::new(Code::Drift, "what is known of the remote cannot be read").source(error)
     };
-    let (remembered, deployment, owed) = read().map_err(unreadable)?;
+    let (remembered, system, owed) = read().map_err(unreadable)?;
     let binding = Binding::read(row.try_get(9).map_err(unreadable)?)?;
     let remembered = Remembered { binding, ..remembered };
-    let life = row.try_get::<Option<String>>(13).map_err(unreadable)?.unwrap_or_default();
+    let deployment = valued(&system, "deployment").and_then(|(value, _)| value.parse().ok());
     let deployment = deployment
         .ok_or_else(|| Failure::new(Code::NotDeployed, "nothing is deployed in this database"))?;
+    let life = life(&system);
     Ok(Some(Locked { remembered: Some(remembered), deployment, owed, life }))
+}
+
+/// What [`LOCK`] found of this name in the system table, and the number of that table.
+fn valued<'r>(system: &[&'r str], name: &str) -> Option<(&'r str, &'r str)> {
+    let found = system.iter().find_map(|entry| entry.strip_prefix(name)?.strip_prefix(' '));
+    found?.rsplit_once(' ')
+}
+
+/// Which life of the database this is, as [`Life::is_named`] understands it.
+fn life(system: &[&str]) -> String {
+    let Some((incarnation, table)) = valued(system, "incarnation") else { return String::new() };
+    let last_start = valued(system, "last_start").map_or("", |(mark, _)| mark);
+    format!("{incarnation} {table} {last_start}")
 }
 
 /// The failure of the flight that has [`LOCK`] at position `lock`.
@@ -250,7 +263,7 @@ impl<'a> Stored<'a> {
             remote,
             uploaded,
             downloads,
-            timeline: i64::from(link.place().timeline),
+            timeline: i64::from(link.number_space().timeline),
         }
     }
 

@@ -9,7 +9,7 @@
 use super::errors::failed;
 use super::link::{Call, Link};
 use crate::identity::Incarnation;
-use crate::start_mark::{LAST, SET_BACK};
+use crate::serving::start_mark::{LAST, SET_BACK};
 use model::{Code, Failure};
 
 /// What the database is, and what it was when it was asked last. Where it is another, its
@@ -76,7 +76,7 @@ impl Life {
     /// is what the connection knew: if the database lacks a start of a server that it had, it was
     /// set back, unless another session has handled this already.
     pub(super) fn meet(link: &mut Link, before: &Life) -> Result<Life, Failure> {
-        let timeline = link.place().timeline;
+        let timeline = link.number_space().timeline;
         let known = &before.last_start;
         if !known.is_empty()
             && before.incarnation.timeline == timeline

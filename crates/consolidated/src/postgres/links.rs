@@ -5,17 +5,16 @@
 //! rebased onto the result ([`Links::tell`]). If another session has changed the row, there is
 //! still a conflict.
 
-use super::catalog::Table;
-use super::errors::failed;
-use super::fetch::unreadable;
-use super::image::Decoder;
-use super::link::{Call, Link as Connection};
-use super::values::ColumnType;
-use crate::detached::Reference;
+use crate::postgres::catalog::table::Table;
+use crate::postgres::errors::{failed, unreadable};
+use crate::postgres::link::{Call, Link as Connection};
+use crate::postgres::values::ColumnType;
+use crate::postgres::values::row_decoder::Decoder;
 use crate::quote::ident;
-use crate::rebase::{Rebased, values};
-use crate::synchronization::Change;
-use crate::uploaded_row::UploadedRow;
+use crate::synchronization::change::Change;
+use crate::upload::detached::Reference;
+use crate::upload::rebase::{Rebased, values};
+use crate::upload::uploaded_row::UploadedRow;
 use model::{Failure, PublishedTable, Value, ValueRef, write_value};
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,24 +1,27 @@
 //! A connection that only reads: users, the tables of a remote, and its downloads.
 
-use super::catalog::{self, Catalog, Table};
-use super::claims::Claims;
-use super::connect::Role;
-use super::errors::failed;
-use super::fetch::{self, Opening, Unopened};
-use super::link::{Call, Link, Row, Unreadable};
-use super::oldest::Oldest;
-use super::orphans::Orphans;
-use super::read_lock::{self, ReadLocks};
-use super::timeline::Timelines;
-use super::watch;
-use crate::catalog::require_any;
+use crate::administration::claims_from;
+use crate::catalog::{require_any, require_known};
 use crate::identity::Binding;
+use crate::postgres::catalog::table::Table;
+use crate::postgres::catalog::{self, Catalog};
+use crate::postgres::connect::Role;
+use crate::postgres::download::claims::Claims;
+use crate::postgres::download::orphans::Orphans;
+use crate::postgres::download::read_lock::{self, ReadLocks};
+use crate::postgres::download::timeline::Timelines;
+use crate::postgres::download::unfetched::Unfetched;
+use crate::postgres::download::{self, Opening, Unopened};
+use crate::postgres::errors::failed;
+use crate::postgres::link::{Call, Link, Row, Unreadable};
+use crate::postgres::optimize::xmin_horizon::Oldest;
+use crate::postgres::tracking::watch;
 use crate::serving::{Departures, Serving};
 use crate::synchronization::{
     Admittee, Credentials, DownloadBatch, FetchRequest, Fetched, Held, Session,
 };
 use crate::url::PostgresUrl;
-use model::{Code, Failure, PublicationName, RemoteId, ScriptVersion, UserName};
+use model::{Code, Failure, PublicationName, RemoteId, ScriptVersion, Spills, UserName};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -48,6 +51,7 @@ pub(crate) struct Reader {
     locks: ReadLocks,
     orphans: Orphans,
     departures: Departures,
+    spills: Arc<Spills>,
 }
 
 impl Reader {
@@ -69,6 +73,7 @@ impl Reader {
             locks,
             orphans,
             departures,
+            spills: serving.spills.clone(),
         })
     }
 
@@ -77,12 +82,23 @@ impl Reader {
         request: &FetchRequest<'_>,
         sink: &mut dyn FnMut(DownloadBatch) -> Result<(), Failure>,
     ) -> Result<Fetched, Failure> {
-        let (opening, tables, session) = self.open_snapshot(request)?;
-        let request = FetchRequest { session: &session, ..*request };
-        let fetched =
-            fetch::fetch(&mut self.link, &tables, &request, &self.timelines, &opening, sink)?;
-        self.oldest.look(&mut self.link, opening.snapshot());
-        Ok(fetched)
+        let mut isolating = false;
+        loop {
+            let (opening, tables, session) = self.open_snapshot(request)?;
+            let request = FetchRequest { session: &session, ..*request };
+            let (link, timelines) = (&mut self.link, &self.timelines);
+            let (from, spills) = ((&opening, isolating), &self.spills);
+            match download::fetch(link, &tables, &request, timelines, from, spills, &mut *sink) {
+                Ok(fetched) => {
+                    self.oldest.look(&mut self.link, opening.snapshot());
+                    return Ok(fetched);
+                }
+                Err(Unfetched::Unreadable(_)) if !isolating => isolating = true,
+                Err(Unfetched::Unreadable(failure) | Unfetched::Failed(failure)) => {
+                    return Err(failure);
+                }
+            }
+        }
     }
 }
 
@@ -102,16 +118,17 @@ impl Reader {
         let (mut waits, mut others) = (0, 0);
         loop {
             let session = self.catalog.now(request.session);
+            self.catalog.require_columns(&session)?;
             let tables = self.catalog.tables_now(&session)?;
             let request = FetchRequest { session: &session, ..*request };
             let version = session.script_version.as_str();
             let opened = match self.locks.of(&mut self.link, version, &tables) {
-                Ok(lock) => fetch::open(&mut self.link, &request, &tables, (&lock, waits > 0)),
+                Ok(lock) => download::open(&mut self.link, &request, &tables, (&lock, waits > 0)),
                 Err(fault) => Err(Unopened::of(fault)),
             };
             let before = self.catalog.deployed.deployment;
             match opened {
-                Ok(opening) if !self.timelines.is_for(self.link.place()) => {
+                Ok(opening) if !self.timelines.is_for(self.link.number_space()) => {
                     // Once per connection, and before anything was sent.
                     drop(opening);
                     self.link.roll_back();
@@ -157,6 +174,17 @@ impl Reader {
                 return Err(Failure::new(Code::DatabaseBusy, message));
             }
         }
+    }
+
+    /// Behind a failure: whether a table is to blame that is not any more what it was when the
+    /// session began.
+    fn went_away(&mut self, session: &Session) -> Option<Failure> {
+        self.load().ok()?;
+        let columns = self.catalog.require_columns(session);
+        let known = columns.and_then(|()| require_known(session, &self.catalog.waiting(session)));
+        let failure = known.err()?;
+        self.departures.note();
+        Some(failure)
     }
 
     /// Reads the deployment again, outside a transaction. This may be the first that the connection
@@ -224,19 +252,10 @@ impl crate::connection::Reader for Reader {
             self.load()?;
             self.deployment = self.catalog.deployed.deployment;
         }
+        let who = (user, claims);
         let deployed = &mut self.catalog.deployed;
-        let (script_version, schema) = deployed.schema(script_version, publications)?;
-        let mut session = Session {
-            database_id: deployed.database_id.clone(),
-            deployment: deployed.deployment,
-            remote_id: remote_id.clone(),
-            user: user.clone(),
-            claims,
-            script_version,
-            schema,
-            held: Held::Untold,
-            waiting: Default::default(),
-        };
+        let mut session = deployed.session(who, remote_id, script_version, publications)?;
+        self.catalog.require_columns(&session)?;
         session.waiting = Arc::new(self.catalog.waiting(&session));
         require_any(&session)?;
         let tables = self.catalog.tables(&session)?;
@@ -258,11 +277,15 @@ impl crate::connection::Reader for Reader {
         request: &FetchRequest<'_>,
         sink: &mut dyn FnMut(DownloadBatch) -> Result<(), Failure>,
     ) -> Result<Fetched, Failure> {
-        let fetched = self.fetch_in_transaction(request, sink);
-        if fetched.is_err() {
-            self.link.roll_back();
+        let failure = match self.fetch_in_transaction(request, sink) {
+            Ok(fetched) => return Ok(fetched),
+            Err(failure) => failure,
+        };
+        self.link.roll_back();
+        match catalog::may_be_missing(&failure) {
+            true => Err(self.went_away(request.session).unwrap_or(failure)),
+            false => Err(failure),
         }
-        fetched
     }
 
     fn round_trips(&self) -> u64 {
@@ -291,7 +314,6 @@ fn stored_user(row: &Row) -> Result<Option<(&str, Credentials)>, Failure> {
         Ok((row.try_get(2)?, row.try_get(3)?, row.try_get(4)?))
     };
     let (password_hash, password_version, claims) = read().map_err(garbled)?;
-    let claims = serde_json::from_str(claims)
-        .map_err(|error| Failure::new(Code::Bug, "stored claims do not parse").source(error))?;
+    let claims = claims_from(claims)?;
     Ok(Some((name, Credentials { password_hash, password_version, claims })))
 }

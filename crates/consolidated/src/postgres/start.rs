@@ -5,8 +5,9 @@ use super::connect::Role;
 use super::errors::failed;
 use super::incarnation::{self, Life};
 use super::link::{Call, Link};
-use super::present::{self, one, require_present_format};
-use crate::start_mark::{self, MARKS_MAX, Mark, Marked};
+use crate::deploy::format;
+use crate::postgres::deploy::installed::one;
+use crate::serving::start_mark::{self, MARKS_MAX, Mark, Marked};
 use crate::url::PostgresUrl;
 use model::{Code, Failure};
 use std::path::Path;
@@ -32,7 +33,7 @@ pub(crate) fn start(url: &PostgresUrl, dir: Option<&Path>) -> Result<(), Failure
     let mut link = Link::open(url, Role::Apply)?;
     // The first query of the system tables. If they do not exist, nothing is deployed.
     link.begin(&[Call::new(catalog::DEPLOYMENT, &[])]).map_err(catalog::not_deployed)?;
-    require_present_format(present::format(&mut link)?.unwrap_or_default())?;
+    format::require_own(&mut link)?;
     let life = Life::meet(&mut link, &Life::default())?;
     match dir {
         Some(dir) => start_mark::start(dir, &mut Started { link, life }),

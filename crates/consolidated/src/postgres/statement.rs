@@ -13,7 +13,7 @@
 //! function with several arguments in `FROM` would first store all rows. A script that names
 //! [`POSITION`] gets the place of each row in the batch as one more set.
 
-use super::values::ColumnType;
+use crate::postgres::values::ColumnType;
 use crate::quote::ident;
 use crate::script::{Parameter, Piece, Relation, Script, old_name};
 use bytes::BytesMut;
@@ -184,6 +184,7 @@ mod tests {
 
     fn check(script: &str, sql: &str, slots: &[Slot]) {
         let table = PublishedTable {
+            compress: true,
             name: "t".into(),
             columns: vec!["id".into(), "mood".into()],
             key: vec![0],

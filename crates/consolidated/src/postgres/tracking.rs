@@ -10,32 +10,17 @@
 //! table needs no right on the system tables. Triggers are ALWAYS enabled, also for replicas and
 //! restores.
 
-use super::departure_log::{Log, log};
-use super::key_log;
-use super::tables::{UserColumn, UserTable, VERSION, bounded_name};
+pub(super) mod departure_log;
+pub(super) mod key_log;
+pub(super) mod object;
+pub(super) mod trim;
+pub(super) mod watch;
+
+use crate::deploy::{TableFacts, Wanted};
+use crate::postgres::deploy::tables::{UserColumn, UserTable, VERSION, bounded_name};
+use crate::postgres::tracking::departure_log::{Log, log, log_name};
+use crate::postgres::tracking::object::Object;
 use crate::quote::{ident, join, literal};
-use std::collections::BTreeSet;
-
-/// A database object of Syncline.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Object {
-    /// `COLUMN`, `TABLE`, `INDEX`, `FUNCTION` or `TRIGGER`.
-    pub(super) kind: &'static str,
-    pub(super) name: String,
-    /// Makes it, one statement each.
-    pub(super) sql: Vec<String>,
-    /// What it was before, where all that it knows can be kept.
-    pub(super) older: Option<Older>,
-}
-
-/// An object as programs before made it.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Older {
-    /// What made it, in one text.
-    pub(super) sql: String,
-    /// Make of it what it is now. They hide nothing from a reader with an older snapshot.
-    pub(super) statements: Vec<String>,
-}
 
 /// All that tracks one table.
 #[derive(Debug, Clone)]
@@ -108,27 +93,8 @@ pub(super) const ADDED: [&str; 2] = ["syncline_watched", "syncline_unlinked"];
 /// How statements of Syncline begin that delete rows and note it themselves.
 const NOTING: &str = "WITH gone AS (";
 
-pub(super) fn log_name(published: &str) -> String {
-    bounded_name("syncline_gone_", published)
-}
-
 fn came_name(published: &str) -> String {
     bounded_name("syncline_came_", published)
-}
-
-/// Which changes of a table must be recorded.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Wanted {
-    /// The columns beside the key that decide who receives a row.
-    pub(super) places: Vec<String>,
-    /// Changed rows are found by their version alone.
-    pub(super) indexed: bool,
-    /// Rows that come are logged too: they decide about rows that may have been there before.
-    pub(super) arrivals: bool,
-    /// A foreign key of it, or to it, decides which rows a remote has.
-    pub(super) guarded: bool,
-    /// How departures are looked for: those of one value of this column, or all since a version.
-    pub(super) lookups: BTreeSet<Option<String>>,
 }
 
 /// What tracks `table`.

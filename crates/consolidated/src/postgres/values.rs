@@ -17,15 +17,12 @@
 //! A value is never bent to fit: what a column cannot hold is a [`Misfit`], which rejects its row
 //! and nothing else (trap 15). Infinity survives everywhere.
 
-use super::datetime;
-use super::numeric::{self, Class, Short};
-use super::scratch::Scratch;
+use crate::postgres::values::misfit::Misfit;
+use crate::postgres::values::numeric::{Class, Short};
+use crate::postgres::values::scratch::Scratch;
 use model::{Value, ValueRef, write_value};
 use postgres_types::{Kind as TypeKind, Type};
 use serde::{Deserialize, Serialize};
-
-/// Why a value cannot be stored: the end of a sentence that begins with column and value.
-pub(super) type Misfit = &'static str;
 
 /// A published column, as far as its values are concerned.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -202,7 +199,7 @@ impl ColumnType {
     }
 
     /// Whether a key with this value, which fits, comes back in the same letters. If not, the
-    /// remote would hold two rows where the centre has one.
+    /// remote would hold two rows where the center has one.
     pub(super) fn keeps_spelling(&self, value: ValueRef<'_>) -> bool {
         let reading = match self.kind {
             Kind::Char => Reading::Char,
@@ -532,5 +529,10 @@ fn significant(digits: &str) -> usize {
     trimmed.as_bytes().iter().filter(|byte| digit(byte)).count()
 }
 
+pub(super) mod datetime;
+mod misfit;
+pub(super) mod numeric;
+pub(super) mod row_decoder;
+pub(super) mod scratch;
 #[cfg(test)]
 mod tests;

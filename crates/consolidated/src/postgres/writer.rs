@@ -3,27 +3,28 @@
 //! PostgreSQL itself flushes the commits of many connections together. So a group is one
 //! synchronization, and its last flight commits.
 
-use super::catalog::{Catalog, Table};
-use super::connect::Role;
-use super::errors::failed;
-use super::held;
-use super::identity::{self, Locked, Stored};
-use super::incarnation::Life;
-use super::link::{Answer, Call, Link};
-use super::notes;
-use super::reached::{self, Reach};
-use super::timeline::Timelines;
-use super::trim;
-use super::upload::{self, Undone, Upload};
-use super::watch;
-use super::withhold;
+use crate::administration::notes;
 use crate::catalog::require_known;
 use crate::identity::Remembered;
+use crate::postgres::catalog::table::Table;
+use crate::postgres::catalog::{self, Catalog};
+use crate::postgres::connect::Role;
+use crate::postgres::download::timeline::Timelines;
+use crate::postgres::download::withhold;
+use crate::postgres::errors::failed;
+use crate::postgres::identity::{self, Locked, Stored};
+use crate::postgres::incarnation::Life;
+use crate::postgres::link::{Answer, Call, Link};
+use crate::postgres::tracking::{trim, watch};
+use crate::postgres::upload::table_reach::{self, Reach};
+use crate::postgres::upload::work::Upload;
+use crate::postgres::upload::{self, Undone, held};
 use crate::serving::{Departures, Serving};
 use crate::shape;
+use crate::synchronization::change::RowSource;
 use crate::synchronization::{Applied, Begun, Held, Identity, Session, UploadRequest, Withholding};
 use crate::url::PostgresUrl;
-use model::{Code, Failure, Receipt, Spills, ValueRef};
+use model::{Counter, Failure, Receipt, Spills, ValueRef};
 use postgres_types::ToSql;
 use std::sync::Arc;
 use std::time::Duration;
@@ -97,22 +98,21 @@ impl Writer {
         session: &Session,
         watches: bool,
     ) -> Result<(Vec<Arc<Table>>, Locked), Failure> {
-        let mut answers = self.begin_transaction(session, watches)?;
-        if !self.timelines.is_for(self.link.place()) {
+        let (mut answers, mut changed) = self.begin_transaction(session, watches)?;
+        if !self.timelines.is_for(self.link.number_space()) {
             // What was stored on older timelines is about to be overwritten.
             self.link.roll_back();
             self.meet()?;
-            answers = self.begin_transaction(session, watches)?;
+            (answers, changed) = self.begin_transaction(session, watches)?;
         }
         let mut locked = self.locked(session, &answers)?;
         if !self.life.is_named(&locked.life) {
             // It was restored while this connection went on, or declared to be.
             self.link.roll_back();
             self.meet()?;
-            answers = self.begin_transaction(session, watches)?;
+            (answers, changed) = self.begin_transaction(session, watches)?;
             locked = self.locked(session, &answers)?;
         }
-        let changed = answers.get(WATCH_AT).map(watch::found).unwrap_or_default();
         if locked.deployment != self.catalog.deployed.deployment || !changed.is_empty() {
             self.catalog = Catalog::load(&mut self.link)?;
         }
@@ -140,29 +140,31 @@ impl Writer {
         Ok(())
     }
 
+    /// What the statements say, and the tables whose triggers went, where that is asked.
     fn begin_transaction(
         &mut self,
         session: &Session,
         watches: bool,
-    ) -> Result<Vec<Answer>, Failure> {
+    ) -> Result<(Vec<Answer>, watch::Changed), Failure> {
         let remote_id = session.remote_id.as_str();
         // Those of another deployment are not valid for this session, which finds this out after
         // the lock.
         let tables = self.catalog.upload_tables(session).unwrap_or_default();
         let hold = held::hold(&self.link, &tables);
         let remote: [&(dyn ToSql + Sync); 1] = [&remote_id];
-        let (published, relations) = watch::watched(&tables);
-        let (watched, changed): ([&(dyn ToSql + Sync); 2], _) =
-            ([&published, &relations], watch::changed());
+        let watched = watch::watched(&tables);
+        let asked: [&(dyn ToSql + Sync); 1] = [&watched];
         let mut calls = vec![
             Call::new("BEGIN", &[]),
             Call::new(&hold, &[]),
             Call::new(identity::LOCK, &remote),
         ];
         if watches {
-            calls.push(Call::new(&changed, &watched));
+            calls.push(Call::new(&watch::CHANGED, &asked));
         }
-        self.link.begin(&calls).map_err(identity::lock_failed(LOCK_AT))
+        let answers = self.link.begin(&calls).map_err(identity::lock_failed(LOCK_AT))?;
+        let changed = answers.get(WATCH_AT).map(|answer| watched.found(answer)).unwrap_or_default();
+        Ok((answers, changed))
     }
 
     /// Applies the rows while the remote is only being locked: two flights in all, for a session
@@ -177,13 +179,14 @@ impl Writer {
             && request.epoch.is_none()
             && request.session.deployment == deployment
             && !matches!(request.session.held, Held::Older(_))
-            && self.timelines.is_for(self.link.place());
+            && self.timelines.is_for(self.link.number_space());
         if !usual {
             return Ok(Err(Undone::Unlucky));
         }
         let tables = self.catalog.tables(request.session)?;
-        let spills = self.spills.clone();
-        let upload = Upload { tables: &tables, request, spills: &spills };
+        let (spills, pulse) = (self.spills.clone(), self.link.pulse());
+        let (spills, pulse, settled) = (&spills, &pulse, Counter(0));
+        let upload = Upload { tables: &tables, request, spills, pulse, settled };
         let (locked, together) = match upload::at_once(&mut self.link, upload)? {
             Ok(applied) => applied,
             Err(undone) => {
@@ -193,21 +196,21 @@ impl Writer {
         };
         // On another connection than the one that was asked before, perhaps.
         let still = locked.deployment == deployment
-            && self.timelines.is_for(self.link.place())
+            && self.timelines.is_for(self.link.number_space())
             && self.life.is_named(&locked.life);
         if !still {
             self.link.roll_back();
             return Ok(Err(Undone::Unlucky));
         }
         let remote = self.recognize(request, &locked)?;
-        let ledger = match upload::resolve(&mut self.link, upload, &remote, together)? {
-            Ok(ledger) => ledger,
+        let record = match upload::resolve(&mut self.link, upload, &remote, together)? {
+            Ok(record) => record,
             Err(undone) => {
                 self.link.roll_back();
                 return Ok(Err(undone));
             }
         };
-        upload::finish(&mut self.link, upload, remote, &locked, ledger, &self.life).map(Ok)
+        upload::finish(&mut self.link, upload, remote, &locked, record, &self.life).map(Ok)
     }
 
     fn upload_once(&mut self, request: &UploadRequest<'_>) -> Result<Applied, Failure> {
@@ -223,9 +226,11 @@ impl Writer {
                 deployed[table].details.columns.get(column)?.converted(value)
             };
             shape::upload(request, &deployed, &convert, |request| {
-                let upload = Upload { tables: &tables, request, spills: &writer.spills };
-                let ledger = upload::apply(&mut writer.link, upload, &remote, undone)?;
-                upload::finish(&mut writer.link, upload, remote, &locked, ledger, &writer.life)
+                let (spills, pulse) = (&writer.spills, &writer.link.pulse());
+                let settled = Counter(0);
+                let upload = Upload { tables: &tables, request, spills, pulse, settled };
+                let record = upload::apply(&mut writer.link, upload, &remote, undone)?;
+                upload::finish(&mut writer.link, upload, remote, &locked, record, &writer.life)
             })
         })
     }
@@ -233,7 +238,7 @@ impl Writer {
     /// Whether foreign keys do something else than when the deployment was read; it is read again
     /// then.
     fn reaches_otherwise(&mut self) -> bool {
-        let Ok(rows) = self.link.query(reached::READ, &[]) else { return false };
+        let Ok(rows) = self.link.query(table_reach::READ, &[]) else { return false };
         if Reach::of(&rows).is_ok_and(|reach| reach == *self.catalog.reach) {
             return false;
         }
@@ -255,7 +260,8 @@ impl Writer {
 
     /// Refuses a session that relies on a table that went, and lets the others know.
     fn require_known(&self, session: &Session) -> Result<(), Failure> {
-        let known = require_known(session, &self.catalog.waiting(session));
+        let columns = self.catalog.require_columns(session);
+        let known = columns.and_then(|()| require_known(session, &self.catalog.waiting(session)));
         if known.is_err() {
             self.departures.note();
         }
@@ -321,12 +327,16 @@ impl crate::connection::Writer for Writer {
     }
 
     fn upload(&mut self, request: &UploadRequest<'_>) -> Result<Applied, Failure> {
+        // Whoever goes through the rows, in a transaction or before, lets the database hear of it.
+        let pulse = self.link.pulse();
+        let batches: RowSource<'_> = &|visit| pulse.pass_batches(request.batches, visit);
+        let request = &UploadRequest { batches, ..*request };
         match self.until_alone(|writer| writer.upload_once(request)) {
             // It asked tables that are not what they were (`reached.rs`).
             Err(_) if self.reaches_otherwise() => {
                 self.until_alone(|writer| writer.upload_once(request))
             }
-            Err(failure) if may_be_missing(&failure) => {
+            Err(failure) if catalog::may_be_missing(&failure) => {
                 Err(self.went_away(request.session).unwrap_or(failure))
             }
             outcome => outcome,
@@ -352,9 +362,4 @@ impl crate::connection::Writer for Writer {
     fn round_trips(&self) -> u64 {
         self.link.round_trips()
     }
-}
-
-/// Whether the failure may come from something that is not there any more.
-fn may_be_missing(failure: &Failure) -> bool {
-    matches!(failure.code(), Code::ScriptFailed | Code::DatabaseRights | Code::DatabaseUnavailable)
 }

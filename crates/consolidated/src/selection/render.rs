@@ -4,8 +4,8 @@
 //! make databases read the whole table. Row aliases: `t` is the row in question, `p1`, `p2`, … its
 //! ancestors, `m1` a row of a mapping table, `g`, `g1`, … entries of departure logs.
 
-use super::{Dialect, Form, Rows, Selection, Table, place_column};
-use crate::quote::{ident, idents, join};
+use super::{Dialect, Form, Rows, Selection, Table, place_column, same_key};
+use crate::quote::{ident, idents};
 use crate::sync_model::ClaimTest;
 
 const ALWAYS: &str = "TRUE";
@@ -18,7 +18,7 @@ impl Selection {
         Some(Render { dialect }.covered(self, row, form, 1)).filter(|sql| sql != ALWAYS)
     }
 
-    /// The query for the keys that a remote may hold and that are not covered any more (P1), in
+    /// The query for the keys that a remote may hold and that are not covered any more (I1), in
     /// key order: departed rows, and rows whose place is lost.
     pub(crate) fn deletes(&self, dialect: &dyn Dialect) -> String {
         let render = Render { dialect };
@@ -70,15 +70,10 @@ impl Selection {
     }
 
     /// The condition that the place of `row` may have become covered since the last download
-    /// although the row itself is unchanged (P2); none if that cannot be.
+    /// although the row itself is unchanged (I2); none if that cannot be.
     pub(crate) fn entered(&self, dialect: &dyn Dialect, row: &str) -> Option<String> {
         Render { dialect }.entered(self, row, 1)
     }
-}
-
-/// `left` and `right` have the same key.
-pub(crate) fn same_key(table: &Table, left: &str, right: &str) -> String {
-    join(&table.key, " AND ", |c| format!("{left}.{} = {right}.{}", ident(c), ident(c)))
 }
 
 /// Where the place of a row is read.

@@ -1,44 +1,17 @@
 //! Rows of an older shape as rows of the current table.
 //!
 //! Each value goes to the column with the same number. The other columns keep their values at the
-//! centre, and in a new row they get their defaults. A value without a column is reported with its
+//! center, and in a new row they get their defaults. A value without a column is reported with its
 //! row, if the remote has entered or changed it (H3).
 
-use crate::catalog::CatalogTable;
-use crate::echo::Echo;
-use crate::readable;
-use crate::reject::ROWS_BYTES_MAX;
-use crate::synchronization::{Applied, Batch, Change, Held, HeldSchema, UploadRequest};
-use crate::uploaded_row::RowId;
+use super::left_out::{LeftOut, VALUE_CHARS_MAX};
+use crate::administration::readable;
+use crate::catalog::table::CatalogTable;
+use crate::synchronization::change::{Change, UploadedRows};
+use crate::synchronization::{Applied, Held, HeldSchema, UploadRequest};
+use crate::upload::echo::Echo;
 use model::{Code, Failure, PublishedTable, RowReader, Value, ValueRef, write_value};
-use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-
-/// Characters of a value that are reported.
-const VALUE_CHARS_MAX: usize = 200;
-
-/// Rows with values that no column takes, while they are uploaded.
-#[derive(Debug, Default)]
-pub struct LeftOut {
-    told: RefCell<BTreeMap<RowId, Left>>,
-    /// Updates of which nothing is left.
-    empty: RefCell<BTreeSet<RowId>>,
-    /// The new keys of such rows, by the keys in the upload.
-    moved: RefCell<BTreeMap<RowId, RowId>>,
-    /// Bytes of all contents.
-    bytes: Cell<usize>,
-}
-
-/// A row of which something was left out.
-#[derive(Debug)]
-struct Left {
-    why: String,
-    /// The row by its key in the upload: the old one, if the key changes.
-    sent: RowId,
-    /// JSON: the row under the names that the remote has for its columns.
-    content: Option<String>,
-}
 
 /// The value that a column takes where it cannot hold the one that was uploaded as it is: table,
 /// column and value.
@@ -47,42 +20,6 @@ pub(crate) type Convert<'a> = &'a dyn Fn(usize, usize, ValueRef<'_>) -> Option<V
 /// Every column takes every value.
 pub(crate) fn as_it_is(_: usize, _: usize, _: ValueRef<'_>) -> Option<Value> {
     None
-}
-
-impl LeftOut {
-    /// Every such row, by its key in the upload and its key afterwards, with the reason.
-    pub(crate) fn told(&self) -> Vec<(RowId, RowId, (Code, String))> {
-        let told = self.told.borrow();
-        let reason = |left: &Left| (Code::ColumnDropped, left.why.clone());
-        told.iter().map(|(row, left)| (left.sent.clone(), row.clone(), reason(left))).collect()
-    }
-
-    /// The whole row of which values were left out, as JSON, as it was uploaded.
-    pub(crate) fn content(&self, sent: &RowId) -> Option<String> {
-        self.content_behind(self.moved.borrow().get(sent).unwrap_or(sent))
-    }
-
-    /// The same, by its key after the upload.
-    pub(crate) fn content_behind(&self, row: &RowId) -> Option<String> {
-        self.told.borrow().get(row).and_then(|left| left.content.clone())
-    }
-
-    /// Rows that no batch contains under this key: updates without remaining values, and rows that
-    /// have got another key.
-    pub(crate) fn unsaid(&self) -> Vec<RowId> {
-        let (told, empty) = (self.told.borrow(), self.empty.borrow());
-        let unsaid = told.iter().filter(|(row, left)| **row != left.sent || empty.contains(row));
-        unsaid.map(|(row, _)| row.clone()).collect()
-    }
-
-    fn add(&self, (row, sent): (RowId, RowId), why: String, content: impl FnOnce() -> String) {
-        let content = (self.bytes.get() < ROWS_BYTES_MAX).then(content);
-        self.bytes.set(self.bytes.get() + content.as_ref().map_or(0, String::len));
-        if row != sent {
-            self.moved.borrow_mut().insert(sent.clone(), row.clone());
-        }
-        self.told.borrow_mut().insert(row, Left { why, sent, content });
-    }
 }
 
 /// Lets `apply` see an upload as one of today's tables. `tables` are in the order of the schema
@@ -124,8 +61,8 @@ struct Onto<'a> {
 fn project(
     onto: Onto<'_>,
     left_out: &LeftOut,
-    batch: Batch<'_>,
-    visit: &mut dyn FnMut(Batch<'_>) -> Result<(), Failure>,
+    batch: UploadedRows<'_>,
+    visit: &mut dyn FnMut(UploadedRows<'_>) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let unknown = || Failure::new(Code::Bug, "rows of a table that is not known");
     let Onto { held, tables, convert } = onto;
@@ -143,7 +80,7 @@ fn project(
         rest = after;
         let Some(now) = row.take(&values, batch, left_out) else { continue };
         if now != change && count > 0 {
-            visit(Batch { table: batch.table, change, count, rows: &rows })?;
+            visit(UploadedRows { table: batch.table, change, count, rows: &rows })?;
             (count, rows) = (0, Vec::new());
         }
         change = now;
@@ -155,7 +92,7 @@ fn project(
     }
     match count {
         0 => Ok(()),
-        _ => visit(Batch { table: batch.table, change, count, rows: &rows }),
+        _ => visit(UploadedRows { table: batch.table, change, count, rows: &rows }),
     }
 }
 
@@ -206,7 +143,7 @@ impl<'r> Projected<'_, 'r> {
     fn take(
         &mut self,
         values: &Values<'r>,
-        batch: Batch<'_>,
+        batch: UploadedRows<'_>,
         left_out: &LeftOut,
     ) -> Option<Change> {
         self.image(&values.old, |row| &mut row.old);
@@ -302,6 +239,7 @@ mod tests {
 
     fn table(columns: &[&str], key: &[u16]) -> PublishedTable {
         PublishedTable {
+            compress: true,
             name: "item".into(),
             columns: columns.iter().map(|name| (*name).to_owned()).collect(),
             key: key.to_vec(),
@@ -332,7 +270,7 @@ mod tests {
         let to = table(&["qty", "id"], &[1]);
         let (mut seen, left_out) = (Seen::new(), LeftOut::default());
         let bytes = rows(values);
-        let batch = Batch { table: 0, change, count: 1, rows: &bytes };
+        let batch = UploadedRows { table: 0, change, count: 1, rows: &bytes };
         let onto = Onto { held: &held, tables: &[&to], convert: &as_it_is };
         project(onto, &left_out, batch, &mut |batch| {
             seen.push((batch.change, batch.count, batch.rows.to_vec()));

@@ -4,15 +4,14 @@
 
 use super::identity::Declared;
 use super::{Identities, Shape, TableIdentity};
+use crate::deploy::format;
 use crate::quote::literal;
+use crate::sql::{Sql, TextRow};
 use model::{Code, Failure, PublishedTable};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A row as texts; numbers too, which the columns' types make numbers again.
-pub(crate) type Row = Vec<Option<String>>;
-
-/// Runs a query whose columns are all text.
-pub(crate) type Query<'a> = &'a mut dyn FnMut(&str) -> Result<Vec<Row>, Failure>;
+pub(super) type Row = TextRow;
 
 /// What a system table of shapes holds: its name, its columns, and how many of these are its key.
 pub(super) struct Stored {
@@ -96,43 +95,41 @@ impl Past {
         &self.deployed
     }
 
-    /// Reads the stored shapes. `prefix` is the schema of the system tables, `exists` says which of
-    /// them exist.
-    pub(crate) fn read(
-        prefix: &str,
-        exists: &dyn Fn(&str, &str) -> bool,
-        query: Query<'_>,
-    ) -> Result<Past, Failure> {
+    /// Reads the stored shapes.
+    pub(crate) fn read<Q: Sql>(sql: &mut Q) -> Result<Past, Failure> {
+        let present = format::columns(sql)?;
+        let exists =
+            |table: &str, column: &str| present.contains(&(table.to_owned(), column.to_owned()));
+        let mut query = |query: &str| sql.bookkeep("read the shapes", query, &[]);
         let mut past = Past::default();
         if !exists("syncline_system", "value") {
             return Ok(past);
         }
-        let system = format!("SELECT CAST(value AS text) FROM {prefix}syncline_system WHERE name");
-        let deployment = query(&format!("{system} = 'deployment'"))?;
+        let deployment =
+            query("SELECT CAST(value AS text) FROM {}syncline_system WHERE name = 'deployment'")?;
         past.deployment = number(deployment.first(), 0).unwrap_or_default();
         let held = match exists("syncline_remote", "held_deployment") {
             true => "CAST(held_deployment AS text)",
             false => "CAST(NULL AS text)",
         };
-        let sql = format!("SELECT script_version, {held} FROM {prefix}syncline_remote");
+        let sql = format!("SELECT script_version, {held} FROM {{}}syncline_remote");
         for row in query(&sql)? {
             let (script_version, held) = (text(Some(&row), 0), number(Some(&row), 1));
             past.remotes.push(KnownRemote { script_version, held });
         }
-        let sql = format!("SELECT script_version, published FROM {prefix}syncline_table");
-        for row in query(&sql)? {
+        for row in query("SELECT script_version, published FROM {}syncline_table")? {
             past.deployed.push((text(Some(&row), 0), published(&text(Some(&row), 1))?));
         }
         for stored in [COLUMN, SHAPE, HELD] {
             if exists(stored.name, stored.columns[0]) {
                 let columns: Vec<String> =
                     stored.columns.iter().map(|name| format!("CAST({name} AS text)")).collect();
-                let sql = format!("SELECT {} FROM {prefix}{}", columns.join(", "), stored.name);
+                let sql = format!("SELECT {} FROM {{}}{}", columns.join(", "), stored.name);
                 past.rows.insert(stored.name, query(&sql)?.into_iter().collect());
             }
         }
         let sql = format!(
-            "SELECT name, CAST(value AS text) FROM {prefix}syncline_system \
+            "SELECT name, CAST(value AS text) FROM {{}}syncline_system \
              WHERE name IN ('{NEXT}', '{DECLARED}')"
         );
         past.rows.insert(SYSTEM.name, query(&sql)?.into_iter().collect());

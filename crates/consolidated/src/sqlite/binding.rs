@@ -3,7 +3,7 @@
 use super::values::Bind;
 use crate::script::{Parameter, Script};
 use crate::synchronization::Session;
-use crate::uploaded_row::UploadedRow;
+use crate::upload::uploaded_row::UploadedRow;
 use rusqlite::Statement;
 
 /// Binds every parameter of `script`.
@@ -58,21 +58,5 @@ pub(super) fn bind_session(
     parameter: &Parameter,
     session: &Session,
 ) -> rusqlite::Result<()> {
-    match parameter {
-        Parameter::RemoteId => statement.raw_bind_parameter(index, session.remote_id.as_str()),
-        Parameter::Username => statement.raw_bind_parameter(index, session.user.as_str()),
-        Parameter::ScriptVersion => {
-            statement.raw_bind_parameter(index, session.script_version.as_str())
-        }
-        Parameter::Claim(name) => {
-            statement.raw_bind_parameter(index, session.claims.get(name).map(String::as_str))
-        }
-        Parameter::LastDownload
-        | Parameter::LastDownloadOf(_)
-        | Parameter::LastUpload
-        | Parameter::UploadedFirst
-        | Parameter::UploadedLast
-        | Parameter::New(_)
-        | Parameter::Old(_) => statement.raw_bind_parameter(index, None::<i64>),
-    }
+    statement.raw_bind_parameter(index, session.value_of(parameter))
 }

@@ -1,55 +1,15 @@
 //! What is deployed. It is read once per connection, and again when the deployment number changes.
 
-use super::affinity::Affinity;
-use super::check;
-use super::deploy::{require_present_format, table_exists};
+use super::details::TableDetails;
 use super::errors::failed;
-use super::tables;
-use crate::catalog::{self, DeployedRows, Unserved};
-use crate::sync_model::Claim;
+use crate::catalog::{self, DeployedRows, LostColumns, Unserved, require_columns};
+use crate::deploy::format;
+use crate::sqlite::deploy::check;
+use crate::sqlite::deploy::tables;
 use crate::synchronization::{Session, WaitingTable};
-use model::{Code, DatabaseId, Failure};
+use model::{Code, DatabaseId, Failure, PublishedTable};
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-
-/// What this backend notes of a table when it is deployed.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub(super) struct TableDetails {
-    /// What the table's selection is; empty if it has all rows.
-    pub(super) selection: String,
-    /// The claims that decide about it, as a script spells them.
-    pub(super) claims: Vec<Claim>,
-    /// The tables whose logs its downloads look at, itself first; empty if it alone.
-    pub(super) logs: Vec<String>,
-    /// It is unknown which rows leave and enter, so every synchronization sends the whole table.
-    pub(super) sent_afresh: bool,
-    /// An upload may move a row out of its own partition.
-    pub(super) may_leave: bool,
-    /// How each published column stores what it is given; empty where that is not all that decides
-    /// what an uploaded row becomes.
-    pub(super) affinities: Vec<Affinity>,
-    /// The published column whose value alone decides whether a row is covered, where no trigger
-    /// can change it.
-    pub(super) decider: Option<u16>,
-    /// What the database calls the published columns, where remotes call some otherwise.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) local: Vec<String>,
-    /// The tables that its foreign keys refer to.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) parents: Vec<String>,
-}
-
-impl TableDetails {
-    /// True when a fence stands around the rows of a remote (S7).
-    pub(super) fn is_fenced(&self) -> bool {
-        !self.selection.is_empty()
-    }
-}
-
-/// One table of a script version, ready to run.
-pub(super) type CatalogTable = catalog::CatalogTable<TableDetails>;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The deployment as one connection knows it.
 #[derive(Debug)]
@@ -65,6 +25,7 @@ pub(super) struct Catalog {
 #[derive(Debug, Default)]
 struct Standing {
     unserved: Unserved,
+    lost: LostColumns,
     /// By child, the tables that foreign keys refer to; read where a table is not served.
     parents: BTreeMap<String, Vec<String>>,
 }
@@ -76,10 +37,7 @@ impl Catalog {
     }
 
     fn read(connection: &Connection) -> Result<Catalog, Failure> {
-        if !table_exists(connection, "syncline_system")? {
-            return Err(Failure::new(Code::NotDeployed, "nothing is deployed in this database"));
-        }
-        require_present_format(connection)?;
+        format::require_own(&mut &*connection)?;
         let database_id = connection
             .query_row("SELECT value FROM syncline_system WHERE name = 'database_id'", [], |row| {
                 row.get(0)
@@ -141,20 +99,26 @@ impl Catalog {
         if now == self.schema_version {
             return Ok(());
         }
-        self.standing = in_one_snapshot(connection, || Standing::read(connection))?;
+        let deployed = &self.deployed;
+        self.standing = in_one_snapshot(connection, || Standing::read(connection, deployed))?;
         self.schema_version = now;
         Ok(())
     }
 
-    /// The tables that are not as they were deployed.
+    /// The tables of which changes may have been missed.
     pub(super) fn unserved(&self) -> impl Iterator<Item = &String> {
         self.standing.unserved.keys()
     }
 
+    /// Refuses a session with a table that lacks a published column.
+    pub(super) fn require_columns(&self, session: &Session) -> Result<(), Failure> {
+        require_columns(&self.deployed, session, &self.standing.lost)
+    }
+
     /// The tables of `session` that wait, as far as is known.
     pub(super) fn waiting(&self, session: &Session) -> Vec<WaitingTable> {
-        let Standing { unserved, parents } = &self.standing;
-        self.deployed.waiting(session, unserved, &|table| {
+        let Standing { unserved, lost, parents } = &self.standing;
+        self.deployed.waiting(session, (unserved, lost), &|table| {
             // As they were deployed, and as they are: a renamed parent has another name now.
             let now = parents.get(&table.published.name).into_iter().flatten();
             let TableDetails { logs, parents, .. } = &table.details;
@@ -170,15 +134,14 @@ impl Catalog {
 
 impl Standing {
     /// Refuses what is wrong with no table in particular.
-    fn read(connection: &Connection) -> Result<Standing, Failure> {
-        let mut standing = Standing::default();
-        for drift in check::drift(connection)? {
-            match drift.table.filter(|table| !table.is_empty()) {
-                Some(table) => drop(standing.unserved.entry(table).or_insert(drift.message)),
-                None => return Err(Failure::new(Code::Drift, drift.message)),
-            }
-        }
-        if standing.unserved.is_empty() {
+    fn read(
+        connection: &Connection,
+        deployed: &catalog::Catalog<TableDetails>,
+    ) -> Result<Standing, Failure> {
+        let lost = lost_columns(connection, deployed)?;
+        let unserved = catalog::unserved(check::drift(connection)?)?;
+        let mut standing = Standing { unserved, lost, ..Standing::default() };
+        if standing.unserved.is_empty() && standing.lost.is_empty() {
             return Ok(standing);
         }
         let tables = tables::read(connection)?;
@@ -194,6 +157,33 @@ impl Standing {
         }
         Ok(standing)
     }
+}
+
+/// The columns of deployed tables that are not there. SQLite takes names for the same that differ
+/// only in letter case.
+fn lost_columns(
+    connection: &Connection,
+    deployed: &catalog::Catalog<TableDetails>,
+) -> Result<LostColumns, Failure> {
+    let sql = "SELECT lower(t.name), lower(c.name)
+               FROM sqlite_schema AS t JOIN pragma_table_xinfo(t.name) AS c
+               WHERE t.type = 'table'";
+    let present: Vec<(String, String)> =
+        read(connection, sql, |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let mut columns: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (table, column) in present {
+        columns.entry(table).or_default().insert(column);
+    }
+    let mut lost = LostColumns::new();
+    for PublishedTable { name, columns: wanted, .. } in
+        deployed.tables_of_all().map(|t| &t.published)
+    {
+        let Some(present) = columns.get(&name.to_ascii_lowercase()) else { continue };
+        for column in wanted.iter().filter(|it| !present.contains(&it.to_ascii_lowercase())) {
+            lost.entry(name.clone()).or_default().insert(column.clone());
+        }
+    }
+    Ok(lost)
 }
 
 /// Reads with several statements as if with one, also where no transaction is open. A deployment in
@@ -238,16 +228,16 @@ fn read<T>(
 mod tests {
     use super::*;
     use crate::SyncModel;
-    use crate::connection::Administration;
-    use crate::sqlite::admin::Admin;
-    use crate::sqlite::connect;
+    use crate::disk::Location;
+    use crate::sqlite::administer;
+    use crate::sqlite::connect::connect;
     use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
     use std::path::Path;
 
     fn deploy(path: &Path, line: &str) {
         let text = format!("script_version = \"v1\"\n[table.item]\n{line}");
         let model = SyncModel::parse(&text, "model.toml").unwrap();
-        Admin::open(path).unwrap().deploy(&[model], false).unwrap();
+        administer(Location::system(path)).unwrap().deploy(&[model], false).unwrap();
     }
 
     /// Trap 28: a server that started just then had the scripts of the new model for the tables of
@@ -260,7 +250,7 @@ mod tests {
             let create = "CREATE TABLE item (id INTEGER PRIMARY KEY, qty INTEGER)";
             Connection::open(&path).unwrap().execute_batch(create).unwrap();
             deploy(&path, "");
-            let mut connection = connect(&path, true).unwrap();
+            let mut connection = connect(&Location::system(&path), true).unwrap();
             let before = deployment(&connection).unwrap();
             let (at, mut deployed) = (path.clone(), false);
             // SQLite calls this before the statement that reads the table.

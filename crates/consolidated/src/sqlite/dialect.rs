@@ -4,11 +4,11 @@
 //! the log of the table it is `{s.last_download}`, and for that of another table
 //! `{s.last_download.NAME}`.
 
-use super::runs;
-use super::tracking::{MOVED, log_name};
 use crate::quote::{ident, idents, join};
 use crate::script::parameter;
 use crate::selection::{Dialect, Table, place_column};
+use crate::sqlite::download::runs;
+use crate::sqlite::tracking::log_table::{MOVED, log_name};
 use crate::sync_model::ClaimTest;
 
 /// The dialect for the scripts of one table.

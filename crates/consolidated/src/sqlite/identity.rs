@@ -1,12 +1,12 @@
 //! What the database remembers about remotes, in its system tables.
 
 use super::errors::failed;
-use super::made;
 use crate::digest;
 use crate::identity::{
     Binding, Consequence, Evidence, FORMER_FILES_MAX, Incarnation, Remembered, Void, recognize,
     still_ours,
 };
+use crate::sqlite::upload::made;
 use crate::synchronization::{Identity, Session};
 use model::{Counter, Failure, Nonce, Progress, Receipt, RemoteId};
 use rusqlite::{Connection, OptionalExtension, params};

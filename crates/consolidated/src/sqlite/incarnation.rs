@@ -4,7 +4,7 @@
 
 use super::errors::failed;
 use crate::identity::Incarnation;
-use crate::start_mark::LAST;
+use crate::serving::start_mark::LAST;
 use model::Failure;
 use rusqlite::{Connection, OptionalExtension};
 

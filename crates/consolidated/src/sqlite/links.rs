@@ -1,7 +1,7 @@
 //! Foreign keys between published tables that refer to keys.
 
-use super::catalog::CatalogTable;
-use super::tables::{self, UserTable};
+use super::details::CatalogTable;
+use crate::sqlite::deploy::tables::{self, UserTable};
 use model::Failure;
 use rusqlite::Connection;
 use std::collections::BTreeMap;

@@ -1,21 +1,21 @@
 //! A connection that only reads: users, the tables of a remote, and its downloads.
 
 use super::catalog::{self, Catalog};
-use super::connect_for;
-use super::durable::Durable;
+use super::connect::connect_for;
 use super::errors::failed;
-use super::fetch;
 use super::identity;
-use crate::admin::claims_from;
+use crate::administration::claims_from;
 use crate::catalog::require_any;
+use crate::disk::Location;
 use crate::serving::Serving;
+use crate::sqlite::download;
+use crate::sqlite::download::durable::Durable;
 use crate::synchronization::{
     Admittee, Credentials, DownloadBatch, FetchRequest, Fetched, Held, Session,
 };
-use model::{Failure, PublicationName, RemoteId, ScriptVersion, UserName};
+use model::{Failure, PublicationName, RemoteId, ScriptVersion, Spills, UserName};
 use rusqlite::{Connection, OptionalExtension, Transaction};
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 
 /// Reads from the consolidated database.
@@ -24,14 +24,16 @@ pub(crate) struct Reader {
     connection: Connection,
     catalog: Catalog,
     durable: Arc<Durable>,
+    spills: Arc<Spills>,
 }
 
 impl Reader {
     /// Opens the database.
-    pub(crate) fn open(path: &Path, serving: &Serving) -> Result<Reader, Failure> {
-        let connection = connect_for(path, true, serving)?;
+    pub(crate) fn open(location: &Location, serving: &Serving) -> Result<Reader, Failure> {
+        let connection = connect_for(location, true, serving)?;
         let catalog = Catalog::load(&connection)?;
-        Ok(Reader { connection, catalog, durable: Durable::of(path) })
+        let (durable, spills) = (Durable::of(location), serving.spills.clone());
+        Ok(Reader { connection, catalog, durable, spills })
     }
 
     fn refresh(catalog: &mut Catalog, connection: &Connection) -> Result<(), Failure> {
@@ -88,19 +90,10 @@ impl crate::connection::Reader for Reader {
         publications: &[PublicationName],
     ) -> Result<Session, Failure> {
         Reader::refresh(&mut self.catalog, &self.connection)?;
-        let (script_version, schema) =
-            self.catalog.deployed.schema(script_version, publications)?;
-        let mut session = Session {
-            database_id: self.catalog.deployed.database_id.clone(),
-            deployment: self.catalog.deployed.deployment,
-            remote_id: remote_id.clone(),
-            user: user.clone(),
-            claims,
-            script_version,
-            schema,
-            held: Held::Untold,
-            waiting: Default::default(),
-        };
+        let who = (user, claims);
+        let deployed = &mut self.catalog.deployed;
+        let mut session = deployed.session(who, remote_id, script_version, publications)?;
+        self.catalog.require_columns(&session)?;
         session.waiting = Arc::new(self.catalog.waiting(&session));
         require_any(&session)?;
         Ok(session)
@@ -126,9 +119,11 @@ impl crate::connection::Reader for Reader {
         // Inside the snapshot, so that scripts and rows are of the same moment.
         Reader::refresh(&mut self.catalog, &self.connection)?;
         let session = self.catalog.now(request.session);
+        self.catalog.require_columns(&session)?;
         let tables = self.catalog.deployed.tables(&session)?;
         let request = FetchRequest { session: &session, ..*request };
-        let (fetched, ends) = fetch::fetch(&self.connection, &tables, &request, sink)?;
+        let (fetched, ends) =
+            download::fetch(&self.connection, &tables, &request, &self.spills, sink)?;
         snapshot.finish().map_err(failed("end the snapshot"))?;
         self.durable.ensure(&ends)?;
         Ok(fetched)

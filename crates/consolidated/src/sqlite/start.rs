@@ -1,35 +1,35 @@
 //! Checks of the file before the first remote is served.
 
+use super::connect::connect;
+use super::deploy::installed;
 use super::errors::failed;
-use super::{connect, deploy, incarnation};
-use crate::start_mark::{self, LAST, MARKS_MAX, Mark, Marked};
-use model::{Code, Failure};
+use super::incarnation;
+use crate::deploy::format;
+use crate::disk::Location;
+use crate::serving::start_mark::{self, LAST, MARKS_MAX, Mark, Marked};
+use model::Failure;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::time::UNIX_EPOCH;
 
 /// Whether the file is where it says, and has the mark of the last start. `dir` is the folder of
 /// the configuration. The caller holds the lock for serving.
-pub(crate) fn start(path: &Path, dir: Option<&Path>) -> Result<(), Failure> {
-    let connection = connect(path, false)?;
-    if !deploy::table_exists(&connection, "syncline_system")? {
-        return Err(Failure::new(Code::NotDeployed, "nothing is deployed in this database"));
-    }
-    deploy::require_present_format(&connection)?;
+pub(crate) fn start(location: &Location, dir: Option<&Path>) -> Result<(), Failure> {
+    let connection = connect(location, false)?;
+    installed::require_known_format(&connection)?;
+    format::require_own(&mut &connection)?;
     let transaction = Transaction::new_unchecked(&connection, TransactionBehavior::Immediate)
         .map_err(failed("begin a transaction"))?;
-    recognize(&transaction, path)?;
+    recognize(&transaction, location)?;
     if let Some(dir) = dir {
-        start_mark::start(dir, &mut Started { connection: &transaction, path })?;
+        start_mark::start(dir, &mut Started { connection: &transaction, path: &location.path })?;
     }
     transaction.commit().map_err(failed("note the start of the server"))
 }
 
 /// A copy, and a backup that was put in the place of the file, are other files.
-fn recognize(connection: &Connection, path: &Path) -> Result<(), Failure> {
+fn recognize(connection: &Connection, location: &Location) -> Result<(), Failure> {
     let recognizing = failed("recognize the file");
-    let Some(home) = home(path) else { return Ok(()) };
+    let Some(home) = home(location) else { return Ok(()) };
     let known: Option<String> = connection
         .query_row("SELECT value FROM syncline_system WHERE name = 'home'", [], |row| row.get(0))
         .optional()
@@ -47,17 +47,16 @@ fn recognize(connection: &Connection, path: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Identifies the file at `path`; none if this is not possible.
-pub(super) fn file_at(path: &Path) -> Option<(u64, u64)> {
-    std::fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()))
+/// Identifies the file that is there; none if this is not possible.
+pub(super) fn file_at(location: &Location) -> Option<(u64, u64)> {
+    location.disk.status(&location.path).ok().map(|status| (status.device, status.number))
 }
 
 /// Number and birth of the file. Not its device, which may have another number after a restart of
 /// the machine.
-fn home(path: &Path) -> Option<String> {
-    let metadata = std::fs::metadata(path).ok()?;
-    let born = metadata.created().ok().and_then(|born| born.duration_since(UNIX_EPOCH).ok());
-    Some(format!("{}/{}", metadata.ino(), born.map_or(0, |born| born.as_nanos())))
+fn home(location: &Location) -> Option<String> {
+    let status = location.disk.status(&location.path).ok()?;
+    Some(format!("{}/{}", status.number, status.born_ns))
 }
 
 struct Started<'a> {

@@ -13,45 +13,21 @@
 //! with the same key. Rows that conflict in other UNIQUE indexes are logged before it.
 
 use super::errors::failed;
-use super::moves;
-use super::runs;
-use super::tables::{UniqueIndex, UserTable};
+use crate::deploy::TableFacts;
 use crate::quote::{ident, idents, join};
 use crate::selection::place_column;
+use crate::sqlite::deploy::tables::{UniqueIndex, UserTable};
+use crate::sqlite::download::moves;
+use crate::sqlite::download::runs;
+use log_table::{Kept, MOVED, kept_column, log_name};
+use object::Object;
+pub(super) mod firing;
+pub(super) mod log_table;
+pub(super) mod object;
+
 use model::Failure;
 use rusqlite::Connection;
 use std::collections::BTreeSet;
-
-/// The column of a log that is 1 in the entries of rows that were deleted or changed their place or
-/// key, 2 in those of new rows or keys, and NULL in all others. No table has it among its key
-/// columns.
-pub(super) const MOVED: &str = "syncline_moved";
-
-/// A database object of Syncline.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Object {
-    /// `TABLE` or `TRIGGER`.
-    pub(super) kind: &'static str,
-    pub(super) name: String,
-    /// The user table it watches.
-    pub(super) table: String,
-    /// As SQLite stores it.
-    pub(super) sql: String,
-}
-
-pub(super) fn log_name(table: &str) -> String {
-    format!("syncline_log_{table}")
-}
-
-/// What the log of a table keeps where departures count.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Kept {
-    /// The columns beside the key whose old values are kept.
-    pub(super) place: BTreeSet<String>,
-    /// The columns by whose value entries are sought: among a thousand remotes, each would read
-    /// what all others have changed. Entries of new rows keep their values too.
-    pub(super) sought: BTreeSet<String>,
-}
 
 /// The log of a table and its triggers, with what is `kept`; none if departures are not needed.
 pub(super) fn objects(table: &UserTable, kept: Option<&Kept>) -> Vec<Object> {
@@ -273,14 +249,6 @@ impl Log<'_> {
         });
         Some(same.collect::<Vec<_>>().join(" AND "))
     }
-}
-
-/// The definition of a column that keeps values of `column`, under the name `kept_as`.
-pub(super) fn kept_column(table: &UserTable, column: &str, kept_as: &str) -> String {
-    let column = table.column(column);
-    let declared = column.map_or("", |column| column.declared_type.as_str());
-    let collation = column.map_or("BINARY", |column| column.collation.as_str());
-    format!("{} {declared} COLLATE {}", ident(kept_as), ident(collation))
 }
 
 /// What the log of `table` keeps, as it was deployed.

@@ -7,72 +7,51 @@
 //! Invariants:
 //! U1. Each uploaded row has exactly one outcome: applied, found already so, conflict resolved, or
 //!     rejected. The upload is applied as a whole or not at all (S4).
-//! U2. If the row at the centre is not the row of the remote, it is owed (trap 5).
+//! U2. If the row at the center is not the row of the remote, it is owed (trap 5).
 
 mod account;
+pub(super) mod affinity;
+pub(super) mod attempt;
 mod attempts;
+pub(super) mod conflict;
+pub(super) mod constraint;
 mod detached;
+mod disputes;
+pub(super) mod effects;
 mod execute;
-mod parked;
+pub(super) mod fence;
+mod foresight;
+pub(super) mod key_change;
+pub(super) mod made;
+pub(super) mod orphans;
+pub(super) mod own_entries;
+pub(super) mod reached;
 mod rebased;
+pub(super) mod record;
+mod records;
+pub(super) mod refused;
+mod waiting;
 
-use super::binding::{bind, bind_row, bind_sessions};
-use super::catalog::CatalogTable;
-use super::conflict;
-use super::constraint;
+use super::binding::{bind_row, bind_sessions};
+use super::details::CatalogTable;
 use super::errors::{RowFault, failed, script_failed};
-use super::fence::{self, Standing};
 use super::identity;
-use super::key_change::{self, Moving, Passing};
-use super::links::Links;
-use super::made;
-use super::moves::Moves;
-use super::reached::{KnownReach, Reach, Tally};
-use super::shapes;
-use super::stretch::Stretch;
-use super::tables::has_user_triggers;
-use super::values::write_row;
-use super::watermark::Mark;
-use crate::detached::Detached;
-use crate::echo::Echo;
+use crate::download;
 use crate::identity::{Incarnation, Remembered};
-use crate::owed_rows::OwedRows;
-use crate::reach::Reached;
-use crate::script::{Event, Script};
-use crate::synchronization::{Applied, Batch, Change, Session, UploadRequest};
-use crate::uploaded_row::{RowId, UploadedRow, event_of};
-use model::{Code, Counter, Failure, Hold, RowReader, Spills, ValueRef, write_value};
-pub(super) use parked::{Parked, ParkedRows};
-use rebased::Original;
+use crate::script::Script;
+use crate::sqlite::deploy::shapes;
+use crate::sqlite::download::watermark::Mark;
+use crate::sqlite::upload::fence::Standing;
+use crate::sqlite::upload::own_entries::OwnEntries;
+use crate::sqlite::upload::reached::Tally;
+pub(super) use crate::sqlite::upload::waiting::{WaitingRow, WaitingRows};
+use crate::synchronization::change::{Change, UploadedRows};
+use crate::synchronization::{Applied, Session, UploadRequest};
+use crate::upload::uploaded_row::{UploadedRow, event_of};
+use attempt::{Around, Attempt, RowOutcome};
+use model::{Code, Counter, Failure};
 use rusqlite::{Connection, Statement, params};
-use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-
-/// Rows that are left out, and why.
-pub(super) type Refused = HashMap<RowId, (Code, String)>;
-
-/// Rows at which the owner's database has ended the whole transaction; each attempt may find one.
-pub(super) type Ended = RefCell<Refused>;
-
-/// What an upload meets beside its rows.
-#[derive(Clone, Copy)]
-pub(super) struct Around<'a> {
-    pub(super) known_reach: &'a KnownReach,
-    pub(super) ended: &'a Ended,
-    /// Where what is held for remotes lies.
-    pub(super) spills: &'a Arc<Spills>,
-}
-
-/// Rows that are not applied with the others, as earlier attempts have found.
-#[derive(Clone, Copy)]
-pub(super) struct LeftOut<'a> {
-    refused: &'a OwedRows,
-    /// Applied after the others.
-    postponed: &'a OwedRows,
-    /// Found by this attempt: rows for which a script failed that only reads.
-    unanswered: &'a Ended,
-}
 
 /// Applies `request` and stores the remote's new state.
 pub(super) fn upload(
@@ -127,19 +106,9 @@ fn settle_owed(
     request: &UploadRequest<'_>,
     remote: &Remembered,
 ) -> Result<(), Failure> {
-    if request.marks.len() != tables.len() {
-        return Ok(());
-    }
     let session = request.session;
-    // Of a table that waits nothing was received.
-    let waits = |position: usize| session.waits(position);
-    let marks = request.marks.iter().enumerate().filter(|(position, _)| !waits(*position));
-    let marks = marks.map(|(_, mark)| mark.watermark.as_ref().and_then(Mark::read));
-    let counters = marks.map(|mark| {
-        // What was handed out in another past settles nothing here.
-        mark.filter(|mark| remote.counts(mark.counter)).map_or(Counter(0), |mark| mark.counter)
-    });
-    let Some(settled) = counters.min() else { return Ok(()) };
+    let settled = download::owed::settled_before(request, tables.len(), remote, Mark::counter_of);
+    let Some(settled) = settled else { return Ok(()) };
     let (remote_id, waiting) = (session.remote_id.as_str(), session.waiting_names());
     let waiting = serde_json::json!(waiting).to_string();
     made::settle(connection, remote_id, settled, &waiting)?;
@@ -172,135 +141,7 @@ fn note_time(
     Ok(())
 }
 
-/// One try at applying an upload.
-pub(super) struct Attempt<'a> {
-    pub(super) connection: &'a Connection,
-    pub(super) tables: &'a [Arc<CatalogTable>],
-    pub(super) request: &'a UploadRequest<'a>,
-    counter: Counter,
-    /// Found impossible by earlier attempts.
-    pub(super) refused: &'a OwedRows,
-    /// Rows that met a unique value of another row: tried again when all others are applied.
-    pub(super) parked: ParkedRows,
-    /// Rows that were outside the partition after they were written.
-    pub(super) outside: ParkedRows,
-    /// Rows that left the partition, as they may.
-    pub(super) leaving: OwedRows,
-    /// Some of them were not known to leave.
-    pub(super) leaves_anew: bool,
-    /// A foreign key was broken after one of the rows, perhaps for a moment.
-    pub(super) was_violated: bool,
-    /// A row met a fence, and one that left may have been its parent.
-    pub(super) fence_was_met: bool,
-    /// Rows to be applied after the others, because they leave.
-    pub(super) postponed: &'a OwedRows,
-    leaving_last: ParkedRows,
-    pub(super) applied: Applied,
-    /// What the remote is owed, and what was rejected.
-    owed: OwedRows,
-    pub(super) spills: &'a Arc<Spills>,
-    /// What waits for keys takes so much of the memory.
-    held: RefCell<Hold>,
-    /// What goes to the logs, by table.
-    stretches: Vec<Option<Stretch>>,
-    /// A table, and a value of its deciding column with which its rows are inside.
-    inside: Option<(usize, Vec<u8>)>,
-    /// Where the upload has key changes, what must be known of them.
-    pub(super) moving: Option<Moving>,
-    /// Where others have changed keys since the remote was here.
-    pub(super) moves: Option<&'a Moves>,
-    /// Where keys have changed, how the tables refer to each other.
-    pub(super) links: Option<&'a Links>,
-    /// Rows that statements of the upload have changed.
-    pub(super) direct: u64,
-    /// Rows that foreign keys have reached; what these do is read where the upload may set it off.
-    pub(super) known_reach: &'a KnownReach,
-    pub(super) reach: Option<Arc<Reach>>,
-    pub(super) reached: Reached<u128>,
-    /// Deletes may have changed rows that the upload does not name.
-    was_disturbed: bool,
-    /// Rows that are stored as they were rebased, so that the remote has others.
-    pub(super) stored_rebased: HashSet<RowId>,
-    /// The upload has key changes, which were not applied first.
-    pub(super) met_key_change: bool,
-    /// The row that is being applied was rebased: what the remote knows it by.
-    original: Option<Original>,
-    /// Key changes that wait for another unique value than the key.
-    pub(super) put_off: Vec<Parked>,
-    /// Values that the upload passes on, where that was looked at.
-    pub(super) passing: Option<Vec<Passing>>,
-    /// Rows that refer to nothing until the others are applied.
-    detached: Vec<Detached>,
-    /// The last script that resolved a conflict changed something.
-    pub(super) resolved: bool,
-    /// Each statement has a savepoint of its own.
-    apart: bool,
-    /// A statement that failed may have left behind what it had done.
-    left_traces: Cell<bool>,
-    ended: &'a Ended,
-    /// Rows for which a script failed that only reads: the upload goes on without them.
-    unanswered: &'a Ended,
-}
-
-/// What became of one row.
-#[derive(Debug, PartialEq)]
-pub(super) enum RowOutcome {
-    Done,
-    /// Another row has one of its unique values, in the database's words.
-    InTheWay(String),
-}
-
 impl<'a> Attempt<'a> {
-    fn new(
-        connection: &'a Connection,
-        tables: &'a [Arc<CatalogTable>],
-        request: &'a UploadRequest<'a>,
-        counter: Counter,
-        LeftOut { refused, postponed, unanswered }: LeftOut<'a>,
-        Around { known_reach, ended, spills }: Around<'a>,
-    ) -> Attempt<'a> {
-        Attempt {
-            connection,
-            tables,
-            request,
-            counter,
-            refused,
-            parked: ParkedRows::within(spills),
-            outside: ParkedRows::within(spills),
-            leaving: OwedRows::within(spills),
-            leaves_anew: false,
-            was_violated: false,
-            fence_was_met: false,
-            postponed,
-            leaving_last: ParkedRows::within(spills),
-            applied: Applied { echo: Echo::within(spills.memory()), ..Applied::default() },
-            held: RefCell::new(spills.memory().hold()),
-            owed: OwedRows::within(spills),
-            spills,
-            stretches: tables.iter().map(|_| None).collect(),
-            inside: None,
-            moving: None,
-            moves: None,
-            direct: 0,
-            known_reach,
-            reach: None,
-            reached: Reached::default(),
-            was_disturbed: false,
-            stored_rebased: HashSet::new(),
-            links: None,
-            met_key_change: false,
-            original: None,
-            put_off: Vec::new(),
-            passing: None,
-            detached: Vec::new(),
-            resolved: false,
-            apart: false,
-            left_traces: Cell::new(false),
-            ended,
-            unanswered,
-        }
-    }
-
     fn rows(&mut self) -> Result<(), Failure> {
         let batches = self.request.batches;
         let mut deleting = vec![false; self.tables.len()];
@@ -353,17 +194,17 @@ impl<'a> Attempt<'a> {
         let mut leaving = leaving.reader();
         while let Some((row, _)) = leaving.next_row()? {
             if let RowOutcome::InTheWay(_) = self.retry(&row)? {
-                self.parked.push(&row)?;
+                self.waiting_rows.push(&row)?;
             }
         }
         Ok(())
     }
 
-    pub(super) fn batch(&mut self, batch: Batch<'_>) -> Result<(), Failure> {
+    pub(super) fn batch(&mut self, batch: UploadedRows<'_>) -> Result<(), Failure> {
         let (connection, table) = (self.connection, self.tables[batch.table].clone());
         let width = table.published.width();
-        if self.request.download_follows && self.stretches[batch.table].is_none() {
-            self.stretches[batch.table] = Stretch::begin(connection, &table)?;
+        if self.request.download_follows && self.own_entries[batch.table].is_none() {
+            self.own_entries[batch.table] = OwnEntries::begin(connection, &table)?;
         }
         if self.links.is_some() {
             return self.batch_rebased(batch, &table);
@@ -382,10 +223,13 @@ impl<'a> Attempt<'a> {
             if self.is_put_off(&table, batch.table, &row)? {
                 continue;
             }
-            match self.row(&mut statement, script, &table, batch.table, &row)? {
+            let outcome = self.each_alone(RowOutcome::Done, |attempt| {
+                attempt.row(&mut statement, script, &table, batch.table, &row)
+            })?;
+            match outcome {
                 RowOutcome::Done => {}
                 RowOutcome::InTheWay(_) => {
-                    self.parked.push(&self.park(&table, batch.table, &row))?;
+                    self.waiting_rows.push(&self.park(&table, batch.table, &row))?;
                 }
             }
         }
@@ -412,26 +256,15 @@ impl<'a> Attempt<'a> {
         Ok(true)
     }
 
-    /// A row that waits.
-    pub(super) fn park(
-        &self,
-        table: &CatalogTable,
-        position: usize,
-        row: &UploadedRow<'_>,
-    ) -> Parked {
-        let id = self.id(table, position, row);
-        Parked { table: position, change: row.change, row: row.bytes.to_vec(), id }
-    }
-
-    /// Tries a parked row once more.
-    pub(super) fn retry(&mut self, parked: &Parked) -> Result<RowOutcome, Failure> {
-        let table = self.tables[parked.table].clone();
+    /// Tries a waiting row once more.
+    pub(super) fn retry(&mut self, waiting_rows: &WaitingRow) -> Result<RowOutcome, Failure> {
+        let table = self.tables[waiting_rows.table].clone();
         let mut row = UploadedRow::default();
-        row.read(&parked.row, parked.change, table.published.width())?;
-        match self.links {
-            Some(_) => self.rebase_and_apply(&table, parked.table, &row),
-            None => self.apply_one(&table, parked.table, &row),
-        }
+        row.read(&waiting_rows.row, waiting_rows.change, table.published.width())?;
+        self.each_alone(RowOutcome::Done, |attempt| match attempt.links {
+            Some(_) => attempt.rebase_and_apply(&table, waiting_rows.table, &row),
+            None => attempt.apply_one(&table, waiting_rows.table, &row),
+        })
     }
 
     /// Applies one row by itself.
@@ -457,18 +290,6 @@ impl<'a> Attempt<'a> {
         self.row(&mut statement, script, table, position, row)
     }
 
-    fn refusal(
-        &self,
-        position: usize,
-        table: &CatalogTable,
-        row: &UploadedRow<'_>,
-    ) -> Result<Option<(Code, String)>, Failure> {
-        if self.refused.is_empty() {
-            return Ok(None);
-        }
-        self.refused.reason(&row.key(&table.published, position))
-    }
-
     fn row(
         &mut self,
         statement: &mut Statement<'_>,
@@ -479,22 +300,20 @@ impl<'a> Attempt<'a> {
     ) -> Result<RowOutcome, Failure> {
         let name = &table.published.name;
         let event = event_of(row.change);
+        if let Some(now) = self.foresee(script, table, position, row)? {
+            return conflict::resolve_found(self, table, position, row, Some(now), String::new());
+        }
         bind_row(statement, script, row)
             .map_err(|error| script_failed(error, name, event.name()))?;
         let reaching = self.reaching(table, row)?;
         match self.execute(statement, &script.sql, (table, row, event))? {
-            Ok(0) if row.change == Change::Insert => {
-                // A trigger's RAISE(IGNORE) does this, or a script that a user wrote.
-                let triggers = has_user_triggers(self.connection, name)
-                    .map_err(|error| script_failed(error, name, event.name()))?;
-                let why = match triggers {
-                    true => "a trigger ignored the row",
-                    false => "the script upload_insert did not insert the row",
-                };
-                self.reject(table, position, row, (Code::RowVetoed, why.to_owned()))?;
+            Ok(0) if row.change == Change::Insert => conflict::veto(self, table, position, row)?,
+            Ok(0) => {
+                self.foresight.note(true);
+                return conflict::resolve(self, table, position, row, String::new());
             }
-            Ok(0) => return conflict::resolve(self, table, position, row),
             Ok(changes) => {
+                self.foresight.note(false);
                 self.changed(position, changes);
                 self.has_reached(reaching);
                 self.was_violated |= constraint::foreign_keys_violated(self.connection)?;
@@ -510,14 +329,16 @@ impl<'a> Attempt<'a> {
                 RowFault::KeyExists if key_change::waits(self, table, position, row) => {
                     return Ok(RowOutcome::InTheWay(message));
                 }
-                RowFault::KeyExists => return conflict::resolve(self, table, position, row),
+                RowFault::KeyExists => {
+                    return conflict::resolve(self, table, position, row, message);
+                }
                 RowFault::NotUnique
                     if row.change == Change::Insert
                         && !key_change::waits(self, table, position, row) =>
                 {
                     // Which constraint is reported first is SQLite's choice.
                     if fence::standing(self, table, row)? != Standing::Absent {
-                        return conflict::resolve(self, table, position, row);
+                        return conflict::resolve(self, table, position, row, message);
                     }
                     return Ok(RowOutcome::InTheWay(message));
                 }
@@ -526,47 +347,5 @@ impl<'a> Attempt<'a> {
             },
         }
         Ok(RowOutcome::Done)
-    }
-
-    /// The row as it is at the centre now.
-    pub(super) fn fetch(
-        &self,
-        table: &CatalogTable,
-        row: &UploadedRow<'_>,
-    ) -> Result<Option<Vec<u8>>, Failure> {
-        let script = table.required(Event::UploadFetch)?;
-        let name = &table.published.name;
-        let fetching = |error| script_failed(error, name, Event::UploadFetch.name());
-        let mut statement = self.connection.prepare_cached(&script.sql).map_err(fetching)?;
-        bind(&mut statement, script, self.request.session, row).map_err(fetching)?;
-        let mut rows = statement.raw_query();
-        let of = (table, row, Event::UploadFetch);
-        let found = rows.next().map_err(|error| self.unanswered(error, &script.sql, of))?;
-        let Some(found) = found else { return Ok(None) };
-        let mut image = Vec::new();
-        write_row(&mut image, found, table.published.width()).map_err(fetching)?;
-        Ok(Some(image))
-    }
-
-    /// Notes that a statement has changed so many rows of a table.
-    pub(super) fn changed(&mut self, position: usize, changes: usize) {
-        self.direct += changes as u64;
-        if let Some(stretch) = &mut self.stretches[position] {
-            stretch.add(changes);
-        }
-    }
-
-    /// Whether rows of a table with this value in the deciding column are known to be inside.
-    pub(super) fn is_inside(&self, position: usize, value: ValueRef<'_>) -> bool {
-        let known = self.inside.as_ref().filter(|(table, _)| *table == position);
-        known.is_some_and(|(_, known)| {
-            RowReader::new(known).value().is_ok_and(|known| known == value)
-        })
-    }
-
-    pub(super) fn note_inside(&mut self, position: usize, value: ValueRef<'_>) {
-        let mut known = Vec::new();
-        write_value(&mut known, value);
-        self.inside = Some((position, known));
     }
 }

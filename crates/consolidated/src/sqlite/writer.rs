@@ -4,28 +4,31 @@
 //! None is acknowledged before the common commit, which is durable.
 
 use super::catalog::{self, Catalog};
-use super::constraint;
-use super::durable::{Durable, Ends};
+use super::connect::connect_for;
 use super::errors::failed;
-use super::fetch;
-use super::moves;
-use super::notes;
-use super::reached::KnownReach;
-use super::runs::{self, Runs};
-use super::tracking::log_name;
-use super::upload::{self, Around, Ended};
-use super::withhold;
-use super::{connect_for, identity, incarnation, start};
+use super::upload;
+use super::{identity, incarnation, start};
+use crate::administration::notes;
 use crate::catalog::require_known;
+use crate::disk::Location;
 use crate::identity::Incarnation;
 use crate::serving::Serving;
+use crate::serving::start_mark::SET_BACK;
 use crate::shape;
-use crate::start_mark::SET_BACK;
+use crate::sqlite::download::durable::{Durable, Ends};
+use crate::sqlite::download::moment;
+use crate::sqlite::download::moves;
+use crate::sqlite::download::runs::{self, Runs};
+use crate::sqlite::download::withhold;
+use crate::sqlite::tracking::log_table::log_name;
+use crate::sqlite::upload::attempt::Around;
+use crate::sqlite::upload::constraint;
+use crate::sqlite::upload::reached::known::KnownReach;
+use crate::sqlite::upload::refused::Ended;
 use crate::synchronization::{Applied, Begun, Identity, Session, UploadRequest, Withholding};
 use model::{Code, Failure, Receipt, Spills};
 use rusqlite::{Connection, ErrorCode};
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Rows of one upload at each of which the transaction may be ended, and begun again without it.
@@ -46,7 +49,7 @@ pub(crate) struct Writer {
     known_reach: KnownReach,
     /// The mark of the last start of a server, as of the last transaction.
     last_start: Option<String>,
-    path: PathBuf,
+    location: Location,
     /// What was at the path when it was opened.
     file: Option<(u64, u64)>,
     /// How many have worked in the transaction.
@@ -56,18 +59,18 @@ pub(crate) struct Writer {
 
 impl Writer {
     /// Opens the database; the caller that does so for a server holds its lock.
-    pub(crate) fn open(path: &Path, serving: &Serving) -> Result<Writer, Failure> {
-        let file = start::file_at(path);
-        let connection = connect_for(path, false, serving)?;
+    pub(crate) fn open(location: &Location, serving: &Serving) -> Result<Writer, Failure> {
+        let file = start::file_at(location);
+        let connection = connect_for(location, false, serving)?;
         Ok(Writer {
             catalog: Catalog::load(&connection)?,
             runs: Runs::all(&connection)?,
-            durable: Durable::of(path),
+            durable: Durable::of(location),
             written: BTreeSet::new(),
             went: BTreeSet::new(),
             incarnation: incarnation::read(&connection)?,
             last_start: incarnation::last_start(&connection)?,
-            path: path.to_owned(),
+            location: location.clone(),
             file,
             known_reach: KnownReach::default(),
             in_hand: 0,
@@ -78,11 +81,13 @@ impl Writer {
 
     /// Refuses to write to a file that no other program can find any more.
     fn require_in_place(&self) -> Result<(), Failure> {
-        if start::file_at(&self.path) == self.file {
+        if start::file_at(&self.location) == self.file {
             return Ok(());
         }
-        let message =
-            format!("{} is another file than when the server started", self.path.display());
+        let message = format!(
+            "{} is another file than when the server started",
+            self.location.path.display()
+        );
         Err(Failure::new(Code::DatabaseReplaced, message))
     }
 
@@ -186,12 +191,13 @@ impl Writer {
     ) -> Result<Applied, Failure> {
         self.in_savepoint(|writer| {
             writer.meet()?;
+            writer.catalog.require_columns(request.session)?;
             require_known(request.session, &writer.catalog.waiting(request.session))?;
             let deployed = &writer.catalog.deployed;
             if request.progress != request.previous {
                 let tables = deployed.tables(request.session)?;
                 let downloaded = tables.iter().filter(|it| it.published.direction.downloads());
-                let logs = downloaded.flat_map(|table| fetch::logs_of(table));
+                let logs = downloaded.flat_map(|table| moment::logs_of(table));
                 writer.written.extend(logs.cloned());
             }
             let tables = deployed.upload_tables(request.session)?;
@@ -231,7 +237,7 @@ impl crate::connection::Writer for Writer {
         }
         let mut ends = Ends::new();
         for table in std::mem::take(&mut self.written) {
-            let (end, _) = fetch::end_of_log(&self.connection, &table)?;
+            let (end, _) = moment::end_of_log(&self.connection, &table)?;
             ends.push((table, end));
         }
         self.commit_what_is_checked()?;
@@ -333,7 +339,7 @@ impl crate::connection::Writer for Writer {
     }
 
     fn trim_notes(&mut self, rows_max: i64, rejects_kept_s: i64) -> Result<(), Failure> {
-        notes::trim(&self.connection, rows_max, rejects_kept_s)
+        notes::trim(&mut &self.connection, rows_max, rejects_kept_s)
     }
 }
 

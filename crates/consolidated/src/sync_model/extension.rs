@@ -1,7 +1,7 @@
 //! Adds tables and columns to the text of a model. The rest of the text is not changed.
 
 use super::toml_key;
-use crate::difference::{Difference, Disagreement};
+use crate::deploy::difference::{Difference, Disagreement};
 use model::{Code, Failure};
 use std::ops::Range;
 use toml::de::{DeTable, DeValue};

@@ -4,9 +4,11 @@
 //! itself, in `consolidated.password` beside `syncline.toml`, in `PGPASSWORD`, and in libpq's
 //! password file (`PGPASSFILE`, or else `~/.pgpass`).
 
-use super::postgres::{Host, PostgresUrl, SOCKET_FOLDERS, Variable};
+use super::environment::{SOCKET_FOLDERS, Variable};
+use super::postgres::PostgresUrl;
+use super::secret::Secret;
 use model::{Code, Failure};
-use std::fmt;
+use postgres_driver::Host;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -16,28 +18,6 @@ pub const PASSWORD_FILE_NAME: &str = "consolidated.password";
 
 /// Largest file of passwords that is read (S9).
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
-
-/// A text that is not shown by mistake.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl Secret {
-    /// Hides a text.
-    pub fn new(text: String) -> Secret {
-        Secret(text)
-    }
-
-    /// Shows it, to the one who needs it.
-    pub fn reveal(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(…)")
-    }
-}
 
 /// The password for a URL that has none in its text.
 pub(super) fn find(
@@ -53,7 +33,7 @@ pub(super) fn find(
         }
     }
     if let Some(password) = variable("PGPASSWORD") {
-        return Ok(Some(Secret(password)));
+        return Ok(Some(Secret::new(password)));
     }
     let path = variable("PGPASSFILE").map(PathBuf::from);
     let path = path.or_else(|| Some(Path::new(&variable("HOME")?).join(".pgpass")));
@@ -107,7 +87,7 @@ impl SecretFile {
             return Err(Failure::new(Code::SecretMissing, message)
                 .hint("write the password into its first line"));
         }
-        Ok(Secret(password))
+        Ok(Secret::new(password))
     }
 }
 

@@ -5,24 +5,20 @@
 //! A URL is complete once it is parsed, so that a file that keeps it does not depend on the
 //! environment of its creator.
 
-use super::password::Secret;
-use super::proof::Proof;
-use super::{bad, percent};
+use super::environment::{SOCKET_FOLDERS, Variable};
+use super::malformed::bad;
+use super::secret::Secret;
+use super::{percent, proof};
 use model::Failure;
+use postgres_driver::{Host, Proof};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-/// Answers what an environment variable holds, if it holds anything.
-pub(super) type Variable<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 const PORT_DEFAULT: u16 = 5432;
 
 /// Most hosts of one URL (S9).
 const HOSTS_MAX: usize = 16;
-
-/// Where servers put their sockets: Debian's choice, and PostgreSQL's own.
-pub(super) const SOCKET_FOLDERS: [&str; 2] = ["/var/run/postgresql", "/tmp"];
 
 /// The options that are understood.
 const OPTIONS: [&str; 14] = [
@@ -67,15 +63,6 @@ pub struct PostgresUrl {
     pub options: Option<String>,
     /// Whether the password was in the text of the URL.
     pub(super) password_in_text: bool,
-}
-
-/// One server.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Host {
-    /// By TCP: a name or an address.
-    Tcp(String, u16),
-    /// By the Unix socket in this folder; the port is part of its name.
-    Socket(PathBuf, u16),
 }
 
 /// What is asked of TLS, as libpq calls it.
@@ -157,7 +144,7 @@ pub(super) fn parse(text: &str, variable: Variable<'_>) -> Result<PostgresUrl, F
     };
     let text = |name: &str| parts.text(name).map(str::to_owned);
     Ok(PostgresUrl {
-        proof: Proof::parse(&text, variable)?,
+        proof: proof::parse(&text, variable)?,
         hosts: hosts(&parts, variable)?,
         database,
         user,
@@ -306,7 +293,7 @@ impl fmt::Display for PostgresUrl {
         let mut options = Vec::new();
         let by_tcp = self.hosts.iter().all(|host| matches!(host, Host::Tcp(..)));
         if by_tcp {
-            let hosts: Vec<String> = self.hosts.iter().map(Host::to_string).collect();
+            let hosts: Vec<String> = self.hosts.iter().map(in_front).collect();
             write!(f, "postgres://{user}@{}/{database}", hosts.join(","))?;
         } else {
             let list = |part: fn(&Host) -> String| -> String {
@@ -323,7 +310,7 @@ impl fmt::Display for PostgresUrl {
         if let Some(path) = &self.sslrootcert {
             options.push(("sslrootcert", percent::encode(&path.to_string_lossy())));
         }
-        for (name, value) in self.proof.options() {
+        for (name, value) in proof::options(&self.proof) {
             options.push((name, percent::encode(&value)));
         }
         if let Some(timeout) = self.connect_timeout {
@@ -343,31 +330,12 @@ impl fmt::Display for PostgresUrl {
     }
 }
 
-impl Host {
-    /// The name or address, or the folder.
-    pub fn name(&self) -> String {
-        match self {
-            Host::Tcp(name, _) => name.clone(),
-            Host::Socket(folder, _) => folder.to_string_lossy().into_owned(),
-        }
-    }
-
-    /// The port, which also names the socket in its folder.
-    pub fn port(&self) -> u16 {
-        match self {
-            Host::Tcp(_, port) | Host::Socket(_, port) => *port,
-        }
-    }
-}
-
-/// As in front of a path.
-impl fmt::Display for Host {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (name, port) = (self.name(), self.port());
-        match name.contains(':') {
-            true => write!(f, "[{name}]:{port}"),
-            false => write!(f, "{}:{port}", percent::encode(&name)),
-        }
+/// A host as in front of a path.
+fn in_front(host: &Host) -> String {
+    let (name, port) = (host.name(), host.port());
+    match name.contains(':') {
+        true => format!("[{name}]:{port}"),
+        false => format!("{}:{port}", percent::encode(&name)),
     }
 }
 

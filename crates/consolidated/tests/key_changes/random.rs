@@ -1,4 +1,4 @@
-//! Keys and rows change at random, at a remote with the foreign keys of the centre.
+//! Keys and rows change at random, at a remote with the foreign keys of the center.
 //!
 //! The seeds are the same in every run. SYNCLINE_TEST_SEED chooses another one.
 
@@ -214,8 +214,8 @@ impl Site {
             let name = TABLES[place(table)].0;
             self.held.entry(name).or_default().remove(&format!("{key:?}"));
         }
-        let centre = at(center);
-        assert_eq!(self.held, centre, "{what}\n{changes:?}\n{download:?}");
+        let center = at(center);
+        assert_eq!(self.held, center, "{what}\n{changes:?}\n{download:?}");
         self.write();
         if alone {
             let lost = applied.conflicts + applied.rejected;
@@ -325,7 +325,7 @@ fn hidden(center: &Center) -> BTreeMap<String, Row> {
     center.rows(sql).into_iter().map(|row| (format!("{:?}", row[0]), row)).collect()
 }
 
-/// A table that only the centre has refers to all others and to itself. What an upload has reached
+/// A table that only the center has refers to all others and to itself. What an upload has reached
 /// is just what is different there afterwards.
 // S3, S5, S11, Trap 21
 #[test]

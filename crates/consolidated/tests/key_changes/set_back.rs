@@ -1,7 +1,7 @@
 //! Rows that go along with their parents and that the user sets back.
 //!
 //! The parent gets another key, and another parent takes the old one: there the user wants the row.
-//! To the remote nothing has changed of it, so it was not uploaded; the centre's own `ON UPDATE`
+//! To the remote nothing has changed of it, so it was not uploaded; the center's own `ON UPDATE`
 //! took it along, and the next download took it away from where the user wanted it.
 
 use crate::center::{Backend, Center, Remote, Row, Upload, int, text};
@@ -223,7 +223,7 @@ fn what_is_set_back_is_subject_to_the_rules() {
     });
 }
 
-/// The parent is deleted, and another row takes the value that the child refers to: the centre's
+/// The parent is deleted, and another row takes the value that the child refers to: the center's
 /// `ON DELETE` acted on the child in between.
 // S3, S5, Trap 10
 #[test]

@@ -1,7 +1,9 @@
 //! Pending changes of a remote under a key that their row no longer has.
 
 use super::{child, children, codes, family, grandchildren, parents, row};
-use crate::center::{Backend, Center, Download, Remote, Row, Upload, int, text, upload_only};
+use crate::center::{
+    Backend, Center, Download, Remote, Row, Upload, int, text, upload_and_count, upload_only,
+};
 use model::Code;
 
 /// Two remotes; the first gives a parent another key while the other has an edit that waits.
@@ -99,7 +101,7 @@ fn taken(backend: Backend, statements: &[&str], other: &[Upload]) -> (Center, Do
     (center, download, applied.conflicts, applied.rejected)
 }
 
-/// Two rows exchange their keys at a remote, and both were deleted at the centre. The rule brought
+/// Two rows exchange their keys at a remote, and both were deleted at the center. The rule brought
 /// back the first one under its new key, and then the second one was taken for it: one was lost.
 // S3, S5, Trap 21
 #[test]
@@ -130,7 +132,7 @@ fn rows_that_come_back_are_not_taken_for_those_that_had_their_keys() {
     });
 }
 
-/// The row of a key change has another key at the centre now. Under this key the remote has a row
+/// The row of a key change has another key at the center now. Under this key the remote has a row
 /// that was deleted, and it kept this row.
 // S3, Trap 21
 #[test]
@@ -150,7 +152,7 @@ fn a_row_that_is_gone_leaves_although_another_one_had_its_key_meanwhile() {
 }
 
 /// A remote gives a row the key of one that it deletes, and both look alike; the first one was
-/// deleted at the centre. The second one passed for it, and then the delete took it away: the row
+/// deleted at the center. The second one passed for it, and then the delete took it away: the row
 /// was lost, and the remote went on to hold it.
 // S3, S5, Trap 21
 #[test]
@@ -334,5 +336,39 @@ fn a_row_of_ones_own_under_a_key_that_was_left_is_not_followed() {
         send(&mut center, &mut remote, &[Upload::Update("parent", row(7, "own"), row(7, "mine"))]);
         assert_eq!(parents(&center), "1a,2b,7mine,8own", "{backend:?}");
         assert_eq!(children(&center), "10:1x,11:1y,20:2z,40:7of my own", "{backend:?}");
+    });
+}
+
+/// Each delete that had to go first was searched in the whole upload.
+// Trap 10, Trap 21
+#[test]
+fn an_upload_is_read_as_often_for_many_freed_keys_as_for_a_few() {
+    Backend::each(|backend| {
+        let reads = |count: i64| {
+            let (mut center, mut remote) = family(backend, "\"consolidated_wins\"");
+            center.foreign(&format!(
+                "WITH RECURSIVE s (id) AS (SELECT 3 UNION ALL SELECT id + 1 FROM s WHERE id < {})
+                 INSERT INTO parent SELECT id, 'v' FROM s",
+                2 + 2 * count
+            ));
+            center.synchronize(&mut remote, &[]);
+            let rows: Vec<Upload> = (3..3 + count)
+                .flat_map(|id| {
+                    let moves = Upload::KeyChange("parent", row(id + count, "v"), row(id, "v"));
+                    [moves, Upload::Delete("parent", row(id, "v"))]
+                })
+                .collect();
+            let session = center.session(&remote);
+            center.writer.begin().unwrap();
+            let done = upload_and_count(center.writer.as_mut(), &session, &remote, &rows);
+            center.writer.commit().unwrap();
+            let (applied, reads) = done.unwrap();
+            assert_eq!((applied.conflicts, applied.rejected), (0, 0), "{backend:?}");
+            let left =
+                center.value(&format!("SELECT count(*) FROM parent WHERE id > {}", 2 + count));
+            assert_eq!(left, int(0), "{backend:?}");
+            reads
+        };
+        assert_eq!(reads(4), reads(20), "{backend:?}");
     });
 }

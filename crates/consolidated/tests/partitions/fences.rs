@@ -28,7 +28,7 @@ fn outside(row: &str) -> String {
 }
 
 /// Uploads `changes`, of which `refused` meet a fence; the remote ends with what it may have, and
-/// the centre with `same`, a query whose answer must not change.
+/// the center with `same`, a query whose answer must not change.
 fn check(
     backend: Backend,
     customer: &str,
@@ -245,7 +245,7 @@ fn no_conflict_rule_moves_a_row_out() {
     });
 }
 
-/// A row that was deleted at the centre comes back only inside the partition.
+/// A row that was deleted at the center comes back only inside the partition.
 // S7
 #[test]
 fn a_deleted_row_does_not_come_back_outside() {
@@ -333,7 +333,7 @@ fn a_refused_key_change_of_a_foreign_row_owes_both_keys() {
                 true => {
                     site.make(&changes);
                     center.upload(&mut site.remote, &changes).unwrap();
-                    // What is owed outlives what happens at the centre until then.
+                    // What is owed outlives what happens at the center until then.
                     center.foreign("DELETE FROM customer WHERE id = 1");
                     site.synchronize(&mut center, &[])
                 }

@@ -1,4 +1,4 @@
-//! Changes at random, at the centre and at four remotes.
+//! Changes at random, at the center and at four remotes.
 //!
 //! After every synchronization its outcome is compared with plain SQL.
 
@@ -136,7 +136,7 @@ fn check(backend: Backend, seed: u64) {
 
 /// Every remote holds exactly its rows after each of its synchronizations, whatever has happened
 /// in between, and is never sent a foreign one.
-// S2, S6, S7, Trap 4, Trap 21: keys change at the centre too.
+// S2, S6, S7, Trap 4, Trap 21: keys change at the center too.
 #[test]
 fn remotes_hold_exactly_their_rows() {
     for seed in 1..=4 {

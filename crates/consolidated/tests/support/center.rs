@@ -1,9 +1,8 @@
 //! A consolidated database under test, and remotes that consist of rows and marks.
 
 use consolidated::{
-    Applied, Batch, Change, DownloadBatch, DownloadedTable, FetchRequest, Held, Identity, Reader,
-    Session, SyncModel, TableMark, UploadRequest, Url, Writer, administer, open_reader,
-    open_writer,
+    Applied, Change, DownloadBatch, DownloadedTable, FetchRequest, Held, Identity, Reader, Session,
+    SyncModel, TableMark, UploadRequest, Url, Writer, administer, open_reader, open_writer,
 };
 use harness::postgres::{Cluster, client_command, run_client};
 use model::{Counter, Failure, Nonce, Progress, RemoteId, RowReader, UserName, Value, write_value};
@@ -17,7 +16,7 @@ pub(crate) struct Center {
     pub(crate) reader: Box<dyn Reader>,
 }
 
-/// A remote as the centre sees it.
+/// A remote as the center sees it.
 #[derive(Clone)]
 pub(crate) struct Remote {
     pub(crate) id: &'static str,
@@ -53,6 +52,8 @@ pub(crate) struct Download {
     pub(crate) key_changes: Vec<(String, Row, Row)>,
     pub(crate) deletes: Vec<(String, Row)>,
     pub(crate) filtered: u64,
+    /// In how many parts the rows and the keys came.
+    pub(crate) batches: u64,
 }
 
 pub(crate) fn int(i: i64) -> Value {
@@ -260,6 +261,7 @@ impl Center {
                     session: &session,
                     counter: applied.counter,
                     marks: &marks(&session, remote),
+                    held_marks: &[],
                     key_changes: remote.key_changes,
                     echo: &applied.echo,
                     batch_bytes: 100,
@@ -268,9 +270,10 @@ impl Center {
                 },
                 &mut |batch| {
                     let name = |table: usize| schema.tables[table].name.clone();
+                    download.batches += u64::from(has_rows(&batch));
                     match batch {
                         DownloadBatch::Begin { tables, restored, .. } => {
-                            download.modes = tables;
+                            download = Download { modes: tables, ..Download::default() };
                             download.restored = restored;
                         }
                         DownloadBatch::Reject { table, key, code, .. } => {
@@ -281,7 +284,7 @@ impl Center {
                             let rows = decode_all(&rows, count, width);
                             download.upserts.extend(rows.into_iter().map(|r| (name(table), r)));
                         }
-                        DownloadBatch::Withheld { .. } => {}
+                        DownloadBatch::Withheld { .. } | DownloadBatch::Unreadable { .. } => {}
                         DownloadBatch::KeyChanges { table, count, rows } => {
                             let keys = schema.tables[table].key.len();
                             let width = schema.tables[table].width() + keys;
@@ -362,6 +365,16 @@ pub(crate) fn upload(
     remote: &Remote,
     rows: &[Upload],
 ) -> Result<Applied, Failure> {
+    Ok(upload_and_count(writer, session, remote, rows)?.0)
+}
+
+/// The same, with how often the rows of the upload were read.
+pub(crate) fn upload_and_count(
+    writer: &mut dyn Writer,
+    session: &Session,
+    remote: &Remote,
+    rows: &[Upload],
+) -> Result<(Applied, u64), Failure> {
     apply(writer, session, remote, rows, true)
 }
 
@@ -372,7 +385,7 @@ pub(crate) fn upload_only(
     remote: &Remote,
     rows: &[Upload],
 ) -> Result<Applied, Failure> {
-    apply(writer, session, remote, rows, false)
+    Ok(apply(writer, session, remote, rows, false)?.0)
 }
 
 fn apply(
@@ -381,7 +394,7 @@ fn apply(
     remote: &Remote,
     rows: &[Upload],
     download_follows: bool,
-) -> Result<Applied, Failure> {
+) -> Result<(Applied, u64), Failure> {
     let held = match &session.held {
         Held::Older(held) => &held.schema,
         _ => &*session.schema,
@@ -401,7 +414,8 @@ fn apply(
         })
         .collect();
     let step = i64::from(!rows.is_empty());
-    writer.upload(&UploadRequest {
+    let reads = std::cell::Cell::new(0);
+    let applied = writer.upload(&UploadRequest {
         session,
         identity: attempt(remote),
         receipt: None,
@@ -415,12 +429,25 @@ fn apply(
         held_marks: &remote.marks,
         left_out: None,
         batches: &|visit| {
+            reads.set(reads.get() + 1);
             for (table, change, rows) in &batches {
-                visit(Batch { table: *table, change: *change, count: 1, rows })?;
+                visit(consolidated::UploadedRows {
+                    table: *table,
+                    change: *change,
+                    count: 1,
+                    rows,
+                })?;
             }
             Ok(())
         },
-    })
+    })?;
+    Ok((applied, reads.get()))
+}
+
+/// Whether it brings rows, or keys of rows that are gone.
+fn has_rows(batch: &DownloadBatch) -> bool {
+    use DownloadBatch::{Deletes, KeyChanges, Upserts};
+    matches!(batch, Upserts { .. } | KeyChanges { .. } | Deletes { .. })
 }
 
 /// What the remote presents per table of the session, as a server finds it by the digests.

@@ -19,13 +19,27 @@ impl Capabilities {
     pub const ROWS_STAY: Capabilities = Capabilities(1 << 2);
     /// Keeps back what waits for tables that the server names, and uploads the rest.
     pub const WAITING_TABLES: Capabilities = Capabilities(1 << 3);
-    /// Everything that this crate's messages can express.
+    /// Reads rows that are compressed by LZ4.
+    pub const LZ4: Capabilities = Capabilities(1 << 4);
+    /// Reads rows that are compressed by Zstandard.
+    pub const ZSTD: Capabilities = Capabilities(1 << 5);
+    /// Of a client: its transport has one answer to all that it sends, as HTTP. An upload that the
+    /// server asks for comes with another Hello. It says something of a connection, so it is not
+    /// among [`Capabilities::ALL`].
+    pub const HALF_DUPLEX: Capabilities = Capabilities(1 << 8);
+    /// Everything that this crate's messages can express, without what a peer reads by choice:
+    /// [`Capabilities::LZ4`] and [`Capabilities::ZSTD`].
     pub const ALL: Capabilities = Capabilities(
         Capabilities::KEY_CHANGES.0
             | Capabilities::HELD_SHAPE.0
             | Capabilities::ROWS_STAY.0
             | Capabilities::WAITING_TABLES.0,
     );
+
+    /// These and others.
+    pub const fn and(self, others: Capabilities) -> Capabilities {
+        Capabilities(self.0 | others.0)
+    }
 
     /// True when all abilities of `wanted` are among these.
     pub fn has(self, wanted: Capabilities) -> bool {

@@ -26,6 +26,12 @@ pub struct Failed {
     /// because another file has taken its place.
     #[serde(default)]
     pub progress: Option<Progress>,
+    /// The oldest protocol version that the server speaks, where it refuses that of the client.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_version: Option<u16>,
+    /// The newest one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_version: Option<u16>,
 }
 
 /// The one place where a failure becomes a message: its texts may quote whole values.
@@ -40,6 +46,8 @@ impl From<&Failure> for Failed {
             table: failure.table_name().map(short),
             key: failure.row_key().map(short),
             progress: failure.committed_progress(),
+            min_version: failure.spoken_versions().map(|(least, _)| least),
+            max_version: failure.spoken_versions().map(|(_, most)| most),
         }
     }
 }
@@ -67,6 +75,9 @@ impl From<Failed> for Failure {
         }
         if let Some(progress) = failed.progress {
             failure = failure.committed(progress);
+        }
+        if let (Some(least), Some(most)) = (failed.min_version, failed.max_version) {
+            failure = failure.versions(least, most);
         }
         failure
     }

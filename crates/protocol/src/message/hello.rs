@@ -1,6 +1,6 @@
 //! Hello: the user, the remote, and what it wants.
 
-use super::Capabilities;
+use super::{Capabilities, Parameters};
 use model::{
     Code, Counter, DatabaseId, Failure, FileSecret, Nonce, Progress, PublicationName, Receipt,
     RemoteId, ScriptVersion, UserName, Watermark,
@@ -28,6 +28,9 @@ pub struct Hello {
     pub user: UserName,
     /// What proves the user.
     pub credential: Credential,
+    /// What it says beside, for the service that knows the users. Older servers ignore it.
+    #[serde(default, skip_serializing_if = "Parameters::is_empty")]
+    pub parameters: Parameters,
     /// The wanted script version; the server's default if none.
     #[serde(default)]
     pub script_version: Option<ScriptVersion>,
@@ -42,7 +45,7 @@ pub struct Hello {
     /// The last upload known to be committed.
     pub progress: Progress,
     /// Whether a later upload may have been committed too.
-    pub outcome: Outcome,
+    pub outcome: LastUpload,
     /// Synchronizations known to be complete.
     pub counter: Counter,
     /// The mark of the last complete synchronization.
@@ -66,8 +69,23 @@ pub struct Hello {
     /// Per table of that schema, in its order: up to where its rows are complete.
     #[serde(default)]
     pub watermarks: Vec<TableWatermark>,
+    /// Of rows that have not been compared since their watermark was void.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub former_watermarks: Vec<FormerWatermark>,
     /// Whether an upload follows without waiting for Welcome.
     pub upload_follows: bool,
+    /// What the upload that follows leaves out, as a Welcome before it wanted: its `kept_tables`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept_tables: Vec<u16>,
+    /// And its `unknown_tables`, of which nothing is pending any more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unknown_tables: Vec<u16>,
+}
+
+/// What every version of Hello has.
+#[derive(Deserialize)]
+pub(super) struct Greeting {
+    pub(super) protocol_version: u16,
 }
 
 impl Hello {
@@ -81,6 +99,9 @@ impl Hello {
         if self.nonce_attempt == Nonce(0) {
             return Err(Failure::new(Code::MalformedMessage, "nonce_attempt is zero"));
         }
+        if let Some(fault) = self.parameters.fault() {
+            return Err(Failure::new(Code::MalformedMessage, fault));
+        }
         Ok(())
     }
 }
@@ -93,6 +114,8 @@ pub enum Credential {
     Password(String),
     /// A session token issued by any server of the same consolidated database.
     Token(String),
+    /// The certificate that the peer showed when the connection was encrypted.
+    Certificate,
 }
 
 impl std::fmt::Debug for Credential {
@@ -101,6 +124,7 @@ impl std::fmt::Debug for Credential {
         f.write_str(match self {
             Credential::Password(_) => "Password(…)",
             Credential::Token(_) => "Token(…)",
+            Credential::Certificate => "Certificate",
         })
     }
 }
@@ -122,7 +146,7 @@ pub enum Mode {
 /// What the client knows about its last upload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum LastUpload {
     /// `progress` is all that was ever sent.
     Known,
     /// A later upload was sent and its answer never arrived; the server must say.
@@ -136,4 +160,14 @@ pub struct TableWatermark {
     pub fingerprint: String,
     /// What the server handed out last; none if the table was never received.
     pub watermark: Option<Watermark>,
+}
+
+/// A watermark that is void, because the table or the identity of the remote has changed since. No
+/// download has compared the rows that were received with it, so it shows of which past they are.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FormerWatermark {
+    /// The name of the table that has the rows.
+    pub table: String,
+    /// What a server handed out with them.
+    pub watermark: Watermark,
 }

@@ -1,19 +1,19 @@
 //! Accepts connections and serves each in its own task.
 //!
-//! In: connections of one listener. Out: one line of log per synchronization. Bound: the places in
+//! In: connections of one acceptor. Out: one line of log per synchronization. Bound: the places in
 //! `connections`. When they are taken, new connections are refused and closed, `REFUSALS_MAX` at a
 //! time. A panic in one synchronization ends that synchronization.
 
-use super::{Connection, Limits, Listener};
+use super::{Acceptor, Connection, Limits, Stream};
 use crate::phases::Phase;
 use crate::session::{self, Shared, Summary};
+use crate::stage::Execution;
 use model::{Clock, Code, Failure};
+use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tokio::net::TcpStream;
-use tokio::runtime::Runtime;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError, watch};
 
 /// When those should come back whom a lock of somebody else's kept from the database, in seconds.
@@ -27,27 +27,26 @@ static NEXT_SYNC_ID: AtomicU64 = AtomicU64::new(1);
 /// Newcomers beyond the limit that hear so at once; one takes a second at most.
 const REFUSALS_MAX: usize = 64;
 
-/// What the accepting of one listener needs.
+/// What the accepting of one acceptor's connections needs.
 pub(crate) struct Accept {
-    pub(crate) listener: Listener,
+    pub(crate) acceptor: Box<dyn Acceptor>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) connections: Arc<Semaphore>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) stopped: watch::Receiver<bool>,
+    pub(crate) execution: Execution,
 }
 
-/// Starts to accept, until `stopped` changes.
-pub(crate) fn start(runtime: &Runtime, accept: Accept) {
-    runtime.spawn(run(accept));
-}
-
-async fn run(accept: Accept) {
-    let Accept { listener, shared, connections, clock, mut stopped } = accept;
+/// Accepts until `stopped` changes.
+pub(crate) async fn accept(accept: Accept) {
+    let Accept { mut acceptor, shared, connections, clock, mut stopped, execution } = accept;
     let refusals = Arc::new(Semaphore::new(REFUSALS_MAX));
     loop {
         let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+            // However many come: the end first.
+            biased;
             _ = stopped.changed() => return,
+            accepted = poll_fn(|context| acceptor.poll_accept(context)) => accepted,
         };
         let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
@@ -68,18 +67,19 @@ async fn run(accept: Accept) {
             Err(TryAcquireError::Closed) => return,
             Err(TryAcquireError::NoPermits) => {
                 let place = tokio::select! {
-                    place = refusals.clone().acquire_owned() => place,
+                    biased;
                     _ = stopped.changed() => return,
+                    place = refusals.clone().acquire_owned() => place,
                 };
                 let Ok(place) = place else { return };
-                tokio::spawn(refuse(stream, place, shared.clone(), clock.clone()));
+                execution.start(refuse(stream, place, shared.clone(), clock.clone()));
                 continue;
             }
         };
         let (shared, clock) = (shared.clone(), clock.clone());
         let sync_id = NEXT_SYNC_ID.fetch_add(1, Ordering::Relaxed);
         let connections = connections.clone();
-        tokio::spawn(async move {
+        execution.start(async move {
             let _place = place;
             serve(stream, &shared, &clock, sync_id, peer).await;
             if connections.available_permits() == 0 {
@@ -91,7 +91,7 @@ async fn run(accept: Accept) {
 
 /// Says that there is no place, in place of a silence that would last until there is one.
 async fn refuse(
-    stream: TcpStream,
+    stream: Box<dyn Stream>,
     _place: OwnedSemaphorePermit,
     shared: Arc<Shared>,
     clock: Arc<dyn Clock>,
@@ -114,7 +114,7 @@ fn spread(failure: Failure, shared: &Shared) -> Failure {
 }
 
 async fn serve(
-    stream: TcpStream,
+    stream: Box<dyn Stream>,
     shared: &Shared,
     clock: &Arc<dyn Clock>,
     sync_id: u64,
@@ -140,8 +140,9 @@ async fn serve(
         );
     }
     log(&connection, &summary, &result, sync_id, &peer.to_string(), duration_ms);
-    if let Err(failure) = result {
-        connection.refuse(&spread(failure, shared)).await;
+    match result {
+        Ok(_) => connection.finish().await,
+        Err(failure) => connection.refuse(&spread(failure, shared)).await,
     }
 }
 

@@ -1,19 +1,27 @@
 //! One connection: frames from bytes, bytes from messages, and a limit for every wait.
 
 use super::patience::{Limits, Patience};
+use super::stream::Stream;
 use super::wire::{Wire, lost};
 use bytes::BufMut;
 use model::{Clock, Code, Failure, Hold, Memory, Spill};
-use protocol::{BegunFrame, FrameDecoder, MAGIC, Message, RawFrame};
+use protocol::{
+    BegunFrame, Capabilities, Decompressor, FrameDecoder, MAGIC, Message, PackedRows, RawFrame,
+};
+use rustls::pki_types::CertificateDer;
+use std::cell::RefCell;
+use std::future::poll_fn;
 use std::io::{ErrorKind, IoSlice};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 /// Room for the first bytes of a client, in which a small synchronization fits.
 const FIRST_BYTES: usize = 8 << 10;
+
+/// What a client of TLS says first: a handshake, and the version.
+const TLS_BEGINS: [u8; 2] = [22, 3];
 
 /// Bytes of a frame that are in memory at once while it goes to disk, or nowhere.
 const PIECE_BYTES: usize = 16 << 10;
@@ -25,6 +33,11 @@ const SHORT_RETRY_AFTER_S: u32 = 5;
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES_MAX: usize = 16 << 20;
 const LINGER_BYTES_AT_ONCE: usize = 64 << 10;
+
+thread_local! {
+    /// Of all connections that this thread serves: unpacking a frame waits for nothing.
+    static DECOMPRESSOR: RefCell<Decompressor> = RefCell::default();
+}
 
 /// What is heard while rows come.
 pub(crate) enum Received {
@@ -48,6 +61,8 @@ pub(crate) struct Connection {
     outgoing: Vec<u8>,
     /// The peer has the beginning of a frame whose rest is lost, or in front in `outgoing`.
     torn: bool,
+    /// How it may compress rows.
+    readable: Capabilities,
     /// What it takes of the memory beside its frames.
     buffers: Hold,
     /// Bytes that may still be read from a peer who is not known; none once it is.
@@ -56,7 +71,7 @@ pub(crate) struct Connection {
 
 impl Connection {
     pub(crate) fn new(
-        stream: TcpStream,
+        stream: Box<dyn Stream>,
         unauthenticated_bytes_max: usize,
         memory: &Arc<Memory>,
         clock: Arc<dyn Clock>,
@@ -67,6 +82,7 @@ impl Connection {
             decoder: FrameDecoder::counted(unauthenticated_bytes_max, memory.hold()),
             outgoing: Vec::new(),
             torn: false,
+            readable: Capabilities::NONE,
             buffers: memory.hold(),
             unauthenticated_bytes_left: Some(unauthenticated_bytes_max),
         }
@@ -81,7 +97,7 @@ impl Connection {
             while first.len() < MAGIC.len() && MAGIC.starts_with(&first) {
                 if first.is_empty() {
                     // A connection needs no memory before its first byte.
-                    self.wire.stream.readable().await?;
+                    poll_fn(|context| self.wire.stream.poll_readable(context)).await?;
                     first.reserve(FIRST_BYTES);
                 }
                 let mut room = (&mut first).limit(FIRST_BYTES);
@@ -97,8 +113,7 @@ impl Connection {
             return Ok(None);
         }
         let Some(rest) = first.strip_prefix(&MAGIC) else {
-            let message = "the peer does not speak Syncline's protocol";
-            return Err(Failure::new(Code::NotSyncline, message));
+            return Err(stranger(&first));
         };
         if let Some(left) = &mut self.unauthenticated_bytes_left {
             *left = left.saturating_sub(rest.len());
@@ -109,10 +124,16 @@ impl Connection {
 
     /// The peer is known now and may send frames of this size.
     pub(crate) fn admit(&mut self, frame_bytes_max: usize, limits: Limits) {
+        self.wire.stream.judged(Ok(()));
         self.wire.patience = Patience::new(limits);
         self.decoder.set_frame_bytes_max(frame_bytes_max);
         self.buffers.grow(FIRST_BYTES as u64);
         self.unauthenticated_bytes_left = None;
+    }
+
+    /// The peer may send rows that are compressed so.
+    pub(crate) fn read_compressed(&mut self, readable: Capabilities) {
+        self.readable = readable;
     }
 
     /// Names the limit that holds for a peer that is not known yet.
@@ -158,13 +179,48 @@ impl Connection {
     /// The next frame, whatever it is; rows for which there is no memory go to the end of `spill`.
     pub(crate) async fn receive_into(&mut self, spill: &mut Spill) -> Result<Received, Failure> {
         let begun = match self.next().await? {
+            Next::Frame(frame) if frame.frame_type == Message::PACKED_ROWS_TYPE => {
+                // It counts until it is unpacked.
+                let _memory = self.decoder.take_memory();
+                return self.unpack(&frame.payload, spill);
+            }
+            Next::Begun(begun) if begun.frame_type == Message::PACKED_ROWS_TYPE => {
+                let mut aside = spill.spills().open();
+                self.put_on_disk(begun, &mut aside).await?;
+                let (payload, _memory) = aside.last_on_disk()?;
+                return self.unpack(&payload, spill);
+            }
             Next::Frame(frame) => return Ok(Received::Frame(frame, self.decoder.take_memory())),
             Next::Begun(begun) if begun.frame_type == Message::ROWS_TYPE => begun,
             Next::Begun(_) => return Err(no_memory()),
         };
+        self.put_on_disk(begun, spill).await?;
+        Ok(Received::RowsOnDisk)
+    }
+
+    /// Receives the rest of a frame to the end of `spill`.
+    async fn put_on_disk(&mut self, begun: BegunFrame, spill: &mut Spill) -> Result<(), Failure> {
         spill.begin_on_disk(u32::try_from(begun.len).unwrap_or(u32::MAX))?;
         spill.extend_on_disk(&begun.payload)?;
-        self.rest_of(begun, &mut |piece| spill.extend_on_disk(piece)).await?;
+        self.rest_of(begun, &mut |piece| spill.extend_on_disk(piece)).await
+    }
+
+    /// Compressed rows as they were before. They take their memory before they are unpacked; where
+    /// there is none, they go to the end of `spill`, and are in memory until they are there.
+    fn unpack(&self, payload: &[u8], spill: &mut Spill) -> Result<Received, Failure> {
+        let rows = PackedRows::parse(payload, self.decoder.frame_bytes_max(), self.readable)?;
+        let bytes = rows.unpacked_bytes() as u64;
+        let mut memory = spill.spills().memory().hold();
+        let fits = memory.try_grow(bytes);
+        if !fits {
+            memory.grow(bytes);
+        }
+        let frame = DECOMPRESSOR.with_borrow_mut(|decompressor| decompressor.unpack(rows))?;
+        if fits {
+            return Ok(Received::Frame(frame, Some(memory)));
+        }
+        spill.begin_on_disk(u32::try_from(frame.payload.len()).unwrap_or(u32::MAX))?;
+        spill.extend_on_disk(&frame.payload)?;
         Ok(Received::RowsOnDisk)
     }
 
@@ -191,8 +247,8 @@ impl Connection {
     /// such rows.
     pub(crate) async fn receive_skipping(&mut self) -> Result<Option<Message>, Failure> {
         match self.next().await? {
-            Next::Frame(frame) if frame.frame_type == Message::ROWS_TYPE => {}
-            Next::Begun(begun) if begun.frame_type == Message::ROWS_TYPE => {
+            Next::Frame(frame) if has_rows(frame.frame_type) => {}
+            Next::Begun(begun) if has_rows(begun.frame_type) => {
                 self.rest_of(begun, &mut |_| Ok(())).await?;
             }
             Next::Frame(frame) => return Message::decode(frame),
@@ -215,6 +271,11 @@ impl Connection {
                 Some(message) => return Ok(message),
             }
         }
+    }
+
+    /// The certificate that the peer has shown.
+    pub(crate) fn certificate(&self) -> Option<&CertificateDer<'static>> {
+        self.wire.stream.certificate()
     }
 
     /// Bytes received from the peer, and sent to it.
@@ -274,8 +335,15 @@ impl Connection {
             let n = self.wire.write(rest).await?;
             IoSlice::advance_slices(&mut rest, n);
         }
+        self.wire.flush().await?;
         self.torn = !whole;
         Ok(())
+    }
+
+    /// Ends a connection over which everything was said, once all of it is on its way.
+    pub(crate) async fn finish(&mut self) {
+        // The peer may be gone already: it has all that it waited for, or asks at its next Hello.
+        let _ = self.wire.shutdown().await;
     }
 
     /// Tells the peer why it ends here, in a way that it can read it: closing a socket with unread
@@ -285,6 +353,7 @@ impl Connection {
             // The peer would take this for the rest of the frame.
             return;
         }
+        self.wire.stream.judged(Err(failure));
         self.wire.patience.renew();
         let farewell = async {
             if !self.torn {
@@ -308,9 +377,22 @@ impl Connection {
     }
 }
 
+fn has_rows(frame_type: u8) -> bool {
+    [Message::ROWS_TYPE, Message::PACKED_ROWS_TYPE].contains(&frame_type)
+}
+
 fn no_memory() -> Failure {
     let message = "the memory for what remotes send is used up";
     Failure::new(Code::MemoryShort, message).retry_after_s(SHORT_RETRY_AFTER_S)
+}
+
+/// Why a peer that begins like this is not served.
+fn stranger(first: &[u8]) -> Failure {
+    if first.starts_with(&TLS_BEGINS) {
+        let message = "the peer speaks TLS, and this port does not";
+        return Failure::new(Code::EncryptionMismatch, message);
+    }
+    Failure::new(Code::NotSyncline, "the peer does not speak Syncline's protocol")
 }
 
 fn silent() -> Failure {

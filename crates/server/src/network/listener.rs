@@ -1,50 +1,72 @@
-//! Accepts connections.
+//! Connections of TCP.
 
-use model::{Code, Failure};
+use super::acknowledged::unacknowledged;
+use super::stream::{Acceptor, Stream};
+use model::{Code, Failure, ServerUrl};
+use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::task::{Context, Poll, ready};
 use tokio::net::{TcpListener, TcpStream};
 
 /// Descriptors that connections must leave for files, the database, and newcomers who are refused.
 const DESCRIPTORS_RESERVED: u64 = 256;
 
 /// A bound address.
-pub(crate) struct Listener {
+pub(super) struct Listener {
     inner: TcpListener,
-    /// As `tcp://HOST:PORT`, with the real port.
-    pub(crate) url: String,
+    url: String,
 }
 
 impl Listener {
-    /// Binds `tcp://HOST:PORT`. Must be called inside the runtime.
-    pub(crate) fn bind(url: &str) -> Result<Listener, Failure> {
-        let bad = |why: &str| {
-            Failure::new(Code::BadUrl, format!("`{url}` {why}")).hint("tcp://HOST:PORT")
-        };
-        let address = match url.split_once("://") {
-            Some(("tcp", address)) => address,
-            Some((scheme, _)) => return Err(bad(&format!("has the unsupported kind {scheme}"))),
-            None => return Err(bad("is not an address to listen on")),
-        };
-        let mut addresses =
-            address.to_socket_addrs().map_err(|e| bad("is not an address").source(e))?;
-        let address = addresses.next().ok_or_else(|| bad("has no address"))?;
-        let failed = |error: std::io::Error| {
+    /// Binds the address of a URL. Must be called inside the runtime.
+    pub(super) fn bind(url: &ServerUrl) -> Result<Listener, Failure> {
+        let failed = |error: io::Error| {
             Failure::new(Code::CannotListen, format!("cannot listen on {url}")).source(error)
         };
+        let mut addresses = (url.host(), url.port()).to_socket_addrs().map_err(failed)?;
+        let address = addresses.next().ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
         let inner = bind(address).map_err(failed)?;
         let url = format!("tcp://{}", inner.local_addr().map_err(failed)?);
         Ok(Listener { inner, url })
     }
+}
 
-    /// The next connection. Errors are passing ones (descriptors, aborted handshakes).
-    pub(crate) async fn accept(&self) -> std::io::Result<(TcpStream, SocketAddr)> {
-        let (stream, peer) = self.inner.accept().await?;
+impl Acceptor for Listener {
+    fn url(&self) -> &str {
+        &self.url
+    }
+
+    fn poll_accept(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<(Box<dyn Stream>, SocketAddr)>> {
+        let (stream, peer) = ready!(self.inner.poll_accept(context))?;
         stream.set_nodelay(true)?;
-        Ok((stream, peer))
+        Poll::Ready(Ok((Box::new(stream), peer)))
     }
 }
 
-fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
+impl Stream for TcpStream {
+    fn poll_readable(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_read_ready(context)
+    }
+
+    fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        TcpStream::try_write(self, bytes)
+    }
+
+    /// The system wakes a writer when a third of its buffer is free, and with a modem this takes
+    /// minutes.
+    fn write_unasked(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(rustix::io::write(&*self, bytes)?)
+    }
+
+    fn unacknowledged(&self) -> Option<u64> {
+        unacknowledged(self)
+    }
+}
+
+fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = match address {
         SocketAddr::V4(_) => tokio::net::TcpSocket::new_v4()?,
         SocketAddr::V6(_) => tokio::net::TcpSocket::new_v6()?,

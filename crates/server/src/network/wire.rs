@@ -1,14 +1,13 @@
-//! The socket of a peer. Every wait for it is counted, and ends when the limit is reached.
+//! The stream of a peer. Every wait for it is counted, and ends when the limit is reached.
 
-use super::acknowledged::unacknowledged;
 use super::patience::{Limits, Patience, Wait};
+use super::stream::Stream;
 use bytes::BufMut;
 use model::{Clock, Code, Failure};
-use std::io::IoSlice;
+use std::io::{ErrorKind, IoSlice};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 /// How often it is seen whether a slow network takes more, and how many bytes it then gets.
@@ -17,7 +16,7 @@ const SLOW_BYTES: usize = 4 << 10;
 
 /// Bytes in and out.
 pub(crate) struct Wire {
-    pub(crate) stream: TcpStream,
+    pub(crate) stream: Box<dyn Stream>,
     pub(crate) patience: Patience,
     clock: Arc<dyn Clock>,
     /// The network took nothing for a while.
@@ -29,7 +28,7 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
-    pub(crate) fn new(stream: TcpStream, clock: Arc<dyn Clock>, limits: Limits) -> Wire {
+    pub(crate) fn new(stream: Box<dyn Stream>, clock: Arc<dyn Clock>, limits: Limits) -> Wire {
         let patience = Patience::new(limits);
         let (bytes_in, bytes_out, acknowledged) = (0, 0, 0);
         Wire { stream, patience, clock, slow: false, bytes_in, bytes_out, acknowledged }
@@ -83,20 +82,53 @@ impl Wire {
         }
     }
 
+    /// Waits until the network has all that was written: a stream may have bytes of its own.
+    pub(crate) async fn flush(&mut self) -> Result<(), Failure> {
+        loop {
+            let begun_us = self.clock.monotonic_us();
+            let wait = Wait::Sending(self.bytes_out.saturating_sub(self.acknowledged));
+            let limit = self.patience.next(wait).min(LOOK_EVERY);
+            let flushed = timeout(limit, self.stream.flush()).await.ok().transpose();
+            if flushed.map_err(lost)?.is_some() {
+                return Ok(());
+            }
+            self.slow = true;
+            self.write_unasked(&[])?;
+            let arrived = self.arrived();
+            self.note(wait, begun_us, arrived)?;
+        }
+    }
+
+    /// Ends what is written, and waits until all of it is on its way.
+    pub(crate) async fn shutdown(&mut self) -> Result<(), Failure> {
+        loop {
+            let begun_us = self.clock.monotonic_us();
+            let wait = Wait::Sending(self.bytes_out.saturating_sub(self.acknowledged));
+            let limit = self.patience.next(wait).min(LOOK_EVERY);
+            let ended = timeout(limit, self.stream.shutdown()).await.ok();
+            let arrived = self.arrived();
+            self.note(wait, begun_us, arrived)?;
+            if let Some(ended) = ended {
+                return ended.map_err(lost);
+            }
+        }
+    }
+
     /// The bytes that the peer has acknowledged since this was asked last.
     fn arrived(&mut self) -> u64 {
-        let on_the_way = unacknowledged(&self.stream).unwrap_or(0);
+        let on_the_way = self.stream.unacknowledged().unwrap_or(0);
         let acknowledged = self.bytes_out.saturating_sub(on_the_way).max(self.acknowledged);
         acknowledged - std::mem::replace(&mut self.acknowledged, acknowledged)
     }
 
-    /// Writes without being woken. The system wakes a writer when a third of its buffer is free,
-    /// and with a modem this takes minutes.
-    fn write_unasked(&self, bytes: &[u8]) -> Result<Option<usize>, Failure> {
-        match rustix::io::write(&self.stream, bytes) {
+    /// Writes without being woken.
+    fn write_unasked(&mut self, bytes: &[u8]) -> Result<Option<usize>, Failure> {
+        match self.stream.write_unasked(bytes) {
             Ok(n) => Ok(Some(n)),
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(None),
-            Err(error) => Err(lost(error.into())),
+            Err(error) => match error.kind() {
+                ErrorKind::WouldBlock | ErrorKind::Interrupted => Ok(None),
+                _ => Err(lost(error)),
+            },
         }
     }
 
@@ -112,8 +144,12 @@ fn little<'a>(slices: &'a [IoSlice<'_>]) -> &'a [u8] {
     &first[..first.len().min(SLOW_BYTES)]
 }
 
+/// A stream may know more of what happened, and say it with a failure of its own.
 pub(crate) fn lost(error: std::io::Error) -> Failure {
-    Failure::new(Code::ConnectionLost, "the connection was lost").source(error)
+    match error.downcast::<Failure>() {
+        Ok(failure) => failure,
+        Err(error) => Failure::new(Code::ConnectionLost, "the connection was lost").source(error),
+    }
 }
 
 #[cfg(test)]
@@ -121,7 +157,7 @@ mod tests {
     use super::*;
     use crate::clock::SystemClock;
     use crate::config::Config;
-    use tokio::net::{TcpListener, TcpSocket};
+    use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
     /// A connection to a peer whose buffer is small, while ours are not.
     async fn connected() -> (Wire, TcpStream) {
@@ -131,7 +167,8 @@ mod tests {
         let peer = socket.connect(listener.local_addr().unwrap()).await.unwrap();
         let (stream, _) = listener.accept().await.unwrap();
         let config = Config { idle_timeout_s: 1, progress_window_s: 1, ..Config::default() };
-        (Wire::new(stream, Arc::new(SystemClock::new()), Limits::of_known(&config)), peer)
+        let clock = Arc::new(SystemClock::new());
+        (Wire::new(Box::new(stream), clock, Limits::of_known(&config)), peer)
     }
 
     fn run(test: impl Future<Output = ()>) {
@@ -189,7 +226,8 @@ mod tests {
                     }
                     None
                 };
-                let ended = tokio::select! { ended = writing => ended, () = reading => None };
+                let ended =
+                    tokio::select! { biased; ended = writing => ended, () = reading => None };
                 assert_eq!(ended, code);
             });
         }

@@ -1,16 +1,19 @@
 //! From Hello to the session of an admitted remote.
 
-use super::Shared;
 use super::summary::Summary;
+use super::surroundings::Shared;
 use crate::authenticate::Claim;
 use crate::network::Connection;
 use crate::phases::Phase;
 use crate::turns::Origin;
-use crate::worker::{Admission, Costed};
+use crate::worker::{Admission, Admitted, Costed};
 use consolidated::{Held, Identity, Session, TableMark};
 use model::{Code, Failure};
-use protocol::{Capabilities, Hello, Message, Mode, Outcome, PROTOCOL_VERSION, TableWatermark};
-use std::collections::HashMap;
+use protocol::{
+    Capabilities, Compression, FormerWatermark, Hello, LastUpload, Message, Mode, PROTOCOL_VERSION,
+    PROTOCOL_VERSION_MIN, TableWatermark, unsupported,
+};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 pub(super) async fn expect_hello(connection: &mut Connection) -> Result<Hello, Failure> {
@@ -18,15 +21,8 @@ pub(super) async fn expect_hello(connection: &mut Connection) -> Result<Hello, F
         Message::Hello(hello) => *hello,
         other => return Err(other.unexpected("Hello")),
     };
-    if hello.protocol_version == 0 || hello.protocol_version > PROTOCOL_VERSION {
-        return Err(Failure::new(
-            Code::UnsupportedVersion,
-            format!(
-                "the client speaks version {} of the protocol; this server speaks up to {}",
-                hello.protocol_version, PROTOCOL_VERSION
-            ),
-        )
-        .hint("update the server"));
+    if !(PROTOCOL_VERSION_MIN..=PROTOCOL_VERSION).contains(&hello.protocol_version) {
+        return Err(unsupported(hello.protocol_version));
     }
     if let Some(name) = hello.database.as_deref().filter(|name| !name.is_empty()) {
         let message =
@@ -44,20 +40,11 @@ pub(super) async fn admit(
     claim: Claim,
     summary: &mut Summary,
 ) -> Result<(Session, Option<String>), Failure> {
-    let turn = shared.admissions.take(&origin.user, &origin.address).await?;
-    let Costed { value: admitted, cost: spent } = shared
-        .worker
-        .admit(Admission {
-            user: hello.user.clone(),
-            remote_id: hello.remote_id.clone(),
-            script_version: hello.script_version.clone(),
-            publications: hello.publications.clone(),
-            holds: holds(hello),
-        })
-        .await?;
-    drop(turn);
-    summary.cost += spent;
-    summary.phases.end_work(Phase::Admission, spent.worked_us);
+    let mut admitted = ask(shared, hello, origin, &claim, summary).await?;
+    if admitted.credentials.is_none() && shared.authenticator.registers(&claim) {
+        shared.registrar.register(&hello.user).await?;
+        admitted = ask(shared, hello, origin, &claim, summary).await?;
+    }
     let known = admitted.credentials.as_ref();
     let token = shared.authenticator.verify(claim, origin, known).await?;
     let mut session = admitted.session?;
@@ -77,11 +64,45 @@ pub(super) async fn admit(
     Ok((session, token))
 }
 
+/// Asks the database who this is, and what the remote shares.
+async fn ask(
+    shared: &Shared,
+    hello: &Hello,
+    origin: &Origin,
+    claim: &Claim,
+    summary: &mut Summary,
+) -> Result<Admitted, Failure> {
+    let turn = shared.admissions.take(&origin.user, &origin.address).await?;
+    let Costed { value: admitted, cost: spent } = shared
+        .worker
+        .admit(Admission {
+            user: hello.user.clone(),
+            remote_id: hello.remote_id.clone(),
+            script_version: hello.script_version.clone(),
+            publications: hello.publications.clone(),
+            holds: holds(hello),
+            granted: claim.granted(),
+        })
+        .await?;
+    drop(turn);
+    summary.cost += spent;
+    summary.phases.end_work(Phase::Admission, spent.worked_us);
+    Ok(admitted)
+}
+
 /// The digests of what the remote holds.
 fn holds(hello: &Hello) -> Option<(Option<String>, Vec<String>)> {
     let digests = hello.watermarks.iter().map(|table| table.fingerprint.clone());
     let holds = || (hello.schema_fingerprint.clone(), digests.collect());
     (hello.mode != Mode::Ping).then(holds)
+}
+
+/// How the remote may compress what it uploads.
+pub(super) fn readable(hello: &Hello, methods: &[Compression]) -> Capabilities {
+    match hello.protocol_version {
+        0 | 1 => Capabilities::NONE,
+        _ => Compression::capabilities(methods),
+    }
 }
 
 pub(super) fn uploads(hello: &Hello) -> bool {
@@ -108,7 +129,7 @@ pub(super) fn identity(hello: &Hello) -> Identity {
         nonce_attempt: hello.nonce_attempt,
         attempt: hello.attempt,
         progress: hello.progress,
-        outcome_unknown: hello.outcome == Outcome::Unknown,
+        outcome_unknown: hello.outcome == LastUpload::Unknown,
         secret: hello.file_secret.as_ref().map(consolidated::secret_digest),
     }
 }
@@ -125,11 +146,25 @@ pub(super) fn marks(hello: &Hello, session: &Session) -> Arc<Vec<TableMark>> {
     Arc::new(session.schema.tables.iter().map(|table| mark(&table.fingerprint)).collect())
 }
 
-/// What the remote says of the tables that it holds, whether they are those of today or not.
-pub(super) fn held_marks(hello: &Hello) -> Arc<Vec<TableMark>> {
+/// What the remote says of the tables that it holds and that are not those of today, and of rows
+/// that it received before its tables or its identity changed. Where those are not downloaded
+/// today, it will say so again.
+pub(super) fn held_marks(hello: &Hello, session: &Session) -> Arc<Vec<TableMark>> {
+    let tables = &session.schema.tables;
+    let today: HashSet<&str> = tables.iter().map(|table| table.fingerprint.as_str()).collect();
+    let others = hello.watermarks.iter().filter(|it| !today.contains(it.fingerprint.as_str()));
     let mark = |table: &TableWatermark| TableMark {
         fingerprint: table.fingerprint.clone(),
         watermark: table.watermark.clone(),
     };
-    Arc::new(hello.watermarks.iter().map(mark).collect())
+    let is_compared = |former: &&FormerWatermark| {
+        let today = tables.iter().find(|table| table.name == former.table);
+        today.is_none_or(|table| table.direction.downloads())
+    };
+    let former = |former: &FormerWatermark| TableMark {
+        fingerprint: TableMark::FORMER.to_owned(),
+        watermark: Some(former.watermark.clone()),
+    };
+    let uncompared = hello.former_watermarks.iter().filter(is_compared).map(former);
+    Arc::new(others.map(mark).chain(uncompared).collect())
 }

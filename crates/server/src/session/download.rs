@@ -1,10 +1,9 @@
 //! The download: from the database into the spill, from there to the network.
 
-use super::Synchronization;
+use super::{Committed, Sending};
 use crate::fail_point::fail_point;
 use crate::phases::Phase;
 use crate::worker::{Fetch, Withhold};
-use consolidated::Applied;
 use model::{Failure, Spill, SpillPosition};
 use std::borrow::Cow;
 
@@ -40,44 +39,55 @@ fn frames_per_write() -> usize {
     FRAMES_PER_WRITE
 }
 
-impl Synchronization<'_> {
-    /// Fetches the download into the spill, then sends it at the remote's pace.
-    pub(super) async fn download(&mut self, applied: Applied) -> Result<(), Failure> {
+impl<'a> Committed<'a> {
+    /// Fetches the download into the spill.
+    pub(super) async fn fetch(self) -> Result<Sending<'a>, Failure> {
+        let Committed { mut exchange, applied } = self;
         let counter = applied.counter;
         let fetch = Fetch {
-            session: self.session.clone(),
+            session: exchange.session.clone(),
             counter,
-            marks: self.marks.clone(),
-            key_changes: self.key_changes(),
+            marks: exchange.marks.clone(),
+            held_marks: exchange.held_marks.clone(),
+            key_changes: exchange.key_changes(),
+            compression: exchange.compression(),
             echo: applied.echo,
             receipt: applied.receipt,
         };
-        let fetching = self.shared.worker.fetch(fetch);
-        let fetched = self.at_database(Phase::Fetching, fetching).await?;
+        let fetching = exchange.shared.worker.fetch(fetch);
+        let fetched = exchange.at_database(Phase::Fetching, fetching).await?;
         if let Some((withheld, released)) = fetched.withheld {
-            self.summary.rejected += withheld.len() as u64;
-            let (session, epoch) = (self.session.clone(), applied.epoch);
+            exchange.summary.rejected += withheld.len() as u64;
+            let (session, epoch) = (exchange.session.clone(), applied.epoch);
             let withhold = Withhold { session, epoch, counter, withheld, released };
-            let withholding = self.shared.worker.withhold(withhold);
-            self.at_database(Phase::Fetching, withholding).await?;
+            let withholding = exchange.shared.worker.withhold(withhold);
+            exchange.at_database(Phase::Fetching, withholding).await?;
         }
-        self.summary.downloaded = fetched.rows;
-        self.summary.filtered = fetched.filtered;
-        self.summary.spilled_bytes += fetched.frames.disk_bytes();
+        exchange.summary.downloaded = fetched.rows;
+        exchange.summary.filtered = fetched.filtered;
+        exchange.summary.spilled_bytes += fetched.frames.disk_bytes();
+        Ok(Sending { exchange, frames: fetched.frames })
+    }
+}
+
+impl Sending<'_> {
+    /// Sends the download at the remote's pace.
+    pub(super) async fn send(self) -> Result<(), Failure> {
+        let Sending { exchange, frames } = self;
         let mut position = SpillPosition::default();
         // Rows from disk are in memory until the remote has received them.
-        let mut memory = self.shared.spills.memory().hold();
-        let ample = fetched.frames.disk_bytes() == 0 || memory.try_grow(BYTES_PER_WRITE as u64);
+        let mut memory = exchange.shared.spills.memory().hold();
+        let ample = frames.disk_bytes() == 0 || memory.try_grow(BYTES_PER_WRITE as u64);
         let bytes_max = if ample { BYTES_PER_WRITE } else { BYTES_PER_WRITE_MIN };
         loop {
-            let pieces = next_pieces(&fetched.frames, &mut position, bytes_max)?;
+            let pieces = next_pieces(&frames, &mut position, bytes_max)?;
             if pieces.is_empty() {
                 return Ok(());
             }
             let pieces: Vec<&[u8]> = pieces.iter().map(Cow::as_ref).collect();
-            self.connection.send_pieces(&pieces, position.is_between_chunks()).await?;
-            self.lease.progress();
-            if position.chunks() > fetched.frames.len() / 2 {
+            exchange.connection.send_pieces(&pieces, position.is_between_chunks()).await?;
+            exchange.lease.progress();
+            if position.chunks() > frames.len() / 2 {
                 fail_point!("server-download-half-sent");
             }
         }

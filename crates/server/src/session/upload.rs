@@ -1,51 +1,111 @@
 //! The upload: from the network into the spill, from there to the database.
 
-use super::Synchronization;
+use super::exchange::Exchange;
+use super::{Admitted, Applying, Committed};
 use crate::fail_point::fail_point;
 use crate::network::Received;
 use crate::phases::Phase;
 use crate::upload::{ReceivedUpload, UploadInProgress};
+use crate::worker::Apply;
 use consolidated::Applied;
 use model::Failure;
-use protocol::{Capabilities, Message, Mode, Outcome, UploadCommitted, UploadState};
+use protocol::{LastUpload, Message, Mode, UploadCommitted, UploadState};
 use std::sync::Arc;
 
-impl Synchronization<'_> {
-    /// Receives and applies the upload, and tells the remote that it is durable.
-    pub(super) async fn upload(&mut self) -> Result<Applied, Failure> {
-        let held = self.held();
-        // The remote must remove pending changes of tables that the server does not know.
-        let understood = match &held {
-            Some(held) => held.unknown.is_empty(),
-            None => self.same_schema(),
+impl<'a> Admitted<'a> {
+    /// Hands out the counter. A remote that does not know what became of its last upload has to
+    /// learn it first: what it downloads must not be taken for older than what it sent.
+    pub(super) async fn begin_download_only(self) -> Result<Applying<'a>, Failure> {
+        let Admitted(mut exchange) = self;
+        let begun = match exchange.hello.outcome {
+            LastUpload::Known => None,
+            LastUpload::Unknown => Some(exchange.begin().await?),
         };
-        // Nor what waits for tables that wait themselves.
-        let keeps_back = !self.session.waiting.is_empty()
-            && self.hello.capabilities.has(Capabilities::WAITING_TABLES);
-        let known = self.hello.outcome == Outcome::Known && understood && !keeps_back;
+        exchange.welcome(UploadState::None, begun.map(|begun| begun.progress))?;
+        Ok(Applying { exchange, rows: None, epoch: begun.map(|begun| begun.epoch) })
+    }
+
+    /// Receives the upload. None where it comes with another Hello, because this connection has had
+    /// its answer.
+    pub(super) async fn receive(self) -> Result<Option<Applying<'a>>, Failure> {
+        let Admitted(mut exchange) = self;
+        // The remote must remove pending changes of tables that the server does not know, and keep
+        // those of tables that wait.
+        let understood = exchange.leaves_out_enough();
+        let known = exchange.hello.outcome == LastUpload::Known && understood;
         // If the outcome of the last upload is known, the database is not queried before the rows
         // have arrived. The remote has no upload on its way that had to be shut out first, and the
         // transaction of this one recognizes it, and refuses it if it was overtaken meanwhile (S8,
         // trap 6).
-        let begun = if known { None } else { Some(self.begin().await?) };
-        let upload = if known && self.hello.upload_follows {
-            let upload = self.receive_upload().await?;
-            self.welcome(UploadState::Taken, None)?;
-            upload
+        let begun = if known { None } else { Some(exchange.begin().await?) };
+        let rows = if known && exchange.hello.upload_follows {
+            let rows = exchange.receive_upload().await?;
+            exchange.welcome(UploadState::Taken, None)?;
+            rows
         } else {
-            if self.hello.upload_follows {
+            if exchange.hello.upload_follows {
                 // It was built on assumptions that do not hold: thrown away unseen, sent again.
-                self.skip_upload().await?;
+                exchange.skip_upload().await?;
             }
-            self.welcome(UploadState::Send, begun.map(|begun| begun.progress))?;
-            self.connection.flush().await?;
-            self.receive_upload().await?
+            exchange.welcome(UploadState::Send, begun.map(|begun| begun.progress))?;
+            exchange.connection.flush().await?;
+            if exchange.half_duplex() {
+                return Ok(None);
+            }
+            exchange.receive_upload().await?
         };
-        let epoch = begun.map(|begun| begun.epoch);
         fail_point!("server-upload-received");
-        self.summary.uploaded = upload.rows;
-        self.summary.spilled_bytes += upload.spilled_bytes();
-        let applied = self.apply(Some(upload), epoch).await?;
+        exchange.summary.uploaded = rows.rows;
+        exchange.summary.spilled_bytes += rows.spilled_bytes();
+        let epoch = begun.map(|begun| begun.epoch);
+        Ok(Some(Applying { exchange, rows: Some(rows), epoch }))
+    }
+}
+
+impl<'a> Applying<'a> {
+    /// One transaction at the consolidated database, also where there are no rows: it hands out
+    /// the counter without which the download's watermarks could not be trusted (trap 3). The
+    /// remote is told that its upload is durable.
+    pub(super) async fn apply(self) -> Result<Committed<'a>, Failure> {
+        let Applying { mut exchange, rows, epoch } = self;
+        let uploaded = rows.is_some();
+        let (previous, progress) = match &rows {
+            Some(rows) => (rows.previous, rows.progress),
+            None => (exchange.identity.progress, exchange.identity.progress),
+        };
+        let request = Apply {
+            session: exchange.session.clone(),
+            identity: exchange.identity,
+            receipt: exchange.hello.receipt.clone(),
+            epoch,
+            previous,
+            progress,
+            download_follows: exchange.hello.mode != Mode::UploadOnly,
+            key_changes: rows.as_ref().is_some_and(|rows| rows.key_changes),
+            rows_stay: exchange.rows_stay(),
+            marks: exchange.marks.clone(),
+            held_marks: exchange.held_marks.clone(),
+            rows,
+        };
+        let applying = exchange.shared.worker.upload(request);
+        let applied = exchange.at_database(Phase::Applying, applying).await?;
+        if uploaded {
+            exchange.confirm(&applied).await?;
+        }
+        Ok(Committed { exchange, applied })
+    }
+}
+
+impl Committed<'_> {
+    /// There is no download.
+    pub(super) async fn end(self) -> Result<(), Failure> {
+        self.exchange.connection.flush().await
+    }
+}
+
+impl Exchange<'_> {
+    /// Tells the remote that its upload is durable, and what became of its rows.
+    async fn confirm(&mut self, applied: &Applied) -> Result<(), Failure> {
         self.summary.conflicts = applied.conflicts;
         self.summary.rejected = applied.rejected;
         self.summary.reached = applied.reached;
@@ -62,13 +122,13 @@ impl Synchronization<'_> {
                 _ => None,
             },
         }))?;
-        if held.is_some() && self.hello.mode == Mode::Full {
+        if self.held().is_some() && self.hello.mode == Mode::Full {
             let change = self.schema_change();
             self.connection.queue(&change)?;
         }
         self.connection.flush().await?;
         self.summary.phases.end(Phase::Sending);
-        Ok(applied)
+        Ok(())
     }
 
     async fn receive_upload(&mut self) -> Result<ReceivedUpload, Failure> {

@@ -72,11 +72,21 @@ impl<C> Kept<C> {
         self.connection.as_mut()
     }
 
-    /// Lends the connection. After a panic it is not returned, and another one is opened. `None` if
-    /// there is none and the stage ends.
-    pub(super) fn lend<T>(&mut self, intake: &Intake<T>, refuse: impl Fn(T, Failure)) -> Option<C> {
-        let first = self.connection.take();
-        first.or_else(|| self.kind.open_again(intake, refuse))
+    /// Sees to it that there is a connection: after a panic another one is opened. False if there
+    /// is none and the stage ends.
+    pub(super) fn prepare<T>(&mut self, intake: &Intake<T>, refuse: impl Fn(T, Failure)) -> bool {
+        if self.connection.is_none() {
+            self.connection = self.kind.open_again(intake, refuse);
+        }
+        self.connection.is_some()
+    }
+
+    /// Lends the connection for some work, which loses it if it panics.
+    pub(super) fn lend<T>(&mut self, work: impl FnOnce(&mut C) -> T) -> Option<T> {
+        let mut connection = self.connection.take()?;
+        let done = work(&mut connection);
+        self.connection = Some(connection);
+        Some(done)
     }
 }
 

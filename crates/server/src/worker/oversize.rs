@@ -1,20 +1,22 @@
-//! Withholds rows of a download that no message can contain, and sends the others.
+//! Withholds rows of a download that cannot be sent, and sends the others.
 //!
 //! A row that is larger than a frame is owed to the remote, like a row that lost, and reported as a
-//! reject. It is sent when it becomes smaller, or when the limit becomes larger.
+//! reject. It is sent when it becomes smaller, or when the limit becomes larger. A row that was
+//! owed before and that no script can read stays owed, and is reported too, unless a cursor brings
+//! it.
 //!
-//! Invariant O1: each row is either withheld or sent. A withheld row is recorded in the
+//! Invariant WH1: each row is either withheld or sent. A withheld row is recorded in the
 //! consolidated database before the download leaves (S2).
 
 use consolidated::{DownloadBatch, DownloadedTable, WithheldRow};
 use model::{Code, Counter, Failure, PublishedTable, RemoteSchema, RowReader, write_value};
 use protocol::{FRAME_BYTES_MAX, RowsFrame};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// The rows that are withheld now, and by table and key those that are not any more.
 pub(crate) type News = (Vec<WithheldRow>, Vec<(usize, Vec<u8>)>);
 
-/// Bytes of a key that a remote is sent. One that is larger is recorded at the centre only.
+/// Bytes of a key that a remote is sent. One that is larger is recorded at the center only.
 const KEY_BYTES_MAX: usize = 1 << 20;
 
 /// Where the parts of a download go.
@@ -34,6 +36,8 @@ pub(super) struct Oversize<'a> {
     refreshed: Vec<bool>,
     /// What was withheld before and has not come yet, and in which synchronization it was first.
     before: HashMap<(usize, Vec<u8>), Counter>,
+    /// What no script can read and no cursor has brought yet, and why.
+    unreadable: BTreeMap<(usize, Vec<u8>), String>,
     withheld: Vec<WithheldRow>,
     released: Vec<(usize, Vec<u8>)>,
     /// Of them and of their batches: rows that the reader has counted and that are not sent.
@@ -52,6 +56,7 @@ impl<'a> Oversize<'a> {
             row_bytes_max,
             refreshed: Vec::new(),
             before: HashMap::new(),
+            unreadable: BTreeMap::new(),
             withheld: Vec::new(),
             released: Vec::new(),
             rows: 0,
@@ -62,6 +67,8 @@ impl<'a> Oversize<'a> {
     pub(super) fn pass(&mut self, batch: DownloadBatch, sink: Sink<'_>) -> Result<(), Failure> {
         match batch {
             DownloadBatch::Begin { tables, restored, deletes_lost, waiting } => {
+                // What a download has sent that begins again does not count.
+                *self = Oversize::new(self.schema, self.counter, self.row_bytes_max);
                 self.refreshed = tables.iter().map(|it| *it == DownloadedTable::Refresh).collect();
                 sink(DownloadBatch::Begin { tables, restored, deletes_lost, waiting })
             }
@@ -69,20 +76,24 @@ impl<'a> Oversize<'a> {
                 self.before.insert((table, key), counter);
                 Ok(())
             }
+            DownloadBatch::Unreadable { table, key, message } => {
+                self.unreadable.insert((table, key), message);
+                Ok(())
+            }
             DownloadBatch::Upserts { table, count, rows } => {
-                if rows.len() <= self.row_bytes_max && self.before.is_empty() {
+                if rows.len() <= self.row_bytes_max && !self.awaits_any() {
                     return sink(DownloadBatch::Upserts { table, count, rows });
                 }
                 self.upserts(table, count, &rows, sink)
             }
             DownloadBatch::Deletes { table, count, rows } => {
-                if !self.before.is_empty() {
+                if self.awaits_any() {
                     self.deleted(table, &rows)?;
                 }
                 sink(DownloadBatch::Deletes { table, count, rows })
             }
             DownloadBatch::KeyChanges { table, count, rows } => {
-                if rows.len() <= self.row_bytes_max && self.before.is_empty() {
+                if rows.len() <= self.row_bytes_max && !self.awaits_any() {
                     return sink(DownloadBatch::KeyChanges { table, count, rows });
                 }
                 self.key_changes(table, count, &rows, sink)
@@ -91,11 +102,24 @@ impl<'a> Oversize<'a> {
         }
     }
 
-    /// A row of a whole table that was withheld before and is not there now was deleted.
-    pub(super) fn finish(&mut self) {
+    /// Whether it matters which rows arrive.
+    fn awaits_any(&self) -> bool {
+        !self.before.is_empty() || !self.unreadable.is_empty()
+    }
+
+    /// A row of a whole table that was withheld before and is not there now was deleted. What no
+    /// cursor has brought and no script can read is withheld.
+    pub(super) fn finish(&mut self, sink: Sink<'_>) -> Result<(), Failure> {
         let gone = |table: &usize| self.refreshed.get(*table) == Some(&true);
         let gone = self.before.extract_if(|(table, _), _| gone(table));
         self.released.extend(gone.map(|(row, _)| row));
+        for ((table, key), message) in std::mem::take(&mut self.unreadable) {
+            tracing::warn!(table = %self.published(table).name, message,
+                "a script cannot read a row that a remote is owed");
+            let code = Code::OwedRowUnreadable;
+            self.withhold(WithheldRow { table, key, code, bytes: 0, message }, sink)?;
+        }
+        Ok(())
     }
 
     /// What is to be written before the download is sent, if anything.
@@ -123,7 +147,7 @@ impl<'a> Oversize<'a> {
             let row = &rest[..rest.len() - behind.len()];
             rest = behind;
             if row.len() > self.row_bytes_max {
-                self.withhold(table, key, row.len(), sink)?;
+                self.withhold_large(table, key, row.len(), sink)?;
                 continue;
             }
             self.release(table, key);
@@ -173,7 +197,7 @@ impl<'a> Oversize<'a> {
             self.release(table, old_key.clone());
             if change.len() > self.row_bytes_max {
                 sink(DownloadBatch::Deletes { table, count: 1, rows: old_key })?;
-                self.withhold(table, key, row_len, sink)?;
+                self.withhold_large(table, key, row_len, sink)?;
                 // The reader has counted a row, and one was sent.
                 self.rows -= 1;
                 continue;
@@ -184,7 +208,7 @@ impl<'a> Oversize<'a> {
         Ok(())
     }
 
-    fn withhold(
+    fn withhold_large(
         &mut self,
         table: usize,
         key: Vec<u8>,
@@ -197,25 +221,33 @@ impl<'a> Oversize<'a> {
         let message = format!("the row has {bytes} bytes; at most {limit} can be sent to a remote");
         tracing::warn!(table = %published.name, key_bytes = key.len(), bytes,
             "a row is too large to be sent");
+        let (code, bytes) = (Code::RowTooLargeToSend, bytes as u64);
+        self.withhold(WithheldRow { table, key, code, bytes, message }, sink)
+    }
+
+    fn withhold(&mut self, row: WithheldRow, sink: Sink<'_>) -> Result<(), Failure> {
+        let table = row.table;
         // What was withheld before the remote knows already, by that counter. Where the table is
         // sent as a whole it is reported again, or the remote would take the row for gone.
-        let before = self.before.remove(&(table, key.clone()));
+        let before = self.before.remove(&(table, row.key.clone()));
         let told = before.is_none() || self.refreshed.get(table) == Some(&true);
-        if told && key.len() <= KEY_BYTES_MAX {
-            let (key, message) = (key.clone(), message.clone());
+        if told && row.key.len() <= KEY_BYTES_MAX {
+            let (key, message) = (row.key.clone(), row.message.clone());
             let counter = before.unwrap_or(self.counter);
-            let code = Code::RowTooLargeToSend.number();
-            sink(DownloadBatch::Reject { table, key, counter, code, message })?;
+            sink(DownloadBatch::Reject { table, key, counter, code: row.code.number(), message })?;
         }
-        self.withheld.push(WithheldRow { table, key, bytes: bytes as u64, message });
+        self.withheld.push(row);
         Ok(())
     }
 
+    /// A row arrives, or its deletion.
     fn release(&mut self, table: usize, key: Vec<u8>) {
-        if self.before.is_empty() {
+        if !self.awaits_any() {
             return;
         }
-        self.released.extend(self.before.remove_entry(&(table, key)).map(|(row, _)| row));
+        let row = (table, key);
+        self.unreadable.remove(&row);
+        self.released.extend(self.before.remove_entry(&row).map(|(row, _)| row));
     }
 }
 

@@ -1,11 +1,12 @@
 //! Answers requests that need no write: users, the tables of a remote, downloads.
 
+use super::cost::{Answer, Cost, Costed};
 use super::kept::Kept;
 use super::oversize::{News, Oversize};
 use super::rejects;
-use super::{Answer, Cost, Costed};
+use crate::authenticate::Granted;
 use crate::fail_point::fail_point;
-use crate::stage::Intake;
+use crate::stage::{Intake, Routine};
 use consolidated::{
     Admittee, Credentials, DownloadBatch, DownloadedTable, Echo, FetchRequest, Reader,
     RemoteBinding, Session, TableMark,
@@ -15,8 +16,8 @@ use model::{
     Spill, Spills, UserName, cut,
 };
 use protocol::{
-    DownloadBegin, DownloadEnd, DownloadMode, Message, Operation, Reject, RowsFrame, TableDownload,
-    WaitingTable,
+    Compression, Compressor, DownloadBegin, DownloadEnd, DownloadMode, Message, Operation, Reject,
+    RowsFrame, TableDownload, WaitingTable,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -38,6 +39,8 @@ pub(crate) struct Admission {
     pub(crate) publications: Vec<PublicationName>,
     /// The digests of the schema and the tables that it holds; none where it does not upload.
     pub(crate) holds: Option<(Option<String>, Vec<String>)>,
+    /// The claims that an identity provider decides.
+    pub(crate) granted: Option<Arc<Granted>>,
 }
 
 /// What the database knows of them. The session is used only after the user was verified.
@@ -53,8 +56,11 @@ pub(crate) struct Fetch {
     pub(crate) session: Arc<Session>,
     pub(crate) counter: Counter,
     pub(crate) marks: Arc<Vec<TableMark>>,
+    pub(crate) held_marks: Arc<Vec<TableMark>>,
     /// Whether the remote understands a key change as an operation of its own.
     pub(crate) key_changes: bool,
+    /// How rows are compressed on their way.
+    pub(crate) compression: Option<Compression>,
     pub(crate) echo: Echo,
     pub(crate) receipt: Option<Receipt>,
 }
@@ -76,17 +82,28 @@ pub(super) struct Cut {
     pub(super) row_bytes_max: usize,
 }
 
-pub(super) fn run(
-    kept: &mut Kept<Box<dyn Reader>>,
-    intake: &Intake<Read>,
-    spills: &Arc<Spills>,
-    cut: Cut,
-    clock: &dyn Clock,
-) {
-    let Some(mut reader) = kept.lend(intake, refuse) else { return };
-    while let Some(read) = intake.take() {
+/// A worker that reads.
+pub(super) struct Work {
+    pub(super) kept: Kept<Box<dyn Reader>>,
+    pub(super) spills: Arc<Spills>,
+    pub(super) cut: Cut,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) compressor: Compressor,
+}
+
+impl Routine for Work {
+    type Item = Read;
+
+    fn begin(&mut self, intake: &Intake<Read>) -> bool {
+        self.kept.prepare(intake, refuse)
+    }
+
+    fn work(&mut self, read: Read, intake: &Intake<Read>) {
+        let Work { kept, spills, cut, clock, compressor } = self;
+        let clock = clock.as_ref();
         let begun_us = clock.monotonic_us();
-        match read {
+        // Without a connection the answer is dropped, and whoever asked learns that.
+        kept.lend(|reader| match read {
             Read::Admit(admission, answer) => {
                 let mut group = vec![(admission, answer)];
                 while group.len() < ADMISSIONS_MAX
@@ -99,13 +116,13 @@ pub(super) fn run(
             }
             Read::Fetch(fetch, answer) => {
                 let before = reader.round_trips();
-                let result = fetch_download(reader.as_mut(), &fetch, spills, cut);
+                let result = fetch_download(reader.as_mut(), &fetch, spills, *cut, compressor);
                 // The session may have ended in the meantime. Then the answer is not needed.
                 let round_trips = reader.round_trips() - before;
                 let worked_us = clock.monotonic_us() - begun_us;
                 drop(answer.send(costed(result, round_trips, worked_us)));
             }
-        }
+        });
     }
 }
 
@@ -156,7 +173,10 @@ fn admit(
     for ((admission, answer), admittee) in group.into_iter().zip(known) {
         let Admittee { credentials, binding } = admittee;
         let before = reader.round_trips();
-        let claims = credentials.as_ref().map(|it| it.claims.clone()).unwrap_or_default();
+        let mut claims = credentials.as_ref().map(|it| it.claims.clone()).unwrap_or_default();
+        if let Some(granted) = &admission.granted {
+            claims = granted.over(claims);
+        }
         let session = settle(reader, &admission, claims);
         round_trips += reader.round_trips() - before;
         let admitted = Admitted { credentials, binding, session };
@@ -190,6 +210,7 @@ fn fetch_download(
     fetch: &Fetch,
     spills: &Arc<Spills>,
     cut: Cut,
+    compressor: &mut Compressor,
 ) -> Result<FetchedDownload, Failure> {
     let mut frames = spills.open();
     let mut rejects = rejects::Waiting::default();
@@ -198,6 +219,7 @@ fn fetch_download(
         session: &fetch.session,
         counter: fetch.counter,
         marks: &fetch.marks,
+        held_marks: &fetch.held_marks,
         key_changes: fetch.key_changes,
         echo: &fetch.echo,
         batch_bytes: cut.batch_bytes,
@@ -211,6 +233,7 @@ fn fetch_download(
                 return rejects.add(reject, &mut frames);
             }
             DownloadBatch::Begin { tables, restored, deletes_lost, waiting } => {
+                (frames, rejects) = (spills.open(), rejects::Waiting::default());
                 let tables = tables.into_iter().map(|t| TableDownload { mode: mode(t) }).collect();
                 let more = waiting.len() > fetch.session.waiting.len();
                 let waiting_tables = waiting.iter().filter(|_| more).map(waiting_table).collect();
@@ -218,7 +241,7 @@ fn fetch_download(
                 Message::DownloadBegin(begin)
             }
             // It is reported in the words of the reject that was noted with it.
-            DownloadBatch::Withheld { .. } => return Ok(()),
+            DownloadBatch::Withheld { .. } | DownloadBatch::Unreadable { .. } => return Ok(()),
             DownloadBatch::Upserts { table, count, rows } => {
                 rows_message(table, Operation::Upsert, count, rows)
             }
@@ -230,10 +253,10 @@ fn fetch_download(
             }
         };
         rejects.send(&mut frames)?;
-        frames.append(message.to_frame()?)
+        frames.append(packed(message, fetch, compressor)?)
     };
     let fetched = reader.fetch(&request, &mut |batch| oversize.pass(batch, &mut keep))?;
-    oversize.finish();
+    oversize.finish(&mut keep)?;
     let rows = fetched.rows - oversize.rows;
     rejects.send(&mut frames)?;
     fail_point!("server-download-fetched");
@@ -246,6 +269,22 @@ fn fetch_download(
     frames.append(Message::DownloadEnd(end).to_frame()?)?;
     let withheld = oversize.into_news();
     Ok(FetchedDownload { frames, rows, filtered: fetched.filtered, withheld })
+}
+
+/// The message as a frame, whose rows are compressed where that is wanted.
+fn packed(
+    message: Message,
+    fetch: &Fetch,
+    compressor: &mut Compressor,
+) -> Result<Vec<u8>, Failure> {
+    let mut frame = message.to_frame()?;
+    if let (Some(method), Message::Rows(rows)) = (fetch.compression, message) {
+        let table = fetch.session.schema.tables.get(usize::from(rows.table));
+        if table.is_some_and(|table| table.compress) {
+            compressor.compress(method, &mut frame)?;
+        }
+    }
+    Ok(frame)
 }
 
 /// A table that waits, as remotes are told of it.

@@ -1,7 +1,7 @@
 //! Rejects for a remote, in messages of limited size.
 //!
 //! A message ends before the reject that would make it too large, so a reject with a large key has
-//! its own message. A reject that no message can contain stays at the centre.
+//! its own message. A reject that no message can contain stays at the center.
 
 use model::{Failure, MESSAGE_BYTES_MAX, Spill, cut};
 use protocol::{FRAME_BYTES_MAX, Message, Reject, Rejects};

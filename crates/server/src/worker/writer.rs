@@ -7,10 +7,10 @@
 //! tried again alone, so that only the one at fault fails. No answer leaves before the commit (trap
 //! 17).
 
+use super::cost::{Answer, Cost, Costed};
 use super::kept::Kept;
-use super::{Answer, Cost, Costed};
 use crate::fail_point::fail_point;
-use crate::stage::Intake;
+use crate::stage::{Intake, Routine};
 use crate::upload::ReceivedUpload;
 use consolidated::{
     Applied, Begun, Identity, Session, TableMark, UploadRequest, WithheldRow, Withholding, Writer,
@@ -38,7 +38,7 @@ pub(super) fn trim(writer: &mut dyn Writer, limits: Limits) -> Result<(), Failur
 /// What the writer is asked.
 pub(crate) enum Write {
     Begin(Begin, Answer<Begun>),
-    Upload(Box<Upload>, Answer<Applied>),
+    Apply(Box<Apply>, Answer<Applied>),
     Withhold(Withhold, Answer<()>),
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct Begin {
 }
 
 /// Apply an upload.
-pub(crate) struct Upload {
+pub(crate) struct Apply {
     pub(crate) session: Arc<Session>,
     pub(crate) identity: Identity,
     pub(crate) receipt: Option<Receipt>,
@@ -77,12 +77,16 @@ pub(crate) struct Upload {
     pub(crate) rows: Option<ReceivedUpload>,
 }
 
-/// A writer, and what it has in hand.
+/// A worker that writes, and what it has in hand.
 pub(super) struct Work {
     kept: Kept<Box<dyn Writer>>,
+    limits: Limits,
+    clock: Arc<dyn Clock>,
     hand: Hand,
     /// What failed with others and is tried without them.
     alone: VecDeque<Write>,
+    /// How many it has committed, or tried to.
+    groups: u64,
 }
 
 /// What one transaction is for.
@@ -94,8 +98,8 @@ struct Hand {
 }
 
 impl Work {
-    pub(super) fn new(kept: Kept<Box<dyn Writer>>) -> Work {
-        Work { kept, hand: Hand::default(), alone: VecDeque::new() }
+    pub(super) fn new(kept: Kept<Box<dyn Writer>>, limits: Limits, clock: Arc<dyn Clock>) -> Work {
+        Work { kept, limits, clock, hand: Hand::default(), alone: VecDeque::new(), groups: 0 }
     }
 
     /// Of what a panic left in hand, all are tried alone; one that was alone is to blame. An
@@ -107,76 +111,91 @@ impl Work {
             self.alone.extend(group);
         }
     }
+
+    /// Tries alone what has to be.
+    fn commit_alone(&mut self) {
+        while let Some(write) = self.alone.pop_front() {
+            self.commit(write, None);
+        }
+    }
+
+    /// Commits a group that begins with `first` and goes on with what waits at `more`.
+    fn commit(&mut self, first: Write, more: Option<&Intake<Write>>) {
+        let Work { kept, limits, clock, hand, alone, groups } = self;
+        let begun_us = clock.monotonic_us();
+        // It stays in hand, for a panic must not cost those that are not to blame.
+        *hand = Hand { group: vec![first], committing: false };
+        kept.lend(|writer| {
+            let writer = writer.as_mut();
+            let result = commit_group(writer, hand, more, *limits);
+            let mut group = std::mem::take(&mut hand.group);
+            let outcomes = match result {
+                Ok(outcomes) => outcomes,
+                Err(failure) if group.len() == 1 => {
+                    vec![(failed(&group[0], failure), Cost::default())]
+                }
+                Err(failure) => {
+                    tracing::warn!(error = %failure.full_message(), synchronizations = group.len(),
+                        "a group of uploads failed; each is tried alone");
+                    alone.extend(group.drain(..));
+                    Vec::new()
+                }
+            };
+            let worked_us = clock.monotonic_us() - begun_us;
+            for (write, (outcome, cost)) in group.into_iter().zip(outcomes) {
+                answer(write, outcome, Cost { worked_us, ..cost });
+            }
+            *groups += 1;
+            if groups.is_multiple_of(TRIM_EVERY_GROUPS)
+                && let Err(failure) = trim(writer, *limits)
+            {
+                tracing::warn!(error = %failure.full_message(), "cannot trim the change logs");
+            }
+        });
+    }
 }
 
-enum Outcome {
+impl Routine for Work {
+    type Item = Write;
+
+    fn begin(&mut self, intake: &Intake<Write>) -> bool {
+        self.end_panic();
+        let refused = |write: Write, failure| {
+            let outcome = failed(&write, failure);
+            answer(write, outcome, Cost::default());
+        };
+        let ready = self.kept.prepare(intake, refused);
+        if ready {
+            self.commit_alone();
+        }
+        ready
+    }
+
+    fn work(&mut self, first: Write, intake: &Intake<Write>) {
+        self.commit(first, Some(intake));
+        self.commit_alone();
+    }
+}
+
+enum Written {
     Begun(Result<Begun, Failure>),
     Applied(Box<Result<Applied, Failure>>),
     Withheld(Result<(), Failure>),
 }
 
 /// What became of a group, and what each of it cost.
-type Outcomes = Vec<(Outcome, Cost)>;
-
-pub(super) fn run(work: &mut Work, intake: &Intake<Write>, limits: Limits, clock: &dyn Clock) {
-    work.end_panic();
-    let refused = |write: Write, failure| {
-        let outcome = failed(&write, failure);
-        answer(write, outcome, Cost::default());
-    };
-    let Some(mut writer) = work.kept.lend(intake, refused) else { return };
-    let Work { hand, alone, .. } = work;
-    let mut groups: u64 = 0;
-    let writer = writer.as_mut();
-    let limits =
-        Limits { group_len_max: limits.group_len_max.min(writer.group_len_max()), ..limits };
-    loop {
-        let (first, more) = match alone.pop_front() {
-            Some(first) => (first, None),
-            None => match intake.take() {
-                Some(first) => (first, Some(intake)),
-                None => return,
-            },
-        };
-        let begun_us = clock.monotonic_us();
-        *hand = Hand { group: vec![first], committing: false };
-        let result = commit_group(writer, hand, more, limits);
-        let mut group = std::mem::take(&mut hand.group);
-        let outcomes = match result {
-            Ok(outcomes) => outcomes,
-            Err(failure) if group.len() == 1 => {
-                vec![(failed(&group[0], failure), Cost::default())]
-            }
-            Err(failure) => {
-                tracing::warn!(error = %failure.full_message(), synchronizations = group.len(),
-                    "a group of uploads failed; each is tried alone");
-                alone.extend(group.drain(..));
-                Vec::new()
-            }
-        };
-        let worked_us = clock.monotonic_us() - begun_us;
-        for (write, (outcome, cost)) in group.into_iter().zip(outcomes) {
-            answer(write, outcome, Cost { worked_us, ..cost });
-        }
-        groups += 1;
-        if groups.is_multiple_of(TRIM_EVERY_GROUPS)
-            && let Err(failure) = trim(writer, limits)
-        {
-            tracing::warn!(error = %failure.full_message(), "cannot trim the change logs");
-        }
-    }
-}
+type Finished = Vec<(Written, Cost)>;
 
 /// The session may have ended in the meantime, but the outcome is in the database.
-fn answer(write: Write, outcome: Outcome, cost: Cost) {
+fn answer(write: Write, outcome: Written, cost: Cost) {
     match (write, outcome) {
-        (Write::Begin(_, answer), Outcome::Begun(result)) => {
+        (Write::Begin(_, answer), Written::Begun(result)) => {
             drop(answer.send(result.map(|value| Costed { value, cost })));
         }
-        (Write::Upload(_, answer), Outcome::Applied(result)) => {
+        (Write::Apply(_, answer), Written::Applied(result)) => {
             drop(answer.send(result.map(|value| Costed { value, cost })));
         }
-        (Write::Withhold(_, answer), Outcome::Withheld(result)) => {
+        (Write::Withhold(_, answer), Written::Withheld(result)) => {
             drop(answer.send(result.map(|value| Costed { value, cost })));
         }
         _ => unreachable!("every request has the outcome of its kind"),
@@ -189,7 +208,8 @@ fn commit_group(
     hand: &mut Hand,
     intake: Option<&Intake<Write>>,
     limits: Limits,
-) -> Result<Outcomes, Failure> {
+) -> Result<Finished, Failure> {
+    let group_len_max = limits.group_len_max.min(writer.group_len_max());
     let round_trips = writer.round_trips();
     writer.begin()?;
     let group = &mut hand.group;
@@ -199,17 +219,17 @@ fn commit_group(
         let outcome = execute(writer, &group[next]);
         if writer.transaction_lost() {
             return Err(match outcome {
-                Outcome::Begun(Err(failure)) | Outcome::Withheld(Err(failure)) => failure,
-                Outcome::Applied(result) => match *result {
+                Written::Begun(Err(failure)) | Written::Withheld(Err(failure)) => failure,
+                Written::Applied(result) => match *result {
                     Err(failure) => failure,
                     Ok(_) => lost(),
                 },
-                Outcome::Begun(Ok(_)) | Outcome::Withheld(Ok(())) => lost(),
+                Written::Begun(Ok(_)) | Written::Withheld(Ok(())) => lost(),
             });
         }
         outcomes.push(outcome);
         next += 1;
-        if next == group.len() && group.len() < limits.group_len_max {
+        if next == group.len() && group.len() < group_len_max {
             group.extend(intake.and_then(|intake| intake.take_waiting(|_| true)));
         }
     }
@@ -230,28 +250,28 @@ fn lost() -> Failure {
     Failure::new(model::Code::ScriptFailed, "the database rolled back the transaction")
 }
 
-fn failed(write: &Write, failure: Failure) -> Outcome {
+fn failed(write: &Write, failure: Failure) -> Written {
     match write {
-        Write::Begin(..) => Outcome::Begun(Err(failure)),
-        Write::Upload(..) => Outcome::Applied(Box::new(Err(failure))),
-        Write::Withhold(..) => Outcome::Withheld(Err(failure)),
+        Write::Begin(..) => Written::Begun(Err(failure)),
+        Write::Apply(..) => Written::Applied(Box::new(Err(failure))),
+        Write::Withhold(..) => Written::Withheld(Err(failure)),
     }
 }
 
-fn execute(writer: &mut dyn Writer, write: &Write) -> Outcome {
+fn execute(writer: &mut dyn Writer, write: &Write) -> Written {
     match write {
         Write::Begin(begin, _) => {
             let receipt = begin.receipt.as_ref();
-            Outcome::Begun(writer.begin_synchronization(&begin.session, &begin.identity, receipt))
+            Written::Begun(writer.begin_synchronization(&begin.session, &begin.identity, receipt))
         }
-        Write::Withhold(withhold, _) => Outcome::Withheld(writer.withhold(&Withholding {
+        Write::Withhold(withhold, _) => Written::Withheld(writer.withhold(&Withholding {
             session: &withhold.session,
             epoch: withhold.epoch,
             counter: withhold.counter,
             withheld: &withhold.withheld,
             released: &withhold.released,
         })),
-        Write::Upload(upload, _) => {
+        Write::Apply(upload, _) => {
             let result = writer.upload(&UploadRequest {
                 session: &upload.session,
                 identity: upload.identity,
@@ -270,7 +290,7 @@ fn execute(writer: &mut dyn Writer, write: &Write) -> Outcome {
                 },
                 left_out: None,
             });
-            Outcome::Applied(Box::new(result))
+            Written::Applied(Box::new(result))
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A database for one test, and `psql`, the program that knows nothing of Syncline.
 
 use super::session::PsqlSession;
-use super::{Cluster, programs};
+use super::{client, programs};
 use crate::program::{Outcome, finish};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -28,10 +28,10 @@ pub struct TestDatabase {
 }
 
 impl TestDatabase {
-    pub(super) fn new(cluster: &Cluster, name: &str) -> TestDatabase {
+    pub(super) fn new(socket_folder: &Path, port: u16, name: &str) -> TestDatabase {
         TestDatabase {
-            socket_folder: cluster.socket_folder().to_owned(),
-            port: cluster.port(),
+            socket_folder: socket_folder.to_owned(),
+            port,
             name: name.to_owned(),
             role: APP_ROLE.to_owned(),
         }
@@ -139,7 +139,7 @@ impl TestDatabase {
 
     /// The definition of everything in the database, and of its rows if wanted, by `pg_dump`.
     pub fn dump(&self, arguments: &[&str]) -> String {
-        let dump = super::run_client(self.client("pg_dump").args(arguments)).stdout;
+        let dump = client::run_client(self.client("pg_dump").args(arguments)).stdout;
         // Two lines have a random word, so that two dumps of the same database would differ.
         let random =
             |line: &&str| line.starts_with("\\restrict") || line.starts_with("\\unrestrict");

@@ -130,8 +130,8 @@ fn the_oracle_sees_every_difference_from_a_remote() {
               NULL, NULL, NULL, NULL)",
     );
     assert_eq!(database.tables(), ["t"]);
-    let centre = crate::Centre::Postgres(database.clone());
-    let check = |shares: &[crate::Share]| crate::differences_in(&centre, &remote, shares);
+    let center = crate::Center::Postgres(database.clone());
+    let check = |shares: &[crate::Share]| crate::differences_in(&center, &remote, shares);
     assert_eq!(check(&[crate::Share::whole("t")]), Vec::<String>::new());
     assert_eq!(check(&[crate::Share::of("t", "t.id = 1")]).len(), 1);
     database.sql("UPDATE t SET price = 5.01 WHERE id = 1");

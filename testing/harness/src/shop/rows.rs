@@ -1,6 +1,6 @@
 //! The rows of the generated shop: always the same, with the letters that go wrong first.
 
-use super::Dialect;
+use super::dialect::Dialect;
 use super::tables::{Kind, TABLES, Table, name};
 use crate::chance::Chance;
 

@@ -1,6 +1,6 @@
 //! The eleven tables of the shop, written once and spelled for each database.
 
-use super::Dialect;
+use super::dialect::Dialect;
 
 /// What a column holds.
 #[derive(Debug, Clone, Copy)]

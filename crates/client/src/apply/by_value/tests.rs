@@ -52,7 +52,7 @@ fn children_stay_where_a_row_takes_the_key_of_another() {
     });
 }
 
-// S3, Trap 10: two rows swap their values, and the centre's children have stayed.
+// S3, Trap 10: two rows swap their values, and the center's children have stayed.
 #[test]
 fn children_stay_where_values_are_swapped() {
     for_each_pair(&|mut site, what| {
@@ -74,9 +74,9 @@ fn children_stay_where_another_row_has_the_value() {
     });
 }
 
-// S3: what the centre says of a child holds, whatever the file's own actions do.
+// S3: what the center says of a child holds, whatever the file's own actions do.
 #[test]
-fn children_that_the_centre_names_refer_to_what_it_says() {
+fn children_that_the_center_names_refer_to_what_it_says() {
     for_each_pair(&|mut site, what| {
         site.download()
             .upsert("p", &[&row(7, "new"), &row(9, "b")])

@@ -190,7 +190,7 @@ fn children_of_a_row_that_is_refused_wait_with_it() {
     assert_eq!(site.rows("SELECT * FROM c"), ["10, 1", "20, 2"]);
 }
 
-// S3, S4: a table of the user's own refers to a row that goes at the centre. The whole download
+// S3, S4: a table of the user's own refers to a row that goes at the center. The whole download
 // failed (E5005), for ever.
 #[test]
 fn a_row_that_a_table_of_the_users_own_refers_to_stays_and_the_rest_arrives() {
@@ -237,6 +237,43 @@ fn a_row_that_a_table_of_the_users_own_refers_to_stays_and_the_rest_arrives() {
     }
 }
 
+// S3, S4, Trap 21: a row of the user's own refers to a row whose key changes at the center, and its
+// foreign key follows deletes, but not keys. The whole download failed (E5005), for ever.
+#[test]
+fn a_key_that_a_table_of_the_users_own_refers_to_stays_and_the_rest_arrives() {
+    for action in ["NO ACTION", "SET NULL", "CASCADE"] {
+        let mut site = Site::empty();
+        site.write("CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT)");
+        let tables = site.all_tables();
+        site.publish(&tables);
+        site.write(&format!(
+            "CREATE TABLE note(t INT REFERENCES t ON DELETE {action}, words TEXT)"
+        ));
+        site.remote.tables = None;
+        site.download().upsert("t", &[&[int(1), text("a")], &[int(2), text("b")]]).apply().unwrap();
+        site.write("INSERT INTO note VALUES (1, 'mine')");
+        site.download()
+            .key_change(
+                "t",
+                &[(&[int(1)], &[int(9), text("A")]), (&[int(2)], &[int(8), text("B")])],
+            )
+            .apply()
+            .unwrap();
+        assert_eq!(rows(&site), ["1, 'a'", "8, 'B'", "9, 'A'"], "{action}");
+        assert_eq!(site.rows("SELECT * FROM note"), ["1, 'mine'"], "{action}");
+        assert_eq!(told(&site), [r#"t {"id":1} E7240 {"id":1,"v":"a"}"#], "{action}");
+        // A later download does not fire what is meant for deletes.
+        site.download().upsert("t", &[&[int(7), text("c")]]).apply().unwrap();
+        assert_eq!(site.rows("SELECT * FROM note"), ["1, 'mine'"], "{action}");
+        // The user follows.
+        site.write("UPDATE note SET t = 9");
+        site.download().upsert("t", &[&[int(7), text("d")]]).apply().unwrap();
+        assert_eq!(rows(&site), ["7, 'd'", "8, 'B'", "9, 'A'"], "{action}");
+        assert_eq!((kept(&site), told(&site)), (0, Vec::new()), "{action}");
+        assert_eq!(site.upload(), Vec::<String>::new(), "{action}");
+    }
+}
+
 // A reject of a downloaded row is not a change of this remote.
 #[test]
 fn what_is_kept_back_is_not_retried_as_a_change() {
@@ -267,5 +304,43 @@ fn what_came_waits_for_a_parent_that_was_deleted_here() {
         site.write("UPDATE c SET t = 1 WHERE id = 10; DELETE FROM t WHERE id = 2");
         assert_eq!(site.upload().len(), 1, "{deferred}: the delete goes up");
         assert_eq!(site.rows("SELECT * FROM c"), ["10, 1"], "{deferred}");
+    }
+}
+
+// S5, Trap 3: a row of a table of the user's own keeps some rows of a restored center from going.
+// What the download overwrites among those that stay is recorded all the same.
+#[test]
+fn rows_that_stay_for_others_are_compared_with_a_restored_center() {
+    let mut site = Site::new("CREATE TABLE t(id INTEGER PRIMARY KEY, u TEXT, v INT)");
+    let rows: [&[Value]; 2] = [&[int(1), text("a"), int(1)], &[int(2), text("b"), int(2)]];
+    site.download().refresh("t").upsert("t", &rows).apply().unwrap();
+    site.write("CREATE TABLE own(t INTEGER REFERENCES t(id)); INSERT INTO own VALUES (1), (2)");
+    let older: [&[Value]; 1] = [&[int(1), text("a"), int(0)]];
+    site.download().refresh("t").restored().upsert("t", &older).apply().unwrap();
+    let told = told(&site);
+    let overwritten = r#"t {"id":1} E7160 {"id":1,"u":"a","v":1}"#.to_owned();
+    let lost = r#"t {"id":2} E7005 {"id":2,"u":"b","v":2}"#.to_owned();
+    assert!(told.contains(&overwritten), "{told:?}");
+    assert!(told.contains(&lost), "{told:?}");
+    assert_eq!(site.rows("SELECT v FROM t WHERE id = 1"), ["0"]);
+}
+
+// S7, Trap 13: after a new identity the center counts from the beginning. A reject with the number
+// of one that is known is another one.
+#[test]
+fn a_reject_of_a_new_identity_is_not_one_of_the_former() {
+    let mut site = Site::new("CREATE TABLE t(id INTEGER PRIMARY KEY, u TEXT, v INT)");
+    let rows: [&[Value]; 1] = [&[int(1), text("a"), int(1)]];
+    site.download().refresh("t").upsert("t", &rows).apply().unwrap();
+    for times in 1..=2 {
+        site.download().reject("t", &[int(1)], 3, Code::RowNotUnique).apply().unwrap();
+        assert_eq!(site.remote.rejects().unwrap().len(), times);
+        // It is repeated until it is known.
+        site.download().reject("t", &[int(1)], 3, Code::RowNotUnique).apply().unwrap();
+        assert_eq!(site.remote.rejects().unwrap().len(), times);
+        let tables = site.tables();
+        let remote = &mut site.remote;
+        let (connection, random) = (&remote.connection, &mut remote.random);
+        crate::progress::take_new_identity(connection, &tables, random, None).unwrap();
     }
 }

@@ -1,4 +1,4 @@
-//! What a key change at the centre makes of the remote.
+//! What a key change at the center makes of the remote.
 
 use crate::testing::{Site, int, text};
 use model::{Code, Value};
@@ -70,7 +70,7 @@ fn chains_and_swaps_come_out_right_in_every_order() {
     }
 }
 
-// S3. The centre replaced the row that had the key: only the moved one is sent.
+// S3. The center replaced the row that had the key: only the moved one is sent.
 #[test]
 fn a_row_that_still_has_the_key_makes_way() {
     let mut site = Site::new(T);
@@ -154,7 +154,7 @@ fn parents_that_swap_keep_their_own_children() {
     }
 }
 
-// S3: the centre's log names the key that the remote knows.
+// S3: the center's log names the key that the remote knows.
 #[test]
 fn a_child_that_was_deleted_before_its_parent_moved_is_deleted() {
     let mut site = Site::new(FAMILY);
@@ -203,17 +203,17 @@ fn a_change_under_the_new_key_stays_beside_what_came() {
     site.write("DELETE FROM t WHERE id = 9");
     assert_eq!(site.upload(), NONE);
     assert_eq!(rows(&site)[2], "9, 'a', 11");
-    // Two changes for one key: the uploads tell the centre.
+    // Two changes for one key: the uploads tell the center.
     let mut site = Site::new(T);
     site.write("INSERT INTO t VALUES (9, 'mine', 1); UPDATE t SET v = 99 WHERE id = 1");
     let download = site.download().key_change("t", &[(&[int(1)], &row(9, "a", 11))]);
     assert_eq!(download.apply().unwrap_err().code(), Code::ApplyBlocked);
 }
 
-// S1, S3, Trap 7: a row that came to the centre and got another key there since the last download
+// S1, S3, Trap 7: a row that came to the center and got another key there since the last download
 // may be sent with its first key. A row of this file's own may have that key.
 #[test]
-fn a_row_of_its_own_stays_under_a_key_that_another_row_had_at_the_centre() {
+fn a_row_of_its_own_stays_under_a_key_that_another_row_had_at_the_center() {
     let mut site = Site::new(
         "CREATE TABLE t(id INTEGER PRIMARY KEY, v INT);
          CREATE TABLE child(id INTEGER PRIMARY KEY, t INT REFERENCES t ON UPDATE CASCADE);",
@@ -227,10 +227,10 @@ fn a_row_of_its_own_stays_under_a_key_that_another_row_had_at_the_centre() {
     assert_eq!(site.upload(), ["insert t (7, 1)", "insert child (70, 7)"]);
 }
 
-// Trap 7: both have given the row another key. The centre sees it, as it does where the upload
+// Trap 7: both have given the row another key. The center sees it, as it does where the upload
 // comes first.
 #[test]
-fn a_key_that_was_changed_here_too_waits_for_the_centre() {
+fn a_key_that_was_changed_here_too_waits_for_the_center() {
     let mut site =
         Site::new("CREATE TABLE t(id INTEGER PRIMARY KEY, v INT); INSERT INTO t VALUES (1, 0);");
     site.write("UPDATE t SET id = 5");
@@ -260,7 +260,7 @@ fn another_spelling_of_the_key_arrives() {
     }
 }
 
-// A3: a centre that names no key change deletes one spelling and sends the other. Here both are
+// A3: a center that names no key change deletes one spelling and sends the other. Here both are
 // one key: the delete took away the row that had just come, with its children and its edit.
 #[test]
 fn a_delete_of_another_spelling_leaves_the_row_that_came() {

@@ -25,7 +25,7 @@ fn waiting(site: &Site) -> Vec<String> {
     site.rows("SELECT value FROM syncline_state WHERE name = 'orphans' AND value IS NOT NULL")
 }
 
-// S4, Trap 26: one orphan at the centre, where foreign keys are off by default, kept every remote
+// S4, Trap 26: one orphan at the center, where foreign keys are off by default, kept every remote
 // from every download (E5005), for ever.
 #[test]
 fn a_row_without_a_parent_waits_for_it_and_stops_nobody() {
@@ -71,7 +71,7 @@ fn a_row_without_a_parent_waits_for_it_and_stops_nobody() {
 // S3, Trap 26: the parent is deleted where foreign keys are off. The remote's own foreign key
 // deleted the children, and they were never sent again.
 #[test]
-fn children_of_a_deleted_parent_that_the_centre_keeps_come_back_with_it() {
+fn children_of_a_deleted_parent_that_the_center_keeps_come_back_with_it() {
     for action in ACTIONS {
         let mut site = shop(action);
         site.write(
@@ -86,7 +86,7 @@ fn children_of_a_deleted_parent_that_the_centre_keeps_come_back_with_it() {
         assert_eq!(site.upload(), Vec::<String>::new(), "{action}");
         site.download().upsert("customer", &[&[int(2), text("again")]]).apply().unwrap();
         assert_eq!(all(&site).len(), 6, "{action}");
-        // What the centre deletes with its children, named by it, is gone.
+        // What the center deletes with its children, named by it, is gone.
         site.download()
             .delete("line", &[&[int(200)]])
             .delete("purchase", &[&[int(20)]])
@@ -170,7 +170,7 @@ fn a_row_that_a_later_frame_deletes_does_not_come_back() {
         .apply()
         .unwrap();
     assert_eq!(site.rows("SELECT id FROM node"), Vec::<String>::new());
-    assert_eq!(waiting(&site), ["1"], "the centre did not name the last one");
+    assert_eq!(waiting(&site), ["1"], "the center did not name the last one");
 }
 
 // S4, Trap 26: SQLite counts broken foreign keys. One that the application had broken, and that the
@@ -237,7 +237,7 @@ fn a_ring_that_is_deleted_in_several_frames_does_not_come_back() {
     }
 }
 
-// S3, Trap 26: the parent that rows wait for is made here and uploaded. The centre has nothing to
+// S3, Trap 26: the parent that rows wait for is made here and uploaded. The center has nothing to
 // send then, and the rows waited for the next download that brought anything.
 #[test]
 fn rows_come_back_to_a_parent_that_is_made_here() {

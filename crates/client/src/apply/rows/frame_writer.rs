@@ -1,10 +1,14 @@
 //! Writing the rows of one frame.
 
-use super::{Actions, Target, exists, is_duplicate, read_values, run};
-use crate::apply::comparison::{Stored, compare};
-use crate::apply::parked::Parked;
-use crate::apply::statements::BATCH_ROWS;
-use crate::apply::{Circumstances, kept_back, refresh, rejects};
+use super::actions::Actions;
+use super::target::Target;
+use crate::apply::circumstances::Circumstances;
+use crate::apply::constraint::is_duplicate;
+use crate::apply::rows::comparison::{Stored, compare};
+use crate::apply::rows::waiting::WaitingRows;
+use crate::apply::statements::{self, BATCH_ROWS};
+use crate::apply::values::{exists, read_values, run};
+use crate::apply::{constraint, kept_back, refresh, rejects};
 use crate::connection::{bind, explain};
 use crate::schema::RemoteTable;
 use model::{Failure, RowReader, Value, ValueRef};
@@ -15,11 +19,12 @@ pub(super) struct FrameWriter<'a, 'b> {
     circumstances: &'a Circumstances<'a>,
     actions: &'b Actions<'a>,
     table: &'a RemoteTable,
-    parked: &'b mut Option<Parked>,
+    waiting: &'b mut Option<WaitingRows>,
     only_new: &'b mut bool,
     /// Something is kept back of the table.
     keeps_back: &'b mut bool,
     upsert: CachedStatement<'a>,
+    knows_former: bool,
     /// Until a row turns out not to be new.
     insert_batch: Option<CachedStatement<'a>>,
     /// In a refresh: reads the row with a key. One that is the same already is not written again,
@@ -27,6 +32,8 @@ pub(super) struct FrameWriter<'a, 'b> {
     select: Option<CachedStatement<'a>>,
     /// Where local changes wait: is this key among them, and where to keep its row.
     changed: Option<(CachedStatement<'a>, CachedStatement<'a>)>,
+    /// Where other rows stay too: has this one a local change?
+    is_pending: Option<CachedStatement<'a>>,
     note_key: Option<CachedStatement<'a>>,
 }
 
@@ -44,22 +51,26 @@ impl<'a, 'b> FrameWriter<'a, 'b> {
             Some(sql) => Some((prepare(&sql.is_changed)?, prepare(&sql.keep_row)?)),
             None => None,
         };
+        let is_pending = target.changed.as_ref().and_then(|sql| sql.is_pending.as_deref());
+        let is_pending = is_pending.map(prepare).transpose()?;
         let prepare_if =
             |needed: bool, sql: &dyn Fn() -> String| needed.then(|| prepare(&sql())).transpose();
         Ok(FrameWriter {
             circumstances,
             actions,
             table,
-            upsert: prepare(table.writing.upsert(table))?,
+            upsert: prepare(statements::upsert(table))?,
             insert_batch: (rows >= BATCH_ROWS && target.may_batch())
-                .then(|| prepare(table.writing.insert_batch(table)))
+                .then(|| prepare(statements::insert_batch(table)))
                 .transpose()?,
             select: prepare_if(target.notes_keys, &|| target.select_sql())?,
             note_key: prepare_if(target.notes_keys || target.notes_spellings, &|| {
                 refresh::note_key_sql(target.table)
             })?,
+            knows_former: target.knows_former,
             changed,
-            parked: &mut target.parked,
+            is_pending,
+            waiting: &mut target.waiting,
             only_new: &mut target.only_new,
             keeps_back: &mut target.keeps_back,
         })
@@ -89,7 +100,7 @@ impl<'a, 'b> FrameWriter<'a, 'b> {
         let before = self.actions.connection.total_changes();
         match statement.raw_execute() {
             Ok(_) => Ok(Some((reader.rest(), BATCH_ROWS))),
-            Err(error) if kept_back::is_refusal(&error) => {
+            Err(error) if constraint::is_refusal(&error) => {
                 *self.only_new = false;
                 let written = self.actions.connection.total_changes() - before;
                 let mut reader = RowReader::new(rows);
@@ -115,10 +126,32 @@ impl<'a, 'b> FrameWriter<'a, 'b> {
             Stored::Different if tells.overwritten => {
                 rejects::record_set_back(connection, self.table, key, at)
             }
-            Stored::Missing if tells.brought_back => {
+            Stored::Missing if tells.brought_back && self.knows_former => {
                 rejects::record_brought_back(connection, self.table, key, row, at)
             }
             _ => Ok(()),
+        }
+    }
+
+    /// A row that stays for another one's sake is overwritten later, when nobody compares it.
+    fn tell_of_guarded(
+        &mut self,
+        key: &[ValueRef<'_>],
+        row: &[ValueRef<'_>],
+    ) -> Result<(), Failure> {
+        if !self.circumstances.guards || !self.actions.tells.get().overwritten {
+            return Ok(());
+        }
+        let generation = self.circumstances.open_generation;
+        if let Some(is_pending) = &mut self.is_pending
+            && exists(is_pending, key, generation).map_err(explain)?
+        {
+            return Ok(());
+        }
+        let Some(select) = &mut self.select else { return Ok(()) };
+        match compare(select, key, row).map_err(explain)? {
+            Stored::Different => self.tell(Stored::Different, key, row),
+            Stored::Missing | Stored::Same => Ok(()),
         }
     }
 
@@ -139,9 +172,11 @@ impl<'a, 'b> FrameWriter<'a, 'b> {
             if let Some(note_key) = &mut self.note_key {
                 run(note_key, &key).map_err(explain)?;
             }
-            if let Some((is_changed, keep_row)) = &mut self.changed
+            if let Some((is_changed, _)) = &mut self.changed
                 && exists(is_changed, &key, generation).map_err(explain)?
             {
+                self.tell_of_guarded(&key, &row)?;
+                let Some((_, keep_row)) = &mut self.changed else { continue };
                 key.extend_from_slice(&row);
                 run(keep_row, &key).map_err(explain)?;
                 continue;
@@ -161,10 +196,10 @@ impl<'a, 'b> FrameWriter<'a, 'b> {
                 Ok(_) => {}
                 Err(error) if is_duplicate(&error) => {
                     let spills = self.circumstances.spills;
-                    let parked = self.parked.get_or_insert_with(|| Parked::new(spills));
-                    parked.push(&start[..start.len() - rest.len()])?;
+                    let waiting = self.waiting.get_or_insert_with(|| WaitingRows::new(spills));
+                    waiting.push(&start[..start.len() - rest.len()])?;
                 }
-                Err(error) if kept_back::is_refusal(&error) => self.refuse(&row, &error)?,
+                Err(error) if constraint::is_refusal(&error) => self.refuse(&row, &error)?,
                 Err(error) => return Err(explain(error)),
             }
         }

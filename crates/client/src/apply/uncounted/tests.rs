@@ -115,7 +115,7 @@ const SHOP: &str = "CREATE TABLE customer(id INTEGER PRIMARY KEY, code TEXT UNIQ
     INSERT INTO card VALUES (200, 'b');";
 
 // S3, S4, Trap 26: likewise where the parent goes, gets another key or another value that children
-// refer to, and they stay at the centre without it.
+// refer to, and they stay at the center without it.
 #[test]
 fn a_row_that_is_mended_hides_none_whose_parent_goes() {
     for action in ACTIONS {

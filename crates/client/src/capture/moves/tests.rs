@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::progress;
+use crate::progress::state;
 use crate::testing::{Site, WRITERS};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +24,7 @@ fn check(tables: &str, changes: &str, expected: &[&str]) {
 const T: &str = "CREATE TABLE t(id INTEGER PRIMARY KEY, u TEXT UNIQUE, v INT);
                  INSERT INTO t VALUES (1, 'a', 10), (2, 'b', 20), (3, 'c', 30);";
 
-// S5, Trap 10: a key change went up as delete and insert. At the centre ON DELETE CASCADE then
+// S5, Trap 10: a key change went up as delete and insert. At the center ON DELETE CASCADE then
 // wiped children that this remote never had.
 #[test]
 fn a_key_change_is_one_change() {
@@ -74,7 +75,7 @@ fn chains_and_swaps_keep_each_row_apart() {
 
 #[test]
 fn what_is_inserted_deleted_or_replaced_on_the_way_is_no_key_change() {
-    // Inserted here: the centre never knew the first key.
+    // Inserted here: the center never knew the first key.
     check(
         T,
         "INSERT INTO t VALUES (7, 'g', 70); UPDATE t SET id = 8 WHERE id = 7",
@@ -243,7 +244,7 @@ fn a_frozen_key_change_stays_as_it_was_frozen() {
         site.write(change);
         assert_eq!(site.frozen_upload(), frozen, "after {change}");
     }
-    let state = progress::State::read(&site.remote.connection).unwrap();
+    let state = state::State::read(&site.remote.connection).unwrap();
     let tables = site.tables();
     progress::commit_frozen(&site.remote.connection, &tables, state.frozen.unwrap(), None).unwrap();
     assert_eq!(
@@ -328,15 +329,15 @@ fn image(text: &str) -> (i64, (i64, i64)) {
     (values[0], (values[1], values[2]))
 }
 
-/// Does to the rows of the centre what an upload says, which must fit to them row by row.
-fn replay(centre: &mut Rows, lines: &[String], plain: bool) {
+/// Does to the rows of the center what an upload says, which must fit to them row by row.
+fn replay(center: &mut Rows, lines: &[String], plain: bool) {
     let (mut arriving, mut gone) = (Vec::new(), BTreeSet::new());
-    let leave = |centre: &mut Rows, old: &str| {
+    let leave = |center: &mut Rows, old: &str| {
         let (key, row) = image(old);
         assert_eq!(
-            centre.remove(&key),
+            center.remove(&key),
             Some(row),
-            "the old image is that of the centre: {lines:?}"
+            "the old image is that of the center: {lines:?}"
         );
         row
     };
@@ -344,10 +345,10 @@ fn replay(centre: &mut Rows, lines: &[String], plain: bool) {
         let (operation, images) = line.split_once(" t ").unwrap();
         match operation {
             "insert" => arriving.push((image(images), false)),
-            "delete" => drop(gone.insert(leave(centre, images).1)),
+            "delete" => drop(gone.insert(leave(center, images).1)),
             "update" | "key change" => {
                 let (old, new) = images.split_once(" -> ").unwrap();
-                let before = leave(centre, old);
+                let before = leave(center, old);
                 let (key, after) = image(new);
                 assert_eq!(key == image(old).0, operation == "update", "{line}");
                 let same = before.1 == after.1;
@@ -362,7 +363,7 @@ fn replay(centre: &mut Rows, lines: &[String], plain: bool) {
     for ((key, row), same) in arriving {
         assert!(same || !plain || !gone.contains(&row.1), "torn apart: {lines:?}");
         assert_eq!(
-            centre.insert(key, row),
+            center.insert(key, row),
             None,
             "a key is free when a row comes to it: {lines:?}"
         );
@@ -401,7 +402,7 @@ fn change(draw: &mut Draw, fresh: &mut i64, plain: bool) -> String {
 }
 
 // S1, S3: whatever is changed, frozen, committed and merged in whatever order, the uploads make of
-// the rows of the centre the rows of here, and a row that only got another key stays the same row.
+// the rows of the center the rows of here, and a row that only got another key stays the same row.
 #[test]
 fn uploads_of_random_changes_make_the_rows_of_here() {
     for seed in 0..120 {
@@ -411,7 +412,7 @@ fn uploads_of_random_changes_make_the_rows_of_here() {
             "CREATE TABLE t(id INTEGER PRIMARY KEY, v INT, tag INT);
              INSERT INTO t VALUES (0, 0, 1), (1, 0, 2), (2, 0, 3), (3, 0, 4);",
         );
-        let mut centre = live(&site);
+        let mut center = live(&site);
         let writer = Connection::open(site.path()).unwrap();
         for _ in 0..6 {
             let mut frozen = None;
@@ -432,7 +433,7 @@ fn uploads_of_random_changes_make_the_rows_of_here() {
                         assert_eq!(site.frozen_upload(), lines, "seed {seed}");
                         let connection = &site.remote.connection;
                         if draw.below(2) == 0 {
-                            replay(&mut centre, &lines, plain);
+                            replay(&mut center, &lines, plain);
                             progress::commit_frozen(connection, &tables, generation, None).unwrap();
                         } else {
                             progress::merge_back(connection, &tables, generation, open).unwrap();
@@ -441,14 +442,14 @@ fn uploads_of_random_changes_make_the_rows_of_here() {
                 }
             }
             if let Some((generation, _, lines)) = frozen {
-                replay(&mut centre, &lines, plain);
+                replay(&mut center, &lines, plain);
                 let tables = site.tables();
                 progress::commit_frozen(&site.remote.connection, &tables, generation, None)
                     .unwrap();
             }
         }
         let lines = site.upload();
-        replay(&mut centre, &lines, plain);
-        assert_eq!(centre, live(&site), "seed {seed}");
+        replay(&mut center, &lines, plain);
+        assert_eq!(center, live(&site), "seed {seed}");
     }
 }

@@ -1,6 +1,7 @@
 //! What is uploaded of rows that went along with a key change and were set back.
 
 use crate::progress;
+use crate::progress::state;
 use crate::testing::{Site, WRITERS, int, text};
 
 const FAMILY: &str = "
@@ -31,7 +32,7 @@ fn check(tables: &str, changes: &str, expected: &[&str]) {
     }
 }
 
-/// It is as it was, so it was not uploaded, and went along at the centre.
+/// It is as it was, so it was not uploaded, and went along at the center.
 // S3, Trap 21
 #[test]
 fn a_child_that_was_set_back_is_uploaded() {
@@ -141,7 +142,7 @@ fn what_was_set_back_in_two_generations_is_put_together() {
     let (x, y) = (child(10, 1, "x", 3, "NULL"), child(11, 1, "y", 3, "<1 bytes>"));
     assert_eq!(sorted(site.frozen_upload()), [first.clone(), x, y.clone()]);
     let tables = site.tables();
-    let open = crate::progress::State::read(&site.remote.connection).unwrap().open_generation;
+    let open = state::State::read(&site.remote.connection).unwrap().open_generation;
     progress::merge_back(&site.remote.connection, &tables, frozen, open).unwrap();
     let x = child(10, 1, "x", 1, "NULL");
     assert_eq!(sorted(site.upload()), [first, second, x, y]);

@@ -22,10 +22,16 @@ pub(super) fn expect(
         let name = &heir.published.name;
         history.take_back(name);
         let Some(held) = &heir.held else { continue };
-        if !heir.published.direction.downloads() || !has_rows(connection, name)? {
-            continue;
+        let mut arriving = arriving(&before, heir, held);
+        if !has_rows(connection, name)? {
+            // Rows that the table had may come back, as those of another past.
+            let Arriving { former_watermark, only_uploaded, .. } = arriving;
+            arriving = Arriving { former_watermark, only_uploaded, ..Arriving::default() };
         }
-        let arriving = arriving(&before, heir, held);
+        if !heir.published.direction.downloads() {
+            // Nothing arrives now. What a download has to compare waits until there is one.
+            arriving.unseen.clear();
+        }
         if arriving != Arriving::default() {
             history.arriving.insert(name.clone(), arriving);
         }
@@ -50,9 +56,15 @@ fn arriving(before: &BTreeMap<String, Arriving>, heir: &Heir<'_>, held: &Held<'_
         (Some(_), None) => false,
     };
     let columns = heir.published.columns.iter().enumerate();
+    let loses_watermark = held.stored.published.fingerprint != heir.published.fingerprint;
+    let watermark = held.stored.watermark.clone().filter(|_| loses_watermark);
+    let former = known.filter(|known| known.former_watermark.is_some());
+    let only_uploads = watermark.is_some() && !held.stored.published.direction.downloads();
     Arriving {
         unseen: columns.filter(|(at, _)| unseen(*at)).map(|(_, name)| name.clone()).collect(),
         returned: held.former || known.is_some_and(|known| known.returned),
         uncaptured: known.is_some_and(|known| known.uncaptured),
+        former_watermark: former.and_then(|known| known.former_watermark.clone()).or(watermark),
+        only_uploaded: former.map_or(only_uploads, |known| known.only_uploaded),
     }
 }

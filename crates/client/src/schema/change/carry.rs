@@ -5,13 +5,17 @@
 //! whole row. It is also done if the tables change once more before a download has completed the
 //! changes.
 
+use super::captured::{is_captured, readable};
+use super::rebuild;
 use super::succession::{Heir, Held};
-use super::{Change, Names, Waiting, is_captured, readable, rebuild};
+use super::transition::Change;
+use super::waiting::{Names, Waiting};
 use crate::apply::rejects;
 use crate::capture::change_log::{self, Change as RowChange, Entry, Reading};
 use crate::capture::triggers;
 use crate::connection::explain;
-use crate::schema::{Image, RemoteTable, StoredTable};
+use crate::schema::stored_table::StoredTable;
+use crate::schema::{Image, RemoteTable};
 use crate::sql::{ident, list};
 use model::{Code, Failure, PublishedTable, Value, ValueRef};
 use rusqlite::Connection;

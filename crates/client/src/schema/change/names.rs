@@ -1,11 +1,11 @@
-//! Published tables and columns get the names that they have at the centre now.
+//! Published tables and columns get the names that they have at the center now.
 //!
 //! SQLite also changes the names in indexes, triggers, views and foreign keys, the user's own
 //! included. Building a table again could not do this. Names that are exchanged first become
 //! temporary names. If another object has a wanted name, it gets another one.
 
 use super::succession::{Heir, Held};
-use crate::apply::moved_rows;
+use crate::apply::key_changes::moved_rows;
 use crate::connection::explain;
 use crate::schema::LocalTable;
 use crate::sql::ident;
@@ -126,7 +126,7 @@ fn free(name: &str, taken: &dyn Fn(&str) -> Result<bool, Failure>) -> Result<Str
 
 fn refused(table: &str, error: rusqlite::Error) -> Failure {
     let failure = explain(error);
-    if failure.code() != Code::Bug {
+    if ![Code::Bug, Code::RemoteTablesDamaged].contains(&failure.code()) {
         return failure;
     }
     let message = format!("table {table} cannot get the names of the consolidated database");

@@ -6,11 +6,11 @@
 
 use super::succession::Heir;
 use crate::connection::explain;
+use crate::schema::foreign_keys::{self, ForeignKey};
 use crate::schema::{IndexColumn, LocalTable};
 use crate::sql::{ident, list, literal};
 use model::Failure;
 use rusqlite::Connection;
-use std::collections::BTreeMap;
 
 /// Keeps them unique. Where rows have equal values in them already, nothing can help.
 pub(super) fn keep(connection: &Connection, heirs: &[Heir<'_>]) -> Result<(), Failure> {
@@ -20,7 +20,13 @@ pub(super) fn keep(connection: &Connection, heirs: &[Heir<'_>]) -> Result<(), Fa
         if connection.prepare(&check).is_ok() {
             continue;
         }
-        for (number, parent, columns) in foreign_keys(connection, &table).map_err(explain)? {
+        for key in foreign_keys::of(connection, &table).map_err(explain)? {
+            let ForeignKey { number, parent, columns, .. } = key;
+            let columns: Vec<String> = columns.into_iter().filter_map(|(_, to)| to).collect();
+            // It refers to the primary key, whatever that is.
+            if columns.is_empty() {
+                continue;
+            }
             let local = LocalTable::read(connection, &parent).map_err(explain)?;
             if local.is_none_or(|local| is_unique(&local, &columns)) {
                 continue;
@@ -53,21 +59,4 @@ fn own_tables(connection: &Connection, heirs: &[Heir<'_>]) -> rusqlite::Result<V
     let mut names: Vec<String> = names.collect::<rusqlite::Result<_>>()?;
     names.retain(|name| !heirs.iter().any(|it| it.published.name.eq_ignore_ascii_case(name)));
     Ok(names)
-}
-
-/// Those that name columns: number, parent, columns of the parent.
-fn foreign_keys(
-    connection: &Connection,
-    table: &str,
-) -> rusqlite::Result<Vec<(i64, String, Vec<String>)>> {
-    let sql = "SELECT id, \"table\", \"to\" FROM pragma_foreign_key_list(?1)
-               WHERE \"to\" IS NOT NULL ORDER BY id, seq";
-    let mut statement = connection.prepare(sql)?;
-    let mut rows = statement.query([table])?;
-    let mut keys: BTreeMap<i64, (String, Vec<String>)> = BTreeMap::new();
-    while let Some(row) = rows.next()? {
-        let (_, columns) = keys.entry(row.get(0)?).or_insert((row.get(1)?, Vec::new()));
-        columns.push(row.get(2)?);
-    }
-    Ok(keys.into_iter().map(|(number, (parent, columns))| (number, parent, columns)).collect())
 }

@@ -22,19 +22,19 @@ pub(super) fn lacks(published: &PublishedTable, columns: &[&str]) -> Failure {
     differs(published, message, &hint)
 }
 
-/// Keys that the centre tells apart must be two here as well: of two rows with one key, the second
+/// Keys that the center tells apart must be two here as well: of two rows with one key, the second
 /// would overwrite the first.
 pub(super) fn require_as_many_keys(
     published: &PublishedTable,
     local: &LocalTable,
 ) -> Result<(), Failure> {
-    let Some(centre) = as_published(published)? else { return Ok(()) };
+    let Some(center) = as_published(published)? else { return Ok(()) };
     for key in &local.key {
-        let (Some(here), Some(there)) = (local.column(&key.name), centre.column(&key.name)) else {
+        let (Some(here), Some(there)) = (local.column(&key.name), center.column(&key.name)) else {
             continue;
         };
         let is_key = |at: &&crate::schema::IndexColumn| at.name.eq_ignore_ascii_case(&key.name);
-        let Some(wanted) = centre.key.iter().find(is_key) else { continue };
+        let Some(wanted) = center.key.iter().find(is_key) else { continue };
         let binary = key.collation.eq_ignore_ascii_case("BINARY");
         let folds = !binary && !key.collation.eq_ignore_ascii_case(&wanted.collation);
         let name = &published.name;
@@ -62,7 +62,7 @@ pub(super) fn require_as_many_keys(
     Ok(())
 }
 
-/// The table as the centre would have made it here. None where its SQL needs what is not there,
+/// The table as the center would have made it here. None where its SQL needs what is not there,
 /// such as a collation of an application.
 fn as_published(published: &PublishedTable) -> Result<Option<LocalTable>, Failure> {
     let Some(create) = published.create.first() else { return Ok(None) };

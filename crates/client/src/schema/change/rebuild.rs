@@ -3,7 +3,7 @@
 //! The content is its rows, the columns that are no longer published, and indexes and triggers that
 //! others have added.
 
-use super::Change;
+use super::transition::Change;
 use crate::apply::rejects;
 use crate::capture::triggers;
 use crate::connection::{bind, explain, value};
@@ -32,7 +32,7 @@ pub(super) fn rebuild(
     let name = &published.name;
     let differs = |error: rusqlite::Error| {
         let failure = explain(error);
-        if failure.code() != Code::Bug {
+        if ![Code::Bug, Code::RemoteTablesDamaged].contains(&failure.code()) {
             return failure;
         }
         Failure::new(Code::RemoteSchemaDiffers, format!("cannot rebuild table {name}"))

@@ -5,7 +5,7 @@
 //! older server does not say it. Then pending changes are carried over by names, unless something
 //! contradicts.
 
-use crate::schema::StoredTable;
+use crate::schema::stored_table::StoredTable;
 use model::{Code, Failure, PublishedTable};
 use protocol::{RenamedTable, SchemaChange};
 use rusqlite::Connection;

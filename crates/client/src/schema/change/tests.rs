@@ -1,11 +1,12 @@
 //! What a change of the published tables does to a remote that is in use.
 
-use crate::schema::change::{Names, Waiting};
+use super::waiting::{Names, Waiting};
 use crate::testing::{Site, int, text};
 use model::{Code, Direction, PublishedTable, Value};
 
 fn table(columns: &[&str], create: &str) -> PublishedTable {
     PublishedTable {
+        compress: true,
         name: "t".into(),
         columns: columns.iter().map(|name| (*name).into()).collect(),
         key: vec![0],
@@ -201,7 +202,7 @@ fn rows_of_the_user_are_not_overwritten_by_a_download_only_table() {
 }
 
 #[test]
-fn a_dropped_table_comes_back_empty_and_deletes_nothing_at_the_centre() {
+fn a_dropped_table_comes_back_empty_and_deletes_nothing_at_the_center() {
     let mut site = site();
     site.write("UPDATE t SET v = 'ONE' WHERE id = 1; DROP TABLE t");
     let failure = site.remote.pending().unwrap_err();
@@ -247,9 +248,9 @@ fn a_table_of_the_user_that_does_not_fit_is_told_with_the_columns() {
     assert_eq!(message, "table t has another primary key than is published: none here, id there");
 }
 
-// S3, trap 22: two rows of the centre were one key here, and the second overwrote the first.
+// S3, trap 22: two rows of the center were one key here, and the second overwrote the first.
 #[test]
-fn a_table_of_the_user_whose_keys_are_fewer_than_the_centres_is_refused() {
+fn a_table_of_the_user_whose_keys_are_fewer_than_the_centers_is_refused() {
     let published = |key: &str| {
         table(&["id", "v"], &format!("CREATE TABLE t(id {key} NOT NULL PRIMARY KEY, v)"))
     };

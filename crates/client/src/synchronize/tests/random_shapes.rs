@@ -3,8 +3,9 @@
 use super::{sync, sync_as};
 use crate::StoredReject;
 use crate::testing::Site;
-use crate::testing::centre::{Centre, Fault, SharedCentre};
-use model::{Code, Direction, PublishedTable, Random};
+use crate::testing::center::{Center, published};
+use harness::Fault;
+use model::{Code, Random};
 use protocol::Mode;
 use std::collections::BTreeMap;
 
@@ -19,10 +20,11 @@ type Expected = BTreeMap<u64, BTreeMap<String, u64>>;
 
 struct Walk {
     random: Random,
-    centre: SharedCentre,
+    center: Center,
     site: Site,
-    /// Name and identity of each column but the key, as the centre has them.
+    /// Name and identity of each column but the key, as the center has them.
     columns: Vec<(String, String)>,
+    takes_held_shapes: bool,
     /// Per fingerprint likewise.
     shapes: BTreeMap<String, Vec<(String, String)>>,
     expected: Expected,
@@ -31,20 +33,23 @@ struct Walk {
 
 impl Walk {
     fn new(seed: u8, takes_held_shapes: bool) -> Walk {
-        let centre = Centre::new(&[]);
-        centre.borrow_mut().takes_held_shapes = takes_held_shapes;
+        let center = Center::new("CREATE TABLE t(id INTEGER PRIMARY KEY, a)");
+        if !takes_held_shapes {
+            center.without_held_shapes();
+        }
         let columns = vec![("a".to_owned(), "first a".to_owned())];
         let mut walk = Walk {
             random: Random::from_seed([seed; 32]),
-            centre,
+            center,
             site: Site::empty(),
             columns,
+            takes_held_shapes,
             shapes: BTreeMap::new(),
             expected: Expected::new(),
             written: 0,
         };
-        walk.publish();
-        sync(&mut walk.site, &walk.centre).unwrap();
+        walk.note_shape();
+        sync(&mut walk.site, &walk.center).unwrap();
         walk
     }
 
@@ -52,61 +57,76 @@ impl Walk {
         self.random.next_u64() % end
     }
 
-    fn publish(&mut self) {
-        let fingerprint = format!("shape {}", self.shapes.len());
-        let mut names = vec!["id".to_owned()];
-        names.extend(self.columns.iter().map(|(name, _)| name.clone()));
-        let mut identities = vec!["id"];
-        identities.extend(self.columns.iter().map(|(_, identity)| identity.as_str()));
-        let table = PublishedTable {
-            name: "t".into(),
-            key: vec![0],
-            direction: Direction::Both,
-            create: vec![format!(
-                "CREATE TABLE t(id INTEGER PRIMARY KEY, {})",
-                names[1..].join(", ")
-            )],
-            columns: names,
-            fingerprint: fingerprint.clone(),
+    /// Deploys the table with these columns, each with what it is called now, if it is there.
+    fn deploy(&mut self, columns: Vec<(String, String)>, lines: &str) {
+        let of = |(_, identity): &(String, String)| {
+            let held = self.columns.iter().find(|(_, held)| held == identity);
+            held.map_or("NULL", |(name, _)| name).to_owned()
         };
-        let mut centre = self.centre.borrow_mut();
-        centre.identify(&fingerprint, "t", &identities);
-        centre.publish(&[table]);
-        self.shapes.insert(fingerprint, self.columns.clone());
+        let query = columns.iter().map(of).collect::<Vec<_>>().join(", ");
+        let names: Vec<&str> = columns.iter().map(|(name, _)| name.as_str()).collect();
+        let sql = format!(
+            "CREATE TABLE new(id INTEGER PRIMARY KEY, {});
+             INSERT INTO new SELECT id, {query} FROM t; DROP TABLE t; ALTER TABLE new RENAME TO t",
+            names.join(", ")
+        );
+        self.center.deploy(&sql, &format!("{}{lines}", published("t")));
+        self.columns = columns;
+        self.note_shape();
+    }
+
+    fn note_shape(&mut self) {
+        let print = "SELECT json_extract(published, '$.fingerprint') FROM syncline_table";
+        let print = self.center.rows(print).remove(0);
+        self.shapes.insert(print, self.columns.clone());
     }
 
     /// Renames, drops and adds.
     fn change_tables(&mut self) {
         let added = self.written;
         self.written += 1;
-        if self.columns.len() > 1 && self.below(3) == 0 {
-            let at = self.below(self.columns.len() as u64) as usize;
-            self.columns.remove(at);
+        let mut columns = self.columns.clone();
+        if columns.len() > 1 && self.below(3) == 0 {
+            let at = self.below(columns.len() as u64) as usize;
+            let (dropped, _) = columns.remove(at);
+            self.deploy(columns.clone(), &format!("dropped = [\"{dropped}\"]"));
         }
-        if self.columns.len() < NAMES.len() && self.below(2) == 0 {
-            self.columns.push((String::new(), format!("added {added}")));
-        }
+        let adds = columns.len() < NAMES.len() && self.below(2) == 0;
         let mut names: Vec<&str> = NAMES.to_vec();
-        for at in 0..self.columns.len() {
-            let free = names.contains(&self.columns[at].0.as_str());
-            let keeps = (free || self.columns[at].0.starts_with('n')) && self.below(2) == 0;
-            let name = match keeps {
-                true => self.columns[at].0.clone(),
-                // A server of before cannot say that a name was handed on.
-                false if !self.centre.borrow().takes_held_shapes => format!("n{added}_{at}"),
-                false => names[self.below(names.len() as u64) as usize].to_owned(),
-            };
-            names.retain(|it| *it != name);
-            self.columns[at].0 = name;
+        for (at, (name, _)) in columns.iter_mut().enumerate() {
+            *name = self.name(name, &mut names, &format!("n{added}_{at}"));
         }
-        self.publish();
+        let pairs = columns.iter().zip(&self.columns).filter(|((new, _), (old, _))| new != old);
+        let renamed: Vec<String> =
+            pairs.map(|((new, _), (old, _))| format!("{new} = \"{old}\"")).collect();
+        if !renamed.is_empty() {
+            self.deploy(columns.clone(), &format!("renamed = {{ {} }}", renamed.join(", ")));
+        }
+        if adds {
+            let name = self.name("", &mut names, &format!("n{added}_added"));
+            columns.push((name, format!("added {added}")));
+            self.deploy(columns, "");
+        }
+    }
+
+    /// What a column is called from now on.
+    fn name(&mut self, now: &str, names: &mut Vec<&str>, unused: &str) -> String {
+        let free = names.contains(&now);
+        let name = match (free || now.starts_with('n')) && self.below(2) == 0 {
+            true => now.to_owned(),
+            // A server of before cannot say that a name was handed on.
+            false if !self.takes_held_shapes => unused.to_owned(),
+            false => names[self.below(names.len() as u64) as usize].to_owned(),
+        };
+        names.retain(|it| *it != name);
+        name
     }
 
     /// The columns as the remote holds them.
     fn held(&self) -> Vec<(String, String)> {
         let print = "SELECT json_extract(published, '$.fingerprint') FROM syncline_table";
         let print = self.site.rows(print).remove(0);
-        self.shapes[print.trim_matches('\'')].clone()
+        self.shapes[&print].clone()
     }
 
     fn write(&mut self) {
@@ -136,21 +156,23 @@ impl Walk {
 
     fn synchronize(&mut self) {
         let faults = [
-            Fault::None,
-            Fault::BeforeCommit,
-            Fault::AfterCommit,
-            Fault::AfterAcknowledgement,
-            Fault::AfterSchemaChange,
-            Fault::WithinDownload,
+            None,
+            Some(Fault::BeforeCommit),
+            Some(Fault::AfterCommit),
+            Some(Fault::AfterAcknowledgement),
+            Some(Fault::AfterSchemaChange),
+            Some(Fault::WithinDownload),
         ];
         let modes = [Mode::Full, Mode::Full, Mode::Full, Mode::UploadOnly, Mode::DownloadOnly];
         let mode = modes[self.below(modes.len() as u64) as usize];
-        self.centre.borrow_mut().fault = faults[self.below(faults.len() as u64) as usize];
-        if let Err(failure) = sync_as(&mut self.site.remote, &self.centre, mode, &mut |_| {}) {
+        if let Some(fault) = faults[self.below(faults.len() as u64) as usize] {
+            self.center.proxy.strike(fault);
+        }
+        if let Err(failure) = sync_as(&mut self.site.remote, &self.center, mode, &mut |_| {}) {
             let known = [Code::ConnectionLost, Code::ShapeChangeBlocked, Code::DownloadFirst];
             assert!(known.contains(&failure.code()), "{mode:?}: {failure:?}");
         }
-        self.centre.borrow_mut().fault = Fault::None;
+        self.center.proxy.pass_all();
     }
 
     fn go(&mut self) {
@@ -161,8 +183,8 @@ impl Walk {
                 _ => self.write(),
             }
         }
-        sync(&mut self.site, &self.centre).unwrap();
-        sync(&mut self.site, &self.centre).unwrap();
+        sync(&mut self.site, &self.center).unwrap();
+        sync(&mut self.site, &self.center).unwrap();
     }
 
     fn here(&self) -> Vec<String> {
@@ -171,9 +193,7 @@ impl Walk {
     }
 
     fn there(&self) -> Vec<String> {
-        let mut there = self.centre.borrow().lines(0);
-        there.sort();
-        there
+        self.center.rows("SELECT * FROM t ORDER BY id")
     }
 
     fn wanted(&self) -> Vec<String> {
@@ -197,10 +217,11 @@ fn every_value_finds_its_column_through_random_changes_of_the_tables() {
         let mut walk = Walk::new(seed, true);
         walk.go();
         let told = walk.site.remote.rejects().unwrap();
-        let lost = |it: &StoredReject| it.code == Code::ColumnLost.number();
+        let codes = [Code::ColumnLost, Code::ColumnDropped].map(Code::number);
+        let lost = |it: &StoredReject| codes.contains(&it.code);
         assert!(told.iter().all(lost), "seed {seed}: {told:?}");
         assert_eq!(walk.here(), walk.wanted(), "the remote, seed {seed}");
-        assert_eq!(walk.there(), walk.wanted(), "the centre, seed {seed}");
+        assert_eq!(walk.there(), walk.wanted(), "the center, seed {seed}");
         assert_eq!(walk.site.remote.pending().unwrap(), []);
     }
 }

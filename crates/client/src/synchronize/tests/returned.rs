@@ -1,49 +1,48 @@
 //! Rows of a table that is published again change before the first download has brought them.
 
-use super::shapes::{assert_equal, first, joined, table};
-use super::{rows, sync, sync_as};
+use super::shapes::{joined, publish, rebuild, unpublish};
+use super::{assert_equal, rows, sync, sync_as};
 use crate::synchronize::Counts;
-use crate::testing::centre::{Fault, SharedCentre};
-use crate::testing::{Site, int, text};
-use model::{Code, PublishedTable};
+use crate::testing::Site;
+use crate::testing::center::Center;
+use harness::Fault;
+use model::Code;
 use protocol::Mode;
 
 /// The table was unpublished and published again, and the connection ended before its rows. In the
-/// meantime the centre has changed row 1 and deleted row 2.
-fn returned(takes_held_shapes: bool) -> (SharedCentre, Site) {
-    let (centre, mut site) = joined();
-    centre.borrow_mut().takes_held_shapes = takes_held_shapes;
-    centre.borrow_mut().publish(&[]);
-    sync(&mut site, &centre).unwrap();
-    centre.borrow_mut().publish(&[first()]);
-    centre.borrow_mut().put(0, &[int(1), int(99), text("newer")]);
-    centre.borrow_mut().put(0, &[int(3), int(30), text("old")]);
-    centre.borrow_mut().remove(0, 2);
-    centre.borrow_mut().fault = Fault::WithinDownload;
-    sync(&mut site, &centre).unwrap_err();
-    centre.borrow_mut().fault = Fault::None;
-    centre.borrow_mut().uploads.clear();
-    (centre, site)
+/// meantime the center has changed row 1 and deleted row 2.
+fn returned(takes_held_shapes: bool) -> (Center, Site) {
+    let (center, mut site) = joined();
+    if !takes_held_shapes {
+        center.without_held_shapes();
+    }
+    unpublish(&center);
+    sync(&mut site, &center).unwrap();
+    publish(&center);
+    center.write("UPDATE t SET qty = 99, note = 'newer' WHERE id = 1; DELETE FROM t WHERE id = 2");
+    center.proxy.strike(Fault::WithinDownload);
+    sync(&mut site, &center).unwrap_err();
+    (center, site)
 }
 
 // Trap 23, S5: an edit of a row that had lain here since the table left went up over what the
-// centre has now, under whatever rule.
+// center has now, under whatever rule.
 #[test]
 fn an_edit_in_front_of_the_rows_is_compared_with_what_comes() {
     for takes_held_shapes in [false, true] {
-        let (centre, mut site) = returned(takes_held_shapes);
+        let (center, mut site) = returned(takes_held_shapes);
         site.write(
             "UPDATE t SET note = 'over the old one' WHERE id = 1;
              UPDATE t SET note = 'of a row that is gone' WHERE id = 2;
              UPDATE t SET note = 'mine' WHERE id = 3; INSERT INTO t VALUES (4, 40, 'new')",
         );
         let refused =
-            sync_as(&mut site.remote, &centre, Mode::UploadOnly, &mut |_| {}).unwrap_err();
+            sync_as(&mut site.remote, &center, Mode::UploadOnly, &mut |_| {}).unwrap_err();
         assert_eq!(refused.code(), Code::DownloadFirst);
-        let report = sync(&mut site, &centre).unwrap();
+        let report = sync(&mut site, &center).unwrap();
         assert_eq!(report.uploaded, Counts { inserts: 1, updates: 1, deletes: 0 });
         assert_eq!(report.rejected, 2);
-        assert_equal(&site, &centre);
+        assert_equal(&site, &center);
         assert_eq!(rows(&site), ["1, 99, 'newer'", "3, 30, 'mine'", "4, 40, 'new'"]);
         let told: Vec<_> = site.remote.rejects().unwrap();
         let told: Vec<_> = told.iter().map(|it| (it.code, it.row.as_deref().unwrap())).collect();
@@ -59,17 +58,17 @@ fn an_edit_in_front_of_the_rows_is_compared_with_what_comes() {
 // Trap 23: a deletion, and a key that was changed.
 #[test]
 fn a_deletion_or_key_change_in_front_of_the_rows_is_compared_too() {
-    let (centre, mut site) = returned(true);
+    let (center, mut site) = returned(true);
     site.write("DELETE FROM t WHERE id = 1; UPDATE t SET id = 30 WHERE id = 3");
-    let report = sync(&mut site, &centre).unwrap();
+    let report = sync(&mut site, &center).unwrap();
     assert_eq!(report.uploaded.deletes + report.uploaded.updates, 1, "{:?}", report.uploaded);
-    assert_equal(&site, &centre);
+    assert_equal(&site, &center);
     assert_eq!(rows(&site), ["1, 99, 'newer'", "30, 30, 'old'"]);
-    let (centre, mut site) = returned(true);
+    let (center, mut site) = returned(true);
     site.write("UPDATE t SET id = 10 WHERE id = 1; UPDATE t SET id = 20 WHERE id = 2");
-    let report = sync(&mut site, &centre).unwrap();
+    let report = sync(&mut site, &center).unwrap();
     assert_eq!(report.uploaded, Counts::default());
-    assert_equal(&site, &centre);
+    assert_equal(&site, &center);
     assert_eq!(rows(&site), ["1, 99, 'newer'", "3, 30, 'old'"]);
     let told = site.remote.rejects().unwrap();
     let told: Vec<_> = told.iter().filter_map(|it| it.row.as_deref()).collect();
@@ -78,23 +77,20 @@ fn a_deletion_or_key_change_in_front_of_the_rows_is_compared_too() {
 }
 
 // Trap 23, S11: a change was reported when its table left. That the row was replaced afterwards,
-// and is not what the centre has, was taken for the same and reported nowhere.
+// and is not what the center has, was taken for the same and reported nowhere.
 #[test]
 fn a_row_that_was_told_when_its_table_left_is_told_again_when_it_comes_back() {
-    let (centre, mut site) = joined();
-    centre.borrow_mut().takes_held_shapes = false;
+    let (center, mut site) = joined();
+    center.without_held_shapes();
     site.write("UPDATE t SET note = 'before it left' WHERE id = 2");
-    centre.borrow_mut().publish(&[]);
-    centre.borrow_mut().fault = Fault::WithinDownload;
-    sync(&mut site, &centre).unwrap_err();
-    centre.borrow_mut().fault = Fault::None;
+    unpublish(&center);
+    center.proxy.strike(Fault::WithinDownload);
+    sync(&mut site, &center).unwrap_err();
     site.write("INSERT OR REPLACE INTO t VALUES (2, 77, 'since')");
-    centre.borrow_mut().publish(&[first()]);
-    for id in [1, 3] {
-        centre.borrow_mut().put(0, &[int(id), int(id * 10), text("old")]);
-    }
-    sync(&mut site, &centre).unwrap();
-    assert_equal(&site, &centre);
+    publish(&center);
+    center.write("DELETE FROM t WHERE id = 2");
+    sync(&mut site, &center).unwrap();
+    assert_equal(&site, &center);
     let told = site.remote.rejects().unwrap();
     let told: Vec<_> = told.iter().map(|it| (it.code, it.row.as_deref().unwrap())).collect();
     let expected = [
@@ -104,9 +100,10 @@ fn a_row_that_was_told_when_its_table_left_is_told_again_when_it_comes_back() {
     assert_eq!(told, expected);
 }
 
-/// `t` is without `qty`, and its note is called `remark`, under an identity of its own.
-fn narrower() -> PublishedTable {
-    table("t", &["id", "remark"], "id INTEGER PRIMARY KEY, remark TEXT", "3")
+/// `t` comes back without `qty`, and its note is called `remark`, under an identity of its own.
+fn publish_narrower(center: &Center) {
+    let query = "SELECT id, iif(id = 1, 'came', note) FROM t WHERE id = 1";
+    rebuild(center, "remark TEXT", query, "dropped = [\"qty\", \"note\"]");
 }
 
 // Trap 23, Trap 24, S1: while the table was the user's own, values were written to columns that it
@@ -114,23 +111,21 @@ fn narrower() -> PublishedTable {
 #[test]
 fn what_lay_in_columns_that_did_not_come_back_is_told_with_its_row() {
     for edited_after_the_return in [false, true] {
-        let (centre, mut site) = joined();
-        centre.borrow_mut().publish(&[]);
-        sync(&mut site, &centre).unwrap();
+        let (center, mut site) = joined();
+        unpublish(&center);
+        sync(&mut site, &center).unwrap();
         site.write(
             "ALTER TABLE t ADD COLUMN color TEXT;
              UPDATE t SET note = 'since', color = 'red' WHERE id = 1;
              INSERT INTO t VALUES (5, 50, 'new', NULL)",
         );
-        centre.borrow_mut().publish(&[narrower()]);
-        centre.borrow_mut().put(0, &[int(1), text("came")]);
+        publish_narrower(&center);
         if edited_after_the_return {
-            centre.borrow_mut().fault = Fault::WithinDownload;
-            sync(&mut site, &centre).unwrap_err();
-            centre.borrow_mut().fault = Fault::None;
+            center.proxy.strike(Fault::WithinDownload);
+            sync(&mut site, &center).unwrap_err();
             site.write("UPDATE t SET remark = 'mine' WHERE id IN (1, 5)");
         }
-        sync(&mut site, &centre).unwrap();
+        sync(&mut site, &center).unwrap();
         let mut told: Vec<_> = site.remote.rejects().unwrap();
         told.retain(|it| it.code == Code::RowDiffersOnReturn.number());
         let rows: Vec<_> = told.iter().map(|it| it.row.as_deref().unwrap()).collect();

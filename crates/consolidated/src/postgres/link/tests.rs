@@ -3,13 +3,25 @@
 mod pooler;
 mod proofs;
 
-use super::prepared::STATEMENTS_MAX;
 use super::*;
 use crate::serving::Timeouts;
 use crate::url::Url;
 use harness::postgres::{APP_PASSWORD, Cluster, SUPERUSER, TestDatabase};
 use model::Code;
+use postgres_driver::STATEMENTS_MAX;
+use postgres_types::FromSql;
 use std::time::Duration;
+
+/// Reads what a test knows to be there.
+trait Get {
+    fn get<'r, T: FromSql<'r>>(&'r self, at: usize) -> T;
+}
+
+impl Get for Row {
+    fn get<'r, T: FromSql<'r>>(&'r self, at: usize) -> T {
+        self.try_get(at).unwrap()
+    }
+}
 
 fn open(url: &str) -> Result<Link, Failure> {
     let Url::Postgres(url) = Url::parse(url).unwrap() else { panic!("{url}") };
@@ -28,7 +40,7 @@ fn code(outcome: Result<Link, Failure>) -> Code {
     outcome.map(|_| ()).unwrap_err().code()
 }
 
-/// Seconds went into compiling what a deployment asks the catalogue once, in milliseconds.
+/// Seconds went into compiling what a deployment asks the catalog once, in milliseconds.
 #[test]
 fn no_connection_compiles_its_statements() {
     let database = Cluster::shared().database();
@@ -60,6 +72,37 @@ fn a_flight_runs_in_order_and_costs_one_round_trip() {
     let answers = fly(&mut link).unwrap();
     assert_eq!(link.round_trips() - before, 3);
     assert_eq!(answers[3].rows[0].get::<i64>(0), 2);
+}
+
+// S8, S11: a transaction whose server works on its own for long looked like one whose server hangs,
+// and was ended (25P03).
+#[test]
+fn a_transaction_is_heard_of_while_rows_pass() {
+    let database = Cluster::shared().database();
+    let mut link = link(&database);
+    let pulse = link.pulse();
+    let idle = Role::Apply.idle_in_transaction(&Timeouts::default());
+    // How often the database is asked something by one whose clock is ahead by so much.
+    let trips = |link: &Link, ahead: Duration| {
+        let before = link.round_trips();
+        pulse.beat_at(clock::now() + ahead).unwrap();
+        link.round_trips() - before
+    };
+    assert_eq!(trips(&link, idle), 0, "there is none");
+    link.begin(&[Call::Simple("BEGIN; SAVEPOINT s")]).unwrap();
+    assert_eq!(trips(&link, idle / 100), 0, "it was asked something just now");
+    assert_eq!((trips(&link, idle / 2), trips(&link, idle / 2)), (1, 1));
+    // Where a statement failed it is heard too, and a statement behind goes on.
+    link.batch("SELECT 1 / 0").unwrap_err();
+    assert_eq!(trips(&link, idle / 2), 1);
+    link.batch("ROLLBACK TO SAVEPOINT s").unwrap();
+    // One that is lost is not begun again by the way.
+    let backend = backend(&mut link);
+    let mut other = self::link(&database);
+    other.query("SELECT pg_terminate_backend($1, 60000)", &[&backend]).unwrap();
+    pulse.beat_at(clock::now() + idle).unwrap_err();
+    assert!(link.is_lost());
+    pulse.beat_at(clock::now() + idle).unwrap();
 }
 
 /// Runs these texts in one flight and returns how often an answer was awaited.
@@ -309,7 +352,7 @@ fn a_lost_connection_is_made_anew_at_the_beginning_and_only_there() {
 fn a_killed_database_needs_no_new_link() {
     let cluster = Cluster::start();
     let mut link = link(&cluster.database());
-    assert_eq!(link.place().timeline, 1);
+    assert_eq!(link.number_space().timeline, 1);
     cluster.kill();
     let fault = link.begin(&[Call::Simple("BEGIN")]).unwrap_err();
     assert_eq!(fault.failure("begin").code(), Code::DatabaseUnavailable);
@@ -321,11 +364,11 @@ fn a_killed_database_needs_no_new_link() {
 fn a_table_that_changed_under_a_prepared_statement_is_asked_anew() {
     let mut link = link(&Cluster::shared().database());
     link.batch("CREATE TABLE t (id int); INSERT INTO t VALUES (1)").unwrap();
-    assert_eq!(link.query("SELECT * FROM t", &[]).unwrap()[0].len(), 1);
+    assert_eq!(link.query("SELECT * FROM t", &[]).unwrap()[0].columns().len(), 1);
     link.batch("ALTER TABLE t ADD COLUMN more text").unwrap();
     let failure = link.query("SELECT * FROM t", &[]).unwrap_err().failure("read");
     assert_eq!(failure.code(), Code::DatabaseBusy);
-    assert_eq!(link.query("SELECT * FROM t", &[]).unwrap()[0].len(), 2);
+    assert_eq!(link.query("SELECT * FROM t", &[]).unwrap()[0].columns().len(), 2);
 }
 
 #[test]
@@ -374,9 +417,9 @@ fn a_standby_is_refused_until_it_is_promoted() {
     assert_eq!(code(open(&database.url())), Code::NotPrimary);
     standby.promote();
     let (old, new) = (primary.database_named("postgres").as_role(SUPERUSER), link(&database));
-    let old = link(&old).place();
-    assert_eq!(new.place().system, old.system);
-    assert_eq!((old.timeline, new.place().timeline), (1, 2));
+    let old = link(&old).number_space();
+    assert_eq!(new.number_space().system, old.system);
+    assert_eq!((old.timeline, new.number_space().timeline), (1, 2));
 }
 
 #[test]
@@ -390,14 +433,14 @@ fn a_script_is_planned_each_time_and_other_plans_are_kept() {
         let twice = link.flight(&[
             Call::Simple("BEGIN"),
             Call::new(other, &[&id]),
-            Call::script(script, &[&id]),
-            Call::script(script, &[&id]),
+            Call::planned_anew(script, &[&id]),
+            Call::planned_anew(script, &[&id]),
         ]);
         assert_eq!(twice.unwrap_err().sqlstate(), Some("23505"));
         let answers = link.flight(&[
             Call::Simple("ROLLBACK"),
-            Call::script(script, &[&id]),
-            Call::script(script, &[&(id + 100)]),
+            Call::planned_anew(script, &[&id]),
+            Call::planned_anew(script, &[&(id + 100)]),
         ]);
         assert_eq!(answers.unwrap()[2].affected, 1);
         let asked = u64::from(id == 0);

@@ -2,17 +2,19 @@
 //!
 //! This is: rows that need not be sent back, owed rows, and rejected rows.
 
-use super::super::catalog::CatalogTable;
-use super::super::key_change;
-use super::super::ledger;
-use super::super::made;
-use super::super::stretch::Stretch;
-use super::super::watermark::{self, Mark};
-use super::Attempt;
-use crate::echo::Echo;
-use crate::readable;
-use crate::synchronization::{Applied, Change};
-use crate::uploaded_row::{RowId, UploadedRow, each_row};
+use super::attempt::Attempt;
+use crate::administration::readable;
+use crate::download::range::has_other_claims;
+use crate::sqlite::details::CatalogTable;
+use crate::sqlite::download::watermark::Logs;
+use crate::sqlite::upload::key_change;
+use crate::sqlite::upload::made;
+use crate::sqlite::upload::own_entries::OwnEntries;
+use crate::sqlite::upload::record;
+use crate::synchronization::Applied;
+use crate::synchronization::change::Change;
+use crate::upload::echo::Echo;
+use crate::upload::uploaded_row::{RowId, UploadedRow, each_row};
 use model::{Code, Failure};
 
 /// Bytes that a row takes of which something is kept, beside its key and the rest.
@@ -27,11 +29,11 @@ impl Attempt<'_> {
         row: &UploadedRow<'_>,
     ) {
         if self.original.as_ref().is_some_and(|original| !original.same) {
-            self.stretches[position].iter_mut().for_each(Stretch::differs);
+            self.own_entries[position].iter_mut().for_each(OwnEntries::differs);
             return;
         }
-        match &mut self.stretches[position] {
-            Some(stretch) => stretch.stored(table, row),
+        match &mut self.own_entries[position] {
+            Some(own) => own.stored(table, row),
             None => self.add_to_echo(table, position, row),
         }
     }
@@ -57,8 +59,8 @@ impl Attempt<'_> {
         if self.original.as_ref().is_some_and(|original| !original.same) {
             return self.echo(table, position, row);
         }
-        if let Some(stretch) = &mut self.stretches[position] {
-            stretch.stored(table, row);
+        if let Some(own) = &mut self.own_entries[position] {
+            own.stored(table, row);
         }
         self.add_to_echo(table, position, row);
     }
@@ -110,19 +112,22 @@ impl Attempt<'_> {
     ) -> Result<(), Failure> {
         let moved = self.original.as_ref().and_then(|original| original.moved.clone());
         let new = row.change != Change::Insert && row.change != Change::Delete;
+        if moved.is_none() && (!new || self.original.is_none() && row.keeps_key(&table.published)) {
+            return Ok(());
+        }
         let new = new.then(|| row.new_key(&table.published, position));
         let old = self.id(table, position, row);
         let mut more = moved.into_iter().chain(new).filter(|key| *key != old);
         more.try_for_each(|key| self.owed.owe(&key))
     }
 
-    /// Settles what need not be sent: whole stretches of the logs, or else row by row.
-    pub(super) fn end_stretches(&mut self) -> Result<(), Failure> {
+    /// Settles what need not be sent: whole own entries of the logs, or else row by row.
+    pub(super) fn end_own_entries(&mut self) -> Result<(), Failure> {
         let mut unsettled = vec![false; self.tables.len()];
-        for (position, stretch) in self.stretches.iter().enumerate() {
-            let Some(stretch) = stretch else { continue };
-            match stretch.end(self.connection, &self.tables[position])? {
-                Some((first, last)) => self.applied.echo.add_stretch(position, first, last),
+        for (position, own) in self.own_entries.iter().enumerate() {
+            let Some(own) = own else { continue };
+            match own.end(self.connection, &self.tables[position])? {
+                Some((first, last)) => self.applied.echo.add_own_entries(position, first, last),
                 None => unsettled[position] = true,
             }
         }
@@ -149,21 +154,11 @@ impl Attempt<'_> {
         Ok(())
     }
 
-    /// A watermark covers the rows that the remote was sent with the claims of that time. Rows that
-    /// it inserts with other claims are not covered, and would stay at the remote when the old
-    /// claims return. So they are owed (traps 4 and 5).
+    /// Owes the rows that no watermark covers, because they came with other claims.
     fn owe_under_other_claims(&mut self) -> Result<(), Failure> {
         let (request, tables) = (self.request, self.tables);
-        let mut others = vec![false; tables.len()];
-        for (position, table) in tables.iter().enumerate() {
-            let fingerprint = &table.published.fingerprint;
-            let held = request.marks.iter().find(|held| held.fingerprint == *fingerprint);
-            let mark = held.and_then(|held| Mark::read(held.watermark.as_ref()?));
-            if let Some(mark) = mark.filter(|_| table.published.direction.downloads()) {
-                let now = watermark::subscription(&table.details, request.session)?;
-                others[position] = mark.subscription != now;
-            }
-        }
+        let others = tables.iter().map(|table| has_other_claims::<Logs>(&**table, request));
+        let others = others.collect::<Result<Vec<bool>, Failure>>()?;
         if !others.contains(&true) {
             return Ok(());
         }
@@ -180,18 +175,19 @@ impl Attempt<'_> {
 
     pub(super) fn finish(mut self) -> Result<Applied, Failure> {
         if self.request.download_follows {
-            self.end_stretches()?;
+            self.end_own_entries()?;
         }
         if let Some(moving) = self.moving.take() {
-            moving.finish(self.connection, self.tables, self.request)?;
+            moving.finish(self.connection, self.tables, self.links, self.request)?;
         }
         if let Some(moves) = self.moves {
             moves.note_own_rows(self.connection, self.tables, self.request)?;
         }
         made::write(&self, self.counter, &self.owed)?;
+        self.write_records()?;
         self.tell_left_out()?;
         self.owe_under_other_claims()?;
-        ledger::write(self.connection, self.tables, self.request, self.counter, &self.owed)?;
+        record::write(self.connection, self.tables, self.request, self.counter, &self.owed)?;
         let mut applied = self.applied;
         applied.reached = self.reached.count();
         if !self.request.download_follows {

@@ -1,16 +1,17 @@
 //! Applies the rows of an upload, if necessary again without the rows that made it fail.
 
-use super::super::catalog::CatalogTable;
-use super::super::constraint;
 use super::super::errors::failed;
-use super::super::fence;
-use super::super::key_change;
 use super::super::links::Links;
-use super::super::moves::Moves;
-use super::super::reached;
-use super::{Around, Attempt, Ended, LeftOut, Refused};
-use crate::owed_rows::OwedRows;
+use super::attempt::{Around, Attempt};
+use super::refused::{LeftOut, Unanswered};
+use crate::sqlite::details::CatalogTable;
+use crate::sqlite::download::moves::Moves;
+use crate::sqlite::upload::constraint::{self, OrphanCounts};
+use crate::sqlite::upload::fence;
+use crate::sqlite::upload::key_change;
+use crate::sqlite::upload::reached;
 use crate::synchronization::{Applied, UploadRequest};
+use crate::upload::owed_rows::OwedRows;
 use model::{Code, Counter, Failure};
 use rusqlite::Connection;
 use std::sync::Arc;
@@ -24,6 +25,8 @@ enum Verdict {
     Done,
     /// There are key changes, which go first. Most uploads have none.
     KeysFirst,
+    /// A foreign key is broken, and no row can be blamed for it: each is watched.
+    Watched,
     /// What met a fence because its parent had left is tried once more before it is refused.
     Last(OwedRows),
     Without(OwedRows),
@@ -43,19 +46,24 @@ pub(super) fn apply(
         refused.reject(row, reason.clone())?;
     }
     let mut postponed = OwedRows::within(around.spills);
-    let (mut moving, mut links, mut apart) = (false, None, false);
+    let (mut moving, mut links, mut apart, mut watched) = (false, None, false, false);
     let moves = Moves::of(connection, tables, request)?;
-    let unanswered = Ended::default();
+    let none = || OwedRows::within(around.spills);
+    let (unanswered, mut searching) = (Unanswered::new(none()), false);
     for _ in 0..ATTEMPTS_MAX {
         connection.execute_batch("SAVEPOINT rows").map_err(failed("set a savepoint"))?;
         if links.is_none() && (moving || moves.is_some()) {
             links = Some(Links::read(connection, tables)?);
         }
+        let (postponed_rows, found) = (&postponed, &unanswered);
         let left_out =
-            LeftOut { refused: &refused, postponed: &postponed, unanswered: &unanswered };
+            LeftOut { refused: &refused, postponed: postponed_rows, unanswered: found, searching };
         let mut attempt = Attempt::new(connection, tables, request, counter, left_out, around);
         (attempt.moves, attempt.links) = (moves.as_ref(), links.as_ref());
-        attempt.apart = apart;
+        attempt.apart = apart || watched;
+        if watched {
+            attempt.watch = Some(OrphanCounts::begin(connection)?);
+        }
         let verdict = judge(&mut attempt, moving);
         if attempt.left_traces.get() {
             apart = true;
@@ -72,10 +80,12 @@ pub(super) fn apply(
         };
         if let Ok(Some(applied)) = finished {
             connection.execute_batch("RELEASE rows").map_err(failed("release a savepoint"))?;
+            moves.as_ref().map_or(Ok(()), |moves| moves.forget(connection))?;
             return Ok(applied);
         }
-        if leave_out(unanswered.take(), &mut refused)? {
+        if leave_out(&unanswered.replace(none()), &mut refused)? {
             undo(connection)?;
+            searching = true;
             continue;
         }
         finished?;
@@ -84,6 +94,7 @@ pub(super) fn apply(
         match verdict {
             Verdict::Done => {}
             Verdict::KeysFirst => moving = true,
+            Verdict::Watched => watched = true,
             Verdict::Last(leaving) => postponed.extend(&leaving)?,
             Verdict::Without(impossible) => refused.extend(&impossible)?,
         }
@@ -92,13 +103,15 @@ pub(super) fn apply(
 }
 
 /// Leaves out rows for which a script has failed; false where none is new.
-fn leave_out(rows: Refused, refused: &mut OwedRows) -> Result<bool, Failure> {
+fn leave_out(rows: &OwedRows, refused: &mut OwedRows) -> Result<bool, Failure> {
     let before = refused.added();
-    for (row, reason) in rows {
-        if !refused.contains(&row)? {
-            refused.reject(&row, reason)?;
+    rows.visit(|table, key, reason| {
+        let row = (table, key.to_vec());
+        match reason {
+            Some(reason) if !refused.contains(&row)? => refused.reject(&row, reason),
+            _ => Ok(()),
         }
-    }
+    })?;
     Ok(refused.added() > before)
 }
 
@@ -108,10 +121,11 @@ fn judge(attempt: &mut Attempt<'_>, moving: bool) -> Result<Verdict, Failure> {
         key_change::apply_first(attempt)?;
     }
     attempt.rows()?;
+    attempt.end_search()?;
     if attempt.met_key_change {
         return Ok(Verdict::KeysFirst);
     }
-    let mut impossible = constraint::settle_parked(attempt)?;
+    let mut impossible = constraint::settle_waiting(attempt)?;
     attempt.note_no_effects()?;
     attempt.attach()?;
     if attempt.met_key_change {
@@ -121,6 +135,7 @@ fn judge(attempt: &mut Attempt<'_>, moving: bool) -> Result<Verdict, Failure> {
     impossible.reject_all(stuck.unwrap_or_default())?;
     impossible.reject_all(key_change::still_aside(attempt)?)?;
     fence::written_outside(attempt, &mut impossible)?;
+    attempt.end_search()?;
     attempt.fence_was_met |= !impossible.is_empty();
     if attempt.fence_was_met && attempt.leaves_anew {
         let none = OwedRows::within(attempt.spills);
@@ -128,6 +143,9 @@ fn judge(attempt: &mut Attempt<'_>, moving: bool) -> Result<Verdict, Failure> {
     }
     if impossible.is_empty() && constraint::violated(attempt)? {
         impossible.reject_all(constraint::violators(attempt)?)?;
+        if impossible.is_empty() && attempt.watch.is_none() {
+            return Ok(Verdict::Watched);
+        }
         if impossible.is_empty() {
             return Err(Failure::new(
                 Code::ConstraintViolated,

@@ -1,27 +1,29 @@
 //! Rows that refer to nothing while the value that they refer to passes from one row to another.
 
 use super::super::errors::script_failed;
-use super::super::tables;
-use super::Attempt;
-use crate::detached::{self, Reference};
+use super::attempt::Attempt;
 use crate::script::Event;
-use crate::synchronization::Change;
-use crate::uploaded_row::UploadedRow;
+use crate::sqlite::deploy::tables;
+use crate::synchronization::change::Change;
+use crate::upload::detached::{self, DetachedRows, Reference};
+use crate::upload::uploaded_row::UploadedRow;
 use model::{Code, Failure, PublishedTable};
 
 impl Attempt<'_> {
     /// Detaches rows before the deletes, where one that was deleted may be waited for.
     pub(super) fn detach(&mut self) -> Result<(), Failure> {
-        if self.parked.is_empty() {
+        if self.waiting_rows.is_empty() {
             return Ok(());
         }
         let references = self.references()?;
         let published: Vec<&PublishedTable> =
             self.tables.iter().map(|table| &table.published).collect();
-        for row in detached::find(&references, &published, self.request.batches)? {
+        let found = detached::find(&references, &published, self.request.batches, self.spills)?;
+        let mut found = found.reader();
+        while let Some(row) = found.next_row()? {
             // One that lost, or cannot refer to nothing, is what the database makes of it.
             if let Ok(1..) = self.refer(row.table, &row.away)? {
-                self.detached.push(row);
+                self.detached.push(&row)?;
             }
         }
         Ok(())
@@ -29,7 +31,10 @@ impl Attempt<'_> {
 
     /// Attaches them, now that the value is another row's.
     pub(super) fn attach(&mut self) -> Result<(), Failure> {
-        for detached in std::mem::take(&mut self.detached) {
+        let none = DetachedRows::within(self.spills);
+        let all = std::mem::replace(&mut self.detached, none);
+        let mut all = all.reader();
+        while let Some(detached) = all.next_row()? {
             if let Err(message) = self.refer(detached.table, &detached.back)? {
                 let table = self.tables[detached.table].clone();
                 let mut row = UploadedRow::default();

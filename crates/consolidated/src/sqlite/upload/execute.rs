@@ -6,15 +6,18 @@
 //! changes, all rows are applied again, each in its own savepoint. Most uploads never need this and
 //! pay nothing.
 //!
+//! A script that only reads may fail for the data of a row. The first such row ends the attempt.
+//! The next one does each row in a savepoint and goes on, so that it finds all of them.
+//!
 //! `RAISE(ROLLBACK)` and `OR ROLLBACK` end the whole transaction, with the changes of other
 //! uploads. A later statement would be committed alone, so none follows: the row is noted, and the
 //! writer applies the upload in another transaction without it.
 
-use super::super::catalog::CatalogTable;
 use super::super::errors::{RowFault, failed, row_fault, undoes_itself};
-use super::{Attempt, Ended};
+use super::attempt::Attempt;
 use crate::script::Event;
-use crate::uploaded_row::UploadedRow;
+use crate::sqlite::details::CatalogTable;
+use crate::upload::uploaded_row::{RowId, UploadedRow};
 use model::{Code, Failure};
 use rusqlite::Statement;
 
@@ -33,12 +36,20 @@ impl Attempt<'_> {
         if self.apart {
             self.savepoint("SAVEPOINT one_row")?;
         }
+        let before = self.orphans_before(of.0, of.1)?;
         match statement.raw_execute() {
             Ok(changes) => {
+                let broken = self.orphaned_by(of.0, of.1, before)?;
+                if broken.is_some() {
+                    self.savepoint("ROLLBACK TO one_row")?;
+                }
                 if self.apart {
                     self.savepoint("RELEASE one_row")?;
                 }
-                Ok(Ok(changes))
+                Ok(match broken {
+                    Some(why) => Err((RowFault::Refused(Code::RowReferences), why)),
+                    None => Ok(changes),
+                })
             }
             Err(error) => self.fault(error, sql, of).map(Err),
         }
@@ -81,22 +92,64 @@ impl Attempt<'_> {
             Ok(found) => found,
             Err(failure) => return failure,
         };
-        self.note(self.unanswered, table, row, (fault.code(), message));
+        if let Some(id) = self.id_of(table, row)
+            && let Err(failure) = self.unanswered.borrow_mut().reject(&id, (fault.code(), message))
+        {
+            return failure;
+        }
         Failure::new(Code::ScriptFailed, said).table(name.as_str())
     }
 
-    fn note(
-        &self,
-        rows: &Ended,
-        table: &CatalogTable,
-        row: &UploadedRow<'_>,
-        reason: (Code, String),
-    ) {
-        let name = &table.published.name;
-        let position = self.tables.iter().position(|it| it.published.name == *name);
-        if let Some(position) = position {
-            rows.borrow_mut().insert(self.id(table, position, row), reason);
+    /// Does `work` for one row. Once a script has failed that only reads, the attempt searches for
+    /// all rows for which one does: nothing of such a row remains, and the result is `otherwise`.
+    pub(in super::super) fn each_alone<T>(
+        &mut self,
+        otherwise: T,
+        work: impl FnOnce(&mut Self) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        if !self.searching {
+            return work(self);
         }
+        let known = self.unanswered.borrow().added();
+        self.savepoint("SAVEPOINT searched")?;
+        let outcome = work(self);
+        let found = outcome.is_err() && self.unanswered.borrow().added() > known;
+        if !found && outcome.is_err() {
+            // All of the attempt is undone.
+            return outcome;
+        }
+        if found {
+            self.savepoint("ROLLBACK TO searched")?;
+        }
+        self.savepoint("RELEASE searched")?;
+        if found { Ok(otherwise) } else { outcome }
+    }
+
+    /// The same for work that only reads.
+    pub(in super::super) fn read_alone<T>(
+        &self,
+        otherwise: T,
+        work: impl FnOnce(&Self) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let known = self.unanswered.borrow().added();
+        match work(self) {
+            Err(_) if self.unanswered.borrow().added() > known => Ok(otherwise),
+            outcome => outcome,
+        }
+    }
+
+    /// An attempt that has found such rows is given up where their search ends.
+    pub(super) fn end_search(&self) -> Result<(), Failure> {
+        match self.unanswered.borrow().is_empty() {
+            true => Ok(()),
+            false => Err(Failure::new(Code::ScriptFailed, "a script cannot read some rows")),
+        }
+    }
+
+    fn id_of(&self, table: &CatalogTable, row: &UploadedRow<'_>) -> Option<RowId> {
+        let name = &table.published.name;
+        let position = self.tables.iter().position(|it| it.published.name == *name)?;
+        Some(self.id(table, position, row))
     }
 
     /// Notes the row at which the transaction was ended.
@@ -111,7 +164,9 @@ impl Attempt<'_> {
         let failure =
             Failure::new(Code::ScriptFailed, format!("a transaction was ended: {message}"))
                 .table(name.as_str());
-        self.note(self.ended, table, row, (fault.code(), message));
+        if let Some(id) = self.id_of(table, row) {
+            self.ended.borrow_mut().insert(id, (fault.code(), message));
+        }
         failure
     }
 

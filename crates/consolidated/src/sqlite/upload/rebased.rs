@@ -1,28 +1,22 @@
 //! Applies the rows of an upload with key changes, rebased onto the effects of these changes.
 
-use super::super::catalog::CatalogTable;
-use super::super::conflict;
-use super::super::key_change::{self, Rebasing};
-use super::{Attempt, RowOutcome};
-use crate::rebase::Rebased;
-use crate::synchronization::{Batch, Change};
-use crate::uploaded_row::{RowId, UploadedRow};
-use model::Failure;
+pub(super) mod original;
 
-/// A row as the remote knows it, whatever it was rebased to.
-pub(super) struct Original {
-    pub(super) id: RowId,
-    /// The key that it gets at the remote, if it is another one.
-    pub(super) moved: Option<RowId>,
-    /// What is to be stored is what the remote has.
-    pub(super) same: bool,
-}
+use super::attempt::{Attempt, RowOutcome};
+use crate::sqlite::details::CatalogTable;
+use crate::sqlite::upload::conflict;
+use crate::sqlite::upload::key_change::{self, Rebasing};
+use crate::synchronization::change::{Change, UploadedRows};
+use crate::upload::rebase::Rebased;
+use crate::upload::uploaded_row::{RowId, UploadedRow};
+use model::Failure;
+use original::Original;
 
 impl Attempt<'_> {
     /// Applies a batch of an upload with key changes, whose rows may have to be rebased.
     pub(super) fn batch_rebased(
         &mut self,
-        batch: Batch<'_>,
+        batch: UploadedRows<'_>,
         table: &CatalogTable,
     ) -> Result<(), Failure> {
         let (mut row, mut rest) = (UploadedRow::default(), batch.rows);
@@ -32,8 +26,11 @@ impl Attempt<'_> {
             if self.is_done(table, position, &row) || self.is_put_off(table, position, &row)? {
                 continue;
             }
-            if let RowOutcome::InTheWay(_) = self.rebase_and_apply(table, position, &row)? {
-                self.parked.push(&self.park(table, position, &row))?;
+            let outcome = self.each_alone(RowOutcome::Done, |attempt| {
+                attempt.rebase_and_apply(table, position, &row)
+            })?;
+            if let RowOutcome::InTheWay(_) = outcome {
+                self.waiting_rows.push(&self.park(table, position, &row))?;
             }
         }
         Ok(())

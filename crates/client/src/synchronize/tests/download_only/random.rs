@@ -1,9 +1,9 @@
 //! Random changes at both ends, and downloads without an upload.
 
-use super::super::{purchase, sync, sync_as};
-use crate::testing::centre::{Centre, SharedCentre};
+use super::super::{sync, sync_as};
+use crate::testing::center::Center;
 use crate::testing::{Site, int, text};
-use model::{PublishedTable, Random, Value};
+use model::{Random, Value};
 use protocol::Mode;
 
 const SEEDS: u8 = 8;
@@ -13,26 +13,23 @@ const ACTIONS: [&str; 4] = ["", "ON DELETE CASCADE", "ON DELETE SET NULL", "ON D
 
 struct Walk {
     random: Random,
-    centre: SharedCentre,
+    center: Center,
     site: Site,
 }
 
-fn tables(action: &str) -> Vec<PublishedTable> {
-    let of = |name: &str, columns: &[&str], create: String| PublishedTable {
-        name: name.into(),
-        columns: columns.iter().map(|name| (*name).to_owned()).collect(),
-        create: vec![create],
-        fingerprint: format!("{name} 1"),
-        ..purchase()
-    };
-    let reference = |to: &str| format!("INT REFERENCES {to} {action}");
-    let g = "CREATE TABLE g(id INTEGER PRIMARY KEY, u TEXT UNIQUE)".to_owned();
-    let p = format!(
-        "CREATE TABLE p(id INTEGER PRIMARY KEY, g {}, u TEXT UNIQUE, CHECK (u <> 'v3'))",
-        reference("g")
-    );
-    let t = format!("CREATE TABLE t(id INTEGER PRIMARY KEY, p {})", reference("p"));
-    vec![of("g", &["id", "u"], g), of("p", &["id", "g", "u"], p), of("t", &["id", "p"], t)]
+/// The center has no constraints.
+const CENTER: &str = "CREATE TABLE g(id INTEGER PRIMARY KEY, u TEXT);
+    CREATE TABLE p(id INTEGER PRIMARY KEY, g INT, u TEXT);
+    CREATE TABLE t(id INTEGER PRIMARY KEY, p INT)";
+
+/// The same tables as the remote has made them.
+fn tables(action: &str) -> String {
+    format!(
+        "CREATE TABLE g(id INTEGER PRIMARY KEY, u TEXT UNIQUE);
+         CREATE TABLE p(id INTEGER PRIMARY KEY, g INT REFERENCES g {action}, u TEXT UNIQUE,
+            CHECK (u <> 'v3'));
+         CREATE TABLE t(id INTEGER PRIMARY KEY, p INT REFERENCES p {action})"
+    )
 }
 
 impl Walk {
@@ -72,29 +69,38 @@ impl Walk {
         let _ = self.site.try_write(&sql);
     }
 
-    /// An application writes at the centre, which has no constraints.
+    /// An application writes at the center.
     fn change(&mut self) {
         let (table, key) = (self.below(3) as usize, self.key());
+        let name = ["g", "p", "t"][table];
         let row = self.row(table, key);
+        let shown = |row: &[Value]| crate::sql::list(row.iter().map(|it| it.as_ref().display()));
         let exists = self.lines(table).iter().any(|line| line.starts_with(&format!("{key}, ")));
         match self.below(5) {
-            0 => self.centre.borrow_mut().remove(table, key),
+            0 => self.center.write(&format!("DELETE FROM {name} WHERE id = {key}")),
             1 if exists => {
                 let to = self.key();
                 if to != key {
-                    let row = self.row(table, to);
-                    self.centre.borrow_mut().change_key(table, &int(key), &row);
+                    let columns = ["(id, u)", "(id, g, u)", "(id, p)"][table];
+                    let row = shown(&self.row(table, to));
+                    self.center.write(&format!(
+                        "DELETE FROM {name} WHERE id = {to};
+                         UPDATE {name} SET {columns} = ({row}) WHERE id = {key}"
+                    ));
                 }
             }
-            _ => self.centre.borrow_mut().put(table, &row),
+            _ => self.center.write(&format!(
+                "DELETE FROM {name} WHERE id = {key}; INSERT INTO {name} VALUES ({})",
+                shown(&row)
+            )),
         }
     }
 
     fn lines(&self, table: usize) -> Vec<String> {
-        self.centre.borrow().lines(table)
+        self.center.rows(&format!("SELECT * FROM {}", ["g", "p", "t"][table]))
     }
 
-    /// S3: every row of the centre is here, or waits in sight of the status; and there is no other.
+    /// S3: every row of the center is here, or waits in sight of the status; and there is no other.
     fn assert_equal(&self, seed: u8) {
         for (position, name) in ["g", "p", "t"].into_iter().enumerate() {
             let columns = ["id, u", "id, g, u", "id, p"][position];
@@ -132,10 +138,11 @@ impl Walk {
 fn a_mere_download_finds_its_way_around_whatever_waits() {
     for seed in 0..SEEDS {
         let action = ACTIONS[usize::from(seed) % ACTIONS.len()];
-        let centre = Centre::new(&tables(action));
+        let center = Center::new(CENTER);
         let random = Random::from_seed([seed; 32]);
-        let mut walk = Walk { random, centre, site: Site::empty() };
-        sync(&mut walk.site, &walk.centre).unwrap();
+        let mut walk = Walk { random, center, site: Site::empty() };
+        walk.site.write(&tables(action));
+        sync(&mut walk.site, &walk.center).unwrap();
         for step in 0..STEPS {
             for _ in 0..walk.below(5) {
                 walk.write();
@@ -145,7 +152,7 @@ fn a_mere_download_finds_its_way_around_whatever_waits() {
             }
             let before = walk.site.remote.pending().unwrap();
             let site = &mut walk.site;
-            let down = sync_as(&mut site.remote, &walk.centre, Mode::DownloadOnly, &mut |_| {});
+            let down = sync_as(&mut site.remote, &walk.center, Mode::DownloadOnly, &mut |_| {});
             down.unwrap_or_else(|failure| panic!("seed {seed}, step {step}: {failure:?}"));
             let broken = walk.site.rows("SELECT * FROM pragma_foreign_key_check");
             assert_eq!(broken, Vec::<String>::new(), "seed {seed}, step {step}");
@@ -153,7 +160,7 @@ fn a_mere_download_finds_its_way_around_whatever_waits() {
             assert!(after.len() <= before.len(), "seed {seed}, step {step}: {before:?} {after:?}");
             if walk.below(4) == 0 {
                 for _ in 0..3 {
-                    sync(&mut walk.site, &walk.centre)
+                    sync(&mut walk.site, &walk.center)
                         .unwrap_or_else(|failure| panic!("seed {seed}, step {step}: {failure:?}"));
                 }
                 assert_eq!(walk.site.remote.pending().unwrap(), []);

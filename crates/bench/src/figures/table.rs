@@ -1,0 +1,93 @@
+//! The figures of a run as a table for people.
+
+use crate::options::{BenchRunOptions, ClientsOn, Operation};
+use model::Failure;
+use serde_json::Value;
+use terminal::output;
+
+/// Prints the figures for people.
+pub(crate) fn print(options: &BenchRunOptions, json: &Value) -> Result<(), Failure> {
+    let number = |pointer: &str| match json.pointer(pointer) {
+        Some(Value::Number(number)) => grouped(&number.to_string()),
+        _ => "-".to_owned(),
+    };
+    let clients = match options.clients_on {
+        ClientsOn::Wire => "clients that only speak the protocol",
+        ClientsOn::Memory => "clients on SQLite in memory",
+        ClientsOn::File => "clients on SQLite files",
+    };
+    output::line(&format!(
+        "{}: {} {clients}, {} rows each, {} sets",
+        options.operation.name(),
+        options.clients,
+        options.rows,
+        options.sets
+    ))?;
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    let mut row = |figure: &str, value: String| rows.push(vec![figure.to_owned(), value]);
+    row("rows per second", number("/rows_per_second"));
+    row("synchronizations per second", number("/syncs_per_second"));
+    row("total server time, s", number("/total_server_time_s"));
+    for (figure, name) in [("median", "p50"), ("95 %", "p95"), ("99 %", "p99"), ("max", "max")] {
+        row(&format!("latency {figure}, ms"), number(&format!("/latency_ms/{name}")));
+    }
+    // Where there are few rows or none, the rest is what costs.
+    let (key, each) = match options.rows {
+        0..=9 => ("cpu_us_per_sync", "synchronization"),
+        _ => ("cpu_us_per_row", "row"),
+    };
+    for process in ["consolidated", "server", "clients"] {
+        let value = number(&format!("/{key}/{process}"));
+        row(&format!("CPU of {process}, µs per {each}"), value);
+    }
+    row("bare database, rows per second", number("/ceiling/rows_per_second"));
+    row("share of the bare database", number("/ratio_to_ceiling"));
+    if options.operation == Operation::UploadDelete {
+        row("share of deletes that are logged", number("/ratio_to_tracked_delete"));
+    }
+    if options.conflicts > 0 {
+        row("conflicts", number("/conflicts"));
+    }
+    row("round trips per synchronization", number("/database/round_trips_per_sync"));
+    row("commits per synchronization", number("/database/commits_per_sync"));
+    row("peak memory of the server, bytes", number("/peak_server_memory_bytes"));
+    row("retries", number("/retries"));
+    row("errors", number("/errors"));
+    output::table(&["figure", "value"], &rows)?;
+    if cfg!(debug_assertions) {
+        output::warning("this is a debug build: its figures say nothing about a release");
+    }
+    Ok(())
+}
+
+/// A number with its thousands apart.
+pub(crate) fn grouped(number: &str) -> String {
+    let (whole, fraction) = match number.split_once('.') {
+        Some((whole, "0")) => (whole, None),
+        Some((whole, fraction)) => (whole, Some(fraction)),
+        None => (number, None),
+    };
+    let mut text = String::new();
+    for (at, digit) in whole.chars().enumerate() {
+        if at > 0 && (whole.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    if let Some(fraction) = fraction {
+        text.push('.');
+        text.push_str(fraction);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::grouped;
+
+    #[test]
+    fn thousands_stand_apart() {
+        let told = ["1234567.0", "123.45", "0", "999999"].map(grouped);
+        assert_eq!(told, ["1,234,567", "123.45", "0", "999,999"]);
+    }
+}

@@ -1,0 +1,77 @@
+//! The options of `syncline cert`, and what `syncline sync` has to know of certificates.
+
+use super::name::parse_user;
+use certificates::Pin;
+use clap::{Args, Subcommand};
+use model::UserName;
+use std::path::PathBuf;
+
+/// Makes certificates for encrypted connections.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  syncline cert dev --dir sales                         for tests on this machine
+  syncline cert dev --dir sales --host sync.example     also for remotes in other places
+Then name the files in [server] of syncline.toml:
+  listen = [\"tls://0.0.0.0:2439\"]
+  tls_certificate = \"server.pem\"
+  tls_key = \"server.key\"")]
+pub(crate) struct CertOptions {
+    #[command(subcommand)]
+    pub(crate) action: CertAction,
+}
+
+/// What to do with certificates.
+#[derive(Debug, Subcommand)]
+pub(crate) enum CertAction {
+    /// Makes an authority of your own, with a certificate for a server and one for a remote
+    ///
+    /// Writes ca.pem, server.pem, server.key, client.pem and client.key, which are valid for a
+    /// year. The key of the authority is not kept: nobody can make further certificates with it.
+    Dev {
+        /// The folder to write to; created if it does not exist
+        #[arg(long, value_name = "DIR", default_value = ".")]
+        dir: PathBuf,
+        /// A name or address of the server (repeatable), beside localhost, 127.0.0.1 and ::1
+        #[arg(long = "host", value_name = "NAME")]
+        hosts: Vec<String>,
+        /// The user of the certificate for a remote
+        #[arg(long, value_name = "NAME", value_parser = parse_user, default_value = "dev")]
+        user: UserName,
+        /// Overwrite existing files
+        #[arg(long)]
+        force: bool,
+    },
+}
+
+/// Which servers a remote believes, and what it shows them.
+#[derive(Debug, Args)]
+pub(crate) struct TrustOptions {
+    /// Believe servers whose certificates come from the authorities in this file, in place of the
+    /// system's
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca_file: Option<PathBuf>,
+
+    /// Believe the server that has the key with this SHA-256; without --ca-file the key alone
+    /// decides
+    #[arg(long, value_name = "SHA256", value_parser = parse_pin)]
+    pub(crate) pin: Option<Pin>,
+
+    /// Show the server this certificate; without a password or token it stands for them
+    #[arg(long, value_name = "FILE", requires = "client_key")]
+    pub(crate) client_certificate: Option<PathBuf>,
+
+    /// The key of the certificate, which only its owner may read
+    #[arg(long, value_name = "FILE", requires = "client_certificate")]
+    pub(crate) client_key: Option<PathBuf>,
+
+    /// Refuse to send anything to other machines in clear text
+    #[arg(long)]
+    pub(crate) require_tls: bool,
+}
+
+fn parse_pin(text: &str) -> Result<Pin, String> {
+    text.parse().map_err(|failure: model::Failure| {
+        format!("{}; {}", failure.message(), failure.hint_text())
+    })
+}

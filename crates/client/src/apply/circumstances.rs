@@ -1,0 +1,47 @@
+//! What surrounds the application of a download.
+
+use crate::capture::change_log;
+use crate::progress::state::Frozen;
+use crate::schema::RemoteTable;
+use model::{Code, Failure, Nonce, Spills};
+use rusqlite::Connection;
+use std::sync::Arc;
+
+/// What surrounds the application of a download.
+pub(crate) struct Circumstances<'a> {
+    pub(crate) tables: &'a [RemoteTable],
+    /// The upload that was committed in the same synchronization.
+    pub(crate) committed: Option<Frozen>,
+    /// The generation that triggers write to.
+    pub(crate) open_generation: i64,
+    /// The nonce of the attempt.
+    pub(crate) nonce: Option<Nonce>,
+    /// Now, as text.
+    pub(crate) at: &'a str,
+    pub(crate) spills: &'a Arc<Spills>,
+    /// Pending changes are uploaded before the next attempt, and no longer block it.
+    pub(crate) uploads: bool,
+    /// Rows that cannot make room stay as they are (`apply/guarded.rs`).
+    pub(crate) guards: bool,
+}
+
+/// The download cannot be applied. With local changes they may be the reason, and uploading them
+/// helps; without, the published tables do not fit together.
+pub(crate) fn blocked(
+    connection: &Connection,
+    circumstances: &Circumstances<'_>,
+    message: &str,
+) -> Failure {
+    if waits_here(connection, circumstances) {
+        return Failure::new(Code::ApplyBlocked, message);
+    }
+    Failure::new(Code::RemoteSchemaDiffers, message)
+        .hint("the constraint holds at the center: publish what it needs, or leave it out here")
+}
+
+/// Local changes wait to be uploaded.
+pub(crate) fn waits_here(connection: &Connection, circumstances: &Circumstances<'_>) -> bool {
+    circumstances.tables.iter().any(|table| {
+        change_log::has_entries(connection, table, circumstances.open_generation).unwrap_or(true)
+    })
+}

@@ -1,0 +1,86 @@
+//! A download as it was received.
+
+use crate::schema::RemoteTable;
+use model::{Failure, Spill, Spills};
+use protocol::{
+    DownloadBegin, DownloadMode, Message, Operation, Rejects, RowsFrame, TableDownload,
+};
+use std::sync::Arc;
+
+/// A download, received completely or so far.
+#[derive(Debug)]
+pub(crate) struct Download {
+    pub(super) begin: DownloadBegin,
+    /// Payloads of [`RowsFrame`]s in the order of the stream.
+    pub(super) upserts: Spill,
+    /// Likewise per table, because deletes go from the last table to the first.
+    pub(super) deletes: Vec<Spill>,
+    /// Frames of [`Rejects`].
+    pub(super) rejects: Spill,
+    /// Rows that are not deleted, those with another key included.
+    pub(crate) upsert_rows: u64,
+    pub(crate) delete_rows: u64,
+    /// Rows with another key.
+    pub(super) key_change_rows: u64,
+    /// Per table: rows came that are not deleted; some of them with another key.
+    pub(super) came: Vec<Came>,
+}
+
+/// The received rows of a table.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Came {
+    pub(super) rows: bool,
+    pub(super) key_changes: bool,
+}
+
+impl Download {
+    /// An empty one.
+    pub(crate) fn new(begin: DownloadBegin, spills: &Arc<Spills>) -> Download {
+        Download {
+            deletes: begin.tables.iter().map(|_| spills.open()).collect(),
+            upserts: spills.open(),
+            rejects: spills.open(),
+            upsert_rows: 0,
+            delete_rows: 0,
+            key_change_rows: 0,
+            came: begin.tables.iter().map(|_| Came::default()).collect(),
+            begin,
+        }
+    }
+
+    /// Adds rows.
+    pub(crate) fn keep_rows(&mut self, frame: RowsFrame) -> Result<(), Failure> {
+        if frame.operation == Operation::Delete {
+            self.delete_rows += u64::from(frame.count);
+            return self.deletes[usize::from(frame.table)].append(frame.into_payload());
+        }
+        let came = &mut self.came[usize::from(frame.table)];
+        came.rows = true;
+        if frame.operation == Operation::KeyChange {
+            came.key_changes = true;
+            self.key_change_rows += u64::from(frame.count);
+        }
+        self.upsert_rows += u64::from(frame.count);
+        self.upserts.append(frame.into_payload())
+    }
+
+    /// Adds rejects.
+    pub(crate) fn keep_rejects(&mut self, rejects: Rejects) -> Result<(), Failure> {
+        self.rejects.append(Message::Rejects(rejects).to_frame()?)
+    }
+
+    /// Rows so far.
+    pub(crate) fn rows(&self) -> u64 {
+        self.upsert_rows + self.delete_rows
+    }
+
+    /// The download has no row and no reject, and no whole table whose other rows must be deleted.
+    pub(super) fn is_empty(&self) -> bool {
+        let refreshes = |table: &TableDownload| table.mode == DownloadMode::Refresh;
+        self.rows() == 0 && self.rejects.is_empty() && !self.begin.tables.iter().any(refreshes)
+    }
+
+    pub(super) fn mode(&self, table: &RemoteTable) -> DownloadMode {
+        self.begin.tables[usize::from(table.position)].mode
+    }
+}

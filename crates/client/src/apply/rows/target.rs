@@ -1,0 +1,119 @@
+//! One table during the application of a download.
+
+use crate::apply::circumstances::Circumstances;
+use crate::apply::refresh::Known;
+use crate::apply::rows::waiting::WaitingRows;
+use crate::apply::{guarded, incoming, kept_back, refresh};
+use crate::capture::change_log;
+use crate::schema::RemoteTable;
+use protocol::DownloadMode;
+use rusqlite::Connection;
+
+/// One table during the application of a download.
+pub(super) struct Target<'a> {
+    pub(super) table: &'a RemoteTable,
+    /// Local changes wait, so every key is looked up among them.
+    pub(super) changed: Option<ChangedSql>,
+    /// Received keys are noted, because rows whose key is not among them are deleted afterwards.
+    pub(super) notes_keys: bool,
+    /// Received keys are noted, because the key of a delete may be another spelling of one.
+    pub(super) notes_spellings: bool,
+    /// Nothing lay in the table, so that rows only arrive.
+    was_empty: bool,
+    /// Rows that come may have been here before.
+    pub(super) knows_former: bool,
+    pub(super) waiting: Option<WaitingRows>,
+    /// No row has turned out to be there already.
+    pub(super) only_new: bool,
+    /// Rows of the table are kept back, and downloaded rows replace them.
+    pub(super) keeps_back: bool,
+}
+
+/// Statements for tables with local changes.
+pub(super) struct ChangedSql {
+    pub(super) is_changed: String,
+    /// Where rows without a change count too: finds only those with one.
+    pub(super) is_pending: Option<String>,
+    pub(super) keep_row: String,
+    pub(super) keep_delete: String,
+}
+
+impl ChangedSql {
+    fn new(table: &RemoteTable, guards: bool) -> ChangedSql {
+        let is_pending = || {
+            format!(
+                "SELECT 1 FROM {} WHERE {} AND \"generation\" = ?{}",
+                table.change_sql(),
+                table.our_key_is_parameter(1),
+                table.key.len() + 1
+            )
+        };
+        ChangedSql {
+            is_changed: match guards {
+                true => guarded::is_guarded_sql(table),
+                false => is_pending(),
+            },
+            is_pending: (guards && table.uploads()).then(is_pending),
+            keep_row: incoming::keep_row_sql(table),
+            keep_delete: incoming::keep_delete_sql(table),
+        }
+    }
+}
+
+impl<'a> Target<'a> {
+    pub(super) fn new(
+        connection: &Connection,
+        table: &'a RemoteTable,
+        mode: DownloadMode,
+        circumstances: &Circumstances<'_>,
+        known: Known,
+    ) -> rusqlite::Result<Target<'a>> {
+        let (generation, guards) = (circumstances.open_generation, circumstances.guards);
+        let changed = guards || change_log::has_entries(connection, table, generation)?;
+        let notes_keys =
+            mode == DownloadMode::Refresh && refresh::prepare(connection, table, known)?;
+        Ok(Target {
+            table,
+            changed: changed.then(|| ChangedSql::new(table, guards)),
+            notes_keys,
+            notes_spellings: false,
+            was_empty: mode == DownloadMode::Refresh && !notes_keys,
+            knows_former: known != Known::UploadedRows,
+            waiting: None,
+            only_new: true,
+            keeps_back: kept_back::has_any(connection, table)?,
+        })
+    }
+
+    /// Notes received keys, because one that is deleted may be another spelling of them.
+    pub(super) fn note_spellings(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+        self.notes_spellings = true;
+        match self.notes_keys {
+            true => Ok(()),
+            false => refresh::note_keys(connection, self.table),
+        }
+    }
+
+    /// Rows may be written many at once: no local change and no noted key asks for a look at each.
+    /// Where foreign keys are, even a statement that takes nothing back keeps copies of pages; that
+    /// is worth it only where nothing lies in them.
+    pub(super) fn may_batch(&self) -> bool {
+        self.only_new
+            && self.changed.is_none()
+            && !self.notes_keys
+            && !self.notes_spellings
+            && !self.keeps_back
+            && (self.was_empty || !self.table.in_foreign_keys)
+    }
+
+    /// The statement that reads the row with a key.
+    pub(super) fn select_sql(&self) -> String {
+        let table = self.table;
+        format!(
+            "SELECT {} FROM {} WHERE {}",
+            table.columns_sql(""),
+            table.table_sql(),
+            table.key_is_parameter("", 1)
+        )
+    }
+}

@@ -1,0 +1,86 @@
+//! Values that go into statements and come out of rows.
+
+use crate::connection::{bind, value};
+use crate::schema::RemoteTable;
+use model::{Failure, RowReader, Value, ValueRef};
+use rusqlite::{CachedStatement, Connection};
+
+/// Binds as many of the values as the statement asks for.
+pub(super) fn bind_all(
+    statement: &mut rusqlite::CachedStatement<'_>,
+    values: &[ValueRef<'_>],
+) -> rusqlite::Result<()> {
+    let count = statement.parameter_count();
+    for (n, value) in values.iter().take(count).enumerate() {
+        bind(statement, n + 1, *value)?;
+    }
+    Ok(())
+}
+
+pub(super) fn execute(
+    connection: &Connection,
+    sql: &str,
+    values: &[ValueRef<'_>],
+) -> rusqlite::Result<usize> {
+    let mut statement = connection.prepare_cached(sql)?;
+    bind_all(&mut statement, values)?;
+    statement.raw_execute()
+}
+
+pub(super) fn bind_key(
+    statement: &mut rusqlite::CachedStatement<'_>,
+    key: &[Value],
+) -> rusqlite::Result<()> {
+    for (n, value) in key.iter().enumerate() {
+        bind(statement, n + 1, value.as_ref())?;
+    }
+    Ok(())
+}
+
+pub(super) fn key_of(table: &RemoteTable, row: &rusqlite::Row<'_>) -> rusqlite::Result<Vec<Value>> {
+    (0..table.key.len()).map(|n| value(row, n).map(|value| value.to_owned())).collect()
+}
+
+pub(super) fn read_values<'a>(
+    reader: &mut RowReader<'a>,
+    count: usize,
+    values: &mut Vec<ValueRef<'a>>,
+) -> Result<(), Failure> {
+    values.clear();
+    for _ in 0..count {
+        values.push(reader.value()?);
+    }
+    Ok(())
+}
+
+pub(super) fn run(
+    statement: &mut CachedStatement<'_>,
+    values: &[ValueRef<'_>],
+) -> rusqlite::Result<usize> {
+    for (n, value) in values.iter().enumerate() {
+        bind(statement, n + 1, *value)?;
+    }
+    statement.raw_execute()
+}
+
+pub(super) fn found(
+    statement: &mut CachedStatement<'_>,
+    key: &[ValueRef<'_>],
+) -> rusqlite::Result<bool> {
+    for (n, value) in key.iter().enumerate() {
+        bind(statement, n + 1, *value)?;
+    }
+    Ok(statement.raw_query().next()?.is_some())
+}
+
+pub(super) fn exists(
+    statement: &mut CachedStatement<'_>,
+    key: &[ValueRef<'_>],
+    generation: i64,
+) -> rusqlite::Result<bool> {
+    for (n, value) in key.iter().enumerate() {
+        bind(statement, n + 1, *value)?;
+    }
+    statement.raw_bind_parameter(key.len() + 1, generation)?;
+    Ok(statement.raw_query().next()?.is_some())
+}

@@ -1,0 +1,3 @@
+//! The open generation.
+
+pub(super) const GENERATION: &str = "(SELECT \"current\" FROM \"syncline_generation\")";

@@ -1,0 +1,308 @@
+//! A synchronization that its host drives: events in, requests out. It waits for nothing.
+
+use super::attempt::{Attempt, Wish};
+use super::host::{Event, Host, Next};
+use super::side::Scene;
+use super::{Report, Request, Step, Total};
+use crate::apply::rejects;
+use crate::claim::Claim;
+use crate::connection::{damaged, explain};
+use crate::progress::facts;
+use crate::{Remote, progress};
+use model::{Code, Failure, UserName};
+use protocol::{Mode, fallback};
+
+/// Attempts to apply a download past changes that are made meanwhile.
+pub(super) const APPLY_ATTEMPTS_MAX: u32 = 10;
+
+/// How often tables may go away at the center during one synchronization.
+const INTERRUPTIONS_MAX: u32 = 3;
+
+/// How often the server may ask for the upload where each time is another connection. Once is
+/// usual; what it leaves out may change meanwhile.
+const REQUESTS_MAX: u32 = 5;
+
+/// A server that wants another attempt later is followed, but for no longer than this.
+const RETRY_DELAY_MS_MAX: u64 = 60_000;
+
+/// A synchronization, from the first attempt to the report.
+///
+/// [`Remote::synchronize`] is enough for most programs: it does all of this and waits itself. A
+/// program that must not wait, for example in a browser or on an event loop, is the host of a
+/// conversation. It passes every event to [`Conversation::step`] and does what the step says:
+///
+/// ```
+/// # use client::{Components, Conversation, Credential, Event, Host, Mode, Next, Remote, Request};
+/// # use client::{Step, Transport};
+/// # use model::Failure;
+/// # struct Quiet;
+/// # impl Host for Quiet {
+/// #     fn show(&mut self, _: Step) {}
+/// #     fn send_now(&mut self, _: Vec<u8>) -> Result<(), Failure> { Ok(()) }
+/// # }
+/// fn drive(
+///     remote: &mut Remote,
+///     request: Request,
+///     connect: impl Fn() -> Result<Box<dyn Transport>, Failure>,
+/// ) -> Result<(), Failure> {
+///     let claim = remote.claim()?;
+///     let mut conversation = Conversation::begin(remote, claim, request)?;
+///     let (mut connection, mut buffer) = (None, [0; 4096]);
+///     let mut event = Event::Tick;
+///     loop {
+///         event = match (conversation.step(remote, event, &mut Quiet)?, &mut connection) {
+///             (Next::Connect { .. }, connection) => match connect() {
+///                 Ok(made) => {
+///                     *connection = Some(made);
+///                     Event::Connected
+///                 }
+///                 Err(failure) => Event::Lost(failure),
+///             },
+///             (Next::Send(bytes), Some(connection)) => match connection.send(&bytes) {
+///                 Ok(()) => Event::Sent,
+///                 Err(failure) => Event::Unsent(failure),
+///             },
+///             (Next::Wait { .. }, Some(connection)) => match connection.receive(&mut buffer) {
+///                 Ok(0) => Event::Closed,
+///                 Ok(len) => Event::Received(&buffer[..len]),
+///                 Err(failure) => Event::Lost(failure),
+///             },
+///             (Next::Done(_), _) => return Ok(()),
+///             (_, None) => Event::Tick,
+///         };
+///     }
+/// }
+/// ```
+///
+/// Between two steps nothing is open in the file: other programs may write to it, and so may this
+/// one through the [`Remote`]. A conversation may be dropped after any step, as by a kill of the
+/// program. The next one continues with the file, and nothing is lost or doubled (S1).
+///
+/// A step may take as long as it takes to read the upload or to apply the download. It holds no
+/// more memory than the budget of the remote for rows on their way, and one message.
+#[derive(Debug)]
+pub struct Conversation {
+    claim: Claim,
+    request: Request,
+    user: UserName,
+    started_ms: u64,
+    total: Total,
+    apply_attempts: u32,
+    /// How often the server asked for the upload.
+    requests: u32,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// The next step begins an attempt.
+    Beginning,
+    /// The host connects.
+    Connecting {
+        at_ms: u64,
+    },
+    /// There is a connection.
+    Connected(Box<Attempt>),
+    Ended,
+}
+
+impl Conversation {
+    /// Begins a synchronization of the remote that `claim` is for. Nothing is done before the first
+    /// step.
+    pub fn begin(remote: &Remote, claim: Claim, request: Request) -> Result<Conversation, Failure> {
+        claim.require(remote)?;
+        let known = facts::get::<String>(&remote.connection, "user").map_err(explain)?;
+        let known = known.map(UserName::new).transpose()?;
+        let user = remote.proposed.user.clone().or(known).ok_or_else(|| {
+            Failure::new(Code::ServerUnknown, "the remote does not know its user yet")
+        })?;
+        Ok(Conversation {
+            claim,
+            request,
+            user,
+            started_ms: remote.clock.monotonic_ms(),
+            total: Total::default(),
+            apply_attempts: 1,
+            requests: 0,
+            state: State::Beginning,
+        })
+    }
+
+    /// Takes an event, the first time any, and says what the host does next. A failure is the end,
+    /// as is [`Next::Done`]; the conversation is dropped then.
+    ///
+    /// Every event is allowed at any time. One that makes no sense where it comes is a `Tick`.
+    pub fn step(
+        &mut self,
+        remote: &mut Remote,
+        event: Event<'_>,
+        host: &mut dyn Host,
+    ) -> Result<Next, Failure> {
+        self.claim.require(remote)?;
+        match (std::mem::replace(&mut self.state, State::Ended), event) {
+            (State::Beginning, _) => Ok(self.connect(remote, 0, host)),
+            (State::Connecting { .. }, Event::Connected) => self.connected(remote, host, false),
+            (State::Connecting { .. }, Event::ConnectedHalfDuplex) => {
+                self.connected(remote, host, true)
+            }
+            (State::Connecting { .. }, Event::Lost(failure)) => self.failed(remote, failure, host),
+            (State::Connecting { at_ms }, _) => {
+                self.state = State::Connecting { at_ms };
+                Ok(Next::Connect { at_ms })
+            }
+            (State::Connected(attempt), event) => self.talk(remote, attempt, event, host),
+            (State::Ended, _) => Err(Failure::new(
+                Code::ConversationMisused,
+                "a step was taken after the end of the conversation",
+            )),
+        }
+    }
+
+    fn connect(&mut self, remote: &Remote, delay_ms: u64, host: &mut dyn Host) -> Next {
+        host.show(Step::Connecting);
+        let at_ms = remote.clock.monotonic_ms().saturating_add(delay_ms);
+        self.state = State::Connecting { at_ms };
+        Next::Connect { at_ms }
+    }
+
+    fn connected(
+        &mut self,
+        remote: &mut Remote,
+        host: &mut dyn Host,
+        half_duplex: bool,
+    ) -> Result<Next, Failure> {
+        self.total.half_duplex = half_duplex;
+        match Attempt::begin(&mut self.scene(remote, host)) {
+            Ok((attempt, bytes)) => {
+                self.state = State::Connected(Box::new(attempt));
+                Ok(Next::Send(bytes))
+            }
+            Err(failure) => self.failed(remote, failure, host),
+        }
+    }
+
+    fn talk(
+        &mut self,
+        remote: &mut Remote,
+        mut attempt: Box<Attempt>,
+        event: Event<'_>,
+        host: &mut dyn Host,
+    ) -> Result<Next, Failure> {
+        match attempt.step(&mut self.scene(remote, host), event) {
+            Ok(Wish::Send(bytes)) => {
+                self.state = State::Connected(attempt);
+                Ok(Next::Send(bytes))
+            }
+            Ok(Wish::Wait { until_ms }) => {
+                self.state = State::Connected(attempt);
+                Ok(Next::Wait { until_ms })
+            }
+            // Changes had to wait for the download: another attempt uploads them.
+            Ok(Wish::End { postponed: true }) if self.apply_attempts < APPLY_ATTEMPTS_MAX => {
+                self.apply_attempts += 1;
+                Ok(self.connect(remote, 0, host))
+            }
+            Ok(Wish::Again) if self.requests < REQUESTS_MAX => {
+                self.requests += 1;
+                Ok(self.connect(remote, 0, host))
+            }
+            Ok(Wish::Again) => {
+                let message = format!("the server asked for the upload {REQUESTS_MAX} times");
+                Err(Failure::new(Code::UploadAskedAgain, message))
+            }
+            Ok(Wish::End { .. }) => self.report(remote).map(Next::Done),
+            Err(failure) => {
+                attempt.save_what_is_known(remote, &failure);
+                drop(attempt);
+                self.failed(remote, failure, host)
+            }
+        }
+    }
+
+    fn scene<'a>(&'a mut self, remote: &'a mut Remote, host: &'a mut dyn Host) -> Scene<'a> {
+        let Conversation { request, user, total, .. } = self;
+        Scene { remote, request, user, total, host }
+    }
+
+    /// Goes on to another attempt, where one gets over the failure.
+    fn failed(
+        &mut self,
+        remote: &mut Remote,
+        failure: Failure,
+        host: &mut dyn Host,
+    ) -> Result<Next, Failure> {
+        let (total, mode) = (&mut self.total, self.request.mode);
+        match failure.code() {
+            Code::CopiedRemote if !total.took_new_identity => {
+                let tables = remote.tables()?;
+                let (connection, random) = (&remote.connection, &mut remote.random);
+                let committed = failure.committed_progress();
+                progress::take_new_identity(connection, &tables, random, committed)?;
+                total.took_new_identity = true;
+            }
+            // The refused attempt had no effect.
+            Code::UnsupportedVersion if total.fallback.is_none() => {
+                total.fallback = fallback(total.spoken, &failure);
+                if total.fallback.is_none() {
+                    return Err(failure);
+                }
+            }
+            // It reads less than the server of the last Welcome did.
+            Code::CompressionNotAgreed if !total.uncompressed => total.uncompressed = true,
+            Code::RemoteOfAnother => {
+                progress::forget_refused_identity(&remote.connection)?;
+                return Err(failure);
+            }
+            Code::ApplyBlocked
+                if mode == Mode::Full && self.apply_attempts < APPLY_ATTEMPTS_MAX =>
+            {
+                self.apply_attempts += 1;
+            }
+            // The next attempt leaves the table out.
+            Code::TableWentAway if total.interrupted < INTERRUPTIONS_MAX => total.interrupted += 1,
+            // Another attempt would find the same changes.
+            Code::ApplyBlocked if mode == Mode::DownloadOnly => {
+                let message = "pending changes prevent the download";
+                return Err(Failure::new(Code::DownloadBlocked, message).source(failure));
+            }
+            _ => return Err(failure),
+        }
+        let delay_ms = u64::from(failure.retry_after().unwrap_or(0)) * 1000;
+        host.show(Step::Retrying { failure });
+        Ok(self.connect(remote, delay_ms.min(RETRY_DELAY_MS_MAX), host))
+    }
+
+    fn report(&mut self, remote: &Remote) -> Result<Report, Failure> {
+        let rejected = self.rejected(remote)?;
+        let total = std::mem::take(&mut self.total);
+        Ok(Report {
+            remote_id: total
+                .remote_id
+                .ok_or_else(|| damaged("a remote was synchronized without an identity"))?,
+            user: self.user.clone(),
+            script_version: total.script_version,
+            uploaded: total.uploaded,
+            downloaded: total.downloaded,
+            conflicts: total.conflicts,
+            rejected,
+            duration_ms: remote.clock.monotonic_ms().saturating_sub(self.started_ms),
+            token: total.token,
+            took_new_identity: total.took_new_identity,
+            waiting: total.waiting,
+        })
+    }
+
+    /// Every reject that no summary has reported: what the server refused, whether or not it has
+    /// been downloaded, and what the remote recorded by itself.
+    fn rejected(&self, remote: &Remote) -> Result<u64, Failure> {
+        if self.request.mode == Mode::Ping {
+            return Ok(0);
+        }
+        let untold = rejects::untold(&remote.connection)?;
+        if untold > 0 {
+            rejects::note_told(&remote.connection)?;
+        }
+        let total = &self.total;
+        Ok(untold.saturating_sub(total.learned) + total.learned.max(total.rejected))
+    }
+}

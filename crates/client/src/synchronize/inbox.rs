@@ -1,0 +1,55 @@
+//! Messages out of the bytes that a server sends, however these are cut.
+
+use model::{Code, Failure};
+use protocol::{Capabilities, Decompressor, FRAME_BYTES_MAX, FrameDecoder, Message};
+
+/// Bytes of one connection that were received and not read yet.
+#[derive(Debug)]
+pub(super) struct Inbox {
+    decoder: FrameDecoder,
+    decompressor: Decompressor,
+    /// How the server may compress rows.
+    readable: Capabilities,
+    /// The peer has shown that it is a server of Syncline.
+    understood: bool,
+}
+
+impl Inbox {
+    pub(super) fn new(readable: Capabilities) -> Inbox {
+        let decoder = FrameDecoder::new(FRAME_BYTES_MAX);
+        Inbox { decoder, decompressor: Decompressor::default(), readable, understood: false }
+    }
+
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        self.decoder.push(bytes);
+    }
+
+    /// The next message; `None` when more bytes are needed.
+    pub(super) fn next_message(&mut self) -> Result<Option<Message>, Failure> {
+        let message = self.decode();
+        match message {
+            Err(failure) if !self.understood => {
+                let message = "the program that answers is not a Syncline server";
+                return Err(Failure::new(Code::NotSyncline, message).source(failure));
+            }
+            Ok(None) => {}
+            _ => self.understood = true,
+        }
+        message
+    }
+
+    /// The connection may end here: no message is incomplete.
+    pub(super) fn is_empty(&self) -> bool {
+        self.decoder.is_empty()
+    }
+
+    fn decode(&mut self) -> Result<Option<Message>, Failure> {
+        while let Some(frame) = self.decoder.next_frame()? {
+            let message = self.decompressor.decode(frame, FRAME_BYTES_MAX, self.readable)?;
+            if let Some(message) = message {
+                return Ok(Some(message));
+            }
+        }
+        Ok(None)
+    }
+}

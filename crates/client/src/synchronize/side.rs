@@ -1,0 +1,278 @@
+//! The remote's side of an attempt: performs the decisions of the session on the file.
+
+mod agreement;
+mod hello;
+mod upload;
+
+use super::{Host, Lesson, Request, Step, Total};
+use crate::Remote;
+use crate::apply;
+use crate::apply::circumstances::Circumstances;
+use crate::apply::download::Download;
+use crate::fail_point::fail_point;
+use crate::moment::iso_utc;
+use crate::progress;
+use crate::progress::facts;
+use crate::progress::state::{Frozen, State};
+use crate::schema::RemoteTable;
+use crate::session::Instruction;
+use crate::settings::{self, Settings};
+use crate::upload::{Upload, UploadFrames};
+use model::{Code, Failure, Receipt, UserName};
+use protocol::{DownloadBegin, DownloadEnd, LastUpload, Mode, UploadCommitted};
+use std::sync::Arc;
+
+/// What surrounds a step, for as long as it takes.
+pub(super) struct Scene<'a> {
+    pub(super) remote: &'a mut Remote,
+    pub(super) request: &'a Request,
+    pub(super) user: &'a UserName,
+    /// What all attempts together came to.
+    pub(super) total: &'a mut Total,
+    pub(super) host: &'a mut dyn Host,
+}
+
+/// What the remote knows of one attempt. The rest is in the file.
+#[derive(Debug)]
+pub(super) struct Side {
+    tables: Arc<[RemoteTable]>,
+    state: State,
+    /// An earlier attempt froze this generation. It is unknown whether it was committed.
+    outcome: LastUpload,
+    /// The upload, spelled before Hello but too large to go with it.
+    collected: Option<Upload>,
+    /// An upload went with Hello.
+    upload_sent: bool,
+    /// Only a server of the kind met last understands it: it has key changes, or is compressed.
+    relies_on_capabilities: bool,
+    /// Positions of the tables whose changes are not uploaded now.
+    kept: Vec<u16>,
+    /// Positions of the tables that the server does not know: nothing of them is pending.
+    unknown: Vec<u16>,
+    /// The upload was asked for, and goes with Hello whatever its size.
+    upload_is_wanted: bool,
+    /// Pending changes are uploaded in another attempt, after the download of this one.
+    postponed: bool,
+    /// The upload that was acknowledged in this attempt.
+    committed: Option<Frozen>,
+    /// The receipt of that acknowledgement.
+    receipt: Option<Receipt>,
+    download: Option<Download>,
+}
+
+/// The first bytes of a connection.
+#[derive(Debug)]
+pub(super) struct Greeting {
+    pub(super) bytes: Vec<u8>,
+    /// Rows of the upload that goes with Hello, if one does.
+    pub(super) rows: Option<u64>,
+    /// What is left of an upload that was begun with these bytes.
+    pub(super) more: Option<Box<UploadFrames>>,
+}
+
+/// An upload that is ready, or not.
+#[derive(Debug)]
+pub(super) enum Ready {
+    /// This has to be sent.
+    Upload(Box<UploadFrames>),
+    /// A heartbeat could not be sent while it was collected.
+    Unsent(Failure),
+}
+
+impl Side {
+    /// Makes the attempt durable before its first byte leaves (P2, P3).
+    pub(super) fn begin(scene: &mut Scene<'_>) -> Result<Side, Failure> {
+        let (remote, mode) = (&mut *scene.remote, scene.request.mode);
+        let tables = remote.tables()?;
+        if let Some(remote_id) = remote.proposed.remote_id.take() {
+            // An attempt has an identity before a server can accept it.
+            let identity = Settings { remote_id: Some(remote_id), ..Settings::default() };
+            settings::remember(&remote.connection, &identity)?;
+        }
+        let (connection, random) = (&remote.connection, &mut remote.random);
+        let progress::Attempt { mut state, outcome_unknown, postponed } =
+            progress::begin_attempt(connection, &tables, random, uploads(mode))?;
+        remote.proposed.overlay(&mut state);
+        require_download(postponed, mode)?;
+        fail_point!("client-frozen");
+        scene.total.remote_id.clone_from(&state.remote_id);
+        let lesson = scene.total.lesson.take();
+        let frozen = state.frozen.map(|frozen| frozen.progress);
+        let unsent = lesson.as_ref().is_some_and(|lesson| lesson.unsent == frozen);
+        let upload_is_wanted = lesson.is_some();
+        let (kept, unknown) = lesson.map(|it| (it.kept, it.unknown)).unwrap_or_default();
+        Ok(Side {
+            tables,
+            state,
+            outcome: match outcome_unknown && !unsent {
+                true => LastUpload::Unknown,
+                false => LastUpload::Known,
+            },
+            collected: None,
+            upload_sent: false,
+            relies_on_capabilities: false,
+            kept,
+            unknown,
+            upload_is_wanted,
+            postponed,
+            committed: None,
+            receipt: None,
+            download: None,
+        })
+    }
+
+    /// Tables of the schema agreed on.
+    pub(super) fn tables_len(&self) -> usize {
+        self.tables.len()
+    }
+
+    /// An upload goes with Hello, or right behind it.
+    pub(super) fn upload_is_sent(&self) -> bool {
+        self.upload_sent
+    }
+
+    /// Leaves the upload that the server wants to the next attempt. Nothing of what is frozen has
+    /// left, or the server has thrown it away.
+    pub(super) fn put_off_upload(&mut self, scene: &mut Scene<'_>) {
+        scene.total.lesson = Some(Lesson {
+            kept: std::mem::take(&mut self.kept),
+            unknown: std::mem::take(&mut self.unknown),
+            unsent: self.state.frozen.map(|frozen| frozen.progress),
+        });
+    }
+
+    /// Pending changes had to wait for the download of this attempt.
+    pub(super) fn is_postponed(&self) -> bool {
+        self.postponed
+    }
+
+    /// Performs an instruction of the session.
+    pub(super) fn perform(
+        &mut self,
+        scene: &mut Scene<'_>,
+        instruction: Instruction,
+    ) -> Result<(), Failure> {
+        match instruction {
+            Instruction::Agree(welcome) => self.agree(scene, welcome),
+            Instruction::ChangeSchema(change) => self.change_schema(scene, &change),
+            Instruction::ChangeSchemaBehindUpload(change) => {
+                self.change_schema_behind_upload(scene, &change)
+            }
+            Instruction::NoteCommitted(committed) => self.note_committed(scene, committed),
+            Instruction::BeginDownload(begin) => self.begin_download(scene, begin),
+            Instruction::KeepRows(frame) => self.download()?.keep_rows(frame),
+            Instruction::KeepRejects(rejects) => self.download()?.keep_rejects(rejects),
+            Instruction::Apply(end) => self.apply(scene, &end),
+        }
+    }
+
+    /// Rows of the download so far, while there is one.
+    pub(super) fn downloaded(&self) -> Option<u64> {
+        self.download.as_ref().map(Download::rows)
+    }
+
+    fn note_committed(
+        &mut self,
+        scene: &mut Scene<'_>,
+        committed: UploadCommitted,
+    ) -> Result<(), Failure> {
+        if let Some(frozen) = self.state.frozen {
+            if committed.progress < frozen.progress {
+                let message = format!(
+                    "upload {} was sent, {} is acknowledged",
+                    frozen.progress.0, committed.progress.0
+                );
+                return Err(Failure::new(Code::UnexpectedMessage, message));
+            }
+            self.committed = Some(frozen);
+        }
+        self.receipt = committed.receipt;
+        fail_point!("client-upload-committed");
+        let total = &mut *scene.total;
+        total.uploaded.inserts += committed.inserts;
+        total.uploaded.updates += committed.updates;
+        total.uploaded.deletes += committed.deletes;
+        total.conflicts += committed.conflicts;
+        total.rejected += committed.rejected;
+        match scene.request.mode {
+            Mode::UploadOnly => self.drop_committed(scene.remote),
+            _ => Ok(()),
+        }
+    }
+
+    fn begin_download(
+        &mut self,
+        scene: &mut Scene<'_>,
+        mut begin: DownloadBegin,
+    ) -> Result<(), Failure> {
+        if !begin.waiting_tables.is_empty() {
+            scene.total.waiting = std::mem::take(&mut begin.waiting_tables);
+        }
+        self.download = Some(Download::new(begin, &scene.remote.spills));
+        Ok(())
+    }
+
+    fn download(&mut self) -> Result<&mut Download, Failure> {
+        let bug = || Failure::new(Code::Bug, "rows were kept before their download began");
+        self.download.as_mut().ok_or_else(bug)
+    }
+
+    fn apply(&mut self, scene: &mut Scene<'_>, end: &DownloadEnd) -> Result<(), Failure> {
+        fail_point!("client-download-received");
+        let Some(download) = self.download.take() else { return Ok(()) };
+        let rows_total = download.rows();
+        let at = iso_utc(scene.remote.clock.unix_ms());
+        let circumstances = Circumstances {
+            tables: &self.tables,
+            committed: self.committed,
+            open_generation: self.state.open_generation,
+            nonce: self.state.nonce_attempt,
+            at: &at,
+            spills: &scene.remote.spills,
+            // What had to wait for this download, or waits on, cannot make room for it.
+            uploads: scene.request.mode == Mode::Full && !self.postponed && self.kept.is_empty(),
+            guards: false,
+        };
+        let host = &mut *scene.host;
+        host.show(Step::Applying { rows_done: 0, rows_total });
+        let report = &mut |rows_done| host.show(Step::Applying { rows_done, rows_total });
+        let connection = &scene.remote.connection;
+        scene.total.learned += apply::apply(connection, &download, end, &circumstances, report)?;
+        self.committed = None;
+        scene.total.downloaded.upserts += download.upsert_rows;
+        scene.total.downloaded.deletes += download.delete_rows;
+        Ok(())
+    }
+
+    fn drop_committed(&mut self, remote: &Remote) -> Result<(), Failure> {
+        let Some(frozen) = self.committed.take() else { return Ok(()) };
+        let receipt = self.receipt.as_ref();
+        progress::commit_frozen(&remote.connection, &self.tables, frozen, receipt)?;
+        fail_point!("client-outcome-learned");
+        Ok(())
+    }
+
+    /// After a failure: an acknowledgement that was received is recorded, which spares the next
+    /// attempt the question. If this fails too, it is asked. A server that could not read what the
+    /// one before could is asked first next time what it can do.
+    pub(super) fn save_what_is_known(&mut self, remote: &Remote, failure: &Failure) {
+        let _ = self.drop_committed(remote);
+        let doubted = [Code::MalformedMessage, Code::CompressionNotAgreed];
+        if doubted.contains(&failure.code()) && self.relies_on_capabilities {
+            let _ = facts::forget(&remote.connection, &["server_capabilities"]);
+        }
+    }
+}
+
+fn uploads(mode: Mode) -> bool {
+    matches!(mode, Mode::Full | Mode::UploadOnly)
+}
+
+/// An upload that must wait for a download would wait forever if there is none.
+fn require_download(postponed: bool, mode: Mode) -> Result<(), Failure> {
+    if postponed && mode == Mode::UploadOnly {
+        let message = "changed rows have new columns whose values were not received yet";
+        return Err(Failure::new(Code::DownloadFirst, message));
+    }
+    Ok(())
+}

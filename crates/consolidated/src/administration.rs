@@ -1,0 +1,199 @@
+//! Arguments and results of `init`, `deploy`, `check`, `scripts` and `user`, for every database.
+
+mod deployed;
+pub(crate) mod drift;
+pub(crate) mod fleet;
+pub(crate) mod notes;
+pub(crate) mod orphans;
+pub(crate) mod readable;
+pub(crate) mod steward;
+mod users;
+
+use crate::deploy::difference::{Difference, Disagreement};
+use crate::script::Event;
+use crate::sync_model::SyncModel;
+use model::{Code, Failure, ScriptVersion, UserName};
+use std::collections::BTreeMap;
+
+/// A sync model to start from.
+#[derive(Debug, Clone)]
+pub struct InitialModel {
+    /// The text of `model.toml`.
+    pub toml: String,
+    /// The tables that it publishes.
+    pub tables: Vec<String>,
+    /// What it had to leave out, and why.
+    pub warnings: Vec<String>,
+}
+
+/// What `deploy` did, or would do.
+#[derive(Debug, Clone, Default)]
+pub struct Deployment {
+    /// The SQL statements, in order; none when everything was as it should be.
+    pub statements: Vec<String>,
+    /// What the user should know.
+    pub notices: Vec<String>,
+}
+
+/// What `undeploy` did.
+#[derive(Debug, Clone, Default)]
+pub struct Undeployment {
+    /// The SQL statements, in order; none if the database had no object of Syncline.
+    pub statements: Vec<String>,
+    /// What it could not put back as it was, and how to do that later.
+    pub left: Vec<String>,
+}
+
+/// How much a finding of `check` matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Severity {
+    /// Rows may be missed until it is repaired.
+    Error,
+    /// Good to know.
+    Notice,
+}
+
+/// How many statements a deployment would run. If it would refuse an undeclared change, this is a
+/// finding, and the search continues.
+pub(crate) fn pending(
+    deployed: Result<Vec<String>, Failure>,
+) -> Result<(usize, Option<Finding>), Failure> {
+    match deployed {
+        Ok(statements) => Ok((statements.len(), None)),
+        Err(failure) if failure.code() == Code::UndeclaredChange => {
+            let finding = Finding {
+                severity: Severity::Error,
+                table: failure.table_name().map(str::to_owned),
+                message: format!("{}; {}", failure.message(), failure.hint_text()),
+            };
+            Ok((0, Some(finding)))
+        }
+        Err(failure) => Err(failure),
+    }
+}
+
+/// Something that `check` found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Finding {
+    /// How much it matters.
+    pub severity: Severity,
+    /// The table, where one is concerned.
+    pub table: Option<String>,
+    /// One line.
+    pub message: String,
+}
+
+/// A table that is deployed and not there: whatever else of it is missing went with it.
+pub(crate) fn table_gone(table: String) -> Finding {
+    Finding {
+        severity: Severity::Error,
+        message: format!(
+            "table {table} is gone: it was dropped or renamed; run `syncline check`, declare this \
+             in the model (`dropped_tables`, or `renamed_from`), then run `syncline deploy`"
+        ),
+        table: Some(table),
+    }
+}
+
+/// Why a table is left out that lacks a column which is deployed.
+pub(crate) fn column_gone(table: &str, column: &str) -> String {
+    format!(
+        "column {column} of table {table} is gone: it was dropped or renamed; run `syncline \
+         check`, declare this in the model (`renamed`, or `dropped`), then run `syncline deploy`"
+    )
+}
+
+/// The failure of a model with a section for a table that the database does not have.
+pub(crate) fn no_table(model: &SyncModel, name: &str) -> Failure {
+    let message = format!("{}: there is no table {name}", model.file_name);
+    let hint = format!(
+        "correct the name; or, if the table was dropped, write `dropped_tables = [\"{name}\"]` \
+         instead of its section; or, if it was renamed, `renamed_from = \"{name}\"` in a section \
+         of its new name"
+    );
+    Failure::new(Code::ModelMismatch, message).hint(hint).table(name)
+}
+
+/// Most differences in one finding.
+const DIFFERENCES_TOLD_MAX: usize = 5;
+
+/// How the finding begins that a deployment has something to do.
+pub(crate) const NOT_DEPLOYED: &str = "the model differs from the deployed one";
+
+/// All that `check` says about the system tables of an older program: what they lack cannot be
+/// compared. `known` says whether the program has the same format.
+pub(crate) fn older_format(known: Result<(), Failure>) -> Result<Option<Finding>, Failure> {
+    match known {
+        Ok(()) => Ok(None),
+        Err(failure) if failure.code() == Code::NotDeployed => {
+            let message = failure.message().to_owned();
+            Ok(Some(Finding { severity: Severity::Error, table: None, message }))
+        }
+        Err(failure) => Err(failure),
+    }
+}
+
+/// Adds to what `check` found which tables and columns differ.
+pub(crate) fn tell_differences(findings: &mut Vec<Finding>, differences: &[Difference]) {
+    let differs = differences.iter().filter(|one| one.what != Disagreement::NotPublished);
+    let told: Vec<String> = differs.take(DIFFERENCES_TOLD_MAX).map(ToString::to_string).collect();
+    let undeployed = findings.iter_mut().find(|found| found.message.starts_with(NOT_DEPLOYED));
+    if let Some(found) = undeployed.filter(|_| !told.is_empty()) {
+        found.message.push_str(&format!(": {}", told.join("; ")));
+    }
+    findings.extend(unpublished(differences));
+}
+
+/// What the database has and no model publishes: nothing is wrong with that, but it may be new.
+fn unpublished(differences: &[Difference]) -> Vec<Finding> {
+    let new = differences.iter().filter(|new| new.what == Disagreement::NotPublished);
+    let finding = |new: &Difference| Finding {
+        severity: Severity::Notice,
+        table: None,
+        message: format!(
+            "{new} {}; `syncline model add` publishes it, `unpublished` leaves it out",
+            new.script_version
+        ),
+    };
+    new.map(finding).collect()
+}
+
+/// A deployed script.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredScript {
+    /// The script version.
+    pub script_version: ScriptVersion,
+    /// The table of a table event.
+    pub table: String,
+    /// The event.
+    pub event: Event,
+    /// The SQL.
+    pub script: String,
+}
+
+/// A user, without the password.
+#[derive(Debug, Clone, PartialEq)]
+pub struct User {
+    /// The name.
+    pub name: UserName,
+    /// Values that scripts see as `{u.name}`.
+    pub claims: BTreeMap<String, String>,
+    /// Shut out until unlocked. The hash of the password begins with a mark then, so that no
+    /// server, of whatever age, takes any password for the right one.
+    pub locked: bool,
+}
+
+pub(crate) fn no_such_user(name: &UserName) -> Failure {
+    Failure::new(Code::NoSuchUser, format!("there is no user {name}"))
+}
+
+/// Claims as they are stored: a JSON object of texts.
+pub(crate) fn claims_text(claims: &BTreeMap<String, String>) -> String {
+    serde_json::json!(claims).to_string()
+}
+
+/// Understands [`claims_text`].
+pub(crate) fn claims_from(text: &str) -> Result<BTreeMap<String, String>, Failure> {
+    serde_json::from_str(text)
+        .map_err(|error| Failure::new(Code::Bug, "stored claims do not parse").source(error))
+}

@@ -1,0 +1,195 @@
+//! The remotes that a consolidated database knows.
+
+use crate::download::bundle;
+use crate::identity::Binding;
+use crate::sql::{Sql, TextRow, Words, number, text};
+use model::{Code, Failure, RemoteId};
+use std::collections::HashSet;
+
+/// A remote as the database knows it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct KnownRemote {
+    /// Its ID.
+    pub remote_id: String,
+    /// To whom it belongs.
+    pub binding: Binding,
+    /// Who synchronized last.
+    pub user: String,
+    /// The script version that ran then.
+    pub script_version: String,
+    /// When it uploaded last, in UTC.
+    pub last_upload_at: Option<String>,
+    /// When a download was made for it last, in UTC.
+    pub last_download_at: Option<String>,
+    /// Seconds since then: everything younger it has yet to receive.
+    pub behind_s: Option<i64>,
+    /// Downloads that were made for it.
+    pub counter: i64,
+    /// Its last committed upload.
+    pub progress: i64,
+    /// Rows that it must receive.
+    pub owed: i64,
+    /// Whether its file has a secret, so that no other is taken for it.
+    pub has_secret: bool,
+    /// Its next download is compared row by row, whatever it remembers.
+    pub compared_next: bool,
+}
+
+/// Every remote, or the one with this ID.
+pub(super) fn remotes<Q: Sql>(
+    sql: &mut Q,
+    only: Option<&RemoteId>,
+) -> Result<Vec<KnownRemote>, Failure> {
+    let of = if only.is_some() { "AND remote_id = ?1" } else { "" };
+    let query = format!(
+        "SELECT remote_id, bound_users, user_name, script_version, {}, {}, CAST({} AS text),
+             CAST(counter AS text), CAST(progress AS text),
+             (SELECT CAST(coalesce(sum(coalesce(o.bundled, 1)), 0) AS text)
+                 FROM {{}}syncline_owed AS o WHERE o.remote_id = r.remote_id),
+             CASE WHEN secret IS NOT NULL THEN 'secret' END,
+             CASE WHEN void_counter >= counter AND void_counter > 0 THEN 'compared' END
+         FROM {{}}syncline_remote AS r WHERE forgotten_at IS NULL {of}",
+        Q::Words::utc("last_upload_at"),
+        Q::Words::utc("last_download_at"),
+        Q::Words::age_s("last_download_at"),
+    );
+    let wanted = Vec::from_iter(only.map(RemoteId::as_str));
+    let mut rows = sql.bookkeep("read the remotes", &query, &wanted)?;
+    rows.sort();
+    let mut remotes = rows.iter().map(remote).collect::<Result<Vec<_>, Failure>>()?;
+    for (remote_id, twice) in owed_twice(sql, of, &wanted)? {
+        let found = remotes.iter_mut().filter(|remote| remote.remote_id == remote_id);
+        found.for_each(|remote| remote.owed -= twice);
+    }
+    Ok(remotes)
+}
+
+fn remote(row: &TextRow) -> Result<KnownRemote, Failure> {
+    let time = |column: usize| row[column].as_ref().map(|time| time.replace(' ', "T") + "Z");
+    Ok(KnownRemote {
+        remote_id: text(row, 0),
+        binding: Binding::read(row[1].as_deref())?,
+        user: text(row, 2),
+        script_version: text(row, 3),
+        last_upload_at: time(4),
+        last_download_at: time(5),
+        behind_s: row[6].as_ref().map(|_| number(row, 6)).transpose()?,
+        counter: number(row, 7)?,
+        progress: number(row, 8)?,
+        owed: number(row, 9)?,
+        has_secret: row[10].is_some(),
+        compared_next: row[11].is_some(),
+    })
+}
+
+/// Entries that are read at once to be compared.
+const ENTRIES_MAX: usize = 1000;
+
+/// How many keys have an entry of their own beside that of a bundle, by remote and table. A row
+/// that is owed again before its bundle is settled has both.
+fn owed_twice<Q: Sql>(
+    sql: &mut Q,
+    of: &str,
+    wanted: &[&str],
+) -> Result<Vec<(String, i64)>, Failure> {
+    let query = format!(
+        "SELECT remote_id, table_name FROM {{}}syncline_owed WHERE 1 = 1 {of}
+         GROUP BY remote_id, table_name
+         HAVING count(bundled) > 0 AND count(bundled) < count(*)"
+    );
+    let mut twice = Vec::new();
+    for row in sql.bookkeep("count what remotes are owed", &query, wanted)? {
+        let (remote_id, table) = (text(&row, 0), text(&row, 1));
+        let (mut alone, mut count) = (HashSet::new(), 0);
+        entries(sql, [&remote_id, &table], "IS NULL", |key| {
+            alone.insert(key.to_vec());
+            Ok(())
+        })?;
+        entries(sql, [&remote_id, &table], "IS NOT NULL", |bundle| {
+            let keys = bundle::keys(bundle)?;
+            count += keys.into_iter().filter(|key| alone.contains(*key)).count() as i64;
+            Ok(())
+        })?;
+        twice.push((remote_id, count));
+    }
+    Ok(twice)
+}
+
+/// Shows the entries of what a remote is owed of a table: bundles, or keys.
+fn entries<Q: Sql>(
+    sql: &mut Q,
+    [remote_id, table]: [&str; 2],
+    bundled: &str,
+    mut each: impl FnMut(&[u8]) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let query = format!(
+        "SELECT {} FROM {{}}syncline_owed
+         WHERE remote_id = ?1 AND table_name = ?2 AND row_key > {} AND bundled {bundled}
+         ORDER BY row_key LIMIT {ENTRIES_MAX}",
+        Q::Words::hex("row_key"),
+        Q::Words::unhex("?3"),
+    );
+    let mut last = String::new();
+    loop {
+        let rows =
+            sql.bookkeep("count what remotes are owed", &query, &[remote_id, table, &last])?;
+        for row in &rows {
+            each(&bytes(&text(row, 0))?)?;
+        }
+        match rows.last() {
+            Some(row) if rows.len() == ENTRIES_MAX => last = text(row, 0),
+            _ => return Ok(()),
+        }
+    }
+}
+
+fn bytes(digits: &str) -> Result<Vec<u8>, Failure> {
+    let garbled = |_| Failure::new(Code::Drift, "a key that is owed does not read");
+    let byte = |at| u8::from_str_radix(digits.get(at..at + 2).unwrap_or_default(), 16);
+    (0..digits.len()).step_by(2).map(|at| byte(at).map_err(garbled)).collect()
+}
+
+/// Binds a remote to others; who of those before is about to upload is refused.
+pub(super) fn bind<Q: Sql>(
+    sql: &mut Q,
+    remote_id: &RemoteId,
+    binding: &Binding,
+) -> Result<(), Failure> {
+    let bind = "UPDATE {}syncline_remote SET bound_users = nullif(?2, ''), epoch = epoch + 1
+                WHERE remote_id = ?1 AND forgotten_at IS NULL";
+    let stored = binding.stored().unwrap_or_default();
+    let bound = sql.change("bind the remote", bind, &[remote_id.as_str(), &stored])?;
+    if bound == 1 { Ok(()) } else { Err(no_such_remote(remote_id)) }
+}
+
+/// Forgets a remote. What proves its past stays: it may come back, and must not upload twice.
+pub(super) fn forget<Q: Sql>(sql: &mut Q, remote_id: &RemoteId) -> Result<(), Failure> {
+    let forget = "UPDATE {}syncline_remote SET forgotten_at = {now}, bound_users = NULL,
+                      user_name = '', epoch = epoch + 1
+                  WHERE remote_id = ?1 AND forgotten_at IS NULL";
+    let owed = "DELETE FROM {}syncline_owed WHERE remote_id = ?1";
+    let made = "DELETE FROM {}syncline_made WHERE remote_id = ?1";
+    let named = &[remote_id.as_str()][..];
+    let statements = [(forget, named), (owed, named), (made, named)];
+    let forgotten = sql.change_all("forget the remote", &statements)?;
+    if forgotten[0] == 1 { Ok(()) } else { Err(no_such_remote(remote_id)) }
+}
+
+/// New keys for session tokens and receipts. A token names the version of the password under which
+/// it was issued: with new versions no server takes it, whichever key it has read.
+pub(super) fn rotate_keys<Q: Sql>(sql: &mut Q) -> Result<(), Failure> {
+    // The key that signs comes first by its name; the former ones only prove what they have signed.
+    let former = "UPDATE {}syncline_system SET name = 'receipt_key_' || {digits}
+                  WHERE name = 'receipt_key'";
+    let statements: [(&str, &[&str]); 4] = [
+        (former, &[]),
+        ("INSERT INTO {}syncline_system VALUES ('receipt_key', {key})", &[]),
+        ("UPDATE {}syncline_system SET value = {key} WHERE name = 'token_key'", &[]),
+        ("UPDATE {}syncline_user SET password_version = {random}", &[]),
+    ];
+    sql.change_all("draw new keys", &statements).map(drop)
+}
+
+fn no_such_remote(remote_id: &RemoteId) -> Failure {
+    Failure::new(Code::NoSuchRemote, format!("there is no remote {remote_id}"))
+}

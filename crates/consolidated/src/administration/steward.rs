@@ -1,0 +1,267 @@
+//! What the command line does with a consolidated database of any kind.
+
+use super::fleet::KnownRemote;
+use super::notes::{ConflictNote, Notes, RejectNote};
+use super::{
+    Deployment, Finding, InitialModel, NOT_DEPLOYED, Severity, StoredScript, Undeployment, User,
+    deployed, fleet, notes, older_format, orphans, pending, tell_differences, users,
+};
+use crate::connection::Administration;
+use crate::deploy::difference::{self, Difference, Installed};
+use crate::deploy::initial::{self, Candidate};
+use crate::deploy::{self, ForeignKey, Intent, Plan, Schema, TableFacts, format};
+use crate::identity::Binding;
+use crate::shape::Past;
+use crate::sql::Sql;
+use crate::sync_model::SyncModel;
+use model::{Code, Failure, PublicationName, RemoteId, ScriptVersion, UserName};
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+type Tables<S> = BTreeMap<String, <S as Schema>::Table>;
+
+/// Why a table must not be deployed that can be planned: the refusal, and the same for `check`.
+pub(crate) struct Doubt {
+    pub(crate) refusal: Failure,
+    pub(crate) finding: Finding,
+}
+
+/// A connection that administers a database.
+pub(crate) trait Steward: Sql + Debug + Sized {
+    type Schema: Schema;
+
+    fn user_tables(&mut self) -> Result<Tables<Self::Schema>, Failure>;
+
+    /// Completes the notices of a plan, and says what must not be deployed.
+    fn doubts(
+        &mut self,
+        _: &Tables<Self::Schema>,
+        _: &mut Plan<Self::Schema>,
+    ) -> Result<Vec<Doubt>, Failure> {
+        Ok(Vec::new())
+    }
+
+    /// Makes the database what a plan says, or only says what it would do. Returns the statements.
+    fn realize(
+        &mut self,
+        intent: &Intent<'_, Self::Schema>,
+        plan: &mut Plan<Self::Schema>,
+        dry_run: bool,
+    ) -> Result<Vec<String>, Failure>;
+
+    fn remove_everything(&mut self) -> Result<Undeployment, Failure>;
+
+    /// Deployed objects that are missing or were changed.
+    fn drift(&mut self) -> Result<Vec<Finding>, Failure>;
+
+    /// How many rows of a child refer to nothing in a parent.
+    fn count_orphans(
+        &mut self,
+        child: &<Self::Schema as Schema>::Table,
+        parent: &<Self::Schema as Schema>::Table,
+        key: &ForeignKey,
+    ) -> Result<i64, Failure>;
+
+    /// What else is wrong with the database, whatever the models say.
+    fn faults(&mut self) -> Result<Vec<Finding>, Failure> {
+        Ok(Vec::new())
+    }
+
+    /// What is good to know of a published table.
+    fn remark(&self, _: &Tables<Self::Schema>, _: &str) -> Option<Finding> {
+        None
+    }
+
+    /// Begins a generation: what remotes hold is compared, never assumed.
+    fn new_generation(&mut self) -> Result<(), Failure>;
+
+    fn require_deployed(&mut self) -> Result<(), Failure> {
+        match format::is_deployed(self)? {
+            true => Ok(()),
+            false => Err(Failure::new(Code::NotDeployed, "nothing is deployed in this database")),
+        }
+    }
+
+    /// The same for what the system tables of an older program lack.
+    fn require_completed(&mut self) -> Result<&mut Self, Failure> {
+        self.require_deployed()?;
+        format::require_own(self)?;
+        Ok(self)
+    }
+
+    fn deployed(&mut self) -> Result<&mut Self, Failure> {
+        self.require_deployed()?;
+        Ok(self)
+    }
+}
+
+impl<T: Steward> Administration for T {
+    fn initial_model(
+        &mut self,
+        wanted: &[String],
+        download_only: bool,
+    ) -> Result<InitialModel, Failure> {
+        let user_tables = self.user_tables()?;
+        let candidates = user_tables.iter().map(|(name, table)| Candidate {
+            name: name.clone(),
+            refusal: T::Schema::unsupported(table).or_else(|| T::Schema::initial_refusal(table)),
+            offered: T::Schema::is_offered(&user_tables, table),
+        });
+        let find = |name: &str| T::Schema::find(&user_tables, name).map(|(name, _)| name.clone());
+        initial::model(candidates.collect(), &find, wanted, download_only)
+    }
+
+    fn deploy(&mut self, models: &[SyncModel], dry_run: bool) -> Result<Deployment, Failure> {
+        let user_tables = self.user_tables()?;
+        let mut plan = deploy::plan::<T::Schema>(&user_tables, models)?;
+        if let Some(doubt) = self.doubts(&user_tables, &mut plan)?.into_iter().next() {
+            return Err(doubt.refusal);
+        }
+        let statements =
+            self.realize(&Intent { user_tables: &user_tables, models }, &mut plan, dry_run)?;
+        Ok(Deployment { statements, notices: plan.notices })
+    }
+
+    fn undeploy(&mut self) -> Result<Undeployment, Failure> {
+        self.remove_everything()
+    }
+
+    fn check(&mut self, models: &[SyncModel]) -> Result<Vec<Finding>, Failure> {
+        self.require_deployed()?;
+        if let Some(finding) = older_format(format::require_own(self))? {
+            return Ok(vec![finding]);
+        }
+        let user_tables = self.user_tables()?;
+        let mut plan = deploy::plan::<T::Schema>(&user_tables, models)?;
+        let doubts = self.doubts(&user_tables, &mut plan)?;
+        let intent = Intent { user_tables: &user_tables, models };
+        let (pending, undeclared) = pending(self.realize(&intent, &mut plan, true))?;
+        let mut findings = self.drift()?;
+        if findings.is_empty() && pending > 0 {
+            let message = format!("{NOT_DEPLOYED}; deploy would run {pending} statements");
+            findings.push(Finding { severity: Severity::Error, table: None, message });
+        }
+        let count = |child: &_, parent: &_, key: &_| self.count_orphans(child, parent, key);
+        findings.extend(orphans::findings(&user_tables, &plan, count)?);
+        findings.extend(self.faults()?);
+        findings.extend(plan.notices.iter().map(|notice| Finding {
+            severity: Severity::Notice,
+            table: None,
+            message: notice.clone(),
+        }));
+        let published = plan.tables().map(|table| &table.published.name);
+        findings.extend(published.filter_map(|name| self.remark(&user_tables, name)));
+        findings.extend(undeclared);
+        findings.extend(doubts.into_iter().map(|doubt| doubt.finding));
+        tell_differences(&mut findings, &differences(self, &user_tables, models)?);
+        Ok(findings)
+    }
+
+    fn differences(&mut self, models: &[SyncModel]) -> Result<Vec<Difference>, Failure> {
+        let user_tables = self.user_tables()?;
+        differences(self, &user_tables, models)
+    }
+
+    fn scripts(&mut self) -> Result<Vec<StoredScript>, Failure> {
+        deployed::scripts(self.deployed()?)
+    }
+
+    fn publications(
+        &mut self,
+    ) -> Result<Vec<(ScriptVersion, PublicationName, Vec<String>)>, Failure> {
+        deployed::publications(self.deployed()?)
+    }
+
+    fn users(&mut self) -> Result<Vec<User>, Failure> {
+        users::list(self.deployed()?)
+    }
+
+    fn add_user(
+        &mut self,
+        name: &UserName,
+        password_hash: &str,
+        claims: &BTreeMap<String, String>,
+    ) -> Result<(), Failure> {
+        users::add(self.deployed()?, name, password_hash, claims)
+    }
+
+    fn claims(&mut self, name: &UserName) -> Result<BTreeMap<String, String>, Failure> {
+        users::claims(self.deployed()?, name)
+    }
+
+    fn set_claims(
+        &mut self,
+        name: &UserName,
+        claims: &BTreeMap<String, String>,
+    ) -> Result<(), Failure> {
+        users::set_claims(self.deployed()?, name, claims)
+    }
+
+    fn set_password(&mut self, name: &UserName, password_hash: &str) -> Result<(), Failure> {
+        users::set_password(self.deployed()?, name, password_hash)
+    }
+
+    fn set_locked(&mut self, name: &UserName, locked: bool) -> Result<(), Failure> {
+        users::set_locked(self.deployed()?, name, locked)
+    }
+
+    fn remove_user(&mut self, name: &UserName) -> Result<(), Failure> {
+        users::remove(self.require_completed()?, name)
+    }
+
+    fn remotes(&mut self, only: Option<&RemoteId>) -> Result<Vec<KnownRemote>, Failure> {
+        fleet::remotes(self.require_completed()?, only)
+    }
+
+    fn bind_remote(&mut self, remote_id: &RemoteId, binding: &Binding) -> Result<(), Failure> {
+        fleet::bind(self.require_completed()?, remote_id, binding)
+    }
+
+    fn forget_remote(&mut self, remote_id: &RemoteId) -> Result<(), Failure> {
+        fleet::forget(self.require_completed()?, remote_id)
+    }
+
+    fn rotate_keys(&mut self) -> Result<(), Failure> {
+        fleet::rotate_keys(self.require_completed()?)
+    }
+
+    fn declare_restored(&mut self) -> Result<(), Failure> {
+        self.require_completed()?.new_generation()
+    }
+
+    fn rejects(&mut self, wanted: Notes) -> Result<Vec<RejectNote>, Failure> {
+        notes::rejects(self.require_completed()?, wanted)
+    }
+
+    fn purge_rejects(&mut self, seconds: i64) -> Result<u64, Failure> {
+        notes::purge_rejects(self.require_completed()?, seconds)
+    }
+
+    fn conflicts(&mut self, wanted: Notes) -> Result<Vec<ConflictNote>, Failure> {
+        notes::conflicts(self.require_completed()?, wanted)
+    }
+
+    fn purge_conflicts(&mut self, seconds: i64) -> Result<u64, Failure> {
+        notes::purge_conflicts(self.require_completed()?, seconds)
+    }
+}
+
+/// What models, database and deployment disagree about.
+fn differences<T: Steward>(
+    steward: &mut T,
+    user_tables: &Tables<T::Schema>,
+    models: &[SyncModel],
+) -> Result<Vec<Difference>, Failure> {
+    let installed = |table: &<T::Schema as Schema>::Table| Installed {
+        columns: table.stored_columns(),
+        key: table.key().to_vec(),
+        offered: T::Schema::unsupported(table).is_none()
+            && T::Schema::initial_refusal(table).is_none()
+            && T::Schema::is_offered(user_tables, table),
+    };
+    let tables = user_tables.iter();
+    let database = tables.map(|(name, table)| (name.clone(), installed(table))).collect();
+    let find = |name: &str| T::Schema::find(user_tables, name).map(|(name, _)| name.clone());
+    let past = Past::read(steward)?;
+    Ok(difference::differences(models, &database, &find, past.deployed()))
+}

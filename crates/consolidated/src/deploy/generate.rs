@@ -1,0 +1,82 @@
+//! Which scripts a table gets, whatever their texts.
+
+use crate::script::Event;
+use crate::selection::Selection;
+use crate::sync_model::ConflictRule;
+use model::Direction;
+
+/// What decides a conflict of two changes where the center does not simply keep its row.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Resolution<'m> {
+    /// The row becomes what the remote made of it.
+    Remote,
+    /// The row with the later value in this column wins.
+    Later(&'m str),
+    /// Column by column.
+    Merged,
+}
+
+/// The texts of the scripts of one table.
+pub(crate) trait Texts {
+    fn insert(&self) -> String;
+
+    /// None if no column can be set.
+    fn update(&self) -> Option<String>;
+
+    /// None if no key can be changed.
+    fn key_change(&self) -> Option<String>;
+
+    fn delete(&self) -> String;
+
+    fn fetch(&self) -> String;
+
+    /// None without a fence.
+    fn fence(&self) -> Option<String>;
+
+    /// None if no column can be set.
+    fn resolve(&self, resolution: Resolution<'_>) -> Option<String>;
+
+    /// Deletes a row although it is no longer what the remote saw.
+    fn delete_anyway(&self) -> String;
+
+    fn download(&self) -> String;
+
+    fn download_deletes(&self) -> String;
+}
+
+/// All scripts of a table, in the order of their events.
+pub(crate) fn scripts(
+    texts: &impl Texts,
+    direction: Direction,
+    rule: &ConflictRule,
+    selection: &Selection,
+) -> Vec<(Event, String)> {
+    let (uploads, downloads) = (direction.uploads(), direction.downloads());
+    let mut scripts = Vec::new();
+    let mut add = |event, text: Option<String>| scripts.extend(text.map(|text| (event, text)));
+    if uploads {
+        add(Event::UploadInsert, Some(texts.insert()));
+        add(Event::UploadUpdate, texts.update());
+        add(Event::UploadKeyChange, texts.key_change());
+        add(Event::UploadDelete, Some(texts.delete()));
+    }
+    add(Event::UploadFetch, Some(texts.fetch()));
+    add(Event::UploadFence, texts.fence());
+    if uploads {
+        let resolution = match rule {
+            ConflictRule::ConsolidatedWins => None,
+            ConflictRule::RemoteWins => Some(Resolution::Remote),
+            ConflictRule::Latest(latest) => Some(Resolution::Later(latest)),
+            ConflictRule::Merge => Some(Resolution::Merged),
+        };
+        add(Event::ResolveConflict, resolution.and_then(|how| texts.resolve(how)));
+        let anyway = *rule == ConflictRule::RemoteWins;
+        add(Event::ResolveDeleteConflict, anyway.then(|| texts.delete_anyway()));
+    }
+    if downloads {
+        add(Event::DownloadCursor, Some(texts.download()));
+        let departs = !selection.is_custom();
+        add(Event::DownloadDeleteCursor, departs.then(|| texts.download_deletes()));
+    }
+    scripts
+}

@@ -1,0 +1,182 @@
+//! The plan of a set of models: tracking, scripts, publications. Nothing is changed here.
+
+use super::published::TablePlan;
+use super::schema::{Schema, TablePlanner, Version, mismatch};
+use super::table::{ColumnFacts, TableFacts, parents_first, same_but_for_case};
+use super::wanted::Tracked;
+use crate::administration::no_table;
+use crate::selection;
+use crate::selection::resolve::{self, Shape};
+use crate::shape::Narrow;
+use crate::sync_model::{SyncModel, TableModel};
+use model::{Code, Failure, PublicationName, ScriptVersion};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Everything that `deploy` has to make true.
+pub(crate) struct Plan<S: Schema> {
+    /// One per table whose changes count, however many versions need it.
+    pub(crate) tracking: Vec<S::Tracking>,
+    pub(crate) versions: Vec<VersionPlan<S>>,
+    /// Statements about the shapes that remotes may hold.
+    pub(crate) shapes: Vec<String>,
+    pub(crate) notices: Vec<String>,
+}
+
+/// A script version and all that it publishes.
+pub(crate) struct VersionPlan<S: Schema> {
+    pub(crate) script_version: ScriptVersion,
+    pub(crate) publications: Vec<(PublicationName, Vec<String>)>,
+    /// Parents first.
+    pub(crate) tables: Vec<TablePlan<S>>,
+}
+
+impl<S: Schema> Plan<S> {
+    /// Every published table of every version.
+    pub(crate) fn tables(&self) -> impl Iterator<Item = &TablePlan<S>> {
+        self.versions.iter().flat_map(|version| &version.tables)
+    }
+}
+
+/// Plans `models` for a database with these `user_tables`.
+pub(crate) fn plan<S: Schema>(
+    user_tables: &BTreeMap<String, S::Table>,
+    models: &[SyncModel],
+) -> Result<Plan<S>, Failure> {
+    let (versions, tracked) = resolve::<S>(user_tables, models)?;
+    let mut notices = Vec::new();
+    let mut planned = Vec::new();
+    for version in &versions {
+        planned.push(version.plan(&tracked, &mut notices)?);
+    }
+    let tracking =
+        tracked.iter().filter_map(|(name, wanted)| S::tracking(&user_tables[name], wanted));
+    let tracking = tracking.collect();
+    let mut seen = BTreeSet::new();
+    notices.retain(|notice| seen.insert(notice.clone()));
+    Ok(Plan { tracking, versions: planned, shapes: Vec::new(), notices })
+}
+
+/// Plans a table of a script version with some of its columns, for uploads under an older shape.
+pub(crate) fn narrow<S: Schema>(
+    user_tables: &BTreeMap<String, S::Table>,
+    models: &[SyncModel],
+    version: &str,
+    name: &str,
+    columns: &[String],
+) -> Result<Narrow, Failure> {
+    let (versions, tracked) = resolve::<S>(user_tables, models)?;
+    let lacking = || Failure::new(Code::Bug, format!("no model publishes {name}"));
+    let own = versions.iter().find(|own| own.model.script_version.as_str() == version);
+    let own = own.ok_or_else(lacking)?;
+    let table_model = own.chosen.get(name).ok_or_else(lacking)?.narrowed(columns);
+    let planner = TablePlanner::part(own, name, &tracked, &table_model);
+    let plan = planner.plan(&mut Vec::new())?;
+    Ok(Narrow {
+        published: plan.published,
+        conflict_rule: plan.conflict_rule,
+        details: serde_json::json!(plan.details).to_string(),
+        scripts: plan.scripts.into_iter().filter(|(event, _)| event.is_upload()).collect(),
+    })
+}
+
+/// The models with their names resolved, and what any of them wants to know of a table: scripts
+/// depend on it.
+fn resolve<'a, S: Schema>(
+    user_tables: &'a BTreeMap<String, S::Table>,
+    models: &'a [SyncModel],
+) -> Result<(Vec<Version<'a, S>>, Tracked), Failure> {
+    let mut versions: Vec<Version<'a, S>> = Vec::new();
+    for model in models {
+        if versions.iter().any(|version| version.model.script_version == model.script_version) {
+            let message = format!("script version {} occurs twice", model.script_version);
+            return Err(mismatch(model, message));
+        }
+        versions.push(Version::resolve(user_tables, model)?);
+    }
+    let mut tracked = Tracked::new();
+    versions.iter().for_each(|version| version.track(&mut tracked));
+    Ok((versions, tracked))
+}
+
+impl<'a, S: Schema> Version<'a, S> {
+    fn resolve(
+        user_tables: &'a BTreeMap<String, S::Table>,
+        model: &'a SyncModel,
+    ) -> Result<Version<'a, S>, Failure> {
+        let (mut chosen, mut selections) = (BTreeMap::new(), BTreeMap::new());
+        for (name, table_model) in &model.tables {
+            let (published, table) =
+                S::find(user_tables, name).ok_or_else(|| no_table(model, name))?;
+            if let Some(failure) = S::unsupported(table) {
+                return Err(failure);
+            }
+            let selection = resolve::resolve(model, name, &|name| shape::<S>(user_tables, name))?;
+            for deciding in selection.logs() {
+                if let Some(failure) = S::unsupported(&user_tables[&deciding.name]) {
+                    return Err(failure);
+                }
+            }
+            if chosen.insert(published.clone(), table_model).is_some() {
+                return Err(mismatch(model, format!("table {published} occurs twice")));
+            }
+            selections.insert(published.clone(), selection);
+        }
+        if let Some(name) = same_but_for_case(chosen.keys().map(String::as_str)) {
+            let message =
+                format!("the names of table {name} and another table differ only in letter case");
+            return Err(mismatch(model, message).table(name));
+        }
+        let publications = publications::<S>(user_tables, model, &chosen)?;
+        Ok(Version { model, user_tables, chosen, selections, publications })
+    }
+
+    fn plan(
+        &self,
+        tracked: &Tracked,
+        notices: &mut Vec<String>,
+    ) -> Result<VersionPlan<S>, Failure> {
+        let ordered =
+            parents_first(self.user_tables, &self.chosen.keys().map(String::as_str).collect());
+        let ordered = selection::deciding_first(ordered, &self.selections);
+        let mut tables = Vec::new();
+        for name in ordered.iter().filter(|name| self.chosen.contains_key(*name)) {
+            tables.push(TablePlanner::new(self, name, tracked).plan(notices)?);
+        }
+        let (script_version, publications) =
+            (self.model.script_version.clone(), self.publications.clone());
+        Ok(VersionPlan { script_version, publications, tables })
+    }
+}
+
+fn publications<S: Schema>(
+    user_tables: &BTreeMap<String, S::Table>,
+    model: &SyncModel,
+    chosen: &BTreeMap<String, &TableModel>,
+) -> Result<Vec<(PublicationName, Vec<String>)>, Failure> {
+    let mut publications: Vec<(PublicationName, Vec<String>)> = Vec::new();
+    for (publication, names) in &model.publications {
+        let mut published = Vec::new();
+        for name in names {
+            let table = S::find(user_tables, name).filter(|(n, _)| chosen.contains_key(*n));
+            let (table, _) = table.ok_or_else(|| {
+                let message =
+                    format!("publication {publication} names {name}, which is not in the model");
+                mismatch(model, message)
+            })?;
+            published.push(table.clone());
+        }
+        publications.push((publication.clone(), published));
+    }
+    Ok(publications)
+}
+
+/// What a selection needs to know about the table `name`.
+fn shape<S: Schema>(user_tables: &BTreeMap<String, S::Table>, name: &str) -> Option<Shape> {
+    let (published, table) = S::find(user_tables, name)?;
+    let keys = table.foreign_keys().iter().map(|key| (key.parent.clone(), key.columns.clone()));
+    Some(Shape {
+        table: selection::Table { name: published.clone(), key: table.key().to_vec() },
+        columns: table.columns().iter().map(|c| c.name().to_owned()).collect(),
+        foreign_keys: keys.collect(),
+    })
+}

@@ -1,0 +1,262 @@
+//! The plan of one table of a model.
+//!
+//! It has the columns and foreign keys that remotes have, the scripts, and what people should know.
+
+use super::schema::{Schema, TablePlanner};
+use super::table::{ColumnFacts, ForeignKey, TableFacts};
+use crate::script::{Event, Script};
+use crate::sync_model::ConflictRule;
+use model::{Code, Failure, PublishedTable};
+use std::collections::BTreeMap;
+
+/// A published table.
+pub(crate) struct TablePlan<S: Schema> {
+    /// Under the names of the database.
+    pub(crate) published: PublishedTable,
+    /// As remotes know it.
+    pub(crate) outward: PublishedTable,
+    pub(crate) conflict_rule: String,
+    pub(crate) details: S::Details,
+    pub(crate) scripts: Vec<(Event, String)>,
+}
+
+impl<S: Schema> TablePlanner<'_, S> {
+    pub(super) fn plan(&self, notices: &mut Vec<String>) -> Result<TablePlan<S>, Failure> {
+        let columns = self.published_columns(notices)?;
+        self.check_latest(&columns)?;
+        self.check_places(&columns)?;
+        let values = S::values(self, &columns)?;
+        self.notice(notices);
+        let foreign_keys = self.foreign_keys(&columns, notices);
+        if let Some(why) = self.table_model.wrong_names(&columns) {
+            return Err(self.wrong(&why));
+        }
+        let outward: Vec<String> = columns.iter().map(|c| self.table_model.outward(c)).collect();
+        let (create, left_out) = self.create(&columns, &outward, &values, &foreign_keys);
+        notices.extend(left_out);
+        let key = self.table.key().iter();
+        let key = key.filter_map(|key| columns.iter().position(|column| column == key));
+        let mut published = PublishedTable {
+            compress: true,
+            name: self.name.to_owned(),
+            key: key.map(|position| position as u16).collect(),
+            direction: self.table_model.direction,
+            create,
+            fingerprint: String::new(),
+            columns,
+        };
+        let mut outward = PublishedTable { columns: outward, ..published.clone() };
+        outward.fingerprint = S::fingerprint(&outward, &values);
+        published.fingerprint = outward.fingerprint.clone();
+        // A remote keeps its rows when this changes.
+        (published.compress, outward.compress) =
+            (self.table_model.compress, self.table_model.compress);
+        let scripts = S::scripts(self, &published, &values);
+        let parsed =
+            scripts.iter().map(|(event, text)| Ok((*event, Script::parse(text, &published)?)));
+        let parsed = parsed.collect::<Result<BTreeMap<Event, Script>, Failure>>()?;
+        let renamed = outward.columns != published.columns;
+        let local = if renamed { published.columns.clone() } else { Vec::new() };
+        let details = S::details(self, &published, values, &parsed, local);
+        let conflict_rule = self.table_model.conflict.to_string();
+        Ok(TablePlan { published, outward, conflict_rule, details, scripts })
+    }
+
+    /// The statements that make the table at remotes, and what is left out of them.
+    fn create(
+        &self,
+        columns: &[String],
+        outward: &[String],
+        values: &S::Values,
+        foreign_keys: &[usize],
+    ) -> (Vec<String>, Vec<String>) {
+        if outward == columns {
+            return S::create(self.table, columns, values, foreign_keys);
+        }
+        let own = |column: &str| self.table_model.outward(column);
+        let of_parent = |parent: &str, column: &str| {
+            let model = self.version.chosen.get(parent);
+            model.map_or(column.to_owned(), |model| model.outward(column))
+        };
+        S::create(&self.table.renamed(&own, &of_parent), outward, values, foreign_keys)
+    }
+
+    /// The published columns in the table's order; the key is always among them.
+    fn published_columns(&self, notices: &mut Vec<String>) -> Result<Vec<String>, Failure> {
+        let (table, table_model) = (self.table, self.table_model);
+        let stored = table.stored_columns();
+        let generated = stored.len() < table.columns().len();
+        if table_model.columns.is_none() && generated && !S::GENERATED_COLUMNS_CROSS {
+            notices.push(format!("{}: generated columns are left out at remotes", self.name));
+        }
+        for wanted in table_model.columns.iter().flatten() {
+            if !stored.contains(wanted) {
+                return Err(self.wrong(&format!("it has no column {wanted} to publish")));
+            }
+        }
+        let is_published = |column: &String| match &table_model.columns {
+            Some(wanted) => wanted.contains(column) || table.key().contains(column),
+            None => true,
+        };
+        let columns: Vec<String> = stored.into_iter().filter(is_published).collect();
+        let is_missing = |column: &&<S::Table as TableFacts>::Column| {
+            column.must_be_given() && !columns.iter().any(|known| known == column.name())
+        };
+        let inserts = table_model.direction.uploads() && !self.part;
+        if let Some(column) = table.columns().iter().find(is_missing).filter(|_| inserts) {
+            return Err(self.wrong(&format!(
+                "column {} is not published, but remotes insert rows, and it neither accepts NULL \
+                 nor has a default",
+                column.name()
+            )));
+        }
+        Ok(columns)
+    }
+
+    fn check_latest(&self, columns: &[String]) -> Result<(), Failure> {
+        let ConflictRule::Latest(latest) = &self.table_model.conflict else { return Ok(()) };
+        let Some(column) = self.table.column(latest) else {
+            return Err(self.wrong(&format!("latest names {latest}, but there is no such column")));
+        };
+        if !columns.contains(latest) {
+            return Err(self.wrong(&format!("latest names {latest}, which is not published")));
+        }
+        match S::can_be_latest(column) {
+            true => Ok(()),
+            false => Err(self.wrong(&format!(
+                "latest names {latest}, which is not a date, time, number or text"
+            ))),
+        }
+    }
+
+    /// A fence that looks at the row that a remote sends needs its place in it.
+    fn check_places(&self, columns: &[String]) -> Result<(), Failure> {
+        if S::FENCES_SEE_STORED_ROWS || !self.table_model.direction.uploads() || self.part {
+            return Ok(());
+        }
+        let place = self.selection.place();
+        match place.iter().find(|place| !columns.iter().any(|column| column == **place)) {
+            Some(column) => Err(self.wrong(&format!(
+                "{column} decides who receives a row; if remotes upload rows, it must be published"
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    fn notice(&self, notices: &mut Vec<String>) {
+        let name = self.name;
+        notices.extend(S::notices(name, self.table));
+        notices.extend(self.fixed_keys());
+        if !self.table_model.direction.downloads() {
+            return;
+        }
+        if self.selection.is_custom() {
+            notices.push(format!(
+                "{name}: its condition is custom, so all its rows are sent in every synchronization"
+            ));
+        }
+        let place = self.selection.place();
+        if !place.is_empty() && !self.table.finds_by(&place) {
+            notices.push(format!(
+                "{name}: no index begins with {}, which decides who receives a row: every download \
+                 reads the whole table",
+                place.join(", ")
+            ));
+        }
+    }
+
+    /// Where a remote cannot change a key, because foreign keys forbid it.
+    fn fixed_keys(&self) -> Option<String> {
+        if !self.table_model.direction.uploads() {
+            return None;
+        }
+        let tables = self.version.user_tables.iter();
+        let forbids = |child: &str, key: &ForeignKey| {
+            let by_key = key.columns.iter().any(|(_, to)| {
+                let referred = self.table.referred(to);
+                referred.is_some_and(|to| self.table.key().iter().any(|key| key == to.name()))
+            });
+            let is_published = self.version.chosen.contains_key(child);
+            key.parent == self.name && by_key && key.forbids_updates(is_published)
+        };
+        let children: Vec<&str> = tables
+            .filter(|(name, child)| child.foreign_keys().iter().any(|key| forbids(name, key)))
+            .map(|(name, _)| name.as_str())
+            .collect();
+        (!children.is_empty()).then(|| {
+            format!(
+                "{}: remotes cannot change a key that rows of {} refer to (E{}), because the \
+                 foreign keys do not say ON UPDATE CASCADE",
+                self.name,
+                children.join(", "),
+                Code::RowReferences.number()
+            )
+        })
+    }
+
+    /// Positions of the foreign keys that hold at every remote.
+    fn foreign_keys(&self, columns: &[String], notices: &mut Vec<String>) -> Vec<usize> {
+        let mut kept = Vec::new();
+        for (position, key) in self.table.foreign_keys().iter().enumerate() {
+            match self.left_out(key, columns) {
+                None => kept.push(position),
+                Some(why) => notices.push(format!(
+                    "the foreign key of {} to {} is left out at remotes: {why}",
+                    self.name, key.parent
+                )),
+            }
+        }
+        kept
+    }
+
+    /// Why a foreign key cannot be kept at remotes, if it cannot.
+    fn left_out(&self, key: &ForeignKey, columns: &[String]) -> Option<String> {
+        let (version, parent) = (self.version, &key.parent);
+        let downloads = version.chosen.get(parent).is_some_and(|p| p.direction.downloads());
+        let holds = |names: &Vec<String>| {
+            !names.iter().any(|name| name == self.name) || names.contains(parent)
+        };
+        if !downloads || !version.publications.iter().all(|(_, names)| holds(names)) {
+            return Some(format!("{parent} is not published with it"));
+        }
+        let whole = S::GENERATED_COLUMNS_CROSS && self.table_model.columns.is_none();
+        let referring = whole || key.columns.iter().all(|(from, _)| columns.contains(from));
+        if !referring || !self.are_referred_published(key) {
+            return Some("its columns are not published".into());
+        }
+        if !self.is_spelled_alike(key) {
+            return Some("its values may be equal and spelled differently".into());
+        }
+        let closed = version.selections[parent].is_all()
+            || self.table_model.direction.downloads()
+                && self.selection.follows(parent, &key.columns);
+        (!closed).then(|| format!("a remote may lack the row of {parent}"))
+    }
+
+    /// Whether values that refer to each other at the center are the same at remotes.
+    fn is_spelled_alike(&self, key: &ForeignKey) -> bool {
+        let parent = self.version.user_tables.get(&key.parent);
+        key.columns.iter().all(|(from, to)| {
+            let child = self.table.column(from);
+            let parent = parent.and_then(|parent| parent.referred(to));
+            child
+                .zip(parent)
+                .is_some_and(|(child, parent)| !child.is_ambiguous() && !parent.is_ambiguous())
+        })
+    }
+
+    /// Whether remotes have all columns that a foreign key refers to.
+    fn are_referred_published(&self, key: &ForeignKey) -> bool {
+        let parent = key.parent.as_str();
+        let Some(table) = self.version.user_tables.get(parent) else { return false };
+        let wanted = self.version.chosen.get(parent).and_then(|model| model.columns.as_ref());
+        let is_published = |column: &<S::Table as TableFacts>::Column| {
+            let is_it = |name: &String| name == column.name();
+            match wanted {
+                Some(wanted) => wanted.iter().any(is_it) || table.key().iter().any(is_it),
+                None => S::GENERATED_COLUMNS_CROSS || !column.is_generated(),
+            }
+        };
+        key.columns.iter().all(|(_, to)| table.referred(to).is_some_and(is_published))
+    }
+}

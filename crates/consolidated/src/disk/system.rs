@@ -1,0 +1,64 @@
+//! The file system of the operating system.
+
+use crate::disk::{Disk, FileStatus};
+use std::any::Any;
+use std::fs::{File, TryLockError};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+/// Files as the operating system has them.
+#[derive(Debug)]
+pub(crate) struct SystemDisk;
+
+impl Disk for SystemDisk {
+    fn vfs(&self) -> Option<&str> {
+        None
+    }
+
+    fn status(&self, path: &Path) -> io::Result<FileStatus> {
+        let metadata = std::fs::metadata(path)?;
+        let born = metadata.created().ok().and_then(|born| born.duration_since(UNIX_EPOCH).ok());
+        Ok(FileStatus {
+            is_regular: metadata.is_file(),
+            device: metadata.dev(),
+            number: metadata.ino(),
+            born_ns: born.map_or(0, |born| born.as_nanos()),
+        })
+    }
+
+    fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
+        path.canonicalize()
+    }
+
+    fn sync(&self, path: &Path) -> io::Result<()> {
+        File::options().read(true).write(true).open(path)?.sync_data()
+    }
+
+    fn sync_folder_of(&self, path: &Path) -> io::Result<()> {
+        let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
+        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        std::fs::remove_file(path)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn Any + Send + Sync>>> {
+        let file = File::options().create(true).append(true).open(path)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(Box::new(file))),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+impl crate::disk::Location {
+    /// A file of the operating system.
+    pub(crate) fn system(path: &Path) -> crate::disk::Location {
+        crate::disk::Location { path: path.to_owned(), disk: std::sync::Arc::new(SystemDisk) }
+    }
+}

@@ -1,0 +1,14 @@
+//! What every backend needs to send a download.
+
+pub(crate) mod batches;
+pub(crate) mod bundle;
+pub(crate) mod mark;
+pub(crate) mod new_keys;
+pub(crate) mod owed;
+pub(crate) mod range;
+
+use crate::synchronization::DownloadBatch;
+use model::Failure;
+
+/// Where the parts of a download go.
+pub(crate) type Sink<'a> = &'a mut dyn FnMut(DownloadBatch) -> Result<(), Failure>;

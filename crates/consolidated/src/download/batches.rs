@@ -1,0 +1,377 @@
+//! Cuts the rows of cursors into batches, and leaves out what need not be sent.
+//!
+//! Invariants:
+//! DB1. A row is sent once: an owed one that a cursor returns is not sent again as what is owed.
+//! DB2. A key of a row that is sent is not deleted.
+//! DB3. What is owed is sent, also where the remote has just uploaded it.
+
+use crate::download::Sink;
+use crate::download::new_keys::NewKeys;
+use crate::download::owed::{OwedKeys, Page, State};
+use crate::synchronization::{DownloadBatch, FetchRequest, Fetched};
+use crate::upload::echo::EchoKind;
+use crate::upload::rebase::values;
+use crate::upload::uploaded_row::key_of;
+use model::{Failure, PublishedTable, skip_row};
+use std::borrow::Cow;
+
+/// What the rows of a cursor are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Rows,
+    DeletedKeys,
+    /// The rows that are owed, where they exist.
+    Owed,
+}
+
+impl Kind {
+    fn echoed(self) -> EchoKind {
+        match self {
+            Kind::DeletedKeys => EchoKind::DeletedKey,
+            Kind::Rows | Kind::Owed => EchoKind::Row,
+        }
+    }
+}
+
+/// The part of a download that one cursor returns. Those of a table follow each other in the order
+/// of their kinds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Part {
+    /// Of the table.
+    pub(crate) position: usize,
+    pub(crate) kind: Kind,
+    /// The whole table is sent. The remote removes rows that do not arrive, so even rows that it
+    /// has just uploaded are sent.
+    pub(crate) refreshed: bool,
+    /// Owed rows of the table are sent as its cursor meets them, and only others are looked up.
+    pub(crate) meets_owed: bool,
+}
+
+/// What is sent of a download, as it comes.
+pub(crate) struct Batches<'a, 's> {
+    request: &'a FetchRequest<'a>,
+    sink: Sink<'s>,
+    /// Keys of the present table that are owed: they are sent once, as what is owed. A row that was
+    /// met is sent whatever it is, and is not to be deleted.
+    owed: Option<OwedKeys>,
+    /// Rows of the present table that the remote knows by other keys.
+    new_keys: NewKeys,
+    buffer: Vec<u8>,
+    count: u32,
+    /// Rows with another key, each after the old key.
+    moved: Vec<u8>,
+    moved_count: u32,
+    fetched: Fetched,
+}
+
+impl<'a, 's> Batches<'a, 's> {
+    pub(crate) fn new(request: &'a FetchRequest<'a>, sink: Sink<'s>) -> Batches<'a, 's> {
+        Batches {
+            request,
+            sink,
+            owed: None,
+            new_keys: NewKeys::default(),
+            buffer: Vec::new(),
+            count: 0,
+            moved: Vec::new(),
+            moved_count: 0,
+            fetched: Fetched::default(),
+        }
+    }
+
+    /// Goes to the next table.
+    pub(crate) fn begin(&mut self, owed: Option<OwedKeys>, new_keys: NewKeys) {
+        self.owed = owed.filter(|owed| !owed.is_empty());
+        self.new_keys = new_keys;
+    }
+
+    /// Takes the row or deleted key that `write` appends.
+    pub(crate) fn row(
+        &mut self,
+        part: Part,
+        table: &PublishedTable,
+        write: impl FnOnce(&mut Vec<u8>) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let begin = self.buffer.len();
+        write(&mut self.buffer)?;
+        self.sort(part, table, begin)?;
+        let (bytes_max, rows_max) = (self.request.batch_bytes, self.request.batch_rows);
+        if self.moved.len() >= bytes_max || self.moved_count >= rows_max {
+            self.send_moved(part)?;
+        }
+        match self.buffer.len() >= bytes_max || self.count >= rows_max {
+            true => self.send(part),
+            false => Ok(()),
+        }
+    }
+
+    /// The next keys behind `behind` of owed rows of the present table that no cursor so far has
+    /// returned, and that may be there.
+    pub(crate) fn findable(&self, behind: Option<&[u8]>) -> Result<Page, Failure> {
+        self.owed.as_ref().map_or_else(|| Ok(Page::default()), |owed| owed.findable(behind))
+    }
+
+    /// Whether no row with this key of the present table was sent so far.
+    pub(crate) fn still_owes(&self, key: &[u8]) -> Result<bool, Failure> {
+        let state = self.owed.as_ref().map_or(Ok(None), |owed| owed.state(key))?;
+        Ok(state.is_some_and(State::is_due))
+    }
+
+    /// An owed row exists, however its key is spelled: that is not to be deleted.
+    pub(crate) fn found(&mut self, key: &[u8]) -> Result<(), Failure> {
+        self.owed.as_mut().map_or(Ok(()), |owed| owed.note(key, State::Found))
+    }
+
+    /// Ends a part. Owed rows that were not found are gone.
+    pub(crate) fn end(&mut self, part: Part) -> Result<(), Failure> {
+        self.send_moved(part)?;
+        self.send(part)?;
+        match part.kind {
+            Kind::Owed => self.owed_deletes(part),
+            Kind::Rows | Kind::DeletedKeys => Ok(()),
+        }
+    }
+
+    /// Counts rows that no cursor looked at, because the remote has just uploaded them.
+    pub(crate) fn count_filtered(&mut self, rows: u64) {
+        self.fetched.filtered += rows;
+    }
+
+    pub(crate) fn finish(self) -> Fetched {
+        self.fetched
+    }
+
+    /// Keeps what begins at `begin` among the rows, puts it with those that have another key than
+    /// the remote knows, or leaves it out.
+    fn sort(&mut self, part: Part, table: &PublishedTable, begin: usize) -> Result<(), Failure> {
+        let image = &self.buffer[begin..];
+        let key = match self.owed.is_some() || !self.new_keys.is_empty() {
+            true => key_in(table, part.kind, image)?,
+            false => Cow::Borrowed([].as_slice()),
+        };
+        let is_wanted = match self.owed.as_mut() {
+            Some(owed) => is_wanted(owed, part, &key)?,
+            None => (part.kind == Kind::Owed).then_some(true),
+        };
+        let is_wanted = match part.kind {
+            Kind::DeletedKeys if self.new_keys.is_told(&key) => Some(false),
+            _ => is_wanted,
+        };
+        let is_left_out = match is_wanted {
+            Some(is_wanted) => !is_wanted,
+            None => {
+                // What lies under a key that is said to be another row's comes, no matter who made
+                // it.
+                let is_echo = !part.refreshed
+                    && self.request.echo.contains(part.kind.echoed(), part.position, image)
+                    && !self.new_keys.are_given_up(&key);
+                self.fetched.filtered += u64::from(is_echo);
+                is_echo
+            }
+        };
+        if is_left_out {
+            self.buffer.truncate(begin);
+            return Ok(());
+        }
+        if part.kind != Kind::DeletedKeys
+            && let Some(old) = self.new_keys.tell(&key)
+        {
+            self.moved.extend_from_slice(old);
+            self.moved.extend_from_slice(image);
+            self.moved_count += 1;
+            self.buffer.truncate(begin);
+            return Ok(());
+        }
+        self.count += 1;
+        Ok(())
+    }
+
+    fn send(&mut self, part: Part) -> Result<(), Failure> {
+        if self.count == 0 {
+            return Ok(());
+        }
+        // The next batch will be about as large.
+        let next = Vec::with_capacity(self.buffer.len());
+        let rows = std::mem::replace(&mut self.buffer, next);
+        let count = std::mem::take(&mut self.count);
+        self.fetched.rows += u64::from(count);
+        let table = part.position;
+        (self.sink)(match part.kind {
+            Kind::Rows | Kind::Owed => DownloadBatch::Upserts { table, count, rows },
+            Kind::DeletedKeys => DownloadBatch::Deletes { table, count, rows },
+        })
+    }
+
+    fn send_moved(&mut self, part: Part) -> Result<(), Failure> {
+        if self.moved_count == 0 {
+            return Ok(());
+        }
+        let (table, count) = (part.position, std::mem::take(&mut self.moved_count));
+        self.fetched.rows += u64::from(count);
+        let rows = std::mem::take(&mut self.moved);
+        (self.sink)(DownloadBatch::KeyChanges { table, count, rows })
+    }
+
+    fn owed_deletes(&mut self, part: Part) -> Result<(), Failure> {
+        let Some(owed) = self.owed.take() else { return Ok(()) };
+        let gone = Part { kind: Kind::DeletedKeys, ..part };
+        let (bytes_max, rows_max) = (self.request.batch_bytes, self.request.batch_rows);
+        let mut page = owed.due(None)?;
+        loop {
+            for key in &page.keys {
+                self.buffer.extend_from_slice(key);
+                self.count += 1;
+                if self.buffer.len() >= bytes_max || self.count >= rows_max {
+                    self.send(gone)?;
+                }
+            }
+            page = match page.end() {
+                Some(end) => owed.due(Some(end))?,
+                None => break,
+            };
+        }
+        self.send(gone)
+    }
+}
+
+/// Whether what a cursor returns under `key` is sent because it is owed, or not sent because what
+/// is owed follows; none if it is not owed.
+fn is_wanted(owed: &mut OwedKeys, part: Part, key: &[u8]) -> Result<Option<bool>, Failure> {
+    let state = owed.state(key)?;
+    let is_due = state.is_some_and(State::is_due);
+    Ok(match part.kind {
+        Kind::Owed => {
+            if is_due {
+                // It exists, so its key is not to be deleted.
+                owed.note(key, State::Found)?;
+            }
+            Some(true)
+        }
+        Kind::DeletedKeys => (is_due || state == Some(State::Met)).then_some(false),
+        Kind::Rows if !part.meets_owed => is_due.then_some(false),
+        Kind::Rows => {
+            if is_due {
+                owed.note(key, State::Met)?;
+            }
+            (is_due || state == Some(State::Met)).then_some(true)
+        }
+    })
+}
+
+/// The key in what a cursor returns.
+fn key_in<'r>(
+    table: &PublishedTable,
+    kind: Kind,
+    image: &'r [u8],
+) -> Result<Cow<'r, [u8]>, Failure> {
+    if let Kind::DeletedKeys = kind {
+        return Ok(Cow::Borrowed(image));
+    }
+    let key = &table.key;
+    // Most tables begin with their key.
+    if key.iter().enumerate().all(|(place, column)| usize::from(*column) == place) {
+        let behind = skip_row(image, key.len())?;
+        return Ok(Cow::Borrowed(&image[..image.len() - behind.len()]));
+    }
+    Ok(Cow::Owned(key_of(table, &values(image)?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::synchronization::{Held, Session};
+    use crate::upload::echo::Echo;
+    use model::{
+        Counter, DatabaseId, Direction, RemoteId, ScriptVersion, UserName, ValueRef, write_value,
+    };
+    use std::sync::Arc;
+
+    fn encoded(values: &[i64]) -> Vec<u8> {
+        let mut row = Vec::new();
+        values.iter().for_each(|value| write_value(&mut row, ValueRef::Integer(*value)));
+        row
+    }
+
+    /// What is sent of a table whose second column is its key. Its rows with the keys 1, 2 and 3
+    /// are owed. The cursor returns the first, then itself and a row that nobody owes, and names
+    /// the keys 1, 2 and 8 as deleted; the last is found by its key.
+    fn sent(meets_owed: bool) -> Vec<String> {
+        let table = PublishedTable {
+            compress: true,
+            name: "t".into(),
+            columns: vec!["v".into(), "id".into()],
+            key: vec![1],
+            direction: Direction::Both,
+            create: vec![],
+            fingerprint: String::new(),
+        };
+        let session = Session {
+            database_id: DatabaseId("d".into()),
+            deployment: 1,
+            remote_id: RemoteId::new("r").unwrap(),
+            user: UserName::new("u").unwrap(),
+            claims: Default::default(),
+            script_version: ScriptVersion::new("1").unwrap(),
+            schema: Arc::default(),
+            held: Held::Untold,
+            waiting: Arc::default(),
+        };
+        let request = FetchRequest {
+            session: &session,
+            counter: Counter(1),
+            marks: &[],
+            held_marks: &[],
+            key_changes: true,
+            echo: &Echo::default(),
+            batch_bytes: 1000,
+            batch_rows: 1000,
+            row_bytes_max: 1000,
+        };
+        let mut owed = OwedKeys::within(&Arc::default());
+        [1, 2, 3].iter().for_each(|key| owed.owe(&encoded(&[*key])).unwrap());
+        let mut sent = Vec::new();
+        let mut sink = |batch| {
+            sent.push(match batch {
+                DownloadBatch::Upserts { rows, .. } => format!("rows {:?}", values(&rows)?),
+                DownloadBatch::Deletes { rows, .. } => format!("keys {:?}", values(&rows)?),
+                other => format!("{other:?}"),
+            });
+            Ok(())
+        };
+        let mut batches = Batches::new(&request, &mut sink);
+        let part = |kind| Part { position: 0, kind, refreshed: false, meets_owed };
+        batches.begin(Some(owed), NewKeys::default());
+        let mut take = |kind, rows: &[&[i64]]| {
+            for row in rows {
+                let write = |buffer: &mut Vec<u8>| {
+                    buffer.extend(encoded(row));
+                    Ok(())
+                };
+                batches.row(part(kind), &table, write).unwrap();
+            }
+            batches.end(part(kind)).unwrap();
+        };
+        take(Kind::Rows, &[&[10, 1], &[10, 1], &[70, 7]]);
+        take(Kind::DeletedKeys, &[&[1], &[2], &[8]]);
+        let looked_up: &[&[i64]] = if meets_owed { &[&[30, 3]] } else { &[&[10, 1], &[30, 3]] };
+        take(Kind::Owed, looked_up);
+        batches.finish();
+        sent
+    }
+
+    fn ints(values: &[i64]) -> String {
+        let values: Vec<_> = values.iter().map(|value| ValueRef::Integer(*value)).collect();
+        format!("{values:?}")
+    }
+
+    // Trap 5: what is owed comes once, or as a delete where it is gone.
+    #[test]
+    fn an_owed_row_that_a_cursor_has_met_is_not_deleted_and_the_others_are_looked_up() {
+        let rows = |values: &[i64]| format!("rows {}", ints(values));
+        let keys = |values: &[i64]| format!("keys {}", ints(values));
+        let met = [rows(&[10, 1, 10, 1, 70, 7]), keys(&[8]), rows(&[30, 3]), keys(&[2])];
+        assert_eq!(sent(true), met);
+        let looked_up = [rows(&[70, 7]), keys(&[8]), rows(&[10, 1, 30, 3]), keys(&[2])];
+        assert_eq!(sent(false), looked_up);
+    }
+}

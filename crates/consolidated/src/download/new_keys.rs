@@ -1,0 +1,257 @@
+//! Rows of a download that have another key than the one by which the remote knows them.
+//!
+//! The center logs both keys of each change. The entries since the remote's last download show
+//! which row the remote knows by which key. The old key is sent with the row, so that the remote's
+//! own `ON UPDATE` acts and the row stays the same row.
+//!
+//! Invariants:
+//! N1. No remote is sent an old key that it did not have (S7). The delete cursor names the key, or
+//!     the remote receives another row under it. And the place of the row at that time is its
+//!     present place, or one that the delete cursor covers. In every other case the row is sent
+//!     like any row, and its old key is deleted like any key.
+//! N2. The row that now has a sent old key is sent too, no matter who made it. So the remote has
+//!     the same row there as the center, whatever it had before (S3).
+//! N3. A key change that did not change the children is not sent as one: at a remote the children
+//!     would follow.
+
+use model::Failure;
+use std::collections::{HashMap, HashSet};
+
+/// Most key changes of a table that a download tells as what they are. Beyond it, as where the log
+/// is too short, a row goes and another comes.
+pub(crate) const KEY_CHANGES_MAX: usize = 100_000;
+
+/// An entry of the log: a row got another key. Both keys are one where a remote has made a row of
+/// its own under a key that another had left.
+pub(crate) struct KeyChange {
+    pub(crate) was: Vec<u8>,
+    pub(crate) is: Vec<u8>,
+    /// The remote itself changed the key, and uses the new one.
+    pub(crate) own: bool,
+    /// Foreign keys were not checked, so rows that refer to it may have stayed.
+    pub(crate) unlinked: bool,
+}
+
+/// The keys by which a remote knows the rows of a table, followed from change to change.
+///
+/// The changes of one row come in their order, and so do those that concern one key.
+#[derive(Default)]
+pub(crate) struct Trail {
+    /// By the key that a row has now, the one by which the remote knows it; none if the remote does
+    /// not know it, or is not sent it.
+    known_by: HashMap<Vec<u8>, Option<Vec<u8>>>,
+    /// By the key that the remote knows, the one that the row has now.
+    now: HashMap<Vec<u8>, Vec<u8>>,
+    /// Keys that rows have left. A row that has such a key now came later.
+    left: HashSet<Vec<u8>>,
+    changes: usize,
+}
+
+impl Trail {
+    pub(crate) fn follow(&mut self, change: KeyChange) {
+        let KeyChange { was, is, own, unlinked } = change;
+        self.changes += 1;
+        let mut known = None;
+        if was != is {
+            known = match self.known_by.remove(&was) {
+                Some(known) => known,
+                None => (!self.left.contains(&was)).then(|| was.clone()),
+            };
+            self.left.insert(was);
+        }
+        if let Some(key) = known.take_if(|_| own || unlinked) {
+            self.now.remove(&key);
+        }
+        if own {
+            // The row that it knew by this key it does not mean by it any more.
+            if let Some(elsewhere) = self.now.remove(&is) {
+                self.known_by.insert(elsewhere, None);
+            }
+            known = Some(is.clone());
+        }
+        // What was under the key before is gone.
+        if let Some(Some(replaced)) = self.known_by.remove(&is)
+            && self.now.get(&replaced) == Some(&is)
+        {
+            self.now.remove(&replaced);
+        }
+        if let Some(key) = &known {
+            self.now.insert(key.clone(), is.clone());
+        }
+        self.known_by.insert(is, known);
+    }
+
+    /// The rows that are known by other keys than they have; none where too many were changed.
+    pub(crate) fn end(self) -> NewKeys {
+        if self.changes > KEY_CHANGES_MAX {
+            return NewKeys::default();
+        }
+        let known_by = self.known_by.into_iter().filter_map(|(now, known)| Some((now, known?)));
+        NewKeys::of(known_by.filter(|(now, known)| now != known).collect())
+    }
+}
+
+/// What is known of a key that was given up, and of the row that gave it up.
+pub(crate) struct Clues {
+    /// The delete cursor names the key.
+    pub(crate) is_named: bool,
+    /// The remote receives another row under it.
+    pub(crate) is_covered: bool,
+    /// Where the row was at the remote's last download.
+    pub(crate) then: Then,
+    /// The place that it has now.
+    pub(crate) now: Option<Vec<u8>>,
+}
+
+/// Finds the clues of a row by its old and its new key.
+pub(crate) type Investigation<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> Result<Clues, Failure>;
+
+/// The place of a row at a remote's last download.
+pub(crate) enum Then {
+    /// All remotes receive all rows.
+    Everywhere,
+    At {
+        place: Vec<u8>,
+        /// The row, or a later one, departed from another place later.
+        went_on: bool,
+    },
+    /// The row did not exist yet, or the log lacks it.
+    Unknown,
+}
+
+impl Clues {
+    /// Whether the remote had the row under the old key (N1).
+    fn had_it(self) -> bool {
+        (self.is_named || self.is_covered)
+            && match self.then {
+                Then::Everywhere => true,
+                Then::At { place, went_on } => {
+                    self.now.is_some_and(|now| now == place) || self.is_named && !went_on
+                }
+                Then::Unknown => false,
+            }
+    }
+}
+
+/// The rows of a table that a remote knows by other keys.
+#[derive(Default)]
+pub(crate) struct NewKeys {
+    /// By the key that a row has now, the one by which the remote knows it.
+    known_by: HashMap<Vec<u8>, Vec<u8>>,
+    /// The keys by which the remote knows them.
+    given_up: HashSet<Vec<u8>>,
+    /// Those of them that were sent.
+    told: HashSet<Vec<u8>>,
+}
+
+impl NewKeys {
+    fn of(known_by: HashMap<Vec<u8>, Vec<u8>>) -> NewKeys {
+        let given_up = known_by.values().cloned().collect();
+        NewKeys { known_by, given_up, told: HashSet::new() }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.known_by.is_empty()
+    }
+
+    /// New and old key of each row.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.known_by.iter().map(|(new, old)| (new.as_slice(), old.as_slice()))
+    }
+
+    /// Whether the remote knows by this key a row that has another one now.
+    pub(crate) fn are_given_up(&self, key: &[u8]) -> bool {
+        self.given_up.contains(key)
+    }
+
+    /// The key by which the remote knows the row with this key, which is about to be sent.
+    pub(crate) fn tell(&mut self, key: &[u8]) -> Option<&[u8]> {
+        let old = self.known_by.get(key)?;
+        if !self.told.contains(old) {
+            self.told.insert(old.clone());
+        }
+        Some(old)
+    }
+
+    /// Whether the key was sent as the old one of a row.
+    pub(crate) fn is_told(&self, key: &[u8]) -> bool {
+        self.told.contains(key)
+    }
+
+    /// Forgets the rows whose old keys the remote did not have (N1).
+    pub(crate) fn keep_known(&mut self, clues: Investigation<'_>) -> Result<(), Failure> {
+        let mut known_by = HashMap::with_capacity(self.known_by.len());
+        for (new, old) in std::mem::take(&mut self.known_by) {
+            if clues(&old, &new)?.had_it() {
+                known_by.insert(new, old);
+            }
+        }
+        *self = NewKeys::of(known_by);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each change is `was`, `is` and who made it: `o` others, `r` the remote itself, `u` others,
+    /// without foreign keys.
+    fn check(changes: &[&str], expected: &[&str]) {
+        let mut trail = Trail::default();
+        for change in changes {
+            let bytes = change.as_bytes();
+            let (own, unlinked) = (bytes[2] == b'r', bytes[2] == b'u');
+            let (was, is) = (vec![bytes[0]], vec![bytes[1]]);
+            trail.follow(KeyChange { was, is, own, unlinked });
+        }
+        let new_keys = trail.end();
+        let pair = |(new, old): (&[u8], &[u8])| String::from_utf8([old, new].concat()).unwrap();
+        let mut found: Vec<String> = new_keys.iter().map(pair).collect();
+        found.sort();
+        assert_eq!(found, expected, "{changes:?}");
+    }
+
+    // S3, Trap 10
+    #[test]
+    fn each_row_is_known_by_the_key_that_it_had_first() {
+        check(&["abo", "bco"], &["ac"]);
+        check(&["abo", "bao"], &[]);
+        // Chains, swaps, rings.
+        check(&["cdo", "bco", "abo"], &["ab", "bc", "cd"]);
+        check(&["axo", "bao", "xbo"], &["ab", "ba"]);
+        check(&["axo", "cao", "bco", "xbo"], &["ab", "bc", "ca"]);
+        // It goes, comes back and goes again; another takes its first key.
+        check(&["ago", "gao", "aho", "bao"], &["ah", "ba"]);
+        // The row that had the key before was deleted.
+        check(&["abo", "bco", "dbo"], &["ac", "db"]);
+        check(&["abo", "dbo"], &["db"]);
+        check(&["abo", "dbo", "beo"], &["de"]);
+        // A row that took a key which another row had left is new.
+        check(&["abo", "aco"], &["ab"]);
+    }
+
+    // S3, Trap 8
+    #[test]
+    fn what_the_remote_did_itself_it_knows() {
+        check(&["abr"], &[]);
+        check(&["abr", "bco"], &["bc"]);
+        check(&["abo", "bcr"], &[]);
+        // Its own row under a key that another left is the one that it means by that key.
+        check(&["abo", "aar"], &[]);
+        check(&["abo", "aar", "aco"], &["ac"]);
+        check(&["abo", "car"], &[]);
+        check(&["abo", "car", "ado"], &["ad"]);
+        check(&["abo", "bcr", "car"], &[]);
+    }
+
+    // S3, Trap 26
+    #[test]
+    fn a_row_that_left_its_children_behind_is_not_told_as_the_same() {
+        check(&["abu"], &[]);
+        check(&["abu", "bco"], &[]);
+        check(&["abo", "bcu"], &[]);
+        check(&["abu", "cao"], &["ca"]);
+        check(&["abu", "bar", "aco"], &["ac"]);
+    }
+}

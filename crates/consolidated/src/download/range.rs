@@ -1,0 +1,190 @@
+//! Which rows of a table a remote is sent: none, the changes, or all.
+
+use crate::download::Sink;
+use crate::download::mark::{Mark, Point};
+use crate::identity::Void;
+use crate::synchronization::{
+    DownloadBatch, DownloadedTable, FetchRequest, Session, TableMark, UploadRequest,
+};
+use model::{Failure, PublishedTable, Watermark};
+use std::sync::Arc;
+
+/// The database at the moment of a download.
+pub(crate) trait Moment {
+    type Table: DownloadTable;
+    type Point: Point;
+    /// From where on changes are sent.
+    type Since;
+    /// From where on the changes of a table are known.
+    type Floor;
+
+    /// Changes when the database is found to have been restored (trap 3).
+    fn generation(&self) -> i64;
+
+    /// Which watermarks of this remote count for nothing.
+    fn void(&self) -> Void;
+
+    /// Whether everything that a mark of this generation shows is in this database.
+    fn proves(&self, mark: &Mark<Self::Point>) -> bool;
+
+    /// The place in time of a table that is not downloaded.
+    fn nowhere(&self) -> Self::Point;
+
+    /// Up to where a table is complete now.
+    fn now(&self, table: &Self::Table) -> Result<(Self::Point, Self::Floor), Failure>;
+
+    /// What a remote lacks that was at `held`; none where that cannot be said.
+    fn since(
+        &self,
+        held: Self::Point,
+        now: &Self::Point,
+        floor: &Self::Floor,
+    ) -> Option<Self::Since>;
+}
+
+/// What decides how a table is downloaded.
+pub(crate) trait DownloadTable {
+    fn published(&self) -> &PublishedTable;
+
+    /// It is unknown which rows leave and enter, so every synchronization sends the whole table.
+    fn is_sent_afresh(&self) -> bool;
+
+    /// Digest of the selection and of the values that it has for the remote.
+    fn claims(&self, session: &Session) -> Result<u128, Failure>;
+}
+
+/// What of a table is sent, and up to where it is complete then.
+#[derive(Debug)]
+pub(crate) struct DownloadRange<P, S> {
+    pub(crate) mode: DownloadedTable,
+    /// From where on changes are sent, where only these are sent.
+    pub(crate) since: Option<S>,
+    pub(crate) until: Mark<P>,
+}
+
+/// The ranges of all tables of a download.
+pub(crate) struct Ranges<P, S> {
+    pub(crate) tables: Vec<DownloadRange<P, S>>,
+    /// The remote has a watermark that is not of the past of this database.
+    restored: bool,
+    deletes_lost: bool,
+}
+
+/// Compares what the remote holds with the database.
+pub(crate) fn all<M: Moment>(
+    moment: &M,
+    tables: &[Arc<M::Table>],
+    request: &FetchRequest<'_>,
+) -> Result<Ranges<M::Point, M::Since>, Failure> {
+    let of = |(position, table): (usize, &Arc<M::Table>)| {
+        range(moment, &**table, request.marks.get(position), request)
+    };
+    let ranges = tables.iter().enumerate().map(of).collect::<Result<_, Failure>>()?;
+    let is_of_here = |held: &TableMark, mark: &Mark<M::Point>| match held.fingerprint.as_str() {
+        TableMark::FORMER => {
+            mark.generation == moment.generation()
+                && moment.void().counter < mark.counter
+                && moment.proves(mark)
+        }
+        _ => is_past(moment, mark, request),
+    };
+    let marks = request.present_marks().filter_map(|held| Some((held, Mark::held(held)?)));
+    let others = marks.filter(|(held, mark)| !is_of_here(held, mark)).map(|(_, mark)| mark);
+    // A mark that is void counts for this remote alone: nothing else need have been lost.
+    let is_void = |mark: &Mark<M::Point>| {
+        mark.generation == moment.generation()
+            && !moment.void().leaves(mark.counter, request.counter)
+    };
+    let (mut restored, mut deletes_lost) = (false, false);
+    for mark in others {
+        restored = true;
+        deletes_lost |= moment.void().deletes_lost || !is_void(&mark);
+    }
+    Ok(Ranges { tables: ranges, restored, deletes_lost })
+}
+
+fn range<M: Moment>(
+    moment: &M,
+    table: &M::Table,
+    held: Option<&TableMark>,
+    request: &FetchRequest<'_>,
+) -> Result<DownloadRange<M::Point, M::Since>, Failure> {
+    let published = table.published();
+    let (generation, counter) = (moment.generation(), request.counter);
+    if !published.direction.downloads() {
+        // The mark still carries the counter, which settles what the remote was sent.
+        let until = Mark { generation, counter, claims: 0, point: moment.nowhere() };
+        return Ok(DownloadRange { mode: DownloadedTable::None, since: None, until });
+    }
+    let (point, floor) = moment.now(table)?;
+    let claims = table.claims(request.session)?;
+    let until = Mark { generation, counter, claims, point };
+    let since = held
+        .filter(|held| !table.is_sent_afresh() && held.fingerprint == published.fingerprint)
+        .and_then(Mark::held)
+        .filter(|mark| mark.claims == claims && is_past(moment, mark, request))
+        .and_then(|mark| moment.since(mark.point, &until.point, &floor));
+    let mode = match since {
+        Some(_) => DownloadedTable::Changes,
+        None => DownloadedTable::Refresh,
+    };
+    Ok(DownloadRange { mode, since, until })
+}
+
+/// Whether the mark is of the past of this database.
+fn is_past<M: Moment>(moment: &M, mark: &Mark<M::Point>, request: &FetchRequest<'_>) -> bool {
+    mark.generation == moment.generation()
+        && moment.void().leaves(mark.counter, request.counter)
+        && moment.proves(mark)
+}
+
+/// Whether the remote was sent this table with other claims than it has now. What it uploads to it
+/// is not covered by its watermark, and would stay at the remote when the old claims return (traps
+/// 4 and 5).
+pub(crate) fn has_other_claims<P: Point>(
+    table: &impl DownloadTable,
+    request: &UploadRequest<'_>,
+) -> Result<bool, Failure> {
+    let published = table.published();
+    if !published.direction.downloads() {
+        return Ok(false);
+    }
+    let held = request.marks.iter().find(|held| held.fingerprint == published.fingerprint);
+    let Some(mark) = held.and_then(Mark::<P>::held) else { return Ok(false) };
+    Ok(mark.claims != table.claims(request.session)?)
+}
+
+impl<P: Point, S> Ranges<P, S> {
+    /// Says how each table is downloaded. One that is sent whole is a warning, unless it is so
+    /// every time.
+    pub(crate) fn begin<T: DownloadTable>(
+        &self,
+        tables: &[Arc<T>],
+        request: &FetchRequest<'_>,
+        sink: Sink<'_>,
+    ) -> Result<(), Failure> {
+        let modes: Vec<DownloadedTable> = self.tables.iter().map(|range| range.mode).collect();
+        let refreshed = tables.iter().enumerate().filter(|(position, table)| {
+            modes[*position] == DownloadedTable::Refresh && !table.is_sent_afresh()
+        });
+        let named = refreshed.map(|(position, table)| (position, table.published().name.as_str()));
+        request.warn_of_refreshes(named);
+        sink(DownloadBatch::Begin {
+            tables: modes,
+            restored: self.restored,
+            deletes_lost: self.deletes_lost,
+            waiting: request.session.waiting.clone(),
+        })
+    }
+
+    /// What the remote holds of each table afterwards.
+    pub(crate) fn watermarks(
+        &self,
+        request: &FetchRequest<'_>,
+    ) -> Result<Vec<Option<Watermark>>, Failure> {
+        let ranges = self.tables.iter().enumerate();
+        let watermarks =
+            ranges.map(|(at, range)| Ok(request.watermark(at, Some(range.until.write()?))));
+        watermarks.collect()
+    }
+}

@@ -1,0 +1,95 @@
+//! A table of a script version, ready to run.
+
+use crate::catalog::table::CatalogTable;
+use crate::postgres::deploy::details::TableDetails;
+use crate::postgres::optimize::plan_cache;
+use crate::postgres::optimize::round_trip_proof::RoundTripProof;
+use crate::postgres::statement::Statement;
+use crate::postgres::upload::shortfall::seeker::Seeker;
+use crate::postgres::upload::table_reach::{Reach, TableReach};
+use crate::script::{Event, Parameter, Script};
+use model::{Code, Failure};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// One table of a script version, ready to run.
+#[derive(Debug)]
+pub(in crate::postgres) struct Table {
+    pub(in crate::postgres) deployed: Arc<CatalogTable<TableDetails>>,
+    statements: HashMap<Event, Statement>,
+    /// The parameters that decide which rows a remote has.
+    pub(in crate::postgres) claims: Vec<Parameter>,
+    is_verbatim: bool,
+    /// Whether anything has departed since the last download; none where that is not known to
+    /// say what the cursor over the departures would.
+    pub(in crate::postgres) departed: Option<Statement>,
+    /// Asks for the places of rows whose keys have changed.
+    pub(in crate::postgres) places: Option<Statement>,
+    /// What its rows reach by the actions of foreign keys.
+    pub(in crate::postgres) reach: TableReach,
+    /// Finds rows that were not applied; none where that is not sure.
+    pub(in crate::postgres) seeker: Option<Seeker>,
+}
+
+impl Table {
+    pub(in crate::postgres) fn new(
+        deployed: Arc<CatalogTable<TableDetails>>,
+        reach: &Arc<Reach>,
+    ) -> Table {
+        let (published, columns) = (&deployed.published, &deployed.details.columns);
+        let mut statements = HashMap::new();
+        let mut claims: Vec<Parameter> = Vec::new();
+        for event in Event::ALL {
+            let Some(script) = deployed.script(event) else { continue };
+            let mut statement = Statement::of(script, published, columns);
+            statement.keeps_plan = plan_cache::is_kept(&deployed.details.kept, script);
+            statements.insert(event, statement);
+            if !matches!(event, Event::DownloadCursor | Event::DownloadDeleteCursor) {
+                continue;
+            }
+            for parameter in &script.parameters {
+                let claim = !matches!(
+                    parameter,
+                    Parameter::LastDownload | Parameter::LastDownloadOf(_) | Parameter::LastUpload
+                );
+                if claim && !claims.contains(parameter) {
+                    claims.push(parameter.clone());
+                }
+            }
+        }
+        let verbatim = deployed.details.verbatim.as_ref();
+        let is_verbatim = verbatim.is_some_and(|verbatim| verbatim.is_about(deployed.scripts()));
+        let departed = departed(&deployed);
+        let places = deployed.details.places.as_ref().and_then(|text| of_own(&deployed, text));
+        let reach = TableReach::of(reach, &deployed);
+        let seeker = Seeker::of(&deployed);
+        Table { deployed, statements, claims, is_verbatim, departed, places, reach, seeker }
+    }
+
+    /// How it is proven that what was uploaded is what is stored; none where it is not.
+    pub(in crate::postgres) fn verbatim(&self) -> Option<&RoundTripProof> {
+        self.deployed.details.verbatim.as_ref().filter(|_| self.is_verbatim)
+    }
+
+    pub(in crate::postgres) fn statement(&self, event: Event) -> Option<&Statement> {
+        self.statements.get(&event)
+    }
+
+    /// The statement of an event that every table of this direction has.
+    pub(in crate::postgres) fn required(&self, event: Event) -> Result<&Statement, Failure> {
+        self.deployed.required(event)?;
+        self.statement(event).ok_or_else(|| Failure::new(Code::Bug, "a script was not rendered"))
+    }
+}
+
+fn departed(deployed: &CatalogTable<TableDetails>) -> Option<Statement> {
+    let probe = deployed.details.departed.as_ref()?;
+    of_own(deployed, probe.about(deployed.script(Event::DownloadDeleteCursor)?)?)
+}
+
+/// A statement that `deploy` has stored beside the scripts.
+fn of_own(deployed: &CatalogTable<TableDetails>, text: &str) -> Option<Statement> {
+    let published = &deployed.published;
+    let script = Script::parse(text, published).ok()?;
+    Some(Statement::of(&script, published, &deployed.details.columns))
+}

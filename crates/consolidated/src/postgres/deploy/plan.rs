@@ -1,0 +1,264 @@
+//! What PostgreSQL says of its tables to a plan, and how it spells what a plan decides.
+
+use crate::deploy::{self, Schema, TableFacts, TablePlanner, Wanted};
+use crate::digest::digest;
+use crate::postgres::deploy::details::TableDetails;
+use crate::postgres::deploy::key_spelling::{Doubt, KeySpelling, initial_refusal};
+use crate::postgres::deploy::remote_ddl;
+use crate::postgres::deploy::scripts::{self, Generator};
+use crate::postgres::deploy::tables::{self, UserColumn, UserTable};
+use crate::postgres::deploy::takers::takers;
+use crate::postgres::dialect::Postgres;
+use crate::postgres::download::guard::Guard;
+use crate::postgres::download::typed_claim::TypedClaim;
+use crate::postgres::optimize::plan_cache::{self, Probe};
+use crate::postgres::optimize::round_trip_proof::RoundTripProof;
+use crate::postgres::tracking::{self, Tracking};
+use crate::postgres::upload::shortfall::seeker;
+use crate::postgres::values::{ColumnType, NumericAs};
+use crate::script::{Event, Script};
+use crate::selection::Rows;
+use crate::sync_model::{ClaimTest, ConflictRule, StoredAs};
+use model::{Failure, PublishedTable};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A database of PostgreSQL.
+#[derive(Debug)]
+pub(in crate::postgres) struct PostgresSchema;
+
+pub(in crate::postgres) type Plan = deploy::Plan<PostgresSchema>;
+
+type Planner<'a> = TablePlanner<'a, PostgresSchema>;
+
+/// Digits that SQLite's NUMERIC affinity keeps.
+const NUMERIC_DIGITS_MAX: i32 = 15;
+
+impl Schema for PostgresSchema {
+    type Table = UserTable;
+    type Values = Vec<ColumnType>;
+    type Details = TableDetails;
+    type Tracking = Tracking;
+
+    const FENCES_SEE_STORED_ROWS: bool = false;
+    const GENERATED_COLUMNS_CROSS: bool = false;
+
+    fn find<'t>(
+        tables: &'t BTreeMap<String, UserTable>,
+        name: &str,
+    ) -> Option<(&'t String, &'t UserTable)> {
+        tables::find(tables, name)
+    }
+
+    fn unsupported(table: &UserTable) -> Option<Failure> {
+        tables::unsupported(table)
+    }
+
+    fn initial_refusal(table: &UserTable) -> Option<Failure> {
+        initial_refusal(table)
+    }
+
+    fn is_offered(_: &BTreeMap<String, UserTable>, table: &UserTable) -> bool {
+        table.is_on_path()
+    }
+
+    fn can_be_latest(column: &UserColumn) -> bool {
+        scripts::can_be_latest(&column.cast)
+    }
+
+    fn notices(name: &str, table: &UserTable) -> Vec<String> {
+        let hidden = format!(
+            "{name} has row security: rows that the server's database user does not see are not \
+             synchronized"
+        );
+        Vec::from_iter(table.row_security.then_some(hidden))
+    }
+
+    fn values(planner: &Planner<'_>, columns: &[String]) -> Result<Vec<ColumnType>, Failure> {
+        let (table, table_model) = (planner.table, planner.table_model);
+        for wanted in table_model.stored_as.keys() {
+            let numeric = table.column(wanted).is_some_and(|c| c.is_numeric() && !c.domain);
+            if !(numeric && columns.contains(wanted)) {
+                return Err(planner.wrong(&format!(
+                    "`as` names {wanted}, which is not a published column of type numeric"
+                )));
+            }
+        }
+        let of = |column: &UserColumn| {
+            let numeric = match table_model.stored_as.get(&column.name) {
+                Some(StoredAs::Text) => NumericAs::Text,
+                Some(StoredAs::Real) => NumericAs::Real,
+                Some(StoredAs::Integer) => NumericAs::Integer,
+                None => match column.numeric_digits() {
+                    Some(digits) if digits <= NUMERIC_DIGITS_MAX => NumericAs::Numeric,
+                    _ => NumericAs::Text,
+                },
+            };
+            ColumnType::of(&column.cast, column.oid, column.domain, numeric)
+        };
+        Ok(columns.iter().filter_map(|name| table.column(name)).map(of).collect())
+    }
+
+    fn create(
+        table: &UserTable,
+        columns: &[String],
+        types: &Vec<ColumnType>,
+        foreign_keys: &[usize],
+    ) -> (Vec<String>, Vec<String>) {
+        remote_ddl::create(table, columns, types, foreign_keys)
+    }
+
+    /// Values that travel in another form are other values to a remote.
+    fn fingerprint(outward: &PublishedTable, types: &Vec<ColumnType>) -> String {
+        digest(&[&serde_json::json!((outward, types)).to_string()])
+    }
+
+    fn scripts(
+        planner: &Planner<'_>,
+        published: &PublishedTable,
+        types: &Vec<ColumnType>,
+    ) -> Vec<(Event, String)> {
+        generator(planner, published, types).scripts()
+    }
+
+    fn details(
+        planner: &Planner<'_>,
+        published: &PublishedTable,
+        types: Vec<ColumnType>,
+        scripts: &BTreeMap<Event, Script>,
+        local: Vec<String>,
+    ) -> TableDetails {
+        let (table, selection) = (planner.table, planner.selection);
+        let generator = generator(planner, published, &types);
+        let (departures, places) = (generator.departures(), generator.places());
+        let departed = scripts.get(&Event::DownloadDeleteCursor);
+        let logs = if selection.departs() { selection.logs() } else { vec![&selection.table] };
+        let watched = logs
+            .iter()
+            .filter(|_| planner.table_model.direction.downloads())
+            .map(|table| (table.name.clone(), planner.version.user_tables[&table.name].sql_name()));
+        TableDetails {
+            schema: table.schema.clone(),
+            name: table.name.clone(),
+            verbatim: verbatim(planner, published, &types, scripts),
+            depends_on: logs.iter().map(|table| table.name.clone()).collect(),
+            watched: watched.collect(),
+            parameters: selection.claims().iter().map(ToString::to_string).collect(),
+            claims: typed_claims(planner),
+            selection: if selection.is_all() { String::new() } else { selection.to_string() },
+            afresh: selection.is_custom(),
+            kept: plan_cache::scripts(table, selection, scripts),
+            departed: departed.and_then(|script| Some(Probe::new(departures?, script))),
+            guards: guards(planner),
+            places,
+            may_leave: planner.table_model.may_leave,
+            remade: !table.triggers.is_empty()
+                || matches!(planner.table_model.conflict, ConflictRule::Latest(_)),
+            heeds: heeds(planner),
+            local,
+            takers: takers(planner.version.user_tables, table),
+            // Only rows that are tracked carry a version.
+            stamping: planner.tracked.contains_key(planner.name).then(|| seeker::digest(scripts)),
+            spelling: KeySpelling::of(table, &published.columns, &types),
+            doubt: Doubt::of(table, &published.columns, &types),
+            columns: types,
+        }
+    }
+
+    fn tracking(table: &UserTable, wanted: &Wanted) -> Option<Tracking> {
+        Some(tracking::of(table, wanted))
+    }
+}
+
+fn generator<'a>(
+    planner: &Planner<'a>,
+    published: &'a PublishedTable,
+    types: &'a [ColumnType],
+) -> Generator<'a> {
+    let (user_tables, tracked) = (planner.version.user_tables, planner.tracked);
+    Generator {
+        table: planner.table,
+        columns: &published.columns,
+        types,
+        direction: published.direction,
+        rule: &planner.table_model.conflict,
+        selection: planner.selection,
+        may_leave: planner.table_model.may_leave,
+        unseen: unseen(planner, &published.columns),
+        dialect: Postgres { user_tables, tracked },
+    }
+}
+
+/// `latest` stores a future time as now, and it is unknown which functions a custom condition
+/// calls.
+fn verbatim(
+    planner: &Planner<'_>,
+    published: &PublishedTable,
+    types: &[ColumnType],
+    scripts: &BTreeMap<Event, Script>,
+) -> Option<RoundTripProof> {
+    let clamps = matches!(planner.table_model.conflict, ConflictRule::Latest(_));
+    if clamps || planner.selection.is_custom() || !published.direction.uploads() {
+        return None;
+    }
+    let kinds = types.iter().map(|column| column.kind);
+    let columns: Vec<_> = published.columns.iter().map(String::as_str).zip(kinds).collect();
+    RoundTripProof::of(planner.table, &columns, scripts, planner.tracked.contains_key(planner.name))
+}
+
+/// The foreign keys that decide which rows a remote has: its own and those above it.
+fn guards(planner: &Planner<'_>) -> Vec<Guard> {
+    let (mut guards, mut child) = (Vec::new(), planner.selection);
+    while let Rows::Parent { link, parent } = &child.rows {
+        if planner.version.is_guarded(child) {
+            let tables = planner.version.user_tables;
+            let (child, parent) = (&tables[&child.table.name], &tables[&parent.table.name]);
+            guards.push(Guard::of(child, parent, link));
+        }
+        child = parent;
+    }
+    guards
+}
+
+/// The tables whose changed keys concern what is uploaded to this one.
+fn heeds(planner: &Planner<'_>) -> Vec<String> {
+    let parents = planner.table.foreign_keys.iter().map(|key| key.parent.as_str());
+    let all: BTreeSet<&str> = parents.chain([planner.name]).collect();
+    let logged = all.into_iter().filter(|name| planner.tracked.contains_key(*name));
+    logged.map(str::to_owned).collect()
+}
+
+/// The claims that must be values of a type, here and above.
+fn typed_claims(planner: &Planner<'_>) -> Vec<TypedClaim> {
+    let mut claims = Vec::new();
+    let mut deciding = Some(planner.selection);
+    while let Some(selection) = deciding {
+        deciding = None;
+        let (table, column, test) = match &selection.rows {
+            Rows::Column { column, test } => (&selection.table, column, test),
+            Rows::Mapping { mapping, matched, test, .. } => (mapping, matched, test),
+            Rows::Parent { parent, .. } => {
+                deciding = Some(parent);
+                continue;
+            }
+            Rows::All | Rows::Custom(_) => continue,
+        };
+        let column = planner.version.user_tables[&table.name].column(column);
+        let Some(cast) = column.map(|column| column.cast.clone()) else { continue };
+        if !matches!(cast.as_str(), "text" | "character varying" | "bpchar") {
+            let list = matches!(test, ClaimTest::IsIn(_));
+            claims.push(TypedClaim { claim: test.claim().clone(), cast, list });
+        }
+    }
+    claims
+}
+
+/// Columns that decide who receives a row and that an older shape does not have. What a
+/// condition of one's own looks at is not known, so these are all.
+fn unseen<'a>(planner: &Planner<'a>, columns: &[String]) -> Vec<&'a UserColumn> {
+    let place = planner.selection.place();
+    let decides = |name: &str| planner.selection.is_custom() || place.contains(&name);
+    let lacks = |column: &&UserColumn| {
+        planner.part && decides(&column.name) && !columns.contains(&column.name)
+    };
+    planner.table.columns.iter().filter(lacks).collect()
+}

@@ -1,0 +1,458 @@
+//! Fetches one download from one snapshot, in two flights.
+//!
+//! The first reads the state of the tables, and the second all rows. Most owed rows have changed,
+//! so the cursor of their table returns them. If they are many, or those of the last table, only
+//! those that it does not return are looked up, in one more flight.
+//!
+//! Invariants:
+//! F1. Rows and watermarks come from the same snapshot, so no change is between them (S2).
+//! F2. Owed rows are sent whatever the watermark of the remote says (trap 5).
+
+pub(super) mod claims;
+pub(super) mod cursor;
+pub(super) mod durable;
+pub(super) mod guard;
+pub(super) mod moment;
+pub(super) mod new_keys;
+pub(super) mod orphans;
+pub(super) mod owed;
+pub(super) mod read_lock;
+pub(super) mod rows;
+pub(super) mod search;
+pub(super) mod snapshot;
+pub(super) mod timeline;
+pub(super) mod typed_claim;
+pub(super) mod unfetched;
+pub(super) mod unreadable;
+pub(super) mod watermark;
+pub(super) mod withhold;
+
+use crate::download::batches::{Kind, Part};
+use crate::download::owed::{OwedEntries, OwedKeys, Page};
+use crate::download::{self, Sink, range};
+use crate::identity::Void;
+use crate::postgres::catalog;
+use crate::postgres::catalog::table::Table;
+use crate::postgres::download::cursor::{FOR_SCRIPTS, Source, Value};
+use crate::postgres::download::moment::{Digests, DownloadRange, LogState, Moment, Witness};
+use crate::postgres::download::read_lock::ReadLock;
+use crate::postgres::download::rows::Download;
+use crate::postgres::download::search::Search;
+use crate::postgres::download::snapshot::{Snapshot, Xid8};
+use crate::postgres::download::timeline::Timelines;
+use crate::postgres::download::unfetched::Unfetched;
+use crate::postgres::download::watermark::{Mark, NumberSpace};
+use crate::postgres::errors::{Fault, failed, script_failed};
+use crate::postgres::link::{Answer, Call, Link, Row};
+use crate::postgres::optimize::departure_probe::{DepartureProbe, Questions};
+use crate::postgres::statement::{Slot, Statement};
+use crate::postgres::tracking::watch;
+use crate::script::Event;
+use crate::synchronization::{DownloadedTable, FetchRequest, Fetched};
+use crate::upload::echo::{Echo, Transaction};
+use model::{Code, Counter, Failure, Spills};
+use postgres_types::{PgLsn, ToSql};
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::{Arc, LazyLock};
+
+/// Each log, and beside it the state of the database: once also where there is no log. Of the
+/// transaction that uploaded last for the remote, the lower half of its number. `$1` is the remote,
+/// `$2` what its last download has shown it, `$3` the tables whose triggers are watched.
+static STATE: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT log.table_name, log.incarnation, log.floor::text,
+    (SELECT pg_current_snapshot()::text),
+    (SELECT value::int8 FROM syncline.syncline_system WHERE name = 'generation'),
+    (SELECT value::int8 FROM syncline.syncline_system WHERE name = 'deployment'),
+    remote.xmin::text::int8, pg_current_wal_insert_lsn(), pg_current_wal_flush_lsn(),
+    remote.void_counter, remote.deletes_lost,
+    log.bypassed::text, log.bypassed IS DISTINCT FROM log.settled,
+    {keys_changed},
+    {changed}
+FROM (SELECT) AS state
+LEFT JOIN syncline.syncline_remote AS remote ON remote.remote_id = $1
+LEFT JOIN syncline.syncline_log_state AS log ON TRUE",
+        keys_changed = new_keys::ANY,
+        changed = watch::changed_among("$3"),
+    )
+});
+
+/// Where [`STATE`] says whether the triggers of a table differ from the deployment.
+const CHANGED_AT: usize = 14;
+
+/// The number of none.
+const NO_TRANSACTION: u64 = 0;
+
+/// A download's transaction, and what it found.
+pub(super) struct Opening {
+    pub(super) deployment: i64,
+    moment: Moment,
+    owed: Vec<Row>,
+    departures: DepartureProbe,
+    /// Tables whose triggers are not those of the deployment, with their names in SQL.
+    pub(super) changed: Vec<(String, String)>,
+    /// Where the log ended, unless it was on the disk up to there.
+    unflushed: Option<i64>,
+}
+
+impl Opening {
+    pub(super) fn snapshot(&self) -> &Snapshot {
+        &self.moment.snapshot
+    }
+
+    /// The tables that are tracked.
+    pub(super) fn logs(&self) -> &HashMap<String, LogState> {
+        &self.moment.logs
+    }
+
+    pub(super) fn note_orphans(&mut self, orphans: Digests) {
+        self.moment.orphans = orphans;
+    }
+}
+
+/// Why there is no snapshot.
+pub(super) enum Unopened {
+    /// Another session has locked a table of the download.
+    Locked,
+    /// Something is not there that was deployed.
+    Missing(Failure),
+    Failed(Failure),
+}
+
+impl Unopened {
+    pub(super) fn of(fault: Fault) -> Unopened {
+        let (locked, missing) = (read_lock::has_waited(&fault), read_lock::is_missing(&fault));
+        match (locked, missing) {
+            (true, _) => Unopened::Locked,
+            (_, true) => Unopened::Missing(failed("lock what a download reads")(fault)),
+            _ => Unopened::Failed(catalog::not_deployed(fault)),
+        }
+    }
+}
+
+/// Begins the transaction with the snapshot of the download, after the lock on all its tables, for
+/// which it may wait.
+pub(super) fn open(
+    link: &mut Link,
+    request: &FetchRequest<'_>,
+    tables: &[Arc<Table>],
+    (lock, waits): (&ReadLock, bool),
+) -> Result<Opening, Unopened> {
+    let remote_id = request.session.remote_id.as_str();
+    let (shown, watched) = (new_keys::shown(request), watch::watched(tables));
+    let remote: [&(dyn ToSql + Sync); 1] = [&remote_id];
+    let asked: [&(dyn ToSql + Sync); 3] = [&remote_id, &shown, &watched];
+    let questions = Questions::new(tables, request, own_upload(request.echo, link.number_space()));
+    let values = questions.values(request);
+    let parameters: Vec<_> = values.iter().map(|values| cursor::as_parameters(values)).collect();
+    let mut calls = vec![Call::new("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", &[])];
+    calls.extend(lock.calls(waits));
+    let at = calls.len();
+    calls.extend([Call::new(&owed::READ, &remote), Call::new(&STATE, &asked)]);
+    let first = calls.len();
+    calls.extend(questions.calls(&parameters));
+    let mut answers = link.begin(&calls).map_err(Unopened::of)?;
+    let departures = questions.understand(&answers[first..]);
+    answers.truncate(first);
+    let [owed, state]: [Answer; 2] = answers.split_off(at).try_into().map_err(|_| {
+        Unopened::Failed(Failure::new(Code::Bug, "a flight has other answers than calls"))
+    })?;
+    let opening = opening(link, &state.rows, owed.rows, departures).map_err(Unopened::Failed)?;
+    Ok(Opening { changed: watched.changed(&state, CHANGED_AT), ..opening })
+}
+
+fn opening(
+    link: &Link,
+    state: &[Row],
+    owed: Vec<Row>,
+    departures: DepartureProbe,
+) -> Result<Opening, Failure> {
+    let deployment = state.first().and_then(|row| row.try_get(5).ok());
+    let deployment = deployment
+        .ok_or_else(|| Failure::new(Code::NotDeployed, "nothing is deployed in this database"))?;
+    let garbled = || Failure::new(Code::Drift, "the state of the database cannot be read");
+    let moment = moment(link, state).ok_or_else(garbled)?;
+    let read = |row: &Row| Some((row.try_get(7).ok()?, row.try_get(8).ok()?));
+    let (written, flushed): (PgLsn, PgLsn) = state.first().and_then(read).ok_or_else(garbled)?;
+    let unflushed = (flushed < written).then(|| u64::from(written).cast_signed());
+    Ok(Opening { deployment, moment, owed, departures, changed: Vec::new(), unflushed })
+}
+
+fn moment(link: &Link, rows: &[Row]) -> Option<Moment> {
+    let state = rows.first()?;
+    let snapshot = Snapshot::parse(state.try_get(3).ok()?)?;
+    let uploaded: Option<i64> = state.try_get(6).ok()?;
+    let mut logs = HashMap::with_capacity(rows.len());
+    for row in rows {
+        // None where there is no log at all.
+        let Some(table) = row.try_get::<Option<String>>(0).ok()? else { continue };
+        let floor: &str = row.try_get(2).ok()?;
+        let log = LogState {
+            incarnation: row.try_get(1).ok()?,
+            floor: floor.parse().ok()?,
+            bypassed: row.try_get(11).ok()?,
+            loose: row.try_get(12).ok()?,
+            keys_changed: row.try_get(13).ok()?,
+        };
+        logs.insert(table, log);
+    }
+    Some(Moment {
+        space: link.number_space(),
+        perishable: uploaded.map_or(0, |low| after(low as u32, snapshot.xmax)),
+        snapshot,
+        generation: state.try_get(4).ok()?,
+        void: Void {
+            counter: Counter(state.try_get::<Option<i64>>(9).ok()?.unwrap_or(0)),
+            deletes_lost: state.try_get::<Option<bool>>(10).ok()?.unwrap_or(false),
+        },
+        logs,
+        orphans: Digests::new(),
+    })
+}
+
+/// The number after the transaction whose lower half is `low`, which began before `now`.
+fn after(low: u32, now: u64) -> u64 {
+    let ago = (now as u32).wrapping_sub(low);
+    now.saturating_sub(u64::from(ago)) + 1
+}
+
+/// Sends everything of `request` to `sink`, and ends the transaction. When it is `isolating`, rows
+/// that no script can read are found before and left to the cursors.
+pub(super) fn fetch(
+    link: &mut Link,
+    tables: &[Arc<Table>],
+    request: &FetchRequest<'_>,
+    timelines: &Timelines,
+    (opening, isolating): (&Opening, bool),
+    spills: &Arc<Spills>,
+    mut sink: Sink<'_>,
+) -> Result<Fetched, Unfetched> {
+    let moment = &opening.moment;
+    let judged = range::all(&Witness { moment, timelines }, tables, request)?;
+    judged.begin(tables, request, sink)?;
+    let ranges = &judged.tables;
+    let settled = download::owed::settled(request.marks, tables.len(), Mark::counter_of);
+    let mut entries = OwedEntries::new(spills, ranges, settled, request, &mut sink);
+    let remote_id = request.session.remote_id.as_str();
+    owed::read(link, &opening.owed, remote_id, tables, &mut entries)?;
+    let (mut owed, unreadable) = entries.end();
+    let isolating = isolating || unreadable;
+    let own_upload = own_upload(request.echo, moment.space);
+    let (unflushed, departures) = (opening.unflushed, &opening.departures);
+    let search = Search { tables, ranges, request, moment, departures, own_upload, isolating };
+    if isolating {
+        unreadable::leave_to_cursors(link, search, &mut owed, sink)?;
+    }
+    let cursors = plan(tables, ranges, &owed, request, own_upload, departures)?;
+    let download = Download::new(tables, owed, search.find(link)?, request, sink);
+    let (fetched, flushed) = run(link, tables, &cursors, unflushed, download)?;
+    // A download without rows need not wait, because nothing of it can be lost.
+    if let Some(place) = unflushed.filter(|_| !flushed && fetched.rows > 0) {
+        durable::flush(link, place)?;
+    }
+    Ok(Fetched { watermarks: judged.watermarks(request)?, ..fetched })
+}
+
+/// The transaction that the remote need not be sent. The upload may have
+/// gone to a server whose place this one has taken since.
+fn own_upload(echo: &Echo, space: NumberSpace) -> Xid8 {
+    let here =
+        |upload: &Transaction| (upload.system, upload.timeline) == (space.system, space.timeline);
+    Xid8(echo.upload.filter(here).map_or(NO_TRANSACTION, |upload| upload.number))
+}
+
+/// A statement of the second flight, and what its rows are.
+struct Cursor<'a> {
+    event: Event,
+    statement: &'a Statement,
+    source: Source<'a>,
+    part: Part,
+}
+
+impl<'a> Cursor<'a> {
+    /// Whether it is sent when the answers of those before it are there.
+    fn waits(&self) -> bool {
+        self.part.kind == Kind::Owed && self.part.meets_owed
+    }
+
+    /// For a table that is sent as a whole, a new plan is better than the kept one.
+    fn keeps_plan(&self) -> bool {
+        self.statement.keeps_plan && !self.part.refreshed
+    }
+
+    /// Its parameters.
+    fn values(&self, table: &Table, keys: &[Vec<u8>]) -> Result<Vec<Value<'a>>, Failure> {
+        let values = self.statement.slots.iter().map(|slot| match slot {
+            Slot::NewColumn(column) | Slot::OldColumn(column) => {
+                let keys = keys.iter().map(Vec::as_slice);
+                Ok(Value::Keys(owed::key_array(keys, table, *column)?))
+            }
+            _ => Ok(self.source.value(slot)),
+        });
+        values.collect()
+    }
+}
+
+/// Everything that is to be asked, in the order in which it is sent.
+fn plan<'a>(
+    tables: &'a [Arc<Table>],
+    ranges: &'a [DownloadRange],
+    owed: &[OwedKeys],
+    request: &'a FetchRequest<'a>,
+    own_upload: Xid8,
+    departures: &DepartureProbe,
+) -> Result<Vec<Cursor<'a>>, Failure> {
+    let mut cursors = Vec::new();
+    let last = ranges.iter().rposition(|range| range.mode != DownloadedTable::None);
+    for (position, (table, range)) in tables.iter().zip(ranges).enumerate() {
+        let refreshed = range.mode == DownloadedTable::Refresh;
+        let source = Source { session: request.session, since: range.since.as_ref(), own_upload };
+        let owed = &owed[position];
+        let meets_owed = owed.are_many() || last == Some(position);
+        let mut add = |event: Event, kind: Kind| -> Result<(), Failure> {
+            let statement = table.required(event)?;
+            let part = Part { position, kind, refreshed, meets_owed };
+            cursors.push(Cursor { event, statement, source, part });
+            Ok(())
+        };
+        if range.mode != DownloadedTable::None {
+            add(Event::DownloadCursor, Kind::Rows)?;
+            if !refreshed && !departures.is_about(table, range.since.as_ref(), own_upload) {
+                add(Event::DownloadDeleteCursor, Kind::DeletedKeys)?;
+            }
+            if !owed.is_empty() {
+                add(Event::UploadFetch, Kind::Owed)?;
+            }
+        }
+    }
+    Ok(cursors)
+}
+
+/// Sends the cursors, those that wait for others in flights of their own, and ends the transaction.
+fn run(
+    link: &mut Link,
+    tables: &[Arc<Table>],
+    cursors: &[Cursor<'_>],
+    unflushed: Option<i64>,
+    mut download: Download<'_, '_>,
+) -> Result<(Fetched, bool), Unfetched> {
+    let parts: Vec<Part> = cursors.iter().map(|cursor| cursor.part).collect();
+    // The plans that are kept first: it is a setting.
+    let kept = cursors.iter().take_while(|cursor| cursor.keeps_plan()).count();
+    let log_end: [&(dyn ToSql + Sync); 1] = [&unflushed];
+    let mut flushed = unflushed.is_none();
+    let mut flown = 0;
+    let mut set = false;
+    // Up to which key rows were looked up for the cursor that comes next.
+    let mut behind: Option<Vec<u8>> = None;
+    loop {
+        let next = (flown + 1..cursors.len()).find(|at| cursors[*at].waits());
+        let mut page = Page::default();
+        if cursors.get(flown).is_some_and(Cursor::waits) {
+            download.proceed(&parts, flown)?;
+            page = download.findable(parts[flown].position, behind.as_deref())?;
+        }
+        behind = page.end().map(<[u8]>::to_vec);
+        // More keys than one statement has are asked about in flights of their own.
+        let (part, is_last) = match behind {
+            Some(_) => (flown..flown + 1, false),
+            None => (flown..next.unwrap_or(cursors.len()), next.is_none()),
+        };
+        if behind.is_none() {
+            flown = part.end;
+        }
+        let asked = asked(tables, cursors, part, &page.keys, &download)?;
+        let parameters: Vec<_> =
+            asked.iter().map(|(at, values)| (*at, cursor::as_parameters(values))).collect();
+        let mut calls: Vec<Call<'_>> = Vec::with_capacity(asked.len() + FOR_SCRIPTS.len() + 2);
+        // Which cursor a call is.
+        let mut places: Vec<Option<usize>> = Vec::with_capacity(calls.capacity());
+        for (at, parameters) in &parameters {
+            if *at >= kept && !set {
+                set = true;
+                calls.extend(FOR_SCRIPTS.map(|sql| Call::new(sql, &[])));
+                places.resize(calls.len(), None);
+            }
+            calls.push(Call::new(&cursors[*at].statement.sql, parameters));
+            places.push(Some(*at));
+        }
+        let asks_at = calls.len();
+        if is_last {
+            calls.extend(unflushed.map(|_| Call::new(durable::IS_FLUSHED, &log_end)));
+            calls.push(Call::new("COMMIT", &[]));
+        }
+        let place = |call: usize| places.get(call).copied().flatten();
+        let outcome = link.stream(&calls, &mut |call, row| match place(call) {
+            Some(cursor) => download.row(&parts, cursor, row),
+            None => {
+                flushed |= call == asks_at && durable::is_flushed(&row.to_row());
+                Ok(())
+            }
+        });
+        outcome
+            .map_err(|fault| unfetched(tables, place(fault.call).map(|at| &cursors[at]), fault))?;
+        if is_last {
+            return Ok((download.finish(&parts)?, flushed));
+        }
+    }
+}
+
+fn unfetched(tables: &[Arc<Table>], cursor: Option<&Cursor<'_>>, fault: Fault) -> Unfetched {
+    let Some(Cursor { part, event, .. }) = cursor else {
+        return failed("read the snapshot to its end")(fault).into();
+    };
+    let table = &tables[part.position];
+    match part.kind {
+        Kind::Owed => Unfetched::reading(table, fault),
+        Kind::Rows | Kind::DeletedKeys => {
+            script_failed(&table.deployed.published.name, event.name())(fault).into()
+        }
+    }
+}
+
+/// The cursors of `part` with their parameters, without those that have nothing to ask any more.
+/// The one that waited asks about `keys`.
+fn asked<'a>(
+    tables: &[Arc<Table>],
+    cursors: &[Cursor<'a>],
+    part: Range<usize>,
+    keys: &[Vec<u8>],
+    download: &Download<'_, '_>,
+) -> Result<Vec<(usize, Vec<Value<'a>>)>, Failure> {
+    let mut asked = Vec::with_capacity(part.len());
+    for at in part {
+        let (cursor, position) = (&cursors[at], cursors[at].part.position);
+        let values = match cursor.part.kind {
+            Kind::Owed if cursor.waits() && keys.is_empty() => continue,
+            Kind::Owed if cursor.waits() => cursor.values(&tables[position], keys)?,
+            // They are few.
+            Kind::Owed => {
+                cursor.values(&tables[position], &download.findable(position, None)?.keys)?
+            }
+            Kind::Rows | Kind::DeletedKeys => cursor.values(&tables[position], &[])?,
+        };
+        asked.push((at, values));
+    }
+    Ok(asked)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Trap 2, Trap 8: promotion gives numbers out again.
+    #[test]
+    fn a_transaction_of_another_timeline_is_not_our_own_upload() {
+        let echo_at = |system, timeline| {
+            let mut echo = Echo::default();
+            echo.upload = Some(Transaction { system, timeline, number: 700 });
+            echo
+        };
+        let here = NumberSpace { system: 1, timeline: 1 };
+        assert_eq!(own_upload(&echo_at(1, 1), here), Xid8(700));
+        for elsewhere in [echo_at(1, 2), echo_at(2, 1), Echo::default()] {
+            assert_eq!(own_upload(&elsewhere, here), Xid8(0));
+        }
+    }
+}

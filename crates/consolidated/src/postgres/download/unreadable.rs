@@ -1,0 +1,66 @@
+//! Finds the rows that the script `upload_fetch` cannot read, because of what they contain.
+//!
+//! A download asks for all rows of a table at once. Where that fails, the transaction is lost. So
+//! the download begins again, and asks in savepoints before it sends anything.
+
+use crate::download::owed::OwedKeys;
+use crate::download::{self, Sink};
+use crate::postgres::catalog::table::Table;
+use crate::postgres::download::cursor::{self, Source, Value};
+use crate::postgres::download::owed;
+use crate::postgres::download::search::Search;
+use crate::postgres::errors::failed;
+use crate::postgres::link::{Call, Link};
+use crate::postgres::statement::Slot;
+use crate::postgres::upload::row_fault::row_fault;
+use crate::script::Event;
+use crate::upload::halving;
+use model::Failure;
+
+const UNDO: &str = "ROLLBACK TO SAVEPOINT asked; RELEASE SAVEPOINT asked";
+
+/// Those of `keys` that cannot be read, and why.
+pub(super) fn find<'k>(
+    link: &mut Link,
+    table: &Table,
+    source: Source<'_>,
+    keys: &'k [&'k [u8]],
+) -> Result<Vec<(&'k &'k [u8], String)>, Failure> {
+    let statement = table.required(Event::UploadFetch)?;
+    halving::failing(keys, |some| {
+        let values = statement.slots.iter().map(|slot| match slot {
+            Slot::NewColumn(column) | Slot::OldColumn(column) => {
+                Ok(Value::Keys(owed::key_array(some.iter().copied(), table, *column)?))
+            }
+            _ => Ok(source.value(slot)),
+        });
+        let values = values.collect::<Result<Vec<_>, Failure>>()?;
+        let parameters = cursor::as_parameters(&values);
+        let asked = link.execute(&[
+            Call::Simple("SAVEPOINT asked"),
+            Call::new(&statement.sql, &parameters),
+            Call::Simple("RELEASE SAVEPOINT asked"),
+        ]);
+        let Err(fault) = asked else { return Ok(None) };
+        let Some(row_fault) = row_fault(&fault) else {
+            return Err(failed("read what the remote is owed")(fault));
+        };
+        link.batch(UNDO).map_err(failed("undo what failed"))?;
+        Ok(Some(row_fault.into_reason().1))
+    })
+}
+
+/// Takes out the owed rows that no script can read.
+pub(super) fn leave_to_cursors(
+    link: &mut Link,
+    search: Search<'_>,
+    owed: &mut [OwedKeys],
+    sink: Sink<'_>,
+) -> Result<(), Failure> {
+    let unreadable = |table: usize, keys: &[Vec<u8>]| {
+        let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        let found = find(link, &search.tables[table], search.source(table), &keys)?;
+        Ok(found.into_iter().map(|(key, message)| (key.to_vec(), message)).collect())
+    };
+    download::owed::leave_to_cursors(owed, search.ranges, unreadable, sink)
+}

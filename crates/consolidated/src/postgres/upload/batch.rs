@@ -1,0 +1,238 @@
+//! Uploaded rows as parameters: one array per column, in PostgreSQL's binary format.
+//!
+//! The arrays are filled value by value directly from the compact rows, so a row costs no
+//! allocation.
+
+use crate::postgres::catalog::table::Table;
+use crate::postgres::link::Call;
+use crate::postgres::optimize::round_trip_proof::RoundTripProof;
+use crate::postgres::statement::{Raw, Slot, Statement};
+use crate::postgres::upload::stop::Stop;
+use crate::postgres::upload::work::Upload;
+use crate::synchronization::Session;
+use crate::synchronization::change::Change;
+use crate::upload::uploaded_row::UploadedRow;
+use model::{Code, Failure, ValueRef};
+use postgres_types::ToSql;
+
+/// Most bytes of one statement's parameters; PostgreSQL's messages end at 1 GB (trap 16). One row
+/// may exceed it, and a frame bounds that.
+pub(in crate::postgres) const BATCH_BYTES: usize = 4 << 20;
+
+/// Most rows of one statement, so that a conflict among them costs little.
+pub(in crate::postgres) const BATCH_ROWS: u32 = 10_000;
+
+/// Whether rows that are looked at together are enough. The time until the database is asked about
+/// them is that of so many rows, however small they are: a transaction must not seem idle.
+pub(in crate::postgres) fn are_enough(rows: usize, bytes: usize) -> bool {
+    bytes >= BATCH_BYTES || rows >= BATCH_ROWS as usize
+}
+
+/// Bytes of an array before its elements: dimensions, whether it has NULLs, type, length, bound.
+const ARRAY_HEADER: usize = 20;
+
+/// Why a row cannot reach the database at all.
+pub(in crate::postgres) use crate::upload::owed_rows::Reason;
+
+/// Rows of one table and change, on their way to one statement.
+pub(in crate::postgres) struct Batch<'a> {
+    table: &'a Table,
+    pub(in crate::postgres) statement: &'a Statement,
+    parameters: Vec<Vec<u8>>,
+    /// Parameters that are NULL as a whole.
+    null: Vec<bool>,
+    /// Where each parameter ended before the row that is being added.
+    marks: Vec<usize>,
+    /// True as long as every value is read back as it was sent.
+    pub(in crate::postgres) verbatim: Option<&'a RoundTripProof>,
+    pub(in crate::postgres) rows: u32,
+}
+
+impl<'a> Batch<'a> {
+    pub(in crate::postgres) fn new(
+        table: &'a Table,
+        statement: &'a Statement,
+        session: &Session,
+    ) -> Batch<'a> {
+        let (mut parameters, mut null) = (Vec::new(), Vec::new());
+        for slot in &statement.slots {
+            let parameter = match slot {
+                Slot::Session(parameter) => {
+                    session.value_of(parameter).map(|text| text.as_bytes().to_vec())
+                }
+                Slot::New(_) | Slot::Old(_) => Some(Vec::new()),
+                Slot::NewColumn(at) | Slot::OldColumn(at) => {
+                    let mut array = Vec::with_capacity(1024);
+                    let oid = table.deployed.details.columns[*at].wire().oid();
+                    for number in [1, 1, oid, 0, 1] {
+                        array.extend_from_slice(&number.to_be_bytes());
+                    }
+                    Some(array)
+                }
+            };
+            null.push(parameter.is_none());
+            parameters.push(parameter.unwrap_or_default());
+        }
+        let verbatim = table.verbatim();
+        Batch { table, statement, parameters, null, marks: Vec::new(), verbatim, rows: 0 }
+    }
+
+    /// Whether the next row belongs into a batch of its own.
+    pub(in crate::postgres) fn is_full(&self) -> bool {
+        let bytes: usize = self.parameters.iter().map(Vec::len).sum();
+        bytes >= BATCH_BYTES || self.rows >= BATCH_ROWS || self.rows > 0 && !self.is_set_based()
+    }
+
+    fn is_set_based(&self) -> bool {
+        self.statement.set_based
+    }
+
+    /// Adds a row, or says why no column can hold it.
+    pub(in crate::postgres) fn add(&mut self, row: &UploadedRow<'_>) -> Result<(), Reason> {
+        self.marks.clear();
+        self.marks.extend(self.parameters.iter().map(Vec::len));
+        for (position, slot) in self.statement.slots.iter().enumerate() {
+            let (at, value) = match slot {
+                Slot::Session(_) => continue,
+                Slot::New(at) | Slot::NewColumn(at) => (*at, row.new[*at]),
+                Slot::Old(at) | Slot::OldColumn(at) => (*at, row.old[*at]),
+            };
+            let column = &self.table.deployed.details.columns[at];
+            if let Err(misfit) = column.write_element(value, &mut self.parameters[position]) {
+                for (parameter, mark) in self.parameters.iter_mut().zip(&self.marks) {
+                    parameter.truncate(*mark);
+                }
+                let name = &self.table.deployed.published.columns[at];
+                return Err((
+                    Code::RowRefused,
+                    format!("column {name}: {} {misfit}", value.display()),
+                ));
+            }
+            if let Some(verbatim) = self.verbatim {
+                let element = &self.parameters[position][self.marks[position]..];
+                let counts = matches!(slot, Slot::NewColumn(_)) || self.is_key(at);
+                if counts && !verbatim.keeps(at, value, element) {
+                    self.verbatim = None;
+                }
+            }
+            if matches!(slot, Slot::New(_) | Slot::Old(_)) {
+                // A scalar has no length in front.
+                self.parameters[position].drain(..4);
+                self.null[position] = matches!(value, ValueRef::Null | ValueRef::Absent);
+            }
+        }
+        self.rows += 1;
+        Ok(())
+    }
+
+    fn is_key(&self, column: usize) -> bool {
+        self.table.deployed.published.key.iter().any(|at| usize::from(*at) == column)
+    }
+
+    /// Writes the length into every array; before the batch is sent.
+    pub(in crate::postgres) fn finish(&mut self) {
+        for (parameter, slot) in self.parameters.iter_mut().zip(&self.statement.slots) {
+            if matches!(slot, Slot::NewColumn(_) | Slot::OldColumn(_)) {
+                parameter[12..16].copy_from_slice(&self.rows.to_be_bytes());
+            }
+        }
+    }
+
+    /// The rows with what `seeker` asks for of them, in the order in which they were added.
+    pub(in crate::postgres) fn asked_by(
+        &self,
+        seeker: &Statement,
+        change: Change,
+    ) -> Option<Vec<Raw<'_>>> {
+        let values = seeker.slots.iter().map(|slot| {
+            let slot = match (slot, change) {
+                // What a delete has of a row is what it was.
+                (Slot::NewColumn(at), Change::Delete) => &Slot::OldColumn(*at),
+                _ => slot,
+            };
+            let at = self.statement.slots.iter().position(|known| known == slot)?;
+            Some(Raw(Some(self.parameters[at].as_slice())))
+        });
+        values.collect()
+    }
+
+    /// The parameters, in order.
+    pub(in crate::postgres) fn values(&self) -> Vec<Raw<'_>> {
+        let values = self.parameters.iter().zip(&self.null);
+        values.map(|(bytes, null)| Raw((!null).then_some(bytes.as_slice()))).collect()
+    }
+
+    pub(in crate::postgres) fn bytes(&self) -> usize {
+        self.parameters.iter().map(Vec::len).sum::<usize>() + ARRAY_HEADER
+    }
+}
+
+/// As the driver wants them.
+pub(in crate::postgres) fn as_parameters<'a>(values: &'a [Raw<'a>]) -> Vec<&'a (dyn ToSql + Sync)> {
+    values.iter().map(|value| value as &(dyn ToSql + Sync)).collect()
+}
+
+/// The call that asks for rows by `batch`.
+pub(in crate::postgres) fn query<'a>(
+    batch: &'a Batch<'_>,
+    parameters: &'a [&'a (dyn ToSql + Sync)],
+) -> Call<'a> {
+    Call::new(&batch.statement.sql, parameters)
+}
+
+/// The call that changes rows by `batch`.
+pub(in crate::postgres) fn call<'a>(
+    batch: &'a Batch<'_>,
+    parameters: &'a [&'a (dyn ToSql + Sync)],
+) -> Call<'a> {
+    match batch.statement.keeps_plan {
+        true => Call::new(&batch.statement.sql, parameters),
+        false => Call::planned_anew(&batch.statement.sql, parameters),
+    }
+}
+
+/// A key that the database would spell otherwise, which makes it another key at the remote.
+pub(in crate::postgres) fn misspelled_key(table: &Table, row: &UploadedRow<'_>) -> Option<Reason> {
+    table.deployed.published.key.iter().map(|at| usize::from(*at)).find_map(|at| {
+        let details = &table.deployed.details;
+        let column = &details.columns[at];
+        let keeps = |value| {
+            let spelling = details.spelling.as_ref();
+            column.keeps_spelling(value) && spelling.is_none_or(|s| s.keeps(at, column, value))
+        };
+        let moved = row.change == Change::KeyChange && !keeps(row.old[at]);
+        let respelled = match (keeps(row.new[at]), moved) {
+            (false, _) => Some(row.new[at]),
+            (true, true) => Some(row.old[at]),
+            (true, false) => None,
+        };
+        respelled.map(|value| {
+            let name = &table.deployed.published.columns[at];
+            let text = value.display();
+            (Code::RowRefused, format!("column {name}: the database spells {text} differently"))
+        })
+    })
+}
+
+pub(in crate::postgres) fn batches<'a>(
+    table: &'a Table,
+    statement: &'a Statement,
+    upload: Upload<'_>,
+    change: Change,
+    rows: &[Vec<u8>],
+) -> Result<Vec<Batch<'a>>, Stop> {
+    let new = || Batch::new(table, statement, upload.request.session);
+    let mut batches: Vec<Batch<'a>> = Vec::new();
+    for bytes in rows {
+        let mut row = UploadedRow::default();
+        row.read(bytes, change, table.deployed.published.width())?;
+        if batches.last().is_none_or(Batch::is_full) {
+            batches.push(new());
+        }
+        let Some(batch) = batches.last_mut() else { continue };
+        // Rows that do not fit were rejected before.
+        batch.add(&row).map_err(|(_, message)| Failure::new(Code::Bug, message))?;
+    }
+    batches.iter_mut().for_each(Batch::finish);
+    Ok(batches)
+}

@@ -1,0 +1,223 @@
+//! Applies an upload in which a statement falls short, and finds the rows at fault.
+//!
+//! A batch that fails is undone and halved until one row is left. Rows that may only block each
+//! other wait until all others are applied (`constraint_cycle.rs`). Rows that did not find what
+//! they expected are resolved together (`conflict.rs`).
+
+pub(super) mod conflict;
+pub(in crate::postgres) mod constraint_cycle;
+pub(in crate::postgres) mod detached;
+pub(super) mod followers;
+pub(in crate::postgres) mod group;
+mod halves;
+pub(super) mod key_change;
+pub(super) mod lookup;
+pub(super) mod misspelled;
+pub(super) mod moved;
+mod reaching;
+pub(super) mod report;
+pub(in crate::postgres) mod state;
+pub(in crate::postgres) mod taken_along;
+pub(in crate::postgres) mod waiting;
+
+use crate::postgres::link::Link;
+use crate::postgres::links::Links;
+use crate::postgres::upload::batch::Reason;
+use crate::postgres::upload::isolation::group::Group;
+use crate::postgres::upload::isolation::state::Isolation;
+use crate::postgres::upload::marks::{Marks, mark};
+use crate::postgres::upload::moves::Moves;
+use crate::postgres::upload::record::UploadRecord;
+use crate::postgres::upload::shape::UploadShape;
+use crate::postgres::upload::stop::{Stop, stopped};
+use crate::postgres::upload::work::Upload;
+use crate::synchronization::change::Change;
+use crate::upload::owed_rows::OwedRows;
+use crate::upload::uploaded_row::UploadedRow;
+
+/// Errors are to be met by the statement that makes them, so that a row can be blamed.
+const BEGIN: &str = "SET CONSTRAINTS ALL IMMEDIATE";
+
+/// Applies all rows and returns the records about them. Returns none if keys were changed in the
+/// meantime: then everything must be undone and applied again. The rows of `refused` are left out.
+pub(in crate::postgres) fn apply(
+    link: &mut Link,
+    upload: Upload<'_>,
+    outline: &UploadShape,
+    refused: &OwedRows,
+) -> Result<Option<UploadRecord>, Stop> {
+    let links = Links::read(link, upload.tables)?;
+    let moves = Moves::of(link, upload, outline)?;
+    let mut isolation = Isolation::new(link, upload, links, moves);
+    isolation.link.batch(BEGIN).map_err(stopped("check constraints at once"))?;
+    isolation.name_rows(outline)?;
+    isolation.look_for_staying_rows(outline)?;
+    let refusal = |table: usize, row: &UploadedRow<'_>| match refused.is_empty() {
+        true => Ok(None),
+        false => refused.reason(&row.key(&upload.tables[table].deployed.published, table)),
+    };
+    let freeing = match outline.has_key_changes {
+        true => key_change::freeing(&isolation, outline)?,
+        false => Marks::new(),
+    };
+    let frees = |table: usize, row: &UploadedRow<'_>| {
+        let published = &upload.tables[table].deployed.published;
+        row.change == Change::Delete && freeing.contains(&mark(table, &row.key(published, table).1))
+    };
+    let mut gathered = Gathered::default();
+    if !freeing.is_empty() {
+        let taking = followers::taking(&mut isolation, outline)?;
+        outline.visit_deletes(upload, &mut |table, row| {
+            let key = row.key(&upload.tables[table].deployed.published, table).1;
+            match frees(table, row) {
+                true if taking.contains(&mark(table, &key)) => {
+                    Ok(isolation.reject(table, row.change, row.bytes, followers::reason())?)
+                }
+                true => isolation.take(&mut gathered, table, row, refusal(table, row)?),
+                false => Ok(()),
+            }
+        })?;
+        isolation.end(&mut gathered)?;
+    }
+    outline.visit_written(upload, &mut |table, row| {
+        isolation.take(&mut gathered, table, row, refusal(table, row)?)
+    })?;
+    isolation.end(&mut gathered)?;
+    let apart = detached::detach(&mut isolation)?;
+    outline.visit_deletes(
+        upload,
+        &mut |table, row| match !freeing.is_empty() && frees(table, row) {
+            true => Ok(()),
+            false => isolation.take(&mut gathered, table, row, refusal(table, row)?),
+        },
+    )?;
+    isolation.end(&mut gathered)?;
+    for group in std::mem::take(&mut isolation.leaving) {
+        isolation.group(group)?;
+    }
+    isolation.settle_waiting()?;
+    detached::attach(&mut isolation, &apart)?;
+    taken_along::reject(&mut isolation, outline)?;
+    if !moved::settle(&mut isolation)? {
+        return Ok(None);
+    }
+    isolation.record.applied.reached = isolation.reached.count();
+    Ok(Some(isolation.record))
+}
+
+/// Rows that have not been applied yet, of one table with one change.
+#[derive(Default)]
+struct Gathered {
+    group: Option<Group>,
+    bytes: usize,
+}
+
+impl Isolation<'_, '_> {
+    /// Looks which values rows of the upload leave and others take, where the remote says which
+    /// rows stay.
+    fn look_for_staying_rows(&mut self, outline: &UploadShape) -> Result<(), Stop> {
+        let changes = outline.has_key_changes || outline.updated().next().is_some();
+        if !changes || !self.upload.request.rows_stay {
+            return Ok(());
+        }
+        let (upload, links) = (self.upload, &mut self.links);
+        outline.visit_written(upload, &mut |table, row| {
+            links.leaves(table, row);
+            Ok(())
+        })?;
+        if !links.any_left() {
+            return Ok(());
+        }
+        outline.visit_written(upload, &mut |table, row| {
+            links.takes(table, row);
+            Ok(())
+        })
+    }
+
+    /// Adds a row to those that are applied together, and applies them when they are enough.
+    fn take(
+        &mut self,
+        gathered: &mut Gathered,
+        table: usize,
+        row: &UploadedRow<'_>,
+        refusal: Option<Reason>,
+    ) -> Result<(), Stop> {
+        let (place, bytes) = ((table, row.change), gathered.bytes);
+        let same = gathered.group.as_ref().is_some_and(|group| group.takes(place, bytes));
+        if !same {
+            self.next(gathered, Some((table, row.change)))?;
+        }
+        let refusal = match refusal {
+            None => self.misfit(table, row)?,
+            refusal => refusal,
+        };
+        if let Some(reason) = refusal {
+            return Ok(self.reject(table, row.change, row.bytes, reason)?);
+        }
+        gathered.bytes += row.bytes.len();
+        let (change, rows) = (row.change, Vec::new());
+        let group = gathered.group.get_or_insert(Group { table, change, rows });
+        group.rows.push(row.bytes.to_vec());
+        Ok(())
+    }
+
+    /// Applies the rows that were gathered last.
+    fn end(&mut self, gathered: &mut Gathered) -> Result<(), Stop> {
+        self.next(gathered, None)
+    }
+
+    fn next(&mut self, gathered: &mut Gathered, next: Option<(usize, Change)>) -> Result<(), Stop> {
+        let Gathered { group, .. } = std::mem::take(gathered);
+        let Some(group) = group else { return Ok(()) };
+        let place = (group.table, group.change);
+        self.unless_it_leaves(group)?;
+        self.write_conflicts()?;
+        match place.1 == Change::KeyChange && next != Some(place) {
+            true => key_change::settle(self, place.0),
+            false => Ok(()),
+        }
+    }
+
+    /// Applies a group, and keeps the rows that leave for later.
+    fn unless_it_leaves(&mut self, group: Group) -> Result<(), Stop> {
+        let mut group = misspelled::refuse_misspelled(self, group)?;
+        moved::look(self, &group)?;
+        let (table, change) = (group.table, group.change);
+        let moves = matches!(change, Change::Update | Change::KeyChange);
+        if moves && self.table(table).deployed.details.may_leave {
+            let Some(inside) = self.inside(table, change, &group.rows)? else {
+                return self.group(group);
+            };
+            let published = &self.table(table).deployed.published;
+            let mut leaving = Vec::new();
+            let mut staying = Vec::new();
+            for bytes in group.rows {
+                let key = self.read(table, change, &bytes)?.new_key(published, table).1;
+                if inside.contains(&key) { &mut staying } else { &mut leaving }.push(bytes);
+            }
+            self.leaving.push(Group { table, change, rows: leaving });
+            group.rows = staying;
+        }
+        self.group(group)
+    }
+
+    /// Tries the waiting rows again for as long as that helps.
+    fn settle_waiting(&mut self) -> Result<(), Stop> {
+        loop {
+            let waiting = self.waiting_rows.take();
+            let before = waiting.len();
+            if before == 0 {
+                return Ok(());
+            }
+            let mut waiting = waiting.reader();
+            while let Some(group) = waiting.next_group()? {
+                self.group(group)?;
+                self.write_conflicts()?;
+            }
+            if self.waiting_rows.len() >= before {
+                break;
+            }
+        }
+        constraint_cycle::untie(self)
+    }
+}

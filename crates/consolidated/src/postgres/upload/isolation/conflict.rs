@@ -1,0 +1,227 @@
+//! Resolves rows that did not find what they expected by the rule of the table (S5).
+//!
+//! A script implements the rule. This file decides when it runs, what is counted, and what the
+//! remote is owed afterwards. A row outside the partition is not a conflict: it is neither sent nor
+//! changed (S7).
+
+use crate::postgres::upload::isolation::group::{Group, Images, Rows, halve};
+use crate::postgres::upload::isolation::key_change;
+use crate::postgres::upload::isolation::state::{Isolation, Ran};
+use crate::postgres::upload::made;
+use crate::postgres::upload::row_fault::RowFault;
+use crate::postgres::upload::stop::Stop;
+use crate::synchronization::change::Change;
+use crate::upload::rebase;
+use crate::upload::uploaded_row::resolution_of;
+use crate::upload::verdict::{Found, Verdict, agrees, is_outside, leads_outside};
+use model::Code;
+use std::collections::HashSet;
+
+/// Resolves `group`. Two sides that did the same are no conflict.
+pub(in crate::postgres) fn resolve(
+    isolation: &mut Isolation<'_, '_>,
+    group: Group,
+) -> Result<(), Stop> {
+    let Group { table, change, rows } = made::over(isolation, group)?;
+    if rows.is_empty() {
+        return Ok(());
+    }
+    if change == Change::KeyChange {
+        return match isolation.moves.are_forgotten(isolation.upload, table) {
+            true => rows.iter().try_for_each(|row| {
+                Ok(isolation.reject(table, change, row, rebase::forgotten())?)
+            }),
+            false => {
+                rows.into_iter().try_for_each(|row| key_change::resolve(isolation, table, row))
+            }
+        };
+    }
+    let now = isolation.fetch(table, change, &rows)?;
+    decide(isolation, Group { table, change, rows }, now)
+}
+
+/// Resolves rows that a statement for many has left out. Those that find what they expect after all
+/// are tried once more.
+pub(in crate::postgres) fn resolve_missed(
+    isolation: &mut Isolation<'_, '_>,
+    group: Group,
+) -> Result<(), Stop> {
+    let Group { table, change, rows } = group;
+    let (likely, rows, now) = isolation.look(table, change, rows)?;
+    if !likely.is_empty() {
+        isolation.group(Group { table, change, rows: likely })?;
+    }
+    let group = made::over(isolation, Group { table, change, rows })?;
+    decide(isolation, group, now)
+}
+
+/// Resolves rows of which it is known what is there `now`.
+fn decide(isolation: &mut Isolation<'_, '_>, group: Group, now: Images) -> Result<(), Stop> {
+    let Group { table, change, rows } = group;
+    let published = &isolation.table(table).deployed.published;
+    let ground = Ground::look(isolation, table, change, &rows, now)?;
+    let mut conflicts = Vec::new();
+    let forgotten =
+        change != Change::Insert && isolation.moves.are_forgotten(isolation.upload, table);
+    for bytes in rows {
+        let row = isolation.read(table, change, &bytes)?;
+        let key = row.key(published, table).1;
+        let verdict = ground.found(&key).verdict(&row)?;
+        match verdict {
+            _ if forgotten && verdict.may_be_elsewhere(change) => {
+                isolation.reject(table, change, &bytes, rebase::forgotten())?
+            }
+            Verdict::Same => isolation.echo(table, change, &[bytes])?,
+            Verdict::Conflict => conflicts.push(bytes),
+            // Its parent may be waiting for another row to move out of its way.
+            Verdict::Leads if !isolation.waiting_rows.is_empty() => {
+                isolation.park(table, change, &bytes, leads_outside(change))?;
+            }
+            Verdict::Leads => isolation.reject(table, change, &bytes, leads_outside(change))?,
+            Verdict::Touches => isolation.reject(table, change, &bytes, is_outside())?,
+            Verdict::Vetoed => {
+                let reason = isolation.vetoed(table, change)?;
+                isolation.reject(table, change, &bytes, reason)?;
+            }
+        }
+    }
+    settle(isolation, Group { table, change, rows: conflicts }, &ground.now)
+}
+
+/// What some rows found.
+struct Ground {
+    /// The rows at the center, as far as the partition covers them.
+    now: Images,
+    /// Keys of rows that the center has beside these.
+    beyond: HashSet<Vec<u8>>,
+    /// Keys of new rows that will be covered, as far as it matters; none without a fence.
+    inside: Option<HashSet<Vec<u8>>>,
+    may_leave: bool,
+    /// The rule may write what the remote sent.
+    writes: bool,
+}
+
+impl Ground {
+    fn look(
+        isolation: &mut Isolation<'_, '_>,
+        table: usize,
+        change: Change,
+        rows: &[Vec<u8>],
+        now: Images,
+    ) -> Result<Ground, Stop> {
+        let this = isolation.table(table);
+        let published = &this.deployed.published;
+        let mut keys = Vec::with_capacity(rows.len());
+        for bytes in rows {
+            keys.push(isolation.read(table, change, bytes)?.key(published, table).1);
+        }
+        let fenced = !this.deployed.details.selection.is_empty();
+        let unseen = rows.iter().zip(&keys).filter(|(_, key)| fenced && !now.contains_key(*key));
+        let unseen: Vec<Vec<u8>> = unseen.map(|(bytes, _)| bytes.clone()).collect();
+        let beyond = match unseen.is_empty() {
+            true => HashSet::new(),
+            false => isolation.present(table, change, &unseen)?,
+        };
+        let may_leave = this.deployed.details.may_leave;
+        let writes = this.statement(resolution_of(change)).is_some();
+        let mut ground = Ground { now, beyond, inside: None, may_leave, writes };
+        let mut asked = Vec::new();
+        for (bytes, key) in rows.iter().zip(&keys) {
+            if ground.found(key).asks_where_it_leads(&isolation.read(table, change, bytes)?)? {
+                asked.push(bytes.clone());
+            }
+        }
+        if !asked.is_empty() {
+            ground.inside = isolation.inside(table, change, &asked)?;
+        }
+        Ok(ground)
+    }
+
+    /// What there is under one key.
+    fn found(&self, key: &[u8]) -> Found<'_> {
+        Found {
+            now: self.now.get(key).map(Vec::as_slice),
+            is_outside: self.beyond.contains(key),
+            leads: self.inside.as_ref().is_some_and(|inside| !inside.contains(key)),
+            may_leave: self.may_leave,
+            writes: self.writes,
+        }
+    }
+}
+
+/// Lets the rule decide, then counts, notes and owes.
+fn settle(isolation: &mut Isolation<'_, '_>, group: Group, now: &Images) -> Result<(), Stop> {
+    let Group { table, change, rows } = group;
+    let published = &isolation.table(table).deployed.published;
+    let (rows, after) = match isolation.table(table).statement(resolution_of(change)) {
+        Some(_) => {
+            let rows = run(isolation, Group { table, change, rows })?;
+            let after = match rows.is_empty() {
+                true => Images::new(),
+                false => isolation.fetch(table, change, &rows)?,
+            };
+            (rows, Some(after))
+        }
+        // All stays as it is.
+        None => (rows, None),
+    };
+    let after = after.as_ref().unwrap_or(now);
+    for bytes in &rows {
+        let row = isolation.read(table, change, bytes)?;
+        let key = row.key(published, table).1;
+        let now = now.get(&key).map(Vec::as_slice);
+        let result = after.get(&key).map(Vec::as_slice);
+        isolation.conflict(table, change, bytes, now, result)?;
+        match agrees(&row, result) {
+            true => isolation.echo(table, change, std::slice::from_ref(bytes))?,
+            false => isolation.owe(table, change, bytes)?,
+        }
+    }
+    Ok(())
+}
+
+/// Runs the rule's script, in halves where it fails. Returns the rows that it could be run for.
+fn run(isolation: &mut Isolation<'_, '_>, group: Group) -> Result<Rows, Stop> {
+    let Group { table, change, rows } = group;
+    let event = resolution_of(change);
+    let mut resolved = Vec::new();
+    let mut stack = vec![rows];
+    while let Some(mut rows) = stack.pop() {
+        if rows.is_empty() {
+            continue;
+        }
+        match isolation.run(table, change, event, &rows)? {
+            // Only rows that are gone have reached others.
+            Ran::Affected(count) if count < rows.len() as u64 && isolation.is_reaching() => {
+                isolation.undo();
+                match rows.len() {
+                    1 => resolved.append(&mut rows),
+                    _ => halve(rows, &mut stack),
+                }
+            }
+            Ran::Affected(_) => {
+                isolation.keep();
+                resolved.append(&mut rows);
+            }
+            Ran::Fault(fault) => {
+                isolation.undo();
+                if rows.len() > 1 {
+                    halve(rows, &mut stack);
+                    continue;
+                }
+                let reason = match fault {
+                    RowFault::Refused(reason) => {
+                        isolation.reject(table, change, &rows[0], reason)?;
+                        continue;
+                    }
+                    RowFault::NotUnique(message) => (Code::RowNotUnique, message),
+                    RowFault::References(message) => (Code::RowReferences, message),
+                };
+                for row in &rows {
+                    isolation.park(table, change, row, reason.clone())?;
+                }
+            }
+        }
+    }
+    Ok(resolved)
+}

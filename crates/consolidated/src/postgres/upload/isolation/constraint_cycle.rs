@@ -1,0 +1,217 @@
+//! Rows that block each other in a circle.
+//!
+//! Values of unique columns are exchanged (trap 10), or rows refer to each other (trap 11). Such
+//! rows are applied together, with constraints deferred as far as possible. Before that, updated
+//! rows whose unique values are taken get temporary values, and references that cannot be deferred
+//! are set to NULL for a moment. If this fails too, the rows that failed are rejected, and the
+//! others are tried again without them.
+
+mod room;
+mod sets;
+mod spares;
+
+use crate::postgres::deploy::details::TableDetails;
+use crate::postgres::errors::Fault;
+use crate::postgres::upload::isolation::constraint_cycle::room::Known;
+use crate::postgres::upload::isolation::state::Isolation;
+use crate::postgres::upload::isolation::waiting::{WaitingRow, WaitingRows};
+use crate::postgres::upload::row_fault::{RowFault, row_fault};
+use crate::postgres::upload::stop::{Stop, stopped};
+use crate::postgres::values::row_decoder::Decoder;
+use crate::quote::ident;
+use crate::synchronization::change::Change;
+use sets::{Sets, ToldRows};
+use spares::Spares;
+use std::collections::HashSet;
+
+/// The most times that a constraint cycle is tried without the rows that failed.
+const ATTEMPTS_MAX: usize = 100;
+
+/// A foreign key: its parent, the condition that child `c` and parent `p` match, and the one that
+/// the child refers to something at all.
+const FOREIGN_KEY: &str = "SELECT o.confrelid::regclass::text,
+    string_agg(format('p.%I = c.%I', b.attname, a.attname), ' AND '),
+    string_agg(format('c.%I IS NOT NULL', a.attname), ' AND ')
+FROM pg_constraint AS o
+CROSS JOIN unnest(o.conkey, o.confkey) AS k(child, parent)
+JOIN pg_attribute AS a ON a.attrelid = o.conrelid AND a.attnum = k.child
+JOIN pg_attribute AS b ON b.attrelid = o.confrelid AND b.attnum = k.parent
+WHERE o.conrelid = $1::text::regclass AND o.conname = $2::text AND o.contype = 'f'
+GROUP BY o.oid";
+
+/// Applies the waiting rows, or rejects them.
+pub(in crate::postgres) fn untie(isolation: &mut Isolation<'_, '_>) -> Result<(), Stop> {
+    let mut known = Known::new();
+    for _ in 0..ATTEMPTS_MAX {
+        if isolation.waiting_rows.is_empty() {
+            return Ok(());
+        }
+        let waiting = isolation.waiting_rows.take();
+        let Some(failed) = together(isolation, &waiting, &mut known)? else { return Ok(()) };
+        let (mut rows, mut failed) = (waiting.reader(), failed.into_iter());
+        while let Some(waiting_rows) = rows.next_row()? {
+            match failed.next() {
+                Some(false) => isolation.waiting_rows.push(&waiting_rows)?,
+                _ => reject(isolation, waiting_rows)?,
+            }
+        }
+    }
+    let rest = isolation.waiting_rows.take();
+    let mut rest = rest.reader();
+    while let Some(waiting_rows) = rest.next_row()? {
+        reject(isolation, waiting_rows)?;
+    }
+    Ok(())
+}
+
+/// Applies the waiting rows if all of them can be applied; otherwise it goes on waiting.
+pub(in crate::postgres) fn try_to_untie(isolation: &mut Isolation<'_, '_>) -> Result<(), Stop> {
+    let waiting = isolation.waiting_rows.take();
+    if together(isolation, &waiting, &mut Known::new())?.is_some() {
+        isolation.waiting_rows = waiting;
+    }
+    Ok(())
+}
+
+/// Applies all of `waiting`, or none and says of each whether it failed.
+fn together(
+    isolation: &mut Isolation<'_, '_>,
+    waiting: &WaitingRows,
+    known: &mut Known,
+) -> Result<Option<Vec<bool>>, Stop> {
+    isolation.flush()?;
+    isolation
+        .link
+        .batch("SAVEPOINT constraint_cycle; SET CONSTRAINTS ALL DEFERRED")
+        .map_err(stopped("set a savepoint"))?;
+    let reached = isolation.reached.moment();
+    let mut told = ToldRows::within(isolation.upload.spills);
+    let renames = waiting.kinds().any(|(_, change)| change == Change::KeyChange);
+    let mut spares = renames.then(|| Spares::begin(isolation)).transpose()?;
+    let sets = Sets::of(isolation, waiting, &mut told, known)?;
+    if let Some(spares) = &mut spares {
+        spares.end(isolation)?;
+    }
+    // A byte of each counts: there may be a million.
+    let mut held = isolation.upload.spills.memory().hold();
+    held.grow(waiting.len() as u64);
+    let mut failed = vec![false; waiting.len()];
+    sets.apply(isolation, &mut failed)?;
+    isolation.flush()?;
+    if !failed.contains(&true) {
+        check(isolation, waiting, &told, &mut failed)?;
+    }
+    isolation.flush()?;
+    if failed.contains(&true) {
+        isolation.reached.back_to(reached);
+        isolation
+            .link
+            .batch("ROLLBACK TO SAVEPOINT constraint_cycle; RELEASE SAVEPOINT constraint_cycle")
+            .map_err(stopped("undo what failed"))?;
+        return Ok(Some(failed));
+    }
+    if let Some(spares) = &spares {
+        spares.forget(isolation)?;
+    }
+    isolation
+        .link
+        .batch("RELEASE SAVEPOINT constraint_cycle")
+        .map_err(stopped("end a savepoint"))?;
+    let mut told = told.reader();
+    while let Some((table, told)) = told.next_row()? {
+        isolation.echo(table, told.change, std::slice::from_ref(&told.bytes))?;
+        isolation.moved(table, told.change, &told.bytes)?;
+    }
+    Ok(None)
+}
+
+fn reject(isolation: &mut Isolation<'_, '_>, waiting_rows: WaitingRow) -> Result<(), Stop> {
+    let WaitingRow { table, change, row, reason } = waiting_rows;
+    Ok(isolation.reject(table, change, &row, reason)?)
+}
+
+/// Checks what was deferred. Blames the rows that refer to nothing, or else all of the table that
+/// is named, or else all.
+fn check(
+    isolation: &mut Isolation<'_, '_>,
+    waiting: &WaitingRows,
+    told: &ToldRows,
+    failed: &mut [bool],
+) -> Result<(), Stop> {
+    let checking = "SAVEPOINT checked; SET CONSTRAINTS ALL IMMEDIATE";
+    let Err(fault) = isolation.link.batch(checking) else { return Ok(()) };
+    if !matches!(row_fault(&fault), Some(RowFault::References(_) | RowFault::NotUnique(_))) {
+        return Err(stopped("check constraints")(fault));
+    }
+    isolation.link.batch("ROLLBACK TO SAVEPOINT checked").map_err(stopped("undo what failed"))?;
+    let mut tables = waiting.kinds().map(|(table, _)| table);
+    let named = tables.find(|table| names(&fault, &isolation.table(*table).deployed.details));
+    let Some(named) = named else {
+        failed.fill(true);
+        return Ok(());
+    };
+    let orphans = orphans(isolation, named, fault.db().and_then(|said| said.constraint()))?;
+    for only_orphans in [true, false] {
+        let mut told = told.reader();
+        for failed in failed.iter_mut() {
+            let Some((table, told)) = told.next_row()? else { break };
+            let row = isolation.read(table, told.change, &told.bytes)?;
+            let published = &isolation.table(table).deployed.published;
+            let (_, key) = row.new_key(published, table);
+            *failed = table == named && (!only_orphans || orphans.contains(&key));
+        }
+        if failed.contains(&true) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn names(fault: &Fault, details: &TableDetails) -> bool {
+    let is = |said: Option<&str>, name: &str| said == Some(name);
+    fault
+        .db()
+        .is_some_and(|said| is(said.schema(), &details.schema) && is(said.table(), &details.name))
+}
+
+/// Keys of the rows of a table whose foreign key `constraint` finds no parent.
+fn orphans(
+    isolation: &mut Isolation<'_, '_>,
+    table: usize,
+    constraint: Option<&str>,
+) -> Result<HashSet<Vec<u8>>, Stop> {
+    let this = isolation.table(table);
+    let (published, details) = (&this.deployed.published, &this.deployed.details);
+    let name = format!("{}.{}", ident(&details.schema), ident(&details.name));
+    let asking = stopped("read a foreign key");
+    let found = isolation
+        .link
+        .query(FOREIGN_KEY, &[&name, &constraint.unwrap_or_default()])
+        .map_err(&asking)?;
+    let mut read = found
+        .iter()
+        .map(|row| Some((row.try_get::<String>(0).ok()?, row.try_get::<String>(1).ok()?, row)));
+    let Some(Some((parent, same, row))) = read.next() else { return Ok(HashSet::new()) };
+    let present: String = row.try_get(2).unwrap_or_default();
+    let key: Vec<_> = published.key.iter().map(|at| usize::from(*at)).collect();
+    let selected: Vec<String> = key
+        .iter()
+        .map(|at| {
+            let cast = if details.columns[*at].read_as_text() { "::text" } else { "" };
+            format!("c.{}{cast}", ident(&published.columns[*at]))
+        })
+        .collect();
+    let sql = format!(
+        "SELECT {} FROM {name} AS c WHERE {present}
+         AND NOT EXISTS (SELECT FROM {parent} AS p WHERE {same})",
+        selected.join(", ")
+    );
+    let columns: Vec<_> = key.iter().map(|at| &details.columns[*at]).collect();
+    let mut keys = HashSet::new();
+    for row in isolation.link.query(&sql, &[]).map_err(&asking)? {
+        let mut bytes = Vec::new();
+        Decoder::new(row.borrowed(), columns.iter().copied())?.write(row.borrowed(), &mut bytes)?;
+        keys.insert(bytes);
+    }
+    Ok(keys)
+}

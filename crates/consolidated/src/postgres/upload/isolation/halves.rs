@@ -1,0 +1,133 @@
+//! Applies rows together, or else in halves until the rows at fault are alone.
+
+use crate::postgres::upload::isolation::group::{Group, Images, Rows, halve};
+use crate::postgres::upload::isolation::state::{Isolation, Ran};
+use crate::postgres::upload::isolation::{conflict, key_change};
+use crate::postgres::upload::row_fault::RowFault;
+use crate::postgres::upload::stop::Stop;
+use crate::synchronization::change::Change;
+use crate::upload::uploaded_row::event_of;
+use model::Code;
+
+impl Isolation<'_, '_> {
+    /// Applies a group, its rows rebased where key changes have been there before.
+    pub(in crate::postgres) fn group(&mut self, group: Group) -> Result<(), Stop> {
+        for group in self.told(group)? {
+            self.apply(group)?;
+        }
+        Ok(())
+    }
+
+    /// Applies rows: all at once, or else in halves.
+    pub(in crate::postgres) fn apply(&mut self, group: Group) -> Result<(), Stop> {
+        let Group { table, change, mut rows } = group;
+        if change == Change::KeyChange {
+            rows = key_change::in_order(self, table, rows)?;
+        }
+        let event = event_of(change);
+        let mut unmatched = Vec::new();
+        let mut looked = false;
+        let mut stack = vec![rows];
+        while let Some(rows) = stack.pop() {
+            if rows.is_empty() {
+                continue;
+            }
+            let ran = self.run(table, change, event, &rows)?;
+            match ran {
+                Ran::Affected(count) if count >= rows.len() as u64 => {
+                    self.keep();
+                    self.echo(table, change, &rows)?;
+                    for bytes in &rows {
+                        self.moved(table, change, bytes)?;
+                    }
+                    continue;
+                }
+                Ran::Affected(0) if change != Change::Insert || rows.len() == 1 => {
+                    self.undo();
+                    unmatched.extend(rows);
+                    continue;
+                }
+                Ran::Fault(fault) if rows.len() == 1 => {
+                    self.undo();
+                    self.blame(table, change, rows, fault, &mut unmatched)?;
+                    continue;
+                }
+                Ran::Affected(_) | Ran::Fault(_) => self.undo(),
+            }
+            if !looked {
+                looked = true;
+                let (likely, unlikely, _) = self.look(table, change, rows)?;
+                match likely.is_empty() || unlikely.is_empty() {
+                    true => halve(if likely.is_empty() { unlikely } else { likely }, &mut stack),
+                    false => stack.extend([unlikely, likely]),
+                }
+            } else {
+                halve(rows, &mut stack);
+            }
+        }
+        match unmatched.is_empty() {
+            true => Ok(()),
+            false => conflict::resolve(self, Group { table, change, rows: unmatched }),
+        }
+    }
+
+    /// Parts rows that will probably find what they expect from those that will not; beside them
+    /// is what is there.
+    pub(in crate::postgres) fn look(
+        &mut self,
+        table: usize,
+        change: Change,
+        rows: Rows,
+    ) -> Result<(Rows, Rows, Images), Stop> {
+        let now = self.fetch(table, change, &rows)?;
+        let (mut likely, mut unlikely) = (Vec::new(), Vec::new());
+        for bytes in rows {
+            let row = self.read(table, change, &bytes)?;
+            let found = now.get(&row.key(&self.table(table).deployed.published, table).1);
+            let expected = match change {
+                Change::Insert => found.is_none(),
+                Change::Update | Change::KeyChange | Change::Delete => match found {
+                    Some(image) => row.is_as_seen(image)?,
+                    None => false,
+                },
+            };
+            if expected { likely.push(bytes) } else { unlikely.push(bytes) }
+        }
+        Ok((likely, unlikely, now))
+    }
+
+    /// Decides what is to become of the one row that failed.
+    fn blame(
+        &mut self,
+        table: usize,
+        change: Change,
+        mut rows: Rows,
+        fault: RowFault,
+        unmatched: &mut Rows,
+    ) -> Result<(), Stop> {
+        let reason = match fault {
+            RowFault::NotUnique(message) => {
+                if change == Change::Insert && !self.present(table, change, &rows)?.is_empty() {
+                    unmatched.append(&mut rows);
+                    return Ok(());
+                }
+                let key_taken = match (change, rows.first()) {
+                    (Change::KeyChange, Some(row)) => key_change::taken(self, table, row)?,
+                    _ => None,
+                };
+                key_taken.unwrap_or((Code::RowNotUnique, message))
+            }
+            RowFault::References(message) => (Code::RowReferences, message),
+            RowFault::Refused(reason) => {
+                for bytes in &rows {
+                    self.reject(table, change, bytes, reason.clone())?;
+                }
+                return Ok(());
+            }
+        };
+        for row in rows {
+            self.park(table, change, &row, reason.clone())?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,266 @@
+//! Reads the center's versions of uploaded rows, inside the transaction that applies them.
+
+use crate::postgres::catalog::table::Table;
+use crate::postgres::errors::unreadable;
+use crate::postgres::link::{Call, RowRef};
+use crate::postgres::statement::Statement;
+use crate::postgres::upload::batch::{self, Batch, batches};
+use crate::postgres::upload::isolation::state::Isolation;
+use crate::postgres::upload::row_fault::{RowFault, row_fault};
+use crate::postgres::upload::stop::{Stop, stopped};
+use crate::postgres::values::row_decoder::Decoder;
+use crate::quote::{ident, join};
+use crate::script::{Event, Script};
+use crate::synchronization::change::Change;
+use crate::upload::halving;
+use model::{Failure, RowReader, write_value};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+impl Isolation<'_, '_> {
+    /// The rows as they are at the center now, as far as the partition covers them, by key.
+    pub(in crate::postgres) fn fetch(
+        &mut self,
+        table: usize,
+        change: Change,
+        rows: &[Vec<u8>],
+    ) -> Result<HashMap<Vec<u8>, Vec<u8>>, Stop> {
+        if let Some(seen) = self.looked_up(table, change, rows)? {
+            return self.fetch(table, Change::Delete, &seen);
+        }
+        let this = self.table(table);
+        let columns = &this.deployed.details.columns;
+        let statement = this.required(Event::UploadFetch)?;
+        let mut images = HashMap::new();
+        let key = &this.deployed.published.key;
+        let mut decoder: Option<Decoder> = None;
+        // The next row will be about as large.
+        let mut bytes = 0;
+        self.ask_as_it_is(table, change, statement, rows, &mut |row| {
+            let decoder = match &mut decoder {
+                Some(decoder) => decoder,
+                none => none.insert(Decoder::new(row, columns.iter())?),
+            };
+            let mut image = Vec::with_capacity(bytes);
+            decoder.write(row, &mut image)?;
+            bytes = image.len();
+            images.insert(key_of(&image, columns.len(), key)?, image);
+            Ok(())
+        })?;
+        Ok(images)
+    }
+
+    /// The keys of those rows that exist at the center, covered or not.
+    pub(in crate::postgres) fn present(
+        &mut self,
+        table: usize,
+        change: Change,
+        rows: &[Vec<u8>],
+    ) -> Result<HashSet<Vec<u8>>, Stop> {
+        if let Some(seen) = self.looked_up(table, change, rows)? {
+            return self.present(table, Change::Delete, &seen);
+        }
+        let statement = match self.present.get(&table) {
+            Some(statement) => statement.clone(),
+            None => {
+                let statement = Arc::new(presence(self.table(table))?);
+                self.present.insert(table, statement.clone());
+                statement
+            }
+        };
+        self.keys(table, change, &statement, rows)
+    }
+
+    /// The keys of those new rows that the partition will cover. `None`: there is no fence.
+    pub(in crate::postgres) fn inside(
+        &mut self,
+        table: usize,
+        change: Change,
+        rows: &[Vec<u8>],
+    ) -> Result<Option<HashSet<Vec<u8>>>, Stop> {
+        match self.table(table).statement(Event::UploadFence) {
+            Some(fence) => self.keys(table, change, fence, rows).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn keys(
+        &mut self,
+        table: usize,
+        change: Change,
+        statement: &Statement,
+        rows: &[Vec<u8>],
+    ) -> Result<HashSet<Vec<u8>>, Stop> {
+        let this = self.table(table);
+        let (published, columns) = (&this.deployed.published, &this.deployed.details.columns);
+        let key: Vec<_> = published.key.iter().map(|at| &columns[usize::from(*at)]).collect();
+        let mut keys = HashSet::new();
+        self.ask_as_it_is(table, change, statement, rows, &mut |row| {
+            let mut bytes = Vec::new();
+            Decoder::new(row, key.iter().copied())?.write(row, &mut bytes)?;
+            keys.insert(bytes);
+            Ok(())
+        })?;
+        Ok(keys)
+    }
+
+    /// Hands on what `statement` finds for the keys of `rows`, for a key change the old one.
+    pub(in crate::postgres) fn ask(
+        &mut self,
+        table: usize,
+        change: Change,
+        statement: &Statement,
+        rows: &[Vec<u8>],
+        each: &mut dyn FnMut(RowRef<'_>) -> Result<(), Failure>,
+    ) -> Result<(), Stop> {
+        match self.looked_up(table, change, rows)? {
+            Some(seen) => self.ask_as_it_is(table, Change::Delete, statement, &seen, each),
+            None => self.ask_as_it_is(table, change, statement, rows, each),
+        }
+    }
+
+    fn ask_as_it_is(
+        &mut self,
+        table: usize,
+        change: Change,
+        statement: &Statement,
+        rows: &[Vec<u8>],
+        each: &mut dyn FnMut(RowRef<'_>) -> Result<(), Failure>,
+    ) -> Result<(), Stop> {
+        let batches = batches(self.table(table), statement, self.upload, change, rows)?;
+        let Some((_, failure)) = self.select_unless(&batches, each)? else { return Ok(()) };
+        Err(self.unanswered(table, change, statement, rows, failure)?)
+    }
+
+    /// The rows for which `statement` fails by themselves: the upload goes on without these.
+    fn unanswered(
+        &mut self,
+        table: usize,
+        change: Change,
+        statement: &Statement,
+        rows: &[Vec<u8>],
+        failure: Failure,
+    ) -> Result<Stop, Stop> {
+        let faults = halving::failing(rows, |some| {
+            let batches = batches(self.table(table), statement, self.upload, change, some)?;
+            let fault = self.select_unless(&batches, &mut |_| Ok(()))?;
+            Ok::<_, Stop>(fault.map(|(fault, _)| fault.into_reason()))
+        })?;
+        let refused = faults.into_iter().map(|(row, why)| {
+            let id = self.sent_id(table, change, row)?;
+            Ok((id, why))
+        });
+        Ok(Stop::Refused(refused.collect::<Result<_, Stop>>()?, failure))
+    }
+
+    /// Sends queries and hands on their rows.
+    pub(in crate::postgres) fn select(
+        &mut self,
+        batches: &[Batch<'_>],
+        each: &mut dyn FnMut(RowRef<'_>) -> Result<(), Failure>,
+    ) -> Result<(), Stop> {
+        match self.select_unless(batches, each)? {
+            None => Ok(()),
+            Some((_, failure)) => Err(failure.into()),
+        }
+    }
+
+    /// The same; where they fail for the data of a row they leave nothing behind, and it is said
+    /// how.
+    fn select_unless(
+        &mut self,
+        batches: &[Batch<'_>],
+        each: &mut dyn FnMut(RowRef<'_>) -> Result<(), Failure>,
+    ) -> Result<Option<(RowFault, Failure)>, Stop> {
+        self.flush()?;
+        let values: Vec<_> = batches.iter().map(Batch::values).collect();
+        let parameters: Vec<_> = values.iter().map(|values| batch::as_parameters(values)).collect();
+        let reading = stopped("read rows as they are now");
+        let mut calls =
+            vec![Call::Simple("SET LOCAL plan_cache_mode = 'force_custom_plan'; SAVEPOINT asked")];
+        calls.extend(batches.iter().zip(&parameters).map(|(batch, p)| batch::query(batch, p)));
+        calls.push(Call::Simple("RELEASE SAVEPOINT asked; SET LOCAL plan_cache_mode = 'auto'"));
+        let Err(fault) = self.link.stream(&calls, &mut |_, row| each(row)) else { return Ok(None) };
+        let Some(row_fault) = row_fault(&fault) else { return Err(reading(fault)) };
+        let undo = "ROLLBACK TO SAVEPOINT asked; RELEASE SAVEPOINT asked;
+            SET LOCAL plan_cache_mode = 'auto'";
+        self.link.batch(undo).map_err(stopped("undo what failed"))?;
+        Ok(Some((row_fault, reading(fault).into_failure())))
+    }
+
+    /// The rows that `statement` finds: it returns their positions, from 1.
+    pub(in crate::postgres) fn positions(
+        &mut self,
+        table: usize,
+        change: Change,
+        statement: &Statement,
+        rows: &[Vec<u8>],
+    ) -> Result<Result<HashSet<usize>, RowFault>, Stop> {
+        let batches = batches(self.table(table), statement, self.upload, change, rows)?;
+        let mut offsets = vec![0];
+        for batch in &batches {
+            offsets.push(offsets.last().unwrap_or(&0) + batch.rows as usize);
+        }
+        self.flush()?;
+        let values: Vec<_> = batches.iter().map(Batch::values).collect();
+        let parameters: Vec<_> = values.iter().map(|values| batch::as_parameters(values)).collect();
+        let mut calls = vec![Call::Simple("SAVEPOINT asked")];
+        calls.extend(batches.iter().zip(&parameters).map(|(batch, p)| batch::query(batch, p)));
+        calls.push(Call::Simple("RELEASE SAVEPOINT asked"));
+        let fault = match self.link.flight(&calls) {
+            Ok(answers) => {
+                let mut found = HashSet::new();
+                for (answer, offset) in answers.iter().skip(1).zip(offsets) {
+                    for row in &answer.rows {
+                        let position: i32 = row.try_get(0).map_err(unreadable)?;
+                        found.insert(offset + position as usize - 1);
+                    }
+                }
+                return Ok(Ok(found));
+            }
+            Err(fault) => fault,
+        };
+        let Some(row_fault) = row_fault(&fault) else {
+            return Err(stopped("ask about rows")(fault));
+        };
+        let undo = "ROLLBACK TO SAVEPOINT asked; RELEASE SAVEPOINT asked";
+        self.link.batch(undo).map_err(stopped("undo what failed"))?;
+        Ok(Err(row_fault))
+    }
+}
+
+fn key_of(image: &[u8], width: usize, key: &[u16]) -> Result<Vec<u8>, Failure> {
+    let mut reader = RowReader::new(image);
+    let mut values = Vec::with_capacity(width);
+    for _ in 0..width {
+        values.push(reader.value()?);
+    }
+    let mut bytes = Vec::new();
+    key.iter().for_each(|at| write_value(&mut bytes, values[usize::from(*at)]));
+    Ok(bytes)
+}
+
+/// Asks which of some keys exist, covered or not.
+fn presence(table: &Table) -> Result<Statement, Failure> {
+    let (published, details) = (&table.deployed.published, &table.deployed.details);
+    let key: Vec<(&str, bool)> = published
+        .key
+        .iter()
+        .map(|at| usize::from(*at))
+        .map(|at| (published.columns[at].as_str(), details.columns[at].read_as_text()))
+        .collect();
+    let selected: Vec<String> = key
+        .iter()
+        .map(|(name, as_text)| format!("k.{}{}", ident(name), if *as_text { "::text" } else { "" }))
+        .collect();
+    let names: Vec<&str> = key.iter().map(|(name, _)| *name).collect();
+    let text = format!(
+        "SELECT {} FROM {{keys}} AS k WHERE EXISTS (SELECT FROM {}.{} AS t WHERE {})",
+        selected.join(", "),
+        ident(&details.schema),
+        ident(&details.name),
+        join(&names, " AND ", |name| format!("t.{0} = k.{0}", ident(name))),
+    );
+    let script = Script::parse(&text, published)?;
+    Ok(Statement::of(&script, published, &details.columns))
+}

@@ -1,0 +1,242 @@
+//! The state of an upload whose faults are isolated.
+//!
+//! Each of its statements runs in a savepoint, which is kept or undone.
+
+use crate::postgres::catalog::table::Table;
+use crate::postgres::errors::script_failed;
+use crate::postgres::link::{Call, Link};
+use crate::postgres::links::Links;
+use crate::postgres::statement::Statement;
+use crate::postgres::upload::batch::{self, Batch, Reason};
+use crate::postgres::upload::isolation::group::Group;
+use crate::postgres::upload::isolation::waiting::WaitingRows;
+use crate::postgres::upload::moves::Moves;
+use crate::postgres::upload::reached;
+use crate::postgres::upload::record::UploadRecord;
+use crate::postgres::upload::row_fault::{RowFault, log_detail, may_collide, row_fault};
+use crate::postgres::upload::stop::{Stop, stopped};
+use crate::postgres::upload::work::Upload;
+use crate::script::Event;
+use crate::synchronization::change::Change;
+use crate::upload::reach::{By, Reached};
+use crate::upload::uploaded_row::{RowId, UploadedRow, event_of};
+use model::{Code, Failure};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// What became of a set of rows.
+pub(in crate::postgres) enum Ran {
+    /// Rows that the script changed.
+    Affected(u64),
+    Fault(RowFault),
+}
+
+/// By table, change and row as it was rebased: change and row as it was sent.
+pub(in crate::postgres) type Originals = HashMap<(usize, Change, Vec<u8>), (Change, Vec<u8>)>;
+
+/// An upload under way.
+pub(in crate::postgres) struct Isolation<'l, 'a> {
+    pub(in crate::postgres) link: &'l mut Link,
+    pub(in crate::postgres) upload: Upload<'a>,
+    pub(in crate::postgres) links: Links,
+    pub(in crate::postgres) moves: Moves,
+    /// Rows as they were sent, by what they were rebased to.
+    pub(in crate::postgres) originals: Originals,
+    pub(in crate::postgres) record: UploadRecord,
+    pub(in crate::postgres) waiting_rows: WaitingRows,
+    /// Statements that must be sent before the next one.
+    pub(super) before: &'static str,
+    /// Asks which keys exist, by table.
+    pub(in crate::postgres) present: HashMap<usize, Arc<Statement>>,
+    /// Rows that leave the partition, as they may: applied when all others are, so that these
+    /// do not lose their parent before.
+    pub(super) leaving: Vec<Group>,
+    /// Rows that an upload tried to have in another spelling, in vain.
+    pub(in crate::postgres) respelled: HashSet<RowId>,
+    /// Rows that a rule has brought back under their new keys: other rows of the upload may have
+    /// had these.
+    pub(in crate::postgres) returned: HashSet<RowId>,
+    /// The scripts that were run.
+    prepared: HashSet<(usize, Event)>,
+    /// Rows that deletes and key changes have reached, and those that the last script would.
+    pub(in crate::postgres) reached: Reached<i64>,
+    reaching: Option<(By, Vec<i64>)>,
+    /// Rows whose errors were logged with what no remote may see.
+    details_logged: u32,
+    /// What may keep rows out of a table without a word.
+    pub(in crate::postgres) silent: HashMap<usize, Vec<&'static str>>,
+}
+
+const UNDO: &str = "ROLLBACK TO SAVEPOINT isolated; RELEASE SAVEPOINT isolated;";
+
+const KEEP: &str = "RELEASE SAVEPOINT isolated;";
+
+/// Most rows of an upload whose errors are logged in full: they are kept with their content anyway.
+const DETAILS_MAX: u32 = 10;
+
+impl<'l, 'a> Isolation<'l, 'a> {
+    pub(in crate::postgres) fn new(
+        link: &'l mut Link,
+        upload: Upload<'a>,
+        links: Links,
+        moves: Moves,
+    ) -> Isolation<'l, 'a> {
+        Isolation {
+            link,
+            upload,
+            links,
+            moves,
+            originals: HashMap::new(),
+            record: UploadRecord::within(upload.spills),
+            waiting_rows: WaitingRows::within(upload.spills, Some(upload.pulse)),
+            before: "",
+            present: HashMap::new(),
+            leaving: Vec::new(),
+            respelled: HashSet::new(),
+            returned: HashSet::new(),
+            prepared: HashSet::new(),
+            reached: Reached::default(),
+            reaching: None,
+            details_logged: 0,
+            silent: HashMap::new(),
+        }
+    }
+
+    pub(in crate::postgres) fn table(&self, position: usize) -> &'a Table {
+        &self.upload.tables[position]
+    }
+
+    /// Whether rows of `table` are still to leave.
+    pub(in crate::postgres) fn leaves(&self, table: usize) -> bool {
+        self.leaving.iter().any(|group| group.table == table && !group.rows.is_empty())
+    }
+
+    /// Writes conflicts that are too many to be kept until the end.
+    pub(in crate::postgres) fn write_conflicts(&mut self) -> Result<(), Stop> {
+        if !self.record.has_many_conflicts() {
+            return Ok(());
+        }
+        self.flush()?;
+        self.record.write_conflicts(self.link, self.upload)
+    }
+
+    /// Runs the script of `event` for `rows` inside a savepoint, which [`Isolation::keep`] or
+    /// [`Isolation::undo`] ends.
+    pub(in crate::postgres) fn run(
+        &mut self,
+        table: usize,
+        change: Change,
+        event: Event,
+        rows: &[Vec<u8>],
+    ) -> Result<Ran, Stop> {
+        let statement = self.table(table).required(event)?;
+        let batches = self.batches(table, change, statement, rows)?;
+        // A statement is prepared before the flight. A failed transaction that is undone within the
+        // flight would refuse it.
+        let questions = self.questions(table, event, rows)?;
+        if (self.prepared.insert((table, event)) || !questions.is_empty()) && self.before == UNDO {
+            self.flush()?;
+        }
+        let mut asking = Vec::new();
+        for (query, rows) in &questions {
+            asking.extend(self.batches(table, Change::Delete, query, rows)?);
+        }
+        let asked_values: Vec<_> = asking.iter().map(Batch::values).collect();
+        let asked: Vec<_> = asked_values.iter().map(|v| batch::as_parameters(v)).collect();
+        let begin = format!("{} SAVEPOINT isolated", std::mem::take(&mut self.before));
+        let values: Vec<_> = batches.iter().map(Batch::values).collect();
+        let parameters: Vec<_> = values.iter().map(|values| batch::as_parameters(values)).collect();
+        let mut calls = vec![Call::Simple(&begin)];
+        reached::ask(&mut calls, asking.iter().zip(&asked).map(|(b, p)| batch::query(b, p)));
+        let first = calls.len();
+        calls.extend(batches.iter().zip(&parameters).map(|(batch, p)| batch::call(batch, p)));
+        match self.link.flight(&calls) {
+            Ok(answers) => {
+                let found = reached::found_by(&answers[1..first])?;
+                self.reaching = reached::by(event).map(|by| (by, found));
+                Ok(Ran::Affected(answers[first..].iter().map(|answer| answer.affected).sum()))
+            }
+            Err(fault) => match row_fault(&fault) {
+                Some(row_fault) => {
+                    if rows.len() == 1 && self.details_logged < DETAILS_MAX {
+                        let name = &self.table(table).deployed.published.name;
+                        self.details_logged += u32::from(log_detail(&fault, name));
+                    }
+                    Ok(Ran::Fault(row_fault))
+                }
+                None if may_collide(&fault) => Err(stopped("apply rows one by one")(fault)),
+                None => {
+                    let name = &self.table(table).deployed.published.name;
+                    Err(script_failed(name, event.name())(fault).into())
+                }
+            },
+        }
+    }
+
+    pub(in crate::postgres) fn keep(&mut self) {
+        self.before = KEEP;
+        if let Some((by, marks)) = self.reaching.take() {
+            self.reached.extend(by, marks);
+        }
+    }
+
+    pub(in crate::postgres) fn undo(&mut self) {
+        self.before = UNDO;
+        self.reaching = None;
+    }
+
+    /// Whether the last script was run for rows that reach others.
+    pub(in crate::postgres) fn is_reaching(&self) -> bool {
+        self.reaching.as_ref().is_some_and(|(_, marks)| !marks.is_empty())
+    }
+
+    /// Sends what is still to be sent.
+    pub(in crate::postgres) fn flush(&mut self) -> Result<(), Stop> {
+        match std::mem::take(&mut self.before) {
+            "" => Ok(()),
+            sql => self.link.batch(sql).map_err(stopped("end a savepoint")),
+        }
+    }
+
+    fn batches<'s>(
+        &self,
+        table: usize,
+        change: Change,
+        statement: &'s Statement,
+        rows: &[Vec<u8>],
+    ) -> Result<Vec<Batch<'s>>, Stop>
+    where
+        'a: 's,
+    {
+        batch::batches(self.table(table), statement, self.upload, change, rows)
+    }
+
+    pub(in crate::postgres) fn read<'r>(
+        &self,
+        table: usize,
+        change: Change,
+        bytes: &'r [u8],
+    ) -> Result<UploadedRow<'r>, Failure> {
+        let mut row = UploadedRow::default();
+        row.read(bytes, change, self.table(table).deployed.published.width())?;
+        Ok(row)
+    }
+
+    /// Why no statement can take the row at all.
+    pub(super) fn misfit(
+        &self,
+        table: usize,
+        row: &UploadedRow<'_>,
+    ) -> Result<Option<Reason>, Failure> {
+        let this = self.table(table);
+        if let Some(reason) = batch::misspelled_key(this, row) {
+            return Ok(Some(reason));
+        }
+        if row.change == Change::KeyChange && this.statement(Event::UploadKeyChange).is_none() {
+            let message = "no script of the table changes keys".to_owned();
+            return Ok(Some((Code::RowKeyFixed, message)));
+        }
+        let statement = this.required(event_of(row.change))?;
+        Ok(Batch::new(this, statement, self.upload.request.session).add(row).err())
+    }
+}

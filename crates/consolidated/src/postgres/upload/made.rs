@@ -1,0 +1,230 @@
+//! Rows that the center stored differently from what a remote uploaded.
+//!
+//! A trigger changes an uploaded row. Until its next download the remote has the row as it sent it,
+//! and its next change is based on that. Without a record, the change would find a row that differs
+//! from its old image and lose: the remote would have a conflict with itself.
+//!
+//! A record has two digests, of the row at the remote and of the row as stored. It is valid until
+//! the remote presents a later watermark, and is removed with the next records of the remote. Owed
+//! rows get no record, because the row at the center is not theirs.
+
+use crate::postgres::download::owed;
+use crate::postgres::errors::unreadable;
+use crate::postgres::link::{Call, Link};
+use crate::postgres::links::Links;
+use crate::postgres::upload::batch::are_enough;
+use crate::postgres::upload::isolation::group::Group;
+use crate::postgres::upload::isolation::state::Isolation;
+use crate::postgres::upload::moves::Moves;
+use crate::postgres::upload::record::UploadRecord;
+use crate::postgres::upload::shape::UploadShape;
+use crate::postgres::upload::stop::{Stop, stopped};
+use crate::postgres::upload::work::Upload;
+use crate::synchronization::change::Change;
+use crate::upload::echo::image_digest;
+use crate::upload::rebase::{image, rebase, values};
+use crate::upload::uploaded_row::RowId;
+use model::{Counter, Failure};
+use postgres_types::ToSql;
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+static READ: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT u.row_key, m.uploaded, m.made
+FROM unnest($3::bytea[]) AS u (row_key) JOIN syncline.syncline_made AS m ON m.row_key = {}
+WHERE m.remote_id = $1 AND m.table_name = $2 AND m.counter > $4",
+        owed::indexed("u.row_key")
+    )
+});
+
+static WRITE: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "WITH settled AS (
+    DELETE FROM syncline.syncline_made WHERE remote_id = $1 AND counter <= $2
+        AND table_name <> ALL ($8) AND NOT (table_name, row_key) IN (
+            SELECT u.table_name, {indexed} FROM unnest($4::text[], $5::bytea[])
+                AS u (table_name, row_key)))
+INSERT INTO syncline.syncline_made (remote_id, table_name, row_key, counter, uploaded, made)
+SELECT $1, u.table_name, {indexed}, $3, u.uploaded, u.made
+FROM unnest($4::text[], $5::bytea[], $6::bytea[], $7::bytea[])
+    AS u (table_name, row_key, uploaded, made)
+ON CONFLICT (remote_id, table_name, row_key) DO UPDATE SET
+    counter = excluded.counter, uploaded = excluded.uploaded, made = excluded.made",
+        indexed = owed::indexed("u.row_key")
+    )
+});
+
+/// Bytes of what is noted by one statement.
+const PART_BYTES: usize = 1 << 20;
+
+/// Bytes that a row takes beside the name of its table and its key: two digests, and four vectors.
+const ROW_BYTES: usize = 128;
+
+/// What was stored of uploaded rows, as columns. An upload may have a million of them.
+#[derive(Debug, Default)]
+struct Made {
+    tables: Vec<String>,
+    keys: Vec<Vec<u8>>,
+    uploaded: Vec<Vec<u8>>,
+    made: Vec<Vec<u8>>,
+    bytes: usize,
+}
+
+impl Made {
+    /// Adds a row that is not stored as it was sent.
+    fn add(&mut self, table: &str, key: Vec<u8>, uploaded: &[u8], made: &[u8]) {
+        self.bytes += ROW_BYTES + table.len() + key.len();
+        self.tables.push(table.to_owned());
+        self.keys.push(key);
+        self.uploaded.push(image_digest(uploaded).to_vec());
+        self.made.push(image_digest(made).to_vec());
+    }
+
+    /// Adds those rows of one table that are not stored as they were sent.
+    fn compare(
+        &mut self,
+        isolation: &mut Isolation<'_, '_>,
+        rows: Vec<(usize, Vec<u8>)>,
+    ) -> Result<(), Stop> {
+        let Some((table, _)) = rows.first() else { return Ok(()) };
+        let table = *table;
+        let images: Vec<Vec<u8>> = rows.into_iter().map(|(_, image)| image).collect();
+        let stored = match isolation.fetch(table, Change::Insert, &images) {
+            // What cannot be read cannot be compared with what comes later either.
+            Err(Stop::Refused(..)) => return Ok(()),
+            stored => stored?,
+        };
+        let published = &isolation.table(table).deployed.published;
+        for image in &images {
+            let key = isolation.read(table, Change::Insert, image)?.key(published, table).1;
+            if let Some(now) = stored.get(&key).filter(|now| *now != image) {
+                self.add(&published.name, key, image, now);
+            }
+        }
+        Ok(())
+    }
+
+    fn is_full(&self) -> bool {
+        self.bytes >= PART_BYTES
+    }
+
+    /// Notes the rows; with the watermark `counter` the remote has them.
+    fn write(&self, link: &mut Link, upload: Upload<'_>, counter: Counter) -> Result<(), Failure> {
+        if self.keys.is_empty() {
+            return Ok(());
+        }
+        let remote_id = upload.request.session.remote_id.as_str();
+        let waiting = upload.request.session.waiting_names();
+        let parameters: [&(dyn ToSql + Sync); 8] = [
+            &remote_id,
+            &upload.settled.0,
+            &counter.0,
+            &self.tables,
+            &self.keys,
+            &self.uploaded,
+            &self.made,
+            &waiting,
+        ];
+        link.flight(&[Call::new(&WRITE, &parameters)])
+            .map_err(crate::postgres::errors::failed("note what was made of rows"))?;
+        Ok(())
+    }
+}
+
+/// Notes what the center stored of the rows of an upload that is applied, where something may have
+/// changed them. With the watermark `counter` the remote has them.
+pub(in crate::postgres) fn note(
+    link: &mut Link,
+    upload: Upload<'_>,
+    record: &UploadRecord,
+    counter: Counter,
+) -> Result<(), Stop> {
+    let remade = |table: usize| upload.tables[table].deployed.details.remade;
+    if !(0..upload.tables.len()).any(remade) {
+        return Ok(());
+    }
+    let mut made = Made::default();
+    let outline = UploadShape::of(upload)?;
+    let mut isolation = Isolation::new(link, upload, Links::default(), Moves::default());
+    let mut rows: Vec<(usize, Vec<u8>)> = Vec::new();
+    let mut bytes = 0;
+    outline.visit(upload, &mut |table, row| {
+        if row.change == Change::Delete || !remade(table) {
+            return Ok(());
+        }
+        let published = &upload.tables[table].deployed.published;
+        for key in [row.key(published, table), row.new_key(published, table)] {
+            if record.tells_of(&key)? {
+                return Ok(());
+            }
+        }
+        if are_enough(rows.len(), bytes) || rows.first().is_some_and(|(first, _)| *first != table) {
+            bytes = 0;
+            made.compare(&mut isolation, std::mem::take(&mut rows))?;
+            if made.is_full() {
+                std::mem::take(&mut made).write(isolation.link, upload, counter)?;
+            }
+        }
+        bytes += row.new_image().len();
+        rows.push((table, row.new_image().to_vec()));
+        Ok(())
+    })?;
+    made.compare(&mut isolation, rows)?;
+    Ok(made.write(link, upload, counter)?)
+}
+
+/// Applies the rows of `group` that the center stored differently from what the remote uploaded,
+/// rebased onto the stored rows. Returns the other rows.
+pub(in crate::postgres) fn over(
+    isolation: &mut Isolation<'_, '_>,
+    mut group: Group,
+) -> Result<Group, Stop> {
+    let (table, change) = (group.table, group.change);
+    let this = isolation.table(table);
+    let published = &this.deployed.published;
+    if change == Change::Insert || !this.deployed.details.remade {
+        return Ok(group);
+    }
+    let here = isolation.fetch(table, change, &group.rows)?;
+    let keys: Vec<&Vec<u8>> = here.keys().collect();
+    let remote_id = isolation.upload.request.session.remote_id.as_str();
+    let settled = isolation.upload.settled.0;
+    let parameters: [&(dyn ToSql + Sync); 4] = [&remote_id, &published.name, &keys, &settled];
+    isolation.flush()?;
+    let found = isolation
+        .link
+        .query(&READ, &parameters)
+        .map_err(stopped("look for what was made of rows"))?;
+    let mut noted: HashMap<Vec<u8>, (Vec<u8>, Vec<u8>)> = HashMap::new();
+    for row in found {
+        let value = |at: usize| row.try_get::<Vec<u8>>(at).map_err(unreadable);
+        noted.insert(value(0)?, (value(1)?, value(2)?));
+    }
+    if noted.is_empty() {
+        return Ok(group);
+    }
+    let mut told: Vec<Group> = Vec::new();
+    for bytes in std::mem::take(&mut group.rows) {
+        let row = isolation.read(table, change, &bytes)?;
+        let (_, key): RowId = row.key(published, table);
+        let now = here.get(&key).filter(|now| {
+            let saw = image_digest(&image(&row.old)).to_vec();
+            noted.get(&key) == Some(&(saw, image_digest(now).to_vec()))
+        });
+        let Some(now) = now.filter(|_| !isolation.is_told(table, change, &bytes)) else {
+            group.rows.push(bytes);
+            continue;
+        };
+        let anew = rebase(&row, published, &row.old, &values(now)?);
+        isolation.note_told(table, change, &bytes, &anew);
+        match told.iter_mut().find(|group| group.change == anew.change) {
+            Some(group) => group.rows.push(anew.bytes),
+            None => told.push(Group { table, change: anew.change, rows: vec![anew.bytes] }),
+        }
+    }
+    for group in told {
+        isolation.apply(group)?;
+    }
+    Ok(group)
+}

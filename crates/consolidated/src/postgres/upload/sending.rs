@@ -1,0 +1,298 @@
+//! One attempt to apply all rows of an upload together, with one statement for each batch.
+//!
+//! The result shows whether it succeeded: whether a statement failed, and how many rows each
+//! statement changed.
+
+use crate::postgres::identity;
+use crate::postgres::link::{Answer, Call, Link};
+use crate::postgres::optimize::round_trip_proof;
+use crate::postgres::tracking::key_log;
+use crate::postgres::upload::batch::{self, Batch};
+use crate::postgres::upload::moves::Question;
+use crate::postgres::upload::parcel::{Numbers, Parcel};
+use crate::postgres::upload::record::UploadRecord;
+use crate::postgres::upload::shape::UploadShape;
+use crate::postgres::upload::shortfall::missed::{self, Missed, Short, can_be_sought};
+use crate::postgres::upload::stop::{Stop, stopped};
+use crate::postgres::upload::work::Upload;
+use crate::postgres::upload::{reached, row_fault};
+use crate::synchronization::change::Change;
+use crate::upload::reach::{By, Reached};
+use crate::upload::uploaded_row::{UploadedRow, event_of};
+use model::Failure;
+use std::ops::ControlFlow::{Break, Continue};
+
+/// Bytes of parameters that are sent before their answers are awaited. They are held twice, as
+/// parameters and as messages; more of them save one wait for each of the largest batches.
+const FLIGHT_BYTES: usize = 2 << 20;
+
+/// In front of the lock and the first batch. Each is prepared, and so is all that shares their
+/// flight: then it is answered as a whole, and who waits is woken once.
+pub(in crate::postgres) const BEGIN: [&str; 2] = ["BEGIN", "SET CONSTRAINTS ALL DEFERRED"];
+
+/// Position of the lock, after [`BEGIN`] and the lock on the deployment.
+pub(in crate::postgres) const LOCK_AT: usize = BEGIN.len() + 1;
+
+/// Position of the question for triggers that went, where no download asks it.
+pub(in crate::postgres) const WATCH_AT: usize = LOCK_AT + 1;
+
+/// The first statement in a transaction that has locked the remote.
+pub(in crate::postgres) const BEGIN_AGAIN: &str =
+    "SET CONSTRAINTS ALL DEFERRED; SAVEPOINT fast_path";
+
+/// Behind the last batch: what remains is to be noticed here, where it can still be undone, and
+/// not at the commit.
+const END: &str = "SET CONSTRAINTS ALL IMMEDIATE";
+
+/// Statements before the first batch.
+#[derive(Clone, Copy)]
+pub(in crate::postgres) enum Opening<'o> {
+    /// Begins a transaction and locks the remote.
+    Transaction(&'o [Call<'o>]),
+    /// A savepoint of a transaction that is open.
+    Savepoint,
+    /// It was sent.
+    Sent,
+}
+
+/// What became of a try.
+pub(in crate::postgres) enum Sent {
+    /// Every row was applied, or rejected before it was sent, but for these.
+    But(Missed),
+    /// All is to be undone.
+    Failed {
+        /// A value that must be unique is there already, perhaps a key.
+        not_unique: bool,
+    },
+}
+
+/// One try at applying all rows with one statement for each batch.
+pub(in crate::postgres) struct Sending<'l, 'a> {
+    link: &'l mut Link,
+    upload: Upload<'a>,
+    opening: Opening<'l>,
+    /// What the lock found, where it was part of the opening.
+    pub(in crate::postgres) locked: Option<Answer>,
+    /// Triggers that are not as they were deployed, where that was asked.
+    pub(in crate::postgres) watched: Option<Answer>,
+    /// Complete batches, and the one that is being filled.
+    ready: Vec<Parcel<'a>>,
+    filling: Option<Parcel<'a>>,
+    reached: Reached<i64>,
+    record: UploadRecord,
+    failed: bool,
+    not_unique: bool,
+    /// Rows that were not applied are looked for; or else the first of them ends the try.
+    seeks: bool,
+    /// Rows of an upload of one kind: where one statement has them all, nothing else has changed
+    /// what it met.
+    alone: Option<u64>,
+    /// The number of the next row.
+    number: u64,
+    /// Rows that are known to find another one in their place, and are not sent; the last first.
+    aside: Vec<u64>,
+    missed: Missed,
+    /// Whether others have changed keys (`moves.rs`).
+    question: Option<Question<'a>>,
+    /// Every row so far was applied as it was sent.
+    verbatim: bool,
+}
+
+impl<'l, 'a> Sending<'l, 'a> {
+    /// `aside`: the numbers of rows that are not to be sent.
+    pub(in crate::postgres) fn new(
+        link: &'l mut Link,
+        upload: Upload<'a>,
+        outline: &UploadShape,
+        opening: Opening<'l>,
+        mut aside: Vec<u64>,
+    ) -> Sending<'l, 'a> {
+        let verbatim = upload.request.download_follows;
+        let mut record = UploadRecord::within(upload.spills);
+        record.undigested = !verbatim || outline.rows() >= round_trip_proof::ROWS_MIN;
+        // What is resolved behind the others asks it once more, and alone matters then.
+        let question =
+            Question::known(link.number_space(), upload, outline).filter(|_| aside.is_empty());
+        let seeks = can_be_sought(link.number_space(), upload, outline);
+        aside.reverse();
+        Sending {
+            link,
+            upload,
+            opening,
+            locked: None,
+            watched: None,
+            ready: Vec::new(),
+            filling: None,
+            reached: Reached::default(),
+            record,
+            failed: false,
+            not_unique: false,
+            seeks,
+            alone: outline.is_of_one_kind().then(|| outline.rows()),
+            number: 0,
+            aside,
+            missed: Missed::within(upload.spills),
+            question,
+            verbatim,
+        }
+    }
+
+    pub(in crate::postgres) fn into_record(mut self, outline: &UploadShape) -> UploadRecord {
+        (self.record.verbatim, self.record.written) = (self.verbatim, outline.tables());
+        self.record.applied.reached = self.reached.count();
+        self.record
+    }
+
+    pub(in crate::postgres) fn rows(&mut self, outline: &UploadShape) -> Result<Sent, Stop> {
+        let upload = self.upload;
+        let visited = outline.visit_while(upload, &mut |table, row| {
+            self.row(table, row)?;
+            Ok(if self.failed { Break(()) } else { Continue(()) })
+        })?;
+        if visited.is_continue() {
+            self.flush();
+            self.send(true)?;
+        }
+        let none = Missed::within(self.upload.spills);
+        let mut missed = std::mem::replace(&mut self.missed, none);
+        // What a delete has taken along besides might have been among them.
+        self.failed |= !missed.numbers.is_empty() && self.reached.count() > 0;
+        missed.numbers.sort_unstable();
+        Ok(match self.failed {
+            true => Sent::Failed { not_unique: self.not_unique },
+            false => Sent::But(missed),
+        })
+    }
+
+    fn row(&mut self, position: usize, row: &UploadedRow<'_>) -> Result<(), Stop> {
+        let number = self.number;
+        self.number += 1;
+        if self.aside.last() == Some(&number) {
+            let aside = self.aside.pop();
+            self.failed |= !self.missed.extend(aside.as_slice());
+            return Ok(());
+        }
+        let fits = self.filling.as_ref().is_some_and(|parcel| {
+            (parcel.table, parcel.change) == (position, row.change) && !parcel.batch.is_full()
+        });
+        if !fits {
+            self.flush();
+            if self.ready.iter().map(|parcel| parcel.batch.bytes()).sum::<usize>() > FLIGHT_BYTES {
+                self.send(false)?;
+            }
+            self.filling = Some(self.parcel(position, row.change)?);
+        }
+        let Some(parcel) = &mut self.filling else { return Ok(()) };
+        let table = &self.upload.tables[position].deployed.published;
+        let added = match batch::misspelled_key(&self.upload.tables[position], row) {
+            Some(reason) => Err(reason),
+            None => parcel.batch.add(row),
+        };
+        if added.is_ok() {
+            parcel.numbers.push(number);
+            if let Some(asked) = &mut parcel.asked {
+                // What the batch has taken this takes too; row by row it would be told.
+                self.failed |= asked.add(row).is_err();
+            }
+        }
+        match added {
+            Ok(()) if self.record.undigested => {}
+            Ok(()) => self.record.echo(table, position, row),
+            Err(reason) => self.record.reject(&row.key(table, position), reason)?,
+        }
+        Ok(())
+    }
+
+    fn parcel(&self, position: usize, change: Change) -> Result<Parcel<'a>, Failure> {
+        let table = &self.upload.tables[position];
+        let session = self.upload.request.session;
+        let batch = Batch::new(table, table.required(event_of(change))?, session);
+        let query = table.reach.by_delete.as_ref().filter(|_| change == Change::Delete);
+        let asked = query.map(|query| Batch::new(table, query, session));
+        Ok(Parcel { table: position, change, batch, asked, numbers: Numbers::default() })
+    }
+
+    fn flush(&mut self) {
+        let Some(mut parcel) = self.filling.take() else { return };
+        // A row that leaves the partition is sent back as a delete.
+        let details = &self.upload.tables[parcel.table].deployed.details;
+        let leaves = parcel.change == Change::Update && details.may_leave;
+        self.verbatim &= parcel.batch.verbatim.is_some() && !leaves;
+        parcel.batch.finish();
+        parcel.asked.iter_mut().for_each(Batch::finish);
+        if parcel.batch.rows > 0 {
+            self.ready.push(parcel);
+        }
+    }
+
+    /// Sends what is ready and looks whether every row of it was applied.
+    fn send(&mut self, last: bool) -> Result<(), Stop> {
+        let ready = std::mem::take(&mut self.ready);
+        let values: Vec<_> = ready.iter().map(|parcel| parcel.batch.values()).collect();
+        let parameters: Vec<_> = values.iter().map(|values| batch::as_parameters(values)).collect();
+        let asked: Vec<_> =
+            ready.iter().map(|parcel| parcel.asked.as_ref().map(Batch::values)).collect();
+        let asked: Vec<_> =
+            asked.iter().map(|values| values.as_ref().map(|v| batch::as_parameters(v))).collect();
+        let opening = std::mem::replace(&mut self.opening, Opening::Sent);
+        let mut calls = match opening {
+            Opening::Transaction(calls) => calls.to_vec(),
+            Opening::Savepoint => vec![Call::Simple(BEGIN_AGAIN)],
+            Opening::Sent => Vec::new(),
+        };
+        let first = calls.len();
+        let mut places = Vec::with_capacity(ready.len());
+        for (at, (parcel, p)) in ready.iter().zip(&parameters).enumerate() {
+            let before = calls.len();
+            let question = parcel.asked.as_ref().zip(asked[at].as_ref());
+            reached::ask(&mut calls, question.map(|(b, p)| batch::query(b, p)).into_iter());
+            places.push(before..calls.len());
+            calls.push(batch::call(&parcel.batch, p));
+        }
+        if last {
+            calls.push(Call::new(END, &[]));
+        }
+        let question = self.question.as_ref().filter(|_| last);
+        let asked_last = question.map(Question::parameters);
+        calls.extend(asked_last.as_ref().map(|parameters| Call::new(key_log::ANY, parameters)));
+        let begins = matches!(opening, Opening::Transaction(_));
+        let flown = if begins { self.link.begin(&calls) } else { self.link.flight(&calls) };
+        let mut answers = match flown {
+            Ok(answers) => answers,
+            Err(fault) if begins && fault.call < first => {
+                return Err(identity::lock_failed(LOCK_AT)(fault).into());
+            }
+            Err(fault) if row_fault::may_be_a_row(&fault) => {
+                (self.failed, self.not_unique) = (true, row_fault::is_not_unique(&fault));
+                return Ok(());
+            }
+            Err(fault) => return Err(stopped("apply the upload")(fault)),
+        };
+        let mut short = Vec::new();
+        for (parcel, asked) in ready.iter().zip(places) {
+            let answer = &mut answers[asked.end];
+            let (affected, positions) = (answer.affected, std::mem::take(&mut answer.positions));
+            self.reached.extend(By::Delete, reached::found_by(&answers[asked])?);
+            self.verbatim &= affected <= parcel.numbers.len();
+            if affected < parcel.numbers.len() {
+                let alone = self.alone == Some(parcel.numbers.len());
+                short.push(Short { parcel, affected, positions, alone });
+            }
+        }
+        let answer = answers.last().filter(|_| asked_last.is_some());
+        self.failed |= answer.is_some_and(|answer| !answer.rows.is_empty());
+        self.failed |= !self.seeks && !short.is_empty();
+        if begins {
+            self.watched = (first > WATCH_AT).then(|| answers.swap_remove(WATCH_AT));
+            self.locked = Some(answers.swap_remove(LOCK_AT));
+        }
+        if !short.is_empty() && !self.failed {
+            self.missed.fell_short = true;
+            match missed::find(self.link, self.upload, &short)? {
+                Some(numbers) => self.failed |= !self.missed.extend(&numbers),
+                None => self.failed = true,
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,135 @@
+//! The rows of parcels that a statement has left out.
+
+use crate::postgres::catalog::table::Table;
+use crate::postgres::download::watermark::NumberSpace;
+use crate::postgres::errors::unreadable;
+use crate::postgres::link::{Call, Link};
+use crate::postgres::upload::moves::Question;
+use crate::postgres::upload::parcel::Parcel;
+use crate::postgres::upload::shape::UploadShape;
+use crate::postgres::upload::stop::{Stop, stopped};
+use crate::postgres::upload::work::Upload;
+use crate::postgres::upload::{batch, reached};
+use crate::synchronization::Held;
+use crate::synchronization::change::Change;
+use model::{Hold, Spills};
+use std::sync::Arc;
+
+/// Bytes of the numbers of rows that are kept although there is no memory left: an upload with few
+/// conflicts is not applied twice because of other remotes.
+const MISSED_BYTES_MIN: u64 = 64 << 10;
+
+/// Rows for which nothing was done. If there is no memory for their numbers, faults are isolated,
+/// for which none are needed.
+pub(in crate::postgres) struct Missed {
+    /// Their numbers, in the order in which the upload is visited.
+    pub(in crate::postgres) numbers: Vec<u64>,
+    held: Hold,
+    /// Statements have left some of them out.
+    pub(in crate::postgres) fell_short: bool,
+}
+
+impl Missed {
+    pub(in crate::postgres) fn within(spills: &Arc<Spills>) -> Missed {
+        Missed { numbers: Vec::new(), held: spills.memory().hold(), fell_short: false }
+    }
+
+    /// Adds numbers. False if there is no memory for them, and they are not few.
+    pub(in crate::postgres) fn extend(&mut self, numbers: &[u64]) -> bool {
+        let bytes = size_of_val(numbers) as u64;
+        let held = self.held.try_grow(bytes);
+        if !held && self.held.bytes() + bytes > MISSED_BYTES_MIN {
+            return false;
+        }
+        if !held {
+            self.held.grow(bytes);
+        }
+        self.numbers.extend_from_slice(numbers);
+        true
+    }
+}
+
+/// Whether rows that an upload falls short by can be looked for, as far as is known beforehand.
+pub(in crate::postgres) fn can_be_sought(
+    space: NumberSpace,
+    upload: Upload<'_>,
+    outline: &UploadShape,
+) -> bool {
+    let table = |at: usize| -> &Table { &upload.tables[at] };
+    let leaves = |at: usize| table(at).deployed.details.may_leave;
+    !matches!(upload.request.session.held, Held::Older(_))
+        && outline.tables().into_iter().all(|at| table(at).seeker.is_some())
+        && (outline.is_of_one_kind() || !outline.updated().any(leaves))
+        && Question::is_whole(space, upload, outline)
+}
+
+/// A parcel of which a statement has changed fewer rows than it has.
+pub(in crate::postgres) struct Short<'p, 'a> {
+    pub(in crate::postgres) parcel: &'p Parcel<'a>,
+    pub(in crate::postgres) affected: u64,
+    /// Those that were changed, where the statement says so.
+    pub(in crate::postgres) positions: Vec<i32>,
+    /// No other statement of the upload can have changed the rows, by a foreign key.
+    pub(in crate::postgres) alone: bool,
+}
+
+impl Short<'_, '_> {
+    /// The numbers of the rows that are missing, where they are known without a question.
+    fn missing(&self) -> Option<Vec<u64>> {
+        let told = self.affected == self.positions.len() as u64;
+        let told = told && (self.alone || self.parcel.change == Change::Delete);
+        told.then(|| self.parcel.numbers.without(&self.positions))
+    }
+}
+
+/// The numbers of the rows that each parcel fell short by. None where that is not certain.
+pub(in crate::postgres) fn find(
+    link: &mut Link,
+    upload: Upload<'_>,
+    short: &[Short<'_, '_>],
+) -> Result<Option<Vec<u64>>, Stop> {
+    let mut numbers = Vec::new();
+    let mut seeking = Vec::new();
+    for short in short {
+        if let Some(missing) = short.missing() {
+            numbers.extend(missing);
+            continue;
+        }
+        let parcel = short.parcel;
+        let seeker = upload.tables[parcel.table].seeker.as_ref();
+        let seeker = seeker.and_then(|seeker| match parcel.change {
+            Change::Insert | Change::Update => Some(&seeker.unstamped),
+            Change::Delete => Some(&seeker.there),
+            Change::KeyChange => None,
+        });
+        let Some(seeker) = seeker else { return Ok(None) };
+        let Some(values) = parcel.batch.asked_by(seeker, parcel.change) else { return Ok(None) };
+        seeking.push((short, seeker, values));
+    }
+    let parameters: Vec<_> =
+        seeking.iter().map(|(_, _, values)| batch::as_parameters(values)).collect();
+    let questions = seeking.iter().zip(&parameters);
+    let mut calls = Vec::new();
+    reached::ask(&mut calls, questions.map(|((_, seeker, _), p)| Call::new(&seeker.sql, p)));
+    if calls.is_empty() {
+        return Ok(Some(numbers));
+    }
+    let answers = link.flight(&calls).map_err(stopped("look for rows that were not applied"))?;
+    // In front of the answers is what was made of a setting.
+    for ((short, ..), answer) in seeking.iter().zip(answers.iter().skip(1)) {
+        let lacking = short.parcel.numbers.len().saturating_sub(short.affected);
+        let found = answer.rows.len() as u64;
+        let certain = match short.parcel.change {
+            // A missing row needs no action.
+            Change::Delete => found <= lacking,
+            Change::Insert | Change::Update | Change::KeyChange => found == lacking,
+        };
+        if !certain {
+            return Ok(None);
+        }
+        for row in &answer.rows {
+            numbers.extend(short.parcel.numbers.at(row.try_get(0).map_err(unreadable)?));
+        }
+    }
+    Ok(Some(numbers))
+}

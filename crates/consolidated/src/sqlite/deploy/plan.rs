@@ -1,0 +1,150 @@
+//! What SQLite says of its tables to a plan, and how it spells what a plan decides.
+
+use crate::deploy::{self, Schema, TableFacts, TablePlanner, Wanted};
+use crate::digest::digest;
+use crate::script::{Event, Script};
+use crate::sqlite::deploy::remote_ddl;
+use crate::sqlite::deploy::scripts::Generator;
+use crate::sqlite::deploy::tables::{self, UserColumn, UserTable};
+use crate::sqlite::details::TableDetails;
+use crate::sqlite::tracking;
+use crate::sqlite::tracking::log_table::Kept;
+use crate::sqlite::tracking::object::Object;
+use crate::sqlite::upload::affinity::Affinity;
+use crate::sync_model::ConflictRule;
+use model::{Failure, PublishedTable};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A database of SQLite.
+#[derive(Debug)]
+pub(in crate::sqlite) struct SqliteSchema;
+
+pub(in crate::sqlite) type Plan = deploy::Plan<SqliteSchema>;
+
+impl Schema for SqliteSchema {
+    type Table = UserTable;
+    /// They are the same at both ends.
+    type Values = ();
+    type Details = TableDetails;
+    type Tracking = Vec<Object>;
+
+    const FENCES_SEE_STORED_ROWS: bool = true;
+    const GENERATED_COLUMNS_CROSS: bool = true;
+
+    fn find<'t>(
+        tables: &'t BTreeMap<String, UserTable>,
+        name: &str,
+    ) -> Option<(&'t String, &'t UserTable)> {
+        tables::find(tables, name).map(|table| (&table.name, table))
+    }
+
+    fn unsupported(table: &UserTable) -> Option<Failure> {
+        tables::unsupported(table)
+    }
+
+    fn is_offered(tables: &BTreeMap<String, UserTable>, table: &UserTable) -> bool {
+        !tables::is_shadow(table, tables)
+    }
+
+    /// Any column may hold a time.
+    fn can_be_latest(_: &UserColumn) -> bool {
+        true
+    }
+
+    fn notices(name: &str, table: &UserTable) -> Vec<String> {
+        let mut notices = Vec::new();
+        for column in table.nullable_key() {
+            notices.push(format!(
+                "{name}: the key column {column} may be NULL; rows where it is are not synchronized"
+            ));
+        }
+        if table.uniques.iter().any(|unique| unique.columns.contains(&None)) {
+            notices.push(format!(
+                "{name}: a UNIQUE index on an expression is not watched for INSERT OR REPLACE"
+            ));
+        }
+        notices
+    }
+
+    fn values(planner: &TablePlanner<'_, SqliteSchema>, _: &[String]) -> Result<(), Failure> {
+        match planner.table_model.stored_as.keys().next() {
+            Some(column) => Err(planner.wrong(&format!(
+                "`as` names {column}; SQLite keeps values as they are at both ends"
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    fn create(
+        table: &UserTable,
+        columns: &[String],
+        (): &(),
+        foreign_keys: &[usize],
+    ) -> (Vec<String>, Vec<String>) {
+        remote_ddl::create(table, columns, foreign_keys)
+    }
+
+    fn fingerprint(outward: &PublishedTable, (): &()) -> String {
+        digest(&[&serde_json::json!(outward).to_string()])
+    }
+
+    fn scripts(
+        planner: &TablePlanner<'_, SqliteSchema>,
+        published: &PublishedTable,
+        (): &(),
+    ) -> Vec<(Event, String)> {
+        let generator = Generator {
+            table: planner.table,
+            columns: &published.columns,
+            direction: published.direction,
+            rule: &planner.table_model.conflict,
+            selection: planner.selection,
+        };
+        generator.scripts()
+    }
+
+    fn details(
+        planner: &TablePlanner<'_, SqliteSchema>,
+        published: &PublishedTable,
+        (): (),
+        _: &BTreeMap<Event, Script>,
+        local: Vec<String>,
+    ) -> TableDetails {
+        let (table, selection) = (planner.table, planner.selection);
+        let mut details = TableDetails { local, ..TableDetails::default() };
+        let parents = table.foreign_keys.iter().map(|key| key.parent.as_str());
+        let parents: BTreeSet<&str> = parents.filter(|name| *name != table.name).collect();
+        details.parents = parents.into_iter().map(str::to_owned).collect();
+        // Of a table with triggers, or where a time is clamped, only the row itself tells what
+        // became of it.
+        let plain = !table.has_triggers && table.utf8;
+        if plain && !matches!(planner.table_model.conflict, ConflictRule::Latest(_)) {
+            let columns = published.columns.iter().filter_map(|name| table.column(name));
+            details.affinities = columns.map(Affinity::of).collect();
+        }
+        if selection.is_all() {
+            return details;
+        }
+        if let (true, Some((column, _))) = (plain, selection.sought()) {
+            let position = published.columns.iter().position(|published| published == column);
+            details.decider = position.map(|position| position as u16);
+        }
+        let logs = if selection.departs() { selection.logs() } else { Vec::new() };
+        TableDetails {
+            selection: selection.to_string(),
+            claims: selection.claims().into_iter().collect(),
+            logs: logs.into_iter().map(|table| table.name.clone()).collect(),
+            sent_afresh: selection.is_custom(),
+            may_leave: planner.table_model.may_leave,
+            ..details
+        }
+    }
+
+    /// A log has what rows were only where departures count.
+    fn tracking(table: &UserTable, wanted: &Wanted) -> Option<Vec<Object>> {
+        let kept = (wanted.departs || !wanted.sought.is_empty())
+            .then(|| Kept { place: wanted.places.clone(), sought: wanted.sought.clone() });
+        let counts = wanted.downloaded || wanted.departs;
+        counts.then(|| tracking::objects(table, kept.as_ref()))
+    }
+}

@@ -1,0 +1,44 @@
+//! What the catalog knows of each table.
+
+use super::upload::affinity::Affinity;
+use crate::catalog::table;
+use crate::sync_model::Claim;
+use serde::{Deserialize, Serialize};
+
+/// What this backend notes of a table when it is deployed.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct TableDetails {
+    /// What the table's selection is; empty if it has all rows.
+    pub(super) selection: String,
+    /// The claims that decide about it, as a script spells them.
+    pub(super) claims: Vec<Claim>,
+    /// The tables whose logs its downloads look at, itself first; empty if it alone.
+    pub(super) logs: Vec<String>,
+    /// It is unknown which rows leave and enter, so every synchronization sends the whole table.
+    pub(super) sent_afresh: bool,
+    /// An upload may move a row out of its own partition.
+    pub(super) may_leave: bool,
+    /// How each published column stores what it is given; empty where that is not all that decides
+    /// what an uploaded row becomes.
+    pub(super) affinities: Vec<Affinity>,
+    /// The published column whose value alone decides whether a row is covered, where no trigger
+    /// can change it.
+    pub(super) decider: Option<u16>,
+    /// What the database calls the published columns, where remotes call some otherwise.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) local: Vec<String>,
+    /// The tables that its foreign keys refer to.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) parents: Vec<String>,
+}
+
+impl TableDetails {
+    /// True when a fence stands around the rows of a remote (S7).
+    pub(super) fn is_fenced(&self) -> bool {
+        !self.selection.is_empty()
+    }
+}
+
+/// One table of a script version, ready to run.
+pub(super) type CatalogTable = table::CatalogTable<TableDetails>;

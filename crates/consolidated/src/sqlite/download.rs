@@ -1,0 +1,280 @@
+//! Fetches one download from one snapshot.
+//!
+//! Invariants:
+//! F1. Rows and watermarks come from the same snapshot, so no change is between them (S2).
+//! F2. Owed rows are sent whatever the watermark of the remote says (trap 5).
+
+pub(super) mod arrivals;
+pub(super) mod durable;
+pub(super) mod followers;
+mod key_record;
+pub(super) mod moment;
+pub(super) mod moves;
+pub(super) mod new_keys;
+pub(super) mod owed;
+pub(super) mod runs;
+pub(super) mod watermark;
+pub(super) mod withhold;
+
+use super::details::CatalogTable;
+use crate::download::batches::{Batches, Kind, Part};
+use crate::download::new_keys::NewKeys;
+use crate::download::owed::{OwedEntries, OwedKeys};
+use crate::download::range;
+use crate::download::{self, Sink};
+use crate::script::{Event, Parameter};
+use crate::sqlite::binding::bind_session;
+use crate::sqlite::download::durable::Ends;
+use crate::sqlite::download::moment::{DownloadRange, Moment, logs_of};
+use crate::sqlite::download::owed::{Covered, Lookup};
+use crate::sqlite::download::watermark::Mark;
+use crate::sqlite::errors::{failed, script_failed};
+use crate::sqlite::identity;
+use crate::sqlite::values::write_row;
+use crate::synchronization::{DownloadedTable, FetchRequest, Fetched};
+use model::{Code, Failure, Spills};
+use rusqlite::{Connection, Row};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// Sends all rows of `request` to `sink`, and returns up to which entries the logs were read. The
+/// connection is inside a read transaction.
+pub(super) fn fetch(
+    connection: &Connection,
+    tables: &[Arc<CatalogTable>],
+    request: &FetchRequest<'_>,
+    spills: &Arc<Spills>,
+    sink: Sink<'_>,
+) -> Result<(Fetched, Ends), Failure> {
+    let from = (connection, spills);
+    match fetch_once(from, tables, request, false, sink) {
+        Err(Unfetched::Unreadable(_)) => fetch_once(from, tables, request, true, sink),
+        outcome => outcome,
+    }
+    .map_err(|(Unfetched::Unreadable(failure) | Unfetched::Failed(failure))| failure)
+}
+
+/// Why nothing was fetched.
+enum Unfetched {
+    /// A script cannot read an owed row.
+    Unreadable(Failure),
+    Failed(Failure),
+}
+
+impl From<Failure> for Unfetched {
+    fn from(failure: Failure) -> Unfetched {
+        Unfetched::Failed(failure)
+    }
+}
+
+/// When it is `isolating`, owed rows are read once before, and those for which that fails are left
+/// to the cursors.
+fn fetch_once(
+    (connection, spills): (&Connection, &Arc<Spills>),
+    tables: &[Arc<CatalogTable>],
+    request: &FetchRequest<'_>,
+    isolating: bool,
+    mut sink: Sink<'_>,
+) -> Result<(Fetched, Ends), Unfetched> {
+    let generation = connection
+        .prepare_cached("SELECT value FROM syncline_system WHERE name = 'generation'")
+        .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
+        .map_err(failed("read the generation"))?;
+    let void = identity::void(connection, &request.session.remote_id)?;
+    let judged = range::all(&Moment { connection, generation, void }, tables, request)?;
+    judged.begin(tables, request, sink)?;
+    let ranges = &judged.tables;
+    let settled = download::owed::settled(request.marks, tables.len(), Mark::counter_of);
+    let mut entries = OwedEntries::new(spills, ranges, settled, request, &mut sink);
+    owed::read(connection, tables, request, &mut entries)?;
+    let (mut owed, unreadable) = entries.end();
+    if isolating || unreadable {
+        let unreadable = |table: usize, keys: &[Vec<u8>]| {
+            owed::unreadable(connection, &tables[table], request.session, keys)
+        };
+        download::owed::leave_to_cursors(&mut owed, ranges, unreadable, sink)?;
+    }
+    let mut download = Download { connection, request, batches: Batches::new(request, sink) };
+    for (position, ((table, range), owed)) in tables.iter().zip(ranges).zip(owed).enumerate() {
+        download.table(position, table, range, owed)?;
+    }
+    let mut fetched = download.batches.finish();
+    let mut ends = Ends::new();
+    for (table, range) in tables.iter().zip(ranges) {
+        ends.extend(logs_of(table).iter().cloned().zip(range.until.point.0.iter().copied()));
+    }
+    fetched.watermarks = judged.watermarks(request)?;
+    Ok((fetched, ends))
+}
+
+/// A download under way.
+struct Download<'a, 's> {
+    connection: &'a Connection,
+    request: &'a FetchRequest<'a>,
+    batches: Batches<'a, 's>,
+}
+
+impl Download<'_, '_> {
+    /// Sends what there is of one table.
+    fn table(
+        &mut self,
+        position: usize,
+        table: &CatalogTable,
+        range: &DownloadRange,
+        owed: OwedKeys,
+    ) -> Result<(), Unfetched> {
+        let since = range.since.as_deref();
+        if let (Some(_), Some((first, last))) = (since, self.request.echo.own(position)) {
+            self.batches.count_filtered(last.abs_diff(first) + 1);
+        }
+        let new_keys = self.find_new_keys(position, table, since)?;
+        self.batches.begin(Some(owed), new_keys);
+        let part = |kind| Part { position, kind, refreshed: since.is_none(), meets_owed: true };
+        if range.mode != DownloadedTable::None {
+            self.cursor(table, Event::DownloadCursor, since, part(Kind::Rows))?;
+        }
+        if range.mode == DownloadedTable::Changes {
+            self.cursor(table, Event::DownloadDeleteCursor, since, part(Kind::DeletedKeys))?;
+        }
+        self.owed(table, part(Kind::Owed))
+    }
+
+    /// Finds out which rows of a table the remote knows by other keys.
+    fn find_new_keys(
+        &self,
+        position: usize,
+        table: &CatalogTable,
+        since: Option<&[i64]>,
+    ) -> Result<NewKeys, Failure> {
+        let Some(last) = since.filter(|_| self.request.key_changes).and_then(|since| since.first())
+        else {
+            return Ok(NewKeys::default());
+        };
+        let remote = self.request.session.remote_id.as_str();
+        let mut new_keys = moves::new_keys(self.connection, &table.published, *last, remote)?;
+        if new_keys.is_empty() {
+            return Ok(NewKeys::default());
+        }
+        let mut named = HashSet::new();
+        let (event, width) = (Event::DownloadDeleteCursor, table.published.key.len());
+        each(self.connection, self.request, table, event, since, position, &mut |row| {
+            let mut key = Vec::new();
+            write_row(&mut key, row, width)
+                .map_err(|error| script_failed(error, &table.published.name, event.name()))?;
+            if new_keys.are_given_up(&key) {
+                named.insert(key);
+            }
+            Ok(())
+        })?;
+        let mut lookup = Lookup::new(self.connection, table, self.request.session)?;
+        new_keys::keep_known(&mut new_keys, self.connection, table, *last, &named, &mut |key| {
+            // What cannot be read is there.
+            Ok(lookup.find(key, &mut Vec::new())? != Covered::Nothing)
+        })?;
+        Ok(new_keys)
+    }
+
+    /// Runs a cursor and hands on what it returns.
+    fn cursor(
+        &mut self,
+        table: &CatalogTable,
+        event: Event,
+        since: Option<&[i64]>,
+        part: Part,
+    ) -> Result<(), Failure> {
+        let Download { connection, request, batches } = self;
+        let published = &table.published;
+        let width = match part.kind {
+            Kind::DeletedKeys => published.key.len(),
+            Kind::Rows | Kind::Owed => published.width(),
+        };
+        each(connection, request, table, event, since, part.position, &mut |row| {
+            batches.row(part, published, |buffer| {
+                write_row(buffer, row, width)
+                    .map_err(|error| script_failed(error, &published.name, event.name()))
+            })
+        })?;
+        batches.end(part)
+    }
+
+    /// Sends the owed rows that the cursor did not return as they are now, or the keys of those
+    /// that are gone.
+    fn owed(&mut self, table: &CatalogTable, part: Part) -> Result<(), Unfetched> {
+        let mut page = self.batches.findable(None)?;
+        let mut lookup = None;
+        let mut image = Vec::new();
+        while !page.keys.is_empty() {
+            let lookup = match &mut lookup {
+                Some(lookup) => lookup,
+                none => none.insert(Lookup::new(self.connection, table, self.request.session)?),
+            };
+            for key in &page.keys {
+                if !self.batches.still_owes(key)? {
+                    continue;
+                }
+                image.clear();
+                match lookup.find(key, &mut image)? {
+                    Covered::Row => {
+                        self.batches.found(key)?;
+                        self.batches.row(part, &table.published, |buffer| {
+                            buffer.extend_from_slice(&image);
+                            Ok(())
+                        })?;
+                    }
+                    Covered::Nothing => {}
+                    Covered::Unreadable(message) => {
+                        let name = table.published.name.as_str();
+                        let failure = Failure::new(Code::ScriptFailed, message).table(name);
+                        return Err(Unfetched::Unreadable(failure));
+                    }
+                }
+            }
+            page = match page.end() {
+                Some(end) => self.batches.findable(Some(end))?,
+                None => break,
+            };
+        }
+        Ok(self.batches.end(part)?)
+    }
+}
+
+/// Shows `visit` each row of a cursor.
+fn each(
+    connection: &Connection,
+    request: &FetchRequest<'_>,
+    table: &CatalogTable,
+    event: Event,
+    since: Option<&[i64]>,
+    position: usize,
+    visit: &mut dyn FnMut(&Row<'_>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let script = table.required(event)?;
+    let running = |error| script_failed(error, &table.published.name, event.name());
+    let mut statement = connection.prepare_cached(&script.sql).map_err(running)?;
+    let own = since.and_then(|_| request.echo.own(position));
+    for (index, parameter) in script.parameters.iter().enumerate() {
+        match parameter {
+            Parameter::UploadedFirst => {
+                statement.raw_bind_parameter(index + 1, own.map(|own| own.0))
+            }
+            Parameter::UploadedLast => {
+                statement.raw_bind_parameter(index + 1, own.map(|own| own.1))
+            }
+            Parameter::LastDownload => {
+                statement.raw_bind_parameter(index + 1, since.map(|since| since[0]))
+            }
+            Parameter::LastDownloadOf(name) => {
+                let log = logs_of(table).iter().position(|log| log == name);
+                let since = since.and_then(|since| since.get(log?).copied());
+                statement.raw_bind_parameter(index + 1, since)
+            }
+            other => bind_session(&mut statement, index + 1, other, request.session),
+        }
+        .map_err(running)?;
+    }
+    let mut rows = statement.raw_query();
+    while let Some(row) = rows.next().map_err(running)? {
+        visit(row)?;
+    }
+    Ok(())
+}

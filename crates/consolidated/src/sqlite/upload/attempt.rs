@@ -1,0 +1,231 @@
+//! One try at applying an upload.
+
+use super::constraint::OrphanCounts;
+use super::foresight::Foresight;
+use super::key_change::Passing;
+use super::own_entries::OwnEntries;
+use super::records::{Fetching, Records};
+use super::refused::LeftOut;
+use super::refused::{Ended, Unanswered};
+use super::waiting::{WaitingRow, WaitingRows};
+use crate::sqlite::details::CatalogTable;
+use crate::sqlite::download::moves::Moves;
+use crate::sqlite::links::Links;
+use crate::sqlite::upload::key_change::moving::Moving;
+use crate::sqlite::upload::reached::known::{KnownReach, Reach};
+use crate::sqlite::upload::rebased::original::Original;
+use crate::synchronization::{Applied, UploadRequest};
+use crate::upload::detached::DetachedRows;
+use crate::upload::echo::Echo;
+use crate::upload::owed_rows::OwedRows;
+use crate::upload::reach::Reached;
+use crate::upload::uploaded_row::RowId;
+use crate::upload::uploaded_row::UploadedRow;
+use model::Code;
+use model::Failure;
+use model::RowReader;
+use model::ValueRef;
+use model::write_value;
+use model::{Counter, Hold, Spills};
+use rusqlite::Connection;
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// What an upload meets beside its rows.
+#[derive(Clone, Copy)]
+pub(in crate::sqlite) struct Around<'a> {
+    pub(in crate::sqlite) known_reach: &'a KnownReach,
+    pub(in crate::sqlite) ended: &'a Ended,
+    /// Where what is held for remotes lies.
+    pub(in crate::sqlite) spills: &'a Arc<Spills>,
+}
+
+/// One try at applying an upload.
+pub(in crate::sqlite) struct Attempt<'a> {
+    pub(in crate::sqlite) connection: &'a Connection,
+    pub(in crate::sqlite) tables: &'a [Arc<CatalogTable>],
+    pub(in crate::sqlite) request: &'a UploadRequest<'a>,
+    pub(super) counter: Counter,
+    /// Found impossible by earlier attempts.
+    pub(in crate::sqlite) refused: &'a OwedRows,
+    /// Rows that met a unique value of another row: tried again when all others are applied.
+    pub(in crate::sqlite) waiting_rows: WaitingRows,
+    /// Rows that were outside the partition after they were written.
+    pub(in crate::sqlite) outside: WaitingRows,
+    /// Rows that left the partition, as they may.
+    pub(in crate::sqlite) leaving: OwedRows,
+    /// Some of them were not known to leave.
+    pub(in crate::sqlite) leaves_anew: bool,
+    /// A foreign key was broken after one of the rows, perhaps for a moment.
+    pub(in crate::sqlite) was_violated: bool,
+    /// A row met a fence, and one that left may have been its parent.
+    pub(in crate::sqlite) fence_was_met: bool,
+    /// Rows to be applied after the others, because they leave.
+    pub(in crate::sqlite) postponed: &'a OwedRows,
+    pub(super) leaving_last: WaitingRows,
+    pub(in crate::sqlite) applied: Applied,
+    /// What the remote is owed, and what was rejected.
+    pub(super) owed: OwedRows,
+    pub(in crate::sqlite) spills: &'a Arc<Spills>,
+    /// What waits for keys takes so much of the memory.
+    pub(super) held: RefCell<Hold>,
+    /// What goes to the logs, by table.
+    pub(super) own_entries: Vec<Option<OwnEntries>>,
+    /// A table, and a value of its deciding column with which its rows are inside.
+    inside: Option<(usize, Vec<u8>)>,
+    /// Where the upload has key changes, what must be known of them.
+    pub(in crate::sqlite) moving: Option<Moving>,
+    /// Where others have changed keys since the remote was here.
+    pub(in crate::sqlite) moves: Option<&'a Moves>,
+    /// Where keys have changed, how the tables refer to each other.
+    pub(in crate::sqlite) links: Option<&'a Links>,
+    /// Rows that statements of the upload have changed.
+    pub(in crate::sqlite) direct: u64,
+    /// Rows that foreign keys have reached; what these do is read where the upload may set it off.
+    pub(in crate::sqlite) known_reach: &'a KnownReach,
+    pub(in crate::sqlite) reach: Option<Arc<Reach>>,
+    pub(in crate::sqlite) reached: Reached<u128>,
+    /// Deletes may have changed rows that the upload does not name.
+    pub(super) was_disturbed: bool,
+    /// Rows that are stored as they were rebased, so that the remote has others.
+    pub(in crate::sqlite) stored_rebased: HashSet<RowId>,
+    /// The upload has key changes, which were not applied first.
+    pub(in crate::sqlite) met_key_change: bool,
+    /// The row that is being applied was rebased: what the remote knows it by.
+    pub(super) original: Option<Original>,
+    /// Key changes that wait for another unique value than the key.
+    pub(in crate::sqlite) put_off: Vec<WaitingRow>,
+    /// Values that the upload passes on, where that was looked at.
+    pub(in crate::sqlite) passing: Option<Vec<Passing>>,
+    /// Rows that refer to nothing until the others are applied.
+    pub(super) detached: DetachedRows,
+    /// The last script that resolved a conflict changed something.
+    pub(in crate::sqlite) resolved: bool,
+    pub(super) fetching: RefCell<Option<Fetching<'a>>>,
+    pub(super) records: Option<Records<'a>>,
+    pub(super) foresight: Foresight,
+    /// Whether anything is noted of what the center made of rows of this remote.
+    pub(in crate::sqlite) has_made: OnceCell<bool>,
+    /// Each statement has a savepoint of its own.
+    pub(super) apart: bool,
+    /// Where a foreign key is broken and no row can be blamed for it, each is looked at.
+    pub(in crate::sqlite) watch: Option<OrphanCounts>,
+    /// A statement that failed may have left behind what it had done.
+    pub(super) left_traces: Cell<bool>,
+    pub(super) ended: &'a Ended,
+    /// Rows for which a script failed that only reads: the upload goes on without them.
+    pub(super) unanswered: &'a Unanswered,
+    pub(super) searching: bool,
+}
+
+/// What became of one row.
+#[derive(Debug, PartialEq)]
+pub(in crate::sqlite) enum RowOutcome {
+    Done,
+    /// Another row has one of its unique values, in the database's words.
+    InTheWay(String),
+}
+
+impl<'a> Attempt<'a> {
+    pub(super) fn new(
+        connection: &'a Connection,
+        tables: &'a [Arc<CatalogTable>],
+        request: &'a UploadRequest<'a>,
+        counter: Counter,
+        LeftOut { refused, postponed, unanswered, searching }: LeftOut<'a>,
+        Around { known_reach, ended, spills }: Around<'a>,
+    ) -> Attempt<'a> {
+        Attempt {
+            connection,
+            tables,
+            request,
+            counter,
+            refused,
+            waiting_rows: WaitingRows::within(spills),
+            outside: WaitingRows::within(spills),
+            leaving: OwedRows::within(spills),
+            leaves_anew: false,
+            was_violated: false,
+            fence_was_met: false,
+            postponed,
+            leaving_last: WaitingRows::within(spills),
+            applied: Applied { echo: Echo::within(spills.memory()), ..Applied::default() },
+            held: RefCell::new(spills.memory().hold()),
+            owed: OwedRows::within(spills),
+            spills,
+            own_entries: tables.iter().map(|_| None).collect(),
+            inside: None,
+            moving: None,
+            moves: None,
+            direct: 0,
+            known_reach,
+            reach: None,
+            reached: Reached::default(),
+            was_disturbed: false,
+            stored_rebased: HashSet::new(),
+            links: None,
+            met_key_change: false,
+            original: None,
+            put_off: Vec::new(),
+            passing: None,
+            detached: DetachedRows::within(spills),
+            resolved: false,
+            fetching: RefCell::new(None),
+            records: None,
+            foresight: Foresight::default(),
+            has_made: OnceCell::new(),
+            apart: false,
+            watch: None,
+            left_traces: Cell::new(false),
+            ended,
+            unanswered,
+            searching,
+        }
+    }
+
+    /// A row that waits.
+    pub(super) fn park(
+        &self,
+        table: &CatalogTable,
+        position: usize,
+        row: &UploadedRow<'_>,
+    ) -> WaitingRow {
+        let id = self.id(table, position, row);
+        WaitingRow { table: position, change: row.change, row: row.bytes.to_vec(), id }
+    }
+
+    pub(super) fn refusal(
+        &self,
+        position: usize,
+        table: &CatalogTable,
+        row: &UploadedRow<'_>,
+    ) -> Result<Option<(Code, String)>, Failure> {
+        if self.refused.is_empty() {
+            return Ok(None);
+        }
+        self.refused.reason(&row.key(&table.published, position))
+    }
+
+    /// Notes that a statement has changed so many rows of a table.
+    pub(super) fn changed(&mut self, position: usize, changes: usize) {
+        self.direct += changes as u64;
+        if let Some(own) = &mut self.own_entries[position] {
+            own.add(changes);
+        }
+    }
+
+    /// Whether rows of a table with this value in the deciding column are known to be inside.
+    pub(super) fn is_inside(&self, position: usize, value: ValueRef<'_>) -> bool {
+        let known = self.inside.as_ref().filter(|(table, _)| *table == position);
+        known.is_some_and(|(_, known)| {
+            RowReader::new(known).value().is_ok_and(|known| known == value)
+        })
+    }
+
+    pub(super) fn note_inside(&mut self, position: usize, value: ValueRef<'_>) {
+        let mut known = Vec::new();
+        write_value(&mut known, value);
+        self.inside = Some((position, known));
+    }
+}

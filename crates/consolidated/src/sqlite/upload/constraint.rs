@@ -1,0 +1,246 @@
+//! Rows that block each other, and rows that refer to a missing row.
+//!
+//! SQLite cannot defer UNIQUE (trap 10). If values are exchanged (A to B and B to A), the rows
+//! first get temporary values. Foreign keys are deferred (trap 11), so a violation shows only at
+//! the end, without naming a row. Then the row is searched for (`constraint/blame.rs`).
+
+mod above;
+mod blame;
+mod hidden;
+mod orphan_counts;
+mod watch;
+
+use super::attempt::{Attempt, RowOutcome};
+use crate::deploy::TableFacts;
+use crate::quote::{ident, join};
+use crate::script::Event;
+use crate::sqlite::deploy::tables::{self, UserTable};
+use crate::sqlite::details::CatalogTable;
+use crate::sqlite::errors::{failed, script_failed};
+use crate::sqlite::tracking::unique_columns;
+use crate::sqlite::upload::fence::{self, Standing};
+use crate::sqlite::upload::{WaitingRow, WaitingRows};
+use crate::sqlite::values::Bind;
+use crate::synchronization::change::Change;
+use crate::upload::owed_rows::OwedRows;
+use crate::upload::uploaded_row::UploadedRow;
+pub(in crate::sqlite) use blame::violators;
+pub(in crate::sqlite) use orphan_counts::OrphanCounts;
+
+use model::{Code, Failure};
+use rusqlite::{Connection, ffi};
+use std::collections::BTreeMap;
+
+/// Applies the waiting rows now that all others are. Returns rows that are impossible and must be
+/// left out of a new attempt.
+pub(in crate::sqlite) fn settle_waiting(attempt: &mut Attempt<'_>) -> Result<OwedRows, Failure> {
+    let mut waiting = attempt.waiting_rows.take(attempt.spills);
+    if let Some(moving) = &mut attempt.moving {
+        moving.settling = true;
+    }
+    while !waiting.is_empty() {
+        let before = waiting.len();
+        let mut still = WaitingRows::within(attempt.spills);
+        let mut rows = waiting.reader();
+        while let Some((waiting_rows, _)) = rows.next_row()? {
+            if let RowOutcome::InTheWay(message) = attempt.retry(&waiting_rows)? {
+                still.push_with(&waiting_rows, &message)?;
+            }
+        }
+        drop(rows);
+        waiting = still;
+        if waiting.len() == before {
+            break;
+        }
+    }
+    match waiting.is_empty() {
+        true => Ok(OwedRows::within(attempt.spills)),
+        false => untie(attempt, &waiting),
+    }
+}
+
+/// Applies rows that are in each other's way, if they are and not in that of others.
+fn untie(attempt: &mut Attempt<'_>, waiting: &WaitingRows) -> Result<OwedRows, Failure> {
+    let user_tables = tables::read(attempt.connection)?;
+    let (mut aside, mut others) =
+        (WaitingRows::within(attempt.spills), WaitingRows::within(attempt.spills));
+    let mut order = Vec::with_capacity(waiting.len());
+    attempt.hold(waiting.len());
+    let mut rows = waiting.reader();
+    while let Some((waiting_rows, reason)) = rows.next_row()? {
+        let placed = attempt.each_alone(false, |attempt| {
+            place_holder(attempt, &user_tables, &waiting_rows, order.len())
+        })?;
+        if placed { &mut aside } else { &mut others }.push_with(&waiting_rows, &reason)?;
+        order.push(placed);
+    }
+    let mut impossible = WaitingRows::within(attempt.spills);
+    let (mut placed_rows, mut other_rows) = (aside.reader(), others.reader());
+    for placed in order {
+        let rows = if placed { &mut placed_rows } else { &mut other_rows };
+        let Some((waiting_rows, reason)) = rows.next_row()? else { break };
+        let outcome = match placed {
+            true => attempt
+                .each_alone(RowOutcome::Done, |attempt| finish_placed(attempt, &waiting_rows))?,
+            false => attempt.retry(&waiting_rows)?,
+        };
+        if outcome != RowOutcome::Done {
+            impossible.push_with(&waiting_rows, &reason)?;
+        }
+    }
+    let mut refused = OwedRows::within(attempt.spills);
+    let mut rows = impossible.reader();
+    while let Some((waiting_rows, reason)) = rows.next_row()? {
+        let reason = (Code::RowNotUnique, reason);
+        if !aside.is_empty() {
+            refused.reject(&waiting_rows.id, reason)?;
+            continue;
+        }
+        // Nothing was moved about: the rows are refused on the spot.
+        let table = attempt.tables[waiting_rows.table].clone();
+        let mut row = UploadedRow::default();
+        row.read(&waiting_rows.row, waiting_rows.change, table.published.width())?;
+        attempt.reject(&table, waiting_rows.table, &row, reason)?;
+    }
+    Ok(refused)
+}
+
+/// Gives the unique columns of an updated row temporary values, if the row is still the one that
+/// the remote has.
+fn place_holder(
+    attempt: &Attempt<'_>,
+    user_tables: &BTreeMap<String, UserTable>,
+    waiting_rows: &WaitingRow,
+    number: usize,
+) -> Result<bool, Failure> {
+    let table = &attempt.tables[waiting_rows.table];
+    let Some(user_table) = user_tables.get(&table.published.name) else { return Ok(false) };
+    let columns: Vec<String> = unique_columns(user_table)
+        .into_iter()
+        .filter(|column| !user_table.key.contains(column))
+        .collect();
+    let mut row = UploadedRow::default();
+    row.read(&waiting_rows.row, waiting_rows.change, table.published.width())?;
+    let as_seen = match attempt.fetch(table, &row)? {
+        Some(now) => waiting_rows.change == Change::Update && row.is_as_seen(&now)?,
+        None => false,
+    };
+    if !as_seen || columns.is_empty() {
+        return Ok(false);
+    }
+    let placing = failed("move a row out of the way of another");
+    let set = join(&columns, ", ", |name| {
+        let column = user_table.column(name);
+        let value = match column {
+            Some(column) if !column.not_null => "NULL".to_owned(),
+            Some(column) if column.declared_type.to_uppercase().contains("INT") => {
+                (i64::MIN / 2 + number as i64).to_string()
+            }
+            _ => format!("'syncline waiting {number}'"),
+        };
+        format!("{} = {value}", ident(name))
+    });
+    let name = ident(&table.published.name);
+    let (condition, key) = key_condition(table, &row);
+    let sql = format!("UPDATE {name} SET {set} WHERE {condition}");
+    let mut statement = attempt.connection.prepare(&sql).map_err(&placing)?;
+    for (index, value) in key.iter().enumerate() {
+        statement.raw_bind_parameter(index + 1, Bind(*value)).map_err(&placing)?;
+    }
+    let checks = |on: &str| {
+        let sql = format!("PRAGMA ignore_check_constraints = {on}");
+        attempt.connection.execute_batch(&sql).map_err(&placing)
+    };
+    checks("ON")?;
+    let placed = attempt.execute(&mut statement, &sql, (table, &row, Event::UploadUpdate));
+    checks("OFF")?;
+    // A trigger of the owner's may refuse what is there for a moment only.
+    Ok(placed?.is_ok_and(|changes| changes == 1))
+}
+
+/// `"k" = ?1 AND …` with the key that the row had.
+fn key_condition<'r>(
+    table: &CatalogTable,
+    row: &UploadedRow<'r>,
+) -> (String, Vec<model::ValueRef<'r>>) {
+    let columns: Vec<&str> = table
+        .published
+        .key
+        .iter()
+        .map(|c| table.published.columns[usize::from(*c)].as_str())
+        .collect();
+    let mut number = 0;
+    let parts: Vec<String> = columns
+        .iter()
+        .map(|column| {
+            number += 1;
+            format!("{} = ?{number}", ident(column))
+        })
+        .collect();
+    let key = table.published.key.iter().map(|column| row.old[usize::from(*column)]).collect();
+    (parts.join(" AND "), key)
+}
+
+/// Gives a row with placeholders its new values. It was compared before it got them.
+fn finish_placed(
+    attempt: &mut Attempt<'_>,
+    waiting_rows: &WaitingRow,
+) -> Result<RowOutcome, Failure> {
+    let table = attempt.tables[waiting_rows.table].clone();
+    let name = &table.published.name;
+    let mut row = UploadedRow::default();
+    row.read(&waiting_rows.row, waiting_rows.change, table.published.width())?;
+    let (condition, key) = key_condition(&table, &row);
+    let mut number = key.len();
+    let mut assignments = Vec::new();
+    for column in &table.published.columns {
+        number += 1;
+        assignments.push(format!("{} = ?{number}", ident(column)));
+    }
+    let event = Event::UploadUpdate;
+    let sql =
+        format!("UPDATE OR ABORT {} SET {} WHERE {condition}", ident(name), assignments.join(", "));
+    let bound = attempt.connection.prepare(&sql).and_then(|mut statement| {
+        for (index, value) in key.iter().chain(&row.new).enumerate() {
+            statement.raw_bind_parameter(index + 1, Bind(*value))?;
+        }
+        Ok(statement)
+    });
+    let mut statement = bound.map_err(|error| script_failed(error, name, event.name()))?;
+    match attempt.execute(&mut statement, &sql, (&table, &row, event))? {
+        Ok(_) => {
+            fence::check_written(attempt, &table, waiting_rows.table, &row, Standing::Inside)?;
+            attempt.echo(&table, waiting_rows.table, &row);
+            Ok(RowOutcome::Done)
+        }
+        Err((_, message)) => Ok(RowOutcome::InTheWay(message)),
+    }
+}
+
+/// Whether the upload as it is would break a foreign key.
+pub(in crate::sqlite) fn violated(attempt: &Attempt<'_>) -> Result<bool, Failure> {
+    Ok(foreign_keys_violated(attempt.connection)?
+        || attempt.was_violated && hidden::violates(attempt)?)
+}
+
+/// Whether the transaction, committed now, would break a foreign key, as SQLite counts.
+pub(in crate::sqlite) fn foreign_keys_violated(connection: &Connection) -> Result<bool, Failure> {
+    let (mut current, mut highest) = (0, 0);
+    // SAFETY: the handle is valid for as long as `connection` is borrowed, the call only reads the
+    // connection's counters, and both out-pointers are to locals. SQLite offers this count in no
+    // other way; a commit would answer for all synchronizations of the group at once.
+    #[allow(unsafe_code)]
+    let result = unsafe {
+        ffi::sqlite3_db_status(
+            connection.handle(),
+            ffi::SQLITE_DBSTATUS_DEFERRED_FKS,
+            &mut current,
+            &mut highest,
+            0,
+        )
+    };
+    match result {
+        ffi::SQLITE_OK => Ok(current != 0),
+        _ => Err(Failure::new(Code::Bug, "SQLite does not count deferred foreign keys")),
+    }
+}

@@ -1,0 +1,92 @@
+//! Deletes of an upload that go first, because they free keys for which other rows of it wait.
+
+use super::aside::put_aside;
+use crate::sqlite::download::followers;
+use crate::sqlite::upload::WaitingRow;
+use crate::sqlite::upload::attempt::{Attempt, RowOutcome};
+use crate::synchronization::change::Change;
+use crate::upload::uploaded_row::{RowId, UploadedRow, each_row};
+use model::{Code, Failure};
+use std::collections::HashMap;
+
+/// Deletes of the upload, by the keys that they free.
+pub(super) struct Deletes(HashMap<RowId, WaitingRow>);
+
+impl Deletes {
+    /// Those of the rows of a table that have one of `keys`. The upload is read once.
+    pub(super) fn of(
+        attempt: &Attempt<'_>,
+        position: usize,
+        keys: impl Fn(&[u8]) -> bool,
+    ) -> Result<Deletes, Failure> {
+        let mut found = HashMap::new();
+        let published = |position: usize| &attempt.tables[position].published;
+        let goes = |table, change| table == position && change == Change::Delete;
+        each_row(attempt.request.batches, &published, goes, |table, row| {
+            let id = row.key(published(table), table);
+            if keys(&id.1) {
+                let row = row.bytes.to_vec();
+                attempt.hold(row.len() + 2 * id.1.len());
+                let delete = WaitingRow { table, change: Change::Delete, row, id: id.clone() };
+                found.entry(id).or_insert(delete);
+            }
+            Ok(())
+        })?;
+        Ok(Deletes(found))
+    }
+
+    pub(super) fn take(&mut self, id: &RowId) -> Option<WaitingRow> {
+        self.0.remove(id)
+    }
+}
+
+/// Applies a delete of the upload. Whether it frees the key.
+pub(super) fn delete_first(
+    attempt: &mut Attempt<'_>,
+    waiting_rows: &WaitingRow,
+) -> Result<bool, Failure> {
+    let (tables, id) = (attempt.tables, &waiting_rows.id);
+    let published = &tables[id.0].published;
+    if let Some(reason) = attempt.refused.reason(id)? {
+        let mut row = UploadedRow::default();
+        row.read(&waiting_rows.row, waiting_rows.change, published.width())?;
+        attempt.reject(&tables[id.0], id.0, &row, reason)?;
+        return Ok(false);
+    }
+    let (followers, aside) =
+        attempt.each_alone((Vec::new(), None), |attempt| put_aside(attempt, waiting_rows))?;
+    if aside.is_none() && !followers.is_empty() {
+        let mut row = UploadedRow::default();
+        row.read(&waiting_rows.row, waiting_rows.change, published.width())?;
+        attempt.reject(&tables[id.0], id.0, &row, followers::reason())?;
+        return Ok(false);
+    }
+    if let Some(key) = aside {
+        let Some(moving) = &mut attempt.moving else { return Ok(false) };
+        // It is deleted with the others.
+        moving.done.remove(id);
+        moving.aside.insert((id.0, key), id.1.clone());
+        moving.following.extend(followers);
+        return Ok(true);
+    }
+    Ok(attempt.retry(waiting_rows)? == RowOutcome::Done)
+}
+
+/// Rejects a row that cannot get its key. One that was moved out of the way is left out of a new
+/// attempt, so that it has the key that it had.
+pub(super) fn refuse(
+    attempt: &mut Attempt<'_>,
+    waiting_rows: &WaitingRow,
+    placed: bool,
+) -> Result<(), Failure> {
+    let tables = attempt.tables;
+    let table = &tables[waiting_rows.table];
+    let mut row = UploadedRow::default();
+    row.read(&waiting_rows.row, waiting_rows.change, table.published.width())?;
+    let reason = (Code::RowKeyTaken, "another row has the new key".to_owned());
+    if placed && let Some(moving) = &mut attempt.moving {
+        moving.stuck.insert(waiting_rows.id.clone(), reason);
+        return Ok(());
+    }
+    attempt.reject(table, waiting_rows.table, &row, reason)
+}

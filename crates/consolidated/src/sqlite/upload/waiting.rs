@@ -1,0 +1,142 @@
+//! Rows of an upload that wait, because other rows of it may be in their way.
+//!
+//! All rows of an upload may have to wait: those for which there is no memory lie on disk.
+
+use crate::synchronization::change::Change;
+use crate::upload::uploaded_row::RowId;
+use model::{Code, Failure, Spill, SpillReader, Spills};
+use std::sync::Arc;
+
+/// A row that waits.
+#[derive(Debug, Clone, PartialEq)]
+pub(in crate::sqlite) struct WaitingRow {
+    pub(in crate::sqlite) table: usize,
+    pub(in crate::sqlite) change: Change,
+    pub(in crate::sqlite) row: Vec<u8>,
+    /// What the remote knows it by.
+    pub(in crate::sqlite) id: RowId,
+}
+
+/// Rows that wait, in the order in which they came, each with a word about it.
+#[derive(Debug)]
+pub(in crate::sqlite) struct WaitingRows {
+    rows: Spill,
+}
+
+/// Goes through them once.
+pub(in crate::sqlite) struct WaitingReader<'p> {
+    rows: SpillReader<'p>,
+}
+
+impl WaitingRows {
+    pub(in crate::sqlite) fn within(spills: &Arc<Spills>) -> WaitingRows {
+        WaitingRows { rows: spills.open() }
+    }
+
+    pub(in crate::sqlite) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    pub(in crate::sqlite) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    pub(in crate::sqlite) fn push(&mut self, waiting_rows: &WaitingRow) -> Result<(), Failure> {
+        self.push_with(waiting_rows, "")
+    }
+
+    pub(in crate::sqlite) fn push_with(
+        &mut self,
+        waiting_rows: &WaitingRow,
+        word: &str,
+    ) -> Result<(), Failure> {
+        let WaitingRow { table, change, row, id } = waiting_rows;
+        let parts: [&[u8]; 3] = [&id.1, word.as_bytes(), row];
+        let mut chunk = Vec::with_capacity(17 + parts.iter().map(|part| part.len()).sum::<usize>());
+        for number in [*table, id.0, id.1.len(), word.len()] {
+            chunk.extend_from_slice(&(number as u32).to_le_bytes());
+        }
+        chunk.push(*change as u8);
+        parts.iter().for_each(|part| chunk.extend_from_slice(part));
+        self.rows.append(chunk)
+    }
+
+    /// Takes all of them, which leaves none.
+    pub(in crate::sqlite) fn take(&mut self, spills: &Arc<Spills>) -> WaitingRows {
+        std::mem::replace(self, WaitingRows::within(spills))
+    }
+
+    pub(in crate::sqlite) fn reader(&self) -> WaitingReader<'_> {
+        WaitingReader { rows: self.rows.reader() }
+    }
+
+    /// All of them in memory.
+    pub(in crate::sqlite) fn to_vec(&self) -> Result<Vec<WaitingRow>, Failure> {
+        let (mut all, mut reader) = (Vec::new(), self.reader());
+        while let Some((waiting_rows, _)) = reader.next_row()? {
+            all.push(waiting_rows);
+        }
+        Ok(all)
+    }
+}
+
+impl WaitingReader<'_> {
+    /// The next row and the word about it; none behind the last.
+    pub(in crate::sqlite) fn next_row(&mut self) -> Result<Option<(WaitingRow, String)>, Failure> {
+        match self.rows.next_chunk()? {
+            Some(chunk) => read(&chunk).map(Some).ok_or_else(torn),
+            None => Ok(None),
+        }
+    }
+}
+
+fn read(chunk: &[u8]) -> Option<(WaitingRow, String)> {
+    let mut rest = chunk;
+    let mut number = || -> Option<usize> {
+        let (number, behind) = rest.split_first_chunk()?;
+        rest = behind;
+        Some(u32::from_le_bytes(*number) as usize)
+    };
+    let (table, id_table, id_len, word_len) = (number()?, number()?, number()?, number()?);
+    let (change, rest) = rest.split_first()?;
+    let (id, rest) = rest.split_at_checked(id_len)?;
+    let (word, row) = rest.split_at_checked(word_len)?;
+    let change = CHANGES.into_iter().find(|it| *it as u8 == *change)?;
+    let word = std::str::from_utf8(word).ok()?.to_owned();
+    let id = (id_table, id.to_vec());
+    Some((WaitingRow { table, change, row: row.to_vec(), id }, word))
+}
+
+const CHANGES: [Change; 4] = [Change::Insert, Change::Update, Change::KeyChange, Change::Delete];
+
+fn torn() -> Failure {
+    Failure::new(Code::Bug, "a row that waits does not read")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_wait_in_their_order_and_come_back_as_they_were() {
+        let spills = Arc::new(Spills::default());
+        let mut rows = WaitingRows::within(&spills);
+        let waiting_rows = |number: u8, change: Change| WaitingRow {
+            table: usize::from(number),
+            change,
+            row: vec![number; 40],
+            id: (2, vec![number]),
+        };
+        let all: Vec<WaitingRow> =
+            (0..4).map(|n| waiting_rows(n, CHANGES[usize::from(n)])).collect();
+        rows.push(&all[0]).unwrap();
+        all[1..].iter().for_each(|one| rows.push_with(one, "in the way").unwrap());
+        let taken = rows.take(&spills);
+        assert!(rows.is_empty());
+        assert_eq!((taken.len(), taken.to_vec().unwrap()), (4, all));
+        let mut reader = taken.reader();
+        let words: Vec<String> =
+            std::iter::from_fn(|| reader.next_row().unwrap()).map(|(_, word)| word).collect();
+        assert_eq!(words, ["", "in the way", "in the way", "in the way"]);
+    }
+}

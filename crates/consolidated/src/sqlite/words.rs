@@ -1,0 +1,75 @@
+//! How SQLite is spoken to where bookkeeping is the same on every database.
+
+use crate::deploy::SystemTables;
+use crate::sql::{Bound, Sql, TextRow, Words};
+use crate::sqlite::deploy::system_tables;
+use crate::sqlite::errors::failed;
+use model::Failure;
+use rusqlite::{Connection, Transaction, TransactionBehavior, params_from_iter};
+
+/// SQLite's words.
+#[derive(Debug)]
+pub(crate) struct SqliteWords;
+
+impl Words for SqliteWords {
+    const SYSTEM: SystemTables = system_tables::SYSTEM;
+    const DEPLOYED: &'static str =
+        "SELECT '1' FROM sqlite_schema WHERE type = 'table' AND name = 'syncline_system'";
+    const COLUMNS: &'static str = "SELECT t.name, c.name
+        FROM sqlite_schema AS t JOIN pragma_table_info(t.name) AS c
+        WHERE t.type = 'table' AND t.name LIKE 'syncline\\_%' ESCAPE '\\'";
+    const PREFIX: &'static str = "";
+    const RANDOM: &'static str = "random()";
+    const RANDOM_KEY: &'static str = "randomblob(32)";
+    const RANDOM_DIGITS: &'static str = "lower(hex(randomblob(8)))";
+    const NOW: &'static str = "datetime('now')";
+    const UNBIND: &'static str = "UPDATE {}syncline_remote SET epoch = epoch + 1, bound_users = (
+             SELECT json_group_array(value) FROM json_each(bound_users) WHERE value <> ?1)
+         WHERE json_valid(bound_users) AND EXISTS (
+             SELECT 1 FROM json_each(bound_users) WHERE value = ?1)";
+
+    fn utc(time: &str) -> String {
+        time.to_owned()
+    }
+
+    fn ago(seconds: i64) -> String {
+        format!("datetime('now', '-{seconds} seconds')")
+    }
+
+    fn age_s(time: &str) -> String {
+        format!("CAST(strftime('%s', 'now') AS INTEGER) - CAST(strftime('%s', {time}) AS INTEGER)")
+    }
+
+    fn hex(bytes: &str) -> String {
+        format!("hex({bytes})")
+    }
+
+    fn unhex(digits: &str) -> String {
+        format!("unhex({digits})")
+    }
+}
+
+impl Sql for &Connection {
+    type Words = SqliteWords;
+
+    fn run_all(&mut self, doing: &str, statements: &[Bound<'_>]) -> Result<Vec<u64>, Failure> {
+        let run = || {
+            let transaction = Transaction::new_unchecked(self, TransactionBehavior::Immediate)?;
+            let run = |(sql, values): &Bound<'_>| {
+                Ok(transaction.execute(sql, params_from_iter(*values))? as u64)
+            };
+            let changed = statements.iter().map(run).collect::<rusqlite::Result<_>>()?;
+            transaction.commit().map(|()| changed)
+        };
+        run().map_err(failed(doing))
+    }
+
+    fn run(&mut self, doing: &str, sql: &str, values: &[&str]) -> Result<Vec<TextRow>, Failure> {
+        let mut statement = self.prepare(sql).map_err(failed(doing))?;
+        let width = statement.column_count();
+        statement
+            .query_map(params_from_iter(values), |row| (0..width).map(|at| row.get(at)).collect())
+            .and_then(Iterator::collect)
+            .map_err(failed(doing))
+    }
+}

@@ -1,0 +1,11 @@
+//! What every backend needs to apply an upload.
+
+pub(crate) mod detached;
+pub(crate) mod echo;
+pub(crate) mod halving;
+pub(crate) mod owed_rows;
+pub(crate) mod reach;
+pub(crate) mod rebase;
+pub(crate) mod reject;
+pub(crate) mod uploaded_row;
+pub(crate) mod verdict;

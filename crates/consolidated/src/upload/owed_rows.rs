@@ -1,0 +1,180 @@
+//! Rows of an upload that the remote is owed, or that were refused, and why.
+//!
+//! An upload of a million rows may owe each of them. So what there is no memory for lies on disk.
+
+use crate::administration::readable;
+use crate::shape::LeftOut;
+use crate::upload::uploaded_row::RowId;
+use model::{Code, Failure, SpillMap, Spills};
+use std::sync::Arc;
+
+/// Why a row was refused.
+pub(crate) type Reason = (Code, String);
+
+/// Bytes of the number of a table in front of a key.
+const TABLE_BYTES: usize = 4;
+
+/// From so many rows on they are worth more than an entry each.
+const MANY: u64 = 50;
+
+/// Rows by table and key, each once; one that is owed and was rejected has the reason.
+#[derive(Debug)]
+pub(crate) struct OwedRows {
+    rows: SpillMap,
+    rejects: bool,
+    added: u64,
+}
+
+impl OwedRows {
+    /// None, with memory and files from `spills`.
+    pub(crate) fn within(spills: &Arc<Spills>) -> OwedRows {
+        OwedRows { rows: SpillMap::new(spills), rejects: false, added: 0 }
+    }
+
+    /// Adds a row whose reason, if it has one already, stays.
+    pub(crate) fn owe(&mut self, row: &RowId) -> Result<(), Failure> {
+        self.added += 1;
+        self.rows.add(place(row), Vec::new())
+    }
+
+    /// Adds a row and why it was refused.
+    pub(crate) fn reject(&mut self, row: &RowId, (code, message): Reason) -> Result<(), Failure> {
+        self.rejects = true;
+        self.added += 1;
+        let mut value = code.number().to_le_bytes().to_vec();
+        value.extend_from_slice(message.as_bytes());
+        self.rows.add(place(row), value)
+    }
+
+    /// Adds rows and why each was refused.
+    pub(crate) fn reject_all(
+        &mut self,
+        rows: impl IntoIterator<Item = (RowId, Reason)>,
+    ) -> Result<(), Failure> {
+        rows.into_iter().try_for_each(|(row, reason)| self.reject(&row, reason))
+    }
+
+    /// Adds the rows of another one.
+    pub(crate) fn extend(&mut self, others: &OwedRows) -> Result<(), Failure> {
+        others.visit(|table, key, reason| {
+            let row = (table, key.to_vec());
+            match reason {
+                Some(reason) => self.reject(&row, reason),
+                None => self.owe(&row),
+            }
+        })
+    }
+
+    pub(crate) fn contains(&self, row: &RowId) -> Result<bool, Failure> {
+        Ok(!self.rows.is_empty() && self.rows.get(&place(row))?.is_some())
+    }
+
+    /// Why the row was refused; none where it was not.
+    pub(crate) fn reason(&self, row: &RowId) -> Result<Option<Reason>, Failure> {
+        if !self.rejects {
+            return Ok(None);
+        }
+        match self.rows.get(&place(row))? {
+            Some(value) => read_reason(&value),
+            None => Ok(None),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Whether any row was refused.
+    pub(crate) fn has_rejects(&self) -> bool {
+        self.rejects
+    }
+
+    /// How often a row was added, some perhaps more than once.
+    pub(crate) fn added(&self) -> u64 {
+        self.added
+    }
+
+    /// Reports values for columns that are gone with their rows. Returns how many rows were not
+    /// refused before.
+    pub(crate) fn tell_left_out(&mut self, left_out: &LeftOut) -> Result<u64, Failure> {
+        let mut more = 0;
+        for (sent, row, (code, why)) in left_out.told() {
+            let mut told = None;
+            for id in [&sent, &row] {
+                told = told.or(self.reason(id)?.map(|reason| (id, reason)));
+            }
+            match told {
+                // What else was wrong with the row does not say it.
+                Some((id, (code, message))) => {
+                    self.reject(id, (code, readable::message(format!("{message}; {why}"))))?;
+                }
+                None => {
+                    more += 1;
+                    self.reject(&row, (code, readable::message(why)))?;
+                }
+            }
+        }
+        Ok(more)
+    }
+
+    /// Whether a database is given them in common entries.
+    pub(crate) fn are_many(&self) -> bool {
+        self.added >= MANY
+    }
+
+    /// Shows every row to `visit`: table, key, and the reason if it was refused.
+    pub(crate) fn visit<E: From<Failure>>(
+        &self,
+        mut visit: impl FnMut(usize, &[u8], Option<Reason>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.rows.visit(|place, value| {
+            let (table, key) = place.split_first_chunk::<TABLE_BYTES>().ok_or_else(torn)?;
+            visit(u32::from_be_bytes(*table) as usize, key, read_reason(value)?)
+        })
+    }
+}
+
+/// Table and key, in whose order rows are.
+fn place((table, key): &RowId) -> Vec<u8> {
+    let mut place = Vec::with_capacity(TABLE_BYTES + key.len());
+    place.extend_from_slice(&(*table as u32).to_be_bytes());
+    place.extend_from_slice(key);
+    place
+}
+
+fn read_reason(value: &[u8]) -> Result<Option<Reason>, Failure> {
+    let Some((code, message)) = value.split_first_chunk() else { return Ok(None) };
+    let code = Code::from_number(u16::from_le_bytes(*code)).ok_or_else(torn)?;
+    Ok(Some((code, std::str::from_utf8(message).map_err(|_| torn())?.to_owned())))
+}
+
+fn torn() -> Failure {
+    Failure::new(Code::Bug, "what was noted of a row does not read")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_there_once_and_its_reason_stays() {
+        let mut rows = OwedRows::within(&Arc::new(Spills::default()));
+        let row = |table: usize, key: u8| (table, vec![key]);
+        assert!(rows.is_empty() && !rows.contains(&row(0, 1)).unwrap());
+        let reason = (Code::RowVetoed, "no".to_owned());
+        rows.owe(&row(1, 7)).unwrap();
+        rows.reject(&row(0, 9), reason.clone()).unwrap();
+        rows.owe(&row(0, 9)).unwrap();
+        assert_eq!((rows.added(), rows.has_rejects()), (3, true));
+        assert_eq!(rows.reason(&row(0, 9)).unwrap(), Some(reason.clone()));
+        assert_eq!(rows.reason(&row(1, 7)).unwrap(), None);
+        assert!(rows.contains(&row(1, 7)).unwrap() && !rows.contains(&row(1, 9)).unwrap());
+        let mut seen = Vec::new();
+        rows.visit(|table, key, reason| {
+            seen.push((table, key.to_vec(), reason));
+            Ok::<(), Failure>(())
+        })
+        .unwrap();
+        assert_eq!(seen, [(0, vec![9], Some(reason)), (1, vec![7], None)]);
+    }
+}

@@ -1,0 +1,214 @@
+//! Rebases an uploaded change onto what its row has become without a conflict.
+//!
+//! A remote sends the row as it received it. The center itself may have changed the row since: by
+//! an action of a foreign key that the same upload caused, by a trigger that changed an uploaded
+//! row, or by a key change of another user. If the remote saw the values from before, its change
+//! applies to the present values.
+
+use crate::synchronization::change::Change;
+use crate::upload::uploaded_row::UploadedRow;
+use model::{Code, Failure, PublishedTable, RowReader, ValueRef, write_value};
+
+/// Why a change of a row is rejected that is not as the remote knew it, where it is forgotten which
+/// rows have other keys now.
+pub(crate) fn forgotten() -> (Code, String) {
+    let message = "another row may have the key, and it is forgotten which".to_owned();
+    (Code::RowKeyForgotten, message)
+}
+
+/// A change over the row as it is now: what [`UploadedRow::read`] reads.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Rebased {
+    pub(crate) change: Change,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// Rebases `row`, whose row was `before` and became `after`.
+///
+/// Where the remote saw the value from before it now saw the one from after; what it did not
+/// change stays as it became. A value that it had not seen so remains what it was, and a conflict.
+pub(crate) fn rebase(
+    row: &UploadedRow<'_>,
+    table: &PublishedTable,
+    before: &[ValueRef<'_>],
+    after: &[ValueRef<'_>],
+) -> Rebased {
+    rebase_staying(row, table, before, after, &[])
+}
+
+/// The same, but for the columns `stays`: there the row is to be what the remote says, although it
+/// did not change them.
+pub(crate) fn rebase_staying(
+    row: &UploadedRow<'_>,
+    table: &PublishedTable,
+    before: &[ValueRef<'_>],
+    after: &[ValueRef<'_>],
+    stays: &[usize],
+) -> Rebased {
+    let (mut old, mut new) = (Vec::new(), Vec::new());
+    for (column, (saw, wants)) in row.old.iter().zip(&row.new).enumerate() {
+        let (before, after) = (before[column], after[column]);
+        let sees = if saw.identical(before) { after } else { *saw };
+        old.push(sees);
+        let follows = wants.identical(*saw) && !stays.contains(&column);
+        new.push(if follows { sees } else { *wants });
+    }
+    Rebased::of(row.change, table, &old, &new)
+}
+
+impl Rebased {
+    /// Read back; `width` is that of the table.
+    pub(crate) fn row(&self, width: usize) -> Result<UploadedRow<'_>, Failure> {
+        let mut row = UploadedRow::default();
+        row.read(&self.bytes, self.change, width)?;
+        Ok(row)
+    }
+
+    /// The change of a row from `old` to `new`; an update if its key stays, else a key change.
+    pub(crate) fn of(
+        change: Change,
+        table: &PublishedTable,
+        old: &[ValueRef<'_>],
+        new: &[ValueRef<'_>],
+    ) -> Rebased {
+        let same = |column: &u16| old[usize::from(*column)].identical(new[usize::from(*column)]);
+        let change = match change {
+            Change::Update | Change::KeyChange if table.key.iter().all(same) => Change::Update,
+            Change::Update | Change::KeyChange => Change::KeyChange,
+            Change::Insert | Change::Delete => change,
+        };
+        let mut bytes = Vec::new();
+        let mut write = |image: &[ValueRef<'_>]| {
+            image.iter().for_each(|value| write_value(&mut bytes, *value));
+        };
+        match change {
+            Change::Insert => write(new),
+            Change::Delete => write(old),
+            Change::Update | Change::KeyChange => {
+                write(old);
+                write(new);
+            }
+        }
+        Rebased { change, bytes }
+    }
+}
+
+/// The row of these values, as [`values`] reads it.
+pub(crate) fn image(values: &[ValueRef<'_>]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    values.iter().for_each(|value| write_value(&mut bytes, *value));
+    bytes
+}
+
+/// The values of an image.
+pub(crate) fn values(image: &[u8]) -> Result<Vec<ValueRef<'_>>, Failure> {
+    let (mut reader, mut values) = (RowReader::new(image), Vec::new());
+    while !reader.is_at_end() {
+        values.push(reader.value()?);
+    }
+    Ok(values)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::Direction;
+
+    fn int(values: &[i64]) -> Vec<ValueRef<'static>> {
+        values.iter().map(|value| ValueRef::Integer(*value)).collect()
+    }
+
+    /// Columns key, parent, value.
+    fn table() -> PublishedTable {
+        PublishedTable {
+            compress: true,
+            name: "t".into(),
+            columns: vec!["k".into(), "p".into(), "v".into()],
+            key: vec![0],
+            direction: Direction::Both,
+            create: vec![],
+            fingerprint: String::new(),
+        }
+    }
+
+    fn check(
+        change: Change,
+        (old, new): ([i64; 3], [i64; 3]),
+        (before, after): ([i64; 3], [i64; 3]),
+        expected: (Change, [i64; 3], [i64; 3]),
+    ) {
+        let table = table();
+        let bytes = Rebased::of(change, &table, &int(&old), &int(&new)).bytes;
+        let mut row = UploadedRow::default();
+        row.read(&bytes, change, 3).unwrap();
+        let rebased = rebase(&row, &table, &int(&before), &int(&after));
+        let mut row = UploadedRow::default();
+        row.read(&rebased.bytes, rebased.change, 3).unwrap();
+        let told = (rebased.change, row.old.clone(), row.new.clone());
+        assert_eq!(told, (expected.0, int(&expected.1), int(&expected.2)));
+    }
+
+    // S5, Trap 21
+    #[test]
+    fn what_the_remote_did_not_change_stays_as_it_became() {
+        let moved = ([1, 7, 5], [1, 8, 5]);
+        // The remote knows nothing of the parent's new key, or has it from its own foreign key.
+        check(
+            Change::Update,
+            ([1, 7, 5], [1, 7, 6]),
+            moved,
+            (Change::Update, [1, 8, 5], [1, 8, 6]),
+        );
+        check(
+            Change::Update,
+            ([1, 7, 5], [1, 8, 6]),
+            moved,
+            (Change::Update, [1, 8, 5], [1, 8, 6]),
+        );
+        // It gave the row another parent.
+        check(
+            Change::Update,
+            ([1, 7, 5], [1, 9, 5]),
+            moved,
+            (Change::Update, [1, 8, 5], [1, 9, 5]),
+        );
+        check(
+            Change::Delete,
+            ([1, 7, 5], [1, 7, 5]),
+            moved,
+            (Change::Delete, [1, 8, 5], [1, 8, 5]),
+        );
+        // Another user had changed the value: still a conflict.
+        check(
+            Change::Update,
+            ([1, 7, 4], [1, 7, 6]),
+            moved,
+            (Change::Update, [1, 8, 4], [1, 8, 6]),
+        );
+    }
+
+    // S3, Trap 21
+    #[test]
+    fn what_stays_is_as_the_remote_says() {
+        let image = |values: [i64; 3]| int(&values);
+        let table = table();
+        let bytes = Rebased::of(Change::Update, &table, &image([1, 7, 5]), &image([1, 7, 5])).bytes;
+        let mut row = UploadedRow::default();
+        row.read(&bytes, Change::Update, 3).unwrap();
+        let (before, after) = (image([1, 7, 5]), image([2, 8, 6]));
+        let over = |stays: &[usize]| rebase_staying(&row, &table, &before, &after, stays);
+        let of = |change, old, new| Rebased::of(change, &table, &image(old), &image(new));
+        assert_eq!(over(&[]), of(Change::Update, [2, 8, 6], [2, 8, 6]));
+        assert_eq!(over(&[1]), of(Change::Update, [2, 8, 6], [2, 7, 6]));
+        assert_eq!(over(&[0]), of(Change::KeyChange, [2, 8, 6], [1, 8, 6]));
+    }
+
+    // S5, Trap 21
+    #[test]
+    fn a_key_that_moved_already_is_moved_no_more() {
+        let moved = ([1, 7, 5], [2, 7, 5]);
+        let change = Change::KeyChange;
+        check(change, ([1, 7, 5], [2, 7, 6]), moved, (Change::Update, [2, 7, 5], [2, 7, 6]));
+        check(change, ([1, 7, 5], [3, 7, 5]), moved, (change, [2, 7, 5], [3, 7, 5]));
+    }
+}

@@ -1,0 +1,180 @@
+//! What the core makes of an uploaded row whose statement did not change what it should have (S5).
+//!
+//! The backends look the row up and run the rule of the table. What the row is, is decided here.
+
+use crate::synchronization::change::Change;
+use crate::upload::uploaded_row::UploadedRow;
+use model::{Code, Failure};
+
+/// What an uploaded row that was not applied is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Both sides did the same.
+    Same,
+    /// The row is not as the remote saw it: the rule of the table decides.
+    Conflict,
+    /// The row is outside the partition.
+    Touches,
+    /// The row would be outside the partition.
+    Leads,
+    /// Nothing stood in its way, and yet it was not taken.
+    Vetoed,
+}
+
+/// What the center has under the key of an uploaded row.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Found<'n> {
+    /// The row, encoded, if the partition covers it.
+    pub(crate) now: Option<&'n [u8]>,
+    /// There is a row that the partition does not cover.
+    pub(crate) is_outside: bool,
+    /// The uploaded row would be outside the partition. False where that is seen after the write.
+    pub(crate) leads: bool,
+    /// Rows of the table may leave the partition.
+    pub(crate) may_leave: bool,
+    /// The rule of the table may write what the remote sent.
+    pub(crate) writes: bool,
+}
+
+impl Found<'_> {
+    pub(crate) fn verdict(&self, row: &UploadedRow<'_>) -> Result<Verdict, Failure> {
+        // A delete leads nowhere.
+        let leads = self.leads && row.change != Change::Delete;
+        let Some(now) = self.now else {
+            return Ok(match row.change {
+                _ if self.is_outside => Verdict::Touches,
+                Change::Delete => Verdict::Same,
+                Change::Insert if leads => Verdict::Leads,
+                Change::Insert => Verdict::Vetoed,
+                Change::Update if leads && self.writes => Verdict::Leads,
+                Change::Update | Change::KeyChange => Verdict::Conflict,
+            });
+        };
+        if agrees(row, Some(now)) {
+            return Ok(Verdict::Same);
+        }
+        if row.change != Change::Insert && row.is_as_seen(now)? {
+            let stays = !leads || self.may_leave;
+            return Ok(if stays { Verdict::Vetoed } else { Verdict::Leads });
+        }
+        Ok(match leads && self.writes && !self.may_leave {
+            true => Verdict::Leads,
+            false => Verdict::Conflict,
+        })
+    }
+
+    /// Whether it matters for the verdict if the uploaded row would be outside the partition.
+    pub(crate) fn asks_where_it_leads(&self, row: &UploadedRow<'_>) -> Result<bool, Failure> {
+        Ok(match (row.change, self.now) {
+            (Change::Delete, _) => false,
+            (_, None) if self.is_outside => false,
+            (change, None) => change == Change::Insert || self.writes,
+            (_, Some(now)) if agrees(row, Some(now)) => false,
+            (Change::Insert, Some(_)) => self.writes && !self.may_leave,
+            (_, Some(now)) => row.is_as_seen(now)? || self.writes && !self.may_leave,
+        })
+    }
+}
+
+impl Verdict {
+    /// The row may be under another key, where it is forgotten which rows have other keys now.
+    pub(crate) fn may_be_elsewhere(self, change: Change) -> bool {
+        match self {
+            Verdict::Conflict => change != Change::Insert,
+            // It is not there any more, or not under this key.
+            Verdict::Same => change == Change::Delete,
+            Verdict::Touches | Verdict::Leads | Verdict::Vetoed => false,
+        }
+    }
+}
+
+/// The row at the center is what the remote holds.
+pub(crate) fn agrees(row: &UploadedRow<'_>, now: Option<&[u8]>) -> bool {
+    match row.change {
+        Change::Delete => now.is_none(),
+        Change::Insert | Change::Update | Change::KeyChange => now == Some(row.new_image()),
+    }
+}
+
+/// Why a row is rejected that is outside the partition.
+pub(crate) fn is_outside() -> (Code, String) {
+    (Code::RowOutsideSubscription, "the row is outside the partition".to_owned())
+}
+
+/// Why a row is rejected that would be outside the partition.
+pub(crate) fn leads_outside(change: Change) -> (Code, String) {
+    match change {
+        Change::Insert | Change::Delete => is_outside(),
+        Change::Update | Change::KeyChange => {
+            let message = "the change moves the row out of the partition".to_owned();
+            (Code::RowOutsideSubscription, message)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::{ValueRef, write_value};
+
+    fn image(values: [i64; 2]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        values.iter().for_each(|value| write_value(&mut bytes, ValueRef::Integer(*value)));
+        bytes
+    }
+
+    fn judge(change: Change, now: Option<[i64; 2]>, leads: bool) -> Verdict {
+        let (seen, wanted) = (image([1, 10]), image([1, 11]));
+        let bytes = match change {
+            Change::Insert => wanted,
+            Change::Delete => seen,
+            Change::Update | Change::KeyChange => [seen, wanted].concat(),
+        };
+        let mut row = UploadedRow::default();
+        row.read(&bytes, change, 2).unwrap();
+        let now = now.map(image);
+        let (is_outside, may_leave, writes) = (false, false, true);
+        let found = Found { now: now.as_deref(), is_outside, leads, may_leave, writes };
+        let verdict = found.verdict(&row).unwrap();
+        let with = |leads| Found { leads, ..found }.verdict(&row).unwrap();
+        if !found.asks_where_it_leads(&row).unwrap() {
+            assert_eq!(with(true), with(false), "{change:?} does not ask");
+        }
+        verdict
+    }
+
+    #[test]
+    fn a_row_is_judged_by_what_is_there() {
+        use Verdict::{Conflict, Leads, Same, Vetoed};
+        let (as_seen, as_wanted, other) = (Some([1, 10]), Some([1, 11]), Some([1, 12]));
+        let cases = [
+            (Change::Insert, None, [Vetoed, Leads]),
+            (Change::Insert, as_wanted, [Same, Same]),
+            (Change::Insert, other, [Conflict, Leads]),
+            (Change::Update, None, [Conflict, Leads]),
+            (Change::Update, as_seen, [Vetoed, Leads]),
+            (Change::Update, as_wanted, [Same, Same]),
+            (Change::Update, other, [Conflict, Leads]),
+            (Change::Delete, None, [Same, Same]),
+            (Change::Delete, as_seen, [Vetoed, Vetoed]),
+            (Change::Delete, other, [Conflict, Conflict]),
+        ];
+        for (change, now, [stays, leads]) in cases {
+            assert_eq!(judge(change, now, false), stays, "{change:?} over {now:?}");
+            assert_eq!(judge(change, now, true), leads, "{change:?} over {now:?}, outside");
+        }
+    }
+
+    #[test]
+    fn a_row_that_is_not_covered_is_never_touched() {
+        let bytes = image([1, 10]);
+        for change in [Change::Insert, Change::Delete] {
+            let mut row = UploadedRow::default();
+            row.read(&bytes, change, 2).unwrap();
+            let (leads, may_leave, writes) = (false, true, true);
+            let found = Found { now: None, is_outside: true, leads, may_leave, writes };
+            assert_eq!(found.verdict(&row).unwrap(), Verdict::Touches);
+            assert!(!found.asks_where_it_leads(&row).unwrap());
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! What a service is asked, and what it may answer.
+
+use crate::authenticate::granted::Granted;
+use model::{Code, Failure, PublicationName, RemoteId, ScriptVersion, UserName};
+use protocol::Parameters;
+use std::net::IpAddr;
+
+/// Who wants to synchronize what, and with which password.
+pub(crate) struct Question {
+    pub(crate) user: UserName,
+    pub(crate) password: String,
+    pub(crate) remote_id: RemoteId,
+    pub(crate) address: IpAddr,
+    pub(crate) script_version: Option<ScriptVersion>,
+    pub(crate) publications: Vec<PublicationName>,
+    pub(crate) parameters: Parameters,
+}
+
+/// A yes.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Accepted {
+    /// The claims that the service decides.
+    pub(crate) granted: Granted,
+    /// For how long it need not be asked again; none: it is asked each time.
+    pub(crate) expires_in_s: Option<u64>,
+}
+
+/// How soon a remote comes back that met a service which did not answer.
+const RETRY_AFTER_S: u32 = 10;
+
+/// The service has said neither yes nor no. Why is for the log alone: it names machines of the
+/// company.
+pub(super) fn unavailable(why: &str) -> Failure {
+    let message = "the service that knows the users does not answer";
+    tracing::warn!(code = %Code::LoginServiceSilent, why, "{message}");
+    Failure::new(Code::LoginServiceSilent, message).retry_after_s(RETRY_AFTER_S)
+}
+
+/// The service has said what is no answer.
+pub(super) fn no_answer(why: &str) -> Failure {
+    let message = "the service that knows the users gives an answer that cannot be used";
+    tracing::warn!(code = %Code::LoginAnswerUnusable, why, "{message}");
+    Failure::new(Code::LoginAnswerUnusable, message).retry_after_s(RETRY_AFTER_S)
+}

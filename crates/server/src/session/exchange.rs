@@ -1,0 +1,182 @@
+//! What the states of an admitted synchronization share, and what each of them may do.
+
+use super::admission::uploads;
+use super::summary::Summary;
+use super::surroundings::Shared;
+use crate::lease::Lease;
+use crate::network::Connection;
+use crate::phases::Phase;
+use crate::turns::Origin;
+use crate::worker::{Begin, Costed, waiting_table};
+use consolidated::{Begun, Held, HeldSchema, Identity, Session, TableMark};
+use model::{Failure, Progress};
+use protocol::{
+    Capabilities, Compression, Hello, Message, Mode, PROTOCOL_VERSION, RenamedTable, SchemaChange,
+    UploadState, Welcome,
+};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What every state after the admission has.
+pub(super) struct Exchange<'a> {
+    pub(super) connection: &'a mut Connection,
+    pub(super) shared: &'a Shared,
+    pub(super) lease: &'a Lease,
+    pub(super) hello: Hello,
+    pub(super) origin: Origin,
+    pub(super) session: Arc<Session>,
+    pub(super) identity: Identity,
+    pub(super) marks: Arc<Vec<TableMark>>,
+    pub(super) held_marks: Arc<Vec<TableMark>>,
+    pub(super) token: Option<String>,
+    pub(super) summary: &'a mut Summary,
+}
+
+impl Exchange<'_> {
+    /// The client sends key changes as what they are, and understands them.
+    pub(super) fn key_changes(&self) -> bool {
+        self.hello.capabilities.has(Capabilities::KEY_CHANGES)
+    }
+
+    /// What the client sends has one answer.
+    pub(super) fn half_duplex(&self) -> bool {
+        self.hello.capabilities.has(Capabilities::HALF_DUPLEX)
+    }
+
+    /// The upload that follows Hello leaves out what this Welcome would name.
+    pub(super) fn leaves_out_enough(&self) -> bool {
+        let keeps = !self.session.waiting.is_empty()
+            && self.hello.capabilities.has(Capabilities::WAITING_TABLES);
+        let kept = self.kept_tables();
+        // A client without the capability is refused where it uploads such rows.
+        (!keeps || kept.iter().all(|table| self.hello.kept_tables.contains(table)))
+            && match self.held() {
+                Some(held) => {
+                    held.unknown.iter().all(|table| self.hello.unknown_tables.contains(table))
+                }
+                None => self.same_schema(),
+            }
+    }
+
+    /// The client says which rows stay where others leave.
+    pub(super) fn rows_stay(&self) -> bool {
+        self.hello.capabilities.has(Capabilities::ROWS_STAY)
+    }
+
+    /// How rows are compressed that it downloads; none where they are not.
+    pub(super) fn compression(&self) -> Option<Compression> {
+        let (config, hello) = (self.shared.config.now(), &self.hello);
+        Compression::agreed(&config.compression, hello.protocol_version, hello.capabilities)
+    }
+
+    pub(super) fn same_schema(&self) -> bool {
+        self.hello.schema_fingerprint.as_ref() == Some(&self.session.schema.fingerprint)
+    }
+
+    /// The tables under which the remote uploads, where they are not those of today.
+    pub(super) fn held(&self) -> Option<Arc<HeldSchema>> {
+        match &self.session.held {
+            Held::Older(held) if uploads(&self.hello) => Some(held.clone()),
+            _ => None,
+        }
+    }
+
+    /// Positions, in the schema that the upload is made under, of the tables that wait.
+    pub(super) fn kept_tables(&self) -> Vec<u16> {
+        match self.held() {
+            Some(held) => held.waiting.clone(),
+            None => self.session.waiting.iter().map(|table| table.position).collect(),
+        }
+    }
+
+    pub(super) fn schema_change(&self) -> Message {
+        let renamed = match &self.session.held {
+            Held::Older(held) => held.renamed.iter().map(renamed).collect(),
+            Held::Untold | Held::Same { .. } => Vec::new(),
+        };
+        let schema = (*self.session.schema).clone();
+        Message::SchemaChange(Box::new(SchemaChange { schema, renamed }))
+    }
+
+    pub(super) fn welcome(
+        &mut self,
+        upload: UploadState,
+        progress: Option<Progress>,
+    ) -> Result<(), Failure> {
+        let differs = !self.same_schema() && self.hello.mode != Mode::Ping;
+        let held = self.held().filter(|_| differs);
+        let schema_change_follows = differs && held.is_none();
+        let readable = Compression::capabilities(&self.shared.config.now().compression);
+        self.connection.queue(&Message::Welcome(Welcome {
+            protocol_version: PROTOCOL_VERSION,
+            capabilities: Capabilities::ALL.and(readable),
+            schema_change_after_upload: held.is_some() && self.hello.mode == Mode::Full,
+            unknown_tables: held.map_or_else(Vec::new, |held| held.unknown.clone()),
+            kept_tables: self.kept_tables(),
+            waiting_tables: self.session.waiting.iter().map(waiting_table).collect(),
+            server: concat!("syncline ", env!("CARGO_PKG_VERSION")).into(),
+            database_id: self.session.database_id.clone(),
+            progress,
+            script_version: Some(self.session.script_version.clone()),
+            upload,
+            schema_change_follows,
+            token: self.token.take(),
+        }))?;
+        if schema_change_follows {
+            let change = self.schema_change();
+            self.connection.queue(&change)?;
+        }
+        Ok(())
+    }
+
+    /// Answers what is committed, and shuts out every predecessor.
+    pub(super) async fn begin(&mut self) -> Result<Begun, Failure> {
+        let begin = Begin {
+            session: self.session.clone(),
+            identity: self.identity,
+            receipt: self.hello.receipt.clone(),
+        };
+        self.at_database(Phase::Applying, self.shared.worker.begin(begin)).await
+    }
+
+    /// Waits for a turn at the database and for its work, and sends the remote signs of life. The
+    /// turn ends with the work: no session has one while rows are sent or received (S10).
+    pub(super) async fn at_database<T>(
+        &mut self,
+        phase: Phase,
+        work: impl Future<Output = Result<Costed<T>, Failure>>,
+    ) -> Result<T, Failure> {
+        let (shared, lease) = (self.shared, self.lease);
+        let (user, address) = (self.origin.user.clone(), self.origin.address);
+        let in_turn = async {
+            let _turn = shared.sessions.take(&user, &address).await?;
+            if !lease.begin_work() {
+                // The session that ended it gives the reason.
+                return std::future::pending().await;
+            }
+            let result = work.await;
+            lease.end_work();
+            result
+        };
+        let heartbeat = Duration::from_secs(shared.config.now().heartbeat_interval_s.max(1));
+        tokio::pin!(in_turn);
+        let result = loop {
+            match tokio::time::timeout(heartbeat, &mut in_turn).await {
+                Ok(result) => break result,
+                // A remote must not keep its turn by not reading.
+                Err(_) => self.connection.sign_of_life()?,
+            }
+        };
+        // The waiting time of failed work is unknown.
+        let worked_us = result.as_ref().map_or(u64::MAX, |done| done.cost.worked_us);
+        self.summary.phases.end_work(phase, worked_us);
+        let Costed { value, cost } = result?;
+        self.summary.cost += cost;
+        Ok(value)
+    }
+}
+
+fn renamed(table: &consolidated::RenamedTable) -> RenamedTable {
+    let (held, columns) = (table.held, table.columns.clone());
+    RenamedTable { table: table.table, held, columns }
+}

@@ -1,0 +1,34 @@
+//! What all sessions of a server share.
+
+use crate::authenticate::{Authenticator, Registrar};
+use crate::config::Settings;
+use crate::jitter::Jitter;
+use crate::lease::Leases;
+use crate::pace::Pace;
+use crate::transfers::Transfers;
+use crate::turns::Turns;
+use crate::worker::Worker;
+use model::{Spills, UserName};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// What all sessions of a server share.
+pub(crate) struct Shared {
+    pub(crate) config: Settings,
+    pub(crate) worker: Worker,
+    pub(crate) authenticator: Authenticator,
+    pub(crate) registrar: Registrar,
+    pub(crate) leases: Arc<Leases>,
+    pub(crate) spills: Arc<Spills>,
+    /// Of `connections_max`.
+    pub(crate) connections_pace: Pace,
+    /// Places for as long as a synchronization lasts.
+    pub(crate) transfers: Arc<Transfers>,
+    /// Turns of those who want to be admitted.
+    pub(crate) admissions: Arc<Turns<UserName, IpAddr>>,
+    /// Turns at the database, for as long as it works.
+    pub(crate) sessions: Arc<Turns<UserName, IpAddr>>,
+    pub(crate) jitter: Jitter,
+    pub(crate) stopping: AtomicBool,
+}
