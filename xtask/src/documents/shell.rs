@@ -90,10 +90,10 @@ impl Shell {
         Ok(self.answers.recv_timeout(limit) != Err(RecvTimeoutError::Timeout))
     }
 
-    /// What the last command has printed so far.
+    /// What the last command has printed so far, without what bash says of jobs that were killed.
     pub(super) fn printed(&self) -> String {
         let bytes = fs::read(format!("{}.printed", self.step())).unwrap_or_default();
-        String::from_utf8_lossy(&bytes).into_owned()
+        without_job_notices(&String::from_utf8_lossy(&bytes))
     }
 
     fn step(&self) -> String {
@@ -106,6 +106,23 @@ impl Shell {
             Command::new("kill").args(["-s", signal, "--", &group]).stderr(Stdio::null()).status();
         kill.is_ok_and(|status| status.success())
     }
+}
+
+/// Bash tells of a killed job when it learns of it: with the command that waits, or with a later
+/// one. A document cannot say which.
+fn without_job_notices(printed: &str) -> String {
+    printed.split_inclusive('\n').filter(|line| !is_job_notice(line)).collect()
+}
+
+/// Whether a line is like `bash: line 10: 14456 Killed   sleep 60`.
+fn is_job_notice(line: &str) -> bool {
+    let is_number = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
+    let Some((_, place)) = line.split_once(": line ") else { return false };
+    let Some((line_number, notice)) = place.split_once(": ") else { return false };
+    let mut words = notice.split_whitespace();
+    is_number(line_number)
+        && words.next().is_some_and(is_number)
+        && matches!(words.next(), Some("Killed" | "Terminated" | "Aborted"))
 }
 
 impl Drop for Shell {
@@ -125,5 +142,33 @@ impl Drop for Shell {
         }
         self.signal_group("KILL");
         let _ = self.bash.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_bash_says_of_killed_jobs_is_left_out() {
+        let printed = "one\nbash: line 10: 14456 Killed      sleep 60\n\
+                       /tmp/a b/3.command: line 1: 7 Terminated  sleep 60 > x\n\
+                       a.sql: line 10: Killed by somebody\nKilled\ntwo";
+        let left = "one\na.sql: line 10: Killed by somebody\nKilled\ntwo";
+        assert_eq!(without_job_notices(printed), left);
+    }
+
+    #[test]
+    fn a_killed_job_is_silent_wherever_bash_tells_of_it() {
+        let mut shell = Shell::start(Path::new("/nonexistent"), &[]).unwrap();
+        let limit = Duration::from_secs(60);
+        assert!(shell.run("sleep 60 &", limit).unwrap());
+        assert!(shell.run("kill -9 %1; wait", limit).unwrap());
+        assert_eq!(shell.printed(), "");
+        assert!(shell.run("(sleep 60) & pid=$!", limit).unwrap());
+        assert!(shell.run("kill -9 $pid; sleep 0.2", limit).unwrap());
+        assert_eq!(shell.printed(), "");
+        assert!(shell.run("echo next", limit).unwrap());
+        assert_eq!(shell.printed(), "next\n");
     }
 }
