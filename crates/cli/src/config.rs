@@ -12,6 +12,7 @@ pub(crate) mod sample;
 mod spelled;
 mod suggestion;
 mod tls;
+mod trusted_proxy;
 
 pub(crate) use options::ServerOptions;
 
@@ -131,6 +132,7 @@ fn mistakes(file: &DeTable<'_>) -> Vec<Mistake> {
         let keys: Vec<&str> = ServerOptions::keys().collect();
         mistakes.extend(unknown_keys(server, &keys, " of [server]"));
         mistakes.extend(numbers_out_of_bounds(server));
+        mistakes.extend(protocol_of_nobody(server));
     }
     mistakes
 }
@@ -147,6 +149,17 @@ fn unknown_keys(table: &DeTable<'_>, known: &[&str], place: &str) -> Vec<Mistake
             Mistake { at: Some(key.span()), what }
         })
         .collect()
+}
+
+/// A PROXY header that nobody may send.
+fn protocol_of_nobody(server: &DeTable<'_>) -> Option<Mistake> {
+    let protocol = server.get("proxy_protocol")?;
+    let named = server.get("trusted_proxies").and_then(|proxies| proxies.get_ref().as_array());
+    if protocol.get_ref().as_bool() != Some(true) || named.is_some_and(|list| !list.is_empty()) {
+        return None;
+    }
+    let what = "`proxy_protocol` needs `trusted_proxies`, which names who may send the header";
+    Some(Mistake { at: Some(protocol.span()), what: what.to_owned() })
 }
 
 fn numbers_out_of_bounds(server: &DeTable<'_>) -> Vec<Mistake> {
@@ -169,6 +182,7 @@ fn numbers_out_of_bounds(server: &DeTable<'_>) -> Vec<Mistake> {
 
 #[cfg(test)]
 mod tests {
+    use super::trusted_proxy::TrustedProxy;
     use super::*;
 
     fn check(text: &str) -> String {
@@ -206,6 +220,8 @@ mod tests {
         assert_eq!(parsed.server.tls_key.take().as_deref(), Some("server.key"));
         let origins = std::mem::take(&mut parsed.server.allowed_origins);
         assert_eq!(origins, ["https://app.example.com"]);
+        let proxies = std::mem::take(&mut parsed.server.trusted_proxies);
+        assert_eq!(proxies, [TrustedProxy("10.0.0.0/8".parse().unwrap())]);
         let jwt = std::mem::take(&mut parsed.server.jwt).meaning();
         assert!(jwt.enabled() && jwt.register && jwt.claims == ["region"]);
         let service = std::mem::take(&mut parsed.server.service).meaning(0, 0);
@@ -233,6 +249,16 @@ mod tests {
             "syncline.toml:2: unknown key `color`; \
              syncline.toml:3: unknown key `model`, did you mean `models`?"
         );
+    }
+
+    #[test]
+    fn proxies_are_addresses_and_a_header_needs_somebody_who_sends_it() {
+        let of = |lines: &str| check(&format!("consolidated = \"a\"\n[server]\n{lines}\n"));
+        let nobody = ":3: `proxy_protocol` needs `trusted_proxies`";
+        assert!(of("proxy_protocol = true").contains(nobody));
+        assert!(of("proxy_protocol = true\ntrusted_proxies = []").contains(nobody));
+        let message = of("trusted_proxies = [\"balancer\"]");
+        assert!(message.contains(":3: `balancer` is no address"), "{message}");
     }
 
     #[test]

@@ -360,6 +360,10 @@ codes! {
     /// A certificate of the server ends within 30 days, or has ended. From then on no remote
     /// connects.
     5021 CertificateEnding Operator false "renew the certificate, then replace its files";
+    /// The server takes the PROXY header of its trusted proxies, and a connection of one of them
+    /// began with something else. Nobody else can say whose connection it is.
+    5022 ProxyHeaderMissing Operator false
+        "let the proxy send the header (HAProxy: send-proxy-v2), or set `proxy_protocol = false`";
     /// Over HTTP the server asked for the upload again and again: what it has to leave out changed
     /// each time. Nothing was uploaded, and nothing is lost.
     5030 UploadAskedAgain Nobody true "synchronize again";

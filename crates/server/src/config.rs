@@ -2,9 +2,11 @@
 
 mod jwt;
 mod login_service;
+mod proxies;
 
 pub use jwt::{JwtKeys, JwtOptions};
 pub use login_service::ServiceOptions;
+pub use proxies::Proxies;
 
 use certificates::NameKind;
 use protocol::Compression;
@@ -24,6 +26,8 @@ pub struct Config {
     /// Origins of the pages that may synchronize over HTTP or WebSocket, as `https://HOST`; `*` is
     /// all.
     pub allowed_origins: Vec<String>,
+    /// The proxies through which remotes come.
+    pub proxies: Proxies,
     /// What encrypted connections need.
     pub tls: TlsFiles,
     /// Nothing but loopback is served in clear text.
@@ -142,6 +146,7 @@ impl Default for Config {
             mark_dir: None,
             listen: vec!["tcp://127.0.0.1:2439".into()],
             allowed_origins: Vec::new(),
+            proxies: Proxies::default(),
             tls: TlsFiles::default(),
             require_tls: false,
             connections_max: 0,
@@ -217,6 +222,7 @@ impl Config {
         let config = Config {
             compression: wanted.compression.clone(),
             allowed_origins: wanted.allowed_origins.clone(),
+            proxies: wanted.proxies.clone(),
             upload_bytes_max: wanted.upload_bytes_max,
             unauthenticated_bytes_max: wanted.unauthenticated_bytes_max,
             hello_timeout_s: wanted.hello_timeout_s,

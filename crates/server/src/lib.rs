@@ -39,7 +39,9 @@ mod worker;
 pub use crate::authenticate::password;
 pub use assembly::{Assembly, Components, Reloader};
 pub use certificates::NameKind;
-pub use config::{ClientCertificates, Config, JwtKeys, JwtOptions, ServiceOptions, TlsFiles};
+pub use config::{
+    ClientCertificates, Config, JwtKeys, JwtOptions, Proxies, ServiceOptions, TlsFiles,
+};
 pub use network::{Acceptor, Stream};
 pub use protocol::Compression;
 pub use server::{Server, start};

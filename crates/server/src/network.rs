@@ -8,6 +8,7 @@ mod listen;
 mod listener;
 mod outgoing;
 mod patience;
+mod proxied;
 mod stream;
 mod supervisor;
 mod surroundings;

@@ -122,6 +122,7 @@ impl<'a> New<'a> {
         }
         let (config, now) = (self.shared.config.now(), self.shared.authenticator.now_unix_s());
         certificate::check(self.connection.certificate(), &hello, &config.tls, now)?;
+        let address = self.connection.peer().map_or(address, |peer| peer.ip());
         let origin = Origin::new(address, hello.user.clone());
         Ok(Some(Greeted { new: self, hello, address, origin }))
     }

@@ -19,6 +19,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod authority;
+mod balancer;
+mod beside;
 mod browser;
 mod chance;
 mod dump;
@@ -35,6 +37,7 @@ mod wait;
 mod world;
 
 pub use authority::{Authority, ends_in_year};
+pub use balancer::{Balancer, Handing};
 pub use browser::{BROWSER_PICTURE_SIZE, Browser};
 pub use chance::{Chance, full};
 pub use dump::{Center, Share, count, differences, differences_in, query, sql, tables};

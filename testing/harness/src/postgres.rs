@@ -14,7 +14,7 @@ mod pooler;
 mod programs;
 mod recovery;
 mod session;
-mod settings;
+pub(crate) mod settings;
 mod watchdog;
 
 pub use client::{client_command, run_client};

@@ -52,7 +52,10 @@ impl Shell {
         let mut bash = command
             .args(["--noprofile", "--norc", "-c", LOOP])
             .current_dir(folder.path().join("work"))
-            .env("PATH", format!("{}:{}:{path}", programs.display(), programs_folder().display()))
+            .env(
+                "PATH",
+                format!("{}:{}:{path}:/usr/sbin", programs.display(), programs_folder().display()),
+            )
             .env("HOME", folder.path().join("home"))
             .env("NO_COLOR", "1")
             .env("TERM", "dumb")

@@ -9,6 +9,7 @@ use super::log_level::LogLevel;
 use super::login_service::{SERVICE_OPTIONS, ServiceFileOptions};
 use super::spelled::{OPTIONS, SpelledOption};
 use super::tls::{TlsClient, TlsClientUser};
+use super::trusted_proxy::TrustedProxy;
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -49,6 +50,10 @@ macro_rules! server_options {
             pub(crate) listen: Vec<String>,
             /// Origins of the pages that may synchronize over HTTP.
             pub(crate) allowed_origins: Vec<String>,
+            /// The proxies in front of the server that are believed.
+            pub(crate) trusted_proxies: Vec<TrustedProxy>,
+            /// Whether their connections begin with a PROXY header.
+            pub(crate) proxy_protocol: bool,
             /// The certificate for encrypted connections, relative to the file.
             #[serde(skip_serializing_if = "Option::is_none")]
             pub(crate) tls_certificate: Option<String>,
@@ -86,6 +91,8 @@ macro_rules! server_options {
                 ServerOptions {
                     listen: vec![LISTEN_DEFAULT.to_owned()],
                     allowed_origins: Vec::new(),
+                    trusted_proxies: Vec::new(),
+                    proxy_protocol: false,
                     tls_certificate: None,
                     tls_key: None,
                     tls_client_ca: None,
@@ -233,6 +240,10 @@ impl ServerOptions {
             mark_dir: None,
             listen: self.listen.clone(),
             allowed_origins: self.allowed_origins.clone(),
+            proxies: server::Proxies {
+                trusted: self.trusted_proxies.iter().map(|proxy| proxy.0).collect(),
+                protocol: self.proxy_protocol,
+            },
             tls: server::TlsFiles {
                 certificate: self.tls_certificate.as_ref().map(PathBuf::from),
                 key: self.tls_key.as_ref().map(PathBuf::from),

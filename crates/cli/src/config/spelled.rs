@@ -25,6 +25,20 @@ pub(crate) const OPTIONS: &[SpelledOption] = &[
               or WebSocket from a browser. Default: none.",
     },
     SpelledOption {
+        name: "trusted_proxies",
+        value: "[\"10.0.0.0/8\"]",
+        why: "(addresses, or networks as ADDRESS/BITS): the balancers and reverse proxies in front \
+              of the server. Only they may say whose connection they hand on, in the header \
+              X-Forwarded-For of HTTP or by the PROXY protocol. Default: none, and all remotes \
+              behind a proxy have its address.",
+    },
+    SpelledOption {
+        name: "proxy_protocol",
+        value: "false",
+        why: "(true, false): whether each connection of a trusted proxy begins with a header of \
+              the PROXY protocol, version 1 or 2.",
+    },
+    SpelledOption {
         name: "tls_certificate",
         value: "\"server.pem\"",
         why: "(a file, relative to this one): the certificate of the server for tls:// and \

@@ -139,10 +139,19 @@ async fn serve(
             "rows went to disk, because stream_memory_bytes_max is used up"
         );
     }
-    log(&connection, &summary, &result, sync_id, &peer.to_string(), duration_ms);
+    let peer = spelled(connection.peer().unwrap_or(peer));
+    log(&connection, &summary, &result, sync_id, &peer, duration_ms);
     match result {
         Ok(_) => connection.finish().await,
         Err(failure) => connection.refuse(&spread(failure, shared)).await,
+    }
+}
+
+/// The port is not always known of a peer behind a proxy.
+fn spelled(peer: SocketAddr) -> String {
+    match peer.port() {
+        0 => peer.ip().to_string(),
+        _ => peer.to_string(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! One connection: frames from bytes, bytes from messages, and a limit for every wait.
 
 use super::patience::{Limits, Patience};
+use super::proxied::BEGINNINGS;
 use super::stream::Stream;
 use super::wire::{Wire, lost};
 use bytes::BufMut;
@@ -12,6 +13,7 @@ use rustls::pki_types::CertificateDer;
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io::{ErrorKind, IoSlice};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -278,6 +280,11 @@ impl Connection {
         self.wire.stream.certificate()
     }
 
+    /// Whose connection this is, where a trusted proxy has said so.
+    pub(crate) fn peer(&self) -> Option<SocketAddr> {
+        self.wire.stream.peer()
+    }
+
     /// Bytes received from the peer, and sent to it.
     pub(crate) fn bytes(&self) -> (u64, u64) {
         (self.wire.bytes_in, self.wire.bytes_out)
@@ -391,6 +398,12 @@ fn stranger(first: &[u8]) -> Failure {
     if first.starts_with(&TLS_BEGINS) {
         let message = "the peer speaks TLS, and this port does not";
         return Failure::new(Code::EncryptionMismatch, message);
+    }
+    if BEGINNINGS.iter().any(|beginning| first.starts_with(beginning)) {
+        let message = "the peer is a proxy that speaks the PROXY protocol";
+        return Failure::new(Code::NotSyncline, message).hint(
+            "name it in `trusted_proxies` of the server, and set `proxy_protocol = true` there",
+        );
     }
     Failure::new(Code::NotSyncline, "the peer does not speak Syncline's protocol")
 }

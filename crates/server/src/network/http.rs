@@ -9,6 +9,7 @@
 
 mod answer;
 mod exchange;
+mod forwarded;
 mod pipe;
 mod status;
 mod upgrade;
@@ -170,7 +171,7 @@ async fn serve(
         // Whom it concerns has seen it: a session fails where its stream does.
         tracing::debug!(%peer, %error, "a connection of HTTP ended early");
     }
-    if let Some((stream, ahead)) = upgrades.taken().await {
+    if let Some((stream, ahead, peer)) = upgrades.taken().await {
         let memory = front.shared.spills.memory().hold();
         let stream = WebSocket::new(stream, ahead, memory);
         // A server that stops closes it.
@@ -196,6 +197,7 @@ async fn answer(
     let asked = Asked::of(&front.prefix, path, request.method(), headers);
     let sender = Sender::of(headers, &config.allowed_origins);
     let foreign = sender == Sender::Foreign;
+    let peer = forwarded::sender(wire.peer().unwrap_or(peer), headers, &config.proxies);
     let mut response = match asked {
         Asked::Health => answer::text(StatusCode::OK, "alive\n"),
         Asked::Readiness if is_ready(front) => answer::text(StatusCode::OK, "ready\n"),
@@ -212,7 +214,7 @@ async fn answer(
             answer::text(StatusCode::UNSUPPORTED_MEDIA_TYPE, text)
         }
         Asked::Synchronize => synchronize(request, peer, front, wire).await,
-        Asked::WebSocket => upgrades.grant(request),
+        Asked::WebSocket => upgrades.grant(request, peer),
     };
     sender.permit(&mut response);
     Ok(response)

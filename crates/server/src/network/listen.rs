@@ -3,6 +3,7 @@
 use super::Acceptor;
 use super::http::Http;
 use super::listener::Listener;
+use super::proxied::Proxied;
 use super::surroundings::Surroundings;
 use super::tls::{Protocols, TlsAcceptor, TlsSettings};
 use model::{Code, Failure, ServerUrl};
@@ -29,7 +30,9 @@ pub(crate) fn listen(
         (true, Some(tls)) => Some(tls.clone()),
         (true, None) => return Err(no_certificate(&url)),
     };
-    let mut acceptor: Box<dyn Acceptor> = Box::new(Listener::bind(&url)?);
+    let listener = Box::new(Listener::bind(&url)?);
+    let mut acceptor: Box<dyn Acceptor> =
+        Box::new(Proxied::new(listener, surroundings.shared.clone()));
     if let Some(tls) = encrypted {
         let memory = surroundings.shared.spills.memory().clone();
         let protocols = if scheme.is_http() { Protocols::Http } else { Protocols::Frames };

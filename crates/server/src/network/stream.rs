@@ -34,6 +34,11 @@ pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {
         None
     }
 
+    /// Whose bytes these are, where a trusted proxy has said so, once something was read.
+    fn peer(&self) -> Option<SocketAddr> {
+        None
+    }
+
     /// Learns what the server thinks of the peer, before the first byte to it: that it may
     /// synchronize, or why not. For streams that say so outside of the bytes.
     fn judged(&mut self, _judgment: Result<(), &Failure>) {}

@@ -2,32 +2,20 @@
 
 use super::account::Account;
 use super::{PsqlSession, TestDatabase, settings};
+use crate::beside::Beside;
 use crate::wait::until;
 use std::fs;
 use std::net::TcpStream;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
 /// How often a free port may turn out to be taken by somebody else.
 const STARTS_MAX: usize = 20;
 
-/// Its input ends when the program does. The pooler has nothing that it could lose.
-const SCRIPT: &str = r#"
-PATH="$PATH:/usr/sbin"
-exec 3<&0
-pgbouncer "$1" </dev/null 3<&- &
-pid=$!
-(cat <&3 >/dev/null; kill -KILL "$pid" 2>/dev/null) &
-exec 3<&-
-wait "$pid"
-"#;
-
 /// A pooler. Dropping it ends it.
 #[derive(Debug)]
 pub struct Pooler {
-    child: Child,
+    _beside: Beside,
     port: u16,
     database: TestDatabase,
     folder: TempDir,
@@ -45,18 +33,15 @@ impl Pooler {
             let users = format!("\"{}\" \"\"\n", database.role());
             fs::write(folder.path().join("users"), users).unwrap();
             account.own(folder.path());
-            let mut command = Command::new("sh");
-            account.run(&mut command);
-            command.args(["-c", SCRIPT, "pooler"]).arg(&config).current_dir("/");
-            command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-            let mut child = command.process_group(0).spawn().unwrap();
+            let command = ["pgbouncer", config.to_str().unwrap()];
+            let mut beside = Beside::start(&command, |shell| account.run(shell));
             let mut runs = true;
             until("pgbouncer to listen", || {
-                runs = child.try_wait().unwrap().is_none();
+                runs = beside.runs();
                 !runs || TcpStream::connect(("127.0.0.1", port)).is_ok()
             });
             if runs {
-                return Pooler { child, port, database: database.clone(), folder };
+                return Pooler { _beside: beside, port, database: database.clone(), folder };
             }
         }
         panic!("pgbouncer does not start; is it installed?");
@@ -76,13 +61,6 @@ impl Pooler {
     /// What it has logged so far.
     pub fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
-    }
-}
-
-impl Drop for Pooler {
-    fn drop(&mut self) {
-        drop(self.child.stdin.take());
-        self.child.wait().unwrap();
     }
 }
 

@@ -57,7 +57,7 @@ pub(super) fn write_place(data: &Path, socket_folder: &Path, port: u16) {
 }
 
 /// A port on 127.0.0.1 that nobody listens on at the moment.
-pub(super) fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     // No seed is named: what a test does must not depend on who listens where.
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let mut chance = Chance::from_seed(u64::from(now.subsec_nanos()) ^ now.as_secs() << 20);

@@ -15,6 +15,7 @@ use hyper::upgrade::OnUpgrade;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
 
 /// The version of WebSocket.
@@ -28,11 +29,15 @@ const KEY_BYTES: usize = 16;
 
 /// What became of the requests of one connection that asked for WebSocket: the last one ends it.
 #[derive(Default)]
-pub(super) struct Upgrades(Mutex<Option<OnUpgrade>>);
+pub(super) struct Upgrades(Mutex<Option<(OnUpgrade, SocketAddr)>>);
 
 impl Upgrades {
-    /// Answers such a request.
-    pub(super) fn grant(&self, mut request: Request<Incoming>) -> Response<Answer> {
+    /// Answers such a request, which `sender` sent.
+    pub(super) fn grant(
+        &self,
+        mut request: Request<Incoming>,
+        sender: SocketAddr,
+    ) -> Response<Answer> {
         let headers = request.headers();
         if headers.get(SEC_WEBSOCKET_VERSION) != Some(&VERSION) {
             let text = "this server speaks version 13 of WebSocket\n";
@@ -50,16 +55,17 @@ impl Upgrades {
         headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
         headers.insert(SEC_WEBSOCKET_ACCEPT, accept);
         let upgrade = hyper::upgrade::on(&mut request);
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(upgrade);
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((upgrade, sender));
         response
     }
 
-    /// The stream of a connection that has left HTTP, with what was read behind the request.
-    pub(super) async fn taken(&self) -> Option<(Box<dyn Stream>, Bytes)> {
-        let upgrade = self.0.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+    /// The stream of a connection that has left HTTP, with what was read behind the request, and
+    /// who sent that.
+    pub(super) async fn taken(&self) -> Option<(Box<dyn Stream>, Bytes, SocketAddr)> {
+        let (upgrade, sender) = self.0.lock().unwrap_or_else(PoisonError::into_inner).take()?;
         // Where the peer is gone before the answer, nobody misses it.
         let parts = upgrade.await.ok()?.downcast::<TokioIo<WireIo>>().ok()?;
-        Some((parts.io.into_inner().into_stream()?, parts.read_buf))
+        Some((parts.io.into_inner().into_stream()?, parts.read_buf, sender))
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::network::Stream;
 use rustls::pki_types::CertificateDer;
 use std::io::{self, IoSlice};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
@@ -52,6 +53,11 @@ impl Wire {
     /// The certificate that the peer has shown.
     pub(super) fn certificate(&self) -> Option<CertificateDer<'static>> {
         self.state().stream.as_ref()?.certificate().cloned()
+    }
+
+    /// Whose bytes these are, where a trusted proxy has said so.
+    pub(super) fn peer(&self) -> Option<SocketAddr> {
+        self.state().stream.as_ref()?.peer()
     }
 
     /// Waits until everything was written once more than so often.

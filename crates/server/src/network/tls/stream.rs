@@ -12,6 +12,7 @@ use model::Hold;
 use rustls::ServerConnection;
 use rustls::pki_types::CertificateDer;
 use std::io::{self, BufRead, ErrorKind, IoSlice, Read, Write as _};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -174,6 +175,10 @@ impl Stream for TlsStream {
     /// What is encrypted and still here is as little with the peer as what the network has.
     fn unacknowledged(&self) -> Option<u64> {
         self.inner.unacknowledged().map(|bytes| bytes + self.outgoing.len() as u64)
+    }
+
+    fn peer(&self) -> Option<SocketAddr> {
+        self.inner.peer()
     }
 
     fn certificate(&self) -> Option<&CertificateDer<'static>> {
