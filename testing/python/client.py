@@ -1,18 +1,20 @@
 """A client of Syncline, written from docs/internals/protocol.md with the standard library alone.
 
-    client.py tcp://HOST:PORT FILE --user NAME --password-file F [--remote-id ID]
+    client.py URL FILE --user NAME --password-file F [--remote-id ID] [--ca-file F]
 
-It synchronizes an SQLite file and prints one JSON object. What is uploaded is the difference to a copy
-of each table as it was synchronized last, so rows may be written by any program.
+It synchronizes an SQLite file over tcp, http or https, and prints one JSON object. It uploads what
+differs from a copy of each table as it was synchronized last, so any program may write rows.
 """
 
-import argparse, json, secrets, socket, sqlite3, struct, sys
+import argparse, http.client, json, secrets, socket, sqlite3, ssl, struct, sys, urllib.parse
 
 VERSION, VERSION_MIN, DEPTH_MAX, FRAME_MAX = 2, 1, 32, 64 << 20
 NAMES = dict(enumerate("hello welcome schema_change upload_begin rows upload_end upload_committed "
-                       "rejects download_begin download_end failed".split(), 1)) | {16: "packed_rows"}
+                       "rejects download_begin download_end failed".split(), 1))
+NAMES |= {15: "acknowledgement", 16: "packed_rows", 17: "verify", 18: "verified"}
 TYPES = {name: number for number, name in NAMES.items()}
 INSERT, UPDATE, DELETE, UPSERT, KEY_CHANGE, ABSENT = 1, 2, 3, 4, 5, object()
+HALF_DUPLEX, TYPE, REQUESTS_MAX = 256, "application/vnd.syncline", 5
 
 class Failure(Exception):
     """What ends a synchronization, with the number of its error."""
@@ -43,19 +45,15 @@ class Unpacker:
     LENGTHS = {first + n: ("BHI"[-count:][n], kind) for first, count, kind in
                ((0xd9, 3, "text"), (0xc4, 3, "bytes"), (0xdc, 2, "array"), (0xde, 2, "map"))
                for n in range(count)}
-
     def __init__(self, data):
         self.data, self.at = data, 0
-
     def take(self, count):
         if count > len(self.data) - self.at:
             raise Failure(1003, "a message is cut")
         self.at += count
         return self.data[self.at - count:self.at]
-
     def number(self, form):
         return struct.unpack(">" + form, self.take(struct.calcsize(form)))[0]
-
     def value(self, depth=0):
         head = self.take(1)[0]
         if head < 0x80:
@@ -73,7 +71,6 @@ class Unpacker:
             form, kind = self.LENGTHS[head]
             return self.sized(kind, self.number(form), depth)
         raise Failure(1003, "a message has a value of another kind")
-
     def sized(self, kind, count, depth):
         try:
             if kind in ("bytes", "text"):
@@ -92,7 +89,6 @@ class Unpacker:
             result[name] = self.value(depth + 1)
         return result
 
-# Rows.
 def pack_value(value):
     if value is None:
         return b"\x00"
@@ -131,17 +127,14 @@ def unpack_value(data, at):
     raise Failure(1003, f"a row has a value of unknown kind {tag}")
 
 def unpack_rows(data, count, width):
-    rows, at = [], 0
-    for _ in range(count):
-        rows.append([])
-        for _ in range(width):
-            value, at = unpack_value(data, at)
-            rows[-1].append(value)
+    values, at = [], 0
+    for _ in range(count * width):
+        value, at = unpack_value(data, at)
+        values.append(value)
     if at != len(data):
         raise Failure(1003, "a frame has more than its rows")
-    return rows
+    return [values[row * width:(row + 1) * width] for row in range(count)]
 
-# Frames and messages.
 def frame(name, fields, payload=None):
     payload = pack(fields) if payload is None else payload
     return struct.pack("<IB", len(payload), TYPES[name]) + payload
@@ -165,20 +158,30 @@ def decode(number, payload):
     return NAMES[number], fields
 
 class Connection:
-    def __init__(self, url):
-        if not url.startswith("tcp://"):
-            raise Failure(1008, f"{url} is not supported")
-        host, _, port = url[6:].rstrip("/").rpartition(":")
-        self.socket = socket.create_connection((host.strip("[]"), int(port)), timeout=60)
-        self.send, self.reader = self.socket.sendall, self.socket.makefile("rb")
-        self.send(b"SYNCLINE")
-
+    """What is sent waits for the next read: over HTTP all of it is one request."""
+    def __init__(self, url, ca_file):
+        parts, self.out = urllib.parse.urlsplit(url), b"SYNCLINE"
+        self.half_duplex, self.path = parts.scheme != "tcp", parts.path.rstrip("/") + "/sync"
+        if parts.scheme == "tcp":
+            self.socket = socket.create_connection((parts.hostname, parts.port or 2439), timeout=60)
+            self.reader = self.socket.makefile("rb")
+            return
+        secure = {"context": ssl.create_default_context(cafile=ca_file)} if parts.scheme == "https" else {}
+        kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+        self.http = kind(parts.netloc, timeout=600, **secure)
     def read(self, count):
-        data = self.reader.read(count)
+        data, self.out = self.out, b""
+        if data and not self.half_duplex:
+            self.socket.sendall(data)
+        elif data:
+            self.http.request("POST", self.path, data, {"Content-Type": TYPE})
+            self.reader = self.http.getresponse()
+            if self.reader.headers["Content-Type"] != TYPE:
+                raise Failure(1025, f"no server of Syncline answers: status {self.reader.status}")
+        data = self.reader.read(count) if count else b""
         if len(data) < count:
             raise Failure(1006, "the connection ended")
         return data
-
     def receive(self, *expected):
         while True:
             size, number = struct.unpack("<IB", self.read(5))
@@ -192,7 +195,6 @@ class Connection:
             if name is not None:
                 raise Failure(1005, f"{name} where {expected} was expected")
 
-# The remote.
 def from_json(fields):
     return bytes.fromhex(fields["hex"]) if set(fields) == {"hex"} else fields
 
@@ -209,21 +211,20 @@ class Remote:
         if "remote_id" not in self.state:
             self.remember(remote_id=remote_id or secrets.token_hex(16), tables=[], progress=0, counter=0,
                           nonce_confirmed=0, attempt=0, file_secret=secrets.token_bytes(16))
-
     def remember(self, **facts):
         self.state.update(facts)
         for name, value in facts.items():
             text = json.dumps(value, default=lambda data: {"hex": data.hex()})
             self.db.execute("INSERT OR REPLACE INTO pysync_state VALUES (?, ?)", (name, text))
-
+    def transaction(self):
+        self.db.execute("BEGIN IMMEDIATE")
+        return self.db
     def columns(self, table):
         return ", ".join(quoted(column) for column in table["columns"])
-
     def rows(self, name, table):
         found = self.db.execute(f"SELECT {self.columns(table)} FROM {quoted(name)}")
         key = lambda row: b"".join(pack_value(row[position]) for position in table["key"])
         return {key(row): list(row) for row in found}
-
     def changes(self):
         """Per table and operation what is different from what was synchronized last."""
         result = []
@@ -237,162 +238,161 @@ class Remote:
                        for key in now if key in before and differs(key)]
             result += [(position, DELETE, [before[key]]) for key in before if key not in now]
         return result
-
     def put(self, name, table, row):
         self.db.execute(f"INSERT OR REPLACE INTO {quoted(name)} ({self.columns(table)}) "
                         f"VALUES ({', '.join('?' * len(row))})", row)
-
     def remove(self, name, table, values):
         where = " AND ".join(f"{quoted(table['columns'][at])} IS ?" for at in table["key"])
         self.db.execute(f"DELETE FROM {quoted(name)} WHERE {where}", values)
-
     def settle(self, sent):
-        """What was uploaded is what was synchronized last."""
         for position, operation, images in sent["rows"]:
             table, copy = self.state["tables"][position], f"pysync_{position}"
             self.remove(copy, table, [images[0][at] for at in table["key"]])
             if operation != DELETE:
                 self.put(copy, table, images[-1])
         self.remember(progress=sent["progress"], sent=None)
-
     def change_schema(self, schema):
         """Tables that are the same are kept; all others are downloaded again."""
-        self.db.execute("BEGIN IMMEDIATE")
-        old = {table["fingerprint"]: (at, table) for at, table in enumerate(self.state["tables"])}
-        new = {table["fingerprint"] for table in schema["tables"]}
-        if any(self.state["tables"][at]["fingerprint"] not in new for at, _, _ in self.changes()):
-            raise Failure(5000, "a table has changed at the center while changes of it wait here")
-        for print_, (at, table) in old.items():
-            self.db.execute(f"ALTER TABLE pysync_{at} RENAME TO pysync_old_{at}")
-            if print_ not in new:
-                for name in (quoted(table["name"]), f"pysync_old_{at}"):
-                    self.db.execute(f"DROP TABLE {name}")
-        for position, table in enumerate(schema["tables"]):
-            kept = old.get(table["fingerprint"])
-            if kept:
-                self.db.execute(f"ALTER TABLE pysync_old_{kept[0]} RENAME TO pysync_{position}")
-                table["watermark"] = kept[1]["watermark"]
-                continue
-            list(map(self.db.execute, table["create"]))
-            keys = ", ".join(quoted(table["columns"][at]) for at in table["key"])
-            # Without types, so that values stay what they are.
-            self.db.execute(f"CREATE TABLE pysync_{position} ({self.columns(table)}, PRIMARY KEY ({keys}))")
-            table["watermark"] = None
-        self.remember(tables=schema["tables"], schema_fingerprint=schema["fingerprint"])
-        self.db.execute("COMMIT")
-
+        with self.transaction():
+            old = {table["fingerprint"]: (at, table) for at, table in enumerate(self.state["tables"])}
+            new = {table["fingerprint"] for table in schema["tables"]}
+            if any(self.state["tables"][at]["fingerprint"] not in new for at, _, _ in self.changes()):
+                raise Failure(5000, "a table has changed at the center while changes of it wait here")
+            for print_, (at, table) in old.items():
+                self.db.execute(f"ALTER TABLE pysync_{at} RENAME TO pysync_old_{at}")
+                if print_ not in new:
+                    for name in (quoted(table["name"]), f"pysync_old_{at}"):
+                        self.db.execute(f"DROP TABLE {name}")
+            for position, table in enumerate(schema["tables"]):
+                kept = old.get(table["fingerprint"])
+                if kept:
+                    self.db.execute(f"ALTER TABLE pysync_old_{kept[0]} RENAME TO pysync_{position}")
+                    table["watermark"] = kept[1]["watermark"]
+                    continue
+                list(map(self.db.execute, table["create"]))
+                keys = ", ".join(quoted(table["columns"][at]) for at in table["key"])
+                # Without types, so that values stay what they are.
+                columns = f"{self.columns(table)}, PRIMARY KEY ({keys})"
+                self.db.execute(f"CREATE TABLE pysync_{position} ({columns})")
+                table["watermark"] = None
+            self.remember(tables=schema["tables"], schema_fingerprint=schema["fingerprint"])
     def apply(self, begin, frames, end):
         """The whole download in one transaction; it fails if rows were written in the meantime."""
-        self.db.execute("BEGIN IMMEDIATE")
-        if any(begin["tables"][at]["mode"] != "none" for at, _, _ in self.changes()):
-            raise Failure(5000, "rows were changed in the meantime; synchronize again")
-        tables = self.state["tables"]
-        for position, table in enumerate(tables):
-            if begin["tables"][position]["mode"] == "refresh":
-                self.db.execute(f"DELETE FROM {quoted(table['name'])}")
-                self.db.execute(f"DELETE FROM pysync_{position}")
-        for rows in frames:
-            table, position = tables[rows["table"]], rows["table"]
-            keys = len(table["key"]) if rows["operation"] in (DELETE, KEY_CHANGE) else 0
-            width = keys + (len(table["columns"]) if rows["operation"] != DELETE else 0)
-            for row in unpack_rows(rows["rows"], rows["count"], width):
-                for name in (table["name"], f"pysync_{position}"):
-                    if keys:
-                        self.remove(name, table, row[:keys])
-                    if row[keys:]:
-                        self.put(name, table, row[keys:])
-        for table, mark in zip(tables, end["watermarks"]):
-            table["watermark"] = mark if mark is not None else table["watermark"]
-        self.remember(tables=tables, counter=end["counter"], nonce_attempt=None,
-                      receipt=end.get("receipt") or self.state.get("receipt"),
-                      nonce_confirmed=self.state["nonce_attempt"])
-        self.db.execute("COMMIT")
+        with self.transaction():
+            if any(begin["tables"][at]["mode"] != "none" for at, _, _ in self.changes()):
+                raise Failure(5000, "rows were changed in the meantime; synchronize again")
+            tables = self.state["tables"]
+            for position, table in enumerate(tables):
+                if begin["tables"][position]["mode"] == "refresh":
+                    self.db.execute(f"DELETE FROM {quoted(table['name'])}")
+                    self.db.execute(f"DELETE FROM pysync_{position}")
+            for rows in frames:
+                table, position = tables[rows["table"]], rows["table"]
+                keys = len(table["key"]) if rows["operation"] in (DELETE, KEY_CHANGE) else 0
+                width = keys + (len(table["columns"]) if rows["operation"] != DELETE else 0)
+                for row in unpack_rows(rows["rows"], rows["count"], width):
+                    for name in (table["name"], f"pysync_{position}"):
+                        if keys:
+                            self.remove(name, table, row[:keys])
+                        if row[keys:]:
+                            self.put(name, table, row[keys:])
+            for table, mark in zip(tables, end["watermarks"]):
+                table["watermark"] = mark if mark is not None else table["watermark"]
+            self.remember(tables=tables, counter=end["counter"], nonce_attempt=None,
+                          receipt=end.get("receipt") or self.state.get("receipt"),
+                          nonce_confirmed=self.state["nonce_attempt"])
 
-# One synchronization.
-def hello(remote, user, credential, version):
+def hello(remote, user, credential, version, half_duplex, lesson):
     state = remote.state
     nonce = state.get("nonce_attempt") or secrets.randbits(62) + 1
     remote.remember(nonce_attempt=nonce, attempt=state["attempt"] + 1)
-    return {"protocol_version": version, "client": "client.py", "remote_id": state["remote_id"],
-            "user": user, "credential": credential, "database_id": state.get("database_id"),
-            "mode": "full", "progress": state["progress"],
-            "outcome": "unknown" if state.get("sent") else "known", "counter": state["counter"],
-            "nonce_confirmed": state["nonce_confirmed"], "nonce_attempt": nonce,
-            "attempt": state["attempt"], "file_secret": state["file_secret"],
-            "receipt": state.get("receipt"), "schema_fingerprint": state.get("schema_fingerprint"),
+    known = ("remote_id progress counter nonce_confirmed attempt file_secret database_id receipt "
+             "schema_fingerprint")
+    return {"protocol_version": version, "client": "client.py", "user": user, "mode": "full",
+            "credential": credential, "nonce_attempt": nonce, "capabilities": HALF_DUPLEX * half_duplex,
+            "outcome": "unknown" if state.get("sent") else "known",
+            **{name: state.get(name) for name in known.split()},
             "watermarks": [{name: table[name] for name in ("fingerprint", "watermark")}
-                           for table in state["tables"]], "upload_follows": False}
+                           for table in state["tables"]], "upload_follows": lesson is not None,
+            **{name: (lesson or {}).get(name, []) for name in ("kept_tables", "unknown_tables")}}
 
-def upload(connection, remote, kept):
-    changes = [change for change in remote.changes() if change[0] not in kept]
-    previous, sent = remote.state["progress"], {"progress": remote.state["progress"], "rows": []}
+def upload(connection, remote, welcome):
+    """Sends what has changed, but for the tables that Welcome wants to be left out."""
+    changes = [it for it in remote.changes() if it[0] not in welcome.get("kept_tables", [])]
+    sent, previous = {"progress": remote.state["progress"], "rows": changes}, remote.state["progress"]
     if changes:
-        sent = {"progress": previous + 1 + secrets.randbelow(1 << 30), "rows": changes}
+        sent["progress"] += 1 + secrets.randbelow(1 << 30)
         remote.remember(sent=sent)
-    connection.send(frame("upload_begin", {"previous": previous, "progress": sent["progress"]}))
+    connection.out += frame("upload_begin", {"previous": previous, "progress": sent["progress"]})
     for position, operation, images in sent["rows"]:
         row = b"".join(pack_value(value) for image in images for value in image)
-        connection.send(frame("rows", None, struct.pack("<HBI", position, operation, 1) + row))
-    connection.send(frame("upload_end", {"rows": len(sent["rows"])}))
-    committed = connection.receive("upload_committed")[1]
-    if sent["rows"]:
-        remote.db.execute("BEGIN IMMEDIATE")
-        remote.settle(sent)
-        remote.db.execute("COMMIT")
-    return {name: committed.get(name, 0) for name in ("inserts", "updates", "deletes", "conflicts")}
+        connection.out += frame("rows", None, struct.pack("<HBI", position, operation, 1) + row)
+    connection.out += frame("upload_end", {"rows": len(sent["rows"])})
+    return sent
 
-def attempt(url, remote, user, credential, version):
-    connection = Connection(url)
-    connection.send(frame("hello", hello(remote, user, credential, version)))
+def learn(remote, committed, lesson):
+    if sent := remote.state.get("sent"):
+        if committed not in (sent["progress"], remote.state["progress"]) and not lesson:
+            raise Failure(2107, "the server has an upload of another file")
+        with remote.transaction():
+            if committed == sent["progress"]:
+                remote.settle(sent)
+            remote.remember(sent=None)
+
+def attempt(options, remote, credential, version, lesson=None):
+    """A connection. It yields a report, or the Welcome that asks for an upload over another one."""
+    connection = Connection(options.url, options.ca_file)
+    greeting = hello(remote, options.user, credential, version, connection.half_duplex, lesson)
+    connection.out += frame("hello", greeting)
+    sent = upload(connection, remote, lesson) if lesson else None
     _, welcome = connection.receive("welcome")
     remote.remember(database_id=welcome["database_id"], server_version=welcome["protocol_version"])
-    sent, committed = remote.state.get("sent"), welcome.get("progress")
-    if sent:
-        remote.db.execute("BEGIN IMMEDIATE")
-        if committed == sent["progress"]:
+    if welcome["upload"] == "send":
+        learn(remote, welcome.get("progress"), lesson)
+        if welcome.get("schema_change_follows"):
+            remote.change_schema(connection.receive("schema_change")[1]["schema"])
+        if connection.half_duplex:
+            return None, welcome
+        sent = upload(connection, remote, welcome)
+    committed = connection.receive("upload_committed")[1]
+    if sent["rows"]:
+        with remote.transaction():
             remote.settle(sent)
-        elif committed != remote.state["progress"]:
-            raise Failure(2107, "the server has an upload of another file")
-        remote.remember(sent=None)
-        remote.db.execute("COMMIT")
-    if welcome.get("schema_change_follows"):
-        remote.change_schema(connection.receive("schema_change")[1]["schema"])
-    uploaded = upload(connection, remote, welcome.get("kept_tables", []))
-    begin, frames, rejects = connection.receive("download_begin")[1], [], []
-    while True:
+    begin, frames, rejects, name = connection.receive("download_begin")[1], [], [], None
+    while name != "download_end":
         name, fields = connection.receive("rows", "rejects", "download_end")
-        if name == "download_end":
-            break
         rejects += fields.get("rejects", [])
-        if name == "rows":
-            frames.append(fields)
+        frames += [fields] if name == "rows" else []
     count = sum(rows["count"] for rows in frames)
     if fields["rows"] != count or len(fields["watermarks"]) != len(remote.state["tables"]):
         raise Failure(1003, f"{count} rows came, {fields['rows']} were sent")
     remote.apply(begin, frames, fields)
-    return {"uploaded": uploaded, "downloaded": count, "rejects": len(rejects)}
+    uploaded = {name: committed.get(name, 0) for name in ("inserts", "updates", "deletes", "conflicts")}
+    return {"uploaded": uploaded, "downloaded": count, "rejects": len(rejects)}, None
 
-def synchronize(url, remote, user, credential):
-    version = min(VERSION, remote.state.get("server_version", VERSION))
-    try:
-        return attempt(url, remote, user, credential, version)
-    except Failure as failure:
-        newest = min(VERSION, failure.fields.get("max_version", 1))
-        oldest = max(VERSION_MIN, failure.fields.get("min_version", 1))
-        if failure.code != 1002 or newest == version or newest < oldest:
-            raise
-        return attempt(url, remote, user, credential, newest)
+def synchronize(options, remote, credential):
+    version, lesson = min(VERSION, remote.state.get("server_version", VERSION)), None
+    for _ in range(REQUESTS_MAX):
+        try:
+            report, lesson = attempt(options, remote, credential, version, lesson)
+            if report:
+                return report
+        except Failure as failure:
+            oldest, newest = (failure.fields.get(name, 1) for name in ("min_version", "max_version"))
+            spoken, version = version, min(VERSION, newest)
+            if failure.code != 1002 or version == spoken or version < max(VERSION_MIN, oldest):
+                raise
+    raise Failure(5030, "the server asks for the upload again and again")
 
 def main():
     parser = argparse.ArgumentParser()
-    for argument in ("url", "file", "--user", "--password-file", "--remote-id"):
+    for argument in ("url", "file", "--user", "--password-file", "--remote-id", "--ca-file"):
         parser.add_argument(argument)
     options = parser.parse_args()
     try:
-        with open(options.password_file) as file:
-            credential = {"password": file.readline().rstrip("\n")}
+        credential = {"password": open(options.password_file).readline().rstrip("\n")}
         remote = Remote(options.file, options.remote_id)
-        print(json.dumps(synchronize(options.url, remote, options.user, credential)))
+        print(json.dumps(synchronize(options, remote, credential)))
     except Failure as failure:
         sys.exit(str(failure))
 

@@ -2,7 +2,8 @@
 //!
 //! `tidy` checks the rules of the house, `generate` writes the documents that have their source
 //! in the code, `documents` runs the commands that the documents show, `dependencies` checks
-//! licenses and duplicate versions. `./test` calls all four.
+//! licenses and duplicate versions. `./test` calls all four. `package` makes what users install,
+//! and `./test --full` tries it.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "its answers go to the terminal")]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -12,6 +13,7 @@ mod dependencies;
 mod documents;
 mod fuzz;
 mod generate;
+mod package;
 mod problem;
 mod tidy;
 
@@ -26,7 +28,9 @@ usage: cargo run -q -p xtask -- COMMAND
   documents [FILE]...   runs the documented commands (all of README.md and docs/ by default)
   documents --write [FILE]...
                         the same, and writes into the files what the commands print now
-  dependencies          checks licenses and duplicate versions against deny.toml";
+  dependencies          checks licenses and duplicate versions against deny.toml
+  fuzz TARGET SECONDS   looks for inputs that break what reads bytes of others
+  package [--try]       makes an archive and a package of Debian in target/package, and uses them";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -42,6 +46,8 @@ fn main() -> ExitCode {
         ["documents", "--write", files @ ..] => documents::write(&checkout, files),
         ["documents", files @ ..] => documents::check(&checkout, files),
         ["dependencies"] => dependencies::check(&checkout),
+        ["package"] => package::make(&checkout.root),
+        ["package", "--try"] => package::make_and_try(&checkout.root),
         ["fuzz", target, seconds] => fuzz::run(&checkout.root, target, seconds),
         _ => {
             eprintln!("{USAGE}");

@@ -5,8 +5,9 @@
 //! happens in this time.
 
 use crate::checksum::Checksum;
+use crate::client::traffic::Network;
 use crate::layout::Layout;
-use crate::options::ClientsOn;
+use crate::options::{ClientsOn, Compression, Handshake};
 use model::{Code, Failure};
 use protocol::Failed;
 use serde::de::DeserializeOwned;
@@ -23,6 +24,10 @@ pub(crate) struct Assignment {
     pub(crate) first: u32,
     pub(crate) count: u32,
     pub(crate) server: String,
+    /// The authorities that are believed in place of the system's.
+    pub(crate) ca_file: Option<PathBuf>,
+    pub(crate) handshake: Option<Handshake>,
+    pub(crate) compression: Compression,
     /// Whether the consolidated database has decimal numbers.
     pub(crate) cost_as_text: bool,
     /// Where remote files lie.
@@ -67,6 +72,8 @@ pub(crate) struct Report {
     pub(crate) errors: u64,
     /// Uploaded rows with a conflict.
     pub(crate) conflicts: u64,
+    /// What went over the connections of all clients.
+    pub(crate) network: Network,
     /// Per client, where it was asked for.
     pub(crate) checksums: Vec<Checksum>,
 }

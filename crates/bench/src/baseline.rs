@@ -193,6 +193,7 @@ impl Baseline {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::Notes;
 
     fn load(operation: Operation, clients: u32, rows: u32) -> Option<Load> {
         Load::of(&Layout {
@@ -203,6 +204,7 @@ mod tests {
             rows,
             sets: 7,
             conflicts_percent: 10,
+            notes: Notes::Random,
         })
     }
 

@@ -3,26 +3,28 @@
 pub(crate) mod account;
 mod real;
 mod throttle;
-mod traffic;
+pub(crate) mod traffic;
 mod wire;
 
 use crate::barrier::{Assignment, Order};
 use crate::checksum::Checksum;
 use crate::layout::Expected;
-use crate::options::ClientsOn;
+use crate::options::{ClientsOn, Handshake};
 use account::{name_of, user_of};
-use client::transport::tcp::{self, Timeouts};
+use client::transport::tcp::Timeouts;
+use client::transport::{Connector, Trust};
 use client::{Components, Transport};
-use model::{Code, Failure, RemoteId};
+use model::{Code, Failure, RemoteId, ServerUrl};
 use real::RealClient;
 use throttle::Throttled;
-use traffic::Traffic;
+use traffic::{Network, Traffic};
 use wire::WireClient;
 
 /// A client.
 pub(crate) struct Client {
     number: u32,
     assignment: Assignment,
+    connector: Connector,
     kind: Kind,
 }
 
@@ -35,24 +37,40 @@ impl Client {
     pub(crate) fn new(number: u32, assignment: &Assignment) -> Result<Client, Failure> {
         let (user, remote_id) = (user_of(number)?, RemoteId::new(name_of(number))?);
         let kind = match assignment.clients_on {
-            ClientsOn::Wire => Kind::Wire(Box::new(WireClient::new(user, remote_id))),
+            ClientsOn::Wire => {
+                let method = assignment.compression.method();
+                Kind::Wire(Box::new(WireClient::new(user, remote_id, method)))
+            }
             ClientsOn::Memory | ClientsOn::File => {
                 let components = Components::system(&assignment.folder)?;
                 let real = RealClient::open(user, remote_id, assignment, components)?;
                 Kind::Real(Box::new(real))
             }
         };
-        Ok(Client { number, assignment: assignment.clone(), kind })
+        let connector = connector(assignment)?;
+        Ok(Client { number, assignment: assignment.clone(), connector, kind })
     }
 
-    /// One attempt to synchronize; the rows that it carried.
-    pub(crate) fn synchronize(&mut self, order: Order) -> Result<Traffic, Failure> {
-        let server = &self.assignment.server;
+    /// One attempt to synchronize; the rows that it carried. What went over the network is added to
+    /// `network`, also where it fails.
+    pub(crate) fn synchronize(
+        &mut self,
+        order: Order,
+        network: &mut Network,
+    ) -> Result<Traffic, Failure> {
+        let before = self.connector.metered();
+        let traffic = self.attempt(order);
+        *network += Network::between(before, self.connector.metered());
+        traffic
+    }
+
+    fn attempt(&mut self, order: Order) -> Result<Traffic, Failure> {
+        let connector = &self.connector;
         // The steps before are the same for all clients and are not timed.
         let timed = order == Order::SynchronizeTimed;
         let bandwidth = self.assignment.bandwidth.filter(|_| timed);
         let mut connect = || -> Result<Box<dyn Transport>, Failure> {
-            let transport = Box::new(tcp::connect(server, Timeouts::default())?);
+            let transport = connector.connect()?;
             Ok(match bandwidth {
                 Some(bytes_per_second) => Box::new(Throttled::new(transport, bytes_per_second)),
                 None => transport,
@@ -60,7 +78,7 @@ impl Client {
         };
         let traffic = match &mut self.kind {
             Kind::Real(real) => real.synchronize(&mut connect)?,
-            Kind::Wire(wire) => wire.synchronize(connect()?)?,
+            Kind::Wire(wire) => wire.synchronize(&mut connect)?,
         };
         if timed {
             self.check(traffic)?;
@@ -105,4 +123,15 @@ impl Client {
             Kind::Wire(wire) => wire.checksum(),
         }
     }
+}
+
+/// How a client reaches the server, again and again.
+fn connector(assignment: &Assignment) -> Result<Connector, Failure> {
+    let url = ServerUrl::parse(&assignment.server)?;
+    let trust = Trust { ca_file: assignment.ca_file.clone(), ..Trust::default() };
+    let connector = Connector::new(url, &trust, Timeouts::default())?;
+    Ok(match assignment.handshake {
+        Some(Handshake::Full) => connector.without_resumption(),
+        Some(Handshake::Resumed) | None => connector,
+    })
 }

@@ -1,10 +1,12 @@
 //! The client processes from the view of the run.
 
+pub(crate) mod link;
 pub(crate) mod process;
 
 use crate::barrier::{self, Answer, Assignment, Order, Report};
 use crate::clock::Stopwatch;
 use crate::machine::cpu;
+use link::Link;
 use model::{Code, Failure};
 use std::io::BufReader;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -46,15 +48,23 @@ pub(crate) fn shares(clients: u32, cores: u32) -> Vec<u32> {
 }
 
 impl Clients {
-    /// Starts the processes and waits until every client is ready. The assignment is for the
-    /// first one, and for all clients.
-    pub(crate) fn start(assignment: &Assignment, shares: &[u32]) -> Result<Clients, Failure> {
+    /// Starts the processes, at the other end of the link if there is one, and waits until every
+    /// client is ready. The assignment is for the first one, and for all clients.
+    pub(crate) fn start(
+        assignment: &Assignment,
+        shares: &[u32],
+        link: Option<&Link>,
+    ) -> Result<Clients, Failure> {
         let failed = |error| Failure::new(Code::Bug, "cannot start the clients").source(error);
         let executable = std::env::current_exe().map_err(failed)?;
         let mut clients = Clients { processes: Vec::new() };
         let mut first = 0;
         for count in shares {
-            let mut child = Command::new(&executable)
+            let mut command = match link {
+                Some(link) => link.other_end(&executable),
+                None => Command::new(&executable),
+            };
+            let mut child = command
                 .args(["bench", "clients"])
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
@@ -92,6 +102,7 @@ impl Clients {
             report.retries += part.retries;
             report.errors += part.errors;
             report.conflicts += part.conflicts;
+            report.network += part.network;
             report.checksums.extend(part.checksums);
         }
         Ok(Round { duration, report })

@@ -1,11 +1,13 @@
 //! The figures of a run, as JSON for programs and as a table for people.
 
+pub(crate) mod cost;
 pub(crate) mod settings;
 mod table;
 
 pub(crate) use table::{grouped, print};
 
 use crate::baseline::Baseline;
+use crate::client::traffic::Network;
 use crate::clients::Round;
 use crate::latency::Latencies;
 use crate::layout::{Layout, notes_len};
@@ -28,6 +30,7 @@ pub(crate) struct Figures {
     pub(crate) sets: Vec<Duration>,
     pub(crate) conflicts: u64,
     pub(crate) latencies: Latencies,
+    pub(crate) network: Network,
     pub(crate) retries: u64,
     pub(crate) errors: u64,
     pub(crate) cpu: CpuTimes,
@@ -80,6 +83,7 @@ impl Figures {
         self.retries += round.report.retries;
         self.errors += round.report.errors;
         self.conflicts += round.report.conflicts;
+        self.network += round.report.network;
         for latency_us in round.report.latencies_us {
             self.latencies.add(Duration::from_micros(latency_us));
         }
@@ -107,6 +111,7 @@ impl Figures {
             "total_server_time_s": rounded(seconds),
             "rows_per_second": rounded(rows_per_second),
             "syncs_per_second": rounded(self.syncs as f64 / seconds),
+            "network": self.network_json(),
             "sets": self.sets_json(),
             "conflicts": self.conflicts,
             "retries": self.retries,
@@ -124,6 +129,19 @@ impl Figures {
             "settings": settings::of(options, self.client_processes, self.database),
             "latency_ms": self.latencies.json(),
             "error": null,
+        })
+    }
+
+    fn network_json(&self) -> Value {
+        let network = &self.network;
+        let per =
+            |bytes: u64, count: u64| (count > 0).then(|| rounded(bytes as f64 / count as f64));
+        json!({
+            "bytes_per_row": per(network.bytes(), self.rows),
+            "sent_bytes_per_sync": per(network.sent_bytes, self.syncs),
+            "received_bytes_per_sync": per(network.received_bytes, self.syncs),
+            "full_handshakes": network.full_handshakes,
+            "resumed_handshakes": network.resumed_handshakes,
         })
     }
 

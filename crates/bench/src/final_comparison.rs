@@ -47,7 +47,7 @@ fn wrong(message: String) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::{Model, Operation};
+    use crate::options::{Model, Notes, Operation};
 
     const LAYOUT: Layout = Layout {
         operation: Operation::UploadUpdate,
@@ -57,6 +57,7 @@ mod tests {
         rows: 3,
         sets: 2,
         conflicts_percent: 0,
+        notes: Notes::Random,
     };
 
     fn check(

@@ -4,7 +4,7 @@
 //! final comparison need not exchange what they wrote.
 
 use crate::checksum::Checksum;
-use crate::options::{Model, Operation};
+use crate::options::{Model, Notes, Operation};
 use crate::purchase::{Content, Purchase};
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +24,7 @@ pub(crate) struct Layout {
     pub(crate) sets: u32,
     /// The share of uploaded rows that the center has changed, or written, as well.
     pub(crate) conflicts_percent: u32,
+    pub(crate) notes: Notes,
 }
 
 /// Rows that a timed synchronization must carry.
@@ -162,7 +163,8 @@ impl Layout {
             }
             _ => None,
         };
-        Purchase { employee, number, content, parent, notes_len: notes_len(self.model) }
+        let (notes, notes_len) = (self.notes, notes_len(self.model));
+        Purchase { employee, number, content, parent, notes, notes_len }
     }
 
     /// What every timed synchronization must carry.
@@ -203,6 +205,7 @@ mod tests {
             rows: 10,
             sets: 3,
             conflicts_percent: 0,
+            notes: Notes::Random,
         }
     }
 

@@ -2,7 +2,8 @@
 //!
 //! `measurement.rs` has the steps of a run. `center.rs` is the consolidated database of the run,
 //! `server_process.rs` and `clients.rs` are the processes that it starts, and `client.rs` is one of
-//! thousands of clients. They communicate through `barrier.rs`. `baseline.rs` measures the same
+//! thousands of clients. They communicate through `barrier.rs`, and synchronize through a network
+//! that `clients/link.rs` may make slow. `baseline.rs` measures the same
 //! work on the bare database. `suite.rs` makes many runs, each as a separate process. `report.rs`
 //! writes a page with their results.
 

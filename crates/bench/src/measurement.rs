@@ -4,6 +4,7 @@ use crate::barrier::{Assignment, Order};
 use crate::baseline::Load;
 use crate::center;
 use crate::center::database::Center;
+use crate::clients::link::Link;
 use crate::clients::{self, Clients, Round};
 use crate::figures::{CpuTimes, Figures};
 use crate::final_comparison;
@@ -11,12 +12,14 @@ use crate::interruption::{Ending, Interruption};
 use crate::layout::Layout;
 use crate::machine;
 use crate::machine::processors::Processors;
-use crate::options::{BenchRunOptions, Operation};
+use crate::options::{BenchRunOptions, Handshake, Operation};
 use crate::purchase::Content;
 use crate::server_process::ServerProcess;
 use crate::steps::Steps;
 use consolidated::Url;
 use model::{Failure, ServerUrl};
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
 use terminal::output;
 
 /// Synchronizations of each remote before the first timed one: one that finds nothing and brings
@@ -97,6 +100,7 @@ fn layout(options: &BenchRunOptions) -> Layout {
         rows: options.rows,
         sets: options.sets,
         conflicts_percent: options.conflicts,
+        notes: options.notes,
     }
 }
 
@@ -110,9 +114,10 @@ impl<'a> WatchedClients<'a> {
     fn start(
         assignment: &Assignment,
         shares: &[u32],
+        link: Option<&Link>,
         interruption: &'a Interruption,
     ) -> Result<WatchedClients<'a>, Failure> {
-        let clients = Clients::start(assignment, shares)?;
+        let clients = Clients::start(assignment, shares, link)?;
         interruption.watch(clients.ids());
         Ok(WatchedClients { clients, interruption })
     }
@@ -133,8 +138,11 @@ struct Stage<'a> {
     center: &'a mut dyn Center,
     server: Option<ServerProcess>,
     clients: WatchedClients<'a>,
+    // Behind the clients: they are ended first.
+    _link: Option<Link>,
     processors: Option<&'a Processors>,
     layout: Layout,
+    handshake: Option<Handshake>,
     client_processes: usize,
 }
 
@@ -145,6 +153,7 @@ impl<'a> Stage<'a> {
         layout: Layout,
     ) -> Result<Stage<'a>, Failure> {
         let options = run.options;
+        let link = options.link_mbit.map(Link::new).transpose()?;
         let (server, url) = match &options.server_url {
             Some(url) => {
                 let url = ServerUrl::parse(url)?.to_string();
@@ -155,29 +164,38 @@ impl<'a> Stage<'a> {
                 (None, url)
             }
             None => {
-                let server = ServerProcess::start(center.folder(), center.url(), options)?;
+                let address = link.as_ref().map_or(Ipv4Addr::LOCALHOST, Link::address);
+                let (folder, address) = (center.folder(), IpAddr::V4(address));
+                let server = ServerProcess::start(folder, center.url(), options, address)?;
                 let url = server.url().to_owned();
                 (Some(server), url)
             }
         };
+        let own_authority = server.as_ref().and_then(ServerProcess::ca_file);
         let assignment = Assignment {
             layout,
             clients_on: options.clients_on,
             first: 0,
             count: options.clients,
             server: url,
+            ca_file: own_authority.or(options.ca_file.as_deref()).map(Path::to_owned),
+            handshake: options.handshake(),
+            compression: options.compression,
             cost_as_text: center.has_decimals(),
             folder: center.folder().to_owned(),
             retry_delay_s: options.retry_delay,
             bandwidth: options.client_bandwidth,
         };
         let shares = clients::shares(options.clients, machine::cores());
+        let clients = WatchedClients::start(&assignment, &shares, link.as_ref(), run.interruption)?;
         Ok(Stage {
             center,
             server,
-            clients: WatchedClients::start(&assignment, &shares, run.interruption)?,
+            clients,
+            _link: link,
             processors: run.processors.as_ref(),
             layout,
+            handshake: options.handshake(),
             client_processes: shares.len(),
         })
     }
@@ -209,6 +227,8 @@ impl<'a> Stage<'a> {
         let before = self.cpu();
         let round = self.clients.carry_out(Order::SynchronizeTimed)?;
         let used = self.cpu().since(before);
+        let syncs = u64::from(self.layout.clients);
+        round.report.network.check(self.handshake, syncs)?;
         figures.add_set(&self.layout, round, used);
         Ok(())
     }

@@ -2,12 +2,15 @@
 
 mod clients_on;
 mod suite;
+mod wire;
 
 pub(crate) use clients_on::ClientsOn;
 pub(crate) use suite::{BenchSuiteOptions, TestName};
+pub(crate) use wire::{Certificate, Compression, Handshake, Notes, Transport};
 
 use crate::machine;
 use clap::{Args, Subcommand, ValueEnum};
+use model::ServerUrl;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -103,13 +106,34 @@ pub(crate) struct BenchRunOptions {
     #[arg(long, value_name = "URL")]
     pub(crate) server_url: Option<String>,
 
-    /// How clients reach the server
-    #[arg(long, value_enum, value_name = "T", default_value_t = Transport::Tcp)]
-    pub(crate) transport: Transport,
+    /// The authorities that clients believe [default: those of the system]
+    #[arg(long, value_name = "FILE", requires = "server_url")]
+    pub(crate) ca_file: Option<PathBuf>,
 
-    /// How rows are compressed on the network
+    /// How clients reach the server [default: as in --server-url, otherwise tcp]
+    #[arg(long, value_enum, value_name = "T")]
+    pub(crate) transport: Option<Transport>,
+
+    /// The key of the server's certificate, if the transport is encrypted [default: ecdsa]
+    #[arg(long, value_enum, value_name = "KEY")]
+    pub(crate) certificate: Option<Certificate>,
+
+    /// How connections begin, if the transport is encrypted [default: full]
+    #[arg(long, value_enum, value_name = "H")]
+    pub(crate) handshake: Option<Handshake>,
+
+    /// How rows are compressed on the network, as far as the server allows it
     #[arg(long, value_enum, value_name = "C", default_value_t = Compression::None)]
     pub(crate) compression: Compression,
+
+    /// What is in the last column of every row
+    #[arg(long, value_enum, value_name = "KIND", default_value_t = Notes::Random)]
+    pub(crate) notes: Notes,
+
+    /// Megabits per second, in each direction, of a link between all clients and the server (Linux,
+    /// as root) [default: no link, and no limit]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) link_mbit: Option<u32>,
 
     /// Where clients keep their rows
     #[arg(long, value_enum, value_name = "KIND", default_value_t = ClientsOn::Memory)]
@@ -152,6 +176,8 @@ impl BenchRunOptions {
                 "--server-url needs PostgreSQL: with SQLite the file of a run is new, so no \
                  server can serve it yet",
             )
+        } else if let Some(why) = self.contradiction_of_wire() {
+            Some(why)
         } else if self.conflicts > 0 && !self.can_conflict() {
             Some(
                 "--conflicts needs an upload, and with --model order-lines --operation \
@@ -167,6 +193,45 @@ impl BenchRunOptions {
         } else {
             None
         }
+    }
+
+    fn contradiction_of_wire(&self) -> Option<&'static str> {
+        let given = self.server_url.is_some();
+        let encrypted = self.transport().is_encrypted();
+        if given && self.transport_given().is_some_and(|given| given != self.transport()) {
+            Some("--transport is another one than that of --server-url")
+        } else if given && self.certificate.is_some() {
+            Some("--certificate is for a server that the run starts: --server-url has its own")
+        } else if given && self.link_mbit.is_some() {
+            Some("--link-mbit is for a server that the run starts, at one end of the link")
+        } else if !encrypted && (self.certificate.is_some() || self.handshake.is_some()) {
+            Some("--certificate and --handshake need an encrypted transport: tls, https or wss")
+        } else {
+            None
+        }
+    }
+
+    /// How clients reach the server.
+    pub(crate) fn transport(&self) -> Transport {
+        self.transport.or(self.transport_given()).unwrap_or(Transport::Tcp)
+    }
+
+    /// As the URL of a server says it that somebody else runs.
+    fn transport_given(&self) -> Option<Transport> {
+        let url = ServerUrl::parse(self.server_url.as_deref()?).ok()?;
+        Transport::of(url.scheme())
+    }
+
+    /// The key of the certificate of a server that the run starts, if it has one.
+    pub(crate) fn certificate(&self) -> Option<Certificate> {
+        let own = self.server_url.is_none() && self.transport().is_encrypted();
+        own.then(|| self.certificate.unwrap_or(Certificate::Ecdsa))
+    }
+
+    /// How connections begin, if they are encrypted.
+    pub(crate) fn handshake(&self) -> Option<Handshake> {
+        let encrypted = self.transport().is_encrypted();
+        encrypted.then(|| self.handshake.unwrap_or(Handshake::Full))
     }
 
     /// Whether others may have changed or inserted some of the uploaded rows.
@@ -253,20 +318,6 @@ impl Model {
             Model::Merge => "merge",
         }
     }
-}
-
-/// How clients reach the server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Transport {
-    /// Plain TCP
-    Tcp,
-}
-
-/// How rows are compressed on the network.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Compression {
-    /// Not at all
-    None,
 }
 
 /// How many workers read at the server, and how many apply uploads.

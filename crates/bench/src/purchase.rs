@@ -3,6 +3,7 @@
 //! A row follows from its client and its number alone. So clients, consolidated database and the
 //! final comparison need not exchange what they wrote.
 
+use crate::options::Notes;
 use model::{Code, Failure, ValueRef, write_value};
 use std::fmt::Write as _;
 
@@ -77,6 +78,74 @@ pub(crate) fn employee_id(employee: u32) -> i64 {
     EMPLOYEE_FIRST + i64::from(employee)
 }
 
+/// What is written in notes that are text: as many as six bits count.
+const WORDS: [&str; 64] = [
+    "order",
+    "delivery",
+    "customer",
+    "please",
+    "before",
+    "after",
+    "noon",
+    "morning",
+    "call",
+    "the",
+    "and",
+    "with",
+    "without",
+    "two",
+    "three",
+    "boxes",
+    "pallet",
+    "gate",
+    "north",
+    "south",
+    "urgent",
+    "return",
+    "invoice",
+    "paid",
+    "cash",
+    "card",
+    "gift",
+    "wrapped",
+    "fragile",
+    "heavy",
+    "spare",
+    "parts",
+    "repair",
+    "service",
+    "visit",
+    "again",
+    "next",
+    "week",
+    "monday",
+    "friday",
+    "ring",
+    "bell",
+    "leave",
+    "neighbor",
+    "not",
+    "at",
+    "home",
+    "office",
+    "second",
+    "floor",
+    "warehouse",
+    "checked",
+    "missing",
+    "damaged",
+    "replaced",
+    "discount",
+    "agreed",
+    "by",
+    "phone",
+    "to",
+    "be",
+    "confirmed",
+    "in",
+    "writing",
+];
+
 /// Who changed a row last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Content {
@@ -96,6 +165,7 @@ pub(crate) struct Purchase {
     pub(crate) content: Content,
     /// The number of the purchase that it is a line of.
     pub(crate) parent: Option<u64>,
+    pub(crate) notes: Notes,
     pub(crate) notes_len: usize,
 }
 
@@ -165,8 +235,34 @@ impl Purchase {
         (draw % 28, draw / 28 % 24, draw / 672 % 60, draw / 40_320 % 99_999 * 10 + 1)
     }
 
-    /// Exactly so many characters, which do not compress.
+    /// Exactly so many characters.
     pub(crate) fn notes(&self) -> String {
+        match self.notes {
+            Notes::Random => self.letters(),
+            Notes::Text => self.words(),
+        }
+    }
+
+    /// Words, the last one cut off where the column ends.
+    fn words(&self) -> String {
+        let mut text = String::with_capacity(self.notes_len + 16);
+        for draw in 2.. {
+            // Six bits for each word.
+            let bits = self.draw(draw);
+            for at in 0..10 {
+                if text.len() >= self.notes_len {
+                    text.truncate(self.notes_len);
+                    return text;
+                }
+                text.push_str(WORDS[(bits >> (6 * at)) as usize % WORDS.len()]);
+                text.push(' ');
+            }
+        }
+        text
+    }
+
+    /// Letters and digits by chance.
+    fn letters(&self) -> String {
         const LETTERS: &[u8; 64] =
             b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
         let mut notes = String::with_capacity(self.notes_len);
@@ -217,8 +313,14 @@ impl Purchase {
 
     /// Bytes of a row on the wire. The published 92 are its values without their lengths.
     pub(crate) fn bytes_on_wire(notes_len: usize, cost_as_text: bool) -> usize {
-        let row =
-            Purchase { employee: 0, number: 0, content: Content::First, parent: None, notes_len };
+        let row = Purchase {
+            employee: 0,
+            number: 0,
+            content: Content::First,
+            parent: None,
+            notes: Notes::Random,
+            notes_len,
+        };
         let mut bytes = Vec::new();
         row.write_row(&mut bytes, cost_as_text);
         bytes.len()
@@ -292,17 +394,24 @@ mod tests {
     use super::*;
     use model::{RowReader, ValueRef};
 
-    const ROW: Purchase =
-        Purchase { employee: 7, number: 3, content: Content::First, parent: None, notes_len: 64 };
+    const ROW: Purchase = Purchase {
+        employee: 7,
+        number: 3,
+        content: Content::First,
+        parent: None,
+        notes: Notes::Random,
+        notes_len: 64,
+    };
 
     #[test]
     fn a_row_has_one_size_on_the_wire_and_the_same_digest_everywhere() {
         let contents = [Content::First, Content::ByRemote, Content::ByCenter];
-        for content in contents {
+        let kinds = [Notes::Random, Notes::Text];
+        for (content, notes) in contents.into_iter().zip(kinds.into_iter().cycle()) {
             for (notes_len, cost_as_text, bytes) in
                 [(64, true, 125), (64, false, 117), (88, true, 149), (88, false, 141)]
             {
-                let purchase = Purchase { notes_len, ..ROW.with(content) };
+                let purchase = Purchase { notes, notes_len, ..ROW.with(content) };
                 let mut row = Vec::new();
                 purchase.write_row(&mut row, cost_as_text);
                 assert_eq!(row.len(), bytes, "{notes_len} characters, text: {cost_as_text}");
@@ -314,6 +423,23 @@ mod tests {
                 assert_eq!(purchase.notes().len(), notes_len);
             }
         }
+    }
+
+    #[test]
+    fn only_text_compresses() {
+        let packed = |notes| {
+            let rows = (0..200).map(|number| Purchase { number, notes, ..ROW }.notes());
+            let rows: String = rows.collect();
+            let mut frame = Vec::new();
+            let (operation, bytes) = (protocol::Operation::Upsert, rows.into_bytes());
+            let rows = protocol::RowsFrame { table: 0, operation, count: 200, bytes };
+            protocol::Message::Rows(rows).encode(&mut frame).unwrap();
+            let (whole, mut compressor) = (frame.len(), protocol::Compressor::default());
+            compressor.compress(protocol::Compression::Zstd, &mut frame).unwrap();
+            frame.len() * 100 / whole
+        };
+        assert!(packed(Notes::Text) < 50, "{} percent", packed(Notes::Text));
+        assert!(packed(Notes::Random) > 70, "{} percent", packed(Notes::Random));
     }
 
     #[test]

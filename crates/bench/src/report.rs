@@ -2,13 +2,14 @@
 //!
 //! The page is a single file: it contains its style and its charts, and needs no script and no
 //! other file. It can be written at any time, and shows which runs failed and which are missing.
-//! `suite.rs` reads the results, `published.rs` has the published figures, and `comparison.rs`
-//! brings both together for one chart. `headline.rs`, `section.rs` and `closing.rs` write the page
-//! from top to bottom.
+//! `suite.rs` reads the results, `published.rs` has the published figures, `comparison.rs` brings
+//! both together for one chart, and `costs.rs` for one table of costs. `headline.rs`, `section.rs`
+//! and `closing.rs` write the page from top to bottom.
 
 mod chart;
 mod closing;
 mod comparison;
+mod costs;
 mod headline;
 mod html;
 mod number;

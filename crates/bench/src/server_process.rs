@@ -1,5 +1,7 @@
 //! The server of a run: a separate process with default options, except for its limits.
 
+mod certificate;
+
 use crate::machine::cpu;
 use crate::options::BenchRunOptions;
 use consolidated::Url;
@@ -8,6 +10,7 @@ use serde_json::Value;
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
@@ -21,6 +24,8 @@ const SESSIONS_DEFAULT: u32 = 1000;
 pub(crate) struct ServerProcess {
     child: Child,
     url: String,
+    /// The authority of its certificate.
+    ca_file: Option<PathBuf>,
     log: PathBuf,
     // Held open: a server whose standard output is gone could fail for that.
     _stdout: BufReader<ChildStdout>,
@@ -35,11 +40,12 @@ pub(crate) struct DatabaseCost {
 }
 
 impl ServerProcess {
-    /// Starts a server on a free port and waits until it is ready.
+    /// Starts a server on a free port of this address and waits until it is ready.
     pub(crate) fn start(
         folder: &Path,
         consolidated: &Url,
         options: &BenchRunOptions,
+        address: IpAddr,
     ) -> Result<ServerProcess, Failure> {
         let cannot_write =
             |error| Failure::new(Code::CannotWrite, "cannot configure the server").source(error);
@@ -52,11 +58,16 @@ impl ServerProcess {
             let file = folder.join(consolidated::PASSWORD_FILE_NAME);
             secret::write_file(&file, "password", password.reveal())?;
         }
+        let ca_file = match options.certificate() {
+            Some(kind) => Some(certificate::write(folder, address, kind)?),
+            None => None,
+        };
         let log_file = File::create(&log).map_err(cannot_write)?;
 
         let failed = |error| Failure::new(Code::Bug, "cannot start the server").source(error);
+        let listen = format!("{}://{address}:0", options.transport().name());
         let mut child = Command::new(std::env::current_exe().map_err(failed)?)
-            .args(["serve", "--listen", "tcp://127.0.0.1:0"])
+            .args(["serve", "--listen", &listen])
             .args(["--log", "info", "--log-format", "json", "--dir"])
             .arg(folder)
             .stdin(Stdio::null())
@@ -67,8 +78,8 @@ impl ServerProcess {
         let Some(stdout) = child.stdout.take() else {
             return Err(Failure::new(Code::Bug, "the server has no output"));
         };
-        let mut server =
-            ServerProcess { child, url: String::new(), log, _stdout: BufReader::new(stdout) };
+        let stdout = BufReader::new(stdout);
+        let mut server = ServerProcess { child, url: String::new(), ca_file, log, _stdout: stdout };
         let mut line = String::new();
         // A server that cannot start ends, and so does this line.
         server._stdout.read_line(&mut line).map_err(failed)?;
@@ -82,6 +93,11 @@ impl ServerProcess {
     /// Where it listens.
     pub(crate) fn url(&self) -> &str {
         &self.url
+    }
+
+    /// The authority that its clients have to believe, if it has a certificate.
+    pub(crate) fn ca_file(&self) -> Option<&Path> {
+        self.ca_file.as_deref()
     }
 
     /// Processor time so far.
@@ -162,6 +178,13 @@ fn config(consolidated: &Url, options: &BenchRunOptions) -> String {
     // The first message of a client has a watermark for each table.
     let first = (u64::from(options.tables) * FIRST_MESSAGE_BYTES_PER_TABLE).max(64 << 10);
     text.push_str(&format!("unauthenticated_bytes_max = {first}\n"));
+    if options.certificate().is_some() {
+        text.push_str(&format!(
+            "tls_certificate = \"{}\"\ntls_key = \"{}\"\n",
+            certificate::CERTIFICATE_FILE_NAME,
+            certificate::KEY_FILE_NAME
+        ));
+    }
     if let Some(workers) = options.workers {
         text.push_str(&format!("workers = {0}\nupload_appliers = {0}\n", workers.0));
     }

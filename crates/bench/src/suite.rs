@@ -4,10 +4,13 @@
 //! Every run is a separate process, `syncline bench run`. So no run has effects on the next one,
 //! and after a signal it cleans up itself.
 
+mod comparison;
 mod plan;
 mod record;
+mod result;
 
 use crate::center;
+use crate::clients::link::Link;
 use crate::figures::{grouped, settings, write_json};
 use crate::interruption::{Ending, Interruption};
 use crate::options::{BenchSuiteOptions, Model};
@@ -16,6 +19,7 @@ use crate::steps::SuiteSteps;
 use consolidated::Url;
 use model::{Code, Failure};
 use plan::{Limits, Run, Test};
+use result::{read_json, result_of};
 use serde_json::Value;
 use std::fs;
 use std::io::Read;
@@ -26,12 +30,15 @@ use terminal::output;
 /// Connections of a database that are not for the workers of a server.
 const CONNECTIONS_SPARE: u32 = 10;
 
+/// The speed of a link that is only made to see whether one can be made.
+const LINK_TRIED_MBIT: u32 = 1000;
+
 /// Makes all runs that are not there yet.
 pub(crate) fn run(options: &BenchSuiteOptions) -> Result<(), Failure> {
     let limits = limits(&options.consolidated)?;
     let tests = plan::tests(options, &limits);
     for left_out in tests.iter().filter(|test| test.is_chosen(options)) {
-        if let (false, Some(why)) = (left_out.points.is_empty(), &left_out.missing) {
+        if let (true, Some(why)) = (left_out.is_of_this_version(), &left_out.missing) {
             output::line(why)?;
         }
     }
@@ -49,6 +56,9 @@ pub(crate) fn run(options: &BenchSuiteOptions) -> Result<(), Failure> {
         tell(&steps, test, run, &interruption.explain(ended)?, &mut counts)?;
     }
     drop(steps);
+    for test in chosen.iter().filter(|test| test.is_compared) {
+        comparison::print(&options.dir, test)?;
+    }
     counts.conclude(&options.dir)
 }
 
@@ -64,7 +74,8 @@ fn limits(url: &str) -> Result<Limits, Failure> {
             Some(connections.parse::<u32>().unwrap_or(0).saturating_sub(CONNECTIONS_SPARE))
         }
     };
-    Ok(Limits { connections_max, cpus_max: super::machine::cores() })
+    let no_link = Link::new(LINK_TRIED_MBIT).err().map(|failure| failure.message().to_owned());
+    Ok(Limits { connections_max, cpus_max: super::machine::cores(), no_link })
 }
 
 fn create_folder(folder: &Path) -> Result<(), Failure> {
@@ -98,17 +109,6 @@ fn carry_out(folder: &Path, run: &Run, interruption: &Interruption) -> Result<En
         Some(result) => Ok(Ended::Now(result)),
         None => Ok(Ended::Failed(read_json(&file).unwrap_or_default())),
     }
-}
-
-/// The result in a file, if that is complete and of exactly this run.
-fn result_of(file: &Path, run: &Run) -> Option<Value> {
-    let json = read_json(file)?;
-    let is_complete = json["rows_per_second"].is_number() && json["error"].is_null();
-    (is_complete && settings::are_those_of(&json, &run.options)).then_some(json)
-}
-
-fn read_json(file: &Path) -> Option<Value> {
-    serde_json::from_str(&fs::read_to_string(file).ok()?).ok()
 }
 
 /// How the process ends is known from the file that it writes.

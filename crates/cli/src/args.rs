@@ -4,30 +4,36 @@
 
 mod cert;
 mod compression;
+mod credential;
 mod dir;
+mod expiry;
 mod fleet;
 mod integration;
 mod name;
 mod notes;
 mod remote_file;
 mod remote_rejects;
+mod remote_verify;
 mod user;
 
 pub(crate) use cert::{CertAction, CertOptions, TrustOptions};
+pub(crate) use credential::CredentialOptions;
 pub(crate) use dir::Dir;
+pub(crate) use expiry::{Expires, date};
 pub(crate) use fleet::{DeclareRestoredOptions, FleetAction, FleetOptions, RotateKeysOptions};
 pub(crate) use integration::{CompletionsOptions, ManOptions, Shell};
 pub(crate) use notes::{ConflictsOptions, NotesAction, RejectsOptions};
 pub(crate) use remote_file::RemoteFile;
 pub(crate) use remote_rejects::{RemoteRejects, RemoteRejectsAction, Selection};
+pub(crate) use remote_verify::VerifyOptions;
 pub(crate) use user::{UserAction, UserOptions};
 
 use crate::config::log_level::LogLevel;
 use bench::BenchOptions;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use compression::CompressionChoice;
-use model::{PublicationName, RemoteId, ScriptVersion, UserName};
-use name::{parse_publication, parse_remote_id, parse_script_version, parse_user};
+use model::{PublicationName, RemoteId, ScriptVersion};
+use name::{parse_publication, parse_remote_id, parse_script_version};
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -278,9 +284,10 @@ pub(crate) struct ServeOptions {
 
 /// Synchronizes a remote database; makes an SQLite file a remote first if necessary.
 ///
-/// After the server has accepted them, the file stores server, user, remote ID, script version and
-/// publications, and you can omit these options. The password is never stored. FILE is created if
-/// it does not exist.
+/// After the server has accepted them, the file stores server, user, remote ID, script version,
+/// publications, which servers it believes (--ca-file, --pin, --require-tls) and the paths of its
+/// certificate, and you can omit these options. Passwords and keys are never stored. FILE is
+/// created if it does not exist.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -306,17 +313,13 @@ pub(crate) struct SyncOptions {
     #[command(flatten)]
     pub(crate) trust: TrustOptions,
 
-    /// The user
-    #[arg(long, value_name = "NAME", value_parser = parse_user)]
-    pub(crate) user: Option<UserName>,
+    #[command(flatten)]
+    pub(crate) credential: CredentialOptions,
 
-    /// Read the password from the first line of this file, which only its owner may read
+    /// Change the password to the first line of this file, which only its owner may read. Repeat
+    /// the command if it fails: the server knows by the two passwords whether it was done
     #[arg(long, value_name = "F")]
-    pub(crate) password_file: Option<PathBuf>,
-
-    /// Use the session token in this file; if a password is given, renew the token there
-    #[arg(long, value_name = "F")]
-    pub(crate) token_file: Option<PathBuf>,
+    pub(crate) new_password_file: Option<PathBuf>,
 
     /// Send this to the service that knows the users, beside the password (repeatable). Other users
     /// of this machine may see it, so it is no place for secrets
@@ -360,13 +363,37 @@ pub(crate) struct SyncOptions {
     pub(crate) json: bool,
 }
 
-/// Shows and manages a remote database, without a server.
+impl SyncOptions {
+    /// The synchronization that repairs a remote, with the same server and user.
+    pub(crate) fn repairing(options: &VerifyOptions) -> SyncOptions {
+        SyncOptions {
+            file: options.file.clone(),
+            server: options.server.clone().flatten(),
+            trust: options.trust.clone(),
+            credential: options.credential.clone(),
+            new_password_file: None,
+            auth_parameters: Vec::new(),
+            publications: Vec::new(),
+            script_version: None,
+            remote_id: None,
+            upload_only: false,
+            download_only: false,
+            ping: false,
+            compression: CompressionChoice::Auto,
+            watch: false,
+            json: options.json,
+        }
+    }
+}
+
+/// Shows and manages a remote database, without a server unless it is to be compared with one.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   syncline remote status ann.db      identity, server, tables, number of pending changes
   syncline remote pending ann.db     the changes that are not uploaded yet
   syncline remote rejects ann.db     the rows that the consolidated database refused
+  syncline remote verify ann.db      check the file; with --server compare all rows
   syncline remote reset ann.db       start over: the next synchronization downloads everything
   syncline remote detach ann.db      make it an ordinary SQLite file again")]
 pub(crate) struct RemoteOptions {
@@ -383,6 +410,8 @@ pub(crate) enum RemoteAction {
     Pending(RemoteFile),
     /// Lists, retries or dismisses the rows that the consolidated database refused
     Rejects(RemoteRejects),
+    /// Checks the file, and with --server compares its rows with the consolidated database
+    Verify(Box<VerifyOptions>),
     /// Removes identity and progress; tables and rows stay, the next synchronization starts over
     Reset {
         #[command(flatten)]
@@ -457,6 +486,9 @@ mod tests {
             "syncline remote rejects retry r.db --id 1 --id 2 --force",
             "syncline remote rejects dismiss r.db --table t --key id=1",
             "syncline remote rejects dismiss r.db --all",
+            "syncline remote verify r.db --json",
+            "syncline remote verify r.db --server --repair --password-file f",
+            "syncline remote verify r.db --server tcp://a:1 --user ann --token-file t --rows 3",
             "syncline remote reset r.db --discard-pending",
             "syncline remote detach r.db",
             "syncline rejects list --dir d --limit 5 --json",
@@ -471,6 +503,8 @@ mod tests {
              --connection-limit 1024 --workers 4 --retry-delay 0.5 --json f.json",
             "syncline bench run --operation upload-update --consolidated sqlite:x.db --workers 2-2",
             "syncline bench run --operation upload-delete --consolidated x --server-url tcp://a:1",
+            "syncline bench run --operation download --consolidated sqlite:x.db --transport wss \
+             --certificate rsa --handshake full --compression lz4 --notes text --link-mbit 10",
             "syncline bench report d --output f.html",
             "syncline bench clients",
         ] {
@@ -489,6 +523,7 @@ mod tests {
             ("syncline rejects purge --older-than 30", ErrorKind::ValueValidation),
             ("syncline rejects show", ErrorKind::MissingRequiredArgument),
             ("syncline remote rejects retry r.db", ErrorKind::MissingRequiredArgument),
+            ("syncline remote verify r.db --repair", ErrorKind::MissingRequiredArgument),
             ("syncline remote rejects dismiss r.db --key id=1", ErrorKind::MissingRequiredArgument),
             ("syncline remote rejects dismiss r.db --all --id 1", ErrorKind::ArgumentConflict),
             ("syncline init d", ErrorKind::MissingRequiredArgument),
@@ -507,8 +542,12 @@ mod tests {
                 ErrorKind::ValueValidation,
             ),
             (
-                "syncline bench run --operation download --consolidated x --compression zstd",
+                "syncline bench run --operation download --consolidated x --compression zlib",
                 ErrorKind::InvalidValue,
+            ),
+            (
+                "syncline bench run --operation download --consolidated x --ca-file ca.pem",
+                ErrorKind::MissingRequiredArgument,
             ),
         ] {
             assert_eq!(check(line).unwrap_err(), kind, "{line}");

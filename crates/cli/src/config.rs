@@ -4,6 +4,7 @@
 //! line. The commands get correct values only.
 
 mod compression;
+mod directory;
 mod jwt;
 pub(crate) mod log_level;
 mod login_service;
@@ -226,6 +227,8 @@ mod tests {
         assert!(jwt.enabled() && jwt.register && jwt.claims == ["region"]);
         let service = std::mem::take(&mut parsed.server.service).meaning(0, 0);
         assert!(service.url.is_some() && service.register && service.claims == ["region"]);
+        let directory = std::mem::take(&mut parsed.server.directory).meaning(0, 0, 0);
+        assert!(directory.url.is_some() && directory.register && !directory.claims.is_empty());
         assert_eq!(parsed.server.tls_client_ca.take().as_deref(), Some("ca.pem"));
         assert_eq!(parsed.server.spill_dir.take().as_deref(), Some("/var/tmp"));
         assert_eq!(parsed, defaults());

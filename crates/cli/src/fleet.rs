@@ -108,12 +108,15 @@ fn list(remotes: &[KnownRemote], json: bool) -> Result<(), Failure> {
                 owners(&remote.binding),
                 remote.script_version.clone(),
                 or_never(remote.last_download_at.as_deref()),
+                acknowledged(remote),
                 behind(remote),
                 counted(remote.owed.unsigned_abs(), "row"),
             ]
         })
         .collect();
-    output::table(&["remote", "belongs to", "version", "last download", "behind", "owed"], &rows)
+    let heads =
+        ["remote", "belongs to", "version", "last download", "acknowledged", "behind", "owed"];
+    output::table(&heads, &rows)
 }
 
 fn show(remote: &KnownRemote) -> Result<(), Failure> {
@@ -124,6 +127,7 @@ fn show(remote: &KnownRemote) -> Result<(), Failure> {
         ("script version", remote.script_version.clone()),
         ("last upload", or_never(remote.last_upload_at.as_deref())),
         ("last download", or_never(remote.last_download_at.as_deref())),
+        ("acknowledged", acknowledged(remote)),
         ("behind", behind(remote)),
         ("owed", counted(remote.owed.unsigned_abs(), "row")),
         ("downloads", remote.counter.to_string()),
@@ -147,10 +151,21 @@ fn remote_json(remote: &KnownRemote) -> Value {
         "behind_s": remote.behind_s,
         "owed": remote.owed,
         "counter": remote.counter,
+        "acknowledged": remote.acknowledged,
+        "acknowledged_at": remote.acknowledged_at,
         "progress": remote.progress,
         "has_secret": remote.has_secret,
         "compared_next": remote.compared_next,
     })
+}
+
+/// What it is known to have applied: the last download, or so many fewer.
+fn acknowledged(remote: &KnownRemote) -> String {
+    let Some(at) = &remote.acknowledged_at else { return "nothing".to_owned() };
+    match remote.counter.saturating_sub(remote.acknowledged) {
+        0 => format!("all, {at}"),
+        behind => format!("all but {behind}, {at}"),
+    }
 }
 
 fn or_never(at: Option<&str>) -> String {

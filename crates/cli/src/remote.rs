@@ -1,10 +1,13 @@
-//! `syncline remote`: shows and manages a remote database, without a server.
+//! `syncline remote`: shows and manages a remote database. Only `verify` may need a server.
+
+mod verify;
 
 use crate::args::{
     RemoteAction, RemoteFile, RemoteOptions, RemoteRejects, RemoteRejectsAction, Selection,
 };
 use crate::readable::{self, parsed};
-use client::{Components, Remote, Status, StoredReject, TableStatus};
+use client::transport::Trust;
+use client::{Components, Kept, Remote, Status, StoredReject, TableStatus};
 use model::{Code, Direction, Failure};
 use serde_json::{Value, json};
 use terminal::output::{self, counted};
@@ -15,6 +18,7 @@ pub(crate) fn run(options: &RemoteOptions) -> Result<(), Failure> {
         RemoteAction::Status(file) => status(file),
         RemoteAction::Pending(file) => pending(file),
         RemoteAction::Rejects(options) => rejects_or_decide(options),
+        RemoteAction::Verify(options) => verify::run(options),
         RemoteAction::Reset { remote, discard_pending } => reset(remote, *discard_pending),
         RemoteAction::Detach(file) => detach(file),
     }
@@ -32,6 +36,11 @@ fn status(file: &RemoteFile) -> Result<(), Failure> {
     for (name, value) in facts(&status) {
         output::line(&output::one_line(&format!("{name:15} {value}")))?;
     }
+    let Kept { rows, bytes } = status.partial;
+    if rows > 0 {
+        let kept = format!("{} ({bytes} bytes), not to be downloaded again", counted(rows, "row"));
+        output::line(&output::one_line(&format!("{:15} {kept}", "cut download")))?;
+    }
     if status.tables.is_empty() {
         return Ok(());
     }
@@ -43,6 +52,7 @@ fn status(file: &RemoteFile) -> Result<(), Failure> {
 fn facts(status: &Status) -> Vec<(&'static str, String)> {
     let or_unknown = |text: Option<String>| text.unwrap_or_else(|| "not known yet".to_owned());
     let publications: Vec<&str> = status.publications.iter().map(|name| name.as_str()).collect();
+    let own = status.trust.own.as_ref();
     vec![
         ("remote ID", or_unknown(status.remote_id.as_ref().map(ToString::to_string))),
         ("server", or_unknown(status.server.clone())),
@@ -58,6 +68,9 @@ fn facts(status: &Status) -> Vec<(&'static str, String)> {
             "publications",
             if publications.is_empty() { "all".to_owned() } else { publications.join(", ") },
         ),
+        ("believes", believes(&status.trust)),
+        ("certificate", own.map_or("none".to_owned(), |(chain, _)| chain.display().to_string())),
+        ("clear text", if status.trust.require_tls { "refused" } else { "allowed" }.to_owned()),
         ("database", or_unknown(status.database_id.as_ref().map(ToString::to_string))),
         ("counter", status.counter.0.to_string()),
         (
@@ -68,11 +81,23 @@ fn facts(status: &Status) -> Vec<(&'static str, String)> {
                 status.progress.0.to_string()
             },
         ),
-        ("pending", counted(pending_total(status), "change")),
+        ("pending", counted(status.pending(), "change")),
         ("rejected", counted(status.rejects, "row")),
         ("without parent", counted(status.orphans, "row")),
         ("kept back", counted(status.kept_back, "row")),
     ]
+}
+
+/// Whom a remote believes.
+fn believes(trust: &Trust) -> String {
+    match (&trust.ca_file, &trust.pin) {
+        (None, None) => "the authorities of the system".to_owned(),
+        (Some(path), None) => format!("the authorities in {}", path.display()),
+        (None, Some(pin)) => format!("the key {pin}"),
+        (Some(path), Some(pin)) => {
+            format!("the key {pin}, and the authorities in {}", path.display())
+        }
+    }
 }
 
 fn table_row(table: &TableStatus) -> Vec<String> {
@@ -98,27 +123,29 @@ fn status_json(status: &Status) -> Value {
             })
         })
         .collect();
+    let own = status.trust.own.as_ref();
     json!({
         "remote_id": status.remote_id,
         "server": status.server,
         "user": status.user,
         "script_version": status.script_version,
         "publications": status.publications,
+        "ca_file": status.trust.ca_file,
+        "pin": status.trust.pin.map(|pin| pin.to_string()),
+        "client_certificate": own.map(|(chain, _)| chain),
+        "client_key": own.map(|(_, key)| key),
+        "require_tls": status.trust.require_tls,
         "database_id": status.database_id,
         "counter": status.counter.0,
         "progress": status.progress.0,
         "outcome_unknown": status.outcome_unknown,
-        "pending": pending_total(status),
+        "pending": status.pending(),
         "rejected": status.rejects,
         "orphans": status.orphans,
         "kept_back": status.kept_back,
+        "partial_download": { "rows": status.partial.rows, "bytes": status.partial.bytes },
         "tables": tables,
     })
-}
-
-/// Changes of all tables that wait to be uploaded.
-pub(crate) fn pending_total(status: &Status) -> u64 {
-    status.tables.iter().map(|table| table.pending).sum()
 }
 
 // As the sync model spells it.

@@ -80,6 +80,7 @@ fn settings(config: &Config, options: &ServeOptions) -> server::Config {
     }
     settings.jwt.resolve(dir);
     settings.service.resolve(dir);
+    settings.directory.resolve(dir);
     if !options.listen.is_empty() {
         settings.listen.clone_from(&options.listen);
     }

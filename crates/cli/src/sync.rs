@@ -1,20 +1,22 @@
 //! `syncline sync`: makes a file a remote database, if it is not one yet, and synchronizes it.
 //!
 //! `sync/synchronizer.rs` opens the file and synchronizes it, `sync/secrets.rs` chooses between
-//! token and password, `sync/watch.rs` repeats, and `sync/report.rs` prints the result.
+//! token and password, `sync/trust.rs` says whom to believe, `sync/watch.rs` repeats, and
+//! `sync/report.rs` prints the result.
 
 pub(crate) mod progress;
 mod report;
 mod secrets;
 mod summary;
 mod synchronizer;
+mod trust;
 mod watch;
 
 use crate::args::SyncOptions;
 use model::Failure;
 use report::told;
-use summary::Summary;
-use synchronizer::Synchronizer;
+pub(crate) use summary::Summary;
+pub(crate) use synchronizer::Synchronizer;
 use terminal::output;
 
 /// Synchronizes once, or keeps on.

@@ -1,11 +1,12 @@
 //! `syncline user`: the users who may synchronize, with their claims.
 
-use crate::args::{UserAction, UserOptions};
+use crate::args::{Expires, UserAction, UserOptions, date};
 use crate::claims;
 use crate::config::Config;
-use consolidated::Administration;
+use consolidated::{Administration, Expiry};
 use model::{Code, Failure, UserName};
 use serde_json::{Value, json};
+use server::password::Costs;
 use std::collections::BTreeMap;
 use std::path::Path;
 use terminal::{output, secret};
@@ -25,8 +26,17 @@ pub(crate) fn run(options: UserOptions) -> Result<(), Failure> {
             warn_of_claims(admin.as_mut(), &name, &claims)?;
             output::line(&output::one_line(&format!("added user {name}")))
         }
-        UserAction::Set { name, dir, claims } => {
+        UserAction::Set { name, dir, claims, password_expires } => {
             let mut admin = open(&dir.dir)?;
+            if let Some(expires) = password_expires {
+                admin.set_expiry(&name, expiry(expires))?;
+                let when = until(expiry(expires));
+                let text = format!("the password of user {name} expires {when}");
+                output::line(&output::one_line(&text))?;
+            }
+            if claims.is_empty() {
+                return Ok(());
+            }
             let claims = changed(admin.claims(&name)?, claims);
             admin.set_claims(&name, &claims)?;
             warn_of_claims(admin.as_mut(), &name, &claims)?;
@@ -89,6 +99,26 @@ fn warn_of_claims(
     Ok(())
 }
 
+fn expiry(expires: Expires) -> Expiry {
+    match expires {
+        // Whenever a server looks, it is over.
+        Expires::Now => Expiry::At(0),
+        Expires::Never => Expiry::Never,
+        Expires::ByAge => Expiry::ByAge,
+        Expires::On(unix_s) => Expiry::At(unix_s),
+    }
+}
+
+/// When a password expires, for people.
+fn until(expiry: Expiry) -> String {
+    match expiry {
+        Expiry::ByAge => "by its age".to_owned(),
+        Expiry::At(0) => "now".to_owned(),
+        Expiry::At(unix_s) => format!("on {}", date(unix_s)),
+        Expiry::Never => "never".to_owned(),
+    }
+}
+
 fn open(dir: &Path) -> Result<Box<dyn Administration>, Failure> {
     consolidated::administer(&Config::read(dir)?.consolidated)
 }
@@ -98,7 +128,14 @@ fn password_hash(name: &UserName, password_file: Option<&Path>) -> Result<String
         Some(path) => secret::read_file(path, "password")?,
         None => secret::ask_twice(&format!("new password of {name}"))?,
     };
-    server::password::hash(&password)
+    server::password::hash(&password, costs())
+}
+
+/// What each verification of this password costs. Most tests have users, few are about passwords.
+fn costs() -> Costs {
+    #[cfg(feature = "fail-points")]
+    fail::fail_point!("user-cheap-password", |_| Costs::LEAST);
+    Costs::default()
 }
 
 fn list(admin: &mut dyn Administration, json: bool) -> Result<(), Failure> {
@@ -107,7 +144,13 @@ fn list(admin: &mut dyn Administration, json: bool) -> Result<(), Failure> {
         let users: Vec<Value> = users
             .iter()
             .map(|user| {
-                json!({ "name": user.name.as_str(), "claims": user.claims, "locked": user.locked })
+                let mut told = json!({
+                    "name": user.name.as_str(), "claims": user.claims, "locked": user.locked
+                });
+                if user.password_expires != Expiry::ByAge {
+                    told["password_expires"] = Value::from(until(user.password_expires));
+                }
+                told
             })
             .collect();
         return output::json(&Value::from(users));
@@ -119,6 +162,9 @@ fn list(admin: &mut dyn Administration, json: bool) -> Result<(), Failure> {
                 user.claims.iter().map(|(key, value)| format!("{key}={value}")).collect();
             let mut name = user.name.to_string();
             name.push_str(if user.locked { " (locked)" } else { "" });
+            if user.password_expires != Expiry::ByAge {
+                name.push_str(&format!(" (expires {})", until(user.password_expires)));
+            }
             vec![name, claims.join(" ")]
         })
         .collect();

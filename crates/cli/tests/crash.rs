@@ -1,6 +1,6 @@
 //! Every program is killed at every dangerous moment, and nothing is lost or done twice (S1, S4).
 //!
-//! Needs programs that can kill themselves: `cargo test -p cli --features fail-points`.
+//! Needs programs that can kill themselves: `cargo test -p syncline --features fail-points`.
 
 #![cfg(feature = "fail-points")]
 

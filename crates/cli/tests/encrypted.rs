@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use harness::{Server, World, sql, until};
+use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -128,6 +129,85 @@ fn a_server_that_is_not_trusted_gets_no_password() {
         world.syncline.ok(&arguments(&world, "ann", &server, &more));
     }
     world.assert_converged(&["ann"]);
+}
+
+/// Synchronizes `ann.db` with nothing but this.
+fn again(world: &World, more: &[&str]) -> harness::Outcome {
+    world.syncline.run(&[&["sync", "ann.db"], more].concat())
+}
+
+// S11: the second time only the password is needed, from whatever folder; and a mistake is not what
+// the next synchronization falls back on.
+#[test]
+fn whom_a_remote_believes_is_remembered_once_the_server_has_accepted_it() {
+    let world = shop();
+    let server = serve(&world);
+    sync(&world, "ann", &server);
+    let password = ["--password-file", "ann.password"];
+    let works = |more: &[&str]| {
+        let outcome = again(&world, &[&password, more].concat());
+        assert_eq!(outcome.code, Some(0), "{more:?}: {outcome:?}");
+    };
+    let fails =
+        |code: &str, more: &[&str]| again(&world, &[&password, more].concat()).message(code);
+    let status =
+        |fact: &str| world.syncline.json(&["remote", "status", "ann.db", "--json"])[fact].clone();
+    works(&[]);
+    assert_eq!(status("ca_file"), world.path("ca.pem").to_str().unwrap());
+    assert_eq!((status("pin"), status("require_tls")), (Value::Null, Value::Bool(false)));
+    fs::create_dir(world.path("elsewhere")).unwrap();
+    let file = world.remote("ann");
+    let secret = world.path("ann.password");
+    let mut command = world.syncline.command(&["sync"]);
+    command.arg(&file).arg("--password-file").arg(&secret).current_dir(world.path("elsewhere"));
+    let outcome = harness::finish(command.spawn().unwrap());
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+
+    // What does not work is not remembered, and neither is that something was to be forgotten.
+    world.syncline.ok(&["cert", "dev", "--dir", "other"]);
+    fails("E2320", &["--ca-file", "other/ca.pem"]);
+    fails("E2320", &["--forget-trust"]);
+    works(&[]);
+    // A key replaces the authority.
+    let chain = certificates::read_chain(&world.path("server.pem")).unwrap();
+    let pin = certificates::Pin::of(&chain[0]).unwrap().to_string();
+    works(&["--pin", &pin, "--require-tls"]);
+    assert_eq!((status("ca_file"), status("pin")), (Value::Null, Value::String(pin)));
+    assert_eq!(status("require_tls"), true);
+    let shown = world.syncline.ok(&["remote", "status", "ann.db"]);
+    assert!(shown.contains("believes        the key sha256:"), "{shown}");
+    assert!(shown.contains("clear text      refused"), "{shown}");
+    fails("E1022", &["--server", "tcp://192.0.2.1:2439"]);
+    works(&["--forget-trust", "--ca-file", "ca.pem"]);
+    assert_eq!((status("pin"), status("require_tls")), (Value::Null, Value::Bool(false)));
+}
+
+// S11: of the certificate the paths, so that it alone is enough; of keys and passwords nothing.
+#[test]
+fn the_paths_of_a_certificate_are_remembered_and_no_secret_is() {
+    let world = World::new(PROGRAM, SHOP);
+    world.syncline.ok(&["cert", "dev", "--user", "ann"]);
+    world.configure("tls_certificate = \"server.pem\"\ntls_key = \"server.key\"");
+    world.configure("tls_client_ca = \"ca.pem\"\ntls_client = \"optional\"");
+    world.add_user("ann");
+    let server = serve(&world);
+    let own = ["--client-certificate", "client.pem", "--client-key", "client.key"];
+    let first = ["sync", "ann.db", "--server", &server.url, "--user", "ann"];
+    world.syncline.ok(&[&first[..], &AUTHORITY, &own].concat());
+    world.syncline.ok(&["sync", "ann.db"]);
+    let status = world.syncline.json(&["remote", "status", "ann.db", "--json"]);
+    assert_eq!(status["client_certificate"], world.path("client.pem").to_str().unwrap());
+    assert_eq!(status["client_key"], world.path("client.key").to_str().unwrap());
+    again(&world, &["--forget-trust", "--ca-file", "ca.pem"]).message("E2112");
+    let key = fs::read_to_string(world.path("client.key")).unwrap();
+    let secret = key.lines().nth(1).unwrap();
+    for name in ["ann.db", "ann.db-wal"] {
+        let bytes = fs::read(world.path(name)).unwrap_or_default();
+        let text = String::from_utf8_lossy(&bytes);
+        assert!(!text.contains(secret) && !text.contains("ann-password"), "{name}");
+    }
+    fs::rename(world.path("client.pem"), world.path("gone.pem")).unwrap();
+    assert!(again(&world, &[]).message("E5020").contains("client.pem"));
 }
 
 // S11

@@ -2,7 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use harness::{Authority, Server, World, query};
+use harness::{Authority, Peer, Server, World, hello, regions};
+use protocol::{Hello, Parameters};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -70,11 +71,6 @@ fn asked(world: &World) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-fn regions(world: &World) -> Vec<String> {
-    let rows = query(&world.remote("ann"), "SELECT region FROM visit ORDER BY region");
-    rows.into_iter().flatten().map(|text| text.trim_matches('\'').to_owned()).collect()
-}
-
 /// Tries with a token, or with the password where there is none yet.
 fn sync_with_token(world: &World, server: &Server) -> harness::Outcome {
     let mut arguments = world.sync_arguments("ann", server);
@@ -93,19 +89,19 @@ fn the_service_decides_who_a_user_is_and_which_rows_the_user_gets() {
         let claims = json!({"claims": {"regions": ["north", "south"], "role": "chief"}});
         accept(&world, &claims);
         world.sync("ann", &server);
-        assert_eq!(regions(&world), ["north", "south"]);
+        assert_eq!(regions(&world, "ann"), ["north", "south"]);
         world.syncline.run(&["user", "set", "ann", "--claim", "regions=west"]);
         world.sync("ann", &server);
-        assert_eq!(regions(&world), ["north", "south"], "the service alone decides");
+        assert_eq!(regions(&world, "ann"), ["north", "south"], "the service alone decides");
         accept(&world, &json!({"claims": {"regions": "west"}}));
         world.sync("ann", &server);
-        assert_eq!(regions(&world), ["west"]);
+        assert_eq!(regions(&world, "ann"), ["west"]);
         // An entry with a comma would become two, and give rows of others.
         accept(&world, &json!({"claims": {"regions": ["north,west"]}}));
         world.sync_fails("ann", &server, "E6031");
         accept(&world, &json!({}));
         world.sync("ann", &server);
-        assert_eq!(regions(&world), [""; 0], "without the claim there are no rows");
+        assert_eq!(regions(&world, "ann"), [""; 0], "without the claim there are no rows");
         let users = world.syncline.json(&["user", "list", "--json"]);
         assert_eq!(users[0]["claims"], json!({"regions": "west"}), "nothing is stored");
         world.syncline.ok(&["user", "lock", "ann"]);
@@ -246,7 +242,7 @@ fn a_word_of_the_service_stands_as_long_as_it_says() {
     answer(&world, &json!({"body": {"accept": false}}));
     let by_token = ["sync", "ann.db", "--token-file", "ann.token"];
     world.syncline.ok(&by_token);
-    assert_eq!(regions(&world), ["south"], "the claims are in the token");
+    assert_eq!(regions(&world, "ann"), ["south"], "the claims are in the token");
     assert_eq!(asked(&world).len(), 2);
     // It says nothing of a claim that is added later, and nothing where nobody asks it.
     let path = world.path("syncline.toml");
@@ -302,4 +298,85 @@ fn a_server_that_would_give_passwords_away_does_not_start() {
     let url = "authenticate_user_url = \"https://login.test/\"";
     refused(&format!("{url}\nauthenticate_user_secret_file = \"service.secret\""), "E2111");
     refused(&format!("{url}\nauthenticate_user_secret_file = \"nowhere\""), "E6002");
+}
+
+fn sync_with(world: &World, server: &Server, more: &[&str]) -> harness::Outcome {
+    let mut arguments = world.sync_arguments("ann", server);
+    arguments.extend(more.iter().map(ToString::to_string));
+    world.syncline.run(&arguments)
+}
+
+#[test]
+fn the_service_says_that_a_password_expires_or_that_its_user_is_busy() {
+    let world = visits(false);
+    let service = Service::start(&world, &[]);
+    service.configure(&world, ANYBODY);
+    let server = world.serve();
+    accept(&world, &json!({"status": 2001, "message": "in a week,\nsee the portal"}));
+    let outcome = sync_with(&world, &server, &["--json"]);
+    let warned = "warning: the password expires soon: in a week, see the portal";
+    assert!(outcome.stderr.contains(warned), "{outcome:?}");
+    let told: Value = serde_json::from_str(&outcome.stdout).unwrap();
+    let expected = json!({"status": 2001, "message": "in a week, see the portal",
+        "expires_in_s": null, "password_changed": false});
+    assert_eq!(told["authentication"], expected);
+    for (status, code) in [(3999, "E6032"), (4999, "E2101"), (5000, "E2463"), (6000, "E2101")] {
+        answer(&world, &json!({"body": {"accept": false, "status": status}}));
+        let error = world.sync_fails("ann", &server, code);
+        assert!(error["message"].as_str().unwrap().contains(&status.to_string()), "{error}");
+        assert_eq!(error["retry"], json!(code == "E2463"), "{error}");
+    }
+}
+
+#[test]
+fn the_service_changes_passwords_or_the_remote_learns_that_it_did_not() {
+    let world = visits(false);
+    world.write_secret("next.password", "close sesame\n");
+    let service = Service::start(&world, &[]);
+    service.configure(&world, ANYBODY);
+    let server = world.serve_with(&["--log", "trace"], None);
+    let change = ["--new-password-file", "next.password"];
+    accept(&world, &json!({}));
+    let outcome = sync_with(&world, &server, &change);
+    assert!(outcome.stderr.contains("error E2461: "), "it did not confirm: {outcome:?}");
+    assert_eq!(asked(&world)[0]["body"]["new_password"], "close sesame");
+    accept(&world, &json!({"password_changed": true}));
+    let outcome = sync_with(&world, &server, &change);
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    assert!(outcome.stderr.contains("changed the password"), "{outcome:?}");
+    // The answer was lost: the old password is wrong, and the new one is the password.
+    answer(&world, &json!({"of": {"close sesame": {"accept": true}}, "body": {"accept": false}}));
+    let outcome = sync_with(&world, &server, &change);
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    let last = asked(&world).pop().unwrap();
+    assert_eq!(last["body"]["password"], "close sesame");
+    assert_eq!(last["body"]["new_password"], Value::Null);
+    answer(&world, &json!({"body": {"accept": false}}));
+    for _ in 0..2 {
+        let outcome = sync_with(&world, &server, &change);
+        assert!(outcome.stderr.contains("error E2101: "), "{outcome:?}");
+    }
+    world.sync_fails("ann", &server, "E4260");
+    assert!(!server.log().contains("sesame"));
+}
+
+// S9: forged, past the checks of the client.
+#[test]
+fn odd_parameters_reach_nobody_and_no_log() {
+    let world = visits(false);
+    let service = Service::start(&world, &[]);
+    service.configure(&world, ANYBODY);
+    accept(&world, &json!({}));
+    let server = world.serve_with(&["--log", "trace"], None);
+    let odd = [json!(vec!["sesame"; 256]), json!(["sesame".repeat(1500)])];
+    for values in odd {
+        let parameters: Parameters = serde_json::from_value(values).unwrap();
+        let mut peer = Peer::saying(&server.url, Hello { parameters, ..hello("ann", "r") });
+        assert_eq!(peer.refusal(), Some(1003));
+    }
+    assert_eq!(asked(&world), [Value::Null; 0]);
+    let parameters: Parameters = serde_json::from_value(json!(vec!["sesame"; 255])).unwrap();
+    Peer::greeting(&server.url, Hello { parameters, ..hello("ann", "r") });
+    assert_eq!(asked(&world)[0]["body"]["parameters"].as_array().unwrap().len(), 255);
+    assert!(!server.log().contains("sesame"));
 }

@@ -1,6 +1,6 @@
 //! Synchronizations over HTTP, and over WebSocket, which begins as HTTP.
 //!
-//! Needs programs that can kill themselves: `cargo test -p cli --features fail-points`.
+//! Needs programs that can kill themselves: `cargo test -p syncline --features fail-points`.
 //! `http/raw.rs` speaks HTTP by hand, and `http/websocket.rs` has what only WebSocket knows.
 
 #![cfg(feature = "fail-points")]
@@ -11,7 +11,7 @@ mod raw;
 #[path = "http/websocket.rs"]
 mod websocket;
 
-use harness::{Network, Server, World, hello, sql, until};
+use harness::{Network, Server, World, hello, until};
 use protocol::{Credential, Hello, MAGIC, Message, Mode};
 use raw::{Raw, request};
 use std::process::Stdio;
@@ -40,15 +40,6 @@ fn served(world: &World, listen: &str) -> Server {
     server
 }
 
-/// Adds rows at a remote, of 1,000 bytes each.
-fn add_rows(world: &World, name: &str, from: i64, rows: i64) {
-    let text = format!(
-        "WITH RECURSIVE n(id) AS (VALUES({from}) UNION ALL SELECT id + 1 FROM n WHERE id + 1 < \
-         {from} + {rows}) INSERT INTO note SELECT id, hex(randomblob(500)) FROM n"
-    );
-    sql(&world.remote(name), &text);
-}
-
 // S1, S3: Welcome asks for what is too large to go with Hello, and another request brings it.
 #[test]
 fn uploads_of_any_size_and_downloads_cross() {
@@ -67,7 +58,7 @@ fn uploads_and_downloads_cross(listen: &str) {
         let begin = listen.strip_suffix("0/base/path").unwrap();
         assert!(server.url.starts_with(begin) && server.url.ends_with("/base/path"));
         for (round, rows) in [(0, 1), (1, 30), (2, 70), (3, 5000)] {
-            add_rows(&world, "ann", 10_000 * (round + 1), rows);
+            world.add_notes("ann", 10_000 * (round + 1), rows);
             let report = world.sync("ann", &server);
             assert_eq!(report["uploaded"]["inserts"], rows, "{report}");
             let report = world.sync("ben", &server);
@@ -75,7 +66,7 @@ fn uploads_and_downloads_cross(listen: &str) {
             world.assert_converged(&["ann", "ben"]);
         }
         for mode in ["--ping", "--upload-only", "--download-only"] {
-            add_rows(&world, "ann", 90_000 + mode.len() as i64 * 100, 60);
+            world.add_notes("ann", 90_000 + mode.len() as i64 * 100, 60);
             let mut arguments = world.sync_arguments("ann", &server);
             arguments.push(mode.to_owned());
             world.syncline.ok(&arguments);
@@ -111,11 +102,13 @@ fn rows_travel_encrypted(world: &World, scheme: &str) {
         world.add_user(name);
         world.syncline.ok(&arguments(name));
     }
-    add_rows(world, "ann", 1000, 300);
+    world.add_notes("ann", 1000, 300);
     world.syncline.ok(&arguments("ann"));
     world.syncline.ok(&arguments("ben"));
     world.assert_converged(&["ann", "ben"]);
-    world.sync_fails("ann", &server, "E2320");
+    // Another file knows nothing of the authority.
+    world.add_user("cyd");
+    world.sync_fails("cyd", &server, "E2320");
     server.stop();
 }
 
@@ -141,7 +134,7 @@ fn cut_at_any_byte(listen: &str) {
             let downs = [1, 400, 1000];
             let ups = ups.into_iter().map(|bytes| (Some(bytes), None));
             for (up, down) in ups.chain(downs.into_iter().map(|bytes| (None, Some(bytes)))) {
-                add_rows(&world, "ann", next, rows);
+                world.add_notes("ann", next, rows);
                 world.center_sql(&format!("INSERT INTO note VALUES ({}, 'center')", next + rows));
                 next += rows + 1;
                 let network = Network::new(&server.url);
@@ -194,7 +187,7 @@ fn lose_acknowledgements(listen: &str) {
         // WebSocket answers first, so the end of its handshake has to pass.
         let (first, later) = if listen == LISTEN { (10, 900) } else { (240, 650) };
         for (round, rows) in [(1, 2), (2, 80)] {
-            add_rows(&world, "ann", round * 1000, rows);
+            world.add_notes("ann", round * 1000, rows);
             let server_url = server.url.clone();
             let network = Network::new(&server_url);
             // The head of the last response has more bytes.
@@ -248,7 +241,7 @@ fn kill_at_any_moment(listen: &str) {
         let mut next = 100;
         for rows in [60] {
             for point in client_points {
-                add_rows(&world, "ann", next, rows);
+                world.add_notes("ann", next, rows);
                 next += rows;
                 let points = format!("{point}=return");
                 let killed = world.try_sync("ann", &server, Some(&points));
@@ -258,7 +251,7 @@ fn kill_at_any_moment(listen: &str) {
             for point in server_points {
                 let url = server.url.clone();
                 server.kill();
-                add_rows(&world, "ann", next, rows);
+                world.add_notes("ann", next, rows);
                 next += rows;
                 // So that there is a download, too.
                 world.center_sql(&format!("INSERT INTO note VALUES ({next}, 'center')"));
@@ -401,7 +394,7 @@ fn long_heads_slow_heads_and_slow_bodies_are_ended() {
 fn a_server_that_stops_finishes_its_responses() {
     let world = World::new(PROGRAM, SHOP);
     let server = served(&world, LISTEN);
-    add_rows(&world, "ann", 1000, 3000);
+    world.add_notes("ann", 1000, 3000);
     let arguments = world.sync_arguments("ann", &server);
     let mut command = world.syncline.command(&arguments);
     let mut client = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();

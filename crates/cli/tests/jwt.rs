@@ -2,52 +2,26 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use harness::{Outcome, Server, VISITS, World, query};
-use ring::hmac;
+#[path = "jwt/provider.rs"]
+mod provider;
+
+use harness::{Outcome, Server, VISITS, World, regions};
+use provider::{PROVIDER, SECRET, encoded, issue, unsigned};
 use ring::rand::SystemRandom;
 use ring::signature::{Ed25519KeyPair, KeyPair};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_syncline");
 
-const SECRET: &str = "0123456789abcdef0123456789abcdef";
-
-const PROVIDER: &str = "jwt_issuer = \"https://login.test\"\njwt_audience = \"syncline\"
-jwt_claims = [\"regions\"]";
-
 /// Visits by region, and a provider that signs with a secret.
 fn visits(postgres: bool, options: &str) -> World {
     let world = harness::visits(PROGRAM, postgres);
     world.write_secret("jwt.secret", SECRET);
-    world.configure(&format!("{PROVIDER}\n{options}"));
+    world.configure(&format!("{PROVIDER}\njwt_claims = [\"regions\"]\n{options}"));
     world
-}
-
-fn encoded(bytes: impl AsRef<[u8]>) -> String {
-    URL_SAFE_NO_PAD.encode(bytes)
-}
-
-/// What a signature signs: of this user, good for long.
-fn unsigned(header: &Value, user: &str, more: &Value) -> String {
-    let mut claims = json!({"iss": "https://login.test", "aud": "syncline", "sub": user,
-        "exp": 4_102_444_800_u64});
-    for (name, value) in more.as_object().unwrap() {
-        claims[name] = value.clone();
-    }
-    format!("{}.{}", encoded(header.to_string()), encoded(claims.to_string()))
-}
-
-/// Gives the user a JWT with these claims, signed by the secret.
-fn issue(world: &World, user: &str, more: &Value) {
-    let text = unsigned(&json!({"alg": "HS256"}), user, more);
-    let key = hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes());
-    let signature = hmac::sign(&key, text.as_bytes());
-    world.write_secret(&format!("{user}.jwt"), &format!("{text}.{}\n", encoded(signature)));
 }
 
 fn try_sync(world: &World, user: &str, server: &Server) -> Outcome {
@@ -59,11 +33,6 @@ fn try_sync(world: &World, user: &str, server: &Server) -> Outcome {
 fn sync(world: &World, user: &str, server: &Server) {
     let outcome = try_sync(world, user, server);
     assert_eq!(outcome.code, Some(0), "{outcome:?}");
-}
-
-fn regions(world: &World, user: &str) -> Vec<String> {
-    let rows = query(&world.remote(user), "SELECT region FROM visit ORDER BY region");
-    rows.into_iter().flatten().map(|text| text.trim_matches('\'').to_owned()).collect()
 }
 
 // S6

@@ -1,6 +1,6 @@
 //! Values that are larger than any message neither end a worker nor block a remote.
 //!
-//! Needs a client that can die: `cargo test -p cli --features fail-points`.
+//! Needs a client that can die: `cargo test -p syncline --features fail-points`.
 
 #![cfg(feature = "fail-points")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]

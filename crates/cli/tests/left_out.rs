@@ -139,6 +139,48 @@ fn a_column_that_is_gone_stops_all_tables_and_loses_nothing() {
     }
 }
 
+// S2, S6, S11: a column of a mapping table that is not published was renamed, and each
+// synchronization failed in the words of the database, without saying what to do.
+#[test]
+fn a_column_that_decides_about_rows_and_is_gone_is_named() {
+    let tables = "CREATE TABLE item (id INTEGER PRIMARY KEY, team TEXT, name TEXT);
+        CREATE TABLE member (id INTEGER PRIMARY KEY, team TEXT, person TEXT);
+        INSERT INTO member VALUES (1, 'red', 'ann'); INSERT INTO item VALUES (1, 'red', 'saw')";
+    for world in [World::new(PROGRAM, tables), World::on_postgres(PROGRAM, tables)] {
+        let model = |person: &str| {
+            format!(
+                "[table.item]\npartition = \"team IN (SELECT team FROM member \
+                 WHERE {person} = {{s.username}})\"\n"
+            )
+        };
+        deploy(&world, &model("person"));
+        let server = served(&world);
+        let rename = |from: &str, to: &str| {
+            world.center_sql(&format!("ALTER TABLE member RENAME COLUMN {from} TO {to}"));
+        };
+        rename("person", "who");
+        sql(&world.remote("ann"), "UPDATE item SET name = 'axe'");
+        for _ in 0..2 {
+            let error = world.sync_fails("ann", &server, "E3005");
+            let message = error["message"].as_str().unwrap();
+            for word in ["column person of table member", "item", "`syncline check`"] {
+                assert!(message.contains(word), "{message}");
+            }
+            assert_eq!(pending(&world), 1);
+        }
+        let checked = world.syncline.fails("E6003", &["check"]);
+        assert!(checked.contains("member has no column person"), "{checked}");
+        rename("who", "person");
+        assert_eq!(world.sync("ann", &server)["uploaded"]["updates"], 1);
+        rename("person", "who");
+        world.sync_fails("ann", &server, "E3005");
+        deploy(&world, &model("who"));
+        world.center_sql("INSERT INTO item VALUES (2, 'red', 'nail')");
+        world.sync("ann", &server);
+        assert_eq!(remote(&world, "SELECT name FROM item ORDER BY id"), ["'axe'", "'nail'"]);
+    }
+}
+
 // S2, S3, trap 24: what waited for the deployment arrives under the new name of the column.
 #[test]
 fn pending_changes_wait_for_the_deployment_of_a_renamed_column() {

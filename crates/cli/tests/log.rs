@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use harness::{World, sql, until};
+use harness::{Peer, World, sql, until};
+use model::{Progress, ValueRef, write_value};
+use protocol::{Message, Operation, RowsFrame, UploadBegin};
 use serde_json::Value;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -15,6 +17,9 @@ const ITEM: &str = "CREATE TABLE item (id INTEGER PRIMARY KEY, name TEXT);
     INSERT INTO item VALUES (1, 'a'), (2, 'b')";
 const PHASES: [&str; 6] =
     ["waiting_ms", "admission_ms", "receiving_ms", "applying_ms", "fetching_ms", "sending_ms"];
+
+const MIB: usize = 1 << 20;
+const SPILLED: &str = "rows went to disk, because stream_memory_bytes_max is used up";
 
 /// The lines of a log in JSON with this message.
 fn lines(log: &str, message: &str) -> Vec<Value> {
@@ -75,6 +80,43 @@ fn tables_that_a_remote_receives_whole_again_are_a_warning() {
         world.sync("ann", &server);
         assert_eq!(lines(&server.log(), refreshed).len(), 1);
     }
+}
+
+// S9, S11: of a synchronization that failed the line said that nothing went to disk.
+#[test]
+fn a_failed_synchronization_tells_what_went_to_disk() {
+    let world = World::new(PROGRAM, ITEM);
+    world.configure(&format!("stream_memory_bytes_max = {MIB}\nspill_bytes_max = {}", 4 * MIB));
+    world.add_user("ann");
+    let server = world.serve_with(&["--log-format", "json"], None);
+    let failed = |count: usize| {
+        let found = || lines(&server.log(), "synchronization failed");
+        until("the line of it", || found().len() == count);
+        found().remove(count - 1)
+    };
+    // A remote that leaves in the middle of its upload.
+    let (mut peer, _) = Peer::admitted(&server.url, "ann", "remote");
+    let (previous, progress) = (Progress(0), Progress(1));
+    peer.send(&Message::UploadBegin(UploadBegin { previous, progress }));
+    for id in 10..13 {
+        let mut bytes = Vec::new();
+        write_value(&mut bytes, ValueRef::Integer(id));
+        write_value(&mut bytes, ValueRef::Text(&vec![b'x'; MIB]));
+        let operation = Operation::Insert;
+        peer.send(&Message::Rows(RowsFrame { table: 0, operation, count: 1, bytes }));
+    }
+    drop(peer);
+    let line = failed(1);
+    assert!(line["spilled_bytes"].as_u64().unwrap() > MIB as u64, "{line}");
+    // A download for which the disk is not enough.
+    world.center_sql(
+        "WITH RECURSIVE number(n) AS (SELECT 3 UNION ALL SELECT n + 1 FROM number WHERE n < 10)
+         INSERT INTO item SELECT n, hex(randomblob(500000)) FROM number",
+    );
+    world.sync_fails("ann", &server, "E4003");
+    let line = failed(2);
+    assert!(line["spilled_bytes"].as_u64().unwrap() > MIB as u64, "{line}");
+    assert_eq!(lines(&server.log(), SPILLED).len(), 2);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! A worker of the server that panics is replaced, and no remote is locked out.
 //!
-//! Needs a server that can panic: `cargo test -p cli --features fail-points`.
+//! Needs a server that can panic: `cargo test -p syncline --features fail-points`.
 
 #![cfg(feature = "fail-points")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]

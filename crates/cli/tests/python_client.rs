@@ -38,6 +38,7 @@ fn python(world: &World, server: &Server) -> Value {
         .arg("-B")
         .arg(folder().join("client.py"))
         .args([&server.url, "ann.db", "--user", "ann", "--password-file", "ann.password"])
+        .args(["--ca-file", "ca.pem"])
         .current_dir(world.path(""))
         .output()
         .unwrap();
@@ -53,33 +54,58 @@ fn a_client_in_python_downloads_and_uploads() {
         return;
     }
     for world in [World::new(PROGRAM, NOTES), World::on_postgres(PROGRAM, NOTES)] {
-        world.add_user("ann");
-        world.add_user("ben");
         let server = world.serve();
-        assert_eq!(python(&world, &server)["downloaded"], 6);
-        let file = world.remote("ann");
-        sql(
-            &file,
-            "INSERT INTO note VALUES (10, 'zehn', 10.5); UPDATE note SET text = 'eins' WHERE id = 1;
-             DELETE FROM note WHERE id = 4; UPDATE line SET n = 5 WHERE b = 'x'",
-        );
-        world.center_sql("UPDATE note SET text = 'from the center' WHERE id = 2");
-        let report = python(&world, &server);
-        let uploaded = &report["uploaded"];
-        assert_eq!(
-            (&uploaded["inserts"], &uploaded["updates"], &uploaded["deletes"]),
-            (&1.into(), &2.into(), &1.into())
-        );
-        assert_eq!(report["downloaded"], 1);
-        // Another remote, with the real client.
-        world.sync("ben", &server);
-        world.assert_converged(&["ann", "ben"]);
-        sql(&world.remote("ben"), "DELETE FROM line WHERE b = 'y'; UPDATE note SET price = 1");
-        world.sync("ben", &server);
-        python(&world, &server);
-        world.assert_converged(&["ann", "ben"]);
-        assert_eq!(count(&file, "SELECT count(*) FROM note WHERE price = 1"), 4);
+        downloads_and_uploads(&world, &server);
     }
+}
+
+// S1, S3: an upload needs another request, which begins anew.
+#[test]
+fn a_client_in_python_downloads_and_uploads_over_https() {
+    if !has_python() {
+        return;
+    }
+    for world in [World::new(PROGRAM, NOTES), World::on_postgres(PROGRAM, NOTES)] {
+        world.syncline.ok(&["cert", "dev"]);
+        world.configure("tls_certificate = \"server.pem\"\ntls_key = \"server.key\"");
+        let server = world.serve_at("https://127.0.0.1:0/behind/a/path");
+        downloads_and_uploads(&world, &server);
+        assert!(!server.log().contains("E1003"), "{}", server.log());
+    }
+}
+
+/// Ann writes in Python, Ben with the real client.
+fn downloads_and_uploads(world: &World, server: &Server) {
+    world.add_user("ann");
+    world.add_user("ben");
+    let sync_ben = || {
+        let mut arguments = world.sync_arguments("ben", server);
+        arguments.extend(["--ca-file", "ca.pem"].map(str::to_owned));
+        world.syncline.ok(&arguments);
+    };
+    assert_eq!(python(world, server)["downloaded"], 6);
+    let file = world.remote("ann");
+    sql(
+        &file,
+        "INSERT INTO note VALUES (10, 'zehn', 10.5); UPDATE note SET text = 'eins' WHERE id = 1;
+         DELETE FROM note WHERE id = 4; UPDATE line SET n = 5 WHERE b = 'x'",
+    );
+    world.center_sql("UPDATE note SET text = 'from the center' WHERE id = 2");
+    let report = python(world, server);
+    let uploaded = &report["uploaded"];
+    assert_eq!(
+        (&uploaded["inserts"], &uploaded["updates"], &uploaded["deletes"]),
+        (&1.into(), &2.into(), &1.into())
+    );
+    assert_eq!(report["downloaded"], 1);
+    // Another remote, with the real client.
+    sync_ben();
+    world.assert_converged(&["ann", "ben"]);
+    sql(&world.remote("ben"), "DELETE FROM line WHERE b = 'y'; UPDATE note SET price = 1");
+    sync_ben();
+    python(world, server);
+    world.assert_converged(&["ann", "ben"]);
+    assert_eq!(count(&file, "SELECT count(*) FROM note WHERE price = 1"), 4);
 }
 
 // Trap 18

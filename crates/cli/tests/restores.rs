@@ -262,12 +262,20 @@ fn what_was_only_uploaded_is_compared_when_it_is_downloaded() {
             sync_all(&world, &server);
         }
         server.stop();
+        // Told twice: that nobody knows, as of every row of the table, and that it is so.
+        let perhaps = |name| rejects(&world, name).iter().filter(|it| it.1 == "E7430").count();
+        assert_eq!(told(&world, "ann", 10), (json!("E7430"), json!("Ten")));
+        let before = (perhaps("ann"), perhaps("ben"));
         deploy(&world, "[table.customer]\n");
         let server = world.serve();
         sync_all(&world, &server);
-        assert_eq!(told(&world, "ann", 10), (json!("E7005"), json!("Ten")));
+        let lost = |it: &(Value, Value, Value)| it.1 == "E7005";
+        let [(key, _, row)] =
+            rejects(&world, "ann").into_iter().filter(lost).collect::<Vec<_>>().try_into().unwrap();
+        assert_eq!((key, &row["name"]), (json!({ "id": 10 }), &json!("Ten")));
+        assert!(!rejects(&world, "ben").iter().any(lost));
+        assert_eq!((perhaps("ann"), perhaps("ben")), before, "and of no row again");
         world.assert_converged(&NAMES);
-        assert!(rejects(&world, "ben").is_empty());
     }
 }
 

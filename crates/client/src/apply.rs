@@ -14,6 +14,9 @@
 //! 7. Rows whose parent is missing at the center too are set aside (`apply/orphans.rs`).
 //! 8. Watermarks, counter and nonce are recorded.
 //!
+//! Large tables that are received for the first time have their rows before all this, under hidden
+//! names, and take their places before step 3 (`apply/first_fill.rs`).
+//!
 //! A row with a pending change is never changed: the downloaded row is stored beside the change
 //! (`apply/incoming.rs`, trap 7). Sometimes this is not possible, because a cascade would change
 //! such a row or a constraint connects it with a downloaded one. Then nothing is applied and the
@@ -29,6 +32,7 @@ mod by_value;
 pub(crate) mod circumstances;
 mod constraint;
 pub(crate) mod download;
+pub(crate) mod first_fill;
 mod frame;
 mod guarded;
 pub(crate) mod incoming;
@@ -42,7 +46,6 @@ pub(crate) mod rejects;
 pub(crate) mod rows;
 pub(crate) mod settling;
 mod stale;
-pub(crate) mod statements;
 #[cfg(test)]
 mod tests;
 mod uncounted;
@@ -57,6 +60,7 @@ use arrivals::Arrivals;
 use by_value::ByValue;
 use circumstances::{Circumstances, blocked};
 use download::Download;
+use first_fill::FirstFill;
 use model::{Code, Failure};
 use own_values::OwnValues;
 use protocol::{DownloadEnd, DownloadMode};
@@ -75,15 +79,22 @@ pub(crate) fn apply(
     circumstances: &Circumstances<'_>,
     progress: &mut dyn FnMut(u64),
 ) -> Result<u64, Failure> {
-    let learned = match apply_once(connection, download, end, circumstances, progress) {
+    let fill = first_fill::fill(connection, download, circumstances, progress)?;
+    let learned = match apply_once(connection, download, end, circumstances, &fill, progress) {
         Err(failure) if may_guard(&failure, circumstances) => {
             let guarding = Circumstances { guards: true, ..*circumstances };
-            let learned = apply_once(connection, download, end, &guarding, progress)?;
-            guarded::end(connection, circumstances.tables)?;
-            learned
+            let none = FirstFill::none(circumstances);
+            let guarded = apply_once(connection, download, end, &guarding, &none, progress);
+            guarded.and_then(|learned| {
+                guarded::end(connection, circumstances.tables)?;
+                Ok(learned)
+            })
         }
-        other => other?,
+        other => other,
     };
+    let ended = fill.end(connection);
+    let learned = learned?;
+    ended?;
     if !download.is_empty() {
         kept_back::try_again(connection, circumstances.tables)?;
     }
@@ -104,6 +115,7 @@ fn apply_once(
     download: &Download,
     end: &DownloadEnd,
     circumstances: &Circumstances<'_>,
+    fill: &FirstFill,
     progress: &mut dyn FnMut(u64),
 ) -> Result<u64, Failure> {
     let large = download.rows() > SMALL_DOWNLOAD_ROWS;
@@ -111,15 +123,18 @@ fn apply_once(
     let transaction = begin_immediate(connection)?;
     let learned = rejects::record(connection, download, circumstances)?;
     crate::apply::key_changes::moved_rows::forget(connection).map_err(explain)?;
+    rejects::perhaps_lost::tell(connection, download, circumstances)?;
     if let Some(frozen) = circumstances.committed {
         progress::drop_entries(connection, circumstances.tables, frozen).map_err(explain)?;
     }
     // Rows that were set aside are looked at again; and the application may have broken foreign
     // keys without noticing, which a reject puts right.
     let may_hide = orphans::count(connection).map_err(explain)? > 0 || learned.rejects > 0;
-    if !download.is_empty() || orphans::may_return(connection, circumstances.tables)? {
-        write(connection, download, circumstances, &learned.withheld, progress)?;
-        if may_hide || uncounted::any(connection, download, circumstances)? {
+    let unchecked = arrivals::any_unchecked(connection)?;
+    let may_return = orphans::may_return(connection, circumstances.tables)?;
+    if !download.is_empty() || may_return || unchecked {
+        write(connection, download, circumstances, &learned.withheld, (fill, progress))?;
+        if may_hide || unchecked || uncounted::any(connection, download, circumstances)? {
             orphans::set_aside(connection, circumstances)?;
         }
     }
@@ -132,6 +147,7 @@ fn apply_once(
         committed: circumstances.committed,
     };
     progress::confirm(connection, &agreed).map_err(explain)?;
+    progress::partial::clear(connection).map_err(explain)?;
     fail_point!("client-apply-before-commit");
     commit(connection, transaction, circumstances)?;
     fail_point!("client-apply-committed");
@@ -144,7 +160,7 @@ fn write(
     download: &Download,
     circumstances: &Circumstances<'_>,
     withheld: &[rejects::Withheld],
-    progress: &mut dyn FnMut(u64),
+    (fill, progress): (&FirstFill, &mut dyn FnMut(u64)),
 ) -> Result<(), Failure> {
     triggers_off(connection)?;
     let tables = circumstances.tables;
@@ -168,12 +184,13 @@ fn write(
 
     let mut arrivals = Arrivals::begin(connection, circumstances)?;
     let by_value = ByValue::note(connection, download, circumstances)?;
+    let filled = fill.show(connection, circumstances)?;
     key_changes::apply(connection, download, circumstances, withheld)?;
-    let mut writer = Writer::new(connection, download, circumstances)?;
+    let mut writer = Writer::new(connection, download, circumstances, &filled)?;
     writer.keep_withheld(withheld)?;
-    writer.write_rows(&download.upserts, progress)?;
+    writer.write_rows(fill.refused(), progress)?;
     for table in tables.iter().rev() {
-        if download.mode(table) == DownloadMode::Refresh {
+        if writer.mode(table) == DownloadMode::Refresh {
             writer.delete_rows_not_received(table)?;
         }
         writer.delete_rows(&download.deletes[usize::from(table.position)], progress)?;

@@ -31,18 +31,24 @@ mod synchronize;
 mod system;
 pub mod transport;
 mod upload;
+mod verify;
 
 pub use apply::rejects::StoredReject;
 pub use claim::Claim;
 pub use disk::{Disk, FileStatus};
-pub use protocol::{Compression, Credential, Mode, Parameters, WaitingTable};
+pub use progress::partial::Kept;
+pub use protocol::{
+    Authentication, Compression, Credential, Mode, NewPassword, Parameters, WaitingTable,
+};
 pub use settings::Settings;
 pub use status::{PendingChange, PendingOperation, Status, TableStatus};
 pub use synchronize::{Conversation, Counts, Downloaded, Event, Host, Next, Report, Request, Step};
 pub use transport::Transport;
+pub use verify::{DifferingRow, FileCheck, How, Verification, VerifiedTable, VerifyRequest};
 
 use disk::Location;
 use model::{Clock, Failure, Files, Random, Spills, ValueRef};
+use protocol::WantedRow;
 use rusqlite::Connection;
 use schema::RemoteTable;
 use schema::history::History;
@@ -80,6 +86,10 @@ pub struct Remote {
     /// How rows are compressed on their way, the preferred one first.
     compression: Vec<Compression>,
     parameters: Parameters,
+    new_password: Option<NewPassword>,
+    fill_rows_min: u64,
+    /// Rows that the next synchronization asks for.
+    wanted: Vec<WantedRow>,
 }
 
 impl std::fmt::Debug for Remote {
@@ -110,6 +120,9 @@ impl Remote {
             proposed: Settings::default(),
             compression: Vec::new(),
             parameters: Parameters::default(),
+            new_password: None,
+            fill_rows_min: apply::first_fill::ROWS_MIN,
+            wanted: Vec::new(),
         }
     }
 
@@ -124,6 +137,21 @@ impl Remote {
     /// not kept in the file.
     pub fn say(&mut self, parameters: Parameters) {
         self.parameters = parameters;
+    }
+
+    /// Changes the password with the next synchronization, which must have the password of today.
+    /// It fails with [`model::Code::PasswordNotChanged`] where the server does not confirm that.
+    /// Where no answer came, the same two passwords are sent again: the new one counts already, or
+    /// not yet. [`Report::authentication`] and [`Step::PasswordChanged`] say when it counts; then
+    /// this must be called with none. It is not kept in the file.
+    pub fn change_password(&mut self, new_password: Option<NewPassword>) {
+        self.new_password = new_password;
+    }
+
+    /// Lets a table that is received for the first time be filled under a hidden name if so many
+    /// rows come, instead of 10,000. Fewer are written in the transaction of the download.
+    pub fn fill_hidden_from(&mut self, rows: u64) {
+        self.fill_rows_min = rows;
     }
 
     /// Runs statements of the application in one transaction. What they change is captured.

@@ -13,6 +13,7 @@
 //! P4. Watermarks, counter and confirmed nonce are stored in the transaction of their rows (S4).
 
 pub(crate) mod facts;
+pub(crate) mod partial;
 pub(crate) mod state;
 
 use crate::apply::key_changes::moved_rows;
@@ -299,6 +300,7 @@ pub(crate) fn forget_agreements(connection: &Connection) -> rusqlite::Result<()>
         &["counter", "nonce_confirmed", "nonce_attempt", "progress", "file_secret", "receipt"],
     )?;
     connection.execute("UPDATE syncline_table SET watermark = NULL", [])?;
+    partial::clear(connection)?;
     // The next identity counts from the beginning, and its rejects are others.
     let sql = "UPDATE syncline_reject SET counter = -id WHERE counter >= 0 AND id IS NOT NULL";
     connection.execute(sql, [])?;

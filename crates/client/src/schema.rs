@@ -19,6 +19,7 @@ mod local_table;
 pub(crate) mod migration;
 pub(crate) mod reference;
 mod remote_table;
+pub(crate) mod sequence;
 pub(crate) mod spelled;
 pub(crate) mod stored_table;
 
@@ -34,7 +35,7 @@ use foreign_keys::ForeignKey;
 use history::History;
 use model::{Code, Failure};
 use rusqlite::{Connection, OptionalExtension};
-use stored_table::stored_tables;
+pub(crate) use stored_table::stored_tables;
 
 /// The layout of the tables above. Grows by one with each migration.
 const FORMAT_VERSION: i64 = 2;
@@ -180,6 +181,17 @@ pub(crate) fn verified_tables(connection: &Connection) -> Result<Vec<RemoteTable
         transaction.commit().map_err(explain)?;
     }
     Ok(tables)
+}
+
+/// The published tables of which not all changes may be known: their triggers are missing, or were
+/// since the last download.
+pub(crate) fn uncaptured(connection: &Connection) -> Result<Vec<String>, Failure> {
+    let installed = Installed::read(connection).map_err(explain)?;
+    let history = History::read(connection)?;
+    let tables = tables(connection)?;
+    let uncaptured =
+        tables.iter().filter(|it| history.is_uncaptured(it.name()) || installed.were_lost(it));
+    Ok(uncaptured.map(|table| table.name().to_owned()).collect())
 }
 
 /// Creates missing triggers of a table. If some were missing, changes may not have been captured.

@@ -5,7 +5,7 @@
 //! [`Code::UnexpectedMessage`] that ends the conversation. In every state except `Ended`, Heartbeat
 //! is ignored and Failed ends the conversation with its failure.
 //!
-//! | state | Welcome | SchemaChange | UploadCommitted | DownloadBegin | Rows, Rejects | …End |
+//! | state | Welcome | SchemaChange | UploadCommitted | DownloadBegin | Rows, … | …End |
 //! |---|---|---|---|---|---|---|
 //! | ExpectWelcome | → by its answer | - | - | - | - | - |
 //! | ExpectSchemaChange | - | → by Welcome's answer | - | - | - | - |
@@ -15,12 +15,13 @@
 //! | ExpectRows | - | - | - | - | → ExpectRows | → Ended |
 //! | Ended | - | - | - | - | - | - |
 //!
-//! A message that only a client sends is unexpected in every state.
+//! Rejects and Position are expected where Rows are. A message that only a client sends is
+//! unexpected in every state.
 
-use model::{Code, Failure};
+use model::{Code, Counter, Failure};
 use protocol::{
-    DownloadBegin, DownloadEnd, DownloadMode, Message, Mode, Operation, Rejects, RowsFrame,
-    SchemaChange, UploadCommitted, UploadState, Welcome,
+    DownloadBegin, DownloadEnd, DownloadMode, Message, Mode, Operation, Position, Rejects,
+    RowsFrame, SchemaChange, UploadCommitted, UploadState, Welcome,
 };
 
 /// What a message leads to: first the instruction, then the rest.
@@ -49,6 +50,8 @@ pub(crate) enum Instruction {
     KeepRows(RowsFrame),
     /// Keep rejects.
     KeepRejects(Rejects),
+    /// Rows of a table are complete up to here.
+    KeepPosition(Position),
     /// Apply the download.
     Apply(DownloadEnd),
 }
@@ -60,6 +63,8 @@ pub(crate) enum Then {
     Listen,
     /// Freeze, if nothing is frozen, and send the upload.
     Upload,
+    /// To say that this download is applied, and no more.
+    Acknowledge(Counter),
     /// Nothing: it is done.
     Finish,
 }
@@ -151,6 +156,9 @@ impl Session {
             (state @ State::ExpectRows { .. }, Message::Rejects(rejects)) => {
                 listen(Instruction::KeepRejects(rejects), state)
             }
+            (state @ State::ExpectRows { .. }, Message::Position(position)) => {
+                listen(Instruction::KeepPosition(position), state)
+            }
             (State::ExpectRows { modes, rows }, Message::DownloadEnd(end)) => {
                 if end.rows != rows {
                     return Err(malformed(&format!("{rows} rows came, {} were sent", end.rows)));
@@ -158,7 +166,11 @@ impl Session {
                 if end.watermarks.len() != modes.len() {
                     return Err(malformed("a download with watermarks of another schema"));
                 }
-                Ok((Instruction::Apply(end), State::Ended, Then::Finish))
+                let then = match end.acknowledge {
+                    true => Then::Acknowledge(end.counter),
+                    false => Then::Finish,
+                };
+                Ok((Instruction::Apply(end), State::Ended, then))
             }
             (state, message) => Err(message.unexpected(state.expected())),
         }

@@ -1,6 +1,8 @@
 //! What a remote stores about its server and user. It is recorded only when it changes.
 
-use crate::apply::rejects;
+pub(crate) mod trust;
+
+use crate::apply::{first_fill, rejects};
 use crate::capture::change_log;
 use crate::connection::{begin_immediate, explain};
 use crate::progress;
@@ -8,10 +10,11 @@ use crate::progress::facts;
 use crate::progress::state::State;
 use crate::schema;
 use crate::schema::history::History;
+use crate::transport::Trust;
 use model::{Code, Failure, PublicationName, RemoteId, ScriptVersion, UserName};
 use rusqlite::Connection;
 
-/// What a remote remembers. Never a password.
+/// What a remote remembers. Never a password, a token or a key.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Settings {
     /// The server's URL.
@@ -24,6 +27,9 @@ pub struct Settings {
     pub script_version: Option<ScriptVersion>,
     /// The publications; all of the script version if empty.
     pub publications: Vec<PublicationName>,
+    /// Which servers are believed, and what is shown to them. Of certificates and keys only the
+    /// paths, which should be absolute.
+    pub trust: Option<Trust>,
 }
 
 impl Settings {
@@ -58,6 +64,7 @@ pub(crate) fn read(connection: &Connection) -> Result<Settings, Failure> {
         remote_id: state.remote_id,
         script_version: state.script_version,
         publications: state.publications,
+        trust: trust::read(connection)?,
     })
 }
 
@@ -70,13 +77,15 @@ fn publications_text(settings: &Settings) -> Result<String, Failure> {
 fn texts<'a>(
     settings: &'a Settings,
     publications: &'a str,
-) -> [(&'static str, Option<&'a str>); 5] {
+    trust: Option<&'a str>,
+) -> [(&'static str, Option<&'a str>); 6] {
     [
         ("server", settings.server.as_deref()),
         ("user", settings.user.as_ref().map(UserName::as_str)),
         ("remote_id", settings.remote_id.as_ref().map(RemoteId::as_str)),
         ("script_version", settings.script_version.as_ref().map(ScriptVersion::as_str)),
         ("publications", (!settings.publications.is_empty()).then_some(publications)),
+        (trust::FACT, trust),
     ]
 }
 
@@ -91,6 +100,7 @@ pub(crate) fn require_possible(
     connection: &Connection,
     settings: &Settings,
 ) -> Result<(), Failure> {
+    settings.trust.as_ref().map(trust::text).transpose()?;
     let known = read(connection)?;
     let state = State::read(connection)?;
     let used = state.nonce_attempt.is_some() || state.counter.0 != 0;
@@ -109,8 +119,9 @@ pub(crate) fn require_possible(
 
 fn store(connection: &Connection, settings: &Settings) -> Result<(), Failure> {
     let publications = publications_text(settings)?;
+    let trust = settings.trust.as_ref().map(trust::text).transpose()?;
     let transaction = begin_immediate(connection)?;
-    for (name, text) in texts(settings, &publications) {
+    for (name, text) in texts(settings, &publications, trust.as_deref()) {
         if let Some(text) = text {
             facts::set(&transaction, name, text).map_err(explain)?;
         }
@@ -155,6 +166,7 @@ pub(crate) fn reset(connection: &Connection) -> Result<(), Failure> {
             transaction.execute_batch(&format!("DELETE FROM {}", crate::sql::ident(&name)))?;
         }
         rejects::clear(&transaction)?;
+        first_fill::remove(&transaction)?;
         progress::forget_agreements(&transaction)?;
         facts::forget(
             &transaction,

@@ -4,8 +4,11 @@ use crate::apply::{kept_back, orphans, rejects};
 use crate::capture::change_log::{self, Change, Reading};
 use crate::connection::{begin_read, explain};
 use crate::progress;
+use crate::progress::partial::{self, Kept};
 use crate::progress::state::State;
 use crate::schema::{self, RemoteTable};
+use crate::settings::trust;
+use crate::transport::Trust;
 use model::{
     Counter, DatabaseId, Direction, Failure, Progress, PublicationName, RemoteId, ScriptVersion,
     UserName,
@@ -25,6 +28,8 @@ pub struct Status {
     pub script_version: Option<ScriptVersion>,
     /// The wanted publications; all if empty.
     pub publications: Vec<PublicationName>,
+    /// Which servers it believes, and the certificate that it shows them.
+    pub trust: Trust,
     /// The consolidated database, once known.
     pub database_id: Option<DatabaseId>,
     /// Complete synchronizations.
@@ -39,8 +44,18 @@ pub struct Status {
     pub orphans: u64,
     /// Downloaded rows and deletes that cannot be applied here yet.
     pub kept_back: u64,
+    /// What is kept of a download that was cut.
+    pub partial: Kept,
     /// The published tables.
     pub tables: Vec<TableStatus>,
+}
+
+impl Status {
+    /// Changes of all tables that wait to be uploaded.
+    #[must_use]
+    pub fn pending(&self) -> u64 {
+        self.tables.iter().map(|table| table.pending).sum()
+    }
 }
 
 /// One published table.
@@ -120,6 +135,7 @@ pub(crate) fn status(connection: &Connection) -> Result<Status, Failure> {
         user: state.user,
         script_version: state.script_version,
         publications: state.publications,
+        trust: trust::read(connection)?.unwrap_or_default(),
         database_id: state.database_id,
         counter: state.counter,
         progress: state.progress,
@@ -127,6 +143,7 @@ pub(crate) fn status(connection: &Connection) -> Result<Status, Failure> {
         rejects: rejects::count(connection)?,
         orphans: orphans::count(connection).map_err(explain)?,
         kept_back: kept_back::count(connection, &published)?,
+        partial: partial::kept(connection, None)?,
         tables,
     })
 }

@@ -10,18 +10,21 @@
 //! Whatever fails, and wherever the process dies, the next synchronization can continue with the
 //! file (S1, S4).
 
+mod arriving;
 mod attempt;
 mod conversation;
 mod host;
 mod inbox;
 mod side;
 
+use crate::progress::partial::Kept;
 pub use conversation::Conversation;
 pub use host::Event;
 pub use host::Host;
 pub use host::Next;
+pub(crate) use inbox::Inbox;
 use model::{Failure, Progress, RemoteId, ScriptVersion, UserName};
-use protocol::{Credential, Mode, WaitingTable};
+use protocol::{Authentication, Credential, Mode, WaitingTable};
 
 /// What is wanted.
 #[derive(Debug, Clone)]
@@ -55,10 +58,14 @@ pub struct Report {
     pub duration_ms: u64,
     /// A session token to use instead of the password.
     pub token: Option<String>,
+    /// What the server has to say of the password; none where there is nothing.
+    pub authentication: Option<Box<Authentication>>,
     /// The file turned out to be a copy and has become a remote of its own.
     pub took_new_identity: bool,
     /// Tables that were left out: their changes are still pending.
     pub waiting: Vec<WaitingTable>,
+    /// What did not have to be downloaded again of a download that was cut before.
+    pub resumed: Kept,
 }
 
 /// Uploaded rows by operation.
@@ -99,6 +106,15 @@ pub enum Step {
     Downloading {
         /// Rows received.
         rows: u64,
+        /// Rows to receive, as far as the server has said.
+        rows_total: Option<u64>,
+    },
+    /// The server goes on with a download that was cut.
+    Resuming {
+        /// Rows that are here already.
+        rows: u64,
+        /// Their bytes.
+        bytes: u64,
     },
     /// Applying the download.
     Applying {
@@ -112,6 +128,8 @@ pub enum Step {
         /// Why.
         failure: Failure,
     },
+    /// The new password is the password from now on, whatever becomes of the synchronization.
+    PasswordChanged,
 }
 
 /// What all attempts together came to.
@@ -128,9 +146,12 @@ struct Total {
     learned: u64,
     script_version: Option<ScriptVersion>,
     token: Option<String>,
+    authentication: Option<Authentication>,
     took_new_identity: bool,
     /// As the last Welcome had them.
     waiting: Vec<WaitingTable>,
+    /// What was kept and is not downloaded again.
+    resumed: Kept,
     /// The server did not read compressed rows after all.
     uncompressed: bool,
     /// The protocol version of the last Hello.

@@ -18,6 +18,7 @@ use crate::progress::state::State;
 use crate::schema;
 use crate::settings;
 use crate::transport::Transport;
+use crate::verify::{self, Verification, VerifyRequest};
 use crate::{Claim, Components, Remote, Report, Request, Step, connection, create_schema};
 use lock::RemoteLock;
 use model::{Code, Failure};
@@ -100,6 +101,20 @@ impl Remote {
         observer: &mut dyn FnMut(Step),
     ) -> Result<Report, Failure> {
         blocking::synchronize(self, request, connect, observer)
+    }
+
+    /// Compares what is here with what the consolidated database has for this remote. `connect` is
+    /// called for every question. Nothing is changed here or there, and nobody else synchronizes
+    /// this file meanwhile.
+    pub fn verify(
+        &mut self,
+        request: &VerifyRequest,
+        connect: &mut dyn FnMut() -> Result<Box<dyn Transport>, Failure>,
+    ) -> Result<Verification, Failure> {
+        let _lock = self.lock()?;
+        verify::verify(self, request, &mut |remote, inquiry| {
+            blocking::ask(remote, inquiry, connect)
+        })
     }
 
     /// Forgets identity, watermarks, rejects and what was captured; keeps tables, rows and

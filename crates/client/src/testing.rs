@@ -319,13 +319,21 @@ impl Incoming<'_> {
 
     /// Applies it, after the frozen generation as a committed one.
     pub(crate) fn apply(self) -> Result<(), Failure> {
+        self.apply_by(&mut |connection, download, end, circumstances| {
+            crate::apply::apply(connection, download, end, circumstances, &mut |_| {}).map(drop)
+        })
+    }
+
+    /// The same, by a way of the test's own.
+    pub(crate) fn apply_by(self, apply: &mut Apply<'_>) -> Result<(), Failure> {
         let remote = &self.site.remote;
-        let tables = self.modes.iter().map(|&mode| TableDownload { mode }).collect();
+        let tables = self.modes.iter().map(|&mode| TableDownload::new(mode)).collect();
         let begin = DownloadBegin {
             tables,
             restored: self.restored,
             deletes_lost: false,
             waiting_tables: Vec::new(),
+            receipt: None,
         };
         let mut download = Download::new(begin, &remote.spills);
         for message in self.messages {
@@ -342,6 +350,7 @@ impl Incoming<'_> {
             watermarks: self.modes.iter().map(|_| watermark.clone()).collect(),
             counter: Counter(state.counter.0 + 1),
             receipt: None,
+            acknowledge: false,
         };
         let circumstances = Circumstances {
             tables: &self.tables,
@@ -352,11 +361,14 @@ impl Incoming<'_> {
             spills: &remote.spills,
             uploads: true,
             guards: false,
+            fill_rows_min: remote.fill_rows_min,
         };
-        crate::apply::apply(&remote.connection, &download, &end, &circumstances, &mut |_| {})
-            .map(drop)
+        apply(&remote.connection, &download, &end, &circumstances)
     }
 }
+
+type Apply<'a> =
+    dyn FnMut(&Connection, &Download, &DownloadEnd, &Circumstances<'_>) -> Result<(), Failure> + 'a;
 
 pub(crate) fn remote_schema(tables: &[PublishedTable]) -> RemoteSchema {
     let prints: Vec<&str> = tables.iter().map(|table| table.fingerprint.as_str()).collect();

@@ -12,11 +12,13 @@ mod connector;
 mod http;
 #[cfg(test)]
 pub(crate) mod memory;
+mod meter;
 pub mod tcp;
 mod tls;
 mod trust;
 
 pub use connector::Connector;
+pub use meter::Metered;
 pub use trust::Trust;
 
 use model::Failure;

@@ -4,10 +4,10 @@
 
 #![allow(clippy::unwrap_used)]
 
-use consolidated::{Binding, Change};
 use divan::counter::ItemsCount;
 use divan::{AllocProfiler, Bencher, black_box};
 use model::{ValueRef, write_value};
+use syncline_consolidated::{Binding, Change};
 
 /// Counts allocations beside the time.
 #[global_allocator]

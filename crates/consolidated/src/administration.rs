@@ -7,11 +7,12 @@ pub(crate) mod notes;
 pub(crate) mod orphans;
 pub(crate) mod readable;
 pub(crate) mod steward;
-mod users;
+pub(crate) mod users;
 
 use crate::deploy::difference::{Difference, Disagreement};
 use crate::script::Event;
 use crate::sync_model::SyncModel;
+use crate::synchronization::expiry::Expiry;
 use model::{Code, Failure, ScriptVersion, UserName};
 use std::collections::BTreeMap;
 
@@ -103,6 +104,15 @@ pub(crate) fn column_gone(table: &str, column: &str) -> String {
     )
 }
 
+/// Why a table cannot be served, if a column is gone that decides which of its rows a remote has.
+pub(crate) fn deciding_column_gone(of: &str, table: &str, column: &str) -> String {
+    format!(
+        "column {column} of table {table} is gone, which decides about the rows of table {of}: it \
+         was dropped or renamed; run `syncline check`, correct the partition in the model, then \
+         run `syncline deploy`"
+    )
+}
+
 /// The failure of a model with a section for a table that the database does not have.
 pub(crate) fn no_table(model: &SyncModel, name: &str) -> Failure {
     let message = format!("{}: there is no table {name}", model.file_name);
@@ -181,6 +191,8 @@ pub struct User {
     /// Shut out until unlocked. The hash of the password begins with a mark then, so that no
     /// server, of whatever age, takes any password for the right one.
     pub locked: bool,
+    /// When the password expires.
+    pub password_expires: Expiry,
 }
 
 pub(crate) fn no_such_user(name: &UserName) -> Failure {

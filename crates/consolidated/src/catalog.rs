@@ -4,6 +4,7 @@
 //! what a backend stores about a table in addition.
 
 mod comparison;
+pub(crate) mod deciding;
 mod held;
 pub(crate) mod table;
 mod waiting;
@@ -16,6 +17,7 @@ pub(crate) use waiting::{
 use crate::digest::digest;
 use crate::script::{Event, Script};
 use crate::synchronization::{Held, Session};
+use deciding::Decided;
 use held::{HeldTable, Shapes};
 use model::{
     Code, DatabaseId, Failure, PublicationName, PublishedTable, RemoteId, RemoteSchema,
@@ -29,6 +31,9 @@ use table::CatalogTable;
 
 /// Most schemas that are remembered; remotes usually ask for the same few.
 const SCHEMAS_MAX: usize = 64;
+
+/// The option of a script version whose downloads are to be acknowledged at once.
+pub(crate) const ACKNOWLEDGE: &str = "acknowledge";
 
 /// A deployment.
 #[derive(Debug)]
@@ -57,6 +62,7 @@ struct KnownSchema {
 #[derive(Debug)]
 struct Version<D> {
     name: ScriptVersion,
+    acknowledge: bool,
     publications: Vec<(PublicationName, BTreeSet<String>)>,
     /// Parents first.
     tables: Vec<Arc<CatalogTable<D>>>,
@@ -68,6 +74,8 @@ struct Version<D> {
 #[derive(Debug, Default)]
 pub(crate) struct DeployedRows {
     pub(crate) versions: Vec<String>,
+    /// Script version, name, value.
+    pub(crate) options: Vec<(String, String, String)>,
     /// Script version, publication, table.
     pub(crate) publications: Vec<(String, String, String)>,
     /// Script version, table as JSON, conflict rule, details as JSON; parents first.
@@ -103,8 +111,11 @@ impl<D: DeserializeOwned> Catalog<D> {
                 }
             }
             let (tables, held) = (tables(&rows, name)?, held::tables(&rows.held, name)?);
+            let acknowledge = rows.options.iter().any(|(version, option, value)| {
+                version == name && option == ACKNOWLEDGE && value == "true"
+            });
             let name = ScriptVersion::new(name.clone())?;
-            versions.push(Version { name, publications, tables, held });
+            versions.push(Version { name, acknowledge, publications, tables, held });
         }
         let (shapes, older_shapes) = held::shapes(rows.shapes)?;
         let schemas = Vec::new();
@@ -150,7 +161,10 @@ impl<D> Catalog<D> {
         publications: &[PublicationName],
     ) -> Result<Session, Failure> {
         let (script_version, schema) = self.schema(script_version, publications)?;
+        let version = self.versions.iter().find(|version| version.name == script_version);
+        let acknowledge = version.is_some_and(|version| version.acknowledge);
         Ok(Session {
+            acknowledge,
             database_id: self.database_id.clone(),
             deployment: self.deployment,
             remote_id: remote_id.clone(),
@@ -205,6 +219,24 @@ impl<D> Catalog<D> {
         digests.extend(uncompressed.map(|table| table.name.as_str()));
         let fingerprint = digest(&digests);
         Ok((version.name.clone(), RemoteSchema { tables, fingerprint }))
+    }
+
+    /// The columns that the tables of every script version cannot be served without: published
+    /// table or not, name of the table and of the column.
+    pub(crate) fn columns_of_all(&self) -> BTreeSet<(&str, &str)>
+    where
+        D: Decided,
+    {
+        let mut columns = BTreeSet::new();
+        for table in self.tables_of_all() {
+            let PublishedTable { name, columns: published, .. } = &table.published;
+            columns.extend(published.iter().map(|column| (name.as_str(), column.as_str())));
+            for deciding in table.details.deciding() {
+                let name = deciding.table.as_str();
+                columns.extend(deciding.columns.iter().map(|column| (name, column.as_str())));
+            }
+        }
+        columns
     }
 
     /// The tables of every script version.

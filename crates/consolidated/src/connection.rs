@@ -11,9 +11,10 @@ use crate::administration::{Deployment, Finding, InitialModel, StoredScript, Und
 use crate::deploy::difference::Difference;
 use crate::identity::Binding;
 use crate::sync_model::SyncModel;
+use crate::synchronization::expiry::Expiry;
 use crate::synchronization::{
-    Admittee, Applied, Begun, DownloadBatch, FetchRequest, Fetched, Held, Identity, Session,
-    UploadRequest, Withholding,
+    Acknowledgement, Admittee, Applied, Begun, DownloadBatch, FetchRequest, Fetched, Held,
+    Identity, PasswordChange, Session, UploadRequest, Withholding,
 };
 use model::{Failure, PublicationName, Receipt, RemoteId, ScriptVersion, UserName};
 use std::collections::BTreeMap;
@@ -72,6 +73,10 @@ pub trait Administration: Debug {
 
     /// Changes the password, which revokes every session token of the user.
     fn set_password(&mut self, name: &UserName, password_hash: &str) -> Result<(), Failure>;
+
+    /// Says when the password of a user expires. A new password expires by its age again, unless it
+    /// is to expire never.
+    fn set_expiry(&mut self, name: &UserName, expiry: Expiry) -> Result<(), Failure>;
 
     /// Shuts a user out, or lets the user in again. Locking revokes every token; a password that is
     /// changed meanwhile counts from the unlocking on.
@@ -146,6 +151,14 @@ pub trait Writer: Debug + Send {
     /// Notes which rows a download was too large to carry, as rows that the remote is owed and as
     /// rejects, before it is sent. When it fails, it alone has had no effect.
     fn withhold(&mut self, withholding: &Withholding<'_>) -> Result<(), Failure>;
+
+    /// Notes that a remote has applied a download, unless that is not its last one any more. When
+    /// it fails, it alone has had no effect.
+    fn acknowledge(&mut self, acknowledgement: &Acknowledgement) -> Result<(), Failure>;
+
+    /// Gives a user another password, unless somebody else was faster. When it fails, it alone has
+    /// had no effect.
+    fn change_password(&mut self, change: &PasswordChange) -> Result<(), Failure>;
 
     /// Cuts what is kept for remotes that were away to its newest `log_rows_max` entries a table
     /// (S9). A remote that was away for longer receives the whole table again. Call outside a

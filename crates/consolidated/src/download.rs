@@ -6,6 +6,7 @@ pub(crate) mod mark;
 pub(crate) mod new_keys;
 pub(crate) mod owed;
 pub(crate) mod range;
+pub(crate) mod resume;
 
 use crate::synchronization::DownloadBatch;
 use model::Failure;

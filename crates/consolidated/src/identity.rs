@@ -13,9 +13,11 @@
 //! | a greater counter or progress, and no such receipt | | only this remote is compared |
 //! | anything else | | a copied file (trap 13) |
 
+mod acknowledgement;
 mod binding;
 mod receipt;
 
+pub(crate) use acknowledgement::noting;
 pub use binding::Binding;
 pub(crate) use receipt::{Incarnation, Proven};
 
@@ -45,6 +47,8 @@ pub(crate) struct Remembered {
     pub(crate) void_counter: Counter,
     /// Whether deletes may have been lost with them.
     pub(crate) deletes_lost: bool,
+    /// The last download that it is known to have applied; zero of none.
+    pub(crate) acknowledged: Counter,
     /// An operator does not want to see it any more; it may come back.
     pub(crate) forgotten: bool,
 }
@@ -205,11 +209,13 @@ pub(crate) fn recognize(
     let mut consequence = Consequence::Nothing;
     match verdict {
         Verdict::Overtaken => return Err(overtaken(session)),
-        Verdict::Known | Verdict::New => {}
+        Verdict::New => {}
+        Verdict::Known => acknowledge(&mut remote, identity, evidence.receipt),
         Verdict::Returned => compare_alone(&mut remote, identity, false),
         Verdict::TakenOver => {
             consequence = Consequence::Replace { secret: remote.secret, progress: remote.progress };
             remote.progress = Progress(0);
+            remote.acknowledged = Counter(0);
         }
         Verdict::Restored => {
             remote.progress = remote.progress.max(identity.progress);
@@ -241,6 +247,15 @@ fn compare_alone(remote: &mut Remembered, identity: &Identity, deletes_lost: boo
     }
     remote.void_counter = remote.counter;
     remote.deletes_lost = deletes_lost;
+}
+
+/// A remote that names the last download has applied it. Its receipt shows that it was one of this
+/// life of the database.
+fn acknowledge(remote: &mut Remembered, identity: &Identity, receipt: Option<Proven>) {
+    let is_last = identity.counter == remote.counter && remote.counts(identity.counter);
+    if is_last && receipt.is_some_and(|receipt| receipt.here) {
+        remote.acknowledged = identity.counter;
+    }
 }
 
 fn copied(session: &Session) -> Failure {
@@ -392,6 +407,25 @@ mod tests {
         let behind = says(2, 4, 7, 9, false);
         assert_eq!(verdict(behind, Some(&ours), receipt(true, 4)), Verdict::Copied);
         assert_eq!(verdict(behind, Some(&ours), receipt(false, 4)), Verdict::Doubtful);
+    }
+
+    // Trap 30
+    #[test]
+    fn only_the_last_download_of_this_life_is_acknowledged() {
+        let acknowledged = |identity: Identity, remote: Remembered, here: Option<bool>| {
+            let mut remote = Remembered { acknowledged: Counter(1), ..remote };
+            acknowledge(&mut remote, &identity, here.map(|here| Proven { here, epoch: 4 }));
+            remote.acknowledged.0
+        };
+        let says = |counter| says(counter, 5, 7, 9, false);
+        assert_eq!(acknowledged(says(3), ours(3, 5, 9), Some(true)), 3);
+        // Of a download that is not the last one, of none, and of another life.
+        assert_eq!(acknowledged(says(2), ours(3, 5, 9), Some(true)), 1);
+        assert_eq!(acknowledged(says(4), ours(3, 5, 9), Some(true)), 1);
+        assert_eq!(acknowledged(says(3), ours(3, 5, 9), Some(false)), 1);
+        assert_eq!(acknowledged(says(3), ours(3, 5, 9), None), 1);
+        let void = Remembered { void_counter: Counter(3), ..ours(3, 5, 9) };
+        assert_eq!(acknowledged(says(3), void, Some(true)), 1);
     }
 
     // Trap 30: no counter that a client invents can make the stored one overflow.

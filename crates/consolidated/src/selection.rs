@@ -215,6 +215,16 @@ impl Selection {
     /// looked at, and what children refer to. Key columns are not among them: a log has them
     /// anyway.
     pub(crate) fn places(&self) -> Vec<(&Table, Vec<&str>)> {
+        let mut places = self.deciding();
+        for (table, columns) in &mut places {
+            columns.retain(|column| !table.key.iter().any(|key| key == column));
+        }
+        places
+    }
+
+    /// The columns that decide, by table: the place of every row that is looked at, and what
+    /// children refer to.
+    pub(crate) fn deciding(&self) -> Vec<(&Table, Vec<&str>)> {
         let mut places = Vec::new();
         match &self.rows {
             Rows::All | Rows::Custom(_) => places.push((&self.table, Vec::new())),
@@ -228,11 +238,8 @@ impl Selection {
                     link.iter().map(|(from, to)| (from.as_str(), to.as_str())).unzip();
                 places.push((&self.table, from));
                 places.push((&parent.table, to));
-                places.extend(parent.places());
+                places.extend(parent.deciding());
             }
-        }
-        for (table, columns) in &mut places {
-            columns.retain(|column| !table.key.iter().any(|key| key == column));
         }
         places
     }

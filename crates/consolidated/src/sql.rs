@@ -34,6 +34,9 @@ pub(crate) trait Words {
     /// The present time as system tables hold it, which statements call `{now}`.
     const NOW: &'static str;
 
+    /// The same in whole seconds since 1970, which statements call `{unix_s}`.
+    const NOW_UNIX_S: &'static str;
+
     /// Takes every remote from the user `?1`.
     const UNBIND: &'static str;
 
@@ -56,7 +59,7 @@ pub(crate) trait Words {
     fn spelled(sql: &str) -> String {
         let sql = sql.replace("{}", Self::PREFIX).replace("{random}", Self::RANDOM);
         let sql = sql.replace("{key}", Self::RANDOM_KEY).replace("{now}", Self::NOW);
-        sql.replace("{digits}", Self::RANDOM_DIGITS)
+        sql.replace("{digits}", Self::RANDOM_DIGITS).replace("{unix_s}", Self::NOW_UNIX_S)
     }
 }
 

@@ -21,6 +21,8 @@ pub struct SyncModel {
     pub file_name: String,
     /// The script version that it generates.
     pub script_version: ScriptVersion,
+    /// Whether downloads are to be acknowledged at once, not with the next synchronization.
+    pub acknowledge: bool,
     /// Publications and their tables.
     pub publications: BTreeMap<PublicationName, Vec<String>>,
     /// The tables, by name as written.
@@ -153,6 +155,8 @@ impl fmt::Display for ConflictRule {
 struct ModelFile {
     script_version: String,
     #[serde(default)]
+    acknowledge: bool,
+    #[serde(default)]
     publication: BTreeMap<String, PublicationFile>,
     table: BTreeMap<String, Spanned<TableFile>>,
     #[serde(default)]
@@ -226,6 +230,7 @@ impl SyncModel {
             file_name: file_name.to_owned(),
             script_version: ScriptVersion::new(file.script_version)
                 .map_err(|failure| invalid(failure.full_message()))?,
+            acknowledge: file.acknowledge,
             publications,
             tables,
             dropped_tables: file.dropped_tables,
@@ -334,6 +339,7 @@ mod tests {
         .unwrap();
         assert_eq!(model.tables["a"].conflict, ConflictRule::ConsolidatedWins);
         assert_eq!(model.tables["a"].direction, Direction::Both);
+        assert!(!model.acknowledge);
         assert_eq!(model.tables["Order Line"].conflict, ConflictRule::Latest("m".into()));
         let all = PublicationName::new("all").unwrap();
         assert_eq!(model.publications[&all].len(), 2);

@@ -6,16 +6,20 @@
 //! and excludes every predecessor by raising the epoch (S8).
 
 pub(crate) mod change;
+pub(crate) mod expiry;
+pub(crate) mod resuming;
 
 use crate::identity::Binding;
 use crate::script::Parameter;
 use crate::shape::LeftOut;
 use crate::upload::echo::Echo;
 use change::RowSource;
+use expiry::Expiry;
 use model::{
     Code, Counter, DatabaseId, FileSecret, Nonce, Progress, PublishedTable, Receipt, RemoteId,
     RemoteSchema, ScriptVersion, UserName, Watermark,
 };
+use resuming::{Resuming, TableToken};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -26,6 +30,10 @@ pub struct Credentials {
     pub password_hash: String,
     /// Changes with the password, so that tokens of the old one are refused.
     pub password_version: i64,
+    /// Since when it is the password, in seconds since 1970.
+    pub password_set_at_unix_s: i64,
+    /// When it expires.
+    pub password_expires: Expiry,
     /// Values that scripts see as `{u.name}`.
     pub claims: BTreeMap<String, String>,
 }
@@ -42,6 +50,18 @@ impl std::fmt::Debug for Credentials {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Credentials").field("claims", &self.claims).finish_non_exhaustive()
     }
+}
+
+/// Another password for a user.
+pub struct PasswordChange {
+    /// The user.
+    pub user: UserName,
+    /// The version of the password that was verified.
+    pub former_version: i64,
+    /// The version of the new one.
+    pub version: i64,
+    /// Argon2id, in the PHC string form.
+    pub hash: String,
 }
 
 /// What the database knows of a client that wants to synchronize, before that is verified.
@@ -74,6 +94,8 @@ pub struct Session {
     pub held: Held,
     /// Tables that cannot be synchronized until somebody deploys again.
     pub waiting: Arc<Vec<WaitingTable>>,
+    /// Whether downloads are to be acknowledged at once.
+    pub acknowledge: bool,
 }
 
 /// A table that is not as it was deployed, or that cannot be decided without one that is not: it is
@@ -270,6 +292,23 @@ pub struct Applied {
     pub echo: Echo,
     /// Proves that this synchronization took place; to be sent when it is durable.
     pub receipt: Option<Receipt>,
+    /// In which life of the database it took place.
+    pub incarnation: i64,
+}
+
+/// A remote says that it has applied a download.
+#[derive(Debug, Clone)]
+pub struct Acknowledgement {
+    /// The remote.
+    pub remote_id: RemoteId,
+    /// The epoch of the synchronization: one that was overtaken must not write any more.
+    pub epoch: i64,
+    /// The counter of the download.
+    pub counter: Counter,
+    /// The mark of the attempt.
+    pub nonce: Nonce,
+    /// In which life of the database the download was made.
+    pub incarnation: i64,
 }
 
 /// What a remote holds of one table.
@@ -302,6 +341,9 @@ pub struct FetchRequest<'a> {
     pub key_changes: bool,
     /// What need not be sent.
     pub echo: &'a Echo,
+    /// Rows that the remote asks for, by the position of their table and their key: as many as one
+    /// Hello can have. They are sent as if they were owed.
+    pub wanted: &'a [(usize, Vec<u8>)],
     /// Cut batches at about this many bytes.
     pub batch_bytes: usize,
     /// Cut batches at this many rows.
@@ -309,6 +351,8 @@ pub struct FetchRequest<'a> {
     /// The bytes of the largest row that can be sent. Rows that were withheld and are larger are
     /// not read for being owed.
     pub row_bytes_max: u64,
+    /// What the remote keeps of downloads that were cut.
+    pub resuming: Resuming<'a>,
 }
 
 impl FetchRequest<'_> {
@@ -359,6 +403,8 @@ pub enum DownloadBatch {
     Begin {
         /// Per table of the schema.
         tables: Vec<DownloadedTable>,
+        /// Likewise: how the remote goes on if the download is cut.
+        tokens: Vec<TableToken>,
         /// The consolidated database was restored since the remote was here last.
         restored: bool,
         /// Deletes may have been lost with what was lost.
@@ -416,6 +462,17 @@ pub enum DownloadBatch {
         count: u32,
         /// Per row the old key's columns, then the row as it is now.
         rows: Vec<u8>,
+    },
+    /// The rows of a table have been sent up to here, of those that are sent in key order.
+    Position {
+        /// Position of the table.
+        table: usize,
+        /// Segments that the remote has presented and that lie before.
+        passed: u16,
+        /// All of them have been sent.
+        complete: bool,
+        /// Where it is; empty at the end of the last of those segments.
+        position: Vec<u8>,
     },
     /// Keys of rows to delete.
     Deletes {

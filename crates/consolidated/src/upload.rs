@@ -1,11 +1,14 @@
 //! What every backend needs to apply an upload.
 
+pub(crate) mod by_values;
 pub(crate) mod detached;
 pub(crate) mod echo;
 pub(crate) mod halving;
 pub(crate) mod owed_rows;
 pub(crate) mod reach;
+pub(crate) mod reached;
 pub(crate) mod rebase;
 pub(crate) mod reject;
+pub(crate) mod row_map;
 pub(crate) mod uploaded_row;
 pub(crate) mod verdict;

@@ -10,9 +10,9 @@ mod center;
 mod on_postgres;
 
 use center::{Center, Download, Remote, Upload, int, text};
-use consolidated::DownloadedTable::{Changes, Refresh};
 use harness::postgres::{Cluster, SUPERUSER, TestDatabase};
 use model::Code;
+use syncline_consolidated::DownloadedTable::{Changes, Refresh};
 
 const SCHEMA: &str = "
     CREATE TABLE customer (id integer PRIMARY KEY, region text, note text);
@@ -119,12 +119,12 @@ fn orphans_from_before_the_deployment_come_with_their_parents_and_are_named() {
     );
     let mut remote = Remote::another();
     assert!(came(&center.synchronize(&mut remote, &[]).1).is_empty());
-    let model = consolidated::SyncModel::parse(
+    let model = syncline_consolidated::SyncModel::parse(
         "script_version = \"v1\"\n[table.customer]\n[table.invoice]\nparent = \"customer\"\n",
         "model.toml",
     );
     let model = [model.unwrap()];
-    let findings = consolidated::administer(&center.url).unwrap().check(&model).unwrap();
+    let findings = syncline_consolidated::administer(&center.url).unwrap().check(&model).unwrap();
     let orphans =
         findings.iter().find(|finding| finding.message.contains("refer to missing")).unwrap();
     assert_eq!(orphans.table.as_deref(), Some("invoice"));
@@ -133,7 +133,7 @@ fn orphans_from_before_the_deployment_come_with_their_parents_and_are_named() {
     let (_, download) = center.synchronize(&mut remote, &[]);
     assert_eq!(came(&download), ["customer 3", "invoice 31"]);
     database.sql("DELETE FROM invoice WHERE id = 41");
-    let findings = consolidated::administer(&center.url).unwrap().check(&model).unwrap();
+    let findings = syncline_consolidated::administer(&center.url).unwrap().check(&model).unwrap();
     assert!(
         findings.iter().all(|finding| !finding.message.contains("refer to missing")),
         "{findings:?}"
@@ -178,10 +178,10 @@ fn a_trigger_that_sets_the_version_back_hides_nothing() {
          CREATE TRIGGER zz_keep BEFORE UPDATE ON customer FOR EACH ROW EXECUTE FUNCTION keep()",
     );
     let text_of_model = format!("script_version = \"v1\"\n{TABLES}");
-    let model = [consolidated::SyncModel::parse(&text_of_model, "model.toml").unwrap()];
+    let model = [syncline_consolidated::SyncModel::parse(&text_of_model, "model.toml").unwrap()];
     let url = center.url.clone();
     let says = |part: &str| {
-        let findings = consolidated::administer(&url).unwrap().check(&model).unwrap();
+        let findings = syncline_consolidated::administer(&url).unwrap().check(&model).unwrap();
         findings.iter().any(|finding| finding.message.contains(part))
     };
     assert!(!says("sets row versions back"));
@@ -284,10 +284,10 @@ fn an_upload_that_no_download_follows_notices_triggers_that_went() {
 
 fn upload_only(
     center: &mut Center,
-    session: &consolidated::Session,
+    session: &syncline_consolidated::Session,
     remote: &Remote,
     rows: &[Upload],
-) -> Result<consolidated::Applied, model::Failure> {
+) -> Result<syncline_consolidated::Applied, model::Failure> {
     center.writer.begin()?;
     let applied = center::upload_only(center.writer.as_mut(), session, remote, rows);
     center.writer.commit()?;
@@ -391,18 +391,20 @@ fn what_functions_delete_while_an_upload_is_applied_is_noted() {
 
 fn fetch(
     center: &mut Center,
-    session: &consolidated::Session,
+    session: &syncline_consolidated::Session,
     remote: &Remote,
-) -> Result<consolidated::Fetched, model::Failure> {
-    let request = consolidated::FetchRequest {
+) -> Result<syncline_consolidated::Fetched, model::Failure> {
+    let request = syncline_consolidated::FetchRequest {
         session,
         counter: remote.identity.counter,
         marks: &remote.marks,
         held_marks: &[],
-        echo: &consolidated::Echo::default(),
+        echo: &syncline_consolidated::Echo::default(),
+        wanted: &[],
         batch_bytes: 1000,
         batch_rows: 10,
         row_bytes_max: u64::MAX,
+        resuming: Default::default(),
         key_changes: false,
     };
     center.reader.fetch(&request, &mut |_| Ok(()))

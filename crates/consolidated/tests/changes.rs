@@ -9,8 +9,8 @@
 mod center;
 
 use center::{Backend, Center, Remote, Upload, deploy, int, text};
-use consolidated::DownloadedTable;
 use model::{Code, Value};
+use syncline_consolidated::DownloadedTable;
 
 const SCHEMA: &str = "
     CREATE TABLE customer (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, city TEXT);
@@ -130,8 +130,10 @@ fn a_remote_that_has_seen_a_later_state_is_compared_alone() {
         let _ = std::fs::remove_file(format!("{}{suffix}", path.display()));
     }
     std::fs::copy(&backup, &path).unwrap();
-    let (writer, reader) =
-        (consolidated::open_writer(&url).unwrap(), consolidated::open_reader(&url).unwrap());
+    let (writer, reader) = (
+        syncline_consolidated::open_writer(&url).unwrap(),
+        syncline_consolidated::open_reader(&url).unwrap(),
+    );
     let mut center = Center { folder, url, writer, reader };
     center.foreign("INSERT INTO customer VALUES (60, 'new', NULL)");
     let (_, download) = center.synchronize(&mut remote, &[]);
@@ -201,7 +203,7 @@ fn an_upload_that_does_not_follow_the_last_one_is_refused_whole() {
         center.writer.begin().unwrap();
         let failure = center
             .writer
-            .upload(&consolidated::UploadRequest {
+            .upload(&syncline_consolidated::UploadRequest {
                 session: &session,
                 identity: remote.identity,
                 receipt: None,
@@ -394,7 +396,7 @@ fn a_log_of_an_older_program_is_made_anew_and_nothing_is_missed() {
          UPDATE part SET v = 'y' WHERE id = 2;
          UPDATE part SET owner = 'ann' WHERE id = 3;"
     ));
-    let refused = consolidated::open_writer(&center.url).unwrap_err();
+    let refused = syncline_consolidated::open_writer(&center.url).unwrap_err();
     assert_eq!(refused.code(), Code::NotDeployed);
     deploy(&center.url, PART_MODEL).unwrap();
     assert!(deploy(&center.url, PART_MODEL).unwrap().statements.is_empty());

@@ -7,10 +7,10 @@
 mod center;
 
 use center::{Center, Remote, Upload, int, text, upload};
-use consolidated::{Applied, Session};
 use model::{Code, Failure};
 use std::sync::mpsc::sync_channel;
 use std::thread;
+use syncline_consolidated::{Applied, Session};
 
 /// Every row that is written notes which deployment held at that moment.
 const SCHEMA: &str = "CREATE TABLE note (id INTEGER PRIMARY KEY, region TEXT);

@@ -10,11 +10,11 @@ mod center;
 mod on_postgres;
 
 use center::{Center, Remote, Upload, int, text};
-use consolidated::DownloadedTable::Refresh;
 use harness::postgres::{Cluster, SUPERUSER, TestDatabase};
 use harness::until;
 use model::Code;
 use std::thread;
+use syncline_consolidated::DownloadedTable::Refresh;
 
 const SCHEMA: &str = "
     CREATE TABLE first (id integer PRIMARY KEY, note text);
@@ -103,7 +103,8 @@ fn an_upload_waits_for_a_deployment_that_is_under_way() {
         deployment.sql("COMMIT");
         upload.join().unwrap()
     });
-    let applied = consolidated::Applied { counter: remote.identity.counter, ..Default::default() };
+    let applied =
+        syncline_consolidated::Applied { counter: remote.identity.counter, ..Default::default() };
     center.download(&mut remote, &applied);
     assert_eq!(database.text("SELECT note FROM first WHERE id = 1"), "x\n");
 }

@@ -7,8 +7,8 @@
 mod center;
 
 use center::{Backend, Center, deploy, sqlite};
-use consolidated::{Finding, Severity, SyncModel, Url, administer};
 use model::{Code, Value};
+use syncline_consolidated::{Finding, Severity, SyncModel, Url, administer};
 
 const SCHEMA: &str = "
     CREATE TABLE customer (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
@@ -194,18 +194,24 @@ fn system_tables_of_an_older_program_are_completed_by_a_deployment() {
          INSERT INTO syncline_conflict VALUES
              (1, '2026-01-01', 'r', 'ann', 'customer', 'update', 'rule', '[1]', '[2]', '[3]', NULL);
          DROP TABLE syncline_reject;
+         DROP TABLE syncline_option;
+         ALTER TABLE syncline_remote DROP COLUMN acknowledged;
+         ALTER TABLE syncline_remote DROP COLUMN acknowledged_at;
          ALTER TABLE syncline_owed DROP COLUMN withheld;
          ALTER TABLE syncline_owed DROP COLUMN bundled;
          ALTER TABLE syncline_conflict DROP COLUMN result_row;
          UPDATE syncline_system SET value = 3 WHERE name = 'format'",
     );
-    assert_eq!(consolidated::open_writer(&center.url).unwrap_err().code(), Code::NotDeployed);
+    assert_eq!(
+        syncline_consolidated::open_writer(&center.url).unwrap_err().code(),
+        Code::NotDeployed
+    );
     let found = administer(&center.url).unwrap().check(&[model("[table.customer]\n")]).unwrap();
     let found: Vec<_> = found.into_iter().map(|finding| finding.message).collect();
-    assert_eq!(found, ["the system tables have format 3; this program needs 5"]);
+    assert_eq!(found, ["the system tables have format 3; this program needs 7"]);
     assert!(!deploy(&center.url, "[table.customer]\n").unwrap().statements.is_empty());
     assert!(deploy(&center.url, "[table.customer]\n").unwrap().statements.is_empty());
-    consolidated::open_writer(&center.url).unwrap();
+    syncline_consolidated::open_writer(&center.url).unwrap();
     let kept = "SELECT (SELECT count(*) FROM syncline_owed WHERE withheld IS NULL)
         + (SELECT count(*) FROM syncline_conflict WHERE result_row IS NULL)
         + (SELECT count(*) FROM syncline_reject)";

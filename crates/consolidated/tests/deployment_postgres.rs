@@ -2,13 +2,13 @@
 
 #![allow(clippy::unwrap_used)]
 
-use consolidated::{
-    Administration, Deployment, Finding, Severity, SyncModel, Url, administer, open_reader,
-};
 use harness::postgres::{APP_ROLE, Cluster, SUPERUSER, TestDatabase};
 use harness::until;
 use model::{Code, Failure, RemoteId, UserName};
 use std::collections::BTreeMap;
+use syncline_consolidated::{
+    Administration, Deployment, Finding, Severity, SyncModel, Url, administer, open_reader,
+};
 
 const SCHEMA: &str = r#"
     CREATE SCHEMA sales;
@@ -373,7 +373,7 @@ fn the_former_log_of_changed_keys_is_replaced_by_a_deployment() {
          UPDATE syncline.syncline_system SET value = '2' WHERE name = 'format'",
     );
     let url = Url::parse(&database.url()).unwrap();
-    assert_eq!(consolidated::open_writer(&url).unwrap_err().code(), Code::NotDeployed);
+    assert_eq!(syncline_consolidated::open_writer(&url).unwrap_err().code(), Code::NotDeployed);
     deploy(&database, "[table.customer]\n").unwrap();
     assert!(deploy(&database, "[table.customer]\n").unwrap().statements.is_empty());
     assert_eq!(database.query(incarnations), before);
@@ -398,14 +398,17 @@ fn system_tables_of_an_older_program_are_completed_by_a_deployment() {
              DROP COLUMN bundled;
          ALTER TABLE syncline.syncline_conflict DROP COLUMN result_row;
          ALTER TABLE syncline.syncline_log_state DROP COLUMN unstamped;
+         DROP TABLE syncline.syncline_option;
+         ALTER TABLE syncline.syncline_remote DROP COLUMN acknowledged,
+             DROP COLUMN acknowledged_at;
          UPDATE syncline.syncline_system SET value = '1' WHERE name = 'format'",
     );
     let url = Url::parse(&database.url()).unwrap();
-    assert_eq!(consolidated::open_writer(&url).unwrap_err().code(), Code::NotDeployed);
-    assert_eq!(errors(&database, MODEL), ["the system tables have format 1; this program needs 6"]);
+    assert_eq!(syncline_consolidated::open_writer(&url).unwrap_err().code(), Code::NotDeployed);
+    assert_eq!(errors(&database, MODEL), ["the system tables have format 1; this program needs 8"]);
     assert!(!deploy(&database, MODEL).unwrap().statements.is_empty());
     assert!(deploy(&database, MODEL).unwrap().statements.is_empty());
-    consolidated::open_writer(&url).unwrap();
+    syncline_consolidated::open_writer(&url).unwrap();
     database.sql(
         "DO $$ BEGIN ASSERT (SELECT count(*) FROM syncline.syncline_owed WHERE withheld IS NULL)
              + (SELECT count(*) FROM syncline.syncline_reject) = 1; END $$",

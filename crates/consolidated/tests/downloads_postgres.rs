@@ -9,11 +9,11 @@ mod center;
 mod on_postgres;
 
 use center::{Center, Download, Remote, Upload, int, text};
-use consolidated::DownloadedTable::{Changes, Refresh};
-use consolidated::{Echo, FetchRequest, open_reader};
 use harness::postgres::{Cluster, SUPERUSER, TestDatabase};
 use harness::until;
-use model::{Code, Value};
+use model::{Code, RemoteId, Value};
+use syncline_consolidated::DownloadedTable::{Changes, Refresh};
+use syncline_consolidated::{Acknowledgement, Echo, FetchRequest, open_reader};
 
 const SCHEMA: &str = "
     CREATE TABLE customer (id integer PRIMARY KEY, name text NOT NULL);
@@ -137,7 +137,8 @@ fn what_was_trimmed_is_made_good_by_sending_the_table_afresh() {
     assert_eq!(database.count("SELECT count(*) FROM syncline.syncline_gone_purchase"), 3);
     let (_, near) = center.synchronize(&mut remote, &[]);
     assert_eq!((near.modes.as_slice(), near.upserts.len()), ([Changes, Changes].as_slice(), 0));
-    let applied = consolidated::Applied { counter: away.identity.counter, ..Default::default() };
+    let applied =
+        syncline_consolidated::Applied { counter: away.identity.counter, ..Default::default() };
     let far = center.download(&mut away, &applied);
     assert_eq!(far.modes, [Changes, Refresh]);
     assert_eq!(came(&far), ["purchase 10"]);
@@ -176,6 +177,32 @@ fn a_remote_whose_predecessor_still_applies_is_told_to_come_back() {
         let again = center::attempt(&remote);
         center.writer.begin_synchronization(&session, &again, None).is_ok()
     });
+}
+
+// S8, S10: a later synchronization of the remote has its row, so an acknowledgement comes too late.
+#[test]
+fn an_acknowledgement_waits_for_nobody_who_has_the_row_of_the_remote() {
+    let (mut center, database, mut remote) = synchronized();
+    let nonce = remote.identity.nonce_attempt;
+    let (applied, _) = center.synchronize(&mut remote, &[]);
+    let said = Acknowledgement {
+        remote_id: RemoteId::new("r").unwrap(),
+        epoch: applied.epoch,
+        counter: applied.counter,
+        nonce,
+        incarnation: applied.incarnation,
+    };
+    let acknowledged = |center: &mut Center| {
+        center.writer.begin().unwrap();
+        center.writer.acknowledge(&said).unwrap();
+        center.writer.commit().unwrap();
+        database.count("SELECT acknowledged FROM syncline.syncline_remote")
+    };
+    let mut successor = database.session();
+    successor.sql("BEGIN; SELECT * FROM syncline.syncline_remote FOR UPDATE");
+    assert_eq!(acknowledged(&mut center), 0);
+    successor.sql("ROLLBACK");
+    assert_eq!(acknowledged(&mut center), 2);
 }
 
 // S8: two that begin with the same new remote ID: neither is lost or admitted twice.
@@ -264,7 +291,7 @@ fn after_a_crash_nothing_is_missed() {
 fn a_server_that_runs_on_notices_a_deployment_from_scratch() {
     let (mut center, database, remote) = synchronized();
     let before = center.session(&remote);
-    consolidated::administer(&center.url).unwrap().undeploy().unwrap();
+    syncline_consolidated::administer(&center.url).unwrap().undeploy().unwrap();
     database.sql("ALTER TABLE customer ADD COLUMN city text");
     center::deploy(&center.url, TABLES).unwrap();
     let after = center.session(&remote);
@@ -304,9 +331,11 @@ fn a_reader_survives_the_loss_of_its_connection_before_a_deployment() {
         held_marks: &[],
         key_changes: true,
         echo: &Echo::default(),
+        wanted: &[],
         batch_bytes: 100,
         batch_rows: 3,
         row_bytes_max: 1000,
+        resuming: Default::default(),
     };
     let mut batches = 0;
     let count = &mut |_| {

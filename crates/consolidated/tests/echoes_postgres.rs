@@ -10,9 +10,9 @@ mod center;
 mod on_postgres;
 
 use center::{Center, Download, Remote, Row, Upload, int, text};
-use consolidated::Applied;
 use harness::postgres::TestDatabase;
 use model::Value;
+use syncline_consolidated::Applied;
 
 /// More than are compared by digests.
 const ROWS: i64 = 250;
@@ -322,8 +322,8 @@ fn check_names_what_writes_beside_an_upload() {
     let tables = "[table.parent]\n[table.child]\n";
     let (center, _) = on_postgres::center(schema, tables);
     let model = format!("script_version = \"v1\"\n{tables}");
-    let model = consolidated::SyncModel::parse(&model, "model.toml").unwrap();
-    let findings = consolidated::administer(&center.url).unwrap().check(&[model]).unwrap();
+    let model = syncline_consolidated::SyncModel::parse(&model, "model.toml").unwrap();
+    let findings = syncline_consolidated::administer(&center.url).unwrap().check(&[model]).unwrap();
     let mut said: Vec<(Option<String>, String)> =
         findings.into_iter().map(|finding| (finding.table, finding.message)).collect();
     said.sort();

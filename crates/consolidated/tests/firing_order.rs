@@ -7,10 +7,10 @@
 mod center;
 
 use center::{Center, Download, Remote, Row, Upload, deploy, int, text};
-use consolidated::DownloadedTable::{Changes, Refresh};
-use consolidated::{SyncModel, administer};
 use model::Code;
 use std::collections::BTreeMap;
+use syncline_consolidated::DownloadedTable::{Changes, Refresh};
+use syncline_consolidated::{SyncModel, administer};
 
 /// There is a harmless trigger from the start, so that another one is no change of the scripts.
 const SCHEMA: &str = "

@@ -7,7 +7,8 @@
 mod center;
 
 use center::{Backend, Center, Remote, Upload, int, text};
-use consolidated::administer;
+use model::{Counter, Nonce, RemoteId};
+use syncline_consolidated::{Acknowledgement, administer};
 
 /// From so many rows on they are owed in bundles.
 const MANY: i64 = 60;
@@ -42,5 +43,49 @@ fn a_row_that_is_owed_again_is_counted_once() {
         again.push(Upload::Insert("t", vec![int(1000), text("mine")]));
         center.upload(&mut remote, &again).unwrap();
         assert_eq!(owed(&center), MANY + 1, "{backend:?}");
+    });
+}
+
+fn acknowledged(center: &mut Center, said: &Acknowledgement) -> i64 {
+    center.writer.begin().unwrap();
+    center.writer.acknowledge(said).unwrap();
+    center.writer.commit().unwrap();
+    administer(&center.url).unwrap().remotes(None).unwrap()[0].acknowledged
+}
+
+// S8, Trap 3, Trap 30: what is forged, late or of another life of the database changes nothing.
+#[test]
+fn an_acknowledgement_counts_for_this_very_download() {
+    Backend::each(|backend| {
+        let create = "CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT);";
+        let mut center = Center::on(backend, create, "[table.t]\n");
+        let mut remote = Remote::new("r");
+        let nonce = remote.identity.nonce_attempt;
+        let (applied, _) = center.synchronize(&mut remote, &[]);
+        let remote_id = RemoteId::new("r").unwrap();
+        let (epoch, counter, incarnation) = (applied.epoch, applied.counter, applied.incarnation);
+        let good =
+            || Acknowledgement { remote_id: remote_id.clone(), epoch, counter, nonce, incarnation };
+        for forged in [
+            Acknowledgement { remote_id: RemoteId::new("other").unwrap(), ..good() },
+            Acknowledgement { epoch: epoch + 1, ..good() },
+            Acknowledgement { counter: Counter(counter.0 + 1), ..good() },
+            Acknowledgement { counter: Counter(0), ..good() },
+            Acknowledgement { nonce: Nonce(nonce.0 + 1), ..good() },
+            Acknowledgement { incarnation: incarnation ^ 1, ..good() },
+        ] {
+            assert_eq!(acknowledged(&mut center, &forged), 0, "{backend:?} {forged:?}");
+        }
+        assert_eq!(acknowledged(&mut center, &good()), 1, "{backend:?}");
+
+        // The next one is said after another synchronization has begun, or a restore.
+        let nonce = remote.identity.nonce_attempt;
+        let (applied, _) = center.synchronize(&mut remote, &[]);
+        let (epoch, counter) = (applied.epoch, applied.counter);
+        let second = || Acknowledgement { epoch, counter, nonce, ..good() };
+        administer(&center.url).unwrap().declare_restored().unwrap();
+        assert_eq!(acknowledged(&mut center, &second()), 1, "{backend:?}");
+        center.upload(&mut remote, &[]).unwrap();
+        assert_eq!(acknowledged(&mut center, &second()), 1, "{backend:?}");
     });
 }

@@ -8,12 +8,14 @@
 
 #![allow(clippy::unwrap_used)]
 
-use consolidated::{Administration, Deployment, Severity, SyncModel, Url, administer, open_reader};
 use harness::postgres::{Cluster, TestDatabase};
 use model::{PublicationName, RemoteId, UserName};
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
+use syncline_consolidated::{
+    Administration, Deployment, Severity, SyncModel, Url, administer, open_reader,
+};
 
 #[test]
 fn names_of_every_kind_are_deployed_as_ever() {

@@ -9,6 +9,8 @@
 #[path = "support/center.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod center;
+#[path = "key_changes/holding.rs"]
+mod holding;
 #[path = "key_changes/random.rs"]
 mod random;
 #[path = "key_changes/set_back.rs"]
@@ -44,6 +46,7 @@ fn row(id: i64, v: &str) -> Row {
     vec![int(id), text(v)]
 }
 
+/// A row that refers to another one: of `child`, and where it has a key of its own of `grandchild`.
 fn child(id: i64, parent: i64, v: &str) -> Row {
     vec![int(id), int(parent), text(v)]
 }

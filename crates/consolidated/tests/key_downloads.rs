@@ -10,7 +10,7 @@
 mod center;
 
 use center::{Backend, Center, Download, Remote, Row, Upload, int, text};
-use consolidated::DownloadedTable;
+use syncline_consolidated::DownloadedTable;
 
 const FAMILY: &str = "
     CREATE TABLE parent (id INTEGER PRIMARY KEY, v TEXT);

@@ -12,10 +12,10 @@ mod center;
 mod on_postgres;
 
 use center::{Center, Download, Remote, Row, int, text};
-use consolidated::DownloadedTable::{Changes, Refresh};
 use harness::postgres::{Cluster, PsqlSession, SUPERUSER, TestDatabase};
 use harness::until;
 use std::collections::BTreeMap;
+use syncline_consolidated::DownloadedTable::{Changes, Refresh};
 
 const FAMILY: &str = "
     CREATE TABLE parent (id integer PRIMARY KEY, v text);
@@ -27,6 +27,16 @@ const ALL: &str = "[table.parent]\n[table.child]\n";
 
 fn synchronized(schema: &str, tables: &str) -> (Center, TestDatabase, Remote) {
     let (mut center, database) = on_postgres::center(schema, tables);
+    let mut remote = Remote::another();
+    center.synchronize(&mut remote, &[]);
+    (center, database, remote)
+}
+
+/// A family in a cluster where nobody else is.
+fn synchronized_alone(cluster: &Cluster) -> (Center, TestDatabase, Remote) {
+    let database = cluster.database();
+    database.sql(FAMILY);
+    let mut center = on_postgres::deployed(&database, ALL);
     let mut remote = Remote::another();
     center.synchronize(&mut remote, &[]);
     (center, database, remote)
@@ -200,18 +210,15 @@ fn a_key_that_changes_without_its_children_is_not_told_as_a_key_change() {
 fn a_log_of_keys_is_trimmed_with_the_departures_and_what_it_lacks_is_sent_afresh() {
     // Entries go only when no older transaction is open.
     let cluster = Cluster::start_with("autovacuum = off");
-    let database = cluster.database();
-    database.sql(FAMILY);
-    let mut center = on_postgres::deployed(&database, ALL);
-    let mut remote = Remote::another();
-    center.synchronize(&mut remote, &[]);
+    let (mut center, database, remote) = synchronized_alone(&cluster);
     let mut away = remote.clone();
     for (to, from) in [(5, 1), (6, 5), (7, 6), (8, 7), (1, 2)] {
         database.sql(&format!("UPDATE parent SET id = {to} WHERE id = {from}"));
     }
     database.sql("UPDATE child SET id = 15 WHERE id = 10");
     let mut near = away.clone();
-    let applied = consolidated::Applied { counter: near.identity.counter, ..Default::default() };
+    let applied =
+        syncline_consolidated::Applied { counter: near.identity.counter, ..Default::default() };
     let download = center.download(&mut near, &applied);
     assert_eq!(told(&download, "parent"), [pair(1, 8), pair(2, 1)]);
     assert_eq!(told(&download, "child"), [pair(10, 15)]);
@@ -286,7 +293,7 @@ fn keys_of_all_types_are_told_as_the_remote_knows_them() {
         );
         let database = Cluster::shared().database();
         database.sql(&schema);
-        let url = consolidated::Url::parse(&database.url()).unwrap();
+        let url = syncline_consolidated::Url::parse(&database.url()).unwrap();
         if center::deploy(&url, "[table.thing]\n").is_err() {
             // Several spellings of one key: that is refused.
             assert_eq!(kind, "interval second");
@@ -327,7 +334,9 @@ fn a_row_that_was_elsewhere_meanwhile_comes_as_any_row() {
 /// Whether a key has changed is asked in the flight that begins a download anyway.
 #[test]
 fn only_a_download_with_changed_keys_asks_for_more() {
-    let (mut center, database, mut remote) = synchronized(FAMILY, ALL);
+    // Transactions of other tests would make a download ask more, or less.
+    let cluster = Cluster::start_with("autovacuum = off");
+    let (mut center, database, mut remote) = synchronized_alone(&cluster);
     let mut open = database.session();
     open.sql("BEGIN; INSERT INTO parent VALUES (9, 'open')");
     let mut round_trips = |center: &mut Center| {

@@ -7,10 +7,10 @@
 mod center;
 
 use center::{Backend, Center, Download, Remote, Row, Upload, deploy, int, text};
-use consolidated::{Severity, SyncModel, Url, administer};
 use harness::postgres::Cluster;
 use model::{Code, Value};
 use std::collections::BTreeMap;
+use syncline_consolidated::{Severity, SyncModel, Url, administer};
 
 const TYPES: &str = "
     CREATE COLLATION nocase (provider = icu, locale = 'und-u-ks-level2', deterministic = false);

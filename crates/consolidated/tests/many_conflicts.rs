@@ -7,8 +7,8 @@
 mod center;
 
 use center::{Backend, Center, Remote, Row, Upload, int, text};
-use consolidated::{ConflictNote, Notes, administer};
 use model::Value;
+use syncline_consolidated::{ConflictNote, Notes, administer};
 
 fn row(id: i64, a: &str, n: i64) -> Row {
     vec![int(id), text(a), int(n)]

@@ -7,8 +7,8 @@
 mod center;
 
 use center::{Backend, Center, Remote, Upload, int, text};
-use consolidated::{Administration, Notes, administer};
 use model::Code;
+use syncline_consolidated::{Administration, Notes, administer};
 
 const SCHEMA: &str = "
     CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT CHECK (a <> 'no'), b TEXT UNIQUE);
@@ -162,7 +162,7 @@ fn what_is_kept_of_rows_counts_until_the_commit_and_is_given_back() {
         center.synchronize(&mut remote, &[]);
         let spills = std::sync::Arc::new(model::Spills::default());
         let memory = spills.memory().clone();
-        let serving = consolidated::Serving { spills, ..Default::default() };
+        let serving = syncline_consolidated::Serving { spills, ..Default::default() };
         let mut writer = serving.open_writer(&center.url).unwrap();
         let session = center.session(&remote);
         let mut rows = Vec::new();
@@ -172,7 +172,7 @@ fn what_is_kept_of_rows_counts_until_the_commit_and_is_given_back() {
             }
         }
         let held = std::cell::Cell::new(0);
-        let request = consolidated::UploadRequest {
+        let request = syncline_consolidated::UploadRequest {
             session: &session,
             identity: center::attempt(&remote),
             receipt: None,
@@ -188,8 +188,13 @@ fn what_is_kept_of_rows_counts_until_the_commit_and_is_given_back() {
             batches: &|visit| {
                 // They are read for the last time when it is known which are rejected.
                 held.set(memory.used_bytes());
-                let change = consolidated::Change::Insert;
-                visit(consolidated::UploadedRows { table: 0, change, count: ROWS, rows: &rows })
+                let change = syncline_consolidated::Change::Insert;
+                visit(syncline_consolidated::UploadedRows {
+                    table: 0,
+                    change,
+                    count: ROWS,
+                    rows: &rows,
+                })
             },
         };
         writer.begin().unwrap();

@@ -9,8 +9,8 @@
 mod center;
 
 use center::{Backend, Center, Download, Remote, Row, Upload, deploy, int, text};
-use consolidated::Applied;
 use model::{Code, Value};
+use syncline_consolidated::Applied;
 
 /// A center and a remote that has synchronized with it, then a schema change.
 fn changed(

@@ -7,8 +7,8 @@
 mod center;
 
 use center::{Backend, Center, Remote, Upload, int, text};
-use consolidated::{Severity, SyncModel, administer};
 use model::{Code, Value};
+use syncline_consolidated::{Severity, SyncModel, administer};
 
 const CHAIN: &str = "CREATE TABLE a (id INTEGER PRIMARY KEY);
     CREATE TABLE b (id INTEGER PRIMARY KEY, a INTEGER REFERENCES a);

@@ -16,8 +16,8 @@ mod random;
 mod shop;
 
 use center::{Backend, Center, Download, Upload, deploy, int, text, upload_only};
-use consolidated::DownloadedTable;
 use shop::{CLEARED, ROWS, SCHEMA, Site, listed, model, row};
+use syncline_consolidated::DownloadedTable;
 
 fn center(backend: Backend, customer: &str) -> Center {
     Center::on(backend, &format!("{SCHEMA}{ROWS}"), &model(customer))

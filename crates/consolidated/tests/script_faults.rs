@@ -7,8 +7,8 @@
 mod center;
 
 use center::{Backend, Center, Remote, Upload, int, text};
-use consolidated::{Notes, administer};
 use model::Code;
+use syncline_consolidated::{Notes, administer};
 
 const SCHEMA: &str = "CREATE TABLE doc (id INTEGER PRIMARY KEY, n INTEGER, body TEXT);
     INSERT INTO doc VALUES (1, 1, '{}'), (2, 2, '{}'), (3, 3, '{}'), (4, 4, '{}'), (5, 5, '{}');";

@@ -9,8 +9,8 @@
 mod center;
 
 use center::{Backend, Center, Remote, Row, Upload, deploy, int, text};
-use consolidated::{Held, Notes, administer};
 use model::{Code, Value};
+use syncline_consolidated::{Held, Notes, administer};
 
 const SCHEMA: &str = "
     CREATE TABLE item (id INTEGER PRIMARY KEY, name TEXT, qty INTEGER, note TEXT);

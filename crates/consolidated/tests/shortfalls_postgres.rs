@@ -9,9 +9,9 @@
 mod center;
 
 use center::{Backend, Center, Download, Remote, Row, Upload, int, text};
-use consolidated::Applied;
 use model::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use syncline_consolidated::Applied;
 
 const SCHEMA: &str = "
     CREATE TABLE customer (id integer PRIMARY KEY, rep integer NOT NULL, name text, qty integer,

@@ -10,11 +10,11 @@ mod center;
 mod on_postgres;
 
 use center::{Center, Remote};
-use consolidated::{Applied, DownloadBatch, FetchRequest};
 use harness::postgres::{Cluster, PsqlSession, TestDatabase};
 use harness::until;
 use model::{Code, Failure};
 use std::process::Command;
+use syncline_consolidated::{Applied, DownloadBatch, FetchRequest};
 
 const SCHEMA: &str = "
     CREATE TABLE member (project integer, person text, note text, PRIMARY KEY (project, person));
@@ -61,9 +61,11 @@ fn download(
         marks: &remote.marks,
         held_marks: &[],
         echo: &applied.echo,
+        wanted: &[],
         batch_bytes: 1 << 20,
         batch_rows: 1,
         row_bytes_max: u64::MAX,
+        resuming: Default::default(),
         key_changes: false,
     };
     let mut came = Vec::new();

@@ -10,8 +10,8 @@
 mod center;
 
 use center::{Backend, Center, Remote};
-use consolidated::DownloadedTable;
 use std::fmt::Write;
+use syncline_consolidated::DownloadedTable;
 
 const SCHEMA: &str = "
     CREATE TABLE customer (id INTEGER PRIMARY KEY, rep INTEGER);

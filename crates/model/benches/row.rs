@@ -2,7 +2,7 @@
 
 use divan::counter::ItemsCount;
 use divan::{AllocProfiler, Bencher, black_box};
-use model::{RowReader, Rows, ValueRef, write_value};
+use syncline_model::{RowReader, Rows, ValueRef, write_value};
 
 /// Counts allocations beside the time.
 #[global_allocator]

@@ -6,68 +6,10 @@
 //! E1 connection and protocol, E2 the request, E3 the consolidated database, E4 the server,
 //! E5 the remote database, E6 configuration and model, E7 single rows, E9 defects, benchmarks.
 
-/// Who must act.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Actor {
-    /// Those who use or build the remote.
-    Remote,
-    /// Those who run the server or the consolidated database.
-    Operator,
-    /// Nobody: the problem is temporary.
-    Nobody,
-    /// The developers of Syncline.
-    Maker,
-}
+mod entry;
 
-macro_rules! codes {
-    ($(
-        $(#[doc = $doc:literal])+
-        $number:literal $name:ident $actor:ident $retry:literal $hint:literal;
-    )+) => {
-        /// A stable error code.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        #[repr(u16)]
-        pub enum Code { $($(#[doc = $doc])+ $name = $number,)+ }
-
-        impl Code {
-            /// Every code, in order.
-            pub const ALL: &'static [Code] = &[$(Code::$name,)+];
-
-            /// The number after the `E`.
-            pub fn number(self) -> u16 { self as u16 }
-
-            /// The code with this number.
-            pub fn from_number(number: u16) -> Option<Code> {
-                match number { $($number => Some(Code::$name),)+ _ => None }
-            }
-
-            /// Who must act.
-            pub fn actor(self) -> Actor { match self { $(Code::$name => Actor::$actor,)+ } }
-
-            /// Whether the same request may succeed later without any other change.
-            pub fn retry(self) -> bool { match self { $(Code::$name => $retry,)+ } }
-
-            /// What to do, unless the failure has its own hint.
-            pub fn hint(self) -> &'static str { match self { $(Code::$name => $hint,)+ } }
-
-            /// The page of the manual.
-            pub fn manual(self) -> &'static str {
-                match self { $(Code::$name => concat!($($doc, "\n",)+),)+ }
-            }
-
-            /// The name used in Rust, which is also its heading.
-            pub fn name(self) -> &'static str {
-                match self { $(Code::$name => stringify!($name),)+ }
-            }
-        }
-    };
-}
-
-impl std::fmt::Display for Code {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "E{}", self.number())
-    }
-}
+use crate::actor::Actor;
+use entry::codes;
 
 codes! {
     /// The peer does not speak the Syncline protocol. Another program connected to the port, or the
@@ -225,6 +167,26 @@ codes! {
     /// A program between the remote and the server counts requests, and has enough of them (HTTP
     /// status 429).
     2327 SlowedOnTheWay Nobody true "synchronize again later";
+    /// The new password is empty, longer than 4 KiB, or the same as the old one. Nothing was done.
+    2460 NewPasswordRefused Remote false "choose another password";
+    /// The password was to be changed, and this server cannot do that: it is kept in a directory,
+    /// or at a service that did not confirm the change; or the server is too old; or a token, a JWT
+    /// or a certificate was sent in place of the password. The password is as it was.
+    2461 PasswordNotChanged Remote false
+        "change the password where it is kept, and synchronize without --new-password-file";
+    /// While the password was being changed, an operator or another remote changed it, or the
+    /// user was locked or removed. Nothing was done.
+    2462 PasswordChangedMeanwhile Nobody true "synchronize again with the password of now";
+    /// The service that knows the users says that this user is synchronizing already (status 5000
+    /// to 5999).
+    2463 UserSynchronizing Nobody true "wait, then synchronize again";
+    /// The server is of an older version, which cannot tell a remote whether its rows are those of
+    /// the consolidated database. Nothing was compared.
+    2470 VerifyUnsupported Operator false "update the server";
+    /// What the remote has cannot be compared with the consolidated database before it is
+    /// synchronized: its next download has a whole table, because it was never downloaded, was
+    /// changed, or the database was restored. Nothing was compared.
+    2471 SynchronizeFirst Remote false "`syncline sync FILE`, then verify again";
 
     /// The consolidated database cannot be opened.
     3001 DatabaseUnavailable Operator true
@@ -247,7 +209,8 @@ codes! {
     3005 Drift Operator false "run `syncline check`, then `syncline deploy`";
     /// A script failed. The message contains the error of the database.
     3006 ScriptFailed Operator false "`syncline scripts show` prints the scripts";
-    /// The disk of the consolidated database is full or failing.
+    /// The disk of the consolidated database is full or failing. PostgreSQL keeps the room of rows
+    /// whose upload failed until the next VACUUM, which needs a little room too.
     3007 DatabaseDiskFull Operator true "free space on the server";
     /// A constraint of the consolidated database refuses the upload as a whole, and no single row
     /// of it is the cause.
@@ -406,6 +369,19 @@ codes! {
     /// than it was begun with. Nothing was done.
     5290 ConversationMisused Remote false
         "begin a new conversation; it continues with what is in the file";
+    /// A path that the file is to remember, of a certificate, a key or authorities, is no UTF-8
+    /// text. Nothing was sent.
+    5450 PathNotRemembered Remote false "give the file or its folder another name";
+    /// Rows of the remote are not those that the consolidated database has for it. Another program
+    /// has changed them past Syncline, or a disk has: the remote has no pending change for them.
+    5470 RemoteDiffers Remote false
+        "`syncline remote verify FILE --server --repair` downloads the rows again";
+    /// Triggers of a published table were missing, because a program had dropped them, or created
+    /// the table again. They are there again. Of changes that were made without them nothing is
+    /// known: the next synchronization compares the whole table with the consolidated database, and
+    /// records as rejects (E7190) what differs. Of a table that is only uploaded, all rows are
+    /// uploaded.
+    5471 TriggersMissing Remote false "`syncline sync FILE`, then verify again";
 
     /// A configuration or model file cannot be read.
     6001 ConfigUnreadable Operator false "`syncline init` writes a complete file";
@@ -444,17 +420,20 @@ codes! {
     /// pass the lines `Upgrade` and `Connection` on; nginx needs two more lines for that.
     6022 WebSocketNotPassed Operator false
         "let the proxy pass `Upgrade` and `Connection` on, or use http:// or https://";
-    /// The service that knows the users (`authenticate_user_url`) did not answer in time, or could
-    /// not be reached, or its certificate is not trusted, or its answer has another status than
-    /// 200. Nobody knows whether the password is right, so the attempt may be repeated, and it does
-    /// not count as a wrong password. The log of the server says what was in the way.
+    /// The service or the directory that knows the users (`authenticate_user_url`, `ldap_url`) did
+    /// not answer in time, or could not be reached, or its certificate is not trusted, or it says
+    /// that it cannot answer now. Nobody knows whether the password is right, so the attempt may be
+    /// repeated, and it does not count as a wrong password. The log of the server says what was in
+    /// the way.
     6030 LoginServiceSilent Nobody true "synchronize again; if it goes on, ask the operator";
-    /// The service that knows the users gave an answer that is not as described, or claims that
-    /// cannot be used. The log of the server says what is wrong with it. The attempt does not count
-    /// as a wrong password.
+    /// The service or the directory that knows the users gave an answer that is not as described,
+    /// or claims that cannot be used, or does not let the server search. The log of the server says
+    /// what is wrong with it. The attempt does not count as a wrong password.
     6031 LoginAnswerUnusable Operator true "look into the log of the server";
-    /// The password is right and its time is over.
-    6032 PasswordExpired Remote false "change the password";
+    /// The password is right and its time is over: by its age, at the word of an operator, or of a
+    /// service that knows the users. A synchronization that changes the password is accepted.
+    6032 PasswordExpired Remote false
+        "synchronize with --new-password-file, or change the password where it is kept";
     /// A remote sends more authentication parameters than a Hello may have: at most 255, of 8 KiB
     /// together. Nothing was sent.
     6033 ParametersTooLarge Remote false "send fewer or shorter parameters";
@@ -557,18 +536,25 @@ codes! {
     /// row again, and this reject is removed when the table accepts it.
     7245 RowUnfit Remote false "drop the constraint that the consolidated database does not have";
 
+    /// The consolidated database was restored to an earlier state. The table of the row is only
+    /// uploaded, so no download shows whether the database still has the row, and it may have
+    /// processed and removed it before. Nothing is sent again; the row is still at the remote. At
+    /// most 10,000 rows of a table are recorded.
+    7430 RowPerhapsLost Operator false
+        "look for the row at the consolidated database; if it is missing, enter it again";
+
     /// A defect of Syncline. Nothing was applied in part.
     9001 Bug Maker false "report it with the log";
     /// A benchmark did not end with the expected rows, or a synchronization carried unexpected
     /// rows. Its figures would be wrong, so there are none. Another program changed the rows, or
     /// rows were lost.
     9002 BenchmarkWrong Maker false "run it again; report it if no other program changed the rows";
-    /// A signal ended a benchmark. Everything that it had created was removed. There are no
-    /// figures.
+    /// A signal ended a benchmark. All that it had created was removed. There are no figures.
     9003 Interrupted Nobody true "run it again";
-    /// The system does not let the benchmark choose the processors of a process. This needs Linux,
-    /// and the rights of the process's owner.
+    /// The processors of a process cannot be chosen. This needs Linux and the rights of its owner.
     9004 CannotPin Operator false "run it as the user of the database, or without --cpus";
+    /// The system makes no link of limited speed. This needs Linux, root, and `ip` and `tc`.
+    9480 CannotLink Operator false "run it as root with iproute2, or without --link-mbit";
 }
 
 #[cfg(test)]

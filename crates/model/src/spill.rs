@@ -10,11 +10,16 @@
 //! Bounds: the [`Memory`] for all spills together and its other users, and `disk_bytes_max` for all
 //! spills together.
 
+mod reader;
+#[cfg(test)]
+pub(crate) mod tests;
+
+pub use reader::{SpillDrain, SpillPosition, SpillReader};
+
 use crate::code::Code;
 use crate::failure::Failure;
 use crate::files::{FileId, Files, NoFiles};
 use crate::memory::{self, Hold, Memory};
-use std::borrow::Cow;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -52,6 +57,7 @@ impl Spills {
             blocks: Vec::new(),
             file: None,
             file_bytes: 0,
+            spilled: SpilledBytes::default(),
             missing: 0,
             last_len: 0,
             chunks: 0,
@@ -83,6 +89,18 @@ impl fmt::Debug for Spills {
     }
 }
 
+/// Bytes that went to disk in several spills. They count as they are written, so whoever asks knows
+/// them also when it ended in a failure.
+#[derive(Debug, Clone, Default)]
+pub struct SpilledBytes(Arc<AtomicU64>);
+
+impl SpilledBytes {
+    /// The bytes so far.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// Memory of a spill.
 enum Block {
     /// Chunks, each after its length.
@@ -98,6 +116,7 @@ pub struct Spill {
     blocks: Vec<Block>,
     file: Option<FileId>,
     file_bytes: u64,
+    spilled: SpilledBytes,
     /// Bytes of the last chunk, in the file, that have not come yet.
     missing: u32,
     /// Bytes of the last chunk in the file.
@@ -106,6 +125,13 @@ pub struct Spill {
 }
 
 impl Spill {
+    /// The same spill, whose bytes on disk count here too.
+    #[must_use]
+    pub fn counted_by(mut self, spilled: &SpilledBytes) -> Spill {
+        self.spilled = spilled.clone();
+        self
+    }
+
     /// Appends one chunk of at most 4 GiB.
     pub fn append(&mut self, chunk: Vec<u8>) -> Result<(), Failure> {
         let len = u32::try_from(chunk.len()).map_err(|_| too_large())?;
@@ -171,6 +197,7 @@ impl Spill {
             return Err(Failure::new(Code::SpillFailed, "the spill has reached its limit on disk"));
         }
         self.file_bytes += bytes;
+        self.spilled.0.fetch_add(bytes, Ordering::Relaxed);
         let file = match self.file {
             Some(file) => file,
             None => *self.file.insert(self.spills.files.create().map_err(cannot_write)?),
@@ -226,88 +253,6 @@ impl Spill {
     pub fn is_empty(&self) -> bool {
         self.chunks == 0
     }
-
-    /// Reads all chunks from the first one.
-    pub fn reader(&self) -> SpillReader<'_> {
-        let held = self.spills.memory.hold();
-        SpillReader { spill: self, position: SpillPosition::default(), held }
-    }
-
-    /// Hands over all chunks from the first one. The memory of a large chunk is free once the chunk
-    /// is handed over.
-    pub fn drain(self) -> SpillDrain {
-        let in_hand = self.spills.memory.hold();
-        SpillDrain { spill: self, position: SpillPosition::default(), in_hand }
-    }
-
-    /// The chunk at `position`, which moves on to the next; `None` after the last.
-    ///
-    /// For readers that cannot hold a borrow of the spill while they wait.
-    pub fn read_at(&self, position: &mut SpillPosition) -> Result<Option<Cow<'_, [u8]>>, Failure> {
-        self.read_piece_at(position, usize::MAX)
-    }
-
-    /// The same of a chunk in memory. Of one on disk at most `bytes_max` bytes, and the next ones
-    /// with the next call.
-    pub fn read_piece_at(
-        &self,
-        position: &mut SpillPosition,
-        bytes_max: usize,
-    ) -> Result<Option<Cow<'_, [u8]>>, Failure> {
-        while position.chunk < self.chunks {
-            let chunk = match self.blocks.get(position.block) {
-                None => return self.read_from_file(position, bytes_max).map(Some),
-                Some(Block::Whole(chunk)) => {
-                    position.block += 1;
-                    chunk.as_slice()
-                }
-                Some(Block::Shared(block)) => {
-                    // Nothing follows it in this block: the next chunk is in the next block.
-                    let Some(chunk) = chunk_at(block, position.offset as usize) else {
-                        (position.block, position.offset) = (position.block + 1, 0);
-                        continue;
-                    };
-                    position.offset += (LEN_BYTES + chunk.len()) as u64;
-                    chunk
-                }
-            };
-            position.chunk += 1;
-            return Ok(Some(Cow::Borrowed(chunk)));
-        }
-        Ok(None)
-    }
-
-    fn read_from_file(
-        &self,
-        position: &mut SpillPosition,
-        bytes_max: usize,
-    ) -> Result<Cow<'_, [u8]>, Failure> {
-        let Some(file) = self.file else {
-            return Err(Failure::new(Code::Bug, "a chunk is neither in memory nor on disk"));
-        };
-        if position.left == 0 {
-            let mut len = [0; LEN_BYTES];
-            self.spills
-                .files
-                .read_exact_at(file, position.offset, &mut len)
-                .map_err(cannot_read)?;
-            position.offset += LEN_BYTES as u64;
-            position.left = u32::from_le_bytes(len);
-        }
-        let len = (position.left as usize).min(bytes_max);
-        let mut piece = vec![0; len];
-        self.spills.files.read_exact_at(file, position.offset, &mut piece).map_err(cannot_read)?;
-        position.offset += len as u64;
-        position.left -= len as u32;
-        position.chunk += usize::from(position.left == 0);
-        Ok(Cow::Owned(piece))
-    }
-}
-
-/// The chunk whose length is at `offset` of a block.
-fn chunk_at(block: &[u8], offset: usize) -> Option<&[u8]> {
-    let (len, rest) = block.get(offset..)?.split_first_chunk::<LEN_BYTES>()?;
-    rest.get(..u32::from_le_bytes(*len) as usize)
 }
 
 fn too_large() -> Failure {
@@ -338,256 +283,5 @@ impl Drop for Spill {
         if let Some(file) = self.file {
             self.spills.files.remove(file);
         }
-    }
-}
-
-/// A place in a [`Spill`].
-#[derive(Debug, Clone, Copy, Default)]
-pub struct SpillPosition {
-    /// Chunks before it.
-    chunk: usize,
-    block: usize,
-    /// In the block, or in the file.
-    offset: u64,
-    /// Bytes of a chunk of which some were read.
-    left: u32,
-}
-
-impl SpillPosition {
-    /// Chunks that were read whole.
-    pub fn chunks(&self) -> usize {
-        self.chunk
-    }
-
-    /// True where no part of the next chunk was read.
-    pub fn is_between_chunks(&self) -> bool {
-        self.left == 0
-    }
-}
-
-/// Goes through the chunks of a [`Spill`] once.
-#[derive(Debug)]
-pub struct SpillReader<'a> {
-    spill: &'a Spill,
-    position: SpillPosition,
-    /// The chunk in hand, where it came from disk.
-    held: Hold,
-}
-
-impl<'a> SpillReader<'a> {
-    /// The next chunk, `None` after the last.
-    pub fn next_chunk(&mut self) -> Result<Option<Cow<'a, [u8]>>, Failure> {
-        self.held.release();
-        let chunk = self.spill.read_at(&mut self.position)?;
-        if let Some(Cow::Owned(chunk)) = &chunk {
-            self.held.grow(chunk.len() as u64);
-        }
-        Ok(chunk)
-    }
-}
-
-/// Takes the chunks out of a [`Spill`], one after the other.
-#[derive(Debug)]
-pub struct SpillDrain {
-    spill: Spill,
-    position: SpillPosition,
-    /// The chunk that was handed over last, until the next one is.
-    in_hand: Hold,
-}
-
-impl SpillDrain {
-    /// Every chunk was handed over.
-    pub fn is_at_end(&self) -> bool {
-        self.position.chunk == self.spill.chunks
-    }
-
-    /// The next chunk, `None` after the last. A large one is not copied.
-    pub fn next_chunk(&mut self) -> Result<Option<Cow<'_, [u8]>>, Failure> {
-        self.in_hand.release();
-        let position = &mut self.position;
-        if let Some(Block::Shared(block)) = self.spill.blocks.get_mut(position.block)
-            && position.offset as usize >= block.len()
-        {
-            self.spill.held.shrink(std::mem::take(block).capacity() as u64);
-            (position.block, position.offset) = (position.block + 1, 0);
-        }
-        if let Some(Block::Whole(chunk)) = self.spill.blocks.get_mut(position.block) {
-            let chunk = std::mem::take(chunk);
-            (position.block, position.chunk) = (position.block + 1, position.chunk + 1);
-            self.spill.held.shrink(chunk.capacity() as u64);
-            self.in_hand.grow(chunk.capacity() as u64);
-            return Ok(Some(Cow::Owned(chunk)));
-        }
-        let chunk = self.spill.read_at(&mut self.position)?;
-        if let Some(Cow::Owned(chunk)) = &chunk {
-            self.in_hand.grow(chunk.len() as u64);
-        }
-        Ok(chunk)
-    }
-}
-
-#[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-    use std::collections::HashMap;
-    use std::sync::Mutex;
-
-    /// Files in memory on a disk of `capacity` bytes.
-    #[derive(Default)]
-    struct SmallDisk {
-        capacity: usize,
-        files: Mutex<HashMap<u64, Vec<u8>>>,
-    }
-
-    impl Files for SmallDisk {
-        fn create(&self) -> io::Result<FileId> {
-            let mut files = self.files.lock().unwrap();
-            let id = files.keys().max().map_or(0, |last| last + 1);
-            files.insert(id, Vec::new());
-            Ok(FileId(id))
-        }
-        fn append(&self, file: FileId, bytes: &[u8]) -> io::Result<()> {
-            let mut files = self.files.lock().unwrap();
-            let used: usize = files.values().map(Vec::len).sum();
-            if used + bytes.len() > self.capacity {
-                return Err(io::Error::from(io::ErrorKind::StorageFull));
-            }
-            files.get_mut(&file.0).unwrap().extend_from_slice(bytes);
-            Ok(())
-        }
-        fn read_exact_at(&self, file: FileId, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-            let files = self.files.lock().unwrap();
-            let from = offset as usize;
-            buffer.copy_from_slice(&files[&file.0][from..from + buffer.len()]);
-            Ok(())
-        }
-        fn remove(&self, file: FileId) {
-            self.files.lock().unwrap().remove(&file.0);
-        }
-    }
-
-    fn disk(capacity: usize) -> Arc<SmallDisk> {
-        Arc::new(SmallDisk { capacity, ..SmallDisk::default() })
-    }
-
-    pub(crate) fn small_disk(capacity: usize) -> Arc<dyn Files> {
-        disk(capacity)
-    }
-
-    #[test]
-    fn chunks_come_back_in_order_whether_in_memory_or_on_disk() {
-        let disk = disk(10_000);
-        let spills = Spills::new(disk.clone(), 100, 10_000);
-        let mut spill = spills.open();
-        for n in 0..50u8 {
-            spill.append(vec![n; usize::from(n)]).unwrap();
-        }
-        let mut reader = spill.reader();
-        for n in 0..50u8 {
-            assert_eq!(*reader.next_chunk().unwrap().unwrap(), vec![n; usize::from(n)]);
-        }
-        assert!(reader.next_chunk().unwrap().is_none());
-        assert!(spills.memory_bytes() <= 100);
-        drop(spill);
-        assert_eq!(spills.memory_bytes(), 0);
-        assert!(disk.files.lock().unwrap().is_empty(), "the file is removed with the spill");
-    }
-
-    // S9
-    #[test]
-    fn what_is_drained_is_what_was_appended_and_its_memory_is_free() {
-        let lens = [0, 1, 40_000, 0, 60_000, 7, 64 << 10, 30_000, 30_000, 100_000, 0, 5];
-        for memory_bytes_max in [0, 200_000, 1 << 20] {
-            let spills = Spills::new(disk(1 << 20), memory_bytes_max, 1 << 20);
-            let mut spill = spills.open();
-            for len in lens {
-                spill.append(vec![len as u8; len]).unwrap();
-            }
-            let (full, mut drain) = (spills.memory_bytes(), spill.drain());
-            for len in lens {
-                assert!(!drain.is_at_end());
-                assert_eq!(*drain.next_chunk().unwrap().unwrap(), vec![len as u8; len]);
-                assert!(spills.memory_bytes() <= full.max(len as u64), "{memory_bytes_max}");
-            }
-            assert!(drain.is_at_end());
-            assert!(drain.next_chunk().unwrap().is_none());
-            assert!(drain.next_chunk().unwrap().is_none(), "the end stays the end");
-            let last_block = full.min(BLOCK_BYTES as u64);
-            assert!(spills.memory_bytes() <= last_block, "only the last block stays to the end");
-            drop(drain);
-            assert_eq!(spills.memory_bytes(), 0);
-        }
-    }
-
-    // S9
-    #[test]
-    fn a_full_disk_and_a_reached_limit_are_failures_with_a_code() {
-        let spills = Spills::new(disk(10), 0, 10_000);
-        let full = spills.open().append(vec![0; 100]).unwrap_err();
-        assert_eq!(full.code(), Code::SpillFailed);
-        let spills = Spills::new(disk(10_000), 0, 50);
-        let limit = spills.open().append(vec![0; 100]).unwrap_err();
-        assert_eq!(limit.code(), Code::SpillFailed);
-    }
-
-    // S9: a million chunks of one row each took 57 bytes each beside their rows.
-    #[test]
-    fn small_chunks_cost_little_beside_their_bytes() {
-        let spills = Spills::new(disk(0), 1 << 30, 0);
-        let mut spill = spills.open();
-        for n in 0..100_000u32 {
-            spill.append(n.to_le_bytes().to_vec()).unwrap();
-        }
-        let capacity = |block: &Block| match block {
-            Block::Shared(block) | Block::Whole(block) => block.capacity(),
-        };
-        let bytes: usize = spill.blocks.iter().map(capacity).sum();
-        assert_eq!(spills.memory_bytes(), bytes as u64, "all of it counts");
-        assert!(bytes < 100_000 * (4 + LEN_BYTES) + 2 * BLOCK_BYTES, "{bytes}");
-        let mut reader = spill.reader();
-        for n in 0..100_000u32 {
-            assert_eq!(*reader.next_chunk().unwrap().unwrap(), n.to_le_bytes());
-        }
-        assert!(reader.next_chunk().unwrap().is_none());
-    }
-
-    #[test]
-    fn what_is_appended_is_read_at_once_whatever_was_read_before() {
-        let spills = Spills::new(disk(1 << 20), 200_000, 1 << 20);
-        let (mut spill, mut position) = (spills.open(), SpillPosition::default());
-        for len in [0, 1, 40_000, 0, 60_000, 7, 64 << 10, 30_000, 30_000, 100_000, 0, 5] {
-            assert!(spill.read_at(&mut position).unwrap().is_none());
-            spill.append(vec![len as u8; len]).unwrap();
-            assert_eq!(*spill.read_at(&mut position).unwrap().unwrap(), vec![len as u8; len]);
-        }
-        assert!(spill.disk_bytes() > 0);
-    }
-
-    // S9
-    #[test]
-    fn a_chunk_that_comes_in_pieces_is_never_in_memory_as_a_whole() {
-        let spills = Spills::new(disk(1 << 20), 0, 1 << 20);
-        let mut spill = spills.open();
-        spill.append(vec![1; 3]).unwrap();
-        spill.begin_on_disk(1000).unwrap();
-        for _ in 0..10 {
-            spill.extend_on_disk(&[7; 100]).unwrap();
-        }
-        assert!(spill.extend_on_disk(&[7]).is_err(), "it has no more");
-        let (last, held) = spill.last_on_disk().unwrap();
-        assert_eq!((last, held.bytes()), (vec![7; 1000], 1000));
-        drop(held);
-        let mut position = SpillPosition::default();
-        let mut pieces = Vec::new();
-        while let Some(piece) = spill.read_piece_at(&mut position, 300).unwrap() {
-            pieces.push((piece.len(), position.is_between_chunks()));
-        }
-        let wanted = vec![(3, true), (300, false), (300, false), (300, false), (100, true)];
-        assert_eq!((pieces, position.chunks()), (wanted, 2));
-        assert_eq!(spills.memory_bytes(), 0);
-        let mut reader = spill.reader();
-        reader.next_chunk().unwrap();
-        assert_eq!(reader.next_chunk().unwrap().unwrap().len(), 1000);
-        assert_eq!(spills.memory_bytes(), 1000, "what is in hand counts");
     }
 }

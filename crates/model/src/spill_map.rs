@@ -7,10 +7,10 @@
 //! A key has the value that was added last, but an empty one never takes the place of another.
 //!
 //! Bounds: the memory of the spills. Whatever is left of it, a map holds [`RECENT_BYTES_MIN`], of
-//! each run the first keys of its chunks, and of each run that is being read one chunk. No call
-//! takes time that grows with the entries, but for those that show all of them: a caller may have a
-//! transaction open in which the database must not wait for long. So each entry that is added
-//! puts a few others together, and not the last one all of them.
+//! each run the fronts of the first keys of its chunks, and of each run that is being read one
+//! chunk. No call takes time that grows with the entries, but for those that show all of them: a
+//! caller may have a transaction open in which the database must not wait for long. So each entry
+//! that is added puts a few others together, and not the last one all of them.
 
 mod merge;
 mod run;
@@ -261,6 +261,43 @@ mod tests {
         assert_eq!(wanted.next(), None);
         drop(map);
         assert_eq!(spills.memory_bytes(), 0);
+    }
+
+    // S9: the first key of each chunk was in memory. Of keys that are as long as chunks these were
+    // all.
+    #[test]
+    fn long_keys_lie_on_disk_and_are_found_whatever_they_have_in_common() {
+        let spills = Spills::new(small_disk(1 << 30), 256 << 10, 1 << 30);
+        let count = 600;
+        for common in [0, 20_000] {
+            let mut map = SpillMap::new(&spills);
+            let key = |n: u64| {
+                let mut key = vec![7; common];
+                key.extend_from_slice(&scattered(n));
+                key.resize(20_000 + 8, 9);
+                key
+            };
+            for n in 0..count {
+                map.add(key(n), n.to_string().into_bytes()).unwrap();
+                assert!(spills.memory_bytes() < 4 * RECENT_BYTES_MIN, "{n}");
+            }
+            for n in 0..count {
+                assert_eq!(*map.get(&key(n)).unwrap().unwrap(), *n.to_string().as_bytes());
+            }
+            assert!(map.get(&key(count)).unwrap().is_none());
+            assert!(map.get(&key(0)[..50]).unwrap().is_none());
+            let mut keys: Vec<Vec<u8>> = (0..count).map(key).collect();
+            keys.sort_unstable();
+            for at in [0, 1, 300, 598, 599] {
+                let mut next = None;
+                map.visit_behind(Some(&keys[at]), |key, _| {
+                    next = Some(key.to_vec());
+                    Ok::<_, Failure>(ControlFlow::Break(()))
+                })
+                .unwrap();
+                assert_eq!(next.as_ref(), keys.get(at + 1));
+            }
+        }
     }
 
     #[test]

@@ -15,6 +15,8 @@ pub struct Refusal {
     detail: Option<String>,
     /// Where in functions it happened.
     place: Option<String>,
+    /// The statement of a function that cannot be read.
+    statement: Option<String>,
     schema: Option<String>,
     table: Option<String>,
     constraint: Option<String>,
@@ -37,6 +39,7 @@ impl Refusal {
                 b'M' => refusal.message = text,
                 b'D' => refusal.detail = Some(text),
                 b'W' => refusal.place = Some(text),
+                b'q' => refusal.statement = Some(text),
                 b's' => refusal.schema = Some(text),
                 b't' => refusal.table = Some(text),
                 b'n' => refusal.constraint = Some(text),
@@ -86,6 +89,11 @@ impl Refusal {
     /// Where in functions it happened, a line for each.
     pub fn place(&self) -> Option<&str> {
         self.place.as_deref()
+    }
+
+    /// The statement of a function, where it was refused before it ran.
+    pub fn statement(&self) -> Option<&str> {
+        self.statement.as_deref()
     }
 
     /// The function of the server that said it.

@@ -4,7 +4,7 @@
 
 use divan::counter::ItemsCount;
 use divan::{AllocProfiler, Bencher, black_box};
-use protocol::{FRAME_BYTES_MAX, FrameDecoder, Message, Operation, RowsFrame};
+use syncline_protocol::{FRAME_BYTES_MAX, FrameDecoder, Message, Operation, RowsFrame};
 
 /// Counts allocations beside the time.
 #[global_allocator]

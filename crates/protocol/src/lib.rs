@@ -4,17 +4,24 @@
 //! `docs/internals/protocol.md` defines the protocol and the rules for its changes.
 
 mod compression;
+mod digest;
 mod frame;
 mod message;
 mod version;
 
 pub use compression::{Compression, Compressor, Decompressor, PackedRows};
+pub use digest::{
+    Digester, KEY_DIGEST_BITS, KeyDigest, Ranges, RowDigest, Sum, Sums, read_values,
+    write_canonical,
+};
 pub use frame::{BegunFrame, FRAME_BYTES_MAX, FrameDecoder, MAGIC, RawFrame};
 pub use message::{
-    Capabilities, Credential, DownloadBegin, DownloadEnd, DownloadMode, Failed, FormerWatermark,
-    Hello, LastUpload, Message, Mode, Operation, Parameters, Reject, Rejects, RenamedTable,
-    RowsFrame, SchemaChange, TableDownload, TableWatermark, UploadBegin, UploadCommitted,
-    UploadEnd, UploadState, WaitingTable, Welcome,
+    Acknowledgement, Authentication, Capabilities, Credential, DownloadBegin, DownloadEnd,
+    DownloadMode, Failed, FormerWatermark, Hello, LastUpload, Message, Mode, NewPassword,
+    Operation, Parameters, Position, Reject, Rejects, RenamedTable, ResumedTable, RowsFrame,
+    SUMS_MAX, SchemaChange, Segment, TableDownload, TableQuestion, TableWatermark, UploadBegin,
+    UploadCommitted, UploadEnd, UploadState, Verified, Verify, WANTED_ROWS_MAX, WaitingTable,
+    Wanted, WantedRow, Welcome,
 };
 
 pub use version::{PROTOCOL_VERSION, PROTOCOL_VERSION_MIN, fallback, unsupported};

@@ -10,29 +10,43 @@
 //! | 2 | Welcome | server | | 9 | DownloadBegin | server |
 //! | 3 | SchemaChange | server | | 10 | DownloadEnd | server |
 //! | 4 | UploadBegin | client | | 11 | Failed | server |
-//! | 5 | Rows | both | | 12..=15 | reserved: push, value in parts, origin, acknowledgement | |
+//! | 5 | Rows | both | | 12..=14 | reserved: push, value in parts, origin | |
 //! | 6 | UploadEnd | client | | 128 | Heartbeat | both |
-//! | 7 | UploadCommitted | server | | 129.. | optional: skipped when unknown | |
-//! | 16 | Rows, compressed ([`crate::PackedRows`]) | both | | | | |
+//! | 7 | UploadCommitted | server | | 129 | Position | server |
+//! | 16 | Rows, compressed ([`crate::PackedRows`]) | both | | 17 | Verify | client |
+//! | 15 | Acknowledgement | client | | 18 | Verified | server |
+//! | | | | | 130.. | optional: skipped when unknown | |
 
+mod acknowledgement;
 mod capabilities;
 mod download;
 mod failed;
 mod hello;
+mod new_password;
 mod parameters;
 mod rows;
 mod upload;
+mod verify;
 mod welcome;
 
+pub use acknowledgement::Acknowledgement;
 pub use capabilities::Capabilities;
-pub use download::{DownloadBegin, DownloadEnd, DownloadMode, Reject, Rejects, TableDownload};
+pub use download::{
+    DownloadBegin, DownloadEnd, DownloadMode, Position, Reject, Rejects, ResumedTable, Segment,
+    TableDownload,
+};
 pub use failed::Failed;
 use hello::Greeting;
-pub use hello::{Credential, FormerWatermark, Hello, LastUpload, Mode, TableWatermark};
+pub use hello::{
+    Credential, FormerWatermark, Hello, LastUpload, Mode, TableWatermark, WANTED_ROWS_MAX,
+    WantedRow,
+};
+pub use new_password::NewPassword;
 pub use parameters::Parameters;
 pub use rows::{Operation, RowsFrame};
 pub use upload::{UploadBegin, UploadCommitted, UploadEnd};
-pub use welcome::{RenamedTable, SchemaChange, UploadState, WaitingTable, Welcome};
+pub use verify::{SUMS_MAX, TableQuestion, Verified, Verify, Wanted};
+pub use welcome::{Authentication, RenamedTable, SchemaChange, UploadState, WaitingTable, Welcome};
 
 use crate::compression::failure::not_agreed;
 use crate::frame::{RawFrame, write_header};
@@ -44,6 +58,9 @@ use serde::de::DeserializeOwned;
 /// How deep maps and arrays may be nested, also in unknown fields. Each level needs stack, and a
 /// peer may send them before it is authenticated. The messages of this program have six.
 const DEPTH_MAX: usize = 32;
+
+/// The frame type of [`Message::Position`].
+const POSITION_TYPE: u8 = 129;
 
 /// Everything that either side can say.
 #[derive(Debug, Clone, PartialEq)]
@@ -66,10 +83,18 @@ pub enum Message {
     Rejects(Rejects),
     /// A download follows.
     DownloadBegin(DownloadBegin),
+    /// Rows of a table are complete up to here.
+    Position(Position),
     /// The download is complete.
     DownloadEnd(DownloadEnd),
     /// The synchronization ends here.
     Failed(Failed),
+    /// The download is applied.
+    Acknowledgement(Acknowledgement),
+    /// Which rows should the remote have?
+    Verify(Verify),
+    /// A part of the answer to that.
+    Verified(Verified),
     /// Still there. Sent every 15 seconds while the other side has to wait.
     Heartbeat,
 }
@@ -102,7 +127,11 @@ impl Message {
             Message::DownloadBegin(body) => write_body(out, 9, body),
             Message::DownloadEnd(body) => write_body(out, 10, body),
             Message::Failed(body) => write_body(out, 11, body),
+            Message::Acknowledgement(body) => write_body(out, 15, body),
+            Message::Verify(body) => write_body(out, 17, body),
+            Message::Verified(body) => write_body(out, 18, body),
             Message::Heartbeat => write_header(out, Message::OPTIONAL_TYPES, 0),
+            Message::Position(body) => write_body(out, POSITION_TYPE, body),
         }
     }
 
@@ -136,8 +165,16 @@ impl Message {
             9 => Message::DownloadBegin(read_body(payload)?),
             10 => Message::DownloadEnd(read_body(payload)?),
             11 => Message::Failed(read_body(payload)?),
+            15 => Message::Acknowledgement(read_body(payload)?),
             Message::PACKED_ROWS_TYPE => return Err(not_agreed("where they are not read")),
+            17 => {
+                let verify: Verify = read_body(payload)?;
+                verify.check()?;
+                Message::Verify(verify)
+            }
+            18 => Message::Verified(read_body(payload)?),
             Message::OPTIONAL_TYPES => Message::Heartbeat,
+            POSITION_TYPE => Message::Position(read_body(payload)?),
             unknown if unknown > Message::OPTIONAL_TYPES => return Ok(None),
             unknown => {
                 return Err(Failure::new(
@@ -160,8 +197,12 @@ impl Message {
             Message::UploadCommitted(_) => "UploadCommitted",
             Message::Rejects(_) => "Rejects",
             Message::DownloadBegin(_) => "DownloadBegin",
+            Message::Position(_) => "Position",
             Message::DownloadEnd(_) => "DownloadEnd",
             Message::Failed(_) => "Failed",
+            Message::Acknowledgement(_) => "Acknowledgement",
+            Message::Verify(_) => "Verify",
+            Message::Verified(_) => "Verified",
             Message::Heartbeat => "Heartbeat",
         }
     }

@@ -6,8 +6,10 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use model::{Code, Failure, RowReader, ValueRef};
-use protocol::{Compression, Decompressor, FRAME_BYTES_MAX, FrameDecoder, Message, RowsFrame};
 use serde_json::{Value, json};
+use syncline_protocol::{
+    Compression, Decompressor, FRAME_BYTES_MAX, FrameDecoder, Message, RowsFrame,
+};
 
 fn bytes_of(hex: &str) -> Vec<u8> {
     (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
@@ -32,8 +34,12 @@ fn decode(vector: &Value) -> Result<(Option<String>, Value), Failure> {
         Message::UploadCommitted(body) => json!(body),
         Message::Rejects(body) => json!(body),
         Message::DownloadBegin(body) => json!(body),
+        Message::Position(body) => json!(body),
         Message::DownloadEnd(body) => json!(body),
         Message::Failed(body) => json!(body),
+        Message::Acknowledgement(body) => json!(body),
+        Message::Verify(body) => json!(body),
+        Message::Verified(body) => json!(body),
         Message::Heartbeat => Value::Null,
     };
     Ok((Some(name), fields))

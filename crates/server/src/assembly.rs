@@ -112,6 +112,7 @@ impl Assembly {
         let transfers_max = transfers_max(&config, connections_max as usize);
         let pace = || Pace::new(clock.clone());
         let (at_once, waiting) = (config.sessions_max, transfers_max);
+        let (stop, stopped) = watch::channel(false);
         let shared = Arc::new(Shared {
             worker,
             authenticator,
@@ -124,10 +125,10 @@ impl Assembly {
             sessions: Turns::new("synchronizations", at_once, waiting, pace()),
             jitter: Jitter::new(random),
             stopping: AtomicBool::new(false),
+            stopped: stopped.clone(),
             config: Settings::new(config),
         });
         let connections = Arc::new(Semaphore::new(connections_max as usize));
-        let (stop, stopped) = watch::channel(false);
         Ok(Assembly {
             shared,
             execution,
@@ -200,8 +201,8 @@ impl Assembly {
     }
 
     /// Time, as it takes it.
-    pub(crate) fn clock(&self) -> &dyn Clock {
-        self.clock.as_ref()
+    pub(crate) fn clock(&self) -> Arc<dyn Clock> {
+        self.clock.clone()
     }
 
     /// Accepts nothing more, and lets synchronizations under way finish for at most

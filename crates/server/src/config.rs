@@ -1,9 +1,11 @@
 //! Every limit of the server, with its unit and default.
 
+mod directory;
 mod jwt;
 mod login_service;
 mod proxies;
 
+pub use directory::DirectoryOptions;
 pub use jwt::{JwtKeys, JwtOptions};
 pub use login_service::ServiceOptions;
 pub use proxies::Proxies;
@@ -98,12 +100,18 @@ pub struct Config {
     pub jwt: JwtOptions,
     /// Who is asked about users and their passwords, in place of the database.
     pub service: ServiceOptions,
+    /// The directory that is asked instead.
+    pub directory: DirectoryOptions,
     /// Passwords verified at once; 0: one per core.
     pub password_hashes_max: usize,
     /// Passwords that wait to be verified.
     pub password_queue_len_max: usize,
     /// The longest delay after wrong passwords of one user from one address, in seconds.
     pub password_delay_max_s: u64,
+    /// Days after which a password in the database expires; 0: never.
+    pub password_days_max: u64,
+    /// Days before that, from which on the user is warned.
+    pub password_warning_days: u64,
     /// Users, each with an address, whose wrong passwords are remembered.
     pub password_failures_max: usize,
     /// Entries kept in each table's change log.
@@ -179,9 +187,12 @@ impl Default for Config {
             token_lifetime_s: 24 * 3600,
             jwt: JwtOptions::default(),
             service: ServiceOptions::default(),
+            directory: DirectoryOptions::default(),
             password_hashes_max: 0,
             password_queue_len_max: 1000,
             password_delay_max_s: 60,
+            password_days_max: 0,
+            password_warning_days: 14,
             password_failures_max: 10_000,
             log_rows_max: 1_000_000,
             rejects_kept_days: 90,
@@ -233,9 +244,12 @@ impl Config {
             heartbeat_interval_s: wanted.heartbeat_interval_s,
             drain_timeout_s: wanted.drain_timeout_s,
             token_lifetime_s: wanted.token_lifetime_s,
+            password_days_max: wanted.password_days_max,
+            password_warning_days: wanted.password_warning_days,
             tls: wanted.tls.clone(),
             jwt: wanted.jwt.clone(),
             service: wanted.service.clone(),
+            directory: wanted.directory.clone(),
             ..self.clone()
         };
         // What holds memory, connections or threads was measured out at the start.
@@ -247,9 +261,21 @@ impl Config {
             password_delay_max_s password_failures_max password_queue_len_max log_rows_max
             rejects_kept_days statement_timeout_s
             lock_timeout_s idle_in_transaction_timeout_s);
-        let requests_max = wanted.service.requests_max != self.service.requests_max;
-        let later = later.chain(requests_max.then_some("authenticate_user_requests_max")).collect();
-        (config, later)
+        let (ours, theirs) = (&self.service, &self.directory);
+        let questions = [
+            (wanted.service.requests_max != ours.requests_max, "authenticate_user_requests_max"),
+            (wanted.directory.requests_max != theirs.requests_max, "ldap_requests_max"),
+        ];
+        let later = later.chain(questions.iter().filter(|(differs, _)| *differs).map(|it| it.1));
+        (config, later.collect())
+    }
+
+    /// Questions at once to the service that knows the users.
+    pub(crate) fn questions_max(&self) -> usize {
+        match self.directory.url {
+            Some(_) => self.directory.requests_max,
+            None => self.service.requests_max,
+        }
     }
 
     /// How many writers a server of the database at `url` has.

@@ -40,7 +40,8 @@ pub use crate::authenticate::password;
 pub use assembly::{Assembly, Components, Reloader};
 pub use certificates::NameKind;
 pub use config::{
-    ClientCertificates, Config, JwtKeys, JwtOptions, Proxies, ServiceOptions, TlsFiles,
+    ClientCertificates, Config, DirectoryOptions, JwtKeys, JwtOptions, Proxies, ServiceOptions,
+    TlsFiles,
 };
 pub use network::{Acceptor, Stream};
 pub use protocol::Compression;

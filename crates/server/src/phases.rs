@@ -21,10 +21,12 @@ pub(crate) enum Phase {
     Fetching,
     /// To the network, at the pace of the remote.
     Sending,
+    /// The remote applies the download, and says so.
+    Acknowledging,
 }
 
 /// How many phases there are.
-const PHASES: usize = 6;
+const PHASES: usize = 7;
 
 /// Time by phase.
 pub(crate) struct Phases {

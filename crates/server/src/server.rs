@@ -5,7 +5,7 @@ use crate::config::Config;
 use crate::network;
 use crate::stage;
 use consolidated::{Cancellation, Url};
-use model::{Code, Failure};
+use model::{Clock, Code, Failure};
 use std::sync::mpsc::Receiver;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -76,14 +76,15 @@ impl Server {
     pub fn drain(self) {
         let Server { runtime, assembly } = self;
         let drain_timeout = assembly.drain_timeout();
-        let begun_us = assembly.clock().monotonic_us();
+        let clock = assembly.clock();
+        let begun_us = clock.monotonic_us();
         network::notify("STOPPING=1");
         let drained = runtime.block_on(assembly.drain());
         runtime.shutdown_timeout(Duration::from_millis(100));
-        let taken = Duration::from_micros(assembly.clock().monotonic_us().saturating_sub(begun_us));
+        let taken = Duration::from_micros(clock.monotonic_us().saturating_sub(begun_us));
         let rest = drain_timeout.saturating_sub(taken);
         let Remains { threads, cancellation, lock } = assembly.end();
-        let left = stop_threads(threads, rest, &cancellation);
+        let left = stop_threads(threads, rest, &cancellation, clock.as_ref());
         if left > 0 {
             tracing::warn!(
                 threads = left,
@@ -102,14 +103,18 @@ fn stop_threads(
     mut threads: Vec<JoinHandle<()>>,
     patience: Duration,
     cancellation: &Cancellation,
+    clock: &dyn Clock,
 ) -> usize {
-    let (mut waited, mut cancel_at) = (Duration::ZERO, patience);
+    let begun_us = clock.monotonic_us();
+    let mut cancel_at = patience;
     loop {
         for thread in threads.extract_if(.., |thread| thread.is_finished()) {
             if thread.join().is_err() {
                 tracing::error!("a worker ended by a panic");
             }
         }
+        // A busy machine sleeps longer than it is told to.
+        let waited = Duration::from_micros(clock.monotonic_us().saturating_sub(begun_us));
         if threads.is_empty() || waited >= patience + CANCEL_MAX {
             return threads.len();
         }
@@ -120,6 +125,39 @@ fn stop_threads(
             cancel_at = waited + CANCEL_EVERY;
         }
         std::thread::sleep(LOOK_EVERY);
-        waited += LOOK_EVERY;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::mpsc;
+
+    /// A clock on which a second passes whenever somebody looks, as on a machine that is too busy.
+    struct Hurried(AtomicU64);
+
+    impl Clock for Hurried {
+        fn unix_ms(&self) -> i64 {
+            0
+        }
+        fn monotonic_ms(&self) -> u64 {
+            self.0.fetch_add(1000, Ordering::Relaxed)
+        }
+    }
+
+    // S9: it counted how often it had slept, so on a busy machine it took half as long again.
+    #[test]
+    fn a_thread_that_does_not_end_is_waited_for_by_the_clock() {
+        let (stay, stays) = mpsc::sync_channel::<()>(1);
+        let thread = std::thread::spawn(move || {
+            let _ended = stays.recv();
+        });
+        let (clock, cancellation) = (Hurried(AtomicU64::new(0)), Cancellation::default());
+        let left = stop_threads(vec![thread], Duration::from_secs(3), &cancellation, &clock);
+        assert_eq!((left, cancellation.is_canceled()), (1, true));
+        let looked = clock.0.into_inner() / 1000;
+        assert!((6..=7).contains(&looked), "{looked} s");
+        drop(stay);
     }
 }

@@ -11,9 +11,13 @@
 //! | [`Committed`] | nothing | fetches one snapshot into the spill |
 //! | [`Sending`] | nothing | the download, then `DownloadEnd` |
 //!
+//! Where that is wanted, the remote acknowledges the download (`session/acknowledgement.rs`).
+//! A remote that wants to compare what it has asks instead of uploading (`session/verify.rs`).
+//!
 //! Any other message is a failure with a code. A failure in any state is sent to the peer and ends
 //! the synchronization. A committed upload stays committed, and the next Hello learns of it.
 
+mod acknowledgement;
 mod admission;
 mod certificate;
 mod download;
@@ -21,6 +25,7 @@ mod exchange;
 mod summary;
 mod surroundings;
 mod upload;
+mod verify;
 
 pub(crate) use summary::Summary;
 pub(crate) use surroundings::Shared;
@@ -30,8 +35,10 @@ use crate::interruption::Interruption;
 use crate::lease::{Attempt, Claimant};
 use crate::network::{Connection, Limits};
 use crate::phases::Phase;
+use crate::transfers::Transfer;
 use crate::turns::Origin;
 use crate::upload::ReceivedUpload;
+use acknowledgement::Awaited;
 use admission::{admit, expect_hello, held_marks, identity, marks, readable};
 use consolidated::{Applied, Session};
 use exchange::Exchange;
@@ -80,7 +87,11 @@ struct Committed<'a> {
 /// The download is complete.
 struct Sending<'a> {
     exchange: Exchange<'a>,
+    /// The first frame, where it lies apart from the others.
+    begin: Option<Vec<u8>>,
     frames: Spill,
+    /// None where nobody is to acknowledge it.
+    awaited: Option<Awaited>,
 }
 
 /// Serves one connection. `Ok(None)`: it left without a word.
@@ -90,16 +101,22 @@ pub(crate) async fn serve(
     shared: &Shared,
     summary: &mut Summary,
 ) -> Result<Option<()>, Failure> {
-    let new = New { connection, shared, summary: &mut *summary };
+    let new = New { connection: &mut *connection, shared, summary: &mut *summary };
     let Some(greeted) = new.greet(address).await? else { return Ok(None) };
     let interruption = Arc::new(Interruption::new());
-    tokio::select! {
+    let (awaited, _place) = tokio::select! {
         // What was ended does nothing more.
         biased;
         failure = interruption.ended() => return Err(failure),
         result = greeted.synchronize(&interruption) => result?,
-    }
+    };
     summary.phases.end(Phase::Sending);
+    if let Some(awaited) = awaited {
+        if let Some(cost) = awaited.hear(connection, shared, &interruption).await? {
+            summary.cost += cost;
+        }
+        summary.phases.end(Phase::Acknowledging);
+    }
     Ok(Some(()))
 }
 
@@ -129,21 +146,24 @@ impl<'a> New<'a> {
 }
 
 impl Greeted<'_> {
-    async fn synchronize(self, interruption: &Arc<Interruption>) -> Result<(), Failure> {
+    /// Ends with what is awaited of the remote still, and the place in which it is.
+    async fn synchronize(
+        self,
+        interruption: &Arc<Interruption>,
+    ) -> Result<(Option<Awaited>, Transfer), Failure> {
         let Greeted { new: New { connection, shared, summary }, hello, address, origin } = self;
         let claim = shared.authenticator.claim(&origin, address, &hello).await?;
         summary.phases.end(Phase::Waiting);
         let place = || shared.transfers.take(&hello.user, interruption);
         // What was proven is worth a place; a password is only once it was verified.
         let of_token = match &claim {
-            Claim::Token { .. }
-            | Claim::Jwt { .. }
-            | Claim::Certificate
-            | Claim::Outside { .. } => Some(place()?),
+            Claim::Token { .. } | Claim::Jwt { .. } | Claim::Certificate | Claim::Outside(_) => {
+                Some(place()?)
+            }
             Claim::Password { .. } => None,
         };
-        let (session, token) = admit(shared, &hello, &origin, claim, summary).await?;
-        let _place = match of_token {
+        let (session, verified) = admit(shared, &hello, &origin, claim, summary).await?;
+        let place = match of_token {
             Some(place) => place,
             None => place()?,
         };
@@ -160,7 +180,7 @@ impl Greeted<'_> {
         let config = shared.config.now();
         connection.admit(config.frame_bytes_max, Limits::of_known(&config));
         connection.read_compressed(readable(&hello, &config.compression));
-        let exchange = Exchange {
+        let mut exchange = Exchange {
             connection,
             shared,
             lease: &lease,
@@ -170,27 +190,32 @@ impl Greeted<'_> {
             hello,
             origin,
             session: Arc::new(session),
-            token,
+            token: verified.token,
+            authentication: verified.authentication,
             summary,
         };
-        Admitted(exchange).synchronize().await
+        if let Some(change) = verified.change {
+            exchange.change_password(change).await?;
+        }
+        Ok((Admitted(exchange).synchronize().await?, place))
     }
 }
 
 impl Admitted<'_> {
-    async fn synchronize(self) -> Result<(), Failure> {
+    async fn synchronize(self) -> Result<Option<Awaited>, Failure> {
         let mode = self.0.hello.mode;
         let applying = match mode {
-            Mode::Ping => return self.answer_ping().await,
+            Mode::Ping if self.0.hello.verify_follows => return self.verify().await.map(|()| None),
+            Mode::Ping => return self.answer_ping().await.map(|()| None),
             Mode::DownloadOnly => self.begin_download_only().await?,
             Mode::Full | Mode::UploadOnly => match self.receive().await? {
                 Some(applying) => applying,
-                None => return Ok(()),
+                None => return Ok(None),
             },
         };
         let committed = applying.apply().await?;
         match mode {
-            Mode::UploadOnly => committed.end().await,
+            Mode::UploadOnly => committed.end().await.map(|()| None),
             _ => committed.fetch().await?.send().await,
         }
     }

@@ -12,7 +12,12 @@ use model::{Code, Failure, UserName};
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tokio::sync::oneshot;
+
+/// How long a remote that hears nothing may wait for a turn. After a minute of silence it gives up,
+/// and it may have to wait for two turns: it would learn neither why nor when to return.
+const WAIT_MAX: Duration = Duration::from_secs(20);
 
 /// Bits of an IPv6 address that tell its owner; the rest the owner draws at will.
 const NETWORK_BITS: u32 = 64;
@@ -78,6 +83,17 @@ impl<H: Clone + Eq, R: Clone + Eq> Turns<H, R> {
         Arc::new(Turns { what, pace, line: Mutex::new(line) })
     }
 
+    /// The same for a remote that is sent no sign of life meanwhile: fails also where it takes too
+    /// long.
+    pub(crate) async fn take_in_time(
+        self: &Arc<Turns<H, R>>,
+        house: &H,
+        room: &R,
+    ) -> Result<Turn<H, R>, Failure> {
+        let taken = tokio::time::timeout(WAIT_MAX, self.take(house, room)).await;
+        taken.unwrap_or_else(|_| Err(self.refusal()))
+    }
+
     /// Waits for a turn; fails where too many wait.
     pub(crate) async fn take(
         self: &Arc<Turns<H, R>>,
@@ -101,11 +117,28 @@ impl<H: Clone + Eq, R: Clone + Eq> Turns<H, R> {
             }
             waits
         };
-        waits.await.map_err(|_| {
-            let waiting = self.line().len;
-            let failure = Failure::new(Code::ServerFull, format!("too many {} wait", self.what));
-            failure.retry_after_s(self.pace.retry_after_s(waiting))
-        })
+        // Who leaves gives up the place. Dropped after what it waits for.
+        let _queued = Queued { turns: self, house, room };
+        waits.await.map_err(|_| self.refusal())
+    }
+
+    fn refusal(&self) -> Failure {
+        let waiting = self.line().len;
+        let failure = Failure::new(Code::ServerFull, format!("too many {} wait", self.what));
+        failure.retry_after_s(self.pace.retry_after_s(waiting))
+    }
+}
+
+/// A place in the line. When it is dropped, who waits no more has left it.
+struct Queued<'a, H: Eq, R: Eq> {
+    turns: &'a Turns<H, R>,
+    house: &'a H,
+    room: &'a R,
+}
+
+impl<H: Eq, R: Eq> Drop for Queued<'_, H, R> {
+    fn drop(&mut self) {
+        self.turns.line().remove_gone(self.house, self.room);
     }
 }
 
@@ -168,6 +201,25 @@ impl<H: Eq, R: Eq> Line<H, R> {
             self.houses.push_back(house);
         }
         next
+    }
+
+    /// Removes those of a room who wait no more.
+    fn remove_gone(&mut self, house: &H, room: &R) {
+        let Some(at) = self.houses.iter().position(|it| it.name == *house) else { return };
+        let house = &mut self.houses[at];
+        let Some(room) = house.rooms.iter().position(|(name, _)| name == room) else { return };
+        let waiters = &mut house.rooms[room].1;
+        let before = waiters.len();
+        waiters.retain(|waiter| !waiter.is_closed());
+        let gone = before - waiters.len();
+        if waiters.is_empty() {
+            house.rooms.remove(room);
+        }
+        house.len -= gone;
+        self.len -= gone;
+        if house.len == 0 {
+            self.houses.remove(at);
+        }
     }
 
     fn remove_last_of_most(&mut self) -> Option<Waiter<H, R>> {
@@ -270,6 +322,32 @@ mod tests {
         drop(ann);
         settle().await;
         assert!(flood[0].is_finished() && !also_ann.is_finished(), "u2's turn");
+    }
+
+    // S9, S11: who waited for a minute gave up, without a code and a time to come back.
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_too_long_is_refused_with_a_time_and_keeps_no_place() {
+        let turns = passwords(1, 2);
+        let (ann, ben) = (origin("10.0.0.1", "ann"), origin("10.0.0.1", "ben"));
+        let first = turns.take(&ann.address, &ann.user).await.unwrap();
+        let refused = turns.take_in_time(&ann.address, &ann.user).await.err().unwrap();
+        assert_eq!(refused.code(), Code::ServerFull);
+        assert!(refused.retry_after().is_some());
+        // The places are free again for two who wait.
+        let waiting = [wait(&turns, &ann), wait(&turns, &ben)];
+        settle().await;
+        waiting.iter().for_each(tokio::task::JoinHandle::abort);
+        settle().await;
+        assert_eq!(turns.line().len, 0, "who left");
+        let waiting = [wait(&turns, &ann), wait(&turns, &ben)];
+        settle().await;
+        assert!(waiting.iter().all(|it| !it.is_finished()));
+        drop(first);
+        for waiting in waiting {
+            drop(waiting.await.unwrap().unwrap());
+        }
+        let line = turns.line();
+        assert_eq!((line.free, line.len), (1, 0));
     }
 
     #[tokio::test]

@@ -2,7 +2,7 @@
 
 use consolidated::{Change, UploadedRows};
 use model::{
-    Code, Failure, Hold, Progress, PublishedTable, RemoteSchema, RowReader, Spill, Spills, ValueRef,
+    Code, Failure, Hold, Progress, PublishedTable, RemoteSchema, RowReader, Spill, ValueRef,
 };
 use protocol::{Operation, RawFrame, RowsFrame, UploadBegin, UploadEnd};
 use std::sync::Arc;
@@ -40,14 +40,14 @@ impl UploadInProgress {
     pub(crate) fn new(
         begin: UploadBegin,
         schema: &Arc<RemoteSchema>,
-        spills: &Arc<Spills>,
+        frames: Spill,
         bytes_max: u64,
         key_changes: bool,
     ) -> Result<UploadInProgress, Failure> {
         if begin.progress < begin.previous {
             return Err(Failure::new(Code::MalformedMessage, "the progress of an upload falls"));
         }
-        let (schema, frames) = (schema.clone(), spills.open());
+        let schema = schema.clone();
         let (rows, bytes, respells) = (0, 0, false);
         Ok(UploadInProgress {
             begin,
@@ -237,11 +237,6 @@ fn key_differs<'a>(
 }
 
 impl ReceivedUpload {
-    /// Bytes that did not fit in memory.
-    pub(crate) fn spilled_bytes(&self) -> u64 {
-        self.frames.disk_bytes()
-    }
-
     /// Shows every batch to `visit`, in the order sent.
     pub(crate) fn for_each_batch(
         &self,
@@ -304,6 +299,7 @@ fn part<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use model::Spills;
     use model::{Direction, write_value};
 
     /// Columns a, b; the key is b.
@@ -335,7 +331,7 @@ mod tests {
         let files = Arc::new(crate::files::TemporaryFiles::new(folder.path().to_owned()));
         let spills = Spills::new(files, 1 << 20, 1 << 20);
         let mut upload =
-            UploadInProgress::new(begin, &schema(), &spills, 1 << 20, key_changes).unwrap();
+            UploadInProgress::new(begin, &schema(), spills.open(), 1 << 20, key_changes).unwrap();
         let mut rows = Vec::new();
         for (old, new) in keys {
             for value in [text("a"), *old, text("a"), *new] {

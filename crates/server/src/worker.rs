@@ -10,21 +10,24 @@
 //! This is ordinary blocking Rust, because SQLite blocks anyway, and no transaction is open across
 //! an await.
 
+mod comparison;
 mod cost;
+mod cut;
 mod kept;
 mod oversize;
 mod reader;
 mod rejects;
 mod writer;
 
+pub(crate) use comparison::Comparison;
 pub(crate) use cost::{Cost, Costed};
-pub(crate) use reader::{Admission, Admitted, Fetch, FetchedDownload, waiting_table};
+pub(crate) use reader::{Admission, Admitted, Fetch, FetchedDownload, Resume, waiting_table};
 pub(crate) use writer::{Begin, Withhold, Write};
 
 use crate::config::Config;
 use crate::stage::{self, Execution, Queue};
-use consolidated::{Serving, Url};
-use model::{Clock, Code, Failure, Spills};
+use consolidated::{Acknowledgement, PasswordChange, Serving, Url};
+use model::{Clock, Code, Failure, Spill, Spills};
 use protocol::Compressor;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
@@ -80,7 +83,7 @@ pub(crate) fn start(
     if let Some(writer) = writers.first_mut().and_then(kept::Kept::first) {
         writer::trim(writer.as_mut(), limits)?;
     }
-    let cut = reader::Cut {
+    let cut = cut::Cut {
         batch_bytes: config.batch_bytes,
         batch_rows: config.batch_rows,
         row_bytes_max: oversize::row_bytes_max(config.frame_bytes_max),
@@ -127,6 +130,13 @@ impl Worker {
         receiver.await.map_err(|_| gone())?
     }
 
+    /// Answers what rows a remote should have, as digests: frames of Verified.
+    pub(crate) async fn compare(&self, comparison: Comparison) -> Result<Costed<Spill>, Failure> {
+        let (answer, receiver) = oneshot::channel();
+        self.reads.put(reader::Read::Compare(comparison, answer)).await?;
+        receiver.await.map_err(|_| gone())?
+    }
+
     /// Learns what is committed, and shuts out predecessors.
     pub(crate) async fn begin(&self, begin: Begin) -> Result<Costed<consolidated::Begun>, Failure> {
         let (answer, receiver) = oneshot::channel();
@@ -138,6 +148,26 @@ impl Worker {
     pub(crate) async fn withhold(&self, withhold: Withhold) -> Result<Costed<()>, Failure> {
         let (answer, receiver) = oneshot::channel();
         self.writes.put(Write::Withhold(withhold, answer)).await?;
+        receiver.await.map_err(|_| gone())?
+    }
+
+    /// Notes that a remote has applied a download.
+    pub(crate) async fn acknowledge(
+        &self,
+        acknowledgement: Acknowledgement,
+    ) -> Result<Costed<()>, Failure> {
+        let (answer, receiver) = oneshot::channel();
+        self.writes.put(Write::Acknowledge(acknowledgement, answer)).await?;
+        receiver.await.map_err(|_| gone())?
+    }
+
+    /// Gives a user another password; the answer comes after it is durable.
+    pub(crate) async fn change_password(
+        &self,
+        change: PasswordChange,
+    ) -> Result<Costed<()>, Failure> {
+        let (answer, receiver) = oneshot::channel();
+        self.writes.put(Write::ChangePassword(change, answer)).await?;
         receiver.await.map_err(|_| gone())?
     }
 

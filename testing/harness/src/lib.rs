@@ -19,13 +19,14 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod authority;
-mod balancer;
 mod beside;
 mod browser;
 mod chance;
+mod directory;
 mod dump;
 mod foreign;
 mod network;
+mod on_the_way;
 mod peer;
 pub mod postgres;
 mod program;
@@ -37,17 +38,20 @@ mod wait;
 mod world;
 
 pub use authority::{Authority, ends_in_year};
-pub use balancer::{Balancer, Handing};
 pub use browser::{BROWSER_PICTURE_SIZE, Browser};
 pub use chance::{Chance, full};
-pub use dump::{Center, Share, count, differences, differences_in, query, sql, tables};
+pub use directory::Directory;
+pub use dump::{
+    Center, Share, count, differences, differences_in, query, sql, sql_past_triggers, tables,
+};
 pub use foreign::ForeignTool;
 pub use network::Network;
+pub use on_the_way::{Balancer, ForwardProxy, Handing, Hoarder, Nginx, Road, Rules};
 pub use peer::{Peer, hello};
 pub use program::{Outcome, Syncline, finish};
 pub use proxy::{Fault, Proxy, Side, Verdict};
 pub use server::{Server, peak_memory_bytes};
 pub use shop::{Dialect, Shop};
-pub use visits::{VISITS, visits};
+pub use visits::{VISITS, regions, visits};
 pub use wait::{WAIT_MAX, time_of, until};
 pub use world::World;

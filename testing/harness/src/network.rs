@@ -136,14 +136,14 @@ fn pass(state: &State, mut from: TcpStream, mut to: TcpStream, direction: Direct
         let mut rest = &buffer[..len];
         loop {
             let allowed = state.allowed(direction, rest.len());
-            let (now, later) = rest.split_at(allowed);
-            let lost = to.write_all(now).is_err();
+            let (now, later) = rest.split_at(allowed.unwrap_or(0));
+            let lost = allowed.is_none() || to.write_all(now).is_err();
             if later.is_empty() && !lost && len > 0 {
                 break;
             }
             if lost || (len == 0 && state.flows()) {
                 // Nobody may learn of an end while everything stands still.
-                state.allowed(direction, 0);
+                let _ = state.allowed(direction, 0);
                 let _ = to.shutdown(Shutdown::Write);
                 let _ = from.shutdown(Shutdown::Read);
                 return;
@@ -154,21 +154,25 @@ fn pass(state: &State, mut from: TcpStream, mut to: TcpStream, direction: Direct
 }
 
 impl State {
-    /// Waits while everything stands still; says how many of `wanted` bytes may pass.
-    fn allowed(&self, direction: Direction, wanted: usize) -> usize {
+    /// Waits while everything stands still; says how many of `wanted` bytes may pass, and nothing
+    /// once the network is gone.
+    fn allowed(&self, direction: Direction, wanted: usize) -> Option<usize> {
         let flow = self.flow.lock().unwrap();
         let mut flow = self.changed.wait_while(flow, |it| it.stalled && !it.ended).unwrap();
+        if flow.ended {
+            return None;
+        }
         let left = match direction {
             Direction::Up => &mut flow.up,
             Direction::Down => &mut flow.down,
         };
-        let Some(left) = left else { return wanted };
+        let Some(left) = left else { return Some(wanted) };
         let allowed = wanted.min(*left);
         *left -= allowed;
         if *left == 0 {
             flow.stalled = true;
         }
-        allowed
+        Some(allowed)
     }
 
     fn flows(&self) -> bool {

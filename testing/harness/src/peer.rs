@@ -44,13 +44,28 @@ impl Peer {
 
     /// Connects with this Hello, without an upload behind it, and hears that it is welcome.
     pub fn greeting(url: &str, hello: Hello) -> (Peer, Welcome) {
-        let mut peer = Peer::connect(url);
-        peer.send_bytes(&MAGIC);
-        peer.send(&Message::Hello(Box::new(hello)));
+        let mut peer = Peer::saying(url, hello);
         match peer.receive() {
             Some(Message::Welcome(welcome)) => (peer, welcome),
             other => panic!("{other:?} instead of a welcome"),
         }
+    }
+
+    /// Connects with this Hello, and hears with which code it is refused; none if it is welcome.
+    pub fn refused(url: &str, hello: Hello) -> Option<u16> {
+        match Peer::saying(url, hello).receive() {
+            Some(Message::Failed(failed)) => Some(failed.code),
+            Some(Message::Welcome(_)) => None,
+            other => panic!("{other:?} instead of an answer to Hello"),
+        }
+    }
+
+    /// Connects with this Hello, without an upload behind it.
+    pub fn saying(url: &str, hello: Hello) -> Peer {
+        let mut peer = Peer::connect(url);
+        peer.send_bytes(&MAGIC);
+        peer.send(&Message::Hello(Box::new(hello)));
+        peer
     }
 
     /// Sends a message.
@@ -126,6 +141,7 @@ pub fn hello(user: &str, remote_id: &str) -> Hello {
         remote_id: RemoteId::new(remote_id).unwrap(),
         user: UserName::new(user).unwrap(),
         credential: Credential::Password(format!("{user}-password")),
+        new_password: None,
         parameters: protocol::Parameters::default(),
         script_version: None,
         publications: Vec::new(),
@@ -145,5 +161,9 @@ pub fn hello(user: &str, remote_id: &str) -> Hello {
         former_watermarks: Vec::new(),
         kept_tables: Vec::new(),
         unknown_tables: Vec::new(),
+        verify_follows: false,
+        wanted_rows: Vec::new(),
+        resume: Vec::new(),
+        was_cut: false,
     }
 }

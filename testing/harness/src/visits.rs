@@ -1,6 +1,7 @@
 //! Visits by region, each remote with those of the regions that its user has as a claim.
 
 use crate::World;
+use crate::dump::query;
 use std::fs;
 use std::path::Path;
 
@@ -22,4 +23,11 @@ pub fn visits(executable: impl AsRef<Path>, postgres: bool) -> World {
     fs::write(world.path("model.toml"), model).unwrap();
     world.syncline.ok(&["deploy"]);
     world
+}
+
+/// The regions of the visits that a remote has, in order.
+#[must_use]
+pub fn regions(world: &World, remote: &str) -> Vec<String> {
+    let rows = query(&world.remote(remote), "SELECT region FROM visit ORDER BY region");
+    rows.into_iter().flatten().map(|text| text.trim_matches('\'').to_owned()).collect()
 }

@@ -112,11 +112,29 @@ impl World {
         self.path(&format!("{name}.db"))
     }
 
-    /// Adds a user with the password `NAME-password` in the file `NAME.password`.
+    /// Adds notes of 1,000 bytes each at a remote, in its table `note`.
+    pub fn add_notes(&self, name: &str, from: i64, rows: i64) {
+        let text = format!(
+            "WITH RECURSIVE n(id) AS (VALUES({from}) UNION ALL SELECT id + 1 FROM n WHERE id + 1 < \
+             {from} + {rows}) INSERT INTO note SELECT id, hex(randomblob(500)) FROM n"
+        );
+        sql(&self.remote(name), &text);
+    }
+
+    /// Adds a user with the password `NAME-password` in the file `NAME.password`, which costs the
+    /// server next to nothing to verify.
     pub fn add_user(&self, name: &str) {
+        self.add_user_with(name, &[]);
+    }
+
+    /// The same with claims, for example `rep=7`.
+    pub fn add_user_with(&self, name: &str, claims: &[&str]) {
         let file = format!("{name}.password");
         self.write_secret(&file, &format!("{name}-password\n"));
-        self.syncline.ok(&["user", "add", name, "--password-file", &file]);
+        let mut add = vec!["user", "add", name, "--password-file", &file];
+        add.extend(claims.iter().flat_map(|claim| ["--claim", claim]));
+        let outcome = self.syncline.run_with_fail_points("user-cheap-password=return", &add);
+        assert_eq!(outcome.code, Some(0), "{outcome:?}");
     }
 
     /// Writes a file that only its owner can read.

@@ -24,6 +24,17 @@ pub use write::Write;
 use draw::Draw;
 use harness::Chance;
 
+/// From this seed on more is drawn. What the seeds before do stays the same.
+const MORE_FROM: u64 = 400_000;
+
+/// From this seed on most downloads are cut, and the tables are larger.
+const CUTS_FROM: u64 = 600_000;
+
+/// Whether programs at remotes write without a check of foreign keys, which is how SQLite begins.
+pub fn is_unchecked(seed: u64) -> bool {
+    seed >= MORE_FROM && seed % 4 == 1
+}
+
 /// How long a history is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Length {
@@ -64,6 +75,7 @@ impl History {
             remotes: REMOTES_MAX,
             users: USERS.len(),
             written: vec![0; CENTER + 1],
+            is_cut_often: seed >= CUTS_FROM,
         };
         let mut steps = draw.first_rows();
         steps.push(Step::Quiet);

@@ -146,7 +146,7 @@ impl Simulated {
     /// Adds a machine, with these files.
     fn add_site(&mut self, user: usize, image: Option<Image>) {
         let folder = self.folder.path().to_owned();
-        let mut site = Site::new(folder, user, self.begun, self.chance.split());
+        let mut site = Site::new(folder, user, (self.begun, self.habits), self.chance.split());
         let is_new = image.is_none();
         if let Some(image) = image {
             site.disk.put(&image, Identity::New);

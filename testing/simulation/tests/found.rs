@@ -74,3 +74,65 @@ fn a_delete_of_a_row_that_has_moved_is_refused_under_its_former_key() {
     let without = "t3,t2,t1,t0.actions,t0.unique,t0.options,t0.rule,t1.options";
     check(101241, "0,2,12,43,45,48,50,52", without);
 }
+
+// S1, S5: a cascade of the center takes along a row of the same upload, while others change keys.
+#[test]
+fn a_row_that_its_own_upload_takes_along_is_recorded() {
+    let without = "t0.unique,t0.rows,t0.rule,t1.unique,t1.options,t1.nocase,t1.rows,t1.rule";
+    check(302771, "2,98-99,135,138,140,142,144,160-161,168", without);
+}
+
+// S3, S5, Trap 23: the key of an edited row is that of a row that comes when the table comes back.
+#[test]
+fn a_row_that_comes_for_the_key_of_an_edited_one_stays() {
+    let without = "t0.rows,t0.rule,t1.unique,t1.nocase,t1.rows,t1.rule";
+    check(302128, "6-7,27,66,96-97,100,128-129", without);
+}
+
+// S5, Trap 24: what lay in a column before it was published again.
+#[test]
+fn values_of_a_column_that_comes_back_are_recorded() {
+    check(302498, "50,52,101,103,127,129", "t1,t0.options,t0.nocase,t0.rows,t0.rule,t1.options");
+}
+
+// S4: a table that is only uploaded gets a foreign key, which its rows have to keep; and a row that
+// a table of the user's own holds cannot keep it.
+#[test]
+fn a_foreign_key_that_a_table_gets_holds() {
+    let without = "t1,t0.r0,t0.actions,t0.rule,t1.options,t2.r1,t2.r2,t2.actions,t2.options,\
+                   t2.rows,t2.rule";
+    check(302656, "50,71,75,110,112,132", without);
+    let without = "t3,t0.options,t0.rule,t1.r0,t1.r2,t1.actions,t1.unique,t1.options,t1.nocase,\
+                   t2.r0,t2.r2,t2.actions,t2.unique,t2.options,t2.rows";
+    check(302852, "1,4,8,12,115-116", without);
+}
+
+// S4, Trap 3: an attempt that ends after its beginning has tried again what was kept back, and has
+// compared nothing yet.
+#[test]
+fn an_attempt_that_ends_early_has_done_something() {
+    let without = "t0.r0,t0.actions,t0.unique,t0.options,t1.r1,t1.actions,t1.rows,t1.rule";
+    check(302434, "0,6,38,52-53,66,68,88,114,117-118", without);
+    let without = "t0.options,t1.r0,t1.actions,t1.unique,t1.rows,t1.rule";
+    check(302606, "0,6,17,38,47,57,139,141,148-149", without);
+}
+
+// S5: a row is replaced and gets another key before it is uploaded.
+#[test]
+fn a_row_that_was_replaced_goes_on_with_what_is_not_published() {
+    check(302253, "33,82,88-89,122,129", "t0,t0.options,t1.r0,t1.options,t1.rows,t1.rule");
+}
+
+// S5, Trap 21: a change follows its row to another key, where a third remote has overwritten it.
+#[test]
+fn a_change_follows_its_row_though_another_one_has_its_place() {
+    let without = "t0,t1.r0,t1.r1,t1.actions,t1.unique,t1.options,t1.nocase,t1.rows";
+    check(302253, "53,88,109,116,121,129", without);
+}
+
+// S3, S11, Trap 10: two parents have exchanged their keys, and a child of one was deleted then.
+#[test]
+fn a_child_that_was_deleted_after_it_moved_blocks_no_remote() {
+    let without = "t0.options,t0.nocase,t0.rule,t1.r1,t1.rows,t1.rule";
+    check(303181, "0,2,5,79,95,107,114,116-118", without);
+}

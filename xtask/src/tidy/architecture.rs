@@ -40,17 +40,25 @@ pub(crate) fn check_dependencies(root: &Path) -> Result<Vec<Problem>, String> {
     for package in metadata["packages"].as_array().into_iter().flatten() {
         let manifest = Path::new(package["manifest_path"].as_str().unwrap_or_default());
         let manifest = manifest.strip_prefix(root).unwrap_or(manifest).to_string_lossy();
-        let from = package["name"].as_str().unwrap_or_default();
+        let from = short(package["name"].as_str().unwrap_or_default());
         for dependency in package["dependencies"].as_array().into_iter().flatten() {
             if dependency["kind"] == "dev" {
                 continue;
             }
-            let to = dependency["name"].as_str().unwrap_or_default();
+            let to = short(dependency["name"].as_str().unwrap_or_default());
             let fault = dependency_fault(&Dependency { from, from_folder: &manifest, to });
             problems.extend(fault.map(|fault| Problem::of(&manifest, fault)));
         }
     }
     Ok(problems)
+}
+
+/// The name of a package of ours without what it has for a registry's sake.
+fn short(package: &str) -> &str {
+    match package {
+        "syncline" => "cli",
+        _ => package.strip_prefix("syncline-").unwrap_or(package),
+    }
 }
 
 fn dependency_fault(Dependency { from, from_folder, to }: &Dependency<'_>) -> Option<String> {
@@ -60,7 +68,7 @@ fn dependency_fault(Dependency { from, from_folder, to }: &Dependency<'_>) -> Op
         ("model", _) => "A1: a dependency of `model` is one of everybody; it takes a decision",
         (
             "protocol",
-            "model" | "lz4_flex" | "rmp-serde" | "serde" | "serde_bytes" | "zstd-safe",
+            "model" | "lz4_flex" | "rmp-serde" | "serde" | "serde_bytes" | "sha2" | "zstd-safe",
         ) => return None,
         ("protocol", "consolidated" | "rusqlite") => "A2: the wire knows no SQL",
         ("protocol", _) => "A1: the wire knows only the nouns and its codec",

@@ -319,7 +319,7 @@ fn failed(error: rusqlite::Error) -> Failure {
 mod tests {
     use super::*;
     use crate::layout::Layout;
-    use crate::options::Model;
+    use crate::options::{Model, Notes};
 
     #[test]
     fn every_operation_does_what_it_says() {
@@ -340,6 +340,7 @@ mod tests {
                 rows: 4,
                 sets: 1,
                 conflicts_percent: 0,
+                notes: Notes::Random,
             };
             let load = Load { transactions: 16, ..Load::of(&layout).unwrap() };
             let log = "CREATE TABLE syncline_log_purchase (sequence INTEGER PRIMARY KEY,

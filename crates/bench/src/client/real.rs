@@ -40,6 +40,7 @@ impl RealClient {
             remote_id: Some(remote_id),
             ..Settings::default()
         })?;
+        remote.compress(assignment.compression.method().as_slice());
         let tables = tables(assignment.layout.model);
         Ok(RealClient { remote, credential: Credential::Password(PASSWORD.to_owned()), tables })
     }

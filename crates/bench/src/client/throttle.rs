@@ -45,4 +45,8 @@ impl Transport for Throttled {
         self.pass(received);
         Ok(received)
     }
+
+    fn is_half_duplex(&self) -> bool {
+        self.inner.is_half_duplex()
+    }
 }

@@ -6,6 +6,7 @@
 use crate::barrier::{self, Answer, Assignment, Order, Report};
 use crate::checksum::Checksum;
 use crate::client::Client;
+use crate::client::traffic::Network;
 use crate::clock::Stopwatch;
 use model::{Code, Failure};
 use protocol::Failed;
@@ -61,6 +62,7 @@ struct Performed {
     retries: u64,
     errors: u64,
     conflicts: u64,
+    network: Network,
     checksum: Option<Checksum>,
 }
 
@@ -73,6 +75,7 @@ impl Report {
             report.retries += performed.retries;
             report.errors += performed.errors;
             report.conflicts += performed.conflicts;
+            report.network += performed.network;
             report.checksums.extend(performed.checksum);
         }
         Ok(report)
@@ -162,7 +165,7 @@ fn synchronize(
     performed: &mut Performed,
 ) -> Result<(), Failure> {
     loop {
-        let failure = match client.synchronize(order) {
+        let failure = match client.synchronize(order, &mut performed.network) {
             Ok(traffic) => {
                 performed.conflicts += traffic.disputed;
                 return Ok(());

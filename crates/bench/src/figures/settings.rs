@@ -1,7 +1,7 @@
 //! The settings of a run, and whether two runs have the same ones.
 
 use crate::machine;
-use crate::options::BenchRunOptions;
+use crate::options::{BenchRunOptions, Certificate, Handshake};
 use consolidated::Url;
 use model::Failure;
 use serde_json::{Value, json};
@@ -17,8 +17,12 @@ pub(super) fn of(options: &BenchRunOptions, client_processes: usize, database: V
         // Without the password, which is never shown.
         "consolidated_url": Url::parse(&options.consolidated).map(|url| url.to_string()).ok(),
         "server": if options.server_url.is_some() { "given" } else { "own" },
-        "transport": "tcp",
-        "compression": "none",
+        "transport": options.transport().name(),
+        "certificate": options.certificate().map(Certificate::name),
+        "handshake": options.handshake().map(Handshake::name),
+        "compression": options.compression.name(),
+        "notes": options.notes.name(),
+        "link_mbit": options.link_mbit,
         "clients_on": options.clients_on.name(),
         "client_processes": client_processes,
         "client_bandwidth_bytes_per_second": options.client_bandwidth,

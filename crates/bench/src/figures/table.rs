@@ -40,6 +40,13 @@ pub(crate) fn print(options: &BenchRunOptions, json: &Value) -> Result<(), Failu
         let value = number(&format!("/{key}/{process}"));
         row(&format!("CPU of {process}, µs per {each}"), value);
     }
+    match options.rows {
+        0 => {
+            row("bytes sent per synchronization", number("/network/sent_bytes_per_sync"));
+            row("bytes received per synchronization", number("/network/received_bytes_per_sync"));
+        }
+        _ => row("bytes on the network per row", number("/network/bytes_per_row")),
+    }
     row("bare database, rows per second", number("/ceiling/rows_per_second"));
     row("share of the bare database", number("/ratio_to_ceiling"));
     if options.operation == Operation::UploadDelete {

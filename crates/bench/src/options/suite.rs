@@ -70,6 +70,16 @@ pub(crate) enum TestName {
     Overlapping,
     /// Tables that are published, all but one of them empty
     Tables,
+    /// Transports, encryption and compression, on this machine
+    Transports,
+    /// The same with notes that compress
+    Notes,
+    /// The same over a link of 1 Gbit/s
+    #[value(name = "link-1000")]
+    Link1000,
+    /// The same over a link of 10 Mbit/s
+    #[value(name = "link-10")]
+    Link10,
 }
 
 impl TestName {
@@ -87,6 +97,10 @@ impl TestName {
             TestName::Parent => "parent",
             TestName::Overlapping => "overlapping",
             TestName::Tables => "tables",
+            TestName::Transports => "transports",
+            TestName::Notes => "notes",
+            TestName::Link1000 => "link-1000",
+            TestName::Link10 => "link-10",
         }
     }
 }

@@ -231,6 +231,45 @@ const TABLES: &[Table] = &[
     },
 ];
 
+/// What a transport took in a published test.
+pub(super) struct Transport {
+    /// The test of ours with this point.
+    pub(super) test: &'static str,
+    label: &'static str,
+    seconds: [f64; 4],
+}
+
+const fn transport(label: &'static str, seconds: [f64; 4]) -> Transport {
+    Transport { test: "transports", label, seconds }
+}
+
+/// Tables 12 to 15 of 2012. Its compression is zlib, beside which ours with the fewest bytes is
+/// put.
+pub(super) const TRANSPORTS: &[Transport] = &[
+    transport("tcp", [26.1, 150.8, 100.4, 103.2]),
+    transport("http", [30.5, 152.9, 108.3, 108.6]),
+    transport("tls ecdsa full", [36.2, 152.6, 110.4, 109.9]),
+    transport("tls rsa full", [56.4, 159.9, 117.4, 131.0]),
+    transport("https ecdsa full", [38.4, 160.2, 112.2, 116.0]),
+    transport("https rsa full", [60.1, 180.8, 121.4, 133.4]),
+    transport("tcp zstd", [34.3, 156.9, 108.3, 106.2]),
+    transport("http zstd", [36.9, 167.2, 112.1, 110.7]),
+    transport("tls ecdsa full zstd", [36.7, 146.9, 103.6, 107.0]),
+    transport("tls rsa full zstd", [56.8, 142.2, 104.2, 112.8]),
+    transport("https ecdsa full zstd", [38.5, 148.4, 104.2, 106.9]),
+    transport("https rsa full zstd", [60.0, 169.3, 110.5, 116.9]),
+];
+
+/// How much longer than with plain TCP it took, in percent.
+pub(super) fn increase(test: &str, label: &str, operation: &str) -> Option<f64> {
+    let column = column(operation)?;
+    let seconds = |label: &str| {
+        let line = TRANSPORTS.iter().find(|line| line.test == test && line.label == label)?;
+        Some(line.seconds[column])
+    };
+    Some((seconds(label)? / seconds("tcp")? - 1.0) * 100.0)
+}
+
 /// Published figures in rows a second, for a chart.
 #[derive(Debug)]
 pub(super) struct Line {
@@ -313,6 +352,18 @@ mod tests {
                 assert!(points.iter().all(|(_, rows)| (400.0..1e6).contains(rows)), "{points:?}");
             }
         }
+    }
+
+    #[test]
+    fn transports_cost_what_was_published() {
+        let increases = |label| {
+            OPERATIONS.map(|operation| increase("transports", label, operation).unwrap().round())
+        };
+        assert_eq!(increases("tls ecdsa full"), [39.0, 1.0, 10.0, 6.0]);
+        assert_eq!(increases("https rsa full"), [130.0, 20.0, 21.0, 29.0]);
+        assert_eq!(increases("tcp zstd"), [31.0, 4.0, 8.0, 3.0]);
+        assert_eq!(increase("transports", "wss", "download"), None);
+        assert_eq!(increase("notes", "tcp", "download"), None);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The part of the page about one test: a card for each operation, with chart and table.
 
 use super::comparison::{Cell, Comparison, Table};
+use super::costs;
 use super::headline::operation_title;
 use super::html::Page;
 use super::suite::Test;
@@ -18,6 +19,14 @@ pub(super) fn write(page: &mut Page, test: &Test) -> Result<(), Failure> {
     page.element("<h2>", &test.title, "</h2>\n");
     if let Some(why) = &test.missing {
         page.element("<p class=\"note\">Incomplete: ", why, ".</p>\n");
+    }
+    if test.is_compared {
+        for (operation, comparison) in &comparisons {
+            table(page, &costs::caption(test, operation), &costs::table(test, operation));
+            failures(page, comparison);
+        }
+        page.markup("</section>\n");
+        return Ok(());
     }
     legend(page, &comparisons);
     page.markup("<div class=\"cards\">\n");
@@ -73,11 +82,15 @@ fn card(
     page.markup("</div>\n");
     let name = format!("{}: {}", test.title, operation_title(operation));
     table(page, &name, &comparison.table());
+    failures(page, comparison);
+    page.markup("</figure>\n");
+    Ok(())
+}
+
+fn failures(page: &mut Page, comparison: &Comparison<'_>) {
     for (point, why) in comparison.failures() {
         page.element("<p class=\"failure\"><b>", point, " failed.</b> ").text(why).markup("</p>\n");
     }
-    page.markup("</figure>\n");
-    Ok(())
 }
 
 fn table(page: &mut Page, name: &str, table: &Table) {

@@ -38,6 +38,8 @@ pub(super) struct Test {
     pub(super) points: Vec<Point>,
     /// Why the test cannot be run.
     pub(super) missing: Option<String>,
+    /// What its points cost is compared with the first one.
+    pub(super) is_compared: bool,
 }
 
 /// One value of the parameter.
@@ -97,6 +99,8 @@ struct TestFile {
     #[serde(default)]
     points: Vec<PointFile>,
     missing: Option<String>,
+    #[serde(default)]
+    is_compared: bool,
 }
 
 #[derive(Deserialize)]
@@ -158,6 +162,7 @@ fn read_test(folder: &Path, test: TestFile) -> Test {
         unit,
         points: test.points.into_iter().map(|point| read_point(folder, point)).collect(),
         missing: test.missing,
+        is_compared: test.is_compared,
     }
 }
 

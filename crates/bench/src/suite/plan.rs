@@ -4,6 +4,8 @@
 //! The scale is a factor on the number of clients only, so that the size of a synchronization stays
 //! the same. Only with slow networks the number of rows is reduced too.
 
+mod wires;
+
 use crate::options::{BenchRunOptions, BenchSuiteOptions, Operation, TestName};
 use clap::{Args, FromArgMatches};
 use std::borrow::Cow;
@@ -22,11 +24,13 @@ const OPERATIONS: [Operation; 4] = [
 ];
 
 /// What the machine and the database allow.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Limits {
     /// Connections that a server may have to the database; none without a limit.
     pub(super) connections_max: Option<u32>,
     pub(super) cpus_max: u32,
+    /// Why there can be no links of limited speed; none if there can.
+    pub(super) no_link: Option<String>,
 }
 
 /// A test: one parameter, some of its values.
@@ -39,6 +43,8 @@ pub(super) struct Test {
     pub(super) points: Vec<Point>,
     /// Why there is nothing to run, or why some values are left out.
     pub(super) missing: Option<Cow<'static, str>>,
+    /// What the others cost is compared with the first point.
+    pub(super) is_compared: bool,
 }
 
 /// One value of the parameter.
@@ -70,6 +76,11 @@ impl Test {
         self.points.iter().flat_map(|point| &point.runs)
     }
 
+    /// Whether some machine can make its runs.
+    pub(super) fn is_of_this_version(&self) -> bool {
+        MISSING.iter().all(|(name, ..)| *name != self.name)
+    }
+
     /// Whether it is one of those that were asked for.
     pub(super) fn is_chosen(&self, options: &BenchSuiteOptions) -> bool {
         let is_this = |name: &TestName| name.name() == self.name;
@@ -99,6 +110,10 @@ pub(super) fn tests(options: &BenchSuiteOptions, limits: &Limits) -> Vec<Test> {
         plan.parent(),
         plan.overlapping(),
         plan.tables(),
+        plan.transports(),
+        plan.notes(),
+        plan.link_1000(),
+        plan.link_10(),
     ];
     tests.extend(MISSING.map(|(name, title, parameter, why)| Test {
         name,
@@ -106,13 +121,14 @@ pub(super) fn tests(options: &BenchSuiteOptions, limits: &Limits) -> Vec<Test> {
         parameter,
         points: Vec::new(),
         missing: Some(why.into()),
+        is_compared: false,
     }));
     tests
 }
 
 type Missing = (&'static str, &'static str, (&'static str, &'static str), &'static str);
 
-const MISSING: [Missing; 4] = [
+const MISSING: [Missing; 3] = [
     (
         "auto-workers",
         "Number of workers chosen by the server",
@@ -130,12 +146,6 @@ const MISSING: [Missing; 4] = [
         "Number of workers that upload at the same time",
         ("upload appliers", ""),
         "the benchmark of this version sets one number for all workers",
-    ),
-    (
-        "transports",
-        "Encryption, compression and HTTP",
-        ("transport", ""),
-        "this version speaks TCP only, without compression",
     ),
 ];
 
@@ -381,7 +391,14 @@ fn test(
     points: impl Iterator<Item = Point>,
 ) -> Test {
     let points = points.collect();
-    Test { name: name.name(), title, parameter: (parameter, ""), points, missing: None }
+    Test {
+        name: name.name(),
+        title,
+        parameter: (parameter, ""),
+        points,
+        missing: None,
+        is_compared: false,
+    }
 }
 
 /// A label as a part of a file's name.
@@ -403,16 +420,20 @@ mod tests {
     use crate::options::ClientsOn;
     use std::collections::BTreeSet;
 
-    fn plan(scale: f64) -> Vec<Test> {
-        let options = BenchSuiteOptions {
+    fn options(scale: f64) -> BenchSuiteOptions {
+        BenchSuiteOptions {
             consolidated: "sqlite:x.db".to_owned(),
             dir: "suite".into(),
             scale,
             only: Vec::new(),
             sets: None,
             clients_on: ClientsOn::Wire,
-        };
-        tests(&options, &Limits { connections_max: Some(170), cpus_max: 2 })
+        }
+    }
+
+    fn plan(scale: f64) -> Vec<Test> {
+        let options = options(scale);
+        tests(&options, &Limits { connections_max: Some(170), cpus_max: 2, no_link: None })
     }
 
     fn test_named<'a>(tests: &'a [Test], name: &str) -> &'a Test {
@@ -460,5 +481,38 @@ mod tests {
         let files: Vec<&str> =
             test_named(&tests, "conflicts").runs().map(|run| run.file.as_str()).collect();
         assert_eq!(files[1], "conflicts/1-percent-upload-update.json");
+    }
+
+    #[test]
+    fn the_published_transports_are_there_and_the_first_one_is_plain() {
+        let tests = plan(0.05);
+        let labels = |name| -> Vec<&str> {
+            test_named(&tests, name).points.iter().map(|point| &*point.label).collect()
+        };
+        let all = labels("transports");
+        for published in ["tcp", "http", "tls ecdsa full", "tls rsa full", "https rsa full"] {
+            assert!(all.contains(&published) && all.contains(&&*format!("{published} zstd")));
+        }
+        assert_eq!((all.len(), all.iter().collect::<BTreeSet<_>>().len()), (36, 36));
+        for name in ["transports", "notes", "link-1000", "link-10"] {
+            assert!(test_named(&tests, name).is_compared);
+            assert_eq!(labels(name)[0], "tcp");
+        }
+        let slow = test_named(&tests, "link-10").runs().next().unwrap();
+        assert_eq!((slow.options.link_mbit, slow.options.rows), (Some(10), 50));
+    }
+
+    #[test]
+    fn links_are_left_out_with_a_word_where_there_can_be_none() {
+        let options = options(1.0);
+        let no_link = Some("nobody is root".to_owned());
+        let tests = tests(&options, &Limits { connections_max: None, cpus_max: 2, no_link });
+        for name in ["link-1000", "link-10"] {
+            let test = test_named(&tests, name);
+            assert!(test.points.is_empty() && test.is_of_this_version());
+            let why = test.missing.as_deref().unwrap();
+            assert_eq!(why, format!("{name} is left out: nobody is root"));
+        }
+        assert!(!test_named(&tests, "notes").points.is_empty());
     }
 }

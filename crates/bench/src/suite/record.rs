@@ -65,6 +65,7 @@ fn describe(test: &Test, url: &str) -> Value {
         "parameter": {"name": name, "unit": unit},
         "points": test.points.iter().map(point).collect::<Vec<_>>(),
         "missing": test.missing,
+        "is_compared": test.is_compared,
     })
 }
 

@@ -45,7 +45,7 @@ pub(crate) enum CertAction {
 }
 
 /// Which servers a remote believes, and what it shows them.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct TrustOptions {
     /// Believe servers whose certificates come from the authorities in this file, in place of the
     /// system's
@@ -68,6 +68,11 @@ pub(crate) struct TrustOptions {
     /// Refuse to send anything to other machines in clear text
     #[arg(long)]
     pub(crate) require_tls: bool,
+
+    /// Forget what the file remembers of --ca-file, --pin, --client-certificate, --client-key and
+    /// --require-tls
+    #[arg(long)]
+    pub(crate) forget_trust: bool,
 }
 
 fn parse_pin(text: &str) -> Result<Pin, String> {

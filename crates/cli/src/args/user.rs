@@ -1,6 +1,7 @@
 //! The options of `syncline user`.
 
 use super::Dir;
+use super::expiry::{Expires, parse_expiry};
 use super::name::{parse_claim, parse_user};
 use clap::{Args, Subcommand};
 use model::UserName;
@@ -17,6 +18,7 @@ Examples:
   syncline user add ben --password-file ben.secret --claim region=north
   syncline user set ben --claim region=south --claim team= changes one claim, removes another
   syncline user password ann                               revokes ann's session tokens too
+  syncline user set ann --password-expires now             ann has to change it
   syncline user lock ann                                   ann cannot synchronize until `unlock`
   syncline user list --json")]
 pub(crate) struct UserOptions {
@@ -41,7 +43,9 @@ pub(crate) enum UserAction {
         #[arg(long = "claim", value_name = "KEY=VALUE", value_parser = parse_claim)]
         claims: Vec<(String, String)>,
     },
-    /// Changes claims of a user; an empty value removes a claim, other claims stay
+    /// Changes claims of a user, or when the password expires
+    ///
+    /// An empty value removes a claim. Other claims stay.
     Set {
         /// The name of the user
         #[arg(value_name = "NAME", value_parser = parse_user)]
@@ -53,9 +57,13 @@ pub(crate) enum UserAction {
             long = "claim",
             value_name = "KEY=VALUE",
             value_parser = parse_claim,
-            required = true
+            required_unless_present = "password_expires"
         )]
         claims: Vec<(String, String)>,
+        /// When the password expires: YYYY-MM-DD, `now`, `never`, or `by-age` for what the server
+        /// is configured to do
+        #[arg(long, value_name = "WHEN", value_parser = parse_expiry)]
+        password_expires: Option<Expires>,
     },
     /// Changes the password and revokes all session tokens of the user
     Password {

@@ -4,6 +4,7 @@
 //! follow from this list.
 
 use super::compression::{self, Method};
+use super::directory::{DIRECTORY_OPTIONS, DirectoryFileOptions};
 use super::jwt::{JWT_OPTIONS, JwtFileOptions};
 use super::log_level::LogLevel;
 use super::login_service::{SERVICE_OPTIONS, ServiceFileOptions};
@@ -34,7 +35,7 @@ const LISTEN_DEFAULT: &str = "tcp://127.0.0.1:2439";
 
 /// The options that are no numbers, in the order of the sample file.
 pub(crate) fn spelled_options() -> impl Iterator<Item = &'static SpelledOption> {
-    OPTIONS.iter().chain(JWT_OPTIONS).chain(SERVICE_OPTIONS)
+    OPTIONS.iter().chain(JWT_OPTIONS).chain(SERVICE_OPTIONS).chain(DIRECTORY_OPTIONS)
 }
 
 const MIB: u64 = 1 << 20;
@@ -83,6 +84,9 @@ macro_rules! server_options {
             /// Who else knows the users.
             #[serde(flatten)]
             pub(crate) service: ServiceFileOptions,
+            /// The directory that knows them.
+            #[serde(flatten)]
+            pub(crate) directory: DirectoryFileOptions,
             $(#[doc = $why] pub(crate) $name: u64,)+
         }
 
@@ -104,6 +108,7 @@ macro_rules! server_options {
                     log: None,
                     jwt: JwtFileOptions::default(),
                     service: ServiceFileOptions::default(),
+                    directory: DirectoryFileOptions::default(),
                     $($name: $default,)+
                 }
             }
@@ -122,8 +127,8 @@ macro_rules! server_options {
 
 server_options! {
     connections_max = 0, 0..=10_000_000, "connections",
-        "Open connections. 0: as many as the limit of open files allows. The server raises that \
-         limit to its hard limit when it starts.";
+        "Open connections, and over HTTP/2 also requests. 0: as many as the limit of open files \
+         allows. The server raises that limit to its hard limit when it starts.";
     transfers_max = 10_000, 1..=10_000_000, "synchronizations",
         "Synchronizations that run at the same time. Most of the time they send or receive rows, \
          which needs some memory and a connection, and nothing of the database, so many slow \
@@ -221,6 +226,12 @@ server_options! {
          user from this address has to wait: one second, then twice as long each time, up to this \
          limit. This stops guessing, and hardly delays a user who mistypes. Wrong passwords are \
          forgotten after 15 times this long. 0: no delays.";
+    password_days_max = 0, 0..=36_500, "days",
+        "A password in the database expires when it is this old, unless `syncline user set \
+         --password-expires` says otherwise. Then only a synchronization that changes it is \
+         accepted, and its tokens are refused. 0: passwords do not expire.";
+    password_warning_days = 14, 0..=3650, "days",
+        "This long before a password expires, each synchronization warns its user.";
     password_failures_max = 10_000, 1..=10_000_000, "users with an address each",
         "The server remembers wrong passwords for this many, which takes about 2 MB. For a new \
          one the oldest entry of the address with the most entries is removed.";
@@ -230,6 +241,16 @@ server_options! {
     authenticate_user_requests_max = 32, 1..=10_000, "questions",
         "Questions to the service at the same time. Further ones wait, at most \
          password_queue_len_max.";
+    ldap_answer_s = 0, 0..=31_536_000, "seconds",
+        "A password that the directory has accepted is believed this long, at most \
+         token_lifetime_s: the server issues a session token. Who is removed from the directory \
+         can synchronize until then. 0: the directory is asked each time.";
+    ldap_timeout_s = 10, 1..=300, "seconds",
+        "The directory must answer within this time, from the connection to the last answer. \
+         Otherwise the server tells the remote to come back, and counts no wrong password.";
+    ldap_requests_max = 32, 1..=10_000, "connections to the directory",
+        "Passwords that the directory is asked about at the same time, each over a connection of \
+         its own. Further ones wait, at most password_queue_len_max.";
 }
 
 impl ServerOptions {
@@ -285,9 +306,16 @@ impl ServerOptions {
                 self.authenticate_user_timeout_s,
                 size(self.authenticate_user_requests_max),
             ),
+            directory: self.directory.meaning(
+                self.ldap_answer_s,
+                self.ldap_timeout_s,
+                size(self.ldap_requests_max),
+            ),
             password_hashes_max: size(self.password_hashes_max),
             password_queue_len_max: size(self.password_queue_len_max),
             password_delay_max_s: self.password_delay_max_s,
+            password_days_max: self.password_days_max,
+            password_warning_days: self.password_warning_days,
             password_failures_max: size(self.password_failures_max),
             log_rows_max: i64::try_from(self.log_rows_max).unwrap_or(i64::MAX),
             rejects_kept_days: self.rejects_kept_days,

@@ -14,9 +14,9 @@ pub(crate) const OPTIONS: &[SpelledOption] = &[
         value: "[\"tcp://127.0.0.1:2439\"]",
         why: "(URLs, tls://HOST:PORT, https://HOST:PORT/PREFIX, or without encryption \
               tcp://HOST:PORT and http://HOST:PORT/PREFIX): the addresses of the server. Those of \
-              HTTP also take WebSocket (wss:// and ws:// at a remote). With the default only this \
-              machine can reach it, because tcp:// sends passwords in clear text. Port 0 takes a \
-              free port.",
+              HTTP take HTTP/1.1, HTTP/2 and WebSocket (wss:// and ws:// at a remote). With the \
+              default only this machine can reach it, because tcp:// sends passwords in clear \
+              text. Port 0 takes a free port.",
     },
     SpelledOption {
         name: "allowed_origins",

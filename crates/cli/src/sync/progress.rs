@@ -29,11 +29,17 @@ impl Progress {
                 fill(bar, "uploading", *rows_done, *rows_total);
             }
             Step::Waiting => spin(bar, "waiting for the server".to_owned()),
-            Step::Downloading { rows } => spin(bar, format!("downloading, {rows} rows")),
+            Step::Downloading { rows, rows_total: Some(total) } if rows <= total => {
+                fill(bar, "downloading", *rows, *total);
+            }
+            Step::Downloading { rows, .. } => spin(bar, format!("downloading, {rows} rows")),
+            Step::Resuming { rows, .. } => {
+                spin(bar, format!("going on behind {rows} rows of a download that was cut"));
+            }
             Step::Applying { rows_done, rows_total } => {
                 fill(bar, "applying", *rows_done, *rows_total);
             }
-            Step::Retrying { .. } => {}
+            Step::Retrying { .. } | Step::PasswordChanged => {}
         }
     }
 

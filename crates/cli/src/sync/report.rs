@@ -2,7 +2,7 @@
 
 use super::summary::Summary;
 use crate::args::SyncOptions;
-use client::Report;
+use client::{Authentication, Report};
 use model::Failure;
 use terminal::output;
 
@@ -18,6 +18,9 @@ pub(super) fn told(
             "this file is a copy of another remote; it is remote {} from now on",
             report.remote_id
         ));
+    }
+    if let Some(warning) = report.authentication.as_deref().and_then(warning) {
+        output::warning(&warning);
     }
     for waiting in &report.waiting {
         output::warning(&format!(
@@ -35,4 +38,20 @@ pub(super) fn told(
     } else {
         output::line(&output::one_line(&summary.to_text(&options.file)))
     }
+}
+
+/// What the user should know of the password; none where all is well.
+fn warning(authentication: &Authentication) -> Option<String> {
+    const DAY_S: u64 = 24 * 60 * 60;
+    if authentication.status < Authentication::EXPIRES_SOON {
+        return None;
+    }
+    let when = match authentication.expires_in_s {
+        None => "soon".to_owned(),
+        Some(seconds) if seconds < DAY_S => "within a day".to_owned(),
+        Some(seconds) => format!("in {}", output::counted(seconds / DAY_S, "day")),
+    };
+    let words = authentication.message.as_ref().map(|words| format!(": {words}"));
+    let words = words.unwrap_or_else(|| "; change it with --new-password-file".to_owned());
+    Some(output::one_line(&format!("the password expires {when}{words}")))
 }

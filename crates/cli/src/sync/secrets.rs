@@ -1,6 +1,7 @@
 //! Token or password: the token while it is valid, the password to get the next one.
 
 use crate::args::SyncOptions;
+use client::NewPassword;
 use model::{Code, Failure, UserName};
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
@@ -11,28 +12,37 @@ pub(super) struct Secrets {
     token_file: Option<PathBuf>,
     token: Option<String>,
     password: Option<String>,
+    /// The password from now on, until the server has taken it.
+    new_password: Option<NewPassword>,
     /// There is a certificate that is to be shown.
     certificate: bool,
 }
 
 impl Secrets {
-    /// Reads the files that the options name. Asks for no password yet.
-    pub(super) fn read(options: &SyncOptions) -> Result<Secrets, Failure> {
-        let password = match &options.password_file {
+    /// Reads the files that the options name. Asks for no password yet. `certificate`: whether one
+    /// will be shown.
+    pub(super) fn read(options: &SyncOptions, certificate: bool) -> Result<Secrets, Failure> {
+        let password = match &options.credential.password_file {
             Some(path) => Some(secret::read_file(path, "password")?),
             None => None,
         };
+        let new_password = match &options.new_password_file {
+            Some(path) => Some(NewPassword::new(secret::read_file(path, "new password")?)?),
+            None => None,
+        };
         // Where a password can fetch the first token, the token file need not exist yet.
-        let certificate = options.trust.client_certificate.is_some();
         let can_fetch = password.is_some() || certificate || io::stdin().is_terminal();
-        let token = match &options.token_file {
+        let token = match &options.credential.token_file {
+            // A token changes no password.
+            Some(_) if new_password.is_some() => None,
             Some(path) if path.exists() || !can_fetch => Some(secret::read_file(path, "token")?),
             _ => None,
         };
         if password.is_none() && token.is_none() && !can_fetch {
             return Err(Failure::new(Code::SecretMissing, "no password or token was given"));
         }
-        Ok(Secrets { token_file: options.token_file.clone(), token, password, certificate })
+        let token_file = options.credential.token_file.clone();
+        Ok(Secrets { token_file, token, password, new_password, certificate })
     }
 
     /// The token that was not refused yet.
@@ -59,7 +69,19 @@ impl Secrets {
 
     /// Whether the certificate stands for the password.
     pub(super) fn is_certificate(&self) -> bool {
-        self.certificate && self.password.is_none()
+        self.certificate && self.password.is_none() && self.new_password.is_none()
+    }
+
+    /// The password from now on, until the server has taken it.
+    pub(super) fn new_password(&self) -> Option<NewPassword> {
+        self.new_password.clone()
+    }
+
+    /// The new password is the password.
+    pub(super) fn password_changed(&mut self) {
+        if let Some(new) = self.new_password.take() {
+            self.password = Some(new.as_str().to_owned());
+        }
     }
 
     /// The password, asked on the terminal the first time if no file holds it.

@@ -1,7 +1,7 @@
 //! What a synchronization did, as a line for people and as JSON for programs.
 
 use crate::args::SyncOptions;
-use client::{Report, Settings, WaitingTable};
+use client::{Kept, Report, Settings, WaitingTable};
 use model::Failure;
 use serde::Serialize;
 use serde_json::Value;
@@ -10,7 +10,7 @@ use terminal::output::counted;
 
 /// The result, as far as it is known. The fields and their order are those of `--json`.
 #[derive(Debug, Clone, Default, Serialize)]
-pub(super) struct Summary {
+pub(crate) struct Summary {
     remote_id: Option<String>,
     user: Option<String>,
     script_version: Option<String>,
@@ -19,16 +19,36 @@ pub(super) struct Summary {
     conflicts: u64,
     rejected: u64,
     pub(super) duration_ms: u64,
+    /// What the server says of the password; absent where it says nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    authentication: Option<AuthenticationSummary>,
     /// Tables that were left out; absent where there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     waiting: Vec<WaitingSummary>,
+    /// What was not downloaded again of a download that was cut; absent where there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resumed: Option<Resumed>,
     error: Option<ErrorSummary>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+struct AuthenticationSummary {
+    status: u16,
+    message: Option<String>,
+    expires_in_s: Option<u64>,
+    password_changed: bool,
 }
 
 #[derive(Debug, Clone, Serialize)]
 struct WaitingSummary {
     table: String,
     message: String,
+}
+
+#[derive(Debug, Clone, Serialize)]
+struct Resumed {
+    rows: u64,
+    bytes: u64,
 }
 
 #[derive(Debug, Clone, Default, Serialize)]
@@ -56,10 +76,10 @@ struct ErrorSummary {
 
 impl Summary {
     /// What is known before anything happened.
-    pub(super) fn of(options: &SyncOptions) -> Summary {
+    pub(crate) fn of(options: &SyncOptions) -> Summary {
         Summary {
             remote_id: options.remote_id.as_ref().map(ToString::to_string),
-            user: options.user.as_ref().map(ToString::to_string),
+            user: options.credential.user.as_ref().map(ToString::to_string),
             script_version: options.script_version.as_ref().map(ToString::to_string),
             ..Summary::default()
         }
@@ -88,6 +108,12 @@ impl Summary {
             Downloaded { upserts: report.downloaded.upserts, deletes: report.downloaded.deletes };
         self.conflicts = report.conflicts;
         self.rejected = report.rejected;
+        self.authentication = report.authentication.as_ref().map(|it| AuthenticationSummary {
+            status: it.status,
+            message: it.message.clone(),
+            expires_in_s: it.expires_in_s,
+            password_changed: it.password_changed,
+        });
         let waiting = report.waiting.iter();
         self.waiting = waiting
             .map(|WaitingTable { table, message }| WaitingSummary {
@@ -95,6 +121,8 @@ impl Summary {
                 message: message.clone(),
             })
             .collect();
+        let Kept { rows, bytes } = report.resumed;
+        self.resumed = (rows > 0).then_some(Resumed { rows, bytes });
         self.error = None;
     }
 
@@ -141,6 +169,12 @@ impl Summary {
             let rows = counted(self.rejected, "row");
             let file = file.display();
             text.push_str(&format!("; {rows} rejected, see `syncline remote rejects {file}`"));
+        }
+        if let Some(Resumed { rows, bytes }) = self.resumed {
+            let rows = counted(rows, "row");
+            text.push_str(&format!(
+                "; {rows} ({bytes} bytes) were kept of a download that was cut"
+            ));
         }
         text.push_str(&format!(" ({} ms)", self.duration_ms));
         text

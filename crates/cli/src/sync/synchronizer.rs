@@ -2,20 +2,26 @@
 
 use super::secrets::Secrets;
 use super::summary::Summary;
+use super::trust;
 use crate::args::SyncOptions;
-use crate::remote::pending_total;
 use crate::sync::progress::Progress;
 use client::transport::tcp::Timeouts;
 use client::transport::{Connector, Trust};
-use client::{Components, Credential, Mode, Parameters, Remote, Report, Request, Settings};
+use client::{
+    Components, Credential, Mode, Parameters, Remote, Report, Request, Settings, Step,
+    Verification, VerifyRequest,
+};
 use model::{Clock, Code, Failure, ServerUrl, UserName};
 use std::path::Path;
 use std::sync::Arc;
 use terminal::output;
 
+/// Who asks, for the server's log.
+const CLIENT: &str = concat!("syncline ", env!("CARGO_PKG_VERSION"));
+
 /// One remote, its server, and what opens the server's door.
-pub(super) struct Synchronizer {
-    pub(super) remote: Remote,
+pub(crate) struct Synchronizer {
+    pub(crate) remote: Remote,
     server: Connector,
     user: UserName,
     secrets: Secrets,
@@ -25,20 +31,26 @@ pub(super) struct Synchronizer {
 
 impl Synchronizer {
     /// Opens or creates the remote, once it is certain that it can be synchronized.
-    pub(super) fn open(
+    pub(crate) fn open(
         options: &SyncOptions,
         summary: &mut Summary,
     ) -> Result<Synchronizer, Failure> {
         let given = options.server.as_deref().map(ServerUrl::parse).transpose()?;
-        let secrets = Secrets::read(options)?;
         let parameters = Parameters::new(options.auth_parameters.clone())?;
         // Nothing is created for a command that cannot succeed.
-        if !options.file.exists() && (given.is_none() || options.user.is_none()) {
+        if !options.file.exists() && (given.is_none() || options.credential.user.is_none()) {
             return Err(server_unknown(&options.file));
         }
-        let components = Components::system(&std::env::temp_dir())?;
+        let opened = opened(&options.file)?;
+        let remembered = opened.as_ref().map(Remote::settings).transpose()?.unwrap_or_default();
+        let trust = trust::of(&options.trust, remembered.trust)?;
+        let secrets = Secrets::read(options, trust.own.is_some())?;
+        let components = components()?;
         let clock = components.clock.clone();
-        let mut remote = Remote::open_or_create(&options.file, components)?;
+        let mut remote = match opened {
+            Some(remote) => remote,
+            None => Remote::open_or_create(&options.file, components)?,
+        };
 
         let known = remote.settings()?;
         let server = match (given, &known.server) {
@@ -46,12 +58,11 @@ impl Synchronizer {
             (None, Some(remembered)) => ServerUrl::parse(remembered)?,
             (None, None) => return Err(server_unknown(&options.file)),
         };
-        let Some(user) = options.user.clone().or_else(|| known.user.clone()) else {
+        let Some(user) = options.credential.user.clone().or_else(|| known.user.clone()) else {
             return Err(server_unknown(&options.file));
         };
-        let trust = trust(options);
         let server = Connector::new(server, &trust, Timeouts::default())?;
-        let wanted = wanted(&known, options, server.url());
+        let wanted = wanted(&known, options, server.url(), trust);
         summary.known(&wanted);
         if wanted != known {
             remote.propose(&wanted)?;
@@ -68,13 +79,33 @@ impl Synchronizer {
 
     /// What the application has changed since it was uploaded last.
     pub(super) fn pending(&self) -> Result<u64, Failure> {
-        Ok(pending_total(&self.remote.status()?))
+        Ok(self.remote.status()?.pending())
     }
 
     /// Synchronizes with the token while it is valid, else with the password.
-    pub(super) fn synchronize(&mut self) -> Result<Report, Failure> {
+    pub(crate) fn synchronize(&mut self) -> Result<Report, Failure> {
+        self.proven(&mut Synchronizer::attempt, |report| report.token.as_deref())
+    }
+
+    /// Compares the rows of the remote with those that it should have, likewise.
+    pub(crate) fn verify(&mut self, named_max: usize) -> Result<Verification, Failure> {
+        let compare = &mut |this: &mut Synchronizer, credential| {
+            let request = VerifyRequest { credential, client: CLIENT.to_owned(), named_max };
+            let server = &this.server;
+            this.remote.verify(&request, &mut || server.connect())
+        };
+        self.proven(compare, |verification| verification.token.as_deref())
+    }
+
+    /// Does it with the token while that is valid, else with the password, and keeps the token that
+    /// comes of it.
+    fn proven<T>(
+        &mut self,
+        attempt: &mut dyn FnMut(&mut Synchronizer, Credential) -> Result<T, Failure>,
+        token_of: impl Fn(&T) -> Option<&str>,
+    ) -> Result<T, Failure> {
         if let Some(token) = self.secrets.token() {
-            match self.attempt(Credential::Token(token)) {
+            match attempt(self, Credential::Token(token)) {
                 Err(failure) if failure.code() == Code::TokenRefused => {
                     self.secrets.token_refused(&self.user, failure)?;
                 }
@@ -82,47 +113,60 @@ impl Synchronizer {
             }
         }
         if self.secrets.is_certificate() {
-            return self.attempt(Credential::Certificate);
+            return attempt(self, Credential::Certificate);
         }
         let password = self.secrets.password(&self.user)?;
-        let report = self.attempt(Credential::Password(password))?;
-        if let Some(token) = &report.token
+        let done = attempt(self, Credential::Password(password))?;
+        if let Some(token) = token_of(&done)
             && let Err(failure) = self.secrets.keep_token(token)
         {
             // The rows are where they should be; next time the password is needed again.
             output::warning(&format!("{}: {}", failure.code(), failure.full_message()));
         }
-        Ok(report)
+        Ok(done)
     }
 
     fn attempt(&mut self, credential: Credential) -> Result<Report, Failure> {
-        let request = Request {
-            mode: self.mode,
-            credential,
-            client: concat!("syncline ", env!("CARGO_PKG_VERSION")).to_owned(),
-        };
+        let request = Request { mode: self.mode, credential, client: CLIENT.to_owned() };
         let server = &self.server;
         let mut progress = Progress::new();
-        self.remote
-            .synchronize(&request, &mut || server.connect(), &mut |step| progress.show(&step))
+        let mut changed = false;
+        self.remote.change_password(self.secrets.new_password());
+        let report = self.remote.synchronize(&request, &mut || server.connect(), &mut |step| {
+            changed |= matches!(step, Step::PasswordChanged);
+            progress.show(&step);
+        });
+        drop(progress);
+        if changed {
+            // Also where the synchronization failed: this much of it is done.
+            output::notice(&format!("changed the password of user {}", self.user));
+            self.secrets.password_changed();
+        }
+        report
     }
 }
 
-fn trust(options: &SyncOptions) -> Trust {
-    let options = &options.trust;
-    Trust {
-        ca_file: options.ca_file.clone(),
-        pin: options.pin,
-        own: options.client_certificate.clone().zip(options.client_key.clone()),
-        require_tls: options.require_tls,
+fn components() -> Result<Components, Failure> {
+    Components::system(&std::env::temp_dir())
+}
+
+/// The remote in a file that is one already.
+fn opened(file: &Path) -> Result<Option<Remote>, Failure> {
+    match Remote::open(file, components()?) {
+        Ok(remote) => Ok(Some(remote)),
+        Err(failure) if failure.code() == Code::NotARemote => Ok(None),
+        Err(failure) => Err(failure),
     }
 }
 
 /// What the file remembers, with what the options say instead.
-fn wanted(known: &Settings, options: &SyncOptions, server: &ServerUrl) -> Settings {
+fn wanted(known: &Settings, options: &SyncOptions, server: &ServerUrl, trust: Trust) -> Settings {
     let mut wanted = known.clone();
+    if trust != known.trust.clone().unwrap_or_default() {
+        wanted.trust = Some(trust);
+    }
     wanted.server = Some(server.to_string());
-    wanted.user = options.user.clone().or(wanted.user);
+    wanted.user = options.credential.user.clone().or(wanted.user);
     wanted.remote_id = options.remote_id.clone().or(wanted.remote_id);
     wanted.script_version = options.script_version.clone().or(wanted.script_version);
     if !options.publications.is_empty() {

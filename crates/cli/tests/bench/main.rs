@@ -5,6 +5,7 @@
 mod run;
 mod scenario;
 mod suite;
+mod wire;
 
 use harness::{Outcome, Syncline};
 use serde_json::Value;

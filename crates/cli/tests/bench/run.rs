@@ -120,7 +120,7 @@ fn failures_are_told_and_wrong_usage_is_refused() {
         &["--operation", "download", "--model", "overlapping", "--rows", "3"],
         &["--operation", "download", "--model", "overlapping", "--clients", "1"],
         &["--operation", "download", "--cpus", "1024"],
-        &["--operation", "download", "--transport", "https"],
+        &["--operation", "download", "--transport", "ftp"],
         &["--clients", "3"],
     ] {
         let outcome = site.run("sqlite:x.db", wrong);

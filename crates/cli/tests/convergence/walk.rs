@@ -12,6 +12,7 @@ use client::Mode;
 use consolidated::administer;
 use harness::Chance;
 use model::{Code, UserName};
+use server::password::Costs;
 use server::{Components, Config, Server};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -85,7 +86,7 @@ impl Walk {
     }
 
     fn add_users(&mut self) {
-        let hash = server::password::hash(PASSWORD).unwrap();
+        let hash = server::password::hash(PASSWORD, Costs::LEAST).unwrap();
         let mut admin = administer(&self.center.url).unwrap();
         for (rep, name) in [(1, "ann"), (2, "ben")] {
             let user = UserName::new(name).unwrap();

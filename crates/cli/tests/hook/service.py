@@ -17,6 +17,10 @@ class Service(http.server.BaseHTTPRequestHandler):
             asked.write(json.dumps(line) + "\n")
         with open("answer.json") as file:
             answer = json.load(file)
+        # What is said of a certain password alone.
+        of_password = answer.get("of", {}).get(json.loads(body)["password"])
+        if of_password is not None:
+            answer["body"] = of_password
         time.sleep(answer.get("delay_s", 0))
         self.send_response(answer.get("code", 200))
         for name, value in answer.get("headers", {}).items():

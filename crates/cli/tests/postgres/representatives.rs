@@ -124,11 +124,7 @@ impl Company {
         std::fs::write(world.path("model.toml"), model).unwrap();
         world.syncline.ok(&["deploy"]);
         for number in 1..=REPRESENTATIVES {
-            let (name, claim) = (remote(number), format!("rep={number}"));
-            let password = format!("{name}.password");
-            world.write_secret(&password, &format!("{name}-password\n"));
-            let user = ["user", "add", &name, "--password-file", &password, "--claim", &claim];
-            world.syncline.ok(&user);
+            world.add_user_with(&remote(number), &[&format!("rep={number}")]);
         }
         world.serve()
     }

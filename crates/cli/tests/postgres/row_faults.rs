@@ -126,6 +126,22 @@ fn the_detail_of_an_error_stays_at_the_center() {
     let failure = world.sync_fails("ann", &server, "E3001");
     assert!(!failure.to_string().contains("secret detail"), "{failure}");
     assert!(server.log().contains("the secret detail"), "{}", server.log());
+
+    // A statement that a trigger has put together quotes values. One cannot be prepared, one run.
+    for (statement, secret) in [
+        ("INSERT INTO nowhere VALUES (%L)", "the secret value"),
+        ("SELECT lo_get(1), %L", "the other secret value"),
+    ] {
+        world.center_sql(&format!(
+            "CREATE OR REPLACE FUNCTION failing() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                 EXECUTE format('{statement}', '{secret}');
+                 RETURN NEW;
+             END $$"
+        ));
+        let failure = world.sync_fails("ann", &server, "E3006");
+        assert!(!failure.to_string().contains("secret value"), "{failure}");
+        assert!(server.log().contains(secret), "{}", server.log());
+    }
 }
 
 // S11: the reason named triggers, rules and policies whether there were any or not.

@@ -90,7 +90,7 @@ fn repeat(backend: Backend, seed: u64, ignore: &str) -> String {
         Backend::Sqlite => "twins_agree_on_sqlite",
         Backend::Postgres => "twins_agree_on_postgres",
     };
-    format!("{old}{ignore}{SEED}={seed} cargo test -p cli --test twin -- {test}")
+    format!("{old}{ignore}{SEED}={seed} cargo test -p syncline --test twin -- {test}")
 }
 
 #[test]

@@ -19,7 +19,7 @@ use Why::{Place, Random, Time, Transaction};
 
 /// Table, column, and why. A table of names and values has the name behind its column. On
 /// PostgreSQL the types in `of_type` are added.
-const DIFFERS: [(&str, &str, Why); 39] = [
+const DIFFERS: [(&str, &str, Why); 41] = [
     ("syncline_system", "value:database_id", Random),
     ("syncline_system", "value:generation", Random),
     ("syncline_system", "value:home", Place),
@@ -37,11 +37,13 @@ const DIFFERS: [(&str, &str, Why); 39] = [
     ("syncline.syncline_log_state", "triggers", Place),
     ("syncline_user", "password_hash", Random),
     ("syncline_user", "password_version", Random),
+    ("syncline_user", "password_set_at", Time),
     ("syncline_remote", "progress", Random),
     ("syncline_remote", "nonce", Random),
     ("syncline_remote", "secret", Random),
     ("syncline_remote", "last_upload_at", Time),
     ("syncline_remote", "last_download_at", Time),
+    ("syncline_remote", "acknowledged_at", Time),
     ("syncline_remote", "forgotten_at", Time),
     ("syncline_former_file", "progress", Random),
     ("syncline_former_file", "secret", Random),

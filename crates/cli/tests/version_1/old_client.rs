@@ -63,6 +63,13 @@ impl Drawn {
                 old.receipt = new.receipt.clone();
                 Message::DownloadEnd(old)
             }
+            // An optional field that the old program knows, and does not rely on.
+            (Message::DownloadBegin(mut old), Message::DownloadBegin(new)) => {
+                for (old, new) in old.tables.iter_mut().zip(&new.tables) {
+                    old.rows = new.rows;
+                }
+                Message::DownloadBegin(old)
+            }
             (Message::Failed(old), Message::Failed(new)) => {
                 let Failed { message, hint, .. } = new.clone();
                 Message::Failed(Failed { message, hint, ..old })

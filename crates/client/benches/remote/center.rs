@@ -1,12 +1,12 @@
 //! A server that accepts every upload without reading it and sends one prepared download.
 
-use client::Transport;
 use model::{Code, Counter, DatabaseId, Failure, RemoteSchema, Watermark};
 use protocol::{
     DownloadBegin, DownloadEnd, DownloadMode, FRAME_BYTES_MAX, FrameDecoder, Hello, MAGIC, Message,
     Mode, Operation, RowsFrame, SchemaChange, TableDownload, UploadCommitted, UploadState, Welcome,
 };
 use std::rc::Rc;
+use syncline_client::Transport;
 
 /// A download of one table: its frames as bytes, so that sending them costs a copy.
 pub(crate) struct Download {
@@ -120,6 +120,7 @@ impl Conversation {
             upload,
             schema_change_follows,
             token: None,
+            authentication: None,
         }));
         if schema_change_follows {
             let schema = RemoteSchema::clone(&self.schema);
@@ -138,12 +139,14 @@ impl Conversation {
     fn send_download(&mut self) {
         let download = self.download.clone();
         let Some(hello) = self.hello.take() else { return };
-        let tables = vec![TableDownload { mode: download.mode }];
+        let rows = Some(download.rows);
+        let tables = vec![TableDownload { rows, ..TableDownload::new(download.mode) }];
         self.say(&Message::DownloadBegin(DownloadBegin {
             tables,
             restored: false,
             deletes_lost: false,
             waiting_tables: Vec::new(),
+            receipt: None,
         }));
         self.out.push(Part::Download(download.clone()));
         self.say(&Message::DownloadEnd(DownloadEnd {
@@ -151,6 +154,7 @@ impl Conversation {
             watermarks: vec![Watermark::new(b"a bench".to_vec()).ok()],
             counter: Counter(hello.counter.0 + 1),
             receipt: None,
+            acknowledge: false,
         }));
     }
 }

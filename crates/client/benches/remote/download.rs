@@ -2,13 +2,13 @@
 
 use crate::center::Download;
 use crate::site::{CREATE, Place, Site, connect, deletes, row, upserts};
-use client::Mode;
 use divan::Bencher;
 use divan::counter::ItemsCount;
 use model::ValueRef;
 use protocol::DownloadMode;
 use rusqlite::types::{ToSqlOutput, ValueRef as SqlValueRef};
 use std::rc::Rc;
+use syncline_client::Mode;
 
 const ROWS: i64 = 1_000;
 const PLACES: [Place; 2] = [Place::Memory, Place::Disk];

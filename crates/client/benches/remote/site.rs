@@ -1,12 +1,12 @@
 //! A remote with the table `purchase`, and its rows.
 
 use crate::center::{Conversation, Download};
-use client::{Components, Credential, Mode, Remote, Report, Request, Settings};
 use model::{Direction, PublishedTable, RemoteSchema, UserName, ValueRef, write_value};
 use protocol::{DownloadMode, Operation};
 use rusqlite::Connection;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use syncline_client::{Components, Credential, Mode, Remote, Report, Request, Settings};
 use tempfile::TempDir;
 
 /// Rows of one frame of a download, as a server cuts them.

@@ -3,9 +3,9 @@
 //! Transactions and their commits are part of it.
 
 use crate::site::{Place, REST, Site};
-use client::Mode;
 use divan::Bencher;
 use divan::counter::ItemsCount;
+use syncline_client::Mode;
 
 const ROWS: u64 = 1_000;
 

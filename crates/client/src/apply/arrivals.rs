@@ -18,7 +18,7 @@ use crate::schema::{Image, RemoteTable};
 use crate::sql::{all, ident};
 use model::{Code, Failure, RowReader, ValueRef};
 use protocol::{DownloadMode, RowsFrame};
-use rusqlite::Connection;
+use rusqlite::{Connection, OptionalExtension};
 
 /// What a download has to settle.
 pub(super) struct Arrivals<'a> {
@@ -52,7 +52,9 @@ impl<'a> Arrivals<'a> {
     fn compared(&self) -> impl Iterator<Item = &'a RemoteTable> {
         let compared = |table: &&RemoteTable| {
             let arriving = self.history.arriving.get(table.name());
-            let compares = |arriving: &Arriving| arriving.returned || arriving.uncaptured;
+            let compares = |arriving: &Arriving| {
+                arriving.returned || arriving.uncaptured || !arriving.own.is_empty()
+            };
             table.downloads() && arriving.is_some_and(compares)
         };
         self.circumstances.tables.iter().filter(compared)
@@ -89,32 +91,39 @@ impl<'a> Arrivals<'a> {
         for name in settled {
             self.history.arriving.remove(&name);
         }
+        self.history.arriving.values_mut().for_each(|arriving| arriving.unchecked = false);
+        self.history.arriving.retain(|_, arriving| *arriving != Arriving::default());
         self.history.write(self.connection)?;
         Ok(told)
     }
 
     fn tell_differences(&self, table: &RemoteTable) -> Result<u64, Failure> {
-        let same = all(table
-            .published
-            .columns
-            .iter()
-            .map(|name| format!("t.{0} IS b.{0} COLLATE BINARY", ident(name))));
+        let arriving = self.history.arriving.get(table.name());
+        let is_whole = arriving.is_none_or(|it| it.returned || it.uncaptured);
+        // Else only what lay in these columns is nobody else's.
+        let ours = arriving.filter(|_| !is_whole).map(|arriving| arriving.own.as_slice());
+        let columns = ours.unwrap_or(&table.published.columns);
+        let same = columns.iter().map(|name| format!("t.{0} IS b.{0} COLLATE BINARY", ident(name)));
+        let same = all(same);
+        let chosen = match ours {
+            Some(ours) => chosen(self.connection, table, ours).map_err(explain)?,
+            None => "1".to_owned(),
+        };
         let key = all(table
             .key
             .iter()
             .map(|key| format!("t.{0} = b.{0}{1}", ident(&key.name), key.collate())));
         let own = readable::own_columns(self.connection, table).map_err(explain)?;
         let sql = format!(
-            "SELECT {} FROM {} AS b WHERE NOT EXISTS \
+            "SELECT {} FROM {} AS b WHERE ({chosen}) AND NOT EXISTS \
              (SELECT 1 FROM {} AS t WHERE {key} AND {same})",
             columns_sql(table, &own, "b."),
             before_sql(table),
             table.table_sql(),
         );
-        let arriving = self.history.arriving.get(table.name());
-        let code = match arriving.is_some_and(|arriving| arriving.returned) {
-            true => Code::RowDiffersOnReturn,
-            false => Code::RowNotCaptured,
+        let code = match arriving.is_some_and(|it| it.uncaptured && !it.returned) {
+            true => Code::RowNotCaptured,
+            false => Code::RowDiffersOnReturn,
         };
         let mut statement = self.connection.prepare(&sql).map_err(explain)?;
         let mut rows = statement.query([]).map_err(explain)?;
@@ -217,6 +226,31 @@ impl<'a> Arrivals<'a> {
         }
         Ok(())
     }
+}
+
+/// Whether the last change of the tables has left rows that nothing has checked since.
+pub(super) fn any_unchecked(connection: &Connection) -> Result<bool, Failure> {
+    let history = History::read(connection)?;
+    Ok(history.arriving.values().any(|arriving| arriving.unchecked))
+}
+
+/// The condition for rows `b` in which one of these columns has a value that somebody has chosen.
+fn chosen(
+    connection: &Connection,
+    table: &RemoteTable,
+    columns: &[String],
+) -> rusqlite::Result<String> {
+    let default = "SELECT dflt_value FROM pragma_table_xinfo(?1, 'main') WHERE name = ?2";
+    let mut statement = connection.prepare_cached(default)?;
+    let mut conditions = Vec::new();
+    for name in columns {
+        let default: Option<Option<String>> =
+            statement.query_row([table.name(), name], |row| row.get(0)).optional()?;
+        let default = default.flatten().filter(|it| readable::is_literal(it));
+        let default = default.as_deref().unwrap_or("NULL");
+        conditions.push(format!("b.{} IS NOT {default}", ident(name)));
+    }
+    Ok(conditions.join(" OR "))
 }
 
 /// Keeps what the rows of tables were received with that are not downloaded now, where the center

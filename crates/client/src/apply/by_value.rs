@@ -11,7 +11,7 @@
 
 use super::circumstances::Circumstances;
 use super::download::Download;
-use super::values::{read_values, run};
+use super::values::run;
 use crate::capture::change_log;
 use crate::connection::explain;
 use crate::schema::reference::Reference;
@@ -154,10 +154,10 @@ impl<'a> ByValue<'a> {
             let (mut key, mut row) = (Vec::new(), Vec::new());
             for _ in 0..count {
                 if operation == Operation::KeyChange {
-                    read_values(&mut reader, table.key.len(), &mut key)?;
+                    protocol::read_values(&mut reader, table.key.len(), &mut key)?;
                     run(&mut statement, &key).map_err(explain)?;
                 }
-                read_values(&mut reader, table.width(), &mut row)?;
+                protocol::read_values(&mut reader, table.width(), &mut row)?;
                 key.clear();
                 key.extend(table.key.iter().map(|key| row[key.position]));
                 run(&mut statement, &key).map_err(explain)?;
@@ -168,7 +168,7 @@ impl<'a> ByValue<'a> {
             let mut reader = RowReader::new(&payload[RowsFrame::PREFIX_BYTES..]);
             let mut key = Vec::new();
             while !reader.is_at_end() {
-                read_values(&mut reader, table.key.len(), &mut key)?;
+                protocol::read_values(&mut reader, table.key.len(), &mut key)?;
                 run(&mut statement, &key).map_err(explain)?;
             }
         }

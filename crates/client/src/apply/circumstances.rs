@@ -23,6 +23,8 @@ pub(crate) struct Circumstances<'a> {
     pub(crate) uploads: bool,
     /// Rows that cannot make room stay as they are (`apply/guarded.rs`).
     pub(crate) guards: bool,
+    /// From so many rows on a table is filled under a hidden name (`apply/first_fill.rs`).
+    pub(crate) fill_rows_min: u64,
 }
 
 /// The download cannot be applied. With local changes they may be the reason, and uploading them

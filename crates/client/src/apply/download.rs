@@ -10,13 +10,13 @@ use std::sync::Arc;
 /// A download, received completely or so far.
 #[derive(Debug)]
 pub(crate) struct Download {
-    pub(super) begin: DownloadBegin,
+    pub(crate) begin: DownloadBegin,
     /// Payloads of [`RowsFrame`]s in the order of the stream.
-    pub(super) upserts: Spill,
+    pub(crate) upserts: Spill,
     /// Likewise per table, because deletes go from the last table to the first.
-    pub(super) deletes: Vec<Spill>,
+    pub(crate) deletes: Vec<Spill>,
     /// Frames of [`Rejects`].
-    pub(super) rejects: Spill,
+    pub(crate) rejects: Spill,
     /// Rows that are not deleted, those with another key included.
     pub(crate) upsert_rows: u64,
     pub(crate) delete_rows: u64,
@@ -31,6 +31,10 @@ pub(crate) struct Download {
 pub(super) struct Came {
     pub(super) rows: bool,
     pub(super) key_changes: bool,
+    /// How many.
+    pub(super) count: u64,
+    /// How many bytes they have.
+    pub(super) bytes: u64,
 }
 
 impl Download {
@@ -56,6 +60,8 @@ impl Download {
         }
         let came = &mut self.came[usize::from(frame.table)];
         came.rows = true;
+        came.count += u64::from(frame.count);
+        came.bytes += frame.bytes.len() as u64;
         if frame.operation == Operation::KeyChange {
             came.key_changes = true;
             self.key_change_rows += u64::from(frame.count);
@@ -64,9 +70,27 @@ impl Download {
         self.upserts.append(frame.into_payload())
     }
 
+    /// Adds everything of another part of the same download behind what is here.
+    pub(crate) fn take_over(&mut self, rest: Download) -> Result<(), Failure> {
+        let mut frames = rest.upserts.drain();
+        while let Some(payload) = frames.next_chunk()? {
+            self.keep_rows(RowsFrame::from_payload(payload.into_owned())?)?;
+        }
+        self.deletes = rest.deletes;
+        self.delete_rows = rest.delete_rows;
+        self.rejects = rest.rejects;
+        Ok(())
+    }
+
     /// Adds rejects.
     pub(crate) fn keep_rejects(&mut self, rejects: Rejects) -> Result<(), Failure> {
         self.rejects.append(Message::Rejects(rejects).to_frame()?)
+    }
+
+    /// Rows that were announced; none where nothing was said.
+    pub(crate) fn rows_announced(&self) -> Option<u64> {
+        let announced = self.begin.tables.iter().filter_map(|table| table.rows);
+        announced.reduce(u64::saturating_add)
     }
 
     /// Rows so far.

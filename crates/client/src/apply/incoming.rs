@@ -55,7 +55,7 @@ pub(super) fn write(
         table.table_sql(),
         table.columns_sql(""),
         table.images_sql("", Image::Incoming),
-        super::statements::on_conflict(table),
+        super::rows::statements::on_conflict(table),
     );
     if run(&present, None)? == 0 && is_absent(connection, table, key)? {
         let live = table.key_is_parameter("", 1);

@@ -103,6 +103,23 @@ fn delete_early(
     Ok(())
 }
 
+/// Deletes a row whose key another one has. Children by its key have gone along, or are gone. Those
+/// by another value of it wait until a row has it.
+fn delete(
+    connection: &Connection,
+    circumstances: &Circumstances<'_>,
+    table: &RemoteTable,
+    key: &[ValueRef<'_>],
+) -> Result<(), Failure> {
+    if table.referred_by_value {
+        let mut encoded = Vec::new();
+        key.iter().for_each(|value| write_value(&mut encoded, *value));
+        orphans::set_aside_children(connection, circumstances.into(), table, &encoded)?;
+    }
+    let sql = format!("DELETE FROM {} WHERE {}", table.table_sql(), table.key_is_parameter("", 1));
+    execute(connection, &sql, key).map(drop).map_err(explain)
+}
+
 /// One table whose rows get other keys.
 struct Mover<'a> {
     connection: &'a Connection,
@@ -289,7 +306,7 @@ impl<'a> Mover<'a> {
             let shift = Shift { old: spare, new, last: new, from_spare: true };
             if taken {
                 followers.take_along(self.table, &shift)?;
-                self.delete(spare)?;
+                delete(self.connection, self.circumstances, self.table, spare)?;
             } else {
                 if comes_changed {
                     self.move_entry(spare, new)?;
@@ -298,7 +315,7 @@ impl<'a> Mover<'a> {
                     Ok(_) => {}
                     Err(error) if is_constraint(&error) && !comes_changed => {
                         followers.take_along(self.table, &shift)?;
-                        self.delete(spare)?;
+                        delete(self.connection, self.circumstances, self.table, spare)?;
                     }
                     Err(error) if is_constraint(&error) => {
                         return Err(self.blocked("a downloaded key of a changed row is taken"));
@@ -463,20 +480,6 @@ impl<'a> Mover<'a> {
         execute(self.connection, &sql, &both)
     }
 
-    /// Children by its key have gone along. Those by another value of it wait until a row has it.
-    fn delete(&self, key: &[ValueRef<'_>]) -> Result<(), Failure> {
-        let table = self.table;
-        if table.referred_by_value {
-            let mut encoded = Vec::new();
-            key.iter().for_each(|value| write_value(&mut encoded, *value));
-            let surroundings = self.circumstances.into();
-            orphans::set_aside_children(self.connection, surroundings, table, &encoded)?;
-        }
-        let sql =
-            format!("DELETE FROM {} WHERE {}", table.table_sql(), table.key_is_parameter("", 1));
-        self.run(&sql, key).map(drop)
-    }
-
     /// A row came to this key in this download, so the one that left it is not there.
     fn has_arrived(&self, key: &[ValueRef<'_>]) -> Result<bool, Failure> {
         let sql = format!(
@@ -527,6 +530,7 @@ fn read<'b>(reader: &mut RowReader<'b>, count: usize) -> Result<Vec<ValueRef<'b>
 pub(crate) mod followers;
 pub(super) mod frames;
 pub(crate) mod moved_rows;
+mod replaced;
 pub(super) mod shift;
 pub(super) mod staying;
 #[cfg(test)]

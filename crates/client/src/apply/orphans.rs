@@ -118,7 +118,7 @@ pub(super) fn forget(
 }
 
 /// Whether rows of the table were ever set aside.
-fn has_table(connection: &Connection, table: &RemoteTable) -> Result<bool, Failure> {
+pub(crate) fn has_table(connection: &Connection, table: &RemoteTable) -> Result<bool, Failure> {
     let name = format!("syncline_orphan_{}", table.name());
     connection.table_exists(Some("main"), name.as_str()).map_err(explain)
 }

@@ -99,7 +99,7 @@ pub(super) fn own(
 }
 
 /// Whether this is a number or a quoted text and nothing else.
-fn is_literal(sql: &str) -> bool {
+pub(super) fn is_literal(sql: &str) -> bool {
     let text = sql.strip_prefix('\'').and_then(|it| it.strip_suffix('\''));
     let is_text = text.is_some_and(|it| !it.replace("''", "").contains('\''));
     is_text || sql.parse::<f64>().is_ok_and(f64::is_finite)

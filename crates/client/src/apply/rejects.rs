@@ -1,5 +1,7 @@
 //! The reject table: rows that lost, stored at the remote with the reason (S5, S7).
 
+pub(super) mod perhaps_lost;
+
 use super::circumstances::Circumstances;
 use super::download::Download;
 use super::readable::{key_array, key_json, row_json, row_text};

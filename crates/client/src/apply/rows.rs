@@ -4,12 +4,11 @@ use super::circumstances::Circumstances;
 use super::download::Download;
 use super::frame::{count_rows, expect_end};
 use super::refresh::Known;
-use super::values::{exists, found, read_values, run};
+use super::values::{exists, found, run};
 use super::{circumstances, frame, guarded, kept_back, orphans, refresh, rejects};
 use crate::apply::rejects::Withheld;
 use crate::apply::rows::comparison::Tells;
 use crate::apply::rows::waiting::{Placeholders, WaitingRows};
-use crate::apply::statements;
 use crate::connection::bind;
 use crate::connection::explain;
 use crate::schema::{KeyColumn, RemoteTable};
@@ -21,8 +20,10 @@ use std::cell::Cell;
 use target::Target;
 
 mod actions;
+pub(super) mod batch;
 pub(super) mod comparison;
 mod frame_writer;
+pub(super) mod statements;
 mod target;
 pub(super) mod waiting;
 
@@ -34,9 +35,20 @@ pub(super) struct Writer<'a> {
     download: &'a Download,
     circumstances: &'a Circumstances<'a>,
     targets: Vec<Option<Target<'a>>>,
+    /// Positions of the tables that have their rows already.
+    filled: &'a [u16],
     /// Foreign keys have changed rows beyond those that were written or deleted.
     actions: Actions<'a>,
     rows_done: u64,
+}
+
+/// What lies in the tables before the [`Writer`] writes.
+#[derive(Debug, Default)]
+pub(super) struct Filled {
+    /// Positions of tables that have their rows already (`apply/first_fill.rs`).
+    pub(super) tables: Vec<u16>,
+    /// How many these are.
+    pub(super) rows: u64,
 }
 
 impl<'a> Writer<'a> {
@@ -44,35 +56,45 @@ impl<'a> Writer<'a> {
         connection: &'a Connection,
         download: &'a Download,
         circumstances: &'a Circumstances<'a>,
+        filled: &'a Filled,
     ) -> Result<Writer<'a>, Failure> {
         let mut writer = Writer {
             connection,
             download,
             circumstances,
+            filled: &filled.tables,
             targets: circumstances.tables.iter().map(|_| None).collect(),
             actions: Actions {
                 connection,
                 seen: Cell::new(false),
                 tells: Cell::new(Tells::of(&download.begin)),
             },
-            rows_done: 0,
+            rows_done: filled.rows,
         };
         for table in circumstances.tables {
-            if download.mode(table) == DownloadMode::Refresh {
+            if writer.mode(table) == DownloadMode::Refresh {
                 writer.target(usize::from(table.position))?;
             }
         }
         Ok(writer)
     }
 
+    /// How the table is downloaded. What comes beside the rows that it has is no refresh.
+    pub(super) fn mode(&self, table: &RemoteTable) -> DownloadMode {
+        match self.filled.contains(&table.position) {
+            true => DownloadMode::Changes,
+            false => self.download.mode(table),
+        }
+    }
+
     /// The table at `position`; its statements are spelled when it is met first.
     fn target(&mut self, position: usize) -> Result<&mut Target<'a>, Failure> {
         let table = self.circumstances.tables.get(position);
+        let mode = table.map_or(DownloadMode::None, |table| self.mode(table));
         let (Some(table), Some(slot)) = (table, self.targets.get_mut(position)) else {
             return Err(Failure::new(Code::MalformedMessage, "rows of an unknown table"));
         };
         if slot.is_none() {
-            let mode = self.download.mode(table);
             let known = match self.download.begin.deletes_lost {
                 true => Known::of(self.connection, table)?,
                 false => Known::Rows,
@@ -106,15 +128,32 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Writes the rows of all frames in their order.
+    /// Writes the rows that are not there yet: those of the other tables, and those that the
+    /// filled ones `refused`.
     pub(super) fn write_rows(
         &mut self,
-        upserts: &Spill,
+        refused: &Spill,
         progress: &mut dyn FnMut(u64),
     ) -> Result<(), Failure> {
-        let mut reader = upserts.reader();
+        let (download, filled) = (self.download, self.filled);
+        let is_left = |table: u16| !filled.contains(&table);
+        self.write_frames(&download.upserts, &is_left, progress)?;
+        self.write_frames(refused, &|table| filled.contains(&table), progress)
+    }
+
+    /// Writes the rows of these frames in their order.
+    fn write_frames(
+        &mut self,
+        frames: &Spill,
+        is_meant: &dyn Fn(u16) -> bool,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<(), Failure> {
+        let mut reader = frames.reader();
         while let Some(payload) = reader.next_chunk()? {
             let (table, operation, count) = RowsFrame::split(&payload)?;
+            if !is_meant(table) {
+                continue;
+            }
             self.target(usize::from(table))?;
             let Some(target) = &mut self.targets[usize::from(table)] else { continue };
             let rows = &payload[RowsFrame::PREFIX_BYTES..];
@@ -226,7 +265,7 @@ impl<'a> Writer<'a> {
         let mut rest = keys;
         for _ in 0..count {
             let mut reader = RowReader::new(rest);
-            read_values(&mut reader, table.key.len(), &mut key)?;
+            protocol::read_values(&mut reader, table.key.len(), &mut key)?;
             rest = reader.rest();
             // The center spells the key differently now: the row is not gone.
             if let Some(received) = &mut received
@@ -269,7 +308,7 @@ impl<'a> Writer<'a> {
         }
         // What differs now differs by what was done here.
         self.actions.tells.set(Tells::default());
-        self.write_rows(upserts, &mut |_| {})?;
+        self.write_frames(upserts, &|_| true, &mut |_| {})?;
         self.write_waiting_rows()
     }
 
@@ -383,7 +422,7 @@ fn for_each_row(
         while !rest.is_empty() {
             let mut reader = RowReader::new(rest);
             let mut row = Vec::with_capacity(table.width());
-            read_values(&mut reader, table.width(), &mut row)?;
+            protocol::read_values(&mut reader, table.width(), &mut row)?;
             let behind = reader.rest();
             let key: Vec<ValueRef<'_>> = table.key.iter().map(|key| row[key.position]).collect();
             visit(&rest[..rest.len() - behind.len()], &key, &row)?;

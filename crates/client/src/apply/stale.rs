@@ -10,11 +10,12 @@ use super::values::key_of;
 use super::{incoming, rejects, values};
 use crate::apply::key_changes::moved_rows::moved;
 use crate::capture::change_log;
-use crate::connection::explain;
+use crate::connection::{bind, explain};
 use crate::schema::{Image, RemoteTable};
 use crate::sql::{all, ident};
-use model::{Code, Failure, Value};
+use model::{Code, Failure, RowReader, Value, write_value};
 use rusqlite::{Connection, ErrorCode};
+use std::collections::BTreeSet;
 
 /// A change over a row that is not the center's.
 struct Stale {
@@ -30,36 +31,64 @@ pub(super) fn take_back(
     table: &RemoteTable,
     circumstances: &Circumstances<'_>,
 ) -> Result<(), Failure> {
-    let Circumstances { tables, open_generation: open, at, .. } = *circumstances;
-    for stale in stale(connection, table, open).map_err(explain)? {
-        let keys: Vec<&[Value]> =
-            stale.moved.iter().chain([&stale.key]).map(Vec::as_slice).collect();
-        let others =
-            |connection: &Connection| others_changed(connection, tables, open, table, &keys);
-        settle(connection, &others, &mut || {
-            let code = Code::RowDiffersOnReturn;
-            rejects::record_stranded(connection, table, keys[0], code, at)?;
-            if let Some(moved) = &stale.moved {
-                change_log::forget(connection, table, open, moved)?;
-                let live = table.key_is_parameter("", 1);
-                let sql = format!("DELETE FROM {} WHERE {live}", table.table_sql());
-                let mut statement = connection.prepare_cached(&sql)?;
-                values::bind_key(&mut statement, moved)?;
-                statement.raw_execute()?;
-            }
-            incoming::write(connection, table, open, &stale.key)
-        })?;
+    let open = circumstances.open_generation;
+    let stale = stale(connection, table, open).map_err(explain)?;
+    // Keys may have passed from one of these rows to another, so all are taken back together where
+    // that is possible.
+    if stale.is_empty() || take_back_some(connection, table, circumstances, &stale)? {
+        return Ok(());
+    }
+    for one in stale.chunks(1) {
+        take_back_some(connection, table, circumstances, one)?;
     }
     Ok(())
 }
 
+/// Undoes these changes, or none of them.
+fn take_back_some(
+    connection: &Connection,
+    table: &RemoteTable,
+    circumstances: &Circumstances<'_>,
+    stale: &[Stale],
+) -> Result<bool, Failure> {
+    let Circumstances { tables, open_generation: open, at, .. } = *circumstances;
+    let keys = stale.iter().flat_map(|it| it.moved.iter().chain([&it.key]));
+    let keys: BTreeSet<Vec<u8>> = keys.map(|key| encoded(key)).collect();
+    let others = |connection: &Connection| others_changed(connection, tables, open, table, &keys);
+    settle(connection, &others, &mut || {
+        for it in stale {
+            let key = it.moved.as_ref().unwrap_or(&it.key);
+            rejects::record_stranded(connection, table, key, Code::RowDiffersOnReturn, at)?;
+        }
+        for moved in stale.iter().filter_map(|it| it.moved.as_ref()) {
+            let live = table.key_is_parameter("", 1);
+            let sql = format!("DELETE FROM {} WHERE {live}", table.table_sql());
+            let mut statement = connection.prepare_cached(&sql)?;
+            values::bind_key(&mut statement, moved)?;
+            statement.raw_execute()?;
+        }
+        for moved in stale.iter().filter_map(|it| it.moved.as_ref()) {
+            // A row of the center may have come for this key. It is forgotten with the change.
+            incoming::write(connection, table, open, moved)?;
+            change_log::forget(connection, table, open, moved)?;
+        }
+        stale.iter().try_for_each(|it| incoming::write(connection, table, open, &it.key))
+    })
+}
+
+fn encoded(key: &[Value]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    key.iter().for_each(|value| write_value(&mut bytes, value.as_ref()));
+    bytes
+}
+
 /// Writes, unless that breaks a constraint or takes `others` that were changed along with it. Then
-/// the change stays, and is a conflict.
+/// the change stays, and is a conflict. Yields whether it was taken back.
 fn settle(
     connection: &Connection,
     others: &dyn Fn(&Connection) -> Result<i64, Failure>,
     write: &mut dyn FnMut() -> rusqlite::Result<()>,
-) -> Result<(), Failure> {
+) -> Result<bool, Failure> {
     let before = others(connection)?;
     connection.execute_batch("SAVEPOINT syncline_stale").map_err(explain)?;
     let settled = match write() {
@@ -70,7 +99,8 @@ fn settle(
     if !settled {
         connection.execute_batch("ROLLBACK TO syncline_stale").map_err(explain)?;
     }
-    connection.execute_batch("RELEASE syncline_stale").map_err(explain)
+    connection.execute_batch("RELEASE syncline_stale").map_err(explain)?;
+    Ok(settled)
 }
 
 /// Changed rows that exist, those of `table` with one of `keys` not counted.
@@ -79,7 +109,7 @@ fn others_changed(
     tables: &[RemoteTable],
     open: i64,
     table: &RemoteTable,
-    keys: &[&[Value]],
+    keys: &BTreeSet<Vec<u8>>,
 ) -> Result<i64, Failure> {
     let mut count = 0;
     for table in tables.iter().filter(|table| table.uploads()) {
@@ -96,7 +126,10 @@ fn others_changed(
     );
     for key in keys {
         let mut statement = connection.prepare_cached(&sql).map_err(explain)?;
-        values::bind_key(&mut statement, key).map_err(explain)?;
+        let mut reader = RowReader::new(key);
+        for n in 1..at {
+            bind(&mut statement, n, reader.value()?).map_err(explain)?;
+        }
         statement.raw_bind_parameter(at, open).map_err(explain)?;
         let mut rows = statement.raw_query();
         let own = rows.next().map_err(explain)?.map_or(Ok(0), |row| row.get::<_, i64>(0));

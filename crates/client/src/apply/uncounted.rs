@@ -12,7 +12,6 @@
 
 use super::circumstances::Circumstances;
 use super::download::Download;
-use super::values;
 use crate::connection::{bind, explain};
 use crate::schema::reference::Reference;
 use crate::schema::{RemoteTable, reference};
@@ -213,13 +212,13 @@ impl Look<'_> {
         let (mut key, mut row) = (Vec::new(), Vec::new());
         for _ in 0..count {
             if has_old_key {
-                values::read_values(&mut reader, table.key.len(), &mut key)?;
+                protocol::read_values(&mut reader, table.key.len(), &mut key)?;
                 if is_found(&mut parent, &key)? {
                     return Ok(true);
                 }
             }
             if has_row {
-                values::read_values(&mut reader, table.width(), &mut row)?;
+                protocol::read_values(&mut reader, table.width(), &mut row)?;
                 key.clear();
                 key.extend(table.key.iter().map(|key| row[key.position]));
                 if is_found(&mut child, &key)? {

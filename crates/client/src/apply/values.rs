@@ -2,7 +2,7 @@
 
 use crate::connection::{bind, value};
 use crate::schema::RemoteTable;
-use model::{Failure, RowReader, Value, ValueRef};
+use model::{Value, ValueRef};
 use rusqlite::{CachedStatement, Connection};
 
 /// Binds as many of the values as the statement asks for.
@@ -39,18 +39,6 @@ pub(super) fn bind_key(
 
 pub(super) fn key_of(table: &RemoteTable, row: &rusqlite::Row<'_>) -> rusqlite::Result<Vec<Value>> {
     (0..table.key.len()).map(|n| value(row, n).map(|value| value.to_owned())).collect()
-}
-
-pub(super) fn read_values<'a>(
-    reader: &mut RowReader<'a>,
-    count: usize,
-    values: &mut Vec<ValueRef<'a>>,
-) -> Result<(), Failure> {
-    values.clear();
-    for _ in 0..count {
-        values.push(reader.value()?);
-    }
-    Ok(())
 }
 
 pub(super) fn run(

@@ -12,6 +12,9 @@ use rusqlite::Connection;
 use rusqlite::types::{FromSql, Value};
 use std::collections::HashMap;
 
+/// The fact that an attempt may have left hidden tables behind.
+pub(crate) const FILLING: &str = "first_fill";
+
 /// Everything in `syncline_state`.
 #[derive(Debug, Clone)]
 pub(crate) struct State {
@@ -46,6 +49,8 @@ pub(crate) struct State {
     pub(crate) server_version: Option<u16>,
     /// Tables beyond what is published now.
     pub(crate) history: History,
+    /// An attempt may have left hidden tables behind.
+    pub(crate) filling: bool,
 }
 
 /// A generation on its way.
@@ -102,6 +107,7 @@ impl State {
             ),
             server_version: facts.take("server_version")?,
             history: History::parse(history.as_deref())?,
+            filling: facts.take(FILLING)?.unwrap_or(false),
         })
     }
 }

@@ -140,6 +140,7 @@ fn follow(
     store(connection, &tables).map_err(explain)?;
     let fingerprint = &schema_change.schema.fingerprint;
     facts::set(connection, "schema_fingerprint", fingerprint).map_err(explain)?;
+    progress::partial::clear(connection).map_err(explain)?;
     let rejects = change.rejects;
     transaction.commit().map_err(explain)?;
     Ok(rejects)

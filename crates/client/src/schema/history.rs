@@ -55,6 +55,21 @@ pub(crate) struct Arriving {
     /// The table was only uploaded then: rows that come were not here before.
     #[serde(default)]
     pub(crate) only_uploaded: bool,
+    /// It is recorded which of its rows the center may lack.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(crate) told: bool,
+    /// Columns that the file had before they were published. What lies in them was never uploaded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) own: Vec<String>,
+    /// Nothing of the table comes, and its rows may break foreign keys that its new definition has.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(crate) unchecked: bool,
+}
+
+/// What has always been so is not written.
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 impl History {
@@ -86,6 +101,11 @@ impl History {
     pub(super) fn uncompared(&self) -> Vec<String> {
         let uncompared = self.arriving.iter().filter(|(_, it)| it.returned || it.uncaptured);
         uncompared.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// The triggers of the table were gone for a while, and nothing was compared since.
+    pub(crate) fn is_uncaptured(&self, table: &str) -> bool {
+        self.arriving.get(table).is_some_and(|it| it.uncaptured)
     }
 
     /// A table ceases to be published.
@@ -143,7 +163,8 @@ impl History {
     /// Nothing that was received counts as received any more.
     pub(crate) fn forget_watermarks(&mut self) {
         for arriving in self.arriving.values_mut() {
-            (arriving.former_watermark, arriving.only_uploaded) = (None, false);
+            arriving.former_watermark = None;
+            (arriving.only_uploaded, arriving.told) = (false, false);
         }
         self.arriving.retain(|_, arriving| *arriving != Arriving::default());
     }

@@ -236,6 +236,11 @@ impl RemoteTable {
         all(self.key.iter().enumerate().map(|(n, key)| format!("{} = ?{}", key.ours(), first + n)))
     }
 
+    /// The key change came from the key of parameters from `first` on.
+    pub(crate) fn origin_key_is_parameter(&self, first: usize) -> String {
+        all(self.key.iter().enumerate().map(|(n, key)| format!("{} = ?{}", key.from(), first + n)))
+    }
+
     /// Every bit of `captured`; zero for a table without large columns.
     pub(crate) fn large_bits(&self) -> i64 {
         self.large.iter().flatten().fold(0, |bits, bit| bits | 1 << bit)

@@ -30,6 +30,7 @@ fn answer(upload: UploadState, schema_change_follows: bool) -> Welcome {
         upload,
         schema_change_follows,
         token: None,
+        authentication: None,
     }
 }
 
@@ -53,12 +54,13 @@ fn rows(table: u16, operation: Operation, count: u32) -> Message {
 }
 
 fn begin(modes: &[DownloadMode]) -> Message {
-    let tables = modes.iter().map(|&mode| TableDownload { mode }).collect();
+    let tables = modes.iter().map(|&mode| TableDownload::new(mode)).collect();
     Message::DownloadBegin(DownloadBegin {
         tables,
         restored: false,
         deletes_lost: false,
         waiting_tables: Vec::new(),
+        receipt: None,
     })
 }
 
@@ -69,6 +71,7 @@ fn end(rows: u64, watermarks: usize) -> Message {
         watermarks: vec![Some(watermark); watermarks],
         counter: Counter(1),
         receipt: None,
+        acknowledge: false,
     })
 }
 
@@ -84,6 +87,7 @@ fn messages() -> Vec<Message> {
         end(0, TABLES),
         Message::UploadBegin(UploadBegin { previous: Progress(0), progress: Progress(0) }),
         Message::UploadEnd(UploadEnd { rows: 0 }),
+        Message::Acknowledgement(protocol::Acknowledgement { counter: Counter(1) }),
         Message::Hello(Box::new(hello())),
     ]
 }
@@ -113,9 +117,14 @@ fn hello() -> protocol::Hello {
         watermarks: Vec::new(),
         former_watermarks: Vec::new(),
         upload_follows: false,
+        new_password: None,
         parameters: protocol::Parameters::default(),
         kept_tables: Vec::new(),
         unknown_tables: Vec::new(),
+        verify_follows: false,
+        wanted_rows: Vec::new(),
+        resume: Vec::new(),
+        was_cut: false,
     }
 }
 
@@ -232,6 +241,7 @@ fn names(answer: &Answer) -> Vec<&'static str> {
     let then = match answer.then {
         Then::Listen => None,
         Then::Upload => Some("upload"),
+        Then::Acknowledge(_) => Some("acknowledge"),
         Then::Finish => Some("finish"),
     };
     answer.instruction.iter().map(name).chain(then).collect()
@@ -246,6 +256,7 @@ fn name(instruction: &Instruction) -> &'static str {
         Instruction::BeginDownload(_) => "begin",
         Instruction::KeepRows(_) => "rows",
         Instruction::KeepRejects(_) => "rejects",
+        Instruction::KeepPosition(_) => "position",
         Instruction::Apply(_) => "apply",
     }
 }
@@ -331,6 +342,20 @@ fn an_upload_only_conversation_ends_with_the_acknowledgement() {
     let answer = receive(&mut session, committed).unwrap();
     assert_eq!(answer.then, Then::Finish);
     assert_eq!(session.state, State::Ended);
+}
+
+#[test]
+fn a_download_is_acknowledged_where_its_end_asks_for_it() {
+    let mut session = session(State::ExpectDownloadBegin);
+    receive(&mut session, begin(&[DownloadMode::Changes, DownloadMode::None])).unwrap();
+    let Message::DownloadEnd(mut end) = end(0, TABLES) else { unreachable!() };
+    end.acknowledge = true;
+    let answer = receive(&mut session, Message::DownloadEnd(end)).unwrap();
+    assert_eq!(answer.then, Then::Acknowledge(Counter(1)));
+    assert_eq!(
+        (names(&answer).join(" ").as_str(), &session.state),
+        ("apply acknowledge", &State::Ended)
+    );
 }
 
 // S4

@@ -6,6 +6,7 @@
 //! | Uploading | the next frames, or → Listening | heard | → LastWords | fails | → LastWords |
 //! | Listening | | heard | → LastWords | fails | fails |
 //! | LastWords | | a refusal is heard | | fails | fails |
+//! | Acknowledging | done | | done | done | done |
 //!
 //! *Heard* messages go to the session (`session.rs`), whose instructions are performed at once
 //! (`side.rs`). While frames of an upload are left, only Heartbeat and Failed are in order.
@@ -19,7 +20,7 @@ use crate::fail_point::fail_point;
 use crate::session::{Session, Then};
 use crate::upload::UploadFrames;
 use model::{Code, Failure};
-use protocol::{Compression, Message};
+use protocol::{Acknowledgement, Compression, Message};
 
 /// A server that works says so every 15 seconds. One that says nothing for longer is given up, and
 /// so is a connection that takes no bytes.
@@ -48,6 +49,8 @@ enum Phase {
     /// Nothing can be sent for this reason. A server that refuses an upload says why and closes;
     /// what it said is worth more than how sending failed.
     LastWords(Failure),
+    /// The download is applied, and the server hears of it or does not.
+    Acknowledging,
 }
 
 /// What the attempt wants next.
@@ -92,6 +95,10 @@ impl Attempt {
                 self.received(scene, phase)
             }
             Event::Unsent(failure) => self.unsent(scene, phase, failure),
+            // What is applied stays so: the next Hello says it, too.
+            Event::Closed | Event::Lost(_) if matches!(phase, Phase::Acknowledging) => {
+                Ok(self.end())
+            }
             Event::Closed => Err(self.closed(phase)),
             Event::Lost(failure) => Err(self.lost(phase, failure)),
             Event::Tick | Event::Connected | Event::ConnectedHalfDuplex => {
@@ -115,6 +122,7 @@ impl Attempt {
                 show_upload(scene, &frames);
                 self.upload(scene, frames)
             }
+            Phase::Acknowledging => Ok(self.end()),
             other => {
                 self.phase = other;
                 Ok(self.wait())
@@ -140,6 +148,10 @@ impl Attempt {
                 Ok(self.wait())
             }
             Phase::Listening => self.listen(scene),
+            Phase::Acknowledging => {
+                self.phase = Phase::Acknowledging;
+                Ok(self.wait())
+            }
             Phase::LastWords(failure) => self.last_words(failure),
         }
     }
@@ -152,6 +164,7 @@ impl Attempt {
     ) -> Result<Wish, Failure> {
         match phase {
             Phase::LastWords(first) => self.last_words(first),
+            Phase::Acknowledging => Ok(self.end()),
             _ => {
                 self.until_ms = later(scene);
                 self.last_words(failure)
@@ -167,6 +180,7 @@ impl Attempt {
         match phase {
             Phase::Greeting { .. } | Phase::Uploading(_) => self.unsent(scene, phase, silent()),
             Phase::Listening => Err(silent()),
+            Phase::Acknowledging => Ok(self.end()),
             Phase::LastWords(failure) => Err(failure),
         }
     }
@@ -188,7 +202,7 @@ impl Attempt {
                 Ok(Some(refusal)) => refusal,
                 _ => failure,
             },
-            Phase::Listening => failure,
+            Phase::Listening | Phase::Acknowledging => failure,
             Phase::LastWords(first) => first,
         }
     }
@@ -215,10 +229,20 @@ impl Attempt {
                         }
                     };
                 }
-                Then::Finish => return Ok(Wish::End { postponed: self.side.is_postponed() }),
+                // Another attempt says so in its Hello, and a transport that has no way back leaves
+                // it to the next one.
+                Then::Acknowledge(counter)
+                    if !self.side.is_postponed() && !scene.total.half_duplex =>
+                {
+                    let acknowledgement = Message::Acknowledgement(Acknowledgement { counter });
+                    self.phase = Phase::Acknowledging;
+                    self.until_ms = later(scene);
+                    return Ok(Wish::Send(acknowledgement.to_frame()?));
+                }
+                Then::Acknowledge(_) | Then::Finish => return Ok(self.end()),
             }
-            if let Some(rows) = self.side.downloaded() {
-                scene.host.show(Step::Downloading { rows });
+            if let Some(step) = self.side.downloading() {
+                scene.host.show(step);
             }
         }
         self.until_ms = later(scene);
@@ -272,6 +296,10 @@ impl Attempt {
             }
         }
         Ok(None)
+    }
+
+    fn end(&self) -> Wish {
+        Wish::End { postponed: self.side.is_postponed() }
     }
 
     fn wait(&self) -> Wish {

@@ -32,8 +32,8 @@ const RETRY_DELAY_MS_MAX: u64 = 60_000;
 /// conversation. It passes every event to [`Conversation::step`] and does what the step says:
 ///
 /// ```
-/// # use client::{Components, Conversation, Credential, Event, Host, Mode, Next, Remote, Request};
-/// # use client::{Step, Transport};
+/// # use syncline_client::{Components, Conversation, Credential, Event, Host, Mode, Next, Remote};
+/// # use syncline_client::{Request, Step, Transport};
 /// # use model::Failure;
 /// # struct Quiet;
 /// # impl Host for Quiet {
@@ -287,8 +287,10 @@ impl Conversation {
             rejected,
             duration_ms: remote.clock.monotonic_ms().saturating_sub(self.started_ms),
             token: total.token,
+            authentication: total.authentication.map(Box::new),
             took_new_identity: total.took_new_identity,
             waiting: total.waiting,
+            resumed: total.resumed,
         })
     }
 

@@ -5,7 +5,7 @@ use protocol::{Capabilities, Decompressor, FRAME_BYTES_MAX, FrameDecoder, Messag
 
 /// Bytes of one connection that were received and not read yet.
 #[derive(Debug)]
-pub(super) struct Inbox {
+pub(crate) struct Inbox {
     decoder: FrameDecoder,
     decompressor: Decompressor,
     /// How the server may compress rows.
@@ -15,17 +15,17 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    pub(super) fn new(readable: Capabilities) -> Inbox {
+    pub(crate) fn new(readable: Capabilities) -> Inbox {
         let decoder = FrameDecoder::new(FRAME_BYTES_MAX);
         Inbox { decoder, decompressor: Decompressor::default(), readable, understood: false }
     }
 
-    pub(super) fn push(&mut self, bytes: &[u8]) {
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.decoder.push(bytes);
     }
 
     /// The next message; `None` when more bytes are needed.
-    pub(super) fn next_message(&mut self) -> Result<Option<Message>, Failure> {
+    pub(crate) fn next_message(&mut self) -> Result<Option<Message>, Failure> {
         let message = self.decode();
         match message {
             Err(failure) if !self.understood => {
@@ -39,7 +39,7 @@ impl Inbox {
     }
 
     /// The connection may end here: no message is incomplete.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.decoder.is_empty()
     }
 

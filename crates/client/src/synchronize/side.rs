@@ -4,6 +4,7 @@ mod agreement;
 mod hello;
 mod upload;
 
+use super::arriving::{Arriving, merge};
 use super::{Host, Lesson, Request, Step, Total};
 use crate::Remote;
 use crate::apply;
@@ -13,13 +14,16 @@ use crate::fail_point::fail_point;
 use crate::moment::iso_utc;
 use crate::progress;
 use crate::progress::facts;
+use crate::progress::partial::{self, Kept};
 use crate::progress::state::{Frozen, State};
 use crate::schema::RemoteTable;
 use crate::session::Instruction;
 use crate::settings::{self, Settings};
 use crate::upload::{Upload, UploadFrames};
 use model::{Code, Failure, Receipt, UserName};
-use protocol::{DownloadBegin, DownloadEnd, LastUpload, Mode, UploadCommitted};
+use protocol::{
+    DownloadBegin, DownloadEnd, LastUpload, Mode, Position, ResumedTable, UploadCommitted,
+};
 use std::sync::Arc;
 
 /// What surrounds a step, for as long as it takes.
@@ -58,6 +62,11 @@ pub(super) struct Side {
     /// The receipt of that acknowledgement.
     receipt: Option<Receipt>,
     download: Option<Download>,
+    /// What is kept of downloads that were cut.
+    resume: Vec<ResumedTable>,
+    was_cut: bool,
+    /// The server says how the download goes on if it is cut.
+    arriving: Option<Arriving>,
 }
 
 /// The first bytes of a connection.
@@ -92,6 +101,9 @@ impl Side {
         let (connection, random) = (&remote.connection, &mut remote.random);
         let progress::Attempt { mut state, outcome_unknown, postponed } =
             progress::begin_attempt(connection, &tables, random, uploads(mode))?;
+        if state.filling {
+            apply::first_fill::clear(connection)?;
+        }
         remote.proposed.overlay(&mut state);
         require_download(postponed, mode)?;
         fail_point!("client-frozen");
@@ -100,6 +112,9 @@ impl Side {
         let frozen = state.frozen.map(|frozen| frozen.progress);
         let unsent = lesson.as_ref().is_some_and(|lesson| lesson.unsent == frozen);
         let upload_is_wanted = lesson.is_some();
+        let connection = &scene.remote.connection;
+        let resume = partial::presented(connection, &tables)?;
+        let was_cut = partial::was_cut(connection)?;
         let (kept, unknown) = lesson.map(|it| (it.kept, it.unknown)).unwrap_or_default();
         Ok(Side {
             tables,
@@ -118,6 +133,9 @@ impl Side {
             committed: None,
             receipt: None,
             download: None,
+            resume,
+            was_cut,
+            arriving: None,
         })
     }
 
@@ -160,15 +178,23 @@ impl Side {
             }
             Instruction::NoteCommitted(committed) => self.note_committed(scene, committed),
             Instruction::BeginDownload(begin) => self.begin_download(scene, begin),
-            Instruction::KeepRows(frame) => self.download()?.keep_rows(frame),
+            Instruction::KeepRows(frame) => {
+                if let Some(arriving) = &mut self.arriving {
+                    arriving.note(frame.bytes.len());
+                }
+                self.download()?.keep_rows(frame)
+            }
+            Instruction::KeepPosition(position) => self.keep_position(scene, position),
             Instruction::KeepRejects(rejects) => self.download()?.keep_rejects(rejects),
             Instruction::Apply(end) => self.apply(scene, &end),
         }
     }
 
-    /// Rows of the download so far, while there is one.
-    pub(super) fn downloaded(&self) -> Option<u64> {
-        self.download.as_ref().map(Download::rows)
+    /// Rows of the download so far, and how many come, while there is one.
+    pub(super) fn downloading(&self) -> Option<Step> {
+        let download = self.download.as_ref()?;
+        let (rows, rows_total) = (download.rows(), download.rows_announced());
+        Some(Step::Downloading { rows, rows_total })
     }
 
     fn note_committed(
@@ -208,7 +234,30 @@ impl Side {
         if !begin.waiting_tables.is_empty() {
             scene.total.waiting = std::mem::take(&mut begin.waiting_tables);
         }
+        if begin.tables.iter().any(|table| table.token.is_some()) {
+            let now_ms = scene.remote.clock.monotonic_ms();
+            let arriving = Arriving::begin(&begin, &self.resume, now_ms)?;
+            if arriving.continues() {
+                let connection = &scene.remote.connection;
+                scene.total.resumed = arriving.kept(connection)?;
+                let Kept { rows, bytes } = scene.total.resumed;
+                scene.host.show(Step::Resuming { rows, bytes });
+            }
+            self.arriving = Some(arriving);
+        }
         self.download = Some(Download::new(begin, &scene.remote.spills));
+        Ok(())
+    }
+
+    fn keep_position(&mut self, scene: &Scene<'_>, position: Position) -> Result<(), Failure> {
+        let (Some(arriving), Some(download)) = (&mut self.arriving, &self.download) else {
+            let message = "a position of a download that cannot be resumed";
+            return Err(Failure::new(Code::MalformedMessage, message));
+        };
+        arriving.reach(position, download.upserts.len())?;
+        let Remote { connection, clock, .. } = &*scene.remote;
+        arriving.store_in_time(connection, download, clock.monotonic_ms());
+        fail_point!("client-position-reached");
         Ok(())
     }
 
@@ -220,6 +269,14 @@ impl Side {
     fn apply(&mut self, scene: &mut Scene<'_>, end: &DownloadEnd) -> Result<(), Failure> {
         fail_point!("client-download-received");
         let Some(download) = self.download.take() else { return Ok(()) };
+        let download = match self.arriving.take() {
+            Some(arriving) if arriving.continues() => {
+                let Remote { connection, spills, .. } = &*scene.remote;
+                let whole = merge::merge(connection, download, &self.tables, &arriving, spills);
+                whole.inspect_err(|failure| self.doubt_what_is_kept(&*scene.remote, failure))?
+            }
+            _ => download,
+        };
         let rows_total = download.rows();
         let at = iso_utc(scene.remote.clock.unix_ms());
         let circumstances = Circumstances {
@@ -232,16 +289,28 @@ impl Side {
             // What had to wait for this download, or waits on, cannot make room for it.
             uploads: scene.request.mode == Mode::Full && !self.postponed && self.kept.is_empty(),
             guards: false,
+            fill_rows_min: scene.remote.fill_rows_min,
         };
         let host = &mut *scene.host;
         host.show(Step::Applying { rows_done: 0, rows_total });
         let report = &mut |rows_done| host.show(Step::Applying { rows_done, rows_total });
         let connection = &scene.remote.connection;
-        scene.total.learned += apply::apply(connection, &download, end, &circumstances, report)?;
+        let applied = apply::apply(connection, &download, end, &circumstances, report);
+        let applied = applied.inspect_err(|it| self.doubt_what_is_kept(&*scene.remote, it));
+        scene.total.learned += applied?;
         self.committed = None;
+        scene.remote.wanted.clear();
         scene.total.downloaded.upserts += download.upsert_rows;
         scene.total.downloaded.deletes += download.delete_rows;
         Ok(())
+    }
+
+    /// What cannot be applied is not kept: it would fail again each time.
+    fn doubt_what_is_kept(&self, remote: &Remote, failure: &Failure) {
+        let doubted = [Code::MalformedMessage, Code::RemoteSchemaDiffers, Code::Bug];
+        if doubted.contains(&failure.code()) {
+            let _ = partial::clear(&remote.connection);
+        }
     }
 
     fn drop_committed(&mut self, remote: &Remote) -> Result<(), Failure> {
@@ -257,6 +326,9 @@ impl Side {
     /// one before could is asked first next time what it can do.
     pub(super) fn save_what_is_known(&mut self, remote: &Remote, failure: &Failure) {
         let _ = self.drop_committed(remote);
+        if let (Some(arriving), Some(download)) = (&mut self.arriving, &self.download) {
+            let _ = arriving.store(&remote.connection, download, remote.clock.monotonic_ms());
+        }
         let doubted = [Code::MalformedMessage, Code::CompressionNotAgreed];
         if doubted.contains(&failure.code()) && self.relies_on_capabilities {
             let _ = facts::forget(&remote.connection, &["server_capabilities"]);

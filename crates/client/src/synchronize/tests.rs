@@ -3,6 +3,7 @@
 mod download_only;
 mod faults;
 mod names;
+mod only_uploaded;
 mod own_values;
 mod postponed;
 mod random_shapes;

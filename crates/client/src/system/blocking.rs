@@ -3,6 +3,7 @@
 use crate::Remote;
 use crate::synchronize::{Conversation, Event, Host, Next, Report, Request, Step};
 use crate::transport::Transport;
+use crate::verify::{Answers, Inquiry};
 use model::{Clock, Code, Failure};
 use std::time::Duration;
 
@@ -40,6 +41,29 @@ pub(crate) fn synchronize(
             Next::Wait { .. } => buffer.receive(&mut *line.transport),
             Next::Done(report) => return Ok(report),
         };
+    }
+}
+
+/// Asks a server over a connection of its own, and waits for the whole answer.
+pub(crate) fn ask(
+    remote: &Remote,
+    inquiry: Inquiry,
+    connect: &mut dyn FnMut() -> Result<Box<dyn Transport>, Failure>,
+) -> Result<Answers, Failure> {
+    let mut transport = connect()?;
+    let (bytes, mut hearing) = inquiry.begin(transport.is_half_duplex(), &remote.spills)?;
+    // A server that refuses says why before it closes; that is worth more than how sending failed.
+    let unsent = transport.send(&bytes).err();
+    let mut buffer = Buffer::new();
+    loop {
+        let is_complete = match buffer.receive(&mut *transport) {
+            Event::Received(bytes) => hearing.hear(bytes)?,
+            Event::Lost(failure) => return Err(unsent.unwrap_or(failure)),
+            _ => return Err(unsent.unwrap_or_else(|| hearing.closed())),
+        };
+        if is_complete {
+            return Ok(hearing.into_answers());
+        }
     }
 }
 

@@ -2,11 +2,13 @@
 
 use super::http::websocket;
 use super::http::{self, Way};
+use super::meter::{Meter, Metered};
 use super::tcp::{self, Timeouts};
 use super::trust::Trust;
 use super::{Transport, tls};
 use model::{Code, Failure, Scheme, ServerUrl};
 use rustls::ClientConfig;
+use rustls::client::Resumption;
 use std::sync::Arc;
 
 /// Connects to one server, again and again.
@@ -16,6 +18,7 @@ pub struct Connector {
     timeouts: Timeouts,
     /// Only where the URL asks for it. One for all connections: sessions are resumed.
     tls: Option<Arc<ClientConfig>>,
+    meter: Arc<Meter>,
 }
 
 impl Connector {
@@ -27,7 +30,16 @@ impl Connector {
         }
         let spoken = if url.scheme().is_http() { "http/1.1" } else { "syncline/1" };
         let tls = url.scheme().is_encrypted().then(|| trust.config(spoken)).transpose()?;
-        Ok(Connector { url, timeouts, tls })
+        Ok(Connector { url, timeouts, tls, meter: Arc::default() })
+    }
+
+    /// The same, but no session is resumed: each connection begins with a full handshake.
+    #[must_use]
+    pub fn without_resumption(mut self) -> Connector {
+        if let Some(config) = &mut self.tls {
+            Arc::make_mut(config).resumption = Resumption::disabled();
+        }
+        self
     }
 
     /// Where it connects to.
@@ -35,19 +47,27 @@ impl Connector {
         &self.url
     }
 
+    /// What has gone over all its connections.
+    pub fn metered(&self) -> Metered {
+        self.meter.read()
+    }
+
     /// A new connection.
     pub fn connect(&self) -> Result<Box<dyn Transport>, Failure> {
-        if self.url.scheme().is_http() {
-            let way = Way::from_environment(&self.url, self.timeouts, self.tls.clone())?;
-            return Ok(match self.url.scheme().is_websocket() {
-                true => Box::new(websocket::connect(&self.url, &way)?),
-                false => Box::new(http::connect(&self.url, way)?),
-            });
-        }
-        let stream = tcp::open(&self.url, self.timeouts)?;
+        let way = || {
+            let meter = self.meter.clone();
+            Way::from_environment(&self.url, self.timeouts, self.tls.clone(), meter)
+        };
         Ok(match (self.url.scheme(), &self.tls) {
-            (Scheme::Tls, Some(tls)) => Box::new(tls::shake_hands(stream, &self.url, tls.clone())?),
-            _ => Box::new(stream),
+            (scheme, _) if scheme.is_websocket() => {
+                Box::new(websocket::connect(&self.url, &way()?)?)
+            }
+            (scheme, _) if scheme.is_http() => Box::new(http::connect(&self.url, way()?)?),
+            (Scheme::Tls, Some(tls)) => {
+                let tcp = way()?.reach(&self.url, self.timeouts)?;
+                Box::new(tls::shake_hands(tcp, &self.url, tls.clone())?)
+            }
+            _ => Box::new(tcp::open(&self.url, self.timeouts, self.meter.clone())?),
         })
     }
 }

@@ -326,7 +326,10 @@ mod tests {
     }
 
     fn connected(url: &str, timeouts: Timeouts) -> Result<Http, Failure> {
-        connect(&ServerUrl::parse(url)?, Way { proxy: None, timeouts, tls: None })
+        connect(
+            &ServerUrl::parse(url)?,
+            Way { proxy: None, timeouts, tls: None, meter: Arc::default() },
+        )
     }
 
     /// What is received after these bytes were sent.
@@ -504,7 +507,7 @@ mod tests {
         let proxy = Proxy::to(&url, variable).unwrap();
         let request = SpooledTempFile::new(MEMORY_BYTES_MAX);
         let state = State::Gathering { request, connection: None };
-        let way = Way { proxy, timeouts: Timeouts::default(), tls: None };
+        let way = Way { proxy, timeouts: Timeouts::default(), tls: None, meter: Arc::default() };
         let mut transport = Http { url, way, state };
         let mut buffer = [0; 4];
         assert_eq!(transport.receive(&mut buffer).unwrap(), 4);

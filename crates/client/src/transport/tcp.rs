@@ -1,9 +1,11 @@
 //! A plain TCP connection.
 
 use super::Transport;
+use super::meter::{Meter, Socket};
 use model::{Code, Failure, Scheme, ServerUrl};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long to wait for the other side.
@@ -30,7 +32,7 @@ impl Default for Timeouts {
 /// A TCP connection.
 #[derive(Debug)]
 pub struct Tcp {
-    stream: TcpStream,
+    stream: Socket,
     timeouts: Timeouts,
 }
 
@@ -44,18 +46,19 @@ pub fn connect(address: &str, timeouts: Timeouts) -> Result<Tcp, Failure> {
         let message = format!("`{url}` is no address of a plain connection");
         return Err(Failure::new(Code::BadUrl, message));
     }
-    open(&url, timeouts)
+    open(&url, timeouts, Arc::default())
 }
 
 /// Connects to the machine and port of a URL, whatever will be spoken there.
-pub(super) fn open(url: &ServerUrl, timeouts: Timeouts) -> Result<Tcp, Failure> {
+pub(super) fn open(url: &ServerUrl, timeouts: Timeouts, meter: Arc<Meter>) -> Result<Tcp, Failure> {
     let unreachable = || Failure::new(Code::Unreachable, format!("cannot reach {}", url.address()));
     let addresses = (url.host(), url.port()).to_socket_addrs();
     let mut failure = unreachable();
     for address in addresses.map_err(|error| unreachable().source(error))? {
         match TcpStream::connect_timeout(&address, timeouts.connect) {
             Ok(stream) => {
-                return prepare(stream, timeouts).map_err(|error| unreachable().source(error));
+                return prepare(stream, timeouts, meter)
+                    .map_err(|error| unreachable().source(error));
             }
             Err(error) => failure = unreachable().source(error),
         }
@@ -63,16 +66,16 @@ pub(super) fn open(url: &ServerUrl, timeouts: Timeouts) -> Result<Tcp, Failure> 
     Err(failure)
 }
 
-fn prepare(stream: TcpStream, timeouts: Timeouts) -> std::io::Result<Tcp> {
+fn prepare(stream: TcpStream, timeouts: Timeouts, meter: Arc<Meter>) -> std::io::Result<Tcp> {
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(timeouts.receive))?;
     stream.set_write_timeout(Some(timeouts.send))?;
-    Ok(Tcp { stream, timeouts })
+    Ok(Tcp { stream: Socket::new(stream, meter), timeouts })
 }
 
 impl Tcp {
     /// The connection itself, for what is spoken over it.
-    pub(super) fn stream(&mut self) -> &mut TcpStream {
+    pub(super) fn stream(&mut self) -> &mut Socket {
         &mut self.stream
     }
 
@@ -125,7 +128,7 @@ mod tests {
         let address = listener.local_addr().unwrap().to_string();
         let peer = thread::spawn(move || {
             let (stream, _) = listener.accept().unwrap();
-            conformance::echo(&mut prepare(stream, Timeouts::default()).unwrap());
+            conformance::echo(&mut prepare(stream, Timeouts::default(), Arc::default()).unwrap());
         });
         conformance::check(connect(&address, Timeouts::default()).unwrap());
         peer.join().unwrap();

@@ -1,6 +1,7 @@
 //! A connection that is encrypted by TLS.
 
 use super::Transport;
+use super::meter::Socket;
 use super::tcp::Tcp;
 use model::{Code, Failure, ServerUrl};
 use rustls::pki_types::ServerName;
@@ -33,6 +34,7 @@ pub(super) fn shake_hands(
             return Err(handshake_fault(error, url, &tcp));
         }
     }
+    tcp.stream().shook_hands(session.handshake_kind());
     Ok(Tls { session, tcp, unsent: false })
 }
 
@@ -105,7 +107,7 @@ fn refused(alert: AlertDescription) -> Failure {
 }
 
 impl Tls {
-    fn stream(&mut self) -> Stream<'_, ClientConnection, std::net::TcpStream> {
+    fn stream(&mut self) -> Stream<'_, ClientConnection, Socket> {
         Stream::new(&mut self.session, self.tcp.stream())
     }
 

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// Which servers are believed, and what is shown to them. Without anything: those whose
 /// certificates the system trusts.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Trust {
     /// The authorities that are believed in place of the system's.
     pub ca_file: Option<PathBuf>,

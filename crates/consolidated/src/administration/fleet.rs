@@ -25,6 +25,10 @@ pub struct KnownRemote {
     pub behind_s: Option<i64>,
     /// Downloads that were made for it.
     pub counter: i64,
+    /// The last of them that it is known to have applied; zero of none.
+    pub acknowledged: i64,
+    /// When that became known, in UTC.
+    pub acknowledged_at: Option<String>,
     /// Its last committed upload.
     pub progress: i64,
     /// Rows that it must receive.
@@ -47,11 +51,13 @@ pub(super) fn remotes<Q: Sql>(
              (SELECT CAST(coalesce(sum(coalesce(o.bundled, 1)), 0) AS text)
                  FROM {{}}syncline_owed AS o WHERE o.remote_id = r.remote_id),
              CASE WHEN secret IS NOT NULL THEN 'secret' END,
-             CASE WHEN void_counter >= counter AND void_counter > 0 THEN 'compared' END
+             CASE WHEN void_counter >= counter AND void_counter > 0 THEN 'compared' END,
+             CAST(acknowledged AS text), {}
          FROM {{}}syncline_remote AS r WHERE forgotten_at IS NULL {of}",
         Q::Words::utc("last_upload_at"),
         Q::Words::utc("last_download_at"),
         Q::Words::age_s("last_download_at"),
+        Q::Words::utc("acknowledged_at"),
     );
     let wanted = Vec::from_iter(only.map(RemoteId::as_str));
     let mut rows = sql.bookkeep("read the remotes", &query, &wanted)?;
@@ -79,6 +85,8 @@ fn remote(row: &TextRow) -> Result<KnownRemote, Failure> {
         owed: number(row, 9)?,
         has_secret: row[10].is_some(),
         compared_next: row[11].is_some(),
+        acknowledged: number(row, 12)?,
+        acknowledged_at: time(13),
     })
 }
 

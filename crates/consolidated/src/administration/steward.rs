@@ -14,6 +14,7 @@ use crate::identity::Binding;
 use crate::shape::Past;
 use crate::sql::Sql;
 use crate::sync_model::SyncModel;
+use crate::synchronization::expiry::Expiry;
 use model::{Code, Failure, PublicationName, RemoteId, ScriptVersion, UserName};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -173,7 +174,12 @@ impl<T: Steward> Administration for T {
     }
 
     fn users(&mut self) -> Result<Vec<User>, Failure> {
-        users::list(self.deployed()?)
+        // `check` reads them before an older deployment is completed.
+        match format::require_own(self.deployed()?) {
+            Ok(()) => users::list(self, "password_expires_at"),
+            Err(failure) if failure.code() == Code::NotDeployed => users::list(self, "NULL"),
+            Err(failure) => Err(failure),
+        }
     }
 
     fn add_user(
@@ -182,7 +188,7 @@ impl<T: Steward> Administration for T {
         password_hash: &str,
         claims: &BTreeMap<String, String>,
     ) -> Result<(), Failure> {
-        users::add(self.deployed()?, name, password_hash, claims)
+        users::add(self.require_completed()?, name, password_hash, claims)
     }
 
     fn claims(&mut self, name: &UserName) -> Result<BTreeMap<String, String>, Failure> {
@@ -198,7 +204,11 @@ impl<T: Steward> Administration for T {
     }
 
     fn set_password(&mut self, name: &UserName, password_hash: &str) -> Result<(), Failure> {
-        users::set_password(self.deployed()?, name, password_hash)
+        users::set_password(self.require_completed()?, name, password_hash)
+    }
+
+    fn set_expiry(&mut self, name: &UserName, expiry: Expiry) -> Result<(), Failure> {
+        users::set_expiry(self.require_completed()?, name, expiry)
     }
 
     fn set_locked(&mut self, name: &UserName, locked: bool) -> Result<(), Failure> {

@@ -15,8 +15,9 @@
 //!     whose parent the remote lacks.
 
 use super::Catalog;
+use super::deciding::Decided;
 use super::table::CatalogTable;
-use crate::administration::{Finding, column_gone};
+use crate::administration::{Finding, column_gone, deciding_column_gone};
 use crate::synchronization::{Session, WaitingTable};
 use model::{Code, Failure, PublishedTable};
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,7 +42,7 @@ pub(crate) fn unserved(drift: Vec<Finding>) -> Result<Unserved, Failure> {
     Ok(unserved)
 }
 
-impl<D> Catalog<D> {
+impl<D: Decided> Catalog<D> {
     /// All tables of the script version of `session`.
     fn tables_of(&self, session: &Session) -> &[Arc<CatalogTable<D>>] {
         let version = self.versions.iter().find(|it| it.name == session.script_version);
@@ -61,7 +62,7 @@ impl<D> Catalog<D> {
         }
         let tables = self.tables_of(session);
         let mut reasons = unserved.clone();
-        reasons.extend(lacking(tables, lost).map(|(name, reason)| (name.to_owned(), reason)));
+        reasons.extend(lacking(tables, lost).map(|lack| (lack.of.to_owned(), lack.reason)));
         // Every round but the last adds a table.
         loop {
             let before = reasons.len();
@@ -85,8 +86,9 @@ impl<D> Catalog<D> {
     }
 }
 
-/// Refuses a session with a table that lacks a published column.
-pub(crate) fn require_columns<D>(
+/// Refuses a session with a table that lacks a published column, or one that decides about its
+/// rows.
+pub(crate) fn require_columns<D: Decided>(
     catalog: &Catalog<D>,
     session: &Session,
     lost: &LostColumns,
@@ -95,22 +97,36 @@ pub(crate) fn require_columns<D>(
         return Ok(());
     }
     let is_used = |name: &str| session.schema.tables.iter().any(|table| table.name == name);
-    match lacking(catalog.tables_of(session), lost).find(|(name, _)| is_used(name)) {
-        Some((name, reason)) => Err(Failure::new(Code::Drift, reason).table(name)),
+    match lacking(catalog.tables_of(session), lost).find(|lack| is_used(lack.of)) {
+        Some(Lack { table, reason, .. }) => Err(Failure::new(Code::Drift, reason).table(table)),
         None => Ok(()),
     }
 }
 
-/// The tables that lack a published column, and why.
-fn lacking<'a, D>(
+/// A published table that cannot be served without a column.
+struct Lack<'a> {
+    of: &'a str,
+    /// The table of the column.
+    table: &'a str,
+    reason: String,
+}
+
+/// The tables that lack a column, and why.
+fn lacking<'a, D: Decided>(
     tables: &'a [Arc<CatalogTable<D>>],
     lost: &'a LostColumns,
-) -> impl Iterator<Item = (&'a str, String)> {
+) -> impl Iterator<Item = Lack<'a>> {
     tables.iter().filter_map(|table| {
-        let PublishedTable { name, columns, .. } = &table.published;
-        let lost = lost.get(name)?;
-        let column = columns.iter().find(|column| lost.contains(*column))?;
-        Some((name.as_str(), column_gone(name, column)))
+        let PublishedTable { name: of, columns, .. } = &table.published;
+        let own = lost.get(of).and_then(|lost| columns.iter().find(|it| lost.contains(*it)));
+        if let Some(column) = own {
+            return Some(Lack { of, table: of, reason: column_gone(of, column) });
+        }
+        table.details.deciding().iter().find_map(|deciding| {
+            let (lost, table) = (lost.get(&deciding.table)?, deciding.table.as_str());
+            let column = deciding.columns.iter().find(|column| lost.contains(*column))?;
+            Some(Lack { of, table, reason: deciding_column_gone(of, table, column) })
+        })
     })
 }
 

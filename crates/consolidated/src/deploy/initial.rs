@@ -19,6 +19,7 @@ const HEADER: &str = "\
 # To keep a table from all remotes, remove its [table.…].
 
 script_version = \"v1\"
+# acknowledge = true   # remotes say at once that a download is applied; `syncline fleet list`
 
 # Every user may receive every publication. A publication without `tables` has all tables.
 [publication.all]

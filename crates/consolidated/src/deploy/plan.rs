@@ -25,6 +25,8 @@ pub(crate) struct Plan<S: Schema> {
 /// A script version and all that it publishes.
 pub(crate) struct VersionPlan<S: Schema> {
     pub(crate) script_version: ScriptVersion,
+    /// Whether downloads are to be acknowledged at once.
+    pub(crate) acknowledge: bool,
     pub(crate) publications: Vec<(PublicationName, Vec<String>)>,
     /// Parents first.
     pub(crate) tables: Vec<TablePlan<S>>,
@@ -144,7 +146,8 @@ impl<'a, S: Schema> Version<'a, S> {
         }
         let (script_version, publications) =
             (self.model.script_version.clone(), self.publications.clone());
-        Ok(VersionPlan { script_version, publications, tables })
+        let acknowledge = self.model.acknowledge;
+        Ok(VersionPlan { script_version, acknowledge, publications, tables })
     }
 }
 

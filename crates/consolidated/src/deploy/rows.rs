@@ -1,15 +1,18 @@
 //! The rows that say what is deployed, each as the statement that inserts it.
 
+use super::format;
 use super::plan::{Plan, VersionPlan};
 use super::schema::Schema;
+use crate::catalog::ACKNOWLEDGE;
 use crate::quote::literal;
 use crate::sql::{Sql, TextRow, Words};
 use model::Failure;
 use std::collections::BTreeSet;
 
 /// The system tables that say it, with their columns. Where there is a position, it is read last.
-const TABLES: [(&str, &str, bool); 4] = [
+const TABLES: [(&str, &str, bool); 5] = [
     ("syncline_script_version", "script_version, CAST(position AS text)", true),
+    ("syncline_option", "script_version, name, value", false),
     ("syncline_publication", "script_version, publication, table_name", false),
     (
         "syncline_table",
@@ -21,8 +24,11 @@ const TABLES: [(&str, &str, bool); 4] = [
 
 /// What is deployed.
 pub(crate) fn stored<Q: Sql>(sql: &mut Q) -> Result<BTreeSet<String>, Failure> {
+    let present = format::columns(sql)?;
     let mut rows = BTreeSet::new();
-    for (table, columns, has_position) in TABLES {
+    // A table that an older program did not make comes with this deployment.
+    let is_there = |table: &str| present.iter().any(|(name, _)| name == table);
+    for (table, columns, has_position) in TABLES.into_iter().filter(|(it, ..)| is_there(it)) {
         let query = format!("SELECT {columns} FROM {{}}{table}");
         for row in sql.bookkeep("read what is deployed", &query, &[])? {
             let mut values: TextRow = row;
@@ -61,6 +67,9 @@ fn version_rows<S: Schema>(position: usize, version: &VersionPlan<S>, prefix: &s
     };
     let name = version.script_version.as_str();
     let mut rows = vec![insert("syncline_script_version", &[name], Some(position))];
+    if version.acknowledge {
+        rows.push(insert("syncline_option", &[name, ACKNOWLEDGE, "true"], None));
+    }
     for (publication, tables) in &version.publications {
         for table in tables {
             rows.push(insert("syncline_publication", &[name, publication.as_str(), table], None));

@@ -15,6 +15,9 @@ pub(crate) struct SystemTables {
     pub(crate) later: &'static [(&'static str, &'static str, &'static str)],
     /// Binds the remotes of older programs, which had no owners: with the column [`OWNERS`].
     pub(crate) bind: &'static [&'static str],
+    /// Counts the age of the passwords of older programs from now on: with the column
+    /// [`SET_AT`].
+    pub(crate) date: &'static str,
 }
 
 /// Tables and columns that a database has of them.
@@ -22,6 +25,9 @@ pub(crate) type SystemColumns = BTreeSet<(String, String)>;
 
 /// The column with the owners of a remote.
 const OWNERS: &str = "bound_users";
+
+/// The column that says since when a user has a password.
+const SET_AT: &str = "password_set_at";
 
 impl SystemTables {
     /// Refuses system tables of this layout that a newer program made (trap 18).
@@ -73,6 +79,9 @@ impl SystemTables {
                     .push(format!("ALTER TABLE {prefix}{table} ADD COLUMN {column} {declared}"));
                 if *column == OWNERS {
                     statements.extend(self.bind.iter().map(|statement| (*statement).to_owned()));
+                }
+                if *column == SET_AT {
+                    statements.push(self.date.to_owned());
                 }
             }
         }

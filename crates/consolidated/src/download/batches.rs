@@ -8,6 +8,8 @@
 use crate::download::Sink;
 use crate::download::new_keys::NewKeys;
 use crate::download::owed::{OwedKeys, Page, State};
+use crate::download::range::DownloadRange;
+use crate::download::resume::{self, Upto, Window};
 use crate::synchronization::{DownloadBatch, FetchRequest, Fetched};
 use crate::upload::echo::EchoKind;
 use crate::upload::rebase::values;
@@ -45,6 +47,35 @@ pub(crate) struct Part {
     pub(crate) refreshed: bool,
     /// Owed rows of the table are sent as its cursor meets them, and only others are looked up.
     pub(crate) meets_owed: bool,
+    /// Which reading of the table's rows it is; none where the remote is told no positions.
+    pub(crate) stretch: Option<Stretch>,
+}
+
+/// One of the readings of a table's rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stretch {
+    pub(crate) ordered: bool,
+    /// Segments of the remote that lie before.
+    pub(crate) passed: u16,
+    pub(crate) is_last: bool,
+}
+
+impl Stretch {
+    /// Of a window of a table whose range this is.
+    pub(crate) fn of<P, S: Clone>(
+        range: &DownloadRange<P, S>,
+        window: &Window<S>,
+    ) -> Option<Stretch> {
+        let Window { ordered, passed, is_last, .. } = *window;
+        range.tells_positions().then_some(Stretch { ordered, passed, is_last })
+    }
+}
+
+impl Part {
+    /// Whether it is the first of its table.
+    pub(crate) fn begins_table(self) -> bool {
+        self.kind == Kind::Rows && self.stretch.is_none_or(|stretch| stretch.passed == 0)
+    }
 }
 
 /// What is sent of a download, as it comes.
@@ -58,6 +89,8 @@ pub(crate) struct Batches<'a, 's> {
     new_keys: NewKeys,
     buffer: Vec<u8>,
     count: u32,
+    /// Where the last row of the buffer begins.
+    last: usize,
     /// Rows with another key, each after the old key.
     moved: Vec<u8>,
     moved_count: u32,
@@ -73,6 +106,7 @@ impl<'a, 's> Batches<'a, 's> {
             new_keys: NewKeys::default(),
             buffer: Vec::new(),
             count: 0,
+            last: 0,
             moved: Vec::new(),
             moved_count: 0,
             fetched: Fetched::default(),
@@ -99,10 +133,31 @@ impl<'a, 's> Batches<'a, 's> {
         if self.moved.len() >= bytes_max || self.moved_count >= rows_max {
             self.send_moved(part)?;
         }
-        match self.buffer.len() >= bytes_max || self.count >= rows_max {
-            true => self.send(part),
-            false => Ok(()),
+        if self.buffer.len() < bytes_max && self.count < rows_max {
+            return Ok(());
         }
+        // All rows before the last one of the batch have been sent, or the remote has them.
+        let position = match part.stretch.filter(|stretch| stretch.ordered && self.count > 0) {
+            Some(_) => resume::behind(&key_in(table, part.kind, &self.buffer[self.last..])?),
+            None => None,
+        };
+        self.send(part)?;
+        match (position, part.stretch) {
+            (Some(position), Some(stretch)) => self.tell(part, stretch.passed, false, position),
+            _ => Ok(()),
+        }
+    }
+
+    /// Tells the remote how far the rows of a table have been sent.
+    fn tell(
+        &mut self,
+        part: Part,
+        passed: u16,
+        complete: bool,
+        position: Vec<u8>,
+    ) -> Result<(), Failure> {
+        let table = part.position;
+        (self.sink)(DownloadBatch::Position { table, passed, complete, position })
     }
 
     /// The next keys behind `behind` of owed rows of the present table that no cursor so far has
@@ -126,9 +181,14 @@ impl<'a, 's> Batches<'a, 's> {
     pub(crate) fn end(&mut self, part: Part) -> Result<(), Failure> {
         self.send_moved(part)?;
         self.send(part)?;
-        match part.kind {
-            Kind::Owed => self.owed_deletes(part),
-            Kind::Rows | Kind::DeletedKeys => Ok(()),
+        match (part.kind, part.stretch) {
+            (Kind::Owed, _) => self.owed_deletes(part),
+            (Kind::Rows, Some(stretch)) if stretch.is_last => {
+                self.tell(part, stretch.passed, true, resume::position(&Upto::End))
+            }
+            // Up to the position where that segment of the remote ends.
+            (Kind::Rows, Some(stretch)) => self.tell(part, stretch.passed + 1, false, Vec::new()),
+            _ => Ok(()),
         }
     }
 
@@ -183,6 +243,7 @@ impl<'a, 's> Batches<'a, 's> {
             return Ok(());
         }
         self.count += 1;
+        self.last = begin;
         Ok(())
     }
 
@@ -279,6 +340,7 @@ fn key_in<'r>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::synchronization::resuming::Resuming;
     use crate::synchronization::{Held, Session};
     use crate::upload::echo::Echo;
     use model::{
@@ -315,6 +377,7 @@ mod tests {
             schema: Arc::default(),
             held: Held::Untold,
             waiting: Arc::default(),
+            acknowledge: false,
         };
         let request = FetchRequest {
             session: &session,
@@ -323,9 +386,11 @@ mod tests {
             held_marks: &[],
             key_changes: true,
             echo: &Echo::default(),
+            wanted: &[],
             batch_bytes: 1000,
             batch_rows: 1000,
             row_bytes_max: 1000,
+            resuming: Resuming::default(),
         };
         let mut owed = OwedKeys::within(&Arc::default());
         [1, 2, 3].iter().for_each(|key| owed.owe(&encoded(&[*key])).unwrap());
@@ -339,7 +404,7 @@ mod tests {
             Ok(())
         };
         let mut batches = Batches::new(&request, &mut sink);
-        let part = |kind| Part { position: 0, kind, refreshed: false, meets_owed };
+        let part = |kind| Part { position: 0, kind, refreshed: false, meets_owed, stretch: None };
         batches.begin(Some(owed), NewKeys::default());
         let mut take = |kind, rows: &[&[i64]]| {
             for row in rows {

@@ -14,12 +14,27 @@
 //! N3. A key change that did not change the children is not sent as one: at a remote the children
 //!     would follow.
 
-use model::Failure;
+use model::{Failure, Hold, Memory};
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 /// Most key changes of a table that a download tells as what they are. Beyond it, as where the log
 /// is too short, a row goes and another comes.
 pub(crate) const KEY_CHANGES_MAX: usize = 100_000;
+
+/// Bytes of the keys in them. The questions about them go to the database in one flight.
+const KEY_BYTES_MAX: u64 = 16 << 20;
+
+/// How often the keys of a change are in memory: as known, as given up and as sent, and in the
+/// questions to the database and their answers.
+const COPIES: u64 = 6;
+
+/// Bytes that a change takes beside its keys.
+const CHANGE_BYTES: u64 = 400;
+
+/// Bytes of key changes that are told although there is no memory left: what a remote is told of a
+/// few does not depend on what others hold.
+const TOLD_BYTES_MIN: u64 = 256 << 10;
 
 /// An entry of the log: a row got another key. Both keys are one where a remote has made a row of
 /// its own under a key that another had left.
@@ -34,8 +49,8 @@ pub(crate) struct KeyChange {
 
 /// The keys by which a remote knows the rows of a table, followed from change to change.
 ///
-/// The changes of one row come in their order, and so do those that concern one key.
-#[derive(Default)]
+/// The changes of one row come in their order, and so do those that concern one key. If there are
+/// too many, or no memory for them, none is told.
 pub(crate) struct Trail {
     /// By the key that a row has now, the one by which the remote knows it; none if the remote does
     /// not know it, or is not sent it.
@@ -45,12 +60,50 @@ pub(crate) struct Trail {
     /// Keys that rows have left. A row that has such a key now came later.
     left: HashSet<Vec<u8>>,
     changes: usize,
+    key_bytes: u64,
+    too_many: bool,
+    held: Hold,
 }
 
 impl Trail {
+    /// Of no changes, with memory from `memory`.
+    pub(crate) fn within(memory: &Arc<Memory>) -> Trail {
+        let (known_by, now, left) = (HashMap::new(), HashMap::new(), HashSet::new());
+        let (changes, key_bytes, held) = (0, 0, memory.hold());
+        Trail { known_by, now, left, changes, key_bytes, too_many: false, held }
+    }
+
+    /// Follows another change.
     pub(crate) fn follow(&mut self, change: KeyChange) {
+        if !self.too_many && !self.makes_room(&change) {
+            let Trail { known_by, now, left, held, .. } = self;
+            (*known_by, *now, *left) = (HashMap::new(), HashMap::new(), HashSet::new());
+            held.release();
+            self.too_many = true;
+        }
+        if !self.too_many {
+            self.follow_it(change);
+        }
+    }
+
+    /// Whether another change may be told.
+    fn makes_room(&mut self, change: &KeyChange) -> bool {
+        let keys = (change.was.len() + change.is.len()) as u64;
+        (self.changes, self.key_bytes) = (self.changes + 1, self.key_bytes + keys);
+        if self.changes > KEY_CHANGES_MAX || self.key_bytes > KEY_BYTES_MAX {
+            return false;
+        }
+        let bytes = CHANGE_BYTES + COPIES * keys;
+        let held = self.held.try_grow(bytes);
+        if !held && self.held.bytes() + bytes <= TOLD_BYTES_MIN {
+            self.held.grow(bytes);
+            return true;
+        }
+        held
+    }
+
+    fn follow_it(&mut self, change: KeyChange) {
         let KeyChange { was, is, own, unlinked } = change;
-        self.changes += 1;
         let mut known = None;
         if was != is {
             known = match self.known_by.remove(&was) {
@@ -83,11 +136,9 @@ impl Trail {
 
     /// The rows that are known by other keys than they have; none where too many were changed.
     pub(crate) fn end(self) -> NewKeys {
-        if self.changes > KEY_CHANGES_MAX {
-            return NewKeys::default();
-        }
         let known_by = self.known_by.into_iter().filter_map(|(now, known)| Some((now, known?)));
-        NewKeys::of(known_by.filter(|(now, known)| now != known).collect())
+        let known_by = known_by.filter(|(now, known)| now != known).collect();
+        NewKeys::of(known_by, Some(self.held))
     }
 }
 
@@ -142,12 +193,14 @@ pub(crate) struct NewKeys {
     given_up: HashSet<Vec<u8>>,
     /// Those of them that were sent.
     told: HashSet<Vec<u8>>,
+    /// What all of it takes.
+    held: Option<Hold>,
 }
 
 impl NewKeys {
-    fn of(known_by: HashMap<Vec<u8>, Vec<u8>>) -> NewKeys {
+    fn of(known_by: HashMap<Vec<u8>, Vec<u8>>, held: Option<Hold>) -> NewKeys {
         let given_up = known_by.values().cloned().collect();
-        NewKeys { known_by, given_up, told: HashSet::new() }
+        NewKeys { known_by, given_up, told: HashSet::new(), held }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -186,7 +239,7 @@ impl NewKeys {
                 known_by.insert(new, old);
             }
         }
-        *self = NewKeys::of(known_by);
+        *self = NewKeys::of(known_by, self.held.take());
         Ok(())
     }
 }
@@ -198,7 +251,7 @@ mod tests {
     /// Each change is `was`, `is` and who made it: `o` others, `r` the remote itself, `u` others,
     /// without foreign keys.
     fn check(changes: &[&str], expected: &[&str]) {
-        let mut trail = Trail::default();
+        let mut trail = Trail::within(&Arc::default());
         for change in changes {
             let bytes = change.as_bytes();
             let (own, unlinked) = (bytes[2] == b'r', bytes[2] == b'u');
@@ -229,6 +282,32 @@ mod tests {
         check(&["abo", "dbo", "beo"], &["de"]);
         // A row that took a key which another row had left is new.
         check(&["abo", "aco"], &["ab"]);
+    }
+
+    // S9: all keys that had changed were held, whatever they took.
+    #[test]
+    fn changes_that_take_too_much_are_not_told_and_give_the_memory_back() {
+        let key = |kind: u8, n: u32| {
+            let mut key = vec![kind; 1_000];
+            key.extend_from_slice(&n.to_be_bytes());
+            key
+        };
+        for (memory, changes, told) in
+            [(0, 20, true), (0, 1_000, false), (1 << 20, 1_000, false), (1 << 30, 1_000, true)]
+        {
+            let memory = Memory::new(memory);
+            let mut trail = Trail::within(&memory);
+            for n in 0..changes {
+                let (was, is) = (key(1, n), key(2, n));
+                trail.follow(KeyChange { was, is, own: false, unlinked: false });
+                assert!(told || memory.used_bytes() <= 1 << 20);
+            }
+            let new_keys = trail.end();
+            assert_eq!(new_keys.iter().count(), if told { changes as usize } else { 0 });
+            assert_eq!(memory.used_bytes() > 0, told);
+            drop(new_keys);
+            assert_eq!(memory.used_bytes(), 0);
+        }
     }
 
     // S3, Trap 8

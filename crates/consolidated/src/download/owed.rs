@@ -99,6 +99,16 @@ impl<'a, 's> OwedEntries<'a, 's> {
         Some(found)
     }
 
+    /// Takes what the remote asks for. First of all: what the database knows of a row says more.
+    pub(crate) fn want(&mut self, request: &FetchRequest<'_>) -> Result<(), Failure> {
+        for (table, key) in request.wanted {
+            if self.are_sent.get(*table) == Some(&true) {
+                self.tables[*table].add(key.clone(), State::Owed)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Takes an entry: a row, or a bundle.
     pub(crate) fn add(&mut self, entry: OwedEntry, is_bundle: bool) -> Result<(), Failure> {
         let (table, is_sent) = (entry.table, self.are_sent[entry.table]);

@@ -2,7 +2,9 @@
 
 use crate::download::Sink;
 use crate::download::mark::{Mark, Point};
+use crate::download::resume::{self, Continued, Seal, Window};
 use crate::identity::Void;
+use crate::synchronization::resuming::TableToken;
 use crate::synchronization::{
     DownloadBatch, DownloadedTable, FetchRequest, Session, TableMark, UploadRequest,
 };
@@ -14,7 +16,7 @@ pub(crate) trait Moment {
     type Table: DownloadTable;
     type Point: Point;
     /// From where on changes are sent.
-    type Since;
+    type Since: Clone;
     /// From where on the changes of a table are known.
     type Floor;
 
@@ -40,6 +42,9 @@ pub(crate) trait Moment {
         now: &Self::Point,
         floor: &Self::Floor,
     ) -> Option<Self::Since>;
+
+    /// Whether a key of the table may have changed since then, so that rows are sent with two keys.
+    fn may_have_new_keys(&self, table: &Self::Table, since: &Self::Since) -> Result<bool, Failure>;
 }
 
 /// What decides how a table is downloaded.
@@ -51,6 +56,15 @@ pub(crate) trait DownloadTable {
 
     /// Digest of the selection and of the values that it has for the remote.
     fn claims(&self, session: &Session) -> Result<u128, Failure>;
+
+    /// Its cursors are those that were generated, so it is known which rows they name.
+    fn has_generated_cursors(&self) -> bool;
+
+    /// Its rows can be sent in the order of their keys, which is the same for ever.
+    fn has_key_order(&self) -> bool;
+
+    /// Rows can be compared with this key.
+    fn can_compare(&self, key: &[u8]) -> bool;
 }
 
 /// What of a table is sent, and up to where it is complete then.
@@ -60,6 +74,26 @@ pub(crate) struct DownloadRange<P, S> {
     /// From where on changes are sent, where only these are sent.
     pub(crate) since: Option<S>,
     pub(crate) until: Mark<P>,
+    /// How a download that is cut goes on with the table; none if it cannot.
+    token: Option<Vec<u8>>,
+    /// The rows are sent in key order.
+    ordered: bool,
+    /// What the remote keeps of the table, if that counts.
+    pub(crate) continued: Option<Continued<S>>,
+}
+
+impl<P, S: Clone> DownloadRange<P, S> {
+    /// The readings of the table's rows.
+    pub(crate) fn windows(&self) -> Vec<Window<S>> {
+        resume::windows(self.continued.as_ref(), self.since.as_ref(), self.ordered)
+    }
+
+    /// Since when rows have departed that the remote may have; none if the rows that it has and
+    /// does not receive are those.
+    pub(crate) fn departed(&self) -> Option<&S> {
+        let kept = self.continued.as_ref().map(|continued| &continued.departed);
+        kept.or(self.since.as_ref())
+    }
 }
 
 /// The ranges of all tables of a download.
@@ -77,7 +111,9 @@ pub(crate) fn all<M: Moment>(
     request: &FetchRequest<'_>,
 ) -> Result<Ranges<M::Point, M::Since>, Failure> {
     let of = |(position, table): (usize, &Arc<M::Table>)| {
-        range(moment, &**table, request.marks.get(position), request)
+        let mut range = range(moment, &**table, request.marks.get(position), request)?;
+        resumable(moment, (position, &**table), request, &mut range)?;
+        Ok(range)
     };
     let ranges = tables.iter().enumerate().map(of).collect::<Result<_, Failure>>()?;
     let is_of_here = |held: &TableMark, mark: &Mark<M::Point>| match held.fingerprint.as_str() {
@@ -114,7 +150,7 @@ fn range<M: Moment>(
     if !published.direction.downloads() {
         // The mark still carries the counter, which settles what the remote was sent.
         let until = Mark { generation, counter, claims: 0, point: moment.nowhere() };
-        return Ok(DownloadRange { mode: DownloadedTable::None, since: None, until });
+        return Ok(DownloadRange::new(DownloadedTable::None, None, until));
     }
     let (point, floor) = moment.now(table)?;
     let claims = table.claims(request.session)?;
@@ -128,7 +164,50 @@ fn range<M: Moment>(
         Some(_) => DownloadedTable::Changes,
         None => DownloadedTable::Refresh,
     };
-    Ok(DownloadRange { mode, since, until })
+    Ok(DownloadRange::new(mode, since, until))
+}
+
+/// Finds out whether the remote may go on with a table later, and whether it does so now.
+fn resumable<M: Moment>(
+    moment: &M,
+    (position, table): (usize, &M::Table),
+    request: &FetchRequest<'_>,
+    range: &mut DownloadRange<M::Point, M::Since>,
+) -> Result<(), Failure> {
+    let resuming = &request.resuming;
+    // Rows that are asked for once may come behind all positions, and not a second time.
+    let is_wanted = request.wanted.iter().any(|(table, _)| *table == position);
+    let can_be = resuming.is_understood
+        && range.mode != DownloadedTable::None
+        && !is_wanted
+        && !table.is_sent_afresh()
+        && table.has_generated_cursors();
+    if !can_be {
+        return Ok(());
+    }
+    if let Some(since) = &range.since
+        && moment.may_have_new_keys(table, since)?
+    {
+        return Ok(());
+    }
+    range.ordered = table.has_key_order() && resuming.follows_cut();
+    let published = table.published();
+    let seal = Seal::of(request, (position, published), range.mode);
+    range.token = Some(seal.token(&range.until.write()?));
+    let Some(resumed) = resuming.tables.iter().find(|it| it.table == position) else {
+        return Ok(());
+    };
+    let (_, floor) = moment.now(table)?;
+    let until = &range.until;
+    let since = |mark: Mark<M::Point>| {
+        let counts = mark.claims == until.claims
+            && mark.counter < request.counter
+            && is_past(moment, &mark, request);
+        counts.then(|| moment.since(mark.point, &until.point, &floor)).flatten()
+    };
+    let can_compare = |key: &[u8]| range.ordered && table.can_compare(key);
+    range.continued = seal.continued(resumed, published, can_compare, range.since.clone(), since);
+    Ok(())
 }
 
 /// Whether the mark is of the past of this database.
@@ -154,7 +233,34 @@ pub(crate) fn has_other_claims<P: Point>(
     Ok(mark.claims != table.claims(request.session)?)
 }
 
+impl<P, S> DownloadRange<P, S> {
+    fn new(mode: DownloadedTable, since: Option<S>, until: Mark<P>) -> DownloadRange<P, S> {
+        DownloadRange { mode, since, until, token: None, ordered: false, continued: None }
+    }
+
+    /// Whether the remote is told how far the rows of the table have been sent.
+    pub(crate) fn tells_positions(&self) -> bool {
+        self.token.is_some()
+    }
+}
+
 impl<P: Point, S> Ranges<P, S> {
+    /// Whole tables that could be sent in key order and are not. To sort costs about as much as to
+    /// read, so it is worth it only where a table is so large that much of it would be sent again.
+    pub(crate) fn unordered<T: DownloadTable>(&self, tables: &[Arc<T>]) -> Vec<usize> {
+        let all = self.tables.iter().zip(tables).enumerate();
+        let unordered = all.filter(|(_, (range, table))| {
+            let is_whole = range.mode == DownloadedTable::Refresh;
+            is_whole && range.tells_positions() && !range.ordered && table.has_key_order()
+        });
+        unordered.map(|(position, _)| position).collect()
+    }
+
+    /// The rows of this table are sent in key order.
+    pub(crate) fn order(&mut self, position: usize) {
+        self.tables[position].ordered = true;
+    }
+
     /// Says how each table is downloaded. One that is sent whole is a warning, unless it is so
     /// every time.
     pub(crate) fn begin<T: DownloadTable>(
@@ -169,7 +275,12 @@ impl<P: Point, S> Ranges<P, S> {
         });
         let named = refreshed.map(|(position, table)| (position, table.published().name.as_str()));
         request.warn_of_refreshes(named);
+        let tokens = self.tables.iter().map(|range| TableToken {
+            token: range.token.clone(),
+            continued: range.continued.is_some(),
+        });
         sink(DownloadBatch::Begin {
+            tokens: tokens.collect(),
             tables: modes,
             restored: self.restored,
             deletes_lost: self.deletes_lost,

@@ -15,17 +15,18 @@ use crate::postgres::upload::table_reach::{self, Reach};
 use crate::quote::ident;
 use crate::synchronization::{Held, Session, WaitingTable};
 use model::{Code, DatabaseId, Failure, PublishedTable};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// Asks for the deployment number alone.
 pub(super) const DEPLOYMENT: &str =
     "SELECT value::int8 FROM syncline.syncline_system WHERE name = 'deployment'";
 
-const READ: [&str; 9] = [
+const READ: [&str; 10] = [
     "SELECT name, value FROM syncline.syncline_system
      WHERE name IN ('deployment', 'database_id', 'format')",
     "SELECT script_version FROM syncline.syncline_script_version ORDER BY position",
+    "SELECT script_version, name, value FROM syncline.syncline_option",
     "SELECT script_version, publication, table_name FROM syncline.syncline_publication
      ORDER BY publication",
     "SELECT script_version, published, conflict_rule, details FROM syncline.syncline_table
@@ -105,6 +106,7 @@ impl Catalog {
                 .map(|row| row.try_get(0))
                 .collect::<Result<_, _>>()
                 .map_err(garbled)?,
+            options: three(rows()).map_err(garbled)?,
             publications: three(rows()).map_err(garbled)?,
             tables: four(rows()).map_err(garbled)?,
             scripts: four(rows()).map_err(garbled)?,
@@ -121,13 +123,18 @@ impl Catalog {
         Ok(Some(Catalog { deployed, tables: HashMap::new(), reach, standing }))
     }
 
-    /// Every deployed table: by published name its name in SQL.
+    /// Every deployed table, and those that decide about its rows: by published name its name in
+    /// SQL.
     fn named(&self) -> BTreeMap<String, String> {
-        let named = self.deployed.tables_of_all().map(|table| {
-            let TableDetails { schema, name, .. } = &table.details;
-            (table.published.name.clone(), format!("{}.{}", ident(schema), ident(name)))
-        });
-        named.collect()
+        let mut named = BTreeMap::new();
+        for table in self.deployed.tables_of_all() {
+            let TableDetails { schema, name, deciding, .. } = &table.details;
+            let relation = format!("{}.{}", ident(schema), ident(name));
+            named.insert(table.published.name.clone(), relation);
+            let deciding = deciding.iter();
+            named.extend(deciding.map(|it| (it.table.clone(), it.relation.clone())));
+        }
+        named
     }
 
     /// Whether something has changed about the tables that are not served.
@@ -231,10 +238,7 @@ fn lost_columns(
     catalog: &Catalog,
     named: &BTreeMap<String, String>,
 ) -> Result<LostColumns, Failure> {
-    let published = catalog.deployed.tables_of_all().map(|table| &table.published);
-    let deployed: BTreeSet<(&str, &str)> = published
-        .flat_map(|table| table.columns.iter().map(|column| (table.name.as_str(), column.as_str())))
-        .collect();
+    let deployed = catalog.deployed.columns_of_all();
     let relations: Vec<&str> = deployed.iter().map(|(table, _)| named[*table].as_str()).collect();
     let columns: Vec<&str> = deployed.iter().map(|(_, column)| *column).collect();
     let doing = "look for the columns of tables";

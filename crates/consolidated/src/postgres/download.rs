@@ -12,6 +12,7 @@ pub(super) mod claims;
 pub(super) mod cursor;
 pub(super) mod durable;
 pub(super) mod guard;
+mod key_order;
 pub(super) mod moment;
 pub(super) mod new_keys;
 pub(super) mod orphans;
@@ -27,8 +28,9 @@ pub(super) mod unreadable;
 pub(super) mod watermark;
 pub(super) mod withhold;
 
-use crate::download::batches::{Kind, Part};
+use crate::download::batches::{Kind, Part, Stretch};
 use crate::download::owed::{OwedEntries, OwedKeys, Page};
+use crate::download::resume::Window;
 use crate::download::{self, Sink, range};
 use crate::identity::Void;
 use crate::postgres::catalog;
@@ -52,6 +54,7 @@ use crate::synchronization::{DownloadedTable, FetchRequest, Fetched};
 use crate::upload::echo::{Echo, Transaction};
 use model::{Code, Counter, Failure, Spills};
 use postgres_types::{PgLsn, ToSql};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, LazyLock};
@@ -229,22 +232,29 @@ pub(super) fn fetch(
     mut sink: Sink<'_>,
 ) -> Result<Fetched, Unfetched> {
     let moment = &opening.moment;
-    let judged = range::all(&Witness { moment, timelines }, tables, request)?;
+    let mut judged = range::all(&Witness { moment, timelines }, tables, request)?;
+    for position in key_order::large(link, tables, judged.unordered(tables), request)? {
+        judged.order(position);
+    }
     judged.begin(tables, request, sink)?;
     let ranges = &judged.tables;
     let settled = download::owed::settled(request.marks, tables.len(), Mark::counter_of);
     let mut entries = OwedEntries::new(spills, ranges, settled, request, &mut sink);
     let remote_id = request.session.remote_id.as_str();
+    entries.want(request)?;
     owed::read(link, &opening.owed, remote_id, tables, &mut entries)?;
     let (mut owed, unreadable) = entries.end();
     let isolating = isolating || unreadable;
     let own_upload = own_upload(request.echo, moment.space);
     let (unflushed, departures) = (opening.unflushed, &opening.departures);
-    let search = Search { tables, ranges, request, moment, departures, own_upload, isolating };
+    let memory = spills.memory();
+    let search =
+        Search { tables, ranges, request, moment, departures, own_upload, memory, isolating };
     if isolating {
         unreadable::leave_to_cursors(link, search, &mut owed, sink)?;
     }
-    let cursors = plan(tables, ranges, &owed, request, own_upload, departures)?;
+    let windows: Vec<_> = ranges.iter().map(DownloadRange::windows).collect();
+    let cursors = plan(search, &windows, &owed)?;
     let download = Download::new(tables, owed, search.find(link)?, request, sink);
     let (fetched, flushed) = run(link, tables, &cursors, unflushed, download)?;
     // A download without rows need not wait, because nothing of it can be lost.
@@ -265,8 +275,10 @@ fn own_upload(echo: &Echo, space: NumberSpace) -> Xid8 {
 /// A statement of the second flight, and what its rows are.
 struct Cursor<'a> {
     event: Event,
-    statement: &'a Statement,
+    statement: Cow<'a, Statement>,
     source: Source<'a>,
+    /// The keys between which its rows lie.
+    bounds: [Option<&'a [u8]>; 2],
     part: Part,
 }
 
@@ -288,6 +300,10 @@ impl<'a> Cursor<'a> {
                 let keys = keys.iter().map(Vec::as_slice);
                 Ok(Value::Keys(owed::key_array(keys, table, *column)?))
             }
+            Slot::Bound(which, column) => {
+                let key = self.bounds[*which].into_iter();
+                Ok(Value::Keys(owed::key_array(key, table, *column)?))
+            }
             _ => Ok(self.source.value(slot)),
         });
         values.collect()
@@ -296,34 +312,42 @@ impl<'a> Cursor<'a> {
 
 /// Everything that is to be asked, in the order in which it is sent.
 fn plan<'a>(
-    tables: &'a [Arc<Table>],
-    ranges: &'a [DownloadRange],
+    search: Search<'a>,
+    windows: &'a [Vec<Window<Snapshot>>],
     owed: &[OwedKeys],
-    request: &'a FetchRequest<'a>,
-    own_upload: Xid8,
-    departures: &DepartureProbe,
 ) -> Result<Vec<Cursor<'a>>, Failure> {
+    let Search { tables, ranges, request, departures, own_upload, .. } = search;
     let mut cursors = Vec::new();
     let last = ranges.iter().rposition(|range| range.mode != DownloadedTable::None);
     for (position, (table, range)) in tables.iter().zip(ranges).enumerate() {
+        if range.mode == DownloadedTable::None {
+            continue;
+        }
         let refreshed = range.mode == DownloadedTable::Refresh;
-        let source = Source { session: request.session, since: range.since.as_ref(), own_upload };
         let owed = &owed[position];
         let meets_owed = owed.are_many() || last == Some(position);
-        let mut add = |event: Event, kind: Kind| -> Result<(), Failure> {
-            let statement = table.required(event)?;
-            let part = Part { position, kind, refreshed, meets_owed };
-            cursors.push(Cursor { event, statement, source, part });
-            Ok(())
+        let source = |since| Source { session: request.session, since, own_upload };
+        let part = |kind| Part { position, kind, refreshed, meets_owed, stretch: None };
+        let alone = |event: Event, since, kind: Kind| -> Result<Cursor<'a>, Failure> {
+            let statement = Cow::Borrowed(table.required(event)?);
+            let (source, part) = (source(since), part(kind));
+            Ok(Cursor { event, statement, source, bounds: [None; 2], part })
         };
-        if range.mode != DownloadedTable::None {
-            add(Event::DownloadCursor, Kind::Rows)?;
-            if !refreshed && !departures.is_about(table, range.since.as_ref(), own_upload) {
-                add(Event::DownloadDeleteCursor, Kind::DeletedKeys)?;
-            }
-            if !owed.is_empty() {
-                add(Event::UploadFetch, Kind::Owed)?;
-            }
+        for window in &windows[position] {
+            let event = Event::DownloadCursor;
+            let statement = key_order::statement(table.required(event)?, table, window);
+            let part = Part { stretch: Stretch::of(range, window), ..part(Kind::Rows) };
+            let bounds = [window.low.as_deref(), window.high.as_deref()];
+            let source = source(window.since.as_ref());
+            cursors.push(Cursor { event, statement, source, bounds, part });
+        }
+        if let Some(since) = range.departed()
+            && !departures.is_about(table, Some(since), own_upload)
+        {
+            cursors.push(alone(Event::DownloadDeleteCursor, Some(since), Kind::DeletedKeys)?);
+        }
+        if !owed.is_empty() {
+            cursors.push(alone(Event::UploadFetch, range.since.as_ref(), Kind::Owed)?);
         }
     }
     Ok(cursors)

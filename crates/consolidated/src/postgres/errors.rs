@@ -128,11 +128,13 @@ fn objected(objection: Objection) -> Failure {
 
 /// With the code that fits, and the database's words as its cause.
 fn refused(refusal: &Refusal, message: String) -> Failure {
-    // For the log at the center only: it quotes rows and columns that no remote may see.
-    if let Some(detail) = refusal.detail() {
-        let detail = cut(detail, MESSAGE_BYTES_MAX);
+    // For the log at the center only: all three quote rows and columns that no remote may see.
+    let more = [refusal.detail(), refusal.place(), refusal.statement()];
+    if more.iter().any(Option::is_some) {
+        let [detail, place, statement] =
+            more.map(|text| cut(text.unwrap_or_default(), MESSAGE_BYTES_MAX));
         let said = cut(refusal.message(), MESSAGE_BYTES_MAX);
-        tracing::warn!(state = refusal.state(), said = %said, %detail, "{message}");
+        tracing::warn!(state = refusal.state(), %said, %detail, %place, %statement, "{message}");
     }
     // A table changed under a prepared statement, which is prepared again the next time.
     let stale = refusal.routine() == Some("RevalidateCachedQuery");
@@ -207,14 +209,20 @@ fn hint(state: &str) -> Option<&'static str> {
     }
 }
 
-/// The database's words, without the detail, which may quote rows that the reader must not see.
+/// What the place of an error begins with if it is a line of a function. Any other place quotes a
+/// statement, and one that a function has put together quotes values of rows.
+const FUNCTIONS: [&str; 2] = ["PL/pgSQL function ", "SQL function "];
+
+/// The database's words, without those that may quote rows that the reader must not see.
 #[derive(Debug)]
 struct Said(String);
 
 impl Said {
     fn new(refusal: &Refusal) -> Said {
         let mut text = format!("{} ({})", refusal.message(), refusal.state());
-        if let Some(place) = refusal.place().and_then(|place| place.lines().next()) {
+        let place = refusal.place().and_then(|place| place.lines().next());
+        let is_function = |place: &&str| FUNCTIONS.iter().any(|begin| place.starts_with(begin));
+        if let Some(place) = place.filter(is_function) {
             text.push_str(&format!(", {place}"));
         }
         Said(text)

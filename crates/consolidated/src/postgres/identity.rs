@@ -31,7 +31,7 @@ pub(super) const LOCK: &str = "SELECT progress, counter, nonce, epoch, attempt,
     EXISTS (SELECT FROM syncline.syncline_owed WHERE remote_id = $1),
     set_config('syncline.applying', 'on', true),
     secret, bound_users, void_counter, deletes_lost, forgotten_at IS NOT NULL,
-    set_config('syncline.remote', $1, true)
+    set_config('syncline.remote', $1, true), acknowledged
 FROM syncline.syncline_remote WHERE remote_id = $1 FOR UPDATE";
 
 /// Takes a remote ID for its first synchronization; waits for others that do the same.
@@ -44,6 +44,9 @@ const STORE: &str = "UPDATE syncline.syncline_remote SET
     user_name = $2, script_version = $3, progress = $4, counter = $5, nonce = $6, epoch = $7,
     attempt = $8, secret = $12, bound_users = $13, void_counter = $14, deletes_lost = $15,
     forgotten_at = NULL,
+    acknowledged_at = CASE WHEN $16 > acknowledged THEN now()
+        WHEN $16 > 0 THEN acknowledged_at END,
+    acknowledged = $16,
     last_upload_at = CASE WHEN $9 THEN now() ELSE last_upload_at END,
     last_download_at = CASE WHEN $10 THEN now() ELSE last_download_at END,
     timeline = $11::int8,
@@ -94,6 +97,7 @@ pub(super) fn locked(answer: &Answer) -> Result<Option<Locked>, Failure> {
             binding: Binding::Open,
             void_counter: Counter(row.try_get(10)?),
             deletes_lost: row.try_get(11)?,
+            acknowledged: Counter(row.try_get(14)?),
             forgotten: row.try_get(12)?,
         };
         Ok((remembered, row.try_get::<Vec<&str>>(5)?, row.try_get(6)?))
@@ -268,7 +272,7 @@ impl<'a> Stored<'a> {
     }
 
     /// For [`Stored::call`].
-    pub(super) fn parameters(&self) -> [&(dyn ToSql + Sync); 15] {
+    pub(super) fn parameters(&self) -> [&(dyn ToSql + Sync); 16] {
         let Remembered { progress, counter, nonce, epoch, attempt, .. } = &self.remote;
         [
             &self.remote_id,
@@ -286,6 +290,7 @@ impl<'a> Stored<'a> {
             &self.bound_users,
             &self.remote.void_counter.0,
             &self.remote.deletes_lost,
+            &self.remote.acknowledged.0,
         ]
     }
 

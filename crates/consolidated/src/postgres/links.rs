@@ -15,8 +15,7 @@ use crate::synchronization::change::Change;
 use crate::upload::detached::Reference;
 use crate::upload::rebase::{Rebased, values};
 use crate::upload::uploaded_row::UploadedRow;
-use model::{Failure, PublishedTable, Value, ValueRef, write_value};
-use std::collections::HashMap;
+use model::{Failure, PublishedTable, SpillMap, Spills, Value, ValueRef, write_value};
 use std::sync::Arc;
 
 /// Most foreign keys that are followed one behind the other.
@@ -43,6 +42,8 @@ pub(super) struct ForeignKey {
     pub(super) columns: Vec<usize>,
     pub(super) parent: usize,
     pub(super) referred: Vec<usize>,
+    /// The number of these columns of the parent: foreign keys to the same ones have the same.
+    place: u32,
     /// As PostgreSQL spells the action.
     on_update: String,
     /// What `SET DEFAULT` makes of the columns; none where another action is declared, or where a
@@ -72,32 +73,44 @@ impl ForeignKey {
     }
 }
 
-/// What values became what, by a table and the columns that are referred to.
-type Became = HashMap<(usize, Vec<usize>), HashMap<Vec<u8>, Vec<u8>>>;
-
-/// The foreign keys of an upload.
-#[derive(Debug, Default)]
+/// The foreign keys of an upload. What is noted of values may be about all of its rows. So what
+/// there is no memory for lies on disk, by the place of the columns and the value.
+#[derive(Debug)]
 pub(super) struct Links {
     keys: Vec<ForeignKey>,
     /// Old values, and what they are now.
-    moved: Became,
+    moved: SpillMap,
     /// Values that rows should have had, and those that they have kept.
-    kept: Became,
+    kept: SpillMap,
     /// Values that rows of the upload leave, and whether others come to them, where the remote says
     /// which rows stay.
-    taken: HashMap<(usize, Vec<usize>), HashMap<Vec<u8>, bool>>,
+    taken: SpillMap,
 }
 
+/// What is noted of a value that rows leave.
+const LEFT: &[u8] = &[0];
+const TAKEN: &[u8] = &[1];
+
 impl Links {
+    /// None.
+    pub(super) fn none(spills: &Arc<Spills>) -> Links {
+        let values = || SpillMap::new(spills);
+        Links { keys: Vec::new(), moved: values(), kept: values(), taken: values() }
+    }
+
     /// Between `tables`.
-    pub(super) fn read(link: &mut Connection, tables: &[Arc<Table>]) -> Result<Links, Failure> {
+    pub(super) fn read(
+        link: &mut Connection,
+        tables: &[Arc<Table>],
+        spills: &Arc<Spills>,
+    ) -> Result<Links, Failure> {
         let name = |table: &Arc<Table>| {
             let details = &table.deployed.details;
             let name = || format!("{}.{}", ident(&details.schema), ident(&details.name));
             table.deployed.is_known().then(name)
         };
         let names: Vec<Option<String>> = tables.iter().map(name).collect();
-        let mut links = Links::default();
+        let mut links = Links::none(spills);
         for row in link.query(READ, &[&names]).map_err(failed("read foreign keys"))? {
             let place = |at: usize| row.try_get::<i32>(at).map(|number| number as usize - 1);
             let (child, parent) = (place(0).map_err(unreadable)?, place(1).map_err(unreadable)?);
@@ -116,7 +129,10 @@ impl Links {
                 true => Some(defaults(link, &tables[child], &columns, &texts)?),
                 false => None,
             };
-            links.keys.push(ForeignKey { child, columns, parent, referred, on_update, defaults });
+            let known = links.place(parent, &referred);
+            let place = known.unwrap_or(links.keys.len() as u32);
+            let key = ForeignKey { child, columns, parent, referred, place, on_update, defaults };
+            links.keys.push(key);
         }
         Ok(links)
     }
@@ -126,38 +142,54 @@ impl Links {
         self.moved.is_empty() && self.kept.is_empty()
     }
 
+    /// The place of columns of a parent that a foreign key refers to.
+    fn place(&self, parent: usize, referred: &[usize]) -> Option<u32> {
+        let same = |key: &&ForeignKey| key.parent == parent && key.referred == referred;
+        self.keys.iter().find(same).map(|key| key.place)
+    }
+
     /// Takes note that a row of `table` was `old` and is `new`.
-    pub(super) fn moved(&mut self, table: usize, old: &[ValueRef<'_>], new: &[ValueRef<'_>]) {
-        note(&self.keys, &mut self.moved, table, old, new);
+    pub(super) fn moved(
+        &mut self,
+        table: usize,
+        old: &[ValueRef<'_>],
+        new: &[ValueRef<'_>],
+    ) -> Result<(), Failure> {
+        note(&self.keys, &mut self.moved, table, old, new)
     }
 
     /// Takes note that a row of `table` should have been `new` and is `now`.
-    pub(super) fn kept(&mut self, table: usize, new: &[ValueRef<'_>], now: &[ValueRef<'_>]) {
-        note(&self.keys, &mut self.kept, table, new, now);
+    pub(super) fn kept(
+        &mut self,
+        table: usize,
+        new: &[ValueRef<'_>],
+        now: &[ValueRef<'_>],
+    ) -> Result<(), Failure> {
+        note(&self.keys, &mut self.kept, table, new, now)
     }
 
     /// Takes note that a row of `table`, which others had left with what refers to it, is where it
     /// was.
-    pub(super) fn returned(&mut self, table: usize, image: &[ValueRef<'_>]) {
+    pub(super) fn returned(&mut self, table: usize, image: &[ValueRef<'_>]) -> Result<(), Failure> {
         for key in self.keys.iter().filter(|key| key.parent == table) {
             let value = tuple(image, &key.referred);
-            let became = self.moved.entry((table, key.referred.clone())).or_default();
-            became.insert(value.clone(), value);
+            self.moved.add(at(key.place, &value), value)?;
         }
+        Ok(())
     }
 
     /// Takes note of the values that a row of the upload leaves and that others may come to.
-    pub(super) fn leaves(&mut self, table: usize, row: &UploadedRow<'_>) {
+    pub(super) fn leaves(&mut self, table: usize, row: &UploadedRow<'_>) -> Result<(), Failure> {
         if !matches!(row.change, Change::Update | Change::KeyChange) {
-            return;
+            return Ok(());
         }
         for key in self.keys.iter().filter(|key| key.parent == table) {
             let value = tuple(&row.old, &key.referred);
             if tuple(&row.new, &key.referred) != value {
-                let place = (table, key.referred.clone());
-                self.taken.entry(place).or_default().insert(value, false);
+                self.taken.set(&at(key.place, &value), LEFT)?;
             }
         }
+        Ok(())
     }
 
     /// Some are left.
@@ -166,25 +198,29 @@ impl Links {
     }
 
     /// Takes note of those that a row of the upload comes to.
-    pub(super) fn takes(&mut self, table: usize, row: &UploadedRow<'_>) {
+    pub(super) fn takes(&mut self, table: usize, row: &UploadedRow<'_>) -> Result<(), Failure> {
         if row.change == Change::Delete {
-            return;
+            return Ok(());
         }
         for key in self.keys.iter().filter(|key| key.parent == table) {
-            let Some(taken) = self.taken.get_mut(&(table, key.referred.clone())) else { continue };
             let value = tuple(&row.new, &key.referred);
-            if row.change == Change::Insert || tuple(&row.old, &key.referred) != value {
-                taken.entry(value).and_modify(|taken| *taken = true);
+            let comes = row.change == Change::Insert || tuple(&row.old, &key.referred) != value;
+            let place = at(key.place, &value);
+            if comes && self.taken.get(&place)?.is_some() {
+                self.taken.set(&place, TAKEN)?;
             }
         }
+        Ok(())
     }
 
     /// Whether a row that refers to `value` as before stays there: another row of the upload takes
     /// the value from the one that had it. The remote's own `ON UPDATE` has taken the row along,
     /// and the user has set it back.
-    fn stays(&self, key: &ForeignKey, value: &[u8]) -> bool {
-        let taken = self.taken.get(&(key.parent, key.referred.clone()));
-        taken.and_then(|taken| taken.get(value)).is_some_and(|taken| *taken)
+    fn stays(&self, key: &ForeignKey, value: &[u8]) -> Result<bool, Failure> {
+        if !self.any_left() {
+            return Ok(false);
+        }
+        Ok(self.taken.get(&at(key.place, value))?.is_some_and(|taken| *taken == *TAKEN))
     }
 
     /// All foreign keys.
@@ -215,6 +251,13 @@ impl Links {
         keys.map(|(at, key)| (at, tuple(image, &key.referred))).collect()
     }
 
+    /// The same, by the foreign keys that let none of it change while another row refers to it.
+    pub(super) fn held_fast(&self, table: usize, image: &[ValueRef<'_>]) -> Vec<(usize, Vec<u8>)> {
+        let mut referred = self.referred(table, image);
+        referred.retain(|(at, _)| matches!(self.keys[*at].on_update.as_str(), "a" | "r"));
+        referred
+    }
+
     /// Rebases `row` onto what became of the keys that it refers to; none where nothing has.
     pub(super) fn tell(
         &self,
@@ -229,7 +272,7 @@ impl Links {
         for key in self.keys.iter().filter(|key| key.child == position) {
             let (saw, wants) = (tuple(&row.old, &key.columns), tuple(&row.new, &key.columns));
             let updates = matches!(row.change, Change::Update | Change::KeyChange);
-            let stays = updates && saw == wants && self.stays(key, &wants);
+            let stays = updates && saw == wants && self.stays(key, &wants)?;
             if row.change != Change::Insert
                 && let Some(now) = self.after_update(key, &saw)?
             {
@@ -242,13 +285,10 @@ impl Links {
                 }
             }
             let changed = row.change == Change::Insert || saw != wants || stays;
-            let kept = self.kept.get(&(key.parent, key.referred.clone()));
-            if let Some(kept) = kept.and_then(|kept| kept.get(&wants))
-                && changed
-                && row.change != Change::Delete
-            {
+            let is_asked = changed && row.change != Change::Delete && !self.kept.is_empty();
+            if is_asked && let Some(kept) = self.kept.get(&at(key.place, &wants))? {
                 let (_, new) = told.get_or_insert_with(|| (owned(&row.old), owned(&row.new)));
-                for (column, value) in key.columns.iter().zip(values(kept)?) {
+                for (column, value) in key.columns.iter().zip(values(&kept)?) {
                     new[*column] = value.to_owned();
                 }
             }
@@ -277,9 +317,10 @@ impl Links {
         saw: &[u8],
         steps: usize,
     ) -> Result<Option<Vec<Value>>, Failure> {
-        let direct = self.moved.get(&(table, columns.to_vec())).and_then(|moved| moved.get(saw));
-        if let Some(now) = direct {
-            return Ok(Some(values(now)?.into_iter().map(ValueRef::to_owned).collect()));
+        if let Some(place) = self.place(table, columns)
+            && let Some(now) = self.moved.get(&at(place, saw))?
+        {
+            return Ok(Some(values(&now)?.into_iter().map(ValueRef::to_owned).collect()));
         }
         if steps == 0 {
             return Ok(None);
@@ -327,17 +368,23 @@ fn defaults(
 
 fn note(
     keys: &[ForeignKey],
-    became: &mut Became,
+    became: &mut SpillMap,
     table: usize,
     from: &[ValueRef<'_>],
     to: &[ValueRef<'_>],
-) {
+) -> Result<(), Failure> {
     for key in keys.iter().filter(|key| key.parent == table) {
         let (from, to) = (tuple(from, &key.referred), tuple(to, &key.referred));
         if from != to {
-            became.entry((table, key.referred.clone())).or_default().insert(from, to);
+            became.add(at(key.place, &from), to)?;
         }
     }
+    Ok(())
+}
+
+/// A value of the columns at a place.
+fn at(place: u32, value: &[u8]) -> Vec<u8> {
+    [&place.to_be_bytes(), value].concat()
 }
 
 /// Columns of an image, encoded.

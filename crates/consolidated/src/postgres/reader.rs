@@ -17,6 +17,7 @@ use crate::postgres::link::{Call, Link, Row, Unreadable};
 use crate::postgres::optimize::xmin_horizon::Oldest;
 use crate::postgres::tracking::watch;
 use crate::serving::{Departures, Serving};
+use crate::synchronization::expiry::Expiry;
 use crate::synchronization::{
     Admittee, Credentials, DownloadBatch, FetchRequest, Fetched, Held, Session,
 };
@@ -27,7 +28,7 @@ use std::sync::Arc;
 
 /// The deployment number, and the users of these names: as many rows, or one without a user.
 const USERS: &str = "SELECT s.value::int8, u.user_name, u.password_hash, u.password_version,
-    u.claims
+    u.claims, u.password_set_at, u.password_expires_at
 FROM syncline.syncline_system s LEFT JOIN syncline.syncline_user u ON u.user_name = ANY ($1)
 WHERE s.name = 'deployment'";
 
@@ -310,10 +311,16 @@ fn stored_user(row: &Row) -> Result<Option<(&str, Credentials)>, Failure> {
     let garbled =
         |error: Unreadable| Failure::new(Code::Drift, "a stored user cannot be read").source(error);
     let Some(name) = row.try_get(1).map_err(garbled)? else { return Ok(None) };
-    let read = || -> Result<(String, i64, &str), Unreadable> {
-        Ok((row.try_get(2)?, row.try_get(3)?, row.try_get(4)?))
+    let read = || -> Result<_, Unreadable> {
+        let credentials = Credentials {
+            password_hash: row.try_get(2)?,
+            password_version: row.try_get(3)?,
+            password_set_at_unix_s: row.try_get(5)?,
+            password_expires: Expiry::stored(row.try_get(6)?),
+            claims: BTreeMap::new(),
+        };
+        Ok((credentials, row.try_get(4)?))
     };
-    let (password_hash, password_version, claims) = read().map_err(garbled)?;
-    let claims = claims_from(claims)?;
-    Ok(Some((name, Credentials { password_hash, password_version, claims })))
+    let (credentials, claims) = read().map_err(garbled)?;
+    Ok(Some((name, Credentials { claims: claims_from(claims)?, ..credentials })))
 }

@@ -37,6 +37,9 @@ pub(super) enum Slot {
     NewColumn(usize),
     /// An array with this column of every old row.
     OldColumn(usize),
+    /// An array with this column of a key between which and another one rows are read: of the
+    /// lower (0) or the upper (1).
+    Bound(usize, usize),
 }
 
 /// A script ready to be prepared.
@@ -135,7 +138,7 @@ impl Statement {
                 Slot::NewColumn(at) | Slot::New(at) | Slot::Old(at) => {
                     (at, table.columns[at].clone())
                 }
-                Slot::Session(_) => continue,
+                Slot::Session(_) | Slot::Bound(..) => continue,
             };
             let (column, number) = (&columns[at], self.number(slot));
             let cast = column.cast_from_wire().map(|cast| format!("::{cast}")).unwrap_or_default();

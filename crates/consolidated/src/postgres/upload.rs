@@ -129,7 +129,7 @@ pub(super) fn at_once(
     }
     let locked = sending.locked.take().map(|answer| identity::locked(&answer));
     let locked = locked.transpose()?.flatten();
-    let record = sending.into_record(&outline);
+    let record = sending.into_record(&outline)?;
     Ok(match (locked, sent) {
         (Some(locked), Sent::But(missed)) => Ok((locked, FastPath { record, missed, outline })),
         (_, Sent::Failed { not_unique: true }) => Err(Undone::NotUnique),
@@ -206,6 +206,7 @@ pub(super) fn finish(
     let mut applied = record.into_applied(request.download_follows);
     let incarnation = &life.incarnation;
     applied.receipt = Some(incarnation.sign(request.session, remote.secret, remote.epoch)?);
+    applied.incarnation = incarnation.number;
     applied.epoch = remote.epoch;
     applied.progress = remote.progress;
     applied.counter = remote.counter;
@@ -365,7 +366,7 @@ fn attempt(
     if let Some(aside) = together {
         let mut sending = Sending::new(link, upload, outline, Opening::Savepoint, aside);
         let sent = sending.rows(outline)?;
-        let record = sending.into_record(outline);
+        let record = sending.into_record(outline)?;
         let settled = match sent {
             Sent::But(missed) if missed.numbers.is_empty() => Some(record),
             Sent::But(missed) => {

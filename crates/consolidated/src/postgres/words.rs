@@ -26,6 +26,7 @@ impl Words for PostgresWords {
         "replace(gen_random_uuid()::text || gen_random_uuid()::text, '-', '')";
     const RANDOM_DIGITS: &'static str = "replace(gen_random_uuid()::text, '-', '')";
     const NOW: &'static str = "now()";
+    const NOW_UNIX_S: &'static str = "extract(epoch FROM now())::bigint";
     const UNBIND: &'static str = "UPDATE {}syncline_remote SET epoch = epoch + 1,
              bound_users = (bound_users::jsonb - ?1::text)::text
          WHERE CASE WHEN bound_users LIKE '[%'

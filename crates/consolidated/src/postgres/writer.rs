@@ -3,9 +3,9 @@
 //! PostgreSQL itself flushes the commits of many connections together. So a group is one
 //! synchronization, and its last flight commits.
 
-use crate::administration::notes;
+use crate::administration::{notes, users};
 use crate::catalog::require_known;
-use crate::identity::Remembered;
+use crate::identity::{Remembered, noting};
 use crate::postgres::catalog::table::Table;
 use crate::postgres::catalog::{self, Catalog};
 use crate::postgres::connect::Role;
@@ -21,8 +21,12 @@ use crate::postgres::upload::work::Upload;
 use crate::postgres::upload::{self, Undone, held};
 use crate::serving::{Departures, Serving};
 use crate::shape;
+use crate::sql::Sql;
 use crate::synchronization::change::RowSource;
-use crate::synchronization::{Applied, Begun, Held, Identity, Session, UploadRequest, Withholding};
+use crate::synchronization::{
+    Acknowledgement, Applied, Begun, Held, Identity, PasswordChange, Session, UploadRequest,
+    Withholding,
+};
 use crate::url::PostgresUrl;
 use model::{Counter, Failure, Receipt, Spills, ValueRef};
 use postgres_types::ToSql;
@@ -225,8 +229,9 @@ impl Writer {
             let convert = |table: usize, column: usize, value: ValueRef<'_>| {
                 deployed[table].details.columns.get(column)?.converted(value)
             };
-            shape::upload(request, &deployed, &convert, |request| {
-                let (spills, pulse) = (&writer.spills, &writer.link.pulse());
+            let spills = &writer.spills.clone();
+            shape::upload(request, (&deployed, spills), &convert, |request| {
+                let pulse = &writer.link.pulse();
                 let settled = Counter(0);
                 let upload = Upload { tables: &tables, request, spills, pulse, settled };
                 let record = upload::apply(&mut writer.link, upload, &remote, undone)?;
@@ -349,6 +354,22 @@ impl crate::connection::Writer for Writer {
             identity::resume(withholding.session, locked.remembered, withholding.epoch)?;
             withhold::withhold(&mut writer.link, &tables, withholding)
         })
+    }
+
+    fn acknowledge(&mut self, acknowledgement: &Acknowledgement) -> Result<(), Failure> {
+        let named = [acknowledgement.remote_id.as_str()];
+        let doing = "note that a download was applied";
+        let noting = noting(acknowledgement, "FOR UPDATE SKIP LOCKED");
+        self.link.change(doing, &noting, &named).map(drop)
+    }
+
+    fn change_password(&mut self, change: &PasswordChange) -> Result<(), Failure> {
+        let values = [change.user.as_str(), &change.hash];
+        let update = users::password_change(change);
+        match self.link.change("change the password", &update, &values)? {
+            1 => Ok(()),
+            _ => Err(users::changed_meanwhile()),
+        }
     }
 
     fn trim_logs(&mut self, log_rows_max: i64) -> Result<(), Failure> {

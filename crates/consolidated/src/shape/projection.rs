@@ -10,7 +10,7 @@ use crate::catalog::table::CatalogTable;
 use crate::synchronization::change::{Change, UploadedRows};
 use crate::synchronization::{Applied, Held, HeldSchema, UploadRequest};
 use crate::upload::echo::Echo;
-use model::{Code, Failure, PublishedTable, RowReader, Value, ValueRef, write_value};
+use model::{Code, Failure, PublishedTable, RowReader, Spills, Value, ValueRef, write_value};
 use std::sync::Arc;
 
 /// The value that a column takes where it cannot hold the one that was uploaded as it is: table,
@@ -26,12 +26,12 @@ pub(crate) fn as_it_is(_: usize, _: usize, _: ValueRef<'_>) -> Option<Value> {
 /// that the remote holds; `convert` is asked for values of columns whose type has changed.
 pub(crate) fn upload<D>(
     request: &UploadRequest<'_>,
-    tables: &[Arc<CatalogTable<D>>],
+    (tables, spills): (&[Arc<CatalogTable<D>>], &Arc<Spills>),
     convert: Convert<'_>,
     apply: impl FnOnce(&UploadRequest<'_>) -> Result<Applied, Failure>,
 ) -> Result<Applied, Failure> {
     let Held::Older(held) = &request.session.held else { return apply(request) };
-    let left_out = LeftOut::default();
+    let left_out = LeftOut::within(spills);
     let tables: Vec<&PublishedTable> = tables.iter().map(|table| &table.published).collect();
     let batches = request.batches;
     let projected = UploadRequest {
@@ -44,7 +44,7 @@ pub(crate) fn upload<D>(
         ..*request
     };
     let mut applied = apply(&projected)?;
-    applied.updates += left_out.empty.borrow().len() as u64;
+    applied.updates += left_out.empty_rows();
     // Its positions of tables are not those of the download.
     applied.echo = Echo::default();
     Ok(applied)
@@ -78,7 +78,7 @@ fn project(
     for _ in 0..batch.count {
         let (values, after) = Values::read(rest, batch.change, from.width())?;
         rest = after;
-        let Some(now) = row.take(&values, batch, left_out) else { continue };
+        let Some(now) = row.take(&values, batch, left_out)? else { continue };
         if now != change && count > 0 {
             visit(UploadedRows { table: batch.table, change, count, rows: &rows })?;
             (count, rows) = (0, Vec::new());
@@ -145,7 +145,7 @@ impl<'r> Projected<'_, 'r> {
         values: &Values<'r>,
         batch: UploadedRows<'_>,
         left_out: &LeftOut,
-    ) -> Option<Change> {
+    ) -> Result<Option<Change>, Failure> {
         self.image(&values.old, |row| &mut row.old);
         self.image(&values.new, |row| &mut row.new);
         let lost = self.lost(values);
@@ -156,7 +156,7 @@ impl<'r> Projected<'_, 'r> {
             other => other,
         };
         if lost.is_empty() {
-            return Some(change);
+            return Ok(Some(change));
         }
         let sent = (batch.table, self.key(&self.old));
         // The remote has it under its new key.
@@ -168,12 +168,12 @@ impl<'r> Projected<'_, 'r> {
             let mut image = Vec::new();
             values.new.iter().for_each(|value| write_value(&mut image, *value));
             readable::row(self.from, &image)
-        });
+        })?;
         if empty {
-            left_out.empty.borrow_mut().insert(row);
-            return None;
+            left_out.add_empty(&row)?;
+            return Ok(None);
         }
-        Some(change)
+        Ok(Some(change))
     }
 
     fn image(&mut self, from: &[ValueRef<'r>], to: impl Fn(&mut Self) -> &mut Vec<ValueRef<'r>>) {
@@ -235,6 +235,8 @@ impl<'r> Projected<'_, 'r> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::upload::owed_rows::Reason;
+    use crate::upload::uploaded_row::RowId;
     use model::{Direction, RemoteSchema};
 
     fn table(columns: &[&str], key: &[u16]) -> PublishedTable {
@@ -268,7 +270,7 @@ mod tests {
             ..HeldSchema::default()
         };
         let to = table(&["qty", "id"], &[1]);
-        let (mut seen, left_out) = (Seen::new(), LeftOut::default());
+        let (mut seen, left_out) = (Seen::new(), LeftOut::within(&Arc::new(Spills::default())));
         let bytes = rows(values);
         let batch = UploadedRows { table: 0, change, count: 1, rows: &bytes };
         let onto = Onto { held: &held, tables: &[&to], convert: &as_it_is };
@@ -280,6 +282,17 @@ mod tests {
         (seen, left_out)
     }
 
+    fn told(left_out: &LeftOut) -> Vec<(RowId, RowId, Reason)> {
+        let mut told = Vec::new();
+        left_out
+            .visit(|sent, row, reason| {
+                told.push((sent, row, reason));
+                Ok(())
+            })
+            .unwrap();
+        told
+    }
+
     const ID: ValueRef<'_> = ValueRef::Integer(7);
     const NOTE: ValueRef<'_> = ValueRef::Text(b"x");
 
@@ -288,7 +301,7 @@ mod tests {
     fn a_value_that_no_column_takes_is_told_and_the_rest_goes_where_it_belongs() {
         let (seen, left_out) = check(Change::Insert, &[ID, NOTE, ValueRef::Integer(3)]);
         assert_eq!(seen, [(Change::Insert, 1, rows(&[ValueRef::Integer(3), ID]))]);
-        let told = left_out.told();
+        let told = told(&left_out);
         assert_eq!(told[0].0, (0, rows(&[ID])));
         assert_eq!(told[0].2.0, Code::ColumnDropped);
     }
@@ -306,7 +319,7 @@ mod tests {
         ] {
             let (seen, left_out) = check(change, &values);
             assert_eq!((seen.len(), seen[0].0), (1, change));
-            assert!(left_out.told().is_empty(), "{values:?}");
+            assert!(told(&left_out).is_empty(), "{values:?}");
         }
     }
 
@@ -315,8 +328,8 @@ mod tests {
         let values = [ID, ValueRef::Null, ValueRef::Absent, ID, NOTE, ValueRef::Integer(3)];
         let (seen, left_out) = check(Change::Update, &values);
         assert_eq!(seen, []);
-        assert_eq!(left_out.told().len(), 1);
-        assert_eq!(left_out.empty.borrow().len(), 1);
+        assert_eq!(told(&left_out).len(), 1);
+        assert_eq!(left_out.empty_rows(), 1);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::deploy::format;
 use crate::sqlite::deploy::check;
 use crate::sqlite::deploy::tables;
 use crate::synchronization::{Session, WaitingTable};
-use model::{Code, DatabaseId, Failure, PublishedTable};
+use model::{Code, DatabaseId, Failure};
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -48,6 +48,11 @@ impl Catalog {
                 connection,
                 "SELECT script_version FROM syncline_script_version ORDER BY position",
                 |row| row.get(0),
+            )?,
+            options: read(
+                connection,
+                "SELECT script_version, name, value FROM syncline_option",
+                |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
             )?,
             publications: read(
                 connection,
@@ -175,12 +180,10 @@ fn lost_columns(
         columns.entry(table).or_default().insert(column);
     }
     let mut lost = LostColumns::new();
-    for PublishedTable { name, columns: wanted, .. } in
-        deployed.tables_of_all().map(|t| &t.published)
-    {
-        let Some(present) = columns.get(&name.to_ascii_lowercase()) else { continue };
-        for column in wanted.iter().filter(|it| !present.contains(&it.to_ascii_lowercase())) {
-            lost.entry(name.clone()).or_default().insert(column.clone());
+    for (table, column) in deployed.columns_of_all() {
+        let Some(present) = columns.get(&table.to_ascii_lowercase()) else { continue };
+        if !present.contains(&column.to_ascii_lowercase()) {
+            lost.entry(table.to_owned()).or_default().insert(column.to_owned());
         }
     }
     Ok(lost)

@@ -1,6 +1,7 @@
 //! What the catalog knows of each table.
 
 use super::upload::affinity::Affinity;
+use crate::catalog::deciding::{Decided, Deciding};
 use crate::catalog::table;
 use crate::sync_model::Claim;
 use serde::{Deserialize, Serialize};
@@ -28,6 +29,12 @@ pub(super) struct TableDetails {
     /// What the database calls the published columns, where remotes call some otherwise.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) local: Vec<String>,
+    /// The columns that decide about its rows, beside published ones of its own.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) deciding: Vec<Deciding>,
+    /// A digest of the two cursors of its downloads as they were generated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) cursors: Option<String>,
     /// The tables that its foreign keys refer to.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) parents: Vec<String>,
@@ -37,6 +44,12 @@ impl TableDetails {
     /// True when a fence stands around the rows of a remote (S7).
     pub(super) fn is_fenced(&self) -> bool {
         !self.selection.is_empty()
+    }
+}
+
+impl Decided for TableDetails {
+    fn deciding(&self) -> &[Deciding] {
+        &self.deciding
     }
 }
 

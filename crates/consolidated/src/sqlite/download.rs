@@ -5,9 +5,12 @@
 //! F2. Owed rows are sent whatever the watermark of the remote says (trap 5).
 
 pub(super) mod arrivals;
+mod copied;
 pub(super) mod durable;
 pub(super) mod followers;
+mod key_order;
 mod key_record;
+mod last_entries;
 pub(super) mod moment;
 pub(super) mod moves;
 pub(super) mod new_keys;
@@ -17,11 +20,11 @@ pub(super) mod watermark;
 pub(super) mod withhold;
 
 use super::details::CatalogTable;
-use crate::download::batches::{Batches, Kind, Part};
+use crate::download::batches::{Batches, Kind, Part, Stretch};
 use crate::download::new_keys::NewKeys;
 use crate::download::owed::{OwedEntries, OwedKeys};
-use crate::download::range;
-use crate::download::{self, Sink};
+use crate::download::resume::Window;
+use crate::download::{self, Sink, range};
 use crate::script::{Event, Parameter};
 use crate::sqlite::binding::bind_session;
 use crate::sqlite::download::durable::Ends;
@@ -32,7 +35,7 @@ use crate::sqlite::errors::{failed, script_failed};
 use crate::sqlite::identity;
 use crate::sqlite::values::write_row;
 use crate::synchronization::{DownloadedTable, FetchRequest, Fetched};
-use model::{Code, Failure, Spills};
+use model::{Code, Failure, Memory, Spills};
 use rusqlite::{Connection, Row};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -81,11 +84,17 @@ fn fetch_once(
         .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
         .map_err(failed("read the generation"))?;
     let void = identity::void(connection, &request.session.remote_id)?;
-    let judged = range::all(&Moment { connection, generation, void }, tables, request)?;
+    let mut judged = range::all(&Moment { connection, generation, void }, tables, request)?;
+    for position in judged.unordered(tables) {
+        if key_order::is_large(connection, &tables[position].published, request)? {
+            judged.order(position);
+        }
+    }
     judged.begin(tables, request, sink)?;
     let ranges = &judged.tables;
     let settled = download::owed::settled(request.marks, tables.len(), Mark::counter_of);
     let mut entries = OwedEntries::new(spills, ranges, settled, request, &mut sink);
+    entries.want(request)?;
     owed::read(connection, tables, request, &mut entries)?;
     let (mut owed, unreadable) = entries.end();
     if isolating || unreadable {
@@ -94,7 +103,8 @@ fn fetch_once(
         };
         download::owed::leave_to_cursors(&mut owed, ranges, unreadable, sink)?;
     }
-    let mut download = Download { connection, request, batches: Batches::new(request, sink) };
+    let (memory, batches) = (spills.memory(), Batches::new(request, sink));
+    let mut download = Download { connection, memory, request, batches };
     for (position, ((table, range), owed)) in tables.iter().zip(ranges).zip(owed).enumerate() {
         download.table(position, table, range, owed)?;
     }
@@ -110,6 +120,7 @@ fn fetch_once(
 /// A download under way.
 struct Download<'a, 's> {
     connection: &'a Connection,
+    memory: &'a Arc<Memory>,
     request: &'a FetchRequest<'a>,
     batches: Batches<'a, 's>,
 }
@@ -129,12 +140,18 @@ impl Download<'_, '_> {
         }
         let new_keys = self.find_new_keys(position, table, since)?;
         self.batches.begin(Some(owed), new_keys);
-        let part = |kind| Part { position, kind, refreshed: since.is_none(), meets_owed: true };
+        let refreshed = since.is_none();
+        let part = |kind| Part { position, kind, refreshed, meets_owed: true, stretch: None };
         if range.mode != DownloadedTable::None {
-            self.cursor(table, Event::DownloadCursor, since, part(Kind::Rows))?;
-        }
-        if range.mode == DownloadedTable::Changes {
-            self.cursor(table, Event::DownloadDeleteCursor, since, part(Kind::DeletedKeys))?;
+            for window in range.windows() {
+                let stretch = Stretch::of(range, &window);
+                let part = Part { stretch, ..part(Kind::Rows) };
+                self.cursor(table, Event::DownloadCursor, &window, part)?;
+            }
+            if let Some(since) = range.departed() {
+                let all = Window::all(since.clone());
+                self.cursor(table, Event::DownloadDeleteCursor, &all, part(Kind::DeletedKeys))?;
+            }
         }
         self.owed(table, part(Kind::Owed))
     }
@@ -151,13 +168,15 @@ impl Download<'_, '_> {
             return Ok(NewKeys::default());
         };
         let remote = self.request.session.remote_id.as_str();
-        let mut new_keys = moves::new_keys(self.connection, &table.published, *last, remote)?;
+        let from = (self.connection, self.memory);
+        let mut new_keys = moves::new_keys(from, &table.published, *last, remote)?;
         if new_keys.is_empty() {
             return Ok(NewKeys::default());
         }
         let mut named = HashSet::new();
         let (event, width) = (Event::DownloadDeleteCursor, table.published.key.len());
-        each(self.connection, self.request, table, event, since, position, &mut |row| {
+        let all = Window::all(since.unwrap_or_default().to_vec());
+        each(self.connection, self.request, table, event, &all, position, &mut |row| {
             let mut key = Vec::new();
             write_row(&mut key, row, width)
                 .map_err(|error| script_failed(error, &table.published.name, event.name()))?;
@@ -179,16 +198,16 @@ impl Download<'_, '_> {
         &mut self,
         table: &CatalogTable,
         event: Event,
-        since: Option<&[i64]>,
+        window: &Window<Vec<i64>>,
         part: Part,
     ) -> Result<(), Failure> {
-        let Download { connection, request, batches } = self;
+        let Download { connection, request, batches, .. } = self;
         let published = &table.published;
         let width = match part.kind {
             Kind::DeletedKeys => published.key.len(),
             Kind::Rows | Kind::Owed => published.width(),
         };
-        each(connection, request, table, event, since, part.position, &mut |row| {
+        each(connection, request, table, event, window, part.position, &mut |row| {
             batches.row(part, published, |buffer| {
                 write_row(buffer, row, width)
                     .map_err(|error| script_failed(error, &published.name, event.name()))
@@ -244,13 +263,16 @@ fn each(
     request: &FetchRequest<'_>,
     table: &CatalogTable,
     event: Event,
-    since: Option<&[i64]>,
+    window: &Window<Vec<i64>>,
     position: usize,
     visit: &mut dyn FnMut(&Row<'_>) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let script = table.required(event)?;
+    let since = window.since.as_deref();
     let running = |error| script_failed(error, &table.published.name, event.name());
-    let mut statement = connection.prepare_cached(&script.sql).map_err(running)?;
+    let sql = key_order::sql(script, &table.published, window);
+    let mut statement = connection.prepare_cached(&sql).map_err(running)?;
+    key_order::bind(&mut statement, script, &table.published, window).map_err(running)?;
     let own = since.and_then(|_| request.echo.own(position));
     for (index, parameter) in script.parameters.iter().enumerate() {
         match parameter {

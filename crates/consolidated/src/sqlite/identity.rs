@@ -111,7 +111,7 @@ fn read(connection: &Connection, session: &Session) -> Result<Option<Remembered>
     let mut statement = connection
         .prepare_cached(
             "SELECT progress, counter, nonce, epoch, attempt, secret, void_counter, deletes_lost,
-                 forgotten_at IS NOT NULL, bound_users
+                 forgotten_at IS NOT NULL, bound_users, acknowledged
              FROM syncline_remote WHERE remote_id = ?1",
         )
         .map_err(&reading)?;
@@ -129,6 +129,7 @@ fn read(connection: &Connection, session: &Session) -> Result<Option<Remembered>
             binding: Binding::Open,
             void_counter: Counter(row.get(6)?),
             deletes_lost: row.get(7)?,
+            acknowledged: Counter(row.get(10)?),
             forgotten: row.get(8)?,
         };
         Ok((remembered, row.get::<_, Option<String>>(9)?))
@@ -176,15 +177,19 @@ pub(super) fn write(
         .prepare_cached(
             "INSERT INTO syncline_remote
                  (remote_id, user_name, script_version, progress, counter, nonce, epoch, attempt,
-                  secret, bound_users, void_counter, deletes_lost)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
+                  secret, bound_users, void_counter, deletes_lost, acknowledged)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
              ON CONFLICT (remote_id) DO UPDATE SET
                  user_name = excluded.user_name, script_version = excluded.script_version,
                  progress = excluded.progress, counter = excluded.counter,
                  nonce = excluded.nonce, epoch = excluded.epoch,
                  attempt = excluded.attempt, secret = excluded.secret,
                  bound_users = excluded.bound_users, void_counter = excluded.void_counter,
-                 deletes_lost = excluded.deletes_lost, forgotten_at = NULL",
+                 deletes_lost = excluded.deletes_lost, forgotten_at = NULL,
+                 acknowledged_at = CASE
+                     WHEN excluded.acknowledged > acknowledged THEN datetime('now')
+                     WHEN excluded.acknowledged > 0 THEN acknowledged_at END,
+                 acknowledged = excluded.acknowledged",
         )
         .and_then(|mut statement| {
             statement.execute(params![
@@ -200,6 +205,7 @@ pub(super) fn write(
                 remote.binding.stored(),
                 remote.void_counter.0,
                 remote.deletes_lost,
+                remote.acknowledged.0,
             ])
         })
         .map_err(failed("store what is known of the remote"))?;

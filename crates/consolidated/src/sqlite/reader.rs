@@ -10,6 +10,7 @@ use crate::disk::Location;
 use crate::serving::Serving;
 use crate::sqlite::download;
 use crate::sqlite::download::durable::Durable;
+use crate::synchronization::expiry::Expiry;
 use crate::synchronization::{
     Admittee, Credentials, DownloadBatch, FetchRequest, Fetched, Held, Session,
 };
@@ -44,20 +45,27 @@ impl Reader {
     }
 
     fn credentials_of(&self, user: &UserName) -> Result<Option<Credentials>, Failure> {
-        let found: Option<(String, i64, String)> = self
+        let found: Option<(String, i64, String, i64, Option<i64>)> = self
             .connection
             .prepare_cached(
-                "SELECT password_hash, password_version, claims FROM syncline_user
-                 WHERE user_name = ?1",
+                "SELECT password_hash, password_version, claims, password_set_at,
+                     password_expires_at
+                 FROM syncline_user WHERE user_name = ?1",
             )
             .and_then(|mut statement| {
-                statement
-                    .query_row([user.as_str()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
-                    .optional()
+                statement.query_row([user.as_str()], |row| row.try_into()).optional()
             })
             .map_err(failed("read the user"))?;
-        let Some((password_hash, password_version, claims)) = found else { return Ok(None) };
-        Ok(Some(Credentials { password_hash, password_version, claims: claims_from(&claims)? }))
+        let Some((password_hash, password_version, claims, set_at, expires_at)) = found else {
+            return Ok(None);
+        };
+        Ok(Some(Credentials {
+            password_hash,
+            password_version,
+            password_set_at_unix_s: set_at,
+            password_expires: Expiry::stored(expires_at),
+            claims: claims_from(&claims)?,
+        }))
     }
 }
 

@@ -47,8 +47,8 @@ use crate::sqlite::upload::reached::Tally;
 pub(super) use crate::sqlite::upload::waiting::{WaitingRow, WaitingRows};
 use crate::synchronization::change::{Change, UploadedRows};
 use crate::synchronization::{Applied, Session, UploadRequest};
-use crate::upload::uploaded_row::{UploadedRow, event_of};
-use attempt::{Around, Attempt, RowOutcome};
+use crate::upload::uploaded_row::{UploadedRow, each_batch, event_of};
+use attempt::{Around, Attempt, RowOutcome, Stop};
 use model::{Code, Counter, Failure};
 use rusqlite::{Connection, Statement, params};
 use std::sync::Arc;
@@ -93,6 +93,7 @@ pub(super) fn upload(
     note_time(connection, session, has_rows, request.download_follows)?;
     shapes::note_held(connection, session)?;
     applied.receipt = Some(incarnation.sign(session, remote.secret, remote.epoch)?);
+    applied.incarnation = incarnation.number;
     applied.epoch = remote.epoch;
     applied.progress = remote.progress;
     applied.counter = remote.counter;
@@ -142,10 +143,10 @@ fn note_time(
 }
 
 impl<'a> Attempt<'a> {
-    fn rows(&mut self) -> Result<(), Failure> {
+    fn rows(&mut self) -> Result<(), Stop> {
         let batches = self.request.batches;
         let mut deleting = vec![false; self.tables.len()];
-        batches(&mut |batch| {
+        each_batch(batches, |batch| {
             let count = u64::from(batch.count);
             match batch.change {
                 Change::Insert => self.applied.inserts += count,
@@ -182,9 +183,11 @@ impl<'a> Attempt<'a> {
         };
         // Children first, or RESTRICT would stop the parent's delete.
         for table in (0..self.tables.len()).rev().filter(|table| deleting[*table]) {
-            batches(&mut |batch| match batch.table == table && batch.change == Change::Delete {
-                true => self.batch(batch),
-                false => Ok(()),
+            each_batch(batches, |batch| {
+                match batch.table == table && batch.change == Change::Delete {
+                    true => self.batch(batch),
+                    false => Ok(()),
+                }
             })?;
         }
         if let Some(before) = before {
@@ -200,7 +203,7 @@ impl<'a> Attempt<'a> {
         Ok(())
     }
 
-    pub(super) fn batch(&mut self, batch: UploadedRows<'_>) -> Result<(), Failure> {
+    pub(super) fn batch(&mut self, batch: UploadedRows<'_>) -> Result<(), Stop> {
         let (connection, table) = (self.connection, self.tables[batch.table].clone());
         let width = table.published.width();
         if self.request.download_follows && self.own_entries[batch.table].is_none() {
@@ -257,7 +260,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// Tries a waiting row once more.
-    pub(super) fn retry(&mut self, waiting_rows: &WaitingRow) -> Result<RowOutcome, Failure> {
+    pub(super) fn retry(&mut self, waiting_rows: &WaitingRow) -> Result<RowOutcome, Stop> {
         let table = self.tables[waiting_rows.table].clone();
         let mut row = UploadedRow::default();
         row.read(&waiting_rows.row, waiting_rows.change, table.published.width())?;
@@ -273,7 +276,7 @@ impl<'a> Attempt<'a> {
         table: &CatalogTable,
         position: usize,
         row: &UploadedRow<'_>,
-    ) -> Result<RowOutcome, Failure> {
+    ) -> Result<RowOutcome, Stop> {
         let event = event_of(row.change);
         if row.change == Change::KeyChange && table.script(event).is_none() {
             let reason = format!("the table has no script for {event}");
@@ -297,7 +300,7 @@ impl<'a> Attempt<'a> {
         table: &CatalogTable,
         position: usize,
         row: &UploadedRow<'_>,
-    ) -> Result<RowOutcome, Failure> {
+    ) -> Result<RowOutcome, Stop> {
         let name = &table.published.name;
         let event = event_of(row.change);
         if let Some(now) = self.foresee(script, table, position, row)? {
@@ -315,7 +318,7 @@ impl<'a> Attempt<'a> {
             Ok(changes) => {
                 self.foresight.note(false);
                 self.changed(position, changes);
-                self.has_reached(reaching);
+                self.has_reached(reaching)?;
                 self.was_violated |= constraint::foreign_keys_violated(self.connection)?;
                 // Scripts write to covered rows and to keys where there is none.
                 let before = match row.change {
@@ -325,27 +328,38 @@ impl<'a> Attempt<'a> {
                 fence::check_written(self, table, position, row, before)?;
                 self.echo(table, position, row);
             }
-            Err((fault, message)) => match fault {
-                RowFault::KeyExists if key_change::waits(self, table, position, row) => {
-                    return Ok(RowOutcome::InTheWay(message));
-                }
-                RowFault::KeyExists => {
-                    return conflict::resolve(self, table, position, row, message);
-                }
-                RowFault::NotUnique
-                    if row.change == Change::Insert
-                        && !key_change::waits(self, table, position, row) =>
-                {
-                    // Which constraint is reported first is SQLite's choice.
-                    if fence::standing(self, table, row)? != Standing::Absent {
-                        return conflict::resolve(self, table, position, row, message);
-                    }
-                    return Ok(RowOutcome::InTheWay(message));
-                }
-                RowFault::NotUnique => return Ok(RowOutcome::InTheWay(message)),
-                RowFault::Refused(code) => self.reject(table, position, row, (code, message))?,
-            },
+            Err((RowFault::Refused(code), message)) => {
+                self.reject(table, position, row, (code, message))?;
+            }
+            Err((fault, message)) => {
+                return match self.meets_its_row(table, position, row, fault)? {
+                    true => conflict::resolve(self, table, position, row, message),
+                    false => Ok(RowOutcome::InTheWay(message)),
+                };
+            }
         }
         Ok(RowOutcome::Done)
+    }
+
+    /// Whether a row that is not unique meets the one with its key, which no other row of the
+    /// upload is to give up.
+    fn meets_its_row(
+        &self,
+        table: &CatalogTable,
+        position: usize,
+        row: &UploadedRow<'_>,
+        fault: RowFault,
+    ) -> Result<bool, Failure> {
+        if key_change::waits(self, table, position, row)? {
+            return Ok(false);
+        }
+        match fault {
+            RowFault::KeyExists => Ok(true),
+            // Which constraint is reported first is SQLite's choice.
+            RowFault::NotUnique if row.change == Change::Insert => {
+                Ok(fence::standing(self, table, row)? != Standing::Absent)
+            }
+            RowFault::NotUnique | RowFault::Refused(_) => Ok(false),
+        }
     }
 }

@@ -23,6 +23,7 @@ impl Words for SqliteWords {
     const RANDOM_KEY: &'static str = "randomblob(32)";
     const RANDOM_DIGITS: &'static str = "lower(hex(randomblob(8)))";
     const NOW: &'static str = "datetime('now')";
+    const NOW_UNIX_S: &'static str = "CAST(strftime('%s', 'now') AS INTEGER)";
     const UNBIND: &'static str = "UPDATE {}syncline_remote SET epoch = epoch + 1, bound_users = (
              SELECT json_group_array(value) FROM json_each(bound_users) WHERE value <> ?1)
          WHERE json_valid(bound_users) AND EXISTS (

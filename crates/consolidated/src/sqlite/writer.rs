@@ -8,13 +8,14 @@ use super::connect::connect_for;
 use super::errors::failed;
 use super::upload;
 use super::{identity, incarnation, start};
-use crate::administration::notes;
+use crate::administration::{notes, users};
 use crate::catalog::require_known;
 use crate::disk::Location;
-use crate::identity::Incarnation;
+use crate::identity::{Incarnation, noting};
 use crate::serving::Serving;
 use crate::serving::start_mark::SET_BACK;
 use crate::shape;
+use crate::sql::Words;
 use crate::sqlite::download::durable::{Durable, Ends};
 use crate::sqlite::download::moment;
 use crate::sqlite::download::moves;
@@ -25,7 +26,10 @@ use crate::sqlite::upload::attempt::Around;
 use crate::sqlite::upload::constraint;
 use crate::sqlite::upload::reached::known::KnownReach;
 use crate::sqlite::upload::refused::Ended;
-use crate::synchronization::{Applied, Begun, Identity, Session, UploadRequest, Withholding};
+use crate::sqlite::words::SqliteWords;
+use crate::synchronization::{
+    Acknowledgement, Applied, Begun, Identity, PasswordChange, Session, UploadRequest, Withholding,
+};
 use model::{Code, Failure, Receipt, Spills};
 use rusqlite::{Connection, ErrorCode};
 use std::collections::BTreeSet;
@@ -201,9 +205,9 @@ impl Writer {
                 writer.written.extend(logs.cloned());
             }
             let tables = deployed.upload_tables(request.session)?;
-            shape::upload(request, &tables, &shape::as_it_is, |request| {
+            let (known_reach, spills) = (&writer.known_reach, &writer.spills);
+            shape::upload(request, (&tables, spills), &shape::as_it_is, |request| {
                 let (connection, incarnation) = (&writer.connection, &writer.incarnation);
-                let (known_reach, spills) = (&writer.known_reach, &writer.spills);
                 let around = Around { known_reach, ended, spills };
                 upload::upload(connection, &tables, request, incarnation, around)
             })
@@ -294,6 +298,26 @@ impl crate::connection::Writer for Writer {
         self.in_savepoint(|writer| {
             let tables = writer.catalog.deployed.tables(withholding.session)?;
             withhold::withhold(&writer.connection, &tables, withholding)
+        })
+    }
+
+    fn acknowledge(&mut self, acknowledgement: &Acknowledgement) -> Result<(), Failure> {
+        self.in_savepoint(|writer| {
+            let sql = SqliteWords::spelled(&noting(acknowledgement, ""));
+            let named = [acknowledgement.remote_id.as_str()];
+            let noted = writer.connection.execute(&sql, named);
+            noted.map(drop).map_err(failed("note that a download was applied"))
+        })
+    }
+
+    fn change_password(&mut self, change: &PasswordChange) -> Result<(), Failure> {
+        self.in_savepoint(|writer| {
+            let sql = SqliteWords::spelled(&users::password_change(change));
+            let values = [change.user.as_str(), &change.hash];
+            match writer.connection.execute(&sql, values).map_err(failed("change the password"))? {
+                1 => Ok(()),
+                _ => Err(users::changed_meanwhile()),
+            }
         })
     }
 

@@ -4,15 +4,13 @@
 
 use crate::administration::readable;
 use crate::shape::LeftOut;
+use crate::upload::row_map::{place, read_place};
 use crate::upload::uploaded_row::RowId;
 use model::{Code, Failure, SpillMap, Spills};
 use std::sync::Arc;
 
 /// Why a row was refused.
 pub(crate) type Reason = (Code, String);
-
-/// Bytes of the number of a table in front of a key.
-const TABLE_BYTES: usize = 4;
 
 /// From so many rows on they are worth more than an entry each.
 const MANY: u64 = 50;
@@ -44,14 +42,6 @@ impl OwedRows {
         let mut value = code.number().to_le_bytes().to_vec();
         value.extend_from_slice(message.as_bytes());
         self.rows.add(place(row), value)
-    }
-
-    /// Adds rows and why each was refused.
-    pub(crate) fn reject_all(
-        &mut self,
-        rows: impl IntoIterator<Item = (RowId, Reason)>,
-    ) -> Result<(), Failure> {
-        rows.into_iter().try_for_each(|(row, reason)| self.reject(&row, reason))
     }
 
     /// Adds the rows of another one.
@@ -98,7 +88,7 @@ impl OwedRows {
     /// refused before.
     pub(crate) fn tell_left_out(&mut self, left_out: &LeftOut) -> Result<u64, Failure> {
         let mut more = 0;
-        for (sent, row, (code, why)) in left_out.told() {
+        left_out.visit(|sent, row, (code, why)| {
             let mut told = None;
             for id in [&sent, &row] {
                 told = told.or(self.reason(id)?.map(|reason| (id, reason)));
@@ -106,14 +96,14 @@ impl OwedRows {
             match told {
                 // What else was wrong with the row does not say it.
                 Some((id, (code, message))) => {
-                    self.reject(id, (code, readable::message(format!("{message}; {why}"))))?;
+                    self.reject(id, (code, readable::message(format!("{message}; {why}"))))
                 }
                 None => {
                     more += 1;
-                    self.reject(&row, (code, readable::message(why)))?;
+                    self.reject(&row, (code, readable::message(why)))
                 }
             }
-        }
+        })?;
         Ok(more)
     }
 
@@ -128,18 +118,10 @@ impl OwedRows {
         mut visit: impl FnMut(usize, &[u8], Option<Reason>) -> Result<(), E>,
     ) -> Result<(), E> {
         self.rows.visit(|place, value| {
-            let (table, key) = place.split_first_chunk::<TABLE_BYTES>().ok_or_else(torn)?;
-            visit(u32::from_be_bytes(*table) as usize, key, read_reason(value)?)
+            let (table, key) = read_place(place)?;
+            visit(table, key, read_reason(value)?)
         })
     }
-}
-
-/// Table and key, in whose order rows are.
-fn place((table, key): &RowId) -> Vec<u8> {
-    let mut place = Vec::with_capacity(TABLE_BYTES + key.len());
-    place.extend_from_slice(&(*table as u32).to_be_bytes());
-    place.extend_from_slice(key);
-    place
 }
 
 fn read_reason(value: &[u8]) -> Result<Option<Reason>, Failure> {

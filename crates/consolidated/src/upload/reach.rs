@@ -4,11 +4,7 @@
 //! depend on that. So the paths form a graph of *states*, each a table and an effect. The graph
 //! follows from the catalog alone, and each backend writes it as a query.
 
-use std::collections::{BTreeSet, HashSet};
-
-/// Most reached rows of an upload that are distinguished; more are counted as often as they are
-/// reached.
-const TOLD_APART_MAX: usize = 1_000_000;
+use std::collections::BTreeSet;
 
 /// A foreign key with an action. Tables are numbers that the backend gives them.
 #[derive(Debug, Clone)]
@@ -27,6 +23,16 @@ pub(crate) enum Action {
     Delete,
     /// It writes these columns.
     Write(Vec<String>),
+}
+
+impl Action {
+    /// The columns that it writes, if it does.
+    pub(crate) fn written(&self) -> Option<&Vec<String>> {
+        match self {
+            Action::Write(columns) => Some(columns),
+            Action::Nothing | Action::Delete => None,
+        }
+    }
 }
 
 /// What happens to a row.
@@ -92,71 +98,6 @@ pub(crate) enum By {
     KeyChange,
 }
 
-/// The rows that an upload has reached, by marks that tell them apart.
-#[derive(Debug)]
-pub(crate) struct Reached<M> {
-    found: Vec<(By, M)>,
-    /// Beyond those.
-    more: u64,
-    /// Rows that the upload deletes itself, and all that it changes or deletes.
-    deleted: HashSet<M>,
-    named: HashSet<M>,
-}
-
-impl<M> Default for Reached<M> {
-    fn default() -> Reached<M> {
-        let (deleted, named) = (HashSet::new(), HashSet::new());
-        Reached { found: Vec::new(), more: 0, deleted, named }
-    }
-}
-
-impl<M: Copy + Eq + std::hash::Hash> Reached<M> {
-    /// Takes note of a row that the upload changes or deletes itself.
-    pub(crate) fn name(&mut self, mark: M, is_deleted: bool) {
-        self.named.insert(mark);
-        if is_deleted {
-            self.deleted.insert(mark);
-        }
-    }
-
-    /// Whether the upload changes or deletes the row itself.
-    pub(crate) fn names(&self, mark: &M) -> bool {
-        self.named.contains(mark)
-    }
-
-    /// Takes note of reached rows.
-    pub(crate) fn extend(&mut self, by: By, marks: impl IntoIterator<Item = M>) {
-        for mark in marks {
-            match self.found.len() < TOLD_APART_MAX {
-                true => self.found.push((by, mark)),
-                false => self.more += 1,
-            }
-        }
-    }
-
-    /// A moment to which [`Reached::back_to`] leads.
-    pub(crate) fn moment(&self) -> (usize, u64) {
-        (self.found.len(), self.more)
-    }
-
-    /// What was reached since was undone.
-    pub(crate) fn back_to(&mut self, (found, more): (usize, u64)) {
-        self.found.truncate(found);
-        self.more = more;
-    }
-
-    /// Each row once, without those that the upload names.
-    pub(crate) fn count(&self) -> u64 {
-        let beyond = |by: &By, mark: &M| match by {
-            By::Delete => !self.deleted.contains(mark),
-            By::KeyChange => !self.named.contains(mark),
-        };
-        let found = self.found.iter().filter(|(by, mark)| beyond(by, mark));
-        let rows: HashSet<&M> = found.map(|(_, mark)| mark).collect();
-        rows.len() as u64 + self.more
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -186,19 +127,5 @@ mod tests {
         assert_eq!(steps(&keys, 0, changed("id")), [step(0, 0, 1)]);
         assert_eq!(steps(&keys, 0, changed("name")), []);
         assert_eq!(steps(&keys, 2, changed("id")), [step(0, 2, 1)]);
-    }
-
-    // S5
-    #[test]
-    fn a_row_counts_once_and_what_was_undone_or_is_named_does_not() {
-        let mut reached = Reached::default();
-        reached.name(1, true);
-        reached.name(2, false);
-        reached.extend(By::Delete, [1, 2, 3, 3]);
-        let moment = reached.moment();
-        reached.extend(By::KeyChange, [1, 2, 3, 4]);
-        assert_eq!(reached.count(), 3);
-        reached.back_to(moment);
-        assert_eq!(reached.count(), 2);
     }
 }

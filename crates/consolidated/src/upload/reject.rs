@@ -39,7 +39,7 @@ pub(crate) fn visit_rejected<'t>(
             let published = table(position);
             let id = uploaded.key(published, position);
             let Some((code, message)) = rows.reason(&id)? else { return visit(None) };
-            let whole = left_out.and_then(|left_out| left_out.content(&id));
+            let whole = left_out.map_or(Ok(None), |left_out| left_out.content(&id))?;
             let row = whole
                 .or_else(|| (bytes < ROWS_BYTES_MAX).then(|| row(published, uploaded.new_image())));
             bytes += row.as_ref().map_or(0, String::len);
@@ -47,12 +47,10 @@ pub(crate) fn visit_rejected<'t>(
             visit(Some(Rejected { table: position, operation, key, row, code, message }))
         },
     )?;
-    for id in left_out.iter().flat_map(|left_out| left_out.unsaid()) {
-        let Some((code, message)) = rows.reason(&id)? else { continue };
-        let (key, row) =
-            (key(table(id.0), &id.1), left_out.and_then(|all| all.content_behind(&id)));
-        let operation = operation(Change::Update);
-        visit(Some(Rejected { table: id.0, operation, key, row, code, message }))?;
-    }
-    Ok(())
+    let Some(left_out) = left_out else { return Ok(()) };
+    left_out.visit_unsaid(|id, row| {
+        let Some((code, message)) = rows.reason(&id)? else { return Ok(()) };
+        let (key, operation) = (key(table(id.0), &id.1), operation(Change::Update));
+        visit(Some(Rejected { table: id.0, operation, key, row, code, message }))
+    })
 }

@@ -1,7 +1,7 @@
 //! One uploaded row, decoded.
 
 use crate::script::Event;
-use crate::synchronization::change::{Change, RowSource};
+use crate::synchronization::change::{Change, RowSource, UploadedRows};
 use model::{Code, Failure, PublishedTable, RowReader, ValueRef, write_value};
 
 /// Table and key of a row.
@@ -139,6 +139,22 @@ pub(crate) fn key_of(table: &PublishedTable, image: &[ValueRef<'_>]) -> Vec<u8> 
     let mut key = Vec::with_capacity(16 * table.key.len());
     table.key.iter().for_each(|column| write_value(&mut key, image[usize::from(*column)]));
     key
+}
+
+/// Visits the batches of an upload in the order sent, until one fails.
+pub(crate) fn each_batch<E: From<Failure>>(
+    batches: RowSource<'_>,
+    mut visit: impl FnMut(UploadedRows<'_>) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut outcome = Ok(());
+    batches(&mut |batch| {
+        // What is left is passed over.
+        if outcome.is_ok() {
+            outcome = visit(batch);
+        }
+        Ok(())
+    })?;
+    outcome
 }
 
 /// Visits the uploaded rows for which `wanted` holds, in the order of the upload. `wanted` gets the

@@ -197,7 +197,7 @@ impl Site {
         let sent = self.held.clone();
         let (applied, download) = center.synchronize(&mut self.remote, &changes);
         for (table, mode) in TABLES.iter().zip(&download.modes) {
-            if *mode == consolidated::DownloadedTable::Refresh {
+            if *mode == syncline_consolidated::DownloadedTable::Refresh {
                 self.held.entry(table.0).or_default().clear();
             }
         }

@@ -5,13 +5,9 @@
 //! took it along, and the next download took it away from where the user wanted it.
 
 use crate::center::{Backend, Center, Remote, Row, Upload, int, text};
-use crate::{children, codes, family, grandchildren, parents, row};
-use consolidated::Applied;
+use crate::{child, children, codes, family, grandchildren, parents, row};
 use model::Value;
-
-fn child(id: i64, parent: i64, v: &str) -> Row {
-    vec![int(id), int(parent), text(v)]
-}
+use syncline_consolidated::Applied;
 
 /// Parent 1 becomes 3, and 2 becomes 1.
 fn parents_move() -> Vec<Upload> {

@@ -1,13 +1,16 @@
 //! A consolidated database under test, and remotes that consist of rows and marks.
 
-use consolidated::{
+use harness::postgres::{Cluster, client_command, run_client};
+use model::{
+    Counter, Failure, Nonce, Progress, PublishedTable, RemoteId, RemoteSchema, RowReader, UserName,
+    Value, Watermark, write_value,
+};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use syncline_consolidated::{
     Applied, Change, DownloadBatch, DownloadedTable, FetchRequest, Held, Identity, Reader, Session,
     SyncModel, TableMark, UploadRequest, Url, Writer, administer, open_reader, open_writer,
 };
-use harness::postgres::{Cluster, client_command, run_client};
-use model::{Counter, Failure, Nonce, Progress, RemoteId, RowReader, UserName, Value, write_value};
-use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 pub(crate) struct Center {
     pub(crate) folder: tempfile::TempDir,
@@ -264,9 +267,11 @@ impl Center {
                     held_marks: &[],
                     key_changes: remote.key_changes,
                     echo: &applied.echo,
+                    wanted: &[],
                     batch_bytes: 100,
                     batch_rows: 3,
                     row_bytes_max: 1000,
+                    resuming: Default::default(),
                 },
                 &mut |batch| {
                     let name = |table: usize| schema.tables[table].name.clone();
@@ -284,7 +289,9 @@ impl Center {
                             let rows = decode_all(&rows, count, width);
                             download.upserts.extend(rows.into_iter().map(|r| (name(table), r)));
                         }
-                        DownloadBatch::Withheld { .. } | DownloadBatch::Unreadable { .. } => {}
+                        DownloadBatch::Withheld { .. }
+                        | DownloadBatch::Unreadable { .. }
+                        | DownloadBatch::Position { .. } => {}
                         DownloadBatch::KeyChanges { table, count, rows } => {
                             let keys = schema.tables[table].key.len();
                             let width = schema.tables[table].width() + keys;
@@ -304,21 +311,21 @@ impl Center {
             )
             .unwrap();
         download.filtered = fetched.filtered;
-        remote.marks = schema
-            .tables
-            .iter()
-            .zip(fetched.watermarks)
-            .map(|(table, watermark)| TableMark {
-                fingerprint: table.fingerprint.clone(),
-                watermark,
-            })
-            .collect();
+        remote.marks = received(&schema, fetched.watermarks);
         remote.schema = Some(schema.fingerprint.clone());
         remote.identity.counter = applied.counter;
         remote.identity.nonce_confirmed = remote.identity.nonce_attempt;
         remote.identity.nonce_attempt = Nonce(remote.identity.nonce_attempt.0 + 1);
         download
     }
+}
+
+fn received(schema: &RemoteSchema, watermarks: Vec<Option<Watermark>>) -> Vec<TableMark> {
+    let of = |(table, watermark): (&PublishedTable, Option<Watermark>)| TableMark {
+        fingerprint: table.fingerprint.clone(),
+        watermark,
+    };
+    schema.tables.iter().zip(watermarks).map(of).collect()
 }
 
 impl Remote {
@@ -346,7 +353,10 @@ impl Remote {
     }
 }
 
-pub(crate) fn deploy(url: &Url, tables: &str) -> Result<consolidated::Deployment, Failure> {
+pub(crate) fn deploy(
+    url: &Url,
+    tables: &str,
+) -> Result<syncline_consolidated::Deployment, Failure> {
     let model = SyncModel::parse(&format!("script_version = \"v1\"\n{tables}"), "model.toml")?;
     administer(url)?.deploy(&[model], false)
 }
@@ -431,7 +441,7 @@ fn apply(
         batches: &|visit| {
             reads.set(reads.get() + 1);
             for (table, change, rows) in &batches {
-                visit(consolidated::UploadedRows {
+                visit(syncline_consolidated::UploadedRows {
                     table: *table,
                     change: *change,
                     count: 1,

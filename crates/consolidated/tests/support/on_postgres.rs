@@ -1,8 +1,8 @@
 //! A consolidated database on PostgreSQL, for the remotes of `center.rs`.
 
 use super::center::{Center, deploy};
-use consolidated::{Url, open_reader, open_writer};
 use harness::postgres::{Cluster, TestDatabase};
+use syncline_consolidated::{Url, open_reader, open_writer};
 
 /// A database with `schema`, deployed with a model whose tables have `tables` as their text.
 pub(crate) fn center(schema: &str, tables: &str) -> (Center, TestDatabase) {

@@ -1,9 +1,9 @@
 //! A shop whose remotes share parts of it, in every way that a model can say.
 
 use super::center::{Center, Download, Remote, Row, Upload, int, text};
-use consolidated::DownloadedTable;
 use model::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use syncline_consolidated::DownloadedTable;
 
 pub(crate) const SCHEMA: &str = "
 CREATE TABLE customer (id INTEGER PRIMARY KEY, rep INTEGER, name TEXT);

@@ -4,6 +4,7 @@ use crate::code::Code;
 use crate::failure::Failure;
 use crate::memory::Hold;
 use crate::spill::{Spill, SpillPosition, Spills};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Bytes of entries that stay in memory although there is none left: runs would be too many.
@@ -18,6 +19,10 @@ const ENTRY_BYTES: usize = 96;
 /// Bytes of entries in a chunk of a run. One entry may exceed it.
 const CHUNK_BYTES: usize = 16 << 10;
 
+/// Bytes of the first key of a chunk that are in the index. Keys may be as long as chunks, and then
+/// whole ones would be all of the entries.
+const INDEX_KEY_BYTES: usize = 64;
+
 /// Bytes of a length in front of a key or a value.
 const LEN_BYTES: usize = 4;
 
@@ -31,13 +36,19 @@ pub(super) struct Run {
     pub(super) chunks: Spill,
     /// Which of the runs of a map it is.
     number: u64,
-    /// The first key of each chunk, and where that is.
-    index: Vec<(Vec<u8>, SpillPosition)>,
+    index: Vec<ChunkStart>,
     last: Vec<u8>,
     /// What its entries would take in memory.
     entry_bytes: u64,
     /// What the index takes.
     held: Hold,
+}
+
+/// The first key of a chunk, or the front of it, and where the chunk is.
+struct ChunkStart {
+    key: Vec<u8>,
+    is_whole: bool,
+    position: SpillPosition,
 }
 
 impl Run {
@@ -55,13 +66,8 @@ impl Run {
         if key > self.last.as_slice() {
             return Ok(None);
         }
-        let behind = self.index.partition_point(|(first, _)| first.as_slice() <= key);
-        let Some((_, position)) = behind.checked_sub(1).and_then(|at| self.index.get(at)) else {
-            return Ok(None);
-        };
-        let Some(chunk) = self.chunks.read_at(&mut position.clone())? else {
-            return Err(torn());
-        };
+        let Some(start) = self.chunk_of(key)? else { return Ok(None) };
+        let chunk = self.read(start)?;
         let mut rest = chunk.as_ref();
         while !rest.is_empty() {
             let (found, value, behind) = entry(rest).ok_or_else(torn)?;
@@ -71,6 +77,38 @@ impl Run {
             rest = behind;
         }
         Ok(None)
+    }
+
+    /// The chunk with the entry of `key`, if there is one: the last that does not begin behind it.
+    fn chunk_of(&self, key: &[u8]) -> Result<Option<&ChunkStart>, Failure> {
+        let (mut least, mut most) = (0, self.index.len());
+        while least < most {
+            let middle = usize::midpoint(least, most);
+            match self.begins_behind(&self.index[middle], key)? {
+                true => most = middle,
+                false => least = middle + 1,
+            }
+        }
+        Ok(least.checked_sub(1).and_then(|at| self.index.get(at)))
+    }
+
+    /// Whether a chunk begins behind `key`. Where the index does not say it, the chunk does.
+    fn begins_behind(&self, start: &ChunkStart, key: &[u8]) -> Result<bool, Failure> {
+        let front = match start.is_whole {
+            true => key,
+            false => key.get(..start.key.len()).unwrap_or(key),
+        };
+        if start.is_whole || front != start.key {
+            return Ok(start.key.as_slice() > front);
+        }
+        let chunk = self.read(start)?;
+        let (first, ..) = entry(&chunk).ok_or_else(torn)?;
+        Ok(first > key)
+    }
+
+    fn read(&self, start: &ChunkStart) -> Result<Cow<'_, [u8]>, Failure> {
+        let mut position = start.position;
+        self.chunks.read_at(&mut position)?.ok_or_else(torn)
     }
 }
 
@@ -95,9 +133,11 @@ impl Writing {
             self.end_chunk()?;
         }
         if self.chunk.is_empty() {
-            self.run.held.grow(entry_bytes(key, &[]));
+            let front = key.get(..INDEX_KEY_BYTES).unwrap_or(key).to_vec();
+            self.run.held.grow(entry_bytes(&front, &[]));
+            let is_whole = front.len() == key.len();
             // Where it is is known when the one before has been read past.
-            self.run.index.push((key.to_vec(), self.position));
+            self.run.index.push(ChunkStart { key: front, is_whole, position: self.position });
         }
         for part in [key, value] {
             let len = u32::try_from(part.len()).map_err(|_| torn())?;
@@ -167,9 +207,8 @@ impl Cursor {
         behind: Option<&[u8]>,
     ) -> Result<Cursor, Failure> {
         let Some(behind) = behind else { return Cursor::new(spills, run) };
-        let at = run.index.partition_point(|(first, _)| first.as_slice() <= behind);
-        let chunk = at.checked_sub(1).and_then(|at| run.index.get(at));
-        let position = chunk.map_or_else(SpillPosition::default, |(_, position)| *position);
+        let chunk = run.chunk_of(behind)?;
+        let position = chunk.map_or_else(SpillPosition::default, |start| start.position);
         let (number, held) = (run.number, spills.memory().hold());
         let mut cursor = Cursor { number, position, chunk: Vec::new(), offset: 0, held };
         cursor.next_chunk(run)?;

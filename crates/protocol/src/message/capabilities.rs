@@ -27,13 +27,24 @@ impl Capabilities {
     /// server asks for comes with another Hello. It says something of a connection, so it is not
     /// among [`Capabilities::ALL`].
     pub const HALF_DUPLEX: Capabilities = Capabilities(1 << 8);
+    /// Goes on with a download that was cut. The server says in DownloadBegin and in Positions from
+    /// where, and the client presents that in Hello.
+    pub const RESUME: Capabilities = Capabilities(1 << 9);
+    /// Acknowledges a download whose end asks for it.
+    pub const ACKNOWLEDGE: Capabilities = Capabilities(1 << 10);
+    /// Of a server: it tells what rows a remote should have, as digests, and sends single rows that
+    /// Hello asks for.
+    pub const VERIFY: Capabilities = Capabilities(1 << 12);
     /// Everything that this crate's messages can express, without what a peer reads by choice:
     /// [`Capabilities::LZ4`] and [`Capabilities::ZSTD`].
     pub const ALL: Capabilities = Capabilities(
         Capabilities::KEY_CHANGES.0
             | Capabilities::HELD_SHAPE.0
             | Capabilities::ROWS_STAY.0
-            | Capabilities::WAITING_TABLES.0,
+            | Capabilities::WAITING_TABLES.0
+            | Capabilities::RESUME.0
+            | Capabilities::ACKNOWLEDGE.0
+            | Capabilities::VERIFY.0,
     );
 
     /// These and others.

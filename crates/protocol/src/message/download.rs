@@ -3,6 +3,7 @@
 use super::WaitingTable;
 use model::{Counter, Receipt, Watermark};
 use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
 
 /// A download follows. It becomes visible at the remote as a whole or not at all (S4).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -21,13 +22,35 @@ pub struct DownloadBegin {
     /// All tables that are left out, where more are than Welcome has named: some went meanwhile.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting_tables: Vec<WaitingTable>,
+    /// To be stored with the first rows that are kept of the download, and presented from then on.
+    /// Only to clients with `RESUME`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receipt: Option<Receipt>,
 }
 
 /// How one table is downloaded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableDownload {
     /// Which rows follow.
     pub mode: DownloadMode,
+    /// How many rows and deletes about; for a progress bar, nothing may rely on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows: Option<u64>,
+    /// Names the state of the database of which the rows are, for a later Hello. None if the table
+    /// cannot be resumed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<ByteBuf>,
+    /// What the client keeps of the table counts, and what follows is only the rest. Otherwise the
+    /// client drops it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub continued: bool,
+}
+
+impl TableDownload {
+    /// A table from its beginning, which cannot be resumed.
+    pub fn new(mode: DownloadMode) -> TableDownload {
+        TableDownload { mode, rows: None, token: None, continued: false }
+    }
 }
 
 /// Which rows of a table follow.
@@ -66,6 +89,56 @@ pub struct Reject {
     pub message: String,
 }
 
+/// All rows of a table have been sent up to here, of those that are sent in key order. Only to
+/// clients with `RESUME`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Position {
+    /// Position of the table in the remote schema.
+    pub table: u16,
+    /// How many of the segments that Hello presented for the table lie before this position.
+    pub passed: u16,
+    /// The end of the rows that are sent in order. The rows of the table that follow may have any
+    /// key.
+    pub complete: bool,
+    /// Where it is, which only the server reads; empty at the end of the last segment that lies
+    /// before.
+    #[serde(with = "serde_bytes")]
+    pub position: Vec<u8>,
+}
+
+impl Position {
+    /// Longest position, in bytes. There is none at a row with a longer key.
+    pub const BYTES_MAX: usize = 1 << 10;
+}
+
+/// What a client keeps of a table whose downloads were cut.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResumedTable {
+    /// Position of the table in the schema of `schema_fingerprint`.
+    pub table: u16,
+    /// The token of the first download of which rows are kept, unless it is that of the last
+    /// segment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first: Option<ByteBuf>,
+    /// The rows that are kept, each segment up to its position: from the newest download, which
+    /// came least far, to the oldest.
+    pub segments: Vec<Segment>,
+}
+
+impl ResumedTable {
+    /// Most segments of a table.
+    pub const SEGMENTS_MAX: usize = 4;
+}
+
+/// Up to where rows are of which state of the database.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Segment {
+    /// From DownloadBegin.
+    pub token: ByteBuf,
+    /// From a Position.
+    pub position: ByteBuf,
+}
+
 /// The download is complete.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DownloadEnd {
@@ -78,4 +151,11 @@ pub struct DownloadEnd {
     /// To be stored with them too, and presented from then on.
     #[serde(default)]
     pub receipt: Option<Receipt>,
+    /// The server waits for an Acknowledgement.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub acknowledge: bool,
+}
+
+fn is_false(it: &bool) -> bool {
+    !it
 }

@@ -1,11 +1,14 @@
 //! Hello: the user, the remote, and what it wants.
 
-use super::{Capabilities, Parameters};
+use super::{Capabilities, NewPassword, Parameters, ResumedTable};
 use model::{
     Code, Counter, DatabaseId, Failure, FileSecret, Nonce, Progress, PublicationName, Receipt,
     RemoteId, ScriptVersion, UserName, Watermark,
 };
 use serde::{Deserialize, Serialize};
+
+/// Rows that one Hello may ask for.
+pub const WANTED_ROWS_MAX: usize = 1000;
 
 /// Opens the conversation. Everything the server needs to begin, so that a small synchronization
 /// is one round trip.
@@ -28,6 +31,10 @@ pub struct Hello {
     pub user: UserName,
     /// What proves the user.
     pub credential: Credential,
+    /// The password from now on, beside the one of today. A server confirms it in Welcome; older
+    /// ones ignore it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub new_password: Option<NewPassword>,
     /// What it says beside, for the service that knows the users. Older servers ignore it.
     #[serde(default, skip_serializing_if = "Parameters::is_empty")]
     pub parameters: Parameters,
@@ -80,6 +87,34 @@ pub struct Hello {
     /// And its `unknown_tables`, of which nothing is pending any more.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unknown_tables: Vec<u16>,
+    /// `Verify` follows without waiting for Welcome; only with [`Mode::Ping`].
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub verify_follows: bool,
+    /// Rows of the schema that the remote holds that are sent whatever its watermarks say. Older
+    /// servers ignore them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub wanted_rows: Vec<WantedRow>,
+    /// What the client keeps of downloads that were cut, by table.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resume: Vec<ResumedTable>,
+    /// The last download was cut, so this one may be cut too: rows in key order can go on
+    /// anywhere.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub was_cut: bool,
+}
+
+/// A row that a remote has not as it should.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WantedRow {
+    /// Position of its table.
+    pub table: u16,
+    /// The key's columns as a row.
+    #[serde(with = "serde_bytes")]
+    pub key: Vec<u8>,
+}
+
+fn is_false(it: &bool) -> bool {
+    !it
 }
 
 /// What every version of Hello has.
@@ -98,6 +133,12 @@ impl Hello {
         }
         if self.nonce_attempt == Nonce(0) {
             return Err(Failure::new(Code::MalformedMessage, "nonce_attempt is zero"));
+        }
+        if let Some(password) = &self.new_password {
+            password.check()?;
+        }
+        if self.wanted_rows.len() > WANTED_ROWS_MAX {
+            return Err(Failure::new(Code::MalformedMessage, "too many rows are wanted"));
         }
         if let Some(fault) = self.parameters.fault() {
             return Err(Failure::new(Code::MalformedMessage, fault));

@@ -49,6 +49,40 @@ pub struct Welcome {
     /// A session token, when a password was verified. Valid for any server of this database.
     #[serde(default)]
     pub token: Option<String>,
+    /// What there is to say of the password.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub authentication: Option<Authentication>,
+}
+
+/// What a server says of a password that it has accepted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Authentication {
+    /// Below 2000: it is good. Up to 2999: it is good and expires soon.
+    pub status: u16,
+    /// For people, from a service that knows the users.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// Seconds until it expires, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_in_s: Option<u64>,
+    /// The new password that Hello has is the password now.
+    #[serde(default)]
+    pub password_changed: bool,
+}
+
+impl Authentication {
+    /// The status of a password of which nothing is to be said.
+    pub const GOOD: u16 = 1000;
+    /// The status of a password that expires soon, and the first of those that say so.
+    pub const EXPIRES_SOON: u16 = 2000;
+    /// The first status of a password that has expired.
+    pub const EXPIRED: u16 = 3000;
+    /// The first status of a wrong password.
+    pub const WRONG: u16 = 4000;
+    /// The first status of a user who is synchronizing already.
+    pub const IN_USE: u16 = 5000;
+    /// The first status that says a wrong password again.
+    pub const BEYOND: u16 = 6000;
 }
 
 /// A table that is left out of the synchronization.

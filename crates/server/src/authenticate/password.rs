@@ -17,6 +17,11 @@ pub struct Costs {
     pub passes: u32,
 }
 
+impl Costs {
+    /// The least that Argon2id allows. For passwords that protect nothing, as those of tests.
+    pub const LEAST: Costs = Costs { memory_kib: Params::MIN_M_COST, passes: Params::MIN_T_COST };
+}
+
 impl Default for Costs {
     fn default() -> Costs {
         Costs { memory_kib: Params::DEFAULT_M_COST, passes: Params::DEFAULT_T_COST }
@@ -24,11 +29,11 @@ impl Default for Costs {
 }
 
 /// Hashes `password` with Argon2id, into the PHC string form.
-pub fn hash(password: &str) -> Result<String, Failure> {
-    hash_with(password, &mut random::from_system()?, Costs::default())
+pub fn hash(password: &str, costs: Costs) -> Result<String, Failure> {
+    hash_with(password, &mut random::from_system()?, costs)
 }
 
-/// The same with a salt of this generator, and at other costs.
+/// The same with a salt of this generator.
 pub fn hash_with(password: &str, random: &mut Random, costs: Costs) -> Result<String, Failure> {
     let failed = |error: argon2::password_hash::Error| {
         Failure::new(Code::Bug, "cannot hash the password").source(error.to_string())
@@ -67,7 +72,7 @@ mod tests {
 
     #[test]
     fn only_the_right_password_verifies() {
-        let hashed = hash("correct horse").unwrap();
+        let hashed = hash("correct horse", Costs::default()).unwrap();
         assert!(hashed.starts_with("$argon2id$"));
         assert!(hashed.contains("$m=19456,t=2,p=1$"), "{hashed}");
         assert!(nobody(Costs::default()).contains("$m=19456,t=2,p=1$"), "and nobody's");
@@ -82,7 +87,7 @@ mod tests {
 
     #[test]
     fn one_seed_and_low_costs_give_one_hash_which_verifies() {
-        let costs = Costs { memory_kib: 8, passes: 1 };
+        let costs = Costs::LEAST;
         let hash = |seed| hash_with("secret", &mut Random::from_seed([seed; 32]), costs).unwrap();
         assert_eq!(hash(1), hash(1));
         assert_ne!(hash(1), hash(2));

@@ -131,11 +131,12 @@ async fn serve(
     if let Ok(None) = result {
         return;
     }
-    if summary.spilled_bytes > 0 {
+    let spilled_bytes = summary.spilled.get();
+    if spilled_bytes > 0 {
         tracing::warn!(
             sync_id,
             remote = summary.remote,
-            spilled_bytes = summary.spilled_bytes,
+            spilled_bytes,
             "rows went to disk, because stream_memory_bytes_max is used up"
         );
     }
@@ -182,9 +183,10 @@ fn log(
                 reached = summary.reached,
                 downloaded = summary.downloaded,
                 filtered = summary.filtered,
+                resumed = summary.resumed,
                 bytes_in,
                 bytes_out,
-                spilled_bytes = summary.spilled_bytes,
+                spilled_bytes = summary.spilled.get(),
                 round_trips = summary.cost.round_trips,
                 commits = summary.cost.commits,
                 waiting_ms = ms(Phase::Waiting),
@@ -193,6 +195,7 @@ fn log(
                 applying_ms = ms(Phase::Applying),
                 fetching_ms = ms(Phase::Fetching),
                 sending_ms = ms(Phase::Sending),
+                acknowledging_ms = ms(Phase::Acknowledging),
                 duration_ms,
                 $message
             )

@@ -1,62 +1,47 @@
-//! HTTP/1.1 on the connections of another acceptor, and WebSocket.
+//! HTTP/1.1 and HTTP/2 on the connections of another acceptor, and WebSocket.
 //!
 //! Each POST to `PREFIX/sync` is a connection to the session, which sees bytes and nothing of HTTP.
 //! So is each connection that goes over to WebSocket there.
 //!
-//! Bound: as many connections as the server has, and [`EXCHANGES_MAX`] requests that nobody has
-//! accepted yet. A connection has one request at a time. One that is idle ends after the time that
-//! a peer has for its first message.
+//! Bound: as many connections as the server has, as many requests and [`EXCHANGES_MAX`] more, which
+//! is how many nobody has accepted yet. A connection has one request at a time, or over HTTP/2 as
+//! many as `version_2.rs` allows. One that is idle ends after the time that a peer has for its
+//! first message.
 
 mod answer;
 mod exchange;
 mod forwarded;
+mod passage;
 mod pipe;
+mod request;
 mod status;
 mod upgrade;
+mod version;
+mod version_1;
+mod version_2;
 mod wire;
 
 use super::surroundings::Surroundings;
-use super::websocket::WebSocket;
 use super::{Acceptor, Stream};
-use crate::session::Shared;
 use crate::stage::Execution;
-use answer::{Answered, Asked, Sender};
-use exchange::Exchange;
-use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper::{Request, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
 use model::ServerUrl;
-use pipe::Pipe;
+use request::{Accepted, Front, Line, ending};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
-use upgrade::Upgrades;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::time::timeout;
+use version::Version;
 use wire::Wire;
 
 /// Requests that were not accepted yet.
 const EXCHANGES_MAX: usize = 64;
 
-/// What hyper reads ahead, and what it keeps to write. A head has at most twice as many.
-const BUFFER_BYTES: usize = 64 << 10;
-
-/// Lines of a head. Browsers and proxies send about 20.
-const HEADERS_MAX: usize = 64;
-
-/// When to come back to a server that has no place or stops, in seconds.
-const RETRY_AFTER_S: u32 = 5;
-
 /// What somebody reads for whom there is no connection left.
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\n\
     connection: close\r\ncontent-length: 0\r\n\r\n";
-
-/// Requests, as they come.
-type Accepted = (Box<dyn Stream>, SocketAddr);
 
 /// An acceptor of requests.
 pub(crate) struct Http {
@@ -67,14 +52,6 @@ pub(crate) struct Http {
     stopped: watch::Receiver<bool>,
     front: Arc<Front>,
     exchanges: mpsc::Receiver<Accepted>,
-}
-
-/// What all connections of one acceptor share.
-struct Front {
-    shared: Arc<Shared>,
-    /// What the paths begin with: empty, or `/PREFIX`.
-    prefix: String,
-    exchanges: mpsc::Sender<Accepted>,
 }
 
 impl Http {
@@ -89,7 +66,13 @@ impl Http {
         let authority = inner.url().split_once("://").map_or(inner.url(), |(_, rest)| rest);
         let url = format!("{scheme}://{authority}{prefix}");
         let (sender, exchanges) = mpsc::channel(EXCHANGES_MAX);
-        let front = Front { shared, prefix: prefix.to_owned(), exchanges: sender };
+        let requests_max = connections_max.saturating_add(EXCHANGES_MAX);
+        let front = Front {
+            shared,
+            prefix: prefix.to_owned(),
+            exchanges: sender,
+            requests: Arc::new(Semaphore::new(requests_max.min(Semaphore::MAX_PERMITS))),
+        };
         Http {
             inner,
             url,
@@ -139,111 +122,26 @@ async fn serve(
     mut stopped: watch::Receiver<bool>,
     _place: OwnedSemaphorePermit,
 ) {
-    let (io, wire) = Wire::around(stream);
+    let (mut io, wire) = Wire::around(stream);
     let idle = Duration::from_secs(front.shared.config.now().hello_timeout_s.max(1));
-    let upgrades = Arc::new(Upgrades::default());
-    let (of_service, granted) = (front.clone(), upgrades.clone());
-    let service = service_fn(move |request| {
-        let (front, wire, upgrades) = (of_service.clone(), wire.clone(), granted.clone());
-        async move { answer(request, peer, &front, wire, &upgrades).await }
-    });
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(idle)
-        .max_buf_size(BUFFER_BYTES)
-        .max_headers(HEADERS_MAX)
-        .serve_connection(TokioIo::new(io), service)
-        .with_upgrades();
-    tokio::pin!(connection);
-    let ended = tokio::select! {
+    let version = tokio::select! {
         biased;
-        ended = &mut connection => Some(ended),
-        () = ending(&mut stopped) => None,
+        version = timeout(idle, io.version()) => version,
+        () = ending(&mut stopped) => return,
     };
-    let ended = match ended {
-        Some(ended) => ended,
-        None => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
+    let line = Line { peer, wire, front, idle };
+    let ended = match version {
+        Ok(Ok(Version::One)) => version_1::serve(io, line, stopped).await,
+        Ok(Ok(Version::Two)) => version_2::serve(io, line, stopped).await,
+        Ok(Err(error)) => {
+            tracing::debug!(%peer, %error, "a connection of HTTP did not begin");
+            return;
         }
+        // It said nothing.
+        Err(_) => return,
     };
     if let Err(error) = ended {
         // Whom it concerns has seen it: a session fails where its stream does.
         tracing::debug!(%peer, %error, "a connection of HTTP ended early");
     }
-    if let Some((stream, ahead, peer)) = upgrades.taken().await {
-        let memory = front.shared.spills.memory().hold();
-        let stream = WebSocket::new(stream, ahead, memory);
-        // A server that stops closes it.
-        let _ = front.exchanges.send((Box::new(stream), peer)).await;
-    }
-}
-
-/// Waits until the server stops.
-async fn ending(stopped: &mut watch::Receiver<bool>) {
-    // A server that is gone has stopped, too.
-    let _ = stopped.wait_for(|stopped| *stopped).await;
-}
-
-async fn answer(
-    request: Request<Incoming>,
-    peer: SocketAddr,
-    front: &Front,
-    wire: Arc<Wire>,
-    upgrades: &Upgrades,
-) -> Answered {
-    let config = front.shared.config.now();
-    let (path, headers) = (request.uri().path(), request.headers());
-    let asked = Asked::of(&front.prefix, path, request.method(), headers);
-    let sender = Sender::of(headers, &config.allowed_origins);
-    let foreign = sender == Sender::Foreign;
-    let peer = forwarded::sender(wire.peer().unwrap_or(peer), headers, &config.proxies);
-    let mut response = match asked {
-        Asked::Health => answer::text(StatusCode::OK, "alive\n"),
-        Asked::Readiness if is_ready(front) => answer::text(StatusCode::OK, "ready\n"),
-        Asked::Readiness => answer::unavailable("not ready\n", RETRY_AFTER_S),
-        Asked::Nothing => answer::text(StatusCode::NOT_FOUND, "no path of Syncline\n"),
-        Asked::WrongMethod(allowed) => answer::wrong_method(allowed),
-        Asked::Permission | Asked::Synchronize | Asked::WrongType | Asked::WebSocket if foreign => {
-            let text = "pages of this origin are not among `allowed_origins`\n";
-            answer::text(StatusCode::FORBIDDEN, text)
-        }
-        Asked::Permission => answer::permission(),
-        Asked::WrongType => {
-            let text = "the body is not of the type application/vnd.syncline\n";
-            answer::text(StatusCode::UNSUPPORTED_MEDIA_TYPE, text)
-        }
-        Asked::Synchronize => synchronize(request, peer, front, wire).await,
-        Asked::WebSocket => upgrades.grant(request, peer),
-    };
-    sender.permit(&mut response);
-    Ok(response)
-}
-
-/// Hands the request to a session, and answers once that has judged its Hello.
-async fn synchronize(
-    request: Request<Incoming>,
-    peer: SocketAddr,
-    front: &Front,
-    wire: Arc<Wire>,
-) -> hyper::Response<answer::Answer> {
-    let certificate = wire.certificate();
-    let (writer, reader) = Pipe::ends(wire);
-    let (verdict, judged) = oneshot::channel();
-    let memory = front.shared.spills.memory().hold();
-    let exchange = Exchange::new(request.into_body(), writer, verdict, certificate, memory);
-    let stopping = || answer::unavailable("the server is stopping\n", RETRY_AFTER_S);
-    if front.exchanges.send((Box::new(exchange), peer)).await.is_err() {
-        return stopping();
-    }
-    match judged.await {
-        Ok(verdict) => answer::of_session(verdict, reader),
-        // It left without a word.
-        Err(_) if front.shared.stopping.load(Ordering::Relaxed) => stopping(),
-        Err(_) => answer::text(StatusCode::BAD_REQUEST, "the request has no Hello\n"),
-    }
-}
-
-fn is_ready(front: &Front) -> bool {
-    !front.shared.stopping.load(Ordering::Relaxed) && !front.exchanges.is_closed()
 }

@@ -2,7 +2,7 @@
 
 use super::summary::Summary;
 use super::surroundings::Shared;
-use crate::authenticate::Claim;
+use crate::authenticate::{Claim, Verified};
 use crate::network::Connection;
 use crate::phases::Phase;
 use crate::turns::Origin;
@@ -39,14 +39,14 @@ pub(super) async fn admit(
     origin: &Origin,
     claim: Claim,
     summary: &mut Summary,
-) -> Result<(Session, Option<String>), Failure> {
+) -> Result<(Session, Verified), Failure> {
     let mut admitted = ask(shared, hello, origin, &claim, summary).await?;
     if admitted.credentials.is_none() && shared.authenticator.registers(&claim) {
         shared.registrar.register(&hello.user).await?;
         admitted = ask(shared, hello, origin, &claim, summary).await?;
     }
     let known = admitted.credentials.as_ref();
-    let token = shared.authenticator.verify(claim, origin, known).await?;
+    let verified = shared.authenticator.verify(claim, origin, known).await?;
     let mut session = admitted.session?;
     // Before anything is done in the name of the remote: its lease, its epoch, what it is owed.
     admitted.binding.require(&hello.remote_id, &hello.user)?;
@@ -61,7 +61,7 @@ pub(super) async fn admit(
             "the remote belongs to another consolidated database",
         ));
     }
-    Ok((session, token))
+    Ok((session, verified))
 }
 
 /// Asks the database who this is, and what the remote shares.
@@ -72,7 +72,7 @@ async fn ask(
     claim: &Claim,
     summary: &mut Summary,
 ) -> Result<Admitted, Failure> {
-    let turn = shared.admissions.take(&origin.user, &origin.address).await?;
+    let turn = shared.admissions.take_in_time(&origin.user, &origin.address).await?;
     let Costed { value: admitted, cost: spent } = shared
         .worker
         .admit(Admission {

@@ -1,5 +1,6 @@
 //! The download: from the database into the spill, from there to the network.
 
+use super::acknowledgement::Awaited;
 use super::{Committed, Sending};
 use crate::fail_point::fail_point;
 use crate::phases::Phase;
@@ -44,6 +45,7 @@ impl<'a> Committed<'a> {
     pub(super) async fn fetch(self) -> Result<Sending<'a>, Failure> {
         let Committed { mut exchange, applied } = self;
         let counter = applied.counter;
+        let awaited = exchange.acknowledges().then(|| Awaited::of(&exchange, &applied));
         let fetch = Fetch {
             session: exchange.session.clone(),
             counter,
@@ -52,7 +54,11 @@ impl<'a> Committed<'a> {
             key_changes: exchange.key_changes(),
             compression: exchange.compression(),
             echo: applied.echo,
+            wanted: exchange.wanted_rows()?,
             receipt: applied.receipt,
+            acknowledge: exchange.acknowledges(),
+            resume: exchange.resume(),
+            spilled: exchange.summary.spilled.clone(),
         };
         let fetching = exchange.shared.worker.fetch(fetch);
         let fetched = exchange.at_database(Phase::Fetching, fetching).await?;
@@ -65,29 +71,32 @@ impl<'a> Committed<'a> {
         }
         exchange.summary.downloaded = fetched.rows;
         exchange.summary.filtered = fetched.filtered;
-        exchange.summary.spilled_bytes += fetched.frames.disk_bytes();
-        Ok(Sending { exchange, frames: fetched.frames })
+        exchange.summary.resumed = fetched.continued;
+        Ok(Sending { exchange, begin: Some(fetched.begin), frames: fetched.frames, awaited })
     }
 }
 
 impl Sending<'_> {
-    /// Sends the download at the remote's pace.
-    pub(super) async fn send(self) -> Result<(), Failure> {
-        let Sending { exchange, frames } = self;
+    /// Sends the download at the remote's pace. Returns what is awaited of it then.
+    pub(super) async fn send(self) -> Result<Option<Awaited>, Failure> {
+        let Sending { exchange, mut begin, frames, awaited } = self;
         let mut position = SpillPosition::default();
         // Rows from disk are in memory until the remote has received them.
         let mut memory = exchange.shared.spills.memory().hold();
         let ample = frames.disk_bytes() == 0 || memory.try_grow(BYTES_PER_WRITE as u64);
         let bytes_max = if ample { BYTES_PER_WRITE } else { BYTES_PER_WRITE_MIN };
         loop {
-            let pieces = next_pieces(&frames, &mut position, bytes_max)?;
+            let mut pieces = next_pieces(&frames, &mut position, bytes_max)?;
             if pieces.is_empty() {
-                return Ok(());
+                return Ok(awaited);
             }
+            // There is always something behind it, and both are one write.
+            pieces.splice(..0, begin.take().map(Cow::Owned));
             let pieces: Vec<&[u8]> = pieces.iter().map(Cow::as_ref).collect();
             exchange.connection.send_pieces(&pieces, position.is_between_chunks()).await?;
             exchange.lease.progress();
-            if position.chunks() > frames.len() / 2 {
+            // DownloadBegin was sent too.
+            if position.chunks() + 1 > frames.len().div_ceil(2) {
                 fail_point!("server-download-half-sent");
             }
         }

@@ -3,16 +3,19 @@
 use super::admission::uploads;
 use super::summary::Summary;
 use super::surroundings::Shared;
+use crate::fail_point::fail_point;
 use crate::lease::Lease;
 use crate::network::Connection;
 use crate::phases::Phase;
 use crate::turns::Origin;
-use crate::worker::{Begin, Costed, waiting_table};
-use consolidated::{Begun, Held, HeldSchema, Identity, Session, TableMark};
+use crate::worker::{Begin, Costed, Resume, waiting_table};
+use consolidated::{
+    Begun, Held, HeldSchema, Identity, PasswordChange, ResumedTable, Session, TableMark,
+};
 use model::{Failure, Progress};
 use protocol::{
-    Capabilities, Compression, Hello, Message, Mode, PROTOCOL_VERSION, RenamedTable, SchemaChange,
-    UploadState, Welcome,
+    Authentication, Capabilities, Compression, Hello, Message, Mode, PROTOCOL_VERSION,
+    RenamedTable, SchemaChange, UploadState, Welcome,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,6 +32,8 @@ pub(super) struct Exchange<'a> {
     pub(super) marks: Arc<Vec<TableMark>>,
     pub(super) held_marks: Arc<Vec<TableMark>>,
     pub(super) token: Option<String>,
+    /// What there is to say of the password.
+    pub(super) authentication: Option<Authentication>,
     pub(super) summary: &'a mut Summary,
 }
 
@@ -58,6 +63,13 @@ impl Exchange<'_> {
             }
     }
 
+    /// The client acknowledges the download over this connection, because that is wanted.
+    pub(super) fn acknowledges(&self) -> bool {
+        let Hello { protocol_version, capabilities, .. } = &self.hello;
+        let can = *protocol_version >= 2 && capabilities.has(Capabilities::ACKNOWLEDGE);
+        self.session.acknowledge && can && !self.half_duplex()
+    }
+
     /// The client says which rows stay where others leave.
     pub(super) fn rows_stay(&self) -> bool {
         self.hello.capabilities.has(Capabilities::ROWS_STAY)
@@ -67,6 +79,19 @@ impl Exchange<'_> {
     pub(super) fn compression(&self) -> Option<Compression> {
         let (config, hello) = (self.shared.config.now(), &self.hello);
         Compression::agreed(&config.compression, hello.protocol_version, hello.capabilities)
+    }
+
+    /// What the remote keeps of downloads that were cut. It names tables by their positions among
+    /// those of today.
+    pub(super) fn resume(&self) -> Resume {
+        let is_understood = self.hello.capabilities.has(Capabilities::RESUME);
+        let tables = self.hello.resume.iter().filter(|_| is_understood && self.same_schema());
+        let resumed = |it: &protocol::ResumedTable| ResumedTable {
+            table: usize::from(it.table),
+            first: it.first.as_ref().map(|token| token.to_vec()),
+            segments: it.segments.iter().map(|s| (s.token.to_vec(), s.position.to_vec())).collect(),
+        };
+        Resume { is_understood, was_cut: self.hello.was_cut, tables: tables.map(resumed).collect() }
     }
 
     pub(super) fn same_schema(&self) -> bool {
@@ -121,11 +146,23 @@ impl Exchange<'_> {
             upload,
             schema_change_follows,
             token: self.token.take(),
+            authentication: self.authentication.take(),
         }))?;
         if schema_change_follows {
             let change = self.schema_change();
             self.connection.queue(&change)?;
         }
+        Ok(())
+    }
+
+    /// Gives the user another password, which counts before Welcome says so. If that is lost, the
+    /// remote sends the same two again, and the new one proves who it is.
+    pub(super) async fn change_password(&mut self, change: PasswordChange) -> Result<(), Failure> {
+        let user = change.user.clone();
+        let changing = self.shared.worker.change_password(change);
+        self.at_database(Phase::Admission, changing).await?;
+        fail_point!("server-password-changed");
+        tracing::info!(%user, remote = %self.hello.remote_id, "a user has changed the password");
         Ok(())
     }
 

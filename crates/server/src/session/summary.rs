@@ -2,7 +2,7 @@
 
 use crate::phases::Phases;
 use crate::worker::Cost;
-use model::Clock;
+use model::{Clock, SpilledBytes};
 use std::sync::Arc;
 
 /// What the log says of a synchronization.
@@ -18,8 +18,10 @@ pub(crate) struct Summary {
     pub(crate) reached: u64,
     pub(crate) downloaded: u64,
     pub(crate) filtered: u64,
+    /// Tables of which the remote had kept a part from a download that was cut.
+    pub(crate) resumed: u64,
     /// Bytes of rows that went to disk, because memory was short.
-    pub(crate) spilled_bytes: u64,
+    pub(crate) spilled: SpilledBytes,
     pub(crate) cost: Cost,
 }
 
@@ -37,7 +39,8 @@ impl Summary {
             reached: 0,
             downloaded: 0,
             filtered: 0,
-            spilled_bytes: 0,
+            resumed: 0,
+            spilled: SpilledBytes::default(),
             cost: Cost::default(),
         }
     }

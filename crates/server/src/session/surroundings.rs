@@ -12,6 +12,7 @@ use model::{Spills, UserName};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use tokio::sync::watch;
 
 /// What all sessions of a server share.
 pub(crate) struct Shared {
@@ -31,4 +32,6 @@ pub(crate) struct Shared {
     pub(crate) sessions: Arc<Turns<UserName, IpAddr>>,
     pub(crate) jitter: Jitter,
     pub(crate) stopping: AtomicBool,
+    /// The same, to wait for.
+    pub(crate) stopped: watch::Receiver<bool>,
 }

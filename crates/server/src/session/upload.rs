@@ -56,7 +56,6 @@ impl<'a> Admitted<'a> {
         };
         fail_point!("server-upload-received");
         exchange.summary.uploaded = rows.rows;
-        exchange.summary.spilled_bytes += rows.spilled_bytes();
         let epoch = begun.map(|begun| begun.epoch);
         Ok(Some(Applying { exchange, rows: Some(rows), epoch }))
     }
@@ -142,13 +141,14 @@ impl Exchange<'_> {
             Message::UploadBegin(begin) => begin,
             other => return Err(other.unexpected("UploadBegin")),
         };
-        let (spills, bytes_max) = (&self.shared.spills, self.shared.config.now().upload_bytes_max);
+        let frames = self.shared.spills.open().counted_by(&self.summary.spilled);
+        let bytes_max = self.shared.config.now().upload_bytes_max;
         let schema = match self.held() {
             Some(held) => Arc::new(held.schema.clone()),
             None => self.session.schema.clone(),
         };
         let mut upload =
-            UploadInProgress::new(begin, &schema, spills, bytes_max, self.key_changes())?;
+            UploadInProgress::new(begin, &schema, frames, bytes_max, self.key_changes())?;
         upload.keep_out(self.kept_tables());
         loop {
             let received = self.connection.receive_into(upload.spill()).await?;

@@ -34,6 +34,8 @@ pub(super) struct Oversize<'a> {
     row_bytes_max: usize,
     /// Tables that are sent as a whole.
     refreshed: Vec<bool>,
+    /// Tables of which only the rest of a download that was cut is sent.
+    continued: Vec<bool>,
     /// What was withheld before and has not come yet, and in which synchronization it was first.
     before: HashMap<(usize, Vec<u8>), Counter>,
     /// What no script can read and no cursor has brought yet, and why.
@@ -55,6 +57,7 @@ impl<'a> Oversize<'a> {
             counter,
             row_bytes_max,
             refreshed: Vec::new(),
+            continued: Vec::new(),
             before: HashMap::new(),
             unreadable: BTreeMap::new(),
             withheld: Vec::new(),
@@ -66,11 +69,12 @@ impl<'a> Oversize<'a> {
     /// Passes on what can be sent.
     pub(super) fn pass(&mut self, batch: DownloadBatch, sink: Sink<'_>) -> Result<(), Failure> {
         match batch {
-            DownloadBatch::Begin { tables, restored, deletes_lost, waiting } => {
+            DownloadBatch::Begin { tables, tokens, restored, deletes_lost, waiting } => {
                 // What a download has sent that begins again does not count.
                 *self = Oversize::new(self.schema, self.counter, self.row_bytes_max);
                 self.refreshed = tables.iter().map(|it| *it == DownloadedTable::Refresh).collect();
-                sink(DownloadBatch::Begin { tables, restored, deletes_lost, waiting })
+                self.continued = tokens.iter().map(|it| it.continued).collect();
+                sink(DownloadBatch::Begin { tables, tokens, restored, deletes_lost, waiting })
             }
             DownloadBatch::Withheld { table, key, counter } => {
                 self.before.insert((table, key), counter);
@@ -98,7 +102,7 @@ impl<'a> Oversize<'a> {
                 }
                 self.key_changes(table, count, &rows, sink)
             }
-            reject @ DownloadBatch::Reject { .. } => sink(reject),
+            other @ (DownloadBatch::Reject { .. } | DownloadBatch::Position { .. }) => sink(other),
         }
     }
 
@@ -107,9 +111,11 @@ impl<'a> Oversize<'a> {
         !self.before.is_empty() || !self.unreadable.is_empty()
     }
 
-    /// A row of a whole table that was withheld before and is not there now was deleted. What no
-    /// cursor has brought and no script can read is withheld.
+    /// A row of a whole table that was withheld before and is not there now was deleted, unless
+    /// only the rest of the table is sent: then it is as large as it was. What no cursor has
+    /// brought and no script can read is withheld.
     pub(super) fn finish(&mut self, sink: Sink<'_>) -> Result<(), Failure> {
+        self.tell_left(sink)?;
         let gone = |table: &usize| self.refreshed.get(*table) == Some(&true);
         let gone = self.before.extract_if(|(table, _), _| gone(table));
         self.released.extend(gone.map(|(row, _)| row));
@@ -118,6 +124,23 @@ impl<'a> Oversize<'a> {
                 "a script cannot read a row that a remote is owed");
             let code = Code::OwedRowUnreadable;
             self.withhold(WithheldRow { table, key, code, bytes: 0, message }, sink)?;
+        }
+        Ok(())
+    }
+
+    /// Reports again what no cursor had to look at, or the remote would take the row for gone.
+    fn tell_left(&mut self, sink: Sink<'_>) -> Result<(), Failure> {
+        let is_left = |row: &(usize, Vec<u8>)| {
+            self.continued.get(row.0) == Some(&true)
+                && self.refreshed.get(row.0) == Some(&true)
+                && !self.unreadable.contains_key(row)
+        };
+        let left = self.before.extract_if(|row, _| is_left(row));
+        for ((table, key), counter) in left.filter(|((_, key), _)| key.len() <= KEY_BYTES_MAX) {
+            let limit = self.row_bytes_max;
+            let message = format!("the row is too large; at most {limit} bytes can be sent");
+            let code = Code::RowTooLargeToSend.number();
+            sink(DownloadBatch::Reject { table, key, counter, code, message })?;
         }
         Ok(())
     }
@@ -286,4 +309,73 @@ fn key_of<'r>(table: &PublishedTable, rows: &'r [u8]) -> Result<(Vec<u8>, &'r [u
         write_value(&mut key, values[usize::from(*at)]);
     }
     Ok((key, reader.rest()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use consolidated::TableToken;
+    use model::Direction;
+
+    /// What a remote is told where this row was withheld before, and whether it is owed no longer.
+    fn told(continued: bool, batches: Vec<DownloadBatch>) -> (Vec<DownloadBatch>, bool) {
+        let published = PublishedTable {
+            name: "t".into(),
+            columns: vec!["id".into()],
+            key: vec![0],
+            direction: Direction::Both,
+            create: Vec::new(),
+            compress: true,
+            fingerprint: String::new(),
+        };
+        let schema = RemoteSchema { fingerprint: String::new(), tables: vec![published] };
+        let mut oversize = Oversize::new(&schema, Counter(9), 1000);
+        let begin = DownloadBatch::Begin {
+            tables: vec![DownloadedTable::Refresh],
+            tokens: vec![TableToken { token: Some(vec![1]), continued }],
+            restored: false,
+            deletes_lost: false,
+            waiting: Vec::new().into(),
+        };
+        let withheld = DownloadBatch::Withheld { table: 0, key: key(), counter: Counter(3) };
+        let mut told = Vec::new();
+        let mut sink = |batch| {
+            told.push(batch);
+            Ok(())
+        };
+        for batch in [begin, withheld].into_iter().chain(batches) {
+            oversize.pass(batch, &mut sink).unwrap();
+        }
+        oversize.finish(&mut sink).unwrap();
+        told.remove(0);
+        let released = oversize.into_news().is_some_and(|(_, released)| !released.is_empty());
+        (told, released)
+    }
+
+    fn key() -> Vec<u8> {
+        let mut key = Vec::new();
+        write_value(&mut key, model::ValueRef::Integer(7));
+        key
+    }
+
+    // S2, S6: a download that goes on does not look at rows that have not changed since it was
+    // cut. One that is too large was taken for gone: nothing was owed any more, and the remote
+    // removed what it had of it.
+    #[test]
+    fn a_withheld_row_is_not_gone_where_only_the_rest_of_its_table_is_sent() {
+        let (told_of, released) = told(true, Vec::new());
+        let [DownloadBatch::Reject { key: of, counter, code, .. }] = told_of.as_slice() else {
+            panic!("{told_of:?}");
+        };
+        assert_eq!((of, *counter), (&key(), Counter(3)));
+        assert_eq!(*code, Code::RowTooLargeToSend.number());
+        assert!(!released);
+
+        let gone = DownloadBatch::Deletes { table: 0, count: 1, rows: key() };
+        let (told_of, released) = told(true, vec![gone]);
+        assert!(matches!(told_of.as_slice(), [DownloadBatch::Deletes { .. }]), "{told_of:?}");
+        assert!(released);
+
+        assert!(matches!(told(false, Vec::new()), (told_of, true) if told_of.is_empty()));
+    }
 }

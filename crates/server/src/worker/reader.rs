@@ -1,6 +1,8 @@
 //! Answers requests that need no write: users, the tables of a remote, downloads.
 
+use super::comparison::{self, Comparison};
 use super::cost::{Answer, Cost, Costed};
+use super::cut::Cut;
 use super::kept::Kept;
 use super::oversize::{News, Oversize};
 use super::rejects;
@@ -9,15 +11,15 @@ use crate::fail_point::fail_point;
 use crate::stage::{Intake, Routine};
 use consolidated::{
     Admittee, Credentials, DownloadBatch, DownloadedTable, Echo, FetchRequest, Reader,
-    RemoteBinding, Session, TableMark,
+    RemoteBinding, ResumedTable, Resuming, Session, TableMark, TableToken,
 };
 use model::{
     Clock, Counter, Failure, MESSAGE_BYTES_MAX, PublicationName, Receipt, RemoteId, ScriptVersion,
-    Spill, Spills, UserName, cut,
+    Spill, SpilledBytes, Spills, UserName, cut,
 };
 use protocol::{
-    Compression, Compressor, DownloadBegin, DownloadEnd, DownloadMode, Message, Operation, Reject,
-    RowsFrame, TableDownload, WaitingTable,
+    Compression, Compressor, DownloadBegin, DownloadEnd, DownloadMode, Message, Operation,
+    Position, Reject, RowsFrame, TableDownload, WaitingTable,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,6 +31,7 @@ const ADMISSIONS_MAX: usize = 64;
 pub(crate) enum Read {
     Admit(Admission, Answer<Admitted>),
     Fetch(Fetch, Answer<FetchedDownload>),
+    Compare(Comparison, Answer<Spill>),
 }
 
 /// Who wants to synchronize what.
@@ -62,24 +65,36 @@ pub(crate) struct Fetch {
     /// How rows are compressed on their way.
     pub(crate) compression: Option<Compression>,
     pub(crate) echo: Echo,
+    /// Rows that the remote asks for.
+    pub(crate) wanted: Vec<(usize, Vec<u8>)>,
     pub(crate) receipt: Option<Receipt>,
+    /// Whether the remote is to acknowledge it.
+    pub(crate) acknowledge: bool,
+    pub(crate) resume: Resume,
+    /// Counts what goes to disk.
+    pub(crate) spilled: SpilledBytes,
+}
+
+/// What the remote keeps of downloads that were cut.
+#[derive(Debug, Default)]
+pub(crate) struct Resume {
+    /// It goes on with a download that was cut.
+    pub(crate) is_understood: bool,
+    pub(crate) was_cut: bool,
+    pub(crate) tables: Vec<ResumedTable>,
 }
 
 /// A download, complete, as frames from DownloadBegin to DownloadEnd.
 pub(crate) struct FetchedDownload {
+    /// The first of them, which says how many rows follow.
+    pub(crate) begin: Vec<u8>,
     pub(crate) frames: Spill,
     pub(crate) rows: u64,
     pub(crate) filtered: u64,
+    /// Tables of which the remote has kept a part.
+    pub(crate) continued: u64,
     /// What must be noted before it is sent: rows that are too large, and such that no longer are.
     pub(crate) withheld: Option<News>,
-}
-
-/// How downloads are cut.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Cut {
-    pub(super) batch_bytes: usize,
-    pub(super) batch_rows: u32,
-    pub(super) row_bytes_max: usize,
 }
 
 /// A worker that reads.
@@ -122,6 +137,14 @@ impl Routine for Work {
                 let worked_us = clock.monotonic_us() - begun_us;
                 drop(answer.send(costed(result, round_trips, worked_us)));
             }
+            Read::Compare(comparison, answer) => {
+                let before = reader.round_trips();
+                let result = comparison::compare(reader.as_mut(), &comparison, spills, *cut);
+                // The session may have ended in the meantime. Then the answer is not needed.
+                let round_trips = reader.round_trips() - before;
+                let worked_us = clock.monotonic_us() - begun_us;
+                drop(answer.send(costed(result, round_trips, worked_us)));
+            }
         });
     }
 }
@@ -131,6 +154,7 @@ fn refuse(read: Read, failure: Failure) {
     match read {
         Read::Admit(_, answer) => drop(answer.send(Err(failure))),
         Read::Fetch(_, answer) => drop(answer.send(Err(failure))),
+        Read::Compare(_, answer) => drop(answer.send(Err(failure))),
     }
 }
 
@@ -212,33 +236,27 @@ fn fetch_download(
     cut: Cut,
     compressor: &mut Compressor,
 ) -> Result<FetchedDownload, Failure> {
-    let mut frames = spills.open();
-    let mut rejects = rejects::Waiting::default();
+    let mut begin = DownloadBegin::default();
+    let open = || spills.open().counted_by(&fetch.spilled);
+    let (mut frames, mut rejects) = (open(), rejects::Waiting::default());
     let mut oversize = Oversize::new(&fetch.session.schema, fetch.counter, cut.row_bytes_max);
-    let request = FetchRequest {
-        session: &fetch.session,
-        counter: fetch.counter,
-        marks: &fetch.marks,
-        held_marks: &fetch.held_marks,
-        key_changes: fetch.key_changes,
-        echo: &fetch.echo,
-        batch_bytes: cut.batch_bytes,
-        batch_rows: cut.batch_rows,
-        row_bytes_max: cut.row_bytes_max as u64,
-    };
+    let no_echo = Echo::default();
+    let request = request(fetch, cut, &no_echo);
+    let mut continued = 0;
     let mut keep = |batch| {
         let message = match batch {
             DownloadBatch::Reject { table, key, counter, code, message } => {
                 let reject = Reject { table: table as u16, key, counter, code, message };
                 return rejects.add(reject, &mut frames);
             }
-            DownloadBatch::Begin { tables, restored, deletes_lost, waiting } => {
-                (frames, rejects) = (spills.open(), rejects::Waiting::default());
-                let tables = tables.into_iter().map(|t| TableDownload { mode: mode(t) }).collect();
-                let more = waiting.len() > fetch.session.waiting.len();
-                let waiting_tables = waiting.iter().filter(|_| more).map(waiting_table).collect();
-                let begin = DownloadBegin { tables, restored, deletes_lost, waiting_tables };
-                Message::DownloadBegin(begin)
+            DownloadBatch::Begin { tables, tokens, restored, deletes_lost, waiting } => {
+                (frames, rejects) = (open(), rejects::Waiting::default());
+                continued = tokens.iter().filter(|table| table.continued).count() as u64;
+                begin = begun(fetch, (tables, tokens), (restored, deletes_lost), &waiting);
+                return Ok(());
+            }
+            DownloadBatch::Position { table, passed, complete, position } => {
+                Message::Position(Position { table: table as u16, passed, complete, position })
             }
             // It is reported in the words of the reject that was noted with it.
             DownloadBatch::Withheld { .. } | DownloadBatch::Unreadable { .. } => return Ok(()),
@@ -252,6 +270,7 @@ fn fetch_download(
                 rows_message(table, Operation::Delete, count, rows)
             }
         };
+        announce(&mut begin, &message);
         rejects.send(&mut frames)?;
         frames.append(packed(message, fetch, compressor)?)
     };
@@ -260,15 +279,63 @@ fn fetch_download(
     let rows = fetched.rows - oversize.rows;
     rejects.send(&mut frames)?;
     fail_point!("server-download-fetched");
-    let end = DownloadEnd {
-        rows,
-        watermarks: fetched.watermarks,
-        counter: fetch.counter,
-        receipt: fetch.receipt.clone(),
-    };
+    let (counter, acknowledge) = (fetch.counter, fetch.acknowledge);
+    let (watermarks, receipt) = (fetched.watermarks, fetch.receipt.clone());
+    let end = DownloadEnd { rows, watermarks, counter, receipt, acknowledge };
     frames.append(Message::DownloadEnd(end).to_frame()?)?;
-    let withheld = oversize.into_news();
-    Ok(FetchedDownload { frames, rows, filtered: fetched.filtered, withheld })
+    let begin = Message::DownloadBegin(begin).to_frame()?;
+    let (filtered, withheld) = (fetched.filtered, oversize.into_news());
+    Ok(FetchedDownload { begin, frames, rows, filtered, continued, withheld })
+}
+
+/// What is asked of the database.
+fn request<'f>(fetch: &'f Fetch, cut: Cut, no_echo: &'f Echo) -> FetchRequest<'f> {
+    FetchRequest {
+        session: &fetch.session,
+        counter: fetch.counter,
+        marks: &fetch.marks,
+        held_marks: &fetch.held_marks,
+        key_changes: fetch.key_changes,
+        // Of what it has uploaded since, the remote may keep older images (RS4).
+        echo: if fetch.resume.tables.is_empty() { &fetch.echo } else { no_echo },
+        wanted: &fetch.wanted,
+        resuming: Resuming {
+            // Without a receipt a restore of the database would go unnoticed.
+            is_understood: fetch.resume.is_understood && fetch.receipt.is_some(),
+            was_cut: fetch.resume.was_cut,
+            tables: &fetch.resume.tables,
+        },
+        batch_bytes: cut.batch_bytes,
+        batch_rows: cut.batch_rows,
+        row_bytes_max: cut.row_bytes_max as u64,
+    }
+}
+
+/// How the download begins.
+fn begun(
+    fetch: &Fetch,
+    (tables, tokens): (Vec<DownloadedTable>, Vec<TableToken>),
+    (restored, deletes_lost): (bool, bool),
+    waiting: &[consolidated::WaitingTable],
+) -> DownloadBegin {
+    let can_resume = tokens.iter().any(|table| table.token.is_some());
+    let more = waiting.len() > fetch.session.waiting.len();
+    DownloadBegin {
+        tables: tables.into_iter().zip(tokens).map(table_download).collect(),
+        restored,
+        deletes_lost,
+        waiting_tables: waiting.iter().filter(|_| more).map(waiting_table).collect(),
+        receipt: fetch.receipt.clone().filter(|_| can_resume),
+    }
+}
+
+/// Counts the rows of a message among those that follow.
+fn announce(begin: &mut DownloadBegin, message: &Message) {
+    if let Message::Rows(rows) = message
+        && let Some(table) = begin.tables.get_mut(usize::from(rows.table))
+    {
+        table.rows = Some(table.rows.unwrap_or(0) + u64::from(rows.count));
+    }
 }
 
 /// The message as a frame, whose rows are compressed where that is wanted.
@@ -291,6 +358,11 @@ fn packed(
 pub(crate) fn waiting_table(table: &consolidated::WaitingTable) -> WaitingTable {
     let (table, message) = (table.table.clone(), cut(&table.message, MESSAGE_BYTES_MAX));
     WaitingTable { table, message: message.into_owned() }
+}
+
+fn table_download((table, token): (DownloadedTable, TableToken)) -> TableDownload {
+    let TableToken { token, continued } = token;
+    TableDownload { token: token.map(Into::into), continued, ..TableDownload::new(mode(table)) }
 }
 
 fn mode(table: DownloadedTable) -> DownloadMode {

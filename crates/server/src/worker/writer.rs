@@ -13,7 +13,8 @@ use crate::fail_point::fail_point;
 use crate::stage::{Intake, Routine};
 use crate::upload::ReceivedUpload;
 use consolidated::{
-    Applied, Begun, Identity, Session, TableMark, UploadRequest, WithheldRow, Withholding, Writer,
+    Acknowledgement, Applied, Begun, Identity, PasswordChange, Session, TableMark, UploadRequest,
+    WithheldRow, Withholding, Writer,
 };
 use model::{Clock, Counter, Failure, Progress, Receipt};
 use std::collections::VecDeque;
@@ -40,6 +41,8 @@ pub(crate) enum Write {
     Begin(Begin, Answer<Begun>),
     Apply(Box<Apply>, Answer<Applied>),
     Withhold(Withhold, Answer<()>),
+    Acknowledge(Acknowledgement, Answer<()>),
+    ChangePassword(PasswordChange, Answer<()>),
 }
 
 /// Note what a download does not carry.
@@ -180,7 +183,7 @@ impl Routine for Work {
 enum Written {
     Begun(Result<Begun, Failure>),
     Applied(Box<Result<Applied, Failure>>),
-    Withheld(Result<(), Failure>),
+    Noted(Result<(), Failure>),
 }
 
 /// What became of a group, and what each of it cost.
@@ -195,9 +198,12 @@ fn answer(write: Write, outcome: Written, cost: Cost) {
         (Write::Apply(_, answer), Written::Applied(result)) => {
             drop(answer.send(result.map(|value| Costed { value, cost })));
         }
-        (Write::Withhold(_, answer), Written::Withheld(result)) => {
-            drop(answer.send(result.map(|value| Costed { value, cost })));
-        }
+        (
+            Write::Withhold(_, answer)
+            | Write::Acknowledge(_, answer)
+            | Write::ChangePassword(_, answer),
+            Written::Noted(result),
+        ) => drop(answer.send(result.map(|value| Costed { value, cost }))),
         _ => unreachable!("every request has the outcome of its kind"),
     }
 }
@@ -219,12 +225,12 @@ fn commit_group(
         let outcome = execute(writer, &group[next]);
         if writer.transaction_lost() {
             return Err(match outcome {
-                Written::Begun(Err(failure)) | Written::Withheld(Err(failure)) => failure,
+                Written::Begun(Err(failure)) | Written::Noted(Err(failure)) => failure,
                 Written::Applied(result) => match *result {
                     Err(failure) => failure,
                     Ok(_) => lost(),
                 },
-                Written::Begun(Ok(_)) | Written::Withheld(Ok(())) => lost(),
+                Written::Begun(Ok(_)) | Written::Noted(Ok(())) => lost(),
             });
         }
         outcomes.push(outcome);
@@ -254,7 +260,9 @@ fn failed(write: &Write, failure: Failure) -> Written {
     match write {
         Write::Begin(..) => Written::Begun(Err(failure)),
         Write::Apply(..) => Written::Applied(Box::new(Err(failure))),
-        Write::Withhold(..) => Written::Withheld(Err(failure)),
+        Write::Withhold(..) | Write::Acknowledge(..) | Write::ChangePassword(..) => {
+            Written::Noted(Err(failure))
+        }
     }
 }
 
@@ -264,7 +272,9 @@ fn execute(writer: &mut dyn Writer, write: &Write) -> Written {
             let receipt = begin.receipt.as_ref();
             Written::Begun(writer.begin_synchronization(&begin.session, &begin.identity, receipt))
         }
-        Write::Withhold(withhold, _) => Written::Withheld(writer.withhold(&Withholding {
+        Write::ChangePassword(change, _) => Written::Noted(writer.change_password(change)),
+        Write::Acknowledge(acknowledged, _) => Written::Noted(writer.acknowledge(acknowledged)),
+        Write::Withhold(withhold, _) => Written::Noted(writer.withhold(&Withholding {
             session: &withhold.session,
             epoch: withhold.epoch,
             counter: withhold.counter,

@@ -7,6 +7,7 @@ use consolidated::{SyncModel, Url, administer};
 use model::{Failure, RemoteId, UserName};
 use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
+use server::password::Costs;
 use server::{Config, Server};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -47,7 +48,7 @@ static BEFORE: LazyLock<Before> = LazyLock::new(|| {
     let url = Url::parse(&format!("sqlite:{}", center.display())).unwrap();
     let mut admin = administer(&url).unwrap();
     admin.deploy(&[SyncModel::parse(MODEL, "model.toml").unwrap()], false).unwrap();
-    let hash = server::password::hash(PASSWORD).unwrap();
+    let hash = server::password::hash(PASSWORD, Costs::LEAST).unwrap();
     admin.add_user(&user(), &hash, &BTreeMap::new()).unwrap();
     drop(admin);
     let server = serve(&center);

@@ -17,6 +17,8 @@ const CLOCK_MS_MAX: u64 = 48 * 3_600_000;
 
 /// Rows of each table at the beginning.
 const FIRST_ROWS: u64 = 3;
+/// Likewise, where downloads are cut often.
+const FIRST_ROWS_OF_MANY: u64 = 14;
 
 /// Draws one step after the other.
 pub(super) struct Draw<'a> {
@@ -27,6 +29,8 @@ pub(super) struct Draw<'a> {
     pub(super) users: usize,
     /// Tokens that each author has used. The center is the last one.
     pub(super) written: Vec<u64>,
+    /// The network of the remotes is poor.
+    pub(super) is_cut_often: bool,
 }
 
 impl Draw<'_> {
@@ -69,8 +73,9 @@ impl Draw<'_> {
     pub(super) fn first_rows(&mut self) -> Vec<Step> {
         let center = self.written.len() - 1;
         let mut steps = Vec::new();
+        let first_rows = if self.is_cut_often { FIRST_ROWS_OF_MANY } else { FIRST_ROWS };
         for table in 0..self.schema.tables.len() {
-            for number in 1..=FIRST_ROWS {
+            for number in 1..=first_rows {
                 let columns = &self.schema.tables[table].columns;
                 let key = columns[..self.schema.tables[table].key_len].iter();
                 let key: Vec<Cell> = key.map(|column| column.kind.key(number)).collect();
@@ -105,6 +110,9 @@ impl Draw<'_> {
 
     fn fault(&mut self) -> Fault {
         let bytes = self.chance.below(FAULT_BYTES_MAX) as usize;
+        if self.is_cut_often && self.chance.below(3) > 0 {
+            return Fault::CutDown(bytes);
+        }
         match self.chance.below(12) {
             0 => Fault::CutUp(bytes),
             1 => Fault::CutDown(bytes),

@@ -1,8 +1,8 @@
 //! Which values have arrived at the center, and which have gone again.
 
-use super::image::{Look, Note};
+use super::image::{CenterImage, Look, Note, Row};
 use super::verdict::{Verdict, ensure};
-use crate::history::Token;
+use crate::history::{Role, Schema, Token};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -19,6 +19,8 @@ pub(super) struct Known {
     pub(super) lost: BTreeSet<Token>,
     /// What was recorded there then.
     pub(super) lost_notes: Vec<Note>,
+    /// The key that the row with each mark had there last.
+    pub(super) homes: BTreeMap<Token, Row>,
 }
 
 impl Known {
@@ -50,6 +52,18 @@ impl Known {
             }
         }
         Ok(())
+    }
+
+    /// Looks where the rows of the center are.
+    pub(super) fn learn_homes(&mut self, schema: &Schema, center: &CenterImage) {
+        for (table, rows) in schema.tables.iter().zip(&center.tables) {
+            let Some(mark) = table.position(&Role::Mark) else { continue };
+            for row in rows {
+                if let Some(token) = row[mark].token() {
+                    self.homes.insert(token, table.key(row).to_vec());
+                }
+            }
+        }
     }
 
     /// The center is an older one: what had come since is there no longer.

@@ -6,7 +6,7 @@
 use super::image::{CenterImage, RemoteImage, Row};
 use super::share::Share;
 use super::verdict::{Verdict, ensure};
-use crate::history::{Cell, Direction, Model, Role, Rule, Schema, Section, Table};
+use crate::history::{Cell, Direction, Model, Role, Rule, Schema, Section, Table, Token};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One upload.
@@ -20,6 +20,8 @@ pub(super) struct Upload<'a> {
     pub(super) sent: &'a RemoteImage,
     pub(super) before: &'a CenterImage,
     pub(super) after: &'a CenterImage,
+    /// The key that the row with each mark had at the center last.
+    pub(super) homes: &'a BTreeMap<Token, Row>,
     /// Tables with a reject: nothing is certain there, or below.
     pub(super) rejects: &'a BTreeSet<String>,
 }
@@ -52,17 +54,25 @@ impl Upload<'_> {
         let (before, after) = (&self.before.tables[at], &self.after.tables[at]);
         let (before, after) = (by_key(table, before.iter()), by_key(table, after.iter()));
         let moved = moved(table, &[&base, &new, &before]);
+        let vacated = base.keys().any(|key| !new.contains_key(key));
         let share =
             Share { schema: self.schema, model: self.model, center: self.before, rep: self.rep };
         for key in base.keys().chain(new.keys()).collect::<BTreeSet<&Row>>() {
             let (base, new, center) = (base.get(key), new.get(key), before.get(key));
             let is_behind = center.is_some_and(|row| !share.has(at, row));
-            if base == new || moved.contains(key) || is_behind {
+            // It was moved, and another row has taken its place since.
+            let has_gone_on = base.is_some_and(|row| self.has_another_key(table, row));
+            if base == new || moved.contains(key) || is_behind || has_gone_on {
                 continue;
             }
             let change = Change { table, columns: &columns, base, new, center };
-            let Some(expected) = change.result(section.rule) else { continue };
-            let found = after.get(key).cloned();
+            let Some(mut expected) = change.result(section.rule) else { continue };
+            let mut found = after.get(key).cloned();
+            // A row that was replaced before it got this key goes on, with what is not published.
+            let may_go_on = base.is_none() && vacated;
+            if let (Some(at), true) = (section.left_out, may_go_on) {
+                expected.iter_mut().chain(&mut found).for_each(|row| row[at] = Cell::Null);
+            }
             ensure(found == expected, "S5, the rule decides", || {
                 format!(
                     "{}, {:?}: received {}, sent {}, at the center {}; expected {}, found {}",
@@ -77,6 +87,15 @@ impl Upload<'_> {
             })?;
         }
         Ok(())
+    }
+}
+
+impl Upload<'_> {
+    /// Whether the center had the row under another key last.
+    fn has_another_key(&self, table: &Table, row: &Row) -> bool {
+        let mark = table.position(&Role::Mark).and_then(|at| row[at].token());
+        let home = mark.and_then(|mark| self.homes.get(&mark));
+        home.is_some_and(|home| home != table.key(row))
     }
 }
 

@@ -1,11 +1,11 @@
 //! What must hold after a synchronization, whether it has succeeded or not.
 
-use super::Oracle;
 use super::image::{Look, Note, RemoteImage, Row};
 use super::known::{news, says};
 use super::rules::Upload;
 use super::share::Share;
 use super::verdict::{Verdict, ensure};
+use super::{HELD, Oracle};
 use crate::history::{Cell, Direction, Fault, Mode, Role, Rows, Step, Token};
 use crate::world::Outcome;
 use client::Report;
@@ -105,6 +105,9 @@ impl Oracle {
             self.nothing_is_lost(scene)?;
             self.deletes_arrive(scene)?;
         }
+        if self.books[scene.remote].is_behind && scene.mode() == Mode::Full && is_whole {
+            self.what_a_restore_may_have_lost_is_told(scene)?;
+        }
         self.books[scene.remote].is_behind &= scene.mode() != Mode::Full;
         if scene.mode() == Mode::Full && is_whole {
             self.forget_compared(scene);
@@ -197,6 +200,34 @@ impl Oracle {
         Ok(())
     }
 
+    /// S1: what was uploaded before a restore, and no download shows, is at the center, or there is
+    /// a record of it at the remote.
+    fn what_a_restore_may_have_lost_is_told(&self, scene: &Scene<'_>) -> Verdict {
+        let (was, is) = (&scene.before.remotes[scene.remote], &scene.after.remotes[scene.remote]);
+        let loose = &self.books[scene.remote].loose;
+        for (token, (table, column)) in &is.tokens {
+            let section = self.model.sections[*table].as_ref();
+            let is_uploaded = section.is_some_and(|section| {
+                section.direction == Direction::Up && section.left_out != Some(*column)
+            });
+            // What has just been published was not uploaded.
+            let is_received = was.held.get(table) == Some(&true) && was.tokens.contains_key(token);
+            let may_be_lost = is_uploaded && is_received && self.known.lost.contains(token);
+            let own = self.is_own(scene.remote, *token) && loose.contains(token);
+            // A table is recorded once: a second restore is not told apart from the first.
+            let is_first = self.restores == 1;
+            ensure(
+                !may_be_lost || !own || !is_first || self.has_arrived(scene, *token),
+                "S1, what a restore may have lost is told",
+                || {
+                    let name = &self.schema.tables[*table].name;
+                    format!("{token} of {name} at remote {} is in no record", scene.remote)
+                },
+            )?;
+        }
+        Ok(())
+    }
+
     /// S5, S7: a synchronization takes nothing from the remote of which there is no record.
     fn nothing_vanishes(&self, scene: &Scene<'_>) -> Verdict {
         let still = &scene.after.remotes[scene.remote].tokens;
@@ -243,9 +274,11 @@ impl Oracle {
         let (mut new, mut waiting) = (Vec::new(), Vec::new());
         let is = &scene.after.center.tokens;
         for (token, _) in self.own_published(scene) {
+            // What a restored center has lost waits for a download that compares it.
+            let is_loose = self.books[scene.remote].loose.contains(&token);
             if is.contains_key(&token) && !seen_before(&token) {
                 new.push(token);
-            } else if !self.has_arrived(scene, token) {
+            } else if !is_loose && !self.has_arrived(scene, token) {
                 waiting.push(token);
             }
         }
@@ -266,6 +299,15 @@ impl Oracle {
             return Ok(());
         }
         if was.tables == is.tables || scene.is_continued() || scene.mode() == Mode::Down {
+            return Ok(());
+        }
+        // What earlier downloads kept back is tried again in front of every attempt.
+        let is_kept_back = |at: usize| {
+            let name = &self.schema.tables[at].name;
+            let mut rejects = was.rejects.iter();
+            rejects.any(|it| it.table == *name && [UNFIT, HELD].contains(&it.code))
+        };
+        if (0..was.tables.len()).all(|at| was.tables[at] == is.tables[at] || is_kept_back(at)) {
             return Ok(());
         }
         self.holds_exactly_its_share(scene).map_err(|mut violation| {
@@ -315,6 +357,7 @@ impl Oracle {
             sent: &scene.before.remotes[scene.remote],
             before: &scene.before.center,
             after: &scene.after.center,
+            homes: &self.known.homes,
             rejects: &rejects.map(|note| note.table.clone()).collect(),
         };
         upload.check()

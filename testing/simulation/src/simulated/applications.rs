@@ -26,6 +26,9 @@ impl Applications {
             return connection.clone();
         }
         let connection = Rc::new(open_database(disk, path));
+        if at.is_some() && self.habits.unchecked {
+            connection.pragma_update(None, "foreign_keys", false).unwrap();
+        }
         if !self.habits.hasty {
             self.open.borrow_mut().insert(at, connection.clone());
         }

@@ -18,8 +18,6 @@ use tokio::time::Instant;
 pub(super) const CENTER: &str = "/center.db";
 /// Of every user.
 pub(super) const PASSWORD: &str = "secret";
-/// It costs as little as possible.
-const COSTS: Costs = Costs { memory_kib: 8, passes: 1 };
 
 /// The center.
 pub(super) struct Center {
@@ -50,7 +48,7 @@ impl Center {
         let disk = disk(&clock, &mut chance);
         open_database(&disk, CENTER).execute_batch(&history.schema.create()).unwrap();
         let url = Url::parse(&format!("sqlite:{CENTER}")).unwrap();
-        let hash = password::hash_with(PASSWORD, &mut random(&mut chance), COSTS).unwrap();
+        let hash = password::hash_with(PASSWORD, &mut random(&mut chance), Costs::LEAST).unwrap();
         let folder = folder.to_owned();
         let center = Center { disk, clock, kept: None, url, folder, running: None, chance };
         center.deploy(&history.model, &history.schema).unwrap();
@@ -78,7 +76,7 @@ impl Center {
             random: random(&mut self.chance),
             disk: self.disk.clone(),
             execution: Execution::Tasks(crew.clone()),
-            passwords: COSTS,
+            passwords: Costs::LEAST,
             ..Components::system(&config).unwrap()
         };
         let mut assembly = Assembly::new(config, &self.url, components).unwrap();

@@ -1,5 +1,7 @@
 //! What the programs of a world do all the time. It follows from the seed alone.
 
+use crate::history::is_unchecked;
+
 /// The habits of a world.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Habits {
@@ -9,6 +11,10 @@ pub(super) struct Habits {
     pub(super) remotes_roll_back: bool,
     /// The center has one.
     pub(super) center_rolls_back: bool,
+    /// Other programs at remotes do not check foreign keys.
+    pub(super) unchecked: bool,
+    /// Remotes fill every table under a hidden name that they receive for the first time.
+    pub(super) fills_hidden: bool,
 }
 
 impl Habits {
@@ -17,6 +23,8 @@ impl Habits {
             hasty: seed.is_multiple_of(8),
             remotes_roll_back: seed % 6 == 5,
             center_rolls_back: seed % 12 == 5,
+            unchecked: is_unchecked(seed),
+            fills_hidden: !seed.is_multiple_of(3),
         }
     }
 }

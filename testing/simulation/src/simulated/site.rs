@@ -1,5 +1,6 @@
 //! One machine with a remote.
 
+use super::habits::Habits;
 use super::talk::Talk;
 use super::time::{Virtual, block};
 use crate::history::USERS;
@@ -27,13 +28,19 @@ pub(super) struct Site {
     pub(super) stalled: Option<Box<Talk>>,
     /// The files as they were kept.
     pub(super) kept: Option<Image>,
+    fills_hidden: bool,
     chance: Chance,
     /// For what does not fit in memory.
     folder: PathBuf,
 }
 
 impl Site {
-    pub(super) fn new(folder: PathBuf, user: usize, begun: Instant, mut chance: Chance) -> Site {
+    pub(super) fn new(
+        folder: PathBuf,
+        user: usize,
+        (begun, habits): (Instant, Habits),
+        mut chance: Chance,
+    ) -> Site {
         let clock = Virtual::new(begun);
         Site {
             disk: disk(&clock, &mut chance),
@@ -43,6 +50,7 @@ impl Site {
             token: None,
             stalled: None,
             kept: None,
+            fills_hidden: habits.fills_hidden,
             chance,
             folder,
         }
@@ -70,6 +78,9 @@ impl Site {
         let mut remote = Remote::open_or_create(Path::new(REMOTE), components).unwrap();
         let user = Some(UserName::new(USERS[self.user].0).unwrap());
         remote.remember(&Settings { user, ..Settings::default() }).unwrap();
+        if self.fills_hidden {
+            remote.fill_hidden_from(1);
+        }
         self.remote = Some(remote);
     }
 }

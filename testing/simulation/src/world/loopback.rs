@@ -11,6 +11,7 @@ use client::{Components, Conversation, Credential, Remote, Report, Request, Sett
 use consolidated::{SyncModel, Url, administer};
 use model::{Code, Failure, Random, UserName};
 use rusqlite::Connection;
+use server::password::Costs;
 use server::{Config, Server};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -21,7 +22,7 @@ use tempfile::TempDir;
 const PASSWORD: &str = "secret";
 /// It costs as much as a synchronization.
 static PASSWORD_HASH: LazyLock<String> =
-    LazyLock::new(|| server::password::hash(PASSWORD).unwrap());
+    LazyLock::new(|| server::password::hash(PASSWORD, Costs::LEAST).unwrap());
 /// How long the center has to be as it is until nothing moves there any more.
 const STILL: Duration = Duration::from_millis(40);
 /// How often it has to be found so.
@@ -189,7 +190,7 @@ impl Loopback {
         let site = &mut self.sites[number];
         let remote = site.remote.as_mut().unwrap();
         let outcome = match talk.go(remote, &*site.clock, &address, stop) {
-            Reached::End(Ok(report)) => return self.synchronized(number, report),
+            Reached::End(Ok(report)) => return self.synchronized(number, *report),
             Reached::End(Err(failure)) => {
                 if failure.code() == Code::TokenRefused {
                     site.token = None;

@@ -96,9 +96,11 @@ fn what_was_downloaded_survives_a_power_cut_without_a_log() {
             held_marks: &[],
             key_changes: false,
             echo: &Echo::default(),
+            wanted: &[],
             batch_bytes: 1 << 20,
             batch_rows: 100,
             row_bytes_max: u64::MAX,
+            resuming: Default::default(),
         };
         let mut rows = 0;
         reader

@@ -5,6 +5,7 @@ use client::{Components, Credential, Mode, Remote, Report, Request, Settings, Tr
 use consolidated::{SyncModel, Url, administer_on};
 use model::{Clock, Failure, UserName};
 use rusqlite::Connection;
+use server::password::Costs;
 use server::{Config, Server};
 use simulation::vfs::Disk;
 use std::collections::BTreeMap;
@@ -62,7 +63,7 @@ impl Fleet {
             .unwrap();
         let mut admin = administer_on(&url(), center.clone()).unwrap();
         admin.deploy(&[SyncModel::parse(MODEL, "model.toml").unwrap()], false).unwrap();
-        let hash = server::password::hash(PASSWORD).unwrap();
+        let hash = server::password::hash(PASSWORD, Costs::LEAST).unwrap();
         admin.add_user(&UserName::new("ann").unwrap(), &hash, &BTreeMap::new()).unwrap();
         drop(admin);
         drop(application);

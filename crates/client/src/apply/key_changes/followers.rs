@@ -21,12 +21,12 @@ use model::{Code, Failure, Value, ValueRef};
 use rusqlite::Connection;
 
 pub(in crate::apply) struct Followers<'a> {
-    connection: &'a Connection,
-    circumstances: &'a Circumstances<'a>,
+    pub(super) connection: &'a Connection,
+    pub(super) circumstances: &'a Circumstances<'a>,
     references: Vec<Reference>,
     /// Per table: its rows that have other keys are noted.
     noted: Vec<bool>,
-    told: Told,
+    pub(super) told: Told,
 }
 
 impl<'a> Followers<'a> {
@@ -67,7 +67,7 @@ impl<'a> Followers<'a> {
         Ok(done)
     }
 
-    fn staying<'b>(&'b self, reference: &'b Reference) -> Option<Staying<'b>> {
+    pub(super) fn staying<'b>(&'b self, reference: &'b Reference) -> Option<Staying<'b>> {
         let tables = self.circumstances.tables;
         let child = reference.child_at.map(|at| &tables[at])?;
         reference.is_governed_by_center(child).then(|| Staying {
@@ -237,25 +237,30 @@ impl<'a> Followers<'a> {
     }
 
     fn run(&self, table: &RemoteTable, sql: &str, shift: &Shift<'_, '_>) -> Result<(), Failure> {
-        match execute(self.connection, sql, &shift.values()) {
-            Ok(_) => Ok(()),
-            Err(error) if is_constraint(&error) => {
-                let message =
-                    format!("a row that refers to a moved row of {} cannot follow", table.name());
-                Err(Failure::new(Code::ApplyBlocked, message).table(table.name()).source(error))
-            }
-            Err(error) => Err(explain(error)),
+        followed(table, execute(self.connection, sql, &shift.values()))
+    }
+}
+
+/// What became of rows that refer to a moved row of `table`.
+fn followed(table: &RemoteTable, done: rusqlite::Result<usize>) -> Result<(), Failure> {
+    match done {
+        Ok(_) => Ok(()),
+        Err(error) if is_constraint(&error) => {
+            let message =
+                format!("a row that refers to a moved row of {} cannot follow", table.name());
+            Err(Failure::new(Code::ApplyBlocked, message).table(table.name()).source(error))
         }
+        Err(error) => Err(explain(error)),
     }
 }
 
 /// One table that refers to the row that has another key.
-struct Follow<'a, 'b> {
-    followers: &'b Followers<'a>,
-    table: &'b RemoteTable,
-    reference: &'b Reference,
-    child: &'b RemoteTable,
-    shift: &'b Shift<'b, 'b>,
+pub(super) struct Follow<'a, 'b> {
+    pub(super) followers: &'b Followers<'a>,
+    pub(super) table: &'b RemoteTable,
+    pub(super) reference: &'b Reference,
+    pub(super) child: &'b RemoteTable,
+    pub(super) shift: &'b Shift<'b, 'b>,
 }
 
 impl Follow<'_, '_> {
@@ -280,12 +285,16 @@ impl Follow<'_, '_> {
             Some(staying) if !self.shift.from_spare => format!(" AND {}", staying.follows()?),
             _ => String::new(),
         };
-        self.run(&format!(
+        let sql = format!(
             "UPDATE {} AS t SET {} WHERE {}{changed}{goes}",
             child.table_sql(),
             sets(columns, ident, self.table.key.len()),
             matches(self.table, columns, |name| format!("t.{}", ident(name))),
-        ))
+        );
+        match execute(self.followers.connection, &sql, &self.shift.values()) {
+            Err(error) if is_constraint(&error) && self.delete_replaced()? => self.run(&sql),
+            done => followed(self.table, done),
+        }
     }
 
     /// The captured changes of the children that follow, and the rows that were downloaded for them

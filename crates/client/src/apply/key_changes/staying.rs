@@ -90,12 +90,37 @@ impl Told {
 
     /// The condition that the change noted at `told` follows its parent.
     fn goes(&self, reference: &Reference, parent: &RemoteTable) -> String {
+        format!("(s.\"withheld\" OR {})", self.is_told(reference, parent))
+    }
+
+    /// The condition that the row noted at `s` refers to the parent at the center.
+    fn is_told(&self, reference: &Reference, parent: &RemoteTable) -> String {
         let width = parent.key.len();
         let to = reference.columns.iter().zip(&parent.key).enumerate();
-        let same = all(to.map(|(n, (name, key))| {
+        all(to.map(|(n, (name, key))| {
             format!("s.{} = ?{}{}", to_sql(name), 2 * width + n + 1, key.collate())
-        }));
-        format!("(s.\"withheld\" OR {same})")
+        }))
+    }
+
+    /// The condition that something is noted of the row that `same` finds.
+    pub(super) fn speaks_of_row(&self, child: &RemoteTable, same: &str) -> String {
+        match self.speaks_of(child) {
+            false => "0".into(),
+            true => format!("EXISTS (SELECT 1 FROM {} AS s WHERE {same})", told_sql(child)),
+        }
+    }
+
+    /// The condition that the row that `same` finds has come to the parent at the center, and has
+    /// been sent.
+    pub(super) fn has_come(
+        &self,
+        reference: &Reference,
+        parent: &RemoteTable,
+        child: &RemoteTable,
+        same: &str,
+    ) -> String {
+        let is_told = self.is_told(reference, parent);
+        self.speaks_of_row(child, &format!("{same} AND NOT s.\"withheld\" AND {is_told}"))
     }
 
     /// The condition that the center has moved the row that `same` finds among those named at `s`.
@@ -106,14 +131,8 @@ impl Told {
         child: &RemoteTable,
         same: &str,
     ) -> String {
-        match self.speaks_of(child) {
-            false => "0".into(),
-            true => format!(
-                "EXISTS (SELECT 1 FROM {} AS s WHERE {same} AND {})",
-                told_sql(child),
-                self.goes(reference, parent)
-            ),
-        }
+        let goes = self.goes(reference, parent);
+        self.speaks_of_row(child, &format!("{same} AND {goes}"))
     }
 
     /// The key of the noted change follows that of the parent.

@@ -92,6 +92,48 @@ const FAMILY: &str = "CREATE TABLE p(id INTEGER PRIMARY KEY, v INT);
     INSERT INTO p VALUES (1, 0), (2, 0); INSERT INTO t VALUES (10, 1, 0), (20, 2, 0);
     INSERT INTO n VALUES (1, 1, 0), (2, 1, 0);";
 
+// S3, Trap 10: the center swapped two parents, and deleted a child under its new key. No delete
+// names the key of the child here, because another row has it now. Its own children go too.
+#[test]
+fn a_child_that_was_deleted_after_it_moved_makes_way() {
+    for action in ["ON UPDATE CASCADE", "", "ON UPDATE CASCADE ON DELETE CASCADE"] {
+        let site = || {
+            let grandchildren = format!(
+                "CREATE TABLE g(p INT, n INT, m INT, v INT, PRIMARY KEY(p, n, m),
+                    FOREIGN KEY (p, n) REFERENCES n {action});
+                 INSERT INTO g VALUES (1, 1, 1, 1), (1, 1, 2, 1), (2, 1, 1, 2);"
+            );
+            Site::new(&[&FAMILY.replace("ON UPDATE CASCADE", action), &grandchildren[..]].concat())
+        };
+        let swap: [(&[Value], &[Value]); 2] =
+            [(&[int(1)], &[int(2), int(0)]), (&[int(2)], &[int(1), int(0)])];
+        for order in [[0, 1], [1, 0]] {
+            let mut site = site();
+            site.download()
+                .delete("n", &[&[int(2), int(1)]])
+                .delete("g", &[&[int(1), int(1), int(2)], &[int(2), int(1), int(1)]])
+                .key_change("p", &order.map(|at| swap[at]))
+                .key_change("n", &[(&[int(2), int(1)], &[int(1), int(1), int(7)])])
+                .key_change("g", &[(&[int(2), int(1), int(1)], &[int(1), int(1), int(1), int(2)])])
+                .apply()
+                .unwrap();
+            assert_eq!(site.rows("SELECT * FROM n"), ["1, 1, 7"], "{action}");
+            assert_eq!(site.rows("SELECT * FROM g"), ["1, 1, 1, 2"], "{action}");
+            assert_eq!(site.upload(), NONE, "{action}");
+        }
+        // An edit of it goes up first.
+        let mut site = site();
+        site.write("UPDATE n SET v = 5 WHERE p = 1");
+        let applied = site
+            .download()
+            .key_change("p", &swap)
+            .key_change("n", &[(&[int(2), int(1)], &[int(1), int(1), int(7)])])
+            .apply();
+        assert!(applied.is_ok() || applied.unwrap_err().code() == Code::ApplyBlocked, "{action}");
+        assert_eq!(site.upload(), ["update n (1, 1, 0) -> (1, 1, 5)"], "{action}");
+    }
+}
+
 // S5: an edit of a child that waits at another remote than the one that changed the key.
 #[test]
 fn a_change_of_a_child_follows_its_parent_and_is_no_conflict() {

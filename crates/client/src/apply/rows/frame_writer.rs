@@ -4,12 +4,13 @@ use super::actions::Actions;
 use super::target::Target;
 use crate::apply::circumstances::Circumstances;
 use crate::apply::constraint::is_duplicate;
+use crate::apply::rows::batch;
 use crate::apply::rows::comparison::{Stored, compare};
+use crate::apply::rows::statements::{self, BATCH_ROWS};
 use crate::apply::rows::waiting::WaitingRows;
-use crate::apply::statements::{self, BATCH_ROWS};
-use crate::apply::values::{exists, read_values, run};
+use crate::apply::values::{exists, run};
 use crate::apply::{constraint, kept_back, refresh, rejects};
-use crate::connection::{bind, explain};
+use crate::connection::explain;
 use crate::schema::RemoteTable;
 use model::{Failure, RowReader, Value, ValueRef};
 use rusqlite::{CachedStatement, Connection, Error};
@@ -92,25 +93,12 @@ impl<'a, 'b> FrameWriter<'a, 'b> {
     /// removed by it, so no foreign key acts.
     fn write_batch<'c>(&mut self, rows: &'c [u8]) -> Result<Option<(&'c [u8], u32)>, Failure> {
         let Some(statement) = &mut self.insert_batch else { return Ok(None) };
-        let width = self.table.width();
-        let mut reader = RowReader::new(rows);
-        for parameter in 1..=BATCH_ROWS as usize * width {
-            bind(statement, parameter, reader.value()?).map_err(explain)?;
+        let (connection, width) = (self.actions.connection, self.table.width());
+        let inserted = batch::insert(connection, statement, (rows, width), BATCH_ROWS)?;
+        if inserted.1 < BATCH_ROWS {
+            *self.only_new = false;
         }
-        let before = self.actions.connection.total_changes();
-        match statement.raw_execute() {
-            Ok(_) => Ok(Some((reader.rest(), BATCH_ROWS))),
-            Err(error) if constraint::is_refusal(&error) => {
-                *self.only_new = false;
-                let written = self.actions.connection.total_changes() - before;
-                let mut reader = RowReader::new(rows);
-                for _ in 0..written as usize * width {
-                    reader.value()?;
-                }
-                Ok(Some((reader.rest(), written as u32)))
-            }
-            Err(error) => Err(explain(error)),
-        }
+        Ok(Some(inserted))
     }
 
     /// Keeps what the row is about to take, or tells that it is here again.
@@ -163,7 +151,7 @@ impl<'a, 'b> FrameWriter<'a, 'b> {
         for _ in 0..count {
             let start = rest;
             let mut reader = RowReader::new(rest);
-            read_values(&mut reader, self.table.width(), &mut row)?;
+            protocol::read_values(&mut reader, self.table.width(), &mut row)?;
             rest = reader.rest();
             if self.note_key.is_some() || self.changed.is_some() || *self.keeps_back {
                 key.clear();

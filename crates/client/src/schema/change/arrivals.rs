@@ -23,14 +23,31 @@ pub(super) fn expect(
         history.take_back(name);
         let Some(held) = &heir.held else { continue };
         let mut arriving = arriving(&before, heir, held);
+        let local = LocalTable::read(connection, name).map_err(explain)?;
+        let lies_here =
+            |column: &String| local.as_ref().is_some_and(|local| local.column(column).is_some());
+        let known = before.get(&held.stored.published.name).map(|known| &known.own);
+        // By the name that the column had then.
+        let was_known = |at: usize| {
+            let before = held.stored.published.columns.get(at);
+            before.is_some_and(|name| known.is_some_and(|known| known.contains(name)))
+        };
+        let new = heir.published.columns.iter().enumerate();
+        let new = new.filter(|(at, column)| match held.columns.get(*at).copied().flatten() {
+            None => lies_here(column),
+            Some(before) => was_known(before),
+        });
+        arriving.own = new.map(|(_, column)| column.clone()).collect();
         if !has_rows(connection, name)? {
             // Rows that the table had may come back, as those of another past.
-            let Arriving { former_watermark, only_uploaded, .. } = arriving;
-            arriving = Arriving { former_watermark, only_uploaded, ..Arriving::default() };
+            let Arriving { former_watermark, only_uploaded, told, .. } = arriving;
+            arriving = Arriving { former_watermark, only_uploaded, told, ..Arriving::default() };
         }
         if !heir.published.direction.downloads() {
             // Nothing arrives now. What a download has to compare waits until there is one.
             arriving.unseen.clear();
+            arriving.own.clear();
+            arriving.unchecked = heir.changes();
         }
         if arriving != Arriving::default() {
             history.arriving.insert(name.clone(), arriving);
@@ -66,5 +83,8 @@ fn arriving(before: &BTreeMap<String, Arriving>, heir: &Heir<'_>, held: &Held<'_
         uncaptured: known.is_some_and(|known| known.uncaptured),
         former_watermark: former.and_then(|known| known.former_watermark.clone()).or(watermark),
         only_uploaded: former.map_or(only_uploads, |known| known.only_uploaded),
+        own: Vec::new(),
+        told: former.is_some_and(|known| known.told),
+        unchecked: known.is_some_and(|known| known.unchecked),
     }
 }

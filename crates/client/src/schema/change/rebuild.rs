@@ -7,7 +7,7 @@ use super::transition::Change;
 use crate::apply::rejects;
 use crate::capture::triggers;
 use crate::connection::{bind, explain, value};
-use crate::schema::{Affinity, LocalTable};
+use crate::schema::{Affinity, LocalTable, sequence};
 use crate::sql::{ident, list, literal, parameters};
 use model::{Code, Failure, PublishedTable};
 use rusqlite::{Connection, ErrorCode};
@@ -52,7 +52,7 @@ fn build(
     triggers::drop_all(connection, &published.name)?;
     let additions = additions(connection, &published.name)?;
     let columns = columns(connection, &published.name)?;
-    let sequence = sequence(connection, &published.name)?;
+    let last_key = sequence::read(connection, &published.name)?;
     connection.execute_batch(&format!(
         "CREATE TEMP TABLE syncline_rebuilt AS SELECT {} FROM {table};
          DROP TABLE {table};",
@@ -76,8 +76,8 @@ fn build(
         _ => take_over(connection, published, &columns, &filled, unfitting)?,
     }
     connection.execute_batch("DROP TABLE temp.syncline_rebuilt")?;
-    if let Some(sequence) = sequence {
-        continue_sequence(connection, &published.name, sequence)?;
+    if let Some(last_key) = last_key {
+        sequence::go_on_from(connection, &published.name, last_key)?;
     }
     for (kind, name, sql) in additions {
         let exists: bool = connection.query_row(
@@ -264,29 +264,4 @@ fn columns(connection: &Connection, table: &str) -> rusqlite::Result<Vec<Column>
             })
         })?
         .collect()
-}
-
-/// The last key that was given out, where keys are never given out twice.
-fn sequence(connection: &Connection, table: &str) -> rusqlite::Result<Option<i64>> {
-    if !connection.table_exists(Some("main"), "sqlite_sequence")? {
-        return Ok(None);
-    }
-    let sql = "SELECT max(seq) FROM sqlite_sequence WHERE name = ?1 COLLATE NOCASE";
-    connection.query_row(sql, [table], |row| row.get(0))
-}
-
-fn continue_sequence(connection: &Connection, table: &str, sequence: i64) -> rusqlite::Result<()> {
-    let Some(local) = LocalTable::read(connection, table)? else { return Ok(()) };
-    if !local.autoincrement {
-        return Ok(());
-    }
-    let updated = connection.execute(
-        "UPDATE sqlite_sequence SET seq = max(seq, ?2) WHERE name = ?1 COLLATE NOCASE",
-        rusqlite::params![table, sequence],
-    )?;
-    if updated == 0 {
-        let insert = "INSERT INTO sqlite_sequence(name, seq) VALUES (?1, ?2)";
-        connection.execute(insert, rusqlite::params![table, sequence])?;
-    }
-    Ok(())
 }

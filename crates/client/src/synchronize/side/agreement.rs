@@ -9,6 +9,7 @@ use crate::progress::facts;
 use crate::progress::state::State;
 use crate::schema;
 use crate::schema::change::waiting::{Names, Waiting};
+use crate::synchronize::Step;
 use model::{Code, Failure, Progress};
 use protocol::{Capabilities, LastUpload, Mode, SchemaChange, UploadState, Welcome};
 use rusqlite::ToSql;
@@ -16,9 +17,16 @@ use rusqlite::ToSql;
 impl Side {
     /// Records what Welcome says, as far as it is news.
     pub(super) fn agree(&mut self, scene: &mut Scene<'_>, welcome: Welcome) -> Result<(), Failure> {
+        require_changed(scene, &welcome)?;
         if welcome.token.is_some() {
             scene.total.token = welcome.token;
         }
+        scene.total.authentication =
+            match (scene.total.authentication.take(), welcome.authentication) {
+                // A later attempt has the token, and says nothing of the change.
+                (Some(former), None) => Some(former),
+                (_, latest) => latest,
+            };
         scene.total.script_version = welcome.script_version;
         scene.total.waiting = welcome.waiting_tables;
         self.kept = welcome.kept_tables;
@@ -160,6 +168,23 @@ impl Side {
         self.tables = scene.remote.tables()?;
         self.state = read_state(scene)?;
         Ok(())
+    }
+}
+
+/// A new password was sent: the server says that it counts, or knows nothing of it.
+fn require_changed(scene: &mut Scene<'_>, welcome: &Welcome) -> Result<(), Failure> {
+    if scene.remote.new_password.is_none() || scene.total.token.is_some() {
+        return Ok(());
+    }
+    match welcome.authentication.as_ref().is_some_and(|it| it.password_changed) {
+        true => {
+            scene.host.show(Step::PasswordChanged);
+            Ok(())
+        }
+        false => {
+            let message = "the server is too old to change passwords";
+            Err(Failure::new(Code::PasswordNotChanged, message).hint("update the server"))
+        }
     }
 }
 

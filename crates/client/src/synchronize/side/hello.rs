@@ -11,7 +11,8 @@ use crate::upload::{Limits, Upload};
 use model::Failure;
 use protocol::{
     Capabilities, Compression, Credential, FormerWatermark, Hello, LastUpload, MAGIC, Message,
-    PROTOCOL_VERSION, PROTOCOL_VERSION_MIN, TableWatermark, UPLOAD_WITH_HELLO_BYTES_MAX,
+    Mode, NewPassword, PROTOCOL_VERSION, PROTOCOL_VERSION_MIN, TableWatermark,
+    UPLOAD_WITH_HELLO_BYTES_MAX,
 };
 
 /// An upload of more bytes is collected after Welcome, under heartbeats: the server does not wait
@@ -97,6 +98,7 @@ impl Side {
             remote_id: state.remote_id.clone().ok_or_else(missing)?,
             user: scene.user.clone(),
             credential: credential(scene),
+            new_password: self.new_password(scene),
             parameters: scene.remote.parameters.clone(),
             script_version: state.script_version.clone(),
             publications: state.publications.clone(),
@@ -116,7 +118,20 @@ impl Side {
             upload_follows: self.upload_sent,
             kept_tables: self.kept.clone(),
             unknown_tables: self.unknown.clone(),
+            verify_follows: false,
+            wanted_rows: match scene.request.mode {
+                Mode::Full | Mode::DownloadOnly => scene.remote.wanted.clone(),
+                Mode::UploadOnly | Mode::Ping => Vec::new(),
+            },
+            resume: self.resume.clone(),
+            was_cut: self.was_cut,
         })
+    }
+
+    /// The new password, until a server has taken it.
+    fn new_password(&self, scene: &Scene<'_>) -> Option<NewPassword> {
+        let counts = scene.total.token.is_some();
+        scene.remote.new_password.clone().filter(|_| !counts)
     }
 
     fn watermarks(&self, scene: &Scene<'_>) -> Result<Vec<TableWatermark>, Failure> {

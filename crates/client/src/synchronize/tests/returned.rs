@@ -4,7 +4,7 @@ use super::shapes::{joined, publish, rebuild, unpublish};
 use super::{assert_equal, rows, sync, sync_as};
 use crate::synchronize::Counts;
 use crate::testing::Site;
-use crate::testing::center::Center;
+use crate::testing::center::{Center, published};
 use harness::Fault;
 use model::Code;
 use protocol::Mode;
@@ -149,4 +149,63 @@ fn what_lay_in_columns_that_did_not_come_back_is_told_with_its_row() {
         site.remote.retry_rejects(&ids, true).unwrap();
         assert_eq!(site.rows("SELECT id FROM t WHERE qty = 50 AND note = 'new'"), ["5"]);
     }
+}
+
+// Trap 23, S3, S5: a row was moved to a key for which another row came. That one was forgotten with
+// the change, and missing. Of rows that had exchanged their keys, one was overwritten unrecorded.
+#[test]
+fn keys_that_changed_hands_in_front_of_the_rows_are_given_back() {
+    for takes_held_shapes in [false, true] {
+        let (center, mut site) = returned(takes_held_shapes);
+        center.write("INSERT INTO t VALUES (5, 50, 'there')");
+        site.write("UPDATE t SET id = 5 WHERE id = 2");
+        sync(&mut site, &center).unwrap();
+        assert_equal(&site, &center);
+        assert_eq!(rows(&site), ["1, 99, 'newer'", "3, 30, 'old'", "5, 50, 'there'"]);
+        let expected = [r#"{"id":1,"qty":10,"note":"old"}"#, r#"{"id":5,"qty":20,"note":"old"}"#];
+        assert_eq!(told(&site), expected);
+    }
+    let (center, mut site) = returned(true);
+    site.write(
+        "UPDATE t SET id = 9 WHERE id = 1; UPDATE t SET id = 1 WHERE id = 2;
+         UPDATE t SET id = 2 WHERE id = 9",
+    );
+    sync(&mut site, &center).unwrap();
+    assert_equal(&site, &center);
+    assert_eq!(rows(&site), ["1, 99, 'newer'", "3, 30, 'old'"]);
+    let expected = [r#"{"id":1,"qty":20,"note":"old"}"#, r#"{"id":2,"qty":10,"note":"old"}"#];
+    assert_eq!(told(&site), expected);
+}
+
+/// The rows that differed, in order.
+fn told(site: &Site) -> Vec<String> {
+    let mut rejects = site.remote.rejects().unwrap();
+    rejects.retain(|it| it.code == Code::RowDiffersOnReturn.number());
+    let mut told: Vec<String> = rejects.into_iter().filter_map(|it| it.row).collect();
+    told.sort_unstable();
+    told
+}
+
+// S1, S5, Trap 24: an application wrote to a column that was not published. When it was published
+// again, what came from the center overwrote these values, and no record had them.
+#[test]
+fn what_lay_in_a_column_before_it_was_published_again_is_told() {
+    let (center, mut site) = joined();
+    let narrow = format!("{}columns = [\"id\", \"qty\"]\n{}", published("t"), published("other"));
+    center.deploy("", &narrow);
+    sync(&mut site, &center).unwrap();
+    site.write(
+        "UPDATE t SET note = 'mine' WHERE id = 1;
+         INSERT INTO t VALUES (4, 40, 'new'), (5, 50, NULL)",
+    );
+    // Neither a value of the center's own nor a change of another column is of this remote.
+    center.write("UPDATE t SET qty = 21 WHERE id = 2; UPDATE t SET note = 'theirs' WHERE id = 5");
+    publish(&center);
+    center.proxy.strike(Fault::WithinDownload);
+    sync(&mut site, &center).unwrap_err();
+    sync(&mut site, &center).unwrap();
+    assert_equal(&site, &center);
+    assert_eq!(rows(&site)[1], "2, 21, 'old'");
+    let expected = [r#"{"id":1,"qty":10,"note":"mine"}"#, r#"{"id":4,"qty":40,"note":"new"}"#];
+    assert_eq!(told(&site), expected);
 }

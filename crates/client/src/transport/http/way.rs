@@ -1,4 +1,4 @@
-//! The way to a server of HTTP.
+//! The way to a server of HTTP, and to one of TLS.
 //!
 //! A connection, through a forward proxy if the environment names one, and encrypted if the URL
 //! says so.
@@ -6,12 +6,12 @@
 use super::head::HeadReader;
 use super::proxy::Proxy;
 use crate::transport::Transport;
+use crate::transport::meter::{Meter, Socket};
 use crate::transport::tcp::{self, Tcp, Timeouts};
 use crate::transport::tls::{self, Tls};
 use model::{Code, Failure, ServerUrl};
 use rustls::ClientConfig;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +25,8 @@ pub(in crate::transport) struct Way {
     pub(super) proxy: Option<Proxy>,
     pub(super) timeouts: Timeouts,
     pub(super) tls: Option<Arc<ClientConfig>>,
+    /// Counts what goes over it.
+    pub(super) meter: Arc<Meter>,
 }
 
 impl Way {
@@ -33,9 +35,10 @@ impl Way {
         url: &ServerUrl,
         timeouts: Timeouts,
         tls: Option<Arc<ClientConfig>>,
+        meter: Arc<Meter>,
     ) -> Result<Way, Failure> {
         let proxy = Proxy::to(url, |name| std::env::var(name).ok())?;
-        Ok(Way { proxy, timeouts, tls })
+        Ok(Way { proxy, timeouts, tls, meter })
     }
 
     /// A new connection.
@@ -43,17 +46,27 @@ impl Way {
         let websocket = url.scheme().is_websocket();
         let collected = if websocket { 1 } else { SILENCE_BY_PROXY };
         let receive = self.timeouts.receive.saturating_mul(collected);
-        let timeouts = Timeouts { receive, ..self.timeouts };
-        let mut tcp = match &self.proxy {
-            Some(proxy) => tcp::open(&proxy.url, timeouts)?,
-            None => tcp::open(url, timeouts)?,
-        };
-        if let Some(proxy) = self.proxy.as_ref().filter(|_| websocket || self.tls.is_some()) {
-            tunnel(&mut tcp, url, proxy)?;
-        }
+        let tcp = self.reach(url, Timeouts { receive, ..self.timeouts })?;
         let Some(tls) = &self.tls else { return Ok(Line { receive, inner: Inner::Plain(tcp) }) };
         let session = tls::shake_hands(tcp, url, tls.clone())?;
         Ok(Line { receive, inner: Inner::Encrypted(Box::new(session)) })
+    }
+
+    /// A connection to the server, or through a tunnel of the proxy to it, in which nothing is
+    /// encrypted yet.
+    pub(in crate::transport) fn reach(
+        &self,
+        url: &ServerUrl,
+        timeouts: Timeouts,
+    ) -> Result<Tcp, Failure> {
+        let meter = self.meter.clone();
+        let Some(proxy) = &self.proxy else { return tcp::open(url, timeouts, meter) };
+        let mut tcp = tcp::open(&proxy.url, timeouts, meter)?;
+        // A request in clear text names the server itself. Nothing else says where it is to go.
+        if url.scheme().is_websocket() || self.tls.is_some() {
+            tunnel(&mut tcp, url, proxy)?;
+        }
+        Ok(tcp)
     }
 
     /// What a proxy is asked for names the server, too.
@@ -98,7 +111,7 @@ impl Line {
         }
     }
 
-    fn stream(&mut self) -> &mut TcpStream {
+    fn socket(&mut self) -> &mut Socket {
         match &mut self.inner {
             Inner::Plain(tcp) => tcp.stream(),
             Inner::Encrypted(tls) => tls.tcp().stream(),
@@ -107,7 +120,7 @@ impl Line {
 
     /// Nobody has closed it while the request was gathered.
     pub(super) fn is_open(&mut self) -> bool {
-        let stream = self.stream();
+        let stream = self.socket().stream();
         if stream.set_nonblocking(true).is_err() {
             return false;
         }
@@ -125,10 +138,10 @@ impl Line {
         limit: Duration,
         heard: impl FnOnce(&mut Line) -> io::Result<T>,
     ) -> io::Result<T> {
-        self.stream().set_read_timeout(Some(limit))?;
+        self.socket().stream().set_read_timeout(Some(limit))?;
         let heard = heard(self);
         let receive = self.receive;
-        self.stream().set_read_timeout(Some(receive))?;
+        self.socket().stream().set_read_timeout(Some(receive))?;
         heard
     }
 }

@@ -157,6 +157,7 @@ mod tests {
     use crate::transport::tcp::Timeouts;
     use std::io::{self, Read};
     use std::net::{Shutdown, TcpListener, TcpStream};
+    use std::sync::Arc;
     use std::thread;
 
     /// A peer that speaks WebSocket, and does this once with each connection.
@@ -174,7 +175,7 @@ mod tests {
     }
 
     fn way(proxy: Option<Proxy>) -> Way {
-        Way { proxy, timeouts: Timeouts::default(), tls: None }
+        Way { proxy, timeouts: Timeouts::default(), tls: None, meter: Arc::default() }
     }
 
     /// What the server says after these bytes.

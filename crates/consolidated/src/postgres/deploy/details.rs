@@ -1,5 +1,6 @@
 //! What a deployment notes about a published table, for servers.
 
+use crate::catalog::deciding::{Decided, Deciding};
 use crate::postgres::deploy::key_spelling::{Doubt, KeySpelling};
 use crate::postgres::download::guard::Guard;
 use crate::postgres::download::typed_claim::TypedClaim;
@@ -32,6 +33,9 @@ pub(in crate::postgres) struct TableDetails {
     pub(in crate::postgres) afresh: bool,
     /// Digests of the scripts whose plans may be kept (`kept.rs`).
     pub(in crate::postgres) kept: Vec<String>,
+    /// A digest of the two cursors of its downloads as they were generated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::postgres) cursors: Option<String>,
     /// Asks whether anything has departed.
     pub(in crate::postgres) departed: Option<Probe>,
     /// Published names, and names in SQL, of the tables whose triggers it relies on.
@@ -56,6 +60,9 @@ pub(in crate::postgres) struct TableDetails {
     /// What the database calls the published columns, where remotes call some otherwise.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(in crate::postgres) local: Vec<String>,
+    /// The columns that decide about its rows, beside published ones of its own.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(in crate::postgres) deciding: Vec<Deciding>,
     /// Published names of the tables whose deletes take rows of this one along.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(in crate::postgres) takers: Vec<String>,
@@ -69,4 +76,10 @@ pub(in crate::postgres) struct TableDetails {
     /// Why remotes cannot use its key: for the deployment alone.
     #[serde(skip)]
     pub(in crate::postgres) doubt: Option<Doubt>,
+}
+
+impl Decided for TableDetails {
+    fn deciding(&self) -> &[Deciding] {
+        &self.deciding
+    }
 }

@@ -1,7 +1,9 @@
 //! What PostgreSQL says of its tables to a plan, and how it spells what a plan decides.
 
+use crate::catalog::deciding;
 use crate::deploy::{self, Schema, TableFacts, TablePlanner, Wanted};
 use crate::digest::digest;
+use crate::download::resume;
 use crate::postgres::deploy::details::TableDetails;
 use crate::postgres::deploy::key_spelling::{Doubt, KeySpelling, initial_refusal};
 use crate::postgres::deploy::remote_ddl;
@@ -142,11 +144,15 @@ impl Schema for PostgresSchema {
             verbatim: verbatim(planner, published, &types, scripts),
             depends_on: logs.iter().map(|table| table.name.clone()).collect(),
             watched: watched.collect(),
+            deciding: deciding::of(selection, published, |name| {
+                planner.version.user_tables[name].sql_name()
+            }),
             parameters: selection.claims().iter().map(ToString::to_string).collect(),
             claims: typed_claims(planner),
             selection: if selection.is_all() { String::new() } else { selection.to_string() },
             afresh: selection.is_custom(),
             kept: plan_cache::scripts(table, selection, scripts),
+            cursors: resume::cursors_of(scripts),
             departed: departed.and_then(|script| Some(Probe::new(departures?, script))),
             guards: guards(planner),
             places,

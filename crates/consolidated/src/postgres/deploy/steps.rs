@@ -66,11 +66,15 @@ pub(in crate::postgres) fn deploy(plan: &Plan, present: &Installed) -> Steps {
     }
     let planned: BTreeMap<&str, &Tracking> =
         plan.tracking.iter().map(|tracking| (tracking.sql_name.as_str(), tracking)).collect();
-    let (untracked, strays) = removals(&planned, present);
+    let by_table = by_table(present);
+    let (untracked, strays) = removals(&planned, present, &by_table);
     steps.held.extend(untracked);
+    let known: BTreeSet<&str> =
+        present.recorded.keys().map(|(_, table, _)| table.as_str()).collect();
     for tracking in &plan.tracking {
-        let is_known = present.recorded.keys().any(|(_, table, _)| *table == tracking.sql_name);
-        let (at_once, slowly) = track(tracking, present);
+        let is_known = known.contains(tracking.sql_name.as_str());
+        let found = by_table.get(tracking.sql_name.as_str()).map_or(&[][..], Vec::as_slice);
+        let (at_once, slowly) = track(tracking, present, found);
         match is_known {
             true => {
                 steps.held.extend(at_once);
@@ -225,9 +229,13 @@ fn by_table(present: &Installed) -> BTreeMap<&str, Vec<&ObjectId>> {
 }
 
 /// Stops tracking tables outside the plan, and removes logs without a table.
-fn removals(planned: &BTreeMap<&str, &Tracking>, present: &Installed) -> (Vec<Step>, Option<Step>) {
+fn removals(
+    planned: &BTreeMap<&str, &Tracking>,
+    present: &Installed,
+    by_table: &BTreeMap<&str, Vec<&ObjectId>>,
+) -> (Vec<Step>, Option<Step>) {
     let mut steps = Vec::new();
-    for (table, ids) in by_table(present) {
+    for (&table, ids) in by_table {
         if table.is_empty() || planned.contains_key(table) {
             continue;
         }
@@ -268,8 +276,9 @@ fn index_id(tracking: &Tracking) -> Option<ObjectId> {
     Some(("INDEX".into(), tracking.sql_name.clone(), index.name.clone()))
 }
 
-/// Makes the tracking of one table what is planned; apart from it an index of a large table.
-fn track(tracking: &Tracking, present: &Installed) -> (Vec<Step>, Vec<Step>) {
+/// Makes the tracking of one table what is planned; apart from it an index of a large table. What
+/// of Syncline the table has is `found`.
+fn track(tracking: &Tracking, present: &Installed, found: &[&ObjectId]) -> (Vec<Step>, Vec<Step>) {
     let table = &tracking.sql_name;
     let ids: Vec<ObjectId> = tracking.objects.iter().map(|o| id_of(o, tracking)).collect();
     let as_deployed =
@@ -283,8 +292,7 @@ fn track(tracking: &Tracking, present: &Installed) -> (Vec<Step>, Vec<Step>) {
         statements =
             upgrade(tracking, &ids, present).unwrap_or_else(|| retrack(tracking, &ids, present));
     }
-    let strays = by_table(present).remove(table.as_str()).unwrap_or_default();
-    for id in strays.into_iter().filter(|id| !ids.contains(id) && Some(*id) != index.as_ref()) {
+    for &id in found.iter().filter(|id| !ids.contains(id) && Some(**id) != index.as_ref()) {
         statements.insert(0, forget(id));
         statements.insert(0, drop_object(id));
     }

@@ -3,10 +3,11 @@
 use crate::deploy::SystemTables;
 
 pub(in crate::postgres) const SYSTEM: SystemTables = SystemTables {
-    format: 6,
+    format: 8,
     made: include_str!("system_tables.sql"),
     later: COLUMNS,
     bind: &BIND,
+    date: "UPDATE syncline.syncline_user SET password_set_at = extract(epoch FROM now())::bigint",
 };
 
 const COLUMNS: &[(&str, &str, &str)] = &[
@@ -25,6 +26,10 @@ const COLUMNS: &[(&str, &str, &str)] = &[
     ("syncline_remote", "void_counter", "bigint NOT NULL DEFAULT 0"),
     ("syncline_remote", "deletes_lost", "boolean NOT NULL DEFAULT false"),
     ("syncline_remote", "forgotten_at", "timestamptz"),
+    ("syncline_remote", "acknowledged", "bigint NOT NULL DEFAULT 0"),
+    ("syncline_remote", "acknowledged_at", "timestamptz"),
+    ("syncline_user", "password_set_at", "bigint NOT NULL DEFAULT 0"),
+    ("syncline_user", "password_expires_at", "bigint"),
 ];
 
 /// A system table in whose place there is another: it knew of each key only what became of it last.

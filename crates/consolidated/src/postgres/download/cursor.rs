@@ -57,9 +57,11 @@ impl<'a> Source<'a> {
             Slot::Session(Parameter::LastUpload) => Value::Number(self.own_upload),
             Slot::Session(parameter) => Value::Text(self.session.value_of(parameter)),
             // There is no row.
-            Slot::New(_) | Slot::Old(_) | Slot::NewColumn(_) | Slot::OldColumn(_) => {
-                Value::Text(None)
-            }
+            Slot::New(_)
+            | Slot::Old(_)
+            | Slot::NewColumn(_)
+            | Slot::OldColumn(_)
+            | Slot::Bound(..) => Value::Text(None),
         }
     }
 }

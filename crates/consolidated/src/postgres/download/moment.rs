@@ -1,8 +1,10 @@
 //! The state of the database by which a download is judged.
 
 use crate::download::range::{self, DownloadTable};
+use crate::download::resume;
 use crate::identity::Void;
 use crate::postgres::catalog::table::Table;
+use crate::postgres::download::key_order;
 use crate::postgres::download::snapshot::Snapshot;
 use crate::postgres::download::timeline::Timelines;
 use crate::postgres::download::watermark::{Mark, NumberSpace, Point};
@@ -108,6 +110,12 @@ impl range::Moment for Witness<'_> {
         let same = held.incarnations == now.incarnations;
         what_it_shows(held).filter(|shown| same && shown.xmin >= *floor)
     }
+
+    /// Since the oldest of the remote's watermarks.
+    fn may_have_new_keys(&self, table: &Table, _: &Snapshot) -> Result<bool, Failure> {
+        let logs = self.moment.logs_of(table)?;
+        Ok(logs.first().is_none_or(|log| log.keys_changed))
+    }
 }
 
 impl DownloadTable for Table {
@@ -121,6 +129,19 @@ impl DownloadTable for Table {
 
     fn claims(&self, session: &Session) -> Result<u128, Failure> {
         Ok(claims(self, session))
+    }
+
+    fn has_generated_cursors(&self) -> bool {
+        let cursors = resume::cursors_of(self.deployed.scripts());
+        cursors.is_some() && cursors == self.deployed.details.cursors
+    }
+
+    fn has_key_order(&self) -> bool {
+        key_order::exists(self)
+    }
+
+    fn can_compare(&self, key: &[u8]) -> bool {
+        key_order::takes(key, self)
     }
 }
 

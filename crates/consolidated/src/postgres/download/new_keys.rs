@@ -94,7 +94,7 @@ impl<'a> Search<'a> {
         let parameters: Vec<_> = asked.iter().map(|values| cursor::as_parameters(values)).collect();
         let calls = statements.iter().zip(&parameters);
         let calls: Vec<_> = calls.map(|(statement, p)| Call::new(&statement.sql, p)).collect();
-        let mut trails: Vec<Trail> = calls.iter().map(|_| Trail::default()).collect();
+        let mut trails: Vec<Trail> = calls.iter().map(|_| Trail::within(self.memory)).collect();
         let mut decoder: Option<(usize, Decoder)> = None;
         let flown = link.stream(&calls, &mut |call, row| {
             let key = key_types(&self.tables[concerned[call]]);

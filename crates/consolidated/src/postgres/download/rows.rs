@@ -97,7 +97,7 @@ impl<'a, 's> Download<'a, 's> {
         }
         let at = self.cursor.map_or(0, |at| at + 1);
         self.cursor = Some(at);
-        if let Some(Part { position, kind: Kind::Rows, .. }) = parts.get(at) {
+        if let Some(Part { position, .. }) = parts.get(at).filter(|part| part.begins_table()) {
             let new_keys = self.new_keys.remove(position).unwrap_or_default();
             let owed = self.owed.get_mut(*position).and_then(Option::take);
             self.batches.begin(owed, new_keys);

@@ -6,6 +6,7 @@ use crate::postgres::download::moment::{DownloadRange, Moment};
 use crate::postgres::download::snapshot::Xid8;
 use crate::postgres::optimize::departure_probe::DepartureProbe;
 use crate::synchronization::FetchRequest;
+use model::Memory;
 use std::sync::Arc;
 
 /// The tables of a download, and what is known of it.
@@ -17,6 +18,8 @@ pub(in crate::postgres) struct Search<'a> {
     pub(in crate::postgres) moment: &'a Moment,
     pub(in crate::postgres) departures: &'a DepartureProbe,
     pub(in crate::postgres) own_upload: Xid8,
+    /// For what is held meanwhile.
+    pub(in crate::postgres) memory: &'a Arc<Memory>,
     /// A script could not read a row: each is asked for before it is counted on.
     pub(in crate::postgres) isolating: bool,
 }

@@ -60,6 +60,8 @@ impl<'a> Batch<'a> {
                 Slot::Session(parameter) => {
                     session.value_of(parameter).map(|text| text.as_bytes().to_vec())
                 }
+                // Of downloads alone.
+                Slot::Bound(..) => None,
                 Slot::New(_) | Slot::Old(_) => Some(Vec::new()),
                 Slot::NewColumn(at) | Slot::OldColumn(at) => {
                     let mut array = Vec::with_capacity(1024);
@@ -93,7 +95,7 @@ impl<'a> Batch<'a> {
         self.marks.extend(self.parameters.iter().map(Vec::len));
         for (position, slot) in self.statement.slots.iter().enumerate() {
             let (at, value) = match slot {
-                Slot::Session(_) => continue,
+                Slot::Session(_) | Slot::Bound(..) => continue,
                 Slot::New(at) | Slot::NewColumn(at) => (*at, row.new[*at]),
                 Slot::Old(at) | Slot::OldColumn(at) => (*at, row.old[*at]),
             };

@@ -66,6 +66,7 @@ impl Binding {
             schema,
             held: crate::synchronization::Held::Untold,
             waiting: Default::default(),
+            acknowledge: false,
         };
         let deployed = catalog.tables(&session)?.into_iter().next();
         let missing = || Failure::new(Code::Bug, "a table was not found again");

@@ -7,6 +7,7 @@
 pub(super) mod conflict;
 pub(in crate::postgres) mod constraint_cycle;
 pub(in crate::postgres) mod detached;
+mod early;
 pub(super) mod followers;
 pub(in crate::postgres) mod group;
 mod halves;
@@ -14,7 +15,9 @@ pub(super) mod key_change;
 pub(super) mod lookup;
 pub(super) mod misspelled;
 pub(super) mod moved;
+mod originals;
 mod reaching;
+mod released;
 pub(super) mod report;
 pub(in crate::postgres) mod state;
 pub(in crate::postgres) mod taken_along;
@@ -23,9 +26,10 @@ pub(in crate::postgres) mod waiting;
 use crate::postgres::link::Link;
 use crate::postgres::links::Links;
 use crate::postgres::upload::batch::Reason;
+use crate::postgres::upload::isolation::early::{EarlyDeletes, When};
 use crate::postgres::upload::isolation::group::Group;
+use crate::postgres::upload::isolation::released::ReleasingUpdates;
 use crate::postgres::upload::isolation::state::Isolation;
-use crate::postgres::upload::marks::{Marks, mark};
 use crate::postgres::upload::moves::Moves;
 use crate::postgres::upload::record::UploadRecord;
 use crate::postgres::upload::shape::UploadShape;
@@ -46,7 +50,7 @@ pub(in crate::postgres) fn apply(
     outline: &UploadShape,
     refused: &OwedRows,
 ) -> Result<Option<UploadRecord>, Stop> {
-    let links = Links::read(link, upload.tables)?;
+    let links = Links::read(link, upload.tables, upload.spills)?;
     let moves = Moves::of(link, upload, outline)?;
     let mut isolation = Isolation::new(link, upload, links, moves);
     isolation.link.batch(BEGIN).map_err(stopped("check constraints at once"))?;
@@ -56,43 +60,44 @@ pub(in crate::postgres) fn apply(
         true => Ok(None),
         false => refused.reason(&row.key(&upload.tables[table].deployed.published, table)),
     };
-    let freeing = match outline.has_key_changes {
-        true => key_change::freeing(&isolation, outline)?,
-        false => Marks::new(),
-    };
-    let frees = |table: usize, row: &UploadedRow<'_>| {
-        let published = &upload.tables[table].deployed.published;
-        row.change == Change::Delete && freeing.contains(&mark(table, &row.key(published, table).1))
-    };
+    let early = EarlyDeletes::of(&mut isolation, outline)?;
     let mut gathered = Gathered::default();
-    if !freeing.is_empty() {
-        let taking = followers::taking(&mut isolation, outline)?;
-        outline.visit_deletes(upload, &mut |table, row| {
-            let key = row.key(&upload.tables[table].deployed.published, table).1;
-            match frees(table, row) {
-                true if taking.contains(&mark(table, &key)) => {
+    if !early.is_empty() {
+        outline.visit_deletes(
+            upload,
+            &mut |table, row| match early.when(&isolation, table, row)? {
+                When::First => isolation.take(&mut gathered, table, row, refusal(table, row)?),
+                When::Never => {
                     Ok(isolation.reject(table, row.change, row.bytes, followers::reason())?)
                 }
-                true => isolation.take(&mut gathered, table, row, refusal(table, row)?),
-                false => Ok(()),
-            }
+                When::Last => Ok(()),
+            },
+        )?;
+        isolation.end(&mut gathered)?;
+    }
+    let releasing = ReleasingUpdates::of(&isolation, outline)?;
+    for first in [true, false] {
+        if first && releasing.is_empty() {
+            continue;
+        }
+        outline.visit_written(upload, &mut |table, row| match releasing
+            .have(&isolation, table, row)?
+            == first
+        {
+            true => isolation.take(&mut gathered, table, row, refusal(table, row)?),
+            false => Ok(()),
         })?;
         isolation.end(&mut gathered)?;
     }
-    outline.visit_written(upload, &mut |table, row| {
-        isolation.take(&mut gathered, table, row, refusal(table, row)?)
+    let apart = detached::detach(&mut isolation)?;
+    outline.visit_deletes(upload, &mut |table, row| match early.when(&isolation, table, row)? {
+        When::Last => isolation.take(&mut gathered, table, row, refusal(table, row)?),
+        When::First | When::Never => Ok(()),
     })?;
     isolation.end(&mut gathered)?;
-    let apart = detached::detach(&mut isolation)?;
-    outline.visit_deletes(
-        upload,
-        &mut |table, row| match !freeing.is_empty() && frees(table, row) {
-            true => Ok(()),
-            false => isolation.take(&mut gathered, table, row, refusal(table, row)?),
-        },
-    )?;
-    isolation.end(&mut gathered)?;
-    for group in std::mem::take(&mut isolation.leaving) {
+    let leaving = isolation.leaving.take();
+    let mut leaving = leaving.reader();
+    while let Some(group) = leaving.next_group()? {
         isolation.group(group)?;
     }
     isolation.settle_waiting()?;
@@ -101,7 +106,7 @@ pub(in crate::postgres) fn apply(
     if !moved::settle(&mut isolation)? {
         return Ok(None);
     }
-    isolation.record.applied.reached = isolation.reached.count();
+    isolation.record.applied.reached = isolation.reached.count()?;
     Ok(Some(isolation.record))
 }
 
@@ -121,17 +126,11 @@ impl Isolation<'_, '_> {
             return Ok(());
         }
         let (upload, links) = (self.upload, &mut self.links);
-        outline.visit_written(upload, &mut |table, row| {
-            links.leaves(table, row);
-            Ok(())
-        })?;
+        outline.visit_written(upload, &mut |table, row| Ok(links.leaves(table, row)?))?;
         if !links.any_left() {
             return Ok(());
         }
-        outline.visit_written(upload, &mut |table, row| {
-            links.takes(table, row);
-            Ok(())
-        })
+        outline.visit_written(upload, &mut |table, row| Ok(links.takes(table, row)?))
     }
 
     /// Adds a row to those that are applied together, and applies them when they are enough.
@@ -189,13 +188,14 @@ impl Isolation<'_, '_> {
                 return self.group(group);
             };
             let published = &self.table(table).deployed.published;
-            let mut leaving = Vec::new();
             let mut staying = Vec::new();
             for bytes in group.rows {
                 let key = self.read(table, change, &bytes)?.new_key(published, table).1;
-                if inside.contains(&key) { &mut staying } else { &mut leaving }.push(bytes);
+                match inside.contains(&key) {
+                    true => staying.push(bytes),
+                    false => self.leaving.push(table, change, &bytes)?,
+                }
             }
-            self.leaving.push(Group { table, change, rows: leaving });
             group.rows = staying;
         }
         self.group(group)

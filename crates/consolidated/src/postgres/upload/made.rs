@@ -146,7 +146,8 @@ pub(in crate::postgres) fn note(
     }
     let mut made = Made::default();
     let outline = UploadShape::of(upload)?;
-    let mut isolation = Isolation::new(link, upload, Links::default(), Moves::default());
+    let mut isolation =
+        Isolation::new(link, upload, Links::none(upload.spills), Moves::none(upload.spills));
     let mut rows: Vec<(usize, Vec<u8>)> = Vec::new();
     let mut bytes = 0;
     outline.visit(upload, &mut |table, row| {
@@ -212,12 +213,13 @@ pub(in crate::postgres) fn over(
             let saw = image_digest(&image(&row.old)).to_vec();
             noted.get(&key) == Some(&(saw, image_digest(now).to_vec()))
         });
-        let Some(now) = now.filter(|_| !isolation.is_told(table, change, &bytes)) else {
+        let is_told = isolation.is_told(table, change, &bytes)?;
+        let Some(now) = now.filter(|_| !is_told) else {
             group.rows.push(bytes);
             continue;
         };
         let anew = rebase(&row, published, &row.old, &values(now)?);
-        isolation.note_told(table, change, &bytes, &anew);
+        isolation.note_told(table, change, &bytes, &anew)?;
         match told.iter_mut().find(|group| group.change == anew.change) {
             Some(group) => group.rows.push(anew.bytes),
             None => told.push(Group { table, change: anew.change, rows: vec![anew.bytes] }),

@@ -10,16 +10,18 @@ use crate::postgres::errors::unreadable;
 use crate::postgres::link::Link;
 use crate::postgres::links::{ForeignKey, Links};
 use crate::postgres::tracking::key_log;
+use crate::postgres::upload::isolation::group::Groups;
 use crate::postgres::upload::marks::{Marks, mark};
 use crate::postgres::upload::shape::UploadShape;
 use crate::postgres::upload::stop::{Stop, stopped};
 use crate::postgres::upload::work::Upload;
 use crate::synchronization::change::Change;
 use crate::upload::rebase::{self, Rebased, rebase, values};
-use crate::upload::uploaded_row::{UploadedRow, key_of};
-use model::{Failure, PublishedTable, Value, ValueRef};
+use crate::upload::row_map::RowMap;
+use crate::upload::uploaded_row::{RowId, UploadedRow, key_of};
+use model::{Failure, PublishedTable, Spills, Value, ValueRef};
 use postgres_types::ToSql;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -89,7 +91,6 @@ pub(in crate::postgres) struct Seen {
 }
 
 /// The changed keys that a remote has not heard of.
-#[derive(Debug, Default)]
 pub(in crate::postgres) struct Moves {
     /// What the remote has seen of each table that is concerned. Where nothing is unseen yet it may
     /// be when the upload ends.
@@ -102,11 +103,19 @@ pub(in crate::postgres) struct Moves {
     asked: Marks,
     /// By table and key: the key that the row has now; none where it is gone and another row came
     /// to its key.
-    pub(in crate::postgres) known: HashMap<(usize, Vec<u8>), Option<Vec<u8>>>,
+    known: RowMap,
     /// Keys that the upload itself gives to rows or takes from them, where anything is unseen.
     own: Marks,
-    /// Images of new rows with keys that others have left, by table.
-    pub(in crate::postgres) taken: BTreeMap<usize, Vec<Vec<u8>>>,
+    /// New rows with keys that others have left.
+    pub(in crate::postgres) taken: Groups,
+}
+
+/// What became of a row that a remote knows by its key.
+pub(in crate::postgres) enum Fate {
+    /// It has this key now.
+    At(Vec<u8>),
+    /// It is gone, and another row has its key.
+    Replaced,
 }
 
 /// How a row is to be applied.
@@ -118,6 +127,19 @@ pub(in crate::postgres) enum Rebasing {
 }
 
 impl Moves {
+    /// None.
+    pub(in crate::postgres) fn none(spills: &Arc<Spills>) -> Moves {
+        Moves {
+            concerned: BTreeMap::new(),
+            seen: BTreeMap::new(),
+            last: BTreeMap::new(),
+            asked: Marks::within(spills),
+            known: RowMap::within(spills),
+            own: Marks::within(spills),
+            taken: Groups::within(spills),
+        }
+    }
+
     /// Those that concern the upload.
     pub(in crate::postgres) fn of(
         link: &mut Link,
@@ -125,7 +147,7 @@ impl Moves {
         outline: &UploadShape,
     ) -> Result<Moves, Stop> {
         let space = link.number_space();
-        let mut moves = Moves::default();
+        let mut moves = Moves::none(upload.spills);
         for table in concerned(upload, outline.tables()) {
             let seen = match seen(space, upload, table) {
                 Some(snapshot) => Seen { snapshot, certain: true },
@@ -148,8 +170,8 @@ impl Moves {
         outline.visit(upload, &mut |table, row| {
             let published = &upload.tables[table].deployed.published;
             if row.change != Change::Update && moves.seen.contains_key(&table) {
-                moves.own.insert(mark(table, &row.key(published, table).1));
-                moves.own.insert(mark(table, &row.new_key(published, table).1));
+                moves.own.add(mark(table, &row.key(published, table).1))?;
+                moves.own.add(mark(table, &row.new_key(published, table).1))?;
             }
             Ok(())
         })?;
@@ -186,6 +208,23 @@ impl Moves {
             && self.last.get(name).is_some_and(|(_, forgotten)| *forgotten)
     }
 
+    /// Takes note of the key that the row of a table has `now`; none where it is gone and another
+    /// row came to its key.
+    pub(in crate::postgres) fn learn(
+        &mut self,
+        row: &RowId,
+        now: Option<&[u8]>,
+    ) -> Result<(), Failure> {
+        self.known.put(row, now.unwrap_or_default())
+    }
+
+    /// What is known of the row of a table that had this key.
+    pub(in crate::postgres) fn of_row(&self, row: &RowId) -> Result<Option<Fate>, Failure> {
+        let now = self.known.get(row)?;
+        // Every key has a value.
+        Ok(now.map(|now| if now.is_empty() { Fate::Replaced } else { Fate::At(now) }))
+    }
+
     /// No row that was looked up has another key.
     pub(in crate::postgres) fn are_still(&self) -> bool {
         self.known.is_empty()
@@ -208,36 +247,36 @@ impl Moves {
         let mut replaced = false;
         for (key, columns) in references_of(links, tables, table) {
             let was = tuple(&row.old, &columns);
-            let known = |value: &Vec<u8>| self.known.get(&(key.parent, value.clone()));
+            let known = |value: &Vec<u8>| self.of_row(&(key.parent, value.clone()));
             if row.change != Change::Insert
-                && let Some(Some(now)) = known(&was)
+                && let Some(Fate::At(now)) = known(&was)?
             {
-                let now = values(now)?.into_iter().map(ValueRef::to_owned).collect();
+                let now = values(&now)?.into_iter().map(ValueRef::to_owned).collect();
                 if let Some(now) = key.after_update(now) {
                     columns.iter().zip(now).for_each(|(column, value)| after[*column] = value);
                 }
             }
             let wants = tuple(&row.new, &columns);
             let changed = row.change == Change::Insert || was != wants;
-            if !changed || self.own.contains(&mark(key.parent, &wants)) {
+            if !changed || self.own.contains(mark(key.parent, &wants))? {
                 continue;
             }
-            match known(&wants).filter(|_| row.change != Change::Delete) {
-                Some(Some(now)) => {
-                    let now = values(now)?.into_iter().map(ValueRef::to_owned);
+            match known(&wants)?.filter(|_| row.change != Change::Delete) {
+                Some(Fate::At(now)) => {
+                    let now = values(&now)?.into_iter().map(ValueRef::to_owned);
                     references.extend(columns.iter().copied().zip(now));
                 }
-                Some(None) => replaced = true,
+                Some(Fate::Replaced) => replaced = true,
                 None => {}
             }
         }
         if row.change != Change::Insert {
-            match self.known.get(&(table, key_of(published, &row.old))) {
-                Some(Some(now)) => {
+            match self.of_row(&(table, key_of(published, &row.old)))? {
+                Some(Fate::At(now)) => {
                     let key = published.key.iter().map(|at| usize::from(*at));
-                    key.zip(values(now)?).for_each(|(at, value)| after[at] = value.to_owned());
+                    key.zip(values(&now)?).for_each(|(at, value)| after[at] = value.to_owned());
                 }
-                Some(None) => replaced = true,
+                Some(Fate::Replaced) => replaced = true,
                 None => {}
             }
         }
@@ -266,13 +305,16 @@ impl Moves {
         table: usize,
         row: &UploadedRow<'_>,
         images: &mut BTreeMap<usize, Vec<Vec<u8>>>,
-    ) {
+    ) -> Result<(), Failure> {
         let (links, upload) = isolation;
         let published = |at: usize| &upload.tables[at].deployed.published;
         let mut ask = |at: usize, key: Vec<ValueRef<'_>>| {
-            if !key.contains(&ValueRef::Null) && self.asked.insert(mark(at, &rebase::image(&key))) {
-                images.entry(at).or_default().push(image_of(published(at), &key));
+            let asked = mark(at, &rebase::image(&key));
+            if key.contains(&ValueRef::Null) || self.asked.contains(asked)? {
+                return Ok::<(), Failure>(());
             }
+            images.entry(at).or_default().push(image_of(published(at), &key));
+            self.asked.add(asked)
         };
         for (key, columns) in references_of(links, upload.tables, table) {
             // Where it is not known what the remote has seen, it may refer to a row of its own.
@@ -280,10 +322,10 @@ impl Moves {
                 continue;
             }
             if row.change != Change::Insert {
-                ask(key.parent, picked(&row.old, &columns));
+                ask(key.parent, picked(&row.old, &columns))?;
             }
             if row.change != Change::Delete {
-                ask(key.parent, picked(&row.new, &columns));
+                ask(key.parent, picked(&row.new, &columns))?;
             }
         }
         if let Some(seen) = self.seen.get(&table)
@@ -291,8 +333,9 @@ impl Moves {
         {
             let key: Vec<usize> = published(table).key.iter().map(|at| usize::from(*at)).collect();
             let image = if row.change == Change::Insert { &row.new } else { &row.old };
-            ask(table, picked(image, &key));
+            ask(table, picked(image, &key))?;
         }
+        Ok(())
     }
 }
 

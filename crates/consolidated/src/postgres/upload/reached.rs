@@ -8,11 +8,13 @@
 
 use crate::postgres::catalog::table::Table;
 use crate::postgres::errors::unreadable;
-use crate::postgres::link::{Answer, Call};
+use crate::postgres::link::{Answer, Call, Row};
 use crate::script::Event;
 use crate::synchronization::change::Change;
 use crate::upload::reach::By;
-use model::Failure;
+use crate::upload::reached::{Mark, ReachedRows};
+use model::{Failure, Spills};
+use std::sync::Arc;
 
 /// Around the queries: a plan that was made for other tables is not kept.
 const PLAN: &str = "SELECT set_config('plan_cache_mode', 'force_custom_plan', true)";
@@ -32,11 +34,37 @@ pub(in crate::postgres) fn ask<'p>(
     }
 }
 
-/// The marks that the queries among the calls of [`ask`] have found.
-pub(in crate::postgres) fn found_by(answers: &[Answer]) -> Result<Vec<i64>, Failure> {
-    let Some((_, answers)) = answers.split_first() else { return Ok(Vec::new()) };
-    let rows = answers.split_last().map_or(&[][..], |(_, queries)| queries).iter();
-    rows.flat_map(|answer| &answer.rows).map(|row| row.try_get(0).map_err(unreadable)).collect()
+/// The rows that the queries among the calls of [`ask`] have found: marks, and how many there are
+/// beside them.
+pub(in crate::postgres) fn found_by(
+    answers: &[Answer],
+    by: By,
+    spills: &Arc<Spills>,
+) -> Result<ReachedRows, Failure> {
+    let mut reached = ReachedRows::within(spills);
+    for row in rows_of(answers) {
+        match row.try_get::<Option<i64>>(0).map_err(unreadable)? {
+            Some(mark) => reached.push(by, told_apart(mark))?,
+            None => reached.push_more(row.try_get::<i64>(1).map_err(unreadable)?.unsigned_abs()),
+        }
+    }
+    Ok(reached)
+}
+
+/// The marks of rows that the queries among the calls of [`ask`] were given.
+pub(in crate::postgres) fn marks_by(answers: &[Answer]) -> Result<Vec<Mark>, Failure> {
+    let marks = rows_of(answers).map(|row| row.try_get(0).map(told_apart).map_err(unreadable));
+    marks.collect()
+}
+
+fn rows_of(answers: &[Answer]) -> impl Iterator<Item = &Row> {
+    let queries = answers.split_first().and_then(|(_, answers)| answers.split_last());
+    queries.map_or(&[][..], |(_, queries)| queries).iter().flat_map(|answer| &answer.rows)
+}
+
+/// PostgreSQL's digest of a row as a mark.
+fn told_apart(digest: i64) -> Mark {
+    Mark::from(digest.cast_unsigned())
 }
 
 /// By what rows are reached at an event; none where nothing is asked then.

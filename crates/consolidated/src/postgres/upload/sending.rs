@@ -17,7 +17,8 @@ use crate::postgres::upload::stop::{Stop, stopped};
 use crate::postgres::upload::work::Upload;
 use crate::postgres::upload::{reached, row_fault};
 use crate::synchronization::change::Change;
-use crate::upload::reach::{By, Reached};
+use crate::upload::reach::By;
+use crate::upload::reached::Reached;
 use crate::upload::uploaded_row::{UploadedRow, event_of};
 use model::Failure;
 use std::ops::ControlFlow::{Break, Continue};
@@ -78,7 +79,7 @@ pub(in crate::postgres) struct Sending<'l, 'a> {
     /// Complete batches, and the one that is being filled.
     ready: Vec<Parcel<'a>>,
     filling: Option<Parcel<'a>>,
-    reached: Reached<i64>,
+    reached: Reached,
     record: UploadRecord,
     failed: bool,
     not_unique: bool,
@@ -123,7 +124,7 @@ impl<'l, 'a> Sending<'l, 'a> {
             watched: None,
             ready: Vec::new(),
             filling: None,
-            reached: Reached::default(),
+            reached: Reached::within(upload.spills),
             record,
             failed: false,
             not_unique: false,
@@ -137,10 +138,13 @@ impl<'l, 'a> Sending<'l, 'a> {
         }
     }
 
-    pub(in crate::postgres) fn into_record(mut self, outline: &UploadShape) -> UploadRecord {
+    pub(in crate::postgres) fn into_record(
+        mut self,
+        outline: &UploadShape,
+    ) -> Result<UploadRecord, Failure> {
         (self.record.verbatim, self.record.written) = (self.verbatim, outline.tables());
-        self.record.applied.reached = self.reached.count();
-        self.record
+        self.record.applied.reached = self.reached.count()?;
+        Ok(self.record)
     }
 
     pub(in crate::postgres) fn rows(&mut self, outline: &UploadShape) -> Result<Sent, Stop> {
@@ -156,7 +160,7 @@ impl<'l, 'a> Sending<'l, 'a> {
         let none = Missed::within(self.upload.spills);
         let mut missed = std::mem::replace(&mut self.missed, none);
         // What a delete has taken along besides might have been among them.
-        self.failed |= !missed.numbers.is_empty() && self.reached.count() > 0;
+        self.failed |= !missed.numbers.is_empty() && self.reached.has_any();
         missed.numbers.sort_unstable();
         Ok(match self.failed {
             true => Sent::Failed { not_unique: self.not_unique },
@@ -272,7 +276,8 @@ impl<'l, 'a> Sending<'l, 'a> {
         for (parcel, asked) in ready.iter().zip(places) {
             let answer = &mut answers[asked.end];
             let (affected, positions) = (answer.affected, std::mem::take(&mut answer.positions));
-            self.reached.extend(By::Delete, reached::found_by(&answers[asked])?);
+            let found = reached::found_by(&answers[asked], By::Delete, self.upload.spills)?;
+            self.reached.extend(&found)?;
             self.verbatim &= affected <= parcel.numbers.len();
             if affected < parcel.numbers.len() {
                 let alone = self.alone == Some(parcel.numbers.len());

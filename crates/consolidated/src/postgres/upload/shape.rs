@@ -76,11 +76,15 @@ impl UploadShape {
         Ok(outline)
     }
 
-    /// The tables with rows that deletes of the upload may take along (`isolation/taken_along.rs`).
+    /// The tables with rows that deletes of the upload may take along, or change unseen
+    /// (`isolation/taken_along.rs`).
     pub(in crate::postgres) fn endangered(&self, upload: Upload<'_>) -> BTreeSet<usize> {
         let takes = |child: usize, parent: usize| {
-            let takers = &upload.tables[child].deployed.details.takers;
-            takers.contains(&upload.tables[parent].deployed.published.name)
+            let (child, parent) = (&upload.tables[child].deployed, &upload.tables[parent]);
+            // What is changed in a table that is not downloaded nothing else tells the remote.
+            let is_told = child.published.direction.downloads();
+            child.details.takers.contains(&parent.deployed.published.name)
+                || !is_told && parent.reach.changes(&child.details)
         };
         let written = self.written.iter().map(|(table, _)| *table);
         written.filter(|child| self.deleted.iter().any(|parent| takes(*child, *parent))).collect()

@@ -130,7 +130,8 @@ pub(in crate::postgres) fn settle(
     missed: &Missed,
     record: UploadRecord,
 ) -> Result<Option<UploadRecord>, Stop> {
-    let mut isolation = Isolation::new(link, upload, Links::default(), Moves::default());
+    let mut isolation =
+        Isolation::new(link, upload, Links::none(upload.spills), Moves::none(upload.spills));
     isolation.record = record;
     let fell_short = missed.fell_short;
     let mut missed = missed.numbers.iter().copied().peekable();

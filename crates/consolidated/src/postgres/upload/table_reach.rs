@@ -12,6 +12,7 @@ use crate::postgres::statement::Statement;
 use crate::quote::{ident, idents, join};
 use crate::script::Script;
 use crate::upload::reach::{self, Action, Effect, ForeignKey};
+use crate::upload::reached::TOLD_APART_MAX;
 use model::Failure;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -79,7 +80,7 @@ struct ActingKey {
     key: Vec<String>,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Relation {
     /// Its own number, or that of the table whose partition it is.
     root: i64,
@@ -165,15 +166,37 @@ impl Reach {
                  SELECT step.state, step.rel, step.tid, step.id
                  FROM reached AS r CROSS JOIN LATERAL (
                      {}
-                 ) AS step)
-             SELECT DISTINCT id FROM reached
-             WHERE id IS NOT NULL AND (rel, tid) NOT IN (SELECT rel, tid FROM seed)",
+                 ) AS step),
+             found AS MATERIALIZED (
+                 SELECT DISTINCT id FROM reached
+                 WHERE id IS NOT NULL AND (rel, tid) NOT IN (SELECT rel, tid FROM seed))
+             (SELECT id, 0::int8 FROM found LIMIT {TOLD_APART_MAX})
+             UNION ALL
+             SELECT NULL, count(*) - {TOLD_APART_MAX} FROM found
+             HAVING count(*) > {TOLD_APART_MAX}",
             statement.sql,
             name(table),
             same_key(table, "t"),
             steps.join("\nUNION ALL\n"),
         );
         Ok(Some(statement))
+    }
+
+    /// The tables with rows that a delete of a row of this one may change.
+    fn changed_by_delete(&self, table: &TableDetails) -> BTreeSet<Relation> {
+        let graph = self.graph();
+        let of_table = self.keys.iter().position(|key| key.parent.is(table));
+        let Some(start) = of_table.map(|at| graph[at].parent) else { return BTreeSet::new() };
+        let steps = reach::steps(&graph, start, Effect::Gone);
+        let keys = steps.iter().map(|step| &self.keys[step.key]);
+        let writing = keys.filter(|key| !key.written().is_empty());
+        writing.map(|key| key.child.clone()).collect()
+    }
+
+    /// The columns of the table that foreign keys write.
+    fn written(&self, table: &TableDetails) -> BTreeSet<String> {
+        let keys = self.keys.iter().filter(|key| key.child.is(table));
+        keys.flat_map(ActingKey::written).collect()
     }
 
     /// Finds the marks of rows of `table`, where foreign keys reach them.
@@ -241,6 +264,12 @@ impl ActingKey {
         })
     }
 
+    /// The columns of the child that it writes.
+    fn written(&self) -> Vec<String> {
+        let actions = [&self.on_delete, &self.on_update];
+        actions.into_iter().filter_map(Action::written).flatten().cloned().collect()
+    }
+
     /// Parent `p` and child `c` belong together.
     fn condition(&self) -> String {
         let pairs = self.referred.iter().zip(&self.operators).zip(&self.columns);
@@ -270,6 +299,10 @@ pub(in crate::postgres) struct TableReach {
     pub(in crate::postgres) marks: Option<Statement>,
     /// A key that changes may reach others.
     pub(in crate::postgres) by_key_change: bool,
+    /// The tables with rows that foreign keys may change when a row here is deleted.
+    changed_by_delete: BTreeSet<Relation>,
+    /// Its own columns that foreign keys write.
+    pub(in crate::postgres) written: BTreeSet<String>,
 }
 
 impl TableReach {
@@ -283,7 +316,15 @@ impl TableReach {
         let acts =
             |key: &ActingKey| key.parent.is(&table.details) && key.on_update != Action::Nothing;
         let by_key_change = reach.keys.iter().any(acts);
-        TableReach { reach: reach.clone(), by_delete, marks, by_key_change }
+        let changed_by_delete = reach.changed_by_delete(&table.details);
+        let written = reach.written(&table.details);
+        let reach = reach.clone();
+        TableReach { reach, by_delete, marks, by_key_change, changed_by_delete, written }
+    }
+
+    /// Whether deletes may change rows of `other`, and not only delete them.
+    pub(in crate::postgres) fn changes(&self, other: &TableDetails) -> bool {
+        self.changed_by_delete.iter().any(|relation| relation.is(other))
     }
 }
 

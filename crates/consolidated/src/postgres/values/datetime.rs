@@ -13,7 +13,7 @@
 
 use crate::postgres::values::misfit::Misfit;
 use crate::postgres::values::scratch::Scratch;
-use model::civil_date;
+use model::{civil_date, civil_day};
 
 const MICROS_PER_SECOND: i64 = 1_000_000;
 const MICROS_PER_DAY: i64 = 86_400 * MICROS_PER_SECOND;
@@ -162,17 +162,6 @@ fn clock(micros: i64, out: &mut Scratch) {
     out.padded(seconds % 60, 2);
 }
 
-/// The day since 1970-01-01 of a date.
-fn days_of(year: i64, month: i64, day: i64) -> i64 {
-    let shifted_year = year - i64::from(month <= 2);
-    let era = shifted_year.div_euclid(400);
-    let year_of_era = shifted_year.rem_euclid(400);
-    let shifted_month = if month > 2 { month - 3 } else { month + 9 };
-    let of_year = (153 * shifted_month + 2) / 5 + day - 1;
-    let of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + of_year;
-    era * 146_097 + of_era - 719_468
-}
-
 pub(in crate::postgres) fn read_date(text: &[u8]) -> Result<i32, Misfit> {
     match text {
         b"infinity" => return Ok(i32::MAX),
@@ -241,7 +230,7 @@ fn read_usual_timestamp(text: &[u8]) -> Option<i64> {
     if marks != *b"-- ::." || !is_day || hours > 23 || minutes > 59 || seconds > 59 {
         return None;
     }
-    let days = days_of(year, month, day) - EPOCH_DAYS;
+    let days = civil_day(year, month, day) - EPOCH_DAYS;
     let of_day = (hours * 60 + minutes) * 60 + seconds;
     Some(days * MICROS_PER_DAY + of_day * MICROS_PER_SECOND + fraction)
 }
@@ -282,7 +271,7 @@ impl Cursor<'_> {
         if written_zero || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
             return None;
         }
-        let days = days_of(year, month, day);
+        let days = civil_day(year, month, day);
         // 31 April would be the first of May.
         (civil_date(days) == (year, month, day)).then_some(days - EPOCH_DAYS)
     }

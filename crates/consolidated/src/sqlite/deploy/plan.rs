@@ -1,7 +1,9 @@
 //! What SQLite says of its tables to a plan, and how it spells what a plan decides.
 
+use crate::catalog::deciding;
 use crate::deploy::{self, Schema, TableFacts, TablePlanner, Wanted};
 use crate::digest::digest;
+use crate::download::resume;
 use crate::script::{Event, Script};
 use crate::sqlite::deploy::remote_ddl;
 use crate::sqlite::deploy::scripts::Generator;
@@ -107,11 +109,12 @@ impl Schema for SqliteSchema {
         planner: &TablePlanner<'_, SqliteSchema>,
         published: &PublishedTable,
         (): (),
-        _: &BTreeMap<Event, Script>,
+        scripts: &BTreeMap<Event, Script>,
         local: Vec<String>,
     ) -> TableDetails {
         let (table, selection) = (planner.table, planner.selection);
-        let mut details = TableDetails { local, ..TableDetails::default() };
+        let cursors = resume::cursors_of(scripts);
+        let mut details = TableDetails { local, cursors, ..TableDetails::default() };
         let parents = table.foreign_keys.iter().map(|key| key.parent.as_str());
         let parents: BTreeSet<&str> = parents.filter(|name| *name != table.name).collect();
         details.parents = parents.into_iter().map(str::to_owned).collect();
@@ -134,6 +137,7 @@ impl Schema for SqliteSchema {
             selection: selection.to_string(),
             claims: selection.claims().into_iter().collect(),
             logs: logs.into_iter().map(|table| table.name.clone()).collect(),
+            deciding: deciding::of(selection, published, str::to_owned),
             sent_afresh: selection.is_custom(),
             may_leave: planner.table_model.may_leave,
             ..details

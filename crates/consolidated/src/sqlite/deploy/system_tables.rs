@@ -3,10 +3,11 @@
 use crate::deploy::SystemTables;
 
 pub(in crate::sqlite) const SYSTEM: SystemTables = SystemTables {
-    format: 5,
+    format: 7,
     made: include_str!("../system_tables.sql"),
     later: COLUMNS,
     bind: &BIND,
+    date: "UPDATE syncline_user SET password_set_at = CAST(strftime('%s', 'now') AS INTEGER)",
 };
 
 const COLUMNS: &[(&str, &str, &str)] = &[
@@ -20,6 +21,10 @@ const COLUMNS: &[(&str, &str, &str)] = &[
     ("syncline_remote", "void_counter", "INTEGER NOT NULL DEFAULT 0"),
     ("syncline_remote", "deletes_lost", "INTEGER NOT NULL DEFAULT 0"),
     ("syncline_remote", "forgotten_at", "TEXT"),
+    ("syncline_remote", "acknowledged", "INTEGER NOT NULL DEFAULT 0"),
+    ("syncline_remote", "acknowledged_at", "TEXT"),
+    ("syncline_user", "password_set_at", "INTEGER NOT NULL DEFAULT 0"),
+    ("syncline_user", "password_expires_at", "INTEGER"),
 ];
 
 /// Remotes of older programs belong to who synchronized last, if there is still such a user.

@@ -4,14 +4,11 @@
 //! key, all of a range is read. For more than a few rows, the range is copied once into a table of
 //! the connection's own, with an index.
 
+use super::copied::{Copied, ROWS_COPIED};
 use super::key_record::{becomes, keys_name};
-use crate::quote::{ident, join};
-use crate::sqlite::errors::failed;
+use crate::quote::ident;
 use model::{Failure, PublishedTable};
-use rusqlite::{Connection, OptionalExtension};
-
-/// From so many rows on, to copy takes less than to read the range for each.
-const ROWS_COPIED: u64 = 32;
+use rusqlite::Connection;
 
 /// A range of the key changes of a table.
 pub(in crate::sqlite) struct Arrivals {
@@ -19,8 +16,7 @@ pub(in crate::sqlite) struct Arrivals {
     pub(super) range: (i64, i64),
     /// Where they are, in SQL.
     pub(super) source: String,
-    /// The name of the copy.
-    copy: Option<String>,
+    copy: Option<Copied>,
 }
 
 impl Arrivals {
@@ -33,55 +29,23 @@ impl Arrivals {
         range: (i64, i64),
         rows: u64,
     ) -> Result<Arrivals, Failure> {
-        let source = ident(&keys_name(&table.name));
-        if rows < ROWS_COPIED {
-            return Ok(Arrivals { range, source, copy: None });
+        let keys = keys_name(&table.name);
+        let mut copied = None;
+        if rows >= ROWS_COPIED {
+            // One upload has two of them: what others did before, and what it did itself.
+            let copy = format!("syncline_arrivals_{position}_{}", range.0);
+            let key = table.key.iter().map(|at| becomes(&table.columns[usize::from(*at)]));
+            let key: Vec<String> = key.collect();
+            copied = Copied::of(connection, (&keys, copy), range, &key)?;
         }
-        // One upload has two of them: what others did before, and what it did itself.
-        let copy = format!("syncline_arrivals_{position}_{}", range.0);
-        match copy_into(connection, &copy, table, range).map_err(failed("copy key changes"))? {
-            true => Ok(Arrivals { range, source: format!("temp.{copy}"), copy: Some(copy) }),
-            false => Ok(Arrivals { range, source, copy: None }),
-        }
+        let source = copied.as_ref().map_or_else(|| ident(&keys), Copied::source);
+        Ok(Arrivals { range, source, copy: copied })
     }
 
     /// Leaves nothing behind.
     pub(in crate::sqlite) fn forget(&self, connection: &Connection) -> Result<(), Failure> {
-        let Some(copy) = &self.copy else { return Ok(()) };
-        connection
-            .execute_batch(&format!("DROP TABLE temp.{copy}"))
-            .map_err(failed("forget copied key changes"))
+        self.copy.as_ref().map_or(Ok(()), |copy| copy.forget(connection))
     }
-}
-
-/// Copies a range into a table with the same columns, which compares keys in the same way. False if
-/// the record is not as Syncline made it.
-fn copy_into(
-    connection: &Connection,
-    copy: &str,
-    table: &PublishedTable,
-    (since, until): (i64, i64),
-) -> rusqlite::Result<bool> {
-    let name = keys_name(&table.name);
-    let created: Option<String> = connection
-        .prepare_cached("SELECT sql FROM main.sqlite_schema WHERE type = 'table' AND name = ?1")?
-        .query_row([&name], |row| row.get(0))
-        .optional()?;
-    let source = ident(&name);
-    let created = created.unwrap_or_default();
-    let Some(columns) = created.strip_prefix(&format!("CREATE TABLE {source} ")) else {
-        return Ok(false);
-    };
-    let key = table.key.iter().map(|at| table.columns[usize::from(*at)].as_str());
-    let key: Vec<&str> = key.collect();
-    connection.execute_batch(&format!(
-        "CREATE TEMP TABLE {copy} {columns};
-         INSERT INTO temp.{copy} SELECT * FROM main.{source}
-         WHERE sequence > {since} AND sequence <= {until};
-         CREATE INDEX temp.{copy}_is ON {copy} ({});",
-        join(&key, ", ", |name| ident(&becomes(name))),
-    ))?;
-    Ok(true)
 }
 
 #[cfg(test)]

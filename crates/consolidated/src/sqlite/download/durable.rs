@@ -168,9 +168,11 @@ mod tests {
             held_marks: &[],
             key_changes: false,
             echo: &Echo::default(),
+            wanted: &[],
             batch_bytes: 1 << 20,
             batch_rows: 100,
             row_bytes_max: u64::MAX,
+            resuming: Default::default(),
         };
         reader.fetch(&request, &mut |_| Ok(())).unwrap();
         let known: Vec<i64> = lock(&durable.known).ends.values().copied().collect();

@@ -12,9 +12,9 @@ use crate::sqlite::details::CatalogTable;
 use crate::sqlite::download::watermark::Mark;
 use crate::sqlite::errors::failed;
 use crate::sqlite::tracking::log_table::log_name;
-use crate::sqlite::upload::WaitingRow;
 use crate::sqlite::upload::attempt::Attempt;
 use crate::sqlite::upload::fence::{self, Standing};
+use crate::sqlite::upload::{WaitingRow, WaitingRows};
 use crate::sqlite::values::{Bind, write_row};
 use crate::synchronization::change::Change;
 use crate::upload::rebase::values;
@@ -30,7 +30,7 @@ pub(in crate::sqlite) fn reason() -> (Code, String) {
 
 /// Rows that go to another parent, as updates that change nothing at the remote.
 pub(in crate::sqlite) struct Followers {
-    pub(in crate::sqlite) rows: Vec<WaitingRow>,
+    pub(in crate::sqlite) rows: WaitingRows,
     /// The remote holds all of them as they are.
     pub(in crate::sqlite) are_known: bool,
 }
@@ -42,54 +42,62 @@ pub(in crate::sqlite) fn of(
     position: usize,
     told: &UploadedRow<'_>,
 ) -> Result<Followers, Failure> {
-    let mut followers = Followers { rows: Vec::new(), are_known: true };
+    let rows = WaitingRows::within(attempt.spills);
+    let mut followers = Followers { rows, are_known: true };
     let (Some(reach), tables) = (&attempt.reach, attempt.tables) else { return Ok(followers) };
     let parent = &tables[position].published;
     for (at, table) in tables.iter().enumerate() {
         for query in reach.children(&parent.name, &table.published) {
-            for key in keys(attempt, &query, &key_of(parent, &told.old), table)? {
-                if attempt.names(&table.published.name, &key) {
-                    continue;
-                }
-                let mut row = UploadedRow::default();
-                row.new.resize(table.published.width(), ValueRef::Null);
-                for (column, value) in table.published.key.iter().zip(values(&key)?) {
-                    row.new[usize::from(*column)] = value;
-                }
-                row.old.clone_from(&row.new);
-                if fence::standing(attempt, table, &row)? != Standing::Inside {
-                    continue;
-                }
-                followers.are_known &= is_known(attempt, at, &key)?;
-                if let Some(image) = attempt.fetch(table, &row)? {
-                    let id: RowId = (at, key);
-                    let row = [image.as_slice(), &image].concat();
-                    followers.rows.push(WaitingRow { table: at, change: Change::Update, row, id });
-                }
-            }
+            let parent = key_of(parent, &told.old);
+            visit_keys(attempt, &query, &parent, table, &mut |key| {
+                followers.add(attempt, at, key)
+            })?;
         }
     }
     Ok(followers)
 }
 
-/// The keys that `query` finds for a parent.
-fn keys(
+impl Followers {
+    /// Adds the row with a key, unless the upload speaks of it, or the remote does not have it.
+    fn add(&mut self, attempt: &Attempt<'_>, at: usize, key: Vec<u8>) -> Result<(), Failure> {
+        let table = &attempt.tables[at];
+        if attempt.names(&table.published.name, &key)? {
+            return Ok(());
+        }
+        let mut row = UploadedRow::default();
+        row.new.resize(table.published.width(), ValueRef::Null);
+        for (column, value) in table.published.key.iter().zip(values(&key)?) {
+            row.new[usize::from(*column)] = value;
+        }
+        row.old.clone_from(&row.new);
+        if fence::standing(attempt, table, &row)? != Standing::Inside {
+            return Ok(());
+        }
+        self.are_known &= is_known(attempt, at, &key)?;
+        let Some(image) = attempt.fetch(table, &row)? else { return Ok(()) };
+        let (id, row): (RowId, _) = ((at, key), [image.as_slice(), &image].concat());
+        self.rows.push(&WaitingRow { table: at, change: Change::Update, row, id })
+    }
+}
+
+/// Shows the keys that `query` finds for a parent.
+fn visit_keys(
     attempt: &Attempt<'_>,
     query: &str,
     parent: &[u8],
     table: &CatalogTable,
-) -> Result<Vec<Vec<u8>>, Failure> {
+    visit: &mut dyn FnMut(Vec<u8>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
     let asking = failed("look for rows that refer to a deleted one");
     let mut statement = attempt.connection.prepare_cached(query).map_err(&asking)?;
     bind(&mut statement, parent, 1)?;
     let mut rows = statement.raw_query();
-    let mut keys = Vec::new();
     while let Some(row) = rows.next().map_err(&asking)? {
         let mut key = Vec::new();
         write_row(&mut key, row, table.published.key.len()).map_err(&asking)?;
-        keys.push(key);
+        visit(key)?;
     }
-    Ok(keys)
+    Ok(())
 }
 
 fn bind(statement: &mut Statement<'_>, key: &[u8], first: usize) -> Result<(), Failure> {

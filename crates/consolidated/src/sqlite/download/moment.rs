@@ -1,6 +1,8 @@
 //! The state of the database by which a download is judged.
 
+use super::{key_order, moves};
 use crate::download::range::{self, DownloadTable};
+use crate::download::resume;
 use crate::identity::Void;
 use crate::sqlite::details::CatalogTable;
 use crate::sqlite::download::watermark::{self, LogMark, Logs, Mark};
@@ -63,6 +65,11 @@ impl range::Moment for Moment<'_> {
             held.len() == now.len() && held.iter().zip(now.iter().zip(floors)).all(follows);
         is_known.then(|| held.iter().map(|log| log.sequence).collect())
     }
+
+    fn may_have_new_keys(&self, table: &CatalogTable, since: &Vec<i64>) -> Result<bool, Failure> {
+        let last = since.first().copied().unwrap_or(0);
+        moves::have_been_since(self.connection, &table.published.name, last)
+    }
 }
 
 impl DownloadTable for CatalogTable {
@@ -76,6 +83,20 @@ impl DownloadTable for CatalogTable {
 
     fn claims(&self, session: &Session) -> Result<u128, Failure> {
         watermark::claims(&self.details, session)
+    }
+
+    fn has_generated_cursors(&self) -> bool {
+        let cursors = resume::cursors_of(self.scripts());
+        cursors.is_some() && cursors == self.details.cursors
+    }
+
+    /// Every stored value has a place among all others.
+    fn has_key_order(&self) -> bool {
+        true
+    }
+
+    fn can_compare(&self, key: &[u8]) -> bool {
+        key_order::values(key, &self.published).is_some()
     }
 }
 

@@ -6,21 +6,22 @@
 
 use super::arrivals::Arrivals;
 use super::key_record::{becomes, keys_name, was};
+use super::last_entries::LastEntries;
 use crate::download::new_keys::{KEY_CHANGES_MAX, KeyChange, NewKeys, Trail};
 use crate::quote::{ident, idents, join};
 use crate::sqlite::deploy::tables::UserTable;
 use crate::sqlite::details::CatalogTable;
 use crate::sqlite::download::watermark::Mark;
 use crate::sqlite::errors::failed;
-use crate::sqlite::tracking::log_table::{kept_column, log_name};
+use crate::sqlite::tracking::log_table::kept_column;
 use crate::sqlite::tracking::object::Object;
 use crate::sqlite::values::{Bind, write_row};
 use crate::synchronization::UploadRequest;
 use crate::synchronization::change::Change;
+use crate::upload::row_map::RowMap;
 use crate::upload::uploaded_row::{RowId, each_row, key_of};
-use model::{Failure, PublishedTable, ValueRef};
+use model::{Failure, Memory, PublishedTable, Spills, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Statement, params};
-use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Most key changes of one row that are followed.
@@ -60,6 +61,17 @@ pub(in crate::sqlite) fn note(table: &UserTable) -> String {
     )
 }
 
+/// Whether the key of a row of `table` has changed after this entry of its log.
+pub(super) fn have_been_since(
+    connection: &Connection,
+    table: &str,
+    last: i64,
+) -> Result<bool, Failure> {
+    let sql = format!("SELECT 1 FROM {} WHERE sequence > ?1", ident(&keys_name(table)));
+    let found = connection.prepare_cached(&sql).and_then(|mut found| found.exists([last]));
+    found.map_err(failed("look for key changes"))
+}
+
 /// The key changes that a remote has not heard of.
 pub(in crate::sqlite) struct Moves {
     /// By table: what others have changed after the last entry that the remote has, up to the last
@@ -68,7 +80,7 @@ pub(in crate::sqlite) struct Moves {
     /// By table: key changes that the remote has not seen are forgotten.
     forgotten: Vec<bool>,
     /// Keys of rows that the upload makes or deletes in tables with key changes.
-    own: HashSet<RowId>,
+    own: RowMap,
 }
 
 impl Moves {
@@ -77,6 +89,7 @@ impl Moves {
         connection: &Connection,
         tables: &[Arc<CatalogTable>],
         request: &UploadRequest<'_>,
+        spills: &Arc<Spills>,
     ) -> Result<Option<Moves>, Failure> {
         let remote = request.session.remote_id.as_str();
         let mut since = vec![None; tables.len()];
@@ -122,14 +135,13 @@ impl Moves {
             return Ok(None);
         }
         let arrivals = arrivals(connection, tables, request, (&since, &until))?;
-        let mut own = HashSet::new();
+        let mut own = RowMap::within(spills);
         let published = |position: usize| &tables[position].published;
         let wanted = |position: usize, change| {
             matches!(change, Change::Insert | Change::Delete) && since[position].is_some()
         };
         each_row(request.batches, &published, wanted, |position, row| {
-            own.insert(row.key(published(position), position));
-            Ok(())
+            own.add(&row.key(published(position), position))
         })?;
         Ok(Some(Moves { arrivals, forgotten, own }))
     }
@@ -140,7 +152,7 @@ impl Moves {
     }
 
     /// Whether the upload itself makes or deletes a row with this key.
-    pub(in crate::sqlite) fn is_own(&self, row: &RowId) -> bool {
+    pub(in crate::sqlite) fn is_own(&self, row: &RowId) -> Result<bool, Failure> {
         self.own.contains(row)
     }
 
@@ -184,16 +196,38 @@ impl Moves {
         let published = |position: usize| &tables[position].published;
         let wanted =
             |position: usize, change| change == Change::Insert && self.arrivals[position].is_some();
+        let entries = self.last_entries(connection, &published, (request, &wanted))?;
         each_row(request.batches, &published, wanted, |position, row| {
+            let Some(entries) = &entries[position] else { return Ok(()) };
             let published = published(position);
             let key = key_of(published, &row.new);
             let key = crate::upload::rebase::values(&key)?;
-            let now = self.follow(connection, published, position, &key, remote)?;
-            if !matches!(now, Whereabouts::Here) {
-                note_own(connection, published, &key, remote)?;
+            match self.follow(connection, published, position, &key, remote)? {
+                Whereabouts::Here => Ok(()),
+                _ => entries.note_own(connection, &key, remote),
             }
+        })?;
+        entries.iter().flatten().try_for_each(|entries| entries.forget(connection))
+    }
+
+    /// By table: the last entries of its log, where rows of the upload are wanted of it.
+    fn last_entries<'t>(
+        &self,
+        connection: &Connection,
+        table: &dyn Fn(usize) -> &'t PublishedTable,
+        (request, wanted): (&UploadRequest<'_>, &dyn Fn(usize, Change) -> bool),
+    ) -> Result<Vec<Option<LastEntries<'t>>>, Failure> {
+        let mut rows = vec![0; self.arrivals.len()];
+        (request.batches)(&mut |batch| {
+            let counts = wanted(batch.table, batch.change);
+            rows[batch.table] += if counts { u64::from(batch.count) } else { 0 };
             Ok(())
-        })
+        })?;
+        let of = |(position, arrivals): (usize, &Option<Arrivals>)| {
+            let since = arrivals.as_ref().filter(|_| rows[position] > 0)?.range.0;
+            Some(LastEntries::of(connection, (table(position), position), since, rows[position]))
+        };
+        self.arrivals.iter().enumerate().map(of).map(Option::transpose).collect()
     }
 }
 
@@ -218,38 +252,6 @@ fn arrivals(
         since[position].map(begin).transpose()
     };
     tables.iter().enumerate().map(of).collect()
-}
-
-/// Notes under the number of its last entry that the row with this key is one of `remote`'s.
-fn note_own(
-    connection: &Connection,
-    table: &PublishedTable,
-    key: &[ValueRef<'_>],
-    remote: &str,
-) -> Result<(), Failure> {
-    let names: Vec<&str> =
-        table.key.iter().map(|c| table.columns[usize::from(*c)].as_str()).collect();
-    let values: Vec<String> = (1..=names.len()).map(|at| format!("?{at}")).collect();
-    let each = names.iter().zip(&values).map(|(name, value)| format!("{} = {value}", ident(name)));
-    let sql = format!(
-        "INSERT OR IGNORE INTO {} (sequence, {}, {}, remote_id)
-         SELECT max(sequence), {values}, {values}, ?{} FROM {} WHERE {} HAVING max(sequence) > 0",
-        ident(&keys_name(&table.name)),
-        join(&names, ", ", |name| ident(&was(name))),
-        join(&names, ", ", |name| ident(&becomes(name))),
-        names.len() + 1,
-        ident(&log_name(&table.name)),
-        each.collect::<Vec<_>>().join(" AND "),
-        values = values.join(", "),
-    );
-    let noting = failed("note a row under a key that was left");
-    let mut statement = connection.prepare_cached(&sql).map_err(&noting)?;
-    for (at, value) in key.iter().enumerate() {
-        statement.raw_bind_parameter(at + 1, Bind(*value)).map_err(&noting)?;
-    }
-    statement.raw_bind_parameter(names.len() + 1, remote).map_err(&noting)?;
-    statement.raw_execute().map_err(&noting)?;
-    Ok(())
 }
 
 /// Where a row is that a remote knows by a key.
@@ -373,7 +375,7 @@ fn queries(table: &PublishedTable, names: &[&str], arrivals: &Arrivals) -> [Stri
 
 /// The rows of a table that got other keys after `since`, as `remote` knows them.
 pub(in crate::sqlite) fn new_keys(
-    connection: &Connection,
+    (connection, memory): (&Connection, &Arc<Memory>),
     table: &PublishedTable,
     since: i64,
     remote: &str,
@@ -387,7 +389,7 @@ pub(in crate::sqlite) fn new_keys(
         join(&names, ", ", |name| ident(&becomes(name))),
         ident(&keys_name(&table.name)),
     );
-    let mut trail = Trail::default();
+    let mut trail = Trail::within(memory);
     let mut statement = connection.prepare_cached(&sql).map_err(&looking)?;
     let most = KEY_CHANGES_MAX as i64 + 1;
     let mut rows = statement.query(params![since, remote, most]).map_err(&looking)?;

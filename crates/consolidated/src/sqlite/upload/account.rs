@@ -94,8 +94,7 @@ impl Attempt<'_> {
         let (id, message) = (self.id(table, position, row), readable::message(message));
         self.owed.reject(&id, (code, message))?;
         self.owe_new_key(table, position, row)?;
-        key_change::failed(self, table, position, row);
-        Ok(())
+        key_change::failed(self, table, position, row)
     }
 
     /// Whether the remote is already sent this row.
@@ -189,7 +188,7 @@ impl Attempt<'_> {
         self.owe_under_other_claims()?;
         record::write(self.connection, self.tables, self.request, self.counter, &self.owed)?;
         let mut applied = self.applied;
-        applied.reached = self.reached.count();
+        applied.reached = self.reached.count()?;
         if !self.request.download_follows {
             applied.echo = Echo::default();
         }

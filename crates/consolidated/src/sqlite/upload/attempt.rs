@@ -18,8 +18,8 @@ use crate::synchronization::{Applied, UploadRequest};
 use crate::upload::detached::DetachedRows;
 use crate::upload::echo::Echo;
 use crate::upload::owed_rows::OwedRows;
-use crate::upload::reach::Reached;
-use crate::upload::uploaded_row::RowId;
+use crate::upload::reached::Reached;
+use crate::upload::row_map::RowMap;
 use crate::upload::uploaded_row::UploadedRow;
 use model::Code;
 use model::Failure;
@@ -28,8 +28,7 @@ use model::ValueRef;
 use model::write_value;
 use model::{Counter, Hold, Spills};
 use rusqlite::Connection;
-use std::cell::{Cell, OnceCell, RefCell};
-use std::collections::HashSet;
+use std::cell::{OnceCell, RefCell};
 use std::sync::Arc;
 
 /// What an upload meets beside its rows.
@@ -85,17 +84,17 @@ pub(in crate::sqlite) struct Attempt<'a> {
     /// Rows that foreign keys have reached; what these do is read where the upload may set it off.
     pub(in crate::sqlite) known_reach: &'a KnownReach,
     pub(in crate::sqlite) reach: Option<Arc<Reach>>,
-    pub(in crate::sqlite) reached: Reached<u128>,
+    pub(in crate::sqlite) reached: Reached,
     /// Deletes may have changed rows that the upload does not name.
     pub(super) was_disturbed: bool,
     /// Rows that are stored as they were rebased, so that the remote has others.
-    pub(in crate::sqlite) stored_rebased: HashSet<RowId>,
+    pub(in crate::sqlite) stored_rebased: RowMap,
     /// The upload has key changes, which were not applied first.
     pub(in crate::sqlite) met_key_change: bool,
     /// The row that is being applied was rebased: what the remote knows it by.
     pub(super) original: Option<Original>,
     /// Key changes that wait for another unique value than the key.
-    pub(in crate::sqlite) put_off: Vec<WaitingRow>,
+    pub(in crate::sqlite) put_off: WaitingRows,
     /// Values that the upload passes on, where that was looked at.
     pub(in crate::sqlite) passing: Option<Vec<Passing>>,
     /// Rows that refer to nothing until the others are applied.
@@ -111,8 +110,6 @@ pub(in crate::sqlite) struct Attempt<'a> {
     pub(super) apart: bool,
     /// Where a foreign key is broken and no row can be blamed for it, each is looked at.
     pub(in crate::sqlite) watch: Option<OrphanCounts>,
-    /// A statement that failed may have left behind what it had done.
-    pub(super) left_traces: Cell<bool>,
     pub(super) ended: &'a Ended,
     /// Rows for which a script failed that only reads: the upload goes on without them.
     pub(super) unanswered: &'a Unanswered,
@@ -125,6 +122,21 @@ pub(in crate::sqlite) enum RowOutcome {
     Done,
     /// Another row has one of its unique values, in the database's words.
     InTheWay(String),
+}
+
+/// Why an attempt cannot go on.
+#[derive(Debug)]
+pub(in crate::sqlite) enum Stop {
+    /// A statement that failed may have left what it had done. The rows are applied again, each in
+    /// a savepoint of its own.
+    LeftTraces,
+    Failed(Failure),
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Stop {
+        Stop::Failed(failure)
+    }
 }
 
 impl<'a> Attempt<'a> {
@@ -161,13 +173,13 @@ impl<'a> Attempt<'a> {
             direct: 0,
             known_reach,
             reach: None,
-            reached: Reached::default(),
+            reached: Reached::within(spills),
             was_disturbed: false,
-            stored_rebased: HashSet::new(),
+            stored_rebased: RowMap::within(spills),
             links: None,
             met_key_change: false,
             original: None,
-            put_off: Vec::new(),
+            put_off: WaitingRows::within(spills),
             passing: None,
             detached: DetachedRows::within(spills),
             resolved: false,
@@ -177,7 +189,6 @@ impl<'a> Attempt<'a> {
             has_made: OnceCell::new(),
             apart: false,
             watch: None,
-            left_traces: Cell::new(false),
             ended,
             unanswered,
             searching,

@@ -2,7 +2,7 @@
 
 use super::super::errors::failed;
 use super::super::links::Links;
-use super::attempt::{Around, Attempt};
+use super::attempt::{Around, Attempt, Stop};
 use super::refused::{LeftOut, Unanswered};
 use crate::sqlite::details::CatalogTable;
 use crate::sqlite::download::moves::Moves;
@@ -47,7 +47,7 @@ pub(super) fn apply(
     }
     let mut postponed = OwedRows::within(around.spills);
     let (mut moving, mut links, mut apart, mut watched) = (false, None, false, false);
-    let moves = Moves::of(connection, tables, request)?;
+    let moves = Moves::of(connection, tables, request, around.spills)?;
     let none = || OwedRows::within(around.spills);
     let (unanswered, mut searching) = (Unanswered::new(none()), false);
     for _ in 0..ATTEMPTS_MAX {
@@ -64,13 +64,16 @@ pub(super) fn apply(
         if watched {
             attempt.watch = Some(OrphanCounts::begin(connection)?);
         }
-        let verdict = judge(&mut attempt, moving);
-        if attempt.left_traces.get() {
-            apart = true;
-            drop(attempt);
-            undo(connection)?;
-            continue;
-        }
+        let verdict = match judge(&mut attempt, moving) {
+            Ok(verdict) => Ok(verdict),
+            Err(Stop::Failed(failure)) => Err(failure),
+            Err(Stop::LeftTraces) => {
+                apart = true;
+                drop(attempt);
+                undo(connection)?;
+                continue;
+            }
+        };
         let finished = match &verdict {
             Ok(Verdict::Done) => attempt.finish().map(Some),
             Ok(_) | Err(_) => {
@@ -116,7 +119,7 @@ fn leave_out(rows: &OwedRows, refused: &mut OwedRows) -> Result<bool, Failure> {
 }
 
 /// Applies the rows once, and says what is to be done about those that could not be.
-fn judge(attempt: &mut Attempt<'_>, moving: bool) -> Result<Verdict, Failure> {
+fn judge(attempt: &mut Attempt<'_>, moving: bool) -> Result<Verdict, Stop> {
     if moving {
         key_change::apply_first(attempt)?;
     }
@@ -131,9 +134,10 @@ fn judge(attempt: &mut Attempt<'_>, moving: bool) -> Result<Verdict, Failure> {
     if attempt.met_key_change {
         return Ok(Verdict::KeysFirst);
     }
-    let stuck = attempt.moving.as_mut().map(|moving| std::mem::take(&mut moving.stuck));
-    impossible.reject_all(stuck.unwrap_or_default())?;
-    impossible.reject_all(key_change::still_aside(attempt)?)?;
+    if let Some(moving) = &attempt.moving {
+        impossible.extend(&moving.stuck)?;
+    }
+    key_change::refuse_what_is_aside(attempt, &mut impossible)?;
     fence::written_outside(attempt, &mut impossible)?;
     attempt.end_search()?;
     attempt.fence_was_met |= !impossible.is_empty();
@@ -142,21 +146,19 @@ fn judge(attempt: &mut Attempt<'_>, moving: bool) -> Result<Verdict, Failure> {
         return Ok(Verdict::Last(std::mem::replace(&mut attempt.leaving, none)));
     }
     if impossible.is_empty() && constraint::violated(attempt)? {
-        impossible.reject_all(constraint::violators(attempt)?)?;
+        impossible.extend(&constraint::violators(attempt)?)?;
         if impossible.is_empty() && attempt.watch.is_none() {
             return Ok(Verdict::Watched);
         }
         if impossible.is_empty() {
-            return Err(Failure::new(
-                Code::ConstraintViolated,
-                "a foreign key is violated and no uploaded row can be blamed",
-            ));
+            let message = "a foreign key is violated and no uploaded row can be blamed";
+            return Err(Failure::new(Code::ConstraintViolated, message).into());
         }
     }
     if !impossible.is_empty() {
         return Ok(Verdict::Without(impossible));
     }
-    if attempt.was_disturbed {
+    if attempt.may_have_taken_along() {
         reached::tell_what_was_taken_along(attempt)?;
     }
     Ok(Verdict::Done)

@@ -3,7 +3,7 @@
 //! A script implements the rule. This file decides when it runs, what is counted, and what the
 //! remote is owed afterwards.
 
-use super::attempt::{Attempt, RowOutcome};
+use super::attempt::{Attempt, RowOutcome, Stop};
 use crate::script::Event;
 use crate::sqlite::binding::bind;
 use crate::sqlite::deploy::tables::has_user_triggers;
@@ -27,7 +27,7 @@ pub(in crate::sqlite) fn resolve(
     position: usize,
     row: &UploadedRow<'_>,
     fault: String,
-) -> Result<RowOutcome, Failure> {
+) -> Result<RowOutcome, Stop> {
     if row.change == Change::KeyChange {
         return resolve_key_change(attempt, table, position, row);
     }
@@ -43,7 +43,7 @@ pub(in crate::sqlite) fn resolve_found(
     row: &UploadedRow<'_>,
     now: Option<Vec<u8>>,
     fault: String,
-) -> Result<RowOutcome, Failure> {
+) -> Result<RowOutcome, Stop> {
     let met = Met::of(attempt, table, row, now.as_deref())?;
     match undisputed(attempt, table, position, row, met, fault)? {
         Some(outcome) => Ok(outcome),
@@ -83,7 +83,7 @@ fn undisputed(
     row: &UploadedRow<'_>,
     met: Met<'_>,
     fault: String,
-) -> Result<Option<RowOutcome>, Failure> {
+) -> Result<Option<RowOutcome>, Stop> {
     let done = Ok(Some(RowOutcome::Done));
     let found = Found {
         now: met.now,
@@ -127,7 +127,7 @@ fn dispute(
     position: usize,
     row: &UploadedRow<'_>,
     met: Met<'_>,
-) -> Result<RowOutcome, Failure> {
+) -> Result<RowOutcome, Stop> {
     let event = match row.change {
         Change::Delete => Event::ResolveDeleteConflict,
         Change::Insert | Change::Update | Change::KeyChange => Event::ResolveConflict,
@@ -170,7 +170,7 @@ fn meant_for_another(
     position: usize,
     row: &UploadedRow<'_>,
     now: Option<&[u8]>,
-) -> Result<Option<RowOutcome>, Failure> {
+) -> Result<Option<RowOutcome>, Stop> {
     if let Some(anew) = made::over(attempt, table, position, row, now)? {
         return attempt.apply_rebased(table, position, row, &anew).map(Some);
     }
@@ -212,7 +212,7 @@ fn resolve_key_change(
     table: &CatalogTable,
     position: usize,
     row: &UploadedRow<'_>,
-) -> Result<RowOutcome, Failure> {
+) -> Result<RowOutcome, Stop> {
     let seen = row.as_seen();
     let now = attempt.fetch(table, &seen)?;
     let met = Met::of(attempt, table, &seen, now.as_deref())?;
@@ -239,7 +239,7 @@ fn undisputed_key_change(
     position: usize,
     row: &UploadedRow<'_>,
     met: Met<'_>,
-) -> Result<Option<RowOutcome>, Failure> {
+) -> Result<Option<RowOutcome>, Stop> {
     let done = Ok(Some(RowOutcome::Done));
     if met.before == Standing::Outside {
         fence::reject_touching(attempt, table, position, row)?;
@@ -260,7 +260,7 @@ fn dispute_key_change(
     row: &UploadedRow<'_>,
     met: Met<'_>,
     spot: &Spot,
-) -> Result<RowOutcome, Failure> {
+) -> Result<RowOutcome, Stop> {
     let run_sql = |attempt: &Attempt<'_>, sql: &str| {
         attempt.connection.execute_batch(sql).map_err(failed("set a savepoint"))
     };
@@ -294,9 +294,9 @@ fn dispute_key_change(
         None => {}
     }
     if lost {
-        key_change::failed(attempt, table, position, row);
+        key_change::failed(attempt, table, position, row)?;
     } else {
-        attempt.has_reached(reaching);
+        attempt.has_reached(reaching)?;
         fence::check_written(attempt, table, position, row, met.before)?;
     }
     attempt.applied.conflicts += 1;
@@ -317,7 +317,7 @@ fn is_there(
     position: usize,
     row: &UploadedRow<'_>,
 ) -> Result<bool, Failure> {
-    let others = key_change::is_given_up(attempt, table, position, row);
+    let others = key_change::is_given_up(attempt, table, position, row)?;
     Ok(!others && agrees(row, attempt.fetch(table, row)?.as_deref()))
 }
 
@@ -344,7 +344,7 @@ fn run(
     position: usize,
     event: Event,
     row: &UploadedRow<'_>,
-) -> Result<Option<(RowFault, String)>, Failure> {
+) -> Result<Option<(RowFault, String)>, Stop> {
     attempt.resolved = false;
     let Some(script) = table.script(event) else { return Ok(None) };
     let name = &table.published.name;
@@ -363,7 +363,7 @@ fn run(
     match attempt.execute(&mut statement, &script.sql, (table, row, event))? {
         Ok(changes) => {
             attempt.changed(position, changes);
-            attempt.has_reached(reaching.filter(|_| changes > 0));
+            attempt.has_reached(reaching.filter(|_| changes > 0))?;
             attempt.resolved = changes > 0;
             Ok(None)
         }

@@ -10,7 +10,7 @@ mod hidden;
 mod orphan_counts;
 mod watch;
 
-use super::attempt::{Attempt, RowOutcome};
+use super::attempt::{Attempt, RowOutcome, Stop};
 use crate::deploy::TableFacts;
 use crate::quote::{ident, join};
 use crate::script::Event;
@@ -33,7 +33,7 @@ use std::collections::BTreeMap;
 
 /// Applies the waiting rows now that all others are. Returns rows that are impossible and must be
 /// left out of a new attempt.
-pub(in crate::sqlite) fn settle_waiting(attempt: &mut Attempt<'_>) -> Result<OwedRows, Failure> {
+pub(in crate::sqlite) fn settle_waiting(attempt: &mut Attempt<'_>) -> Result<OwedRows, Stop> {
     let mut waiting = attempt.waiting_rows.take(attempt.spills);
     if let Some(moving) = &mut attempt.moving {
         moving.settling = true;
@@ -60,7 +60,7 @@ pub(in crate::sqlite) fn settle_waiting(attempt: &mut Attempt<'_>) -> Result<Owe
 }
 
 /// Applies rows that are in each other's way, if they are and not in that of others.
-fn untie(attempt: &mut Attempt<'_>, waiting: &WaitingRows) -> Result<OwedRows, Failure> {
+fn untie(attempt: &mut Attempt<'_>, waiting: &WaitingRows) -> Result<OwedRows, Stop> {
     let user_tables = tables::read(attempt.connection)?;
     let (mut aside, mut others) =
         (WaitingRows::within(attempt.spills), WaitingRows::within(attempt.spills));
@@ -112,7 +112,7 @@ fn place_holder(
     user_tables: &BTreeMap<String, UserTable>,
     waiting_rows: &WaitingRow,
     number: usize,
-) -> Result<bool, Failure> {
+) -> Result<bool, Stop> {
     let table = &attempt.tables[waiting_rows.table];
     let Some(user_table) = user_tables.get(&table.published.name) else { return Ok(false) };
     let columns: Vec<String> = unique_columns(user_table)
@@ -182,10 +182,7 @@ fn key_condition<'r>(
 }
 
 /// Gives a row with placeholders its new values. It was compared before it got them.
-fn finish_placed(
-    attempt: &mut Attempt<'_>,
-    waiting_rows: &WaitingRow,
-) -> Result<RowOutcome, Failure> {
+fn finish_placed(attempt: &mut Attempt<'_>, waiting_rows: &WaitingRow) -> Result<RowOutcome, Stop> {
     let table = attempt.tables[waiting_rows.table].clone();
     let name = &table.published.name;
     let mut row = UploadedRow::default();

@@ -1,7 +1,7 @@
 //! Rows that refer to nothing while the value that they refer to passes from one row to another.
 
 use super::super::errors::script_failed;
-use super::attempt::Attempt;
+use super::attempt::{Attempt, Stop};
 use crate::script::Event;
 use crate::sqlite::deploy::tables;
 use crate::synchronization::change::Change;
@@ -11,7 +11,7 @@ use model::{Code, Failure, PublishedTable};
 
 impl Attempt<'_> {
     /// Detaches rows before the deletes, where one that was deleted may be waited for.
-    pub(super) fn detach(&mut self) -> Result<(), Failure> {
+    pub(super) fn detach(&mut self) -> Result<(), Stop> {
         if self.waiting_rows.is_empty() {
             return Ok(());
         }
@@ -30,7 +30,7 @@ impl Attempt<'_> {
     }
 
     /// Attaches them, now that the value is another row's.
-    pub(super) fn attach(&mut self) -> Result<(), Failure> {
+    pub(super) fn attach(&mut self) -> Result<(), Stop> {
         let none = DetachedRows::within(self.spills);
         let all = std::mem::replace(&mut self.detached, none);
         let mut all = all.reader();
@@ -46,7 +46,7 @@ impl Attempt<'_> {
     }
 
     /// Runs an update of references, and says how many rows it changed.
-    fn refer(&mut self, position: usize, bytes: &[u8]) -> Result<Result<usize, String>, Failure> {
+    fn refer(&mut self, position: usize, bytes: &[u8]) -> Result<Result<usize, String>, Stop> {
         let (table, event) = (self.tables[position].clone(), Event::UploadUpdate);
         let mut row = UploadedRow::default();
         row.read(bytes, Change::Update, table.published.width())?;

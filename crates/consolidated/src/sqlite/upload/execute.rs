@@ -14,7 +14,7 @@
 //! writer applies the upload in another transaction without it.
 
 use super::super::errors::{RowFault, failed, row_fault, undoes_itself};
-use super::attempt::Attempt;
+use super::attempt::{Attempt, Stop};
 use crate::script::Event;
 use crate::sqlite::details::CatalogTable;
 use crate::upload::uploaded_row::{RowId, UploadedRow};
@@ -32,7 +32,7 @@ impl Attempt<'_> {
         statement: &mut Statement<'_>,
         sql: &str,
         of: Of<'_>,
-    ) -> Result<Result<usize, (RowFault, String)>, Failure> {
+    ) -> Result<Result<usize, (RowFault, String)>, Stop> {
         if self.apart {
             self.savepoint("SAVEPOINT one_row")?;
         }
@@ -61,20 +61,19 @@ impl Attempt<'_> {
         error: rusqlite::Error,
         sql: &str,
         (table, row, event): Of<'_>,
-    ) -> Result<(RowFault, String), Failure> {
+    ) -> Result<(RowFault, String), Stop> {
         let ended = self.connection.is_autocommit();
         let undone = ended || undoes_itself(self.connection, &error);
         let (fault, message) =
             row_fault(self.connection, error, sql, &table.published.name, event.name())?;
         if ended {
-            return Err(self.end(table, row, fault, message));
+            return Err(self.end(table, row, fault, message).into());
         }
         if self.apart {
             self.savepoint("ROLLBACK TO one_row")?;
             self.savepoint("RELEASE one_row")?;
         } else if !undone {
-            self.left_traces.set(true);
-            return Err(Failure::new(Code::Bug, "the rows were not applied anew"));
+            return Err(Stop::LeftTraces);
         }
         Ok((fault, message))
     }
@@ -105,8 +104,8 @@ impl Attempt<'_> {
     pub(in super::super) fn each_alone<T>(
         &mut self,
         otherwise: T,
-        work: impl FnOnce(&mut Self) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
+        work: impl FnOnce(&mut Self) -> Result<T, Stop>,
+    ) -> Result<T, Stop> {
         if !self.searching {
             return work(self);
         }

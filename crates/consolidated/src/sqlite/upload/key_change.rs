@@ -21,14 +21,16 @@ mod spares;
 mod spot;
 mod staying;
 
-use super::attempt::{Attempt, RowOutcome};
-use super::refused::Refused;
+use super::attempt::{Attempt, RowOutcome, Stop};
 use crate::sqlite::details::CatalogTable;
 use crate::sqlite::upload::effects::Effects;
 use crate::sqlite::upload::own_entries::end_of_log;
+use crate::sqlite::upload::waiting::WaitingRows;
 use crate::synchronization::change::Change;
-use crate::upload::uploaded_row::{RowId, UploadedRow, each_row, key_of};
-pub(in crate::sqlite) use aside::still_aside;
+use crate::upload::owed_rows::OwedRows;
+use crate::upload::row_map::RowMap;
+use crate::upload::uploaded_row::{UploadedRow, each_batch, each_row, key_of};
+pub(in crate::sqlite) use aside::refuse_what_is_aside;
 use moving::Moving;
 pub(in crate::sqlite) use passing::Passing;
 pub(in crate::sqlite) use rebasing::{Rebasing, rebase_over_key_changes};
@@ -38,10 +40,9 @@ pub(in crate::sqlite) use spot::Spot;
 use model::{Code, Failure};
 use settling::settle;
 use spares::Spares;
-use std::collections::{HashMap, HashSet};
 
 /// Applies the key changes of the upload, and whatever must go before them.
-pub(in crate::sqlite) fn apply_first(attempt: &mut Attempt<'_>) -> Result<(), Failure> {
+pub(in crate::sqlite) fn apply_first(attempt: &mut Attempt<'_>) -> Result<(), Stop> {
     attempt.name_rows(true)?;
     let with_key_changes = count(attempt)?;
     let given_up = given_up(attempt, &with_key_changes)?;
@@ -54,40 +55,38 @@ pub(in crate::sqlite) fn apply_first(attempt: &mut Attempt<'_>) -> Result<(), Fa
         });
     }
     attempt.passing = Some(attempt.find_passing()?);
+    let rows = || RowMap::within(attempt.spills);
     attempt.moving = Some(Moving {
         begins,
         effects: Effects::begin(attempt.connection, attempt.tables)?,
         given_up,
         taken,
-        done: HashSet::new(),
-        kept: HashMap::new(),
-        aside: HashMap::new(),
+        done: rows(),
+        kept: rows(),
+        aside: rows(),
         spares: Spares::default(),
-        following: Vec::new(),
-        stuck: Refused::new(),
+        following: WaitingRows::within(attempt.spills),
+        stuck: OwedRows::within(attempt.spills),
         settling: false,
     });
     for position in with_key_changes {
-        (attempt.request.batches)(&mut |batch| match batch.table == position
-            && batch.change == Change::KeyChange
-        {
-            true => attempt.batch(batch),
-            false => Ok(()),
+        each_batch(attempt.request.batches, |batch| {
+            match batch.table == position && batch.change == Change::KeyChange {
+                true => attempt.batch(batch),
+                false => Ok(()),
+            }
         })?;
-        let waiting = attempt.waiting_rows.take(attempt.spills).to_vec()?;
-        waiting.iter().for_each(|waiting_rows| {
-            attempt.hold(waiting_rows.row.len() + waiting_rows.id.1.len())
-        });
-        let later = settle(attempt, waiting)?;
-        attempt.put_off.extend(later);
+        let waiting = attempt.waiting_rows.take(attempt.spills);
+        let later = settle(attempt, &waiting)?;
+        attempt.put_off.extend(&later)?;
     }
-    for waiting_rows in std::mem::take(&mut attempt.put_off) {
-        attempt.waiting_rows.push(&waiting_rows)?;
-    }
+    attempt.waiting_rows = attempt.put_off.take(attempt.spills);
     let (connection, tables) = (attempt.connection, attempt.tables);
     let Some(moving) = &mut attempt.moving else { return Ok(()) };
     moving.effects.end(connection, tables)?;
-    for waiting_rows in std::mem::take(&mut moving.following) {
+    let following = moving.following.take(attempt.spills);
+    let mut following = following.reader();
+    while let Some((waiting_rows, _)) = following.next_row()? {
         if let RowOutcome::InTheWay(_) = attempt.retry(&waiting_rows)? {
             attempt.waiting_rows.push(&waiting_rows)?;
         }
@@ -105,15 +104,14 @@ fn count(attempt: &Attempt<'_>) -> Result<Vec<usize>, Failure> {
     Ok((0..found.len()).filter(|position| found[*position]).collect())
 }
 
-fn given_up(attempt: &Attempt<'_>, wanted: &[usize]) -> Result<HashSet<RowId>, Failure> {
-    let mut keys = HashSet::new();
+fn given_up(attempt: &Attempt<'_>, wanted: &[usize]) -> Result<RowMap, Failure> {
+    let mut keys = RowMap::within(attempt.spills);
     let published = |position: usize| &attempt.tables[position].published;
     let goes = |position: usize, change| {
         matches!(change, Change::KeyChange | Change::Delete) && wanted.contains(&position)
     };
     each_row(attempt.request.batches, &published, goes, |position, row| {
-        keys.insert(row.key(published(position), position));
-        Ok(())
+        keys.add(&row.key(published(position), position))
     })?;
     Ok(keys)
 }
@@ -139,12 +137,13 @@ pub(in crate::sqlite) fn waits(
     table: &CatalogTable,
     position: usize,
     row: &UploadedRow<'_>,
-) -> bool {
-    let Some(moving) = &attempt.moving else { return false };
+) -> Result<bool, Failure> {
+    let Some(moving) = &attempt.moving else { return Ok(false) };
     match row.change {
-        Change::KeyChange => true,
-        Change::Insert => !moving.settling && is_given_up(attempt, table, position, row),
-        Change::Update | Change::Delete => false,
+        Change::KeyChange => Ok(true),
+        Change::Insert if moving.settling => Ok(false),
+        Change::Insert => is_given_up(attempt, table, position, row),
+        Change::Update | Change::Delete => Ok(false),
     }
 }
 
@@ -154,9 +153,9 @@ pub(in crate::sqlite) fn is_given_up(
     table: &CatalogTable,
     position: usize,
     row: &UploadedRow<'_>,
-) -> bool {
-    let new_key = || row.new_key(&table.published, position);
-    attempt.moving.as_ref().is_some_and(|moving| moving.given_up.contains(&new_key()))
+) -> Result<bool, Failure> {
+    let Some(moving) = &attempt.moving else { return Ok(false) };
+    moving.given_up.contains(&row.new_key(&table.published, position))
 }
 
 /// Takes note that a row keeps its key.
@@ -165,13 +164,14 @@ pub(in crate::sqlite) fn failed(
     table: &CatalogTable,
     position: usize,
     row: &UploadedRow<'_>,
-) {
+) -> Result<(), Failure> {
     if row.change == Change::KeyChange
         && let Some(moving) = &mut attempt.moving
     {
         let new = row.new_key(&table.published, position);
-        moving.kept.insert(new, key_of(&table.published, &row.old));
+        moving.kept.put(&new, &key_of(&table.published, &row.old))?;
     }
+    Ok(())
 }
 
 impl Attempt<'_> {

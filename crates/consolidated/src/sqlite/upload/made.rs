@@ -42,7 +42,7 @@ pub(in crate::sqlite) fn write(
         let key = row.new_key(&table.published, position);
         let id = row.key(&table.published, position);
         let lost = owed.contains(&key)? || owed.contains(&id)?;
-        if lost && !attempt.stored_rebased.contains(&id) {
+        if lost && !attempt.stored_rebased.contains(&id)? {
             return Ok(());
         }
         let made = attempt.read_alone(None, |attempt| attempt.fetch(table, row))?;

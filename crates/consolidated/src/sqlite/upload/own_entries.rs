@@ -129,6 +129,7 @@ mod tests {
             schema,
             held: crate::synchronization::Held::Untold,
             waiting: Default::default(),
+            acknowledge: false,
         };
         let mut alone = Vec::new();
         let tables = catalog.deployed.tables(&session).unwrap();

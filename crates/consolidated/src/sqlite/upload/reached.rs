@@ -8,14 +8,15 @@
 pub(in crate::sqlite) mod known;
 
 use super::attempt::Attempt;
+use crate::quote::ident;
 use crate::sqlite::details::CatalogTable;
 use crate::sqlite::errors::failed;
-use crate::sqlite::upload::key_change::Spot;
 use crate::sqlite::upload::own_entries::end_of_log;
 use crate::sqlite::upload::reached::known::identity;
 use crate::sqlite::values::{Bind, write_row};
 use crate::synchronization::change::Change;
 use crate::upload::reach::By;
+use crate::upload::reached::{Mark, ReachedRows};
 use crate::upload::uploaded_row::{UploadedRow, each_row};
 use model::{Code, Failure};
 use rusqlite::Connection;
@@ -23,14 +24,14 @@ use siphasher::sip128::{Hasher128, SipHasher13};
 use std::hash::Hasher;
 use std::sync::Arc;
 
-fn mark(table: usize, key: &[u8]) -> u128 {
+fn mark(table: usize, key: &[u8]) -> Mark {
     let mut hasher = SipHasher13::new_with_keys(0, table as u64);
     hasher.write(key);
     hasher.finish128().as_u128()
 }
 
 /// Rows that a change is about to reach.
-pub(in crate::sqlite) type Reaching = Option<(By, Vec<u128>)>;
+pub(in crate::sqlite) type Reaching = Option<ReachedRows>;
 
 impl Attempt<'_> {
     /// Takes note of the rows that the upload changes or deletes itself, where deletes or, with
@@ -47,8 +48,7 @@ impl Attempt<'_> {
         each_row(batches, &published, wanted, |position, row| {
             let Some(at) = reach.position(&published(position).name) else { return Ok(()) };
             let (_, key) = row.key(published(position), position);
-            reached.name(mark(at, &key), row.change == Change::Delete);
-            Ok(())
+            reached.name(mark(at, &key), row.change == Change::Delete)
         })?;
         self.reach = Some(reach);
         Ok(())
@@ -75,29 +75,27 @@ impl Attempt<'_> {
             let value = Bind(row.old[usize::from(*column)]);
             statement.raw_bind_parameter(index + 1, value).map_err(&asking)?;
         }
-        let mut marks = Vec::new();
+        let mut reaching = ReachedRows::within(self.spills);
         let mut rows = statement.raw_query();
         while let Some(found) = rows.next().map_err(&asking)? {
             let at = found.get::<_, u32>(0).map_err(&asking)? as usize;
             let mut values = Vec::new();
             write_row(&mut values, found, 1 + identity(&reach.tables[at]).len())
                 .map_err(&asking)?;
-            marks.push(mark(at, model::skip_row(&values, 1)?));
+            reaching.push(by, mark(at, model::skip_row(&values, 1)?))?;
         }
-        Ok(Some((by, marks)))
+        Ok(Some(reaching))
     }
 
     /// Whether the upload changes or deletes the row itself.
-    pub(in crate::sqlite) fn names(&self, table: &str, key: &[u8]) -> bool {
+    pub(in crate::sqlite) fn names(&self, table: &str, key: &[u8]) -> Result<bool, Failure> {
         let at = self.reach.as_ref().and_then(|reach| reach.position(table));
-        at.is_some_and(|at| self.reached.names(&mark(at, key)))
+        at.map_or(Ok(false), |at| self.reached.names(mark(at, key)))
     }
 
     /// Takes note of reached rows.
-    pub(in crate::sqlite) fn has_reached(&mut self, reaching: Reaching) {
-        if let Some((by, marks)) = reaching {
-            self.reached.extend(by, marks);
-        }
+    pub(in crate::sqlite) fn has_reached(&mut self, reaching: Reaching) -> Result<(), Failure> {
+        reaching.map_or(Ok(()), |rows| self.reached.extend(&rows))
     }
 }
 
@@ -134,7 +132,8 @@ fn our_entries(connection: &Connection, tables: &[Arc<CatalogTable>]) -> Result<
     Ok(entries.unsigned_abs())
 }
 
-/// Rejects the rows of the upload that were deleted although the upload does not delete them.
+/// Rejects the rows of the upload that an action of the same upload has deleted, and those of
+/// tables that are only uploaded that it has changed: no download tells the remote of these.
 pub(in crate::sqlite) fn tell_what_was_taken_along(
     attempt: &mut Attempt<'_>,
 ) -> Result<(), Failure> {
@@ -143,7 +142,7 @@ pub(in crate::sqlite) fn tell_what_was_taken_along(
     let wanted = |_, change| change != Change::Delete;
     each_row(batches, &published, wanted, |position, row| {
         let table = &tables[position];
-        if Spot::of(attempt, table, row)?.occupant.is_some() {
+        if attempt.is_as_uploaded(table, row)? {
             return Ok(());
         }
         let id = row.key(&table.published, position);
@@ -154,4 +153,41 @@ pub(in crate::sqlite) fn tell_what_was_taken_along(
         }
         Ok(())
     })
+}
+
+impl Attempt<'_> {
+    /// Whether deletes or key changes may have changed rows that the upload has written.
+    pub(in crate::sqlite) fn may_have_taken_along(&self) -> bool {
+        self.was_disturbed || self.reached.has_any()
+    }
+
+    /// Whether the row is there and, in a table that is only uploaded, refers to what it did.
+    fn is_as_uploaded(&self, table: &CatalogTable, row: &UploadedRow<'_>) -> Result<bool, Failure> {
+        let published = &table.published;
+        let reach = self.reach.as_ref().filter(|_| !published.direction.downloads());
+        let written = reach.map(|reach| reach.written(&published.name)).unwrap_or_default();
+        let compared = published.columns.iter().enumerate();
+        let compared: Vec<usize> =
+            compared.filter(|(_, name)| written.contains(*name)).map(|(at, _)| at).collect();
+        let key: Vec<usize> = published.key.iter().map(|at| usize::from(*at)).collect();
+        let same = |columns: &[usize], operator: &str, first: usize| {
+            let each = columns.iter().zip(first..);
+            let each = each.map(|(at, number)| {
+                format!("{} {operator} ?{number}", ident(&published.columns[*at]))
+            });
+            each.collect::<Vec<_>>()
+        };
+        let mut conditions = same(&key, "=", 1);
+        conditions.extend(same(&compared, "IS", 1 + key.len()));
+        let sql =
+            format!("SELECT 1 FROM {} WHERE {}", ident(&published.name), conditions.join(" AND "));
+        let look = || {
+            let mut statement = self.connection.prepare_cached(&sql)?;
+            for (number, at) in key.iter().chain(&compared).enumerate() {
+                statement.raw_bind_parameter(number + 1, Bind(row.new[*at]))?;
+            }
+            Ok(statement.raw_query().next()?.is_some())
+        };
+        look().map_err(failed("look what became of rows of the upload"))
+    }
 }

@@ -2,7 +2,7 @@
 
 pub(super) mod original;
 
-use super::attempt::{Attempt, RowOutcome};
+use super::attempt::{Attempt, RowOutcome, Stop};
 use crate::sqlite::details::CatalogTable;
 use crate::sqlite::upload::conflict;
 use crate::sqlite::upload::key_change::{self, Rebasing};
@@ -18,12 +18,12 @@ impl Attempt<'_> {
         &mut self,
         batch: UploadedRows<'_>,
         table: &CatalogTable,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), Stop> {
         let (mut row, mut rest) = (UploadedRow::default(), batch.rows);
         for _ in 0..batch.count {
             rest = row.read(rest, batch.change, table.published.width())?;
             let position = batch.table;
-            if self.is_done(table, position, &row) || self.is_put_off(table, position, &row)? {
+            if self.is_done(table, position, &row)? || self.is_put_off(table, position, &row)? {
                 continue;
             }
             let outcome = self.each_alone(RowOutcome::Done, |attempt| {
@@ -42,7 +42,7 @@ impl Attempt<'_> {
         table: &CatalogTable,
         position: usize,
         row: &UploadedRow<'_>,
-    ) -> Result<RowOutcome, Failure> {
+    ) -> Result<RowOutcome, Stop> {
         self.note_if_it_passes(position, row)?;
         let rebased = match key_change::rebase_over_key_changes(self, table, position, row)? {
             Rebasing::AsItIs => return self.apply_one(table, position, row),
@@ -62,7 +62,7 @@ impl Attempt<'_> {
         position: usize,
         row: &UploadedRow<'_>,
         rebased: &Rebased,
-    ) -> Result<RowOutcome, Failure> {
+    ) -> Result<RowOutcome, Stop> {
         let rebased = rebased.row(table.published.width())?;
         let moved =
             (row.change == Change::KeyChange).then(|| row.new_key(&table.published, position));
@@ -89,7 +89,8 @@ impl Attempt<'_> {
         };
         if !same && outcome.as_ref().is_ok_and(|outcome| *outcome == RowOutcome::Done) {
             if self.owed.added() == owed {
-                self.stored_rebased.insert(self.id(table, position, row));
+                let id = self.id(table, position, row);
+                self.stored_rebased.add(&id)?;
             }
             self.owe(table, position, &rebased)?;
         }
@@ -104,7 +105,7 @@ impl Attempt<'_> {
         table: &CatalogTable,
         position: usize,
         rebased: &UploadedRow<'_>,
-    ) -> Result<RowOutcome, Failure> {
+    ) -> Result<RowOutcome, Stop> {
         self.note_effects()?;
         let outcome = self.apply_one(table, position, rebased)?;
         self.note_no_effects()?;
@@ -129,10 +130,12 @@ impl Attempt<'_> {
         table: &CatalogTable,
         position: usize,
         row: &UploadedRow<'_>,
-    ) -> bool {
-        let done = self.moving.as_ref().map(|moving| &moving.done);
-        done.is_some_and(|done| {
-            row.change == Change::Delete && done.contains(&row.key(&table.published, position))
-        })
+    ) -> Result<bool, Failure> {
+        match &self.moving {
+            Some(moving) if row.change == Change::Delete => {
+                moving.done.contains(&row.key(&table.published, position))
+            }
+            _ => Ok(false),
+        }
     }
 }

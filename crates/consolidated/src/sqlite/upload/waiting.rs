@@ -50,15 +50,16 @@ impl WaitingRows {
         waiting_rows: &WaitingRow,
         word: &str,
     ) -> Result<(), Failure> {
-        let WaitingRow { table, change, row, id } = waiting_rows;
-        let parts: [&[u8]; 3] = [&id.1, word.as_bytes(), row];
-        let mut chunk = Vec::with_capacity(17 + parts.iter().map(|part| part.len()).sum::<usize>());
-        for number in [*table, id.0, id.1.len(), word.len()] {
-            chunk.extend_from_slice(&(number as u32).to_le_bytes());
+        self.rows.append(write(waiting_rows, word))
+    }
+
+    /// Adds those of another one.
+    pub(in crate::sqlite) fn extend(&mut self, others: &WaitingRows) -> Result<(), Failure> {
+        let mut rows = others.reader();
+        while let Some((row, word)) = rows.next_row()? {
+            self.push_with(&row, &word)?;
         }
-        chunk.push(*change as u8);
-        parts.iter().for_each(|part| chunk.extend_from_slice(part));
-        self.rows.append(chunk)
+        Ok(())
     }
 
     /// Takes all of them, which leaves none.
@@ -69,28 +70,37 @@ impl WaitingRows {
     pub(in crate::sqlite) fn reader(&self) -> WaitingReader<'_> {
         WaitingReader { rows: self.rows.reader() }
     }
-
-    /// All of them in memory.
-    pub(in crate::sqlite) fn to_vec(&self) -> Result<Vec<WaitingRow>, Failure> {
-        let (mut all, mut reader) = (Vec::new(), self.reader());
-        while let Some((waiting_rows, _)) = reader.next_row()? {
-            all.push(waiting_rows);
-        }
-        Ok(all)
-    }
 }
 
 impl WaitingReader<'_> {
     /// The next row and the word about it; none behind the last.
     pub(in crate::sqlite) fn next_row(&mut self) -> Result<Option<(WaitingRow, String)>, Failure> {
         match self.rows.next_chunk()? {
-            Some(chunk) => read(&chunk).map(Some).ok_or_else(torn),
+            Some(chunk) => read(&chunk).map(Some),
             None => Ok(None),
         }
     }
 }
 
-fn read(chunk: &[u8]) -> Option<(WaitingRow, String)> {
+/// A row and the word about it, as bytes.
+pub(in crate::sqlite) fn write(row: &WaitingRow, word: &str) -> Vec<u8> {
+    let WaitingRow { table, change, row, id } = row;
+    let parts: [&[u8]; 3] = [&id.1, word.as_bytes(), row];
+    let mut chunk = Vec::with_capacity(17 + parts.iter().map(|part| part.len()).sum::<usize>());
+    for number in [*table, id.0, id.1.len(), word.len()] {
+        chunk.extend_from_slice(&(number as u32).to_le_bytes());
+    }
+    chunk.push(*change as u8);
+    parts.iter().for_each(|part| chunk.extend_from_slice(part));
+    chunk
+}
+
+/// What [`write`] has written.
+pub(in crate::sqlite) fn read(chunk: &[u8]) -> Result<(WaitingRow, String), Failure> {
+    try_read(chunk).ok_or_else(|| Failure::new(Code::Bug, "a row that waits does not read"))
+}
+
+fn try_read(chunk: &[u8]) -> Option<(WaitingRow, String)> {
     let mut rest = chunk;
     let mut number = || -> Option<usize> {
         let (number, behind) = rest.split_first_chunk()?;
@@ -108,10 +118,6 @@ fn read(chunk: &[u8]) -> Option<(WaitingRow, String)> {
 }
 
 const CHANGES: [Change; 4] = [Change::Insert, Change::Update, Change::KeyChange, Change::Delete];
-
-fn torn() -> Failure {
-    Failure::new(Code::Bug, "a row that waits does not read")
-}
 
 #[cfg(test)]
 mod tests {
@@ -133,10 +139,13 @@ mod tests {
         all[1..].iter().for_each(|one| rows.push_with(one, "in the way").unwrap());
         let taken = rows.take(&spills);
         assert!(rows.is_empty());
-        assert_eq!((taken.len(), taken.to_vec().unwrap()), (4, all));
-        let mut reader = taken.reader();
-        let words: Vec<String> =
-            std::iter::from_fn(|| reader.next_row().unwrap()).map(|(_, word)| word).collect();
-        assert_eq!(words, ["", "in the way", "in the way", "in the way"]);
+        rows.extend(&taken).unwrap();
+        for taken in [taken, rows] {
+            let mut reader = taken.reader();
+            let (read, words): (Vec<WaitingRow>, Vec<String>) =
+                std::iter::from_fn(|| reader.next_row().unwrap()).unzip();
+            assert_eq!((taken.len(), &read), (4, &all));
+            assert_eq!(words, ["", "in the way", "in the way", "in the way"]);
+        }
     }
 }

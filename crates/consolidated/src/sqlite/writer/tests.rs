@@ -59,6 +59,7 @@ impl Site {
             schema,
             held: Held::Untold,
             waiting: Default::default(),
+            acknowledge: false,
         };
         let identity = Identity {
             counter: Counter(0),

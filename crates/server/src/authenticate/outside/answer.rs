@@ -2,13 +2,16 @@
 
 use crate::authenticate::granted::Granted;
 use model::{Code, Failure, PublicationName, RemoteId, ScriptVersion, UserName};
-use protocol::Parameters;
+use protocol::{Authentication, NewPassword, Parameters};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// Who wants to synchronize what, and with which password.
 pub(crate) struct Question {
     pub(crate) user: UserName,
     pub(crate) password: String,
+    /// The password from now on.
+    pub(crate) new_password: Option<NewPassword>,
     pub(crate) remote_id: RemoteId,
     pub(crate) address: IpAddr,
     pub(crate) script_version: Option<ScriptVersion>,
@@ -20,13 +23,15 @@ pub(crate) struct Question {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Accepted {
     /// The claims that the service decides.
-    pub(crate) granted: Granted,
+    pub(crate) granted: Arc<Granted>,
     /// For how long it need not be asked again; none: it is asked each time.
     pub(crate) expires_in_s: Option<u64>,
+    /// What there is to say of the password.
+    pub(crate) authentication: Option<Authentication>,
 }
 
 /// How soon a remote comes back that met a service which did not answer.
-const RETRY_AFTER_S: u32 = 10;
+pub(super) const RETRY_AFTER_S: u32 = 10;
 
 /// The service has said neither yes nor no. Why is for the log alone: it names machines of the
 /// company.

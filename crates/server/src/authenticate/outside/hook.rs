@@ -1,14 +1,15 @@
 //! The event `authenticate_user` as a request over HTTP: one POST with who it is, one answer.
 
-use super::answer::{Accepted, Question, no_answer, unavailable};
+use super::answer::{Accepted, Question, RETRY_AFTER_S, no_answer, unavailable};
 use super::https::Endpoint;
 use crate::authenticate::granted::Granted;
 use crate::authenticate::secret_file;
 use crate::config::ServiceOptions;
 use model::{Code, Failure, cut};
+use protocol::{Authentication, NewPassword};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The largest answer. Its claims travel in session tokens.
@@ -17,14 +18,12 @@ const ANSWER_BYTES_MAX: u64 = 16 << 10;
 /// What a remote is shown of the words of the service.
 const MESSAGE_BYTES_MAX: usize = 300;
 
-/// The status of a password that is right and has expired. Below are the good ones, and above the
-/// bad ones.
-const EXPIRED: RangeInclusive<u16> = 3000..=3999;
-
 /// Asks at one URL.
 pub(super) struct Hook {
     endpoint: Endpoint,
     secret: Option<String>,
+    /// The claims that it decides.
+    claims: Vec<String>,
 }
 
 /// What is asked. It has the password, so it has no other use than to be sent.
@@ -32,6 +31,8 @@ pub(super) struct Hook {
 struct Asked<'a> {
     user: &'a str,
     password: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    new_password: Option<&'a str>,
     remote_id: &'a str,
     address: String,
     script_version: Option<&'a str>,
@@ -50,6 +51,8 @@ struct Answer {
     claims: Map<String, Value>,
     #[serde(default)]
     expires_in_s: Option<u64>,
+    #[serde(default)]
+    password_changed: bool,
 }
 
 impl Hook {
@@ -60,13 +63,46 @@ impl Hook {
         let ca_file = options.ca_file.as_deref();
         let endpoint = Endpoint::new("authenticate_user_url", url, ca_file, timeout)?;
         let secret = options.secret_file.as_deref().map(secret_file::read_line).transpose()?;
-        Ok(Some(Hook { endpoint, secret }))
+        Ok(Some(Hook { endpoint, secret, claims: options.claims.clone() }))
     }
 
-    pub(super) fn ask(&self, question: &Question, claims: &[String]) -> Result<Accepted, Failure> {
+    /// The claims that it decides.
+    pub(super) fn claim_names(&self) -> &[String] {
+        &self.claims
+    }
+
+    pub(super) fn ask(&self, question: &Question) -> Result<Accepted, Failure> {
+        self.put(question, &question.password, None)
+    }
+
+    /// Asks with a new password. Where the answer to an earlier question was lost, that one is the
+    /// password already.
+    pub(super) fn ask_to_change(&self, question: &Question) -> Result<Accepted, Failure> {
+        let new = question.new_password.as_ref().map(NewPassword::as_str).unwrap_or_default();
+        match self.put(question, &question.password, Some(new)) {
+            Err(failure) if failure.code() == Code::AuthenticationFailed => {
+                let accepted = self.put(question, new, None)?;
+                let authentication = Some(changed(accepted.authentication.clone()));
+                Ok(Accepted { authentication, ..accepted })
+            }
+            Ok(Accepted { authentication: Some(it), .. }) if !it.password_changed => {
+                Err(unchanged())
+            }
+            Ok(Accepted { authentication: None, .. }) => Err(unchanged()),
+            other => other,
+        }
+    }
+
+    fn put(
+        &self,
+        question: &Question,
+        password: &str,
+        new_password: Option<&str>,
+    ) -> Result<Accepted, Failure> {
         let asked = Asked {
             user: question.user.as_str(),
-            password: &question.password,
+            password,
+            new_password,
             remote_id: question.remote_id.as_str(),
             address: question.address.to_canonical().to_string(),
             script_version: question.script_version.as_ref().map(|it| it.as_str()),
@@ -77,7 +113,7 @@ impl Hook {
             .map_err(|error| Failure::new(Code::Bug, "a question does not encode").source(error))?;
         let answer = self.endpoint.post(self.secret.as_deref(), &body, ANSWER_BYTES_MAX);
         let answer = answer.map_err(|why| unavailable(&why))?;
-        understood(&answer, claims)
+        understood(&answer, &self.claims)
     }
 }
 
@@ -87,7 +123,7 @@ fn understood(answer: &[u8], names: &[String]) -> Result<Accepted, Failure> {
     let Ok(answer) = serde_json::from_slice::<Answer>(answer) else {
         return Err(no_answer("it is not JSON with the member accept, true or false"));
     };
-    if answer.status.is_some_and(|status| answer.accept != (status < *EXPIRED.start())) {
+    if answer.status.is_some_and(|status| answer.accept != (status < Authentication::EXPIRED)) {
         return Err(no_answer("its status and accept contradict each other"));
     }
     if !answer.accept {
@@ -95,23 +131,62 @@ fn understood(answer: &[u8], names: &[String]) -> Result<Accepted, Failure> {
     }
     let granted =
         Granted::read(&answer.claims, names).map_err(|why| no_answer(&format!("it {why}")))?;
-    Ok(Accepted { granted, expires_in_s: answer.expires_in_s })
+    Ok(Accepted {
+        granted: Arc::new(granted),
+        expires_in_s: answer.expires_in_s,
+        authentication: authentication(&answer),
+    })
+}
+
+/// What the user learns of an accepted password; none where there is nothing to say.
+fn authentication(answer: &Answer) -> Option<Authentication> {
+    let says = answer.status.is_some() || answer.message.is_some() || answer.password_changed;
+    says.then(|| Authentication {
+        status: answer.status.unwrap_or(Authentication::GOOD),
+        message: answer.message.as_deref().map(words),
+        expires_in_s: None,
+        password_changed: answer.password_changed,
+    })
+}
+
+fn changed(authentication: Option<Authentication>) -> Authentication {
+    let (status, message) =
+        authentication.map_or((Authentication::GOOD, None), |it| (it.status, it.message));
+    Authentication { status, message, expires_in_s: None, password_changed: true }
+}
+
+fn unchanged() -> Failure {
+    let message = "the service that knows the users did not confirm that it changed the password";
+    Failure::new(Code::PasswordNotChanged, message)
+}
+
+/// What a remote is shown of the words of the service.
+fn words(text: &str) -> String {
+    let words: String = text.chars().map(|it| if it.is_control() { ' ' } else { it }).collect();
+    cut(&words, MESSAGE_BYTES_MAX).into_owned()
 }
 
 fn refusal(answer: &Answer) -> Failure {
-    let expired = answer.status.is_some_and(|status| EXPIRED.contains(&status));
-    let (code, mut message) = match expired {
-        true => (Code::PasswordExpired, "the password has expired".to_owned()),
-        false => (Code::AuthenticationFailed, "unknown user or wrong password".to_owned()),
+    let (code, words_of_ours) = match answer.status.unwrap_or(Authentication::WRONG) {
+        Authentication::EXPIRED..Authentication::WRONG => {
+            (Code::PasswordExpired, "the password has expired")
+        }
+        Authentication::IN_USE..Authentication::BEYOND => {
+            (Code::UserSynchronizing, "the user is synchronizing already")
+        }
+        _ => (Code::AuthenticationFailed, "unknown user or wrong password"),
     };
+    let mut message = words_of_ours.to_owned();
     if let Some(status) = answer.status {
         message.push_str(&format!(" (status {status})"));
     }
-    if let Some(words) = answer.message.as_deref().filter(|words| !words.is_empty()) {
-        let words: String =
-            words.chars().map(|it| if it.is_control() { ' ' } else { it }).collect();
+    if let Some(text) = answer.message.as_deref().filter(|text| !text.is_empty()) {
         message.push_str(": ");
-        message.push_str(&cut(&words, MESSAGE_BYTES_MAX));
+        message.push_str(&words(text));
     }
-    Failure::new(code, message)
+    let failure = Failure::new(code, message);
+    match code {
+        Code::UserSynchronizing => failure.retry_after_s(RETRY_AFTER_S),
+        _ => failure,
+    }
 }

@@ -106,7 +106,7 @@ fn require_private(option: &str, url: &str) -> Result<(), Failure> {
 }
 
 /// Whether what is sent to this host stays within the machine.
-fn is_loopback(host: &str) -> bool {
+pub(super) fn is_loopback(host: &str) -> bool {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     bare == "localhost" || bare.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }

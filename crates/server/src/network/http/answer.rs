@@ -9,7 +9,7 @@ use hyper::header::{
     ACCESS_CONTROL_MAX_AGE, ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HOST, HeaderMap,
     HeaderName, HeaderValue, ORIGIN, RETRY_AFTER, UPGRADE, VARY,
 };
-use hyper::{Method, Response, StatusCode};
+use hyper::{Method, Response, StatusCode, Uri};
 use std::convert::Infallible;
 use std::io;
 use std::pin::Pin;
@@ -93,14 +93,16 @@ pub(super) enum Sender {
 }
 
 impl Sender {
-    /// Compares `Origin` with the list. `*` is everybody.
-    pub(super) fn of(headers: &HeaderMap, allowed: &[String]) -> Sender {
+    /// Compares `Origin` with the list. `*` is everybody. Over HTTP/2 the URI names the server,
+    /// otherwise `Host` does.
+    pub(super) fn of(headers: &HeaderMap, uri: &Uri, allowed: &[String]) -> Sender {
         let Some(origin) = headers.get(ORIGIN) else { return Sender::Own };
         if allowed.iter().any(|it| it == "*" || it.as_bytes() == origin.as_bytes()) {
             return Sender::Allowed(origin.clone());
         }
         let own = origin.to_str().ok().and_then(|it| it.split_once("://")).map(|(_, host)| host);
-        let host = headers.get(HOST).and_then(|it| it.to_str().ok());
+        let named = || headers.get(HOST).and_then(|it| it.to_str().ok());
+        let host = uri.authority().map(|it| it.as_str()).or_else(named);
         if own.is_some() && own == host { Sender::Own } else { Sender::Foreign }
     }
 
@@ -237,13 +239,17 @@ mod tests {
     #[test]
     fn a_page_from_elsewhere_needs_to_be_on_the_list() {
         let list = ["https://app.example".to_owned()];
-        let of = |pairs: &[_], list: &[String]| Sender::of(&headers(pairs), list);
+        let none = Uri::from_static("/sync");
+        let of = |pairs: &[_], list: &[String]| Sender::of(&headers(pairs), &none, list);
         assert_eq!(of(&[], &list), Sender::Own);
         let foreign = [("origin", "https://evil.example"), ("host", "sync.example")];
         assert_eq!(of(&foreign, &list), Sender::Foreign);
         assert_eq!(of(&[("origin", "null")], &list), Sender::Foreign);
         let own = [("origin", "https://sync.example"), ("host", "sync.example")];
         assert_eq!(of(&own, &[]), Sender::Own);
+        let named = Uri::from_static("https://sync.example/sync");
+        assert_eq!(Sender::of(&headers(&own[..1]), &named, &[]), Sender::Own);
+        assert_eq!(Sender::of(&headers(&foreign[..1]), &named, &list), Sender::Foreign);
         let allowed = [("origin", "https://app.example"), ("host", "sync.example")];
         let value = HeaderValue::from_static("https://app.example");
         assert_eq!(of(&allowed, &list), Sender::Allowed(value));

@@ -14,11 +14,18 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-/// What a connection of HTTP has in buffers beside what the session holds: hyper's two, and the
-/// pipe of the response.
-pub(super) const BUFFERS_BYTES: u64 = 3 * super::pipe::PIPE_BYTES as u64;
+/// What a version of HTTP needs for one request beside what the session holds.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Room {
+    /// Memory, in bytes, from the first byte on.
+    pub(super) begun_bytes: u64,
+    /// Memory, in bytes, once the peer is known.
+    pub(super) known_bytes: u64,
+    /// Bytes of the response that it takes at once.
+    pub(super) taken_max: usize,
+}
 
 /// A request and its response.
 pub(super) struct Exchange {
@@ -30,7 +37,9 @@ pub(super) struct Exchange {
     verdict: Option<oneshot::Sender<Verdict>>,
     /// The certificate that the peer has shown: it says who may send this request.
     certificate: Option<CertificateDer<'static>>,
+    room: Room,
     memory: Hold,
+    _place: OwnedSemaphorePermit,
 }
 
 impl Exchange {
@@ -39,10 +48,21 @@ impl Exchange {
         response: PipeWriter,
         verdict: oneshot::Sender<Verdict>,
         certificate: Option<CertificateDer<'static>>,
-        memory: Hold,
+        room: Room,
+        mut memory: Hold,
+        place: OwnedSemaphorePermit,
     ) -> Exchange {
-        let (unread, verdict) = (Bytes::new(), Some(verdict));
-        Exchange { request, unread, response, verdict, certificate, memory }
+        memory.grow(room.begun_bytes);
+        Exchange {
+            request,
+            unread: Bytes::new(),
+            response,
+            verdict: Some(verdict),
+            certificate,
+            room,
+            memory,
+            _place: place,
+        }
     }
 
     /// Waits for bytes of the request, or its end.
@@ -87,7 +107,7 @@ impl Stream for Exchange {
     fn judged(&mut self, judgment: Result<(), &Failure>) {
         let Some(verdict) = self.verdict.take() else { return };
         if judgment.is_ok() {
-            self.memory.grow(BUFFERS_BYTES);
+            self.memory.grow(self.room.known_bytes);
         }
         // Where nobody waits for it, the peer is gone, and the next read or write says so.
         let _ = verdict.send(Verdict::of(judgment));

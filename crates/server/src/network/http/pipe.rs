@@ -2,11 +2,13 @@
 //!
 //! Bound: [`PIPE_BYTES`] between the two.
 
+use super::passage::Passage;
 use super::wire::Wire;
 use bytes::Bytes;
 use std::io::{self, IoSlice};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use tokio::sync::oneshot;
 
 /// Bytes that wait for hyper at most.
 pub(super) const PIPE_BYTES: usize = 64 << 10;
@@ -19,8 +21,10 @@ pub(super) struct Pipe {
 
 struct State {
     bytes: Vec<u8>,
+    /// Bytes before them, which hyper takes next.
+    next: Bytes,
     /// Bytes that hyper took.
-    taken: u64,
+    taken: Passage,
     end: End,
     /// Who waits for bytes, and for room or for the end.
     reader: Option<Waker>,
@@ -42,17 +46,29 @@ enum End {
 }
 
 impl Pipe {
-    /// The two ends of an empty body.
-    pub(super) fn ends(wire: Arc<Wire>) -> (PipeWriter, PipeReader) {
-        let (bytes, taken, end) = (Vec::new(), 0, End::Open);
-        let state = State { bytes, taken, end, reader: None, writer: None };
-        let begun_at = wire.written();
+    /// The two ends of an empty body, of which hyper takes at most so many bytes at once. `torn`
+    /// learns where the session has left in the middle: hyper may wait for a peer meanwhile, and
+    /// not ask for more.
+    pub(super) fn ends(
+        wire: Arc<Wire>,
+        taken_max: usize,
+        torn: Option<Torn>,
+    ) -> (PipeWriter, PipeReader) {
+        let (bytes, next, taken, end) = (Vec::new(), Bytes::new(), Passage::default(), End::Open);
+        let state = State { bytes, next, taken, end, reader: None, writer: None };
         let pipe = Arc::new(Pipe { wire, state: Mutex::new(state) });
-        (PipeWriter { pipe: pipe.clone(), begun_at }, PipeReader(pipe))
+        (PipeWriter { pipe: pipe.clone(), torn }, PipeReader { pipe, taken_max })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Bytes that wait for hyper.
+    fn waiting(&self) -> usize {
+        self.bytes.len() + self.next.len()
     }
 }
 
@@ -65,9 +81,11 @@ fn wake(waker: Option<Waker>) {
 /// Where the session writes.
 pub(super) struct PipeWriter {
     pipe: Arc<Pipe>,
-    /// Bytes that were written to the stream below before the response.
-    begun_at: u64,
+    torn: Option<Torn>,
 }
+
+/// Hears that a session has left in the middle, or by its end that no session is there any more.
+pub(super) type Torn = oneshot::Sender<()>;
 
 impl PipeWriter {
     /// Writes what there is room for; `WouldBlock` where there is none.
@@ -78,7 +96,7 @@ impl PipeWriter {
         }
         let mut written = 0;
         for slice in slices {
-            let n = slice.len().min(PIPE_BYTES - state.bytes.len());
+            let n = slice.len().min(PIPE_BYTES - state.waiting());
             state.bytes.extend_from_slice(&slice[..n]);
             written += n;
         }
@@ -98,7 +116,7 @@ impl PipeWriter {
         context: &mut Context<'_>,
     ) -> Poll<io::Result<usize>> {
         let mut state = self.pipe.state();
-        if state.bytes.len() < PIPE_BYTES || !matches!(state.end, End::Open) {
+        if state.waiting() < PIPE_BYTES || !matches!(state.end, End::Open) {
             drop(state);
             return Poll::Ready(self.try_write(slices));
         }
@@ -131,12 +149,9 @@ impl PipeWriter {
     /// Bytes that were written here and that the peer has not acknowledged, as far as anybody can
     /// say.
     pub(super) fn unacknowledged(&self) -> u64 {
-        let state = self.pipe.state();
-        let (waiting, taken) = (state.bytes.len() as u64, state.taken);
-        drop(state);
-        let passed_on = self.pipe.wire.written().saturating_sub(self.begun_at);
-        let below = self.pipe.wire.unacknowledged().unwrap_or(0);
-        (waiting + taken.saturating_sub(passed_on)).saturating_add(below)
+        let acknowledged = self.pipe.wire.acknowledged();
+        let mut state = self.pipe.state();
+        state.waiting() as u64 + state.taken.on_the_way(acknowledged)
     }
 }
 
@@ -145,6 +160,10 @@ impl Drop for PipeWriter {
         let mut state = self.pipe.state();
         if let End::Open | End::Wanted = state.end {
             state.end = End::Torn;
+            if let Some(torn) = self.torn.take() {
+                // Where nobody hears it, there is no stream any more.
+                let _ = torn.send(());
+            }
         }
         let reader = state.reader.take();
         drop(state);
@@ -153,16 +172,25 @@ impl Drop for PipeWriter {
 }
 
 /// Where hyper takes the body from.
-pub(super) struct PipeReader(Arc<Pipe>);
+pub(super) struct PipeReader {
+    pipe: Arc<Pipe>,
+    /// Bytes that it takes at once.
+    taken_max: usize,
+}
 
 impl PipeReader {
-    /// All that waits; none after the end. An error where the session has left in the middle, so
+    /// What waits; none after the end. An error where the session has left in the middle, so
     /// that the peer cannot take what it got for a whole response.
     pub(super) fn poll_take(&self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
-        let mut state = self.0.state();
-        if !state.bytes.is_empty() {
-            let bytes = Bytes::from(std::mem::take(&mut state.bytes));
-            state.taken += bytes.len() as u64;
+        let mut state = self.pipe.state();
+        if state.next.is_empty() {
+            state.next = Bytes::from(std::mem::take(&mut state.bytes));
+        }
+        if !state.next.is_empty() {
+            let n = state.next.len().min(self.taken_max);
+            let bytes = state.next.split_to(n);
+            let written = self.pipe.wire.written();
+            state.taken.take(n as u64, written);
             let writer = state.writer.take();
             drop(state);
             wake(writer);
@@ -174,7 +202,7 @@ impl PipeReader {
                 Poll::Pending
             }
             End::Wanted | End::Passed { .. } => {
-                state.end = End::Passed { flushes: self.0.wire.flushes() };
+                state.end = End::Passed { flushes: self.pipe.wire.flushes() };
                 let writer = state.writer.take();
                 drop(state);
                 wake(writer);
@@ -189,7 +217,7 @@ impl PipeReader {
 
 impl Drop for PipeReader {
     fn drop(&mut self) {
-        let mut state = self.0.state();
+        let mut state = self.pipe.state();
         if !matches!(state.end, End::Passed { .. }) {
             state.end = End::Gone;
         }

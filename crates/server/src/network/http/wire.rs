@@ -1,7 +1,9 @@
 //! The stream below a connection of HTTP, which hyper reads and writes and the exchanges look at.
 
+use super::version::{PREFACE, Version};
 use crate::network::Stream;
 use rustls::pki_types::CertificateDer;
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -28,7 +30,8 @@ impl Wire {
     pub(super) fn around(stream: Box<dyn Stream>) -> (WireIo, Arc<Wire>) {
         let state = State { stream: Some(stream), written: 0, flushes: 0, waiting: Vec::new() };
         let wire = Arc::new(Wire(Mutex::new(state)));
-        (WireIo(wire.clone()), wire)
+        let ahead = Vec::new();
+        (WireIo { wire: wire.clone(), ahead }, wire)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -45,9 +48,12 @@ impl Wire {
         self.state().flushes
     }
 
-    /// Bytes that the peer has not acknowledged; none where nobody says.
-    pub(super) fn unacknowledged(&self) -> Option<u64> {
-        self.state().stream.as_ref()?.unacknowledged()
+    /// Of the bytes that the stream took, those that the peer has acknowledged, as far as anybody
+    /// can say.
+    pub(super) fn acknowledged(&self) -> u64 {
+        let state = self.state();
+        let below = state.stream.as_ref().and_then(|stream| stream.unacknowledged());
+        state.written.saturating_sub(below.unwrap_or(0))
     }
 
     /// The certificate that the peer has shown.
@@ -81,19 +87,42 @@ impl Wire {
 }
 
 /// The stream, as hyper has it.
-pub(super) struct WireIo(Arc<Wire>);
+pub(super) struct WireIo {
+    wire: Arc<Wire>,
+    /// Bytes that were read before hyper has it, and that it reads first: those that tell the
+    /// version, at most.
+    ahead: Vec<u8>,
+}
 
 impl WireIo {
     /// The stream, which hyper does not need any more.
     pub(super) fn into_stream(self) -> Option<Box<dyn Stream>> {
-        self.0.state().stream.take()
+        self.wire.state().stream.take()
+    }
+
+    /// Waits until it is certain which version of HTTP the peer speaks. A peer that closes before
+    /// speaks the first one.
+    pub(super) async fn version(&mut self) -> io::Result<Version> {
+        poll_fn(|context| self.with(|mut stream| stream.poll_readable(context))).await?;
+        loop {
+            let mut place = [0; PREFACE.len()];
+            let mut room = ReadBuf::new(&mut place[self.ahead.len()..]);
+            poll_fn(|context| self.with(|stream| stream.poll_read(context, &mut room))).await?;
+            let closed = room.filled().is_empty();
+            self.ahead.extend_from_slice(room.filled());
+            match Version::of(&self.ahead) {
+                Some(version) => return Ok(version),
+                None if closed => return Ok(Version::One),
+                None => {}
+            }
+        }
     }
 
     fn with<T>(
         &self,
         use_stream: impl FnOnce(Pin<&mut dyn Stream>) -> Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
-        match &mut self.0.state().stream {
+        match &mut self.wire.state().stream {
             Some(stream) => use_stream(Pin::new(&mut **stream)),
             None => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
         }
@@ -101,7 +130,7 @@ impl WireIo {
 
     fn note_written(&self, written: &Poll<io::Result<usize>>) {
         if let Poll::Ready(Ok(n)) = written {
-            self.0.state().written += *n as u64;
+            self.wire.state().written += *n as u64;
         }
     }
 
@@ -112,7 +141,7 @@ impl WireIo {
 
 impl Drop for WireIo {
     fn drop(&mut self) {
-        let mut state = self.0.state();
+        let mut state = self.wire.state();
         let stream = state.stream.take();
         let waiting = std::mem::take(&mut state.waiting);
         drop(state);
@@ -127,7 +156,14 @@ impl AsyncRead for WireIo {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        self.with(|stream| stream.poll_read(context, buffer))
+        let io = self.get_mut();
+        if io.ahead.is_empty() {
+            return io.with(|stream| stream.poll_read(context, buffer));
+        }
+        let n = io.ahead.len().min(buffer.remaining());
+        buffer.put_slice(&io.ahead[..n]);
+        io.ahead.drain(..n);
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -153,12 +189,12 @@ impl AsyncWrite for WireIo {
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.0.state().stream.as_ref().is_some_and(|stream| stream.is_write_vectored())
+        self.wire.state().stream.as_ref().is_some_and(|stream| stream.is_write_vectored())
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.with(|stream| stream.poll_flush(context)))?;
-        let mut state = self.0.state();
+        let mut state = self.wire.state();
         state.flushes += 1;
         let waiting = std::mem::take(&mut state.waiting);
         drop(state);

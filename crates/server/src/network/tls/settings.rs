@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub(crate) enum Protocols {
     /// Our own frames.
     Frames,
-    /// HTTP/1.1.
+    /// HTTP/2 and HTTP/1.1.
     Http,
 }
 
@@ -25,7 +25,7 @@ impl Protocols {
     fn names(self) -> &'static [&'static str] {
         match self {
             Protocols::Frames => &["syncline/1"],
-            Protocols::Http => &["http/1.1"],
+            Protocols::Http => &["h2", "http/1.1"],
         }
     }
 }

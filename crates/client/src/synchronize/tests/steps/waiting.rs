@@ -6,8 +6,9 @@ use crate::synchronize::{Conversation, Event, Host, Next};
 use crate::testing::Site;
 use crate::testing::center::Center;
 use crate::transport::Transport;
-use model::{Code, Failure};
-use protocol::{Failed, Message, Mode, UploadCommitted};
+use harness::Side;
+use model::{Code, Counter, Failure};
+use protocol::{Acknowledgement, Failed, Message, Mode, UploadCommitted};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -26,6 +27,11 @@ struct Talk {
 impl Talk {
     /// After Hello has left.
     fn greeted(sql: &str, look_ms: u64) -> Talk {
+        Talk::connected(sql, look_ms, Event::Connected)
+    }
+
+    /// The same over such a transport.
+    fn connected(sql: &str, look_ms: u64, how: Event<'_>) -> Talk {
         let center = center();
         // Every answer is one message.
         center.proxy.beat(false);
@@ -38,7 +44,7 @@ impl Talk {
         let transport = center.connect().unwrap();
         let mut talk = Talk { site, center, clock, conversation, transport };
         assert!(matches!(talk.step(Event::Tick), Ok(Next::Connect { .. })));
-        let Ok(Next::Send(hello)) = talk.step(Event::Connected) else { panic!("no Hello") };
+        let Ok(Next::Send(hello)) = talk.step(how) else { panic!("no Hello") };
         talk.transport.send(&hello).unwrap();
         talk
     }
@@ -70,6 +76,16 @@ impl Talk {
         let len = self.transport.receive(&mut buffer).unwrap();
         let event = Event::Received(&buffer[..len]);
         self.conversation.step(&mut self.site.remote, event, host)
+    }
+
+    /// Until there is something to do for the host but to wait.
+    fn heard_to_the_end(&mut self) -> Result<Next, Failure> {
+        loop {
+            match self.answer() {
+                Ok(Next::Wait { .. }) => {}
+                next => return next,
+            }
+        }
     }
 
     fn advance(&self, ms: u64) {
@@ -269,5 +285,50 @@ fn a_heartbeat_that_cannot_be_sent_leaves_the_upload_pending_and_the_reason_is_h
         assert_eq!(failure.unwrap_err().code(), code);
         assert!(!talk.site.remote.status().unwrap().outcome_unknown);
         talk.assert_goes_on();
+    }
+}
+
+// S1, S11: what is applied stays applied, whether or not the server hears of it.
+#[test]
+fn nothing_is_awaited_behind_a_download_that_is_acknowledged() {
+    let reset = || Failure::new(Code::PeerSilent, "reset");
+    let ends = [Event::Sent, Event::Unsent(broken()), Event::Closed, Event::Lost(reset())];
+    for end in ends.into_iter().map(Some).chain([None]) {
+        let mut talk = Talk::greeted(SMALL, 0);
+        talk.center.proxy.forge(wants_to_know);
+        let Ok(Next::Send(said)) = talk.heard_to_the_end() else { panic!("it says nothing") };
+        let counter = talk.site.rows("SELECT value FROM syncline_state WHERE name = 'counter'");
+        let acknowledgement = Acknowledgement { counter: Counter(counter[0].parse().unwrap()) };
+        assert_eq!(said, Message::Acknowledgement(acknowledgement).to_frame().unwrap());
+        // A host that has not sent it waits no longer than for anything else.
+        talk.advance(59_999);
+        assert!(matches!(talk.step(Event::Tick), Ok(Next::Wait { .. })));
+        let last = match end {
+            Some(event) => talk.step(event),
+            None => {
+                talk.advance(1);
+                talk.step(Event::Tick)
+            }
+        };
+        assert!(matches!(last, Ok(Next::Done(_))), "{last:?}");
+        talk.center.proxy.forge(|_, _| {});
+        talk.assert_goes_on();
+    }
+}
+
+// What has one answer to all that is sent has no way back, even if a server believes so.
+#[test]
+fn nothing_is_said_behind_the_answer_of_a_transport_that_has_one() {
+    let mut talk = Talk::connected(SMALL, 0, Event::ConnectedHalfDuplex);
+    talk.center.proxy.forge(wants_to_know);
+    let last = talk.heard_to_the_end();
+    assert!(matches!(last, Ok(Next::Done(_))), "{last:?}");
+    talk.center.proxy.forge(|_, _| {});
+    talk.assert_goes_on();
+}
+
+fn wants_to_know(_: Side, message: &mut Message) {
+    if let Message::DownloadEnd(end) = message {
+        end.acknowledge = true;
     }
 }

@@ -200,7 +200,7 @@ fn run(isolation: &mut Isolation<'_, '_>, group: Group) -> Result<Rows, Stop> {
                 }
             }
             Ran::Affected(_) => {
-                isolation.keep();
+                isolation.keep()?;
                 resolved.append(&mut rows);
             }
             Ran::Fault(fault) => {

@@ -12,6 +12,7 @@ mod spares;
 
 use crate::postgres::deploy::details::TableDetails;
 use crate::postgres::errors::Fault;
+use crate::postgres::link::{Call, RowRef};
 use crate::postgres::upload::isolation::constraint_cycle::room::Known;
 use crate::postgres::upload::isolation::state::Isolation;
 use crate::postgres::upload::isolation::waiting::{WaitingRow, WaitingRows};
@@ -20,9 +21,9 @@ use crate::postgres::upload::stop::{Stop, stopped};
 use crate::postgres::values::row_decoder::Decoder;
 use crate::quote::ident;
 use crate::synchronization::change::Change;
+use crate::upload::row_map::RowMap;
 use sets::{Sets, ToldRows};
 use spares::Spares;
-use std::collections::HashSet;
 
 /// The most times that a constraint cycle is tried without the rows that failed.
 const ATTEMPTS_MAX: usize = 100;
@@ -84,7 +85,7 @@ fn together(
         .link
         .batch("SAVEPOINT constraint_cycle; SET CONSTRAINTS ALL DEFERRED")
         .map_err(stopped("set a savepoint"))?;
-    let reached = isolation.reached.moment();
+    isolation.reached.begin_trial();
     let mut told = ToldRows::within(isolation.upload.spills);
     let renames = waiting.kinds().any(|(_, change)| change == Change::KeyChange);
     let mut spares = renames.then(|| Spares::begin(isolation)).transpose()?;
@@ -103,13 +104,14 @@ fn together(
     }
     isolation.flush()?;
     if failed.contains(&true) {
-        isolation.reached.back_to(reached);
+        isolation.reached.end_trial(false)?;
         isolation
             .link
             .batch("ROLLBACK TO SAVEPOINT constraint_cycle; RELEASE SAVEPOINT constraint_cycle")
             .map_err(stopped("undo what failed"))?;
         return Ok(Some(failed));
     }
+    isolation.reached.end_trial(true)?;
     if let Some(spares) = &spares {
         spares.forget(isolation)?;
     }
@@ -150,15 +152,16 @@ fn check(
         failed.fill(true);
         return Ok(());
     };
-    let orphans = orphans(isolation, named, fault.db().and_then(|said| said.constraint()))?;
+    let constraint = fault.db().and_then(|said| said.constraint());
+    let orphans = orphans(isolation, named, constraint)?;
     for only_orphans in [true, false] {
         let mut told = told.reader();
         for failed in failed.iter_mut() {
             let Some((table, told)) = told.next_row()? else { break };
             let row = isolation.read(table, told.change, &told.bytes)?;
             let published = &isolation.table(table).deployed.published;
-            let (_, key) = row.new_key(published, table);
-            *failed = table == named && (!only_orphans || orphans.contains(&key));
+            let key = row.new_key(published, table);
+            *failed = table == named && (!only_orphans || orphans.contains(&key)?);
         }
         if failed.contains(&true) {
             break;
@@ -174,12 +177,12 @@ fn names(fault: &Fault, details: &TableDetails) -> bool {
         .is_some_and(|said| is(said.schema(), &details.schema) && is(said.table(), &details.name))
 }
 
-/// Keys of the rows of a table whose foreign key `constraint` finds no parent.
+/// The rows of a table whose foreign key `constraint` finds no parent.
 fn orphans(
     isolation: &mut Isolation<'_, '_>,
     table: usize,
     constraint: Option<&str>,
-) -> Result<HashSet<Vec<u8>>, Stop> {
+) -> Result<RowMap, Stop> {
     let this = isolation.table(table);
     let (published, details) = (&this.deployed.published, &this.deployed.details);
     let name = format!("{}.{}", ident(&details.schema), ident(&details.name));
@@ -191,7 +194,8 @@ fn orphans(
     let mut read = found
         .iter()
         .map(|row| Some((row.try_get::<String>(0).ok()?, row.try_get::<String>(1).ok()?, row)));
-    let Some(Some((parent, same, row))) = read.next() else { return Ok(HashSet::new()) };
+    let mut orphans = RowMap::within(isolation.upload.spills);
+    let Some(Some((parent, same, row))) = read.next() else { return Ok(orphans) };
     let present: String = row.try_get(2).unwrap_or_default();
     let key: Vec<_> = published.key.iter().map(|at| usize::from(*at)).collect();
     let selected: Vec<String> = key
@@ -207,11 +211,11 @@ fn orphans(
         selected.join(", ")
     );
     let columns: Vec<_> = key.iter().map(|at| &details.columns[*at]).collect();
-    let mut keys = HashSet::new();
-    for row in isolation.link.query(&sql, &[]).map_err(&asking)? {
-        let mut bytes = Vec::new();
-        Decoder::new(row.borrowed(), columns.iter().copied())?.write(row.borrowed(), &mut bytes)?;
-        keys.insert(bytes);
-    }
-    Ok(keys)
+    let each = &mut |_: usize, row: RowRef<'_>| {
+        let mut key = Vec::new();
+        Decoder::new(row, columns.iter().copied())?.write(row, &mut key)?;
+        orphans.add(&(table, key))
+    };
+    isolation.link.stream(&[Call::new(&sql, &[])], each).map_err(&asking)?;
+    Ok(orphans)
 }

@@ -8,57 +8,59 @@
 
 use crate::postgres::catalog::table::Table;
 use crate::postgres::statement::Statement;
-use crate::postgres::upload::batch::{Reason, batches};
+use crate::postgres::upload::batch::{Reason, are_enough, batches};
+use crate::postgres::upload::isolation::group::{Group, Groups};
 use crate::postgres::upload::isolation::state::Isolation;
 use crate::postgres::upload::marks::{Marks, mark};
 use crate::postgres::upload::shape::UploadShape;
 use crate::postgres::upload::stop::Stop;
 use crate::postgres::values::row_decoder::Decoder;
 use crate::synchronization::change::Change;
-use model::{Code, Failure, ValueRef, skip_row, write_value};
-use std::collections::HashMap;
+use model::{Code, Failure, Spill, SpillReader, ValueRef, skip_row, write_value};
 
 pub(in crate::postgres) fn reason() -> Reason {
     let message = "other rows of the remote refer to the row, or to the row that gets its key";
     (Code::RowReferences, message.to_owned())
 }
 
-/// The deletes of rows whose key another row takes, and with which rows would go that the upload
-/// does not delete.
+/// The deletes of rows whose key another row takes, and those among `holding`, with which rows
+/// would go that the upload does not delete.
 pub(in crate::postgres) fn taking(
     isolation: &mut Isolation<'_, '_>,
     outline: &UploadShape,
+    holding: &Marks,
 ) -> Result<Marks, Stop> {
     let upload = isolation.upload;
-    let (mut taken, mut deleted) = (Marks::new(), Marks::new());
-    let mut rows: HashMap<usize, Vec<Vec<u8>>> = HashMap::new();
+    let none = || Marks::within(upload.spills);
+    let (mut taken, mut deleted, mut taking) = (none(), none(), none());
+    let mut freeing = Groups::within(upload.spills);
     outline.visit_keys(upload, &mut |table, row| {
         let published = &upload.tables[table].deployed.published;
         if row.change != Change::Delete {
-            taken.insert(mark(table, &row.new_key(published, table).1));
-            return Ok(());
+            return Ok(taken.add(mark(table, &row.new_key(published, table).1))?);
         }
         let key = mark(table, &row.key(published, table).1);
-        deleted.insert(key);
-        if taken.contains(&key) {
-            rows.entry(table).or_default().push(row.bytes.to_vec());
+        deleted.add(key)?;
+        if taken.contains(key)? || holding.contains(key)? {
+            freeing.push(table, row.change, row.bytes)?;
         }
         Ok(())
     })?;
-    let mut taking = Marks::new();
-    for (table, rows) in rows {
+    let mut freeing = freeing.reader();
+    while let Some(Group { table, rows, .. }) = freeing.next_group()? {
         for child in 0..upload.tables.len() {
             let (reach, below) = (&isolation.table(table).reach, &isolation.table(child).deployed);
             for query in reach.children(&isolation.table(table).deployed, below)? {
-                let found = children(isolation, (table, child), &query, &rows)?;
-                let kept =
-                    found.into_iter().filter(|(_, key)| !deleted.contains(&mark(child, key)));
-                let kept: Vec<_> = kept.collect();
-                let images = kept.iter().map(|(_, key)| as_a_row(isolation, child, key));
-                let images = images.collect::<Result<Vec<_>, Failure>>()?;
-                let covered = isolation.fetch(child, Change::Delete, &images)?;
-                let kept = kept.into_iter().filter(|(_, key)| covered.contains_key(key));
-                taking.extend(kept.map(|(parent, _)| mark(table, &parent)));
+                let found = children(isolation, (table, child), &query, &rows, &deleted)?;
+                let mut found = found.reader();
+                while let Some(kept) = next_pairs(&mut found)? {
+                    let images = kept.iter().map(|(_, key)| as_a_row(isolation, child, key));
+                    let images = images.collect::<Result<Vec<_>, Failure>>()?;
+                    let covered = isolation.fetch(child, Change::Delete, &images)?;
+                    for (parent, _) in kept.iter().filter(|(_, key)| covered.contains_key(key)) {
+                        taking.add(mark(table, parent))?;
+                    }
+                }
             }
         }
     }
@@ -68,13 +70,31 @@ pub(in crate::postgres) fn taking(
 /// The keys of a parent and of its child.
 type Pair = (Vec<u8>, Vec<u8>);
 
-/// The keys of parent and child of all rows that refer to `rows` of a table.
+/// The next pairs, as many as are looked at together; none behind the last.
+fn next_pairs(found: &mut SpillReader<'_>) -> Result<Option<Vec<Pair>>, Failure> {
+    let torn = || Failure::new(Code::Bug, "the keys of a parent and its child do not read");
+    let (mut pairs, mut bytes) = (Vec::new(), 0);
+    while !are_enough(pairs.len(), bytes)
+        && let Some(chunk) = found.next_chunk()?
+    {
+        bytes += chunk.len();
+        let (parent_len, both) = chunk.split_first_chunk().ok_or_else(torn)?;
+        let parent_len = u32::from_le_bytes(*parent_len) as usize;
+        let (parent, child) = both.split_at_checked(parent_len).ok_or_else(torn)?;
+        pairs.push((parent.to_vec(), child.to_vec()));
+    }
+    Ok((!pairs.is_empty()).then_some(pairs))
+}
+
+/// The keys of parent and child of all rows that refer to `rows` of a table and that the upload
+/// does not delete.
 fn children(
     isolation: &mut Isolation<'_, '_>,
     (table, child): (usize, usize),
     query: &Statement,
     rows: &[Vec<u8>],
-) -> Result<Vec<Pair>, Stop> {
+    deleted: &Marks,
+) -> Result<Spill, Stop> {
     let (above, below) = (isolation.table(table), isolation.table(child));
     let keys = |of: &Table| -> Vec<crate::postgres::values::ColumnType> {
         let key = of.deployed.published.key.iter();
@@ -83,14 +103,16 @@ fn children(
     let (mut columns, width) = (keys(above), above.deployed.published.key.len());
     columns.extend(keys(below));
     let batches = batches(above, query, isolation.upload, Change::Delete, rows)?;
-    let mut found = Vec::new();
+    let mut found = isolation.upload.spills.open();
     isolation.select(&batches, &mut |row| {
         let mut both = Vec::new();
         Decoder::new(row, columns.iter())?.write(row, &mut both)?;
-        let child = skip_row(&both, width)?.to_vec();
-        both.truncate(both.len() - child.len());
-        found.push((both, child));
-        Ok(())
+        let child_key = skip_row(&both, width)?;
+        if deleted.contains(mark(child, child_key))? {
+            return Ok(());
+        }
+        let parent_len = (both.len() - child_key.len()) as u32;
+        found.append([parent_len.to_le_bytes().as_slice(), &both].concat())
     })?;
     Ok(found)
 }

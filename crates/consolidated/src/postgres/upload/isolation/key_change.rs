@@ -3,7 +3,7 @@
 //! Each is an `UPDATE` of the key, so that the database's own `ON UPDATE` acts; it happens whole or
 //! not at all (trap 21). PostgreSQL checks a key row by row, so the order counts:
 //!
-//! 1. Deletes that free a key which somebody takes, and those of the rows that refer to them.
+//! 1. Deletes that free a key which somebody takes, and those of rows that hold one (`early.rs`).
 //! 2. Of each table, parents first, its key changes: first those whose new key is free. Those that
 //!    stand in each other's way in a circle go by way of keys that nobody has
 //!    (`constraint_cycle.rs`).
@@ -17,9 +17,8 @@ use crate::postgres::upload::isolation::constraint_cycle;
 use crate::postgres::upload::isolation::group::Rows;
 use crate::postgres::upload::isolation::state::{Isolation, Ran};
 use crate::postgres::upload::isolation::waiting::WaitingRow;
-use crate::postgres::upload::marks::{Marks, mark};
+use crate::postgres::upload::marks::mark;
 use crate::postgres::upload::row_fault::RowFault;
-use crate::postgres::upload::shape::UploadShape;
 use crate::postgres::upload::stop::{Stop, stopped};
 use crate::script::Event;
 use crate::synchronization::change::Change;
@@ -28,31 +27,6 @@ use crate::upload::uploaded_row::UploadedRow;
 use crate::upload::verdict::{is_outside, leads_outside};
 use model::{Code, PublishedTable, ValueRef};
 use std::collections::HashMap;
-
-/// The deletes that free a key which another row takes, with those of the rows that refer to them.
-pub(in crate::postgres) fn freeing(
-    isolation: &Isolation<'_, '_>,
-    outline: &UploadShape,
-) -> Result<Marks, Stop> {
-    let (mut taken, mut freeing, mut referred) = (Marks::new(), Marks::new(), Marks::new());
-    let links = &isolation.links;
-    outline.visit_keys(isolation.upload, &mut |table, row| {
-        let published = &isolation.table(table).deployed.published;
-        if row.change != Change::Delete {
-            taken.insert(mark(table, &row.new_key(published, table).1));
-            return Ok(());
-        }
-        let key = mark(table, &row.key(published, table).1);
-        let refers = links.referring(table, &row.old);
-        if taken.contains(&key) || refers.iter().any(|(at, it)| referred.contains(&mark(*at, it))) {
-            freeing.insert(key);
-            let below = links.referred(table, &row.old);
-            referred.extend(below.iter().map(|(at, it)| mark(*at, it)));
-        }
-        Ok(())
-    })?;
-    Ok(freeing)
-}
 
 /// Key changes of one table, each after the one that frees its new key.
 pub(in crate::postgres) fn in_order(
@@ -148,7 +122,7 @@ pub(in crate::postgres) fn resolve(
     let row = isolation.read(table, change, &bytes)?;
     let (old, new) = (row.key(published, table).1, row.new_key(published, table).1);
     let mut now = isolation.fetch(table, change, one)?.remove(&old);
-    if isolation.returned.contains(&(table, old)) {
+    if isolation.returned.contains(&(table, old))? {
         now = None;
     }
     let there = isolation.fetch(table, Change::Insert, &[row.new_image().to_vec()])?.remove(&new);
@@ -190,7 +164,7 @@ pub(in crate::postgres) fn resolve(
         Some(_) => isolation.moved(table, change, &bytes)?,
     }
     if now.is_none() && after.is_some() {
-        isolation.returned.insert((table, new));
+        isolation.returned.add(&(table, new))?;
     }
     match after.as_deref() == Some(row.new_image()) {
         true => isolation.echo(table, change, one)?,
@@ -217,7 +191,7 @@ fn obstacle(
     let this = isolation.table(table);
     let details = &this.deployed.details;
     let row = isolation.read(table, change, bytes)?;
-    let returned = isolation.returned.contains(&row.key(&this.deployed.published, table));
+    let returned = isolation.returned.contains(&row.key(&this.deployed.published, table))?;
     let fenced = !details.selection.is_empty() && !returned;
     if now.is_none() && fenced && !isolation.present(table, change, one)?.is_empty() {
         return Ok(Some(Obstacle::Stays(is_outside())));
@@ -254,15 +228,14 @@ fn by_the_rule(
 ) -> Result<Result<Option<Vec<u8>>, RowFault>, Stop> {
     isolation.flush()?;
     isolation.link.batch("SAVEPOINT ruled").map_err(stopped("set a savepoint"))?;
-    let reached = isolation.reached.moment();
+    isolation.reached.begin_trial();
     let decided = decide(isolation, table, row, now)?;
     isolation.flush()?;
-    let ending = match decided {
-        Ok(Some(_)) => "RELEASE SAVEPOINT ruled",
-        _ => {
-            isolation.reached.back_to(reached);
-            "ROLLBACK TO SAVEPOINT ruled; RELEASE SAVEPOINT ruled"
-        }
+    let kept = matches!(decided, Ok(Some(_)));
+    isolation.reached.end_trial(kept)?;
+    let ending = match kept {
+        true => "RELEASE SAVEPOINT ruled",
+        false => "ROLLBACK TO SAVEPOINT ruled; RELEASE SAVEPOINT ruled",
     };
     isolation.link.batch(ending).map_err(stopped("end a savepoint"))?;
     Ok(decided)
@@ -284,7 +257,7 @@ fn decide(
             &with_new_key(published, &now, &row.new),
         );
         match isolation.run(table, change.change, Event::UploadKeyChange, &[change.bytes])? {
-            Ran::Affected(1..) => isolation.keep(),
+            Ran::Affected(1..) => isolation.keep()?,
             Ran::Affected(_) => {
                 isolation.undo();
                 let message = "the row cannot get its new key".to_owned();
@@ -303,7 +276,7 @@ fn decide(
         &row.new,
     );
     match isolation.run(table, change.change, Event::ResolveConflict, &[change.bytes])? {
-        Ran::Affected(1..) => isolation.keep(),
+        Ran::Affected(1..) => isolation.keep()?,
         Ran::Affected(_) => {
             isolation.undo();
             return Ok(Ok(None));

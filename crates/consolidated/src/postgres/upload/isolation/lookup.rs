@@ -9,7 +9,7 @@ use crate::postgres::upload::isolation::state::Isolation;
 use crate::postgres::upload::row_fault::{RowFault, row_fault};
 use crate::postgres::upload::stop::{Stop, stopped};
 use crate::postgres::values::row_decoder::Decoder;
-use crate::quote::{ident, join};
+use crate::quote::ident;
 use crate::script::{Event, Script};
 use crate::synchronization::change::Change;
 use crate::upload::halving;
@@ -69,6 +69,21 @@ impl Isolation<'_, '_> {
             }
         };
         self.keys(table, change, &statement, rows)
+    }
+
+    /// The keys of those new rows that exist at the center and, in a table that is only uploaded,
+    /// refer to what they did.
+    pub(in crate::postgres) fn as_uploaded(
+        &mut self,
+        table: usize,
+        rows: &[Vec<u8>],
+    ) -> Result<HashSet<Vec<u8>>, Stop> {
+        let this = self.table(table);
+        if this.deployed.published.direction.downloads() || this.reach.written.is_empty() {
+            return self.present(table, Change::Insert, rows);
+        }
+        let statement = sameness(this)?;
+        self.keys(table, Change::Insert, &statement, rows)
     }
 
     /// The keys of those new rows that the partition will cover. `None`: there is no fence.
@@ -242,6 +257,18 @@ fn key_of(image: &[u8], width: usize, key: &[u16]) -> Result<Vec<u8>, Failure> {
 
 /// Asks which of some keys exist, covered or not.
 fn presence(table: &Table) -> Result<Statement, Failure> {
+    existing(table, "keys", &[])
+}
+
+/// Asks which of some new rows exist with the same values in the columns that foreign keys write.
+fn sameness(table: &Table) -> Result<Statement, Failure> {
+    let columns = table.deployed.published.columns.iter();
+    let written = columns.filter(|name| table.reach.written.contains(*name));
+    existing(table, "inserts", &written.map(String::as_str).collect::<Vec<_>>())
+}
+
+/// Asks which rows of a relation exist, with the same values in `compared`.
+fn existing(table: &Table, relation: &str, compared: &[&str]) -> Result<Statement, Failure> {
     let (published, details) = (&table.deployed.published, &table.deployed.details);
     let key: Vec<(&str, bool)> = published
         .key
@@ -253,13 +280,15 @@ fn presence(table: &Table) -> Result<Statement, Failure> {
         .iter()
         .map(|(name, as_text)| format!("k.{}{}", ident(name), if *as_text { "::text" } else { "" }))
         .collect();
-    let names: Vec<&str> = key.iter().map(|(name, _)| *name).collect();
+    let same = key.iter().map(|(name, _)| format!("t.{0} = k.{0}", ident(name)));
+    let compared =
+        compared.iter().map(|name| format!("t.{0} IS NOT DISTINCT FROM k.{0}", ident(name)));
     let text = format!(
-        "SELECT {} FROM {{keys}} AS k WHERE EXISTS (SELECT FROM {}.{} AS t WHERE {})",
+        "SELECT {} FROM {{{relation}}} AS k WHERE EXISTS (SELECT FROM {}.{} AS t WHERE {})",
         selected.join(", "),
         ident(&details.schema),
         ident(&details.name),
-        join(&names, " AND ", |name| format!("t.{0} = k.{0}", ident(name))),
+        same.chain(compared).collect::<Vec<_>>().join(" AND "),
     );
     let script = Script::parse(&text, published)?;
     Ok(Statement::of(&script, published, &details.columns))

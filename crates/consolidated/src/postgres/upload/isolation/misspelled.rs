@@ -109,7 +109,7 @@ pub(in crate::postgres) fn refuse_misspelled(
         for bytes in rows {
             let key =
                 isolation.read(position, change, &bytes)?.key(&table.deployed.published, position);
-            match isolation.respelled.contains(&key) {
+            match isolation.respelled.contains(&key)? {
                 true => isolation.record.reject(&key, otherwise(&table.deployed.published))?,
                 false => group.rows.push(bytes),
             }
@@ -154,7 +154,7 @@ fn spelled(
     if change == Change::Insert && !bad.is_empty() {
         // What it has in another spelling must not be deleted as the other half of a change.
         for (key, _) in isolation.fetch(table, change, &bad)? {
-            isolation.respelled.insert((table, key));
+            isolation.respelled.add(&(table, key))?;
         }
     }
     for row in &bad {

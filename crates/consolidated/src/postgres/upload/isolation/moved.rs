@@ -41,21 +41,19 @@ pub(in crate::postgres) fn look(
     }
     let (upload, table) = (isolation.upload, group.table);
     let published = &upload.tables[table].deployed.published;
-    let mut moves = std::mem::take(&mut isolation.moves);
     let mut images = BTreeMap::new();
     for bytes in &group.rows {
         let row = isolation.read(table, group.change, bytes)?;
-        moves.ask((&isolation.links, upload), table, &row, &mut images);
+        isolation.moves.ask((&isolation.links, upload), table, &row, &mut images)?;
     }
-    isolation.moves = moves;
     for (table, images) in images {
         learn(isolation, table, images)?;
     }
     if group.change == Change::Insert {
         for bytes in &group.rows {
             let key = isolation.read(table, group.change, bytes)?.key(published, table);
-            if isolation.moves.known.contains_key(&key) {
-                isolation.moves.taken.entry(table).or_default().push(bytes.clone());
+            if isolation.moves.of_row(&key)?.is_some() {
+                isolation.moves.taken.push(table, group.change, bytes)?;
             }
         }
     }
@@ -107,7 +105,7 @@ fn learn(
     for (was, now) in found {
         if !here.contains(&was) {
             let now = (!values(&now)?.contains(&ValueRef::Null)).then_some(now);
-            isolation.moves.known.insert((table, was), now);
+            isolation.moves.learn(&(table, was), now.as_deref())?;
         }
     }
     Ok(())
@@ -117,9 +115,11 @@ fn learn(
 /// own rows from now on.
 pub(in crate::postgres) fn settle(isolation: &mut Isolation<'_, '_>) -> Result<bool, Stop> {
     let upload = isolation.upload;
-    for (table, rows) in std::mem::take(&mut isolation.moves.taken) {
+    let taken = isolation.moves.taken.take();
+    let mut taken = taken.reader();
+    while let Some(Group { table, change, rows }) = taken.next_group()? {
         let statement = key_log::own(isolation.table(table))?;
-        let batches = batches(isolation.table(table), &statement, upload, Change::Insert, &rows)?;
+        let batches = batches(isolation.table(table), &statement, upload, change, &rows)?;
         isolation.select(&batches, &mut |_| Ok(()))?;
     }
     isolation.flush()?;

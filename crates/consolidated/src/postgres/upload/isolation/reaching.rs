@@ -4,13 +4,14 @@ use crate::postgres::catalog::table::Table;
 use crate::postgres::statement::Statement;
 use crate::postgres::upload::batch::{self, Batch, batches};
 use crate::postgres::upload::isolation::state::Isolation;
-use crate::postgres::upload::reached::{ask, by, found_by, reaches};
+use crate::postgres::upload::reached::{ask, by, marks_by, reaches};
 use crate::postgres::upload::shape::UploadShape;
 use crate::postgres::upload::stop::{Stop, stopped};
 use crate::postgres::upload::work::Upload;
 use crate::script::Event;
 use crate::synchronization::change::Change;
 use crate::upload::reach::{By, Effect};
+use crate::upload::reached::Mark;
 use crate::upload::rebase::image;
 use model::{Failure, ValueRef};
 use std::collections::{BTreeMap, BTreeSet};
@@ -88,20 +89,20 @@ impl Isolation<'_, '_> {
             let Some(statement) = &this.reach.marks else { continue };
             let batches = batches(this, statement, self.upload, Change::Delete, &rows)?;
             for mark in self.marks_of(&batches)? {
-                self.reached.name(mark, deleted);
+                self.reached.name(mark, deleted)?;
             }
         }
         Ok(())
     }
 
-    fn marks_of(&mut self, batches: &[Batch<'_>]) -> Result<Vec<i64>, Stop> {
+    fn marks_of(&mut self, batches: &[Batch<'_>]) -> Result<Vec<Mark>, Stop> {
         self.flush()?;
         let values: Vec<_> = batches.iter().map(Batch::values).collect();
         let parameters: Vec<_> = values.iter().map(|values| batch::as_parameters(values)).collect();
         let mut calls = Vec::new();
         ask(&mut calls, batches.iter().zip(&parameters).map(|(batch, p)| batch::query(batch, p)));
         let answers = self.link.flight(&calls).map_err(stopped("look for rows of the upload"))?;
-        Ok(found_by(&answers)?)
+        Ok(marks_by(&answers)?)
     }
 }
 

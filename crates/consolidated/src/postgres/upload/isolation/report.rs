@@ -98,7 +98,7 @@ impl Isolation<'_, '_> {
         };
         Ok(match told.filter(|told| (told.change, &told.bytes) != (change, &bytes)) {
             Some(told) => {
-                self.note_told(table, change, &bytes, &told);
+                self.note_told(table, change, &bytes, &told)?;
                 told
             }
             None => Rebased { change, bytes },
@@ -132,15 +132,19 @@ impl Isolation<'_, '_> {
         change: Change,
         bytes: &[u8],
         told: &Rebased,
-    ) {
-        let (sent, original) = self.original(table, change, bytes);
-        let told = (table, told.change, told.bytes.clone());
-        self.originals.insert(told, (sent, original.into_owned()));
+    ) -> Result<(), Failure> {
+        let (sent, original) = self.original(table, change, bytes)?;
+        self.originals.note(table, told, (sent, &original))
     }
 
     /// Whether a row was rebased.
-    pub(in crate::postgres) fn is_told(&self, table: usize, change: Change, bytes: &[u8]) -> bool {
-        !self.originals.is_empty() && self.originals.contains_key(&(table, change, bytes.to_vec()))
+    pub(in crate::postgres) fn is_told(
+        &self,
+        table: usize,
+        change: Change,
+        bytes: &[u8],
+    ) -> Result<bool, Failure> {
+        Ok(self.originals.of(table, change, bytes)?.is_some())
     }
 
     /// A row as it was sent.
@@ -149,13 +153,11 @@ impl Isolation<'_, '_> {
         table: usize,
         change: Change,
         bytes: &'r [u8],
-    ) -> (Change, Cow<'r, [u8]>) {
-        if !self.originals.is_empty()
-            && let Some((sent, original)) = self.originals.get(&(table, change, bytes.to_vec()))
-        {
-            return (*sent, Cow::Owned(original.clone()));
-        }
-        (change, Cow::Borrowed(bytes))
+    ) -> Result<(Change, Cow<'r, [u8]>), Failure> {
+        Ok(match self.originals.of(table, change, bytes)? {
+            Some((sent, original)) => (sent, Cow::Owned(original)),
+            None => (change, Cow::Borrowed(bytes)),
+        })
     }
 
     /// What the upload calls a row.
@@ -165,7 +167,7 @@ impl Isolation<'_, '_> {
         change: Change,
         bytes: &[u8],
     ) -> Result<RowId, Failure> {
-        let (sent, original) = self.original(table, change, bytes);
+        let (sent, original) = self.original(table, change, bytes)?;
         let row = self.read(table, sent, &original)?;
         Ok(row.key(&self.table(table).deployed.published, table))
     }
@@ -178,7 +180,7 @@ impl Isolation<'_, '_> {
         bytes: &[u8],
         reason: Reason,
     ) -> Result<(), Failure> {
-        let (change, row) = self.original(table, change, bytes);
+        let (change, row) = self.original(table, change, bytes)?;
         self.waiting_rows.push(&WaitingRow { table, change, row: row.into_owned(), reason })
     }
 
@@ -192,7 +194,7 @@ impl Isolation<'_, '_> {
     ) -> Result<(), Failure> {
         let published = &self.table(table).deployed.published;
         for bytes in rows {
-            let (sent, original) = self.original(table, change, bytes);
+            let (sent, original) = self.original(table, change, bytes)?;
             let told = self.read(table, change, bytes)?;
             let row = self.read(table, sent, &original)?;
             if sent == Change::Delete || told.new_image() == row.new_image() {
@@ -216,7 +218,7 @@ impl Isolation<'_, '_> {
         bytes: &[u8],
         reason: Reason,
     ) -> Result<(), Failure> {
-        let (sent, original) = self.original(table, change, bytes);
+        let (sent, original) = self.original(table, change, bytes)?;
         let row = self.read(table, sent, &original)?;
         let published = &self.table(table).deployed.published;
         if sent == Change::KeyChange {
@@ -233,7 +235,7 @@ impl Isolation<'_, '_> {
         change: Change,
         bytes: &[u8],
     ) -> Result<(), Failure> {
-        let (sent, original) = self.original(table, change, bytes);
+        let (sent, original) = self.original(table, change, bytes)?;
         let row = self.read(table, sent, &original)?;
         let published = &self.table(table).deployed.published;
         self.record.owe(&row.key(published, table))?;
@@ -252,7 +254,7 @@ impl Isolation<'_, '_> {
         now: Option<&[u8]>,
         result: Option<&[u8]>,
     ) -> Result<(), Failure> {
-        let (sent, original) = self.original(table, change, bytes);
+        let (sent, original) = self.original(table, change, bytes)?;
         let row = self.read(table, sent, &original)?;
         let published = &self.table(table).deployed.published;
         self.record.conflict((table, published), &row, now, result);
@@ -269,7 +271,7 @@ impl Isolation<'_, '_> {
         if !matches!(change, Change::Update | Change::KeyChange) {
             return Ok(());
         }
-        let (sent, original) = self.original(table, change, bytes);
+        let (sent, original) = self.original(table, change, bytes)?;
         let mut told = UploadedRow::default();
         told.read(bytes, change, self.table(table).deployed.published.width())?;
         let row = self.read(table, sent, &original)?;
@@ -277,12 +279,14 @@ impl Isolation<'_, '_> {
         match self.moves.tell(&self.links, self.upload.tables, table, &row)? {
             Rebasing::Onto(over) => {
                 let width = self.table(table).deployed.published.width();
-                self.links.moved(table, &over.row(width)?.old, &told.new);
+                self.links.moved(table, &over.row(width)?.old, &told.new)?;
             }
-            Rebasing::AsItIs | Rebasing::Replaced => self.links.moved(table, &row.old, &told.new),
+            Rebasing::AsItIs | Rebasing::Replaced => {
+                self.links.moved(table, &row.old, &told.new)?;
+            }
         }
         if sent == Change::Update && change == Change::KeyChange {
-            self.links.returned(table, &told.new);
+            self.links.returned(table, &told.new)?;
         }
         Ok(())
     }
@@ -294,14 +298,13 @@ impl Isolation<'_, '_> {
         change: Change,
         bytes: &[u8],
     ) -> Result<(), Failure> {
-        let (sent, original) = self.original(table, change, bytes);
+        let (sent, original) = self.original(table, change, bytes)?;
         if sent != Change::KeyChange {
             return Ok(());
         }
         let told = self.read(table, change, bytes)?;
         let row = self.read(table, sent, &original)?;
-        self.links.kept(table, &row.new, &told.old);
-        Ok(())
+        self.links.kept(table, &row.new, &told.old)
     }
 
     /// The rows by the keys that they are looked up by: a key change by the key that it had.

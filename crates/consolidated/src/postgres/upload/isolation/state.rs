@@ -8,7 +8,8 @@ use crate::postgres::link::{Call, Link};
 use crate::postgres::links::Links;
 use crate::postgres::statement::Statement;
 use crate::postgres::upload::batch::{self, Batch, Reason};
-use crate::postgres::upload::isolation::group::Group;
+use crate::postgres::upload::isolation::group::Groups;
+use crate::postgres::upload::isolation::originals::Originals;
 use crate::postgres::upload::isolation::waiting::WaitingRows;
 use crate::postgres::upload::moves::Moves;
 use crate::postgres::upload::reached;
@@ -18,8 +19,9 @@ use crate::postgres::upload::stop::{Stop, stopped};
 use crate::postgres::upload::work::Upload;
 use crate::script::Event;
 use crate::synchronization::change::Change;
-use crate::upload::reach::{By, Reached};
-use crate::upload::uploaded_row::{RowId, UploadedRow, event_of};
+use crate::upload::reached::{Reached, ReachedRows};
+use crate::upload::row_map::RowMap;
+use crate::upload::uploaded_row::{UploadedRow, event_of};
 use model::{Code, Failure};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -30,9 +32,6 @@ pub(in crate::postgres) enum Ran {
     Affected(u64),
     Fault(RowFault),
 }
-
-/// By table, change and row as it was rebased: change and row as it was sent.
-pub(in crate::postgres) type Originals = HashMap<(usize, Change, Vec<u8>), (Change, Vec<u8>)>;
 
 /// An upload under way.
 pub(in crate::postgres) struct Isolation<'l, 'a> {
@@ -50,17 +49,17 @@ pub(in crate::postgres) struct Isolation<'l, 'a> {
     pub(in crate::postgres) present: HashMap<usize, Arc<Statement>>,
     /// Rows that leave the partition, as they may: applied when all others are, so that these
     /// do not lose their parent before.
-    pub(super) leaving: Vec<Group>,
+    pub(super) leaving: Groups,
     /// Rows that an upload tried to have in another spelling, in vain.
-    pub(in crate::postgres) respelled: HashSet<RowId>,
+    pub(in crate::postgres) respelled: RowMap,
     /// Rows that a rule has brought back under their new keys: other rows of the upload may have
     /// had these.
-    pub(in crate::postgres) returned: HashSet<RowId>,
+    pub(in crate::postgres) returned: RowMap,
     /// The scripts that were run.
     prepared: HashSet<(usize, Event)>,
     /// Rows that deletes and key changes have reached, and those that the last script would.
-    pub(in crate::postgres) reached: Reached<i64>,
-    reaching: Option<(By, Vec<i64>)>,
+    pub(in crate::postgres) reached: Reached,
+    reaching: Option<ReachedRows>,
     /// Rows whose errors were logged with what no remote may see.
     details_logged: u32,
     /// What may keep rows out of a table without a word.
@@ -86,16 +85,16 @@ impl<'l, 'a> Isolation<'l, 'a> {
             upload,
             links,
             moves,
-            originals: HashMap::new(),
+            originals: Originals::within(upload.spills),
             record: UploadRecord::within(upload.spills),
             waiting_rows: WaitingRows::within(upload.spills, Some(upload.pulse)),
             before: "",
             present: HashMap::new(),
-            leaving: Vec::new(),
-            respelled: HashSet::new(),
-            returned: HashSet::new(),
+            leaving: Groups::within(upload.spills),
+            respelled: RowMap::within(upload.spills),
+            returned: RowMap::within(upload.spills),
             prepared: HashSet::new(),
-            reached: Reached::default(),
+            reached: Reached::within(upload.spills),
             reaching: None,
             details_logged: 0,
             silent: HashMap::new(),
@@ -108,7 +107,7 @@ impl<'l, 'a> Isolation<'l, 'a> {
 
     /// Whether rows of `table` are still to leave.
     pub(in crate::postgres) fn leaves(&self, table: usize) -> bool {
-        self.leaving.iter().any(|group| group.table == table && !group.rows.is_empty())
+        self.leaving.have(table)
     }
 
     /// Writes conflicts that are too many to be kept until the end.
@@ -152,8 +151,9 @@ impl<'l, 'a> Isolation<'l, 'a> {
         calls.extend(batches.iter().zip(&parameters).map(|(batch, p)| batch::call(batch, p)));
         match self.link.flight(&calls) {
             Ok(answers) => {
-                let found = reached::found_by(&answers[1..first])?;
-                self.reaching = reached::by(event).map(|by| (by, found));
+                let (asked, spills) = (&answers[1..first], self.upload.spills);
+                let found = reached::by(event).map(|by| reached::found_by(asked, by, spills));
+                self.reaching = found.transpose()?;
                 Ok(Ran::Affected(answers[first..].iter().map(|answer| answer.affected).sum()))
             }
             Err(fault) => match row_fault(&fault) {
@@ -173,11 +173,9 @@ impl<'l, 'a> Isolation<'l, 'a> {
         }
     }
 
-    pub(in crate::postgres) fn keep(&mut self) {
+    pub(in crate::postgres) fn keep(&mut self) -> Result<(), Failure> {
         self.before = KEEP;
-        if let Some((by, marks)) = self.reaching.take() {
-            self.reached.extend(by, marks);
-        }
+        self.reaching.take().map_or(Ok(()), |reaching| self.reached.extend(&reaching))
     }
 
     pub(in crate::postgres) fn undo(&mut self) {
@@ -187,7 +185,7 @@ impl<'l, 'a> Isolation<'l, 'a> {
 
     /// Whether the last script was run for rows that reach others.
     pub(in crate::postgres) fn is_reaching(&self) -> bool {
-        self.reaching.as_ref().is_some_and(|(_, marks)| !marks.is_empty())
+        self.reaching.as_ref().is_some_and(|reaching| !reaching.is_empty())
     }
 
     /// Sends what is still to be sent.

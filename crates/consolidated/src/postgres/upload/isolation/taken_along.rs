@@ -2,7 +2,9 @@
 //!
 //! A remote may lack a foreign key of the center. It inserts a child, deletes its parent and keeps
 //! the child. At the center `ON DELETE CASCADE` removes both, as the owner wants it. But the remote
-//! was told that the child was accepted. So this row is rejected afterwards, and reported.
+//! was told that the child was accepted. So this row is rejected afterwards, and reported. The same
+//! is done where the foreign key changes the row, if the table is only uploaded: no download shows
+//! the remote what the row has become.
 
 use crate::postgres::upload::batch::are_enough;
 use crate::postgres::upload::isolation::state::Isolation;
@@ -67,7 +69,7 @@ fn reject_missing(
     });
     let images = images.collect::<Result<Vec<_>, model::Failure>>()?;
     let (keys, images): (Vec<_>, Vec<_>) = images.into_iter().unzip();
-    let present = isolation.present(table, Change::Insert, &images)?;
+    let present = isolation.as_uploaded(table, &images)?;
     for (key, row) in keys.iter().zip(&told) {
         if !present.contains(key) {
             let message = "a delete of the same upload also removed or changed the row".to_owned();

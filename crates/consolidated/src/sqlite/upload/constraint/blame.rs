@@ -10,15 +10,18 @@ use crate::quote::idents;
 use crate::sqlite::deploy::tables::{self, UserTable};
 use crate::sqlite::errors::script_failed;
 use crate::sqlite::upload::attempt::Attempt;
-use crate::sqlite::upload::constraint::above::{self, Sought};
+use crate::sqlite::upload::constraint::above::{self, Sought, TakesReferring};
 use crate::sqlite::upload::orphans::{self, foreign_keys};
-use crate::sqlite::upload::refused::Refused;
 use crate::sqlite::values::write_row;
 use crate::synchronization::change::Change;
+use crate::upload::by_values::ByValues;
+use crate::upload::owed_rows::OwedRows;
+use crate::upload::row_map::{RowMap, place, read_place};
 use crate::upload::uploaded_row::{self, RowId, UploadedRow};
 use model::{Code, Failure, ValueRef, write_value};
 use rusqlite::Connection;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 
 /// A foreign key of the consolidated database, and where its tables are in the upload.
 pub(super) struct Link<'a> {
@@ -28,64 +31,89 @@ pub(super) struct Link<'a> {
     pub(super) parent_at: Option<usize>,
 }
 
-/// Uploaded rows by the values of some of their columns.
-type ByValues = HashMap<Vec<u8>, Vec<RowId>>;
-
 /// The rows to leave out of the next attempt: at least one that was not left out of this one, or
 /// none if the upload is not to blame, or not yet. The attempt may be taken back.
-pub(in crate::sqlite) fn violators(attempt: &Attempt<'_>) -> Result<Refused, Failure> {
+pub(in crate::sqlite) fn violators(attempt: &Attempt<'_>) -> Result<OwedRows, Failure> {
     let user_tables = tables::read(attempt.connection)?;
     let links = links(attempt, &user_tables);
-    let uploaded = uploaded_rows(attempt)?;
-    let may_blame = |id: &RowId| uploaded.contains_key(id);
-    let (mut refused, mut unexplained) = (Refused::new(), Vec::new());
-    let mut sought = Vec::new();
+    let uploaded = Suspects::of(attempt)?;
+    let (mut refused, mut unexplained) = (OwedRows::within(attempt.spills), Vec::new());
+    let mut sought = Sought::within(attempt.spills);
     for link in &links {
-        let orphans = orphans_of(attempt.connection, link)?;
-        if orphans.is_empty() {
-            continue;
-        }
-        let taken = taken_away(attempt, link)?;
-        let mut explained = true;
-        for (child_key, referring) in orphans {
-            let parents = taken.get(&referring).into_iter().flatten().cloned();
-            let parents: Vec<RowId> = parents.filter(may_blame).collect();
-            let child = link.child_at.map(|position| (position, child_key.clone()));
-            let child = child.filter(|id| may_blame(id) && uploaded[id] != Change::Delete);
-            if parents.is_empty() && child.is_none() {
-                explained = false;
-                sought.extend(link.sought(child_key, referring));
-            }
-            let blamed = if parents.is_empty() { child.into_iter().collect() } else { parents };
-            refused.extend(blamed.into_iter().map(|id| (id, link.reason())));
-        }
-        if !explained {
+        if !blame(attempt, link, &uploaded, (&mut refused, &mut sought))? {
             unexplained.push(link);
         }
     }
     refuse_dependents(attempt, &links, &mut refused)?;
     if refused.is_empty() {
         // Others have written below a row that the upload takes away.
-        let above = above::rows_above(attempt, &user_tables, sought)?;
-        let above = above.into_iter().filter(|id| may_blame(id) && uploaded[id] != Change::Insert);
         let reason = "rows of others refer to the row, or to a row that is deleted with it";
-        refused.extend(above.map(|id| (id, (Code::RowReferences, reason.to_owned()))));
+        above::visit_rows_above(attempt, &user_tables, sought, &mut |id| match uploaded
+            .change_of(&id)?
+        {
+            None | Some(Change::Insert) => Ok(()),
+            Some(_) => refused.reject(&id, (Code::RowReferences, reason.to_owned())),
+        })?;
     }
     if refused.is_empty() && attempt.watch.is_some() {
         // Values that are equal to SQLite and not to us: whatever may be the reason is left out.
         for link in unexplained {
-            let suspects = uploaded.iter().filter(|((position, _), change)| match change {
-                Change::Delete => link.parent_at == Some(*position),
-                Change::Update | Change::KeyChange => {
-                    [link.child_at, link.parent_at].contains(&Some(*position))
+            uploaded.visit(|(position, key), change| {
+                let is_suspect = match change {
+                    Change::Delete => link.parent_at == Some(position),
+                    Change::Update | Change::KeyChange => {
+                        [link.child_at, link.parent_at].contains(&Some(position))
+                    }
+                    Change::Insert => link.child_at == Some(position),
+                };
+                match is_suspect {
+                    true => refused.reject(&(position, key), link.reason()),
+                    false => Ok(()),
                 }
-                Change::Insert => link.child_at == Some(*position),
-            });
-            let suspects = suspects.map(|(id, _)| id).filter(|id| may_blame(id));
-            refused.extend(suspects.map(|id| (id.clone(), link.reason())));
+            })?;
         }
     }
     Ok(refused)
+}
+
+/// Refuses the rows to which the orphans of one foreign key can be traced, and notes the other
+/// orphans. Whether there are none of these.
+fn blame(
+    attempt: &Attempt<'_>,
+    link: &Link<'_>,
+    uploaded: &Suspects,
+    (refused, sought): (&mut OwedRows, &mut Sought),
+) -> Result<bool, Failure> {
+    let (mut taken, mut explained) = (None, true);
+    visit_orphans(attempt.connection, link, &mut |child_key, referring| {
+        let taken = match &taken {
+            Some(taken) => taken,
+            None => &*taken.insert(taken_away(attempt, link)?),
+        };
+        let mut blamed = false;
+        taken.visit(referring, |entry| {
+            let (table, key) = read_place(entry)?;
+            let parent = (table, key.to_vec());
+            if uploaded.change_of(&parent)?.is_some() {
+                blamed = true;
+                refused.reject(&parent, link.reason())?;
+            }
+            Ok::<_, Failure>(ControlFlow::Continue(()))
+        })?;
+        if blamed {
+            return Ok(());
+        }
+        if let Some(position) = link.child_at {
+            let child = (position, child_key.to_vec());
+            if uploaded.change_of(&child)?.is_some_and(|change| change != Change::Delete) {
+                return refused.reject(&child, link.reason());
+            }
+        }
+        explained = false;
+        sought.add(&link.child.name, &link.child.key, child_key)?;
+        sought.add(link.parent(), &link.to(), referring)
+    })?;
+    Ok(explained)
 }
 
 /// The foreign keys with an uploaded table at either end.
@@ -120,15 +148,6 @@ impl Link<'_> {
         (Code::RowReferences, format!("{child} refers to a missing row of {parent}"))
     }
 
-    /// The row without a parent, and the parent that is missing.
-    fn sought(&self, child_key: Vec<u8>, referring: Vec<u8>) -> [Sought<'_>; 2] {
-        let key = self.child.key.iter().map(String::as_str).collect();
-        [
-            Sought { table: &self.child.name, columns: key, values: child_key },
-            Sought { table: self.parent(), columns: self.to(), values: referring },
-        ]
-    }
-
     /// `"child" AS c WHERE …`: the children that refer to nothing.
     pub(super) fn without_parent(&self) -> String {
         orphans::without_parent(self.child, self.foreign_key)
@@ -150,49 +169,63 @@ impl Link<'_> {
     }
 }
 
-/// The rows that were not left out. A row that leaves a key and a new one that takes it have the
-/// same ID, and are left out together; the one that was there before may be to blame for more.
-fn uploaded_rows(attempt: &Attempt<'_>) -> Result<HashMap<RowId, Change>, Failure> {
-    let (mut uploaded, mut failure) = (HashMap::new(), None);
-    each_row(attempt, |position, row| {
-        let id = row.key(&attempt.tables[position].published, position);
-        match attempt.refused.contains(&id) {
-            Ok(true) => {}
-            Ok(false) => {
-                let change = uploaded.entry(id).or_insert(row.change);
-                if *change == Change::Insert {
-                    *change = row.change;
-                }
+/// The rows of the upload that were not left out, which alone can be blamed.
+struct Suspects(RowMap);
+
+impl Suspects {
+    /// A row that leaves a key and a new one that takes it have the same ID, and are left out
+    /// together; the one that was there before may be to blame for more.
+    fn of(attempt: &Attempt<'_>) -> Result<Suspects, Failure> {
+        let mut all = Suspects(RowMap::within(attempt.spills));
+        each_row(attempt, |position, row| {
+            let id = row.key(&attempt.tables[position].published, position);
+            if attempt.refused.contains(&id)? {
+                return Ok(());
             }
-            Err(error) => failure = Some(error),
-        }
-    })?;
-    match failure {
-        Some(failure) => Err(failure),
-        None => Ok(uploaded),
+            match all.change_of(&id)? {
+                None | Some(Change::Insert) => all.0.put(&id, &[row.change as u8]),
+                Some(_) => Ok(()),
+            }
+        })?;
+        Ok(all)
     }
+
+    /// What the upload does to the row; none where it cannot be blamed.
+    fn change_of(&self, id: &RowId) -> Result<Option<Change>, Failure> {
+        self.0.get(id)?.map(|noted| read_change(&noted)).transpose()
+    }
+
+    fn visit(
+        &self,
+        mut visit: impl FnMut(RowId, Change) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        self.0.visit(|id, noted| visit(id, read_change(noted)?))
+    }
+}
+
+fn read_change(noted: &[u8]) -> Result<Change, Failure> {
+    const CHANGES: [Change; 4] =
+        [Change::Insert, Change::Update, Change::KeyChange, Change::Delete];
+    let torn = || Failure::new(Code::Bug, "a row that may be blamed does not read");
+    CHANGES.into_iter().find(|change| noted == [*change as u8]).ok_or_else(torn)
 }
 
 /// Parents that the upload deletes or gives other values, by the values they had.
 fn taken_away(attempt: &Attempt<'_>, link: &Link<'_>) -> Result<ByValues, Failure> {
-    let mut taken = ByValues::new();
+    let mut taken = ByValues::within(attempt.spills);
     let Some((parent_at, columns)) = columns_at(attempt, link.parent_at, &link.to()) else {
         return Ok(taken);
     };
     each_row(attempt, |position, row| {
         if position != parent_at || row.change == Change::Insert {
-            return;
+            return Ok(());
         }
         let old = values(&row.old, &columns);
         if row.change == Change::Update && old == values(&row.new, &columns) {
-            return;
+            return Ok(());
         }
-        if let Some(old) = old {
-            taken
-                .entry(old)
-                .or_default()
-                .push(row.key(&attempt.tables[position].published, position));
-        }
+        let id = row.key(&attempt.tables[position].published, position);
+        old.map_or(Ok(()), |old| taken.add(&old, &place(&id)))
     })?;
     Ok(taken)
 }
@@ -201,7 +234,7 @@ fn taken_away(attempt: &Attempt<'_>, link: &Link<'_>) -> Result<ByValues, Failur
 fn refuse_dependents(
     attempt: &Attempt<'_>,
     links: &[Link<'_>],
-    refused: &mut Refused,
+    refused: &mut OwedRows,
 ) -> Result<(), Failure> {
     if refused.is_empty() {
         return Ok(());
@@ -213,38 +246,43 @@ fn refuse_dependents(
             columns_at(attempt, link.child_at, &link.from()),
         );
         let (Some(parent), Some((child_at, columns))) = (parent, child) else { continue };
-        let mut children = ByValues::new();
+        let mut children = ByValues::within(attempt.spills);
         each_row(attempt, |position, row| {
             if position == child_at
                 && row.change != Change::Delete
                 && let Some(referring) = values(&row.new, &columns)
             {
                 let id = row.key(&attempt.tables[position].published, position);
-                children.entry(referring).or_default().push(id);
+                return children.add(&referring, &place(&id));
             }
+            Ok(())
         })?;
         by_parent.push((link, parent, children));
     }
     loop {
-        let mut more: Vec<(RowId, (Code, String))> = Vec::new();
+        let before = refused.added();
         each_row(attempt, |position, row| {
             let id = row.key(&attempt.tables[position].published, position);
-            if row.change != Change::Insert || !refused.contains_key(&id) {
-                return;
+            if row.change != Change::Insert || !refused.contains(&id)? {
+                return Ok(());
             }
-            for (link, (parent_at, columns), children) in &by_parent {
-                if *parent_at != position {
-                    continue;
-                }
-                let found = values(&row.new, columns).and_then(|values| children.get(&values));
-                let new = found.into_iter().flatten().filter(|child| !refused.contains_key(child));
-                more.extend(new.map(|child| (child.clone(), link.reason())));
+            let here = by_parent.iter().filter(|(_, (parent_at, _), _)| *parent_at == position);
+            for (link, (_, columns), children) in here {
+                let Some(referred) = values(&row.new, columns) else { continue };
+                children.visit(&referred, |entry| {
+                    let (table, key) = read_place(entry)?;
+                    let child = (table, key.to_vec());
+                    if !refused.contains(&child)? {
+                        refused.reject(&child, link.reason())?;
+                    }
+                    Ok::<_, Failure>(ControlFlow::Continue(()))
+                })?;
             }
+            Ok(())
         })?;
-        if more.is_empty() {
+        if refused.added() == before {
             return Ok(());
         }
-        refused.extend(more);
     }
 }
 
@@ -273,24 +311,18 @@ fn values(row: &[ValueRef<'_>], columns: &[usize]) -> Option<Vec<u8>> {
 
 pub(super) fn each_row(
     attempt: &Attempt<'_>,
-    mut visit: impl FnMut(usize, &UploadedRow<'_>),
+    visit: impl FnMut(usize, &UploadedRow<'_>) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let published = |position: usize| &attempt.tables[position].published;
-    uploaded_row::each_row(
-        attempt.request.batches,
-        &published,
-        |_, _| true,
-        |position, row| {
-            visit(position, row);
-            Ok(())
-        },
-    )
+    uploaded_row::each_row(attempt.request.batches, &published, |_, _| true, visit)
 }
 
-/// The key of a row whose parent is missing, and the values that refer to it.
-type Orphan = (Vec<u8>, Vec<u8>);
-
-fn orphans_of(connection: &Connection, link: &Link<'_>) -> Result<Vec<Orphan>, Failure> {
+/// Shows the rows whose parent is missing.
+fn visit_orphans(
+    connection: &Connection,
+    link: &Link<'_>,
+    visit: TakesReferring<'_>,
+) -> Result<(), Failure> {
     let (child, from) = (link.child, link.from());
     let searching = |error| script_failed(error, &child.name, "the search for broken foreign keys");
     let sql = format!(
@@ -301,13 +333,12 @@ fn orphans_of(connection: &Connection, link: &Link<'_>) -> Result<Vec<Orphan>, F
     );
     let mut statement = connection.prepare(&sql).map_err(searching)?;
     let mut rows = statement.query([]).map_err(searching)?;
-    let mut orphans = Vec::new();
+    let mut both = Vec::new();
     while let Some(row) = rows.next().map_err(searching)? {
-        let mut key = Vec::new();
-        write_row(&mut key, row, child.key.len() + from.len()).map_err(searching)?;
-        let referring_from = key.len() - model::skip_row(&key, child.key.len())?.len();
-        let referring = key.split_off(referring_from);
-        orphans.push((key, referring));
+        both.clear();
+        write_row(&mut both, row, child.key.len() + from.len()).map_err(searching)?;
+        let referring = model::skip_row(&both, child.key.len())?;
+        visit(&both[..both.len() - referring.len()], referring)?;
     }
-    Ok(orphans)
+    Ok(())
 }

@@ -99,24 +99,13 @@ type Look<'l> =
 
 /// Whether `look` finds something in an uploaded row of a table that was not refused.
 fn any(attempt: &Attempt<'_>, table: usize, look: Look<'_>) -> Result<bool, Failure> {
-    let (mut found, mut failure) = (false, None);
+    let mut found = false;
     each_row(attempt, |position, row| {
-        if position != table || found || failure.is_some() {
-            return;
-        }
         let id = row.key(&attempt.tables[position].published, position);
-        let looked = match attempt.refused.contains(&id) {
-            Ok(true) => return,
-            Ok(false) => look(row.change, &row.old, &row.new),
-            Err(error) => Err(error),
-        };
-        match looked {
-            Ok(violates) => found = violates,
-            Err(error) => failure = Some(error),
+        if position == table && !found && !attempt.refused.contains(&id)? {
+            found = look(row.change, &row.old, &row.new)?;
         }
+        Ok(())
     })?;
-    match failure {
-        Some(failure) => Err(failure),
-        None => Ok(found),
-    }
+    Ok(found)
 }

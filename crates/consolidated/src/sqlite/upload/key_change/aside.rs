@@ -12,8 +12,9 @@ use crate::sqlite::details::CatalogTable;
 use crate::sqlite::download::followers;
 use crate::sqlite::errors::failed as failing;
 use crate::sqlite::upload::WaitingRow;
-use crate::sqlite::upload::attempt::Attempt;
-use crate::sqlite::upload::refused::Refused;
+use crate::sqlite::upload::attempt::{Attempt, Stop};
+use crate::sqlite::upload::waiting::WaitingRows;
+use crate::upload::owed_rows::OwedRows;
 use crate::upload::rebase::{Rebased, values};
 use crate::upload::uploaded_row::{UploadedRow, key_of};
 use model::{Code, Failure, Value, ValueRef};
@@ -25,19 +26,19 @@ use model::{Code, Failure, Value, ValueRef};
 pub(super) fn put_aside(
     attempt: &mut Attempt<'_>,
     waiting_rows: &WaitingRow,
-) -> Result<(Vec<WaitingRow>, Option<Vec<u8>>), Failure> {
-    let tables = attempt.tables;
+) -> Result<(WaitingRows, Option<Vec<u8>>), Stop> {
+    let (tables, none) = (attempt.tables, WaitingRows::within(attempt.spills));
     let table = &tables[waiting_rows.table];
-    let Some(links) = attempt.links else { return Ok((Vec::new(), None)) };
+    let Some(links) = attempt.links else { return Ok((none, None)) };
     let mut row = UploadedRow::default();
     row.read(&waiting_rows.row, waiting_rows.change, table.published.width())?;
     let rebased = match rebase_over_key_changes(attempt, table, waiting_rows.table, &row)? {
         Rebasing::AsItIs => Rebased::of(row.change, &table.published, &row.old, &row.new),
         Rebasing::Onto(rebased) => rebased,
-        Rebasing::Gone => return Ok((Vec::new(), None)),
+        Rebasing::Gone => return Ok((none, None)),
     };
     let rebased = rebased.row(table.published.width())?;
-    let Some(now) = attempt.fetch(table, &rebased)? else { return Ok((Vec::new(), None)) };
+    let Some(now) = attempt.fetch(table, &rebased)? else { return Ok((none, None)) };
     let followers = followers::of(attempt, waiting_rows.table, &rebased)?;
     let keys = links.user_tables.values().flat_map(|child| &child.foreign_keys);
     let mut referring = keys.filter(|key| key.parent == table.published.name);
@@ -49,28 +50,31 @@ pub(super) fn put_aside(
     Ok((followers.rows, aside))
 }
 
-/// Deletes of rows that were put aside, and are still there: they are left out of a new attempt.
-pub(in crate::sqlite) fn still_aside(attempt: &Attempt<'_>) -> Result<Refused, Failure> {
-    let mut refused = Refused::new();
-    let Some(moving) = &attempt.moving else { return Ok(refused) };
-    for ((position, aside), key) in &moving.aside {
-        let table = &attempt.tables[*position];
+/// Adds the deletes of rows that were put aside, and are still there: they are left out of a new
+/// attempt.
+pub(in crate::sqlite) fn refuse_what_is_aside(
+    attempt: &Attempt<'_>,
+    refused: &mut OwedRows,
+) -> Result<(), Failure> {
+    let Some(moving) = &attempt.moving else { return Ok(()) };
+    moving.aside.visit(|(position, aside), key| {
+        let table = &attempt.tables[position];
         let mut row = UploadedRow::default();
         row.new.resize(table.published.width(), ValueRef::Null);
-        for (column, value) in table.published.key.iter().zip(values(aside)?) {
+        for (column, value) in table.published.key.iter().zip(values(&aside)?) {
             row.new[usize::from(*column)] = value;
         }
         row.old.clone_from(&row.new);
         if Spot::of(attempt, table, &row)?.own.is_some() {
             let reason = (Code::RowRefused, "the row could not be deleted".to_owned());
-            refused.insert((*position, key.clone()), reason);
+            refused.reject(&(position, key.to_vec()), reason)?;
         }
-    }
-    Ok(refused)
+        Ok(())
+    })
 }
 
 /// Gives a row a temporary key, so that the others of its ring can move.
-pub(super) fn place(attempt: &mut Attempt<'_>, waiting_rows: &WaitingRow) -> Result<bool, Failure> {
+pub(super) fn place(attempt: &mut Attempt<'_>, waiting_rows: &WaitingRow) -> Result<bool, Stop> {
     let tables = attempt.tables;
     let table = &tables[waiting_rows.table];
     let mut row = UploadedRow::default();
@@ -95,7 +99,7 @@ fn move_away(
     table: &CatalogTable,
     position: usize,
     row: &UploadedRow<'_>,
-) -> Result<Option<Vec<u8>>, Failure> {
+) -> Result<Option<Vec<u8>>, Stop> {
     let Some(links) = attempt.links else { return Ok(None) };
     let Some(user_table) = links.user_tables.get(&table.published.name) else { return Ok(None) };
     let columns = &table.published.columns;

@@ -9,7 +9,7 @@ use model::Failure;
 impl Attempt<'_> {
     /// The values that rows of the upload pass on.
     pub(super) fn find_passing(&self) -> Result<Vec<Passing>, Failure> {
-        Passing::of(self.tables, self.request.batches, self.references()?)
+        Passing::of(self.tables, self.request.batches, self.references()?, self.spills)
     }
 
     /// Whether a row of the table at `position` may have been changed by a value that the upload

@@ -5,16 +5,16 @@ use crate::sqlite::details::CatalogTable;
 use crate::sqlite::download::arrivals::Arrivals;
 use crate::sqlite::download::moves;
 use crate::sqlite::links::Links;
-use crate::sqlite::upload::WaitingRow;
 use crate::sqlite::upload::effects::Effects;
-use crate::sqlite::upload::refused::Refused;
+use crate::sqlite::upload::waiting::WaitingRows;
 use crate::synchronization::UploadRequest;
 use crate::synchronization::change::Change;
+use crate::upload::owed_rows::OwedRows;
 use crate::upload::rebase::values;
-use crate::upload::uploaded_row::{RowId, each_row, key_of};
+use crate::upload::row_map::RowMap;
+use crate::upload::uploaded_row::{each_row, key_of};
 use model::Failure;
 use rusqlite::Connection;
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// What must be known of an upload with key changes.
@@ -23,21 +23,21 @@ pub(in crate::sqlite) struct Moving {
     pub(super) begins: Vec<i64>,
     pub(in crate::sqlite) effects: Effects,
     /// Keys that rows of the upload give up, of tables with key changes.
-    pub(super) given_up: HashSet<RowId>,
+    pub(super) given_up: RowMap,
     /// Keys that rows of the upload come to, of such tables, where the remote says which rows stay.
-    pub(super) taken: HashSet<RowId>,
+    pub(super) taken: RowMap,
     /// Deletes that were applied first.
-    pub(in crate::sqlite) done: HashSet<RowId>,
+    pub(in crate::sqlite) done: RowMap,
     /// By the new key of a key change that cannot be: the key that its row has kept.
-    pub(super) kept: HashMap<RowId, Vec<u8>>,
+    pub(super) kept: RowMap,
     /// By the spare key of a row that is to be deleted: the key that it had.
-    pub(super) aside: HashMap<RowId, Vec<u8>>,
+    pub(super) aside: RowMap,
     /// Keys that rows had for a while.
     pub(super) spares: Spares,
     /// Rows of the remote that go to the row which takes the key of one that is to be deleted.
-    pub(super) following: Vec<WaitingRow>,
+    pub(super) following: WaitingRows,
     /// Rows that were moved out of the way, and then could not get their key.
-    pub(in crate::sqlite) stuck: Refused,
+    pub(in crate::sqlite) stuck: OwedRows,
     /// No row is waited for any more.
     pub(in crate::sqlite) settling: bool,
 }

@@ -9,16 +9,19 @@ use crate::sqlite::details::CatalogTable;
 use crate::synchronization::change::{Change, RowSource};
 use crate::upload::detached::Reference;
 use crate::upload::uploaded_row::{UploadedRow, each_row};
-use model::{Failure, PublishedTable, ValueRef, write_value};
-use std::collections::HashMap;
+use model::{Failure, PublishedTable, SpillMap, Spills, ValueRef, write_value};
 use std::sync::Arc;
 
 /// A foreign key to values that the upload changes.
 pub(in crate::sqlite) struct Passing {
     pub(super) reference: Reference,
     /// The values that rows of the upload leave, and whether others come to them.
-    left: HashMap<Vec<u8>, bool>,
+    left: SpillMap,
 }
+
+/// What is said of a value that is left.
+const LEFT: &[u8] = &[0];
+const TAKEN: &[u8] = &[1];
 
 impl Passing {
     /// Those of the upload.
@@ -26,13 +29,15 @@ impl Passing {
         tables: &[Arc<CatalogTable>],
         batches: RowSource<'_>,
         references: Vec<Reference>,
+        spills: &Arc<Spills>,
     ) -> Result<Vec<Passing>, Failure> {
         let published = |at: usize| &tables[at].published;
         let all: Vec<&PublishedTable> = (0..tables.len()).map(published).collect();
         let references = references.into_iter();
         let references = references.filter(|reference| !reference.is_to_key(&all));
-        let mut passing: Vec<Passing> =
-            references.map(|reference| Passing { reference, left: HashMap::new() }).collect();
+        let mut passing: Vec<Passing> = references
+            .map(|reference| Passing { reference, left: SpillMap::new(spills) })
+            .collect();
         if passing.is_empty() {
             return Ok(passing);
         }
@@ -40,39 +45,30 @@ impl Passing {
         each_row(batches, &published, changes, |table, row| {
             for one in passing.iter_mut().filter(|one| one.reference.parent == table) {
                 if one.is_changed_by(row) {
-                    one.left.insert(tuple(&row.old, &one.reference.referred), false);
+                    one.left.set(&tuple(&row.old, &one.reference.referred), LEFT)?;
                 }
             }
             Ok(())
         })?;
         passing.retain(|one| !one.left.is_empty());
-        let writes = |table: usize, change| {
-            let passes = passing.iter().any(|one| one.reference.parent == table);
-            change != Change::Delete && passes
-        };
-        let mut taken = Vec::new();
+        let parents: Vec<usize> = passing.iter().map(|one| one.reference.parent).collect();
+        let writes = |table: usize, change| change != Change::Delete && parents.contains(&table);
         each_row(batches, &published, writes, |table, row| {
-            for (at, one) in passing.iter().enumerate() {
-                if one.reference.parent != table {
-                    continue;
-                }
+            for one in passing.iter_mut().filter(|one| one.reference.parent == table) {
                 let value = tuple(&row.new, &one.reference.referred);
                 let comes = row.change == Change::Insert || one.is_changed_by(row);
-                if comes && one.left.contains_key(&value) {
-                    taken.push((at, value));
+                if comes && one.left.get(&value)?.is_some() {
+                    one.left.set(&value, TAKEN)?;
                 }
             }
             Ok(())
         })?;
-        for (at, value) in taken {
-            passing[at].left.insert(value, true);
-        }
         Ok(passing)
     }
 
     /// Another row of the upload takes the value.
-    pub(super) fn is_taken(&self, value: &[u8]) -> bool {
-        self.left.get(value).is_some_and(|taken| *taken)
+    pub(super) fn is_taken(&self, value: &[u8]) -> Result<bool, Failure> {
+        Ok(self.left.get(value)?.is_some_and(|taken| *taken == *TAKEN))
     }
 
     pub(super) fn is_changed_by(&self, row: &UploadedRow<'_>) -> bool {

@@ -6,9 +6,9 @@ use crate::sqlite::upload::attempt::Attempt;
 use crate::sqlite::upload::effects::Effect;
 use crate::synchronization::change::Change;
 use crate::upload::rebase::{Rebased, rebase, values};
-use crate::upload::uploaded_row::{RowId, UploadedRow, key_of};
+use crate::upload::row_map::RowMap;
+use crate::upload::uploaded_row::{UploadedRow, key_of};
 use model::{Failure, ValueRef, write_value};
-use std::collections::HashMap;
 
 /// How a row of the upload is to be applied.
 pub(in crate::sqlite) enum Rebasing {
@@ -47,8 +47,8 @@ pub(in crate::sqlite) fn rebase_over_key_changes(
     let Effect::Changed { before, after } = effect else { return Ok(Rebasing::Gone) };
     let (before, after) = (values(&before)?, values(&after)?);
     let rebased = match &rebased {
-        None => attempt.over_effect(table, position, row, (&before, &after)),
-        Some(now) => attempt.over_effect(table, position, &now.row(width)?, (&before, &after)),
+        None => attempt.over_effect(table, position, row, (&before, &after))?,
+        Some(now) => attempt.over_effect(table, position, &now.row(width)?, (&before, &after))?,
     };
     let back = attempt.over_rows_aside(table, position, &rebased.row(width)?)?;
     Ok(Rebasing::Onto(back.unwrap_or(rebased)))
@@ -100,17 +100,22 @@ impl Attempt<'_> {
         table: &CatalogTable,
         position: usize,
         row: &UploadedRow<'_>,
-        keys: Option<&HashMap<RowId, Vec<u8>>>,
+        keys: Option<&RowMap>,
     ) -> Result<Option<Rebased>, Failure> {
         let (Some(keys), Some(links)) = (keys, self.links) else { return Ok(None) };
         if keys.is_empty() || row.change == Change::Delete {
             return Ok(None);
         }
-        let mut new = row.new.clone();
+        let mut now = Vec::new();
         for link in links.of(position) {
             let referred = encoded(&row.new, &link.columns);
-            let Some(key) = keys.get(&(link.parent, referred)) else { continue };
-            for (column, value) in link.columns.iter().zip(values(key)?) {
+            if let Some(key) = keys.get(&(link.parent, referred))? {
+                now.push((&link.columns, key));
+            }
+        }
+        let mut new = row.new.clone();
+        for (columns, key) in &now {
+            for (column, value) in columns.iter().zip(values(key)?) {
                 new[*column] = value;
             }
         }
@@ -157,7 +162,7 @@ impl Attempt<'_> {
         let mut follow_new = |link: &crate::sqlite::links::Link| -> Result<(), Failure> {
             let key = picked(&row.new, &link.columns);
             let same = row.change != Change::Insert && key == picked(&row.old, &link.columns);
-            if same || key.contains(&ValueRef::Null) || self.brings(link.parent, &key) {
+            if same || key.contains(&ValueRef::Null) || self.brings(link.parent, &key)? {
                 return Ok(());
             }
             let parent = &self.tables[link.parent].published;
@@ -188,12 +193,16 @@ impl Attempt<'_> {
 
     /// Whether the remote has given up this key, or has a row of its own there: what has it at the
     /// remote is another row.
-    fn brings(&self, position: usize, key: &[ValueRef<'_>]) -> bool {
+    fn brings(&self, position: usize, key: &[ValueRef<'_>]) -> Result<bool, Failure> {
         let mut id = Vec::new();
         key.iter().for_each(|value| write_value(&mut id, *value));
         let id = (position, id);
-        self.moves.is_some_and(|moves| moves.is_own(&id))
-            || self.moving.as_ref().is_some_and(|moving| moving.given_up.contains(&id))
+        if let Some(moves) = self.moves
+            && moves.is_own(&id)?
+        {
+            return Ok(true);
+        }
+        self.moving.as_ref().map_or(Ok(false), |moving| moving.given_up.contains(&id))
     }
 }
 

@@ -5,17 +5,16 @@ use crate::quote::ident;
 use crate::script::Event;
 use crate::sqlite::details::CatalogTable;
 use crate::sqlite::errors::{RowFault, script_failed};
-use crate::sqlite::upload::attempt::Attempt;
+use crate::sqlite::upload::attempt::{Attempt, Stop};
 use crate::sqlite::values::Bind;
 use crate::upload::uploaded_row::UploadedRow;
-use model::Failure;
 
 /// Gives the row with the old key of `row` its new one, and nothing else.
 pub(in crate::sqlite) fn rename(
     attempt: &Attempt<'_>,
     table: &CatalogTable,
     row: &UploadedRow<'_>,
-) -> Result<Option<(RowFault, String)>, Failure> {
+) -> Result<Option<(RowFault, String)>, Stop> {
     let published = &table.published;
     let names = key_names(published);
     let set = numbered(&names, 1, ", ");

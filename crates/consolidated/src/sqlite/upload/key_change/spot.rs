@@ -51,6 +51,38 @@ impl Spot {
         Ok(Spot { own, occupant })
     }
 
+    /// Where no row is spoken of.
+    pub(super) fn nobody() -> Spot {
+        Spot { own: None, occupant: None }
+    }
+
+    /// As bytes.
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for key in [&self.own, &self.occupant] {
+            let len = key.as_ref().map_or(0, |key| key.len() as u32 + 1);
+            bytes.extend_from_slice(&len.to_le_bytes());
+            bytes.extend_from_slice(key.as_deref().unwrap_or_default());
+        }
+        bytes
+    }
+
+    /// What [`Spot::to_bytes`] has made.
+    pub(super) fn read(bytes: &[u8]) -> Option<Spot> {
+        let mut rest = bytes;
+        let mut key = || -> Option<Option<Vec<u8>>> {
+            let (len, behind) = rest.split_first_chunk()?;
+            let Some(len) = u32::from_le_bytes(*len).checked_sub(1) else {
+                rest = behind;
+                return Some(None);
+            };
+            let (key, behind) = behind.split_at_checked(len as usize)?;
+            rest = behind;
+            Some(Some(key.to_vec()))
+        };
+        Some(Spot { own: key()?, occupant: key()? })
+    }
+
     /// Another row has the new key.
     pub(in crate::sqlite) fn is_taken(&self) -> bool {
         self.taken_by().is_some()
@@ -68,7 +100,7 @@ pub(super) fn spot_of(attempt: &Attempt<'_>, waiting_rows: &WaitingRow) -> Resul
     row.read(&waiting_rows.row, waiting_rows.change, table.published.width())?;
     match rebase_over_key_changes(attempt, table, waiting_rows.table, &row)? {
         Rebasing::AsItIs => Spot::of(attempt, table, &row),
-        Rebasing::Gone => Ok(Spot { own: None, occupant: None }),
+        Rebasing::Gone => Ok(Spot::nobody()),
         Rebasing::Onto(rebased) => Spot::of(attempt, table, &rebased.row(table.published.width())?),
     }
 }

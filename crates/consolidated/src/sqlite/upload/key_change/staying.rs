@@ -10,13 +10,13 @@ use crate::sqlite::upload::attempt::Attempt;
 use crate::sqlite::upload::key_change::passing::tuple;
 use crate::synchronization::change::Change;
 use crate::upload::rebase::{Rebased, rebase_staying};
-use crate::upload::uploaded_row::{RowId, UploadedRow, each_row};
+use crate::upload::row_map::RowMap;
+use crate::upload::uploaded_row::{UploadedRow, each_row};
 use model::{Failure, ValueRef};
-use std::collections::HashSet;
 
 /// Keys that rows of the upload come to, of the tables `wanted`.
-pub(super) fn taken(attempt: &Attempt<'_>, wanted: &[usize]) -> Result<HashSet<RowId>, Failure> {
-    let mut keys = HashSet::new();
+pub(super) fn taken(attempt: &Attempt<'_>, wanted: &[usize]) -> Result<RowMap, Failure> {
+    let mut keys = RowMap::within(attempt.spills);
     if !attempt.request.rows_stay {
         return Ok(keys);
     }
@@ -25,8 +25,7 @@ pub(super) fn taken(attempt: &Attempt<'_>, wanted: &[usize]) -> Result<HashSet<R
         matches!(change, Change::KeyChange | Change::Insert) && wanted.contains(&table)
     };
     each_row(attempt.request.batches, &published, comes, |table, row| {
-        keys.insert(row.new_key(published(table), table));
-        Ok(())
+        keys.add(&row.new_key(published(table), table))
     })?;
     Ok(keys)
 }
@@ -39,9 +38,9 @@ impl Attempt<'_> {
         position: usize,
         row: &UploadedRow<'_>,
         (before, after): (&[ValueRef<'_>], &[ValueRef<'_>]),
-    ) -> Rebased {
-        let stays = self.staying(position, row, (before, after));
-        rebase_staying(row, &table.published, before, after, &stays)
+    ) -> Result<Rebased, Failure> {
+        let stays = self.staying(position, row, (before, after))?;
+        Ok(rebase_staying(row, &table.published, before, after, &stays))
     }
 
     /// The columns in which the row stays where it was.
@@ -50,10 +49,11 @@ impl Attempt<'_> {
         position: usize,
         row: &UploadedRow<'_>,
         (before, after): (&[ValueRef<'_>], &[ValueRef<'_>]),
-    ) -> Vec<usize> {
-        let (Some(moving), Some(links)) = (&self.moving, self.links) else { return Vec::new() };
+    ) -> Result<Vec<usize>, Failure> {
+        let mut stays = Vec::new();
+        let (Some(moving), Some(links)) = (&self.moving, self.links) else { return Ok(stays) };
         if matches!(row.change, Change::Insert | Change::Delete) {
-            return Vec::new();
+            return Ok(stays);
         }
         let same = |one: &[ValueRef<'_>], other: &[ValueRef<'_>], columns: &[usize]| {
             columns.iter().all(|column| one[*column].identical(other[*column]))
@@ -63,16 +63,18 @@ impl Attempt<'_> {
                 && same(&row.old, before, columns)
                 && !same(before, after, columns)
         };
-        let by_key = links.of(position).filter(|link| {
-            let key = tuple(&row.old, &link.columns);
-            followed(&link.columns) && moving.taken.contains(&(link.parent, key))
-        });
-        let passing = self.passing.iter().flatten();
-        let by_value = passing.filter(|one| one.reference.child == position).filter(|one| {
+        for link in links.of(position).filter(|link| followed(&link.columns)) {
+            if moving.taken.contains(&(link.parent, tuple(&row.old, &link.columns)))? {
+                stays.extend(&link.columns);
+            }
+        }
+        let passing = self.passing.iter().flatten().filter(|_| self.request.rows_stay);
+        for one in passing.filter(|one| one.reference.child == position) {
             let columns = &one.reference.columns;
-            self.request.rows_stay && followed(columns) && one.is_taken(&tuple(&row.old, columns))
-        });
-        let by_value = by_value.map(|one| &one.reference.columns);
-        by_key.map(|link| &link.columns).chain(by_value).flatten().copied().collect()
+            if followed(columns) && one.is_taken(&tuple(&row.old, columns))? {
+                stays.extend(columns);
+            }
+        }
+        Ok(stays)
     }
 }

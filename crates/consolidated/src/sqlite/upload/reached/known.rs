@@ -12,7 +12,7 @@ use crate::upload::uploaded_row::UploadedRow;
 use model::{Failure, PublishedTable, ValueRef};
 use rusqlite::Connection;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The foreign keys of the database that do something to rows, as they were read last.
@@ -92,6 +92,14 @@ impl Reach {
     /// Whether foreign keys may reach rows of the table.
     pub(in crate::sqlite::upload) fn is_reached(&self, name: &str) -> bool {
         self.position(name).is_some_and(|at| self.graph.iter().any(|key| key.child == at))
+    }
+
+    /// The columns of the table that foreign keys write.
+    pub(in crate::sqlite::upload) fn written(&self, name: &str) -> BTreeSet<String> {
+        let at = self.position(name);
+        let keys = self.graph.iter().filter(|key| Some(key.child) == at);
+        let actions = keys.flat_map(|key| [&key.on_delete, &key.on_update]);
+        actions.filter_map(Action::written).flatten().cloned().collect()
     }
 
     /// Whether a key change of the table may reach others.

@@ -20,6 +20,8 @@ pub enum Handing {
     Version2,
     /// Its requests of HTTP, with `X-Forwarded-For`.
     Requests,
+    /// The same over HTTP/2, many requests over one connection.
+    RequestsOverHttp2,
 }
 
 /// A balancer. Dropping it ends it.
@@ -65,6 +67,7 @@ fn configuration(handing: Handing, authority: &str, port: u16) -> String {
         Handing::Version1 => ("tcp", "send-proxy"),
         Handing::Version2 => ("tcp", "send-proxy-v2"),
         Handing::Requests => ("http\n    option forwardfor", ""),
+        Handing::RequestsOverHttp2 => ("http\n    option forwardfor", "proto h2"),
     };
     let address = Balancer::ADDRESS;
     format!(
