@@ -118,37 +118,27 @@ impl Worker {
 
     /// Who the user is, and what the remote shares.
     pub(crate) async fn admit(&self, admission: Admission) -> Result<Costed<Admitted>, Failure> {
-        let (answer, receiver) = oneshot::channel();
-        self.admissions.put(reader::Read::Admit(admission, answer)).await?;
-        receiver.await.map_err(|_| gone())?
+        ask(&self.admissions, |answer| reader::Read::Admit(admission, answer)).await
     }
 
     /// Fetches a download.
     pub(crate) async fn fetch(&self, fetch: Fetch) -> Result<Costed<FetchedDownload>, Failure> {
-        let (answer, receiver) = oneshot::channel();
-        self.reads.put(reader::Read::Fetch(fetch, answer)).await?;
-        receiver.await.map_err(|_| gone())?
+        ask(&self.reads, |answer| reader::Read::Fetch(fetch, answer)).await
     }
 
     /// Answers what rows a remote should have, as digests: frames of Verified.
     pub(crate) async fn compare(&self, comparison: Comparison) -> Result<Costed<Spill>, Failure> {
-        let (answer, receiver) = oneshot::channel();
-        self.reads.put(reader::Read::Compare(comparison, answer)).await?;
-        receiver.await.map_err(|_| gone())?
+        ask(&self.reads, |answer| reader::Read::Compare(comparison, answer)).await
     }
 
     /// Learns what is committed, and shuts out predecessors.
     pub(crate) async fn begin(&self, begin: Begin) -> Result<Costed<consolidated::Begun>, Failure> {
-        let (answer, receiver) = oneshot::channel();
-        self.writes.put(Write::Begin(begin, answer)).await?;
-        receiver.await.map_err(|_| gone())?
+        ask(&self.writes, |answer| Write::Begin(begin, answer)).await
     }
 
     /// Notes what a download does not carry.
     pub(crate) async fn withhold(&self, withhold: Withhold) -> Result<Costed<()>, Failure> {
-        let (answer, receiver) = oneshot::channel();
-        self.writes.put(Write::Withhold(withhold, answer)).await?;
-        receiver.await.map_err(|_| gone())?
+        ask(&self.writes, |answer| Write::Withhold(withhold, answer)).await
     }
 
     /// Notes that a remote has applied a download.
@@ -156,9 +146,7 @@ impl Worker {
         &self,
         acknowledgement: Acknowledgement,
     ) -> Result<Costed<()>, Failure> {
-        let (answer, receiver) = oneshot::channel();
-        self.writes.put(Write::Acknowledge(acknowledgement, answer)).await?;
-        receiver.await.map_err(|_| gone())?
+        ask(&self.writes, |answer| Write::Acknowledge(acknowledgement, answer)).await
     }
 
     /// Gives a user another password; the answer comes after it is durable.
@@ -166,9 +154,7 @@ impl Worker {
         &self,
         change: PasswordChange,
     ) -> Result<Costed<()>, Failure> {
-        let (answer, receiver) = oneshot::channel();
-        self.writes.put(Write::ChangePassword(change, answer)).await?;
-        receiver.await.map_err(|_| gone())?
+        ask(&self.writes, |answer| Write::ChangePassword(change, answer)).await
     }
 
     /// Applies an upload; the answer comes after it is durable.
@@ -176,14 +162,19 @@ impl Worker {
         &self,
         upload: writer::Apply,
     ) -> Result<Costed<consolidated::Applied>, Failure> {
-        let (answer, receiver) = oneshot::channel();
-        self.writes.put(Write::Apply(Box::new(upload), answer)).await?;
-        receiver.await.map_err(|_| gone())?
+        ask(&self.writes, |answer| Write::Apply(Box::new(upload), answer)).await
     }
 }
 
 pub(crate) use writer::Apply;
 
-fn gone() -> Failure {
-    Failure::new(Code::Bug, "a worker ended without an answer; the server's log says why")
+/// Puts a request into a queue, and waits for its answer.
+async fn ask<R, T>(
+    queue: &Queue<R>,
+    request: impl FnOnce(oneshot::Sender<Result<T, Failure>>) -> R,
+) -> Result<T, Failure> {
+    let (answer, receiver) = oneshot::channel();
+    queue.put(request(answer)).await?;
+    let gone = "a worker ended without an answer; the server's log says why";
+    receiver.await.map_err(|_| Failure::new(Code::Bug, gone))?
 }
