@@ -88,7 +88,10 @@ fn join(client: &TcpStream, server: &TcpStream, rules: Rules, cut: &Arc<Mutex<us
     let (client, server, cut) =
         (client.try_clone().unwrap(), server.try_clone().unwrap(), cut.clone());
     thread::spawn(move || {
-        while let Some(at) = *last.lock().unwrap() {
+        loop {
+            // The lock is not held while this thread sleeps: those that move bytes wait for it.
+            let at = *last.lock().unwrap();
+            let Some(at) = at else { return };
             if at.elapsed() > limit {
                 *cut.lock().unwrap() += 1;
                 // One that has closed meanwhile is as good.
