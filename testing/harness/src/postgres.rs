@@ -279,7 +279,8 @@ impl Cluster {
     }
 
     fn end(&self, signal: Signal) {
-        if let Some(mut postmaster) = self.postmaster.lock().unwrap().take() {
+        let postmaster = self.postmaster.lock().unwrap().take();
+        if let Some(mut postmaster) = postmaster {
             let id = Pid::from_raw(postmaster.id().cast_signed()).unwrap();
             // Fails where it has ended already, which is what is wanted.
             let _ = kill_process(id, signal);

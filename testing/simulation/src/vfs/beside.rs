@@ -79,7 +79,8 @@ impl Disk {
     }
 
     fn delete(&self, path: &Path) -> io::Result<()> {
-        match self.machine().delete(name(path)?, false) {
+        let deleted = self.machine().delete(name(path)?, false);
+        match deleted {
             Err(ffi::SQLITE_IOERR_DELETE_NOENT) => Err(ErrorKind::NotFound.into()),
             result => result.map_err(failed),
         }
