@@ -1,0 +1,268 @@
+//! Downloads that are cut go on where they were, on any server, and lose nothing.
+
+mod meetings;
+mod shop;
+
+use harness::{Proxy, Server, Side, Verdict, World, count, sql};
+use protocol::{Capabilities, Message};
+use serde_json::Value;
+use shop::{Shop, assert_same, differences};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_syncline");
+
+/// Synchronizes through a proxy; none where the connection was cut.
+fn try_sync(world: &World, server: &Server, proxy: &Proxy) -> Option<Value> {
+    let mut arguments = world.sync_arguments("ann", server);
+    let at = arguments.iter().position(|argument| *argument == server.url).unwrap();
+    arguments[at].clone_from(&proxy.url);
+    arguments.push("--json".into());
+    let outcome = world.syncline.run(&arguments);
+    let report: Value = serde_json::from_str(&outcome.stdout).unwrap();
+    match report["error"]["code"].as_str() {
+        None => Some(report),
+        Some("E1006") => None,
+        Some(_) => panic!("{outcome:?}"),
+    }
+}
+
+/// The next connection ends behind so many frames of rows.
+fn cut_behind(proxy: &Proxy, frames: usize) {
+    let mut left = frames;
+    proxy.obey(move |from, message| match (from, message) {
+        (Side::Server, Message::Rows(_)) if left == 0 => Verdict::CutBefore,
+        (Side::Server, Message::Rows(_)) => {
+            left -= 1;
+            Verdict::Pass
+        }
+        _ => Verdict::Pass,
+    });
+}
+
+fn frames_of(proxy: &Proxy) -> usize {
+    proxy.keep_rows();
+    let heard = proxy.heard();
+    heard.iter().filter(|it| matches!(it, (Side::Server, Message::Rows(_)))).count()
+}
+
+fn kept_rows(world: &World) -> i64 {
+    let status = world.syncline.json(&["remote", "status", "ann.db", "--json"]);
+    status["partial_download"]["rows"].as_i64().unwrap()
+}
+
+// S2, S3, S4, S6: wherever a first download is cut, the next one brings only the rest, by another
+// server, and what has happened at both ends in between.
+#[test]
+fn a_download_that_is_cut_behind_any_frame_goes_on_there() {
+    for shop in Shop::both(PROGRAM) {
+        let world = &shop.world;
+        let mut server = world.serve();
+        let proxy = Proxy::new(&server.url);
+        proxy.keep_rows();
+        let whole = try_sync(world, &server, &proxy).unwrap();
+        let frames = frames_of(&proxy);
+        assert!(frames > 30 && whole["resumed"].is_null(), "{frames} {whole}");
+        let step = if harness::full() { 1 } else { frames / 4 };
+        for (at, cut) in (1..frames).step_by(step).enumerate() {
+            shop.forget("ann");
+            cut_behind(&proxy, cut);
+            assert!(try_sync(world, &server, &proxy).is_none(), "{cut}");
+            assert_eq!(count(&world.remote("ann"), "SELECT count(*) FROM customer"), 0, "S4");
+            let kept = kept_rows(world);
+            let is_quiet = at % 2 == 1;
+            if !is_quiet {
+                shop.changes(cut as u64);
+            }
+            server.stop();
+            server = world.serve();
+            proxy.lead_to(&server.url);
+            proxy.pass_all();
+            proxy.forget();
+            let rest = try_sync(world, &server, &proxy).unwrap();
+            assert_same(&shop, &format!("cut behind {cut} of {frames} frames"));
+            assert_eq!(kept_rows(world), 0);
+            let spared = rest["resumed"]["rows"].as_i64().unwrap_or(0);
+            assert_eq!(spared, kept, "{rest}");
+            assert!(cut < 3 || spared > 0, "{cut} {rest}");
+            let sent: u64 = proxy.heard().iter().map(rows_of).sum();
+            let all = rest["downloaded"]["upserts"].as_u64().unwrap();
+            assert!(
+                !is_quiet || sent + spared as u64 == all,
+                "{sent} of {all}, {spared} were kept"
+            );
+        }
+    }
+}
+
+fn rows_of((from, message): &(Side, Message)) -> u64 {
+    match (from, message) {
+        (Side::Server, Message::Rows(frame)) => u64::from(frame.count),
+        _ => 0,
+    }
+}
+
+// S1, S2, S3, S6: random cuts at any byte, one after the other, also of changes, with writes at
+// both ends in between.
+#[test]
+fn a_download_may_be_cut_again_and_again_at_any_byte() {
+    for shop in Shop::both(PROGRAM) {
+        let world = &shop.world;
+        let server = world.serve();
+        let proxy = Proxy::new(&server.url);
+        let (mut cuts, mut resumed) = (0, 0);
+        let mut chance = harness::Chance::from_seed(11);
+        let (rounds, steps) = if harness::full() { (60, 12) } else { (3, 6) };
+        for round in 0..rounds {
+            if round % 3 == 0 {
+                shop.forget("ann");
+            } else {
+                shop.many_changes(round);
+            }
+            for step in 0..steps {
+                proxy.cut_after(Side::Server, 500 + chance.below(90_000) as usize);
+                if let Some(report) = try_sync(world, &server, &proxy) {
+                    resumed += u32::from(!report["resumed"].is_null());
+                    proxy.pass_all();
+                    break;
+                }
+                cuts += 1;
+                shop.changes(chance.below(1 << 40));
+                if step > 1 {
+                    shop.changes_of_remote(chance.below(1 << 40));
+                }
+            }
+            proxy.pass_all();
+            // What the remote lost in a conflict may need a second one.
+            let report = try_sync(world, &server, &proxy).unwrap();
+            resumed += u32::from(!report["resumed"].is_null());
+            try_sync(world, &server, &proxy).unwrap();
+            assert_same(&shop, &format!("round {round}"));
+        }
+        assert!(cuts > 3 && resumed > 1, "{cuts} cuts, {resumed} resumed");
+    }
+}
+
+// S3, S6, trap 4, trap 28: what was kept does not count any more.
+#[test]
+fn what_was_kept_is_dropped_where_anything_else_has_changed() {
+    for shop in Shop::both(PROGRAM) {
+        let world = &shop.world;
+        let server = world.serve();
+        let proxy = Proxy::new(&server.url);
+        let cut = |shop: &Shop| {
+            shop.forget("ann");
+            cut_behind(&proxy, 12);
+            assert!(try_sync(world, &server, &proxy).is_none());
+            assert!(kept_rows(world) > 0);
+            proxy.pass_all();
+        };
+        cut(&shop);
+        world.syncline.ok(&["user", "set", "ann", "--claim", "rep=2"]);
+        let report = try_sync(world, &server, &proxy).unwrap();
+        assert_eq!(differences(&shop, 2), Vec::<String>::new(), "{report}");
+        world.syncline.ok(&["user", "set", "ann", "--claim", "rep=1"]);
+
+        cut(&shop);
+        world.center_sql("ALTER TABLE visit ADD COLUMN mood TEXT");
+        world.syncline.ok(&["deploy"]);
+        let report = try_sync(world, &server, &proxy).unwrap();
+        assert!(report["resumed"].is_null(), "{report}");
+        assert_same(&shop, "another table");
+
+        cut(&shop);
+        world.syncline.ok(&["remote", "reset", "ann.db"]);
+        assert_eq!(kept_rows(world), 0);
+        let report = try_sync(world, &server, &proxy).unwrap();
+        assert!(report["resumed"].is_null(), "{report}");
+        assert_same(&shop, "a reset");
+    }
+}
+
+// Trap 18
+#[test]
+fn without_the_capability_nothing_is_kept_and_nothing_changes() {
+    for shop in Shop::both(PROGRAM) {
+        let world = &shop.world;
+        let server = world.serve();
+        let proxy = Proxy::new(&server.url);
+        proxy.limit(Capabilities(Capabilities::ALL.0 & !Capabilities::RESUME.0));
+        cut_behind(&proxy, 12);
+        assert!(try_sync(world, &server, &proxy).is_none());
+        assert_eq!(kept_rows(world), 0);
+        proxy.pass_all();
+        assert!(try_sync(world, &server, &proxy).unwrap()["resumed"].is_null());
+        assert_same(&shop, "an older server");
+    }
+}
+
+// S3, S4: rows that the remote changes while they are kept are uploaded first, and come back,
+// whether the upload is a synchronization of its own or the one that goes on.
+#[test]
+fn a_row_that_is_uploaded_since_is_not_overwritten_by_what_was_kept() {
+    for (shop, alone) in Shop::both(PROGRAM).iter().flat_map(|shop| [(shop, false), (shop, true)]) {
+        let world = &shop.world;
+        let server = world.serve();
+        let proxy = Proxy::new(&server.url);
+        try_sync(world, &server, &proxy).unwrap();
+        world.center_sql(&format!("UPDATE customer SET name = 'center {alone}' WHERE rep = 1"));
+        // One that is cut is followed by one whose rows are in order.
+        for frames in [2, 4] {
+            cut_behind(&proxy, frames);
+            assert!(try_sync(world, &server, &proxy).is_none());
+        }
+        assert!(kept_rows(world) > 0);
+        let gone = if alone { 102 } else { 105 };
+        let edit = format!(
+            "UPDATE customer SET name = 'remote', note = '' WHERE id < 100 AND rep = 1;
+             DELETE FROM visit WHERE customer = {gone}; DELETE FROM customer WHERE id = {gone}"
+        );
+        sql(&world.remote("ann"), &edit);
+        proxy.pass_all();
+        if alone {
+            let upload = vec!["--upload-only".to_owned()];
+            world.syncline.run(&[world.sync_arguments("ann", &server), upload].concat());
+        }
+        let report = try_sync(world, &server, &proxy).unwrap();
+        assert!(!report["resumed"].is_null(), "{report}");
+        assert_same(shop, &format!("an upload in between, alone: {alone}"));
+    }
+}
+
+/// Kills need programs that can kill themselves.
+#[cfg(feature = "fail-points")]
+mod killed {
+    use super::*;
+
+    // S1, S3, S4
+    #[test]
+    fn a_client_that_is_killed_has_kept_what_it_stored() {
+        for shop in Shop::both(PROGRAM) {
+            let world = &shop.world;
+            let server = world.serve();
+            let points = "client-stores-at-once=return;client-position-reached=12*off->return";
+            world.try_sync("ann", &server, Some(points));
+            assert!(kept_rows(world) > 0);
+            shop.changes(7);
+            world.try_sync("ann", &server, Some(&points.replace("12", "6")));
+            shop.changes(8);
+            let report = world.sync("ann", &server);
+            assert!(!report["resumed"].is_null(), "{report}");
+            assert_same(&shop, "killed twice");
+        }
+    }
+
+    // S1, S3, S8
+    #[test]
+    fn a_server_that_is_killed_is_followed_by_another() {
+        for shop in Shop::both(PROGRAM) {
+            let world = &shop.world;
+            let dying = world.serve_with(&[], Some("server-download-half-sent=40*off->return"));
+            world.try_sync("ann", &dying, None);
+            shop.changes(9);
+            let server = world.serve();
+            harness::until("a synchronization", || {
+                world.try_sync("ann", &server, None).code == Some(0)
+            });
+            assert_same(&shop, "another server");
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! Single rows: which remotes receive them, and what becomes of those that fail.
+
+mod key_changes;
+mod latest;
+mod owed_rows;
+mod partitions;
+mod refresh;
+mod rejects;
+mod row_faults;

@@ -1,0 +1,209 @@
+//! Rejected rows are counted in every summary, and a person can retry or dismiss them.
+
+use harness::{World, query, sql};
+use serde_json::{Value, json};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_syncline");
+
+const TABLES: &str = "
+    CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER, data TEXT);
+    CREATE TABLE allowed (id INTEGER PRIMARY KEY);
+    INSERT INTO t VALUES (1, 1, 'a'), (2, 2, 'b');";
+
+/// The center refuses negative numbers while `allowed` is empty.
+const ON_SQLITE: &str = "
+    CREATE TRIGGER inserted BEFORE INSERT ON t
+        WHEN NEW.n < 0 AND NOT EXISTS (SELECT 1 FROM allowed)
+        BEGIN SELECT RAISE(ABORT, 'negative'); END;
+    CREATE TRIGGER updated BEFORE UPDATE ON t
+        WHEN NEW.n < 0 AND NOT EXISTS (SELECT 1 FROM allowed)
+        BEGIN SELECT RAISE(ABORT, 'negative'); END;";
+
+const ON_POSTGRES: &str = "
+    CREATE FUNCTION positive() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        IF NEW.n < 0 AND NOT EXISTS (SELECT FROM allowed) THEN RAISE EXCEPTION 'negative'; END IF;
+        RETURN NEW; END $$;
+    CREATE TRIGGER positive BEFORE INSERT OR UPDATE ON t
+        FOR EACH ROW EXECUTE FUNCTION positive();";
+
+fn command(world: &World, arguments: &[&str]) -> harness::Outcome {
+    let file = world.remote("ann");
+    let mut all = vec!["remote", "rejects"];
+    all.extend(arguments);
+    let all: Vec<&str> =
+        all.iter().map(|it| if *it == "FILE" { file.to_str().unwrap() } else { *it }).collect();
+    world.syncline.run(&all)
+}
+
+fn rejects(world: &World) -> Vec<Value> {
+    let outcome = command(world, &["FILE", "--json"]);
+    serde_json::from_str::<Value>(&outcome.stdout).unwrap().as_array().unwrap().clone()
+}
+
+/// The number of the reject of the row with this key.
+fn id_of(world: &World, key: i64) -> String {
+    let rejects = rejects(world);
+    let found = rejects.iter().find(|it| it["key"] == json!({ "id": key }));
+    found.unwrap()["id"].to_string()
+}
+
+fn worlds() -> [World; 2] {
+    let worlds = [
+        World::new(PROGRAM, &format!("{TABLES}{ON_SQLITE}")),
+        World::on_postgres(PROGRAM, &format!("{TABLES}{ON_POSTGRES}")),
+    ];
+    worlds.iter().for_each(|world| world.add_user("ann"));
+    worlds
+}
+
+// S5, S11: a refused row had to be typed again, or copied from JSON by hand, and this overwrote
+// changes that others had made in the meantime.
+#[test]
+fn a_retry_is_a_change_of_the_row_as_it_is_and_overwrites_nothing_unseen() {
+    for world in worlds() {
+        let server = world.serve();
+        world.sync("ann", &server);
+        sql(
+            &world.remote("ann"),
+            "UPDATE t SET n = -1, data = 'mine' WHERE id = 1; INSERT INTO t VALUES (3, -3, 'new');
+             UPDATE t SET n = -2 WHERE id = 2",
+        );
+        assert_eq!(world.sync("ann", &server)["rejected"], 3);
+        let told = rejects(&world);
+        assert_eq!(told[0]["key"], json!({"id": 1}), "{told:?}");
+        let shown = command(&world, &["FILE"]).stdout;
+        assert!(shown.contains("key      id=1") && shown.contains("  data  mine"), "{shown}");
+
+        world.center_sql("INSERT INTO allowed VALUES (1)");
+        world.center_sql("UPDATE t SET data = 'theirs' WHERE id = 2");
+        world.sync("ann", &server);
+        let refused = command(&world, &["retry", "FILE", "--all"]);
+        assert!(refused.stderr.contains("error E5171"), "{refused:?}");
+        assert_eq!(rejects(&world).len(), 3, "all or none");
+        let done = command(
+            &world,
+            &["retry", "FILE", "--id", &id_of(&world, 1), "--id", &id_of(&world, 3)],
+        );
+        assert_eq!(done.stdout, "retried 2 rejects\n", "{done:?}");
+        let result = world.sync("ann", &server);
+        let expected = json!({"inserts": 1, "updates": 1, "deletes": 0});
+        assert_eq!((&result["uploaded"], &result["rejected"]), (&expected, &json!(0)), "{result}");
+        let held = query(&world.remote("ann"), "SELECT n, data FROM t ORDER BY id");
+        assert_eq!(held, [["-1", "'mine'"], ["2", "'theirs'"], ["-3", "'new'"]]);
+
+        let forced =
+            command(&world, &["retry", "FILE", "--table", "t", "--key", "id=2", "--force"]);
+        assert_eq!(forced.stdout, "retried 1 reject\n", "{forced:?}");
+        world.sync("ann", &server);
+        let held = query(&world.remote("ann"), "SELECT n, data FROM t WHERE id = 2");
+        assert_eq!(held, [["-2", "'b'"]]);
+        assert!(rejects(&world).is_empty());
+        world.assert_converged(&["ann"]);
+    }
+}
+
+// S11: what was refused in an upload alone was counted by no later summary.
+#[test]
+fn every_summary_counts_what_it_learned_and_rejects_can_be_forgotten() {
+    for world in worlds() {
+        let server = world.serve();
+        world.sync("ann", &server);
+        let write = "UPDATE t SET n = -1 WHERE id = 1";
+        sql(&world.remote("ann"), write);
+        let mut arguments = world.sync_arguments("ann", &server);
+        arguments.extend(["--upload-only".to_owned(), "--json".to_owned()]);
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let alone: Value = serde_json::from_str(&world.syncline.run(&arguments).stdout).unwrap();
+        assert_eq!(alone["rejected"], 1, "{alone}");
+        assert_eq!(world.sync("ann", &server)["rejected"], 1, "now it is in the reject table");
+        assert_eq!(world.sync("ann", &server)["rejected"], 0);
+        let unknown = command(&world, &["dismiss", "FILE", "--id", "7"]);
+        assert!(unknown.stderr.contains("error E5170"), "{unknown:?}");
+        let none = command(&world, &["dismiss", "FILE", "--table", "u"]);
+        assert!(none.stderr.contains("error E5170"), "{none:?}");
+        assert_eq!(
+            command(&world, &["dismiss", "FILE", "--table", "t"]).stdout,
+            "dismissed 1 reject\n"
+        );
+        assert!(rejects(&world).is_empty());
+    }
+}
+
+// S11: what a dropped table and a restore leave is counted when it is kept, whatever part of a
+// synchronization came first.
+#[test]
+fn every_summary_counts_what_a_dropped_table_and_a_restore_leave() {
+    for upload_first in [false, true] {
+        let extra = "CREATE TABLE extra (id INTEGER PRIMARY KEY, word TEXT);";
+        let world = World::new(PROGRAM, &format!("{TABLES}{extra}{ON_SQLITE}"));
+        world.add_user("ann");
+        let server = world.serve();
+        world.sync("ann", &server);
+        // The summary, and what was kept meanwhile, are the same.
+        let learn = |server: &harness::Server| {
+            let before = rejects(&world).len();
+            if upload_first {
+                let mut arguments = world.sync_arguments("ann", server);
+                arguments.extend(["--upload-only".to_owned(), "--json".to_owned()]);
+                let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+                world.syncline.run(&arguments);
+            }
+            let between = rejects(&world).len();
+            let told = world.sync("ann", server);
+            let kept = rejects(&world).len();
+            assert_eq!(told["rejected"], json!(kept - between), "{upload_first}: {told}");
+            kept - before
+        };
+        sql(&world.remote("ann"), "INSERT INTO extra VALUES (7, 'pending')");
+        world.center_sql("DROP TABLE extra");
+        let model = "script_version = \"v1\"\ndropped_tables = [\"extra\"]\n\
+                     [table.t]\n[table.allowed]\n";
+        std::fs::write(world.path("model.toml"), model).unwrap();
+        world.syncline.ok(&["deploy"]);
+        assert_eq!(learn(&server), 1, "{upload_first}: the row of the dropped table");
+
+        let backup = world.path("backup.db");
+        let into = format!("VACUUM INTO '{}'", backup.display());
+        harness::ForeignTool::Shell.sql(&world.consolidated(), &format!("{into};"));
+        sql(&world.remote("ann"), "INSERT INTO t VALUES (10, 10, 'new')");
+        assert_eq!(learn(&server), 0);
+        server.stop();
+        for suffix in ["-wal", "-shm"] {
+            std::fs::remove_file(format!("{}{suffix}", world.consolidated().display())).ok();
+        }
+        std::fs::copy(&backup, world.consolidated()).unwrap();
+        let server = world.serve();
+        sql(&world.remote("ann"), "UPDATE t SET n = -1 WHERE id = 2");
+        assert_eq!(learn(&server), 2, "{upload_first}: {:?}", rejects(&world));
+        assert_eq!(learn(&server), 0);
+    }
+}
+
+// S11, Trap 21: of a refused key change the reject had no row, as if it had been deleted here. Nor
+// had it where the download came later than the upload.
+#[test]
+fn a_refused_key_change_is_told_with_its_row() {
+    for upload_first in [false, true] {
+        for world in worlds() {
+            check_refused_key_change(&world, upload_first);
+        }
+    }
+}
+
+fn check_refused_key_change(world: &World, upload_first: bool) {
+    let server = world.serve();
+    world.sync("ann", &server);
+    sql(&world.remote("ann"), "UPDATE t SET id = 5, data = 'mine' WHERE id = 1");
+    world.center_sql("INSERT INTO t VALUES (5, 5, 'theirs')");
+    if upload_first {
+        let mut arguments = world.sync_arguments("ann", &server);
+        arguments.push("--upload-only".to_owned());
+        world.syncline.ok(&arguments);
+    }
+    world.sync("ann", &server);
+    let told = rejects(world);
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(told[0]["row"], json!({"id": 5, "n": 1, "data": "mine"}), "{told:?}");
+    world.sync("ann", &server);
+    world.assert_converged(&["ann"]);
+}
