@@ -1,0 +1,5 @@
+//! What people see and set at a center: its remotes, its records, its users.
+
+mod fleet;
+mod notes;
+mod users;

@@ -1,0 +1,299 @@
+//! Deploying to a database, looking at it, and leaving no trace.
+
+use crate::support::center::{self, Backend, Center, deploy, sqlite};
+use model::{Code, Value};
+use syncline_consolidated::{Finding, Severity, SyncModel, Url, administer};
+
+const SCHEMA: &str = "
+    CREATE TABLE customer (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+    CREATE TABLE \"order\" (id INTEGER PRIMARY KEY,
+        customer INTEGER REFERENCES customer, note TEXT);
+    CREATE TABLE \"Odd \"\"name\"\"\" (\"the key\" TEXT PRIMARY KEY, \"a b\" BLOB) WITHOUT ROWID;
+    CREATE TABLE keyless (a INTEGER);
+    CREATE TABLE audit (id INTEGER PRIMARY KEY, what TEXT);
+    CREATE TRIGGER audited AFTER INSERT ON customer
+        BEGIN INSERT INTO audit (what) VALUES (NEW.name); END;
+    INSERT INTO customer VALUES (1, 'Ann');";
+
+fn dump(path: &std::path::Path) -> String {
+    let output = std::process::Command::new("sqlite3").arg(path).arg(".dump").output().unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn model(tables: &str) -> SyncModel {
+    SyncModel::parse(&format!("script_version = \"v1\"\n{tables}"), "model.toml").unwrap()
+}
+
+#[test]
+fn undeploy_leaves_the_database_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("c.db");
+    sqlite(&path, SCHEMA);
+    let before = dump(&path);
+    let url = Url::parse(&format!("sqlite:{}", path.display())).unwrap();
+    deploy(&url, "[table.customer]\n[table.order]\n[table.\"Odd \\\"name\\\"\"]\n").unwrap();
+    assert_ne!(dump(&path), before);
+    let mut admin = administer(&url).unwrap();
+    let undeployment = admin.undeploy().unwrap();
+    assert!(!undeployment.statements.is_empty() && undeployment.left.is_empty());
+    assert_eq!(dump(&path), before);
+    assert!(admin.undeploy().unwrap().statements.is_empty(), "nothing is left to do");
+    let mode =
+        rusqlite::Connection::open(&path)
+            .unwrap()
+            .query_row("PRAGMA journal_mode", [], |row| row.get::<_, String>(0));
+    assert_eq!(mode.unwrap(), "delete", "the journal mode is what it was");
+}
+
+#[test]
+fn deploying_twice_changes_nothing_and_a_dry_run_never_does() {
+    let center = Center::new(SCHEMA, "[table.customer]\n");
+    let before = dump(&center.path());
+    assert!(deploy(&center.url, "[table.customer]\n").unwrap().statements.is_empty());
+    let wider = model("[table.customer]\n[table.order]\n");
+    let mut admin = administer(&center.url).unwrap();
+    assert!(!admin.deploy(&[wider], true).unwrap().statements.is_empty());
+    assert_eq!(dump(&center.path()), before);
+}
+
+#[test]
+fn check_tells_drift_from_a_changed_model() {
+    let center = Center::new(SCHEMA, "[table.customer]\n");
+    let mut admin = administer(&center.url).unwrap();
+    let same = model("[table.customer]\n");
+    // A foreign key of a table that is not published is named, and nothing else.
+    let said = |findings: Vec<Finding>| {
+        assert!(findings.iter().all(|f| f.severity == Severity::Notice), "{findings:?}");
+        let new = "is in the database and not in the model v1; `syncline model add` publishes it, \
+                   `unpublished` leaves it out";
+        let (new, others): (Vec<_>, Vec<_>) =
+            findings.iter().partition(|finding| finding.message.ends_with(new));
+        assert!(new.iter().any(|finding| finding.message.starts_with("table audit ")));
+        others.len()
+    };
+    assert_eq!(said(admin.check(std::slice::from_ref(&same)).unwrap()), 1);
+    let findings =
+        admin.check(&[model("[table.customer]\ndirection = \"download_only\"\n")]).unwrap();
+    assert!(
+        findings[0].message.contains("the model differs from the deployed one"),
+        "{findings:?}"
+    );
+
+    center.foreign("DROP TRIGGER syncline_update_customer");
+    let findings = admin.check(std::slice::from_ref(&same)).unwrap();
+    assert_eq!(findings[0].severity, Severity::Error);
+    assert_eq!(findings[0].table.as_deref(), Some("customer"));
+    admin.deploy(std::slice::from_ref(&same), false).unwrap();
+    assert_eq!(said(admin.check(&[same]).unwrap()), 1);
+}
+
+// S11: tables that are left out on purpose were named by every check, so that new ones were
+// overlooked.
+#[test]
+fn check_names_what_is_new_and_not_what_is_left_out_on_purpose() {
+    Backend::each(|backend| {
+        let schema = "CREATE TABLE item (id INTEGER PRIMARY KEY, name TEXT, cost INTEGER);
+            CREATE TABLE secret (id INTEGER PRIMARY KEY)";
+        let item = "[table.item]\ncolumns = [\"id\", \"name\"]\nunpublished = [\"cost\"]\n";
+        let text = format!("unpublished = [\"secret\"]\n{item}");
+        let center = Center::on(backend, schema, &text);
+        let mut admin = administer(&center.url).unwrap();
+        let models = [model(&text)];
+        assert_eq!(admin.check(&models).unwrap(), [], "{backend:?}");
+        assert_eq!(admin.differences(&models).unwrap(), [], "{backend:?}");
+        center.foreign(
+            "ALTER TABLE item ADD COLUMN price INTEGER;
+             CREATE TABLE shelf (id INTEGER PRIMARY KEY)",
+        );
+        let found: Vec<String> =
+            admin.check(&models).unwrap().into_iter().map(|found| found.message).collect();
+        assert_eq!(found.len(), 2, "{backend:?}: {found:?}");
+        assert!(found[0].starts_with("column price of table item is in the database"), "{found:?}");
+        assert!(found[1].starts_with("table shelf is in the database"), "{found:?}");
+    });
+}
+
+// S2
+#[test]
+fn a_server_refuses_to_go_on_without_its_triggers() {
+    let mut center = Center::new(SCHEMA, "[table.customer]\n");
+    let remote = center::Remote::new("r");
+    center.session(&remote);
+    center.foreign("DROP TRIGGER syncline_delete_customer");
+    let user = model::UserName::new("ann").unwrap();
+    let id = model::RemoteId::new("r").unwrap();
+    let failure = center.reader.session(&user, Default::default(), &id, None, &[]).unwrap_err();
+    assert_eq!(failure.code(), Code::Drift);
+}
+
+#[test]
+fn what_cannot_be_synchronized_is_refused_by_name() {
+    let center = Center::new(SCHEMA, "[table.customer]\n");
+    for (tables, code) in [
+        ("[table.nobody]\n", Code::ModelMismatch),
+        ("[table.keyless]\n", Code::NoPrimaryKey),
+        ("[table.customer]\ncolumns = [\"age\"]\n", Code::ModelMismatch),
+        ("[table.customer]\ncolumns = [\"id\"]\n", Code::ModelMismatch),
+        ("[table.customer]\nconflict = { latest = \"age\" }\n", Code::ModelMismatch),
+        ("[publication.p]\ntables = [\"order\"]\n[table.customer]\n", Code::ModelMismatch),
+    ] {
+        let before = dump(&center.path());
+        assert_eq!(deploy(&center.url, tables).unwrap_err().code(), code, "{tables}");
+        assert_eq!(dump(&center.path()), before, "{tables}");
+    }
+}
+
+#[test]
+fn the_initial_model_has_every_table_with_a_key_and_says_what_it_left_out() {
+    let center = Center::new(SCHEMA, "[table.customer]\n");
+    let mut admin = administer(&center.url).unwrap();
+    let initial = admin.initial_model(&[], false).unwrap();
+    assert_eq!(initial.tables.len(), 4);
+    assert_eq!(initial.warnings, ["table keyless has no primary key; it is left out"]);
+    let parsed = SyncModel::parse(&initial.toml, "model.toml").unwrap();
+    assert!(parsed.tables.contains_key("Odd \"name\""));
+    assert_eq!(
+        admin.initial_model(&["keyless".into()], false).unwrap_err().code(),
+        Code::NoPrimaryKey
+    );
+}
+
+#[test]
+fn a_foreign_key_whose_parent_stays_behind_is_left_out_and_named() {
+    let mut center = Center::new(SCHEMA, "[table.order]\ncolumns = [\"id\", \"customer\"]\n");
+    let notices =
+        deploy(&center.url, "[table.order]\ncolumns = [\"id\", \"customer\"]\n").unwrap().notices;
+    assert!(notices.iter().any(|n| n.contains("foreign key of order to customer")), "{notices:?}");
+    let session = center.session(&center::Remote::new("r"));
+    let create = session.schema.tables[0].create.join(";");
+    assert!(!create.contains("REFERENCES") && !create.contains("note"), "{create}");
+}
+
+// Trap 18
+#[test]
+fn system_tables_of_a_newer_program_are_left_alone() {
+    let center = Center::new(SCHEMA, "[table.customer]\n");
+    center.foreign("UPDATE syncline_system SET value = 99 WHERE name = 'format'");
+    assert_eq!(administer(&center.url).unwrap_err().code(), Code::DeployedByNewer);
+    assert_eq!(center.value("SELECT count(*) FROM customer"), Value::Integer(1));
+}
+
+// Trap 18: a new server on the system tables of an older program would lack its new tables. Another
+// deployment keeps remotes, owed rows and conflicts.
+#[test]
+fn system_tables_of_an_older_program_are_completed_by_a_deployment() {
+    let center = Center::new(SCHEMA, "[table.customer]\n");
+    center.foreign(
+        "INSERT INTO syncline_owed VALUES ('r', 'customer', x'01', 3, 7001, 'no', NULL, NULL);
+         INSERT INTO syncline_conflict VALUES
+             (1, '2026-01-01', 'r', 'ann', 'customer', 'update', 'rule', '[1]', '[2]', '[3]', NULL);
+         DROP TABLE syncline_reject;
+         DROP TABLE syncline_option;
+         ALTER TABLE syncline_remote DROP COLUMN acknowledged;
+         ALTER TABLE syncline_remote DROP COLUMN acknowledged_at;
+         ALTER TABLE syncline_owed DROP COLUMN withheld;
+         ALTER TABLE syncline_owed DROP COLUMN bundled;
+         ALTER TABLE syncline_conflict DROP COLUMN result_row;
+         UPDATE syncline_system SET value = 3 WHERE name = 'format'",
+    );
+    assert_eq!(
+        syncline_consolidated::open_writer(&center.url).unwrap_err().code(),
+        Code::NotDeployed
+    );
+    let found = administer(&center.url).unwrap().check(&[model("[table.customer]\n")]).unwrap();
+    let found: Vec<_> = found.into_iter().map(|finding| finding.message).collect();
+    assert_eq!(found, ["the system tables have format 3; this program needs 7"]);
+    assert!(!deploy(&center.url, "[table.customer]\n").unwrap().statements.is_empty());
+    assert!(deploy(&center.url, "[table.customer]\n").unwrap().statements.is_empty());
+    syncline_consolidated::open_writer(&center.url).unwrap();
+    let kept = "SELECT (SELECT count(*) FROM syncline_owed WHERE withheld IS NULL)
+        + (SELECT count(*) FROM syncline_conflict WHERE result_row IS NULL)
+        + (SELECT count(*) FROM syncline_reject)";
+    assert_eq!(center.value(kept), Value::Integer(2));
+}
+
+#[test]
+fn three_hundred_tables_are_deployed_and_undeployed() {
+    let schema: String = (0..300)
+        .map(|n| format!("CREATE TABLE t{n} (id INTEGER PRIMARY KEY, a TEXT UNIQUE, b REAL);\n"))
+        .collect();
+    let tables: String = (0..300).map(|n| format!("[table.t{n}]\n")).collect();
+    let mut center = Center::new(&schema, &tables);
+    assert_eq!(center.session(&center::Remote::new("r")).schema.tables.len(), 300);
+    assert!(deploy(&center.url, &tables).unwrap().statements.is_empty());
+    let mut admin = administer(&center.url).unwrap();
+    admin.undeploy().unwrap();
+    let path = center.path();
+    assert_eq!(
+        center::value(&path, "SELECT count(*) FROM sqlite_schema WHERE name LIKE 'syncline%'"),
+        Value::Integer(0)
+    );
+}
+
+/// It did nothing at all while another program had the file open, because of the journal mode.
+#[test]
+fn undeploy_beside_another_program_does_its_work_and_says_what_it_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("c.db");
+    sqlite(&path, SCHEMA);
+    let before = dump(&path);
+    let url = Url::parse(&format!("sqlite:{}", path.display())).unwrap();
+    deploy(&url, "[table.customer]\n").unwrap();
+    let other = rusqlite::Connection::open(&path).unwrap();
+    let mode = || other.query_row("PRAGMA journal_mode", [], |row| row.get::<_, String>(0));
+    assert_eq!(mode().unwrap(), "wal");
+
+    let undeployment = administer(&url).unwrap().undeploy().unwrap();
+    assert!(!undeployment.statements.is_empty());
+    assert_eq!(dump(&path), before);
+    let [left] = &undeployment.left[..] else { panic!("{undeployment:?}") };
+    assert!(left.contains("PRAGMA journal_mode = delete"), "{left}");
+    // What it says works.
+    assert_eq!(mode().unwrap(), "wal");
+    other.query_row("PRAGMA journal_mode = delete", [], |_| Ok(())).unwrap();
+    assert_eq!(mode().unwrap(), "delete");
+}
+
+// S4
+#[test]
+fn a_trigger_that_comes_after_the_deployment_is_found_before_it_can_leave_halves() {
+    let mut center = Center::new(SCHEMA, "[table.order]\n");
+    let remote = center::Remote::new("r");
+    center.session(&remote);
+    center.foreign("CREATE TRIGGER late AFTER INSERT ON \"order\" BEGIN DELETE FROM audit; END");
+    let user = model::UserName::new("ann").unwrap();
+    let id = model::RemoteId::new("r").unwrap();
+    let failure = center.reader.session(&user, Default::default(), &id, None, &[]).unwrap_err();
+    assert_eq!(failure.code(), Code::Drift);
+    deploy(&center.url, "[table.order]\n").unwrap();
+    center.session(&remote);
+}
+
+// S11: on SQLite, a foreign key whose own columns stay behind was left out without a word, and one
+// whose parent's column stays behind was not left out: no program could write to the table.
+#[test]
+fn a_foreign_key_whose_columns_stay_behind_is_left_out_and_named() {
+    Backend::each(|backend| {
+        let schema = "CREATE TABLE parent (id INTEGER PRIMARY KEY, code TEXT UNIQUE, name TEXT);
+            CREATE TABLE by_code (id INTEGER PRIMARY KEY, code TEXT REFERENCES parent (code));
+            CREATE TABLE hidden (id INTEGER PRIMARY KEY, parent INTEGER REFERENCES parent (id));";
+        let tables = "[table.parent]\ncolumns = [\"name\"]\n[table.by_code]\n\
+                      [table.hidden]\ncolumns = [\"id\"]\n";
+        let mut center = Center::on(backend, schema, tables);
+        let notices = deploy(&center.url, tables).unwrap().notices;
+        for child in ["by_code", "hidden"] {
+            let said = format!(
+                "the foreign key of {child} to parent is left out at remotes: its columns are not \
+                 published"
+            );
+            assert!(notices.contains(&said), "{backend:?}: {notices:?}");
+        }
+        let remote = rusqlite::Connection::open_in_memory().unwrap();
+        remote.pragma_update(None, "foreign_keys", true).unwrap();
+        let session = center.session(&center::Remote::another());
+        for statement in session.schema.tables.iter().flat_map(|table| &table.create) {
+            remote.execute_batch(statement).unwrap();
+        }
+        remote.execute_batch("INSERT INTO by_code VALUES (1, 'a')").unwrap();
+    });
+}

@@ -1,0 +1,10 @@
+//! What the center sends: every change once, whoever made it and however.
+
+mod bypasses_postgres;
+mod changes;
+mod downloads_postgres;
+mod firing_order;
+mod owed_batches;
+mod plans_postgres;
+mod snapshots_postgres;
+mod watermarks;

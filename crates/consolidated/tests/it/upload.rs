@@ -1,0 +1,17 @@
+//! What the center makes of what remotes send.
+
+mod collisions;
+mod collisions_postgres;
+mod echoes_postgres;
+mod many_conflicts;
+mod older_shapes;
+mod orphans;
+mod own_rows;
+mod reached;
+mod script_faults;
+mod shapes;
+mod shortfalls_postgres;
+mod taken_along;
+mod uploads;
+mod uploads_postgres;
+mod vetoes;

@@ -1,0 +1,4 @@
+//! Types and notations of values, to a remote and back.
+
+mod keys_postgres;
+mod types_postgres;

@@ -1,0 +1,319 @@
+//! Keys at PostgreSQL that are equal in different notations, or stored in another notation.
+
+use crate::support::center::{Backend, Center, Download, Remote, Row, Upload, deploy, int, text};
+use harness::postgres::Cluster;
+use model::{Code, Value};
+use std::collections::BTreeMap;
+use syncline_consolidated::{Severity, SyncModel, Url, administer};
+
+const TYPES: &str = "
+    CREATE COLLATION nocase (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+    CREATE DOMAIN whole AS integer;
+    CREATE DOMAIN amount AS numeric;
+    CREATE DOMAIN span AS interval;
+    CREATE DOMAIN shout AS text COLLATE nocase;
+    CREATE TYPE mood AS ENUM ('sad', 'fine');
+    CREATE TYPE quiet AS RANGE (subtype = text, collation = nocase);";
+
+/// What the remote holds of a table whose key is its first column.
+#[derive(Default)]
+struct Held(BTreeMap<String, Row>);
+
+impl Held {
+    fn change(&mut self, changes: &[Upload]) {
+        for change in changes {
+            match change {
+                Upload::Insert(_, new) => drop(self.0.insert(key(new), new.clone())),
+                Upload::Update(_, old, new) | Upload::KeyChange(_, old, new) => {
+                    self.0.remove(&key(old));
+                    self.0.insert(key(new), new.clone());
+                }
+                Upload::Delete(_, old) => drop(self.0.remove(&key(old))),
+            }
+        }
+    }
+
+    fn take(&mut self, download: &Download) {
+        for (_, old, _) in &download.key_changes {
+            self.0.remove(&key(old));
+        }
+        for (_, _, row) in &download.key_changes {
+            self.0.insert(key(row), row.clone());
+        }
+        for (_, row) in &download.upserts {
+            self.0.insert(key(row), row.clone());
+        }
+        for (_, deleted) in &download.deletes {
+            self.0.remove(&key(deleted));
+        }
+    }
+
+    fn keys(&self) -> Vec<&str> {
+        self.0.keys().map(String::as_str).collect()
+    }
+}
+
+fn key(row: &Row) -> String {
+    match &row[0] {
+        Value::Text(text) => String::from_utf8(text.clone()).unwrap(),
+        other => panic!("{other:?} is no text"),
+    }
+}
+
+fn row(id: &str, note: &str) -> Row {
+    vec![text(id), text(note)]
+}
+
+// S3, Trap 22: two rows at the remote were one at the center, and the deletion of the one
+// deleted the other.
+#[test]
+fn a_key_with_several_spellings_is_refused_with_the_reason() {
+    for (kind, why) in [
+        ("text COLLATE nocase", "its collation"),
+        ("varchar(9) COLLATE nocase", "its collation"),
+        ("shout", "its collation"),
+        ("shout[]", "its collation"),
+        ("quiet", "its collation"),
+        ("numeric", "1.0 and 1.00"),
+        ("numeric[]", "1.0 and 1.00"),
+        ("numrange", "1.0 and 1.00"),
+        ("nummultirange", "1.0 and 1.00"),
+        ("amount", "1.0 and 1.00"),
+        ("jsonb", "1.0 and 1.00"),
+        ("interval", "1 day"),
+        ("interval[]", "1 day"),
+        ("span", "1 day"),
+        ("money", "setting"),
+        ("char(3)[]", "blanks"),
+        ("float8[]", "-0"),
+    ] {
+        let database = Cluster::shared().database();
+        database.sql(&format!(
+            "{TYPES} CREATE TABLE t (id {kind} PRIMARY KEY, note text);
+                 CREATE TABLE other (id integer PRIMARY KEY)"
+        ));
+        let url = Url::parse(&database.url()).unwrap();
+        let refused = deploy(&url, "[table.t]\n").unwrap_err();
+        assert_eq!(refused.code(), Code::AmbiguousKey, "{kind}: {}", refused.message());
+        assert!(refused.message().contains(why), "{kind}: {}", refused.message());
+        let initial = administer(&url).unwrap().initial_model(&[], false).unwrap();
+        assert_eq!(initial.tables.len(), 1, "{kind}: {}", initial.toml);
+    }
+}
+
+// S3, Trap 22: what has one spelling goes on working; in another one it is no key.
+#[test]
+fn a_key_with_one_spelling_arrives_in_it_and_in_no_other() {
+    for (kind, good, bad) in [
+        ("varchar(3)", text("abc"), Some(text("abc  "))),
+        ("varchar(3)", text("a "), None),
+        ("char(3)", text("ab"), Some(text("ab "))),
+        ("numeric(9)", int(12), Some(Value::Real(1.5))),
+        ("numeric(20)", text("12"), Some(text("12.0"))),
+        ("numeric(20, 2)", text("1.50"), Some(text("1.5"))),
+        ("numeric(5, 2)", Value::Real(1.5), Some(Value::Real(1.234))),
+        (
+            "uuid",
+            text("a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"),
+            Some(text("A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11")),
+        ),
+        ("date", text("2024-02-29"), Some(text("20240229"))),
+        ("date", text("infinity"), None),
+        (
+            "timestamp(0)",
+            text("2024-02-29 08:30:00.000000"),
+            Some(text("2024-02-29 08:30:00.600000")),
+        ),
+        ("time(0)", text("08:30:00"), Some(text("08:30:00.6"))),
+        ("macaddr", text("08:00:2b:01:02:03"), Some(text("08-00-2B-01-02-03"))),
+        ("cidr", text("10.0.0.0/8"), Some(text("10/8"))),
+        ("inet", text("10.0.0.1/32"), Some(text("10.0.0.1"))),
+        ("int4range", text("[1,5)"), Some(text("[1,4]"))),
+        ("int4multirange", text("{[1,5)}"), Some(text("{[1,3),[3,5)}"))),
+        ("integer[]", text("{1,2}"), Some(text("{1, 2}"))),
+        ("whole", text("5"), Some(text("05"))),
+        ("whole", text("7"), Some(text("seven"))),
+        ("mood", text("fine"), Some(text("better"))),
+        ("bit(3)", text("101"), Some(text("1011"))),
+        ("oid", text("5"), Some(text("005"))),
+    ] {
+        let schema = format!("{TYPES} CREATE TABLE t (id {kind} PRIMARY KEY, note text)");
+        let mut center = Center::on(Backend::Postgres, &schema, "[table.t]\n");
+        let mut remote = Remote::new("r");
+        center.synchronize(&mut remote, &[]);
+        let row = |id: &Value, note: &str| vec![id.clone(), text(note)];
+        let mut uploads = vec![Upload::Insert("t", row(&good, "a"))];
+        uploads.extend(bad.iter().map(|bad| Upload::Insert("t", row(bad, "b"))));
+        let (applied, download) = center.synchronize(&mut remote, &uploads);
+        let refused = u64::from(bad.is_some());
+        assert_eq!((applied.rejected, applied.conflicts), (refused, 0), "{kind}");
+        let other = download.upserts.iter().find(|(_, row)| row[0] != good);
+        assert_eq!(other, None, "{kind}: it came back in other letters");
+        let gone: Vec<Row> = download.deletes.into_iter().map(|(_, key)| key).collect();
+        assert_eq!(gone, bad.iter().map(|bad| vec![bad.clone()]).collect::<Vec<_>>(), "{kind}");
+        assert_eq!(center.list("SELECT note FROM t"), "a", "{kind}");
+        let update = Upload::Update("t", row(&good, "a"), row(&good, "c"));
+        let (applied, _) = center.synchronize(&mut remote, &[update]);
+        assert_eq!((applied.rejected, applied.conflicts), (0, 0), "{kind}");
+        assert_eq!(center.list("SELECT note FROM t"), "c", "{kind}");
+        let delete = Upload::Delete("t", row(&good, "c"));
+        let (applied, _) = center.synchronize(&mut remote, &[delete]);
+        assert_eq!((applied.rejected, applied.conflicts), (0, 0), "{kind}");
+        assert_eq!(center.value("SELECT count(*) FROM t"), int(0), "{kind}");
+    }
+}
+
+/// A table that was deployed before such keys were refused, with the row `ann`.
+fn grown_ambiguous() -> (Center, Remote, Held) {
+    let mut center = Center::on(
+        Backend::Postgres,
+        &format!(
+            "{TYPES} CREATE TABLE t (id text PRIMARY KEY, note text);
+             INSERT INTO t VALUES ('ann', 'a');"
+        ),
+        "[table.t]\n",
+    );
+    center.foreign(
+        "DROP TRIGGER syncline_moved ON t;
+         ALTER TABLE t ALTER COLUMN id TYPE text COLLATE nocase",
+    );
+    let deployment = deploy(&center.url, "[table.t]\n").unwrap();
+    assert!(deployment.notices.iter().any(|n| n.contains("rejected")), "{deployment:?}");
+    let model = SyncModel::parse("script_version = \"v1\"\n[table.t]\n", "model.toml").unwrap();
+    let findings = administer(&center.url).unwrap().check(&[model]).unwrap();
+    let named = |severity| {
+        findings.iter().filter(|f| f.severity == severity && f.message.contains("E6150")).count()
+    };
+    assert_eq!((named(Severity::Notice), named(Severity::Error)), (1, 0), "{findings:?}");
+    center.reconnect();
+    let (mut remote, mut held) = (Remote::new("r"), Held::default());
+    held.take(&center.synchronize(&mut remote, &[]).1);
+    (center, remote, held)
+}
+
+// S3, Trap 22: a change of letter case was an insert that was refused and a delete that was not.
+#[test]
+fn a_change_of_letter_case_never_takes_the_row_along() {
+    let (mut center, mut remote, mut held) = grown_ambiguous();
+    let respelled = [Upload::Insert("t", row("ANN", "a")), Upload::Delete("t", row("ann", "a"))];
+    held.change(&respelled);
+    let (applied, download) = center.synchronize(&mut remote, &respelled);
+    held.take(&download);
+    assert_eq!(applied.rejected, 2);
+    assert_eq!(center.list("SELECT id FROM t"), "ann");
+    assert_eq!(held.keys(), ["ann"], "{download:?}");
+    // Other keys work as before.
+    let usual = [
+        Upload::Update("t", row("ann", "a"), row("ann", "b")),
+        Upload::Insert("t", row("eve", "e")),
+    ];
+    let (applied, _) = center.synchronize(&mut remote, &usual);
+    assert_eq!((applied.rejected, applied.conflicts), (0, 0));
+    assert_eq!(center.list("SELECT id || note FROM t ORDER BY 1"), "annb,evee");
+}
+
+// S3, Trap 22: the old spelling stayed at the remotes, and its deletion deleted the row.
+#[test]
+fn a_key_that_the_center_respells_has_one_row_at_the_remote() {
+    let (mut center, mut remote, mut held) = grown_ambiguous();
+    center.foreign("UPDATE t SET id = 'ANN'");
+    // Offline, it edited the row in the old spelling.
+    let edit = [Upload::Update("t", row("ann", "a"), row("ann", "mine"))];
+    held.change(&edit);
+    let (applied, download) = center.synchronize(&mut remote, &edit);
+    held.take(&download);
+    assert_eq!(applied.rejected, 1);
+    assert_eq!(held.keys(), ["ANN"], "{download:?}");
+    let mut other = Remote::new("other");
+    center.synchronize(&mut other, &[]);
+    center.foreign("UPDATE t SET id = 'Ann'");
+    held.take(&center.synchronize(&mut remote, &[]).1);
+    assert_eq!(held.keys(), ["Ann"]);
+    let delete = [Upload::Delete("t", row("ANN", "a"))];
+    let (applied, download) = center.synchronize(&mut other, &delete);
+    assert_eq!(applied.rejected, 1, "{download:?}");
+    assert_eq!(center.list("SELECT id FROM t"), "Ann");
+}
+
+// S4, Trap 22: a foreign key that the center sees kept broke at every remote.
+#[test]
+fn a_foreign_key_over_such_values_is_left_out_at_remotes() {
+    let database = Cluster::shared().database();
+    database.sql(&format!(
+        "{TYPES} CREATE TABLE p (id integer PRIMARY KEY, code text COLLATE nocase UNIQUE);
+         CREATE TABLE c (id integer PRIMARY KEY, code text COLLATE nocase REFERENCES p (code));"
+    ));
+    let url = Url::parse(&database.url()).unwrap();
+    let deployment = deploy(&url, "[table.p]\n[table.c]\n").unwrap();
+    let said = deployment.notices.iter().any(|n| n.contains("spelled differently"));
+    assert!(said, "{:?}", deployment.notices);
+}
+
+/// Another remote edits, deletes and renames rows whose keys have changed meanwhile. Where the
+/// remote wins, the edit brought the row back under its old key, as a second one; the deletion was
+/// taken for done, and the row came back.
+// S5, Trap 21
+#[test]
+fn what_waits_under_a_key_that_has_changed_follows_the_row() {
+    for (kind, names) in [
+        ("text", ["a", "b", "c", "d", "A", "B", "C", "D", "E"]),
+        (
+            "timestamptz",
+            [
+                "2024-01-01 00:00:00.000000Z",
+                "2024-01-02 00:00:00.000000Z",
+                "2024-01-03 00:00:00.000000Z",
+                "2024-01-04 00:00:00.000000Z",
+                "2025-01-01 00:00:00.000000Z",
+                "2025-01-02 00:00:00.000000Z",
+                "2025-01-03 00:00:00.000000Z",
+                "2025-01-04 00:00:00.000000Z",
+                "2025-01-05 00:00:00.000000Z",
+            ],
+        ),
+    ] {
+        for rule in ["consolidated_wins", "remote_wins", "merge"] {
+            let [a, b, c, d, a2, b2, c2, d2, e] = names;
+            let mut center = Center::on(
+                Backend::Postgres,
+                &format!(
+                    "CREATE TABLE t (id {kind} PRIMARY KEY, note text);
+                     INSERT INTO t VALUES ('{a}', 'a'), ('{b}', 'b'), ('{c}', 'c'), ('{d}', 'd');"
+                ),
+                &format!("[table.t]\nconflict = \"{rule}\"\n"),
+            );
+            let (mut one, mut held) = (Remote::another(), Held::default());
+            let mut other = Remote::another();
+            held.take(&center.synchronize(&mut one, &[]).1);
+            center.synchronize(&mut other, &[]);
+            // At the center, and by another remote; one of them twice.
+            center.foreign(&format!(
+                "SET TimeZone = 'Asia/Tokyo'; UPDATE t SET id = '{a2}' WHERE id = '{a}'"
+            ));
+            let moves = [(b, e, "b"), (c, c2, "c"), (d, d2, "d")];
+            let moves = moves.map(|(from, to, n)| Upload::KeyChange("t", row(from, n), row(to, n)));
+            center.synchronize(&mut other, &moves);
+            center.foreign(&format!("UPDATE t SET id = '{b2}' WHERE id = '{e}'"));
+            let changes = [
+                Upload::Update("t", row(a, "a"), row(a, "mine")),
+                Upload::Update("t", row(b, "b"), row(b, "mine")),
+                Upload::Delete("t", row(c, "c")),
+                Upload::KeyChange("t", row(d, "d"), row(e, "mine")),
+            ];
+            held.change(&changes);
+            let (applied, download) = center.synchronize(&mut one, &changes);
+            held.take(&download);
+            assert_eq!((applied.conflicts, applied.rejected), (0, 0), "{kind} {rule}");
+            assert_eq!(held.keys(), [a2, b2, e], "{kind} {rule}: {download:?}");
+            assert!(held.0.values().all(|row| row[1] == text("mine")), "{kind} {rule}");
+            let mine = center.value("SELECT count(*) FROM t WHERE note = 'mine'");
+            assert_eq!((mine, center.value("SELECT count(*) FROM t")), (int(3), int(3)));
+            // A change of another user is still a conflict.
+            center.foreign(&format!("UPDATE t SET note = 'theirs', id = '{a}' WHERE id = '{a2}'"));
+            let edit = Upload::Update("t", row(a2, "mine"), row(a2, "again"));
+            let (applied, _) = center.synchronize(&mut one, &[edit]);
+            assert_eq!((applied.conflicts, applied.rejected), (1, 0), "{kind} {rule}");
+            assert_eq!(center.value("SELECT count(*) FROM t"), int(3), "{kind} {rule}");
+        }
+    }
+}
