@@ -17,6 +17,7 @@ mod leftover;
 mod length;
 mod link;
 mod mention;
+mod roadmap;
 mod signature;
 mod spelling;
 mod type_name;
@@ -61,6 +62,7 @@ pub(crate) fn check(checkout: &Checkout) -> Result<Vec<Problem>, String> {
     problems.extend(circle::check(checkout));
     problems.extend(folder::check(checkout));
     problems.extend(invariant::check(checkout));
+    problems.extend(roadmap::check(checkout));
     problems.extend(architecture::check_dependencies(&checkout.root)?);
     problems.extend(host::check_commits(&checkout.root)?);
     problems.extend(Citations::read(checkout).check(checkout));
