@@ -10,6 +10,7 @@ mod certificate;
 mod client;
 mod content;
 mod database;
+mod finished;
 mod pooler;
 mod programs;
 mod recovery;
@@ -28,6 +29,7 @@ pub use session::PsqlSession;
 use crate::program::finish;
 use crate::wait::until;
 use account::Account;
+use finished::Finished;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -47,6 +49,7 @@ pub struct Cluster {
     account: Account,
     postmaster: Mutex<Option<Child>>,
     databases: AtomicUsize,
+    finished: Finished,
     // Ends the server where the destructor does not run: a killed test, the shared cluster.
     _watchdog: Watchdog,
 }
@@ -157,12 +160,15 @@ impl Cluster {
         until("the server to start again", || self.try_start());
     }
 
-    /// A database of its own for one test, which belongs to the ordinary role [`APP_ROLE`].
+    /// A database of its own for one test, which belongs to the ordinary role [`APP_ROLE`]. Some time
+    /// after the end of the test it is dropped.
     pub fn database(&self) -> TestDatabase {
         let number = self.databases.fetch_add(1, Ordering::Relaxed) + 1;
         let name = format!("test{number}");
-        self.superuser_sql(&format!("CREATE DATABASE {name} OWNER {APP_ROLE}"));
-        TestDatabase::new(self.socket_folder(), self.port, &name)
+        let cleared = self.finished.dropping();
+        self.superuser_sql(&format!("{cleared}CREATE DATABASE {name} OWNER {APP_ROLE}"));
+        let lifetime = self.finished.begin(&name);
+        TestDatabase::new(self.socket_folder(), self.port, &name).living(lifetime)
     }
 
     /// The database of this name, for example that of the primary at a standby.
@@ -215,6 +221,7 @@ impl Cluster {
             account,
             postmaster: Mutex::new(None),
             databases: AtomicUsize::new(0),
+            finished: Finished::default(),
             _watchdog: watchdog,
         }
     }

@@ -1,11 +1,13 @@
 //! A database for one test, and `psql`, the program that knows nothing of Syncline.
 
+use super::finished::Lifetime;
 use super::session::PsqlSession;
 use super::{client, programs};
 use crate::program::{Outcome, finish};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 /// The ordinary role that owns the databases of the tests.
 pub const APP_ROLE: &str = "app";
@@ -25,6 +27,8 @@ pub struct TestDatabase {
     /// The name of the database.
     pub name: String,
     role: String,
+    // Shared by all that speak to it; none where it lives as long as its cluster.
+    _lifetime: Option<Arc<Lifetime>>,
 }
 
 impl TestDatabase {
@@ -34,7 +38,13 @@ impl TestDatabase {
             port,
             name: name.to_owned(),
             role: APP_ROLE.to_owned(),
+            _lifetime: None,
         }
+    }
+
+    /// The same database, which ends some time after the last that speaks to it.
+    pub(super) fn living(self, lifetime: Arc<Lifetime>) -> TestDatabase {
+        TestDatabase { _lifetime: Some(lifetime), ..self }
     }
 
     /// The same database for another role.
@@ -60,7 +70,7 @@ impl TestDatabase {
 
     /// Its URL by the Unix socket, which asks for no password.
     pub fn url(&self) -> String {
-        let TestDatabase { socket_folder, port, name, role } = self;
+        let TestDatabase { socket_folder, port, name, role, .. } = self;
         format!("postgres:///{name}?host={}&port={port}&user={role}", socket_folder.display())
     }
 

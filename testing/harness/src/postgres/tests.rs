@@ -137,3 +137,24 @@ fn the_oracle_sees_every_difference_from_a_remote() {
     database.sql("UPDATE t SET price = 5.01 WHERE id = 1");
     assert_eq!(check(&[crate::Share::whole("t")]).len(), 2);
 }
+
+#[test]
+fn a_database_is_dropped_some_time_after_its_test() {
+    let cluster = Cluster::start();
+    let names = "SELECT datname FROM pg_database WHERE datname LIKE 'test%' ORDER BY datname";
+    let held = std::thread::scope(|scope| {
+        let test = scope.spawn(|| {
+            let database = cluster.database();
+            cluster.database();
+            cluster.database().sql("BEGIN; CREATE TABLE t (); PREPARE TRANSACTION 'never ends'");
+            database
+        });
+        test.join().unwrap()
+    });
+    let next = cluster.database();
+    let query = || next.query(names).concat();
+    assert_eq!(query(), ["test1", "test3", "test4"]);
+    drop(held);
+    cluster.database();
+    assert_eq!(query(), ["test3", "test4", "test5"]);
+}
