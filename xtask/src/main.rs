@@ -11,11 +11,13 @@
 mod checkout;
 mod dependencies;
 mod documents;
+mod failures;
 mod fuzz;
 mod generate;
 mod package;
 mod problem;
 mod tidy;
+mod workspace;
 
 use checkout::Checkout;
 use problem::Problem;
@@ -29,6 +31,7 @@ usage: cargo run -q -p xtask -- COMMAND
   documents --write [FILE]...
                         the same, and writes into the files what the commands print now
   dependencies          checks licenses and duplicate versions against deny.toml
+  failures FILE         shows what failed in the run of `cargo test` that printed FILE
   fuzz TARGET SECONDS   looks for inputs that break what reads bytes of others
   package [--try]       makes an archive and a package of Debian in target/package, and uses them";
 
@@ -46,6 +49,7 @@ fn main() -> ExitCode {
         ["documents", "--write", files @ ..] => documents::write(&checkout, files),
         ["documents", files @ ..] => documents::check(&checkout, files),
         ["dependencies"] => dependencies::check(&checkout),
+        ["failures", file] => failures::show(&checkout.root, file),
         ["package"] => package::make(&checkout.root),
         ["package", "--try"] => package::make_and_try(&checkout.root),
         ["fuzz", target, seconds] => fuzz::run(&checkout.root, target, seconds),
