@@ -2,14 +2,16 @@
 //!
 //! `tidy` checks the rules of the house, `generate` writes the documents that have their source
 //! in the code, `documents` runs the commands that the documents show, `dependencies` checks
-//! licenses and duplicate versions. `./test` calls all four. `package` makes what users install,
-//! and `./test --full` tries it.
+//! licenses and duplicate versions. `./test` calls all four, and shows by `failures` what failed;
+//! `./test --quick` asks `differing` for its crates. `package` makes what users install, and
+//! `./test --full` tries it.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "its answers go to the terminal")]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod checkout;
 mod dependencies;
+mod differing;
 mod documents;
 mod failures;
 mod fuzz;
@@ -20,6 +22,7 @@ mod tidy;
 mod workspace;
 
 use checkout::Checkout;
+use differing::Purpose;
 use problem::Problem;
 use std::process::ExitCode;
 
@@ -31,6 +34,9 @@ usage: cargo run -q -p xtask -- COMMAND
   documents --write [FILE]...
                         the same, and writes into the files what the commands print now
   dependencies          checks licenses and duplicate versions against deny.toml
+  differing BRANCH lint|tests
+                        prints options of cargo: the packages that differ from BRANCH, for the
+                        tests in their sources; for lint also those that need them
   failures FILE         shows what failed in the run of `cargo test` that printed FILE
   fuzz TARGET SECONDS   looks for inputs that break what reads bytes of others
   package [--try]       makes an archive and a package of Debian in target/package, and uses them";
@@ -49,6 +55,10 @@ fn main() -> ExitCode {
         ["documents", "--write", files @ ..] => documents::write(&checkout, files),
         ["documents", files @ ..] => documents::check(&checkout, files),
         ["dependencies"] => dependencies::check(&checkout),
+        ["differing", branch, "lint"] => differing::show(&checkout.root, branch, Purpose::Lint),
+        ["differing", branch, "tests"] => {
+            differing::show(&checkout.root, branch, Purpose::UnitTests)
+        }
         ["failures", file] => failures::show(&checkout.root, file),
         ["package"] => package::make(&checkout.root),
         ["package", "--try"] => package::make_and_try(&checkout.root),

@@ -19,6 +19,7 @@ mod link;
 mod mention;
 mod roadmap;
 mod signature;
+mod slow_start;
 mod spelling;
 mod type_name;
 
@@ -61,6 +62,7 @@ pub(crate) fn check(checkout: &Checkout) -> Result<Vec<Problem>, String> {
     problems.extend(length::check_exceptions(checkout));
     problems.extend(circle::check(checkout));
     problems.extend(folder::check(checkout));
+    problems.extend(slow_start::check(checkout));
     problems.extend(invariant::check(checkout));
     problems.extend(roadmap::check(checkout));
     problems.extend(architecture::check_dependencies(&checkout.root)?);

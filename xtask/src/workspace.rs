@@ -17,6 +17,8 @@ pub(crate) struct Package {
     pub(crate) folder: String,
     /// The names of all packages it needs, also those that only its tests need.
     pub(crate) needs: Vec<String>,
+    /// Whether it has a library; cargo refuses `--lib` where none has.
+    pub(crate) has_library: bool,
     /// Whether it can be built with fail points.
     pub(crate) has_fail_points: bool,
 }
@@ -51,8 +53,15 @@ fn read(package: &Value, root: &Path) -> Package {
         name: text(&package["name"]),
         folder: folder.to_string_lossy().into_owned(),
         needs: needs.map(|dependency| text(&dependency["name"])).collect(),
+        has_library: has_library(package),
         has_fail_points: !package["features"][FAIL_POINTS].is_null(),
     }
+}
+
+fn has_library(package: &Value) -> bool {
+    let targets = package["targets"].as_array().into_iter().flatten();
+    let mut kinds = targets.filter_map(|target| target["kind"].as_array()).flatten();
+    kinds.any(|kind| kind == "lib")
 }
 
 /// A package for the tests of those that ask.
@@ -62,6 +71,7 @@ pub(crate) fn sample(name: &str, needs: &[&str]) -> Package {
         name: name.to_owned(),
         folder: format!("crates/{name}"),
         needs: needs.iter().map(|need| (*need).to_owned()).collect(),
+        has_library: true,
         has_fail_points: false,
     }
 }
@@ -71,11 +81,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cargo_knows_the_folder_the_needs_and_the_fail_points() {
+    fn cargo_knows_what_a_package_is_and_needs() {
         let package = serde_json::json!({
             "name": "syncline-a",
             "manifest_path": "/here/crates/a/Cargo.toml",
             "dependencies": [{ "name": "syncline-b", "kind": "dev" }, { "name": "serde" }],
+            "targets": [{ "kind": ["bin"] }, { "kind": ["lib"] }],
             "features": { "fail-points": ["fail/failpoints"] },
         });
         let package = read(&package, Path::new("/here"));

@@ -165,8 +165,12 @@ fn a_run_that_was_stopped_shows_the_program_that_ran() {
 fn the_command_has_the_fail_points_and_runs_what_is_ignored() {
     let test = format!("chinook{IGNORED_END}");
     let text = format!(
-        "     Running tests/it/main.rs (it-1)\nrunning 1 test\nfailures:\n\n\
-         ---- {test} stdout ----\ntest result: FAILED.\nerror: test failed, to rerun pass `-p syncline --test it`\n"
+        "     Running tests/it/main.rs (it-1)\n\
+         running 1 test\n\
+         failures:\n\
+         ---- {test} stdout ----\n\
+         test result: FAILED.\n\
+         error: test failed, to rerun pass `-p syncline --test it`\n"
     );
     let mut package = sample("syncline", &[]);
     package.has_fail_points = true;
