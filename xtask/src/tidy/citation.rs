@@ -3,12 +3,18 @@
 //! A test cites with a comment above it or in it that begins with the numbers: `// S4`,
 //! `// S1, Trap 6: the acknowledgement is lost`. `docs/internals/testing.md` has a heading for
 //! each number; `xtask generate` lists the tests below it.
+//!
+//! A test that does its work only with `./test --full` says `if !full() { return; }`. It is listed,
+//! but the promise or trap needs another one, which every run has.
 
 use crate::checkout::{Checkout, SourceFile};
 use crate::problem::Problem;
 
 /// The document with the headings.
 pub(crate) const TESTING: &str = "docs/internals/testing.md";
+
+/// How a test returns in all but full runs, without white space.
+const RETURN_UNLESS_FULL: [&str; 2] = ["if!full(){return;}", "if!harness::full(){return;}"];
 
 /// The line that says a trap has no test because nothing can step on it yet.
 pub(crate) const NOT_YET: &str = "Not built yet:";
@@ -26,6 +32,8 @@ pub(crate) struct Citation {
     /// The file.
     pub(crate) path: String,
     line: usize,
+    /// It does its work in full runs alone.
+    in_full_runs: bool,
 }
 
 /// All citations, by path and line.
@@ -53,14 +61,18 @@ impl Citations {
             }
         }
         for Section { number, line, not_yet } in &sections {
-            let fault = match (self.0.iter().any(|it| it.number == *number), not_yet) {
+            let mut tests = self.0.iter().filter(|it| it.number == *number).peekable();
+            let fault = match (tests.peek().is_some(), not_yet) {
                 (true, true) => format!("{number} is not built yet, but has tests"),
                 (false, false) => format!("no test cites {number}"),
+                (true, false) if tests.all(|it| it.in_full_runs) => {
+                    format!("the tests that cite {number} do nothing without --full")
+                }
                 _ => continue,
             };
             problems.push(Problem::at(TESTING, *line, fault));
         }
-        for Citation { number, test, path, line } in &self.0 {
+        for Citation { number, test, path, line, .. } in &self.0 {
             if !sections.iter().any(|section| section.number == *number) {
                 let message = format!("`{test}` cites {number}, which {TESTING} does not have");
                 problems.push(Problem::at(path, *line, message));
@@ -117,6 +129,7 @@ fn citations(file: &SourceFile) -> Vec<Citation> {
         let is_above = |line: &str| line.trim().starts_with("//") || line.trim().starts_with("#[");
         let first = (0..index).rev().take_while(|at| is_above(lines[*at])).last().unwrap_or(index);
         let last = end_of(&lines, function);
+        let in_full_runs = returns_unless_full(&lines[function..=last]);
         for (at, line) in lines.iter().enumerate().take(last + 1).skip(first) {
             for number in comment_numbers(line) {
                 let citation = Citation {
@@ -124,6 +137,7 @@ fn citations(file: &SourceFile) -> Vec<Citation> {
                     test: test.to_owned(),
                     path: file.path.clone(),
                     line: at + 1,
+                    in_full_runs,
                 };
                 let known = citations.iter().any(|known| {
                     (&known.number, &known.test) == (&citation.number, &citation.test)
@@ -142,6 +156,12 @@ fn function_name(line: &str) -> Option<&str> {
     let words = ["", "pub", "async", "pub async", "pub(crate)"];
     let name = after.split(['(', '<']).next()?;
     words.contains(&before.trim()).then_some(name)
+}
+
+/// Whether a function has the words for it, wherever they stand.
+fn returns_unless_full(function: &[&str]) -> bool {
+    let code: String = function.iter().flat_map(|line| line.split_whitespace()).collect();
+    RETURN_UNLESS_FULL.iter().any(|words| code.contains(words))
 }
 
 /// The line of the brace that closes the function, found by its indent.
@@ -231,6 +251,17 @@ mod tests {
         let s4 = headings().replace("### S4 Promise\nNot built yet: all.\n", "### S4 Promise\n");
         assert_eq!(problems(&s4, ""), 1);
         assert_eq!(problems(&s4, "#[test]\nfn a() {\n    // S4\n}\n"), 0);
+    }
+
+    #[test]
+    fn a_promise_that_only_full_runs_show_is_found() {
+        let s4 = headings().replace("### S4 Promise\nNot built yet: all.\n", "### S4 Promise\n");
+        let full = "#[test]\nfn a() {\n    // S4\n\
+                    \x20   if !harness::full() {\n        return;\n    }\n    kill();\n}\n";
+        assert_eq!(problems(&s4, full), 1);
+        let always = "#[test]\nfn b() {\n    // S4\n    let n = if full() { 9 } else { 1 };\n}\n";
+        assert_eq!(problems(&s4, always), 0);
+        assert_eq!(problems(&s4, &format!("{full}{always}")), 0);
     }
 
     #[test]
