@@ -160,8 +160,8 @@ impl Cluster {
         until("the server to start again", || self.try_start());
     }
 
-    /// A database of its own for one test, which belongs to the ordinary role [`APP_ROLE`]. Some time
-    /// after the end of the test it is dropped.
+    /// A database of its own for one test, which belongs to the ordinary role [`APP_ROLE`]. It is
+    /// dropped some time after the end of the test.
     pub fn database(&self) -> TestDatabase {
         let number = self.databases.fetch_add(1, Ordering::Relaxed) + 1;
         let name = format!("test{number}");
