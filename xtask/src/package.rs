@@ -59,19 +59,19 @@ fn build(root: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(made)
 }
 
-/// The release build of the program.
+/// The program, built to run fast.
 fn program(root: &Path) -> Result<PathBuf, String> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let built = Command::new(cargo)
-        .args(["build", "-q", "--release", "--locked", "--package", "syncline"])
+        .args(["build", "-q", "--profile", "dist", "--locked", "--package", "syncline"])
         .current_dir(root)
         .status()
         .map_err(|error| error.to_string())?;
     if !built.success() {
-        return Err("the release build failed".to_owned());
+        return Err("the build failed".to_owned());
     }
     let target = std::env::var("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
-    Ok(target.join("release/syncline"))
+    Ok(target.join("dist/syncline"))
 }
 
 /// What the program says of itself: `syncline 1.2.3` is version 1.2.3.

@@ -5,6 +5,12 @@ pub(crate) mod processors;
 
 use serde_json::{Value, json};
 
+/// The profile of cargo that this program was built with: `debug`, `release`, `dist`.
+pub(crate) const PROFILE: &str = env!("SYNCLINE_PROFILE");
+
+/// The profile whose figures are published: slow to build, and the fastest.
+pub(crate) const PUBLISHED_PROFILE: &str = "dist";
+
 /// The machine and the program.
 pub(crate) fn describe() -> Value {
     json!({
@@ -14,7 +20,7 @@ pub(crate) fn describe() -> Value {
         "system": std::env::consts::OS,
         "kernel": read("/proc/sys/kernel/osrelease"),
         "syncline": env!("CARGO_PKG_VERSION"),
-        "build": if cfg!(debug_assertions) { "debug" } else { "release" },
+        "build": PROFILE,
     })
 }
 

@@ -100,8 +100,8 @@ fn header<'a>(page: &mut Page, suite: &Suite, tests: impl Iterator<Item = &'a Te
         Claim::Nothing => {
             page.markup(
                 "These figures cannot be compared with the published ones. A comparison needs a \
-                 release build, 1,000 clients × 1,000 rows × 10 sets, a database that waits for \
-                 its disk, and a run with 1 % conflicts. ",
+                 build with --profile dist, 1,000 clients × 1,000 rows × 10 sets, a database that \
+                 waits for its disk, and a run with 1 % conflicts. ",
             );
         }
     }

@@ -1,5 +1,6 @@
 //! The figures of a run as a table for people.
 
+use crate::machine::{PROFILE, PUBLISHED_PROFILE};
 use crate::options::{BenchRunOptions, ClientsOn, Operation};
 use model::Failure;
 use serde_json::Value;
@@ -63,6 +64,8 @@ pub(crate) fn print(options: &BenchRunOptions, json: &Value) -> Result<(), Failu
     output::table(&["figure", "value"], &rows)?;
     if cfg!(debug_assertions) {
         output::warning("this is a debug build: its figures say nothing about a release");
+    } else if PROFILE != PUBLISHED_PROFILE {
+        output::warning("packages are faster than this build: measure one of `--profile dist`");
     }
     Ok(())
 }

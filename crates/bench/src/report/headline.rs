@@ -5,6 +5,7 @@ use super::html::Page;
 use super::number::{percent, plain, short, times};
 use super::published;
 use super::suite::{Figures, Suite};
+use crate::machine::PUBLISHED_PROFILE;
 use crate::report::palette::Palette;
 use model::Failure;
 
@@ -72,8 +73,8 @@ fn with_conflicts(suite: &Suite) -> Option<&Figures> {
 /// Why a run may not be compared with the published headline.
 fn obstacles(figures: &Figures) -> Vec<String> {
     let mut obstacles = Vec::new();
-    if figures.text("/machine/build") != Some("release") {
-        obstacles.push("not a release build".to_owned());
+    if figures.text("/machine/build") != Some(PUBLISHED_PROFILE) {
+        obstacles.push("not a build with --profile dist".to_owned());
     }
     let sizes = [
         ("/clients", CLIENTS, "clients"),
