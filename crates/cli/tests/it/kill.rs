@@ -291,11 +291,11 @@ fn both_die_one_after_the_other_and_nothing_is_lost_or_doubled() {
 // change, and all programs are killed at random.
 #[test]
 fn a_storm_of_kills_loses_and_doubles_nothing() {
-    storm::run(&open_shop(PROGRAM), 300);
+    storm::run(&open_shop(PROGRAM), 120);
 }
 
 // S1, S3, S4, S8, Trap 21, Trap 24
 #[test]
 fn a_storm_of_kills_over_postgres_loses_and_doubles_nothing() {
-    storm::run(&open_shop_in(PROGRAM, Cluster::shared().database()), 150);
+    storm::run(&open_shop_in(PROGRAM, Cluster::shared().database()), 60);
 }

@@ -4,7 +4,7 @@
 
 use super::PROGRAM;
 use super::chinook::{init, on_postgres, synchronize};
-use harness::{Chance, Dialect, ForeignTool, Server, Share, Shop, World, count, query};
+use harness::{Chance, Dialect, ForeignTool, Server, Share, Shop, World, count, full, query};
 
 fn on_sqlite(shop: Shop) -> World {
     let world = World::without_deployment(PROGRAM, "");
@@ -14,7 +14,8 @@ fn on_sqlite(shop: Shop) -> World {
 }
 
 const REPRESENTATIVES: u64 = 20;
-const CHANGES: usize = 1000;
+const CHANGES: usize = 300;
+const CHANGES_FULL: usize = 1000;
 /// Changes that one program makes before a synchronization.
 const CHANGES_AT_ONCE: usize = 10;
 
@@ -179,7 +180,8 @@ impl Company {
     }
 
     fn write_everywhere(&mut self) {
-        for round in 0..CHANGES / CHANGES_AT_ONCE {
+        let changes = if full() { CHANGES_FULL } else { CHANGES };
+        for round in 0..changes / CHANGES_AT_ONCE {
             let number = 1 + self.chance.below(REPRESENTATIVES);
             let changes: Vec<String> = (0..CHANGES_AT_ONCE)
                 .map(|_| match round % 3 {
