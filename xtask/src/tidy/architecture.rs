@@ -2,7 +2,7 @@
 //!
 //! A1 `model` and `protocol` know no socket, file, clock, thread or runtime.
 //! A2 `protocol` knows no SQL; `consolidated` knows no wire message.
-//! A3 `client`, `replay` and `server` do not know each other.
+//! A3 `client` and `server` do not know each other.
 //! A4 Only `server/src/network`, `server/src/authenticate/outside`, `client/src/transport` and
 //!    `postgres-driver` know sockets; only a backend of `consolidated`, and the
 //!    client engine, know a driver. A driver knows none of us.
@@ -73,7 +73,7 @@ fn dependency_fault(Dependency { from, from_folder, to }: &Dependency<'_>) -> Op
         ("protocol", "consolidated" | "rusqlite") => "A2: the wire knows no SQL",
         ("protocol", _) => "A1: the wire knows only the nouns and its codec",
         ("consolidated", "protocol") => "A2: the consolidated database knows no wire message",
-        ("client" | "replay" | "server", "client" | "replay" | "server") => {
+        ("client" | "server", "client" | "server") => {
             "A3: they meet only in `protocol` and in tests"
         }
         (

@@ -26,7 +26,7 @@ use upheaval::FIRST_SEED;
 use walk::Walk;
 
 /// Fleets of one run. Their numbers are the seeds, the same in every run.
-const FLEETS: u64 = 2;
+const FLEETS: u64 = 1;
 const FLEETS_FULL: u64 = 12;
 /// Fleets to which more happens, from this seed on.
 const UPHEAVALS: u64 = 2;

@@ -14,7 +14,7 @@ pub(crate) mod shop;
 mod storm;
 
 use harness::postgres::Cluster;
-use harness::{Chance, Server, World, sql, until};
+use harness::{Chance, Server, World, full, sql, until};
 use owner::Owner;
 use shop::{REMOTES, Site, assert_nothing_lost_or_doubled, open_shop, open_shop_in};
 use std::collections::BTreeSet;
@@ -24,7 +24,7 @@ use std::process::{ExitStatus, Stdio};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_syncline");
 
-const CLIENT_POINTS: &[&str] = &[
+pub(crate) const CLIENT_POINTS: &[&str] = &[
     "client-frozen",
     "client-upload-sent",
     "client-upload-committed",
@@ -34,7 +34,7 @@ const CLIENT_POINTS: &[&str] = &[
     "client-apply-committed",
 ];
 
-const SERVER_POINTS: &[&str] = &[
+pub(crate) const SERVER_POINTS: &[&str] = &[
     "server-upload-received",
     "server-upload-before-commit",
     "server-upload-committed",
@@ -260,12 +260,16 @@ fn a_server_that_dies_anywhere_loses_and_doubles_nothing() {
     }
 }
 
-// S1, S4, Trap 6: first the client dies, then the server while it answers the next attempt.
+// S1, S4, Trap 6: first the client dies, then the server while it answers the next attempt. A full
+// run has every pair of places, others have each place in several pairs.
 #[test]
 fn both_die_one_after_the_other_and_nothing_is_lost_or_doubled() {
     let mut busy = busy_shop(&REMOTES[..1]);
-    for client_point in CLIENT_POINTS {
-        for server_point in SERVER_POINTS {
+    for (i, client_point) in CLIENT_POINTS.iter().enumerate() {
+        for (j, server_point) in SERVER_POINTS.iter().enumerate() {
+            if !full() && (i + j) % 3 != 0 {
+                continue;
+            }
             let mut server = busy.world.serve();
             busy.write_everywhere();
             sync_and_die(&busy.world, "ann", &server, client_point);
@@ -291,11 +295,11 @@ fn both_die_one_after_the_other_and_nothing_is_lost_or_doubled() {
 // change, and all programs are killed at random.
 #[test]
 fn a_storm_of_kills_loses_and_doubles_nothing() {
-    storm::run(&open_shop(PROGRAM), 120);
+    storm::run(&open_shop(PROGRAM), 60);
 }
 
 // S1, S3, S4, S8, Trap 21, Trap 24
 #[test]
 fn a_storm_of_kills_over_postgres_loses_and_doubles_nothing() {
-    storm::run(&open_shop_in(PROGRAM, Cluster::shared().database()), 60);
+    storm::run(&open_shop_in(PROGRAM, Cluster::shared().database()), 30);
 }

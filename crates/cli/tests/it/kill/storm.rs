@@ -13,7 +13,7 @@ use std::thread::{scope, sleep};
 use std::time::Duration;
 
 /// So many times longer is a storm where longer runs are wanted.
-const LONGER: u64 = 40;
+const LONGER: u64 = 80;
 
 /// How often the tables change in a storm. A center keeps 32 shapes of a table.
 const CHANGES_OF_TABLES: u64 = 12;

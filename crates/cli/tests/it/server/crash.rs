@@ -4,6 +4,7 @@
 
 #![cfg(feature = "fail-points")]
 
+use crate::kill::{CLIENT_POINTS, SERVER_POINTS};
 use harness::{World, count, sql, until};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_syncline");
@@ -15,24 +16,6 @@ const LEDGER: &str = "CREATE TABLE account (id INTEGER PRIMARY KEY, balance INTE
     CREATE TABLE audit (n INTEGER);
     CREATE TRIGGER audited AFTER INSERT ON entry BEGIN INSERT INTO audit VALUES (1); END;
     INSERT INTO account VALUES (1, 100), (2, 200), (3, 300)";
-
-const CLIENT_POINTS: &[&str] = &[
-    "client-frozen",
-    "client-upload-sent",
-    "client-upload-committed",
-    "client-outcome-learned",
-    "client-download-received",
-    "client-apply-before-commit",
-    "client-apply-committed",
-];
-
-const SERVER_POINTS: &[&str] = &[
-    "server-upload-received",
-    "server-upload-before-commit",
-    "server-upload-committed",
-    "server-download-fetched",
-    "server-download-half-sent",
-];
 
 fn world() -> World {
     let world = World::new(PROGRAM, LEDGER);

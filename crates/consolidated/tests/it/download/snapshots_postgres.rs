@@ -3,7 +3,7 @@
 use crate::support::center::{Center, Remote};
 use crate::support::on_postgres;
 use harness::postgres::{Cluster, PsqlSession, TestDatabase};
-use harness::until;
+use harness::{full, until};
 use model::{Code, Failure};
 use std::process::Command;
 use syncline_consolidated::{Applied, DownloadBatch, FetchRequest};
@@ -111,12 +111,18 @@ fn a_table_that_is_rewritten_during_a_download_loses_no_row() {
         (SWAP, "member comment word listed"),
     ];
     let all = ["comment 11", "comment 12", "task 1", "word 1"];
-    for (rewrite, tables) in rewrites {
-        for table in ["member", "task", "comment", "word", "listed"] {
+    for (number, (rewrite, tables)) in rewrites.into_iter().enumerate() {
+        for (place, table) in
+            ["member", "task", "comment", "word", "listed"].into_iter().enumerate()
+        {
             if tables != "all" && !tables.contains(table) {
                 continue;
             }
             for first in [true, false] {
+                // A full run has each table both ways.
+                if !full() && first != ((number + place) % 2 == 0) {
+                    continue;
+                }
                 let database = Cluster::shared().database();
                 let (mut center, mut remote) = synchronized_with(&database);
                 let applied = if first {
