@@ -13,7 +13,7 @@ use std::path::Path;
 const PROGRAM: &str = env!("CARGO_BIN_EXE_syncline");
 
 const REMOTES: usize = 20;
-const CHANGES: usize = 150;
+const CHANGES: usize = 300;
 const CHANGES_FULL: usize = 1000;
 /// Changes that one program makes before a synchronization.
 const CHANGES_AT_ONCE: usize = 10;

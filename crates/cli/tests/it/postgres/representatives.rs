@@ -14,7 +14,7 @@ fn on_sqlite(shop: Shop) -> World {
 }
 
 const REPRESENTATIVES: u64 = 20;
-const CHANGES: usize = 150;
+const CHANGES: usize = 300;
 const CHANGES_FULL: usize = 1000;
 /// Changes that one program makes before a synchronization.
 const CHANGES_AT_ONCE: usize = 10;

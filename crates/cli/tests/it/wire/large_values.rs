@@ -58,6 +58,8 @@ fn rejects_with_keys_of_many_megabytes_arrive_also_after_a_restart() {
 #[test]
 fn rejects_whose_messages_quote_megabytes_arrive() {
     let world = World::on_postgres(PROGRAM, NAMED);
+    // Rows as large as these keep busy processors for more than the usual seconds.
+    world.configure("idle_in_transaction_timeout_s = 60");
     world.add_user("ann");
     let server = world.serve();
     world.sync("ann", &server);
