@@ -208,21 +208,6 @@ fn a_file_of_an_older_version_records_key_changes_once_it_is_opened() {
     );
 }
 
-// A server before key changes gets what a client before them sent.
-#[test]
-fn a_server_that_does_not_know_key_changes_gets_a_delete_and_an_insert() {
-    let mut site = Site::new(
-        "CREATE TABLE t(k TEXT COLLATE NOCASE PRIMARY KEY, v INT);
-         INSERT INTO t VALUES ('a', 1), ('b', 2);",
-    );
-    site.key_changes = false;
-    site.write("UPDATE t SET k = 'c' WHERE k = 'a'; UPDATE t SET k = 'B' WHERE k = 'b'");
-    assert_eq!(
-        site.upload(),
-        ["insert t ('c', 1)", "update t ('b', 2) -> ('B', 2)", "delete t ('a', 1)"]
-    );
-}
-
 // Trap 6
 #[test]
 fn a_frozen_key_change_stays_as_it_was_frozen() {

@@ -205,8 +205,6 @@ fn an_upload_that_does_not_follow_the_last_one_is_refused_whole() {
                 previous: model::Progress(0),
                 progress: model::Progress(1),
                 download_follows: true,
-                key_changes: true,
-                rows_stay: true,
                 marks: &[],
                 held_marks: &[],
                 left_out: None,
