@@ -189,8 +189,10 @@ codes! {
     3002 DatabaseBusy Nobody true "wait, or end the long transaction of the other program";
     /// The database has no Syncline system tables.
     3003 NotDeployed Operator false "run `syncline deploy`";
-    /// The system tables were created by a newer version of Syncline than this program.
-    3004 DeployedByNewer Operator false "update this program";
+    /// The system tables were created by another version of Syncline than this program, newer or
+    /// older, and have another layout. Nothing of them was read or changed.
+    3004 DeployedByAnother Operator false
+        "use the version that deployed them; or `undeploy` with it, and deploy with this program";
     /// A table, column or trigger is no longer as `deploy` left it. Changes could be missed, so the
     /// table, and those that refer to it, are not synchronized until it is repaired: what is
     /// pending for them stays in the remote, and every synchronization warns. All other tables are
@@ -297,8 +299,10 @@ codes! {
     5008 PendingChanges Remote false "synchronize first, or give --discard-pending";
     /// A row is larger than `frame_bytes_max`.
     5009 RowTooLarge Remote false "store smaller values";
-    /// The remote was created by a newer version of Syncline than this program.
-    5010 RemoteMadeByNewer Remote false "update this program";
+    /// The remote was created by another version of Syncline than this program, newer or older, and
+    /// its tables of Syncline have another layout. Nothing of them was read or changed.
+    5010 RemoteMadeByAnother Remote false
+        "use the version that made it; or `remote detach` with it, and synchronize with this program";
     /// The server and the user are not known yet.
     5011 ServerUnknown Remote false "give --server and --user the first time";
     /// The remote was synchronized with another remote ID. The server's state of the remote belongs

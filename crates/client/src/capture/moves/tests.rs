@@ -187,27 +187,6 @@ fn rows_that_lose_or_get_a_key_are_no_key_changes() {
     );
 }
 
-// Trap 18: a file of the version before. Its changes are uploaded as they were captured.
-#[test]
-fn a_file_of_an_older_version_records_key_changes_once_it_is_opened() {
-    let site = Site::new(T);
-    site.write(
-        "UPDATE syncline_state SET value = 1 WHERE name = 'format_version';
-         DROP TRIGGER syncline_moved_t; DROP TABLE syncline_moved_t;
-         DROP TRIGGER syncline_delete_t; UPDATE t SET id = 9 WHERE id = 1",
-    );
-    let mut site = site.opened_again();
-    site.write("UPDATE t SET id = 8 WHERE id = 2");
-    assert_eq!(
-        site.upload(),
-        [
-            "key change t (2, 'b', 20) -> (8, 'b', 20)",
-            "insert t (9, 'a', 10)",
-            "delete t (1, 'a', 10)"
-        ]
-    );
-}
-
 // Trap 6
 #[test]
 fn a_frozen_key_change_stays_as_it_was_frozen() {
