@@ -8,7 +8,7 @@ differs from a copy of each table as it was synchronized last, so any program ma
 
 import argparse, http.client, json, secrets, socket, sqlite3, ssl, struct, sys, urllib.parse
 
-VERSION, VERSION_MIN, DEPTH_MAX, FRAME_MAX = 2, 1, 32, 64 << 20
+VERSION, DEPTH_MAX, FRAME_MAX = 2, 32, 64 << 20
 NAMES = dict(enumerate("hello welcome schema_change upload_begin rows upload_end upload_committed "
                        "rejects download_begin download_end failed".split(), 1))
 NAMES |= {15: "acknowledgement", 16: "packed_rows", 17: "verify", 18: "verified"}
@@ -18,9 +18,9 @@ HALF_DUPLEX, TYPE, REQUESTS_MAX = 256, "application/vnd.syncline", 5
 
 class Failure(Exception):
     """What ends a synchronization, with the number of its error."""
-    def __init__(self, code, message, fields=None):
+    def __init__(self, code, message):
         super().__init__(f"E{code}: {message}")
-        self.code, self.fields = code, fields or {}
+        self.code = code
 
 # MessagePack, as much of it as the messages use.
 def pack(value):
@@ -189,7 +189,7 @@ class Connection:
                 raise Failure(1004, f"a frame of {size} bytes")
             name, fields = decode(number, self.read(size))
             if name == "failed":
-                raise Failure(fields["code"], fields["message"], fields)
+                raise Failure(fields["code"], fields["message"])
             if name in expected:
                 return name, fields
             if name is not None:
@@ -286,29 +286,34 @@ class Remote:
                 if begin["tables"][position]["mode"] == "refresh":
                     self.db.execute(f"DELETE FROM {quoted(table['name'])}")
                     self.db.execute(f"DELETE FROM pysync_{position}")
+            came = []
             for rows in frames:
                 table, position = tables[rows["table"]], rows["table"]
                 keys = len(table["key"]) if rows["operation"] in (DELETE, KEY_CHANGE) else 0
                 width = keys + (len(table["columns"]) if rows["operation"] != DELETE else 0)
                 for row in unpack_rows(rows["rows"], rows["count"], width):
-                    for name in (table["name"], f"pysync_{position}"):
-                        if keys:
-                            self.remove(name, table, row[:keys])
-                        if row[keys:]:
-                            self.put(name, table, row[keys:])
+                    came += [(name, table, row[:keys], row[keys:])
+                             for name in (table["name"], f"pysync_{position}")]
+            # Keys may have changed hands: all rows leave theirs before any row takes one.
+            for name, table, key, _ in came:
+                if key:
+                    self.remove(name, table, key)
+            for name, table, _, row in came:
+                if row:
+                    self.put(name, table, row)
             for table, mark in zip(tables, end["watermarks"]):
                 table["watermark"] = mark if mark is not None else table["watermark"]
             self.remember(tables=tables, counter=end["counter"], nonce_attempt=None,
                           receipt=end.get("receipt") or self.state.get("receipt"),
                           nonce_confirmed=self.state["nonce_attempt"])
 
-def hello(remote, user, credential, version, half_duplex, lesson):
+def hello(remote, user, credential, half_duplex, lesson):
     state = remote.state
     nonce = state.get("nonce_attempt") or secrets.randbits(62) + 1
     remote.remember(nonce_attempt=nonce, attempt=state["attempt"] + 1)
     known = ("remote_id progress counter nonce_confirmed attempt file_secret database_id receipt "
              "schema_fingerprint")
-    return {"protocol_version": version, "client": "client.py", "user": user, "mode": "full",
+    return {"protocol_version": VERSION, "client": "client.py", "user": user, "mode": "full",
             "credential": credential, "nonce_attempt": nonce, "capabilities": HALF_DUPLEX * half_duplex,
             "outcome": "unknown" if state.get("sent") else "known",
             **{name: state.get(name) for name in known.split()},
@@ -318,7 +323,8 @@ def hello(remote, user, credential, version, half_duplex, lesson):
 
 def upload(connection, remote, welcome):
     """Sends what has changed, but for the tables that Welcome wants to be left out."""
-    changes = [it for it in remote.changes() if it[0] not in welcome.get("kept_tables", [])]
+    left_out = welcome.get("kept_tables", []) + welcome.get("unknown_tables", [])
+    changes = [it for it in remote.changes() if it[0] not in left_out]
     sent, previous = {"progress": remote.state["progress"], "rows": changes}, remote.state["progress"]
     if changes:
         sent["progress"] += 1 + secrets.randbelow(1 << 30)
@@ -339,14 +345,14 @@ def learn(remote, committed, lesson):
                 remote.settle(sent)
             remote.remember(sent=None)
 
-def attempt(options, remote, credential, version, lesson=None):
+def attempt(options, remote, credential, lesson=None):
     """A connection. It yields a report, or the Welcome that asks for an upload over another one."""
     connection = Connection(options.url, options.ca_file)
-    greeting = hello(remote, options.user, credential, version, connection.half_duplex, lesson)
+    greeting = hello(remote, options.user, credential, connection.half_duplex, lesson)
     connection.out += frame("hello", greeting)
     sent = upload(connection, remote, lesson) if lesson else None
     _, welcome = connection.receive("welcome")
-    remote.remember(database_id=welcome["database_id"], server_version=welcome["protocol_version"])
+    remote.remember(database_id=welcome["database_id"])
     if welcome["upload"] == "send":
         learn(remote, welcome.get("progress"), lesson)
         if welcome.get("schema_change_follows"):
@@ -358,6 +364,8 @@ def attempt(options, remote, credential, version, lesson=None):
     if sent["rows"]:
         with remote.transaction():
             remote.settle(sent)
+    if welcome.get("schema_change_after_upload"):
+        remote.change_schema(connection.receive("schema_change")[1]["schema"])
     begin, frames, rejects, name = connection.receive("download_begin")[1], [], [], None
     while name != "download_end":
         name, fields = connection.receive("rows", "rejects", "download_end")
@@ -367,21 +375,17 @@ def attempt(options, remote, credential, version, lesson=None):
     if fields["rows"] != count or len(fields["watermarks"]) != len(remote.state["tables"]):
         raise Failure(1003, f"{count} rows came, {fields['rows']} were sent")
     remote.apply(begin, frames, fields)
+    if fields.get("acknowledge"):
+        connection.socket.sendall(frame("acknowledgement", {"counter": fields["counter"]}))
     uploaded = {name: committed.get(name, 0) for name in ("inserts", "updates", "deletes", "conflicts")}
     return {"uploaded": uploaded, "downloaded": count, "rejects": len(rejects)}, None
 
 def synchronize(options, remote, credential):
-    version, lesson = min(VERSION, remote.state.get("server_version", VERSION)), None
+    lesson = None
     for _ in range(REQUESTS_MAX):
-        try:
-            report, lesson = attempt(options, remote, credential, version, lesson)
-            if report:
-                return report
-        except Failure as failure:
-            oldest, newest = (failure.fields.get(name, 1) for name in ("min_version", "max_version"))
-            spoken, version = version, min(VERSION, newest)
-            if failure.code != 1002 or version == spoken or version < max(VERSION_MIN, oldest):
-                raise
+        report, lesson = attempt(options, remote, credential, lesson)
+        if report:
+            return report
     raise Failure(5030, "the server asks for the upload again and again")
 
 def main():

@@ -18,21 +18,16 @@ pub(crate) fn key(text: &str) -> String {
             let columns = columns.iter().map(|(name, it)| format!("{name}={}", value(it)));
             columns.collect::<Vec<_>>().join(", ")
         }
-        Value::Array(values) => values.iter().map(value).collect::<Vec<_>>().join(", "),
         other => value(&other),
     }
 }
 
-/// Prints a row, one line per column. Older programs stored a row as an array, without names.
+/// Prints a row, one line per column.
 pub(crate) fn row(heading: &str, text: Option<&str>) -> Result<(), model::Failure> {
     let columns: Vec<(String, String)> = match text.map(parsed) {
         None => return output::line(&format!("{heading}: none")),
         Some(Value::Object(columns)) => {
             columns.iter().map(|(name, it)| (name.clone(), value(it))).collect()
-        }
-        Some(Value::Array(values)) => {
-            let numbered = values.iter().enumerate();
-            numbered.map(|(n, it)| (format!("column {}", n + 1), value(it))).collect()
         }
         Some(other) => vec![(String::new(), value(&other))],
     };
@@ -62,10 +57,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_shown_by_column_name_and_old_ones_without() {
+    fn keys_are_shown_by_column_name() {
         assert_eq!(key(r#"{"id":3,"line":"a"}"#), "id=3, line=a");
-        assert_eq!(key(r#"[3,"a"]"#), "3, a");
         assert_eq!(key(r#"{"id":{"blob":"01ff"}}"#), "id=x'01ff'");
-        assert_eq!(key(&format!("[\"{}\"]", "x".repeat(500))).chars().count(), 201);
+        assert_eq!(key(&format!("{{\"k\":\"{}\"}}", "x".repeat(500))).chars().count(), 203);
     }
 }

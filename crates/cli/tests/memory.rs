@@ -7,7 +7,7 @@
 
 use harness::{Peer, Server, World, full, hello, sql, until};
 use model::{Progress, ValueRef, write_value};
-use protocol::{Capabilities, Message, Mode, Operation, RowsFrame, UploadBegin, UploadEnd};
+use protocol::{Message, Mode, Operation, RowsFrame, UploadBegin, UploadEnd};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_syncline");
 
@@ -232,8 +232,7 @@ fn upload(
 
 /// The same as [`uploading`], of a remote that downloads nothing.
 fn uploading_only(server: &Server, remote_id: &str) -> Peer {
-    let (mode, capabilities) = (Mode::UploadOnly, Capabilities::KEY_CHANGES);
-    let remote = protocol::Hello { mode, capabilities, ..hello("ann", remote_id) };
+    let remote = protocol::Hello { mode: Mode::UploadOnly, ..hello("ann", remote_id) };
     let (mut peer, _) = Peer::greeting(&server.url, remote);
     assert!(matches!(peer.receive(), Some(Message::SchemaChange(_))));
     let (previous, progress) = (Progress(0), Progress(1));

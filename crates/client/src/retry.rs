@@ -195,14 +195,11 @@ fn row_now(
     Ok(Some(object))
 }
 
-/// The key's values in the order of the key; programs before wrote them as an array.
+/// The key's values in the order of the key.
 fn key_of(table: &RemoteTable, text: &str) -> Result<Vec<Value>, Failure> {
     let values: Option<Vec<Value>> = match serde_json::from_str(text) {
         Ok(Json::Object(columns)) => {
             table.key.iter().map(|key| columns.get(&key.name).map(from_json)).collect()
-        }
-        Ok(Json::Array(values)) => {
-            (values.len() == table.key.len()).then(|| values.iter().map(from_json).collect())
         }
         _ => None,
     };

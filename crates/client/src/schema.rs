@@ -16,7 +16,6 @@ pub(crate) mod foreign_keys;
 pub(crate) mod history;
 pub(crate) mod key_reference;
 mod local_table;
-pub(crate) mod migration;
 pub(crate) mod reference;
 mod remote_table;
 pub(crate) mod sequence;
@@ -37,10 +36,11 @@ use model::{Code, Failure};
 use rusqlite::{Connection, OptionalExtension};
 pub(crate) use stored_table::stored_tables;
 
-/// The layout of the tables above. Grows by one with each migration.
-const FORMAT_VERSION: i64 = 2;
+/// The layout of the tables above.
+const FORMAT_VERSION: i64 = 3;
 
-/// True when the file holds our tables, made by this version or an older one.
+/// True when the file holds our tables. Refuses those of another layout, before anything else of
+/// them is read (trap 18).
 pub(crate) fn is_remote(connection: &Connection) -> Result<bool, Failure> {
     let has = |table: &str| {
         connection
@@ -57,11 +57,10 @@ pub(crate) fn is_remote(connection: &Connection) -> Result<bool, Failure> {
         return Ok(false);
     }
     let version: i64 = facts::get(connection, "format_version").map_err(explain)?.unwrap_or(0);
-    if version > FORMAT_VERSION {
-        let message = format!(
-            "the remote file has format {version}, this program knows up to {FORMAT_VERSION}"
-        );
-        return Err(Failure::new(Code::RemoteMadeByNewer, message));
+    if version != FORMAT_VERSION {
+        let message =
+            format!("the remote file has format {version}; this program knows {FORMAT_VERSION}");
+        return Err(Failure::new(Code::RemoteMadeByAnother, message));
     }
     Ok(true)
 }

@@ -136,9 +136,7 @@ fn refuse_another_user(
     state: &State,
     user: &UserName,
 ) -> Result<(), Failure> {
-    // Files of older programs do not say who synchronized last.
-    let remembered = state.user.as_ref().filter(|_| state.counter.0 != 0);
-    let Some(last) = state.synchronized_user.as_ref().or(remembered) else { return Ok(()) };
+    let Some(last) = &state.synchronized_user else { return Ok(()) };
     if last == user {
         return Ok(());
     }

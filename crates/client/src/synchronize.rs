@@ -154,10 +154,6 @@ struct Total {
     resumed: Kept,
     /// The server did not read compressed rows after all.
     uncompressed: bool,
-    /// The protocol version of the last Hello.
-    spoken: u16,
-    /// The protocol version to go on with, after another was refused.
-    fallback: Option<u16>,
     /// Attempts during which a table went away at the center.
     interrupted: u32,
     /// The connection has one answer to all that is sent.

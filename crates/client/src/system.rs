@@ -12,7 +12,6 @@ mod files;
 mod lock;
 mod random;
 
-use crate::apply::rejects;
 use crate::disk::Location;
 use crate::progress::state::State;
 use crate::schema;
@@ -51,8 +50,6 @@ impl Remote {
         if !schema::is_remote(&connection)? {
             return Err(not_a_remote());
         }
-        schema::migration::migrate(&connection)?;
-        rejects::complete(&connection)?;
         Ok(Remote::new(Some(location), connection, components))
     }
 
@@ -73,8 +70,6 @@ impl Remote {
             create_schema(&connection, &history)?;
             location.remove_memory();
         }
-        schema::migration::migrate(&connection)?;
-        rejects::complete(&connection)?;
         Ok(Remote::new(Some(location), connection, components))
     }
 

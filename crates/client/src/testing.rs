@@ -30,10 +30,6 @@ use tempfile::TempDir;
 pub(crate) struct Site {
     folder: TempDir,
     pub(crate) remote: Remote,
-    /// Uploads are collected for a server that knows key changes.
-    pub(crate) key_changes: bool,
-    /// And for one that knows rows that stay.
-    pub(crate) rows_stay: bool,
 }
 
 /// Programs that write to the file without knowing of us.
@@ -54,7 +50,7 @@ impl Site {
         let mut remote = Remote::open_or_create(&folder.path().join("r.db"), components).unwrap();
         let user = Some(UserName::new("anna").unwrap());
         remote.remember(&Settings { user, ..Settings::default() }).unwrap();
-        Site { folder, remote, key_changes: true, rows_stay: true }
+        Site { folder, remote }
     }
 
     /// A remote with the tables that `sql` makes, all published both ways; rows that `sql`
@@ -194,8 +190,7 @@ impl Site {
         let remote = &self.remote;
         let state = State::read(&remote.connection).unwrap();
         let (connection, spills) = (&remote.connection, &remote.spills);
-        let (key_changes, rows_stay) = (self.key_changes, self.rows_stay);
-        let limits = Limits { bytes_max: None, key_changes, rows_stay, compression: None };
+        let limits = Limits { bytes_max: None, compression: None };
         let upload = Upload::collect(connection, &tables, &state, spills, limits, &mut || Ok(()))
             .unwrap()
             .unwrap();

@@ -54,11 +54,17 @@ fn a_new_file_is_in_wal_mode_and_an_existing_one_keeps_its_own() {
 
 // Trap 18
 #[test]
-fn a_file_of_a_newer_version_is_refused() {
+fn a_file_of_another_layout_is_refused_and_left_alone() {
     let site = Site::empty();
-    site.write("UPDATE syncline_state SET value = 99 WHERE name = 'format_version'");
-    assert_eq!(open(&site.path()).unwrap_err().code(), Code::RemoteMadeByNewer);
-    assert_eq!(open_or_create(&site.path()).unwrap_err().code(), Code::RemoteMadeByNewer);
+    for format in ["2", "99", "NULL"] {
+        let set = "UPDATE syncline_state SET value =";
+        site.write(&format!("{set} {format} WHERE name = 'format_version'"));
+        let before = site.rows("SELECT * FROM syncline_state");
+        for refused in [open(&site.path()), open_or_create(&site.path())] {
+            assert_eq!(refused.unwrap_err().code(), Code::RemoteMadeByAnother);
+        }
+        assert_eq!(site.rows("SELECT * FROM syncline_state"), before);
+    }
 }
 
 #[test]

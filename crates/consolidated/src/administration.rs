@@ -130,19 +130,6 @@ const DIFFERENCES_TOLD_MAX: usize = 5;
 /// How the finding begins that a deployment has something to do.
 pub(crate) const NOT_DEPLOYED: &str = "the model differs from the deployed one";
 
-/// All that `check` says about the system tables of an older program: what they lack cannot be
-/// compared. `known` says whether the program has the same format.
-pub(crate) fn older_format(known: Result<(), Failure>) -> Result<Option<Finding>, Failure> {
-    match known {
-        Ok(()) => Ok(None),
-        Err(failure) if failure.code() == Code::NotDeployed => {
-            let message = failure.message().to_owned();
-            Ok(Some(Finding { severity: Severity::Error, table: None, message }))
-        }
-        Err(failure) => Err(failure),
-    }
-}
-
 /// Adds to what `check` found which tables and columns differ.
 pub(crate) fn tell_differences(findings: &mut Vec<Finding>, differences: &[Difference]) {
     let differs = differences.iter().filter(|one| one.what != Disagreement::NotPublished);

@@ -23,6 +23,6 @@ pub(crate) use rows::{
 };
 pub(crate) use schema::{Schema, TablePlanner};
 pub(crate) use succession::Intent;
-pub(crate) use system_tables::{SystemColumns, SystemTables};
+pub(crate) use system_tables::SystemTables;
 pub(crate) use table::{ColumnFacts, ForeignKey, KeyAction, TableFacts, same_but_for_case};
 pub(crate) use wanted::{Tracked, Wanted};

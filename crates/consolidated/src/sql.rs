@@ -16,9 +16,6 @@ pub(crate) trait Words {
     /// Answers with a row where there are system tables.
     const DEPLOYED: &'static str;
 
-    /// The query for tables and columns whose names begin as ours do.
-    const COLUMNS: &'static str;
-
     /// In front of the names of system tables.
     const PREFIX: &'static str;
 

@@ -164,8 +164,6 @@ pub struct HeldSchema {
     pub unknown: Vec<u16>,
     /// The tables of today that go on a held one under other names.
     pub renamed: Vec<RenamedTable>,
-    /// Names of tables of which columns have got other names or are gone.
-    pub altered: Vec<String>,
     /// Positions of the tables that wait, see [`Session::waiting`].
     pub waiting: Vec<u16>,
     /// Per table the place of each column in what an upload is applied to; none where it is the
@@ -200,7 +198,7 @@ pub struct Identity {
     pub progress: Progress,
     /// Whether a later upload may be committed too.
     pub outcome_unknown: bool,
-    /// Digest of the secret of its file, see [`secret_digest`]; none from older programs.
+    /// Digest of the secret of its file, see [`secret_digest`]; none if it has drawn none.
     pub secret: Option<u128>,
 }
 
@@ -234,14 +232,6 @@ pub struct UploadRequest<'a> {
     pub progress: Progress,
     /// Whether a download follows, so that a counter is handed out.
     pub download_follows: bool,
-    /// Whether the remote sends key changes as what they are. From one that does not, a key change
-    /// is an update that spells its key differently: anything else is malformed, which only the
-    /// database can tell.
-    pub key_changes: bool,
-    /// Whether the remote says which rows stay: where a key or a reference of an update is as it
-    /// was, and another row of the upload takes that key from the one that had it, the row is to
-    /// stay there. If a remote does not say it, the row follows the row that had the key.
-    pub rows_stay: bool,
     /// What the remote presented per table of the schema, to settle what it is owed.
     pub marks: &'a [TableMark],
     /// What it presented of tables that are not those of the schema.
@@ -337,7 +327,7 @@ pub struct FetchRequest<'a> {
     pub marks: &'a [TableMark],
     /// What it presented of tables that are not those of the schema.
     pub held_marks: &'a [TableMark],
-    /// Whether the remote understands a key change as an operation of its own.
+    /// Whether a key change is told as an operation of its own, and not as two rows.
     pub key_changes: bool,
     /// What need not be sent.
     pub echo: &'a Echo,

@@ -15,9 +15,8 @@ codes! {
     /// The peer does not speak the Syncline protocol. Another program connected to the port, or the
     /// client has the address of another service.
     1001 NotSyncline Remote false "check the address and the port";
-    /// The peer uses a protocol version that this program does not support. A server supports its
-    /// own version and the previous one. A client that is refused so continues with an older
-    /// version if it knows one that the server supports, so this error means that there is none.
+    /// The peer uses a protocol version that this program does not support. The message says which
+    /// one that is, and which ones the server supports.
     1002 UnsupportedVersion Remote false "update the older of the two programs";
     /// A message cannot be decoded. The peer has a defect, or a program between the two changed the
     /// bytes. The message was ignored.
@@ -116,11 +115,6 @@ codes! {
     /// column that it is compared with: for example, it is text and the column is a number. Nothing
     /// was done.
     2114 ClaimInvalid Operator false "correct the claim with `syncline user set`";
-    /// The remote has a table of which columns were renamed or dropped since, and its program is
-    /// too old to upload with its old table definitions: pending changes would be lost, or would
-    /// look like changes of somebody else. Nothing was done.
-    2155 ProgramTooOld Remote false
-        "update the program at the remote; without pending changes, `--download-only` is possible";
     /// The remote ID belongs to another user. The first synchronization binds a remote ID to its
     /// user. Any other user is refused, and nothing is done. This also happens when a user was
     /// removed and added again: a new user with the same name does not inherit remotes. The file
@@ -170,7 +164,7 @@ codes! {
     /// The new password is empty, longer than 4 KiB, or the same as the old one. Nothing was done.
     2460 NewPasswordRefused Remote false "choose another password";
     /// The password was to be changed, and this server cannot do that: it is kept in a directory,
-    /// or at a service that did not confirm the change; or the server is too old; or a token, a JWT
+    /// or at a service that did not confirm the change; or a token, a JWT
     /// or a certificate was sent in place of the password. The password is as it was.
     2461 PasswordNotChanged Remote false
         "change the password where it is kept, and synchronize without --new-password-file";
@@ -180,9 +174,6 @@ codes! {
     /// The service that knows the users says that this user is synchronizing already (status 5000
     /// to 5999).
     2463 UserSynchronizing Nobody true "wait, then synchronize again";
-    /// The server is of an older version, which cannot tell a remote whether its rows are those of
-    /// the consolidated database. Nothing was compared.
-    2470 VerifyUnsupported Operator false "update the server";
     /// What the remote has cannot be compared with the consolidated database before it is
     /// synchronized: its next download has a whole table, because it was never downloaded, was
     /// changed, or the database was restored. Nothing was compared.
@@ -198,13 +189,14 @@ codes! {
     3002 DatabaseBusy Nobody true "wait, or end the long transaction of the other program";
     /// The database has no Syncline system tables.
     3003 NotDeployed Operator false "run `syncline deploy`";
-    /// The system tables were created by a newer version of Syncline than this program.
-    3004 DeployedByNewer Operator false "update this program";
+    /// The system tables were created by another version of Syncline than this program, newer or
+    /// older, and have another layout. Nothing of them was read or changed.
+    3004 DeployedByAnother Operator false
+        "use the version that deployed them; or `undeploy` with it, and deploy with this program";
     /// A table, column or trigger is no longer as `deploy` left it. Changes could be missed, so the
     /// table, and those that refer to it, are not synchronized until it is repaired: what is
     /// pending for them stays in the remote, and every synchronization warns. All other tables are
-    /// synchronized. This is an error if no table is left, and for a remote of an older program
-    /// that has changes of such a table. If the table was dropped or renamed on purpose, declare it
+    /// synchronized. This is an error if no table is left. If the table was dropped or renamed on purpose, declare it
     /// in the model: in `dropped_tables`, or with `renamed_from`.
     3005 Drift Operator false "run `syncline check`, then `syncline deploy`";
     /// A script failed. The message contains the error of the database.
@@ -307,8 +299,10 @@ codes! {
     5008 PendingChanges Remote false "synchronize first, or give --discard-pending";
     /// A row is larger than `frame_bytes_max`.
     5009 RowTooLarge Remote false "store smaller values";
-    /// The remote was created by a newer version of Syncline than this program.
-    5010 RemoteMadeByNewer Remote false "update this program";
+    /// The remote was created by another version of Syncline than this program, newer or older, and
+    /// its tables of Syncline have another layout. Nothing of them was read or changed.
+    5010 RemoteMadeByAnother Remote false
+        "use the version that made it; or `remote detach` with it, and synchronize with this program";
     /// The server and the user are not known yet.
     5011 ServerUnknown Remote false "give --server and --user the first time";
     /// The remote was synchronized with another remote ID. The server's state of the remote belongs

@@ -54,14 +54,9 @@ impl Compression {
         methods.iter().fold(Capabilities::NONE, |all, method| all.and(method.capability()))
     }
 
-    /// The first of `preferred` that a peer of this version with these capabilities reads.
-    pub fn agreed(
-        preferred: &[Compression],
-        version: u16,
-        reader: Capabilities,
-    ) -> Option<Compression> {
-        let reads = |method: &&Compression| version >= 2 && reader.has(method.capability());
-        preferred.iter().find(reads).copied()
+    /// The first of `preferred` that a peer with these capabilities reads.
+    pub fn agreed(preferred: &[Compression], reader: Capabilities) -> Option<Compression> {
+        preferred.iter().find(|method| reader.has(method.capability())).copied()
     }
 
     fn from_byte(byte: u8) -> Option<Compression> {

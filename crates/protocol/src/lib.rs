@@ -24,7 +24,7 @@ pub use message::{
     Wanted, WantedRow, Welcome,
 };
 
-pub use version::{PROTOCOL_VERSION, PROTOCOL_VERSION_MIN, fallback, unsupported};
+pub use version::{PROTOCOL_VERSION, PROTOCOL_VERSION_MIN, unsupported};
 
 /// An upload of at most this many bytes is sent together with Hello; together with it, it stays
 /// below the 64 KiB that a server reads from a peer it does not know yet.

@@ -39,11 +39,11 @@ use crate::transfers::Transfer;
 use crate::turns::Origin;
 use crate::upload::ReceivedUpload;
 use acknowledgement::Awaited;
-use admission::{admit, expect_hello, held_marks, identity, marks, readable};
+use admission::{admit, expect_hello, held_marks, identity, marks};
 use consolidated::{Applied, Session};
 use exchange::Exchange;
 use model::{Code, Failure, Spill};
-use protocol::{Hello, Mode, UploadState};
+use protocol::{Compression, Hello, Mode, UploadState};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -179,7 +179,7 @@ impl Greeted<'_> {
         summary.phases.end(Phase::Waiting);
         let config = shared.config.now();
         connection.admit(config.frame_bytes_max, Limits::of_known(&config));
-        connection.read_compressed(readable(&hello, &config.compression));
+        connection.read_compressed(Compression::capabilities(&config.compression));
         let mut exchange = Exchange {
             connection,
             shared,

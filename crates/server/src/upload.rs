@@ -14,9 +14,6 @@ pub(crate) struct UploadInProgress {
     rows: u64,
     bytes: u64,
     bytes_max: u64,
-    /// The client sends a key change as what it is.
-    key_changes: bool,
-    respells: bool,
     /// Positions of tables that take no rows now.
     kept_out: Vec<u16>,
     frames: Spill,
@@ -28,11 +25,6 @@ pub(crate) struct ReceivedUpload {
     pub(crate) previous: Progress,
     pub(crate) progress: Progress,
     pub(crate) rows: u64,
-    /// The client sends a key change as what it is.
-    pub(crate) key_changes: bool,
-    schema: Arc<RemoteSchema>,
-    /// An update, of a client that knows no key changes, spells a key differently.
-    respells: bool,
     frames: Spill,
 }
 
@@ -42,24 +34,13 @@ impl UploadInProgress {
         schema: &Arc<RemoteSchema>,
         frames: Spill,
         bytes_max: u64,
-        key_changes: bool,
     ) -> Result<UploadInProgress, Failure> {
         if begin.progress < begin.previous {
             return Err(Failure::new(Code::MalformedMessage, "the progress of an upload falls"));
         }
         let schema = schema.clone();
-        let (rows, bytes, respells) = (0, 0, false);
-        Ok(UploadInProgress {
-            begin,
-            schema,
-            rows,
-            bytes,
-            bytes_max,
-            key_changes,
-            respells,
-            kept_out: Vec::new(),
-            frames,
-        })
+        let (rows, bytes) = (0, 0);
+        Ok(UploadInProgress { begin, schema, rows, bytes, bytes_max, kept_out: Vec::new(), frames })
     }
 
     /// Refuses rows of the tables at these positions, which are not as they were deployed.
@@ -119,10 +100,7 @@ impl UploadInProgress {
         match operation {
             Operation::Insert | Operation::Delete => validate(rows, count, table.width())?,
             Operation::Update | Operation::KeyChange => {
-                let changes = KeyChanges::count(rows, count, table)?;
-                self.key_changes |= operation == Operation::KeyChange;
-                changes.allowed(operation, self.key_changes)?;
-                self.respells |= operation == Operation::Update && changes.differing > 0;
+                require_keys(rows, count, table, operation)?;
             }
             Operation::Upsert => {
                 return Err(Failure::new(Code::MalformedMessage, "an upload has no upserts"));
@@ -150,9 +128,6 @@ impl UploadInProgress {
             previous: self.begin.previous,
             progress: self.begin.progress,
             rows: self.rows,
-            schema: self.schema,
-            key_changes: self.key_changes,
-            respells: self.respells,
             frames: self.frames,
         })
     }
@@ -174,40 +149,25 @@ fn ends(rest: &[u8]) -> Result<(), Failure> {
     }
 }
 
-/// How many rows of a batch with two images have two keys.
-#[derive(Default)]
-struct KeyChanges {
-    differing: u32,
-    same: u32,
-}
-
-impl KeyChanges {
-    fn count(bytes: &[u8], count: u32, table: &PublishedTable) -> Result<KeyChanges, Failure> {
-        let mut changes = KeyChanges::default();
-        let (mut rest, mut values) = (bytes, Vec::new());
-        for _ in 0..count {
-            let differs;
-            (differs, rest) = key_differs(rest, table, &mut values)?;
-            match differs {
-                true => changes.differing += 1,
-                false => changes.same += 1,
-            }
-        }
-        ends(rest)?;
-        Ok(changes)
-    }
-
-    /// An update keeps its key and a key change does not. A client that knows no key changes sends
-    /// an update where a key is spelled differently and is the same to the database; whether it is
-    /// the database tells.
-    fn allowed(&self, operation: Operation, key_changes: bool) -> Result<(), Failure> {
-        let why = match operation {
-            Operation::KeyChange if self.same > 0 => "a key change with one key",
-            Operation::Update if key_changes && self.differing > 0 => "an update with two keys",
-            _ => return Ok(()),
+/// Checks a batch of rows with two images: an update keeps its key, and a key change does not.
+fn require_keys(
+    bytes: &[u8],
+    count: u32,
+    table: &PublishedTable,
+    operation: Operation,
+) -> Result<(), Failure> {
+    let (mut rest, mut values) = (bytes, Vec::new());
+    for _ in 0..count {
+        let differs;
+        (differs, rest) = key_differs(rest, table, &mut values)?;
+        let why = match (operation, differs) {
+            (Operation::KeyChange, false) => "a key change with one key",
+            (Operation::Update, true) => "an update with two keys",
+            _ => continue,
         };
-        Err(Failure::new(Code::MalformedMessage, why))
+        return Err(Failure::new(Code::MalformedMessage, why));
     }
+    ends(rest)
 }
 
 /// Whether the two images at the front of `bytes` have keys of different bytes, and what follows
@@ -252,48 +212,10 @@ impl ReceivedUpload {
                 Operation::Delete => Change::Delete,
             };
             let rows = &payload[RowsFrame::PREFIX_BYTES..];
-            let batch = UploadedRows { table: usize::from(table), change, count, rows };
-            match self.respells && change == Change::Update {
-                true => self.for_each_spelling(batch, visit)?,
-                false => visit(batch)?,
-            }
+            visit(UploadedRows { table: usize::from(table), change, count, rows })?;
         }
         Ok(())
     }
-
-    /// Cuts a batch of updates where rows whose key stays and rows whose key is respelled follow
-    /// each other: the latter are key changes.
-    fn for_each_spelling(
-        &self,
-        batch: UploadedRows<'_>,
-        visit: &mut dyn FnMut(UploadedRows<'_>) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
-        let table = &self.schema.tables[batch.table];
-        let (mut values, mut rest) = (Vec::new(), batch.rows);
-        let (mut begin, mut count, mut respelled) = (rest, 0, false);
-        for _ in 0..batch.count {
-            let (differs, behind) = key_differs(rest, table, &mut values)?;
-            if count > 0 && differs != respelled {
-                visit(part(&batch, respelled, count, &begin[..begin.len() - rest.len()]))?;
-                (begin, count) = (rest, 0);
-            }
-            (respelled, rest, count) = (differs, behind, count + 1);
-        }
-        match count {
-            0 => Ok(()),
-            _ => visit(part(&batch, respelled, count, begin)),
-        }
-    }
-}
-
-fn part<'a>(
-    batch: &UploadedRows<'_>,
-    respelled: bool,
-    count: u32,
-    rows: &'a [u8],
-) -> UploadedRows<'a> {
-    let change = if respelled { Change::KeyChange } else { Change::Update };
-    UploadedRows { table: batch.table, change, count, rows }
 }
 
 #[cfg(test)]
@@ -323,15 +245,13 @@ mod tests {
     /// Uploads rows of an old and a new key; the failure, or the batches that the database sees.
     fn upload(
         operation: Operation,
-        key_changes: bool,
         keys: &[(ValueRef<'_>, ValueRef<'_>)],
     ) -> Result<Vec<(Change, u32)>, Code> {
         let begin = UploadBegin { previous: Progress(0), progress: Progress(1) };
         let folder = tempfile::tempdir().unwrap();
         let files = Arc::new(crate::files::TemporaryFiles::new(folder.path().to_owned()));
         let spills = Spills::new(files, 1 << 20, 1 << 20);
-        let mut upload =
-            UploadInProgress::new(begin, &schema(), spills.open(), 1 << 20, key_changes).unwrap();
+        let mut upload = UploadInProgress::new(begin, &schema(), spills.open(), 1 << 20).unwrap();
         let mut rows = Vec::new();
         for (old, new) in keys {
             for value in [text("a"), *old, text("a"), *new] {
@@ -361,31 +281,10 @@ mod tests {
         let moves = (text("k"), text("l"));
         let unknown = (ValueRef::Absent, text("k"));
         let refused = Err(Code::MalformedMessage);
-        assert_eq!(
-            upload(Operation::Update, true, &[stays, unknown]),
-            Ok(vec![(Change::Update, 2)])
-        );
-        assert_eq!(upload(Operation::Update, true, &[stays, moves]), refused);
-        assert_eq!(upload(Operation::KeyChange, true, &[moves]), Ok(vec![(Change::KeyChange, 1)]));
-        assert_eq!(upload(Operation::KeyChange, true, &[moves, stays]), refused);
-        assert_eq!(upload(Operation::KeyChange, true, &[unknown]), refused);
-        // A client that sends one knows them, whatever it understands of a download.
-        assert_eq!(upload(Operation::KeyChange, false, &[moves]), Ok(vec![(Change::KeyChange, 1)]));
-    }
-
-    /// A client of before sends an update where it has respelled a key.
-    // Trap 18, Trap 22
-    #[test]
-    fn a_respelled_key_of_a_client_of_before_is_a_key_change() {
-        let stays = (text("k"), text("k"));
-        let respelled = (text("k"), text("K"));
-        let rows = [stays, stays, respelled, stays, respelled, respelled];
-        let seen = [
-            (Change::Update, 2),
-            (Change::KeyChange, 1),
-            (Change::Update, 1),
-            (Change::KeyChange, 2),
-        ];
-        assert_eq!(upload(Operation::Update, false, &rows), Ok(seen.to_vec()));
+        assert_eq!(upload(Operation::Update, &[stays, unknown]), Ok(vec![(Change::Update, 2)]));
+        assert_eq!(upload(Operation::Update, &[stays, moves]), refused);
+        assert_eq!(upload(Operation::KeyChange, &[moves]), Ok(vec![(Change::KeyChange, 1)]));
+        assert_eq!(upload(Operation::KeyChange, &[moves, stays]), refused);
+        assert_eq!(upload(Operation::KeyChange, &[unknown]), refused);
     }
 }

@@ -1,7 +1,7 @@
 //! A proxy between remotes and their server that reads what both say.
 //!
 //! It passes every frame as it is until a test wants otherwise: a [`Fault`] that strikes once, a
-//! rule that decides about every message, a server that appears older than it is, or an end after
+//! rule that decides about every message, or an end after
 //! so many bytes. So a test has the real server, and still every accident and every lie.
 //! [`Network`](crate::Network) knows only bytes, and stalls.
 //!
@@ -31,7 +31,6 @@
 mod conduct;
 mod connection;
 mod fault;
-mod older;
 mod verdict;
 
 pub use fault::Fault;
@@ -39,7 +38,7 @@ pub use verdict::{Side, Verdict};
 
 use conduct::Shared;
 use connection::Connection;
-use protocol::{Capabilities, Hello, Message, RowsFrame};
+use protocol::{Hello, Message, RowsFrame};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
@@ -99,12 +98,6 @@ impl Proxy {
     /// From now on this changes messages, before a rule decides about them.
     pub fn forge(&self, forger: impl FnMut(Side, &mut Message) + Send + 'static) {
         self.shared.conduct().forger = Box::new(forger);
-    }
-
-    /// The server appears to have at most these capabilities, and refuses what it cannot know then.
-    /// Towards the server, the clients have no more either.
-    pub fn limit(&self, capabilities: Capabilities) {
-        self.shared.conduct().capabilities = capabilities;
     }
 
     /// Whether a sign of life comes in front of every message of the server.

@@ -16,4 +16,4 @@ mod ping;
 mod proxies;
 mod python_client;
 mod tls_sessions;
-mod version_1;
+mod version;

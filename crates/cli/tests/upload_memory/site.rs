@@ -3,7 +3,7 @@
 use super::{ALLOCATOR, PROGRAM};
 use harness::{Peer, World, full, hello};
 use model::{Progress, ValueRef, write_value};
-use protocol::{Capabilities, Message, Mode, Operation, RowsFrame, UploadBegin, UploadEnd};
+use protocol::{Message, Mode, Operation, RowsFrame, UploadBegin, UploadEnd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -126,9 +126,7 @@ impl Site {
     /// Uploads rows as a remote that knows nothing, and sees that the server has not taken too much
     /// memory meanwhile.
     pub(crate) fn upload(&self, parts: &[Part<'_>]) -> Committed {
-        let capabilities = Capabilities(Capabilities::KEY_CHANGES.0 | Capabilities::ROWS_STAY.0);
-        let hello = hello("ann", "remote");
-        let hello = protocol::Hello { mode: Mode::UploadOnly, capabilities, ..hello };
+        let hello = protocol::Hello { mode: Mode::UploadOnly, ..hello("ann", "remote") };
         let (mut peer, _) = Peer::greeting(&self.server.addresses()[0], hello);
         let Some(Message::SchemaChange(change)) = peer.receive() else {
             panic!("there is no schema");

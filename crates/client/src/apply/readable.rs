@@ -14,11 +14,6 @@ pub(super) fn key_json(table: &RemoteTable, key: &[Value]) -> String {
         .to_string()
 }
 
-/// A key as programs before wrote it.
-pub(super) fn key_array(key: &[Value]) -> String {
-    Json::Array(key.iter().map(|value| json!(Readable(value.as_ref()))).collect()).to_string()
-}
-
 /// The row as it lies under a key: what is published of it, and of what is not published the
 /// columns of `also`, and what lies in any other.
 pub(super) fn row_json(

@@ -4,9 +4,9 @@ pub(super) mod perhaps_lost;
 
 use super::circumstances::Circumstances;
 use super::download::Download;
-use super::readable::{key_array, key_json, row_json, row_text};
+use super::readable::{key_json, row_json, row_text};
 use crate::apply::key_changes::moved_rows::{self, MovedRow};
-use crate::connection::{begin_immediate, bind, explain, value};
+use crate::connection::{bind, explain, value};
 use crate::progress::facts;
 use crate::progress::state::Frozen;
 use crate::schema::{Image, RemoteTable};
@@ -30,7 +30,7 @@ pub struct StoredReject {
     pub id: i64,
     /// The table.
     pub table: String,
-    /// The key, as a JSON object by column name; what programs before wrote is an array.
+    /// The key, as a JSON object by column name.
     pub key: String,
     /// The synchronization in which it was refused. If this remote itself recorded the reject, it
     /// is the remote's own number, negative.
@@ -186,40 +186,6 @@ fn base(
         }
     }
     Ok(Some(Json::Object(object).to_string()))
-}
-
-/// Gives the reject table of an older program the columns that it lacks.
-pub(crate) fn complete(connection: &Connection) -> Result<(), Failure> {
-    let has = |column| connection.column_exists(Some("main"), "syncline_reject", column);
-    if has("id").map_err(explain)? && has("base").map_err(explain)? {
-        return Ok(());
-    }
-    let transaction = begin_immediate(connection)?;
-    // Another process may have done it already.
-    let add = || -> rusqlite::Result<()> {
-        if !has("id")? {
-            transaction.execute_batch(
-                "ALTER TABLE syncline_reject ADD COLUMN id INTEGER;
-                 UPDATE syncline_reject SET id = numbered.n FROM (
-                     SELECT table_name, key, counter,
-                         row_number() OVER (ORDER BY at, counter, table_name, key) AS n
-                     FROM syncline_reject) AS numbered
-                 WHERE syncline_reject.table_name = numbered.table_name
-                   AND syncline_reject.key = numbered.key
-                   AND syncline_reject.counter = numbered.counter",
-            )?;
-            let last = "SELECT coalesce(max(id), 0) FROM syncline_reject";
-            let last: i64 = transaction.query_row(last, [], |row| row.get(0))?;
-            // They were reported when they came.
-            facts::record(&transaction, &[(LAST_ID, &last), (LAST_TOLD, &last)])?;
-        }
-        if !has("base")? {
-            transaction.execute_batch("ALTER TABLE syncline_reject ADD COLUMN base TEXT")?;
-        }
-        Ok(())
-    };
-    add().map_err(explain)?;
-    transaction.commit().map_err(explain)
 }
 
 /// How many rejects no summary has reported.
@@ -508,9 +474,7 @@ pub(crate) fn record_left_out(
         value.map(|(_, value)| (wanted.clone(), json!(Readable(*value))))
     };
     let key = published.key.iter().filter_map(|at| published.columns.get(usize::from(*at)));
-    let key: Vec<(String, Json)> = key.filter_map(of).collect();
-    let array = Json::Array(key.iter().map(|(_, value)| value.clone()).collect()).to_string();
-    let key = Json::Object(key.into_iter().collect()).to_string();
+    let key = Json::Object(key.filter_map(of).collect()).to_string();
     let told = row.iter().filter(|(_, value)| !matches!(value, ValueRef::Null));
     let row: Map<String, Json> =
         told.map(|(name, value)| ((*name).to_owned(), json!(Readable(*value)))).collect();
@@ -518,7 +482,7 @@ pub(crate) fn record_left_out(
     let code = Code::RowDiffersOnReturn.number();
     let reason = Reason { counter: None, code, message, at, base: None };
     let row = Some(Json::Object(row).to_string());
-    insert_as_read(connection, &published.name, [&key, &array], reason, row).map(drop)
+    insert_as_read(connection, &published.name, &key, reason, row).map(drop)
 }
 
 #[derive(Default)]
@@ -553,15 +517,14 @@ fn insert_with_row(
     reason: Reason<'_>,
     row: Option<String>,
 ) -> rusqlite::Result<bool> {
-    let [key, array] = [key_json(table, key), key_array(key)];
-    insert_as_read(connection, table.name(), [&key, &array], reason, row)
+    insert_as_read(connection, table.name(), &key_json(table, key), reason, row)
 }
 
-/// The same with the key as people read it: as it is written now, and as it was before.
+/// The same with the key as people read it.
 fn insert_as_read(
     connection: &Connection,
     table: &str,
-    [key, array]: [&str; 2],
+    key: &str,
     reason: Reason<'_>,
     row: Option<String>,
 ) -> rusqlite::Result<bool> {
@@ -572,8 +535,8 @@ fn insert_as_read(
                  (table_name, key, counter, code, message, row, at, id, base)
              SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9 WHERE NOT EXISTS (
                  SELECT 1 FROM syncline_reject
-                 WHERE table_name = ?1 AND key IN (?2, ?10)
-                   AND (counter = ?3 OR ?11 AND code = ?4 AND row IS ?6 AND at = ?7))",
+                 WHERE table_name = ?1 AND key = ?2
+                   AND (counter = ?3 OR ?10 AND code = ?4 AND row IS ?6 AND at = ?7))",
         )?
         .execute(rusqlite::params![
             table,
@@ -585,7 +548,6 @@ fn insert_as_read(
             reason.at,
             id,
             reason.base,
-            array,
             reason.counter.is_none(),
         ])?;
     if inserted == 1 {

@@ -43,10 +43,8 @@ pub(crate) struct State {
     /// The generation that triggers write to.
     pub(crate) open_generation: i64,
     pub(crate) schema_fingerprint: Option<String>,
-    /// What the server of the last Welcome can do; nothing where there was none.
+    /// How the server of the last Welcome reads compressed rows; nothing where there was none.
     pub(crate) server_capabilities: Capabilities,
-    /// The newest protocol version of that server; none where there was no Welcome.
-    pub(crate) server_version: Option<u16>,
     /// Tables beyond what is published now.
     pub(crate) history: History,
     /// An attempt may have left hidden tables behind.
@@ -105,7 +103,6 @@ impl State {
             server_capabilities: Capabilities(
                 facts.take::<i64>("server_capabilities")?.unwrap_or(0).cast_unsigned(),
             ),
-            server_version: facts.take("server_version")?,
             history: History::parse(history.as_deref())?,
             filling: facts.take(FILLING)?.unwrap_or(false),
         })

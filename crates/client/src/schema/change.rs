@@ -6,10 +6,10 @@
 //! published before are compared with what comes (`history.rs`).
 //!
 //! What was captured means something under the tables that it was captured in. So it goes up under
-//! those, and the new ones are taken when nothing waits any more ([`Waiting::Uploaded`]). A server
-//! that does not understand that takes uploads under its new tables alone; then what waits is
-//! carried over by the names of columns, and what has no name any more is recorded in the reject
-//! table ([`Waiting::CarriedOver`], `change/carry.rs`).
+//! those, and the new ones are taken when nothing waits any more ([`Waiting::Uploaded`]). A remote
+//! that was reset has no tables that the server knows of; then what waits is carried over by the
+//! names of columns, and what has no name any more is recorded in the reject table
+//! ([`Waiting::CarriedOver`], `change/carry.rs`).
 
 mod arrivals;
 mod captured;

@@ -18,7 +18,7 @@ fn welcome_before_change(upload: UploadState) -> Message {
 fn answer(upload: UploadState, schema_change_follows: bool) -> Welcome {
     Welcome {
         script_version: None,
-        protocol_version: 1,
+        protocol_version: 2,
         capabilities: protocol::Capabilities::NONE,
         schema_change_after_upload: false,
         unknown_tables: Vec::new(),
@@ -94,7 +94,7 @@ fn messages() -> Vec<Message> {
 
 fn hello() -> protocol::Hello {
     protocol::Hello {
-        protocol_version: 1,
+        protocol_version: 2,
         capabilities: protocol::Capabilities::NONE,
         client: String::new(),
         database: None,

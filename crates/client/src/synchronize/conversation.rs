@@ -10,7 +10,7 @@ use crate::connection::{damaged, explain};
 use crate::progress::facts;
 use crate::{Remote, progress};
 use model::{Code, Failure, UserName};
-use protocol::{Mode, fallback};
+use protocol::Mode;
 
 /// Attempts to apply a download past changes that are made meanwhile.
 pub(super) const APPLY_ATTEMPTS_MAX: u32 = 10;
@@ -212,7 +212,7 @@ impl Conversation {
             }
             Ok(Wish::End { .. }) => self.report(remote).map(Next::Done),
             Err(failure) => {
-                attempt.save_what_is_known(remote, &failure);
+                attempt.save_what_is_known(remote);
                 drop(attempt);
                 self.failed(remote, failure, host)
             }
@@ -239,13 +239,6 @@ impl Conversation {
                 let committed = failure.committed_progress();
                 progress::take_new_identity(connection, &tables, random, committed)?;
                 total.took_new_identity = true;
-            }
-            // The refused attempt had no effect.
-            Code::UnsupportedVersion if total.fallback.is_none() => {
-                total.fallback = fallback(total.spoken, &failure);
-                if total.fallback.is_none() {
-                    return Err(failure);
-                }
             }
             // It reads less than the server of the last Welcome did.
             Code::CompressionNotAgreed if !total.uncompressed => total.uncompressed = true,

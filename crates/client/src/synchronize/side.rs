@@ -13,7 +13,6 @@ use crate::apply::download::Download;
 use crate::fail_point::fail_point;
 use crate::moment::iso_utc;
 use crate::progress;
-use crate::progress::facts;
 use crate::progress::partial::{self, Kept};
 use crate::progress::state::{Frozen, State};
 use crate::schema::RemoteTable;
@@ -47,8 +46,6 @@ pub(super) struct Side {
     collected: Option<Upload>,
     /// An upload went with Hello.
     upload_sent: bool,
-    /// Only a server of the kind met last understands it: it has key changes, or is compressed.
-    relies_on_capabilities: bool,
     /// Positions of the tables whose changes are not uploaded now.
     kept: Vec<u16>,
     /// Positions of the tables that the server does not know: nothing of them is pending.
@@ -125,7 +122,6 @@ impl Side {
             },
             collected: None,
             upload_sent: false,
-            relies_on_capabilities: false,
             kept,
             unknown,
             upload_is_wanted,
@@ -322,16 +318,11 @@ impl Side {
     }
 
     /// After a failure: an acknowledgement that was received is recorded, which spares the next
-    /// attempt the question. If this fails too, it is asked. A server that could not read what the
-    /// one before could is asked first next time what it can do.
-    pub(super) fn save_what_is_known(&mut self, remote: &Remote, failure: &Failure) {
+    /// attempt the question. If this fails too, it is asked.
+    pub(super) fn save_what_is_known(&mut self, remote: &Remote) {
         let _ = self.drop_committed(remote);
         if let (Some(arriving), Some(download)) = (&mut self.arriving, &self.download) {
             let _ = arriving.store(&remote.connection, download, remote.clock.monotonic_ms());
-        }
-        let doubted = [Code::MalformedMessage, Code::CompressionNotAgreed];
-        if doubted.contains(&failure.code()) && self.relies_on_capabilities {
-            let _ = facts::forget(&remote.connection, &["server_capabilities"]);
         }
     }
 }

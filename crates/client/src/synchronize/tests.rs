@@ -16,7 +16,7 @@ use crate::testing::Site;
 use crate::testing::center::{Center, published};
 use crate::{Components, Remote};
 use model::{Code, Failure, Progress};
-use protocol::{Credential, Message, Mode, UploadState};
+use protocol::{Credential, Message, Mode};
 use rusqlite::StatementStatus;
 
 /// A table with one row.
@@ -439,29 +439,6 @@ fn two_processes_never_synchronize_one_file() {
     .unwrap();
     assert_eq!(refused.unwrap().code(), Code::RemoteInUse);
     sync_as(&mut other, &center, Mode::Full, &mut |_| {}).unwrap();
-}
-
-// Trap 6: an upload that went with Hello under an outdated schema is sent again.
-#[test]
-fn a_schema_change_meets_changes_that_wait() {
-    let center = center();
-    let mut site = joined(&center);
-    site.write("INSERT INTO t VALUES (2, 'two'); UPDATE t SET v = 'ONE' WHERE id = 1");
-    center.without_held_shapes();
-    center.deploy("ALTER TABLE t ADD COLUMN w INT DEFAULT 5", &published("t"));
-    site.write("CREATE INDEX mine ON t(v)");
-    center.proxy.forget();
-    let report = sync(&mut site, &center).unwrap();
-    assert_eq!(report.uploaded, Counts { inserts: 1, updates: 1, deletes: 0 });
-    assert!(center.proxy.hellos()[0].upload_follows);
-    let welcomes = center.proxy.heard().into_iter().filter_map(|(_, message)| match message {
-        Message::Welcome(welcome) => Some(welcome.upload),
-        _ => None,
-    });
-    assert_eq!(welcomes.collect::<Vec<_>>()[0], UploadState::Send, "it was thrown away");
-    assert_equal(&site, &center);
-    assert_eq!(rows(&site), ["1, 'ONE', 5", "2, 'two', 5"]);
-    assert_eq!(site.rows("SELECT count(*) FROM sqlite_schema WHERE name = 'mine'"), ["1"]);
 }
 
 #[test]

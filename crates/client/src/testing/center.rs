@@ -6,13 +6,13 @@ use crate::transport::tcp::{self, Tcp, Timeouts};
 use consolidated::{SyncModel, Url, administer};
 use harness::Proxy;
 use model::{Failure, UserName};
-use protocol::{Capabilities, Message};
+use protocol::Message;
 use rusqlite::Connection;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -26,8 +26,6 @@ pub(crate) struct Center {
     server: RefCell<Option<server::Server>>,
     /// Bytes of each write of a client.
     pub(crate) writes: Rc<RefCell<Vec<usize>>>,
-    /// The digest of the tables that a remote has been sent since the last deployment.
-    current: Arc<Mutex<Option<String>>>,
     folder: TempDir,
 }
 
@@ -66,7 +64,7 @@ impl Center {
         let proxy = Proxy::new(&server.addresses()[0]);
         proxy.beat(true);
         let server = RefCell::new(Some(server));
-        Center { proxy, server, writes: Rc::default(), current: Arc::default(), folder }
+        Center { proxy, server, writes: Rc::default(), folder }
     }
 
     fn file(&self) -> PathBuf {
@@ -80,27 +78,6 @@ impl Center {
 
     pub(crate) fn try_write(&self, sql: &str) -> rusqlite::Result<()> {
         write(&self.file(), sql)
-    }
-
-    /// The server appears to be one of before, which takes uploads under its own tables only.
-    pub(crate) fn without_held_shapes(&self) {
-        self.proxy.limit(Capabilities(!Capabilities::HELD_SHAPE.0));
-        let current = self.current.clone();
-        self.proxy.forge(move |_, message| {
-            let mut current = current.lock().unwrap();
-            match message {
-                Message::SchemaChange(change) => {
-                    *current = Some(change.schema.fingerprint.clone());
-                    change.renamed.clear();
-                }
-                // What it does not know is as good as nothing.
-                Message::Hello(hello) if hello.schema_fingerprint != *current => {
-                    hello.schema_fingerprint = None;
-                    hello.watermarks.clear();
-                }
-                _ => {}
-            }
-        });
     }
 
     /// Remotes get tables that are declared differently, as long as it says so: with constraints
@@ -117,7 +94,6 @@ impl Center {
     /// The tables change, and the model with them.
     pub(crate) fn deploy(&self, sql: &str, sections: &str) {
         self.write(sql);
-        *self.current.lock().unwrap() = None;
         administer(&url(&self.file())).unwrap().deploy(&[model(sections)], false).unwrap();
     }
 

@@ -66,7 +66,7 @@ impl Inquiry {
         });
         let hello = Hello {
             protocol_version: PROTOCOL_VERSION,
-            capabilities: Capabilities::ALL,
+            capabilities: Capabilities::NONE,
             client: request.client.clone(),
             database: None,
             remote_id: state.remote_id.ok_or_else(missing)?,
@@ -111,7 +111,7 @@ impl Inquiry {
         spills: &Arc<Spills>,
     ) -> Result<(Vec<u8>, Hearing), Failure> {
         if half_duplex {
-            self.hello.capabilities = self.hello.capabilities.and(Capabilities::HALF_DUPLEX);
+            self.hello.capabilities = Capabilities::HALF_DUPLEX;
         }
         let mut bytes = MAGIC.to_vec();
         Message::Hello(Box::new(self.hello)).encode(&mut bytes)?;
@@ -137,11 +137,8 @@ impl Hearing {
         while let Some(message) = self.inbox.next_message()? {
             match message {
                 Message::Heartbeat => {}
-                Message::Failed(failed) => return Err(explained(failed.into())),
+                Message::Failed(failed) => return Err(failed.into()),
                 Message::Welcome(welcome) if !self.is_welcome => {
-                    if !welcome.capabilities.has(Capabilities::VERIFY) {
-                        return Err(too_old());
-                    }
                     self.is_welcome = true;
                     self.answers.token = welcome.token;
                 }
@@ -196,18 +193,6 @@ impl Hearing {
         }
         Ok(false)
     }
-}
-
-/// A server of the first version speaks no other.
-fn explained(failure: Failure) -> Failure {
-    match failure.code() {
-        Code::UnsupportedVersion => too_old().source(failure),
-        _ => failure,
-    }
-}
-
-fn too_old() -> Failure {
-    Failure::new(Code::VerifyUnsupported, "this server cannot compare what a remote has")
 }
 
 fn malformed(message: &str) -> Failure {

@@ -49,14 +49,13 @@ pub struct ConflictNote {
     pub operation: String,
     /// What decided.
     pub rule: String,
-    /// The row as the remote knew it before: JSON, an object by column name. Records of programs
-    /// before are arrays.
+    /// The row as the remote knew it before: JSON, an object by column name.
     pub old: Option<String>,
     /// The row that the remote wanted.
     pub new: Option<String>,
     /// The row that was there.
     pub consolidated: Option<String>,
-    /// The resulting row; none if it was deleted, and in records of older programs.
+    /// The resulting row; none if it was deleted.
     pub result: Option<String>,
 }
 

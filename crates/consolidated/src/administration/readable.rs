@@ -266,7 +266,7 @@ mod tests {
         assert_eq!(of_values, of_row);
     }
 
-    // S5: a record of an older program has the row twice, or none.
+    // S5
     #[test]
     fn a_result_that_is_not_repeated_is_the_row_at_the_center() {
         let row = Some(r#"{"id":1}"#.to_owned());

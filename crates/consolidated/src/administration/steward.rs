@@ -4,7 +4,7 @@ use super::fleet::KnownRemote;
 use super::notes::{ConflictNote, Notes, RejectNote};
 use super::{
     Deployment, Finding, InitialModel, NOT_DEPLOYED, Severity, StoredScript, Undeployment, User,
-    deployed, fleet, notes, older_format, orphans, pending, tell_differences, users,
+    deployed, fleet, notes, orphans, pending, tell_differences, users,
 };
 use crate::connection::Administration;
 use crate::deploy::difference::{self, Difference, Installed};
@@ -15,7 +15,7 @@ use crate::shape::Past;
 use crate::sql::Sql;
 use crate::sync_model::SyncModel;
 use crate::synchronization::expiry::Expiry;
-use model::{Code, Failure, PublicationName, RemoteId, ScriptVersion, UserName};
+use model::{Failure, PublicationName, RemoteId, ScriptVersion, UserName};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
@@ -77,17 +77,7 @@ pub(crate) trait Steward: Sql + Debug + Sized {
     fn new_generation(&mut self) -> Result<(), Failure>;
 
     fn require_deployed(&mut self) -> Result<(), Failure> {
-        match format::is_deployed(self)? {
-            true => Ok(()),
-            false => Err(Failure::new(Code::NotDeployed, "nothing is deployed in this database")),
-        }
-    }
-
-    /// The same for what the system tables of an older program lack.
-    fn require_completed(&mut self) -> Result<&mut Self, Failure> {
-        self.require_deployed()?;
-        format::require_own(self)?;
-        Ok(self)
+        format::require(self)
     }
 
     fn deployed(&mut self) -> Result<&mut Self, Failure> {
@@ -129,9 +119,6 @@ impl<T: Steward> Administration for T {
 
     fn check(&mut self, models: &[SyncModel]) -> Result<Vec<Finding>, Failure> {
         self.require_deployed()?;
-        if let Some(finding) = older_format(format::require_own(self))? {
-            return Ok(vec![finding]);
-        }
         let user_tables = self.user_tables()?;
         let mut plan = deploy::plan::<T::Schema>(&user_tables, models)?;
         let doubts = self.doubts(&user_tables, &mut plan)?;
@@ -174,12 +161,7 @@ impl<T: Steward> Administration for T {
     }
 
     fn users(&mut self) -> Result<Vec<User>, Failure> {
-        // `check` reads them before an older deployment is completed.
-        match format::require_own(self.deployed()?) {
-            Ok(()) => users::list(self, "password_expires_at"),
-            Err(failure) if failure.code() == Code::NotDeployed => users::list(self, "NULL"),
-            Err(failure) => Err(failure),
-        }
+        users::list(self.deployed()?)
     }
 
     fn add_user(
@@ -188,7 +170,7 @@ impl<T: Steward> Administration for T {
         password_hash: &str,
         claims: &BTreeMap<String, String>,
     ) -> Result<(), Failure> {
-        users::add(self.require_completed()?, name, password_hash, claims)
+        users::add(self.deployed()?, name, password_hash, claims)
     }
 
     fn claims(&mut self, name: &UserName) -> Result<BTreeMap<String, String>, Failure> {
@@ -204,11 +186,11 @@ impl<T: Steward> Administration for T {
     }
 
     fn set_password(&mut self, name: &UserName, password_hash: &str) -> Result<(), Failure> {
-        users::set_password(self.require_completed()?, name, password_hash)
+        users::set_password(self.deployed()?, name, password_hash)
     }
 
     fn set_expiry(&mut self, name: &UserName, expiry: Expiry) -> Result<(), Failure> {
-        users::set_expiry(self.require_completed()?, name, expiry)
+        users::set_expiry(self.deployed()?, name, expiry)
     }
 
     fn set_locked(&mut self, name: &UserName, locked: bool) -> Result<(), Failure> {
@@ -216,43 +198,43 @@ impl<T: Steward> Administration for T {
     }
 
     fn remove_user(&mut self, name: &UserName) -> Result<(), Failure> {
-        users::remove(self.require_completed()?, name)
+        users::remove(self.deployed()?, name)
     }
 
     fn remotes(&mut self, only: Option<&RemoteId>) -> Result<Vec<KnownRemote>, Failure> {
-        fleet::remotes(self.require_completed()?, only)
+        fleet::remotes(self.deployed()?, only)
     }
 
     fn bind_remote(&mut self, remote_id: &RemoteId, binding: &Binding) -> Result<(), Failure> {
-        fleet::bind(self.require_completed()?, remote_id, binding)
+        fleet::bind(self.deployed()?, remote_id, binding)
     }
 
     fn forget_remote(&mut self, remote_id: &RemoteId) -> Result<(), Failure> {
-        fleet::forget(self.require_completed()?, remote_id)
+        fleet::forget(self.deployed()?, remote_id)
     }
 
     fn rotate_keys(&mut self) -> Result<(), Failure> {
-        fleet::rotate_keys(self.require_completed()?)
+        fleet::rotate_keys(self.deployed()?)
     }
 
     fn declare_restored(&mut self) -> Result<(), Failure> {
-        self.require_completed()?.new_generation()
+        self.deployed()?.new_generation()
     }
 
     fn rejects(&mut self, wanted: Notes) -> Result<Vec<RejectNote>, Failure> {
-        notes::rejects(self.require_completed()?, wanted)
+        notes::rejects(self.deployed()?, wanted)
     }
 
     fn purge_rejects(&mut self, seconds: i64) -> Result<u64, Failure> {
-        notes::purge_rejects(self.require_completed()?, seconds)
+        notes::purge_rejects(self.deployed()?, seconds)
     }
 
     fn conflicts(&mut self, wanted: Notes) -> Result<Vec<ConflictNote>, Failure> {
-        notes::conflicts(self.require_completed()?, wanted)
+        notes::conflicts(self.deployed()?, wanted)
     }
 
     fn purge_conflicts(&mut self, seconds: i64) -> Result<u64, Failure> {
-        notes::purge_conflicts(self.require_completed()?, seconds)
+        notes::purge_conflicts(self.deployed()?, seconds)
     }
 }
 

@@ -12,13 +12,11 @@ const AGAIN: &str = "password_set_at = {unix_s}, password_expires_at =
     CASE WHEN password_expires_at = 253402300799 THEN password_expires_at END";
 
 /// Every user, by name. The expression says when a password expires.
-pub(super) fn list<Q: Sql>(sql: &mut Q, expires: &str) -> Result<Vec<User>, Failure> {
-    let query = format!(
-        "SELECT user_name, claims, CASE WHEN password_hash LIKE '!%' THEN '!' END,
-             CAST({expires} AS text)
-         FROM {{}}syncline_user"
-    );
-    let mut rows = sql.bookkeep("read the users", &query, &[])?;
+pub(super) fn list<Q: Sql>(sql: &mut Q) -> Result<Vec<User>, Failure> {
+    let query = "SELECT user_name, claims, CASE WHEN password_hash LIKE '!%' THEN '!' END,
+             CAST(password_expires_at AS text)
+         FROM {}syncline_user";
+    let mut rows = sql.bookkeep("read the users", query, &[])?;
     rows.sort();
     let user = |row: &TextRow| {
         let (name, claims) = (UserName::new(text(row, 0))?, claims_from(&text(row, 1))?);

@@ -106,12 +106,8 @@ impl<D> Catalog<D> {
         let by_name = |name: &String| shape.published.columns.iter().position(|n| n == name);
         let by_names = now.columns.iter().map(|name| by_name(name).map(|at| at as u16));
         let renamed = now.name != shape.published.name || !by_names.eq(columns.iter().copied());
-        let gone = shape.columns.iter().any(|id| !today.columns.contains(id));
         if renamed {
             held.renamed.push(RenamedTable { table: at as u16, held: position, columns });
-        }
-        if (renamed || gone) && shape.published.direction.uploads() {
-            held.altered.push(shape.published.name.clone());
         }
     }
 

@@ -1,6 +1,5 @@
 //! The rows that say what is deployed, each as the statement that inserts it.
 
-use super::format;
 use super::plan::{Plan, VersionPlan};
 use super::schema::Schema;
 use crate::catalog::ACKNOWLEDGE;
@@ -24,11 +23,8 @@ const TABLES: [(&str, &str, bool); 5] = [
 
 /// What is deployed.
 pub(crate) fn stored<Q: Sql>(sql: &mut Q) -> Result<BTreeSet<String>, Failure> {
-    let present = format::columns(sql)?;
     let mut rows = BTreeSet::new();
-    // A table that an older program did not make comes with this deployment.
-    let is_there = |table: &str| present.iter().any(|(name, _)| name == table);
-    for (table, columns, has_position) in TABLES.into_iter().filter(|(it, ..)| is_there(it)) {
+    for (table, columns, has_position) in TABLES {
         let query = format!("SELECT {columns} FROM {{}}{table}");
         for row in sql.bookkeep("read what is deployed", &query, &[])? {
             let mut values: TextRow = row;

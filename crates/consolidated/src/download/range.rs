@@ -177,7 +177,7 @@ fn resumable<M: Moment>(
     let resuming = &request.resuming;
     // Rows that are asked for once may come behind all positions, and not a second time.
     let is_wanted = request.wanted.iter().any(|(table, _)| *table == position);
-    let can_be = resuming.is_understood
+    let can_be = resuming.is_offered
         && range.mode != DownloadedTable::None
         && !is_wanted
         && !table.is_sent_afresh()

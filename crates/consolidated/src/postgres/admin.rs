@@ -45,7 +45,7 @@ impl Admin {
         let rows = link.query(SEARCH_PATH, &[]).map_err(failed("read the search path"))?;
         let search_path = rows.iter().map(|row| text(row, 0)).collect::<Result<_, _>>()?;
         link.batch(NO_SEARCH_PATH).map_err(failed("set up the session"))?;
-        format::require_known(&mut link)?;
+        format::is_known(&mut link)?;
         Ok(Admin { link, url: url.clone(), search_path })
     }
 

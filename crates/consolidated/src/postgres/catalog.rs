@@ -96,7 +96,7 @@ impl Catalog {
         let system: HashMap<String, String> = two(rows()).map_err(garbled)?.into_iter().collect();
         let missing = || Failure::new(Code::NotDeployed, "nothing is deployed in this database");
         let format = system.get("format").and_then(|value| value.parse().ok());
-        SYSTEM.require_own(format.ok_or_else(missing)?)?;
+        SYSTEM.require(format.ok_or_else(missing)?)?;
         let deployment = system.get("deployment").and_then(|value| value.parse().ok());
         let deployment: i64 = deployment.ok_or_else(missing)?;
         let database_id = system.get("database_id").ok_or_else(missing)?.clone();

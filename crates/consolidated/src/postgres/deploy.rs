@@ -124,10 +124,8 @@ pub(super) fn undeploy(link: &mut Link, url: &PostgresUrl) -> Result<Vec<String>
         let present = Installed::read(link)?;
         let objects = system_objects(link)?;
         let sql = "SELECT value FROM syncline.syncline_system WHERE name = 'schema_created'";
-        let drops_schema = match present.format {
-            Some(_) => one(link, sql, "read who made the schema")?.as_deref() == Some("1"),
-            None => false,
-        };
+        let drops_schema = present.has_system_tables
+            && one(link, sql, "read who made the schema")?.as_deref() == Some("1");
         let steps = steps::undeploy(&present, &objects, drops_schema);
         steps.iter().try_for_each(|step| run(link, step))?;
         Ok(statements(&steps))

@@ -200,7 +200,7 @@ fn former_file(
     })
 }
 
-/// A file without a secret is one of an older program.
+/// A file that has drawn no secret has an empty one.
 fn stored(secret: Option<u128>) -> String {
     secret.map(digest::hex).unwrap_or_default()
 }

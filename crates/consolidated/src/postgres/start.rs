@@ -33,7 +33,7 @@ pub(crate) fn start(url: &PostgresUrl, dir: Option<&Path>) -> Result<(), Failure
     let mut link = Link::open(url, Role::Apply)?;
     // The first query of the system tables. If they do not exist, nothing is deployed.
     link.begin(&[Call::new(catalog::DEPLOYMENT, &[])]).map_err(catalog::not_deployed)?;
-    format::require_own(&mut link)?;
+    format::require(&mut link)?;
     let life = Life::meet(&mut link, &Life::default())?;
     match dir {
         Some(dir) => start_mark::start(dir, &mut Started { link, life }),

@@ -31,8 +31,6 @@ pub(super) struct Tracking {
     pub(super) sql_name: String,
     /// In the order in which they are made.
     pub(super) objects: Vec<Object>,
-    /// A trigger of the owner may have set versions back before they were watched.
-    pub(super) may_be_set_back: bool,
     /// The index on the version, made while others write where the table is large.
     pub(super) version_index: Option<VersionIndex>,
 }
@@ -86,9 +84,11 @@ pub(super) const FUNCTIONS: [(&str, &str); 3] = [
     ),
 ];
 
-/// Triggers that may be added to a tracked table: they were not needed before, or the mark that is
-/// left then has the table sent again.
-pub(super) const ADDED: [&str; 2] = ["syncline_watched", "syncline_unlinked"];
+/// A trigger that looks for versions which a trigger of the owner has set back.
+pub(super) const WATCHED: &str = "syncline_watched";
+
+/// A trigger that may be added to a tracked table: it was not needed before.
+pub(super) const UNLINKED: &str = "syncline_unlinked";
 
 /// How statements of Syncline begin that delete rows and note it themselves.
 const NOTING: &str = "WITH gone AS (";
@@ -113,14 +113,8 @@ pub(super) fn of(table: &UserTable, wanted: &Wanted) -> Tracking {
                     "ALTER TABLE {name} ALTER COLUMN {VERSION} SET DEFAULT pg_current_xact_id()"
                 ),
             ],
-            older: None,
         },
-        Object {
-            kind: "TABLE",
-            name: log_name(&published),
-            sql: log.create(),
-            older: Some(log.older()),
-        },
+        Object { kind: "TABLE", name: log_name(&published), sql: log.create() },
         // The key and the place that a row had.
         log_function(
             log_name(&published),
@@ -133,8 +127,7 @@ pub(super) fn of(table: &UserTable, wanted: &Wanted) -> Tracking {
     }
     objects.extend(triggers(table, wanted));
     let version_index = wanted.indexed.then(|| version_index(table));
-    let may_be_set_back = table.late_triggers;
-    Tracking { table: published, sql_name: name, objects, may_be_set_back, version_index }
+    Tracking { table: published, sql_name: name, objects, version_index }
 }
 
 fn note_move(table: &UserTable) -> String {
@@ -156,7 +149,6 @@ fn triggers(table: &UserTable, wanted: &Wanted) -> Vec<Object> {
             format!("CREATE TRIGGER {trigger} {body}"),
             format!("ALTER TABLE {name} ENABLE ALWAYS TRIGGER {trigger}"),
         ],
-        older: None,
     };
     objects.push(trigger(
         "syncline_stamp",
@@ -218,7 +210,6 @@ fn watches(table: &UserTable, wanted: &Wanted) -> Vec<Object> {
             format!("CREATE TRIGGER {trigger} {body}"),
             format!("ALTER TABLE {name} ENABLE {enabled} TRIGGER {trigger}"),
         ],
-        older: None,
     };
     // A trigger of theirs that fires behind `syncline_stamp` may set the version back, and may
     // come and go at any time (trap 29).
@@ -226,11 +217,11 @@ fn watches(table: &UserTable, wanted: &Wanted) -> Vec<Object> {
         "AFTER INSERT OR UPDATE ON {name} FOR EACH ROW\n\
          WHEN (NEW.{VERSION} IS DISTINCT FROM pg_current_xact_id())\n{function}"
     );
-    let mut objects = vec![trigger(ADDED[0], "ALWAYS", body)];
+    let mut objects = vec![trigger(WATCHED, "ALWAYS", body)];
     if wanted.guarded {
         // It fires only where foreign keys are not checked (trap 26).
         let body = format!("AFTER INSERT OR UPDATE OR DELETE ON {name} FOR EACH ROW\n{function}");
-        objects.push(trigger(ADDED[1], "REPLICA", body));
+        objects.push(trigger(UNLINKED, "REPLICA", body));
     }
     objects
 }
@@ -265,5 +256,5 @@ fn log_function(name: String, note: &str) -> Object {
          {note};\n    RETURN NULL;\nEND\n$$",
         ident(&name),
     );
-    Object { kind: "FUNCTION", name, sql: vec![sql], older: None }
+    Object { kind: "FUNCTION", name, sql: vec![sql] }
 }

@@ -16,10 +16,6 @@ impl Words for PostgresWords {
     const SYSTEM: SystemTables = system_tables::SYSTEM;
     const DEPLOYED: &'static str =
         "SELECT '1' WHERE to_regclass('syncline.syncline_system') IS NOT NULL";
-    const COLUMNS: &'static str = "SELECT c.relname::text, a.attname::text
-        FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid
-        WHERE c.relnamespace = to_regnamespace('syncline') AND c.relkind = 'r'
-          AND a.attnum > 0 AND NOT a.attisdropped";
     const PREFIX: &'static str = "syncline.";
     const RANDOM: &'static str = "(random() * 9007199254740992)::bigint";
     const RANDOM_KEY: &'static str =

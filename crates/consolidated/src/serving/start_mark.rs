@@ -33,8 +33,7 @@ pub(crate) const SET_BACK: &str = "it lacks the mark of a start that a running s
 pub(crate) struct Mark {
     pub(crate) database_id: String,
     pub(crate) incarnation: String,
-    /// Of the database's transaction log; 0 where it has none, and of older programs.
-    #[serde(default)]
+    /// Of the database's transaction log; 0 where it has none.
     pub(crate) timeline: u32,
     pub(crate) mark: String,
 }
@@ -63,7 +62,7 @@ pub(crate) fn start(dir: &Path, database: &mut dyn Marked) -> Result<(), Failure
     if let Some(before) = before
         && before.database_id == here.database_id
         && before.incarnation == here.incarnation
-        && (before.timeline == 0 || before.timeline == here.timeline)
+        && before.timeline == here.timeline
         && !database.has(&before.mark)?
     {
         database.renew("it lacks the mark of an earlier start of this server")?;

@@ -97,23 +97,16 @@ impl Past {
 
     /// Reads the stored shapes.
     pub(crate) fn read<Q: Sql>(sql: &mut Q) -> Result<Past, Failure> {
-        let present = format::columns(sql)?;
-        let exists =
-            |table: &str, column: &str| present.contains(&(table.to_owned(), column.to_owned()));
-        let mut query = |query: &str| sql.bookkeep("read the shapes", query, &[]);
         let mut past = Past::default();
-        if !exists("syncline_system", "value") {
+        if !format::is_deployed(sql)? {
             return Ok(past);
         }
+        let mut query = |query: &str| sql.bookkeep("read the shapes", query, &[]);
         let deployment =
             query("SELECT CAST(value AS text) FROM {}syncline_system WHERE name = 'deployment'")?;
         past.deployment = number(deployment.first(), 0).unwrap_or_default();
-        let held = match exists("syncline_remote", "held_deployment") {
-            true => "CAST(held_deployment AS text)",
-            false => "CAST(NULL AS text)",
-        };
-        let sql = format!("SELECT script_version, {held} FROM {{}}syncline_remote");
-        for row in query(&sql)? {
+        let held = "SELECT script_version, CAST(held_deployment AS text) FROM {}syncline_remote";
+        for row in query(held)? {
             let (script_version, held) = (text(Some(&row), 0), number(Some(&row), 1));
             past.remotes.push(KnownRemote { script_version, held });
         }
@@ -121,12 +114,10 @@ impl Past {
             past.deployed.push((text(Some(&row), 0), published(&text(Some(&row), 1))?));
         }
         for stored in [COLUMN, SHAPE, HELD] {
-            if exists(stored.name, stored.columns[0]) {
-                let columns: Vec<String> =
-                    stored.columns.iter().map(|name| format!("CAST({name} AS text)")).collect();
-                let sql = format!("SELECT {} FROM {{}}{}", columns.join(", "), stored.name);
-                past.rows.insert(stored.name, query(&sql)?.into_iter().collect());
-            }
+            let columns: Vec<String> =
+                stored.columns.iter().map(|name| format!("CAST({name} AS text)")).collect();
+            let sql = format!("SELECT {} FROM {{}}{}", columns.join(", "), stored.name);
+            past.rows.insert(stored.name, query(&sql)?.into_iter().collect());
         }
         let sql = format!(
             "SELECT name, CAST(value AS text) FROM {{}}syncline_system \

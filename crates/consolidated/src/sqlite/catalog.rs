@@ -37,7 +37,7 @@ impl Catalog {
     }
 
     fn read(connection: &Connection) -> Result<Catalog, Failure> {
-        format::require_own(&mut &*connection)?;
+        format::require(&mut &*connection)?;
         let database_id = connection
             .query_row("SELECT value FROM syncline_system WHERE name = 'database_id'", [], |row| {
                 row.get(0)

@@ -96,10 +96,8 @@ impl Work<'_> {
     }
 
     fn system_tables(&mut self, journal_mode: &str) -> Result<(), Failure> {
-        let connection = &mut &*self.transaction;
-        if let Some(format) = format::read(connection)? {
-            let missing = SYSTEM.missing("", format, &format::columns(connection)?);
-            return missing.iter().try_for_each(|statement| self.run(statement));
+        if format::is_known(&mut &*self.transaction)? {
+            return Ok(());
         }
         SYSTEM.statements().iter().try_for_each(|statement| self.run(statement))?;
         for (name, value) in [

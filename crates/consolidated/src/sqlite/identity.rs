@@ -101,7 +101,7 @@ fn note_former_file(
     Ok(())
 }
 
-/// A file without a secret is one of an older program.
+/// A file that has drawn no secret has an empty one.
 fn stored(secret: Option<u128>) -> String {
     secret.map(digest::hex).unwrap_or_default()
 }

@@ -16,7 +16,7 @@ use std::path::Path;
 pub(crate) fn start(location: &Location, dir: Option<&Path>) -> Result<(), Failure> {
     let connection = connect(location, false)?;
     installed::require_known_format(&connection)?;
-    format::require_own(&mut &connection)?;
+    format::require(&mut &connection)?;
     let transaction = Transaction::new_unchecked(&connection, TransactionBehavior::Immediate)
         .map_err(failed("begin a transaction"))?;
     recognize(&transaction, location)?;

@@ -141,7 +141,7 @@ impl Log<'_> {
     }
 
     /// Notes a key change with both keys, under the number of an entry of its own. A trigger of its
-    /// own as well: the others are as programs before made them, so that no log is created again.
+    /// own as well: statements that set no key do not pay for it.
     fn key_changed(&self) -> Object {
         let key = &self.table.key;
         let when = format!("AFTER UPDATE{}", self.of(key));

@@ -283,9 +283,6 @@ impl<'a> Attempt<'a> {
             self.reject(table, position, row, (Code::RowKeyFixed, reason))?;
             return Ok(RowOutcome::Done);
         }
-        if row.change == Change::KeyChange && !self.request.key_changes {
-            key_change::require_one_key(self, table, row)?;
-        }
         let script = table.required(event)?;
         let failing = |error| script_failed(error, &table.published.name, event.name());
         let mut statement = self.connection.prepare_cached(&script.sql).map_err(failing)?;

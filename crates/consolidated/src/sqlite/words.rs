@@ -15,9 +15,6 @@ impl Words for SqliteWords {
     const SYSTEM: SystemTables = system_tables::SYSTEM;
     const DEPLOYED: &'static str =
         "SELECT '1' FROM sqlite_schema WHERE type = 'table' AND name = 'syncline_system'";
-    const COLUMNS: &'static str = "SELECT t.name, c.name
-        FROM sqlite_schema AS t JOIN pragma_table_info(t.name) AS c
-        WHERE t.type = 'table' AND t.name LIKE 'syncline\\_%' ESCAPE '\\'";
     const PREFIX: &'static str = "";
     const RANDOM: &'static str = "random()";
     const RANDOM_KEY: &'static str = "randomblob(32)";

@@ -3,8 +3,8 @@
 /// What a remote keeps of downloads that were cut.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Resuming<'a> {
-    /// The remote goes on with a download that was cut.
-    pub is_understood: bool,
+    /// The remote is told how to go on if this download is cut.
+    pub is_offered: bool,
     /// The last download was cut. So the rows of all tables are sent in key order, otherwise only
     /// those of large tables that are sent whole.
     pub was_cut: bool,

@@ -6,7 +6,7 @@
 mod fences;
 mod random;
 
-use crate::support::center::{Backend, Center, Download, Upload, deploy, int, text, upload_only};
+use crate::support::center::{Backend, Center, Download, Upload, deploy, int, upload_only};
 use crate::support::shop::{CLEARED, ROWS, SCHEMA, Site, listed, model, row};
 use syncline_consolidated::DownloadedTable;
 
@@ -310,68 +310,4 @@ fn overlapping_partitions_meet() {
         assert_eq!(listed(&one.synchronize(&mut center, &[]).deletes), "comment:11 task:1");
         assert_eq!(listed(&two.synchronize(&mut center, &[]).deletes), "");
     });
-}
-
-/// As a program deployed it that kept an entry for each row: what made the logs and their
-/// functions, what was noted of it, and the logs.
-const OLDER: &str = r#"
-DO $$ DECLARE o record; older text; BEGIN
-    FOR o IN SELECT * FROM syncline.syncline_object WHERE kind IN ('TABLE', 'FUNCTION') LOOP
-        older := replace(o.sql, E',\n    syncline_rows integer NOT NULL DEFAULT 1', '');
-        older := regexp_replace(older, '("place_[^,]*)\[\] NOT NULL', '\1', 'g');
-        older := regexp_replace(older, 'ARRAY\[([^]]*)\]', '\1', 'g');
-        older := replace(older, '[]', '');
-        IF o.kind = 'TABLE' THEN
-            EXECUTE format('DROP TABLE syncline.%I', o.name);
-        END IF;
-        EXECUTE older;
-        UPDATE syncline.syncline_object SET sql = older, definition = CASE o.kind
-            WHEN 'FUNCTION' THEN pg_get_functiondef(to_regproc('syncline.' || quote_ident(o.name)))
-            ELSE (SELECT string_agg(a.attname || ' ' || tn.nspname || '.' || t.typname || ' '
-                      || a.atttypmod || ' ' || a.attcollation, ', ' ORDER BY a.attnum)
-                  FROM pg_attribute AS a JOIN pg_type AS t ON t.oid = a.atttypid
-                  JOIN pg_namespace AS tn ON tn.oid = t.typnamespace
-                  WHERE a.attrelid = to_regclass('syncline.' || quote_ident(o.name))
-                      AND a.attnum > 0) END
-        WHERE kind = o.kind AND name = o.name;
-    END LOOP;
-END $$;"#;
-
-/// A deploy converts the logs of an older program, and no table is sent again.
-// S2, S6
-#[test]
-fn departures_that_a_program_before_noted_are_kept() {
-    let mut center = center(Backend::Postgres, "");
-    let mut site = Site::new("one", 3, "north, south");
-    site.synchronize(&mut center, &[]);
-    center.foreign(OLDER);
-    center.foreign(
-        "DELETE FROM line WHERE id IN (111, 112); DELETE FROM comment;
-         UPDATE customer SET rep = 4 WHERE id = 2; DELETE FROM member WHERE person = 3;
-         UPDATE shop SET region = 'east' WHERE id = 1; UPDATE product SET id = 7",
-    );
-    let gone = "SELECT count(*) FROM syncline.syncline_gone_line";
-    assert_eq!(center.value(gone), int(2), "an entry for each row");
-    center.writer.trim_logs(2).unwrap();
-    assert_eq!(center.value(gone), int(2), "logs of programs before are trimmed as they were");
-    let statements = deploy(&center.url, &model("")).unwrap().statements;
-    assert!(!statements.iter().any(|sql| sql.contains("incarnation")), "{statements:#?}");
-    assert_eq!(deploy(&center.url, &model("")).unwrap().statements, Vec::<String>::new());
-    let rows = "SELECT sum(cardinality(id)) = sum(syncline_rows) AND count(*) = 2
-                FROM syncline.syncline_gone_line";
-    assert_eq!(center.value(rows), text("t"));
-    let download = site.synchronize(&mut center, &[]);
-    assert_eq!(
-        listed(&download.deletes),
-        "comment:11 customer:2 invoice:21 line:111 line:112 line:211 shop:1 task:1"
-    );
-    let moved = download.key_changes.iter().map(|(table, old, _)| (table.as_str(), old.clone()));
-    assert_eq!(moved.collect::<Vec<_>>(), [("product", vec![int(1)])]);
-    let afresh = download.modes.iter().filter(|mode| **mode == DownloadedTable::Refresh);
-    assert_eq!(afresh.count(), 1, "offers alone, as always");
-    let gone = [111, 121].map(|id| site.held["line"].get(&id).cloned());
-    let deletes = gone.into_iter().flatten().map(|old| Upload::Delete("line", old));
-    site.synchronize(&mut center, &deletes.collect::<Vec<_>>());
-    center.foreign(&format!("{CLEARED}{ROWS}"));
-    site.synchronize(&mut center, &[]);
 }

@@ -146,11 +146,10 @@ fn only_what_was_agreed_on_is_read() {
         assert_eq!(read(&payload, FRAME_BYTES_MAX), Err(Code::CompressionNotAgreed));
     }
     let both = [Compression::Zstd, Compression::Lz4];
-    assert_eq!(Compression::agreed(&both, 2, BOTH), Some(Compression::Zstd));
-    assert_eq!(Compression::agreed(&both, 2, Capabilities::LZ4), Some(Compression::Lz4));
-    assert_eq!(Compression::agreed(&both, 2, Capabilities::ALL), None);
-    assert_eq!(Compression::agreed(&both, 1, BOTH), None, "version 1 has no such frame");
-    assert_eq!(Compression::agreed(&[], 2, BOTH), None);
+    assert_eq!(Compression::agreed(&both, BOTH), Some(Compression::Zstd));
+    assert_eq!(Compression::agreed(&both, Capabilities::LZ4), Some(Compression::Lz4));
+    assert_eq!(Compression::agreed(&both, Capabilities::NONE), None);
+    assert_eq!(Compression::agreed(&[], BOTH), None);
 }
 
 /// Packed rows that announce `len` bytes, with this frame of Zstandard.

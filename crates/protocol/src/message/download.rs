@@ -23,7 +23,6 @@ pub struct DownloadBegin {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting_tables: Vec<WaitingTable>,
     /// To be stored with the first rows that are kept of the download, and presented from then on.
-    /// Only to clients with `RESUME`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receipt: Option<Receipt>,
 }
@@ -89,8 +88,7 @@ pub struct Reject {
     pub message: String,
 }
 
-/// All rows of a table have been sent up to here, of those that are sent in key order. Only to
-/// clients with `RESUME`.
+/// All rows of a table have been sent up to here, of those that are sent in key order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Position {
     /// Position of the table in the remote schema.

@@ -16,7 +16,7 @@ pub const WANTED_ROWS_MAX: usize = 1000;
 pub struct Hello {
     /// The client's protocol version.
     pub protocol_version: u16,
-    /// What the client can do beyond what the version implies.
+    /// What its connection is like, and what it reads by choice.
     #[serde(default)]
     pub capabilities: Capabilities,
     /// The client program, for the log.
@@ -31,11 +31,10 @@ pub struct Hello {
     pub user: UserName,
     /// What proves the user.
     pub credential: Credential,
-    /// The password from now on, beside the one of today. A server confirms it in Welcome; older
-    /// ones ignore it.
+    /// The password from now on, beside the one of today. A server confirms it in Welcome.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub new_password: Option<NewPassword>,
-    /// What it says beside, for the service that knows the users. Older servers ignore it.
+    /// What it says beside, for the service that knows the users.
     #[serde(default, skip_serializing_if = "Parameters::is_empty")]
     pub parameters: Parameters,
     /// The wanted script version; the server's default if none.
@@ -63,8 +62,7 @@ pub struct Hello {
     /// the remote may have learned already that its upload was not committed.
     #[serde(default)]
     pub attempt: i64,
-    /// What the file drew once, so that no other file is taken for it. None from programs that
-    /// drew none.
+    /// What the file drew once, so that no other file is taken for it.
     #[serde(default)]
     pub file_secret: Option<FileSecret>,
     /// The last one that the file was given.
@@ -90,8 +88,7 @@ pub struct Hello {
     /// `Verify` follows without waiting for Welcome; only with [`Mode::Ping`].
     #[serde(default, skip_serializing_if = "is_false")]
     pub verify_follows: bool,
-    /// Rows of the schema that the remote holds that are sent whatever its watermarks say. Older
-    /// servers ignore them.
+    /// Rows of the schema that the remote holds that are sent whatever its watermarks say.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub wanted_rows: Vec<WantedRow>,
     /// What the client keeps of downloads that were cut, by table.

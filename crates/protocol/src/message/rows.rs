@@ -15,8 +15,7 @@ pub enum Operation {
     /// Download: the row as it is now.
     Upsert = 4,
     /// The row has another key. Upload: the old image, then the new row; twice the table's width.
-    /// Download: the columns of the old key, then the new row. Only between peers with
-    /// `KEY_CHANGES`.
+    /// Download: the columns of the old key, then the new row.
     KeyChange = 5,
 }
 

@@ -13,8 +13,8 @@ pub struct Welcome {
     /// The server program, for the log.
     #[serde(default)]
     pub server: String,
-    /// What the server can do beyond what the version implies. A client remembers it for the
-    /// next upload that travels with Hello.
+    /// How the server reads rows that are compressed. A client remembers it for the next upload
+    /// that travels with Hello.
     #[serde(default)]
     pub capabilities: Capabilities,
     /// The consolidated database behind it.
@@ -32,7 +32,7 @@ pub struct Welcome {
     #[serde(default)]
     pub schema_change_follows: bool,
     /// The schema change follows `UploadCommitted` instead: the upload is taken under the
-    /// tables that the remote holds. Only to clients with `HELD_SHAPE`.
+    /// tables that the remote holds.
     #[serde(default)]
     pub schema_change_after_upload: bool,
     /// Positions, in the schema that the remote holds, of tables whose shape this database does

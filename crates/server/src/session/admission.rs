@@ -7,11 +7,11 @@ use crate::network::Connection;
 use crate::phases::Phase;
 use crate::turns::Origin;
 use crate::worker::{Admission, Admitted, Costed};
-use consolidated::{Held, Identity, Session, TableMark};
+use consolidated::{Identity, Session, TableMark};
 use model::{Code, Failure};
 use protocol::{
-    Capabilities, Compression, FormerWatermark, Hello, LastUpload, Message, Mode, PROTOCOL_VERSION,
-    PROTOCOL_VERSION_MIN, TableWatermark, unsupported,
+    FormerWatermark, Hello, LastUpload, Message, Mode, PROTOCOL_VERSION, PROTOCOL_VERSION_MIN,
+    TableWatermark, unsupported,
 };
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -47,14 +47,9 @@ pub(super) async fn admit(
     }
     let known = admitted.credentials.as_ref();
     let verified = shared.authenticator.verify(claim, origin, known).await?;
-    let mut session = admitted.session?;
+    let session = admitted.session?;
     // Before anything is done in the name of the remote: its lease, its epoch, what it is owed.
     admitted.binding.require(&hello.remote_id, &hello.user)?;
-    refuse_older_program(hello, &session)?;
-    if !hello.capabilities.has(Capabilities::HELD_SHAPE) {
-        // It changes its tables first, and uploads under those of today.
-        session.held = Held::Untold;
-    }
     if hello.database_id.as_ref().is_some_and(|id| *id != session.database_id) {
         return Err(Failure::new(
             Code::WrongDatabase,
@@ -97,29 +92,8 @@ fn holds(hello: &Hello) -> Option<(Option<String>, Vec<String>)> {
     (hello.mode != Mode::Ping).then(holds)
 }
 
-/// How the remote may compress what it uploads.
-pub(super) fn readable(hello: &Hello, methods: &[Compression]) -> Capabilities {
-    match hello.protocol_version {
-        0 | 1 => Capabilities::NONE,
-        _ => Compression::capabilities(methods),
-    }
-}
-
 pub(super) fn uploads(hello: &Hello) -> bool {
     matches!(hello.mode, Mode::Full | Mode::UploadOnly)
-}
-
-/// A program that changes its tables before it uploads finds them again by their names: pending
-/// changes of a column that was renamed or dropped would be lost there silently.
-fn refuse_older_program(hello: &Hello, session: &Session) -> Result<(), Failure> {
-    let Held::Older(held) = &session.held else { return Ok(()) };
-    match held.altered.first() {
-        Some(table) if uploads(hello) && !hello.capabilities.has(Capabilities::HELD_SHAPE) => {
-            let message = format!("columns of table {table} were renamed or dropped");
-            Err(Failure::new(Code::ProgramTooOld, message).table(table.as_str()))
-        }
-        _ => Ok(()),
-    }
 }
 
 pub(super) fn identity(hello: &Hello) -> Identity {

@@ -51,7 +51,6 @@ impl<'a> Committed<'a> {
             counter,
             marks: exchange.marks.clone(),
             held_marks: exchange.held_marks.clone(),
-            key_changes: exchange.key_changes(),
             compression: exchange.compression(),
             echo: applied.echo,
             wanted: exchange.wanted_rows()?,

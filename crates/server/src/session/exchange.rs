@@ -38,11 +38,6 @@ pub(super) struct Exchange<'a> {
 }
 
 impl Exchange<'_> {
-    /// The client sends key changes as what they are, and understands them.
-    pub(super) fn key_changes(&self) -> bool {
-        self.hello.capabilities.has(Capabilities::KEY_CHANGES)
-    }
-
     /// What the client sends has one answer.
     pub(super) fn half_duplex(&self) -> bool {
         self.hello.capabilities.has(Capabilities::HALF_DUPLEX)
@@ -50,11 +45,8 @@ impl Exchange<'_> {
 
     /// The upload that follows Hello leaves out what this Welcome would name.
     pub(super) fn leaves_out_enough(&self) -> bool {
-        let keeps = !self.session.waiting.is_empty()
-            && self.hello.capabilities.has(Capabilities::WAITING_TABLES);
         let kept = self.kept_tables();
-        // A client without the capability is refused where it uploads such rows.
-        (!keeps || kept.iter().all(|table| self.hello.kept_tables.contains(table)))
+        kept.iter().all(|table| self.hello.kept_tables.contains(table))
             && match self.held() {
                 Some(held) => {
                     held.unknown.iter().all(|table| self.hello.unknown_tables.contains(table))
@@ -65,33 +57,24 @@ impl Exchange<'_> {
 
     /// The client acknowledges the download over this connection, because that is wanted.
     pub(super) fn acknowledges(&self) -> bool {
-        let Hello { protocol_version, capabilities, .. } = &self.hello;
-        let can = *protocol_version >= 2 && capabilities.has(Capabilities::ACKNOWLEDGE);
-        self.session.acknowledge && can && !self.half_duplex()
-    }
-
-    /// The client says which rows stay where others leave.
-    pub(super) fn rows_stay(&self) -> bool {
-        self.hello.capabilities.has(Capabilities::ROWS_STAY)
+        self.session.acknowledge && !self.half_duplex()
     }
 
     /// How rows are compressed that it downloads; none where they are not.
     pub(super) fn compression(&self) -> Option<Compression> {
-        let (config, hello) = (self.shared.config.now(), &self.hello);
-        Compression::agreed(&config.compression, hello.protocol_version, hello.capabilities)
+        Compression::agreed(&self.shared.config.now().compression, self.hello.capabilities)
     }
 
     /// What the remote keeps of downloads that were cut. It names tables by their positions among
     /// those of today.
     pub(super) fn resume(&self) -> Resume {
-        let is_understood = self.hello.capabilities.has(Capabilities::RESUME);
-        let tables = self.hello.resume.iter().filter(|_| is_understood && self.same_schema());
+        let tables = self.hello.resume.iter().filter(|_| self.same_schema());
         let resumed = |it: &protocol::ResumedTable| ResumedTable {
             table: usize::from(it.table),
             first: it.first.as_ref().map(|token| token.to_vec()),
             segments: it.segments.iter().map(|s| (s.token.to_vec(), s.position.to_vec())).collect(),
         };
-        Resume { is_understood, was_cut: self.hello.was_cut, tables: tables.map(resumed).collect() }
+        Resume { was_cut: self.hello.was_cut, tables: tables.map(resumed).collect() }
     }
 
     pub(super) fn same_schema(&self) -> bool {
@@ -131,10 +114,9 @@ impl Exchange<'_> {
         let differs = !self.same_schema() && self.hello.mode != Mode::Ping;
         let held = self.held().filter(|_| differs);
         let schema_change_follows = differs && held.is_none();
-        let readable = Compression::capabilities(&self.shared.config.now().compression);
         self.connection.queue(&Message::Welcome(Welcome {
             protocol_version: PROTOCOL_VERSION,
-            capabilities: Capabilities::ALL.and(readable),
+            capabilities: Compression::capabilities(&self.shared.config.now().compression),
             schema_change_after_upload: held.is_some() && self.hello.mode == Mode::Full,
             unknown_tables: held.map_or_else(Vec::new, |held| held.unknown.clone()),
             kept_tables: self.kept_tables(),

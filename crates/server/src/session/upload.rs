@@ -80,8 +80,6 @@ impl<'a> Applying<'a> {
             previous,
             progress,
             download_follows: exchange.hello.mode != Mode::UploadOnly,
-            key_changes: rows.as_ref().is_some_and(|rows| rows.key_changes),
-            rows_stay: exchange.rows_stay(),
             marks: exchange.marks.clone(),
             held_marks: exchange.held_marks.clone(),
             rows,
@@ -147,8 +145,7 @@ impl Exchange<'_> {
             Some(held) => Arc::new(held.schema.clone()),
             None => self.session.schema.clone(),
         };
-        let mut upload =
-            UploadInProgress::new(begin, &schema, frames, bytes_max, self.key_changes())?;
+        let mut upload = UploadInProgress::new(begin, &schema, frames, bytes_max)?;
         upload.keep_out(self.kept_tables());
         loop {
             let received = self.connection.receive_into(upload.spill()).await?;

@@ -60,8 +60,6 @@ pub(crate) struct Fetch {
     pub(crate) counter: Counter,
     pub(crate) marks: Arc<Vec<TableMark>>,
     pub(crate) held_marks: Arc<Vec<TableMark>>,
-    /// Whether the remote understands a key change as an operation of its own.
-    pub(crate) key_changes: bool,
     /// How rows are compressed on their way.
     pub(crate) compression: Option<Compression>,
     pub(crate) echo: Echo,
@@ -78,8 +76,6 @@ pub(crate) struct Fetch {
 /// What the remote keeps of downloads that were cut.
 #[derive(Debug, Default)]
 pub(crate) struct Resume {
-    /// It goes on with a download that was cut.
-    pub(crate) is_understood: bool,
     pub(crate) was_cut: bool,
     pub(crate) tables: Vec<ResumedTable>,
 }
@@ -295,13 +291,13 @@ fn request<'f>(fetch: &'f Fetch, cut: Cut, no_echo: &'f Echo) -> FetchRequest<'f
         counter: fetch.counter,
         marks: &fetch.marks,
         held_marks: &fetch.held_marks,
-        key_changes: fetch.key_changes,
+        key_changes: true,
         // Of what it has uploaded since, the remote may keep older images (RS4).
         echo: if fetch.resume.tables.is_empty() { &fetch.echo } else { no_echo },
         wanted: &fetch.wanted,
         resuming: Resuming {
             // Without a receipt a restore of the database would go unnoticed.
-            is_understood: fetch.resume.is_understood && fetch.receipt.is_some(),
+            is_offered: fetch.receipt.is_some(),
             was_cut: fetch.resume.was_cut,
             tables: &fetch.resume.tables,
         },

@@ -70,10 +70,6 @@ pub(crate) struct Apply {
     pub(crate) previous: Progress,
     pub(crate) progress: Progress,
     pub(crate) download_follows: bool,
-    /// The client sends key changes as what they are.
-    pub(crate) key_changes: bool,
-    /// The client says which rows stay where others leave.
-    pub(crate) rows_stay: bool,
     pub(crate) marks: Arc<Vec<TableMark>>,
     pub(crate) held_marks: Arc<Vec<TableMark>>,
     /// None where there is nothing to upload.
@@ -290,8 +286,6 @@ fn execute(writer: &mut dyn Writer, write: &Write) -> Written {
                 previous: upload.previous,
                 progress: upload.progress,
                 download_follows: upload.download_follows,
-                key_changes: upload.key_changes,
-                rows_stay: upload.rows_stay,
                 marks: &upload.marks,
                 held_marks: &upload.held_marks,
                 batches: &|visit| match &upload.rows {

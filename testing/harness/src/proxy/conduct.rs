@@ -1,7 +1,7 @@
 //! What a test wants of its proxy now.
 
 use super::verdict::{Side, Verdict};
-use protocol::{Capabilities, Message};
+use protocol::Message;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Decides about messages, in the order in which they come.
@@ -19,8 +19,6 @@ pub(super) struct Conduct {
     pub(super) server: String,
     pub(super) rule: Rule,
     pub(super) forger: Forger,
-    /// What the server appears to be capable of.
-    pub(super) capabilities: Capabilities,
     /// A sign of life comes in front of every message of the server.
     pub(super) beats: bool,
     /// Bytes that still pass from each side; none: all.
@@ -42,7 +40,6 @@ impl Shared {
             server,
             rule: Box::new(|_, _| Verdict::Pass),
             forger: Box::new(|_, _| {}),
-            capabilities: Capabilities(u64::MAX),
             beats: false,
             left: [None; 2],
             keeps_rows: false,

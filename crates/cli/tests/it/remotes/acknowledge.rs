@@ -3,7 +3,7 @@
 #![cfg(feature = "fail-points")]
 
 use harness::{Proxy, Server, Side, Verdict, World, until};
-use protocol::{Capabilities, Message};
+use protocol::Message;
 use serde_json::Value;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_syncline");
@@ -193,37 +193,6 @@ fn a_late_acknowledgement_holds_up_nobody_and_changes_nothing() {
         world.syncline.ok(&arguments);
         until_told(&server, 3);
         assert_eq!(noted(&world), [3, 0]);
-        server.stop();
-    }
-}
-
-// Trap 18
-#[test]
-fn older_programs_are_not_asked() {
-    for world in worlds() {
-        let server = world.serve();
-        let proxy = Proxy::new(&server.url);
-        proxy.limit(Capabilities(!Capabilities::ACKNOWLEDGE.0));
-        sync_through(&world, &proxy);
-        until_told(&server, 1);
-        assert_eq!(noted(&world), [1, 0]);
-        let asked = |(_, message): &(Side, Message)| match message {
-            Message::DownloadEnd(end) => end.acknowledge,
-            Message::Acknowledgement(_) => true,
-            _ => false,
-        };
-        assert!(!proxy.heard().iter().any(asked));
-        // Whatever it claims: the first version of the protocol has no such message.
-        proxy.limit(Capabilities(u64::MAX));
-        proxy.forge(|_, message| {
-            if let Message::Hello(hello) = message {
-                hello.protocol_version = 1;
-            }
-        });
-        sync_through(&world, &proxy);
-        until_told(&server, 2);
-        assert_eq!(noted(&world), [2, 1]);
-        assert!(!proxy.heard().iter().any(asked));
         server.stop();
     }
 }

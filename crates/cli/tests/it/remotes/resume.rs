@@ -4,7 +4,7 @@ mod meetings;
 mod shop;
 
 use harness::{Proxy, Server, Side, Verdict, World, count, sql};
-use protocol::{Capabilities, Message};
+use protocol::Message;
 use serde_json::Value;
 use shop::{Shop, assert_same, differences};
 
@@ -174,23 +174,6 @@ fn what_was_kept_is_dropped_where_anything_else_has_changed() {
         let report = try_sync(world, &server, &proxy).unwrap();
         assert!(report["resumed"].is_null(), "{report}");
         assert_same(&shop, "a reset");
-    }
-}
-
-// Trap 18
-#[test]
-fn without_the_capability_nothing_is_kept_and_nothing_changes() {
-    for shop in Shop::both(PROGRAM) {
-        let world = &shop.world;
-        let server = world.serve();
-        let proxy = Proxy::new(&server.url);
-        proxy.limit(Capabilities(Capabilities::ALL.0 & !Capabilities::RESUME.0));
-        cut_behind(&proxy, 12);
-        assert!(try_sync(world, &server, &proxy).is_none());
-        assert_eq!(kept_rows(world), 0);
-        proxy.pass_all();
-        assert!(try_sync(world, &server, &proxy).unwrap()["resumed"].is_null());
-        assert_same(&shop, "an older server");
     }
 }
 

@@ -142,9 +142,9 @@ fn a_guess_of_two_passwords_counts_twice() {
     assert_eq!(refusal(&server, password("ann-password"), json!(null)), slowed);
 }
 
-// Trap 18: an older server ignores what it does not know.
+// S11: the change got lost on its way.
 #[test]
-fn a_server_that_knows_no_new_passwords_is_found_out() {
+fn a_new_password_that_the_server_does_not_confirm_does_not_count() {
     let world = world(false);
     let server = world.serve();
     let proxy = Proxy::new(&server.url);

@@ -140,15 +140,6 @@ fn what_a_peer_packs_wrong_is_refused_by_number() {
     peer.send_bytes(&MAGIC);
     peer.send_bytes(&good(Compression::Lz4));
     assert_eq!(peer.refusal(), Some(1011));
-    // Nor in version 1, nor what the server does not read.
-    let mut old = hello("ann", "old");
-    old.protocol_version = 1;
-    let (mut peer, _) = Peer::greeting(&server.url, old);
-    assert!(matches!(peer.receive(), Some(Message::SchemaChange(_))));
-    let (previous, progress) = (Progress(0), Progress(7));
-    peer.send(&Message::UploadBegin(UploadBegin { previous, progress }));
-    peer.send_bytes(&good(Compression::Lz4));
-    assert_eq!(peer.refusal(), Some(1011));
     assert_eq!(world.center_count("SELECT count(*) FROM note"), 0);
 }
 

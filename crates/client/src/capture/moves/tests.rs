@@ -187,42 +187,6 @@ fn rows_that_lose_or_get_a_key_are_no_key_changes() {
     );
 }
 
-// Trap 18: a file of the version before. Its changes are uploaded as they were captured.
-#[test]
-fn a_file_of_an_older_version_records_key_changes_once_it_is_opened() {
-    let site = Site::new(T);
-    site.write(
-        "UPDATE syncline_state SET value = 1 WHERE name = 'format_version';
-         DROP TRIGGER syncline_moved_t; DROP TABLE syncline_moved_t;
-         DROP TRIGGER syncline_delete_t; UPDATE t SET id = 9 WHERE id = 1",
-    );
-    let mut site = site.opened_again();
-    site.write("UPDATE t SET id = 8 WHERE id = 2");
-    assert_eq!(
-        site.upload(),
-        [
-            "key change t (2, 'b', 20) -> (8, 'b', 20)",
-            "insert t (9, 'a', 10)",
-            "delete t (1, 'a', 10)"
-        ]
-    );
-}
-
-// A server before key changes gets what a client before them sent.
-#[test]
-fn a_server_that_does_not_know_key_changes_gets_a_delete_and_an_insert() {
-    let mut site = Site::new(
-        "CREATE TABLE t(k TEXT COLLATE NOCASE PRIMARY KEY, v INT);
-         INSERT INTO t VALUES ('a', 1), ('b', 2);",
-    );
-    site.key_changes = false;
-    site.write("UPDATE t SET k = 'c' WHERE k = 'a'; UPDATE t SET k = 'B' WHERE k = 'b'");
-    assert_eq!(
-        site.upload(),
-        ["insert t ('c', 1)", "update t ('b', 2) -> ('B', 2)", "delete t ('a', 1)"]
-    );
-}
-
 // Trap 6
 #[test]
 fn a_frozen_key_change_stays_as_it_was_frozen() {

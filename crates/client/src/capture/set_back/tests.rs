@@ -118,15 +118,6 @@ fn a_child_under_a_value_that_passes_on_is_uploaded() {
     );
 }
 
-// S3, Trap 18, Trap 21: to a server of before an update that changes nothing says nothing.
-#[test]
-fn a_server_that_does_not_know_it_is_not_sent_it() {
-    let mut site = Site::new(FAMILY);
-    site.rows_stay = false;
-    site.write(&format!("{MOVES} UPDATE child SET parent = 1 WHERE id IN (10, 11)"));
-    assert_eq!(sorted(site.upload()), MOVED);
-}
-
 /// The key change was uploaded and not committed; the child was set back meanwhile.
 // S1, S3, Trap 21
 #[test]

@@ -1,9 +1,8 @@
 //! Pending changes are carried over to new tables by the names of their columns.
 //!
-//! This is done for a server that accepts no upload of the tables that the remote holds. It cannot
-//! say what was renamed, so what such a change loses is recorded in the reject table, with the
-//! whole row. It is also done if the tables change once more before a download has completed the
-//! changes.
+//! This is done after a reset, when the server does not know what the remote holds. It cannot say
+//! what was renamed, so what such a change loses is recorded in the reject table, with the whole
+//! row. It is also done if the tables change once more before a download has completed the changes.
 
 use super::captured::{is_captured, readable};
 use super::rebuild;

@@ -12,7 +12,6 @@ use crate::schema::change::waiting::{Names, Waiting};
 use crate::synchronize::Step;
 use model::{Code, Failure, Progress};
 use protocol::{Capabilities, LastUpload, Mode, SchemaChange, UploadState, Welcome};
-use rusqlite::ToSql;
 
 impl Side {
     /// Records what Welcome says, as far as it is news.
@@ -50,7 +49,7 @@ impl Side {
         if scene.request.mode == Mode::Ping {
             return Ok(());
         }
-        self.get_to_know(scene, welcome.protocol_version, welcome.capabilities)?;
+        self.get_to_know(scene, welcome.capabilities)?;
         if self.state.synchronized_user.as_ref() != Some(scene.user) {
             facts::set(&scene.remote.connection, "synchronized_user", scene.user.as_str())
                 .map_err(explain)?;
@@ -76,20 +75,13 @@ impl Side {
     }
 
     /// Records what the server can do, so that the next Hello suits it.
-    fn get_to_know(
-        &mut self,
-        scene: &Scene<'_>,
-        version: u16,
-        can: Capabilities,
-    ) -> Result<(), Failure> {
-        let speaks = Some(version);
-        if can == self.state.server_capabilities && speaks == self.state.server_version {
+    fn get_to_know(&mut self, scene: &Scene<'_>, can: Capabilities) -> Result<(), Failure> {
+        if can == self.state.server_capabilities {
             return Ok(());
         }
-        (self.state.server_capabilities, self.state.server_version) = (can, speaks);
-        let facts: [(&str, &dyn ToSql); 2] =
-            [("server_capabilities", &can.0.cast_signed()), ("server_version", &speaks)];
-        facts::record(&scene.remote.connection, &facts).map_err(explain)
+        self.state.server_capabilities = can;
+        facts::set(&scene.remote.connection, "server_capabilities", can.0.cast_signed())
+            .map_err(explain)
     }
 
     /// The server does not know these tables, so it cannot accept their pending changes. It skipped
@@ -171,7 +163,7 @@ impl Side {
     }
 }
 
-/// A new password was sent: the server says that it counts, or knows nothing of it.
+/// A new password was sent: the server says that it counts.
 fn require_changed(scene: &mut Scene<'_>, welcome: &Welcome) -> Result<(), Failure> {
     if scene.remote.new_password.is_none() || scene.total.token.is_some() {
         return Ok(());
@@ -182,8 +174,8 @@ fn require_changed(scene: &mut Scene<'_>, welcome: &Welcome) -> Result<(), Failu
             Ok(())
         }
         false => {
-            let message = "the server is too old to change passwords";
-            Err(Failure::new(Code::PasswordNotChanged, message).hint("update the server"))
+            let message = "the server does not say that the new password counts";
+            Err(Failure::new(Code::PasswordNotChanged, message))
         }
     }
 }

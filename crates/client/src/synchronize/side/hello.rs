@@ -4,15 +4,13 @@ use super::upload::{Collected, Whole};
 use super::{Greeting, Scene, Side, uploads};
 use crate::connection::damaged;
 use crate::progress;
-use crate::progress::state::State;
 use crate::schema::RemoteTable;
 use crate::upload::UploadFrames;
 use crate::upload::{Limits, Upload};
 use model::Failure;
 use protocol::{
     Capabilities, Compression, Credential, FormerWatermark, Hello, LastUpload, MAGIC, Message,
-    Mode, NewPassword, PROTOCOL_VERSION, PROTOCOL_VERSION_MIN, TableWatermark,
-    UPLOAD_WITH_HELLO_BYTES_MAX,
+    Mode, NewPassword, PROTOCOL_VERSION, TableWatermark, UPLOAD_WITH_HELLO_BYTES_MAX,
 };
 
 /// An upload of more bytes is collected after Welcome, under heartbeats: the server does not wait
@@ -29,13 +27,8 @@ impl Side {
             return self.greet_with_upload(scene);
         }
         self.collected = self.collect_before_hello(scene)?;
-        let server = self.state.server_capabilities;
-        let upload = self.collected.take_if(|it| {
-            it.bytes <= UPLOAD_WITH_HELLO_BYTES_MAX as u64 && it.is_understood(server)
-        });
+        let upload = self.collected.take_if(|it| it.bytes <= UPLOAD_WITH_HELLO_BYTES_MAX as u64);
         self.upload_sent = upload.is_some();
-        self.relies_on_capabilities = upload.as_ref().is_some_and(|it| it.relies_on_capabilities());
-        scene.total.spoken = version(scene.total.fallback, &self.state);
         let mut bytes = MAGIC.to_vec();
         Message::Hello(Box::new(self.hello(scene)?)).encode(&mut bytes)?;
         let Some(upload) = upload else { return Ok(Greeting { bytes, rows: None, more: None }) };
@@ -55,7 +48,6 @@ impl Side {
             Whole::Unsent(failure) => return Err(failure),
         };
         self.upload_sent = true;
-        self.relies_on_capabilities = upload.key_changes > 0;
         let mut hello = MAGIC.to_vec();
         Message::Hello(Box::new(self.hello(scene)?)).encode(&mut hello)?;
         let mut frames = UploadFrames::new(upload, hello)?;
@@ -73,9 +65,9 @@ impl Side {
         {
             return Ok(None);
         }
-        // A server that turns out not to know all that it has gets another upload after Welcome.
+        // A server that turns out to read it no more gets another upload after Welcome.
         let bytes_max = Some(COLLECTED_BEFORE_HELLO_BYTES_MAX);
-        let limits = Limits::of(Capabilities::ALL, bytes_max, self.compression(scene));
+        let limits = Limits { bytes_max, compression: self.compression(scene) };
         match self.collect_or_take_back(scene, limits)? {
             Collected::Whole(upload) => Ok(Some(upload)),
             Collected::TooLarge => Ok(None),
@@ -87,10 +79,10 @@ impl Side {
         let state = &self.state;
         let missing = || damaged("an attempt was not recorded");
         Ok(Hello {
-            protocol_version: scene.total.spoken,
+            protocol_version: PROTOCOL_VERSION,
             capabilities: match scene.total.half_duplex {
-                true => Capabilities::ALL.and(Capabilities::HALF_DUPLEX),
-                false => Capabilities::ALL,
+                true => Capabilities::HALF_DUPLEX,
+                false => Capabilities::NONE,
             }
             .and(Compression::capabilities(&scene.remote.compression)),
             client: scene.request.client.clone(),
@@ -154,12 +146,6 @@ impl Side {
         };
         self.tables.iter().filter_map(former).collect()
     }
-}
-
-/// What the server of the last Welcome speaks, unless it has refused that since.
-fn version(fallback: Option<u16>, state: &State) -> u16 {
-    let known = state.server_version.unwrap_or(PROTOCOL_VERSION);
-    fallback.unwrap_or(known.clamp(PROTOCOL_VERSION_MIN, PROTOCOL_VERSION))
 }
 
 /// A token that an earlier attempt was given saves the server a password check.

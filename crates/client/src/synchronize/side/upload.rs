@@ -56,7 +56,7 @@ impl Side {
         if let Some(upload) = self.collected_already() {
             return Ok(Whole::Upload(upload));
         }
-        let limits = Limits::of(self.state.server_capabilities, None, self.compression(scene));
+        let limits = Limits { bytes_max: None, compression: self.compression(scene) };
         match self.collect_or_take_back(scene, limits)? {
             Collected::Whole(upload) => Ok(Whole::Upload(upload)),
             Collected::Unsent(failure) => Ok(Whole::Unsent(failure)),
@@ -70,9 +70,7 @@ impl Side {
     /// How rows are compressed that are uploaded: as the server of the last Welcome reads them.
     pub(super) fn compression(&self, scene: &Scene<'_>) -> Option<Compression> {
         let (total, server) = (&scene.total, self.state.server_capabilities);
-        let version = total.fallback.or(self.state.server_version).unwrap_or(0);
-        Compression::agreed(&scene.remote.compression, version, server)
-            .filter(|_| !total.uncompressed)
+        Compression::agreed(&scene.remote.compression, server).filter(|_| !total.uncompressed)
     }
 
     /// Removes changes of tables that wait at the center from the upload. Nothing of it has left,
@@ -143,11 +141,11 @@ impl Side {
     }
 
     /// What was collected before Hello, where it is still what is to be uploaded: C2 sees to its
-    /// content, but the schema may have changed since, or the frozen set, or the server may not
-    /// know key changes.
+    /// content, but the schema may have changed since, or the frozen set, or how the server reads
+    /// compressed rows.
     fn collected_already(&mut self) -> Option<Upload> {
         let (frozen, server) = (self.state.frozen?, self.state.server_capabilities);
         let upload = self.collected.take().filter(|upload| upload.is_of(frozen))?;
-        upload.is_understood(server).then_some(upload)
+        upload.is_readable(server).then_some(upload)
     }
 }

@@ -1,4 +1,4 @@
-//! Pending changes, and a server that does not say which columns were renamed.
+//! Pending changes of a remote that was reset: no server can say which columns were renamed.
 
 use super::shapes::{joined, rebuild};
 use super::{assert_equal, rows, sync};
@@ -16,7 +16,7 @@ struct Change<'a> {
 /// nothing is uploaded instead.
 fn check(what: &str, changes: &[Change<'_>]) {
     let (center, mut site) = joined();
-    center.without_held_shapes();
+    site.remote.reset(true).unwrap();
     site.write(
         "UPDATE t SET qty = 11, note = 'mine' WHERE id = 1; INSERT INTO t VALUES (4, 40, 'new');
          DELETE FROM t WHERE id = 2",
@@ -39,9 +39,9 @@ fn check(what: &str, changes: &[Change<'_>]) {
     assert_eq!(center.last_upload(&mut site), [format!("delete t ({})", now[0])], "{what}");
 }
 
-// Trap 24, S11: a server of before wants the new tables first and does not say that `qty` and
-// `note` have changed places, or that a name stands for another column now. What waited went up
-// under the names, into columns that it was not meant for.
+// Trap 24, S11: the server does not know what a remote holds that was reset, so it does not say that
+// `qty` and `note` have changed places, or that a name stands for another column now. What waited
+// went up under the names, into columns that it was not meant for.
 #[test]
 fn what_waits_does_not_go_by_names_that_may_be_used_again() {
     check(
@@ -80,7 +80,7 @@ fn what_waits_does_not_go_by_names_that_may_be_used_again() {
 #[test]
 fn names_that_nothing_speaks_against_are_followed() {
     let (center, mut site) = joined();
-    center.without_held_shapes();
+    site.remote.reset(true).unwrap();
     site.write("UPDATE t SET qty = 11, note = 'mine' WHERE id = 1");
     let declared = "qty INT NOT NULL, note TEXT, price INT";
     rebuild(&center, declared, "SELECT id, qty, note, 5 FROM t", "");

@@ -24,7 +24,6 @@ struct Walk {
     site: Site,
     /// Name and identity of each column but the key, as the center has them.
     columns: Vec<(String, String)>,
-    takes_held_shapes: bool,
     /// Per fingerprint likewise.
     shapes: BTreeMap<String, Vec<(String, String)>>,
     expected: Expected,
@@ -36,18 +35,14 @@ struct Walk {
 }
 
 impl Walk {
-    fn new(seed: u8, takes_held_shapes: bool) -> Walk {
+    fn new(seed: u8) -> Walk {
         let center = Center::new("CREATE TABLE t(id INTEGER PRIMARY KEY, a)");
-        if !takes_held_shapes {
-            center.without_held_shapes();
-        }
         let columns = vec![("a".to_owned(), "first a".to_owned())];
         let mut walk = Walk {
             random: Random::from_seed([seed; 32]),
             center,
             site: Site::empty(),
             columns,
-            takes_held_shapes,
             shapes: BTreeMap::new(),
             expected: Expected::new(),
             written: 0,
@@ -100,8 +95,8 @@ impl Walk {
         }
         let adds = columns.len() < NAMES.len() && self.below(2) == 0;
         let mut names: Vec<&str> = NAMES.to_vec();
-        for (at, (name, _)) in columns.iter_mut().enumerate() {
-            *name = self.name(name, &mut names, &format!("n{added}_{at}"));
+        for (name, _) in &mut columns {
+            *name = self.name(name, &mut names);
         }
         let pairs = columns.iter().zip(&self.columns).filter(|((new, _), (old, _))| new != old);
         let renamed: Vec<String> =
@@ -110,19 +105,17 @@ impl Walk {
             self.deploy(columns.clone(), &format!("renamed = {{ {} }}", renamed.join(", ")));
         }
         if adds {
-            let name = self.name("", &mut names, &format!("n{added}_added"));
+            let name = self.name("", &mut names);
             columns.push((name, format!("added {added}")));
             self.deploy(columns, "");
         }
     }
 
     /// What a column is called from now on.
-    fn name(&mut self, now: &str, names: &mut Vec<&str>, unused: &str) -> String {
+    fn name(&mut self, now: &str, names: &mut Vec<&str>) -> String {
         let free = names.contains(&now);
-        let name = match (free || now.starts_with('n')) && self.below(2) == 0 {
+        let name = match free && self.below(2) == 0 {
             true => now.to_owned(),
-            // A server of before cannot say that a name was handed on.
-            false if !self.takes_held_shapes => unused.to_owned(),
             false => names[self.below(names.len() as u64) as usize].to_owned(),
         };
         names.retain(|it| *it != name);
@@ -233,7 +226,7 @@ impl Walk {
 #[test]
 fn every_value_finds_its_column_through_random_changes_of_the_tables() {
     for seed in 1..=SEEDS {
-        let mut walk = Walk::new(seed, true);
+        let mut walk = Walk::new(seed);
         walk.go();
         let told = walk.site.remote.rejects().unwrap();
         let codes = [Code::ColumnLost, Code::ColumnDropped].map(Code::number);
@@ -246,24 +239,5 @@ fn every_value_finds_its_column_through_random_changes_of_the_tables() {
         assert_eq!(walk.here(), walk.wanted(), "the remote, seed {seed}");
         assert_eq!(walk.there(), walk.wanted(), "the center, seed {seed}");
         assert_eq!(walk.site.remote.pending().unwrap(), []);
-    }
-}
-
-// S3, S11, Trap 24: a server that wants the new tables first. What a renaming loses is reported.
-#[test]
-fn both_ends_agree_and_nothing_is_lost_in_silence_with_a_server_of_before() {
-    for seed in 1..=SEEDS {
-        let mut walk = Walk::new(seed, false);
-        walk.go();
-        assert_eq!(walk.here(), walk.there(), "seed {seed}");
-        assert_eq!(walk.site.remote.pending().unwrap(), []);
-        let told = walk.site.remote.rejects().unwrap();
-        let key = |line: &String| line.split(", ").next().unwrap().to_owned();
-        let (wanted, there) = (walk.wanted(), walk.there());
-        let differs = |line: &&String| !(wanted.contains(line) && there.contains(line));
-        for line in wanted.iter().chain(&there).filter(differs) {
-            let key = format!("{{\"id\":{}}}", key(line));
-            assert!(told.iter().any(|it| it.key == key), "seed {seed}: {line} is not told");
-        }
     }
 }

@@ -1,6 +1,6 @@
 //! The objects of Syncline in the database, and what was noted about them at the deployment.
 
-use crate::deploy::{self, SystemColumns, format};
+use crate::deploy::{self, format};
 use crate::postgres::deploy::tables::VERSION;
 use crate::postgres::errors::failed;
 use crate::postgres::link::{Link, Row};
@@ -18,11 +18,8 @@ pub(in crate::postgres) type ObjectId = (String, String, String);
 #[derive(Debug, Default)]
 pub(in crate::postgres) struct Installed {
     pub(in crate::postgres) has_schema: bool,
-    /// None without system tables.
-    pub(in crate::postgres) format: Option<i64>,
+    pub(in crate::postgres) has_system_tables: bool,
     pub(in crate::postgres) objects: BTreeMap<ObjectId, String>,
-    /// Tables and columns of the system tables.
-    pub(in crate::postgres) system_columns: SystemColumns,
     /// What was deployed: text and definition.
     pub(in crate::postgres) recorded: BTreeMap<ObjectId, (String, String)>,
     /// The rows of script versions and the like, as the statements that insert them.
@@ -39,15 +36,14 @@ impl Installed {
             let id = (text(&row, 0)?, text(&row, 1)?, text(&row, 2)?);
             present.objects.insert(id, text(&row, 3)?);
         }
-        present.format = format::read(link)?;
-        if present.format.is_some() {
+        present.has_system_tables = format::is_known(link)?;
+        if present.has_system_tables {
             let sql =
                 "SELECT kind, table_name, name, sql, definition FROM syncline.syncline_object";
             for row in link.query(sql, &[]).map_err(failed("list the deployed objects"))? {
                 let id = (text(&row, 0)?, text(&row, 1)?, text(&row, 2)?);
                 present.recorded.insert(id, (text(&row, 3)?, text(&row, 4)?));
             }
-            present.system_columns = format::columns(link)?;
             present.rows = deploy::stored_rows(link)?;
         }
         present.from_the_future = from_the_future(link, &present.objects)?;

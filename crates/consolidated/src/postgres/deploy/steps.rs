@@ -3,9 +3,9 @@
 use crate::deploy;
 use crate::postgres::deploy::installed::{Installed, OBJECTS, ObjectId};
 use crate::postgres::deploy::plan::Plan;
-use crate::postgres::deploy::system_tables::{REPLACED, SYSTEM};
+use crate::postgres::deploy::system_tables::SYSTEM;
 use crate::postgres::tracking::object::Object;
-use crate::postgres::tracking::{ADDED, FUNCTIONS, Tracking, watch};
+use crate::postgres::tracking::{FUNCTIONS, Tracking, UNLINKED, WATCHED, watch};
 use crate::postgres::words::PostgresWords;
 use crate::quote::{ident, literal};
 use crate::sql::Words;
@@ -53,12 +53,8 @@ impl Steps {
 /// What `deploy` has to do.
 pub(in crate::postgres) fn deploy(plan: &Plan, present: &Installed) -> Steps {
     let mut steps = Steps::default();
-    let system = match present.format {
-        None => system_tables(present.has_schema),
-        Some(format) => SYSTEM.missing(PostgresWords::PREFIX, format, &present.system_columns),
-    };
-    if !system.is_empty() {
-        steps.before.push(Step::Together(None, system));
+    if !present.has_system_tables {
+        steps.before.push(Step::Together(None, system_tables(present.has_schema)));
     }
     let functions = shared_functions(present);
     if !functions.is_empty() {
@@ -85,12 +81,6 @@ pub(in crate::postgres) fn deploy(plan: &Plan, present: &Installed) -> Steps {
     }
     // Only now: a table that has got another name had its triggers until here.
     steps.held.extend(strays);
-    let replaced = present.system_columns.iter().any(|(table, _)| table == REPLACED);
-    if replaced {
-        // No function writes to it any more.
-        let statement = format!("DROP TABLE syncline.{}", REPLACED);
-        steps.after.push(Step::Together(None, vec![statement]));
-    }
     let replacement = deploy::row_replacement(
         &present.rows,
         deploy::planned_rows(plan, PostgresWords::PREFIX),
@@ -324,7 +314,7 @@ fn together(table: &str, statements: Vec<String>) -> Option<Step> {
     (!statements.is_empty()).then(|| Step::Together(Some(table.to_owned()), statements))
 }
 
-/// Makes what a program before deployed what it is now, if that is all there is to do.
+/// Makes what was deployed what it is now, if that does not touch what the table or its log knows.
 ///
 /// Everything is as it was deployed, so nothing has gone unnoticed until now; nor does it while the
 /// table is locked. The log keeps its entries and its incarnation, and no remote is sent more than
@@ -337,12 +327,9 @@ fn upgrade(tracking: &Tracking, ids: &[ObjectId], present: &Installed) -> Option
     let mut triggers_change = false;
     for (object, id) in tracking.objects.iter().zip(ids) {
         let sql = object.sql.join(";\n");
-        let is_added = ADDED.contains(&object.name.as_str()) && !present.recorded.contains_key(id);
+        let is_added = object.name == UNLINKED && !present.recorded.contains_key(id);
         if is_added && !present.objects.contains_key(id) {
             triggers_change = true;
-            if object.name == ADDED[0] && tracking.may_be_set_back {
-                statements.push(watch::give_incarnation(&tracking.table));
-            }
             statements.extend(object.sql.iter().cloned());
             statements.push(record(id, &sql));
             continue;
@@ -354,12 +341,11 @@ fn upgrade(tracking: &Tracking, ids: &[ObjectId], present: &Installed) -> Option
         if *recorded == sql {
             continue;
         }
-        match &object.older {
-            Some(older) if older.sql == *recorded => statements.extend(older.statements.clone()),
+        match object.kind {
             // It fits the log, whose columns decide what it notes.
-            None if object.kind == "FUNCTION" => statements.extend(object.sql.clone()),
+            "FUNCTION" => statements.extend(object.sql.clone()),
             // Their functions decide what they record, so the triggers can be replaced.
-            None if object.name == "syncline_gone" || ADDED.contains(&object.name.as_str()) => {
+            _ if ["syncline_gone", WATCHED, UNLINKED].contains(&object.name.as_str()) => {
                 triggers_change = true;
                 statements.push(drop_object(id));
                 statements.extend(object.sql.clone());

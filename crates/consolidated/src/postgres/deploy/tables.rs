@@ -41,8 +41,6 @@ pub(in crate::postgres) struct UserTable {
     pub(in crate::postgres) row_security: bool,
     /// Triggers that are not Syncline's.
     pub(in crate::postgres) triggers: Vec<String>,
-    /// Some of them fire before a row is written, and behind ours.
-    pub(in crate::postgres) late_triggers: bool,
     pub(in crate::postgres) columns: Vec<UserColumn>,
     /// Column names of the primary key, in key order.
     #[serde(default, deserialize_with = "none_is_empty")]

@@ -27,17 +27,6 @@ SELECT json_build_object(
         JOIN pg_proc AS p ON p.oid = t.tgfoid
         WHERE t.tgrelid = c.oid AND NOT t.tgisinternal
           AND p.pronamespace IS DISTINCT FROM to_regnamespace('syncline')),
-    'late_triggers', EXISTS (
-        SELECT FROM pg_trigger AS t JOIN pg_proc AS p ON p.oid = t.tgfoid
-        JOIN pg_language AS l ON l.oid = p.prolang
-        WHERE t.tgrelid = c.oid AND NOT t.tgisinternal AND t.tgtype & 3 = 3 AND t.tgtype & 20 <> 0
-          AND t.tgname::text COLLATE "C" > 'syncline_stamp'
-          AND p.pronamespace IS DISTINCT FROM to_regnamespace('syncline')
-          -- One that gives back NEW, and names each column that it sets, is harmless.
-          AND l.lanname <> 'internal'
-          AND (l.lanname <> 'plpgsql' OR p.prosrc ~* 'syncline_version'
-            OR regexp_replace(p.prosrc, '\mreturn\s+(new|null)\s*;', '', 'gi')
-                ~* '\mreturn\M|\m(new|old)\M(?!\s*\.\s*[^*\s])')),
     'columns', (
         SELECT coalesce(json_agg(json_build_object(
             'name', a.attname,

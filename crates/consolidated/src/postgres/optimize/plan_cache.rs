@@ -96,7 +96,7 @@ mod tests {
             "schema": "s", "name": "t", "kind": "r", "bytes": 0, "unlogged": false,
             "path_position": 1, "of_extension": false, "inherits": false, "rules": false,
             "row_security": false, "triggers": [], "columns": [], "key": key,
-            "key_deferrable": false, "indexes": indexes, "foreign_keys": [], "late_triggers": false,
+            "key_deferrable": false, "indexes": indexes, "foreign_keys": [],
         }))
         .unwrap()
     }

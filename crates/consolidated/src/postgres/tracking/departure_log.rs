@@ -19,7 +19,6 @@
 use crate::deploy::{TableFacts, Wanted};
 use crate::postgres::deploy::tables::{UserColumn, UserTable, VERSION, bounded_name};
 use crate::postgres::statement::POSITION;
-use crate::postgres::tracking::object::Older;
 use crate::quote::ident;
 use crate::selection::place_column;
 
@@ -73,45 +72,12 @@ impl<'a> Log<'a> {
 
     /// The statements that make it.
     pub(in crate::postgres) fn create(&self) -> Vec<String> {
-        let columns = self.columns.iter().map(Column::definition).collect();
-        self.made_of(columns, &format!(",\n    {ROWS} integer NOT NULL DEFAULT 1"))
-    }
-
-    /// As programs before made it, with an entry for each row, and how that becomes this.
-    ///
-    /// The arrays are written into columns of their own, and not by ALTER COLUMN: that would leave
-    /// an empty table to downloads whose snapshot is older (S2).
-    pub(in crate::postgres) fn older(&self) -> Older {
-        let single = |column: &Column<'_>| column.single() + column.not_null();
-        let older = self.made_of(self.columns.iter().map(single).collect(), "");
-        let (log, folded) = (&self.name, || self.columns.iter().filter(|c| c.folded).enumerate());
-        let array = |at: usize| format!("syncline_array_{at}");
-        let list = |form: &dyn Fn((usize, &Column<'a>)) -> String| {
-            folded().map(form).collect::<Vec<_>>().join(", ")
-        };
-        let mut statements =
-            vec![format!("ALTER TABLE {log} ADD COLUMN {ROWS} integer NOT NULL DEFAULT 1")];
-        if self.is_folded() {
-            let added =
-                list(&|(at, column)| format!("ADD COLUMN {} {}", array(at), column.array()));
-            let set = list(&|(at, column)| format!("{} = ARRAY[{}]", array(at), column.name));
-            let dropped = list(&|(_, column)| format!("DROP COLUMN {}", column.name));
-            statements.push(format!("ALTER TABLE {log} {added}"));
-            statements.push(format!("UPDATE {log} SET {set}"));
-            statements.push(format!("ALTER TABLE {log} {dropped}"));
-            for (at, Column { name, .. }) in folded() {
-                statements.push(format!("ALTER TABLE {log} RENAME COLUMN {} TO {name}", array(at)));
-                statements.push(format!("ALTER TABLE {log} ALTER COLUMN {name} SET NOT NULL"));
-            }
-        }
-        Older { sql: older.join(";\n"), statements }
-    }
-
-    fn made_of(&self, mut columns: Vec<String>, rows: &str) -> Vec<String> {
+        let mut columns: Vec<String> = self.columns.iter().map(Column::definition).collect();
         // Not `version`, which a key may have.
         columns.push(format!("{VERSION} xid8 NOT NULL DEFAULT pg_current_xact_id()"));
-        let log = &self.name;
-        let mut sql = vec![format!("CREATE TABLE {log} ({}{rows})", columns.join(", "))];
+        let (log, columns) = (&self.name, columns.join(", "));
+        let mut sql =
+            vec![format!("CREATE TABLE {log} ({columns},\n    {ROWS} integer NOT NULL DEFAULT 1)")];
         // By the value first: among a thousand remotes, each would read what all others have lost.
         sql.extend(self.wanted.lookups.iter().map(|column| {
             let column = column.as_deref().map(ident);
@@ -214,23 +180,10 @@ impl Column<'_> {
         }
     }
 
-    fn single(&self) -> String {
-        format!("{} {}", self.name, self.of_type(self.kind()))
-    }
-
-    fn array(&self) -> String {
-        self.of_type(&format!("{}[]", self.kind()))
-    }
-
-    fn not_null(&self) -> &'static str {
-        if self.is_key { " NOT NULL" } else { "" }
-    }
-
     fn definition(&self) -> String {
-        match self.folded {
-            true => format!("{} {} NOT NULL", self.name, self.array()),
-            false => self.single() + self.not_null(),
-        }
+        let kind = self.of_type(&format!("{}{}", self.kind(), if self.folded { "[]" } else { "" }));
+        let not_null = if self.folded || self.is_key { " NOT NULL" } else { "" };
+        format!("{} {kind}{not_null}", self.name)
     }
 
     /// Elements have the base type of a domain, like the columns of the log.

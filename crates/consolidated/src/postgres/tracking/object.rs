@@ -8,15 +8,4 @@ pub(in crate::postgres) struct Object {
     pub(in crate::postgres) name: String,
     /// Makes it, one statement each.
     pub(in crate::postgres) sql: Vec<String>,
-    /// What it was before, where all that it knows can be kept.
-    pub(in crate::postgres) older: Option<Older>,
-}
-
-/// An object as programs before made it.
-#[derive(Debug, Clone, PartialEq)]
-pub(in crate::postgres) struct Older {
-    /// What made it, in one text.
-    pub(in crate::postgres) sql: String,
-    /// Make of it what it is now. They hide nothing from a reader with an older snapshot.
-    pub(in crate::postgres) statements: Vec<String>,
 }

@@ -11,15 +11,14 @@ use model::Failure;
 /// Raises the floor of the log of table `$1`; the answer is the new floor, where it rose.
 ///
 /// Never above the oldest transaction in flight, or the remotes that are here now would be sent
-/// everything again. A log that is still as programs before made it has no `syncline_rows`, and an
-/// entry for each row: there the name means the constant around the query.
+/// everything again.
 fn raise(log: &str) -> String {
     format!(
         "UPDATE syncline.syncline_log_state AS s SET floor = wanted.floor
 FROM (
     SELECT least(entry.version + 1,
         pg_snapshot_xmin(pg_current_snapshot())::text::bigint)::text::xid8 AS floor
-    FROM (SELECT 1 AS syncline_rows) AS constant, LATERAL (
+    FROM (
         SELECT syncline_version::text::bigint AS version,
             sum(syncline_rows) OVER (ORDER BY syncline_version DESC) AS newest
         FROM {log}

@@ -60,15 +60,6 @@ pub(in crate::postgres) fn store(published: &str, sql_name: &str) -> String {
     )
 }
 
-/// Has the whole table sent again: changes may have been missed.
-pub(in crate::postgres) fn give_incarnation(published: &str) -> String {
-    format!(
-        "UPDATE syncline.syncline_log_state\n\
-         SET incarnation = (random() * 9007199254740992)::bigint\nWHERE table_name = {}",
-        literal(published)
-    )
-}
-
 /// Tables whose triggers differ from the deployment: published names, and names in SQL.
 pub(in crate::postgres) type Changed = Vec<(String, String)>;
 

@@ -118,11 +118,10 @@ struct Gathered {
 }
 
 impl Isolation<'_, '_> {
-    /// Looks which values rows of the upload leave and others take, where the remote says which
-    /// rows stay.
+    /// Looks which values rows of the upload leave and others take.
     fn look_for_staying_rows(&mut self, outline: &UploadShape) -> Result<(), Stop> {
         let changes = outline.has_key_changes || outline.updated().next().is_some();
-        if !changes || !self.upload.request.rows_stay {
+        if !changes {
             return Ok(());
         }
         let (upload, links) = (self.upload, &mut self.links);

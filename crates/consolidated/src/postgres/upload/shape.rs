@@ -5,9 +5,9 @@ use crate::postgres::upload::key_order;
 use crate::postgres::upload::stop::Stop;
 use crate::postgres::upload::work::Upload;
 use crate::synchronization::Applied;
-use crate::synchronization::change::{Change, UploadedRows};
+use crate::synchronization::change::Change;
 use crate::upload::uploaded_row::UploadedRow;
-use model::{Code, Failure, PublishedTable, ValueRef};
+use model::Failure;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow::{self, Break, Continue};
 
@@ -62,9 +62,6 @@ impl UploadShape {
                 Turn::KeyChanges => {
                     outline.updates += count;
                     outline.has_key_changes = true;
-                    if !upload.request.key_changes {
-                        only_respelled(&batch, &upload.tables[batch.table].deployed.published)?;
-                    }
                 }
             }
             let place = (batch.table, turn);
@@ -263,27 +260,4 @@ fn pass(upload: Upload<'_>, each: EachWhile<'_>, wanted: &dyn Fn(usize, Change) 
         Ok(())
     })?;
     flow
-}
-
-/// Refuses an update whose keys differ even for the remote's own database, from a remote without
-/// key changes.
-fn only_respelled(batch: &UploadedRows<'_>, table: &PublishedTable) -> Result<(), Failure> {
-    let (mut row, mut rest) = (UploadedRow::default(), batch.rows);
-    for _ in 0..batch.count {
-        rest = row.read(rest, batch.change, table.width())?;
-        let same = |at: &u16| {
-            let at = usize::from(*at);
-            let folded = |value: ValueRef<'_>| match value {
-                ValueRef::Text(text) => Some(text.trim_ascii_end().to_ascii_lowercase()),
-                _ => None,
-            };
-            let (old, new) = (row.old[at], row.new[at]);
-            old.identical(new) || folded(old).is_some() && folded(old) == folded(new)
-        };
-        if !table.key.iter().all(same) {
-            let failure = Failure::new(Code::MalformedMessage, "an update with two keys");
-            return Err(failure.table(table.name.as_str()));
-        }
-    }
-    Ok(())
 }

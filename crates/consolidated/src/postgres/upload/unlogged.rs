@@ -20,7 +20,7 @@ pub(in crate::postgres) fn owe_what_no_log_names(
     record: &mut UploadRecord,
 ) -> Result<(), Failure> {
     let request = upload.request;
-    let changes_keys = request.key_changes && record.applied.updates > 0;
+    let changes_keys = record.applied.updates > 0;
     let owes = |table: &Arc<Table>| {
         let deployed = &table.deployed;
         let downloads = deployed.published.direction.downloads();

@@ -6,12 +6,12 @@ use model::{Code, Failure};
 use rusqlite::Connection;
 use std::collections::BTreeMap;
 
-/// Refuses a remote, and system tables that a newer program made (trap 18).
+/// Refuses a remote, and system tables of another layout (trap 18).
 pub(in crate::sqlite) fn require_known_format(connection: &Connection) -> Result<(), Failure> {
     if table_exists(connection, "syncline_state")? {
         return Err(Failure::new(Code::RemoteFile, "the file is a remote database"));
     }
-    format::require_known(&mut &*connection)
+    format::is_known(&mut &*connection).map(drop)
 }
 
 pub(in crate::sqlite) fn table_exists(

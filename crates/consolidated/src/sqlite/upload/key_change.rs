@@ -37,7 +37,7 @@ pub(in crate::sqlite) use rebasing::{Rebasing, rebase_over_key_changes};
 pub(in crate::sqlite) use renaming::rename;
 pub(in crate::sqlite) use spot::Spot;
 
-use model::{Code, Failure};
+use model::Failure;
 use settling::settle;
 use spares::Spares;
 
@@ -114,21 +114,6 @@ fn given_up(attempt: &Attempt<'_>, wanted: &[usize]) -> Result<RowMap, Failure> 
         keys.add(&row.key(published(position), position))
     })?;
     Ok(keys)
-}
-
-/// Refuses an update whose keys differ even for the remote's own database, from a remote without
-/// key changes.
-pub(in crate::sqlite) fn require_one_key(
-    attempt: &Attempt<'_>,
-    table: &CatalogTable,
-    row: &UploadedRow<'_>,
-) -> Result<(), Failure> {
-    let spot = Spot::of(attempt, table, row)?;
-    match spot.own.is_some() && spot.occupant != spot.own {
-        true => Err(Failure::new(Code::MalformedMessage, "an update with two keys")
-            .table(table.published.name.as_str())),
-        false => Ok(()),
-    }
 }
 
 /// Whether the key that `row` takes is one that another row of the upload has yet to give up.

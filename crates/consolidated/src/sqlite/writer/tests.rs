@@ -78,8 +78,6 @@ impl Site {
             previous: Progress(0),
             progress: Progress(1),
             download_follows: true,
-            key_changes: true,
-            rows_stay: true,
             marks: &[],
             held_marks: &[],
             batches: &|visit| visit(UploadedRows { table: 0, change, count, rows }),

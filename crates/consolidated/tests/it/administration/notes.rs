@@ -174,8 +174,6 @@ fn what_is_kept_of_rows_counts_until_the_commit_and_is_given_back() {
             previous: remote.identity.progress,
             progress: model::Progress(remote.identity.progress.0 + 1),
             download_follows: true,
-            key_changes: true,
-            rows_stay: true,
             marks: &[],
             held_marks: &[],
             left_out: None,

@@ -193,56 +193,6 @@ fn a_trigger_that_sets_the_version_back_hides_nothing() {
     assert!(says("sets row versions back"));
 }
 
-/// As a program before deployed it, without a look at versions that are set back.
-fn watched_by_nobody(database: &TestDatabase) {
-    database.sql(
-        "DROP TRIGGER syncline_watched ON customer;
-         DELETE FROM syncline.syncline_object
-         WHERE name = 'syncline_watched' AND table_name LIKE '%customer%';
-         UPDATE syncline.syncline_log_state SET triggers = (
-             SELECT sum(hashint8extended(oid::int8, xmin::text::int8))::text FROM pg_trigger
-             WHERE tgrelid = 'customer'::regclass AND tgname LIKE 'syncline%'
-                 AND NOT tgisinternal)
-         WHERE table_name = 'customer'",
-    );
-}
-
-/// What such a trigger had hidden before the deployment that began to watch it stayed hidden.
-// S2, Trap 29: and a trigger that cannot set a version back causes no new download.
-#[test]
-fn what_was_hidden_before_anybody_watched_is_made_good() {
-    for (body, harmful) in [
-        ("OLD.note := NEW.note; RETURN OLD;", true),
-        ("NEW := jsonb_populate_record(NEW, '{\"syncline_version\": \"7\"}'); RETURN NEW;", true),
-        ("SELECT * INTO NEW FROM customer WHERE id = NEW.id; RETURN NEW;", true),
-        ("NEW.syncline_version := '7'; RETURN NEW;", true),
-        ("RETURN (NEW.id, NEW.region, NEW.note, '7'::xid8);", true),
-        (
-            "IF NEW.note IS DISTINCT FROM OLD.note THEN NEW.note := upper(NEW.note); END IF;
-          RETURN NEW;",
-            false,
-        ),
-        ("IF OLD.note = 'kept' THEN RETURN NULL; END IF; return new ;", false),
-    ] {
-        let (mut center, database, mut remote) = synchronized();
-        watched_by_nobody(&database);
-        database.sql(&format!(
-            "CREATE FUNCTION late() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {body} END $$;
-             CREATE TRIGGER zz_late BEFORE UPDATE ON customer FOR EACH ROW EXECUTE FUNCTION late();
-             UPDATE customer SET note = 'new' WHERE id = 1"
-        ));
-        center::deploy(&center.url, TABLES).unwrap();
-        let (_, download) = center.synchronize(&mut remote, &[]);
-        // What it decides about goes with it.
-        let mode = if harmful { Refresh } else { Changes };
-        assert_eq!(download.modes, [mode; 3], "{body}");
-        assert!(came(&download).contains(&"customer 1".into()), "{body}");
-        let trigger = "SELECT count(*) FROM pg_trigger
-             WHERE tgname = 'syncline_watched' AND tgrelid = 'customer'::regclass";
-        assert_eq!(database.count(trigger), 1);
-    }
-}
-
 /// A remote that only uploads was served whatever had become of the triggers.
 // S2, Trap 29
 #[test]

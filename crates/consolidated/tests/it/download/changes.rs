@@ -2,7 +2,7 @@
 //!
 //! On every database, except for abilities that only one of them has.
 
-use crate::support::center::{self, Backend, Center, Remote, Upload, deploy, int, text};
+use crate::support::center::{self, Backend, Center, Remote, Upload, int, text};
 use model::{Code, Value};
 use syncline_consolidated::DownloadedTable;
 
@@ -205,8 +205,6 @@ fn an_upload_that_does_not_follow_the_last_one_is_refused_whole() {
                 previous: model::Progress(0),
                 progress: model::Progress(1),
                 download_follows: true,
-                key_changes: true,
-                rows_stay: true,
                 marks: &[],
                 held_marks: &[],
                 left_out: None,
@@ -360,45 +358,4 @@ fn changes_of_one_owner_are_found_in_runs_and_behind_them() {
           AND NOT EXISTS (SELECT 1 FROM syncline_runs_part
                           WHERE sequence BETWEEN first_sequence AND last_sequence)";
     assert_eq!(center.value(outside), int(0));
-}
-
-/// An older program found the entries of an owner by an index of the log.
-// S2, S3, Trap 18
-#[test]
-fn a_log_of_an_older_program_is_made_anew_and_nothing_is_missed() {
-    let mut center = Center::new(PART, PART_MODEL);
-    center.foreign("INSERT INTO part VALUES (1, 'ann', 'x'), (2, 'ann', 'x'), (3, 'bob', 'x')");
-    let (mut remote, mut held) = (remote_of("a", "ann"), Held::new());
-    let (_, download) = center.synchronize(&mut remote, &[]);
-    take(&center, &mut held, &download, "ann");
-    let Value::Text(log) =
-        center.value("SELECT sql FROM syncline_object WHERE name = 'syncline_log_part'")
-    else {
-        panic!("there is no log")
-    };
-    let log = String::from_utf8(log).unwrap();
-    let older = format!("{}, UNIQUE (\"place_owner\", sequence))", log.trim_end_matches(')'));
-    center.foreign(&format!(
-        "CREATE TABLE entries AS SELECT * FROM syncline_log_part;
-         DROP TABLE syncline_log_part; DROP TABLE syncline_runs_part;
-         {older};
-         INSERT INTO syncline_log_part SELECT * FROM entries; DROP TABLE entries;
-         DELETE FROM syncline_object WHERE name = 'syncline_runs_part';
-         UPDATE syncline_object SET sql = '{older}' WHERE name = 'syncline_log_part';
-         UPDATE syncline_system SET value = 2 WHERE name = 'format';
-         DELETE FROM part WHERE id = 1;
-         UPDATE part SET v = 'y' WHERE id = 2;
-         UPDATE part SET owner = 'ann' WHERE id = 3;"
-    ));
-    let refused = syncline_consolidated::open_writer(&center.url).unwrap_err();
-    assert_eq!(refused.code(), Code::NotDeployed);
-    deploy(&center.url, PART_MODEL).unwrap();
-    assert!(deploy(&center.url, PART_MODEL).unwrap().statements.is_empty());
-    center.foreign("DELETE FROM part WHERE id = 2; INSERT INTO part VALUES (4, 'ann', 'z')");
-    center.reconnect();
-    for _ in 0..2 {
-        let (_, download) = center.synchronize(&mut remote, &[]);
-        take(&center, &mut held, &download, "ann");
-    }
-    assert_eq!(held.len(), 2);
 }

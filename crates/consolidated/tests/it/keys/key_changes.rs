@@ -10,7 +10,7 @@ mod set_back;
 mod waiting;
 
 use crate::support::center::{self, Backend, Center, Download, Remote, Row, Upload, int, text};
-use model::{Code, Value};
+use model::Code;
 
 const FAMILY: &str = "
     CREATE TABLE parent (id INTEGER PRIMARY KEY, v TEXT);
@@ -339,28 +339,6 @@ fn a_key_that_somebody_refers_to_and_may_not_change_is_rejected() {
             assert_eq!(parents(&center), "1a,6b");
         }
     });
-}
-
-/// A remote of before sends a letter case as an update; only a forged one sends another key so.
-// Trap 18, Trap 22
-#[test]
-fn a_remote_of_before_respells_a_key_and_no_more() {
-    let schema = "
-        CREATE TABLE t (id TEXT PRIMARY KEY COLLATE NOCASE, v TEXT);
-        INSERT INTO t VALUES ('ann', 'x'), ('eve', 'y');";
-    let mut center = Center::on(Backend::Sqlite, schema, "[table.t]\n");
-    let mut remote = Remote::another();
-    remote.key_changes = false;
-    center.synchronize(&mut remote, &[]);
-    let row = |id: &str, v: &str| vec![text(id), text(v)];
-    let change = Upload::KeyChange("t", row("ann", "x"), row("Ann", "x"));
-    let (applied, _) = center.synchronize(&mut remote, &[change]);
-    assert_eq!((applied.conflicts, applied.rejected), (0, 0));
-    assert_eq!(center.list("SELECT id || v AS v FROM t ORDER BY id"), "Annx,evey");
-    let forged = Upload::KeyChange("t", row("eve", "y"), row("bob", "y"));
-    let failure = center.upload(&mut remote, &[forged]).unwrap_err();
-    assert_eq!(failure.code(), Code::MalformedMessage);
-    assert_eq!(center.value("SELECT count(*) FROM t WHERE id = 'bob'"), Value::Integer(0));
 }
 
 /// `deploy` reports it before a remote meets it.

@@ -28,10 +28,6 @@ pub(crate) struct Remote {
     /// The digest of the schema that it holds.
     pub(crate) schema: Option<String>,
     pub(crate) claims: BTreeMap<String, String>,
-    /// Whether it knows key changes as what they are.
-    pub(crate) key_changes: bool,
-    /// Whether it says which rows stay.
-    pub(crate) rows_stay: bool,
 }
 
 /// One change: table, what happened, and the images.
@@ -265,7 +261,7 @@ impl Center {
                     counter: applied.counter,
                     marks: &marks(&session, remote),
                     held_marks: &[],
-                    key_changes: remote.key_changes,
+                    key_changes: true,
                     echo: &applied.echo,
                     wanted: &[],
                     batch_bytes: 100,
@@ -348,8 +344,7 @@ impl Remote {
             secret: None,
         };
         let (marks, claims) = (Vec::new(), BTreeMap::new());
-        let (key_changes, rows_stay) = (true, true);
-        Remote { id, identity, marks, schema: None, claims, key_changes, rows_stay }
+        Remote { id, identity, marks, schema: None, claims }
     }
 }
 
@@ -433,8 +428,6 @@ fn apply(
         previous: remote.identity.progress,
         progress: Progress(remote.identity.progress.0 + step),
         download_follows,
-        key_changes: remote.key_changes,
-        rows_stay: remote.rows_stay,
         marks: &marks(session, remote),
         held_marks: &remote.marks,
         left_out: None,

@@ -15,7 +15,7 @@ struct Story {
     prepare: fn() -> (Site, Center),
 }
 
-const STORIES: [Story; 9] = [
+const STORIES: [Story; 8] = [
     Story { name: "first", mode: Mode::Full, prepare: || (seeded(), center()) },
     Story { name: "small", mode: Mode::Full, prepare: changed },
     Story { name: "upload only", mode: Mode::UploadOnly, prepare: changed },
@@ -23,7 +23,6 @@ const STORIES: [Story; 9] = [
     Story { name: "ping", mode: Mode::Ping, prepare: changed },
     Story { name: "large", mode: Mode::Full, prepare: || with(changed(), many_rows) },
     Story { name: "other tables", mode: Mode::Full, prepare: || with(changed(), wider) },
-    Story { name: "a server of before", mode: Mode::Full, prepare: || with(changed(), before) },
     Story { name: "unknown outcome", mode: Mode::Full, prepare: || with(changed(), in_doubt) },
 ];
 
@@ -59,12 +58,6 @@ fn many_rows(site: &mut Site, _: &Center) {
 
 fn wider(_: &mut Site, center: &Center) {
     center.deploy("ALTER TABLE t ADD COLUMN w INT", &published("t"));
-}
-
-/// It wants the new tables first.
-fn before(site: &mut Site, center: &Center) {
-    center.without_held_shapes();
-    wider(site, center);
 }
 
 fn in_doubt(site: &mut Site, center: &Center) {

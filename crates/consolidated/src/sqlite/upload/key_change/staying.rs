@@ -17,9 +17,6 @@ use model::{Failure, ValueRef};
 /// Keys that rows of the upload come to, of the tables `wanted`.
 pub(super) fn taken(attempt: &Attempt<'_>, wanted: &[usize]) -> Result<RowMap, Failure> {
     let mut keys = RowMap::within(attempt.spills);
-    if !attempt.request.rows_stay {
-        return Ok(keys);
-    }
     let published = |at: usize| &attempt.tables[at].published;
     let comes = |table: usize, change| {
         matches!(change, Change::KeyChange | Change::Insert) && wanted.contains(&table)
@@ -68,7 +65,7 @@ impl Attempt<'_> {
                 stays.extend(&link.columns);
             }
         }
-        let passing = self.passing.iter().flatten().filter(|_| self.request.rows_stay);
+        let passing = self.passing.iter().flatten();
         for one in passing.filter(|one| one.reference.child == position) {
             let columns = &one.reference.columns;
             if followed(columns) && one.is_taken(&tuple(&row.old, columns))? {
