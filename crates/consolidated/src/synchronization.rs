@@ -276,8 +276,6 @@ pub struct Applied {
     pub conflicts: u64,
     /// Rows that were refused.
     pub rejected: u64,
-    /// Rows that the actions of foreign keys reached, beyond those that the upload names.
-    pub reached: u64,
     /// What need not come back.
     pub echo: Echo,
     /// Proves that this synchronization took place; to be sent when it is durable.

@@ -5,8 +5,6 @@ pub(crate) mod detached;
 pub(crate) mod echo;
 pub(crate) mod halving;
 pub(crate) mod owed_rows;
-pub(crate) mod reach;
-pub(crate) mod reached;
 pub(crate) mod rebase;
 pub(crate) mod reject;
 pub(crate) mod row_map;

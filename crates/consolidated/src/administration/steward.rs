@@ -34,11 +34,7 @@ pub(crate) trait Steward: Sql + Debug + Sized {
     fn user_tables(&mut self) -> Result<Tables<Self::Schema>, Failure>;
 
     /// Completes the notices of a plan, and says what must not be deployed.
-    fn doubts(
-        &mut self,
-        _: &Tables<Self::Schema>,
-        _: &mut Plan<Self::Schema>,
-    ) -> Result<Vec<Doubt>, Failure> {
+    fn doubts(&mut self, _: &mut Plan<Self::Schema>) -> Result<Vec<Doubt>, Failure> {
         Ok(Vec::new())
     }
 
@@ -105,7 +101,7 @@ impl<T: Steward> Administration for T {
     fn deploy(&mut self, models: &[SyncModel], dry_run: bool) -> Result<Deployment, Failure> {
         let user_tables = self.user_tables()?;
         let mut plan = deploy::plan::<T::Schema>(&user_tables, models)?;
-        if let Some(doubt) = self.doubts(&user_tables, &mut plan)?.into_iter().next() {
+        if let Some(doubt) = self.doubts(&mut plan)?.into_iter().next() {
             return Err(doubt.refusal);
         }
         let statements =
@@ -121,7 +117,7 @@ impl<T: Steward> Administration for T {
         self.require_deployed()?;
         let user_tables = self.user_tables()?;
         let mut plan = deploy::plan::<T::Schema>(&user_tables, models)?;
-        let doubts = self.doubts(&user_tables, &mut plan)?;
+        let doubts = self.doubts(&mut plan)?;
         let intent = Intent { user_tables: &user_tables, models };
         let (pending, undeclared) = pending(self.realize(&intent, &mut plan, true))?;
         let mut findings = self.drift()?;

@@ -150,6 +150,20 @@ impl<'a, S: Schema> TablePlanner<'a, S> {
         TablePlanner { table_model, part: true, ..TablePlanner::new(version, name, tracked) }
     }
 
+    /// Those of `columns` that actions of foreign keys write, where no download tells a remote.
+    pub(crate) fn written_unseen(&self, columns: &[String]) -> Vec<String> {
+        if self.table_model.direction.downloads() {
+            return Vec::new();
+        }
+        let is_written = |column: &&String| {
+            let mut keys = self.table.foreign_keys().iter();
+            keys.any(|key| {
+                key.writes_columns() && key.columns.iter().any(|(from, _)| from == *column)
+            })
+        };
+        columns.iter().filter(is_written).cloned().collect()
+    }
+
     /// The failure that the model wants something of this table that cannot be.
     pub(crate) fn wrong(&self, why: &str) -> Failure {
         let message = format!("table {}: {why}", self.name);

@@ -92,6 +92,11 @@ impl ForeignKey {
         )
     }
 
+    /// Whether it writes to its own columns when the row that it refers to is deleted or changed.
+    pub(crate) fn writes_columns(&self) -> bool {
+        self.on_update.writes() || self.on_delete.writes() && self.on_delete != KeyAction::Cascade
+    }
+
     /// Whether a remote cannot change a key that a row of the child refers to: not even with the
     /// referring rows in the same upload, which has them only where they are published.
     pub(crate) fn forbids_updates(&self, child_is_published: bool) -> bool {

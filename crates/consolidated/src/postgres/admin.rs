@@ -13,7 +13,6 @@ use crate::postgres::download::guard::Guard;
 use crate::postgres::errors::failed;
 use crate::postgres::incarnation;
 use crate::postgres::link::Link;
-use crate::postgres::upload::table_reach;
 use crate::postgres::words::PostgresWords;
 use crate::sql::{Bound, Sql, TextRow};
 use crate::url::PostgresUrl;
@@ -71,17 +70,6 @@ impl Admin {
         }
         Ok(fresh)
     }
-
-    /// Notices about tables that uploads reach by foreign keys, and that the server may not read.
-    fn unreadable_tables(
-        &mut self,
-        user_tables: &BTreeMap<String, UserTable>,
-        plan: &Plan,
-    ) -> Result<Vec<String>, Failure> {
-        let uploaded = plan.tables().filter(|table| table.published.direction.uploads());
-        let found = uploaded.filter_map(|table| user_tables.get(&table.published.name));
-        table_reach::unreadable_tables(&mut self.link, &found.map(UserTable::sql_name).collect())
-    }
 }
 
 impl Sql for Admin {
@@ -103,12 +91,7 @@ impl Steward for Admin {
         tables::read(&mut self.link, &self.search_path)
     }
 
-    fn doubts(
-        &mut self,
-        user_tables: &BTreeMap<String, UserTable>,
-        plan: &mut Plan,
-    ) -> Result<Vec<Doubt>, Failure> {
-        plan.notices.extend(self.unreadable_tables(user_tables, plan)?);
+    fn doubts(&mut self, plan: &mut Plan) -> Result<Vec<Doubt>, Failure> {
         let doubtful = self.doubtful_keys(plan)?;
         let doubt =
             |key: &key_spelling::Doubt| Doubt { refusal: key.refusal(), finding: key.finding() };

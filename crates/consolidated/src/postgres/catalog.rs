@@ -11,7 +11,6 @@ use crate::postgres::deploy::details::TableDetails;
 use crate::postgres::deploy::system_tables::SYSTEM;
 use crate::postgres::errors::{Fault, failed};
 use crate::postgres::link::{Call, Link, Row, Unreadable};
-use crate::postgres::upload::table_reach::{self, Reach};
 use crate::quote::ident;
 use crate::synchronization::{Held, Session, WaitingTable};
 use model::{Code, DatabaseId, Failure, PublishedTable};
@@ -22,7 +21,7 @@ use std::sync::Arc;
 pub(super) const DEPLOYMENT: &str =
     "SELECT value::int8 FROM syncline.syncline_system WHERE name = 'deployment'";
 
-const READ: [&str; 10] = [
+const READ: [&str; 9] = [
     "SELECT name, value FROM syncline.syncline_system
      WHERE name IN ('deployment', 'database_id', 'format')",
     "SELECT script_version FROM syncline.syncline_script_version ORDER BY position",
@@ -35,7 +34,6 @@ const READ: [&str; 10] = [
     "SELECT published, table_id::text, columns, superseded::text FROM syncline.syncline_shape",
     "SELECT script_version, fingerprint, published, conflict_rule, details, projection, scripts
      FROM syncline.syncline_held",
-    table_reach::READ,
     // Once more: had it moved meanwhile, the parts would not belong together.
     DEPLOYMENT,
 ];
@@ -56,8 +54,6 @@ pub(super) struct Catalog {
     pub(super) deployed: catalog::Catalog<TableDetails>,
     /// Ready to run, by script version and published name.
     tables: HashMap<(String, String), Arc<Table>>,
-    /// What foreign keys do to rows.
-    pub(super) reach: Arc<Reach>,
     standing: Standing,
 }
 
@@ -113,14 +109,13 @@ impl Catalog {
             shapes: shapes(rows()).map_err(garbled)?,
             held: held(rows()).map_err(garbled)?,
         };
-        let reach = Arc::new(Reach::of(&rows()).map_err(garbled)?);
         let last = answers.next().map(|answer| answer.rows).unwrap_or_default();
         if self::deployment(&last)? != deployment {
             return Ok(None);
         }
         let deployed = catalog::Catalog::new(deployment, DatabaseId(database_id), described)?;
         let standing = Standing::default();
-        Ok(Some(Catalog { deployed, tables: HashMap::new(), reach, standing }))
+        Ok(Some(Catalog { deployed, tables: HashMap::new(), standing }))
     }
 
     /// Every deployed table, and those that decide about its rows: by published name its name in
@@ -184,16 +179,16 @@ impl Catalog {
     pub(super) fn upload_tables(&mut self, session: &Session) -> Result<Vec<Arc<Table>>, Failure> {
         let Held::Older(held) = &session.held else { return self.tables(session) };
         let deployed = self.deployed.upload_tables(session)?;
-        let (version, reach) = (session.script_version.as_str(), &self.reach);
+        let version = session.script_version.as_str();
         let waits = |at: usize| held.waiting.iter().any(|it| usize::from(*it) == at);
         let all = deployed.into_iter().zip(&held.schema.tables).enumerate();
         let ready = all.map(|(position, (table, held))| {
             if waits(position) {
-                return Arc::new(Table::new(table, reach));
+                return Arc::new(Table::new(table));
             }
             // A name is one of today's tables, a digest one of any time.
             let key = (version.to_owned(), format!("{{{}}}", held.fingerprint));
-            self.tables.entry(key).or_insert_with(|| Arc::new(Table::new(table, reach))).clone()
+            self.tables.entry(key).or_insert_with(|| Arc::new(Table::new(table))).clone()
         });
         Ok(ready.collect())
     }
@@ -201,13 +196,13 @@ impl Catalog {
     /// The tables of a session, in the order of its schema.
     pub(super) fn tables(&mut self, session: &Session) -> Result<Vec<Arc<Table>>, Failure> {
         let deployed = self.deployed.tables(session)?;
-        let (version, reach) = (session.script_version.as_str(), &self.reach);
+        let version = session.script_version.as_str();
         let ready = deployed.into_iter().enumerate().map(|(position, table)| {
             if session.waits(position) {
-                return Arc::new(Table::new(table, reach));
+                return Arc::new(Table::new(table));
             }
             let key = (version.to_owned(), table.published.name.clone());
-            self.tables.entry(key).or_insert_with(|| Arc::new(Table::new(table, reach))).clone()
+            self.tables.entry(key).or_insert_with(|| Arc::new(Table::new(table))).clone()
         });
         Ok(ready.collect())
     }

@@ -26,14 +26,12 @@ pub(super) mod made;
 pub(super) mod marks;
 pub(super) mod moves;
 pub(super) mod parcel;
-pub(super) mod reached;
 pub(super) mod record;
 pub(super) mod row_fault;
 pub(super) mod sending;
 pub(super) mod shape;
 pub(super) mod shortfall;
 pub(super) mod stop;
-pub(super) mod table_reach;
 pub(super) mod unlogged;
 pub(super) mod work;
 
@@ -129,7 +127,7 @@ pub(super) fn at_once(
     }
     let locked = sending.locked.take().map(|answer| identity::locked(&answer));
     let locked = locked.transpose()?.flatten();
-    let record = sending.into_record(&outline)?;
+    let record = sending.into_record(&outline);
     Ok(match (locked, sent) {
         (Some(locked), Sent::But(missed)) => Ok((locked, FastPath { record, missed, outline })),
         (_, Sent::Failed { not_unique: true }) => Err(Undone::NotUnique),
@@ -366,7 +364,7 @@ fn attempt(
     if let Some(aside) = together {
         let mut sending = Sending::new(link, upload, outline, Opening::Savepoint, aside);
         let sent = sending.rows(outline)?;
-        let record = sending.into_record(outline)?;
+        let record = sending.into_record(outline);
         let settled = match sent {
             Sent::But(missed) if missed.numbers.is_empty() => Some(record),
             Sent::But(missed) => {

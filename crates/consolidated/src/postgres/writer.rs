@@ -16,7 +16,6 @@ use crate::postgres::identity::{self, Locked, Stored};
 use crate::postgres::incarnation::Life;
 use crate::postgres::link::{Answer, Call, Link};
 use crate::postgres::tracking::{trim, watch};
-use crate::postgres::upload::table_reach::{self, Reach};
 use crate::postgres::upload::work::Upload;
 use crate::postgres::upload::{self, Undone, held};
 use crate::serving::{Departures, Serving};
@@ -240,18 +239,6 @@ impl Writer {
         })
     }
 
-    /// Whether foreign keys do something else than when the deployment was read; it is read again
-    /// then.
-    fn reaches_otherwise(&mut self) -> bool {
-        let Ok(rows) = self.link.query(table_reach::READ, &[]) else { return false };
-        if Reach::of(&rows).is_ok_and(|reach| reach == *self.catalog.reach) {
-            return false;
-        }
-        let Ok(catalog) = Catalog::load(&mut self.link) else { return false };
-        self.catalog = catalog;
-        true
-    }
-
     /// Behind a failure: whether a table is to blame that is not any more what it was when the
     /// session began.
     fn went_away(&mut self, session: &Session) -> Option<Failure> {
@@ -337,10 +324,6 @@ impl crate::connection::Writer for Writer {
         let batches: RowSource<'_> = &|visit| pulse.pass_batches(request.batches, visit);
         let request = &UploadRequest { batches, ..*request };
         match self.until_alone(|writer| writer.upload_once(request)) {
-            // It asked tables that are not what they were (`reached.rs`).
-            Err(_) if self.reaches_otherwise() => {
-                self.until_alone(|writer| writer.upload_once(request))
-            }
             Err(failure) if catalog::may_be_missing(&failure) => {
                 Err(self.went_away(request.session).unwrap_or(failure))
             }

@@ -38,6 +38,9 @@ pub(super) struct TableDetails {
     /// The tables that its foreign keys refer to.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) parents: Vec<String>,
+    /// Published columns that actions of its foreign keys write, where no download tells a remote.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) written: Vec<String>,
 }
 
 impl TableDetails {

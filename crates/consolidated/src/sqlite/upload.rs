@@ -25,11 +25,11 @@ pub(super) mod key_change;
 pub(super) mod made;
 pub(super) mod orphans;
 pub(super) mod own_entries;
-pub(super) mod reached;
 mod rebased;
 pub(super) mod record;
 mod records;
 pub(super) mod refused;
+mod taken_along;
 mod waiting;
 
 use super::binding::{bind_row, bind_sessions};
@@ -43,7 +43,6 @@ use crate::sqlite::deploy::shapes;
 use crate::sqlite::download::watermark::Mark;
 use crate::sqlite::upload::fence::Standing;
 use crate::sqlite::upload::own_entries::OwnEntries;
-use crate::sqlite::upload::reached::Tally;
 pub(super) use crate::sqlite::upload::waiting::{WaitingRow, WaitingRows};
 use crate::synchronization::change::{Change, UploadedRows};
 use crate::synchronization::{Applied, Session, UploadRequest};
@@ -171,16 +170,10 @@ impl<'a> Attempt<'a> {
             return Ok(());
         }
         self.note_no_effects()?;
-        let before = match deleting.contains(&true) {
-            true => {
-                self.detach()?;
-                if self.reach.is_none() {
-                    self.name_rows(false)?;
-                }
-                Some(Tally::now(self)?)
-            }
-            false => None,
-        };
+        if deleting.contains(&true) {
+            self.detach()?;
+            self.before_deletes = Some(self.tally()?);
+        }
         // Children first, or RESTRICT would stop the parent's delete.
         for table in (0..self.tables.len()).rev().filter(|table| deleting[*table]) {
             each_batch(batches, |batch| {
@@ -189,9 +182,6 @@ impl<'a> Attempt<'a> {
                     false => Ok(()),
                 }
             })?;
-        }
-        if let Some(before) = before {
-            self.was_disturbed = before.differs(&Tally::now(self)?);
         }
         let leaving = self.leaving_last.take(self.spills);
         let mut leaving = leaving.reader();
@@ -305,7 +295,6 @@ impl<'a> Attempt<'a> {
         }
         bind_row(statement, script, row)
             .map_err(|error| script_failed(error, name, event.name()))?;
-        let reaching = self.reaching(table, row)?;
         match self.execute(statement, &script.sql, (table, row, event))? {
             Ok(0) if row.change == Change::Insert => conflict::veto(self, table, position, row)?,
             Ok(0) => {
@@ -315,7 +304,6 @@ impl<'a> Attempt<'a> {
             Ok(changes) => {
                 self.foresight.note(false);
                 self.changed(position, changes);
-                self.has_reached(reaching)?;
                 self.was_violated |= constraint::foreign_keys_violated(self.connection)?;
                 // Scripts write to covered rows and to keys where there is none.
                 let before = match row.change {

@@ -24,7 +24,6 @@ use crate::sqlite::download::withhold;
 use crate::sqlite::tracking::log_table::log_name;
 use crate::sqlite::upload::attempt::Around;
 use crate::sqlite::upload::constraint;
-use crate::sqlite::upload::reached::known::KnownReach;
 use crate::sqlite::upload::refused::Ended;
 use crate::sqlite::words::SqliteWords;
 use crate::synchronization::{
@@ -50,7 +49,6 @@ pub(crate) struct Writer {
     /// Tables that are known not to be as they were deployed.
     went: BTreeSet<String>,
     incarnation: Incarnation,
-    known_reach: KnownReach,
     /// The mark of the last start of a server, as of the last transaction.
     last_start: Option<String>,
     location: Location,
@@ -76,7 +74,6 @@ impl Writer {
             last_start: incarnation::last_start(&connection)?,
             location: location.clone(),
             file,
-            known_reach: KnownReach::default(),
             in_hand: 0,
             spills: serving.spills.clone(),
             connection,
@@ -205,10 +202,10 @@ impl Writer {
                 writer.written.extend(logs.cloned());
             }
             let tables = deployed.upload_tables(request.session)?;
-            let (known_reach, spills) = (&writer.known_reach, &writer.spills);
+            let spills = &writer.spills;
             shape::upload(request, (&tables, spills), &shape::as_it_is, |request| {
                 let (connection, incarnation) = (&writer.connection, &writer.incarnation);
-                let around = Around { known_reach, ended, spills };
+                let around = Around { ended, spills };
                 upload::upload(connection, &tables, request, incarnation, around)
             })
         })

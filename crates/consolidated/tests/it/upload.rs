@@ -1,5 +1,6 @@
 //! What the center makes of what remotes send.
 
+mod cascades;
 mod collisions;
 mod collisions_postgres;
 mod echoes_postgres;
@@ -7,7 +8,6 @@ mod many_conflicts;
 mod older_shapes;
 mod orphans;
 mod own_rows;
-mod reached;
 mod script_faults;
 mod shapes;
 mod shortfalls_postgres;

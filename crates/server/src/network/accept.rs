@@ -180,7 +180,6 @@ fn log(
                 uploaded = summary.uploaded,
                 conflicts = summary.conflicts,
                 rejected = summary.rejected,
-                reached = summary.reached,
                 downloaded = summary.downloaded,
                 filtered = summary.filtered,
                 resumed = summary.resumed,

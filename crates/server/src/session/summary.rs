@@ -14,8 +14,6 @@ pub(crate) struct Summary {
     pub(crate) uploaded: u64,
     pub(crate) conflicts: u64,
     pub(crate) rejected: u64,
-    /// Rows that the actions of foreign keys reached beyond the upload.
-    pub(crate) reached: u64,
     pub(crate) downloaded: u64,
     pub(crate) filtered: u64,
     /// Tables of which the remote had kept a part from a download that was cut.
@@ -36,7 +34,6 @@ impl Summary {
             uploaded: 0,
             conflicts: 0,
             rejected: 0,
-            reached: 0,
             downloaded: 0,
             filtered: 0,
             resumed: 0,

@@ -105,7 +105,6 @@ impl Exchange<'_> {
     async fn confirm(&mut self, applied: &Applied) -> Result<(), Failure> {
         self.summary.conflicts = applied.conflicts;
         self.summary.rejected = applied.rejected;
-        self.summary.reached = applied.reached;
         self.connection.queue(&Message::UploadCommitted(UploadCommitted {
             progress: applied.progress,
             inserts: applied.inserts,

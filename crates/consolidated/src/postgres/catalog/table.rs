@@ -6,7 +6,6 @@ use crate::postgres::optimize::plan_cache;
 use crate::postgres::optimize::round_trip_proof::RoundTripProof;
 use crate::postgres::statement::Statement;
 use crate::postgres::upload::shortfall::seeker::Seeker;
-use crate::postgres::upload::table_reach::{Reach, TableReach};
 use crate::script::{Event, Parameter, Script};
 use model::{Code, Failure};
 use std::collections::HashMap;
@@ -25,17 +24,12 @@ pub(in crate::postgres) struct Table {
     pub(in crate::postgres) departed: Option<Statement>,
     /// Asks for the places of rows whose keys have changed.
     pub(in crate::postgres) places: Option<Statement>,
-    /// What its rows reach by the actions of foreign keys.
-    pub(in crate::postgres) reach: TableReach,
     /// Finds rows that were not applied; none where that is not sure.
     pub(in crate::postgres) seeker: Option<Seeker>,
 }
 
 impl Table {
-    pub(in crate::postgres) fn new(
-        deployed: Arc<CatalogTable<TableDetails>>,
-        reach: &Arc<Reach>,
-    ) -> Table {
+    pub(in crate::postgres) fn new(deployed: Arc<CatalogTable<TableDetails>>) -> Table {
         let (published, columns) = (&deployed.published, &deployed.details.columns);
         let mut statements = HashMap::new();
         let mut claims: Vec<Parameter> = Vec::new();
@@ -61,9 +55,8 @@ impl Table {
         let is_verbatim = verbatim.is_some_and(|verbatim| verbatim.is_about(deployed.scripts()));
         let departed = departed(&deployed);
         let places = deployed.details.places.as_ref().and_then(|text| of_own(&deployed, text));
-        let reach = TableReach::of(reach, &deployed);
         let seeker = Seeker::of(&deployed);
-        Table { deployed, statements, claims, is_verbatim, departed, places, reach, seeker }
+        Table { deployed, statements, claims, is_verbatim, departed, places, seeker }
     }
 
     /// How it is proven that what was uploaded is what is stored; none where it is not.

@@ -63,9 +63,16 @@ pub(in crate::postgres) struct TableDetails {
     /// The columns that decide about its rows, beside published ones of its own.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(in crate::postgres) deciding: Vec<Deciding>,
-    /// Published names of the tables whose deletes take rows of this one along.
+    /// Published names of the tables whose deletes take rows of this one along or, where no
+    /// download tells a remote, may change them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(in crate::postgres) takers: Vec<String>,
+    /// Published columns that actions of its foreign keys write, where no download tells a remote.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(in crate::postgres) written: Vec<String>,
+    /// Actions of foreign keys follow when a row of it is deleted.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(in crate::postgres) deletes_act: bool,
     /// Digest of the upload scripts whose rows carry the version of their transaction
     /// (`shortfall.rs`); none where the rows of a table carry none.
     #[serde(skip_serializing_if = "Option::is_none")]

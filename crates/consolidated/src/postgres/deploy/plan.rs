@@ -9,7 +9,7 @@ use crate::postgres::deploy::key_spelling::{Doubt, KeySpelling, initial_refusal}
 use crate::postgres::deploy::remote_ddl;
 use crate::postgres::deploy::scripts::{self, Generator};
 use crate::postgres::deploy::tables::{self, UserColumn, UserTable};
-use crate::postgres::deploy::takers::takers;
+use crate::postgres::deploy::takers::{self, takers};
 use crate::postgres::dialect::Postgres;
 use crate::postgres::download::guard::Guard;
 use crate::postgres::download::typed_claim::TypedClaim;
@@ -161,7 +161,9 @@ impl Schema for PostgresSchema {
                 || matches!(planner.table_model.conflict, ConflictRule::Latest(_)),
             heeds: heeds(planner),
             local,
-            takers: takers(planner.version.user_tables, table),
+            takers: takers(planner.version.user_tables, table, published.direction),
+            written: planner.written_unseen(&published.columns),
+            deletes_act: takers::deletes_act(planner.version.user_tables, planner.name),
             // Only rows that are tracked carry a version.
             stamping: planner.tracked.contains_key(planner.name).then(|| seeker::digest(scripts)),
             spelling: KeySpelling::of(table, &published.columns, &types),

@@ -31,6 +31,22 @@ pub(in crate::postgres) fn are_enough(rows: usize, bytes: usize) -> bool {
 /// Bytes of an array before its elements: dimensions, whether it has NULLs, type, length, bound.
 const ARRAY_HEADER: usize = 20;
 
+/// Around questions about rows: a plan that was made for other tables is not kept.
+const PLAN: &str = "SELECT set_config('plan_cache_mode', 'force_custom_plan', true)";
+const PLAN_NO_MORE: &str = "SELECT set_config('plan_cache_mode', 'auto', true)";
+
+/// Asks these questions about rows, each with a plan for its own parameters. In front of the
+/// answers is what was made of a setting. No calls where there is no question.
+pub(in crate::postgres) fn questions<'p>(queries: impl Iterator<Item = Call<'p>>) -> Vec<Call<'p>> {
+    let mut calls = vec![Call::new(PLAN, &[])];
+    calls.extend(queries);
+    match calls.len() {
+        1 => calls.clear(),
+        _ => calls.push(Call::new(PLAN_NO_MORE, &[])),
+    }
+    calls
+}
+
 /// Why a row cannot reach the database at all.
 pub(in crate::postgres) use crate::upload::owed_rows::Reason;
 

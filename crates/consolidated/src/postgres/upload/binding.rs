@@ -70,10 +70,7 @@ impl Binding {
         };
         let deployed = catalog.tables(&session)?.into_iter().next();
         let missing = || Failure::new(Code::Bug, "a table was not found again");
-        Ok(Binding {
-            table: Table::new(deployed.ok_or_else(missing)?, &std::sync::Arc::default()),
-            session,
-        })
+        Ok(Binding { table: Table::new(deployed.ok_or_else(missing)?), session })
     }
 
     /// Binds all of `rows`, as an upload does; how many bytes the parameters have.

@@ -16,7 +16,6 @@ pub(super) mod lookup;
 pub(super) mod misspelled;
 pub(super) mod moved;
 mod originals;
-mod reaching;
 mod released;
 pub(super) mod report;
 pub(in crate::postgres) mod state;
@@ -54,7 +53,6 @@ pub(in crate::postgres) fn apply(
     let moves = Moves::of(link, upload, outline)?;
     let mut isolation = Isolation::new(link, upload, links, moves);
     isolation.link.batch(BEGIN).map_err(stopped("check constraints at once"))?;
-    isolation.name_rows(outline)?;
     isolation.look_for_staying_rows(outline)?;
     let refusal = |table: usize, row: &UploadedRow<'_>| match refused.is_empty() {
         true => Ok(None),
@@ -106,7 +104,6 @@ pub(in crate::postgres) fn apply(
     if !moved::settle(&mut isolation)? {
         return Ok(None);
     }
-    isolation.record.applied.reached = isolation.reached.count()?;
     Ok(Some(isolation.record))
 }
 

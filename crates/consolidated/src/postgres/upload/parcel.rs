@@ -8,8 +8,6 @@ pub(in crate::postgres) struct Parcel<'a> {
     pub(in crate::postgres) table: usize,
     pub(in crate::postgres) change: Change,
     pub(in crate::postgres) batch: Batch<'a>,
-    /// Asks for the rows that these may reach.
-    pub(in crate::postgres) asked: Option<Batch<'a>>,
     pub(in crate::postgres) numbers: Numbers,
 }
 

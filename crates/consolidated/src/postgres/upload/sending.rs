@@ -11,14 +11,12 @@ use crate::postgres::upload::batch::{self, Batch};
 use crate::postgres::upload::moves::Question;
 use crate::postgres::upload::parcel::{Numbers, Parcel};
 use crate::postgres::upload::record::UploadRecord;
+use crate::postgres::upload::row_fault;
 use crate::postgres::upload::shape::UploadShape;
 use crate::postgres::upload::shortfall::missed::{self, Missed, Short, can_be_sought};
 use crate::postgres::upload::stop::{Stop, stopped};
 use crate::postgres::upload::work::Upload;
-use crate::postgres::upload::{reached, row_fault};
 use crate::synchronization::change::Change;
-use crate::upload::reach::By;
-use crate::upload::reached::Reached;
 use crate::upload::uploaded_row::{UploadedRow, event_of};
 use model::Failure;
 use std::ops::ControlFlow::{Break, Continue};
@@ -79,7 +77,6 @@ pub(in crate::postgres) struct Sending<'l, 'a> {
     /// Complete batches, and the one that is being filled.
     ready: Vec<Parcel<'a>>,
     filling: Option<Parcel<'a>>,
-    reached: Reached,
     record: UploadRecord,
     failed: bool,
     not_unique: bool,
@@ -124,7 +121,6 @@ impl<'l, 'a> Sending<'l, 'a> {
             watched: None,
             ready: Vec::new(),
             filling: None,
-            reached: Reached::within(upload.spills),
             record,
             failed: false,
             not_unique: false,
@@ -138,13 +134,9 @@ impl<'l, 'a> Sending<'l, 'a> {
         }
     }
 
-    pub(in crate::postgres) fn into_record(
-        mut self,
-        outline: &UploadShape,
-    ) -> Result<UploadRecord, Failure> {
+    pub(in crate::postgres) fn into_record(mut self, outline: &UploadShape) -> UploadRecord {
         (self.record.verbatim, self.record.written) = (self.verbatim, outline.tables());
-        self.record.applied.reached = self.reached.count()?;
-        Ok(self.record)
+        self.record
     }
 
     pub(in crate::postgres) fn rows(&mut self, outline: &UploadShape) -> Result<Sent, Stop> {
@@ -160,7 +152,7 @@ impl<'l, 'a> Sending<'l, 'a> {
         let none = Missed::within(self.upload.spills);
         let mut missed = std::mem::replace(&mut self.missed, none);
         // What a delete has taken along besides might have been among them.
-        self.failed |= !missed.numbers.is_empty() && self.reached.has_any();
+        self.failed |= !missed.numbers.is_empty() && outline.deletes_act(upload);
         missed.numbers.sort_unstable();
         Ok(match self.failed {
             true => Sent::Failed { not_unique: self.not_unique },
@@ -194,10 +186,6 @@ impl<'l, 'a> Sending<'l, 'a> {
         };
         if added.is_ok() {
             parcel.numbers.push(number);
-            if let Some(asked) = &mut parcel.asked {
-                // What the batch has taken this takes too; row by row it would be told.
-                self.failed |= asked.add(row).is_err();
-            }
         }
         match added {
             Ok(()) if self.record.undigested => {}
@@ -211,9 +199,7 @@ impl<'l, 'a> Sending<'l, 'a> {
         let table = &self.upload.tables[position];
         let session = self.upload.request.session;
         let batch = Batch::new(table, table.required(event_of(change))?, session);
-        let query = table.reach.by_delete.as_ref().filter(|_| change == Change::Delete);
-        let asked = query.map(|query| Batch::new(table, query, session));
-        Ok(Parcel { table: position, change, batch, asked, numbers: Numbers::default() })
+        Ok(Parcel { table: position, change, batch, numbers: Numbers::default() })
     }
 
     fn flush(&mut self) {
@@ -223,7 +209,6 @@ impl<'l, 'a> Sending<'l, 'a> {
         let leaves = parcel.change == Change::Update && details.may_leave;
         self.verbatim &= parcel.batch.verbatim.is_some() && !leaves;
         parcel.batch.finish();
-        parcel.asked.iter_mut().for_each(Batch::finish);
         if parcel.batch.rows > 0 {
             self.ready.push(parcel);
         }
@@ -234,10 +219,6 @@ impl<'l, 'a> Sending<'l, 'a> {
         let ready = std::mem::take(&mut self.ready);
         let values: Vec<_> = ready.iter().map(|parcel| parcel.batch.values()).collect();
         let parameters: Vec<_> = values.iter().map(|values| batch::as_parameters(values)).collect();
-        let asked: Vec<_> =
-            ready.iter().map(|parcel| parcel.asked.as_ref().map(Batch::values)).collect();
-        let asked: Vec<_> =
-            asked.iter().map(|values| values.as_ref().map(|v| batch::as_parameters(v))).collect();
         let opening = std::mem::replace(&mut self.opening, Opening::Sent);
         let mut calls = match opening {
             Opening::Transaction(calls) => calls.to_vec(),
@@ -245,14 +226,8 @@ impl<'l, 'a> Sending<'l, 'a> {
             Opening::Sent => Vec::new(),
         };
         let first = calls.len();
-        let mut places = Vec::with_capacity(ready.len());
-        for (at, (parcel, p)) in ready.iter().zip(&parameters).enumerate() {
-            let before = calls.len();
-            let question = parcel.asked.as_ref().zip(asked[at].as_ref());
-            reached::ask(&mut calls, question.map(|(b, p)| batch::query(b, p)).into_iter());
-            places.push(before..calls.len());
-            calls.push(batch::call(&parcel.batch, p));
-        }
+        let each = ready.iter().zip(&parameters);
+        calls.extend(each.map(|(parcel, p)| batch::call(&parcel.batch, p)));
         if last {
             calls.push(Call::new(END, &[]));
         }
@@ -273,11 +248,8 @@ impl<'l, 'a> Sending<'l, 'a> {
             Err(fault) => return Err(stopped("apply the upload")(fault)),
         };
         let mut short = Vec::new();
-        for (parcel, asked) in ready.iter().zip(places) {
-            let answer = &mut answers[asked.end];
+        for (parcel, answer) in ready.iter().zip(&mut answers[first..]) {
             let (affected, positions) = (answer.affected, std::mem::take(&mut answer.positions));
-            let found = reached::found_by(&answers[asked], By::Delete, self.upload.spills)?;
-            self.reached.extend(&found)?;
             self.verbatim &= affected <= parcel.numbers.len();
             if affected < parcel.numbers.len() {
                 let alone = self.alone == Some(parcel.numbers.len());

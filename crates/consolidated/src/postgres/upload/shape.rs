@@ -76,15 +76,17 @@ impl UploadShape {
     /// The tables with rows that deletes of the upload may take along, or change unseen
     /// (`isolation/taken_along.rs`).
     pub(in crate::postgres) fn endangered(&self, upload: Upload<'_>) -> BTreeSet<usize> {
+        let deployed = |table: usize| &upload.tables[table].deployed;
         let takes = |child: usize, parent: usize| {
-            let (child, parent) = (&upload.tables[child].deployed, &upload.tables[parent]);
-            // What is changed in a table that is not downloaded nothing else tells the remote.
-            let is_told = child.published.direction.downloads();
-            child.details.takers.contains(&parent.deployed.published.name)
-                || !is_told && parent.reach.changes(&child.details)
+            deployed(child).details.takers.contains(&deployed(parent).published.name)
         };
         let written = self.written.iter().map(|(table, _)| *table);
         written.filter(|child| self.deleted.iter().any(|parent| takes(*child, *parent))).collect()
+    }
+
+    /// Whether actions of foreign keys may follow its deletes.
+    pub(in crate::postgres) fn deletes_act(&self, upload: Upload<'_>) -> bool {
+        self.deleted.iter().any(|table| upload.tables[*table].deployed.details.deletes_act)
     }
 
     /// Whether the rows are not to be tried together: keys change, some may take others along, or
@@ -112,16 +114,6 @@ impl UploadShape {
     pub(in crate::postgres) fn updated(&self) -> impl Iterator<Item = usize> + '_ {
         let updates = self.written.iter().filter(|(_, turn)| *turn == Turn::Updates);
         updates.map(|(table, _)| *table)
-    }
-
-    /// The tables with deletes, and those with key changes.
-    pub(in crate::postgres) fn deleted(&self) -> impl Iterator<Item = &usize> {
-        self.deleted.iter()
-    }
-
-    pub(in crate::postgres) fn key_changed(&self) -> impl Iterator<Item = usize> + '_ {
-        let changes = self.written.iter().filter(|(_, turn)| *turn == Turn::KeyChanges);
-        changes.map(|(table, _)| *table)
     }
 
     pub(in crate::postgres) fn rows(&self) -> u64 {

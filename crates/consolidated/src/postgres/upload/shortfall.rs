@@ -29,7 +29,6 @@ use crate::postgres::upload::isolation::state::Isolation;
 use crate::postgres::upload::key_range::KeyRange;
 use crate::postgres::upload::moves::{Moves, Question};
 use crate::postgres::upload::parcel::Numbers;
-use crate::postgres::upload::reached;
 use crate::postgres::upload::record::UploadRecord;
 use crate::postgres::upload::shape::UploadShape;
 use crate::postgres::upload::shortfall::missed::{Missed, can_be_sought};
@@ -109,11 +108,9 @@ fn present(
     }
     let values = batch.values();
     let parameters = batch::as_parameters(&values);
-    let mut calls = Vec::new();
-    reached::ask(&mut calls, std::iter::once(batch::query(&batch, &parameters)));
+    let calls = batch::questions(std::iter::once(batch::query(&batch, &parameters)));
     let answers = link.flight(&calls).map_err(stopped("look for keys that are there"))?;
     let mut found = Vec::new();
-    // In front of the answer is what was made of a setting.
     for row in answers.get(1).iter().flat_map(|answer| &answer.rows) {
         found.extend(numbers.at(row.try_get(0).map_err(unreadable)?));
     }
@@ -137,18 +134,16 @@ pub(in crate::postgres) fn settle(
     let mut missed = missed.numbers.iter().copied().peekable();
     let (mut number, mut bytes) = (0, 0);
     let mut group: Option<Group> = None;
-    let mut reaches = false;
     outline.visit(upload, &mut |table, row| {
         let this = number;
         number += 1;
         if missed.next_if_eq(&this).is_none() {
             return Ok(());
         }
-        reaches |= reached::reaches(&upload.tables[table], row.change);
         let place = (table, row.change);
         let same = group.as_ref().is_some_and(|group: &Group| group.takes(place, bytes));
         if !same {
-            if let Some(group) = group.take().filter(|_| !reaches) {
+            if let Some(group) = group.take() {
                 conflict::resolve_missed(&mut isolation, group)?;
                 isolation.write_conflicts()?;
             }
@@ -159,10 +154,10 @@ pub(in crate::postgres) fn settle(
         group.get_or_insert_with(rows).rows.push(row.bytes.to_vec());
         Ok(())
     })?;
-    if let Some(group) = group.filter(|_| !reaches) {
+    if let Some(group) = group {
         conflict::resolve_missed(&mut isolation, group)?;
     }
-    if reaches || !isolation.waiting_rows.is_empty() {
+    if !isolation.waiting_rows.is_empty() {
         return Ok(None);
     }
     isolation.flush()?;

@@ -118,6 +118,7 @@ impl Schema for SqliteSchema {
         let parents = table.foreign_keys.iter().map(|key| key.parent.as_str());
         let parents: BTreeSet<&str> = parents.filter(|name| *name != table.name).collect();
         details.parents = parents.into_iter().map(str::to_owned).collect();
+        details.written = planner.written_unseen(&published.columns);
         // Of a table with triggers, or where a time is clamped, only the row itself tells what
         // became of it.
         let plain = !table.has_triggers && table.utf8;

@@ -7,10 +7,11 @@
 //! changed a child since, or if this is not possible, the delete is rejected together with the key
 //! change: it cannot be known then to which parent the child belongs.
 
-use crate::quote::ident;
+use crate::quote::{ident, idents};
 use crate::sqlite::details::CatalogTable;
 use crate::sqlite::download::watermark::Mark;
 use crate::sqlite::errors::failed;
+use crate::sqlite::links::Links;
 use crate::sqlite::tracking::log_table::log_name;
 use crate::sqlite::upload::attempt::Attempt;
 use crate::sqlite::upload::fence::{self, Standing};
@@ -18,8 +19,8 @@ use crate::sqlite::upload::{WaitingRow, WaitingRows};
 use crate::sqlite::values::{Bind, write_row};
 use crate::synchronization::change::Change;
 use crate::upload::rebase::values;
-use crate::upload::uploaded_row::{RowId, UploadedRow, key_of};
-use model::{Code, Failure, ValueRef};
+use crate::upload::uploaded_row::{UploadedRow, key_of};
+use model::{Code, Failure, PublishedTable, ValueRef};
 use rusqlite::Statement;
 
 /// Why a delete is rejected with which rows of the remote would go.
@@ -44,10 +45,10 @@ pub(in crate::sqlite) fn of(
 ) -> Result<Followers, Failure> {
     let rows = WaitingRows::within(attempt.spills);
     let mut followers = Followers { rows, are_known: true };
-    let (Some(reach), tables) = (&attempt.reach, attempt.tables) else { return Ok(followers) };
+    let (Some(links), tables) = (attempt.links, attempt.tables) else { return Ok(followers) };
     let parent = &tables[position].published;
     for (at, table) in tables.iter().enumerate() {
-        for query in reach.children(&parent.name, &table.published) {
+        for query in children(links, &parent.name, &table.published) {
             let parent = key_of(parent, &told.old);
             visit_keys(attempt, &query, &parent, table, &mut |key| {
                 followers.add(attempt, at, key)
@@ -57,25 +58,54 @@ pub(in crate::sqlite) fn of(
     Ok(followers)
 }
 
+/// Find the keys of those rows of `below` that would go with the row of `above` whose key is in
+/// the parameters, or change.
+fn children(links: &Links, above: &str, below: &PublishedTable) -> Vec<String> {
+    let (parent, child) = (links.user_tables.get(above), links.user_tables.get(&below.name));
+    let (Some(parent), Some(child)) = (parent, child) else { return Vec::new() };
+    let key = below.key.iter().map(|at| below.columns[usize::from(*at)].clone());
+    let key: Vec<String> = key.collect();
+    let numbered = |(at, name): (usize, &String)| format!("{} = ?{}", ident(name), at + 1);
+    let numbered: Vec<String> = parent.key.iter().enumerate().map(numbered).collect();
+    let query = |columns: &Vec<(String, String)>| {
+        let same = columns.iter();
+        let same = same.map(|(from, to)| format!("p.{} = c.{}", ident(to), ident(from)));
+        format!(
+            "SELECT {} FROM (SELECT * FROM {} WHERE {}) AS p CROSS JOIN {} AS c WHERE {}",
+            idents("c.", &key),
+            ident(above),
+            numbered.join(" AND "),
+            ident(&below.name),
+            same.collect::<Vec<_>>().join(" AND "),
+        )
+    };
+    let acting = child.foreign_keys.iter();
+    let acting = acting.filter(|key| key.parent == above && key.on_delete.writes());
+    acting.map(|key| query(&key.columns)).collect()
+}
+
 impl Followers {
     /// Adds the row with a key, unless the upload speaks of it, or the remote does not have it.
     fn add(&mut self, attempt: &Attempt<'_>, at: usize, key: Vec<u8>) -> Result<(), Failure> {
         let table = &attempt.tables[at];
-        if attempt.names(&table.published.name, &key)? {
+        let id = (at, key);
+        let named = attempt.moving.as_ref().map(|moving| moving.named.contains(&id));
+        if named.transpose()? == Some(true) {
             return Ok(());
         }
+        let key = &id.1;
         let mut row = UploadedRow::default();
         row.new.resize(table.published.width(), ValueRef::Null);
-        for (column, value) in table.published.key.iter().zip(values(&key)?) {
+        for (column, value) in table.published.key.iter().zip(values(key)?) {
             row.new[usize::from(*column)] = value;
         }
         row.old.clone_from(&row.new);
         if fence::standing(attempt, table, &row)? != Standing::Inside {
             return Ok(());
         }
-        self.are_known &= is_known(attempt, at, &key)?;
+        self.are_known &= is_known(attempt, at, key)?;
         let Some(image) = attempt.fetch(table, &row)? else { return Ok(()) };
-        let (id, row): (RowId, _) = ((at, key), [image.as_slice(), &image].concat());
+        let row = [image.as_slice(), &image].concat();
         self.rows.push(&WaitingRow { table: at, change: Change::Update, row, id })
     }
 }

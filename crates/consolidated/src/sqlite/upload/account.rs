@@ -188,7 +188,6 @@ impl Attempt<'_> {
         self.owe_under_other_claims()?;
         record::write(self.connection, self.tables, self.request, self.counter, &self.owed)?;
         let mut applied = self.applied;
-        applied.reached = self.reached.count()?;
         if !self.request.download_follows {
             applied.echo = Echo::default();
         }

@@ -3,7 +3,7 @@
 use super::constraint::OrphanCounts;
 use super::foresight::Foresight;
 use super::key_change::Passing;
-use super::own_entries::OwnEntries;
+use super::own_entries::{OwnEntries, Tally};
 use super::records::{Fetching, Records};
 use super::refused::LeftOut;
 use super::refused::{Ended, Unanswered};
@@ -12,13 +12,11 @@ use crate::sqlite::details::CatalogTable;
 use crate::sqlite::download::moves::Moves;
 use crate::sqlite::links::Links;
 use crate::sqlite::upload::key_change::moving::Moving;
-use crate::sqlite::upload::reached::known::{KnownReach, Reach};
 use crate::sqlite::upload::rebased::original::Original;
 use crate::synchronization::{Applied, UploadRequest};
 use crate::upload::detached::DetachedRows;
 use crate::upload::echo::Echo;
 use crate::upload::owed_rows::OwedRows;
-use crate::upload::reached::Reached;
 use crate::upload::row_map::RowMap;
 use crate::upload::uploaded_row::UploadedRow;
 use model::Code;
@@ -34,7 +32,6 @@ use std::sync::Arc;
 /// What an upload meets beside its rows.
 #[derive(Clone, Copy)]
 pub(in crate::sqlite) struct Around<'a> {
-    pub(in crate::sqlite) known_reach: &'a KnownReach,
     pub(in crate::sqlite) ended: &'a Ended,
     /// Where what is held for remotes lies.
     pub(in crate::sqlite) spills: &'a Arc<Spills>,
@@ -81,12 +78,8 @@ pub(in crate::sqlite) struct Attempt<'a> {
     pub(in crate::sqlite) links: Option<&'a Links>,
     /// Rows that statements of the upload have changed.
     pub(in crate::sqlite) direct: u64,
-    /// Rows that foreign keys have reached; what these do is read where the upload may set it off.
-    pub(in crate::sqlite) known_reach: &'a KnownReach,
-    pub(in crate::sqlite) reach: Option<Arc<Reach>>,
-    pub(in crate::sqlite) reached: Reached,
-    /// Deletes may have changed rows that the upload does not name.
-    pub(super) was_disturbed: bool,
+    /// What was counted before the deletes, where the upload has any.
+    pub(super) before_deletes: Option<Tally>,
     /// Rows that are stored as they were rebased, so that the remote has others.
     pub(in crate::sqlite) stored_rebased: RowMap,
     /// The upload has key changes, which were not applied first.
@@ -146,7 +139,7 @@ impl<'a> Attempt<'a> {
         request: &'a UploadRequest<'a>,
         counter: Counter,
         LeftOut { refused, postponed, unanswered, searching }: LeftOut<'a>,
-        Around { known_reach, ended, spills }: Around<'a>,
+        Around { ended, spills }: Around<'a>,
     ) -> Attempt<'a> {
         Attempt {
             connection,
@@ -171,10 +164,7 @@ impl<'a> Attempt<'a> {
             moving: None,
             moves: None,
             direct: 0,
-            known_reach,
-            reach: None,
-            reached: Reached::within(spills),
-            was_disturbed: false,
+            before_deletes: None,
             stored_rebased: RowMap::within(spills),
             links: None,
             met_key_change: false,
@@ -216,6 +206,11 @@ impl<'a> Attempt<'a> {
             return Ok(None);
         }
         self.refused.reason(&row.key(&table.published, position))
+    }
+
+    /// What is counted of changes at this moment.
+    pub(super) fn tally(&self) -> Result<Tally, Failure> {
+        Tally::now(self.connection, self.tables, self.direct)
     }
 
     /// Notes that a statement has changed so many rows of a table.

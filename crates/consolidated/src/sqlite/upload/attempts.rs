@@ -9,7 +9,7 @@ use crate::sqlite::download::moves::Moves;
 use crate::sqlite::upload::constraint::{self, OrphanCounts};
 use crate::sqlite::upload::fence;
 use crate::sqlite::upload::key_change;
-use crate::sqlite::upload::reached;
+use crate::sqlite::upload::taken_along;
 use crate::synchronization::{Applied, UploadRequest};
 use crate::upload::owed_rows::OwedRows;
 use model::{Code, Counter, Failure};
@@ -158,8 +158,8 @@ fn judge(attempt: &mut Attempt<'_>, moving: bool) -> Result<Verdict, Stop> {
     if !impossible.is_empty() {
         return Ok(Verdict::Without(impossible));
     }
-    if attempt.may_have_taken_along() {
-        reached::tell_what_was_taken_along(attempt)?;
+    if taken_along::may_be(attempt)? {
+        taken_along::reject(attempt)?;
     }
     Ok(Verdict::Done)
 }

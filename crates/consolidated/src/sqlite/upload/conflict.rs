@@ -265,7 +265,6 @@ fn dispute_key_change(
         attempt.connection.execute_batch(sql).map_err(failed("set a savepoint"))
     };
     run_sql(attempt, "SAVEPOINT conflict")?;
-    let reaching = attempt.reaching(table, row)?;
     let mut fault = None;
     if spot.own.is_some() && table.script(Event::ResolveConflict).is_some() {
         fault = key_change::rename(attempt, table, row)?;
@@ -296,7 +295,6 @@ fn dispute_key_change(
     if lost {
         key_change::failed(attempt, table, position, row)?;
     } else {
-        attempt.has_reached(reaching)?;
         fence::check_written(attempt, table, position, row, met.before)?;
     }
     attempt.applied.conflicts += 1;
@@ -356,14 +354,9 @@ fn run(
             Ok(statement)
         })
         .map_err(|error| script_failed(error, name, event.name()))?;
-    let reaching = match event {
-        Event::ResolveDeleteConflict => attempt.reaching(table, row)?,
-        _ => None,
-    };
     match attempt.execute(&mut statement, &script.sql, (table, row, event))? {
         Ok(changes) => {
             attempt.changed(position, changes);
-            attempt.has_reached(reaching.filter(|_| changes > 0))?;
             attempt.resolved = changes > 0;
             Ok(None)
         }

@@ -43,10 +43,10 @@ use spares::Spares;
 
 /// Applies the key changes of the upload, and whatever must go before them.
 pub(in crate::sqlite) fn apply_first(attempt: &mut Attempt<'_>) -> Result<(), Stop> {
-    attempt.name_rows(true)?;
     let with_key_changes = count(attempt)?;
     let given_up = given_up(attempt, &with_key_changes)?;
     let taken = staying::taken(attempt, &with_key_changes)?;
+    let named = named(attempt)?;
     let mut begins = Vec::new();
     for table in attempt.tables {
         begins.push(match table.published.direction.downloads() {
@@ -61,6 +61,7 @@ pub(in crate::sqlite) fn apply_first(attempt: &mut Attempt<'_>) -> Result<(), St
         effects: Effects::begin(attempt.connection, attempt.tables)?,
         given_up,
         taken,
+        named,
         done: rows(),
         kept: rows(),
         aside: rows(),
@@ -102,6 +103,17 @@ fn count(attempt: &Attempt<'_>) -> Result<Vec<usize>, Failure> {
         Ok(())
     })?;
     Ok((0..found.len()).filter(|position| found[*position]).collect())
+}
+
+/// The rows that the upload changes or deletes.
+fn named(attempt: &Attempt<'_>) -> Result<RowMap, Failure> {
+    let mut named = RowMap::within(attempt.spills);
+    let published = |position: usize| &attempt.tables[position].published;
+    let wanted = |_, change| change != Change::Insert;
+    each_row(attempt.request.batches, &published, wanted, |position, row| {
+        named.add(&row.key(published(position), position))
+    })?;
+    Ok(named)
 }
 
 fn given_up(attempt: &Attempt<'_>, wanted: &[usize]) -> Result<RowMap, Failure> {

@@ -18,6 +18,7 @@ use crate::synchronization::change::Change;
 use crate::upload::uploaded_row::UploadedRow;
 use model::Failure;
 use rusqlite::Connection;
+use std::sync::Arc;
 
 /// The entries that one attempt at an upload makes for one table.
 pub(in crate::sqlite) struct OwnEntries {
@@ -83,6 +84,44 @@ pub(in crate::sqlite) fn end_of_log(connection: &Connection, table: &str) -> Res
         .prepare_cached(&format!("SELECT coalesce(max(sequence), 0) FROM {log}"))
         .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
         .map_err(failed("read the end of a log"))
+}
+
+/// SQLite's count of changes at a moment, with what is not the rows' own taken out. It includes the
+/// rows that foreign keys and triggers have changed. Where it grows by no more than statements
+/// themselves have changed, no other row has changed.
+pub(super) struct Tally {
+    changes: u64,
+    direct: u64,
+}
+
+impl Tally {
+    /// Of this moment, when statements of the upload have changed so many rows.
+    pub(super) fn now(
+        connection: &Connection,
+        tables: &[Arc<CatalogTable>],
+        direct: u64,
+    ) -> Result<Tally, Failure> {
+        let ours = our_entries(connection, tables)?;
+        Ok(Tally { changes: connection.total_changes().saturating_sub(ours), direct })
+    }
+
+    /// Whether rows may have changed since that no statement of the upload named, by foreign keys
+    /// or triggers.
+    pub(super) fn differs(&self, now: &Tally) -> bool {
+        now.changes.saturating_sub(self.changes) > now.direct - self.direct
+    }
+}
+
+/// What our triggers and statements have written: entries of logs, and notes about conflicts.
+fn our_entries(connection: &Connection, tables: &[Arc<CatalogTable>]) -> Result<u64, Failure> {
+    let mut entries = connection
+        .prepare_cached("SELECT coalesce(max(conflict_id), 0) FROM syncline_conflict")
+        .and_then(|mut statement| statement.query_row([], |row| row.get::<_, i64>(0)))
+        .map_err(failed("count what an upload changes"))?;
+    for table in tables.iter().filter(|table| table.published.direction.downloads()) {
+        entries += end_of_log(connection, &table.published.name)?;
+    }
+    Ok(entries.unsigned_abs())
 }
 
 #[cfg(test)]

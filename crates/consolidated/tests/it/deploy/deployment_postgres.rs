@@ -1,11 +1,11 @@
 //! Deploying to PostgreSQL, looking at it, and leaving no trace.
 
-use harness::postgres::{APP_ROLE, Cluster, SUPERUSER, TestDatabase};
+use harness::postgres::{Cluster, TestDatabase};
 use harness::until;
 use model::{Code, Failure, RemoteId, UserName};
 use std::collections::BTreeMap;
 use syncline_consolidated::{
-    Administration, Deployment, Finding, Severity, SyncModel, Url, administer, open_reader,
+    Administration, Deployment, Severity, SyncModel, Url, administer, open_reader,
 };
 
 const SCHEMA: &str = r#"
@@ -346,52 +346,4 @@ fn three_hundred_tables_are_no_hardship() {
     assert!(findings.iter().all(|finding| finding.severity == Severity::Notice), "{findings:?}");
     admin(&database).undeploy().unwrap();
     assert_eq!(database.dump(&["--schema-only"]), before);
-}
-
-/// Foreign keys act with the rights of a table's owner. Rows that a delete removes from a table
-/// that the server's user may not read were not counted, and no message said so.
-// S11
-#[test]
-fn tables_that_uploads_reach_unseen_are_named() {
-    let database = database(
-        "CREATE TABLE parent (id integer PRIMARY KEY);
-         CREATE TABLE child (id integer PRIMARY KEY,
-             parent integer REFERENCES parent ON DELETE CASCADE);",
-    );
-    let all = database.as_role(SUPERUSER);
-    all.sql(
-        "CREATE SCHEMA own;
-         CREATE TABLE own.below (child integer REFERENCES child ON DELETE CASCADE);
-         CREATE TABLE own.still (child integer REFERENCES child);
-         CREATE TABLE own.apart (id integer PRIMARY KEY);
-         CREATE TABLE own.further (id integer REFERENCES own.apart ON DELETE CASCADE);",
-    );
-    let named = |notices: &[String]| -> Vec<String> {
-        let about = notices.iter().filter(|notice| notice.contains("counted as reached"));
-        about.map(|notice| notice.split(':').next().unwrap().to_owned()).collect()
-    };
-    let both = "[table.parent]\n[table.child]\n";
-    assert_eq!(named(&deploy(&database, both).unwrap().notices), ["own.below"]);
-    let found = || {
-        let findings = admin(&database).check(&[model(both)]).unwrap();
-        named(&findings.into_iter().map(|finding| finding.message).collect::<Vec<_>>())
-    };
-    assert_eq!(found(), ["own.below"]);
-    // A server may run as another user than the one who deploys.
-    let server = format!("server of {}", database.name);
-    let grant = |right: &str| all.sql(&format!("GRANT {right} TO \"{server}\""));
-    all.sql(&format!("GRANT SELECT ON own.below TO {APP_ROLE}; CREATE ROLE \"{server}\" LOGIN"));
-    assert_eq!(found(), Vec::<String>::new());
-    grant("INSERT ON syncline.syncline_remote");
-    assert_eq!(found(), ["own.below", "public.child", "public.parent"]);
-    let findings = admin(&database).check(&[model(both)]).unwrap();
-    let about = |it: &Finding| it.message.contains(&format!("own.below TO \"{server}\""));
-    assert!(findings.iter().any(about), "{findings:?}");
-    grant("SELECT ON own.below, parent, child");
-    assert_eq!(found(), Vec::<String>::new());
-    all.sql(&format!("DROP OWNED BY \"{server}\"; DROP ROLE \"{server}\""));
-    all.sql(&format!("REVOKE SELECT ON own.below FROM {APP_ROLE}"));
-    // No remote uploads deletes.
-    let tables = "[table.parent]\ndirection = \"download_only\"\n";
-    assert_eq!(named(&deploy(&database, tables).unwrap().notices), Vec::<String>::new());
 }

@@ -191,16 +191,8 @@ fn run(isolation: &mut Isolation<'_, '_>, group: Group) -> Result<Rows, Stop> {
             continue;
         }
         match isolation.run(table, change, event, &rows)? {
-            // Only rows that are gone have reached others.
-            Ran::Affected(count) if count < rows.len() as u64 && isolation.is_reaching() => {
-                isolation.undo();
-                match rows.len() {
-                    1 => resolved.append(&mut rows),
-                    _ => halve(rows, &mut stack),
-                }
-            }
             Ran::Affected(_) => {
-                isolation.keep()?;
+                isolation.keep();
                 resolved.append(&mut rows);
             }
             Ran::Fault(fault) => {

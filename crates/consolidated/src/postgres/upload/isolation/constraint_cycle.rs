@@ -85,7 +85,6 @@ fn together(
         .link
         .batch("SAVEPOINT constraint_cycle; SET CONSTRAINTS ALL DEFERRED")
         .map_err(stopped("set a savepoint"))?;
-    isolation.reached.begin_trial();
     let mut told = ToldRows::within(isolation.upload.spills);
     let renames = waiting.kinds().any(|(_, change)| change == Change::KeyChange);
     let mut spares = renames.then(|| Spares::begin(isolation)).transpose()?;
@@ -104,14 +103,12 @@ fn together(
     }
     isolation.flush()?;
     if failed.contains(&true) {
-        isolation.reached.end_trial(false)?;
         isolation
             .link
             .batch("ROLLBACK TO SAVEPOINT constraint_cycle; RELEASE SAVEPOINT constraint_cycle")
             .map_err(stopped("undo what failed"))?;
         return Ok(Some(failed));
     }
-    isolation.reached.end_trial(true)?;
     if let Some(spares) = &spares {
         spares.forget(isolation)?;
     }

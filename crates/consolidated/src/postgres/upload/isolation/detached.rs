@@ -59,7 +59,7 @@ fn refer(
             Ok(0)
         }
         Ran::Affected(count) => {
-            isolation.keep()?;
+            isolation.keep();
             Ok(count)
         }
         Ran::Fault(fault) => {

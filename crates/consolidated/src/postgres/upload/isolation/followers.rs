@@ -6,7 +6,11 @@
 //! whether the child should be deleted. So the delete is rejected, and the key change fails because
 //! its key is taken. Both rows are reported, and all rows stay.
 
+use crate::catalog::table::CatalogTable;
 use crate::postgres::catalog::table::Table;
+use crate::postgres::deploy::details::TableDetails;
+use crate::postgres::errors::{failed, unreadable};
+use crate::postgres::link::Row;
 use crate::postgres::statement::Statement;
 use crate::postgres::upload::batch::{Reason, are_enough, batches};
 use crate::postgres::upload::isolation::group::{Group, Groups};
@@ -15,8 +19,25 @@ use crate::postgres::upload::marks::{Marks, mark};
 use crate::postgres::upload::shape::UploadShape;
 use crate::postgres::upload::stop::Stop;
 use crate::postgres::values::row_decoder::Decoder;
+use crate::quote::{ident, join};
+use crate::script::Script;
 use crate::synchronization::change::Change;
 use model::{Code, Failure, Spill, SpillReader, ValueRef, skip_row, write_value};
+
+/// The conditions under which rows `c` of the table `$1` refer to rows `p` of `$2` by foreign keys
+/// that act when these are deleted.
+const ACTING: &str = "SELECT (
+    SELECT string_agg(format('p.%I OPERATOR(%I.%s) c.%I', r.attname, n.nspname, e.oprname,
+        a.attname), ' AND ')
+    FROM unnest(o.conkey, o.confkey, o.conpfeqop) AS k(num, referred, operator)
+    JOIN pg_attribute AS a ON a.attrelid = o.conrelid AND a.attnum = k.num
+    JOIN pg_attribute AS r ON r.attrelid = o.confrelid AND r.attnum = k.referred
+    JOIN pg_operator AS e ON e.oid = k.operator
+    JOIN pg_namespace AS n ON n.oid = e.oprnamespace)
+FROM pg_constraint AS o
+WHERE o.contype = 'f' AND o.confdeltype IN ('c', 'n', 'd')
+    AND o.conrelid = to_regclass($1) AND o.confrelid = to_regclass($2)
+ORDER BY o.oid";
 
 pub(in crate::postgres) fn reason() -> Reason {
     let message = "other rows of the remote refer to the row, or to the row that gets its key";
@@ -49,8 +70,7 @@ pub(in crate::postgres) fn taking(
     let mut freeing = freeing.reader();
     while let Some(Group { table, rows, .. }) = freeing.next_group()? {
         for child in 0..upload.tables.len() {
-            let (reach, below) = (&isolation.table(table).reach, &isolation.table(child).deployed);
-            for query in reach.children(&isolation.table(table).deployed, below)? {
+            for query in queries(isolation, table, child)? {
                 let found = children(isolation, (table, child), &query, &rows, &deleted)?;
                 let mut found = found.reader();
                 while let Some(kept) = next_pairs(&mut found)? {
@@ -65,6 +85,46 @@ pub(in crate::postgres) fn taking(
         }
     }
     Ok(taking)
+}
+
+/// Find the keys of rows of `table`, and those of the rows of `child` that would go with them or
+/// change.
+fn queries(
+    isolation: &mut Isolation<'_, '_>,
+    table: usize,
+    child: usize,
+) -> Result<Vec<Statement>, Failure> {
+    let (above, below) = (&isolation.table(table).deployed, &isolation.table(child).deployed);
+    let name = |of: &CatalogTable<TableDetails>| {
+        format!("{}.{}", ident(&of.details.schema), ident(&of.details.name))
+    };
+    let select = |alias: &str, of: &CatalogTable<TableDetails>| {
+        let columns = of.published.key.iter().map(|at| usize::from(*at)).map(|at| {
+            let cast = if of.details.columns[at].read_as_text() { "::text" } else { "" };
+            format!("{alias}.{}{cast}", ident(&of.published.columns[at]))
+        });
+        columns.collect::<Vec<_>>().join(", ")
+    };
+    let key = above.published.key.iter().map(|at| &above.published.columns[usize::from(*at)]);
+    let same =
+        join(&key.collect::<Vec<_>>(), " AND ", |name| format!("p.{0} = k.{0}", ident(name)));
+    let found = isolation.link.query(ACTING, &[&name(below), &name(above)]);
+    let found = found.map_err(failed("read foreign keys"))?;
+    let query = |row: &Row| {
+        let condition: String = row.try_get(0).map_err(unreadable)?;
+        let keys = Script::parse("SELECT * FROM {keys} AS k", &above.published)?;
+        let mut statement = Statement::of(&keys, &above.published, &above.details.columns);
+        statement.sql = format!(
+            "SELECT {}, {} FROM ({}) AS k JOIN ONLY {} AS p ON {same} JOIN {} AS c ON {condition}",
+            select("k", above),
+            select("c", below),
+            statement.sql,
+            name(above),
+            name(below),
+        );
+        Ok(statement)
+    };
+    found.iter().map(query).collect()
 }
 
 /// The keys of a parent and of its child.

@@ -35,7 +35,7 @@ impl Isolation<'_, '_> {
             let ran = self.run(table, change, event, &rows)?;
             match ran {
                 Ran::Affected(count) if count >= rows.len() as u64 => {
-                    self.keep()?;
+                    self.keep();
                     self.echo(table, change, &rows)?;
                     for bytes in &rows {
                         self.moved(table, change, bytes)?;

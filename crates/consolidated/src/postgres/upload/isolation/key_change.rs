@@ -228,11 +228,9 @@ fn by_the_rule(
 ) -> Result<Result<Option<Vec<u8>>, RowFault>, Stop> {
     isolation.flush()?;
     isolation.link.batch("SAVEPOINT ruled").map_err(stopped("set a savepoint"))?;
-    isolation.reached.begin_trial();
     let decided = decide(isolation, table, row, now)?;
     isolation.flush()?;
     let kept = matches!(decided, Ok(Some(_)));
-    isolation.reached.end_trial(kept)?;
     let ending = match kept {
         true => "RELEASE SAVEPOINT ruled",
         false => "ROLLBACK TO SAVEPOINT ruled; RELEASE SAVEPOINT ruled",
@@ -257,7 +255,7 @@ fn decide(
             &with_new_key(published, &now, &row.new),
         );
         match isolation.run(table, change.change, Event::UploadKeyChange, &[change.bytes])? {
-            Ran::Affected(1..) => isolation.keep()?,
+            Ran::Affected(1..) => isolation.keep(),
             Ran::Affected(_) => {
                 isolation.undo();
                 let message = "the row cannot get its new key".to_owned();
@@ -276,7 +274,7 @@ fn decide(
         &row.new,
     );
     match isolation.run(table, change.change, Event::ResolveConflict, &[change.bytes])? {
-        Ran::Affected(1..) => isolation.keep()?,
+        Ran::Affected(1..) => isolation.keep(),
         Ran::Affected(_) => {
             isolation.undo();
             return Ok(Ok(None));

@@ -79,7 +79,7 @@ impl Isolation<'_, '_> {
         rows: &[Vec<u8>],
     ) -> Result<HashSet<Vec<u8>>, Stop> {
         let this = self.table(table);
-        if this.deployed.published.direction.downloads() || this.reach.written.is_empty() {
+        if this.deployed.details.written.is_empty() {
             return self.present(table, Change::Insert, rows);
         }
         let statement = sameness(this)?;
@@ -262,9 +262,8 @@ fn presence(table: &Table) -> Result<Statement, Failure> {
 
 /// Asks which of some new rows exist with the same values in the columns that foreign keys write.
 fn sameness(table: &Table) -> Result<Statement, Failure> {
-    let columns = table.deployed.published.columns.iter();
-    let written = columns.filter(|name| table.reach.written.contains(*name));
-    existing(table, "inserts", &written.map(String::as_str).collect::<Vec<_>>())
+    let written = table.deployed.details.written.iter().map(String::as_str);
+    existing(table, "inserts", &written.collect::<Vec<_>>())
 }
 
 /// Asks which rows of a relation exist, with the same values in `compared`.

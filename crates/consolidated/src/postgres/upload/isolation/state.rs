@@ -12,14 +12,12 @@ use crate::postgres::upload::isolation::group::Groups;
 use crate::postgres::upload::isolation::originals::Originals;
 use crate::postgres::upload::isolation::waiting::WaitingRows;
 use crate::postgres::upload::moves::Moves;
-use crate::postgres::upload::reached;
 use crate::postgres::upload::record::UploadRecord;
 use crate::postgres::upload::row_fault::{RowFault, log_detail, may_collide, row_fault};
 use crate::postgres::upload::stop::{Stop, stopped};
 use crate::postgres::upload::work::Upload;
 use crate::script::Event;
 use crate::synchronization::change::Change;
-use crate::upload::reached::{Reached, ReachedRows};
 use crate::upload::row_map::RowMap;
 use crate::upload::uploaded_row::{UploadedRow, event_of};
 use model::{Code, Failure};
@@ -57,9 +55,6 @@ pub(in crate::postgres) struct Isolation<'l, 'a> {
     pub(in crate::postgres) returned: RowMap,
     /// The scripts that were run.
     prepared: HashSet<(usize, Event)>,
-    /// Rows that deletes and key changes have reached, and those that the last script would.
-    pub(in crate::postgres) reached: Reached,
-    reaching: Option<ReachedRows>,
     /// Rows whose errors were logged with what no remote may see.
     details_logged: u32,
     /// What may keep rows out of a table without a word.
@@ -94,8 +89,6 @@ impl<'l, 'a> Isolation<'l, 'a> {
             respelled: RowMap::within(upload.spills),
             returned: RowMap::within(upload.spills),
             prepared: HashSet::new(),
-            reached: Reached::within(upload.spills),
-            reaching: None,
             details_logged: 0,
             silent: HashMap::new(),
         }
@@ -132,29 +125,17 @@ impl<'l, 'a> Isolation<'l, 'a> {
         let batches = self.batches(table, change, statement, rows)?;
         // A statement is prepared before the flight. A failed transaction that is undone within the
         // flight would refuse it.
-        let questions = self.questions(table, event, rows)?;
-        if (self.prepared.insert((table, event)) || !questions.is_empty()) && self.before == UNDO {
+        if self.prepared.insert((table, event)) && self.before == UNDO {
             self.flush()?;
         }
-        let mut asking = Vec::new();
-        for (query, rows) in &questions {
-            asking.extend(self.batches(table, Change::Delete, query, rows)?);
-        }
-        let asked_values: Vec<_> = asking.iter().map(Batch::values).collect();
-        let asked: Vec<_> = asked_values.iter().map(|v| batch::as_parameters(v)).collect();
         let begin = format!("{} SAVEPOINT isolated", std::mem::take(&mut self.before));
         let values: Vec<_> = batches.iter().map(Batch::values).collect();
         let parameters: Vec<_> = values.iter().map(|values| batch::as_parameters(values)).collect();
         let mut calls = vec![Call::Simple(&begin)];
-        reached::ask(&mut calls, asking.iter().zip(&asked).map(|(b, p)| batch::query(b, p)));
-        let first = calls.len();
         calls.extend(batches.iter().zip(&parameters).map(|(batch, p)| batch::call(batch, p)));
         match self.link.flight(&calls) {
             Ok(answers) => {
-                let (asked, spills) = (&answers[1..first], self.upload.spills);
-                let found = reached::by(event).map(|by| reached::found_by(asked, by, spills));
-                self.reaching = found.transpose()?;
-                Ok(Ran::Affected(answers[first..].iter().map(|answer| answer.affected).sum()))
+                Ok(Ran::Affected(answers[1..].iter().map(|answer| answer.affected).sum()))
             }
             Err(fault) => match row_fault(&fault) {
                 Some(row_fault) => {
@@ -173,19 +154,12 @@ impl<'l, 'a> Isolation<'l, 'a> {
         }
     }
 
-    pub(in crate::postgres) fn keep(&mut self) -> Result<(), Failure> {
+    pub(in crate::postgres) fn keep(&mut self) {
         self.before = KEEP;
-        self.reaching.take().map_or(Ok(()), |reaching| self.reached.extend(&reaching))
     }
 
     pub(in crate::postgres) fn undo(&mut self) {
         self.before = UNDO;
-        self.reaching = None;
-    }
-
-    /// Whether the last script was run for rows that reach others.
-    pub(in crate::postgres) fn is_reaching(&self) -> bool {
-        self.reaching.as_ref().is_some_and(|reaching| !reaching.is_empty())
     }
 
     /// Sends what is still to be sent.

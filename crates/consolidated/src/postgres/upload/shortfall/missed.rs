@@ -4,12 +4,12 @@ use crate::postgres::catalog::table::Table;
 use crate::postgres::download::watermark::NumberSpace;
 use crate::postgres::errors::unreadable;
 use crate::postgres::link::{Call, Link};
+use crate::postgres::upload::batch;
 use crate::postgres::upload::moves::Question;
 use crate::postgres::upload::parcel::Parcel;
 use crate::postgres::upload::shape::UploadShape;
 use crate::postgres::upload::stop::{Stop, stopped};
 use crate::postgres::upload::work::Upload;
-use crate::postgres::upload::{batch, reached};
 use crate::synchronization::Held;
 use crate::synchronization::change::Change;
 use model::{Hold, Spills};
@@ -109,13 +109,11 @@ pub(in crate::postgres) fn find(
     let parameters: Vec<_> =
         seeking.iter().map(|(_, _, values)| batch::as_parameters(values)).collect();
     let questions = seeking.iter().zip(&parameters);
-    let mut calls = Vec::new();
-    reached::ask(&mut calls, questions.map(|((_, seeker, _), p)| Call::new(&seeker.sql, p)));
+    let calls = batch::questions(questions.map(|((_, seeker, _), p)| Call::new(&seeker.sql, p)));
     if calls.is_empty() {
         return Ok(Some(numbers));
     }
     let answers = link.flight(&calls).map_err(stopped("look for rows that were not applied"))?;
-    // In front of the answers is what was made of a setting.
     for ((short, ..), answer) in seeking.iter().zip(answers.iter().skip(1)) {
         let lacking = short.parcel.numbers.len().saturating_sub(short.affected);
         let found = answer.rows.len() as u64;

@@ -26,6 +26,8 @@ pub(in crate::sqlite) struct Moving {
     pub(super) given_up: RowMap,
     /// Keys that rows of the upload come to, of such tables, where the remote says which rows stay.
     pub(super) taken: RowMap,
+    /// Rows that the upload changes or deletes.
+    pub(in crate::sqlite) named: RowMap,
     /// Deletes that were applied first.
     pub(in crate::sqlite) done: RowMap,
     /// By the new key of a key change that cannot be: the key that its row has kept.

@@ -37,8 +37,7 @@ fn a_child_that_is_set_back_stays_under_the_key_that_another_row_takes() {
             changes.push(Upload::Update("child", child(10, 1, "x"), child(10, 1, v)));
             changes.push(Upload::Update("child", child(11, 1, "y"), child(11, 3, "y")));
             changes.push(Upload::Update("child", child(20, 2, "z"), child(20, 1, "z")));
-            let applied = whole(&mut center, &mut remote, &changes);
-            assert_eq!(applied.reached, 0, "{backend:?}");
+            whole(&mut center, &mut remote, &changes);
             assert_eq!(parents(&center), "1b,3a");
             assert_eq!(children(&center), format!("10:1{v},11:3y,20:1z"), "{backend:?}");
             assert_eq!(grandchildren(&center), "10:1p,20:1q");

@@ -75,7 +75,7 @@ pub(in crate::postgres) fn make_room(
     };
     match isolation.run(waiting_rows.table, first, event_of(first), &[away])? {
         Ran::Affected(1) => {
-            isolation.keep()?;
+            isolation.keep();
             Ok(match last {
                 Change::Delete => (last, images(&[&placed])),
                 _ => (last, images(&[&placed, &row.new])),
@@ -106,7 +106,7 @@ fn step_aside(
         let away = images(&[&row.old, &placed]);
         match isolation.run(table, change, event_of(change), &[away])? {
             Ran::Affected(1) => {
-                isolation.keep()?;
+                isolation.keep();
                 return Ok((change, images(&[&placed, &row.new])));
             }
             _ => isolation.undo(),

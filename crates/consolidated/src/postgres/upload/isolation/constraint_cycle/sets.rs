@@ -96,7 +96,7 @@ impl Set {
         while let Some((begin, end)) = stack.pop() {
             let some = &rows[begin..end];
             match isolation.run(self.table, self.change, event_of(self.change), some)? {
-                Ran::Affected(count) if count >= some.len() as u64 => isolation.keep()?,
+                Ran::Affected(count) if count >= some.len() as u64 => isolation.keep(),
                 _ if some.len() == 1 => {
                     isolation.undo();
                     failed[numbers[begin]] = true;

@@ -1,0 +1,84 @@
+//! Rows of an upload that a delete of the same upload removes.
+//!
+//! A remote may lack a foreign key of the center. It inserts a child, deletes its parent and keeps
+//! the child. At the center `ON DELETE CASCADE` removes both, as the owner wants it. But the remote
+//! was told that the child was accepted. So this row is rejected afterwards, and reported. The same
+//! is done where a foreign key changes the row, if the table is only uploaded: no download shows
+//! the remote what the row has become.
+
+use super::attempt::Attempt;
+use crate::quote::ident;
+use crate::sqlite::details::CatalogTable;
+use crate::sqlite::errors::failed;
+use crate::sqlite::values::Bind;
+use crate::synchronization::change::Change;
+use crate::upload::uploaded_row::{UploadedRow, each_row};
+use model::{Code, Failure};
+
+/// Whether deletes or key changes may have taken rows along that the upload has written.
+pub(super) fn may_be(attempt: &Attempt<'_>) -> Result<bool, Failure> {
+    // Key changes go first, with deletes of their own.
+    if let (Some(_), Some(links)) = (&attempt.moving, attempt.links) {
+        let mut keys = links.user_tables.values().flat_map(|table| &table.foreign_keys);
+        if keys.any(|key| key.on_delete.writes() || key.on_update.writes()) {
+            return Ok(true);
+        }
+    }
+    match &attempt.before_deletes {
+        Some(before) => Ok(before.differs(&attempt.tally()?)),
+        None => Ok(false),
+    }
+}
+
+/// Rejects the rows of the upload that an action of the same upload has deleted, and those of
+/// tables that are only uploaded that it has changed: no download tells the remote of these.
+pub(super) fn reject(attempt: &mut Attempt<'_>) -> Result<(), Failure> {
+    let (batches, tables) = (attempt.request.batches, attempt.tables);
+    let published = |position: usize| &tables[position].published;
+    let wanted = |_, change| change != Change::Delete;
+    each_row(batches, &published, wanted, |position, row| {
+        let table = &tables[position];
+        if is_as_uploaded(attempt, table, row)? {
+            return Ok(());
+        }
+        let id = row.key(&table.published, position);
+        // A row that was rebased, lost or rejected is owed already.
+        if !attempt.is_owed(&id)? {
+            let message = "a delete of the same upload also removed or changed the row".to_owned();
+            attempt.reject(table, position, row, (Code::RowTakenAlong, message))?;
+        }
+        Ok(())
+    })
+}
+
+/// Whether the row is there and, in a table that is only uploaded, refers to what it did.
+fn is_as_uploaded(
+    attempt: &Attempt<'_>,
+    table: &CatalogTable,
+    row: &UploadedRow<'_>,
+) -> Result<bool, Failure> {
+    let published = &table.published;
+    let written = &table.details.written;
+    let compared = published.columns.iter().enumerate();
+    let compared: Vec<usize> =
+        compared.filter(|(_, name)| written.contains(name)).map(|(at, _)| at).collect();
+    let key: Vec<usize> = published.key.iter().map(|at| usize::from(*at)).collect();
+    let same = |columns: &[usize], operator: &str, first: usize| {
+        let each = columns.iter().zip(first..);
+        let each = each
+            .map(|(at, number)| format!("{} {operator} ?{number}", ident(&published.columns[*at])));
+        each.collect::<Vec<_>>()
+    };
+    let mut conditions = same(&key, "=", 1);
+    conditions.extend(same(&compared, "IS", 1 + key.len()));
+    let sql =
+        format!("SELECT 1 FROM {} WHERE {}", ident(&published.name), conditions.join(" AND "));
+    let look = || {
+        let mut statement = attempt.connection.prepare_cached(&sql)?;
+        for (number, at) in key.iter().chain(&compared).enumerate() {
+            statement.raw_bind_parameter(number + 1, Bind(row.new[*at]))?;
+        }
+        Ok(statement.raw_query().next()?.is_some())
+    };
+    look().map_err(failed("look what became of rows of the upload"))
+}
