@@ -30,10 +30,6 @@ use tempfile::TempDir;
 pub(crate) struct Site {
     folder: TempDir,
     pub(crate) remote: Remote,
-    /// Uploads are collected for a server that knows key changes.
-    pub(crate) key_changes: bool,
-    /// And for one that knows rows that stay.
-    pub(crate) rows_stay: bool,
 }
 
 /// Programs that write to the file without knowing of us.
@@ -54,7 +50,7 @@ impl Site {
         let mut remote = Remote::open_or_create(&folder.path().join("r.db"), components).unwrap();
         let user = Some(UserName::new("anna").unwrap());
         remote.remember(&Settings { user, ..Settings::default() }).unwrap();
-        Site { folder, remote, key_changes: true, rows_stay: true }
+        Site { folder, remote }
     }
 
     /// A remote with the tables that `sql` makes, all published both ways; rows that `sql`
@@ -194,8 +190,7 @@ impl Site {
         let remote = &self.remote;
         let state = State::read(&remote.connection).unwrap();
         let (connection, spills) = (&remote.connection, &remote.spills);
-        let (key_changes, rows_stay) = (self.key_changes, self.rows_stay);
-        let limits = Limits { bytes_max: None, key_changes, rows_stay, compression: None };
+        let limits = Limits { bytes_max: None, compression: None };
         let upload = Upload::collect(connection, &tables, &state, spills, limits, &mut || Ok(()))
             .unwrap()
             .unwrap();
@@ -280,14 +275,6 @@ impl Incoming<'_> {
 
     pub(crate) fn upsert(self, table: &str, rows: &[&[Value]]) -> Self {
         self.rows(table, Operation::Upsert, rows)
-    }
-
-    /// Rows as they are now, each after its old key.
-    pub(crate) fn key_change(self, table: &str, changes: &[(&[Value], &[Value])]) -> Self {
-        let whole: Vec<Vec<Value>> =
-            changes.iter().map(|(old, row)| [*old, *row].concat()).collect();
-        let slices: Vec<&[Value]> = whole.iter().map(Vec::as_slice).collect();
-        self.rows(table, Operation::KeyChange, &slices)
     }
 
     pub(crate) fn delete(self, table: &str, keys: &[&[Value]]) -> Self {
@@ -403,10 +390,7 @@ fn describe(table: &PublishedTable, rows: &RowsFrame) -> Vec<String> {
             Operation::Insert => format!("insert {} {}", table.name, row()),
             Operation::Delete => format!("delete {} {}", table.name, row()),
             Operation::Update => format!("update {} {} -> {}", table.name, row(), row()),
-            Operation::KeyChange => {
-                format!("key change {} {} -> {}", table.name, row(), row())
-            }
-            Operation::Upsert => format!("upsert {} {}", table.name, row()),
+            Operation::Upsert | Operation::KeyChange => format!("upsert {} {}", table.name, row()),
         })
         .collect();
     assert!(reader.is_at_end());

@@ -7,7 +7,6 @@
 mod frames;
 
 use crate::capture::change_log::{self, Entry, Reading};
-use crate::capture::set_back::SetBack;
 use crate::connection::{begin_read, explain};
 use crate::progress::state::{Frozen, State};
 use crate::schema::RemoteTable;
@@ -38,10 +37,6 @@ pub(crate) struct Upload {
     parts: Vec<Spill>,
     /// Rows.
     pub(crate) rows: u64,
-    /// Rows that got another key, which not every server understands.
-    pub(crate) key_changes: u64,
-    /// Rows that are as they were and are to stay so, which not every server understands.
-    pub(crate) staying: u64,
     /// How its rows are compressed.
     compression: Option<Compression>,
     /// All that is to be sent.
@@ -61,20 +56,15 @@ impl Upload {
     ) -> Result<Option<Upload>, Failure> {
         let progress = state.frozen.map_or(state.progress, |frozen| frozen.progress);
         let begin = UploadBegin { previous: state.progress, progress };
-        let counts = Counts::default();
         let compressor = Compressor::default();
-        let mut collector = Collector { spills, alive, limits, counts, compressor, bytes: 0 };
+        let mut collector = Collector { spills, alive, limits, rows: 0, compressor, bytes: 0 };
         collector.bytes += Message::UploadBegin(begin).to_frame()?.len() as u64;
         collector.bytes +=
             Message::UploadEnd(UploadEnd { rows: u64::MAX }).to_frame()?.len() as u64;
         let mut parts = Vec::new();
         if let Some(frozen) = state.frozen {
             let transaction = begin_read(connection)?;
-            let mut source =
-                Source { connection, frozen, open: state.open_generation, set_back: None };
-            if limits.rows_stay {
-                source.set_back = Some(SetBack::of(connection, tables, frozen.generation)?);
-            }
+            let source = Source { connection, frozen, open: state.open_generation };
             for table in tables.iter().filter(|table| table.uploads()) {
                 match collector.table(&source, table)? {
                     Some(collected) => parts.extend(collected),
@@ -83,21 +73,19 @@ impl Upload {
             }
             drop(transaction);
         }
-        let Collector { counts: Counts { rows, key_changes, staying }, bytes, .. } = collector;
+        let Collector { rows, bytes, .. } = collector;
         let compression = limits.compression;
-        Ok(Some(Upload { begin, parts, rows, key_changes, staying, compression, bytes }))
+        Ok(Some(Upload { begin, parts, rows, compression, bytes }))
     }
 
     /// A server with these capabilities understands all of it.
     pub(crate) fn is_understood(&self, server: Capabilities) -> bool {
-        (self.key_changes == 0 || server.has(Capabilities::KEY_CHANGES))
-            && (self.staying == 0 || server.has(Capabilities::ROWS_STAY))
-            && self.compression.is_none_or(|method| server.has(method.capability()))
+        self.compression.is_none_or(|method| server.has(method.capability()))
     }
 
     /// Not every server understands it.
     pub(crate) fn relies_on_capabilities(&self) -> bool {
-        self.key_changes > 0 || self.compression.is_some()
+        self.compression.is_some()
     }
 
     /// It has what is frozen.
@@ -111,28 +99,8 @@ impl Upload {
 pub(crate) struct Limits {
     /// It has no more bytes.
     pub(crate) bytes_max: Option<u64>,
-    /// A key change is one change. A server that does not know them gets a delete and an insert.
-    pub(crate) key_changes: bool,
-    /// Rows that were set back are sent. A server that does not know them takes them along.
-    pub(crate) rows_stay: bool,
     /// How its rows are compressed.
     pub(crate) compression: Option<Compression>,
-}
-
-impl Limits {
-    /// Of an upload to a server with these capabilities.
-    pub(crate) fn of(
-        server: Capabilities,
-        bytes_max: Option<u64>,
-        compression: Option<Compression>,
-    ) -> Limits {
-        Limits {
-            bytes_max,
-            compression,
-            key_changes: server.has(Capabilities::KEY_CHANGES),
-            rows_stay: server.has(Capabilities::ROWS_STAY),
-        }
-    }
 }
 
 /// What is read.
@@ -140,65 +108,46 @@ struct Source<'a> {
     connection: &'a Connection,
     frozen: Frozen,
     open: i64,
-    set_back: Option<SetBack<'a>>,
-}
-
-/// What an upload consists of.
-#[derive(Debug, Default)]
-struct Counts {
-    rows: u64,
-    key_changes: u64,
-    staying: u64,
 }
 
 struct Collector<'a> {
     spills: &'a Arc<Spills>,
     alive: &'a mut dyn FnMut() -> Result<(), Failure>,
     limits: Limits,
-    counts: Counts,
+    rows: u64,
     compressor: Compressor,
     bytes: u64,
 }
 
 impl Collector<'_> {
-    /// The frames of one table: key changes, inserts, updates, deletes; none if the upload is too
+    /// The frames of one table: inserts, updates, deletes; none if the upload is too
     /// large with them.
     fn table(
         &mut self,
         source: &Source<'_>,
         table: &RemoteTable,
-    ) -> Result<Option<[Spill; 4]>, Failure> {
-        let Source { connection, frozen, open, set_back } = source;
-        let operations =
-            [Operation::KeyChange, Operation::Insert, Operation::Update, Operation::Delete];
+    ) -> Result<Option<[Spill; 3]>, Failure> {
+        let Source { connection, frozen, open } = source;
+        let operations = [Operation::Insert, Operation::Update, Operation::Delete];
         let compression = self.limits.compression.filter(|_| table.published.compress);
         let new = |operation| Framing::new(table, operation, compression, self.spills);
         let mut batches = operations.map(new);
-        let Limits { bytes_max, key_changes, .. } = self.limits;
-        let reading = Reading { generation: frozen.generation, newer: Some(*open), key_changes };
+        let bytes_max = self.limits.bytes_max;
+        let reading = Reading { generation: frozen.generation, newer: Some(*open) };
         let is_too_much = |bytes: u64| bytes_max.is_some_and(|max| bytes > max);
         let visit = &mut |entry: &Entry<'_>| {
             let batch = match (entry.existed, entry.exists_after().map_err(explain)?) {
                 (false, false) => return Ok(Continue(())),
-                (true, true) if key_changes && entry.changed_key().map_err(explain)? => {
-                    self.counts.key_changes += 1;
-                    &mut batches[0]
-                }
-                (false, true) => &mut batches[1],
-                (true, true) => &mut batches[2],
-                (true, false) => &mut batches[3],
+                (false, true) => &mut batches[0],
+                (true, true) => &mut batches[1],
+                (true, false) => &mut batches[2],
             };
             let compressor = &mut self.compressor;
-            let mut bytes = batch.add(entry, false, compressor)?;
+            let bytes = batch.add(entry, compressor)?;
             if bytes == 0 {
-                match set_back {
-                    Some(set_back) if set_back.has(table, entry)? => {}
-                    _ => return Ok(Continue(())),
-                }
-                self.counts.staying += 1;
-                bytes = batch.add(entry, true, compressor)?;
+                return Ok(Continue(()));
             }
-            self.counts.rows += 1;
+            self.rows += 1;
             self.bytes += bytes;
             if is_too_much(self.bytes) {
                 return Ok(Break(()));
@@ -240,21 +189,15 @@ impl<'a> Framing<'a> {
         Framing { table, frame, compression, frames: spills.open() }
     }
 
-    /// Adds one row and returns its size, which is 0 if the row is unchanged, unless it `stays` so
-    /// on purpose.
-    fn add(
-        &mut self,
-        entry: &Entry<'_>,
-        stays: bool,
-        compressor: &mut Compressor,
-    ) -> Result<u64, Failure> {
+    /// Adds one row and returns its size, which is 0 if the row is unchanged.
+    fn add(&mut self, entry: &Entry<'_>, compressor: &mut Compressor) -> Result<u64, Failure> {
         let start = self.frame.bytes.len();
         let changed = match self.frame.operation {
             Operation::Insert | Operation::Upsert => self.write_after(entry).map(|()| true),
             Operation::Delete => self.write_before(entry).map(|_| true),
             Operation::Update | Operation::KeyChange => self.write_update(entry),
         };
-        if !changed.map_err(explain)? && !stays {
+        if !changed.map_err(explain)? {
             self.frame.bytes.truncate(start);
             return Ok(0);
         }

@@ -55,7 +55,6 @@ impl Side {
             Whole::Unsent(failure) => return Err(failure),
         };
         self.upload_sent = true;
-        self.relies_on_capabilities = upload.key_changes > 0;
         let mut hello = MAGIC.to_vec();
         Message::Hello(Box::new(self.hello(scene)?)).encode(&mut hello)?;
         let mut frames = UploadFrames::new(upload, hello)?;
@@ -75,7 +74,7 @@ impl Side {
         }
         // A server that turns out not to know all that it has gets another upload after Welcome.
         let bytes_max = Some(COLLECTED_BEFORE_HELLO_BYTES_MAX);
-        let limits = Limits::of(Capabilities::ALL, bytes_max, self.compression(scene));
+        let limits = Limits { bytes_max, compression: self.compression(scene) };
         match self.collect_or_take_back(scene, limits)? {
             Collected::Whole(upload) => Ok(Some(upload)),
             Collected::TooLarge => Ok(None),

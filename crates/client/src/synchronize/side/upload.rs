@@ -56,7 +56,7 @@ impl Side {
         if let Some(upload) = self.collected_already() {
             return Ok(Whole::Upload(upload));
         }
-        let limits = Limits::of(self.state.server_capabilities, None, self.compression(scene));
+        let limits = Limits { bytes_max: None, compression: self.compression(scene) };
         match self.collect_or_take_back(scene, limits)? {
             Collected::Whole(upload) => Ok(Whole::Upload(upload)),
             Collected::Unsent(failure) => Ok(Whole::Unsent(failure)),
