@@ -4,15 +4,14 @@
 //!
 //! 1. Rejects are recorded, while the losing rows still exist (`apply/rejects.rs`).
 //! 2. The upload that this download follows is deleted, because it is committed (`progress.rs`).
-//! 3. Rows that got another key at the center get it here (`apply/key_changes.rs`).
-//! 4. Rows are written, parents and children in any order, because foreign keys, RESTRICT included,
+//! 3. Rows are written, parents and children in any order, because foreign keys, RESTRICT included,
 //!    are checked at the end. Rows that block each other wait (`apply/rows/waiting.rs`, trap 10).
-//! 5. Rows are deleted, the last table first. In a refresh, rows that did not arrive are also
+//! 4. Rows are deleted, the last table first. In a refresh, rows that did not arrive are also
 //!    deleted (`apply/refresh.rs`).
-//! 6. Waiting rows are written. If foreign keys have acted in the meantime, all rows are written
+//! 5. Waiting rows are written. If foreign keys have acted in the meantime, all rows are written
 //!    once more.
-//! 7. Rows whose parent is missing at the center too are set aside (`apply/orphans.rs`).
-//! 8. Watermarks, counter and nonce are recorded.
+//! 6. Rows whose parent is missing at the center too are set aside (`apply/orphans.rs`).
+//! 7. Watermarks, counter and nonce are recorded.
 //!
 //! Large tables that are received for the first time have their rows before all this, under hidden
 //! names, and take their places before step 3 (`apply/first_fill.rs`).
@@ -37,7 +36,6 @@ mod frame;
 mod guarded;
 pub(crate) mod incoming;
 pub(crate) mod kept_back;
-pub(crate) mod key_changes;
 pub(crate) mod orphans;
 mod own_values;
 pub(crate) mod readable;
@@ -51,7 +49,6 @@ mod tests;
 mod uncounted;
 mod values;
 
-use crate::capture::set_back::SetBack;
 use crate::capture::{change_log, undone};
 use crate::connection::{LargeCache, begin_immediate, explain, triggers_off};
 use crate::fail_point::fail_point;
@@ -122,7 +119,6 @@ fn apply_once(
     let _large_cache = large.then(|| LargeCache::new(connection)).transpose()?;
     let transaction = begin_immediate(connection)?;
     let learned = rejects::record(connection, download, circumstances)?;
-    crate::apply::key_changes::moved_rows::forget(connection).map_err(explain)?;
     rejects::perhaps_lost::tell(connection, download, circumstances)?;
     if let Some(frozen) = circumstances.committed {
         progress::drop_entries(connection, circumstances.tables, frozen).map_err(explain)?;
@@ -168,10 +164,9 @@ fn write(
     if tables.iter().any(|table| table.in_foreign_keys) {
         connection.pragma_update(None, "defer_foreign_keys", true).map_err(explain)?;
     }
-    let set_back = SetBack::of(connection, tables, circumstances.open_generation)?;
     // Before rows come back under their keys, which would look like changes.
     for table in tables.iter().filter(|table| table.uploads()) {
-        undone::forget(connection, table, &set_back)?;
+        undone::forget(connection, table, circumstances.open_generation)?;
     }
     let own_values = OwnValues::watch(connection, circumstances)?;
     orphans::drop_refreshed(connection, tables, download)?;
@@ -179,13 +174,12 @@ fn write(
     let changed_before = changed_rows(connection, circumstances)?;
     kept_back::drop_refreshed(connection, tables, download)?;
     if circumstances.guards {
-        guarded::begin(connection, download, circumstances)?;
+        guarded::begin(connection, circumstances)?;
     }
 
     let mut arrivals = Arrivals::begin(connection, circumstances)?;
     let by_value = ByValue::note(connection, download, circumstances)?;
     let filled = fill.show(connection, circumstances)?;
-    key_changes::apply(connection, download, circumstances, withheld)?;
     let mut writer = Writer::new(connection, download, circumstances, &filled)?;
     writer.keep_withheld(withheld)?;
     writer.write_rows(fill.refused(), progress)?;

@@ -3,9 +3,11 @@
 //! Triggers (`capture/triggers.rs`) record, per generation and key, the *base*: whether the row
 //! existed before its first change in the generation, and its values. They record nothing else, so
 //! ten updates cost one entry. The change is the difference between the base and the present row
-//! (`capture/change_log.rs`): if the row is equal to its base, there is no change. If a row has
-//! another key than before, this is recorded too (`capture/moves.rs`), so that a key change is one
-//! change and not a delete and an insert.
+//! (`capture/change_log.rs`): if the row is equal to its base, there is no change.
+//!
+//! A row that the center knows, or may know, keeps its key: the triggers refuse another one, so that
+//! the application learns it at once. A row that was not uploaded yet may get another key. It is an
+//! insert with the key that it has when it is uploaded.
 //!
 //! C1. At most one generation is frozen, and it is the one before the open one.
 //! C2. The content of a frozen generation never changes, whatever the application writes: the new
@@ -16,8 +18,6 @@
 
 pub(crate) mod change_log;
 mod generation;
-pub(crate) mod moves;
-pub(crate) mod set_back;
 pub(crate) mod triggers;
 pub(crate) mod undone;
 

@@ -16,7 +16,6 @@ pub(crate) mod facts;
 pub(crate) mod partial;
 pub(crate) mod state;
 
-use crate::apply::key_changes::moved_rows;
 use crate::apply::settling;
 use crate::capture::change_log;
 use crate::connection::{begin_immediate, explain};
@@ -173,7 +172,6 @@ pub(crate) fn drop_frozen(
     tables: &[RemoteTable],
     frozen: Frozen,
 ) -> Result<(), Failure> {
-    moved_rows::keep(connection, tables, frozen.generation)?;
     drop_entries(connection, tables, frozen).map_err(explain)?;
     record(
         connection,

@@ -14,7 +14,6 @@
 pub(crate) mod change;
 pub(crate) mod foreign_keys;
 pub(crate) mod history;
-pub(crate) mod key_reference;
 mod local_table;
 pub(crate) mod reference;
 mod remote_table;

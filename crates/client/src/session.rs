@@ -251,8 +251,8 @@ fn check_rows(modes: &[DownloadMode], frame: &RowsFrame) -> Result<(), Failure> 
         _ => return Err(malformed("rows of a table that is not downloaded")),
     }
     match frame.operation {
-        Operation::Upsert | Operation::KeyChange | Operation::Delete => Ok(()),
-        Operation::Insert | Operation::Update => {
+        Operation::Upsert | Operation::Delete => Ok(()),
+        Operation::Insert | Operation::Update | Operation::KeyChange => {
             Err(malformed("rows of an upload within a download"))
         }
     }

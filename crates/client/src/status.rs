@@ -78,9 +78,9 @@ pub struct PendingChange {
     pub table: String,
     /// What became of the row.
     pub operation: PendingOperation,
-    /// The row's key, readable; of a key change the old one and the new one.
+    /// The row's key, readable.
     pub key: String,
-    /// The columns that an update or a key change changed.
+    /// The columns that an update changed.
     pub columns: Vec<String>,
 }
 
@@ -91,8 +91,6 @@ pub enum PendingOperation {
     Insert,
     /// It changed.
     Update,
-    /// It has another key.
-    KeyChange,
     /// It is gone.
     Delete,
 }
@@ -103,7 +101,6 @@ impl PendingOperation {
         match self {
             PendingOperation::Insert => "insert",
             PendingOperation::Update => "update",
-            PendingOperation::KeyChange => "key change",
             PendingOperation::Delete => "delete",
         }
     }
@@ -175,31 +172,23 @@ fn for_each_change(
     let open = state.open_generation;
     let frozen = state.frozen.map(|frozen| (frozen.generation, Some(open)));
     for (generation, newer) in frozen.into_iter().chain([(open, None)]) {
-        let reading = Reading { generation, newer, key_changes: true };
+        let reading = Reading { generation, newer };
         change_log::for_each(connection, table, reading, &mut |entry| {
             let operation = match entry.change().map_err(explain)? {
                 Change::None => return Ok(()),
                 Change::Insert => PendingOperation::Insert,
                 Change::Update => PendingOperation::Update,
-                Change::Moved => PendingOperation::KeyChange,
                 Change::Delete => PendingOperation::Delete,
             };
             let mut columns = Vec::new();
-            if matches!(operation, PendingOperation::Update | PendingOperation::KeyChange) {
+            if operation == PendingOperation::Update {
                 for (n, name) in table.published.columns.iter().enumerate() {
                     if entry.changed(n).map_err(explain)? {
                         columns.push(name.clone());
                     }
                 }
             }
-            let mut key = entry.key_text().map_err(explain)?;
-            if operation == PendingOperation::KeyChange {
-                let new_values = table.key.iter().map(|key| entry.after(key.position));
-                let new_values =
-                    new_values.collect::<rusqlite::Result<Vec<_>>>().map_err(explain)?;
-                let old_key = entry.old_key_text().map_err(explain)?;
-                key = format!("{old_key} -> {}", table.key_text(new_values.into_iter()));
-            }
+            let key = entry.key_text().map_err(explain)?;
             visit(PendingChange { table: table.name().to_owned(), operation, key, columns })
         })?;
     }

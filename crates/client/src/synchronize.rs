@@ -175,8 +175,6 @@ struct Lesson {
 }
 
 #[cfg(test)]
-mod key_change_tests;
-#[cfg(test)]
 mod rebuild_tests;
 #[cfg(test)]
 mod tests;

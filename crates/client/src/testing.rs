@@ -277,14 +277,6 @@ impl Incoming<'_> {
         self.rows(table, Operation::Upsert, rows)
     }
 
-    /// Rows as they are now, each after its old key.
-    pub(crate) fn key_change(self, table: &str, changes: &[(&[Value], &[Value])]) -> Self {
-        let whole: Vec<Vec<Value>> =
-            changes.iter().map(|(old, row)| [*old, *row].concat()).collect();
-        let slices: Vec<&[Value]> = whole.iter().map(Vec::as_slice).collect();
-        self.rows(table, Operation::KeyChange, &slices)
-    }
-
     pub(crate) fn delete(self, table: &str, keys: &[&[Value]]) -> Self {
         self.rows(table, Operation::Delete, keys)
     }
@@ -398,10 +390,7 @@ fn describe(table: &PublishedTable, rows: &RowsFrame) -> Vec<String> {
             Operation::Insert => format!("insert {} {}", table.name, row()),
             Operation::Delete => format!("delete {} {}", table.name, row()),
             Operation::Update => format!("update {} {} -> {}", table.name, row(), row()),
-            Operation::KeyChange => {
-                format!("key change {} {} -> {}", table.name, row(), row())
-            }
-            Operation::Upsert => format!("upsert {} {}", table.name, row()),
+            Operation::Upsert | Operation::KeyChange => format!("upsert {} {}", table.name, row()),
         })
         .collect();
     assert!(reader.is_at_end());

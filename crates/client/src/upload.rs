@@ -7,7 +7,6 @@
 mod frames;
 
 use crate::capture::change_log::{self, Entry, Reading};
-use crate::capture::set_back::SetBack;
 use crate::connection::{begin_read, explain};
 use crate::progress::state::{Frozen, State};
 use crate::schema::RemoteTable;
@@ -65,8 +64,7 @@ impl Upload {
         let mut parts = Vec::new();
         if let Some(frozen) = state.frozen {
             let transaction = begin_read(connection)?;
-            let set_back = SetBack::of(connection, tables, frozen.generation)?;
-            let source = Source { connection, frozen, open: state.open_generation, set_back };
+            let source = Source { connection, frozen, open: state.open_generation };
             for table in tables.iter().filter(|table| table.uploads()) {
                 match collector.table(&source, table)? {
                     Some(collected) => parts.extend(collected),
@@ -76,7 +74,8 @@ impl Upload {
             drop(transaction);
         }
         let Collector { rows, bytes, .. } = collector;
-        Ok(Some(Upload { begin, parts, rows, compression: limits.compression, bytes }))
+        let compression = limits.compression;
+        Ok(Some(Upload { begin, parts, rows, compression, bytes }))
     }
 
     /// A server with these capabilities reads it.
@@ -104,7 +103,6 @@ struct Source<'a> {
     connection: &'a Connection,
     frozen: Frozen,
     open: i64,
-    set_back: SetBack<'a>,
 }
 
 struct Collector<'a> {
@@ -117,38 +115,32 @@ struct Collector<'a> {
 }
 
 impl Collector<'_> {
-    /// The frames of one table: key changes, inserts, updates, deletes; none if the upload is too
+    /// The frames of one table: inserts, updates, deletes; none if the upload is too
     /// large with them.
     fn table(
         &mut self,
         source: &Source<'_>,
         table: &RemoteTable,
-    ) -> Result<Option<[Spill; 4]>, Failure> {
-        let Source { connection, frozen, open, set_back } = source;
-        let operations =
-            [Operation::KeyChange, Operation::Insert, Operation::Update, Operation::Delete];
+    ) -> Result<Option<[Spill; 3]>, Failure> {
+        let Source { connection, frozen, open } = source;
+        let operations = [Operation::Insert, Operation::Update, Operation::Delete];
         let compression = self.limits.compression.filter(|_| table.published.compress);
         let new = |operation| Framing::new(table, operation, compression, self.spills);
         let mut batches = operations.map(new);
         let bytes_max = self.limits.bytes_max;
-        let (generation, newer) = (frozen.generation, Some(*open));
-        let reading = Reading { generation, newer, key_changes: true };
+        let reading = Reading { generation: frozen.generation, newer: Some(*open) };
         let is_too_much = |bytes: u64| bytes_max.is_some_and(|max| bytes > max);
         let visit = &mut |entry: &Entry<'_>| {
             let batch = match (entry.existed, entry.exists_after().map_err(explain)?) {
                 (false, false) => return Ok(Continue(())),
-                (true, true) if entry.changed_key().map_err(explain)? => &mut batches[0],
-                (false, true) => &mut batches[1],
-                (true, true) => &mut batches[2],
-                (true, false) => &mut batches[3],
+                (false, true) => &mut batches[0],
+                (true, true) => &mut batches[1],
+                (true, false) => &mut batches[2],
             };
             let compressor = &mut self.compressor;
-            let mut bytes = batch.add(entry, false, compressor)?;
+            let bytes = batch.add(entry, compressor)?;
             if bytes == 0 {
-                if !set_back.has(table, entry)? {
-                    return Ok(Continue(()));
-                }
-                bytes = batch.add(entry, true, compressor)?;
+                return Ok(Continue(()));
             }
             self.rows += 1;
             self.bytes += bytes;
@@ -192,21 +184,15 @@ impl<'a> Framing<'a> {
         Framing { table, frame, compression, frames: spills.open() }
     }
 
-    /// Adds one row and returns its size, which is 0 if the row is unchanged, unless it `stays` so
-    /// on purpose.
-    fn add(
-        &mut self,
-        entry: &Entry<'_>,
-        stays: bool,
-        compressor: &mut Compressor,
-    ) -> Result<u64, Failure> {
+    /// Adds one row and returns its size, which is 0 if the row is unchanged.
+    fn add(&mut self, entry: &Entry<'_>, compressor: &mut Compressor) -> Result<u64, Failure> {
         let start = self.frame.bytes.len();
         let changed = match self.frame.operation {
             Operation::Insert | Operation::Upsert => self.write_after(entry).map(|()| true),
             Operation::Delete => self.write_before(entry).map(|_| true),
             Operation::Update | Operation::KeyChange => self.write_update(entry),
         };
-        if !changed.map_err(explain)? && !stays {
+        if !changed.map_err(explain)? {
             self.frame.bytes.truncate(start);
             return Ok(0);
         }

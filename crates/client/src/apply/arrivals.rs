@@ -9,7 +9,7 @@
 
 use super::circumstances::Circumstances;
 use super::download::Download;
-use super::{frame, readable, rejects};
+use super::{readable, rejects};
 use crate::capture::change_log;
 use crate::connection::{bind, explain, value};
 use crate::schema::history::{Arriving, History};
@@ -163,13 +163,12 @@ impl<'a> Arrivals<'a> {
         }
         let mut reader = download.upserts.reader();
         while let Some(payload) = reader.next_chunk()? {
-            let (position, operation, count) = RowsFrame::split(&payload)?;
+            let (position, _, count) = RowsFrame::split(&payload)?;
             let position = usize::from(position);
             let Some(Some(arriving)) = changed.get(position) else { continue };
             let table = &self.circumstances.tables[position];
             let rows = &payload[RowsFrame::PREFIX_BYTES..];
-            let rows = frame::only_rows(table, operation, rows, count)?;
-            let mut reader = RowReader::new(&rows);
+            let mut reader = RowReader::new(rows);
             for _ in 0..count {
                 let mut row = Vec::with_capacity(table.width());
                 for _ in 0..table.width() {

@@ -6,8 +6,7 @@
 //! refers to the same value as before: these children are noted before anything is written, and
 //! get their value back at the end.
 //!
-//! A child with a pending change follows its parent, as one does that refers to a key
-//! (`apply/key_changes/staying.rs`). It gets the value back only where a row has it.
+//! A child with a pending change follows its parent. It gets the value back only where a row has it.
 
 use super::circumstances::Circumstances;
 use super::download::Download;
@@ -18,7 +17,7 @@ use crate::schema::reference::Reference;
 use crate::schema::{RemoteTable, reference};
 use crate::sql::{all, ident, list, parameters};
 use model::{Failure, RowReader};
-use protocol::{DownloadMode, Operation, RowsFrame};
+use protocol::{DownloadMode, RowsFrame};
 use rusqlite::Connection;
 
 /// Notes of one download; dropped by [`ByValue::give_back`].
@@ -146,17 +145,13 @@ impl<'a> ByValue<'a> {
         let mut statement = self.connection.prepare_cached(sql).map_err(explain)?;
         let mut upserts = download.upserts.reader();
         while let Some(payload) = upserts.next_chunk()? {
-            let (position, operation, count) = RowsFrame::split(&payload)?;
+            let (position, _, count) = RowsFrame::split(&payload)?;
             if position != table.position {
                 continue;
             }
             let mut reader = RowReader::new(&payload[RowsFrame::PREFIX_BYTES..]);
             let (mut key, mut row) = (Vec::new(), Vec::new());
             for _ in 0..count {
-                if operation == Operation::KeyChange {
-                    protocol::read_values(&mut reader, table.key.len(), &mut key)?;
-                    run(&mut statement, &key).map_err(explain)?;
-                }
                 protocol::read_values(&mut reader, table.width(), &mut row)?;
                 key.clear();
                 key.extend(table.key.iter().map(|key| row[key.position]));

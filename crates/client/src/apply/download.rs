@@ -17,12 +17,10 @@ pub(crate) struct Download {
     pub(crate) deletes: Vec<Spill>,
     /// Frames of [`Rejects`].
     pub(crate) rejects: Spill,
-    /// Rows that are not deleted, those with another key included.
+    /// Rows that are not deleted.
     pub(crate) upsert_rows: u64,
     pub(crate) delete_rows: u64,
-    /// Rows with another key.
-    pub(super) key_change_rows: u64,
-    /// Per table: rows came that are not deleted; some of them with another key.
+    /// Per table: what came that is not deleted.
     pub(super) came: Vec<Came>,
 }
 
@@ -30,7 +28,6 @@ pub(crate) struct Download {
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Came {
     pub(super) rows: bool,
-    pub(super) key_changes: bool,
     /// How many.
     pub(super) count: u64,
     /// How many bytes they have.
@@ -46,7 +43,6 @@ impl Download {
             rejects: spills.open(),
             upsert_rows: 0,
             delete_rows: 0,
-            key_change_rows: 0,
             came: begin.tables.iter().map(|_| Came::default()).collect(),
             begin,
         }
@@ -62,10 +58,6 @@ impl Download {
         came.rows = true;
         came.count += u64::from(frame.count);
         came.bytes += frame.bytes.len() as u64;
-        if frame.operation == Operation::KeyChange {
-            came.key_changes = true;
-            self.key_change_rows += u64::from(frame.count);
-        }
         self.upsert_rows += u64::from(frame.count);
         self.upserts.append(frame.into_payload())
     }

@@ -93,7 +93,7 @@ fn wanted<'a>(
     let is_large = |table: &&RemoteTable| {
         let came = download.came[usize::from(table.position)];
         let large = came.count >= rows_min || came.bytes >= BYTES_MIN;
-        large && download.mode(table) == DownloadMode::Refresh && came.rows && !came.key_changes
+        large && download.mode(table) == DownloadMode::Refresh && came.rows
     };
     let mut large = circumstances.tables.iter().filter(is_large).peekable();
     if large.peek().is_none() {

@@ -1,19 +1,15 @@
 //! Rows that a download does not change, because pending changes cannot be uploaded first.
 //!
 //! A row with a pending change is never changed. If it refers to another row, that row cannot be
-//! deleted without breaking a foreign key, and its key cannot change. Usually the change is
-//! uploaded first. But a synchronization that only downloads has no upload, and a row in a table of
-//! the user's own is never uploaded. Then the download is applied once more: changed rows, and all
-//! rows to which they refer, directly or not, stay. The downloaded rows are stored beside them
-//! (`apply/kept_back.rs`).
+//! deleted without breaking a foreign key. Usually the change is uploaded first. But a
+//! synchronization that only downloads has no upload, and a row in a table of the user's own is
+//! never uploaded. Then the download is applied once more: changed rows, and all rows to which they
+//! refer, directly or not, stay. The downloaded rows are stored beside them (`apply/kept_back.rs`).
 
 use super::circumstances::Circumstances;
-use super::download::Download;
-use super::values::{bind_key, execute};
 use super::{incoming, rejects};
-use crate::apply::key_changes::frames;
 use crate::connection::{explain, value};
-use crate::schema::reference::{Clinging, Fate, Reference};
+use crate::schema::reference::{Clinging, Reference};
 use crate::schema::{RemoteTable, reference};
 use crate::sql::ident;
 use model::{Failure, Value};
@@ -42,7 +38,6 @@ pub(super) fn is_kept_sql(table: &RemoteTable) -> String {
 /// Notes the keys of the rows that stay as they are.
 pub(super) fn begin(
     connection: &Connection,
-    download: &Download,
     circumstances: &Circumstances<'_>,
 ) -> Result<(), Failure> {
     let tables = circumstances.tables;
@@ -58,13 +53,10 @@ pub(super) fn begin(
         ))?;
     }
     let references = reference::references(connection, tables).map_err(explain)?;
-    for Clinging { child, reference } in
-        reference::unpublished_references(connection, tables, Fate::Deleted)?
-    {
+    for Clinging { child, reference } in reference::unpublished_references(connection, tables)? {
         let held_by = quoted(&child);
         add_parents(connection, tables, &reference, &held_by, &format!("{} AS c", ident(&child)))?;
     }
-    add_moved(connection, download, tables)?;
     add_ancestors(connection, tables, &references)?;
     for table in tables {
         let guarded = guarded_sql(table);
@@ -118,71 +110,6 @@ pub(super) fn tell(
         read().map_err(explain)?;
     }
     Ok(())
-}
-
-/// Guards the rows that get another key, and to which a foreign key refers that does not follow.
-/// Its `ON DELETE` is not for them (trap 21).
-fn add_moved(
-    connection: &Connection,
-    download: &Download,
-    tables: &[RemoteTable],
-) -> Result<(), Failure> {
-    if download.key_change_rows == 0 {
-        return Ok(());
-    }
-    let clinging = reference::unpublished_references(connection, tables, Fate::Moved)?;
-    if clinging.is_empty() {
-        return Ok(());
-    }
-    frames::for_each_old_key(download, tables, &mut |position, key| {
-        for Clinging { child, reference } in &clinging {
-            if reference.parent_at != Some(position) {
-                continue;
-            }
-            let parent = &tables[position];
-            let sql = format!(
-                "INSERT OR IGNORE INTO temp.{} SELECT {}, {} FROM {} AS p WHERE {} AND {}",
-                guarded_sql(parent),
-                parent.keys_sql("p."),
-                quoted(child),
-                parent.table_sql(),
-                parent.key_is_parameter("p.", 1),
-                is_referred_to(child, reference),
-            );
-            execute(connection, &sql, key).map_err(explain)?;
-        }
-        Ok(())
-    })
-}
-
-/// Whether a foreign key refers to the row that would not follow it under another key.
-pub(super) fn holds_key(
-    connection: &Connection,
-    tables: &[RemoteTable],
-    table: &RemoteTable,
-    key: &[Value],
-) -> Result<bool, Failure> {
-    let clinging = reference::unpublished_references(connection, tables, Fate::Moved)?;
-    let here = |it: &&Clinging| it.reference.parent_at == Some(usize::from(table.position));
-    for Clinging { child, reference } in clinging.iter().filter(here) {
-        let sql = format!(
-            "SELECT 1 FROM {} AS p WHERE {} AND {}",
-            table.table_sql(),
-            table.key_is_parameter("p.", 1),
-            is_referred_to(child, reference),
-        );
-        let mut statement = connection.prepare_cached(&sql).map_err(explain)?;
-        bind_key(&mut statement, key).map_err(explain)?;
-        if statement.raw_query().next().map_err(explain)?.is_some() {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
-/// The condition that a row of `child` refers to the row `p`.
-fn is_referred_to(child: &str, reference: &Reference) -> String {
-    format!("EXISTS (SELECT 1 FROM {} AS c WHERE {})", ident(child), reference.same())
 }
 
 fn quoted(name: &str) -> String {

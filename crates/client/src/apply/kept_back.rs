@@ -125,16 +125,6 @@ pub(super) fn keep_row(
     run(connection, &incoming::keep_row_sql(table), &values)
 }
 
-/// Keeps a delete back.
-pub(super) fn keep_delete(
-    connection: &Connection,
-    table: &RemoteTable,
-    key: &[ValueRef<'_>],
-) -> Result<(), Failure> {
-    create(connection, table)?;
-    run(connection, &incoming::keep_delete_sql(table), key)
-}
-
 /// Keeps back a row that its table refuses, and tells of it.
 pub(super) fn refuse(
     connection: &Connection,

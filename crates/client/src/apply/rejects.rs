@@ -5,7 +5,6 @@ pub(super) mod perhaps_lost;
 use super::circumstances::Circumstances;
 use super::download::Download;
 use super::readable::{key_json, row_json, row_text};
-use crate::apply::key_changes::moved_rows::{self, MovedRow};
 use crate::connection::{bind, explain, value};
 use crate::progress::facts;
 use crate::progress::state::Frozen;
@@ -117,18 +116,7 @@ pub(super) fn record(
             let base = base(connection, table, &key, committed).map_err(explain)?;
             let counter = Some(reject.counter);
             let reason = Reason { counter, code, message, at, base };
-            // Of a key change that was refused the row lies under its new key.
-            let moved = match committed.filter(|_| table.uploads()) {
-                Some(frozen) => moved_rows::moved(connection, table, frozen.generation, &key),
-                None => Ok(None),
-            };
-            let moved = match moved.map_err(explain)? {
-                Some(key) => MovedRow { key, changed: Vec::new() },
-                None => moved_rows::find(connection, table, &key)?
-                    .unwrap_or_else(|| MovedRow { key: key.clone(), changed: Vec::new() }),
-            };
-            let row = row_json(connection, table, &moved.key, code, &moved.changed);
-            let row = row.map_err(explain)?;
+            let row = row_json(connection, table, &key, code, &[]).map_err(explain)?;
             let is_news = insert_with_row(connection, table, &key, reason, row).map_err(explain)?;
             learned.rejects += u64::from(is_news);
             let withheld = [Code::RowTooLargeToSend, Code::OwedRowUnreadable];

@@ -5,7 +5,7 @@ use super::download::Download;
 use super::frame::{count_rows, expect_end};
 use super::refresh::Known;
 use super::values::{exists, found, run};
-use super::{circumstances, frame, guarded, kept_back, orphans, refresh, rejects};
+use super::{circumstances, guarded, kept_back, orphans, refresh, rejects};
 use crate::apply::rejects::Withheld;
 use crate::apply::rows::comparison::Tells;
 use crate::apply::rows::waiting::{Placeholders, WaitingRows};
@@ -150,15 +150,13 @@ impl<'a> Writer<'a> {
     ) -> Result<(), Failure> {
         let mut reader = frames.reader();
         while let Some(payload) = reader.next_chunk()? {
-            let (table, operation, count) = RowsFrame::split(&payload)?;
+            let (table, _, count) = RowsFrame::split(&payload)?;
             if !is_meant(table) {
                 continue;
             }
             self.target(usize::from(table))?;
             let Some(target) = &mut self.targets[usize::from(table)] else { continue };
             let rows = &payload[RowsFrame::PREFIX_BYTES..];
-            // The keys were changed before.
-            let rows = frame::only_rows(target.table, operation, rows, count)?;
             let mut frame = FrameWriter::new(
                 self.connection,
                 self.circumstances,
@@ -166,7 +164,7 @@ impl<'a> Writer<'a> {
                 target,
                 count,
             )?;
-            expect_end(frame.write(&rows, count)?)?;
+            expect_end(frame.write(rows, count)?)?;
             self.rows_done += u64::from(count);
             progress(self.rows_done);
         }

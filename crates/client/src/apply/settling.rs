@@ -3,9 +3,8 @@
 use super::incoming::{has_table, is_absent, write};
 use super::orphans::Surroundings;
 use super::values::bind_key;
-use super::{constraint, guarded, orphans, rejects};
+use super::{constraint, orphans, rejects};
 use crate::capture::change_log::Change;
-use crate::capture::set_back::SetBack;
 use crate::capture::{change_log, undone};
 use crate::connection::{explain, triggers_off};
 use crate::schema::{RemoteTable, reference};
@@ -20,7 +19,6 @@ pub(crate) fn apply_for_undone_changes(
     open: i64,
 ) -> Result<(), Failure> {
     let mut clinging = None;
-    let set_back = SetBack::of(connection, tables, open)?;
     // A row may wait for a later one.
     loop {
         let (mut settled, mut waiting) = (false, false);
@@ -28,7 +26,7 @@ pub(crate) fn apply_for_undone_changes(
             if !has_table(connection, table).map_err(explain)? {
                 continue;
             }
-            for key in undone(connection, table, &set_back)? {
+            for key in undone(connection, table, open)? {
                 triggers_off(connection)?;
                 let clinging = match &mut clinging {
                     Some(known) => &*known,
@@ -55,17 +53,16 @@ pub(crate) fn apply_for_undone_changes(
 pub(crate) fn undone(
     connection: &Connection,
     table: &RemoteTable,
-    set_back: &SetBack<'_>,
+    open: i64,
 ) -> Result<Vec<Vec<Value>>, Failure> {
-    let (mut keys, open) = (Vec::new(), set_back.generation());
+    let mut keys = Vec::new();
     for key in crate::apply::incoming::keys(connection, table).map_err(explain)? {
         let change = match table.uploads() {
             true => change_log::change_of(connection, table, open, &key).map_err(explain)?,
             false => None,
         };
         match change {
-            None => keys.push(key),
-            Some(Change::None) if !set_back.has_row(table, &key)? => keys.push(key),
+            None | Some(Change::None) => keys.push(key),
             Some(_) => {}
         }
     }
@@ -81,14 +78,6 @@ fn settle(
     key: &[Value],
 ) -> Result<bool, Failure> {
     let Surroundings { tables, open_generation: open, .. } = surroundings;
-    // A row that got another key is not deleted under the old one while a row refers to it: what
-    // the file does at a delete would act.
-    if table.in_foreign_keys
-        && rejects::is_held(connection, table, key).map_err(explain)?
-        && guarded::holds_key(connection, tables, table, key)?
-    {
-        return Ok(false);
-    }
     let before = live_entries(connection, tables, open, table, key)?;
     connection.execute_batch("SAVEPOINT syncline_settle").map_err(explain)?;
     let broken = broken(connection, tables, table, key)?;

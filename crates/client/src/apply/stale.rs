@@ -7,8 +7,7 @@
 
 use super::circumstances::Circumstances;
 use super::values::key_of;
-use super::{incoming, rejects, values};
-use crate::apply::key_changes::moved_rows::moved;
+use super::{incoming, rejects};
 use crate::capture::change_log;
 use crate::connection::{bind, explain};
 use crate::schema::{Image, RemoteTable};
@@ -16,14 +15,6 @@ use crate::sql::{all, ident};
 use model::{Code, Failure, RowReader, Value, write_value};
 use rusqlite::{Connection, ErrorCode};
 use std::collections::BTreeSet;
-
-/// A change over a row that is not the center's.
-struct Stale {
-    /// Where the row lay.
-    key: Vec<Value>,
-    /// Where the change has moved it to.
-    moved: Option<Vec<Value>>,
-}
 
 /// Undoes the changes of `table` that are not based on the downloaded rows.
 pub(super) fn take_back(
@@ -33,8 +24,8 @@ pub(super) fn take_back(
 ) -> Result<(), Failure> {
     let open = circumstances.open_generation;
     let stale = stale(connection, table, open).map_err(explain)?;
-    // Keys may have passed from one of these rows to another, so all are taken back together where
-    // that is possible.
+    // Values of a UNIQUE index may have passed from one of these rows to another, so all are taken
+    // back together where that is possible.
     if stale.is_empty() || take_back_some(connection, table, circumstances, &stale)? {
         return Ok(());
     }
@@ -49,30 +40,16 @@ fn take_back_some(
     connection: &Connection,
     table: &RemoteTable,
     circumstances: &Circumstances<'_>,
-    stale: &[Stale],
+    stale: &[Vec<Value>],
 ) -> Result<bool, Failure> {
     let Circumstances { tables, open_generation: open, at, .. } = *circumstances;
-    let keys = stale.iter().flat_map(|it| it.moved.iter().chain([&it.key]));
-    let keys: BTreeSet<Vec<u8>> = keys.map(|key| encoded(key)).collect();
+    let keys: BTreeSet<Vec<u8>> = stale.iter().map(|key| encoded(key)).collect();
     let others = |connection: &Connection| others_changed(connection, tables, open, table, &keys);
     settle(connection, &others, &mut || {
-        for it in stale {
-            let key = it.moved.as_ref().unwrap_or(&it.key);
+        for key in stale {
             rejects::record_stranded(connection, table, key, Code::RowDiffersOnReturn, at)?;
         }
-        for moved in stale.iter().filter_map(|it| it.moved.as_ref()) {
-            let live = table.key_is_parameter("", 1);
-            let sql = format!("DELETE FROM {} WHERE {live}", table.table_sql());
-            let mut statement = connection.prepare_cached(&sql)?;
-            values::bind_key(&mut statement, moved)?;
-            statement.raw_execute()?;
-        }
-        for moved in stale.iter().filter_map(|it| it.moved.as_ref()) {
-            // A row of the center may have come for this key. It is forgotten with the change.
-            incoming::write(connection, table, open, moved)?;
-            change_log::forget(connection, table, open, moved)?;
-        }
-        stale.iter().try_for_each(|it| incoming::write(connection, table, open, &it.key))
+        stale.iter().try_for_each(|key| incoming::write(connection, table, open, key))
     })
 }
 
@@ -138,9 +115,13 @@ fn others_changed(
     Ok(count)
 }
 
-/// Changes that are not based on the downloaded rows. A large column that the change did not set
+/// The keys of changes that are not based on the downloaded rows. A large column that the change did not set
 /// has the value of the row.
-fn stale(connection: &Connection, table: &RemoteTable, open: i64) -> rusqlite::Result<Vec<Stale>> {
+fn stale(
+    connection: &Connection,
+    table: &RemoteTable,
+    open: i64,
+) -> rusqlite::Result<Vec<Vec<Value>>> {
     let columns = table.published.columns.iter().zip(&table.large);
     let same = all(columns.map(|(name, large)| {
         let (old, came) = (Image::Old.column(name), Image::Incoming.column(name));
@@ -169,8 +150,7 @@ fn stale(connection: &Connection, table: &RemoteTable, open: i64) -> rusqlite::R
     let mut rows = statement.query([open])?;
     let mut stale = Vec::new();
     while let Some(row) = rows.next()? {
-        let key = key_of(table, row)?;
-        stale.push(Stale { moved: moved(connection, table, open, &key)?, key });
+        stale.push(key_of(table, row)?);
     }
     Ok(stale)
 }

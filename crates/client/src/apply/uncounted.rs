@@ -68,7 +68,7 @@ impl Touched {
         Touched {
             refreshed: download.mode(table) == DownloadMode::Refresh,
             written: download.came[at].rows,
-            vacated: download.came[at].key_changes || !download.deletes[at].is_empty(),
+            vacated: !download.deletes[at].is_empty(),
             has_unique: !table.unique.is_empty(),
         }
     }

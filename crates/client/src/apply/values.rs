@@ -3,29 +3,7 @@
 use crate::connection::{bind, value};
 use crate::schema::RemoteTable;
 use model::{Value, ValueRef};
-use rusqlite::{CachedStatement, Connection};
-
-/// Binds as many of the values as the statement asks for.
-pub(super) fn bind_all(
-    statement: &mut rusqlite::CachedStatement<'_>,
-    values: &[ValueRef<'_>],
-) -> rusqlite::Result<()> {
-    let count = statement.parameter_count();
-    for (n, value) in values.iter().take(count).enumerate() {
-        bind(statement, n + 1, *value)?;
-    }
-    Ok(())
-}
-
-pub(super) fn execute(
-    connection: &Connection,
-    sql: &str,
-    values: &[ValueRef<'_>],
-) -> rusqlite::Result<usize> {
-    let mut statement = connection.prepare_cached(sql)?;
-    bind_all(&mut statement, values)?;
-    statement.raw_execute()
-}
+use rusqlite::CachedStatement;
 
 pub(super) fn bind_key(
     statement: &mut rusqlite::CachedStatement<'_>,

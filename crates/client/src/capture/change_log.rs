@@ -4,17 +4,16 @@ mod entry;
 
 pub(crate) use entry::{Change, Entry};
 
-use super::moves;
 use crate::connection::explain;
 use crate::schema::spelled::Forgetting;
 use crate::schema::{Image, RemoteTable};
 use crate::sql::{all, ident};
-use entry::{Kind, Layout};
+use entry::Layout;
 use model::{Failure, Value};
 use rusqlite::{Connection, OptionalExtension};
 use std::ops::ControlFlow::{self, Break, Continue};
 
-/// Creates the change table, the incoming table and the table of key changes of `table`.
+/// Creates the change table and the incoming table of `table`.
 pub(crate) fn create(connection: &Connection, table: &RemoteTable) -> rusqlite::Result<()> {
     let keys = table.our_keys_sql("");
     let captured = if table.large_bits() == 0 { "" } else { ", \"captured\" INTEGER NOT NULL" };
@@ -26,8 +25,7 @@ pub(crate) fn create(connection: &Connection, table: &RemoteTable) -> rusqlite::
         table.our_keys_declared(),
         table.images_sql("", Image::Old),
     ))?;
-    create_incoming(connection, table)?;
-    moves::create(connection, table)
+    create_incoming(connection, table)
 }
 
 /// Creates the incoming table of `table`.
@@ -128,7 +126,6 @@ pub(crate) fn drop_generation(
     table: &RemoteTable,
     generation: i64,
 ) -> rusqlite::Result<()> {
-    moves::drop_generation(connection, table, generation)?;
     let sql = table.collecting.forget.get_or_init(|| forgetting(table));
     connection.prepare_cached(&sql.incoming)?.execute([generation])?;
     let has_others = connection
@@ -151,7 +148,6 @@ pub(crate) fn merge_back(
     frozen: i64,
     open: i64,
 ) -> rusqlite::Result<()> {
-    moves::merge_back(connection, table, frozen, open)?;
     let change = table.change_sql();
     let newer = format!(
         "FROM {change} AS n WHERE n.\"generation\" = ?2 AND {}",
@@ -191,13 +187,9 @@ pub(crate) struct Reading {
     pub(crate) generation: i64,
     /// The generation after it, if there is one.
     pub(crate) newer: Option<i64>,
-    /// A key change is one change; otherwise it is a delete and an insert, and where only the
-    /// spelling of the key differs an update.
-    pub(crate) key_changes: bool,
 }
 
-/// Shows `visit` every entry of a generation, in key order, and then each row that got another key.
-/// Stops at the first failure.
+/// Shows `visit` every entry of a generation, in key order. Stops at the first failure.
 pub(crate) fn for_each(
     connection: &Connection,
     table: &RemoteTable,
@@ -221,25 +213,16 @@ pub(crate) fn for_each_until(
         Some(newer) if has_entries(connection, table, newer).map_err(explain)? => Some(newer),
         _ => None,
     };
-    let moves =
-        reading.key_changes && moves::has_any(connection, table, generation).map_err(explain)?;
-    let kinds: &[Kind] =
-        if moves { &[Kind::AmongMoves, Kind::KeyChanges] } else { &[Kind::Entries] };
-    for &kind in kinds {
-        let layout = Layout::new(table, kind, newer.is_some());
-        let mut statement = connection.prepare_cached(layout.spelled()).map_err(explain)?;
-        statement.raw_bind_parameter(1, generation).map_err(explain)?;
-        if let Some(newer) = newer {
-            statement.raw_bind_parameter(2, newer).map_err(explain)?;
-        }
-        let mut rows = statement.raw_query();
-        while let Some(row) = rows.next().map_err(explain)? {
-            let entry = Entry::new(row, layout).map_err(explain)?;
-            // A row that moved and is gone is the delete of its origin.
-            let is_shown = kind != Kind::KeyChanges || entry.exists_after().map_err(explain)?;
-            if is_shown && visit(&entry)?.is_break() {
-                return Ok(Break(()));
-            }
+    let layout = Layout::new(table, newer.is_some());
+    let mut statement = connection.prepare_cached(layout.spelled()).map_err(explain)?;
+    statement.raw_bind_parameter(1, generation).map_err(explain)?;
+    if let Some(newer) = newer {
+        statement.raw_bind_parameter(2, newer).map_err(explain)?;
+    }
+    let mut rows = statement.raw_query();
+    while let Some(row) = rows.next().map_err(explain)? {
+        if visit(&Entry::new(row, layout).map_err(explain)?)?.is_break() {
+            return Ok(Break(()));
         }
     }
     Ok(Continue(()))
@@ -253,7 +236,7 @@ pub(crate) fn change_of(
     generation: i64,
     key: &[Value],
 ) -> rusqlite::Result<Option<Change>> {
-    let layout = Layout::new(table, Kind::Entries, false);
+    let layout = Layout::new(table, false);
     let condition: String = table
         .key
         .iter()
@@ -292,17 +275,6 @@ pub(crate) fn forget(
     };
     run(&format!("DELETE FROM {} WHERE {condition}", table.incoming_sql()), None)?;
     let at = key.len() + 1;
-    // Of a key change both halves are forgotten.
-    let (moved, change) = (table.moved_sql(), table.change_sql());
-    let origin = format!(
-        "UPDATE {change} SET \"existed\" = 0 WHERE \"generation\" = ?{at} AND EXISTS \
-         (SELECT 1 FROM {moved} AS m WHERE m.\"generation\" = ?{at} AND {} AND {})",
-        all(table.key.iter().enumerate().map(|(n, key)| format!("m.{} = ?{}", key.ours(), n + 1))),
-        table.came_from("m.", &format!("{change}.")),
-    );
-    run(&origin, Some(generation))?;
-    let record = format!("DELETE FROM {moved} WHERE {condition} AND \"generation\" = ?{at}");
-    run(&record, Some(generation))?;
     let entry =
         format!("DELETE FROM {} WHERE {condition} AND \"generation\" = ?{at}", table.change_sql());
     run(&entry, Some(generation)).map(drop)
@@ -337,13 +309,11 @@ mod tests {
             let mut site = Site::new(&format!("CREATE TABLE t({key}, v)"));
             let tables = site.tables();
             for with_newer in [false, true] {
-                for kind in [Kind::Entries, Kind::AmongMoves, Kind::KeyChanges] {
-                    let sql = Layout::new(&tables[0], kind, with_newer).sql("");
-                    let plan =
-                        format!("EXPLAIN QUERY PLAN {}", sql.replace("?1", "1").replace("?2", "2"));
-                    for line in site.rows(&plan) {
-                        assert!(!line.contains("SCAN"), "{key}: {line}");
-                    }
+                let sql = Layout::new(&tables[0], with_newer).sql("");
+                let plan =
+                    format!("EXPLAIN QUERY PLAN {}", sql.replace("?1", "1").replace("?2", "2"));
+                for line in site.rows(&plan) {
+                    assert!(!line.contains("SCAN"), "{key}: {line}");
                 }
             }
         }

@@ -11,24 +11,20 @@
 //! change. So the condition of a partial index is ignored. Indexes over expressions cannot be
 //! followed.
 //!
-//! The old key of a row is recorded *after* the update. An update that is ignored also fires BEFORE
-//! triggers, and a wrong record would give a row the history of another.
-//!
 //! Each statement ends in `ON CONFLICT DO NOTHING`, never in `INSERT OR IGNORE`: SQLite replaces
 //! the latter by the conflict rule of the statement that fired the trigger.
 
 mod create;
 
 use super::generation::GENERATION;
-use super::moves;
-use crate::schema::{Image, RemoteTable};
+use crate::schema::{Image, KeyColumn, RemoteTable};
 use crate::sql::{all, ident, list, literal};
 use create::{Missing, create};
 use rusqlite::{Connection, Rows};
 use std::collections::HashMap;
 
 /// The events with a trigger each, in the names `syncline_<event>_T`.
-const EVENTS: [&str; 6] = ["insert", "inserted", "update", "move", "moved", "delete"];
+const EVENTS: [&str; 5] = ["insert", "inserted", "update", "move", "delete"];
 
 /// The triggers of Syncline that the file holds, by name.
 ///
@@ -134,7 +130,6 @@ fn statements(table: &RemoteTable) -> Vec<Trigger> {
     if table.key_is_rowid {
         triggers.push(after_insert(table));
     }
-    triggers.push(after_move(table));
     triggers.push(before_delete(table));
     triggers
 }
@@ -156,7 +151,7 @@ fn refuse_changes(table: &RemoteTable) -> Vec<Trigger> {
         .into()
 }
 
-// === the six triggers ===
+// === the five triggers ===
 
 fn before_insert(table: &RemoteTable) -> Trigger {
     let mut body = record_rows(table, &key_equals(table, "NEW."));
@@ -168,6 +163,7 @@ fn before_insert(table: &RemoteTable) -> Trigger {
         table.keys_sql("NEW.")
     };
     body.push(record_new_key(table, &new_key, &not_null(table, "NEW.")));
+    body.extend(refuse_another_spelling(table));
     for index in unique_matches(table) {
         body.extend(record_rows(table, &index));
     }
@@ -209,12 +205,14 @@ fn before_move(table: &RemoteTable) -> Trigger {
     let own = format!("({}) IS NOT 1", key_equals_old(table));
     let moved = format!("({}) IS NOT 1", same_new_and_old_key(table));
     let others = |matches: &str| format!("{matches} AND {own}");
-    let mut body = record_rows(table, &others(&key_equals(table, "NEW.")));
+    let mut body = vec![refuse_key_change(table)];
+    body.extend(record_rows(table, &others(&key_equals(table, "NEW."))));
     let guard = match not_null(table, "NEW.") {
         guard if guard.is_empty() => moved,
         guard => format!("{guard} AND {moved}"),
     };
     body.push(record_new_key(table, &table.keys_sql("NEW."), &guard));
+    body.extend(refuse_another_spelling(table));
     let mut columns = key_idents(table);
     for (index, matches) in table.unique.iter().zip(unique_matches(table)) {
         body.extend(record_rows(table, &others(&matches)));
@@ -229,20 +227,57 @@ fn before_move(table: &RemoteTable) -> Trigger {
     trigger(table, "move", &when, body)
 }
 
-/// Updates that gave the row another key.
-fn after_move(table: &RemoteTable) -> Trigger {
-    let mut columns = key_idents(table);
-    columns.extend(rowid_names(table));
-    columns.sort();
-    columns.dedup();
-    let when = format!(
-        "AFTER UPDATE OF {} ON {} WHEN ({}) IS NOT 1",
-        list(columns),
-        table.table_sql(),
-        same_new_and_old_key(table)
-    );
-    let has_key = |row: &str| not_null(table, row);
-    trigger(table, "moved", &when, moves::record(table, &has_key("NEW."), &has_key("OLD.")))
+/// The statement that refuses another key, or another spelling of it, for a row that the center knows
+/// or may know: one that was there when the generation began. A row that was inserted since may get
+/// another key, because its insert is uploaded with the key that it has then.
+fn refuse_key_change(table: &RemoteTable) -> String {
+    let message = literal(&format!(
+        "syncline: the key of a synchronized row of table {} cannot change; \
+         delete the row and insert it again",
+        table.name()
+    ));
+    let differs = table.key.iter().map(|key| {
+        let name = ident(&key.name);
+        is_spelled_differently(&format!("OLD.{name}"), &format!("NEW.{name}"))
+    });
+    let guard = match not_null(table, "OLD.") {
+        guard if guard.is_empty() => guard,
+        guard => format!("{guard} AND "),
+    };
+    format!(
+        "SELECT RAISE(ABORT, {message}) WHERE {guard}({}) AND NOT EXISTS (SELECT 1 FROM {} \
+         WHERE \"generation\" = {GENERATION} AND {} AND \"existed\" = 0)",
+        differs.collect::<Vec<_>>().join(" OR "),
+        table.change_sql(),
+        table.our_key_is_of("OLD."),
+    )
+}
+
+/// The statement that refuses to insert a row that the center knows in another spelling of its key,
+/// after it was deleted here; none where equal keys are spelled in one way.
+fn refuse_another_spelling(table: &RemoteTable) -> Option<String> {
+    if table.key.iter().all(KeyColumn::is_exact) {
+        return None;
+    }
+    let message = literal(&format!(
+        "syncline: a row of table {} was synchronized with this key in another spelling, \
+         which cannot change",
+        table.name()
+    ));
+    let differs = table.key.iter().map(|key| {
+        is_spelled_differently(&Image::Old.column(&key.name), &format!("NEW.{}", ident(&key.name)))
+    });
+    Some(format!(
+        "SELECT RAISE(ABORT, {message}) FROM {} WHERE \"generation\" = {GENERATION} AND {} \
+         AND \"existed\" = 1 AND ({})",
+        table.change_sql(),
+        table.our_key_is_of("NEW."),
+        differs.collect::<Vec<_>>().join(" OR "),
+    ))
+}
+
+fn is_spelled_differently(old: &str, new: &str) -> String {
+    format!("({old} COLLATE BINARY IS NOT {new} OR typeof({old}) IS NOT typeof({new}))")
 }
 
 fn key_idents(table: &RemoteTable) -> Vec<String> {
@@ -268,7 +303,6 @@ fn before_delete(table: &RemoteTable) -> Trigger {
         let values = |column: &str| format!("OLD.{column}");
         body.push(complete(table, &table.our_key_is_of("OLD."), values));
     }
-    body.push(moves::forget(table, "OLD."));
     let when = format!("BEFORE DELETE ON {}{}", table.table_sql(), when_not_null(table, "OLD."));
     trigger(table, "delete", &when, body)
 }

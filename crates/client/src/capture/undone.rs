@@ -1,32 +1,25 @@
 //! Entries without effect: their rows are as they were before.
 
 use super::change_log::{self, Change, Reading};
-use super::moves;
-use super::set_back::SetBack;
 use crate::connection::{bind, explain};
 use crate::schema::RemoteTable;
 use model::{Failure, Value};
 use rusqlite::Connection;
 
-/// Deletes entries of rows that are as they were before the generation of `set_back`, the only one,
-/// so that they block no row. Entries with a downloaded row are settled elsewhere. If keys were
-/// changed, an entry means more than its row, and stays.
+/// Deletes entries of rows that are as they were before `generation`, the only one, so that they
+/// block no row. Entries with a downloaded row are settled elsewhere.
 pub(crate) fn forget(
     connection: &Connection,
     table: &RemoteTable,
-    set_back: &SetBack<'_>,
+    generation: i64,
 ) -> Result<(), Failure> {
-    let generation = set_back.generation();
     if !change_log::has_entries(connection, table, generation).map_err(explain)? {
         return Ok(());
     }
-    if moves::has_any(connection, table, generation).map_err(explain)? {
-        return Ok(());
-    }
     let mut undone = Vec::new();
-    let reading = Reading { generation, newer: None, key_changes: false };
+    let reading = Reading { generation, newer: None };
     change_log::for_each(connection, table, reading, &mut |entry| {
-        if entry.change().map_err(explain)? == Change::None && !set_back.has(table, entry)? {
+        if entry.change().map_err(explain)? == Change::None {
             undone.push(entry.key_values().map_err(explain)?);
         }
         Ok(())
@@ -47,9 +40,6 @@ pub(crate) fn forget_entry(
     generation: i64,
     key: &[Value],
 ) -> Result<(), Failure> {
-    if moves::has_any(connection, table, generation).map_err(explain)? {
-        return Ok(());
-    }
     run(connection, &forget_sql(table), key, generation)
 }
 

@@ -216,7 +216,7 @@ impl Change<'_> {
             let Some(table) = readable(self.connection, old)? else { continue };
             let mut waiting = 0u64;
             let generation = self.open_generation;
-            let reading = Reading { generation, newer: None, key_changes: true };
+            let reading = Reading { generation, newer: None };
             change_log::for_each(self.connection, &table, reading, &mut |entry| {
                 if entry.change().map_err(explain)? != change_log::Change::None {
                     waiting += 1;

@@ -11,14 +11,12 @@ pub(crate) struct ForeignKey {
     /// Per column what refers to what; to nothing named where the primary key is meant.
     pub(crate) columns: Vec<(String, Option<String>)>,
     pub(crate) on_delete: String,
-    pub(crate) on_update: String,
 }
 
 /// Those of all tables, in the order of their names.
 pub(crate) fn all(connection: &Connection) -> rusqlite::Result<Vec<ForeignKey>> {
     let mut statement = connection.prepare_cached(
-        "SELECT s.name, f.id, f.\"table\", f.\"from\", f.\"to\", f.on_delete,
-             f.on_update
+        "SELECT s.name, f.id, f.\"table\", f.\"from\", f.\"to\", f.on_delete
          FROM sqlite_schema AS s, pragma_foreign_key_list(s.name) AS f
          WHERE s.type = 'table' ORDER BY s.name, f.id, f.seq",
     )?;
@@ -33,7 +31,7 @@ pub(crate) fn all(connection: &Connection) -> rusqlite::Result<Vec<ForeignKey>> 
 /// Those of one table.
 pub(crate) fn of(connection: &Connection, child: &str) -> rusqlite::Result<Vec<ForeignKey>> {
     let mut statement = connection.prepare_cached(
-        "SELECT ?1, id, \"table\", \"from\", \"to\", on_delete, on_update
+        "SELECT ?1, id, \"table\", \"from\", \"to\", on_delete
          FROM pragma_foreign_key_list(?1) ORDER BY id, seq",
     )?;
     let mut found = Vec::new();
@@ -57,7 +55,6 @@ fn add(found: &mut Vec<ForeignKey>, row: &Row<'_>) -> rusqlite::Result<()> {
                 parent: row.get(2)?,
                 columns: vec![column],
                 on_delete: row.get(5)?,
-                on_update: row.get(6)?,
             });
         }
     }

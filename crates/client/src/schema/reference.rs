@@ -76,23 +76,12 @@ pub(crate) struct Clinging {
     pub(crate) reference: Reference,
 }
 
-/// What happens to a row that others refer to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fate {
-    /// It goes.
-    Deleted,
-    /// It gets another key.
-    Moved,
-}
-
-/// The foreign keys of tables that are not published, and that let no published row go, or get
-/// another key.
+/// The foreign keys of tables that are not published, and that let no published row go.
 pub(crate) fn unpublished_references(
     connection: &Connection,
     tables: &[RemoteTable],
-    fate: Fate,
 ) -> Result<Vec<Clinging>, Failure> {
-    clinging(connection, tables, fate, &|_| false)
+    clinging(connection, tables, &|_| false)
 }
 
 /// The same, and those of tables that are only uploaded.
@@ -100,13 +89,12 @@ pub(crate) fn clinging_references(
     connection: &Connection,
     tables: &[RemoteTable],
 ) -> Result<Vec<Clinging>, Failure> {
-    clinging(connection, tables, Fate::Deleted, &|table| !table.published.direction.downloads())
+    clinging(connection, tables, &|table| !table.published.direction.downloads())
 }
 
 fn clinging(
     connection: &Connection,
     tables: &[RemoteTable],
-    fate: Fate,
     also: &dyn Fn(&RemoteTable) -> bool,
 ) -> Result<Vec<Clinging>, Failure> {
     let find = || -> rusqlite::Result<Vec<Clinging>> {
@@ -122,12 +110,8 @@ fn clinging(
             if published.any(|table| table.name().eq_ignore_ascii_case(&child)) {
                 continue;
             }
-            for (reference, actions) in references_of(connection, tables, &child, tables.len())? {
-                let action = match fate {
-                    Fate::Deleted => actions.on_delete,
-                    Fate::Moved => actions.on_update,
-                };
-                let lets_go = ["CASCADE", "SET NULL"].contains(&action.as_str());
+            for (reference, on_delete) in references_of(connection, tables, &child, tables.len())? {
+                let lets_go = ["CASCADE", "SET NULL"].contains(&on_delete.as_str());
                 if reference.parent_at.is_some() && !lets_go {
                     found.push(Clinging { child: child.clone(), reference });
                 }
@@ -138,23 +122,17 @@ fn clinging(
     find().map_err(explain)
 }
 
-/// What a foreign key does.
-struct Actions {
-    on_delete: String,
-    on_update: String,
-}
-
-/// The foreign keys of one table, and what they do.
+/// The foreign keys of one table, each with what it does when a row goes to which it refers.
 fn references_of(
     connection: &Connection,
     tables: &[RemoteTable],
     name: &str,
     child: usize,
-) -> rusqlite::Result<Vec<(Reference, Actions)>> {
+) -> rusqlite::Result<Vec<(Reference, String)>> {
     let position = |name: &str| tables.iter().position(|t| t.name().eq_ignore_ascii_case(name));
-    let mut references: Vec<(Reference, Actions)> = Vec::new();
+    let mut references: Vec<(Reference, String)> = Vec::new();
     for key in foreign_keys::of(connection, name)? {
-        let ForeignKey { parent, columns, on_delete, on_update, .. } = key;
+        let ForeignKey { parent, columns, on_delete, .. } = key;
         let Some(local) = LocalTable::read(connection, &parent)? else { continue };
         // Without columns it refers to the primary key.
         let named = |(at, (from, to)): (usize, (String, Option<String>))| {
@@ -163,8 +141,7 @@ fn references_of(
         };
         let columns = columns.into_iter().enumerate().filter_map(named).collect();
         let parent_at = position(&parent);
-        let actions = Actions { on_delete, on_update };
-        references.push((Reference { child, parent, parent_at, columns }, actions));
+        references.push((Reference { child, parent, parent_at, columns }, on_delete));
     }
     references.retain(|(reference, _)| !reference.columns.is_empty());
     Ok(references)

@@ -1,6 +1,6 @@
 //! A published table of the remote, with the SQL that names its parts.
 
-use super::spelled::{Collecting, Moving, Writing};
+use super::spelled::{Collecting, Writing};
 use super::stored_table::StoredTable;
 use super::{Affinity, LocalTable};
 use crate::sql::{all, ident, list};
@@ -63,8 +63,6 @@ pub(crate) struct RemoteTable {
     pub(crate) referred_by_value: bool,
     /// Statements that collect an upload.
     pub(crate) collecting: Collecting,
-    /// Likewise key changes.
-    pub(crate) moving: Moving,
     /// Statements that apply a download.
     pub(crate) writing: Writing,
 }
@@ -110,7 +108,6 @@ impl RemoteTable {
             in_foreign_keys: true,
             referred_by_value: false,
             collecting: Collecting::default(),
-            moving: Moving::default(),
             writing: Writing::default(),
             published,
         })
@@ -154,11 +151,6 @@ impl RemoteTable {
         ident(&format!("syncline_orphan_{}", self.name()))
     }
 
-    /// The name in SQL of the table that has its key changes.
-    pub(crate) fn moved_sql(&self) -> String {
-        ident(&format!("syncline_moved_{}", self.name()))
-    }
-
     /// `prefix` before each published column, for example `t.` or `NEW.`.
     pub(crate) fn columns_sql(&self, prefix: &str) -> String {
         list(self.published.columns.iter().map(|name| format!("{prefix}{}", ident(name))))
@@ -182,23 +174,9 @@ impl RemoteTable {
     /// The key's columns in our tables as they are declared: with the same affinity and
     /// collation as the user's, so that both hold the same keys to be equal.
     pub(crate) fn our_keys_declared(&self) -> String {
-        self.declared(KeyColumn::ours)
-    }
-
-    /// The columns of the key that a row came from, in the table of key changes.
-    pub(crate) fn origin_keys_sql(&self, prefix: &str) -> String {
-        list(self.key.iter().map(|key| format!("{prefix}{}", key.from())))
-    }
-
-    /// Likewise as they are declared.
-    pub(crate) fn origin_keys_declared(&self) -> String {
-        self.declared(KeyColumn::from)
-    }
-
-    fn declared(&self, column: impl Fn(&KeyColumn) -> String) -> String {
         list(self.key.iter().map(|key| {
             let collation = key.collation.as_deref().unwrap_or("BINARY");
-            format!("{} {} COLLATE {}", column(key), key.affinity.type_name(), ident(collation))
+            format!("{} {} COLLATE {}", key.ours(), key.affinity.type_name(), ident(collation))
         }))
     }
 
@@ -219,11 +197,6 @@ impl RemoteTable {
         all(self.key.iter().map(|key| format!("{left}{0} = {right}{0}", key.ours())))
     }
 
-    /// The key change at `moved` came from the key of our row at `entry`.
-    pub(crate) fn came_from(&self, moved: &str, entry: &str) -> String {
-        all(self.key.iter().map(|key| format!("{moved}{} = {entry}{}", key.from(), key.ours())))
-    }
-
     /// The user's row at `live` has the key of parameters from `first` on.
     pub(crate) fn key_is_parameter(&self, live: &str, first: usize) -> String {
         all(self.key.iter().enumerate().map(|(n, key)| {
@@ -234,11 +207,6 @@ impl RemoteTable {
     /// Our row has the key of parameters from `first` on.
     pub(crate) fn our_key_is_parameter(&self, first: usize) -> String {
         all(self.key.iter().enumerate().map(|(n, key)| format!("{} = ?{}", key.ours(), first + n)))
-    }
-
-    /// The key change came from the key of parameters from `first` on.
-    pub(crate) fn origin_key_is_parameter(&self, first: usize) -> String {
-        all(self.key.iter().enumerate().map(|(n, key)| format!("{} = ?{}", key.from(), first + n)))
     }
 
     /// Every bit of `captured`; zero for a table without large columns.
@@ -276,11 +244,6 @@ impl KeyColumn {
     /// The column in our tables.
     pub(crate) fn ours(&self) -> String {
         ident(&format!("key_{}", self.name))
-    }
-
-    /// The column of the key that a row came from, in the table of key changes.
-    pub(crate) fn from(&self) -> String {
-        ident(&format!("from_{}", self.name))
     }
 
     /// Values that are equal here are spelled in one way, so that equal keys are the same.

@@ -8,10 +8,6 @@ pub(crate) struct Collecting {
     pub(crate) has_entries: OnceLock<String>,
     /// Reads the entries of a generation; the second where the next one has some too.
     pub(crate) entries: [OnceLock<String>; 2],
-    /// Likewise where keys were changed.
-    pub(crate) among_moves: [OnceLock<String>; 2],
-    /// Likewise the key changes themselves.
-    pub(crate) key_changes: [OnceLock<String>; 2],
     pub(crate) forget: OnceLock<Forgetting>,
 }
 
@@ -22,13 +18,6 @@ pub(crate) struct Forgetting {
     pub(crate) has_others: String,
     pub(crate) generation: String,
     pub(crate) all: String,
-}
-
-/// Statements that look at key changes.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Moving {
-    pub(crate) has_any: OnceLock<String>,
-    pub(crate) forget: OnceLock<String>,
 }
 
 /// Statements that apply a download.

@@ -152,18 +152,13 @@ impl<'c> Waiting<'c> {
     fn new(connection: &'c Connection, table: &RemoteTable) -> Result<Waiting<'c>, Failure> {
         let probe =
             |place: &str, condition: &str| format!("SELECT 1 FROM {place} WHERE {condition}");
-        let (ours, from) = (table.our_key_is_parameter(1), table.origin_key_is_parameter(1));
+        let ours = table.our_key_is_parameter(1);
         let mut probes = Vec::new();
         if incoming::has_table(connection, table).map_err(explain)? {
             probes.push(probe(&table.incoming_sql(), &ours));
         }
         if table.uploads() {
-            let moved = table.moved_sql();
-            probes.extend([
-                probe(&table.change_sql(), &ours),
-                probe(&moved, &ours),
-                probe(&moved, &from),
-            ]);
+            probes.push(probe(&table.change_sql(), &ours));
         }
         if orphans::has_table(connection, table)? {
             probes.push(probe(&table.orphans_sql(), &ours));

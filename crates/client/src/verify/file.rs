@@ -62,7 +62,7 @@ fn require_own_tables(connection: &Connection, table: &RemoteTable) -> Result<()
     if !table.uploads() {
         return Ok(());
     }
-    for own in ["syncline_generation", &table.change_sql(), &table.moved_sql()] {
+    for own in ["syncline_generation", &table.change_sql()] {
         connection.prepare(&format!("SELECT 1 FROM {own}")).map_err(explain)?;
     }
     Ok(())

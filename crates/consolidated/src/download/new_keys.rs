@@ -70,7 +70,7 @@ impl Trail {
     pub(crate) fn within(memory: &Arc<Memory>) -> Trail {
         let (known_by, now, left) = (HashMap::new(), HashMap::new(), HashSet::new());
         let (changes, key_bytes, held) = (0, 0, memory.hold());
-        Trail { known_by, now, left, changes, key_bytes, too_many: false, held }
+        Trail { known_by, now, left, changes, key_bytes, too_many: true, held }
     }
 
     /// Follows another change.

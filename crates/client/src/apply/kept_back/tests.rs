@@ -237,43 +237,6 @@ fn a_row_that_a_table_of_the_users_own_refers_to_stays_and_the_rest_arrives() {
     }
 }
 
-// S3, S4, Trap 21: a row of the user's own refers to a row whose key changes at the center, and its
-// foreign key follows deletes, but not keys. The whole download failed (E5005), for ever.
-#[test]
-fn a_key_that_a_table_of_the_users_own_refers_to_stays_and_the_rest_arrives() {
-    for action in ["NO ACTION", "SET NULL", "CASCADE"] {
-        let mut site = Site::empty();
-        site.write("CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT)");
-        let tables = site.all_tables();
-        site.publish(&tables);
-        site.write(&format!(
-            "CREATE TABLE note(t INT REFERENCES t ON DELETE {action}, words TEXT)"
-        ));
-        site.remote.tables = None;
-        site.download().upsert("t", &[&[int(1), text("a")], &[int(2), text("b")]]).apply().unwrap();
-        site.write("INSERT INTO note VALUES (1, 'mine')");
-        site.download()
-            .key_change(
-                "t",
-                &[(&[int(1)], &[int(9), text("A")]), (&[int(2)], &[int(8), text("B")])],
-            )
-            .apply()
-            .unwrap();
-        assert_eq!(rows(&site), ["1, 'a'", "8, 'B'", "9, 'A'"], "{action}");
-        assert_eq!(site.rows("SELECT * FROM note"), ["1, 'mine'"], "{action}");
-        assert_eq!(told(&site), [r#"t {"id":1} E7240 {"id":1,"v":"a"}"#], "{action}");
-        // A later download does not fire what is meant for deletes.
-        site.download().upsert("t", &[&[int(7), text("c")]]).apply().unwrap();
-        assert_eq!(site.rows("SELECT * FROM note"), ["1, 'mine'"], "{action}");
-        // The user follows.
-        site.write("UPDATE note SET t = 9");
-        site.download().upsert("t", &[&[int(7), text("d")]]).apply().unwrap();
-        assert_eq!(rows(&site), ["7, 'd'", "8, 'B'", "9, 'A'"], "{action}");
-        assert_eq!((kept(&site), told(&site)), (0, Vec::new()), "{action}");
-        assert_eq!(site.upload(), Vec::<String>::new(), "{action}");
-    }
-}
-
 // A reject of a downloaded row is not a change of this remote.
 #[test]
 fn what_is_kept_back_is_not_retried_as_a_change() {

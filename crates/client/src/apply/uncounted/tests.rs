@@ -129,7 +129,8 @@ fn a_row_that_is_mended_hides_none_whose_parent_goes() {
             let download = match goes {
                 "delete" => site.download().delete("customer", &[&[int(2)]]),
                 "key" => {
-                    site.download().key_change("customer", &[(&[int(2)], &[int(6), text("x")])])
+                    let moved = [int(6), text("x")];
+                    site.download().upsert("customer", &[&moved]).delete("customer", &[&[int(2)]])
                 }
                 "value" => site.download().upsert("customer", &[&both[0]]),
                 _ => {

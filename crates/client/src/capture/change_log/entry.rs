@@ -1,6 +1,5 @@
 //! One entry of a change table: the row before and now, and the query that reads both.
 
-use crate::capture::moves::Validity;
 use crate::connection::value;
 use crate::schema::{Image, RemoteTable};
 use crate::sql::list;
@@ -12,10 +11,8 @@ use rusqlite::Row;
 pub(crate) struct Entry<'a> {
     row: &'a Row<'a>,
     layout: Layout<'a>,
-    /// The row was there before, and has not got another key since.
+    /// The row was there before.
     pub(crate) existed: bool,
-    /// The row that is there came from another key, so it counts as the row of that one.
-    has_come: bool,
     /// What the row was when this generation ended, where the next one has touched it.
     newer: Option<Base>,
     /// The large columns that were captured.
@@ -30,30 +27,16 @@ struct Base {
 }
 
 /// Where the parts of an entry lie in a row of the query: existed, captured, old image; key; live
-/// row; of the newer entry likewise existed, captured, old image; whether the row has left its
-/// key, and whether that which is there has come from another.
+/// row; of the newer entry likewise existed, captured, old image.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Layout<'a> {
     table: &'a RemoteTable,
-    kind: Kind,
     /// The open generation is looked at for what the row was when the frozen one ended.
     with_newer: bool,
     has_large: bool,
     key_start: usize,
     live_start: usize,
     newer_start: usize,
-    moves_start: usize,
-}
-
-/// What is read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// All entries, each for itself.
-    Entries,
-    /// All entries, less the halves of key changes.
-    AmongMoves,
-    /// Key changes: the entry is that of the old key, the row that of the new one.
-    KeyChanges,
 }
 
 /// Where the old image lies.
@@ -66,8 +49,6 @@ pub(crate) enum Change {
     None,
     Insert,
     Update,
-    /// It has another key, or one that is spelled differently.
-    Moved,
     Delete,
 }
 
@@ -82,12 +63,7 @@ impl<'a> Entry<'a> {
             Some(existed) => Some(Base { existed, captured: captured(layout.newer_start + 1)? }),
             None => None,
         };
-        let (has_left, has_come) = match layout.kind {
-            Kind::AmongMoves => (row.get(layout.moves_start)?, row.get(layout.moves_start + 1)?),
-            Kind::Entries | Kind::KeyChanges => (false, false),
-        };
-        let existed = row.get::<_, bool>(0)? && !has_left;
-        Ok(Entry { row, layout, existed, has_come, newer, captured: captured(1)? })
+        Ok(Entry { row, layout, existed: row.get(0)?, newer, captured: captured(1)? })
     }
 
     /// What became of the row.
@@ -96,7 +72,6 @@ impl<'a> Entry<'a> {
             (false, false) => Change::None,
             (false, true) => Change::Insert,
             (true, false) => Change::Delete,
-            (true, true) if self.changed_key()? => Change::Moved,
             (true, true) => {
                 for column in 0..self.layout.table.width() {
                     if self.changed(column)? {
@@ -112,16 +87,6 @@ impl<'a> Entry<'a> {
     pub(crate) fn changed(&self, column: usize) -> rusqlite::Result<bool> {
         let old = self.before(column)?;
         Ok(old != ValueRef::Absent && !old.identical(self.after(column)?))
-    }
-
-    /// Whether the key of a row that was and is there differs, be it in its spelling.
-    pub(crate) fn changed_key(&self) -> rusqlite::Result<bool> {
-        for key in &self.layout.table.key {
-            if self.changed(key.position)? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
     }
 
     /// A column as it was; `Absent` where it is large and did not change.
@@ -162,18 +127,8 @@ impl<'a> Entry<'a> {
         Ok(table.key_text(values.into_iter()))
     }
 
-    /// The key as it was, as people read it.
-    pub(crate) fn old_key_text(&self) -> rusqlite::Result<String> {
-        let table = self.layout.table;
-        let values = table.key.iter().map(|key| self.before(key.position));
-        Ok(table.key_text(values.collect::<Result<Vec<_>, _>>()?.into_iter()))
-    }
-
-    /// The row is there afterwards, and did not come from another key.
+    /// The row is there afterwards.
     pub(crate) fn exists_after(&self) -> rusqlite::Result<bool> {
-        if self.has_come {
-            return Ok(false);
-        }
         if let Some(newer) = self.newer {
             return Ok(newer.existed);
         }
@@ -189,32 +144,28 @@ impl<'a> Entry<'a> {
 }
 
 impl<'a> Layout<'a> {
-    pub(super) fn new(table: &'a RemoteTable, kind: Kind, with_newer: bool) -> Layout<'a> {
+    pub(super) fn new(table: &'a RemoteTable, with_newer: bool) -> Layout<'a> {
         let (width, key_start) = (table.width(), BASE_START + table.width());
         let live_start = key_start + table.key.len();
         let newer_start = live_start + width;
         Layout {
             table,
-            kind,
             with_newer,
             has_large: table.large_bits() != 0,
             key_start,
             live_start,
             newer_start,
-            moves_start: newer_start + if with_newer { BASE_START + width } else { 0 },
         }
     }
 
     pub(super) fn sql(self, condition: &str) -> String {
         let table = self.table;
         let captured = if self.has_large { "c.\"captured\"" } else { "0" };
-        // Where the key of now is.
-        let now = if self.kind == Kind::KeyChanges { "m." } else { "c." };
         let mut columns = vec![
             "c.\"existed\"".to_owned(),
             captured.to_owned(),
             table.images_sql("c.", Image::Old),
-            table.our_keys_sql(now),
+            table.our_keys_sql("c."),
             table.columns_sql("t."),
         ];
         let mut joined = String::new();
@@ -225,43 +176,22 @@ impl<'a> Layout<'a> {
             joined = format!(
                 " LEFT JOIN {} AS n ON n.\"generation\" = ?2 AND {}",
                 table.change_sql(),
-                table.same_our_key("n.", now),
+                table.same_our_key("n.", "c."),
             );
         }
-        if self.kind == Kind::AmongMoves {
-            let validity = Validity { table, with_newer: self.with_newer };
-            columns.extend([validity.has_left("c."), validity.has_come("c.")]);
-        }
-        let entries = match self.kind {
-            Kind::Entries | Kind::AmongMoves => format!("{} AS c", table.change_sql()),
-            Kind::KeyChanges => format!(
-                "{} AS m CROSS JOIN {change} AS c ON c.\"generation\" = m.\"generation\" \
-                 AND c.\"existed\" = 1 AND {} AND EXISTS (SELECT 1 FROM {change} AS k \
-                 WHERE k.\"generation\" = m.\"generation\" AND {})",
-                table.moved_sql(),
-                table.came_from("m.", "c."),
-                table.same_our_key("k.", "m."),
-                change = table.change_sql(),
-            ),
-        };
-        let first = if self.kind == Kind::KeyChanges { "m" } else { "c" };
         format!(
-            "SELECT {} FROM {entries} LEFT JOIN {} AS t ON {}{joined} \
-             WHERE {first}.\"generation\" = ?1{condition}",
+            "SELECT {} FROM {} AS c LEFT JOIN {} AS t ON {}{joined} \
+             WHERE c.\"generation\" = ?1{condition}",
             list(columns),
+            table.change_sql(),
             table.table_sql(),
-            table.same_key("t.", now),
+            table.same_key("t.", "c."),
         )
     }
 
     /// Its statement, spelled when it is needed first.
     pub(super) fn spelled(self) -> &'a str {
-        let spelled = &self.table.collecting;
-        let of_kind = match self.kind {
-            Kind::Entries => &spelled.entries,
-            Kind::AmongMoves => &spelled.among_moves,
-            Kind::KeyChanges => &spelled.key_changes,
-        };
-        of_kind[usize::from(self.with_newer)].get_or_init(|| self.sql(""))
+        let entries = &self.table.collecting.entries[usize::from(self.with_newer)];
+        entries.get_or_init(|| self.sql(""))
     }
 }

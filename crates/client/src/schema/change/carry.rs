@@ -126,7 +126,7 @@ impl Change<'_> {
         let Some(table) = readable(self.connection, old)? else { return Ok(()) };
         let mut told: Vec<(Vec<Value>, Fate)> = Vec::new();
         let (connection, generation) = (self.connection, self.open_generation);
-        let reading = Reading { generation, newer: None, key_changes: true };
+        let reading = Reading { generation, newer: None };
         change_log::for_each(connection, &table, reading, &mut |entry| {
             if entry.change().map_err(explain)? == RowChange::None {
                 return Ok(());
@@ -157,7 +157,7 @@ fn says(entry: &Entry<'_>, columns: &[usize]) -> rusqlite::Result<bool> {
     for column in columns {
         let says = match entry.change()? {
             RowChange::Insert => entry.after(*column)? != ValueRef::Null,
-            RowChange::Update | RowChange::Moved => entry.changed(*column)?,
+            RowChange::Update => entry.changed(*column)?,
             RowChange::Delete | RowChange::None => false,
         };
         if says {

@@ -5,7 +5,6 @@
 //! temporary names. If another object has a wanted name, it gets another one.
 
 use super::succession::{Heir, Held};
-use crate::apply::key_changes::moved_rows;
 use crate::connection::explain;
 use crate::schema::LocalTable;
 use crate::sql::ident;
@@ -31,7 +30,6 @@ pub(super) fn follow(connection: &Connection, heirs: &[Heir<'_>]) -> Result<(), 
         }
     }
     rename_tables(connection, &tables)?;
-    moved_rows::rename(connection, &tables).map_err(explain)?;
     for heir in ours() {
         let Some(held) = &heir.held else { continue };
         rename_columns(connection, heir, held)?;
