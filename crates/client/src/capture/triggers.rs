@@ -254,7 +254,8 @@ fn refuse_key_change(table: &RemoteTable) -> String {
 }
 
 /// The statement that refuses to insert a row that the center knows in another spelling of its key,
-/// after it was deleted here; none where equal keys are spelled in one way.
+/// after it was deleted here, be it in an upload whose outcome is unknown. None where equal keys are
+/// spelled in one way.
 fn refuse_another_spelling(table: &RemoteTable) -> Option<String> {
     if table.key.iter().all(KeyColumn::is_exact) {
         return None;
@@ -268,8 +269,8 @@ fn refuse_another_spelling(table: &RemoteTable) -> Option<String> {
         is_spelled_differently(&Image::Old.column(&key.name), &format!("NEW.{}", ident(&key.name)))
     });
     Some(format!(
-        "SELECT RAISE(ABORT, {message}) FROM {} WHERE \"generation\" = {GENERATION} AND {} \
-         AND \"existed\" = 1 AND ({})",
+        "SELECT RAISE(ABORT, {message}) FROM {} WHERE \"generation\" IN ({GENERATION}, \
+         {GENERATION} - 1) AND {} AND \"existed\" = 1 AND ({})",
         table.change_sql(),
         table.our_key_is_of("NEW."),
         differs.collect::<Vec<_>>().join(" OR "),

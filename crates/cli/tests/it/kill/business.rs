@@ -42,11 +42,27 @@ pub(crate) fn draw(first: i64, chance: &mut Chance, place: &Place) -> Vec<String
             vec![format!("UPDATE customer SET {{customer}} = 'by {number}' WHERE id = {customer}")]
         }
         13 => vec![format!("UPDATE \"order\" SET {{added}} = {number} WHERE id = {order}")],
+        _ if first > 0 => new_key(own, &customer, chance),
         other => key_change(own, other, &customer, &order),
     }
 }
 
-/// A row gets another key, and those that refer to it go with it.
+/// A remote enters a row, and gives it another key before anybody else knows it.
+fn new_key(own: i64, customer: &str, chance: &mut Chance) -> Vec<String> {
+    let fresh = -1 - chance.below(1 << 40) as i64;
+    vec![
+        format!(
+            "INSERT INTO \"order\" (id, note, customer_id) SELECT {fresh}, 'entered', id
+             FROM customer WHERE id = {customer}"
+        ),
+        format!(
+            "UPDATE \"order\" SET id = {own} WHERE id = {fresh}
+             AND NOT EXISTS (SELECT 1 FROM \"order\" AS taken WHERE taken.id = {own})"
+        ),
+    ]
+}
+
+/// At the center a row gets another key, and those that refer to it go with it.
 fn key_change(own: i64, way: u64, customer: &str, order: &str) -> Vec<String> {
     let free = |table: &str, key: i64| {
         format!("NOT EXISTS (SELECT 1 FROM \"{table}\" AS taken WHERE taken.id = {key})")
