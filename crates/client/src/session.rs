@@ -252,7 +252,7 @@ fn check_rows(modes: &[DownloadMode], frame: &RowsFrame) -> Result<(), Failure> 
     }
     match frame.operation {
         Operation::Upsert | Operation::Delete => Ok(()),
-        Operation::Insert | Operation::Update | Operation::KeyChange => {
+        Operation::Insert | Operation::Update => {
             Err(malformed("rows of an upload within a download"))
         }
     }

@@ -390,7 +390,7 @@ fn describe(table: &PublishedTable, rows: &RowsFrame) -> Vec<String> {
             Operation::Insert => format!("insert {} {}", table.name, row()),
             Operation::Delete => format!("delete {} {}", table.name, row()),
             Operation::Update => format!("update {} {} -> {}", table.name, row(), row()),
-            Operation::Upsert | Operation::KeyChange => format!("upsert {} {}", table.name, row()),
+            Operation::Upsert => format!("upsert {} {}", table.name, row()),
         })
         .collect();
     assert!(reader.is_at_end());

@@ -190,7 +190,7 @@ impl<'a> Framing<'a> {
         let changed = match self.frame.operation {
             Operation::Insert | Operation::Upsert => self.write_after(entry).map(|()| true),
             Operation::Delete => self.write_before(entry).map(|_| true),
-            Operation::Update | Operation::KeyChange => self.write_update(entry),
+            Operation::Update => self.write_update(entry),
         };
         if !changed.map_err(explain)? {
             self.frame.bytes.truncate(start);

@@ -3,7 +3,6 @@
 pub(crate) mod batches;
 pub(crate) mod bundle;
 pub(crate) mod mark;
-pub(crate) mod new_keys;
 pub(crate) mod owed;
 pub(crate) mod range;
 pub(crate) mod resume;

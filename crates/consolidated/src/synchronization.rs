@@ -325,8 +325,6 @@ pub struct FetchRequest<'a> {
     pub marks: &'a [TableMark],
     /// What it presented of tables that are not those of the schema.
     pub held_marks: &'a [TableMark],
-    /// Whether a key change is told as an operation of its own, and not as two rows.
-    pub key_changes: bool,
     /// What need not be sent.
     pub echo: &'a Echo,
     /// Rows that the remote asks for, by the position of their table and their key: as many as one
@@ -440,15 +438,6 @@ pub enum DownloadBatch {
         /// How many.
         count: u32,
         /// The rows.
-        rows: Vec<u8>,
-    },
-    /// Rows whose key has changed; only where the remote understands them.
-    KeyChanges {
-        /// Position of the table.
-        table: usize,
-        /// How many.
-        count: u32,
-        /// Per row the old key's columns, then the row as it is now.
         rows: Vec<u8>,
     },
     /// The rows of a table have been sent up to here, of those that are sent in key order.

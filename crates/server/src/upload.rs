@@ -99,9 +99,7 @@ impl UploadInProgress {
         let rows = &payload[RowsFrame::PREFIX_BYTES..];
         match operation {
             Operation::Insert | Operation::Delete => validate(rows, count, table.width())?,
-            Operation::Update | Operation::KeyChange => {
-                require_keys(rows, count, table, operation)?;
-            }
+            Operation::Update => require_keys(rows, count, table)?,
             Operation::Upsert => {
                 return Err(Failure::new(Code::MalformedMessage, "an upload has no upserts"));
             }
@@ -149,23 +147,15 @@ fn ends(rest: &[u8]) -> Result<(), Failure> {
     }
 }
 
-/// Checks a batch of rows with two images: an update keeps its key, and a key change does not.
-fn require_keys(
-    bytes: &[u8],
-    count: u32,
-    table: &PublishedTable,
-    operation: Operation,
-) -> Result<(), Failure> {
+/// Checks a batch of updates: each keeps its key.
+fn require_keys(bytes: &[u8], count: u32, table: &PublishedTable) -> Result<(), Failure> {
     let (mut rest, mut values) = (bytes, Vec::new());
     for _ in 0..count {
         let differs;
         (differs, rest) = key_differs(rest, table, &mut values)?;
-        let why = match (operation, differs) {
-            (Operation::KeyChange, false) => "a key change with one key",
-            (Operation::Update, true) => "an update with two keys",
-            _ => continue,
-        };
-        return Err(Failure::new(Code::MalformedMessage, why));
+        if differs {
+            return Err(Failure::new(Code::MalformedMessage, "an update with two keys"));
+        }
     }
     ends(rest)
 }
@@ -208,7 +198,6 @@ impl ReceivedUpload {
             let change = match operation {
                 Operation::Insert | Operation::Upsert => Change::Insert,
                 Operation::Update => Change::Update,
-                Operation::KeyChange => Change::KeyChange,
                 Operation::Delete => Change::Delete,
             };
             let rows = &payload[RowsFrame::PREFIX_BYTES..];
@@ -276,15 +265,12 @@ mod tests {
     /// nothing.
     // Trap 21
     #[test]
-    fn an_update_keeps_its_key_and_a_key_change_does_not() {
+    fn an_update_keeps_its_key() {
         let stays = (text("k"), text("k"));
         let moves = (text("k"), text("l"));
         let unknown = (ValueRef::Absent, text("k"));
         let refused = Err(Code::MalformedMessage);
         assert_eq!(upload(Operation::Update, &[stays, unknown]), Ok(vec![(Change::Update, 2)]));
         assert_eq!(upload(Operation::Update, &[stays, moves]), refused);
-        assert_eq!(upload(Operation::KeyChange, &[moves]), Ok(vec![(Change::KeyChange, 1)]));
-        assert_eq!(upload(Operation::KeyChange, &[moves, stays]), refused);
-        assert_eq!(upload(Operation::KeyChange, &[unknown]), refused);
     }
 }

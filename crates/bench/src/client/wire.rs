@@ -169,7 +169,7 @@ impl WireClient {
                 }
                 RowOperation::Delete => drop(self.held.remove(&key)),
                 // No operation of the benchmark changes a key.
-                RowOperation::KeyChange | RowOperation::Insert | RowOperation::Upsert => {
+                RowOperation::Insert | RowOperation::Upsert => {
                     self.held.insert(key, row.digest());
                 }
             }

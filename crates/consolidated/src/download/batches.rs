@@ -6,7 +6,6 @@
 //! DB3. What is owed is sent, also where the remote has just uploaded it.
 
 use crate::download::Sink;
-use crate::download::new_keys::NewKeys;
 use crate::download::owed::{OwedKeys, Page, State};
 use crate::download::range::DownloadRange;
 use crate::download::resume::{self, Upto, Window};
@@ -85,15 +84,10 @@ pub(crate) struct Batches<'a, 's> {
     /// Keys of the present table that are owed: they are sent once, as what is owed. A row that was
     /// met is sent whatever it is, and is not to be deleted.
     owed: Option<OwedKeys>,
-    /// Rows of the present table that the remote knows by other keys.
-    new_keys: NewKeys,
     buffer: Vec<u8>,
     count: u32,
     /// Where the last row of the buffer begins.
     last: usize,
-    /// Rows with another key, each after the old key.
-    moved: Vec<u8>,
-    moved_count: u32,
     fetched: Fetched,
 }
 
@@ -103,20 +97,16 @@ impl<'a, 's> Batches<'a, 's> {
             request,
             sink,
             owed: None,
-            new_keys: NewKeys::default(),
             buffer: Vec::new(),
             count: 0,
             last: 0,
-            moved: Vec::new(),
-            moved_count: 0,
             fetched: Fetched::default(),
         }
     }
 
     /// Goes to the next table.
-    pub(crate) fn begin(&mut self, owed: Option<OwedKeys>, new_keys: NewKeys) {
+    pub(crate) fn begin(&mut self, owed: Option<OwedKeys>) {
         self.owed = owed.filter(|owed| !owed.is_empty());
-        self.new_keys = new_keys;
     }
 
     /// Takes the row or deleted key that `write` appends.
@@ -130,9 +120,6 @@ impl<'a, 's> Batches<'a, 's> {
         write(&mut self.buffer)?;
         self.sort(part, table, begin)?;
         let (bytes_max, rows_max) = (self.request.batch_bytes, self.request.batch_rows);
-        if self.moved.len() >= bytes_max || self.moved_count >= rows_max {
-            self.send_moved(part)?;
-        }
         if self.buffer.len() < bytes_max && self.count < rows_max {
             return Ok(());
         }
@@ -179,7 +166,6 @@ impl<'a, 's> Batches<'a, 's> {
 
     /// Ends a part. Owed rows that were not found are gone.
     pub(crate) fn end(&mut self, part: Part) -> Result<(), Failure> {
-        self.send_moved(part)?;
         self.send(part)?;
         match (part.kind, part.stretch) {
             (Kind::Owed, _) => self.owed_deletes(part),
@@ -201,11 +187,10 @@ impl<'a, 's> Batches<'a, 's> {
         self.fetched
     }
 
-    /// Keeps what begins at `begin` among the rows, puts it with those that have another key than
-    /// the remote knows, or leaves it out.
+    /// Keeps what begins at `begin` among the rows, or leaves it out.
     fn sort(&mut self, part: Part, table: &PublishedTable, begin: usize) -> Result<(), Failure> {
         let image = &self.buffer[begin..];
-        let key = match self.owed.is_some() || !self.new_keys.is_empty() {
+        let key = match self.owed.is_some() {
             true => key_in(table, part.kind, image)?,
             false => Cow::Borrowed([].as_slice()),
         };
@@ -213,32 +198,16 @@ impl<'a, 's> Batches<'a, 's> {
             Some(owed) => is_wanted(owed, part, &key)?,
             None => (part.kind == Kind::Owed).then_some(true),
         };
-        let is_wanted = match part.kind {
-            Kind::DeletedKeys if self.new_keys.is_told(&key) => Some(false),
-            _ => is_wanted,
-        };
         let is_left_out = match is_wanted {
             Some(is_wanted) => !is_wanted,
             None => {
-                // What lies under a key that is said to be another row's comes, no matter who made
-                // it.
                 let is_echo = !part.refreshed
-                    && self.request.echo.contains(part.kind.echoed(), part.position, image)
-                    && !self.new_keys.are_given_up(&key);
+                    && self.request.echo.contains(part.kind.echoed(), part.position, image);
                 self.fetched.filtered += u64::from(is_echo);
                 is_echo
             }
         };
         if is_left_out {
-            self.buffer.truncate(begin);
-            return Ok(());
-        }
-        if part.kind != Kind::DeletedKeys
-            && let Some(old) = self.new_keys.tell(&key)
-        {
-            self.moved.extend_from_slice(old);
-            self.moved.extend_from_slice(image);
-            self.moved_count += 1;
             self.buffer.truncate(begin);
             return Ok(());
         }
@@ -261,16 +230,6 @@ impl<'a, 's> Batches<'a, 's> {
             Kind::Rows | Kind::Owed => DownloadBatch::Upserts { table, count, rows },
             Kind::DeletedKeys => DownloadBatch::Deletes { table, count, rows },
         })
-    }
-
-    fn send_moved(&mut self, part: Part) -> Result<(), Failure> {
-        if self.moved_count == 0 {
-            return Ok(());
-        }
-        let (table, count) = (part.position, std::mem::take(&mut self.moved_count));
-        self.fetched.rows += u64::from(count);
-        let rows = std::mem::take(&mut self.moved);
-        (self.sink)(DownloadBatch::KeyChanges { table, count, rows })
     }
 
     fn owed_deletes(&mut self, part: Part) -> Result<(), Failure> {
@@ -384,7 +343,6 @@ mod tests {
             counter: Counter(1),
             marks: &[],
             held_marks: &[],
-            key_changes: true,
             echo: &Echo::default(),
             wanted: &[],
             batch_bytes: 1000,
@@ -405,7 +363,7 @@ mod tests {
         };
         let mut batches = Batches::new(&request, &mut sink);
         let part = |kind| Part { position: 0, kind, refreshed: false, meets_owed, stretch: None };
-        batches.begin(Some(owed), NewKeys::default());
+        batches.begin(Some(owed));
         let mut take = |kind, rows: &[&[i64]]| {
             for row in rows {
                 let write = |buffer: &mut Vec<u8>| {

@@ -42,9 +42,6 @@ pub(crate) trait Moment {
         now: &Self::Point,
         floor: &Self::Floor,
     ) -> Option<Self::Since>;
-
-    /// Whether a key of the table may have changed since then, so that rows are sent with two keys.
-    fn may_have_new_keys(&self, table: &Self::Table, since: &Self::Since) -> Result<bool, Failure>;
 }
 
 /// What decides how a table is downloaded.
@@ -183,11 +180,6 @@ fn resumable<M: Moment>(
         && !table.is_sent_afresh()
         && table.has_generated_cursors();
     if !can_be {
-        return Ok(());
-    }
-    if let Some(since) = &range.since
-        && moment.may_have_new_keys(table, since)?
-    {
         return Ok(());
     }
     range.ordered = table.has_key_order() && resuming.follows_cut();

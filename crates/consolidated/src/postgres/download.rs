@@ -14,7 +14,6 @@ pub(super) mod durable;
 pub(super) mod guard;
 mod key_order;
 pub(super) mod moment;
-pub(super) mod new_keys;
 pub(super) mod orphans;
 pub(super) mod owed;
 pub(super) mod read_lock;
@@ -61,7 +60,7 @@ use std::sync::{Arc, LazyLock};
 
 /// Each log, and beside it the state of the database: once also where there is no log. Of the
 /// transaction that uploaded last for the remote, the lower half of its number. `$1` is the remote,
-/// `$2` what its last download has shown it, `$3` the tables whose triggers are watched.
+/// `$2` the tables whose triggers are watched.
 static STATE: LazyLock<String> = LazyLock::new(|| {
     format!(
         "SELECT log.table_name, log.incarnation, log.floor::text,
@@ -71,18 +70,16 @@ static STATE: LazyLock<String> = LazyLock::new(|| {
     remote.xmin::text::int8, pg_current_wal_insert_lsn(), pg_current_wal_flush_lsn(),
     remote.void_counter, remote.deletes_lost,
     log.bypassed::text, log.bypassed IS DISTINCT FROM log.settled,
-    {keys_changed},
     {changed}
 FROM (SELECT) AS state
 LEFT JOIN syncline.syncline_remote AS remote ON remote.remote_id = $1
 LEFT JOIN syncline.syncline_log_state AS log ON TRUE",
-        keys_changed = new_keys::ANY,
-        changed = watch::changed_among("$3"),
+        changed = watch::changed_among("$2"),
     )
 });
 
 /// Where [`STATE`] says whether the triggers of a table differ from the deployment.
-const CHANGED_AT: usize = 14;
+const CHANGED_AT: usize = 13;
 
 /// The number of none.
 const NO_TRANSACTION: u64 = 0;
@@ -143,9 +140,9 @@ pub(super) fn open(
     (lock, waits): (&ReadLock, bool),
 ) -> Result<Opening, Unopened> {
     let remote_id = request.session.remote_id.as_str();
-    let (shown, watched) = (new_keys::shown(request), watch::watched(tables));
+    let watched = watch::watched(tables);
     let remote: [&(dyn ToSql + Sync); 1] = [&remote_id];
-    let asked: [&(dyn ToSql + Sync); 3] = [&remote_id, &shown, &watched];
+    let asked: [&(dyn ToSql + Sync); 2] = [&remote_id, &watched];
     let questions = Questions::new(tables, request, own_upload(request.echo, link.number_space()));
     let values = questions.values(request);
     let parameters: Vec<_> = values.iter().map(|values| cursor::as_parameters(values)).collect();
@@ -196,7 +193,6 @@ fn moment(link: &Link, rows: &[Row]) -> Option<Moment> {
             floor: floor.parse().ok()?,
             bypassed: row.try_get(11).ok()?,
             loose: row.try_get(12).ok()?,
-            keys_changed: row.try_get(13).ok()?,
         };
         logs.insert(table, log);
     }
@@ -255,7 +251,7 @@ pub(super) fn fetch(
     }
     let windows: Vec<_> = ranges.iter().map(DownloadRange::windows).collect();
     let cursors = plan(search, &windows, &owed)?;
-    let download = Download::new(tables, owed, search.find(link)?, request, sink);
+    let download = Download::new(tables, owed, request, sink);
     let (fetched, flushed) = run(link, tables, &cursors, unflushed, download)?;
     // A download without rows need not wait, because nothing of it can be lost.
     if let Some(place) = unflushed.filter(|_| !flushed && fetched.rows > 0) {

@@ -13,7 +13,6 @@ mod key_record;
 mod last_entries;
 pub(super) mod moment;
 pub(super) mod moves;
-pub(super) mod new_keys;
 pub(super) mod owed;
 pub(super) mod runs;
 pub(super) mod watermark;
@@ -21,7 +20,6 @@ pub(super) mod withhold;
 
 use super::details::CatalogTable;
 use crate::download::batches::{Batches, Kind, Part, Stretch};
-use crate::download::new_keys::NewKeys;
 use crate::download::owed::{OwedEntries, OwedKeys};
 use crate::download::resume::Window;
 use crate::download::{self, Sink, range};
@@ -35,9 +33,8 @@ use crate::sqlite::errors::{failed, script_failed};
 use crate::sqlite::identity;
 use crate::sqlite::values::write_row;
 use crate::synchronization::{DownloadedTable, FetchRequest, Fetched};
-use model::{Code, Failure, Memory, Spills};
+use model::{Code, Failure, Spills};
 use rusqlite::{Connection, Row};
-use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Sends all rows of `request` to `sink`, and returns up to which entries the logs were read. The
@@ -103,8 +100,7 @@ fn fetch_once(
         };
         download::owed::leave_to_cursors(&mut owed, ranges, unreadable, sink)?;
     }
-    let (memory, batches) = (spills.memory(), Batches::new(request, sink));
-    let mut download = Download { connection, memory, request, batches };
+    let mut download = Download { connection, request, batches: Batches::new(request, sink) };
     for (position, ((table, range), owed)) in tables.iter().zip(ranges).zip(owed).enumerate() {
         download.table(position, table, range, owed)?;
     }
@@ -120,7 +116,6 @@ fn fetch_once(
 /// A download under way.
 struct Download<'a, 's> {
     connection: &'a Connection,
-    memory: &'a Arc<Memory>,
     request: &'a FetchRequest<'a>,
     batches: Batches<'a, 's>,
 }
@@ -134,13 +129,11 @@ impl Download<'_, '_> {
         range: &DownloadRange,
         owed: OwedKeys,
     ) -> Result<(), Unfetched> {
-        let since = range.since.as_deref();
-        if let (Some(_), Some((first, last))) = (since, self.request.echo.own(position)) {
+        if let (Some(_), Some((first, last))) = (&range.since, self.request.echo.own(position)) {
             self.batches.count_filtered(last.abs_diff(first) + 1);
         }
-        let new_keys = self.find_new_keys(position, table, since)?;
-        self.batches.begin(Some(owed), new_keys);
-        let refreshed = since.is_none();
+        self.batches.begin(Some(owed));
+        let refreshed = range.since.is_none();
         let part = |kind| Part { position, kind, refreshed, meets_owed: true, stretch: None };
         if range.mode != DownloadedTable::None {
             for window in range.windows() {
@@ -154,43 +147,6 @@ impl Download<'_, '_> {
             }
         }
         self.owed(table, part(Kind::Owed))
-    }
-
-    /// Finds out which rows of a table the remote knows by other keys.
-    fn find_new_keys(
-        &self,
-        position: usize,
-        table: &CatalogTable,
-        since: Option<&[i64]>,
-    ) -> Result<NewKeys, Failure> {
-        let Some(last) = since.filter(|_| self.request.key_changes).and_then(|since| since.first())
-        else {
-            return Ok(NewKeys::default());
-        };
-        let remote = self.request.session.remote_id.as_str();
-        let from = (self.connection, self.memory);
-        let mut new_keys = moves::new_keys(from, &table.published, *last, remote)?;
-        if new_keys.is_empty() {
-            return Ok(NewKeys::default());
-        }
-        let mut named = HashSet::new();
-        let (event, width) = (Event::DownloadDeleteCursor, table.published.key.len());
-        let all = Window::all(since.unwrap_or_default().to_vec());
-        each(self.connection, self.request, table, event, &all, position, &mut |row| {
-            let mut key = Vec::new();
-            write_row(&mut key, row, width)
-                .map_err(|error| script_failed(error, &table.published.name, event.name()))?;
-            if new_keys.are_given_up(&key) {
-                named.insert(key);
-            }
-            Ok(())
-        })?;
-        let mut lookup = Lookup::new(self.connection, table, self.request.session)?;
-        new_keys::keep_known(&mut new_keys, self.connection, table, *last, &named, &mut |key| {
-            // What cannot be read is there.
-            Ok(lookup.find(key, &mut Vec::new())? != Covered::Nothing)
-        })?;
-        Ok(new_keys)
     }
 
     /// Runs a cursor and hands on what it returns.

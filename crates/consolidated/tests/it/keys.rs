@@ -3,6 +3,5 @@
 mod key_changes;
 mod key_chaos_postgres;
 mod key_downloads;
-mod key_downloads_postgres;
 mod key_races_postgres;
 mod keys_forgotten;

@@ -14,9 +14,6 @@ pub enum Operation {
     Delete = 3,
     /// Download: the row as it is now.
     Upsert = 4,
-    /// The row has another key. Upload: the old image, then the new row; twice the table's width.
-    /// Download: the columns of the old key, then the new row.
-    KeyChange = 5,
 }
 
 impl Operation {
@@ -26,7 +23,6 @@ impl Operation {
             2 => Ok(Operation::Update),
             3 => Ok(Operation::Delete),
             4 => Ok(Operation::Upsert),
-            5 => Ok(Operation::KeyChange),
             _ => Err(Failure::new(Code::MalformedMessage, format!("unknown operation {byte}"))),
         }
     }

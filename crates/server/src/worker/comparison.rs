@@ -63,7 +63,6 @@ fn fetch(
         marks,
         held_marks: if marks.is_empty() { &[] } else { &comparison.held_marks },
         // As two rows: both keys are left out.
-        key_changes: false,
         // What the remote has uploaded itself is left out too, unless its watermark knows of it.
         echo: &Echo::default(),
         wanted: &[],
@@ -149,9 +148,6 @@ impl<'a> Reading<'a> {
             | DownloadBatch::Withheld { table, key, .. }
             | DownloadBatch::Unreadable { table, key, .. } => {
                 self.each(table, 1, &key, true, |this, asked, row| this.left_out(asked, row.key))
-            }
-            DownloadBatch::KeyChanges { .. } => {
-                Err(Failure::new(Code::Bug, "a key change came as one although it was not wanted"))
             }
             DownloadBatch::Position { .. } => {
                 Err(Failure::new(Code::Bug, "a position came although it was not wanted"))

@@ -96,12 +96,6 @@ impl<'a> Oversize<'a> {
                 }
                 sink(DownloadBatch::Deletes { table, count, rows })
             }
-            DownloadBatch::KeyChanges { table, count, rows } => {
-                if rows.len() <= self.row_bytes_max && !self.awaits_any() {
-                    return sink(DownloadBatch::KeyChanges { table, count, rows });
-                }
-                self.key_changes(table, count, &rows, sink)
-            }
             other @ (DownloadBatch::Reject { .. } | DownloadBatch::Position { .. }) => sink(other),
         }
     }
@@ -193,40 +187,6 @@ impl<'a> Oversize<'a> {
             }
             let key = before[..before.len() - reader.rest().len()].to_vec();
             self.release(table, key);
-        }
-        Ok(())
-    }
-
-    /// The old key, then the row. If the row is too large, its old key is still sent.
-    fn key_changes(
-        &mut self,
-        table: usize,
-        count: u32,
-        rows: &[u8],
-        sink: Sink<'_>,
-    ) -> Result<(), Failure> {
-        let published = self.published(table);
-        let mut rest = rows;
-        for _ in 0..count {
-            let mut reader = RowReader::new(rest);
-            for _ in &published.key {
-                reader.value()?;
-            }
-            let old_key = rest[..rest.len() - reader.rest().len()].to_vec();
-            let (key, behind) = key_of(published, reader.rest())?;
-            let change = rest[..rest.len() - behind.len()].to_vec();
-            let row_len = reader.rest().len() - behind.len();
-            rest = behind;
-            self.release(table, old_key.clone());
-            if change.len() > self.row_bytes_max {
-                sink(DownloadBatch::Deletes { table, count: 1, rows: old_key })?;
-                self.withhold_large(table, key, row_len, sink)?;
-                // The reader has counted a row, and one was sent.
-                self.rows -= 1;
-                continue;
-            }
-            self.release(table, key);
-            sink(DownloadBatch::KeyChanges { table, count: 1, rows: change })?;
         }
         Ok(())
     }

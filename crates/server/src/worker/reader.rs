@@ -259,9 +259,6 @@ fn fetch_download(
             DownloadBatch::Upserts { table, count, rows } => {
                 rows_message(table, Operation::Upsert, count, rows)
             }
-            DownloadBatch::KeyChanges { table, count, rows } => {
-                rows_message(table, Operation::KeyChange, count, rows)
-            }
             DownloadBatch::Deletes { table, count, rows } => {
                 rows_message(table, Operation::Delete, count, rows)
             }
@@ -291,7 +288,6 @@ fn request<'f>(fetch: &'f Fetch, cut: Cut, no_echo: &'f Echo) -> FetchRequest<'f
         counter: fetch.counter,
         marks: &fetch.marks,
         held_marks: &fetch.held_marks,
-        key_changes: true,
         // Of what it has uploaded since, the remote may keep older images (RS4).
         echo: if fetch.resume.tables.is_empty() { &fetch.echo } else { no_echo },
         wanted: &fetch.wanted,

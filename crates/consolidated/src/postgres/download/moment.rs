@@ -45,8 +45,6 @@ pub(in crate::postgres) struct LogState {
     pub(in crate::postgres) bypassed: Option<String>,
     /// It is not known yet whether it has left rows without a parent.
     pub(in crate::postgres) loose: bool,
-    /// A key has changed that the remote may not have heard of.
-    pub(in crate::postgres) keys_changed: bool,
 }
 
 /// Which rows of a table are sent; changes are sent since the snapshot of the last download.
@@ -109,12 +107,6 @@ impl range::Moment for Witness<'_> {
     fn since(&self, held: Point, now: &Point, floor: &u64) -> Option<Snapshot> {
         let same = held.incarnations == now.incarnations;
         what_it_shows(held).filter(|shown| same && shown.xmin >= *floor)
-    }
-
-    /// Since the oldest of the remote's watermarks.
-    fn may_have_new_keys(&self, table: &Table, _: &Snapshot) -> Result<bool, Failure> {
-        let logs = self.moment.logs_of(table)?;
-        Ok(logs.first().is_none_or(|log| log.keys_changed))
     }
 }
 

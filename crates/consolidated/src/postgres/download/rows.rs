@@ -2,14 +2,12 @@
 
 use crate::download::Sink;
 use crate::download::batches::{Batches, Kind, Part};
-use crate::download::new_keys::NewKeys;
 use crate::download::owed::{OwedKeys, Page};
 use crate::postgres::catalog::table::Table;
 use crate::postgres::link::RowRef;
 use crate::postgres::values::{ColumnType, Reading};
 use crate::synchronization::{FetchRequest, Fetched};
 use model::{Code, Failure};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A download under way.
@@ -21,8 +19,6 @@ pub(in crate::postgres) struct Download<'a, 's> {
     cursor: Option<usize>,
     /// How its columns are read.
     readings: Vec<Reading>,
-    /// Rows that the remote knows by other keys, by the position of their table.
-    new_keys: BTreeMap<usize, NewKeys>,
     batches: Batches<'a, 's>,
 }
 
@@ -30,13 +26,12 @@ impl<'a, 's> Download<'a, 's> {
     pub(in crate::postgres) fn new(
         tables: &'a [Arc<Table>],
         owed: Vec<OwedKeys>,
-        new_keys: BTreeMap<usize, NewKeys>,
         request: &'a FetchRequest<'a>,
         sink: Sink<'s>,
     ) -> Download<'a, 's> {
         let batches = Batches::new(request, sink);
         let owed = owed.into_iter().map(Some).collect();
-        Download { tables, owed, cursor: None, readings: Vec::new(), new_keys, batches }
+        Download { tables, owed, cursor: None, readings: Vec::new(), batches }
     }
 
     /// Takes a row of cursor `at`; rows arrive in the order of the cursors.
@@ -98,9 +93,8 @@ impl<'a, 's> Download<'a, 's> {
         let at = self.cursor.map_or(0, |at| at + 1);
         self.cursor = Some(at);
         if let Some(Part { position, .. }) = parts.get(at).filter(|part| part.begins_table()) {
-            let new_keys = self.new_keys.remove(position).unwrap_or_default();
             let owed = self.owed.get_mut(*position).and_then(Option::take);
-            self.batches.begin(owed, new_keys);
+            self.batches.begin(owed);
         }
         Ok(())
     }

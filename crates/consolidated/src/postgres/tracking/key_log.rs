@@ -11,7 +11,6 @@
 //!
 //! Keys are stored as JSON texts, in notations that do not depend on the settings of a session.
 
-use crate::download::new_keys::KEY_CHANGES_MAX;
 use crate::postgres::catalog::table::Table;
 use crate::postgres::statement::Statement;
 use crate::quote::{ident, literal};
@@ -78,23 +77,6 @@ pub(in crate::postgres) fn note(published: &str, changed: &str, old: &str, new: 
          current_setting('session_replication_role') = 'replica');\n    END IF",
         table = literal(published)
     )
-}
-
-/// The key changes that a remote's last download did not show it, in their order: both keys,
-/// whether the remote asked for it, and whether foreign keys did nothing.
-pub(in crate::postgres) fn unseen(table: &Table) -> Result<Statement, Failure> {
-    let text = format!(
-        "SELECT {was}, {now}, m.remote_id IS NOT DISTINCT FROM {{s.remote_id}}, m.unlinked
-FROM syncline.syncline_key_change AS m
-WHERE m.table_name = {name} AND m.version >= pg_snapshot_xmin({{s.last_download}})
-    AND NOT pg_visible_in_snapshot(m.version, {{s.last_download}})
-ORDER BY m.sequence LIMIT {most}",
-        was = read_key(table, "m.old_key"),
-        now = read_key(table, "m.new_key"),
-        name = literal(&table.deployed.published.name),
-        most = KEY_CHANGES_MAX + 1,
-    );
-    statement(table, &text)
 }
 
 /// Asks where the rows with given keys have gone. Each row found has the key, and the one that it

@@ -166,7 +166,6 @@ mod tests {
             counter: Counter(1),
             marks: &[],
             held_marks: &[],
-            key_changes: false,
             echo: &Echo::default(),
             wanted: &[],
             batch_bytes: 1 << 20,

@@ -1,6 +1,6 @@
 //! The state of the database by which a download is judged.
 
-use super::{key_order, moves};
+use super::key_order;
 use crate::download::range::{self, DownloadTable};
 use crate::download::resume;
 use crate::identity::Void;
@@ -64,11 +64,6 @@ impl range::Moment for Moment<'_> {
         let is_known =
             held.len() == now.len() && held.iter().zip(now.iter().zip(floors)).all(follows);
         is_known.then(|| held.iter().map(|log| log.sequence).collect())
-    }
-
-    fn may_have_new_keys(&self, table: &CatalogTable, since: &Vec<i64>) -> Result<bool, Failure> {
-        let last = since.first().copied().unwrap_or(0);
-        moves::have_been_since(self.connection, &table.published.name, last)
     }
 }
 

@@ -7,7 +7,6 @@
 use super::arrivals::Arrivals;
 use super::key_record::{becomes, keys_name, was};
 use super::last_entries::LastEntries;
-use crate::download::new_keys::{KEY_CHANGES_MAX, KeyChange, NewKeys, Trail};
 use crate::quote::{ident, idents, join};
 use crate::sqlite::deploy::tables::UserTable;
 use crate::sqlite::details::CatalogTable;
@@ -20,8 +19,8 @@ use crate::synchronization::UploadRequest;
 use crate::synchronization::change::Change;
 use crate::upload::row_map::RowMap;
 use crate::upload::uploaded_row::{RowId, each_row, key_of};
-use model::{Failure, Memory, PublishedTable, Spills, ValueRef};
-use rusqlite::{Connection, OptionalExtension, Statement, params};
+use model::{Failure, PublishedTable, Spills, ValueRef};
+use rusqlite::{Connection, OptionalExtension, Statement};
 use std::sync::Arc;
 
 /// Most key changes of one row that are followed.
@@ -59,17 +58,6 @@ pub(in crate::sqlite) fn note(table: &UserTable) -> String {
         idents("OLD.", &table.key),
         idents("NEW.", &table.key),
     )
-}
-
-/// Whether the key of a row of `table` has changed after this entry of its log.
-pub(super) fn have_been_since(
-    connection: &Connection,
-    table: &str,
-    last: i64,
-) -> Result<bool, Failure> {
-    let sql = format!("SELECT 1 FROM {} WHERE sequence > ?1", ident(&keys_name(table)));
-    let found = connection.prepare_cached(&sql).and_then(|mut found| found.exists([last]));
-    found.map_err(failed("look for key changes"))
 }
 
 /// The key changes that a remote has not heard of.
@@ -371,37 +359,6 @@ fn queries(table: &PublishedTable, names: &[&str], arrivals: &Arrivals) -> [Stri
         number + 2,
     );
     [step, own, arrived]
-}
-
-/// The rows of a table that got other keys after `since`, as `remote` knows them.
-pub(in crate::sqlite) fn new_keys(
-    (connection, memory): (&Connection, &Arc<Memory>),
-    table: &PublishedTable,
-    since: i64,
-    remote: &str,
-) -> Result<NewKeys, Failure> {
-    let looking = failed("look for key changes");
-    let names: Vec<&str> =
-        table.key.iter().map(|c| table.columns[usize::from(*c)].as_str()).collect();
-    let sql = format!(
-        "SELECT {}, {}, remote_id IS ?2 FROM {} WHERE sequence > ?1 ORDER BY sequence LIMIT ?3",
-        join(&names, ", ", |name| ident(&was(name))),
-        join(&names, ", ", |name| ident(&becomes(name))),
-        ident(&keys_name(&table.name)),
-    );
-    let mut trail = Trail::within(memory);
-    let mut statement = connection.prepare_cached(&sql).map_err(&looking)?;
-    let most = KEY_CHANGES_MAX as i64 + 1;
-    let mut rows = statement.query(params![since, remote, most]).map_err(&looking)?;
-    while let Some(row) = rows.next().map_err(&looking)? {
-        let mut was = Vec::new();
-        write_row(&mut was, row, 2 * names.len()).map_err(&looking)?;
-        let is = model::skip_row(&was, names.len())?.to_vec();
-        was.truncate(was.len() - is.len());
-        let own = row.get(2 * names.len()).map_err(&looking)?;
-        trail.follow(KeyChange { was, is, own, unlinked: false });
-    }
-    Ok(trail.end())
 }
 
 /// Records that `remote` itself has made the key changes of the row that had `key`.

@@ -347,7 +347,6 @@ fn fetch(
         batch_rows: 10,
         row_bytes_max: u64::MAX,
         resuming: Default::default(),
-        key_changes: false,
     };
     center.reader.fetch(&request, &mut |_| Ok(()))
 }

@@ -24,14 +24,12 @@ fn synchronized() -> (Center, TestDatabase, Remote) {
     (center, database, remote)
 }
 
-/// What a download brought: tables and keys, deletes with a minus, key changes with both keys.
+/// What a download brought: tables and keys, deletes with a minus.
 fn came(download: &Download) -> Vec<String> {
     let key = |row: &[model::Value]| row[0].as_ref().display();
     let upserts = download.upserts.iter().map(|(table, row)| format!("{table} {}", key(row)));
     let deletes = download.deletes.iter().map(|(table, row)| format!("-{table} {}", key(row)));
-    let moved = download.key_changes.iter();
-    let moved = moved.map(|(table, old, row)| format!("{table} {} to {}", key(old), key(row)));
-    let mut all: Vec<String> = upserts.chain(deletes).chain(moved).collect();
+    let mut all: Vec<String> = upserts.chain(deletes).collect();
     all.sort();
     all
 }
@@ -322,7 +320,6 @@ fn a_reader_survives_the_loss_of_its_connection_before_a_deployment() {
         counter: remote.identity.counter,
         marks: &center::marks(&session, &remote),
         held_marks: &[],
-        key_changes: true,
         echo: &Echo::default(),
         wanted: &[],
         batch_bytes: 100,

@@ -74,10 +74,6 @@ impl Copy {
         if download.modes == [Refresh] {
             self.rows.clear();
         }
-        for (_, old, row) in &download.key_changes {
-            self.rows.remove(&key(old));
-            self.rows.insert(key(row), row.clone());
-        }
         self.rows.extend(download.upserts.iter().map(|(_, row)| (key(row), row.clone())));
         download.deletes.iter().for_each(|(_, row)| drop(self.rows.remove(&key(row))));
     }

@@ -58,7 +58,6 @@ fn download(
         batch_rows: 1,
         row_bytes_max: u64::MAX,
         resuming: Default::default(),
-        key_changes: false,
     };
     let mut came = Vec::new();
     center.reader.fetch(&request, &mut |batch| {

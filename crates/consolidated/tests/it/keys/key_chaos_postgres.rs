@@ -113,12 +113,6 @@ impl Site {
             let rows = std::mem::take(&mut self.tables[table]);
             let mut held: BTreeMap<Vec<String>, Row> =
                 rows.into_iter().filter_map(|l| l.now).map(|row| (key(table, &row), row)).collect();
-            for (name, old, row) in &download.key_changes {
-                if name == wanted {
-                    held.remove(&key(table, old));
-                    held.insert(key(table, row), row.clone());
-                }
-            }
             for (name, row) in &download.upserts {
                 if name == wanted {
                     held.insert(key(table, row), row.clone());

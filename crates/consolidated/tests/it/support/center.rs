@@ -47,8 +47,6 @@ pub(crate) struct Download {
     pub(crate) restored: bool,
     pub(crate) rejects: Vec<(String, Row, u16)>,
     pub(crate) upserts: Vec<(String, Row)>,
-    /// Old key, row.
-    pub(crate) key_changes: Vec<(String, Row, Row)>,
     pub(crate) deletes: Vec<(String, Row)>,
     pub(crate) filtered: u64,
     /// In how many parts the rows and the keys came.
@@ -261,7 +259,6 @@ impl Center {
                     counter: applied.counter,
                     marks: &marks(&session, remote),
                     held_marks: &[],
-                    key_changes: true,
                     echo: &applied.echo,
                     wanted: &[],
                     batch_bytes: 100,
@@ -288,14 +285,6 @@ impl Center {
                         DownloadBatch::Withheld { .. }
                         | DownloadBatch::Unreadable { .. }
                         | DownloadBatch::Position { .. } => {}
-                        DownloadBatch::KeyChanges { table, count, rows } => {
-                            let keys = schema.tables[table].key.len();
-                            let width = schema.tables[table].width() + keys;
-                            for mut key in decode_all(&rows, count, width) {
-                                let row = key.split_off(keys);
-                                download.key_changes.push((name(table), key, row));
-                            }
-                        }
                         DownloadBatch::Deletes { table, count, rows } => {
                             let width = schema.tables[table].key.len();
                             let rows = decode_all(&rows, count, width);
@@ -449,8 +438,7 @@ fn apply(
 
 /// Whether it brings rows, or keys of rows that are gone.
 fn has_rows(batch: &DownloadBatch) -> bool {
-    use DownloadBatch::{Deletes, KeyChanges, Upserts};
-    matches!(batch, Upserts { .. } | KeyChanges { .. } | Deletes { .. })
+    matches!(batch, DownloadBatch::Upserts { .. } | DownloadBatch::Deletes { .. })
 }
 
 /// What the remote presents per table of the session, as a server finds it by the digests.

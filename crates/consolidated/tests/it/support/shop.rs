@@ -149,14 +149,6 @@ impl Site {
                 self.held.entry(name(&table.name)).or_default().clear();
             }
         }
-        for (table, old, row) in &download.key_changes {
-            let table = name(table);
-            assert!(covered[table].contains_key(&key(row)), "a foreign row of {table}: {row:?}");
-            self.held.entry(table).or_default().remove(&key(old));
-        }
-        for (table, _, row) in &download.key_changes {
-            self.held.entry(name(table)).or_default().insert(key(row), row.clone());
-        }
         for (table, row) in &download.upserts {
             let table = name(table);
             assert!(covered[table].contains_key(&key(row)), "a foreign row of {table}: {row:?}");

@@ -48,13 +48,9 @@ impl Held {
     }
 
     fn take(&mut self, download: &Download) {
-        for (table, old, _) in &download.key_changes {
-            self.rows.remove(&place(table, old));
-        }
         for (table, key) in &download.deletes {
             self.rows.remove(&place(table, key));
         }
-        download.key_changes.iter().for_each(|(table, _, row)| self.put(table, row));
         download.upserts.iter().for_each(|(table, row)| self.put(table, row));
     }
 

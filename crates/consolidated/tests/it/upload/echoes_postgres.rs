@@ -37,8 +37,7 @@ fn came(download: &Download) -> Vec<String> {
     };
     let upserts = download.upserts.iter().map(|(table, row)| line("", table, row));
     let deletes = download.deletes.iter().map(|(table, row)| line("-", table, row));
-    let moved = download.key_changes.iter().map(|(table, _, row)| line(">", table, row));
-    let mut all: Vec<String> = upserts.chain(deletes).chain(moved).collect();
+    let mut all: Vec<String> = upserts.chain(deletes).collect();
     all.sort();
     all
 }

@@ -134,18 +134,13 @@ fn a_row_that_cannot_be_read_lies_under_its_key() {
              UPDATE doc SET id = 50 WHERE id = 5; INSERT INTO doc VALUES (5, 8, '{}')",
         );
         let (_, download) = center.synchronize(&mut remote, &[]);
-        let moved = |was: i64| {
-            let row = vec![int(10 * was), int(was), text("{}")];
-            ("doc".to_owned(), vec![int(was)], row)
-        };
-        let mut changed = download.key_changes;
-        changed.sort_by_key(|(_, _, row)| format!("{row:?}"));
-        assert_eq!(changed, [moved(3), moved(5)], "{backend:?}");
         let arrived = |id: i64, n: i64, body: &str| {
             let row = vec![int(id), int(n), text(body)];
             assert!(download.upserts.contains(&("doc".to_owned(), row)), "{backend:?}: {id}");
         };
+        arrived(30, 3, "{}");
         arrived(3, 7, "{");
+        arrived(50, 5, "{}");
         arrived(5, 8, "{}");
     });
 }

@@ -34,12 +34,6 @@ impl Held {
     }
 
     fn take(&mut self, download: &Download) {
-        for (_, old, _) in &download.key_changes {
-            self.0.remove(&key(old));
-        }
-        for (_, _, row) in &download.key_changes {
-            self.0.insert(key(row), row.clone());
-        }
         for (_, row) in &download.upserts {
             self.0.insert(key(row), row.clone());
         }

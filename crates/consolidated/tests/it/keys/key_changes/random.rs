@@ -201,12 +201,7 @@ impl Site {
                 self.held.entry(table.0).or_default().clear();
             }
         }
-        for (table, old, _) in &download.key_changes {
-            let name = TABLES[place(table)].0;
-            self.held.entry(name).or_default().remove(&format!("{old:?}"));
-        }
-        let changed = download.key_changes.iter().map(|(table, _, row)| (table, row));
-        for (table, row) in changed.chain(download.upserts.iter().map(|(t, row)| (t, row))) {
+        for (table, row) in &download.upserts {
             let name = TABLES[place(table)].0;
             self.held.entry(name).or_default().insert(key_of(name, row), row.clone());
         }
