@@ -172,8 +172,9 @@ fn a_foreign_key_whose_parent_stays_behind_is_left_out_and_named() {
 // Trap 18: another layout, older or newer, may say something else with the same names.
 #[test]
 fn system_tables_of_another_layout_are_refused_and_left_alone() {
+    let schema = "CREATE TABLE customer (id INTEGER PRIMARY KEY)";
     for backend in [Backend::Sqlite, Backend::Postgres] {
-        let center = Center::on(backend, SCHEMA, "[table.customer]\n");
+        let center = Center::on(backend, schema, "[table.customer]\n");
         let system = backend.pick("syncline_system", "syncline.syncline_system");
         for format in [8, 99] {
             center
