@@ -3,6 +3,7 @@
 //! A [`Plan`] says what must be there: tables as remotes know them, scripts, publications, what is
 //! tracked. A backend is a [`Schema`]: it describes its tables, and spells what was decided.
 
+mod cascades;
 pub(crate) mod difference;
 pub(crate) mod format;
 pub(crate) mod generate;

@@ -1,5 +1,6 @@
 //! The plan of a set of models: tracking, scripts, publications. Nothing is changed here.
 
+use super::cascades;
 use super::published::TablePlan;
 use super::schema::{Schema, TablePlanner, Version, mismatch};
 use super::table::{ColumnFacts, TableFacts, parents_first, same_but_for_case};
@@ -53,6 +54,9 @@ pub(crate) fn plan<S: Schema>(
     let tracking =
         tracked.iter().filter_map(|(name, wanted)| S::tracking(&user_tables[name], wanted));
     let tracking = tracking.collect();
+    let published = versions.iter().flat_map(|version| &version.chosen);
+    let published = published.map(|(name, model)| (name.as_str(), *model));
+    notices.extend(cascades::notices(user_tables, &published.collect::<Vec<_>>()));
     let mut seen = BTreeSet::new();
     notices.retain(|notice| seen.insert(notice.clone()));
     Ok(Plan { tracking, versions: planned, shapes: Vec::new(), notices })

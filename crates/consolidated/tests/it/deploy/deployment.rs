@@ -297,3 +297,70 @@ fn a_foreign_key_whose_columns_stay_behind_is_left_out_and_named() {
         remote.execute_batch("INSERT INTO by_code VALUES (1, 'a')").unwrap();
     });
 }
+
+/// Actions of foreign keys are told when a model is deployed or checked, once for all versions, and
+/// not with every upload.
+// S5, S11
+#[test]
+fn what_foreign_keys_do_when_uploads_delete_rows_is_listed_once() {
+    Backend::each(|backend| {
+        let schema = "
+            CREATE TABLE parent (id INTEGER PRIMARY KEY, code TEXT UNIQUE);
+            CREATE TABLE child (id INTEGER PRIMARY KEY,
+                parent INTEGER REFERENCES parent (id) ON DELETE CASCADE ON UPDATE CASCADE,
+                code TEXT REFERENCES parent (code) ON UPDATE SET NULL);
+            CREATE TABLE hidden (id INTEGER PRIMARY KEY,
+                parent INTEGER REFERENCES parent (id) ON DELETE CASCADE);
+            CREATE TABLE sent (id INTEGER PRIMARY KEY,
+                hidden INTEGER DEFAULT 0 REFERENCES hidden (id) ON DELETE SET DEFAULT);
+            CREATE TABLE kept (id INTEGER PRIMARY KEY, parent INTEGER REFERENCES parent (id));
+            CREATE TABLE read_only (id INTEGER PRIMARY KEY);
+            CREATE TABLE below (id INTEGER PRIMARY KEY,
+                of INTEGER REFERENCES read_only (id) ON DELETE CASCADE);
+            CREATE TABLE whole (id INTEGER,
+                parent INTEGER REFERENCES parent (id) ON DELETE CASCADE)";
+        // The parts of a table have its foreign keys.
+        let parts = backend.pick(
+            "",
+            "PARTITION BY LIST (id);
+             CREATE TABLE part_1 PARTITION OF whole FOR VALUES IN (1);
+             CREATE TABLE part_2 PARTITION OF whole DEFAULT",
+        );
+        let schema = &format!("{schema} {parts};");
+        let tables = "[table.parent]\n[table.child]\n[table.sent]\ndirection = \"upload_only\"\n\
+                      [table.kept]\n[table.read_only]\ndirection = \"download_only\"\n\
+                      [table.below]\n";
+        let center = Center::on(backend, schema, tables);
+        let versions = ["v1", "v2"].map(|version| {
+            let text = format!("script_version = \"{version}\"\n{tables}");
+            SyncModel::parse(&text, "model.toml").unwrap()
+        });
+        let cascades = |told: Vec<String>| {
+            told.into_iter().filter(|told| told.contains(" REFERENCES ")).collect::<Vec<_>>()
+        };
+        let expected = [
+            "child.code REFERENCES parent ON UPDATE SET NULL: an uploaded change of code of a row \
+             of parent sets code of its rows of child to NULL at the center; remotes that have \
+             them get these changes with their next download",
+            "child.parent REFERENCES parent ON DELETE CASCADE: an uploaded delete of a row of \
+             parent deletes its rows of child at the center; remotes that have them get these \
+             deletes with their next download",
+            "hidden.parent REFERENCES parent ON DELETE CASCADE: an uploaded delete of a row of \
+             parent deletes its rows of hidden at the center; no remote is told, because hidden is \
+             not downloaded",
+            "sent.hidden REFERENCES hidden ON DELETE SET DEFAULT: an uploaded delete that takes a \
+             row of hidden along sets hidden of its rows of sent to the default at the center; no \
+             remote is told, because sent is not downloaded",
+            "whole.parent REFERENCES parent ON DELETE CASCADE: an uploaded delete of a row of \
+             parent deletes its rows of whole at the center; no remote is told, because whole is \
+             not downloaded",
+        ];
+        let mut admin = administer(&center.url).unwrap();
+        let deployment = admin.deploy(&versions, false).unwrap();
+        assert_eq!(cascades(deployment.notices), expected, "{backend:?}");
+        let findings = admin.check(&versions).unwrap().into_iter();
+        let notices = findings.filter(|finding| finding.severity == Severity::Notice);
+        let notices = cascades(notices.map(|finding| finding.message).collect());
+        assert_eq!(notices, expected, "{backend:?}");
+    });
+}
