@@ -295,12 +295,8 @@ class Remote:
                     came += [(name, table, row[:keys], row[keys:])
                              for name in (table["name"], f"pysync_{position}")]
             # Keys may have changed hands: all rows leave theirs before any row takes one.
-            for name, table, key, _ in came:
-                if key:
-                    self.remove(name, table, key)
-            for name, table, _, row in came:
-                if row:
-                    self.put(name, table, row)
+            [self.remove(name, table, key) for name, table, key, _ in came if key]
+            [self.put(name, table, row) for name, table, _, row in came if row]
             for table, mark in zip(tables, end["watermarks"]):
                 table["watermark"] = mark if mark is not None else table["watermark"]
             self.remember(tables=tables, counter=end["counter"], nonce_attempt=None,

@@ -164,8 +164,8 @@ codes! {
     /// The new password is empty, longer than 4 KiB, or the same as the old one. Nothing was done.
     2460 NewPasswordRefused Remote false "choose another password";
     /// The password was to be changed, and this server cannot do that: it is kept in a directory,
-    /// or at a service that did not confirm the change; or a token, a JWT
-    /// or a certificate was sent in place of the password. The password is as it was.
+    /// or at a service that did not confirm the change; or a token, a JWT or a certificate was sent
+    /// in place of the password. The password is as it was.
     2461 PasswordNotChanged Remote false
         "change the password where it is kept, and synchronize without --new-password-file";
     /// While the password was being changed, an operator or another remote changed it, or the
@@ -192,12 +192,12 @@ codes! {
     /// The system tables were created by another version of Syncline than this program, newer or
     /// older, and have another layout. Nothing of them was read or changed.
     3004 DeployedByAnother Operator false
-        "use the version that deployed them; or `undeploy` with it, and deploy with this program";
+        "use the version that deployed them, or `undeploy` with it and deploy again";
     /// A table, column or trigger is no longer as `deploy` left it. Changes could be missed, so the
     /// table, and those that refer to it, are not synchronized until it is repaired: what is
     /// pending for them stays in the remote, and every synchronization warns. All other tables are
-    /// synchronized. This is an error if no table is left. If the table was dropped or renamed on purpose, declare it
-    /// in the model: in `dropped_tables`, or with `renamed_from`.
+    /// synchronized. This is an error if no table is left. If the table was dropped or renamed on
+    /// purpose, declare it in the model: in `dropped_tables`, or with `renamed_from`.
     3005 Drift Operator false "run `syncline check`, then `syncline deploy`";
     /// A script failed. The message contains the error of the database.
     3006 ScriptFailed Operator false "`syncline scripts show` prints the scripts";
@@ -302,7 +302,7 @@ codes! {
     /// The remote was created by another version of Syncline than this program, newer or older, and
     /// its tables of Syncline have another layout. Nothing of them was read or changed.
     5010 RemoteMadeByAnother Remote false
-        "use the version that made it; or `remote detach` with it, and synchronize with this program";
+        "use the version that made it, or `remote detach` with it and synchronize again";
     /// The server and the user are not known yet.
     5011 ServerUnknown Remote false "give --server and --user the first time";
     /// The remote was synchronized with another remote ID. The server's state of the remote belongs

@@ -282,7 +282,8 @@ impl WireClient {
                 continue;
             }
             match Message::decode(frame)? {
-                None | Some(Message::Heartbeat) => {}
+                // A download that is cut is not gone on with.
+                None | Some(Message::Heartbeat | Message::Position(_)) => {}
                 Some(Message::Welcome(welcome)) => {
                     traffic.uploaded += self.agree(&welcome);
                     if welcome.upload == UploadState::Send && !welcome.schema_change_follows {

@@ -24,7 +24,8 @@ pub(super) fn notices<T: TableFacts>(
     while let Some(parent) = open.pop() {
         let key_of_parent = user_tables.get(parent).map_or(&[][..], |table| table.key());
         for (child, table) in user_tables {
-            for key in table.foreign_keys().iter().filter(|key| key.parent == parent) {
+            let keys = table.foreign_keys().iter();
+            for key in keys.filter(|key| key.parent == parent && !key.inherited) {
                 let acting =
                     Acting { child, key, key_of_parent, is_uploaded: uploaded.contains(parent) };
                 let deletes =

@@ -65,6 +65,8 @@ pub(crate) struct ForeignKey {
     pub(crate) on_delete: KeyAction,
     /// An upload may break it for as long as its transaction lasts.
     pub(crate) deferrable: bool,
+    /// Part of a foreign key of the whole table that the child or the parent is a part of.
+    pub(crate) inherited: bool,
 }
 
 impl ForeignKey {

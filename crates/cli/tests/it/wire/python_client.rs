@@ -104,6 +104,19 @@ fn downloads_and_uploads(world: &World, server: &Server) {
     python(world, server);
     world.assert_converged(&["ann", "ben"]);
     assert_eq!(count(&file, "SELECT count(*) FROM note WHERE price = 1"), 4);
+    // Two keys are exchanged.
+    for (from, to) in [(1, 99), (2, 1), (99, 2)] {
+        world.center_sql(&format!("UPDATE note SET id = {to} WHERE id = {from}"));
+    }
+    python(world, server);
+    world.assert_converged(&["ann"]);
+    // One table changes at the center while a row of another waits.
+    sql(&file, "UPDATE note SET text = 'before the change' WHERE id = 10");
+    world.center_sql("ALTER TABLE line ADD COLUMN more TEXT");
+    world.syncline.ok(&["model", "add"]);
+    world.syncline.ok(&["deploy"]);
+    assert_eq!(python(world, server)["uploaded"]["updates"], 1);
+    world.assert_converged(&["ann"]);
 }
 
 // Trap 18

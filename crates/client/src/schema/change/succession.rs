@@ -1,9 +1,9 @@
 //! Which held table, and which of its columns, each table of a new schema continues.
 //!
 //! Names alone are not sufficient: they are exchanged, given up and used again. The server says
-//! where they differ (`SchemaChange::renamed`), and everything else is recognized by its name. After a
-//! reset it does not know what the remote holds. Then pending changes are carried over by names,
-//! unless something contradicts.
+//! where they differ (`SchemaChange::renamed`), and everything else is recognized by its name.
+//! After a reset it does not know what the remote holds. Then pending changes are carried over by
+//! names, unless something contradicts.
 
 use crate::schema::stored_table::StoredTable;
 use model::{Code, Failure, PublishedTable};

@@ -39,9 +39,9 @@ fn check(what: &str, changes: &[Change<'_>]) {
     assert_eq!(center.last_upload(&mut site), [format!("delete t ({})", now[0])], "{what}");
 }
 
-// Trap 24, S11: the server does not know what a remote holds that was reset, so it does not say that
-// `qty` and `note` have changed places, or that a name stands for another column now. What waited
-// went up under the names, into columns that it was not meant for.
+// Trap 24, S11: the server does not know what a remote holds that was reset, so it does not say
+// that `qty` and `note` have changed places, or that a name stands for another column now. What
+// waited went up under the names, into columns that it was not meant for.
 #[test]
 fn what_waits_does_not_go_by_names_that_may_be_used_again() {
     check(

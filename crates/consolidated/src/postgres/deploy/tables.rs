@@ -109,6 +109,7 @@ struct Reference {
     on_update: char,
     on_delete: char,
     deferrable: bool,
+    inherited: bool,
 }
 
 fn none_is_empty<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
@@ -314,6 +315,7 @@ fn name_parents(tables: &mut BTreeMap<String, UserTable>) {
             on_update: action(reference.on_update),
             on_delete: action(reference.on_delete),
             deferrable: reference.deferrable,
+            inherited: reference.inherited,
         }
     };
     for table in tables.values_mut() {

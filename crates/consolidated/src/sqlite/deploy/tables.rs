@@ -354,6 +354,7 @@ fn describe_foreign_keys(connection: &Connection, table: &mut UserTable) -> rusq
                 on_delete: KeyAction::from_name(&row.get::<_, String>(5)?),
                 // Uploads defer all of them.
                 deferrable: true,
+                inherited: false,
             });
         }
         last = Some(id);

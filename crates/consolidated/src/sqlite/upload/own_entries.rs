@@ -90,7 +90,7 @@ pub(in crate::sqlite) fn end_of_log(connection: &Connection, table: &str) -> Res
 /// rows that foreign keys and triggers have changed. Where it grows by no more than statements
 /// themselves have changed, no other row has changed.
 pub(super) struct Tally {
-    changes: u64,
+    changes: i64,
     direct: u64,
 }
 
@@ -101,19 +101,20 @@ impl Tally {
         tables: &[Arc<CatalogTable>],
         direct: u64,
     ) -> Result<Tally, Failure> {
-        let ours = our_entries(connection, tables)?;
-        Ok(Tally { changes: connection.total_changes().saturating_sub(ours), direct })
+        // A connection that is new has changed less than the logs are long.
+        let changes = connection.total_changes() as i64 - our_entries(connection, tables)?;
+        Ok(Tally { changes, direct })
     }
 
     /// Whether rows may have changed since that no statement of the upload named, by foreign keys
     /// or triggers.
     pub(super) fn differs(&self, now: &Tally) -> bool {
-        now.changes.saturating_sub(self.changes) > now.direct - self.direct
+        now.changes - self.changes > (now.direct - self.direct) as i64
     }
 }
 
 /// What our triggers and statements have written: entries of logs, and notes about conflicts.
-fn our_entries(connection: &Connection, tables: &[Arc<CatalogTable>]) -> Result<u64, Failure> {
+fn our_entries(connection: &Connection, tables: &[Arc<CatalogTable>]) -> Result<i64, Failure> {
     let mut entries = connection
         .prepare_cached("SELECT coalesce(max(conflict_id), 0) FROM syncline_conflict")
         .and_then(|mut statement| statement.query_row([], |row| row.get::<_, i64>(0)))
@@ -121,7 +122,7 @@ fn our_entries(connection: &Connection, tables: &[Arc<CatalogTable>]) -> Result<
     for table in tables.iter().filter(|table| table.published.direction.downloads()) {
         entries += end_of_log(connection, &table.published.name)?;
     }
-    Ok(entries.unsigned_abs())
+    Ok(entries)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Users and their passwords at the center; on every database.
 
-use crate::support::center::{Backend, Center, deploy};
+use crate::support::center::{Backend, Center};
 use model::{Code, RemoteId, UserName};
 use std::collections::BTreeMap;
 use syncline_consolidated::{Credentials, Expiry, PasswordChange, administer};
@@ -57,29 +57,5 @@ fn a_password_changes_unless_somebody_else_was_faster() {
         assert!(change(&mut center, 4711).is_err());
         admin.remove_user(&ann()).unwrap();
         assert!(change(&mut center, 4711).is_err());
-    });
-}
-
-// Trap 18: all passwords of an older deployment would have expired at once, or never.
-#[test]
-fn passwords_of_an_older_program_age_from_the_deployment_on() {
-    Backend::each(|backend| {
-        let mut center = center_of_ann(backend);
-        let set_at = credentials(&mut center).password_set_at_unix_s;
-        let prefix = backend.pick("", "syncline.");
-        center.foreign(&format!(
-            "ALTER TABLE {prefix}syncline_user DROP COLUMN password_set_at;
-             ALTER TABLE {prefix}syncline_user DROP COLUMN password_expires_at;
-             UPDATE {prefix}syncline_system SET value = '4' WHERE name = 'format'"
-        ));
-        let mut admin = administer(&center.url).unwrap();
-        assert_eq!(admin.users().unwrap().len(), 1, "they can be read");
-        assert_eq!(admin.set_expiry(&ann(), Expiry::Never).unwrap_err().code(), Code::NotDeployed);
-        deploy(&center.url, "[table.t]\n").unwrap();
-        center.reconnect();
-        let now = credentials(&mut center);
-        assert!((set_at..set_at + 600).contains(&now.password_set_at_unix_s), "{backend:?}");
-        assert_eq!(now.password_expires, Expiry::ByAge);
-        assert!(deploy(&center.url, "[table.t]\n").unwrap().statements.is_empty());
     });
 }

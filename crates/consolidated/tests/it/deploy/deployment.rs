@@ -172,8 +172,9 @@ fn a_foreign_key_whose_parent_stays_behind_is_left_out_and_named() {
 // Trap 18: another layout, older or newer, may say something else with the same names.
 #[test]
 fn system_tables_of_another_layout_are_refused_and_left_alone() {
+    let schema = "CREATE TABLE customer (id INTEGER PRIMARY KEY)";
     for backend in [Backend::Sqlite, Backend::Postgres] {
-        let center = Center::on(backend, SCHEMA, "[table.customer]\n");
+        let center = Center::on(backend, schema, "[table.customer]\n");
         let system = backend.pick("syncline_system", "syncline.syncline_system");
         for format in [8, 99] {
             center
@@ -296,7 +297,17 @@ fn what_foreign_keys_do_when_uploads_delete_rows_is_listed_once() {
             CREATE TABLE kept (id INTEGER PRIMARY KEY, parent INTEGER REFERENCES parent (id));
             CREATE TABLE read_only (id INTEGER PRIMARY KEY);
             CREATE TABLE below (id INTEGER PRIMARY KEY,
-                of INTEGER REFERENCES read_only (id) ON DELETE CASCADE);";
+                of INTEGER REFERENCES read_only (id) ON DELETE CASCADE);
+            CREATE TABLE whole (id INTEGER,
+                parent INTEGER REFERENCES parent (id) ON DELETE CASCADE)";
+        // The parts of a table have its foreign keys.
+        let parts = backend.pick(
+            "",
+            "PARTITION BY LIST (id);
+             CREATE TABLE part_1 PARTITION OF whole FOR VALUES IN (1);
+             CREATE TABLE part_2 PARTITION OF whole DEFAULT",
+        );
+        let schema = &format!("{schema} {parts};");
         let tables = "[table.parent]\n[table.child]\n[table.sent]\ndirection = \"upload_only\"\n\
                       [table.kept]\n[table.read_only]\ndirection = \"download_only\"\n\
                       [table.below]\n";
@@ -321,6 +332,9 @@ fn what_foreign_keys_do_when_uploads_delete_rows_is_listed_once() {
             "sent.hidden REFERENCES hidden ON DELETE SET DEFAULT: an uploaded delete that takes a \
              row of hidden along sets hidden of its rows of sent to the default at the center; no \
              remote is told, because sent is not downloaded",
+            "whole.parent REFERENCES parent ON DELETE CASCADE: an uploaded delete of a row of \
+             parent deletes its rows of whole at the center; no remote is told, because whole is \
+             not downloaded",
         ];
         let mut admin = administer(&center.url).unwrap();
         let deployment = admin.deploy(&versions, false).unwrap();

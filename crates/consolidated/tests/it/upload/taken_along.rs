@@ -52,6 +52,28 @@ fn what_a_cascade_within_a_table_takes_along_is_told_though_nothing_is_downloade
     });
 }
 
+/// The log is longer than all that the connection has written.
+// S1, S5
+#[test]
+fn what_a_cascade_takes_along_is_told_by_a_new_connection() {
+    Backend::each(|backend| {
+        let schema = "
+            CREATE TABLE top (id INTEGER PRIMARY KEY, n INTEGER);
+            CREATE TABLE t (id INTEGER PRIMARY KEY,
+                of INTEGER REFERENCES top (id) ON DELETE CASCADE);";
+        let mut center = Center::on(backend, schema, "[table.top]\n[table.t]\n");
+        for id in 1..100 {
+            center.foreign(&format!("INSERT INTO top VALUES ({id}, NULL)"));
+        }
+        let mut remote = Remote::another();
+        center.synchronize(&mut remote, &[]);
+        center.reconnect();
+        let rows = [insert("t", 1, 1), insert("t", 2, 2), Upload::Delete("top", row(1, 0))];
+        assert_eq!(rejects(&mut center, &mut remote, &rows), ["t 1"], "{backend:?}");
+        assert_eq!(center.list("SELECT id AS v FROM t"), "2", "{backend:?}");
+    });
+}
+
 /// The same through a table that is not published, two levels below.
 // S1, S5
 #[test]
