@@ -13,7 +13,7 @@ NAMES = dict(enumerate("hello welcome schema_change upload_begin rows upload_end
                        "rejects download_begin download_end failed".split(), 1))
 NAMES |= {15: "acknowledgement", 16: "packed_rows", 17: "verify", 18: "verified"}
 TYPES = {name: number for number, name in NAMES.items()}
-INSERT, UPDATE, DELETE, UPSERT, KEY_CHANGE, ABSENT = 1, 2, 3, 4, 5, object()
+INSERT, UPDATE, DELETE, UPSERT, ABSENT = 1, 2, 3, 4, object()
 HALF_DUPLEX, TYPE, REQUESTS_MAX = 256, "application/vnd.syncline", 5
 
 class Failure(Exception):
@@ -149,7 +149,7 @@ def decode(number, payload):
         if len(payload) < 7:
             raise Failure(1003, "a frame of rows is too short")
         table, operation, count = struct.unpack("<HBI", payload[:7])
-        if operation not in range(INSERT, KEY_CHANGE + 1):
+        if operation not in range(INSERT, UPSERT + 1):
             raise Failure(1003, f"unknown operation {operation}")
         return "rows", {"table": table, "operation": operation, "count": count, "rows": payload[7:]}
     fields = Unpacker(payload).value()
@@ -289,12 +289,12 @@ class Remote:
             came = []
             for rows in frames:
                 table, position = tables[rows["table"]], rows["table"]
-                keys = len(table["key"]) if rows["operation"] in (DELETE, KEY_CHANGE) else 0
-                width = keys + (len(table["columns"]) if rows["operation"] != DELETE else 0)
+                keys = len(table["key"]) if rows["operation"] == DELETE else 0
+                width = keys or len(table["columns"])
                 for row in unpack_rows(rows["rows"], rows["count"], width):
                     came += [(name, table, row[:keys], row[keys:])
                              for name in (table["name"], f"pysync_{position}")]
-            # Keys may have changed hands: all rows leave theirs before any row takes one.
+            # Values may have changed hands: all rows that go leave theirs before any row takes one.
             [self.remove(name, table, key) for name, table, key, _ in came if key]
             [self.put(name, table, row) for name, table, _, row in came if row]
             for table, mark in zip(tables, end["watermarks"]):

@@ -283,33 +283,6 @@ fn rows_that_swap_their_values_lie_on_disk_meanwhile() {
     });
 }
 
-// S9, Trap 10: rows that exchange their keys wait for each other; SQLite held all of them as a
-// whole.
-#[test]
-fn rows_that_swap_their_keys_lie_on_disk_meanwhile() {
-    let (pairs, width) = if full() { (20_000, 2_000) } else { (750, 30_000) };
-    let columns = "id INTEGER PRIMARY KEY, n INTEGER, text TEXT";
-    let text = "x".repeat(width);
-    let rows = format!("SELECT n, n, '{text}' FROM number");
-    let world = World::new(PROGRAM, &format!("CREATE TABLE item ({columns})"));
-    on(&world, &rows, 2 * pairs, |world, server| {
-        let (rejected, conflicts, taken) =
-            upload(server, Operation::KeyChange, 2 * pairs, |n, bytes| {
-                let other = if n % 2 == 1 { n + 1 } else { n - 1 };
-                for id in [n, other] {
-                    write_value(bytes, ValueRef::Integer(id.into()));
-                    write_value(bytes, ValueRef::Integer(n.into()));
-                    write_value(bytes, ValueRef::Text(text.as_bytes()));
-                }
-            });
-        assert_eq!((rejected, conflicts), (0, 0));
-        let swapped = "SELECT count(*) FROM item WHERE abs(id - n) = 1";
-        assert_eq!(world.center_count(swapped), i64::from(2 * pairs));
-        // No batch of rows goes to SQLite at once. Held as a whole, the rows took 40 MB more.
-        assert!(taken < LITTLE + SQLITE_CACHE + 24 * MIB, "{taken} bytes");
-    });
-}
-
 // S9, S5: the keys of rows that have lost, and what was reported of each, were held until the
 // commit.
 #[test]

@@ -5,9 +5,9 @@
 //! ten updates cost one entry. The change is the difference between the base and the present row
 //! (`capture/change_log.rs`): if the row is equal to its base, there is no change.
 //!
-//! A row that the center knows, or may know, keeps its key: the triggers refuse another one, so that
-//! the application learns it at once. A row that was not uploaded yet may get another key. It is an
-//! insert with the key that it has when it is uploaded.
+//! A row that the center knows, or may know, keeps its key: the triggers refuse another one, so
+//! that the application learns it at once. A row that was not uploaded yet may get another key. It
+//! is an insert with the key that it has when it is uploaded.
 //!
 //! C1. At most one generation is frozen, and it is the one before the open one.
 //! C2. The content of a frozen generation never changes, whatever the application writes: the new

@@ -148,8 +148,13 @@ impl Site {
 
     /// Writes as another program.
     pub(crate) fn write_as(&self, writer: Writer, sql: &str) {
+        self.try_write_as(writer, sql).unwrap_or_else(|said| panic!("{writer:?} failed: {said}"));
+    }
+
+    /// The same; what the program says where it fails.
+    pub(crate) fn try_write_as(&self, writer: Writer, sql: &str) -> Result<(), String> {
         let mut command = match writer {
-            Writer::Rust => return self.write(sql),
+            Writer::Rust => return self.try_write(sql).map_err(|error| error.to_string()),
             Writer::Shell => {
                 let mut shell = Command::new("sqlite3");
                 shell.arg("-bail").arg(self.path()).arg(format!("PRAGMA foreign_keys=ON;{sql}"));
@@ -168,8 +173,10 @@ impl Site {
             }
         };
         let output = command.output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{writer:?} failed: {said}");
+        match output.status.success() {
+            true => Ok(()),
+            false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+        }
     }
 
     pub(crate) fn tables(&mut self) -> std::sync::Arc<[RemoteTable]> {

@@ -6,7 +6,8 @@
 //! refers to the same value as before: these children are noted before anything is written, and
 //! get their value back at the end.
 //!
-//! A child with a pending change follows its parent. It gets the value back only where a row has it.
+//! A child with a pending change follows its parent. It gets the value back only where a row has
+//! it.
 
 use super::circumstances::Circumstances;
 use super::download::Download;

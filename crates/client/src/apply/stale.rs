@@ -115,8 +115,8 @@ fn others_changed(
     Ok(count)
 }
 
-/// The keys of changes that are not based on the downloaded rows. A large column that the change did not set
-/// has the value of the row.
+/// The keys of changes that are not based on the downloaded rows. A large column that the change
+/// did not set has the value of the row.
 fn stale(
     connection: &Connection,
     table: &RemoteTable,

@@ -227,9 +227,9 @@ fn before_move(table: &RemoteTable) -> Trigger {
     trigger(table, "move", &when, body)
 }
 
-/// The statement that refuses another key, or another spelling of it, for a row that the center knows
-/// or may know: one that was there when the generation began. A row that was inserted since may get
-/// another key, because its insert is uploaded with the key that it has then.
+/// The statement that refuses another key, or another spelling of it, for a row that the center
+/// knows or may know: one that was there when the generation began. A row that was inserted since
+/// may get another key, because its insert is uploaded with the key that it has then.
 fn refuse_key_change(table: &RemoteTable) -> String {
     let message = literal(&format!(
         "syncline: the key of a synchronized row of table {} cannot change; \
@@ -253,9 +253,9 @@ fn refuse_key_change(table: &RemoteTable) -> String {
     )
 }
 
-/// The statement that refuses to insert a row that the center knows in another spelling of its key,
-/// after it was deleted here, be it in an upload whose outcome is unknown. None where equal keys are
-/// spelled in one way.
+/// The statement that refuses to insert a row that the center knows in another spelling of its
+/// key, after it was deleted here, be it in an upload whose outcome is unknown. None where equal
+/// keys are spelled in one way.
 fn refuse_another_spelling(table: &RemoteTable) -> Option<String> {
     if table.key.iter().all(KeyColumn::is_exact) {
         return None;

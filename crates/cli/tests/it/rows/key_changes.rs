@@ -26,8 +26,8 @@ fn shop(on_postgres: bool, names: &[&str]) -> (World, Server) {
     (world, server)
 }
 
-// S1, S5, Trap 21: an application that changes the key of a synchronized row hears of it at once, and
-// nothing is uploaded. A row that nobody else knows may get another key.
+// S1, S5, Trap 21: an application that changes the key of a synchronized row hears of it at once,
+// and nothing is uploaded. A row that nobody else knows may get another key.
 #[test]
 fn a_synchronized_row_keeps_its_key_at_a_remote() {
     for on_postgres in [false, true] {
@@ -57,8 +57,8 @@ fn a_synchronized_row_keeps_its_key_at_a_remote() {
     }
 }
 
-// S3, Trap 21: where the center changes keys, remotes get deletes and rows, and children as their own
-// rows say.
+// S3, Trap 21: where the center changes keys, remotes get deletes and rows, and children as their
+// own rows say.
 #[test]
 fn keys_that_change_at_the_center_arrive_as_deletes_and_rows() {
     for postgres in [false, true] {

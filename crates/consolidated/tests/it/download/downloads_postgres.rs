@@ -75,7 +75,7 @@ fn every_way_to_change_a_row_is_noticed() {
         assert!(download(&mut center, &mut remote).is_empty(), "{sql}: nothing comes twice");
     };
     check("UPDATE customer SET name = 'Ben' WHERE id = 2", &["customer 2"]);
-    check("UPDATE customer SET id = 3 WHERE id = 2", &["customer 2 to 3"]);
+    check("UPDATE customer SET id = 3 WHERE id = 2", &["-customer 2", "customer 3"]);
     check("DELETE FROM purchase; INSERT INTO purchase VALUES (10, 3)", &["purchase 10"]);
     check(
         "INSERT INTO purchase VALUES (11, 1); DELETE FROM purchase WHERE id = 11",

@@ -1,4 +1,4 @@
-//! Rows get other keys at the center. Remotes receive the old keys as deletes, and the rows as rows.
+//! Rows get other keys at the center. Remotes receive the old keys as deletes, and the rows.
 
 use crate::support::center::{Backend, Center, Download, Remote, Row, int, text};
 use crate::support::on_postgres;
@@ -19,8 +19,9 @@ const FAMILY: &str = "
 
 const ALL: &str = "[table.parent]\n[table.child]\n[table.grandchild]\n";
 
-/// The tables of the family, and how many columns their keys have.
-const TABLES: [(&str, usize); 3] = [("parent", 1), ("child", 1), ("grandchild", 2)];
+/// The tables of the family with their columns, and how many of these are the key.
+const TABLES: [(&str, &str, usize); 3] =
+    [("parent", "id, v", 1), ("child", "id, parent, v", 1), ("grandchild", "child, n, v", 2)];
 
 /// What a remote holds: by table and key, the rows.
 #[derive(Default, Debug, PartialEq)]
@@ -32,15 +33,15 @@ fn shown(values: &[model::Value]) -> String {
 
 impl Held {
     fn put(&mut self, table: &str, row: &Row) {
-        let keys = TABLES.iter().find(|(name, _)| *name == table).unwrap().1;
+        let (.., keys) = *TABLES.iter().find(|(name, ..)| *name == table).unwrap();
         self.0.insert((table.to_owned(), shown(&row[..keys])), shown(row));
     }
 
     fn take(&mut self, download: &Download) {
         assert!(!download.modes.contains(&DownloadedTable::Refresh) || self.0.is_empty());
         for (table, key) in &download.deletes {
-            let gone = self.0.remove(&(table.clone(), shown(key)));
-            assert!(gone.is_some(), "the remote never had {table} {}", shown(key));
+            // Keys that a row had for a while are named too.
+            self.0.remove(&(table.clone(), shown(key)));
         }
         download.upserts.iter().for_each(|(table, row)| self.put(table, row));
     }
@@ -48,8 +49,8 @@ impl Held {
     /// What the center has.
     fn of(center: &Center) -> Held {
         let mut held = Held::default();
-        for (table, _) in TABLES {
-            for row in center.rows(&format!("SELECT * FROM {table}")) {
+        for (table, columns, _) in TABLES {
+            for row in center.rows(&format!("SELECT {columns} FROM {table}")) {
                 held.put(table, &row);
             }
         }
@@ -57,8 +58,8 @@ impl Held {
     }
 }
 
-// S3, S5, Trap 10, Trap 21: one key, chains, swaps and rings, with children whose keys go along, and
-// what else happens to the rows.
+// S3, S5, Trap 10, Trap 21: one key, chains, swaps and rings, with children whose keys go along,
+// and what else happens to the rows.
 #[test]
 fn a_remote_gets_the_old_keys_as_deletes_and_the_rows_as_rows() {
     Backend::each(|backend| {
@@ -90,25 +91,24 @@ fn a_remote_gets_the_old_keys_as_deletes_and_the_rows_as_rows() {
     });
 }
 
-/// The center spells a key otherwise: it is another key.
+/// The center spells a key otherwise. Where both are one key, it is not deleted.
 // Trap 22
 #[test]
-fn another_spelling_of_a_key_is_another_key() {
-    let schema = |backend: Backend| {
-        let kind = backend.pick("TEXT COLLATE NOCASE", "text");
-        format!(
-            "CREATE TABLE word (w {kind} PRIMARY KEY, v TEXT); INSERT INTO word VALUES ('Ann', 'a')"
-        )
-    };
+fn another_spelling_of_a_key_arrives() {
     Backend::each(|backend| {
-        let mut center = Center::on(backend, &schema(backend), "[table.word]\n");
+        let kind = backend.pick("TEXT COLLATE NOCASE", "text");
+        let schema = format!(
+            "CREATE TABLE word (w {kind} PRIMARY KEY, v TEXT); INSERT INTO word VALUES ('Ann', 'a')"
+        );
+        let mut center = Center::on(backend, &schema, "[table.word]\n");
         let mut remote = Remote::another();
         center.synchronize(&mut remote, &[]);
         center.foreign("UPDATE word SET w = 'ann'");
         let download = center.synchronize(&mut remote, &[]).1;
         assert_eq!(download.upserts, [("word".to_owned(), vec![text("ann"), text("a")])]);
-        let old = ("word".to_owned(), vec![text("Ann")]);
-        assert_eq!(download.deletes, [old], "{backend:?}");
+        let mut deletes = vec![("word".to_owned(), vec![text("Ann")])];
+        deletes.retain(|_| backend == Backend::Postgres);
+        assert_eq!(download.deletes, deletes, "{backend:?}");
     });
 }
 
