@@ -7,8 +7,6 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::print_stdout, reason = "the figures are recorded")]
 
-#[path = "upload_memory/changed_keys.rs"]
-mod changed_keys;
 #[path = "upload_memory/references.rs"]
 mod references;
 #[path = "upload_memory/site.rs"]

@@ -94,7 +94,6 @@ fn what_was_downloaded_survives_a_power_cut_without_a_log() {
             counter: Counter(1),
             marks: &[],
             held_marks: &[],
-            key_changes: false,
             echo: &Echo::default(),
             wanted: &[],
             batch_bytes: 1 << 20,
