@@ -315,40 +315,25 @@ impl Dice {
         }
     }
 
-    /// Other primary keys, parents with their children among them.
+    /// Other primary keys of rows that nobody else knows, a parent with its child among them.
     fn update_key(&mut self) -> String {
-        let id = self.fresh();
-        match self.below(5) {
-            0 => {
-                let line = self.pick("InvoiceLine", "InvoiceLineId");
-                format!("UPDATE InvoiceLine SET InvoiceLineId = {id} WHERE InvoiceLineId = {line};")
-            }
-            1 => {
-                let (row, track) =
-                    (self.pick("PlaylistTrack", "rowid"), self.pick("Track", "TrackId"));
-                format!(
-                    "UPDATE OR REPLACE PlaylistTrack SET TrackId = {track} WHERE rowid = {row};"
-                )
-            }
-            2 => self.move_parent("Artist", "ArtistId", "Album"),
-            3 => self.move_parent("Album", "AlbumId", "Track"),
+        let (id, to, text) = (self.fresh(), self.fresh(), self.text());
+        match self.below(2) {
+            0 => format!(
+                "BEGIN; PRAGMA defer_foreign_keys = ON;
+                 INSERT INTO Artist (ArtistId, Name) VALUES ({id}, {text});
+                 INSERT INTO Album (AlbumId, Title, ArtistId) VALUES ({id}, {text}, {id});
+                 UPDATE Album SET ArtistId = {to}, AlbumId = {to} WHERE ArtistId = {id};
+                 UPDATE Artist SET ArtistId = {to} WHERE ArtistId = {id}; COMMIT;"
+            ),
             _ => {
-                let artist = self.childless("Artist", "ArtistId", &[("Album", "ArtistId")]);
                 let common = self.common();
                 format!(
-                    "UPDATE OR REPLACE Artist SET ArtistId = {common} WHERE ArtistId = {artist};"
+                    "INSERT INTO Artist (ArtistId, Name) VALUES ({id}, {text});
+                     UPDATE OR REPLACE Artist SET ArtistId = {common} WHERE ArtistId = {id};"
                 )
             }
         }
-    }
-
-    fn move_parent(&mut self, table: &str, key: &str, child: &str) -> String {
-        let (id, row) = (self.fresh(), self.pick(table, key));
-        format!(
-            "BEGIN; PRAGMA defer_foreign_keys = ON;
-             UPDATE {child} SET {key} = {id} WHERE {key} = {row};
-             UPDATE {table} SET {key} = {id} WHERE {key} = {row}; COMMIT;"
-        )
     }
 
     fn replace(&mut self) -> String {

@@ -24,7 +24,7 @@ const MODEL: &str = "script_version = \"v1\"\n[table.parent]\nconflict = \"merge
     [table.child]\nconflict = \"consolidated_wins\"\n";
 /// What the application has changed and was not uploaded.
 const PENDING: &str = "UPDATE parent SET v = 'changed' WHERE id = 1;
-    UPDATE parent SET id = 9 WHERE id = 2; DELETE FROM parent WHERE id = 3;
+    INSERT INTO parent VALUES (9, 'nine'); DELETE FROM parent WHERE id = 3;
     INSERT INTO child VALUES (7, 'w', 1, 'new'), (1, 'q', NULL, 2);";
 const PASSWORD: &str = "secret";
 /// A server on this machine that says nothing for so long is stuck.

@@ -111,17 +111,21 @@ fn replace_takes_its_victims_along_everywhere() {
     let three = |id: u32, a: u32, b: u32| by_unique(id, a, b);
     let onto =
         |id: u32, other: u32| format!("UPDATE OR REPLACE t SET id = {other} WHERE id = {id};");
+    // A row that the center knows keeps its key at a remote.
+    let new_onto = |other: u32| {
+        format!("INSERT INTO t VALUES (300, 'x300', 0, 'r300', NULL); {}", onto(300, other))
+    };
     let pairs = [
         ("by the primary key", by_key(1), by_key(7)),
         ("by two unique constraints", by_unique(100, 2, 3), by_unique(200, 8, 9)),
         ("by key and both constraints", three(1, 2, 3), three(7, 8, 9)),
         ("by an update", update(1, 2), update(7, 8)),
-        ("by an update of the key", onto(1, 2), onto(7, 8)),
+        ("by an update of the key", new_onto(2), onto(7, 8)),
         ("where SQLite chooses the key", "".to_owned(), chosen(8)),
         ("where SQLite chooses the key of the remote", chosen(2), "".to_owned()),
         (
             "again and again",
-            by_unique(100, 2, 3) + &by_unique(101, 2, 4) + &by_key(2) + &onto(2, 5),
+            by_unique(100, 2, 3) + &by_unique(101, 2, 4) + &by_key(2) + &new_onto(5),
             by_unique(200, 8, 9) + &by_unique(201, 8, 10) + &by_key(8) + &onto(8, 11),
         ),
         (
@@ -201,21 +205,24 @@ fn primary_keys_are_updated_and_upserted() {
     check(&[
         Case {
             name: "moved out, and to where another was",
-            remote: "UPDATE t SET id = 100 WHERE id = 1; UPDATE t SET id = 1 WHERE id = 2;",
+            remote: "INSERT INTO t (id, u) VALUES (99, 'n99'); UPDATE t SET id = 100 WHERE id = 99;
+                DELETE FROM t WHERE id = 1; UPDATE t SET id = 1 WHERE id = 100;",
             center: "UPDATE t SET id = 200 WHERE id = 7; UPDATE t SET id = 7 WHERE id = 8;",
             ..base
         },
         Case {
             name: "two keys swap",
-            remote: "UPDATE t SET id = -1 WHERE id = 1; UPDATE t SET id = 1 WHERE id = 2;
-                UPDATE t SET id = 2 WHERE id = -1;",
+            remote: "INSERT INTO t (id, u) VALUES (91, 'n91'), (92, 'n92');
+                UPDATE t SET id = -1 WHERE id = 91; UPDATE t SET id = 91 WHERE id = 92;
+                UPDATE t SET id = 92 WHERE id = -1;",
             center: "UPDATE t SET id = -7 WHERE id = 7; UPDATE t SET id = 7 WHERE id = 8;
                 UPDATE t SET id = 8 WHERE id = -7;",
             ..base
         },
         Case {
             name: "there and back, deleted and inserted again, inserted and deleted",
-            remote: "UPDATE t SET id = 50 WHERE id = 1; UPDATE t SET id = 1 WHERE id = 50;
+            remote: "INSERT INTO t (id, u) VALUES (50, 'n50');
+                UPDATE t SET id = 51 WHERE id = 50; UPDATE t SET id = 50 WHERE id = 51;
                 DELETE FROM t WHERE id = 2; INSERT INTO t VALUES (2, 'other', 0, '', NULL);
                 INSERT INTO t VALUES (60, 'x', 1, '', ''); DELETE FROM t WHERE id = 60;",
             center: "DELETE FROM t WHERE id = 8; INSERT INTO t VALUES (8, 'center', 0, 'z', NULL);",
@@ -223,7 +230,8 @@ fn primary_keys_are_updated_and_upserted() {
         },
         Case {
             name: "by rowid, and the key that SQLite chooses",
-            remote: "UPDATE t SET rowid = 100 WHERE _rowid_ = 1; INSERT INTO t (u) VALUES ('next');
+            remote: "INSERT INTO t (id, u) VALUES (99, 'n99');
+                UPDATE t SET rowid = 100 WHERE _rowid_ = 99; INSERT INTO t (u) VALUES ('next');
                 INSERT INTO t (id, u) VALUES (NULL, 'one more'); DELETE FROM t WHERE id = 102;",
             center: "UPDATE t SET oid = 200 WHERE id = 7; INSERT INTO t (u) VALUES ('at center');",
             ..base
@@ -239,7 +247,7 @@ fn primary_keys_are_updated_and_upserted() {
             name: "upserts",
             remote: "INSERT INTO t VALUES (1, 'new', 1, 'q', NULL) ON CONFLICT (id) DO UPDATE
                     SET u = excluded.u, note = note || '!';
-                INSERT INTO t VALUES (70, 'u2', 70, '', NULL) ON CONFLICT (u) DO UPDATE SET id = 70;
+                INSERT INTO t VALUES (70, 'u2', 70, '', NULL) ON CONFLICT (u) DO UPDATE SET w = 'met';
                 INSERT INTO t VALUES (3, 'u4', 5, 'w5', NULL) ON CONFLICT DO NOTHING;
                 INSERT OR IGNORE INTO t VALUES (71, 'u4', 5, 'w5', NULL);",
             center: "INSERT INTO t VALUES (7, 'c', 7, 'q', 'n') ON CONFLICT (id) DO UPDATE
@@ -249,8 +257,8 @@ fn primary_keys_are_updated_and_upserted() {
         Case {
             name: "composite keys of text and real, VACUUM before synchronizing",
             schema: text,
-            remote: "DELETE FROM t WHERE k = 'a'; UPDATE t SET n = -9e999 WHERE k = 'b';
-                UPDATE t SET k = 'ä''\"' WHERE k = 'c'; UPDATE t SET v = 40 WHERE n = 4.5;
+            remote: "DELETE FROM t WHERE k = 'a'; INSERT INTO t VALUES ('b', -9e999, 20);
+                INSERT INTO t VALUES ('ä''\"', 3, 30); UPDATE t SET v = 40 WHERE n = 4.5;
                 DELETE FROM t WHERE n = 9e999; VACUUM;",
             center: "DELETE FROM t WHERE k = 'e'; UPDATE t SET n = 0.1, k = '' WHERE k = 'g';
                 VACUUM;",
@@ -294,7 +302,7 @@ fn every_kind_of_table_travels() {
         Case {
             name: "keys that ignore case change their case",
             schema: nocase,
-            remote: "UPDATE t SET k = 'ANN' WHERE k = 'ann'; UPDATE t SET v = 'X' WHERE k = 'BEN';
+            remote: "UPDATE t SET v = 'y' WHERE k = 'ann'; UPDATE t SET v = 'X' WHERE k = 'BEN';
                 REPLACE INTO t VALUES ('EVE', 'new');",
             center: "UPDATE t SET k = 'CLEO' WHERE k = 'cleo';
                 REPLACE INTO t VALUES ('dora', 'y');",
@@ -304,7 +312,7 @@ fn every_kind_of_table_travels() {
             name: "no types: 1, '1' and x'31' are three keys",
             schema: untyped,
             remote: "UPDATE t SET v = 'int' WHERE k = 1; DELETE FROM t WHERE k = '1';
-                UPDATE t SET k = x'32' WHERE k = x'31';",
+                DELETE FROM t WHERE k = x'31'; INSERT INTO t VALUES (x'32', x'31');",
             center: "UPDATE t SET v = 'empty blob' WHERE k = x''; DELETE FROM t WHERE k = '';",
             ..Case::default()
         },
@@ -352,8 +360,8 @@ fn cascades_are_changes_like_any_other() {
         },
         Case {
             name: "updates of keys cascade",
-            remote: "UPDATE parent SET id = 102, name = 'new' WHERE id = 2;
-                UPDATE child SET id = 'c103' WHERE id = 'c3';",
+            remote: "UPDATE parent SET name = 'new' WHERE id = 2; INSERT INTO child (id) VALUES ('n');
+                INSERT INTO grandchild VALUES (1, 'n'); UPDATE child SET id = 'c103' WHERE id = 'n';",
             center: "UPDATE parent SET id = 108, name = 'center' WHERE id = 8;
                 UPDATE child SET id = 'c109' WHERE id = 'c9';",
             ..base

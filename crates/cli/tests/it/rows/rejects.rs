@@ -178,32 +178,3 @@ fn every_summary_counts_what_a_dropped_table_and_a_restore_leave() {
         assert_eq!(learn(&server), 0);
     }
 }
-
-// S11, Trap 21: of a refused key change the reject had no row, as if it had been deleted here. Nor
-// had it where the download came later than the upload.
-#[test]
-fn a_refused_key_change_is_told_with_its_row() {
-    for upload_first in [false, true] {
-        for world in worlds() {
-            check_refused_key_change(&world, upload_first);
-        }
-    }
-}
-
-fn check_refused_key_change(world: &World, upload_first: bool) {
-    let server = world.serve();
-    world.sync("ann", &server);
-    sql(&world.remote("ann"), "UPDATE t SET id = 5, data = 'mine' WHERE id = 1");
-    world.center_sql("INSERT INTO t VALUES (5, 5, 'theirs')");
-    if upload_first {
-        let mut arguments = world.sync_arguments("ann", &server);
-        arguments.push("--upload-only".to_owned());
-        world.syncline.ok(&arguments);
-    }
-    world.sync("ann", &server);
-    let told = rejects(world);
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert_eq!(told[0]["row"], json!({"id": 5, "n": 1, "data": "mine"}), "{told:?}");
-    world.sync("ann", &server);
-    world.assert_converged(&["ann"]);
-}

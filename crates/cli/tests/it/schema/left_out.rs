@@ -287,7 +287,8 @@ fn children_of_a_dropped_table_wait_too_and_its_parents_do_not() {
             &at_ann,
             "PRAGMA foreign_keys = ON;
              INSERT INTO invoice VALUES (13, 'z', 1); INSERT INTO line VALUES (131, 'z', 13);
-             UPDATE customer SET id = 5 WHERE id = 2; INSERT INTO article VALUES (2, 'axe')",
+             INSERT INTO customer VALUES (5, 'new'); UPDATE invoice SET customer = 5 WHERE id = 12;
+             INSERT INTO article VALUES (2, 'axe')",
         );
         let lines = world.center_count("SELECT count(*) FROM line");
         let summary = world.sync("ann", &server);
