@@ -125,47 +125,6 @@ fn a_remote_in_memory_works_through_its_application() {
     assert_eq!(folder.path().read_dir().unwrap().count(), 0, "nothing is on disk");
 }
 
-// Trap 18: a remote file that the first programs made, by their own SQL.
-#[test]
-fn the_reject_table_of_an_old_file_gets_its_numbers_and_is_told_no_more() {
-    let mut site = Site::new("CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT)");
-    site.write(
-        r#"DROP TABLE syncline_reject;
-        CREATE TABLE syncline_reject (
-          table_name TEXT NOT NULL,
-          key        TEXT NOT NULL,
-          counter    INTEGER NOT NULL,
-          code       INTEGER NOT NULL,
-          message    TEXT NOT NULL,
-          row        TEXT,
-          at         TEXT NOT NULL,
-          PRIMARY KEY (table_name, key, counter)
-        ) WITHOUT ROWID;
-        INSERT INTO syncline_reject VALUES
-          ('t', '[2]', 3, 7002, 'no', '{"id":2,"v":"b"}', '2024-02-02'),
-          ('t', '[1]', 2, 7001, 'taken', NULL, '2024-01-01');
-        DELETE FROM syncline_state WHERE name LIKE 'reject%'"#,
-    );
-    for _ in 0..2 {
-        site = site.opened_again();
-        let rejects = site.remote.rejects().unwrap();
-        let told: Vec<(i64, &str, u16)> =
-            rejects.iter().map(|it| (it.id, it.key.as_str(), it.code)).collect();
-        assert_eq!(told, [(1, "[1]", 7001), (2, "[2]", 7002)], "the oldest first");
-        assert!(rejects.iter().all(|it| it.base.is_none()));
-        assert_eq!(crate::apply::rejects::untold(&site.remote.connection).unwrap(), 0);
-    }
-    // One that comes now has the next number, and the old ones can be decided on.
-    let key = [int(5)];
-    site.download().reject("t", &key, 4, Code::RowRefused).apply().unwrap();
-    assert_eq!(site.remote.rejects().unwrap()[2].id, 3);
-    assert_eq!(crate::apply::rejects::untold(&site.remote.connection).unwrap(), 1);
-    site.remote.retry_rejects(&[2], true).unwrap();
-    assert_eq!(site.upload(), ["insert t (2, 'b')"]);
-    site.remote.dismiss_rejects(&[1]).unwrap();
-    assert_eq!(site.remote.rejects().unwrap().len(), 1);
-}
-
 #[test]
 fn changed_tables_of_syncline_have_a_code_of_their_own_and_are_no_defect() {
     for edit in [

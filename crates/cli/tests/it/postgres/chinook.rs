@@ -112,7 +112,7 @@ fn tables_and_keys_change(world: &World, server: &Server) {
         AND customer_id % 7 IN (4, 5)";
     let customers = "SELECT count(*) FROM customer WHERE customer_id % 7 IN (4, 5)";
     assert_eq!(world.center_count(firms), world.center_count(customers));
-    let moved = "SELECT count(*) FROM artist WHERE artist_id IN (1000, 1001)";
+    let moved = "SELECT count(*) FROM artist WHERE artist_id IN (1001, 1004)";
     assert_eq!(world.center_count(moved), 1);
     assert_eq!(world.center_count("SELECT count(*) FROM artist WHERE artist_id = 1001"), 1);
     harness::sql(&world.remote("ann"), "UPDATE artist SET country = 'here' WHERE artist_id = 1002");
