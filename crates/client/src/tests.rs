@@ -1,6 +1,6 @@
 //! Opening, remembering and refusing.
 
-use crate::testing::{Site, int};
+use crate::testing::Site;
 use crate::{Components, Remote, Settings};
 use model::{Code, Failure, RemoteId, UserName, Value, ValueRef};
 use rusqlite::Connection;

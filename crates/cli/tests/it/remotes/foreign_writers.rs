@@ -247,7 +247,7 @@ fn primary_keys_are_updated_and_upserted() {
             name: "upserts",
             remote: "INSERT INTO t VALUES (1, 'new', 1, 'q', NULL) ON CONFLICT (id) DO UPDATE
                     SET u = excluded.u, note = note || '!';
-                INSERT INTO t VALUES (70, 'u2', 70, '', NULL) ON CONFLICT (u) DO UPDATE SET w = 'met';
+                INSERT INTO t VALUES (70, 'u2', 70, '', NULL) ON CONFLICT (u) DO UPDATE SET w = 'm';
                 INSERT INTO t VALUES (3, 'u4', 5, 'w5', NULL) ON CONFLICT DO NOTHING;
                 INSERT OR IGNORE INTO t VALUES (71, 'u4', 5, 'w5', NULL);",
             center: "INSERT INTO t VALUES (7, 'c', 7, 'q', 'n') ON CONFLICT (id) DO UPDATE
@@ -360,8 +360,9 @@ fn cascades_are_changes_like_any_other() {
         },
         Case {
             name: "updates of keys cascade",
-            remote: "UPDATE parent SET name = 'new' WHERE id = 2; INSERT INTO child (id) VALUES ('n');
-                INSERT INTO grandchild VALUES (1, 'n'); UPDATE child SET id = 'c103' WHERE id = 'n';",
+            remote: "UPDATE parent SET name = 'new' WHERE id = 2;
+                INSERT INTO child (id) VALUES ('n'); INSERT INTO grandchild VALUES (1, 'n');
+                UPDATE child SET id = 'c103' WHERE id = 'n';",
             center: "UPDATE parent SET id = 108, name = 'center' WHERE id = 8;
                 UPDATE child SET id = 'c109' WHERE id = 'c9';",
             ..base

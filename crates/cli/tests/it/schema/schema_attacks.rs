@@ -215,7 +215,7 @@ fn a_table_that_is_not_published_any_more_stops_no_upload() {
         let server = joined(
             &world,
             "UPDATE item SET qty = 50 WHERE id = 1; DELETE FROM item WHERE id = 3;
-             INSERT INTO item VALUES (30, 'pin', 7, 'x'); INSERT INTO item VALUES (4, 'cog', 8, NULL); INSERT INTO item VALUES (5, 'x', 9, '');
+             INSERT INTO item VALUES (30, 'pin', 7, 'x'), (4, 'cog', 8, NULL), (5, 'x', 9, '');
              DELETE FROM part WHERE id = 20; DELETE FROM item WHERE id = 2;
              UPDATE part SET word = 'uno' WHERE id = 10",
         );
