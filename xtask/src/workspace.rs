@@ -32,6 +32,11 @@ impl Package {
 
 /// Asks cargo.
 pub(crate) fn packages(root: &Path) -> Result<Vec<Package>, String> {
+    Ok(metadata(root)?.iter().map(|package| read(package, root)).collect())
+}
+
+/// The packages in the words of `cargo metadata`: manifests with their dependencies and targets.
+pub(crate) fn metadata(root: &Path) -> Result<Vec<Value>, String> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let metadata = output(
         Command::new(cargo)
@@ -39,8 +44,7 @@ pub(crate) fn packages(root: &Path) -> Result<Vec<Package>, String> {
             .current_dir(root),
     )?;
     let metadata: Value = serde_json::from_str(&metadata).map_err(|error| error.to_string())?;
-    let packages = metadata["packages"].as_array().into_iter().flatten();
-    Ok(packages.map(|package| read(package, root)).collect())
+    Ok(metadata["packages"].as_array().cloned().unwrap_or_default())
 }
 
 fn read(package: &Value, root: &Path) -> Package {

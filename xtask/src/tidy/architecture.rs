@@ -14,11 +14,10 @@
 //! Crates are checked from their manifests, source by the paths it mentions.
 
 use super::mention::{self, Mention};
-use crate::checkout::{SourceFile, output};
+use crate::checkout::SourceFile;
 use crate::problem::Problem;
-use serde_json::Value;
+use crate::workspace;
 use std::path::Path;
-use std::process::Command;
 
 /// One package that another needs outside its tests.
 struct Dependency<'a> {
@@ -29,15 +28,8 @@ struct Dependency<'a> {
 
 /// Reads the manifests and checks who depends on whom.
 pub(crate) fn check_dependencies(root: &Path) -> Result<Vec<Problem>, String> {
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
-    let metadata = output(
-        Command::new(cargo)
-            .args(["metadata", "--no-deps", "--format-version", "1"])
-            .current_dir(root),
-    )?;
-    let metadata: Value = serde_json::from_str(&metadata).map_err(|error| error.to_string())?;
     let mut problems = Vec::new();
-    for package in metadata["packages"].as_array().into_iter().flatten() {
+    for package in workspace::metadata(root)? {
         let manifest = Path::new(package["manifest_path"].as_str().unwrap_or_default());
         let manifest = manifest.strip_prefix(root).unwrap_or(manifest).to_string_lossy();
         let from = short(package["name"].as_str().unwrap_or_default());
