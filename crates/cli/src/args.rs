@@ -165,6 +165,9 @@ pub(crate) struct InitOptions {
 ///
 /// It makes only the changes that are missing: a second run changes nothing. Your tables keep
 /// their columns.
+///
+/// Rows keep their keys at the remotes: from the first synchronization of a row on, its key cannot
+/// change there. A remote deletes the row and inserts it again.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -23,7 +23,7 @@ fn main() {
 /// Rows as an upload has them: of an update the old image, then the new row.
 fn rows(change: Change) -> Vec<u8> {
     let costs: &[&str] = match change {
-        Change::Update | Change::KeyChange => &["123456789.120000", "123456790.120000"],
+        Change::Update => &["123456789.120000", "123456790.120000"],
         Change::Insert | Change::Delete => &["123456789.120000"],
     };
     let mut bytes = Vec::new();

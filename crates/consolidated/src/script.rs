@@ -10,7 +10,7 @@
 //! | `{r.column}` | the new row |
 //! | `{o.column}` | the row as the remote saw it before its change |
 //! | `{u.name}` | a claim of the user |
-//! | `{inserts}`, `{updates}`, `{key_changes}`, `{deletes}` | the uploaded rows as a relation |
+//! | `{inserts}`, `{updates}`, `{deletes}` | the uploaded rows as a relation |
 //! | `{keys}` | the keys of wanted rows as a relation |
 //!
 //! A relation has the new row's values under the names of the columns, and those of the row that
@@ -29,8 +29,6 @@ pub enum Event {
     UploadInsert,
     /// A row was updated at the remote.
     UploadUpdate,
-    /// A row got another key at the remote.
-    UploadKeyChange,
     /// A row was deleted at the remote.
     UploadDelete,
     /// Reads the row as it is now, when an upload did not find what it expected.
@@ -49,10 +47,9 @@ pub enum Event {
 
 impl Event {
     /// Every event, in the order in which they run.
-    pub const ALL: [Event; 10] = [
+    pub const ALL: [Event; 9] = [
         Event::UploadInsert,
         Event::UploadUpdate,
-        Event::UploadKeyChange,
         Event::UploadDelete,
         Event::UploadFetch,
         Event::UploadFence,
@@ -67,7 +64,6 @@ impl Event {
         match self {
             Event::UploadInsert => "upload_insert",
             Event::UploadUpdate => "upload_update",
-            Event::UploadKeyChange => "upload_key_change",
             Event::UploadDelete => "upload_delete",
             Event::UploadFetch => "upload_fetch",
             Event::UploadFence => "upload_fence",
@@ -123,7 +119,6 @@ pub(crate) enum Parameter {
 pub(crate) enum Relation {
     Inserts,
     Updates,
-    KeyChanges,
     Deletes,
     Keys,
 }
@@ -188,7 +183,6 @@ fn relation(body: &str) -> Option<Relation> {
     Some(match body.trim() {
         "inserts" => Relation::Inserts,
         "updates" => Relation::Updates,
-        "key_changes" => Relation::KeyChanges,
         "deletes" => Relation::Deletes,
         "keys" => Relation::Keys,
         _ => return None,

@@ -18,7 +18,6 @@ mod download;
 mod errors;
 mod identity;
 mod incarnation;
-mod links;
 mod reader;
 mod serve_lock;
 mod start;

@@ -16,8 +16,8 @@ use crate::upload::echo::Echo;
 use change::RowSource;
 use expiry::Expiry;
 use model::{
-    Code, Counter, DatabaseId, FileSecret, Nonce, Progress, PublishedTable, Receipt, RemoteId,
-    RemoteSchema, ScriptVersion, UserName, Watermark,
+    Code, Counter, DatabaseId, FileSecret, Nonce, Progress, Receipt, RemoteId, RemoteSchema,
+    ScriptVersion, UserName, Watermark,
 };
 use resuming::{Resuming, TableToken};
 use std::collections::BTreeMap;
@@ -234,27 +234,10 @@ pub struct UploadRequest<'a> {
     pub download_follows: bool,
     /// What the remote presented per table of the schema, to settle what it is owed.
     pub marks: &'a [TableMark],
-    /// What it presented of tables that are not those of the schema.
-    pub held_marks: &'a [TableMark],
     /// The rows.
     pub batches: RowSource<'a>,
     /// Rows of which not every value finds a column; filled while the rows are read.
     pub left_out: Option<&'a LeftOut>,
-}
-
-impl UploadRequest<'_> {
-    /// What the remote holds of the table at this position of what it uploads. The marks are in the
-    /// order of the tables of today. The remote may hold another shape of the table: its log goes
-    /// on.
-    pub(crate) fn held_mark(&self, position: usize, today: &PublishedTable) -> Option<&TableMark> {
-        let older = match &self.session.held {
-            Held::Older(held) => held.schema.tables.get(position).map(|table| &table.fingerprint),
-            Held::Untold | Held::Same { .. } => None,
-        };
-        let fingerprint = older.unwrap_or(&today.fingerprint);
-        let mut presented = self.marks.iter().chain(self.held_marks);
-        presented.find(|mark| mark.fingerprint == *fingerprint && mark.watermark.is_some())
-    }
 }
 
 /// What became of an upload.

@@ -503,20 +503,14 @@ codes! {
     /// center, and the reject table has the row that was here. Changes that were recorded before
     /// are uploaded.
     7190 RowNotCaptured Remote false "change the row again, if the rejected values are right";
-    /// The change would give the row a key that another row has at the consolidated database. The
-    /// row keeps its old key there; the changed row is kept in the reject table.
-    7195 RowKeyTaken Remote false "choose another key, then synchronize again";
-    /// The change would give the row another key, and the scripts of its table cannot do that. The
-    /// row keeps its old key; the changed row is kept in the reject table.
-    7196 RowKeyFixed Operator false "give the table a script for upload_key_change";
+    /// The change would give the row another key at the consolidated database: the table's key
+    /// there has columns that were not the key when the remote received the row. The row keeps its
+    /// key; the changed row is kept in the reject table.
+    7196 RowKeyFixed Remote false "delete the row, then insert it under its new key";
     /// The row was applied, and then another row of the same upload changed or deleted it: its
-    /// parent was deleted, or got another key, and the foreign key of the consolidated database
-    /// acts on the children. The row is kept in the reject table.
+    /// parent was deleted, and the foreign key of the consolidated database acts on the children.
+    /// The row is kept in the reject table.
     7197 RowTakenAlong Remote false "enter the row again if it is wanted without its parent";
-    /// The row is not as the remote knew it, and rows of its table have got other keys since the
-    /// remote synchronized last, so long ago that the consolidated database has forgotten which.
-    /// The change may be meant for a row that has another key now. It is kept in the reject table.
-    7199 RowKeyForgotten Remote false "look for the row under another key, and change it there";
 
     /// A row was deleted at the consolidated database, or left the partition of this remote, but a
     /// table that is not published refers to it here without `ON DELETE CASCADE` or `SET NULL`. The

@@ -177,7 +177,7 @@ fn beginning(value: ValueRef<'_>) -> ValueRef<'_> {
 pub(crate) fn operation(change: Change) -> &'static str {
     match change {
         Change::Insert => "insert",
-        Change::Update | Change::KeyChange => "update",
+        Change::Update => "update",
         Change::Delete => "delete",
     }
 }

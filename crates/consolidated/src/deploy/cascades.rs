@@ -74,17 +74,23 @@ impl Acting<'_> {
         })
     }
 
-    /// The same when an upload changes what it refers to, unless that is the key: where a remote
-    /// changes one, its own foreign key does the same.
+    /// The same when what it refers to changes. A remote cannot change the key of a row, but
+    /// somebody at the center can.
     fn on_update(&self) -> Option<String> {
         let referred: Vec<&str> = self.key.columns.iter().map(|(_, to)| to.as_str()).collect();
         let is_key = referred.iter().all(|to| self.key_of_parent.iter().any(|key| key == to));
-        if !self.is_uploaded || is_key {
+        if !self.is_uploaded {
             return None;
         }
         let effect = self.effect("UPDATE", self.key.on_update)?;
         let (referred, parent) = (referred.join(", "), &self.key.parent);
-        Some(effect(format!("an uploaded change of {referred} of a row of {parent}")))
+        Some(effect(match is_key {
+            true => format!(
+                "remotes cannot change the key of a synchronized row; a change of {referred} of a \
+                 row of {parent}"
+            ),
+            false => format!("an uploaded change of {referred} of a row of {parent}"),
+        }))
     }
 
     /// What comes of a cause, if anything.

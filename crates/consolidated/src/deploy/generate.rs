@@ -23,9 +23,6 @@ pub(crate) trait Texts {
     /// None if no column can be set.
     fn update(&self) -> Option<String>;
 
-    /// None if no key can be changed.
-    fn key_change(&self) -> Option<String>;
-
     fn delete(&self) -> String;
 
     fn fetch(&self) -> String;
@@ -57,7 +54,6 @@ pub(crate) fn scripts(
     if uploads {
         add(Event::UploadInsert, Some(texts.insert()));
         add(Event::UploadUpdate, texts.update());
-        add(Event::UploadKeyChange, texts.key_change());
         add(Event::UploadDelete, Some(texts.delete()));
     }
     add(Event::UploadFetch, Some(texts.fetch()));

@@ -6,7 +6,7 @@ use super::schema::{Schema, TablePlanner};
 use super::table::{ColumnFacts, ForeignKey, TableFacts};
 use crate::script::{Event, Script};
 use crate::sync_model::ConflictRule;
-use model::{Code, Failure, PublishedTable};
+use model::{Failure, PublishedTable};
 use std::collections::BTreeMap;
 
 /// A published table.
@@ -146,7 +146,6 @@ impl<S: Schema> TablePlanner<'_, S> {
     fn notice(&self, notices: &mut Vec<String>) {
         let name = self.name;
         notices.extend(S::notices(name, self.table));
-        notices.extend(self.fixed_keys());
         if !self.table_model.direction.downloads() {
             return;
         }
@@ -163,35 +162,6 @@ impl<S: Schema> TablePlanner<'_, S> {
                 place.join(", ")
             ));
         }
-    }
-
-    /// Where a remote cannot change a key, because foreign keys forbid it.
-    fn fixed_keys(&self) -> Option<String> {
-        if !self.table_model.direction.uploads() {
-            return None;
-        }
-        let tables = self.version.user_tables.iter();
-        let forbids = |child: &str, key: &ForeignKey| {
-            let by_key = key.columns.iter().any(|(_, to)| {
-                let referred = self.table.referred(to);
-                referred.is_some_and(|to| self.table.key().iter().any(|key| key == to.name()))
-            });
-            let is_published = self.version.chosen.contains_key(child);
-            key.parent == self.name && by_key && key.forbids_updates(is_published)
-        };
-        let children: Vec<&str> = tables
-            .filter(|(name, child)| child.foreign_keys().iter().any(|key| forbids(name, key)))
-            .map(|(name, _)| name.as_str())
-            .collect();
-        (!children.is_empty()).then(|| {
-            format!(
-                "{}: remotes cannot change a key that rows of {} refer to (E{}), because the \
-                 foreign keys do not say ON UPDATE CASCADE",
-                self.name,
-                children.join(", "),
-                Code::RowReferences.number()
-            )
-        })
     }
 
     /// Positions of the foreign keys that hold at every remote.

@@ -63,8 +63,6 @@ pub(crate) struct ForeignKey {
     pub(crate) columns: Vec<(String, String)>,
     pub(crate) on_update: KeyAction,
     pub(crate) on_delete: KeyAction,
-    /// An upload may break it for as long as its transaction lasts.
-    pub(crate) deferrable: bool,
     /// Part of a foreign key of the whole table that the child or the parent is a part of.
     pub(crate) inherited: bool,
 }
@@ -97,16 +95,6 @@ impl ForeignKey {
     /// Whether it writes to its own columns when the row that it refers to is deleted or changed.
     pub(crate) fn writes_columns(&self) -> bool {
         self.on_update.writes() || self.on_delete.writes() && self.on_delete != KeyAction::Cascade
-    }
-
-    /// Whether a remote cannot change a key that a row of the child refers to: not even with the
-    /// referring rows in the same upload, which has them only where they are published.
-    pub(crate) fn forbids_updates(&self, child_is_published: bool) -> bool {
-        match self.on_update {
-            KeyAction::Restrict => true,
-            KeyAction::NoAction => !(self.deferrable && child_is_published),
-            KeyAction::Cascade | KeyAction::SetNull | KeyAction::SetDefault => false,
-        }
     }
 }
 

@@ -20,8 +20,6 @@
 //!     remote has uploaded it before S, or it is owed.
 //! RS4. What the remote has uploaded since S is sent back, or an older image of it, which the
 //!     remote keeps, would take its place.
-//! RS5. No key of the table has changed since W: a key change is told with both keys, which may lie
-//!     at both sides of the position.
 
 use crate::digest;
 use crate::download::mark::{Mark, Point};

@@ -23,15 +23,15 @@ const LOCK_NOT_AVAILABLE: &str = "55P03";
 const RETRY_AFTER_S: u32 = 5;
 
 /// Locks what is known of a remote: the only parameter. Our own deletes write their departures
-/// themselves, all at once; triggers need not. They note whose key changes these are. What is known
-/// of the database is read by one scan: three would take longer than the lock itself.
+/// themselves, all at once; triggers need not. What is known of the database is read by one scan:
+/// three would take longer than the lock itself.
 pub(super) const LOCK: &str = "SELECT progress, counter, nonce, epoch, attempt,
     ARRAY(SELECT name || ' ' || value || ' ' || tableoid FROM syncline.syncline_system
         WHERE name IN ('deployment', 'incarnation', 'last_start')),
     EXISTS (SELECT FROM syncline.syncline_owed WHERE remote_id = $1),
     set_config('syncline.applying', 'on', true),
     secret, bound_users, void_counter, deletes_lost, forgotten_at IS NOT NULL,
-    set_config('syncline.remote', $1, true), acknowledged
+    acknowledged
 FROM syncline.syncline_remote WHERE remote_id = $1 FOR UPDATE";
 
 /// Takes a remote ID for its first synchronization; waits for others that do the same.
@@ -97,7 +97,7 @@ pub(super) fn locked(answer: &Answer) -> Result<Option<Locked>, Failure> {
             binding: Binding::Open,
             void_counter: Counter(row.try_get(10)?),
             deletes_lost: row.try_get(11)?,
-            acknowledged: Counter(row.try_get(14)?),
+            acknowledged: Counter(row.try_get(13)?),
             forgotten: row.try_get(12)?,
         };
         Ok((remembered, row.try_get::<Vec<&str>>(5)?, row.try_get(6)?))

@@ -25,23 +25,18 @@ const RECOGNIZE: &str = "WITH here AS (
 ), settled AS (
     INSERT INTO syncline.syncline_system SELECT 'home', home FROM here
     ON CONFLICT DO NOTHING RETURNING value
-), forgotten AS (
-    DELETE FROM syncline.syncline_key_change WHERE EXISTS (SELECT FROM moved)
 )
 UPDATE syncline.syncline_system SET value = ((random() - 0.5) * 9e18)::bigint::text
 WHERE name IN ('generation', 'incarnation') AND EXISTS (SELECT FROM moved)
 RETURNING name, (SELECT count(*) FROM settled)";
 
-const RENEW: &str = "WITH forgotten AS (DELETE FROM syncline.syncline_key_change)
-UPDATE syncline.syncline_system
+const RENEW: &str = "UPDATE syncline.syncline_system
 SET value = ((random() - 0.5) * 9e18)::bigint::text WHERE name IN ('generation', 'incarnation')";
 
 /// If no other session has done so since the incarnation `$1`.
 const RENEW_FROM: &str = "WITH renewed AS (
     UPDATE syncline.syncline_system SET value = ((random() - 0.5) * 9e18)::bigint::text
     WHERE name = 'incarnation' AND value = $1 RETURNING value
-), forgotten AS (
-    DELETE FROM syncline.syncline_key_change WHERE EXISTS (SELECT FROM renewed)
 )
 UPDATE syncline.syncline_system SET value = ((random() - 0.5) * 9e18)::bigint::text
 WHERE name = 'generation' AND EXISTS (SELECT FROM renewed) RETURNING name";

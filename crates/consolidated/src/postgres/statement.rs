@@ -125,7 +125,7 @@ impl Statement {
         let key = || table.key.iter().map(|at| usize::from(*at));
         let slots: Vec<Slot> = match relation {
             Relation::Inserts => all.map(Slot::NewColumn).collect(),
-            Relation::Updates | Relation::KeyChanges => {
+            Relation::Updates => {
                 all.clone().map(Slot::NewColumn).chain(all.map(Slot::OldColumn)).collect()
             }
             Relation::Deletes => all.map(Slot::OldColumn).collect(),

@@ -11,7 +11,6 @@
 //! restores.
 
 pub(super) mod departure_log;
-pub(super) mod key_log;
 pub(super) mod object;
 pub(super) mod trim;
 pub(super) mod watch;
@@ -116,10 +115,7 @@ pub(super) fn of(table: &UserTable, wanted: &Wanted) -> Tracking {
         },
         Object { kind: "TABLE", name: log_name(&published), sql: log.create() },
         // The key and the place that a row had.
-        log_function(
-            log_name(&published),
-            &format!("{};\n    {}", log.note_row("OLD", true), note_move(table)),
-        ),
+        log_function(log_name(&published), &log.note_row("OLD", true)),
     ];
     if wanted.arrivals {
         // The key of a row that comes; it had no place before.
@@ -128,15 +124,6 @@ pub(super) fn of(table: &UserTable, wanted: &Wanted) -> Tracking {
     objects.extend(triggers(table, wanted));
     let version_index = wanted.indexed.then(|| version_index(table));
     Tracking { table: published, sql_name: name, objects, version_index }
-}
-
-fn note_move(table: &UserTable) -> String {
-    let key = |row: &str| {
-        let cast = |name: &String| table.column(name).map_or("", |column| column.cast.as_str());
-        key_log::key_text(row, table.key.iter().map(|name| (name.as_str(), cast(name))))
-    };
-    let changed = join(&table.key, " OR ", |column| differs(table, column));
-    key_log::note(&table.published_name(), &changed, &key("OLD"), &key("NEW"))
 }
 
 fn triggers(table: &UserTable, wanted: &Wanted) -> Vec<Object> {

@@ -24,7 +24,6 @@ pub(super) mod key_order;
 pub(super) mod key_range;
 pub(super) mod made;
 pub(super) mod marks;
-pub(super) mod moves;
 pub(super) mod parcel;
 pub(super) mod record;
 pub(super) mod row_fault;
@@ -60,9 +59,6 @@ use model::{Code, Counter, Failure};
 use postgres_types::ToSql;
 
 const UNDO: &str = "ROLLBACK TO SAVEPOINT fast_path; SET CONSTRAINTS ALL DEFERRED";
-
-/// The most times that all rows are applied one by one, while others change keys.
-const ATTEMPTS_MAX: u32 = 6;
 
 /// When an upload should be tried again that other transactions always blocked, in seconds.
 const RETRY_AFTER_S: u32 = 5;
@@ -383,11 +379,10 @@ fn attempt(
     } else {
         link.batch(BEGIN_AGAIN).map_err(stopped("begin the upload"))?;
     }
-    let (mut attempts, mut refused) = (0, OwedRows::within(upload.spills));
-    while attempts < ATTEMPTS_MAX {
+    let mut refused = OwedRows::within(upload.spills);
+    loop {
         match isolation::apply(link, upload, outline, &refused) {
-            Ok(Some(record)) => return Ok(record),
-            Ok(None) => attempts += 1,
+            // Each time more rows are refused than before.
             Err(Stop::Refused(rows, failure)) => {
                 let before = refused.added();
                 for (row, reason) in rows {
@@ -399,10 +394,8 @@ fn attempt(
                     return Err(failure.into());
                 }
             }
-            Err(stop) => return Err(stop),
+            applied => return applied,
         }
         link.batch(UNDO).map_err(stopped("undo the upload"))?;
     }
-    let busy = Failure::new(Code::DatabaseBusy, "keys are changed again and again");
-    Err(Stop::Failed(busy.retry_after_s(RETRY_AFTER_S)))
 }

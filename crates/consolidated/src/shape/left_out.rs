@@ -32,6 +32,7 @@ pub struct LeftOut {
 /// A row of which something was left out.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Left {
+    pub(crate) code: Code,
     pub(crate) why: String,
     /// The row by its key in the upload: the old one, if the key changes.
     pub(crate) sent: RowId,
@@ -58,8 +59,8 @@ impl LeftOut {
         mut visit: impl FnMut(RowId, RowId, (Code, String)) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         self.told.borrow().visit(|row, left| {
-            let Left { why, sent, .. } = Left::read(left)?;
-            visit(sent, row, (Code::ColumnDropped, why))
+            let Left { code, why, sent, .. } = Left::read(left)?;
+            visit(sent, row, (code, why))
         })
     }
 
@@ -112,7 +113,7 @@ impl LeftOut {
     pub(super) fn add(
         &self,
         (row, sent): (RowId, RowId),
-        why: String,
+        (code, why): (Code, String),
         content: impl FnOnce() -> String,
     ) -> Result<(), Failure> {
         let mut told = self.told.borrow_mut();
@@ -124,7 +125,7 @@ impl LeftOut {
             .then(content)
             .filter(|content| others < ROWS_BYTES_MAX || kept >= Some(content.len()));
         self.bytes.set(others + content.as_ref().map_or(0, String::len));
-        let left = Left { why, sent, content };
+        let left = Left { code, why, sent, content };
         if before.as_ref() == Some(&left) {
             return Ok(());
         }
@@ -147,6 +148,7 @@ impl Left {
             bytes.extend_from_slice(&(len as u32).to_le_bytes());
         }
         bytes.push(u8::from(content.is_some()));
+        bytes.push(u8::from(self.code == Code::RowKeyFixed));
         for part in [&sent, self.why.as_bytes(), content.unwrap_or_default().as_bytes()] {
             bytes.extend_from_slice(part);
         }
@@ -162,6 +164,7 @@ impl Left {
         let (sent_len, rest) = bytes.split_first_chunk::<LEN_BYTES>()?;
         let (why_len, rest) = rest.split_first_chunk::<LEN_BYTES>()?;
         let (has_content, rest) = rest.split_first()?;
+        let (has_key, rest) = rest.split_first()?;
         let (sent, rest) = rest.split_at_checked(u32::from_le_bytes(*sent_len) as usize)?;
         let (why, rest) = rest.split_at_checked(u32::from_le_bytes(*why_len) as usize)?;
         let text = |bytes: &[u8]| std::str::from_utf8(bytes).ok().map(str::to_owned);
@@ -170,7 +173,8 @@ impl Left {
             0 => None,
             _ => Some(text(rest)?),
         };
-        Some(Left { why: text(why)?, sent: (table, key.to_vec()), content })
+        let code = if *has_key == 0 { Code::ColumnDropped } else { Code::RowKeyFixed };
+        Some(Left { code, why: text(why)?, sent: (table, key.to_vec()), content })
     }
 }
 
@@ -189,7 +193,7 @@ mod tests {
         for pass in 1..=3 {
             for n in 0..rows {
                 let text = || "x".repeat(bytes + usize::from(n));
-                left_out.add((row(n), row(n)), String::new(), text).unwrap();
+                left_out.add((row(n), row(n)), (Code::ColumnDropped, String::new()), text).unwrap();
             }
             let (all, last) = ((0..rows).filter(kept).count(), (0..rows).rfind(kept));
             assert_eq!((all, last), (10, Some(9)), "pass {pass}");
@@ -198,7 +202,11 @@ mod tests {
         }
         // Rows that grow later exceed the bound by one row, as those that come later do.
         for n in 0..rows {
-            left_out.add((row(n), row(n)), String::new(), || "x".repeat(2 * bytes)).unwrap();
+            left_out
+                .add((row(n), row(n)), (Code::ColumnDropped, String::new()), || {
+                    "x".repeat(2 * bytes)
+                })
+                .unwrap();
         }
         assert!(left_out.bytes.get() < ROWS_BYTES_MAX + 2 * bytes);
     }
@@ -209,8 +217,9 @@ mod tests {
         let (sent, row, other) = ((1, vec![1]), (1, vec![2]), (1, vec![3]));
         for _ in 0..2 {
             let content = || "content".to_owned();
-            left_out.add((row.clone(), sent.clone()), "moved".to_owned(), content).unwrap();
-            left_out.add((other.clone(), other.clone()), "empty".to_owned(), content).unwrap();
+            let reason = |why: &str| (Code::ColumnDropped, why.to_owned());
+            left_out.add((row.clone(), sent.clone()), reason("moved"), content).unwrap();
+            left_out.add((other.clone(), other.clone()), reason("empty"), content).unwrap();
             left_out.add_empty(&other).unwrap();
         }
         assert_eq!(left_out.empty_rows(), 1);

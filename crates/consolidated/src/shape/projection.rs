@@ -113,7 +113,7 @@ impl<'a> Values<'a> {
         let mut image = || (0..width).map(|_| reader.value()).collect::<Result<Vec<_>, Failure>>();
         let (old, new) = match change {
             Change::Insert => (Vec::new(), image()?),
-            Change::Update | Change::KeyChange => (image()?, image()?),
+            Change::Update => (image()?, image()?),
             Change::Delete => (image()?, Vec::new()),
         };
         Ok((Values { old, new }, reader.rest()))
@@ -149,27 +149,31 @@ impl<'r> Projected<'_, 'r> {
         self.image(&values.old, |row| &mut row.old);
         self.image(&values.new, |row| &mut row.new);
         let lost = self.lost(values);
-        let moved = self.to.key.iter().any(|at| self.differs(usize::from(*at)));
-        let change = match batch.change {
-            Change::Update | Change::KeyChange if moved => Change::KeyChange,
-            Change::Update | Change::KeyChange => Change::Update,
-            other => other,
-        };
-        if lost.is_empty() {
+        let change = batch.change;
+        // The table may have another key at the remote: there the row keeps its own.
+        let moved =
+            change == Change::Update && self.to.key.iter().any(|at| self.differs(usize::from(*at)));
+        if lost.is_empty() && !moved {
             return Ok(Some(change));
         }
         let sent = (batch.table, self.key(&self.old));
         // The remote has it under its new key.
         let row = (batch.table, self.key(&[]));
         let empty = change == Change::Update && !(0..self.new.len()).any(|at| self.differs(at));
-        let why =
-            format!("these columns of table {} are gone: {}", self.from.name, lost.join(", "));
-        left_out.add((row.clone(), sent), why, || {
+        let reason = match moved {
+            true => (Code::RowKeyFixed, "the change gives the row another key".to_owned()),
+            false => {
+                let gone = lost.join(", ");
+                let why = format!("these columns of table {} are gone: {gone}", self.from.name);
+                (Code::ColumnDropped, why)
+            }
+        };
+        left_out.add((row.clone(), sent), reason, || {
             let mut image = Vec::new();
             values.new.iter().for_each(|value| write_value(&mut image, *value));
             readable::row(self.from, &image)
         })?;
-        if empty {
+        if empty || moved {
             left_out.add_empty(&row)?;
             return Ok(None);
         }
@@ -333,9 +337,11 @@ mod tests {
     }
 
     #[test]
-    fn a_row_whose_key_of_today_changes_is_a_key_change() {
+    fn a_row_whose_key_of_today_changes_is_refused() {
         let values = [ID, NOTE, ValueRef::Null, ValueRef::Integer(8), NOTE, ValueRef::Null];
-        let (seen, _) = check(Change::Update, &values);
-        assert_eq!(seen[0].0, Change::KeyChange);
+        let (seen, left_out) = check(Change::Update, &values);
+        assert_eq!(seen, []);
+        let told = told(&left_out);
+        assert_eq!((told.len(), told[0].2.0), (1, Code::RowKeyFixed));
     }
 }

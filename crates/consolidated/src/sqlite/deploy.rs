@@ -19,7 +19,6 @@ use crate::deploy::{Intent, format};
 use crate::quote::{ident, literal};
 use crate::sqlite::deploy::plan::{Plan, SqliteSchema};
 use crate::sqlite::deploy::system_tables::SYSTEM;
-use crate::sqlite::download::moves;
 use crate::sqlite::tracking::firing;
 use crate::sqlite::tracking::object::Object;
 use installed::{actual_objects, recorded_objects, require_known_format};
@@ -161,7 +160,7 @@ impl Work<'_> {
             ))?;
             // One that is made again only to fire first has missed nothing, unless it was ended.
             let only_late = same && !hidden.contains(&object.name);
-            if only_late || moves::is_beside_the_log(object) {
+            if only_late {
                 continue;
             }
             renewed.insert(&object.table);

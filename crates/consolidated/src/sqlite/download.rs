@@ -4,15 +4,9 @@
 //! F1. Rows and watermarks come from the same snapshot, so no change is between them (S2).
 //! F2. Owed rows are sent whatever the watermark of the remote says (trap 5).
 
-pub(super) mod arrivals;
-mod copied;
 pub(super) mod durable;
-pub(super) mod followers;
 mod key_order;
-mod key_record;
-mod last_entries;
 pub(super) mod moment;
-pub(super) mod moves;
 pub(super) mod owed;
 pub(super) mod runs;
 pub(super) mod watermark;

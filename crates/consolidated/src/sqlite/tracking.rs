@@ -17,7 +17,6 @@ use crate::deploy::TableFacts;
 use crate::quote::{ident, idents, join};
 use crate::selection::place_column;
 use crate::sqlite::deploy::tables::{UniqueIndex, UserTable};
-use crate::sqlite::download::moves;
 use crate::sqlite::download::runs;
 use log_table::{Kept, MOVED, kept_column, log_name};
 use object::Object;
@@ -40,8 +39,6 @@ pub(super) fn objects(table: &UserTable, kept: Option<&Kept>) -> Vec<Object> {
     objects.push(log.trigger("insert", "AFTER INSERT", vec![log.note("NEW", Kind::Came)]));
     objects.push(log.trigger("update", "AFTER UPDATE", vec![log.note("NEW", Kind::Updated)]));
     objects.push(log.moved());
-    objects.push(log.key_changed());
-    objects.push(moves::object(table));
     objects.push(log.trigger("delete", "AFTER DELETE", vec![log.note("OLD", Kind::Went)]));
     let (mut by_insert, mut by_update) = (Vec::new(), Vec::new());
     let mut watched = unique_columns(table);
@@ -138,16 +135,6 @@ impl Log<'_> {
         let when = format!("AFTER UPDATE{}", self.of(&columns));
         let note = vec![self.note("OLD", Kind::MovedAway)];
         self.guarded_trigger("moved", &when, &format!("WHEN {differs}\n"), note)
-    }
-
-    /// Notes a key change with both keys, under the number of an entry of its own. A trigger of its
-    /// own as well: statements that set no key do not pay for it.
-    fn key_changed(&self) -> Object {
-        let key = &self.table.key;
-        let when = format!("AFTER UPDATE{}", self.of(key));
-        let notes = vec![self.note("NEW", Kind::Came), moves::note(self.table)];
-        let guard = format!("WHEN {}\n", self.differs(key, "OLD"));
-        self.guarded_trigger("key", &when, &guard, notes)
     }
 
     /// The clause for updates that set one of `columns`. SQLite compares the names in the

@@ -17,11 +17,9 @@ pub(super) mod conflict;
 pub(super) mod constraint;
 mod detached;
 mod disputes;
-pub(super) mod effects;
 mod execute;
 pub(super) mod fence;
 mod foresight;
-pub(super) mod key_change;
 pub(super) mod made;
 pub(super) mod orphans;
 pub(super) mod own_entries;
@@ -48,7 +46,7 @@ use crate::synchronization::change::{Change, UploadedRows};
 use crate::synchronization::{Applied, Session, UploadRequest};
 use crate::upload::uploaded_row::{UploadedRow, each_batch, event_of};
 use attempt::{Around, Attempt, RowOutcome, Stop};
-use model::{Code, Counter, Failure};
+use model::{Counter, Failure};
 use rusqlite::{Connection, Statement, params};
 use std::sync::Arc;
 
@@ -150,26 +148,14 @@ impl<'a> Attempt<'a> {
             match batch.change {
                 Change::Insert => self.applied.inserts += count,
                 Change::Update => self.applied.updates += count,
-                Change::KeyChange => {
-                    self.applied.updates += count;
-                    self.met_key_change |= self.moving.is_none();
-                    return Ok(());
-                }
                 Change::Delete => {
                     self.applied.deletes += count;
                     deleting[batch.table] = true;
                     return Ok(());
                 }
             }
-            match self.met_key_change {
-                true => Ok(()),
-                false => self.batch(batch),
-            }
+            self.batch(batch)
         })?;
-        if self.met_key_change {
-            return Ok(());
-        }
-        self.note_no_effects()?;
         if deleting.contains(&true) {
             self.detach()?;
             self.before_deletes = Some(self.tally()?);
@@ -198,9 +184,6 @@ impl<'a> Attempt<'a> {
         let width = table.published.width();
         if self.request.download_follows && self.own_entries[batch.table].is_none() {
             self.own_entries[batch.table] = OwnEntries::begin(connection, &table)?;
-        }
-        if self.links.is_some() {
-            return self.batch_rebased(batch, &table);
         }
         let event = event_of(batch.change);
         let script = table.required(event)?;
@@ -254,9 +237,8 @@ impl<'a> Attempt<'a> {
         let table = self.tables[waiting_rows.table].clone();
         let mut row = UploadedRow::default();
         row.read(&waiting_rows.row, waiting_rows.change, table.published.width())?;
-        self.each_alone(RowOutcome::Done, |attempt| match attempt.links {
-            Some(_) => attempt.rebase_and_apply(&table, waiting_rows.table, &row),
-            None => attempt.apply_one(&table, waiting_rows.table, &row),
+        self.each_alone(RowOutcome::Done, |attempt| {
+            attempt.apply_one(&table, waiting_rows.table, &row)
         })
     }
 
@@ -268,11 +250,6 @@ impl<'a> Attempt<'a> {
         row: &UploadedRow<'_>,
     ) -> Result<RowOutcome, Stop> {
         let event = event_of(row.change);
-        if row.change == Change::KeyChange && table.script(event).is_none() {
-            let reason = format!("the table has no script for {event}");
-            self.reject(table, position, row, (Code::RowKeyFixed, reason))?;
-            return Ok(RowOutcome::Done);
-        }
         let script = table.required(event)?;
         let failing = |error| script_failed(error, &table.published.name, event.name());
         let mut statement = self.connection.prepare_cached(&script.sql).map_err(failing)?;
@@ -308,7 +285,7 @@ impl<'a> Attempt<'a> {
                 // Scripts write to covered rows and to keys where there is none.
                 let before = match row.change {
                     Change::Insert => Standing::Absent,
-                    Change::Update | Change::KeyChange | Change::Delete => Standing::Inside,
+                    Change::Update | Change::Delete => Standing::Inside,
                 };
                 fence::check_written(self, table, position, row, before)?;
                 self.echo(table, position, row);
@@ -317,7 +294,7 @@ impl<'a> Attempt<'a> {
                 self.reject(table, position, row, (code, message))?;
             }
             Err((fault, message)) => {
-                return match self.meets_its_row(table, position, row, fault)? {
+                return match self.meets_its_row(table, row, fault)? {
                     true => conflict::resolve(self, table, position, row, message),
                     false => Ok(RowOutcome::InTheWay(message)),
                 };
@@ -326,18 +303,13 @@ impl<'a> Attempt<'a> {
         Ok(RowOutcome::Done)
     }
 
-    /// Whether a row that is not unique meets the one with its key, which no other row of the
-    /// upload is to give up.
+    /// Whether a row that is not unique meets the one with its key.
     fn meets_its_row(
         &self,
         table: &CatalogTable,
-        position: usize,
         row: &UploadedRow<'_>,
         fault: RowFault,
     ) -> Result<bool, Failure> {
-        if key_change::waits(self, table, position, row)? {
-            return Ok(false);
-        }
         match fault {
             RowFault::KeyExists => Ok(true),
             // Which constraint is reported first is SQLite's choice.

@@ -18,7 +18,6 @@ use crate::shape;
 use crate::sql::Words;
 use crate::sqlite::download::durable::{Durable, Ends};
 use crate::sqlite::download::moment;
-use crate::sqlite::download::moves;
 use crate::sqlite::download::runs::{self, Runs};
 use crate::sqlite::download::withhold;
 use crate::sqlite::tracking::log_table::log_name;
@@ -352,7 +351,6 @@ impl crate::connection::Writer for Writer {
                     transaction.execute(&format!("DELETE FROM {log} WHERE sequence <= ?1"), [floor])
                 })
                 .and_then(|_| runs::trim(&transaction, &table, floor))
-                .and_then(|_| moves::trim(&transaction, &table, floor))
                 .map_err(&trimming)?;
             transaction.commit().map_err(&trimming)?;
         }

@@ -7,10 +7,8 @@ use model::Failure;
 pub enum Change {
     /// One image: the new row.
     Insert,
-    /// Two images: old, new, of one key.
+    /// Two images of one key: old, new.
     Update,
-    /// Two images: old, new, whose keys differ.
-    KeyChange,
     /// One image: the old row.
     Delete,
 }

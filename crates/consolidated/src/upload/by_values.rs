@@ -38,16 +38,6 @@ impl ByValues {
             None => Ok(ControlFlow::Break(())),
         })
     }
-
-    /// Whether there is any entry under `values`.
-    pub(crate) fn has(&self, values: &[u8]) -> Result<bool, Failure> {
-        let mut any = false;
-        self.visit(values, |_| {
-            any = true;
-            Ok::<_, Failure>(ControlFlow::Break(()))
-        })?;
-        Ok(any)
-    }
 }
 
 #[cfg(test)]
@@ -82,6 +72,6 @@ mod tests {
         assert_eq!(under(&values("a", 1)), [[0], [2]]);
         assert_eq!(under(&values("ab", 1)), [[3]]);
         assert!(under(&values("c", 1)).is_empty());
-        assert!(entries.has(&values("a", 2)).unwrap() && !entries.has(&values("b", 2)).unwrap());
+        assert!(!under(&values("a", 2)).is_empty() && under(&values("b", 2)).is_empty());
     }
 }

@@ -101,8 +101,7 @@ impl DetachedReader<'_> {
 }
 
 fn read(chunk: &[u8]) -> Option<Detached> {
-    const CHANGES: [Change; 4] =
-        [Change::Insert, Change::Update, Change::KeyChange, Change::Delete];
+    const CHANGES: [Change; 3] = [Change::Insert, Change::Update, Change::Delete];
     let mut rest = chunk;
     let mut number = || -> Option<usize> {
         let (number, behind) = rest.split_first_chunk()?;
@@ -198,7 +197,7 @@ pub(crate) fn find(
         let mut apart = row.new.clone();
         columns.into_iter().for_each(|column| apart[column] = ValueRef::Null);
         let update = |old: &[ValueRef<'_>], new: &[ValueRef<'_>]| {
-            Rebased::of(Change::Update, tables[table], old, new).bytes
+            Rebased::of(Change::Update, old, new).bytes
         };
         let (away, back) = (update(&row.new, &apart), update(&apart, &row.new));
         let (change, row) = (row.change, row.bytes.to_vec());

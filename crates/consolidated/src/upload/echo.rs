@@ -88,26 +88,6 @@ impl Echo {
                 self.add(EchoKind::DeletedKey, position, &key);
             }
             Change::Insert | Change::Update => self.add(EchoKind::Row, position, row.new_image()),
-            Change::KeyChange => {
-                let (_, key) = row.key(table, position);
-                self.add(EchoKind::DeletedKey, position, &key);
-                self.add(EchoKind::Row, position, row.new_image());
-            }
-        }
-    }
-
-    /// The same of a key change whose row has moved at the center since: the remote knows it by
-    /// `known_key`, and may have another row under the key that it has left here.
-    pub(crate) fn add_moved(
-        &mut self,
-        table: &PublishedTable,
-        position: usize,
-        row: &UploadedRow<'_>,
-        known_key: &[u8],
-    ) {
-        if table.direction.downloads() {
-            self.add(EchoKind::DeletedKey, position, known_key);
-            self.add(EchoKind::Row, position, row.new_image());
         }
     }
 

@@ -1,20 +1,12 @@
 //! Rebases an uploaded change onto what its row has become without a conflict.
 //!
-//! A remote sends the row as it received it. The center itself may have changed the row since: by
-//! an action of a foreign key that the same upload caused, by a trigger that changed an uploaded
-//! row, or by a key change of another user. If the remote saw the values from before, its change
+//! A remote sends the row as it received it. The center itself may have changed the row since, by a
+//! trigger that changed an uploaded row. If the remote saw the values from before, its change
 //! applies to the present values.
 
 use crate::synchronization::change::Change;
 use crate::upload::uploaded_row::UploadedRow;
-use model::{Code, Failure, PublishedTable, RowReader, ValueRef, write_value};
-
-/// Why a change of a row is rejected that is not as the remote knew it, where it is forgotten which
-/// rows have other keys now.
-pub(crate) fn forgotten() -> (Code, String) {
-    let message = "another row may have the key, and it is forgotten which".to_owned();
-    (Code::RowKeyForgotten, message)
-}
+use model::{Failure, RowReader, ValueRef, write_value};
 
 /// A change over the row as it is now: what [`UploadedRow::read`] reads.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,31 +21,17 @@ pub(crate) struct Rebased {
 /// change stays as it became. A value that it had not seen so remains what it was, and a conflict.
 pub(crate) fn rebase(
     row: &UploadedRow<'_>,
-    table: &PublishedTable,
     before: &[ValueRef<'_>],
     after: &[ValueRef<'_>],
-) -> Rebased {
-    rebase_staying(row, table, before, after, &[])
-}
-
-/// The same, but for the columns `stays`: there the row is to be what the remote says, although it
-/// did not change them.
-pub(crate) fn rebase_staying(
-    row: &UploadedRow<'_>,
-    table: &PublishedTable,
-    before: &[ValueRef<'_>],
-    after: &[ValueRef<'_>],
-    stays: &[usize],
 ) -> Rebased {
     let (mut old, mut new) = (Vec::new(), Vec::new());
     for (column, (saw, wants)) in row.old.iter().zip(&row.new).enumerate() {
         let (before, after) = (before[column], after[column]);
         let sees = if saw.identical(before) { after } else { *saw };
         old.push(sees);
-        let follows = wants.identical(*saw) && !stays.contains(&column);
-        new.push(if follows { sees } else { *wants });
+        new.push(if wants.identical(*saw) { sees } else { *wants });
     }
-    Rebased::of(row.change, table, &old, &new)
+    Rebased::of(row.change, &old, &new)
 }
 
 impl Rebased {
@@ -64,19 +42,8 @@ impl Rebased {
         Ok(row)
     }
 
-    /// The change of a row from `old` to `new`; an update if its key stays, else a key change.
-    pub(crate) fn of(
-        change: Change,
-        table: &PublishedTable,
-        old: &[ValueRef<'_>],
-        new: &[ValueRef<'_>],
-    ) -> Rebased {
-        let same = |column: &u16| old[usize::from(*column)].identical(new[usize::from(*column)]);
-        let change = match change {
-            Change::Update | Change::KeyChange if table.key.iter().all(same) => Change::Update,
-            Change::Update | Change::KeyChange => Change::KeyChange,
-            Change::Insert | Change::Delete => change,
-        };
+    /// The change of a row from `old` to `new`.
+    pub(crate) fn of(change: Change, old: &[ValueRef<'_>], new: &[ValueRef<'_>]) -> Rebased {
         let mut bytes = Vec::new();
         let mut write = |image: &[ValueRef<'_>]| {
             image.iter().for_each(|value| write_value(&mut bytes, *value));
@@ -84,7 +51,7 @@ impl Rebased {
         match change {
             Change::Insert => write(new),
             Change::Delete => write(old),
-            Change::Update | Change::KeyChange => {
+            Change::Update => {
                 write(old);
                 write(new);
             }
@@ -112,23 +79,9 @@ pub(crate) fn values(image: &[u8]) -> Result<Vec<ValueRef<'_>>, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::Direction;
 
     fn int(values: &[i64]) -> Vec<ValueRef<'static>> {
         values.iter().map(|value| ValueRef::Integer(*value)).collect()
-    }
-
-    /// Columns key, parent, value.
-    fn table() -> PublishedTable {
-        PublishedTable {
-            compress: true,
-            name: "t".into(),
-            columns: vec!["k".into(), "p".into(), "v".into()],
-            key: vec![0],
-            direction: Direction::Both,
-            create: vec![],
-            fingerprint: String::new(),
-        }
     }
 
     fn check(
@@ -137,11 +90,10 @@ mod tests {
         (before, after): ([i64; 3], [i64; 3]),
         expected: (Change, [i64; 3], [i64; 3]),
     ) {
-        let table = table();
-        let bytes = Rebased::of(change, &table, &int(&old), &int(&new)).bytes;
+        let bytes = Rebased::of(change, &int(&old), &int(&new)).bytes;
         let mut row = UploadedRow::default();
         row.read(&bytes, change, 3).unwrap();
-        let rebased = rebase(&row, &table, &int(&before), &int(&after));
+        let rebased = rebase(&row, &int(&before), &int(&after));
         let mut row = UploadedRow::default();
         row.read(&rebased.bytes, rebased.change, 3).unwrap();
         let told = (rebased.change, row.old.clone(), row.new.clone());
@@ -185,30 +137,5 @@ mod tests {
             moved,
             (Change::Update, [1, 8, 4], [1, 8, 6]),
         );
-    }
-
-    // S3, Trap 21
-    #[test]
-    fn what_stays_is_as_the_remote_says() {
-        let image = |values: [i64; 3]| int(&values);
-        let table = table();
-        let bytes = Rebased::of(Change::Update, &table, &image([1, 7, 5]), &image([1, 7, 5])).bytes;
-        let mut row = UploadedRow::default();
-        row.read(&bytes, Change::Update, 3).unwrap();
-        let (before, after) = (image([1, 7, 5]), image([2, 8, 6]));
-        let over = |stays: &[usize]| rebase_staying(&row, &table, &before, &after, stays);
-        let of = |change, old, new| Rebased::of(change, &table, &image(old), &image(new));
-        assert_eq!(over(&[]), of(Change::Update, [2, 8, 6], [2, 8, 6]));
-        assert_eq!(over(&[1]), of(Change::Update, [2, 8, 6], [2, 7, 6]));
-        assert_eq!(over(&[0]), of(Change::KeyChange, [2, 8, 6], [1, 8, 6]));
-    }
-
-    // S5, Trap 21
-    #[test]
-    fn a_key_that_moved_already_is_moved_no_more() {
-        let moved = ([1, 7, 5], [2, 7, 5]);
-        let change = Change::KeyChange;
-        check(change, ([1, 7, 5], [2, 7, 6]), moved, (Change::Update, [2, 7, 5], [2, 7, 6]));
-        check(change, ([1, 7, 5], [3, 7, 5]), moved, (change, [2, 7, 5], [3, 7, 5]));
     }
 }

@@ -9,10 +9,6 @@ use std::sync::Arc;
 /// Bytes of the number of a table in front of a key.
 const TABLE_BYTES: usize = 4;
 
-/// The first byte of what is kept of a row: it is there, or it was removed again.
-const THERE: u8 = 1;
-const REMOVED: u8 = 0;
-
 /// Bytes by row. A set of rows has none for any.
 #[derive(Debug)]
 pub(crate) struct RowMap {
@@ -37,23 +33,14 @@ impl RowMap {
 
     /// Adds a row and what there is to say of it, in the place of what was said before.
     pub(crate) fn put(&mut self, row: &RowId, what: &[u8]) -> Result<(), Failure> {
-        let mut value = Vec::with_capacity(1 + what.len());
-        value.push(THERE);
-        value.extend_from_slice(what);
-        self.rows.set(&place(row), &value)
-    }
-
-    /// Removes a row.
-    pub(crate) fn remove(&mut self, row: &RowId) -> Result<(), Failure> {
-        self.rows.set(&place(row), &[REMOVED])
+        self.rows.set(&place(row), what)
     }
 
     pub(crate) fn contains(&self, row: &RowId) -> Result<bool, Failure> {
         if self.is_empty() {
             return Ok(false);
         }
-        let value = self.rows.get(&place(row))?;
-        Ok(value.is_some_and(|value| value.first() == Some(&THERE)))
+        Ok(self.rows.get(&place(row))?.is_some())
     }
 
     /// What was said of a row; none where it is not there.
@@ -61,8 +48,7 @@ impl RowMap {
         if self.is_empty() {
             return Ok(None);
         }
-        let value = self.rows.get(&place(row))?;
-        Ok(value.and_then(|value| there(&value).map(<[u8]>::to_vec)))
+        Ok(self.rows.get(&place(row))?.map(|value| value.to_vec()))
     }
 
     /// Shows every row to `visit`: table, key, and what was said of it.
@@ -70,18 +56,11 @@ impl RowMap {
         &self,
         mut visit: impl FnMut(RowId, &[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
-        self.rows.visit(|place, value| match there(value) {
-            Some(what) => {
-                let (table, key) = read_place(place)?;
-                visit((table, key.to_vec()), what)
-            }
-            None => Ok(()),
+        self.rows.visit(|place, what| {
+            let (table, key) = read_place(place)?;
+            visit((table, key.to_vec()), what)
         })
     }
-}
-
-fn there(value: &[u8]) -> Option<&[u8]> {
-    value.split_first().filter(|(first, _)| **first == THERE).map(|(_, what)| what)
 }
 
 /// Table and key, in whose order rows are.
@@ -104,15 +83,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_is_there_until_it_is_removed_and_has_what_was_said_last() {
+    fn a_row_has_what_was_said_of_it_last() {
         let mut rows = RowMap::within(&Arc::new(Spills::default()));
         let row = |table: usize, key: u8| (table, vec![key]);
         assert!(rows.is_empty() && !rows.contains(&row(0, 1)).unwrap());
         rows.put(&row(1, 7), b"first").unwrap();
         rows.put(&row(1, 7), b"second").unwrap();
         rows.add(&row(0, 9)).unwrap();
-        rows.add(&row(0, 1)).unwrap();
-        rows.remove(&row(0, 1)).unwrap();
         assert!(!rows.contains(&row(0, 1)).unwrap() && rows.contains(&row(0, 9)).unwrap());
         assert_eq!(rows.get(&row(0, 1)).unwrap(), None);
         assert_eq!(rows.get(&row(1, 7)).unwrap(), Some(b"second".to_vec()));
@@ -123,7 +100,5 @@ mod tests {
         })
         .unwrap();
         assert_eq!(seen, [(row(0, 9), vec![]), (row(1, 7), b"second".to_vec())]);
-        rows.add(&row(0, 1)).unwrap();
-        assert_eq!(rows.get(&row(0, 1)).unwrap(), Some(Vec::new()));
     }
 }

@@ -12,7 +12,6 @@ pub(crate) fn event_of(change: Change) -> Event {
     match change {
         Change::Insert => Event::UploadInsert,
         Change::Update => Event::UploadUpdate,
-        Change::KeyChange => Event::UploadKeyChange,
         Change::Delete => Event::UploadDelete,
     }
 }
@@ -21,7 +20,7 @@ pub(crate) fn event_of(change: Change) -> Event {
 pub(crate) fn resolution_of(change: Change) -> Event {
     match change {
         Change::Delete => Event::ResolveDeleteConflict,
-        Change::Insert | Change::Update | Change::KeyChange => Event::ResolveConflict,
+        Change::Insert | Change::Update => Event::ResolveConflict,
     }
 }
 
@@ -68,7 +67,7 @@ impl<'a> UploadedRow<'a> {
                 self.old.clear();
                 self.old.resize(width, ValueRef::Null);
             }
-            Change::Update | Change::KeyChange => {
+            Change::Update => {
                 self.new_from = images(&mut self.old)?;
                 images(&mut self.new)?;
             }
@@ -97,16 +96,10 @@ impl<'a> UploadedRow<'a> {
         &self.bytes[self.new_from..]
     }
 
-    /// Table and key; of an update or a key change the key that the row had.
+    /// Table and key.
     pub(crate) fn key(&self, table: &PublishedTable, position: usize) -> RowId {
         let image = if self.change == Change::Insert { &self.new } else { &self.old };
         (position, key_of(table, image))
-    }
-
-    /// Whether the row has one key before the change and after it.
-    pub(crate) fn keeps_key(&self, table: &PublishedTable) -> bool {
-        let mut key = table.key.iter().map(|column| usize::from(*column));
-        key.all(|column| self.old[column].identical(self.new[column]))
     }
 
     /// Whether a row, encoded, is what the remote saw.
@@ -118,18 +111,6 @@ impl<'a> UploadedRow<'a> {
             }
         }
         Ok(true)
-    }
-
-    /// Table and key that the row gets.
-    pub(crate) fn new_key(&self, table: &PublishedTable, position: usize) -> RowId {
-        (position, key_of(table, &self.new))
-    }
-
-    /// The row as the remote saw it in the place of the new one: scripts that look a row up by its
-    /// new key find the one that has the old key.
-    pub(crate) fn as_seen(&self) -> UploadedRow<'a> {
-        let (old, new) = (self.old.clone(), self.old.clone());
-        UploadedRow { change: self.change, bytes: self.bytes, old, new, new_from: self.new_from }
     }
 }
 

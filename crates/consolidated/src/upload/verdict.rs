@@ -47,7 +47,7 @@ impl Found<'_> {
                 Change::Insert if leads => Verdict::Leads,
                 Change::Insert => Verdict::Vetoed,
                 Change::Update if leads && self.writes => Verdict::Leads,
-                Change::Update | Change::KeyChange => Verdict::Conflict,
+                Change::Update => Verdict::Conflict,
             });
         };
         if agrees(row, Some(now)) {
@@ -76,23 +76,11 @@ impl Found<'_> {
     }
 }
 
-impl Verdict {
-    /// The row may be under another key, where it is forgotten which rows have other keys now.
-    pub(crate) fn may_be_elsewhere(self, change: Change) -> bool {
-        match self {
-            Verdict::Conflict => change != Change::Insert,
-            // It is not there any more, or not under this key.
-            Verdict::Same => change == Change::Delete,
-            Verdict::Touches | Verdict::Leads | Verdict::Vetoed => false,
-        }
-    }
-}
-
 /// The row at the center is what the remote holds.
 pub(crate) fn agrees(row: &UploadedRow<'_>, now: Option<&[u8]>) -> bool {
     match row.change {
         Change::Delete => now.is_none(),
-        Change::Insert | Change::Update | Change::KeyChange => now == Some(row.new_image()),
+        Change::Insert | Change::Update => now == Some(row.new_image()),
     }
 }
 
@@ -105,7 +93,7 @@ pub(crate) fn is_outside() -> (Code, String) {
 pub(crate) fn leads_outside(change: Change) -> (Code, String) {
     match change {
         Change::Insert | Change::Delete => is_outside(),
-        Change::Update | Change::KeyChange => {
+        Change::Update => {
             let message = "the change moves the row out of the partition".to_owned();
             (Code::RowOutsideSubscription, message)
         }
@@ -128,7 +116,7 @@ mod tests {
         let bytes = match change {
             Change::Insert => wanted,
             Change::Delete => seen,
-            Change::Update | Change::KeyChange => [seen, wanted].concat(),
+            Change::Update => [seen, wanted].concat(),
         };
         let mut row = UploadedRow::default();
         row.read(&bytes, change, 2).unwrap();

@@ -1,7 +1,4 @@
-//! Rows whose keys change, at a remote or at the center.
+//! Rows whose keys change at the center.
 
-mod key_changes;
-mod key_chaos_postgres;
 mod key_downloads;
-mod key_races_postgres;
-mod keys_forgotten;
+mod pending_edits;

@@ -236,9 +236,8 @@ fn what_was_uploaded_under_other_claims_leaves_with_them() {
                     Upload::Insert("shop", row(7, "east", "new")),
                 ],
             );
-            let moved = Upload::KeyChange("task", row(7, "q", "new"), row(8, "q", "moved"));
             let changed = Upload::Update("shop", row(7, "east", "new"), row(7, "east", "changed"));
-            upload(&mut center, &mut site, download_follows, &[moved, changed]);
+            upload(&mut center, &mut site, download_follows, &[changed]);
             site.claim("rep", "3");
             site.claim("regions", "north, south");
             // What is held then must be exactly what is covered.

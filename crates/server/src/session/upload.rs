@@ -81,7 +81,6 @@ impl<'a> Applying<'a> {
             progress,
             download_follows: exchange.hello.mode != Mode::UploadOnly,
             marks: exchange.marks.clone(),
-            held_marks: exchange.held_marks.clone(),
             rows,
         };
         let applying = exchange.shared.worker.upload(request);

@@ -71,7 +71,6 @@ pub(crate) struct Apply {
     pub(crate) progress: Progress,
     pub(crate) download_follows: bool,
     pub(crate) marks: Arc<Vec<TableMark>>,
-    pub(crate) held_marks: Arc<Vec<TableMark>>,
     /// None where there is nothing to upload.
     pub(crate) rows: Option<ReceivedUpload>,
 }
@@ -287,7 +286,6 @@ fn execute(writer: &mut dyn Writer, write: &Write) -> Written {
                 progress: upload.progress,
                 download_follows: upload.download_follows,
                 marks: &upload.marks,
-                held_marks: &upload.held_marks,
                 batches: &|visit| match &upload.rows {
                     Some(rows) => rows.for_each_batch(visit),
                     None => Ok(()),

@@ -338,19 +338,6 @@ impl Texts for Generator<'_> {
         (!columns.is_empty()).then(|| self.change("{updates}", &columns))
     }
 
-    /// The key with all others. The database's own `ON UPDATE` acts, and the trigger notes what
-    /// departs. None where the key has an identity column that insists on its own values.
-    fn key_change(&self) -> Option<String> {
-        let fixed = |name: &String| self.table.column(name).is_none_or(|c| c.always_identity());
-        if self.table.key.iter().any(fixed) {
-            return None;
-        }
-        let changeable = self.changeable_columns();
-        let set = |name: &&str| changeable.contains(name) || self.is_key(name);
-        let columns: Vec<&str> = self.columns.iter().map(String::as_str).filter(set).collect();
-        Some(self.change("{key_changes}", &columns))
-    }
-
     fn delete(&self) -> String {
         self.deleted(&self.unchanged("t", "d"))
     }

@@ -108,7 +108,6 @@ struct Reference {
     columns: Vec<(String, String)>,
     on_update: char,
     on_delete: char,
-    deferrable: bool,
     inherited: bool,
 }
 
@@ -314,7 +313,6 @@ fn name_parents(tables: &mut BTreeMap<String, UserTable>) {
             columns: reference.columns,
             on_update: action(reference.on_update),
             on_delete: action(reference.on_delete),
-            deferrable: reference.deferrable,
             inherited: reference.inherited,
         }
     };

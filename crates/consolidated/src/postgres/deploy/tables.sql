@@ -150,7 +150,6 @@ SELECT json_build_object(
                 JOIN pg_attribute AS b ON b.attrelid = o.confrelid AND b.attnum = k.parent),
             'on_update', o.confupdtype,
             'on_delete', o.confdeltype,
-            'deferrable', o.condeferrable,
             'inherited', o.conparentid <> 0
         ) ORDER BY o.conname), '[]')
         FROM pg_constraint AS o

@@ -34,25 +34,6 @@ fn cut(log: &str) -> String {
     format!("DELETE FROM {log} WHERE syncline_version < $1::text::xid8")
 }
 
-/// Deletes the key changes whose departures are no longer in the departure logs. Each key change
-/// has a departure, but for those from spare keys, so there are at most twice as many. A remote
-/// whose watermark is not below the floor of its table has received all key changes that are
-/// missing here. The last of them stays, without its remote: a remote that has not received it
-/// knows by this that others are missing.
-const CUT_KEY_CHANGES: &str = "WITH last AS (
-    SELECT DISTINCT ON (m.table_name) m.sequence
-    FROM syncline.syncline_key_change AS m JOIN syncline.syncline_log_state AS s
-        ON s.table_name = m.table_name AND m.version < s.floor
-    ORDER BY m.table_name, m.version DESC, m.sequence DESC
-), nobodys AS (
-    UPDATE syncline.syncline_key_change AS m SET remote_id = NULL FROM last
-    WHERE m.sequence = last.sequence AND m.remote_id IS NOT NULL
-)
-DELETE FROM syncline.syncline_key_change AS m
-WHERE m.sequence NOT IN (SELECT sequence FROM last) AND NOT EXISTS (
-    SELECT FROM syncline.syncline_log_state AS s
-    WHERE s.table_name = m.table_name AND s.floor <= m.version)";
-
 /// Cuts every log to about its newest `log_rows_max` departures, a transaction each.
 pub(in crate::postgres) fn trim(link: &mut Link, log_rows_max: i64) -> Result<(), Failure> {
     let trimming = failed("trim the departure logs");
@@ -74,7 +55,5 @@ pub(in crate::postgres) fn trim(link: &mut Link, log_rows_max: i64) -> Result<()
         calls.push(Call::Simple("COMMIT"));
         link.flight(&calls).map_err(&trimming)?;
     }
-    let cut = Call::new(CUT_KEY_CHANGES, &[]);
-    link.flight(&[Call::Simple("BEGIN"), cut, Call::Simple("COMMIT")]).map_err(&trimming)?;
     Ok(())
 }

@@ -218,12 +218,7 @@ pub(in crate::postgres) fn misspelled_key(table: &Table, row: &UploadedRow<'_>) 
             let spelling = details.spelling.as_ref();
             column.keeps_spelling(value) && spelling.is_none_or(|s| s.keeps(at, column, value))
         };
-        let moved = row.change == Change::KeyChange && !keeps(row.old[at]);
-        let respelled = match (keeps(row.new[at]), moved) {
-            (false, _) => Some(row.new[at]),
-            (true, true) => Some(row.old[at]),
-            (true, false) => None,
-        };
+        let respelled = (!keeps(row.new[at])).then_some(row.new[at]);
         respelled.map(|value| {
             let name = &table.deployed.published.columns[at];
             let text = value.display();

@@ -7,29 +7,20 @@
 pub(super) mod conflict;
 pub(in crate::postgres) mod constraint_cycle;
 pub(in crate::postgres) mod detached;
-mod early;
-pub(super) mod followers;
 pub(in crate::postgres) mod group;
 mod halves;
-pub(super) mod key_change;
 pub(super) mod lookup;
 pub(super) mod misspelled;
-pub(super) mod moved;
 mod originals;
-mod released;
 pub(super) mod report;
 pub(in crate::postgres) mod state;
 pub(in crate::postgres) mod taken_along;
 pub(in crate::postgres) mod waiting;
 
 use crate::postgres::link::Link;
-use crate::postgres::links::Links;
 use crate::postgres::upload::batch::Reason;
-use crate::postgres::upload::isolation::early::{EarlyDeletes, When};
 use crate::postgres::upload::isolation::group::Group;
-use crate::postgres::upload::isolation::released::ReleasingUpdates;
 use crate::postgres::upload::isolation::state::Isolation;
-use crate::postgres::upload::moves::Moves;
 use crate::postgres::upload::record::UploadRecord;
 use crate::postgres::upload::shape::UploadShape;
 use crate::postgres::upload::stop::{Stop, stopped};
@@ -41,56 +32,27 @@ use crate::upload::uploaded_row::UploadedRow;
 /// Errors are to be met by the statement that makes them, so that a row can be blamed.
 const BEGIN: &str = "SET CONSTRAINTS ALL IMMEDIATE";
 
-/// Applies all rows and returns the records about them. Returns none if keys were changed in the
-/// meantime: then everything must be undone and applied again. The rows of `refused` are left out.
+/// Applies all rows and returns the records about them. The rows of `refused` are left out.
 pub(in crate::postgres) fn apply(
     link: &mut Link,
     upload: Upload<'_>,
     outline: &UploadShape,
     refused: &OwedRows,
-) -> Result<Option<UploadRecord>, Stop> {
-    let links = Links::read(link, upload.tables, upload.spills)?;
-    let moves = Moves::of(link, upload, outline)?;
-    let mut isolation = Isolation::new(link, upload, links, moves);
+) -> Result<UploadRecord, Stop> {
+    let mut isolation = Isolation::new(link, upload);
     isolation.link.batch(BEGIN).map_err(stopped("check constraints at once"))?;
-    isolation.look_for_staying_rows(outline)?;
     let refusal = |table: usize, row: &UploadedRow<'_>| match refused.is_empty() {
         true => Ok(None),
         false => refused.reason(&row.key(&upload.tables[table].deployed.published, table)),
     };
-    let early = EarlyDeletes::of(&mut isolation, outline)?;
     let mut gathered = Gathered::default();
-    if !early.is_empty() {
-        outline.visit_deletes(
-            upload,
-            &mut |table, row| match early.when(&isolation, table, row)? {
-                When::First => isolation.take(&mut gathered, table, row, refusal(table, row)?),
-                When::Never => {
-                    Ok(isolation.reject(table, row.change, row.bytes, followers::reason())?)
-                }
-                When::Last => Ok(()),
-            },
-        )?;
-        isolation.end(&mut gathered)?;
-    }
-    let releasing = ReleasingUpdates::of(&isolation, outline)?;
-    for first in [true, false] {
-        if first && releasing.is_empty() {
-            continue;
-        }
-        outline.visit_written(upload, &mut |table, row| match releasing
-            .have(&isolation, table, row)?
-            == first
-        {
-            true => isolation.take(&mut gathered, table, row, refusal(table, row)?),
-            false => Ok(()),
-        })?;
-        isolation.end(&mut gathered)?;
-    }
+    outline.visit_written(upload, &mut |table, row| {
+        isolation.take(&mut gathered, table, row, refusal(table, row)?)
+    })?;
+    isolation.end(&mut gathered)?;
     let apart = detached::detach(&mut isolation)?;
-    outline.visit_deletes(upload, &mut |table, row| match early.when(&isolation, table, row)? {
-        When::Last => isolation.take(&mut gathered, table, row, refusal(table, row)?),
-        When::First | When::Never => Ok(()),
+    outline.visit_deletes(upload, &mut |table, row| {
+        isolation.take(&mut gathered, table, row, refusal(table, row)?)
     })?;
     isolation.end(&mut gathered)?;
     let leaving = isolation.leaving.take();
@@ -101,10 +63,8 @@ pub(in crate::postgres) fn apply(
     isolation.settle_waiting()?;
     detached::attach(&mut isolation, &apart)?;
     taken_along::reject(&mut isolation, outline)?;
-    if !moved::settle(&mut isolation)? {
-        return Ok(None);
-    }
-    Ok(Some(isolation.record))
+    isolation.flush()?;
+    Ok(isolation.record)
 }
 
 /// Rows that have not been applied yet, of one table with one change.
@@ -115,20 +75,6 @@ struct Gathered {
 }
 
 impl Isolation<'_, '_> {
-    /// Looks which values rows of the upload leave and others take.
-    fn look_for_staying_rows(&mut self, outline: &UploadShape) -> Result<(), Stop> {
-        let changes = outline.has_key_changes || outline.updated().next().is_some();
-        if !changes {
-            return Ok(());
-        }
-        let (upload, links) = (self.upload, &mut self.links);
-        outline.visit_written(upload, &mut |table, row| Ok(links.leaves(table, row)?))?;
-        if !links.any_left() {
-            return Ok(());
-        }
-        outline.visit_written(upload, &mut |table, row| Ok(links.takes(table, row)?))
-    }
-
     /// Adds a row to those that are applied together, and applies them when they are enough.
     fn take(
         &mut self,
@@ -140,7 +86,7 @@ impl Isolation<'_, '_> {
         let (place, bytes) = ((table, row.change), gathered.bytes);
         let same = gathered.group.as_ref().is_some_and(|group| group.takes(place, bytes));
         if !same {
-            self.next(gathered, Some((table, row.change)))?;
+            self.end(gathered)?;
         }
         let refusal = match refusal {
             None => self.misfit(table, row)?,
@@ -158,35 +104,24 @@ impl Isolation<'_, '_> {
 
     /// Applies the rows that were gathered last.
     fn end(&mut self, gathered: &mut Gathered) -> Result<(), Stop> {
-        self.next(gathered, None)
-    }
-
-    fn next(&mut self, gathered: &mut Gathered, next: Option<(usize, Change)>) -> Result<(), Stop> {
         let Gathered { group, .. } = std::mem::take(gathered);
         let Some(group) = group else { return Ok(()) };
-        let place = (group.table, group.change);
         self.unless_it_leaves(group)?;
-        self.write_conflicts()?;
-        match place.1 == Change::KeyChange && next != Some(place) {
-            true => key_change::settle(self, place.0),
-            false => Ok(()),
-        }
+        self.write_conflicts()
     }
 
     /// Applies a group, and keeps the rows that leave for later.
     fn unless_it_leaves(&mut self, group: Group) -> Result<(), Stop> {
         let mut group = misspelled::refuse_misspelled(self, group)?;
-        moved::look(self, &group)?;
         let (table, change) = (group.table, group.change);
-        let moves = matches!(change, Change::Update | Change::KeyChange);
-        if moves && self.table(table).deployed.details.may_leave {
+        if change == Change::Update && self.table(table).deployed.details.may_leave {
             let Some(inside) = self.inside(table, change, &group.rows)? else {
                 return self.group(group);
             };
             let published = &self.table(table).deployed.published;
             let mut staying = Vec::new();
             for bytes in group.rows {
-                let key = self.read(table, change, &bytes)?.new_key(published, table).1;
+                let key = self.read(table, change, &bytes)?.key(published, table).1;
                 match inside.contains(&key) {
                     true => staying.push(bytes),
                     false => self.leaving.push(table, change, &bytes)?,

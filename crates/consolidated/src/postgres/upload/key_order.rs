@@ -58,7 +58,7 @@ fn read_key<'r>(
         }
     }
     match change {
-        Change::Update | Change::KeyChange => skip_row(reader.rest(), table.width()),
+        Change::Update => skip_row(reader.rest(), table.width()),
         Change::Insert | Change::Delete => Ok(reader.rest()),
     }
 }

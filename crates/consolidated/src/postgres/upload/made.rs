@@ -11,11 +11,9 @@
 use crate::postgres::download::owed;
 use crate::postgres::errors::unreadable;
 use crate::postgres::link::{Call, Link};
-use crate::postgres::links::Links;
 use crate::postgres::upload::batch::are_enough;
 use crate::postgres::upload::isolation::group::Group;
 use crate::postgres::upload::isolation::state::Isolation;
-use crate::postgres::upload::moves::Moves;
 use crate::postgres::upload::record::UploadRecord;
 use crate::postgres::upload::shape::UploadShape;
 use crate::postgres::upload::stop::{Stop, stopped};
@@ -146,8 +144,7 @@ pub(in crate::postgres) fn note(
     }
     let mut made = Made::default();
     let outline = UploadShape::of(upload)?;
-    let mut isolation =
-        Isolation::new(link, upload, Links::none(upload.spills), Moves::none(upload.spills));
+    let mut isolation = Isolation::new(link, upload);
     let mut rows: Vec<(usize, Vec<u8>)> = Vec::new();
     let mut bytes = 0;
     outline.visit(upload, &mut |table, row| {
@@ -155,10 +152,8 @@ pub(in crate::postgres) fn note(
             return Ok(());
         }
         let published = &upload.tables[table].deployed.published;
-        for key in [row.key(published, table), row.new_key(published, table)] {
-            if record.tells_of(&key)? {
-                return Ok(());
-            }
+        if record.tells_of(&row.key(published, table))? {
+            return Ok(());
         }
         if are_enough(rows.len(), bytes) || rows.first().is_some_and(|(first, _)| *first != table) {
             bytes = 0;
@@ -218,7 +213,7 @@ pub(in crate::postgres) fn over(
             group.rows.push(bytes);
             continue;
         };
-        let anew = rebase(&row, published, &row.old, &values(now)?);
+        let anew = rebase(&row, &row.old, &values(now)?);
         isolation.note_told(table, change, &bytes, &anew)?;
         match told.iter_mut().find(|group| group.change == anew.change) {
             Some(group) => group.rows.push(anew.bytes),
@@ -226,7 +221,7 @@ pub(in crate::postgres) fn over(
         }
     }
     for group in told {
-        isolation.apply(group)?;
+        isolation.group(group)?;
     }
     Ok(group)
 }

@@ -6,9 +6,7 @@
 use crate::postgres::identity;
 use crate::postgres::link::{Answer, Call, Link};
 use crate::postgres::optimize::round_trip_proof;
-use crate::postgres::tracking::key_log;
 use crate::postgres::upload::batch::{self, Batch};
-use crate::postgres::upload::moves::Question;
 use crate::postgres::upload::parcel::{Numbers, Parcel};
 use crate::postgres::upload::record::UploadRecord;
 use crate::postgres::upload::row_fault;
@@ -90,8 +88,6 @@ pub(in crate::postgres) struct Sending<'l, 'a> {
     /// Rows that are known to find another one in their place, and are not sent; the last first.
     aside: Vec<u64>,
     missed: Missed,
-    /// Whether others have changed keys (`moves.rs`).
-    question: Option<Question<'a>>,
     /// Every row so far was applied as it was sent.
     verbatim: bool,
 }
@@ -108,10 +104,7 @@ impl<'l, 'a> Sending<'l, 'a> {
         let verbatim = upload.request.download_follows;
         let mut record = UploadRecord::within(upload.spills);
         record.undigested = !verbatim || outline.rows() >= round_trip_proof::ROWS_MIN;
-        // What is resolved behind the others asks it once more, and alone matters then.
-        let question =
-            Question::known(link.number_space(), upload, outline).filter(|_| aside.is_empty());
-        let seeks = can_be_sought(link.number_space(), upload, outline);
+        let seeks = can_be_sought(upload, outline);
         aside.reverse();
         Sending {
             link,
@@ -129,7 +122,6 @@ impl<'l, 'a> Sending<'l, 'a> {
             number: 0,
             aside,
             missed: Missed::within(upload.spills),
-            question,
             verbatim,
         }
     }
@@ -231,9 +223,6 @@ impl<'l, 'a> Sending<'l, 'a> {
         if last {
             calls.push(Call::new(END, &[]));
         }
-        let question = self.question.as_ref().filter(|_| last);
-        let asked_last = question.map(Question::parameters);
-        calls.extend(asked_last.as_ref().map(|parameters| Call::new(key_log::ANY, parameters)));
         let begins = matches!(opening, Opening::Transaction(_));
         let flown = if begins { self.link.begin(&calls) } else { self.link.flight(&calls) };
         let mut answers = match flown {
@@ -256,8 +245,6 @@ impl<'l, 'a> Sending<'l, 'a> {
                 short.push(Short { parcel, affected, positions, alone });
             }
         }
-        let answer = answers.last().filter(|_| asked_last.is_some());
-        self.failed |= answer.is_some_and(|answer| !answer.rows.is_empty());
         self.failed |= !self.seeks && !short.is_empty();
         if begins {
             self.watched = (first > WATCH_AT).then(|| answers.swap_remove(WATCH_AT));

@@ -22,14 +22,11 @@ pub(in crate::postgres) struct UploadShape {
     /// Whether they were sent in this order.
     in_order: bool,
     deleted: BTreeSet<usize>,
-    pub(in crate::postgres) has_key_changes: bool,
 }
 
 /// When the rows of a table have their turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Turn {
-    /// First: the rows that refer to the new keys, and those that take the old ones, come later.
-    KeyChanges,
     Inserts,
     Updates,
 }
@@ -37,7 +34,6 @@ enum Turn {
 impl Turn {
     fn of(change: Change) -> Option<Turn> {
         match change {
-            Change::KeyChange => Some(Turn::KeyChanges),
             Change::Insert => Some(Turn::Inserts),
             Change::Update => Some(Turn::Updates),
             Change::Delete => None,
@@ -48,7 +44,7 @@ impl Turn {
 impl UploadShape {
     pub(in crate::postgres) fn of(upload: Upload<'_>) -> Result<UploadShape, Failure> {
         let mut outline = UploadShape { in_order: true, ..UploadShape::default() };
-        let mut last = (0, Turn::KeyChanges);
+        let mut last = (0, Turn::Inserts);
         (upload.request.batches)(&mut |batch| {
             let count = u64::from(batch.count);
             let Some(turn) = Turn::of(batch.change) else {
@@ -59,10 +55,6 @@ impl UploadShape {
             match turn {
                 Turn::Inserts => outline.inserts += count,
                 Turn::Updates => outline.updates += count,
-                Turn::KeyChanges => {
-                    outline.updates += count;
-                    outline.has_key_changes = true;
-                }
             }
             let place = (batch.table, turn);
             outline.in_order &= last <= place;
@@ -89,20 +81,12 @@ impl UploadShape {
         self.deleted.iter().any(|table| upload.tables[*table].deployed.details.deletes_act)
     }
 
-    /// Whether the rows are not to be tried together: keys change, some may take others along, or
-    /// the database knows alone how keys are spelled (`key_spelling.rs`).
+    /// Whether the rows are not to be tried together: some may take others along, or the database
+    /// knows alone how keys are spelled (`key_spelling.rs`).
     pub(in crate::postgres) fn needs_care(&self, upload: Upload<'_>) -> bool {
         let spelling = |table: usize| upload.tables[table].deployed.details.spelling.as_ref();
-        self.has_key_changes
-            || !self.endangered(upload).is_empty()
+        !self.endangered(upload).is_empty()
             || self.tables().into_iter().filter_map(spelling).any(KeySpelling::is_asked)
-    }
-
-    /// Whether it speaks of rows of the table that the center has already.
-    pub(in crate::postgres) fn speaks_of_rows(&self, table: usize) -> bool {
-        let turns = [Turn::KeyChanges, Turn::Updates];
-        self.deleted.contains(&table)
-            || turns.into_iter().any(|turn| self.written.contains(&(table, turn)))
     }
 
     /// Whether all rows are of one table, with the same change.
@@ -186,23 +170,6 @@ impl UploadShape {
         each: Each<'_>,
     ) -> Result<(), Stop> {
         for table in self.deleted.iter().rev() {
-            pass_all(upload, each, &|at, change| at == *table && change == Change::Delete)?;
-        }
-        Ok(())
-    }
-
-    /// Shows the rows with keys that others may free, and then the deletes, parents first.
-    pub(in crate::postgres) fn visit_keys(
-        &self,
-        upload: Upload<'_>,
-        each: Each<'_>,
-    ) -> Result<(), Stop> {
-        pass_all(upload, each, &|at, change| match change {
-            Change::KeyChange => true,
-            Change::Insert => self.deleted.contains(&at),
-            Change::Update | Change::Delete => false,
-        })?;
-        for table in &self.deleted {
             pass_all(upload, each, &|at, change| at == *table && change == Change::Delete)?;
         }
         Ok(())

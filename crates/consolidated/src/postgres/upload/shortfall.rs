@@ -12,7 +12,6 @@
 //! G2. It makes no difference for these rows that the others are applied first: no trigger or rule
 //!     of a user sees the rows, no action of a foreign key changes them, and none of them leaves
 //!     the partition before others that need it.
-//! G3. No other transaction changes keys that concern the upload until all rows are resolved (M1).
 
 pub(in crate::postgres) mod missed;
 pub(in crate::postgres) mod seeker;
@@ -20,14 +19,11 @@ pub(in crate::postgres) mod seeker;
 use crate::postgres::catalog::table::Table;
 use crate::postgres::errors::unreadable;
 use crate::postgres::link::{Call, Link};
-use crate::postgres::links::Links;
-use crate::postgres::tracking::key_log;
 use crate::postgres::upload::batch::{self, Batch};
 use crate::postgres::upload::isolation::conflict;
 use crate::postgres::upload::isolation::group::Group;
 use crate::postgres::upload::isolation::state::Isolation;
 use crate::postgres::upload::key_range::KeyRange;
-use crate::postgres::upload::moves::{Moves, Question};
 use crate::postgres::upload::parcel::Numbers;
 use crate::postgres::upload::record::UploadRecord;
 use crate::postgres::upload::shape::UploadShape;
@@ -60,7 +56,7 @@ pub(in crate::postgres) fn duplicates(
     upload: Upload<'_>,
     outline: &UploadShape,
 ) -> Result<Option<Vec<u64>>, Stop> {
-    if !can_be_sought(link.number_space(), upload, outline) {
+    if !can_be_sought(upload, outline) {
         return Ok(None);
     }
     let mut number = 0;
@@ -127,8 +123,7 @@ pub(in crate::postgres) fn settle(
     missed: &Missed,
     record: UploadRecord,
 ) -> Result<Option<UploadRecord>, Stop> {
-    let mut isolation =
-        Isolation::new(link, upload, Links::none(upload.spills), Moves::none(upload.spills));
+    let mut isolation = Isolation::new(link, upload);
     isolation.record = record;
     let fell_short = missed.fell_short;
     let mut missed = missed.numbers.iter().copied().peekable();
@@ -171,25 +166,19 @@ pub(in crate::postgres) fn settle(
     Ok(Some(record))
 }
 
-/// Whether what was done may not stand (G2, G3).
+/// Whether what was done may not stand (G2).
 fn is_disturbed(
     link: &mut Link,
     upload: Upload<'_>,
     outline: &UploadShape,
     fell_short: bool,
 ) -> Result<bool, Stop> {
-    let names = names(upload, outline);
-    let tables: [&(dyn ToSql + Sync); 1] = [&names];
-    let question = Question::known(link.number_space(), upload, outline);
-    let asked = question.as_ref().map(Question::parameters);
-    let mut calls = Vec::new();
-    if fell_short {
-        calls.push(Call::new(MEDDLES, &tables));
-    }
-    calls.extend(asked.as_ref().map(|parameters| Call::new(key_log::ANY, parameters)));
-    if calls.is_empty() {
+    if !fell_short {
         return Ok(false);
     }
-    let answers = link.flight(&calls).map_err(stopped("look for what others did meanwhile"))?;
+    let names = names(upload, outline);
+    let tables: [&(dyn ToSql + Sync); 1] = [&names];
+    let answers = link.flight(&[Call::new(MEDDLES, &tables)]);
+    let answers = answers.map_err(stopped("look for what others did meanwhile"))?;
     Ok(answers.iter().any(|answer| !answer.rows.is_empty()))
 }

@@ -198,18 +198,6 @@ impl Texts for Generator<'_> {
         })
     }
 
-    /// Always under `ABORT`: other rows refer to the key, and an action of their foreign key that
-    /// fails must not leave half of itself.
-    fn key_change(&self) -> Option<String> {
-        Some(format!(
-            "UPDATE OR ABORT {} SET\n    {}\nWHERE {}{}",
-            self.target(),
-            join(self.columns, ",\n    ", |c| format!("{} = {}", ident(c), self.new_value(c))),
-            self.unchanged(),
-            self.and_covered(),
-        ))
-    }
-
     fn delete(&self) -> String {
         let (table, condition) = (self.target(), self.unchanged());
         format!("DELETE FROM {table}\nWHERE {condition}{}", self.and_covered())

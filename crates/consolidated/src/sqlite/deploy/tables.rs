@@ -352,8 +352,6 @@ fn describe_foreign_keys(connection: &Connection, table: &mut UserTable) -> rusq
                 columns: vec![columns],
                 on_update: KeyAction::from_name(&row.get::<_, String>(4)?),
                 on_delete: KeyAction::from_name(&row.get::<_, String>(5)?),
-                // Uploads defer all of them.
-                deferrable: true,
                 inherited: false,
             });
         }

@@ -7,7 +7,6 @@ use crate::administration::readable;
 use crate::download::range::has_other_claims;
 use crate::sqlite::details::CatalogTable;
 use crate::sqlite::download::watermark::Logs;
-use crate::sqlite::upload::key_change;
 use crate::sqlite::upload::made;
 use crate::sqlite::upload::own_entries::OwnEntries;
 use crate::sqlite::upload::record;
@@ -28,7 +27,7 @@ impl Attempt<'_> {
         position: usize,
         row: &UploadedRow<'_>,
     ) {
-        if self.original.as_ref().is_some_and(|original| !original.same) {
+        if self.differs {
             self.own_entries[position].iter_mut().for_each(OwnEntries::differs);
             return;
         }
@@ -39,13 +38,7 @@ impl Attempt<'_> {
     }
 
     fn add_to_echo(&mut self, table: &CatalogTable, position: usize, row: &UploadedRow<'_>) {
-        let echo = &mut self.applied.echo;
-        match &self.original {
-            Some(original) if row.change == Change::KeyChange => {
-                echo.add_moved(&table.published, position, row, &original.id.1);
-            }
-            _ => echo.add_uploaded(&table.published, position, row),
-        }
+        self.applied.echo.add_uploaded(&table.published, position, row);
     }
 
     /// The same for a row that another user has changed too: the log has entries of it that are not
@@ -56,7 +49,7 @@ impl Attempt<'_> {
         position: usize,
         row: &UploadedRow<'_>,
     ) {
-        if self.original.as_ref().is_some_and(|original| !original.same) {
+        if self.differs {
             return self.echo(table, position, row);
         }
         if let Some(own) = &mut self.own_entries[position] {
@@ -72,9 +65,7 @@ impl Attempt<'_> {
         position: usize,
         row: &UploadedRow<'_>,
     ) -> Result<(), Failure> {
-        let id = self.id(table, position, row);
-        self.owed.owe(&id)?;
-        self.owe_new_key(table, position, row)
+        self.owed.owe(&row.key(&table.published, position))
     }
 
     /// Counts what is kept of a row until the end of the attempt.
@@ -91,33 +82,13 @@ impl Attempt<'_> {
     ) -> Result<(), Failure> {
         self.applied.rejected += 1;
         let (code, message) = reason;
-        let (id, message) = (self.id(table, position, row), readable::message(message));
-        self.owed.reject(&id, (code, message))?;
-        self.owe_new_key(table, position, row)?;
-        key_change::failed(self, table, position, row)
+        let id = row.key(&table.published, position);
+        self.owed.reject(&id, (code, readable::message(message)))
     }
 
     /// Whether the remote is already sent this row.
     pub(in super::super) fn is_owed(&self, row: &RowId) -> Result<bool, Failure> {
         self.owed.contains(row)
-    }
-
-    /// Of a row that has another key at the remote, that one is owed as well.
-    pub(super) fn owe_new_key(
-        &mut self,
-        table: &CatalogTable,
-        position: usize,
-        row: &UploadedRow<'_>,
-    ) -> Result<(), Failure> {
-        let moved = self.original.as_ref().and_then(|original| original.moved.clone());
-        let new = row.change != Change::Insert && row.change != Change::Delete;
-        if moved.is_none() && (!new || self.original.is_none() && row.keeps_key(&table.published)) {
-            return Ok(());
-        }
-        let new = new.then(|| row.new_key(&table.published, position));
-        let old = self.id(table, position, row);
-        let mut more = moved.into_iter().chain(new).filter(|key| *key != old);
-        more.try_for_each(|key| self.owed.owe(&key))
     }
 
     /// Settles what need not be sent: whole own entries of the logs, or else row by row.
@@ -164,23 +135,13 @@ impl Attempt<'_> {
         let published = |position: usize| &tables[position].published;
         let wanted = |position: usize, change| others[position] && change != Change::Delete;
         each_row(request.batches, &published, wanted, |position, row| {
-            self.owed.owe(&row.key(published(position), position))?;
-            if row.change != Change::Insert {
-                self.owed.owe(&row.new_key(published(position), position))?;
-            }
-            Ok(())
+            self.owed.owe(&row.key(published(position), position))
         })
     }
 
     pub(super) fn finish(mut self) -> Result<Applied, Failure> {
         if self.request.download_follows {
             self.end_own_entries()?;
-        }
-        if let Some(moving) = self.moving.take() {
-            moving.finish(self.connection, self.tables, self.links, self.request)?;
-        }
-        if let Some(moves) = self.moves {
-            moves.note_own_rows(self.connection, self.tables, self.request)?;
         }
         made::write(&self, self.counter, &self.owed)?;
         self.write_records()?;

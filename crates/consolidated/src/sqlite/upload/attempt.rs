@@ -2,17 +2,12 @@
 
 use super::constraint::OrphanCounts;
 use super::foresight::Foresight;
-use super::key_change::Passing;
 use super::own_entries::{OwnEntries, Tally};
 use super::records::{Fetching, Records};
 use super::refused::LeftOut;
 use super::refused::{Ended, Unanswered};
 use super::waiting::{WaitingRow, WaitingRows};
 use crate::sqlite::details::CatalogTable;
-use crate::sqlite::download::moves::Moves;
-use crate::sqlite::links::Links;
-use crate::sqlite::upload::key_change::moving::Moving;
-use crate::sqlite::upload::rebased::original::Original;
 use crate::synchronization::{Applied, UploadRequest};
 use crate::upload::detached::DetachedRows;
 use crate::upload::echo::Echo;
@@ -70,26 +65,14 @@ pub(in crate::sqlite) struct Attempt<'a> {
     pub(super) own_entries: Vec<Option<OwnEntries>>,
     /// A table, and a value of its deciding column with which its rows are inside.
     inside: Option<(usize, Vec<u8>)>,
-    /// Where the upload has key changes, what must be known of them.
-    pub(in crate::sqlite) moving: Option<Moving>,
-    /// Where others have changed keys since the remote was here.
-    pub(in crate::sqlite) moves: Option<&'a Moves>,
-    /// Where keys have changed, how the tables refer to each other.
-    pub(in crate::sqlite) links: Option<&'a Links>,
     /// Rows that statements of the upload have changed.
     pub(in crate::sqlite) direct: u64,
     /// What was counted before the deletes, where the upload has any.
     pub(super) before_deletes: Option<Tally>,
     /// Rows that are stored as they were rebased, so that the remote has others.
     pub(in crate::sqlite) stored_rebased: RowMap,
-    /// The upload has key changes, which were not applied first.
-    pub(in crate::sqlite) met_key_change: bool,
-    /// The row that is being applied was rebased: what the remote knows it by.
-    pub(super) original: Option<Original>,
-    /// Key changes that wait for another unique value than the key.
-    pub(in crate::sqlite) put_off: WaitingRows,
-    /// Values that the upload passes on, where that was looked at.
-    pub(in crate::sqlite) passing: Option<Vec<Passing>>,
+    /// The row that is being applied was rebased, and is not what the remote has.
+    pub(super) differs: bool,
     /// Rows that refer to nothing until the others are applied.
     pub(super) detached: DetachedRows,
     /// The last script that resolved a conflict changed something.
@@ -161,16 +144,10 @@ impl<'a> Attempt<'a> {
             spills,
             own_entries: tables.iter().map(|_| None).collect(),
             inside: None,
-            moving: None,
-            moves: None,
             direct: 0,
             before_deletes: None,
             stored_rebased: RowMap::within(spills),
-            links: None,
-            met_key_change: false,
-            original: None,
-            put_off: WaitingRows::within(spills),
-            passing: None,
+            differs: false,
             detached: DetachedRows::within(spills),
             resolved: false,
             fetching: RefCell::new(None),
@@ -192,7 +169,7 @@ impl<'a> Attempt<'a> {
         position: usize,
         row: &UploadedRow<'_>,
     ) -> WaitingRow {
-        let id = self.id(table, position, row);
+        let id = row.key(&table.published, position);
         WaitingRow { table: position, change: row.change, row: row.bytes.to_vec(), id }
     }
 

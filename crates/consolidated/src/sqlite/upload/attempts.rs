@@ -1,14 +1,11 @@
 //! Applies the rows of an upload, if necessary again without the rows that made it fail.
 
 use super::super::errors::failed;
-use super::super::links::Links;
 use super::attempt::{Around, Attempt, Stop};
 use super::refused::{LeftOut, Unanswered};
 use crate::sqlite::details::CatalogTable;
-use crate::sqlite::download::moves::Moves;
 use crate::sqlite::upload::constraint::{self, OrphanCounts};
 use crate::sqlite::upload::fence;
-use crate::sqlite::upload::key_change;
 use crate::sqlite::upload::taken_along;
 use crate::synchronization::{Applied, UploadRequest};
 use crate::upload::owed_rows::OwedRows;
@@ -23,8 +20,6 @@ const ATTEMPTS_MAX: usize = 100;
 enum Verdict {
     /// All rows are applied, or reported.
     Done,
-    /// There are key changes, which go first. Most uploads have none.
-    KeysFirst,
     /// A foreign key is broken, and no row can be blamed for it: each is watched.
     Watched,
     /// What met a fence because its parent had left is tried once more before it is refused.
@@ -46,25 +41,20 @@ pub(super) fn apply(
         refused.reject(row, reason.clone())?;
     }
     let mut postponed = OwedRows::within(around.spills);
-    let (mut moving, mut links, mut apart, mut watched) = (false, None, false, false);
-    let moves = Moves::of(connection, tables, request, around.spills)?;
+    let (mut apart, mut watched) = (false, false);
     let none = || OwedRows::within(around.spills);
     let (unanswered, mut searching) = (Unanswered::new(none()), false);
     for _ in 0..ATTEMPTS_MAX {
         connection.execute_batch("SAVEPOINT rows").map_err(failed("set a savepoint"))?;
-        if links.is_none() && (moving || moves.is_some()) {
-            links = Some(Links::read(connection, tables)?);
-        }
         let (postponed_rows, found) = (&postponed, &unanswered);
         let left_out =
             LeftOut { refused: &refused, postponed: postponed_rows, unanswered: found, searching };
         let mut attempt = Attempt::new(connection, tables, request, counter, left_out, around);
-        (attempt.moves, attempt.links) = (moves.as_ref(), links.as_ref());
         attempt.apart = apart || watched;
         if watched {
             attempt.watch = Some(OrphanCounts::begin(connection)?);
         }
-        let verdict = match judge(&mut attempt, moving) {
+        let verdict = match judge(&mut attempt) {
             Ok(verdict) => Ok(verdict),
             Err(Stop::Failed(failure)) => Err(failure),
             Err(Stop::LeftTraces) => {
@@ -83,7 +73,6 @@ pub(super) fn apply(
         };
         if let Ok(Some(applied)) = finished {
             connection.execute_batch("RELEASE rows").map_err(failed("release a savepoint"))?;
-            moves.as_ref().map_or(Ok(()), |moves| moves.forget(connection))?;
             return Ok(applied);
         }
         if leave_out(&unanswered.replace(none()), &mut refused)? {
@@ -96,7 +85,6 @@ pub(super) fn apply(
         undo(connection)?;
         match verdict {
             Verdict::Done => {}
-            Verdict::KeysFirst => moving = true,
             Verdict::Watched => watched = true,
             Verdict::Last(leaving) => postponed.extend(&leaving)?,
             Verdict::Without(impossible) => refused.extend(&impossible)?,
@@ -119,25 +107,11 @@ fn leave_out(rows: &OwedRows, refused: &mut OwedRows) -> Result<bool, Failure> {
 }
 
 /// Applies the rows once, and says what is to be done about those that could not be.
-fn judge(attempt: &mut Attempt<'_>, moving: bool) -> Result<Verdict, Stop> {
-    if moving {
-        key_change::apply_first(attempt)?;
-    }
+fn judge(attempt: &mut Attempt<'_>) -> Result<Verdict, Stop> {
     attempt.rows()?;
     attempt.end_search()?;
-    if attempt.met_key_change {
-        return Ok(Verdict::KeysFirst);
-    }
     let mut impossible = constraint::settle_waiting(attempt)?;
-    attempt.note_no_effects()?;
     attempt.attach()?;
-    if attempt.met_key_change {
-        return Ok(Verdict::KeysFirst);
-    }
-    if let Some(moving) = &attempt.moving {
-        impossible.extend(&moving.stuck)?;
-    }
-    key_change::refuse_what_is_aside(attempt, &mut impossible)?;
     fence::written_outside(attempt, &mut impossible)?;
     attempt.end_search()?;
     attempt.fence_was_met |= !impossible.is_empty();

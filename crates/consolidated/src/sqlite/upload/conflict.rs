@@ -8,13 +8,11 @@ use crate::script::Event;
 use crate::sqlite::binding::bind;
 use crate::sqlite::deploy::tables::has_user_triggers;
 use crate::sqlite::details::CatalogTable;
-use crate::sqlite::errors::{RowFault, failed, script_failed};
+use crate::sqlite::errors::{RowFault, script_failed};
 use crate::sqlite::upload::fence::{self, Standing};
-use crate::sqlite::upload::key_change::{self, Spot};
 use crate::sqlite::upload::made;
 use crate::sqlite::upload::records::Images;
 use crate::synchronization::change::Change;
-use crate::upload::rebase;
 use crate::upload::uploaded_row::{UploadedRow, event_of};
 use crate::upload::verdict::{Found, Verdict, agrees};
 use model::{Code, Failure};
@@ -28,9 +26,6 @@ pub(in crate::sqlite) fn resolve(
     row: &UploadedRow<'_>,
     fault: String,
 ) -> Result<RowOutcome, Stop> {
-    if row.change == Change::KeyChange {
-        return resolve_key_change(attempt, table, position, row);
-    }
     let now = attempt.fetch(table, row)?;
     resolve_found(attempt, table, position, row, now, fault)
 }
@@ -94,24 +89,19 @@ fn undisputed(
         writes: true,
     };
     let verdict = found.verdict(row)?;
-    let forgotten = is_forgotten(attempt, position) && verdict.may_be_elsewhere(row.change);
     match verdict {
         Verdict::Touches => {
             fence::reject_touching(attempt, table, position, row)?;
             return done;
         }
-        Verdict::Same if !forgotten => {
+        Verdict::Same => {
             attempt.echo_shared(table, position, row);
             return done;
         }
         Verdict::Vetoed if row.change == Change::Insert => {
             return Ok(Some(RowOutcome::InTheWay(fault)));
         }
-        Verdict::Same | Verdict::Conflict | Verdict::Leads | Verdict::Vetoed => {}
-    }
-    if row.change != Change::Insert && attempt.may_have_followed(position)? {
-        attempt.met_key_change = true;
-        return done;
+        Verdict::Conflict | Verdict::Leads | Verdict::Vetoed => {}
     }
     if verdict == Verdict::Vetoed {
         veto(attempt, table, position, row)?;
@@ -130,7 +120,7 @@ fn dispute(
 ) -> Result<RowOutcome, Stop> {
     let event = match row.change {
         Change::Delete => Event::ResolveDeleteConflict,
-        Change::Insert | Change::Update | Change::KeyChange => Event::ResolveConflict,
+        Change::Insert | Change::Update => Event::ResolveConflict,
     };
     if let Some((fault, message)) = run(attempt, table, position, event, row)? {
         match fault {
@@ -161,9 +151,8 @@ fn dispute(
     Ok(RowOutcome::Done)
 }
 
-/// The outcome of a change that is meant for another state of the row, or may be meant for another
-/// row: it is applied to what the upload itself has made of the row, or rejected. None if the rule
-/// decides.
+/// The outcome of a change that is meant for another state of the row: it is applied to what the
+/// center itself has made of the row. None if the rule decides.
 fn meant_for_another(
     attempt: &mut Attempt<'_>,
     table: &CatalogTable,
@@ -174,16 +163,7 @@ fn meant_for_another(
     if let Some(anew) = made::over(attempt, table, position, row, now)? {
         return attempt.apply_rebased(table, position, row, &anew).map(Some);
     }
-    if row.change == Change::Insert || !is_forgotten(attempt, position) {
-        return Ok(None);
-    }
-    attempt.reject(table, position, row, rebase::forgotten())?;
-    Ok(Some(RowOutcome::Done))
-}
-
-/// Key changes of the table that the remote has not received are no longer in the log.
-fn is_forgotten(attempt: &Attempt<'_>, position: usize) -> bool {
-    attempt.moves.is_some_and(|moves| moves.are_forgotten(position))
+    Ok(None)
 }
 
 /// Rejects a row that is as it was although no statement failed: because of a trigger's
@@ -202,137 +182,6 @@ pub(in crate::sqlite) fn veto(
         false => format!("the script {event} did not change the row"),
     };
     attempt.reject(table, position, row, (Code::RowVetoed, why))
-}
-
-/// A key change whose row is not as the remote saw it. The row gets its new key first, and then
-/// the rule decides as if it had had it all along; where the rule leaves everything as it is, so
-/// is the key.
-fn resolve_key_change(
-    attempt: &mut Attempt<'_>,
-    table: &CatalogTable,
-    position: usize,
-    row: &UploadedRow<'_>,
-) -> Result<RowOutcome, Stop> {
-    let seen = row.as_seen();
-    let now = attempt.fetch(table, &seen)?;
-    let met = Met::of(attempt, table, &seen, now.as_deref())?;
-    if let Some(outcome) = undisputed_key_change(attempt, table, position, row, met)? {
-        return Ok(outcome);
-    }
-    let spot = Spot::of(attempt, table, row)?;
-    if spot.is_taken() {
-        return Ok(RowOutcome::InTheWay("another row has the new key".into()));
-    }
-    if let Some(now) = met.now
-        && row.is_as_seen(now)?
-    {
-        veto(attempt, table, position, row)?;
-        return Ok(RowOutcome::Done);
-    }
-    dispute_key_change(attempt, table, position, row, met, &spot)
-}
-
-/// The outcome of a key change that the rule of the table need not decide; none if it must.
-fn undisputed_key_change(
-    attempt: &mut Attempt<'_>,
-    table: &CatalogTable,
-    position: usize,
-    row: &UploadedRow<'_>,
-    met: Met<'_>,
-) -> Result<Option<RowOutcome>, Stop> {
-    let done = Ok(Some(RowOutcome::Done));
-    if met.before == Standing::Outside {
-        fence::reject_touching(attempt, table, position, row)?;
-        return done;
-    }
-    if met.now.is_none() && is_there(attempt, table, position, row)? {
-        attempt.echo_shared(table, position, row);
-        return done;
-    }
-    meant_for_another(attempt, table, position, row, met.now)
-}
-
-/// Lets the rule decide about a key change.
-fn dispute_key_change(
-    attempt: &mut Attempt<'_>,
-    table: &CatalogTable,
-    position: usize,
-    row: &UploadedRow<'_>,
-    met: Met<'_>,
-    spot: &Spot,
-) -> Result<RowOutcome, Stop> {
-    let run_sql = |attempt: &Attempt<'_>, sql: &str| {
-        attempt.connection.execute_batch(sql).map_err(failed("set a savepoint"))
-    };
-    run_sql(attempt, "SAVEPOINT conflict")?;
-    let mut fault = None;
-    if spot.own.is_some() && table.script(Event::ResolveConflict).is_some() {
-        fault = key_change::rename(attempt, table, row)?;
-    }
-    let done = match fault {
-        None => run(attempt, table, position, Event::ResolveConflict, row)?,
-        Some(_) => fault,
-    };
-    let after = if done.is_none() { attempt.fetch(table, row)? } else { None };
-    // The rule has left the row as it was: then its key stays too.
-    let lost = !attempt.resolved || after.is_none();
-    if lost {
-        run_sql(attempt, "ROLLBACK TO conflict")?;
-    }
-    run_sql(attempt, "RELEASE conflict")?;
-    match done {
-        Some((RowFault::NotUnique, message)) => return Ok(RowOutcome::InTheWay(message)),
-        Some((RowFault::KeyExists, message)) => {
-            attempt.reject(table, position, row, (Code::RowKeyTaken, message))?;
-            return Ok(RowOutcome::Done);
-        }
-        Some((RowFault::Refused(code), message)) => {
-            attempt.reject(table, position, row, (code, message))?;
-            return Ok(RowOutcome::Done);
-        }
-        None => {}
-    }
-    if lost {
-        key_change::failed(attempt, table, position, row)?;
-    } else {
-        fence::check_written(attempt, table, position, row, met.before)?;
-    }
-    attempt.applied.conflicts += 1;
-    let result = if lost { met.now } else { after.as_deref() };
-    attempt.record_conflict(table, row, Images { now: met.now, result })?;
-    match after.filter(|_| !lost) {
-        Some(after) if agrees(row, Some(&after)) => attempt.echo_shared(table, position, row),
-        _ => attempt.owe(table, position, row)?,
-    }
-    Ok(RowOutcome::Done)
-}
-
-/// The row has its new key already. What is under a key that the remote has given up is another
-/// row, however much alike.
-fn is_there(
-    attempt: &Attempt<'_>,
-    table: &CatalogTable,
-    position: usize,
-    row: &UploadedRow<'_>,
-) -> Result<bool, Failure> {
-    let others = key_change::is_given_up(attempt, table, position, row)?;
-    Ok(!others && agrees(row, attempt.fetch(table, row)?.as_deref()))
-}
-
-/// A change of a row that is gone while its key may be another row's, or of one that refers to such
-/// a row: there is nothing that it could be applied to.
-pub(in crate::sqlite) fn lost(
-    attempt: &mut Attempt<'_>,
-    table: &CatalogTable,
-    position: usize,
-    row: &UploadedRow<'_>,
-) -> Result<(), Failure> {
-    if row.change == Change::Delete {
-        attempt.echo_shared(table, position, row);
-        return Ok(());
-    }
-    let message = "the row or its parent was deleted, or another row has its key".to_owned();
-    attempt.reject(table, position, row, (Code::RowTakenAlong, message))
 }
 
 /// Runs the script of `event`, if the rule has one.

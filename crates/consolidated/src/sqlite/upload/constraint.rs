@@ -35,9 +35,6 @@ use std::collections::BTreeMap;
 /// left out of a new attempt.
 pub(in crate::sqlite) fn settle_waiting(attempt: &mut Attempt<'_>) -> Result<OwedRows, Stop> {
     let mut waiting = attempt.waiting_rows.take(attempt.spills);
-    if let Some(moving) = &mut attempt.moving {
-        moving.settling = true;
-    }
     while !waiting.is_empty() {
         let before = waiting.len();
         let mut still = WaitingRows::within(attempt.spills);

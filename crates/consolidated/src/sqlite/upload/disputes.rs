@@ -52,8 +52,7 @@ impl Attempt<'_> {
         row: &UploadedRow<'_>,
     ) -> Result<Option<Vec<u8>>, Failure> {
         let expects = matches!(row.change, Change::Update | Change::Delete);
-        let looks_first = expects && self.foresight.looks_first() && self.links.is_none();
-        if !looks_first || !row.keeps_key(&table.published) {
+        if !expects || !self.foresight.looks_first() {
             return Ok(None);
         }
         let Some(now) = self.fetch(table, row)? else { return Ok(None) };

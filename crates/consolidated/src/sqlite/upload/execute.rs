@@ -148,7 +148,7 @@ impl Attempt<'_> {
     fn id_of(&self, table: &CatalogTable, row: &UploadedRow<'_>) -> Option<RowId> {
         let name = &table.published.name;
         let position = self.tables.iter().position(|it| it.published.name == *name)?;
-        Some(self.id(table, position, row))
+        Some(row.key(&table.published, position))
     }
 
     /// Notes the row at which the transaction was ended.

@@ -72,13 +72,9 @@ pub(in crate::sqlite) fn check_written(
         }
     }
     if before == Standing::Inside && table.details.may_leave {
-        let id = attempt.id(table, position, row);
+        let id = row.key(&table.published, position);
         attempt.leaves_anew |= !attempt.postponed.contains(&id)?;
         attempt.leaving.owe(&id)?;
-        if row.change == Change::KeyChange {
-            // What departs is the old key. At the remote the row is under the new one.
-            attempt.owe(table, position, row)?;
-        }
     } else {
         // Its parent may be waiting for another row to move out of its way.
         attempt.outside.push(&attempt.park(table, position, row))?;

@@ -39,10 +39,8 @@ pub(in crate::sqlite) fn write(
     let wanted = |_, change| change != Change::Delete;
     each_row(attempt.request.batches, &published, wanted, |position, row| {
         let table = &attempt.tables[position];
-        let key = row.new_key(&table.published, position);
         let id = row.key(&table.published, position);
-        let lost = owed.contains(&key)? || owed.contains(&id)?;
-        if lost && !attempt.stored_rebased.contains(&id)? {
+        if owed.contains(&id)? && !attempt.stored_rebased.contains(&id)? {
             return Ok(());
         }
         let made = attempt.read_alone(None, |attempt| attempt.fetch(table, row))?;
@@ -54,7 +52,7 @@ pub(in crate::sqlite) fn write(
         let remote = attempt.request.session.remote_id.as_str();
         let name = &table.published.name;
         statement
-            .execute(params![remote, name, key.1, counter.0, uploaded, made])
+            .execute(params![remote, name, id.1, counter.0, uploaded, made])
             .map_err(&noting)?;
         Ok(())
     })?;
@@ -92,7 +90,7 @@ pub(in crate::sqlite) fn over(
     if noted != Some((image_digest(&saw), image_digest(now))) {
         return Ok(None);
     }
-    Ok(Some(rebase(row, &table.published, &row.old, &values(now)?)))
+    Ok(Some(rebase(row, &row.old, &values(now)?)))
 }
 
 /// Whether there is a record of the remote. None is made before the rows are applied.

@@ -15,15 +15,8 @@ use crate::synchronization::change::Change;
 use crate::upload::uploaded_row::{UploadedRow, each_row};
 use model::{Code, Failure};
 
-/// Whether deletes or key changes may have taken rows along that the upload has written.
+/// Whether deletes may have taken rows along that the upload has written.
 pub(super) fn may_be(attempt: &Attempt<'_>) -> Result<bool, Failure> {
-    // Key changes go first, with deletes of their own.
-    if let (Some(_), Some(links)) = (&attempt.moving, attempt.links) {
-        let mut keys = links.user_tables.values().flat_map(|table| &table.foreign_keys);
-        if keys.any(|key| key.on_delete.writes() || key.on_update.writes()) {
-            return Ok(true);
-        }
-    }
     match &attempt.before_deletes {
         Some(before) => Ok(before.differs(&attempt.tally()?)),
         None => Ok(false),

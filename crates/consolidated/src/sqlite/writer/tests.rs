@@ -7,7 +7,6 @@ use crate::sync_model::SyncModel;
 use crate::synchronization::Held;
 use crate::synchronization::change::{Change, UploadedRows};
 use model::{Counter, Nonce, Progress, RemoteId, UserName, ValueRef, write_value};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 struct Site {
     _folder: tempfile::TempDir,
@@ -79,7 +78,6 @@ impl Site {
             progress: Progress(1),
             download_follows: true,
             marks: &[],
-            held_marks: &[],
             batches: &|visit| visit(UploadedRows { table: 0, change, count, rows }),
             left_out: None,
         };
@@ -133,50 +131,4 @@ fn a_database_that_may_not_be_written_fails_the_upload_and_rejects_no_row() {
     assert_eq!(site.upload("one", 0..10), Ok(0));
     site.writer.commit().unwrap();
     assert_eq!((site.count("doc"), site.count("syncline_reject")), (10, 0));
-}
-
-/// What SQLite does for key changes from each first key to the second one, in thousands of steps.
-/// No remote downloads the table, so that nothing is noted of them.
-fn steps_of_key_changes(keys: &[(i64, i64)]) -> u64 {
-    let mut site = Site::of("[table.doc]\ndirection = \"upload_only\"");
-    let mut rows = Vec::new();
-    for (old, new) in keys {
-        let sql = format!("INSERT INTO doc VALUES ({old}, 'row {old}')");
-        site.writer.connection.execute_batch(&sql).unwrap();
-        for key in [old, new] {
-            write_value(&mut rows, ValueRef::Integer(*key));
-            write_value(&mut rows, ValueRef::Text(format!("row {old}").as_bytes()));
-        }
-    }
-    let steps = Arc::new(AtomicU64::new(0));
-    let counted = steps.clone();
-    let count = move || {
-        counted.fetch_add(1, Ordering::Relaxed);
-        false
-    };
-    site.writer.connection.progress_handler(1000, Some(count)).unwrap();
-    site.writer.begin().unwrap();
-    let sent = (Change::KeyChange, u32::try_from(keys.len()).unwrap(), rows.as_slice());
-    assert_eq!(site.send("r", sent), Ok(0));
-    site.writer.commit().unwrap();
-    for (old, new) in keys {
-        assert_eq!(site.count(&format!("doc WHERE id = {new} AND body = 'row {old}'")), 1);
-    }
-    steps.load(Ordering::Relaxed)
-}
-
-// S5, S9: rows that wait for each other's keys were tried again and again, all of them for each
-// that got its key.
-#[test]
-fn chains_and_rings_of_keys_take_as_many_steps_as_they_have_rows() {
-    let chain = |count: i64| (1..=count).map(|id| (id, id + 1)).collect::<Vec<_>>();
-    // In no order.
-    let mixed = |count: i64| (0..count).map(|n| n * 7 % count).map(|id| (id, id + 1)).collect();
-    let rings = |count: i64| (0..count).map(|id| (id, id ^ 1)).collect::<Vec<_>>();
-    let one_ring = |count: i64| (0..count).map(|id| (id, (id + 1) % count)).collect::<Vec<_>>();
-    let shapes: [&dyn Fn(i64) -> Vec<(i64, i64)>; 4] = [&chain, &mixed, &rings, &one_ring];
-    for (shape, keys) in shapes.iter().enumerate() {
-        let (few, many) = (steps_of_key_changes(&keys(100)), steps_of_key_changes(&keys(400)));
-        assert!(many < 6 * few, "shape {shape}: {few} and {many} thousands of steps");
-    }
 }

@@ -175,7 +175,6 @@ fn what_is_kept_of_rows_counts_until_the_commit_and_is_given_back() {
             progress: model::Progress(remote.identity.progress.0 + 1),
             download_follows: true,
             marks: &[],
-            held_marks: &[],
             left_out: None,
             batches: &|visit| {
                 // They are read for the last time when it is known which are rejected.

@@ -201,7 +201,6 @@ fn an_upload_that_does_not_follow_the_last_one_is_refused_whole() {
                 progress: model::Progress(1),
                 download_follows: true,
                 marks: &[],
-                held_marks: &[],
                 left_out: None,
                 batches: &|_| panic!("the rows must not even be looked at"),
             })

@@ -313,41 +313,6 @@ fn rows_that_wait_for_each_other_meet_the_fence_too() {
     });
 }
 
-/// The row had been taken from the remote, which has given it another key meanwhile. Only the old
-/// key was owed, so the row stayed at the remote under the new one.
-// S3, S6, S7, Trap 21
-#[test]
-fn a_refused_key_change_of_a_foreign_row_owes_both_keys() {
-    Backend::each(|backend| {
-        for upload_first in [false, true] {
-            let rule = "conflict = \"remote_wins\"\nmay_leave = true";
-            let (mut center, mut site) = shop(backend, rule);
-            center.foreign("UPDATE customer SET rep = 4 WHERE id = 1");
-            center.foreign("INSERT INTO customer VALUES (52, 3, 'theirs')");
-            let changes = [
-                Upload::KeyChange("customer", row(1, 3, "a"), row(51, 3, "a")),
-                Upload::KeyChange("customer", row(2, 3, "b"), row(52, 3, "b")),
-            ];
-            let download = match upload_first {
-                false => site.synchronize(&mut center, &changes),
-                true => {
-                    site.make(&changes);
-                    center.upload(&mut site.remote, &changes).unwrap();
-                    // What is owed outlives what happens at the center until then.
-                    center.foreign("DELETE FROM customer WHERE id = 1");
-                    site.synchronize(&mut center, &[])
-                }
-            };
-            let refused = [outside("customer:1"), "RowKeyTaken customer:2".to_owned()];
-            let mut found = rejects(&download);
-            found.sort_by_key(|line| line.contains("RowKeyTaken"));
-            assert_eq!(found, refused, "{backend:?}");
-            let gone = |id| download.deletes.contains(&("customer".into(), vec![super::int(id)]));
-            assert!(gone(1) && gone(51), "{backend:?}: {:?}", download.deletes);
-        }
-    });
-}
-
 // S7: the first insert meets a row of the remote itself, whose rule keeps it where it is. The place
 // that was sent counted as one of the remote's own from then on, and everything sent there was let
 // in, over the fence.
@@ -366,36 +331,6 @@ fn a_place_that_a_conflict_has_not_granted_opens_no_fence() {
             let refused = ["customer:51", "customer:52"].map(outside);
             assert_eq!(rejects(&download), refused, "{rule}");
             assert_eq!(center.list("SELECT id AS v FROM customer WHERE rep = 4 ORDER BY id"), "3");
-        });
-    }
-}
-
-// S6, S5: a row that gets another key and leaves in one change is at the remote under its new key,
-// and only the old one was named as departed. Another row may have had the new one before.
-#[test]
-fn a_row_that_leaves_with_another_key_is_gone_under_that_one() {
-    for elsewhere in ["", "UPDATE task SET id = 9 WHERE id = 8"] {
-        Backend::each(|backend| {
-            let leaves = model("").replace("[table.task]", "[table.task]\nmay_leave = true");
-            let leaves = leaves.replace("[table.customer]", "[table.customer]\nmay_leave = true");
-            let schema = format!("{}{}", crate::support::shop::SCHEMA, crate::support::shop::ROWS);
-            let mut center = Center::on(backend, &schema, &leaves);
-            center.foreign(
-                "INSERT INTO task VALUES (8, 'q', ''), (5, 'p', '');
-                 INSERT INTO customer VALUES (8, 4, ''), (5, 3, '')",
-            );
-            let mut site = Site::new("one", 3, "north, south");
-            site.synchronize(&mut center, &[]);
-            match elsewhere {
-                "" => center
-                    .foreign("DELETE FROM task WHERE id = 8; DELETE FROM customer WHERE id = 8"),
-                _ => center
-                    .foreign(&format!("{elsewhere}; {}", elsewhere.replace("task", "customer"))),
-            }
-            let task = Upload::KeyChange("task", row(5, "p", ""), row(8, "q", ""));
-            let customer = Upload::KeyChange("customer", row(5, 3, ""), row(8, 4, ""));
-            site.synchronize(&mut center, &[task, customer]);
-            site.synchronize(&mut center, &[]);
         });
     }
 }

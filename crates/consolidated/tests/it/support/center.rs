@@ -36,7 +36,6 @@ pub(crate) type Row = Vec<Value>;
 pub(crate) enum Upload {
     Insert(&'static str, Row),
     Update(&'static str, Row, Row),
-    KeyChange(&'static str, Row, Row),
     Delete(&'static str, Row),
 }
 
@@ -401,9 +400,6 @@ fn apply(
             Upload::Update(table, old, new) => {
                 (position(table), Change::Update, encode(&[old, new]))
             }
-            Upload::KeyChange(table, old, new) => {
-                (position(table), Change::KeyChange, encode(&[old, new]))
-            }
             Upload::Delete(table, old) => (position(table), Change::Delete, encode(&[old])),
         })
         .collect();
@@ -418,7 +414,6 @@ fn apply(
         progress: Progress(remote.identity.progress.0 + step),
         download_follows,
         marks: &marks(session, remote),
-        held_marks: &remote.marks,
         left_out: None,
         batches: &|visit| {
             reads.set(reads.get() + 1);

@@ -117,11 +117,6 @@ impl Site {
                 Upload::Insert(table, new) | Upload::Update(table, _, new) => {
                     self.held.entry(table).or_default().insert(key(new), new.clone());
                 }
-                Upload::KeyChange(table, old, new) => {
-                    let held = self.held.entry(table).or_default();
-                    held.remove(&key(old));
-                    held.insert(key(new), new.clone());
-                }
                 Upload::Delete(table, old) => {
                     self.held.entry(table).or_default().remove(&key(old));
                 }

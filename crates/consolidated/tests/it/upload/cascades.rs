@@ -4,7 +4,7 @@
 //! departure. At the end of each test the remote has the rows of the center.
 
 use crate::support::center::{Backend, Center, Download, Remote, Row, Upload, int, text};
-use model::{Code, Value};
+use model::Value;
 use std::collections::BTreeMap;
 
 /// The tables that a remote holds, each with the number of columns of its key, and the rows.
@@ -30,7 +30,7 @@ impl Held {
     fn change(&mut self, changes: &[Upload]) {
         for change in changes {
             match change {
-                Upload::Delete(table, old) | Upload::KeyChange(table, old, _) => {
+                Upload::Delete(table, old) => {
                     let key = place(table, &old[..self.width(table)]);
                     self.rows.remove(&key);
                 }
@@ -39,9 +39,7 @@ impl Held {
         }
         for change in changes {
             match change {
-                Upload::Insert(table, new)
-                | Upload::Update(table, _, new)
-                | Upload::KeyChange(table, _, new) => self.put(table, new),
+                Upload::Insert(table, new) | Upload::Update(table, _, new) => self.put(table, new),
                 Upload::Delete(..) => {}
             }
         }
@@ -202,76 +200,6 @@ fn a_delete_that_loses_takes_no_row_along() {
     });
 }
 
-fn pair(backend: Backend) -> World {
-    let schema = "
-        CREATE TABLE parent (id INTEGER PRIMARY KEY, v TEXT);
-        CREATE TABLE child (id INTEGER PRIMARY KEY,
-            parent INTEGER REFERENCES parent (id) ON DELETE CASCADE ON UPDATE CASCADE);
-        INSERT INTO parent VALUES (1, 'a'), (2, 'b'), (3, 'c');
-        INSERT INTO child VALUES (10, 1), (20, 2), (30, 3);";
-    World::new(backend, schema, &[("parent", 1, "id, v"), ("child", 1, "id, parent")])
-}
-
-/// A row of the remote moved to the row that took the key of its deleted parent, so that it is as
-/// it was. At the center it went with the parent that was deleted, and the user heard nothing.
-// S3, S5, S11, Trap 21
-#[test]
-fn a_child_that_follows_a_taken_key_does_not_go_with_the_old_parent() {
-    Backend::each(|backend| {
-        // The remote: child 10 to parent 2, parent 1 deleted, parent 2 becomes 1.
-        let changes = || {
-            [
-                Upload::Delete("parent", row(1, "a")),
-                Upload::KeyChange("parent", row(2, "b"), row(1, "b")),
-                Upload::Update("child", vec![int(20), int(2)], vec![int(20), int(1)]),
-            ]
-        };
-        let told = |download: &Download| {
-            let mut codes: Vec<u16> = download.rejects.iter().map(|(.., code)| *code).collect();
-            codes.sort_unstable();
-            codes
-        };
-        let refused = [Code::RowReferences.number(), Code::RowKeyTaken.number()];
-        let refused = |download: &Download| told(download) == refused;
-        let children = "SELECT id || ':' || parent AS v FROM child ORDER BY id";
-
-        let mut world = pair(backend);
-        let (came, download) = world.synchronize(&changes());
-        match backend {
-            Backend::Sqlite => {
-                assert_eq!(came, (0, 0), "{download:?}");
-                assert_eq!(world.center.list(children), "10:1,20:1,30:3");
-                assert_eq!(world.center.list("SELECT v FROM parent ORDER BY id"), "b,c");
-            }
-            Backend::Postgres => {
-                assert!(refused(&download), "{download:?}");
-                assert_eq!(world.center.list(children), "10:1,20:2,30:3");
-            }
-        }
-        // Another user has inserted one: it is unknown to which parent it belongs.
-        let mut world = pair(backend);
-        world.center.foreign("INSERT INTO child VALUES (11, 1)");
-        let (_, download) = world.synchronize(&changes());
-        assert!(refused(&download), "{download:?}");
-        assert_eq!(world.center.list(children), "10:1,11:1,20:2,30:3");
-        // Where all are named, the key is free.
-        let mut world = pair(backend);
-        let named = [Upload::Delete("child", vec![int(10), int(1)])];
-        let all: Vec<Upload> = named.into_iter().chain(changes()).collect();
-        let (came, download) = world.synchronize(&all);
-        assert_eq!(came, (0, 0), "{backend:?} {download:?}");
-        assert_eq!(world.center.list(children), "20:1,30:3");
-        // One that went elsewhere does not go either.
-        let mut world = pair(backend);
-        let moved = [Upload::Update("child", vec![int(10), int(1)], vec![int(10), int(3)])];
-        let all: Vec<Upload> = changes().into_iter().chain(moved).collect();
-        let (came, download) = world.synchronize(&all);
-        assert_eq!(came.0, 0, "{backend:?} {download:?}");
-        let there = backend.pick("10:3,20:1,30:3", "10:3,20:2,30:3");
-        assert_eq!(world.center.list(children), there, "{backend:?}");
-    });
-}
-
 /// The owner drops or renames tables on which a delete acts, while the server runs.
 // S5
 #[test]
@@ -312,11 +240,6 @@ fn a_new_row_that_a_delete_clears_comes_back_as_it_is() {
         let changes = [
             Upload::Update("child", vec![int(20), Value::Null], vec![int(20), int(2)]),
             Upload::Insert("child", vec![int(12), int(2)]),
-        ];
-        assert_eq!(world.synchronize(&changes).0, (0, 0), "{backend:?}");
-        let changes = [
-            Upload::KeyChange("parent", row(2, "b"), row(3, "b")),
-            Upload::Update("child", vec![int(20), int(2)], vec![int(20), Value::Null]),
         ];
         assert_eq!(world.synchronize(&changes).0, (0, 0), "{backend:?}");
     });

@@ -344,37 +344,6 @@ fn shapes_that_no_remote_holds_go_with_the_next_change() {
     });
 }
 
-// S11, Trap 24: what follows changed keys looked at every table that the remote held, also at one
-// that is not published any more and of which nothing is known but its digest. The remote could not
-// synchronize any more.
-#[test]
-fn keys_change_beside_a_table_that_is_published_no_more() {
-    Backend::each(|backend| {
-        let schema = "CREATE TABLE part (item INTEGER PRIMARY KEY REFERENCES item
-                ON UPDATE CASCADE ON DELETE CASCADE);
-            CREATE TABLE shelf (id INTEGER PRIMARY KEY);";
-        let all = "[table.item]\n[table.part]\n[table.shelf]";
-        let mut center = Center::on(backend, &format!("{SCHEMA}{schema}"), all);
-        let mut remote = Remote::new("r");
-        center.synchronize(&mut remote, &[]);
-        deploy(&center.url, "[table.item]\n[table.part]").unwrap();
-        center.reconnect();
-        center.foreign("UPDATE item SET id = 9 WHERE id = 1");
-        let (mut other, before) = (remote.clone(), item(2, "bolt", 6, Value::Null));
-        let edit =
-            Upload::Update("item", item(1, "nut", 5, text("old")), item(1, "nuts", 5, text("old")));
-        let (applied, _) = center.synchronize(&mut remote, &[edit]);
-        assert_eq!((applied.conflicts, applied.rejected), (0, 0), "{backend:?}");
-        other.id = "other";
-        let moved = Upload::KeyChange("item", before, item(3, "bolt", 6, Value::Null));
-        let child = Upload::Insert("part", vec![int(3)]);
-        let (applied, _) = center.synchronize(&mut other, &[moved, child]);
-        assert_eq!((applied.conflicts, applied.rejected), (0, 0), "{backend:?}");
-        let held = center.list("SELECT id || name AS v FROM item ORDER BY id");
-        assert_eq!(held, "3bolt,9nuts", "{backend:?}");
-    });
-}
-
 // H1, Trap 24: a column that got its former name back. The line that said so was taken for the one
 // of before, read backwards, and the deployment was refused for want of that very line.
 #[test]

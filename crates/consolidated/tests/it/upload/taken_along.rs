@@ -134,30 +134,3 @@ fn what_a_delete_changes_is_told_where_nothing_is_downloaded() {
         }
     }
 }
-
-/// Parents get other keys, and what refers to them follows: nothing of it is lost.
-// S1, S5, Trap 21
-#[test]
-fn what_follows_the_key_of_its_parent_is_not_taken_along() {
-    Backend::each(|backend| {
-        let schema = "
-            CREATE TABLE top (id INTEGER PRIMARY KEY, n INTEGER);
-            CREATE TABLE t (id INTEGER PRIMARY KEY,
-                of INTEGER REFERENCES top (id) ON UPDATE CASCADE ON DELETE SET NULL);
-            INSERT INTO top VALUES (1, NULL), (2, NULL);
-            INSERT INTO t VALUES (1, 1);";
-        let model = "[table.top]\n[table.t]\ndirection = \"upload_only\"\n";
-        let mut center = Center::on(backend, schema, model);
-        let mut remote = Remote::another();
-        center.synchronize(&mut remote, &[]);
-        let rows = [
-            Upload::KeyChange("top", row(1, 0), row(7, 0)),
-            insert("t", 2, 7),
-            insert("t", 3, 2),
-            Upload::Delete("top", row(2, 0)),
-        ];
-        assert_eq!(rejects(&mut center, &mut remote, &rows), ["t 3"], "{backend:?}");
-        let rows = "SELECT id || ':' || coalesce(of, 0) AS v FROM t ORDER BY id";
-        assert_eq!(center.list(rows), "1:7,2:7,3:0", "{backend:?}");
-    });
-}

@@ -36,9 +36,7 @@ fn conflict(
     center.synchronize(&mut remote, &[]);
     center.foreign(central);
     let uploaded = match &remote_did {
-        Upload::Insert(_, new) | Upload::Update(_, _, new) | Upload::KeyChange(_, _, new) => {
-            Some(new.clone())
-        }
+        Upload::Insert(_, new) | Upload::Update(_, _, new) => Some(new.clone()),
         Upload::Delete(..) => None,
     };
     let (applied, download) = center.synchronize(&mut remote, &[remote_did]);

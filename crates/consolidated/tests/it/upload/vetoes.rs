@@ -73,19 +73,6 @@ fn a_delete_that_a_trigger_ignores_is_vetoed() {
     });
 }
 
-#[test]
-fn a_key_change_that_a_trigger_ignores_is_vetoed() {
-    each(|backend, rule| {
-        let (mut center, mut remote) = ignoring(backend, rule);
-        let changes = [
-            Upload::KeyChange("t", row(2, "b"), row(9, "b")),
-            Upload::KeyChange("t", row(3, "c"), row(8, "c")),
-        ];
-        only_two_is_vetoed(&mut center, &mut remote, &changes);
-        assert_eq!(center.list("SELECT id AS v FROM t ORDER BY id"), "1,2,4,5,8");
-    });
-}
-
 // S5: the row that a trigger keeps was changed by others too. That is a conflict.
 #[test]
 fn a_row_that_others_have_changed_is_a_conflict_although_a_trigger_ignores_it() {

@@ -24,7 +24,7 @@ impl Held {
         for change in changes {
             match change {
                 Upload::Insert(_, new) => drop(self.0.insert(key(new), new.clone())),
-                Upload::Update(_, old, new) | Upload::KeyChange(_, old, new) => {
+                Upload::Update(_, old, new) => {
                     self.0.remove(&key(old));
                     self.0.insert(key(new), new.clone());
                 }
@@ -241,73 +241,4 @@ fn a_foreign_key_over_such_values_is_left_out_at_remotes() {
     let deployment = deploy(&url, "[table.p]\n[table.c]\n").unwrap();
     let said = deployment.notices.iter().any(|n| n.contains("spelled differently"));
     assert!(said, "{:?}", deployment.notices);
-}
-
-/// Another remote edits, deletes and renames rows whose keys have changed meanwhile. Where the
-/// remote wins, the edit brought the row back under its old key, as a second one; the deletion was
-/// taken for done, and the row came back.
-// S5, Trap 21
-#[test]
-fn what_waits_under_a_key_that_has_changed_follows_the_row() {
-    for (kind, names) in [
-        ("text", ["a", "b", "c", "d", "A", "B", "C", "D", "E"]),
-        (
-            "timestamptz",
-            [
-                "2024-01-01 00:00:00.000000Z",
-                "2024-01-02 00:00:00.000000Z",
-                "2024-01-03 00:00:00.000000Z",
-                "2024-01-04 00:00:00.000000Z",
-                "2025-01-01 00:00:00.000000Z",
-                "2025-01-02 00:00:00.000000Z",
-                "2025-01-03 00:00:00.000000Z",
-                "2025-01-04 00:00:00.000000Z",
-                "2025-01-05 00:00:00.000000Z",
-            ],
-        ),
-    ] {
-        for rule in ["consolidated_wins", "remote_wins", "merge"] {
-            let [a, b, c, d, a2, b2, c2, d2, e] = names;
-            let mut center = Center::on(
-                Backend::Postgres,
-                &format!(
-                    "CREATE TABLE t (id {kind} PRIMARY KEY, note text);
-                     INSERT INTO t VALUES ('{a}', 'a'), ('{b}', 'b'), ('{c}', 'c'), ('{d}', 'd');"
-                ),
-                &format!("[table.t]\nconflict = \"{rule}\"\n"),
-            );
-            let (mut one, mut held) = (Remote::another(), Held::default());
-            let mut other = Remote::another();
-            held.take(&center.synchronize(&mut one, &[]).1);
-            center.synchronize(&mut other, &[]);
-            // At the center, and by another remote; one of them twice.
-            center.foreign(&format!(
-                "SET TimeZone = 'Asia/Tokyo'; UPDATE t SET id = '{a2}' WHERE id = '{a}'"
-            ));
-            let moves = [(b, e, "b"), (c, c2, "c"), (d, d2, "d")];
-            let moves = moves.map(|(from, to, n)| Upload::KeyChange("t", row(from, n), row(to, n)));
-            center.synchronize(&mut other, &moves);
-            center.foreign(&format!("UPDATE t SET id = '{b2}' WHERE id = '{e}'"));
-            let changes = [
-                Upload::Update("t", row(a, "a"), row(a, "mine")),
-                Upload::Update("t", row(b, "b"), row(b, "mine")),
-                Upload::Delete("t", row(c, "c")),
-                Upload::KeyChange("t", row(d, "d"), row(e, "mine")),
-            ];
-            held.change(&changes);
-            let (applied, download) = center.synchronize(&mut one, &changes);
-            held.take(&download);
-            assert_eq!((applied.conflicts, applied.rejected), (0, 0), "{kind} {rule}");
-            assert_eq!(held.keys(), [a2, b2, e], "{kind} {rule}: {download:?}");
-            assert!(held.0.values().all(|row| row[1] == text("mine")), "{kind} {rule}");
-            let mine = center.value("SELECT count(*) FROM t WHERE note = 'mine'");
-            assert_eq!((mine, center.value("SELECT count(*) FROM t")), (int(3), int(3)));
-            // A change of another user is still a conflict.
-            center.foreign(&format!("UPDATE t SET note = 'theirs', id = '{a}' WHERE id = '{a2}'"));
-            let edit = Upload::Update("t", row(a2, "mine"), row(a2, "again"));
-            let (applied, _) = center.synchronize(&mut one, &[edit]);
-            assert_eq!((applied.conflicts, applied.rejected), (1, 0), "{kind} {rule}");
-            assert_eq!(center.value("SELECT count(*) FROM t"), int(3), "{kind} {rule}");
-        }
-    }
 }

@@ -5,13 +5,11 @@
 //! changed (S7).
 
 use crate::postgres::upload::isolation::group::{Group, Images, Rows, halve};
-use crate::postgres::upload::isolation::key_change;
 use crate::postgres::upload::isolation::state::{Isolation, Ran};
 use crate::postgres::upload::made;
 use crate::postgres::upload::row_fault::RowFault;
 use crate::postgres::upload::stop::Stop;
 use crate::synchronization::change::Change;
-use crate::upload::rebase;
 use crate::upload::uploaded_row::resolution_of;
 use crate::upload::verdict::{Found, Verdict, agrees, is_outside, leads_outside};
 use model::Code;
@@ -25,16 +23,6 @@ pub(in crate::postgres) fn resolve(
     let Group { table, change, rows } = made::over(isolation, group)?;
     if rows.is_empty() {
         return Ok(());
-    }
-    if change == Change::KeyChange {
-        return match isolation.moves.are_forgotten(isolation.upload, table) {
-            true => rows.iter().try_for_each(|row| {
-                Ok(isolation.reject(table, change, row, rebase::forgotten())?)
-            }),
-            false => {
-                rows.into_iter().try_for_each(|row| key_change::resolve(isolation, table, row))
-            }
-        };
     }
     let now = isolation.fetch(table, change, &rows)?;
     decide(isolation, Group { table, change, rows }, now)
@@ -61,16 +49,10 @@ fn decide(isolation: &mut Isolation<'_, '_>, group: Group, now: Images) -> Resul
     let published = &isolation.table(table).deployed.published;
     let ground = Ground::look(isolation, table, change, &rows, now)?;
     let mut conflicts = Vec::new();
-    let forgotten =
-        change != Change::Insert && isolation.moves.are_forgotten(isolation.upload, table);
     for bytes in rows {
         let row = isolation.read(table, change, &bytes)?;
         let key = row.key(published, table).1;
-        let verdict = ground.found(&key).verdict(&row)?;
-        match verdict {
-            _ if forgotten && verdict.may_be_elsewhere(change) => {
-                isolation.reject(table, change, &bytes, rebase::forgotten())?
-            }
+        match ground.found(&key).verdict(&row)? {
             Verdict::Same => isolation.echo(table, change, &[bytes])?,
             Verdict::Conflict => conflicts.push(bytes),
             // Its parent may be waiting for another row to move out of its way.

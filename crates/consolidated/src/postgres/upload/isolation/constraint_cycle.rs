@@ -8,7 +8,6 @@
 
 mod room;
 mod sets;
-mod spares;
 
 use crate::postgres::deploy::details::TableDetails;
 use crate::postgres::errors::Fault;
@@ -20,10 +19,8 @@ use crate::postgres::upload::row_fault::{RowFault, row_fault};
 use crate::postgres::upload::stop::{Stop, stopped};
 use crate::postgres::values::row_decoder::Decoder;
 use crate::quote::ident;
-use crate::synchronization::change::Change;
 use crate::upload::row_map::RowMap;
-use sets::{Sets, ToldRows};
-use spares::Spares;
+use sets::Sets;
 
 /// The most times that a constraint cycle is tried without the rows that failed.
 const ATTEMPTS_MAX: usize = 100;
@@ -65,15 +62,6 @@ pub(in crate::postgres) fn untie(isolation: &mut Isolation<'_, '_>) -> Result<()
     Ok(())
 }
 
-/// Applies the waiting rows if all of them can be applied; otherwise it goes on waiting.
-pub(in crate::postgres) fn try_to_untie(isolation: &mut Isolation<'_, '_>) -> Result<(), Stop> {
-    let waiting = isolation.waiting_rows.take();
-    if together(isolation, &waiting, &mut Known::new())?.is_some() {
-        isolation.waiting_rows = waiting;
-    }
-    Ok(())
-}
-
 /// Applies all of `waiting`, or none and says of each whether it failed.
 fn together(
     isolation: &mut Isolation<'_, '_>,
@@ -85,13 +73,7 @@ fn together(
         .link
         .batch("SAVEPOINT constraint_cycle; SET CONSTRAINTS ALL DEFERRED")
         .map_err(stopped("set a savepoint"))?;
-    let mut told = ToldRows::within(isolation.upload.spills);
-    let renames = waiting.kinds().any(|(_, change)| change == Change::KeyChange);
-    let mut spares = renames.then(|| Spares::begin(isolation)).transpose()?;
-    let sets = Sets::of(isolation, waiting, &mut told, known)?;
-    if let Some(spares) = &mut spares {
-        spares.end(isolation)?;
-    }
+    let sets = Sets::of(isolation, waiting, known)?;
     // A byte of each counts: there may be a million.
     let mut held = isolation.upload.spills.memory().hold();
     held.grow(waiting.len() as u64);
@@ -99,7 +81,7 @@ fn together(
     sets.apply(isolation, &mut failed)?;
     isolation.flush()?;
     if !failed.contains(&true) {
-        check(isolation, waiting, &told, &mut failed)?;
+        check(isolation, waiting, &mut failed)?;
     }
     isolation.flush()?;
     if failed.contains(&true) {
@@ -109,17 +91,13 @@ fn together(
             .map_err(stopped("undo what failed"))?;
         return Ok(Some(failed));
     }
-    if let Some(spares) = &spares {
-        spares.forget(isolation)?;
-    }
     isolation
         .link
         .batch("RELEASE SAVEPOINT constraint_cycle")
         .map_err(stopped("end a savepoint"))?;
-    let mut told = told.reader();
-    while let Some((table, told)) = told.next_row()? {
-        isolation.echo(table, told.change, std::slice::from_ref(&told.bytes))?;
-        isolation.moved(table, told.change, &told.bytes)?;
+    let mut rows = waiting.reader();
+    while let Some(WaitingRow { table, change, row, .. }) = rows.next_row()? {
+        isolation.echo(table, change, &[row])?;
     }
     Ok(None)
 }
@@ -134,7 +112,6 @@ fn reject(isolation: &mut Isolation<'_, '_>, waiting_rows: WaitingRow) -> Result
 fn check(
     isolation: &mut Isolation<'_, '_>,
     waiting: &WaitingRows,
-    told: &ToldRows,
     failed: &mut [bool],
 ) -> Result<(), Stop> {
     let checking = "SAVEPOINT checked; SET CONSTRAINTS ALL IMMEDIATE";
@@ -152,12 +129,11 @@ fn check(
     let constraint = fault.db().and_then(|said| said.constraint());
     let orphans = orphans(isolation, named, constraint)?;
     for only_orphans in [true, false] {
-        let mut told = told.reader();
+        let mut rows = waiting.reader();
         for failed in failed.iter_mut() {
-            let Some((table, told)) = told.next_row()? else { break };
-            let row = isolation.read(table, told.change, &told.bytes)?;
-            let published = &isolation.table(table).deployed.published;
-            let key = row.new_key(published, table);
+            let Some(WaitingRow { table, change, row, .. }) = rows.next_row()? else { break };
+            let row = isolation.read(table, change, &row)?;
+            let key = row.key(&isolation.table(table).deployed.published, table);
             *failed = table == named && (!only_orphans || orphans.contains(&key)?);
         }
         if failed.contains(&true) {

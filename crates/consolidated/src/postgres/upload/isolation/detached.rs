@@ -1,5 +1,6 @@
 //! Rows that refer to nothing while the value that they refer to passes from one row to another.
 
+use crate::postgres::links;
 use crate::postgres::upload::isolation::state::{Isolation, Ran};
 use crate::postgres::upload::row_fault::RowFault;
 use crate::postgres::upload::stop::Stop;
@@ -18,7 +19,8 @@ pub(in crate::postgres) fn detach(isolation: &mut Isolation<'_, '_>) -> Result<D
     let upload = isolation.upload;
     let published: Vec<&PublishedTable> =
         upload.tables.iter().map(|table| &table.deployed.published).collect();
-    let references = isolation.links.references();
+    isolation.flush()?;
+    let references = links::references(isolation.link, upload.tables)?;
     let found = detached::find(&references, &published, upload.request.batches, spills)?;
     let mut found = found.reader();
     while let Some(row) = found.next_row()? {

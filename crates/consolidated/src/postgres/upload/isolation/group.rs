@@ -25,13 +25,9 @@ pub(in crate::postgres) struct Group {
 
 impl Group {
     /// Whether a row of this table and with this change belongs to the group, which has so many
-    /// bytes. Key changes wait for each other, and are put in order together as far as possible.
+    /// bytes.
     pub(in crate::postgres) fn takes(&self, place: (usize, Change), bytes: usize) -> bool {
-        let enough = match self.change {
-            Change::KeyChange => bytes >= GROUP_BYTES,
-            _ => batch::are_enough(self.rows.len(), bytes),
-        };
-        (self.table, self.change) == place && !enough
+        (self.table, self.change) == place && !batch::are_enough(self.rows.len(), bytes)
     }
 }
 
@@ -110,7 +106,7 @@ impl GroupsReader<'_> {
         let Some(chunk) = self.rows.next_chunk()? else { return Ok(None) };
         let (table, rest) = chunk.split_first_chunk().ok_or_else(torn)?;
         let (change, row) = rest.split_first().ok_or_else(torn)?;
-        let changes = [Change::Insert, Change::Update, Change::KeyChange, Change::Delete];
+        let changes = [Change::Insert, Change::Update, Change::Delete];
         let change = changes.into_iter().find(|it| *it as u8 == *change).ok_or_else(torn)?;
         Ok(Some((u32::from_le_bytes(*table) as usize, change, row.to_vec())))
     }

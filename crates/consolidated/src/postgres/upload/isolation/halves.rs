@@ -1,8 +1,8 @@
 //! Applies rows together, or else in halves until the rows at fault are alone.
 
+use crate::postgres::upload::isolation::conflict;
 use crate::postgres::upload::isolation::group::{Group, Images, Rows, halve};
 use crate::postgres::upload::isolation::state::{Isolation, Ran};
-use crate::postgres::upload::isolation::{conflict, key_change};
 use crate::postgres::upload::row_fault::RowFault;
 use crate::postgres::upload::stop::Stop;
 use crate::synchronization::change::Change;
@@ -10,20 +10,9 @@ use crate::upload::uploaded_row::event_of;
 use model::Code;
 
 impl Isolation<'_, '_> {
-    /// Applies a group, its rows rebased where key changes have been there before.
-    pub(in crate::postgres) fn group(&mut self, group: Group) -> Result<(), Stop> {
-        for group in self.told(group)? {
-            self.apply(group)?;
-        }
-        Ok(())
-    }
-
     /// Applies rows: all at once, or else in halves.
-    pub(in crate::postgres) fn apply(&mut self, group: Group) -> Result<(), Stop> {
-        let Group { table, change, mut rows } = group;
-        if change == Change::KeyChange {
-            rows = key_change::in_order(self, table, rows)?;
-        }
+    pub(in crate::postgres) fn group(&mut self, group: Group) -> Result<(), Stop> {
+        let Group { table, change, rows } = group;
         let event = event_of(change);
         let mut unmatched = Vec::new();
         let mut looked = false;
@@ -37,9 +26,6 @@ impl Isolation<'_, '_> {
                 Ran::Affected(count) if count >= rows.len() as u64 => {
                     self.keep();
                     self.echo(table, change, &rows)?;
-                    for bytes in &rows {
-                        self.moved(table, change, bytes)?;
-                    }
                     continue;
                 }
                 Ran::Affected(0) if change != Change::Insert || rows.len() == 1 => {
@@ -86,7 +72,7 @@ impl Isolation<'_, '_> {
             let found = now.get(&row.key(&self.table(table).deployed.published, table).1);
             let expected = match change {
                 Change::Insert => found.is_none(),
-                Change::Update | Change::KeyChange | Change::Delete => match found {
+                Change::Update | Change::Delete => match found {
                     Some(image) => row.is_as_seen(image)?,
                     None => false,
                 },
@@ -111,11 +97,7 @@ impl Isolation<'_, '_> {
                     unmatched.append(&mut rows);
                     return Ok(());
                 }
-                let key_taken = match (change, rows.first()) {
-                    (Change::KeyChange, Some(row)) => key_change::taken(self, table, row)?,
-                    _ => None,
-                };
-                key_taken.unwrap_or((Code::RowNotUnique, message))
+                (Code::RowNotUnique, message)
             }
             RowFault::References(message) => (Code::RowReferences, message),
             RowFault::Refused(reason) => {

@@ -25,9 +25,6 @@ impl Isolation<'_, '_> {
         change: Change,
         rows: &[Vec<u8>],
     ) -> Result<HashMap<Vec<u8>, Vec<u8>>, Stop> {
-        if let Some(seen) = self.looked_up(table, change, rows)? {
-            return self.fetch(table, Change::Delete, &seen);
-        }
         let this = self.table(table);
         let columns = &this.deployed.details.columns;
         let statement = this.required(Event::UploadFetch)?;
@@ -36,7 +33,7 @@ impl Isolation<'_, '_> {
         let mut decoder: Option<Decoder> = None;
         // The next row will be about as large.
         let mut bytes = 0;
-        self.ask_as_it_is(table, change, statement, rows, &mut |row| {
+        self.ask(table, change, statement, rows, &mut |row| {
             let decoder = match &mut decoder {
                 Some(decoder) => decoder,
                 none => none.insert(Decoder::new(row, columns.iter())?),
@@ -57,9 +54,6 @@ impl Isolation<'_, '_> {
         change: Change,
         rows: &[Vec<u8>],
     ) -> Result<HashSet<Vec<u8>>, Stop> {
-        if let Some(seen) = self.looked_up(table, change, rows)? {
-            return self.present(table, Change::Delete, &seen);
-        }
         let statement = match self.present.get(&table) {
             Some(statement) => statement.clone(),
             None => {
@@ -110,7 +104,7 @@ impl Isolation<'_, '_> {
         let (published, columns) = (&this.deployed.published, &this.deployed.details.columns);
         let key: Vec<_> = published.key.iter().map(|at| &columns[usize::from(*at)]).collect();
         let mut keys = HashSet::new();
-        self.ask_as_it_is(table, change, statement, rows, &mut |row| {
+        self.ask(table, change, statement, rows, &mut |row| {
             let mut bytes = Vec::new();
             Decoder::new(row, key.iter().copied())?.write(row, &mut bytes)?;
             keys.insert(bytes);
@@ -119,22 +113,8 @@ impl Isolation<'_, '_> {
         Ok(keys)
     }
 
-    /// Hands on what `statement` finds for the keys of `rows`, for a key change the old one.
-    pub(in crate::postgres) fn ask(
-        &mut self,
-        table: usize,
-        change: Change,
-        statement: &Statement,
-        rows: &[Vec<u8>],
-        each: &mut dyn FnMut(RowRef<'_>) -> Result<(), Failure>,
-    ) -> Result<(), Stop> {
-        match self.looked_up(table, change, rows)? {
-            Some(seen) => self.ask_as_it_is(table, Change::Delete, statement, &seen, each),
-            None => self.ask_as_it_is(table, change, statement, rows, each),
-        }
-    }
-
-    fn ask_as_it_is(
+    /// Hands on what `statement` finds for the keys of `rows`.
+    fn ask(
         &mut self,
         table: usize,
         change: Change,

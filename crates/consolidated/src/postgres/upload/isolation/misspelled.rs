@@ -16,7 +16,7 @@ use model::{Code, PublishedTable};
 /// Asks which rows of a batch have a key that the database spells otherwise, or that it has
 /// already in another spelling. It returns their positions, from 1. `old`: it looks at the keys
 /// that the rows had.
-fn misspelled(table: &Table, spelling: &KeySpelling, change: Change, old: bool) -> Statement {
+fn misspelled(table: &Table, spelling: &KeySpelling, old: bool) -> Statement {
     let (published, details) = (&table.deployed.published, &table.deployed.details);
     let mut slots: Vec<Slot> = Vec::new();
     let mut selected: Vec<String> = Vec::new();
@@ -24,14 +24,10 @@ fn misspelled(table: &Table, spelling: &KeySpelling, change: Change, old: bool) 
         slots.push(slot);
         selected.push(format!("unnest(${}::{}[]) AS {name}", slots.len(), column.wire().name()));
     };
-    let moves = change == Change::KeyChange && !old;
     for column in &spelling.columns {
         let kind = &details.columns[column.at];
         let sent = if old { Slot::OldColumn(column.at) } else { Slot::NewColumn(column.at) };
         select(sent, format!("k{}", column.at), kind);
-        if moves {
-            select(Slot::OldColumn(column.at), format!("o{}", column.at), kind);
-        }
     }
     selected.push("generate_subscripts($1, 1) AS position".to_owned());
     let value = |prefix: &str, column: &KeyColumn| {
@@ -65,9 +61,8 @@ fn misspelled(table: &Table, spelling: &KeySpelling, change: Change, old: bool) 
             format!("t.{}::text COLLATE \"C\" <> ({sent})::text COLLATE \"C\"", name(column))
         });
         let differs = differs.collect::<Vec<_>>().join(" OR ");
-        let but = if moves { format!(" AND NOT ({})", same("o")) } else { String::new() };
         conditions.push(format!(
-            "EXISTS (SELECT FROM {}.{} AS t WHERE {} AND ({differs}){but})",
+            "EXISTS (SELECT FROM {}.{} AS t WHERE {} AND ({differs}))",
             ident(&details.schema),
             ident(&details.name),
             same("k"),
@@ -96,10 +91,9 @@ pub(in crate::postgres) fn refuse_misspelled(
         let asked = match change {
             Change::Insert => !old,
             Change::Update | Change::Delete => old,
-            Change::KeyChange => true,
         };
         if asked {
-            let statement = misspelled(table, spelling, change, old);
+            let statement = misspelled(table, spelling, old);
             let rows = std::mem::take(&mut group.rows);
             group.rows = spelled(isolation, Group { rows, ..group.clone() }, &statement)?;
         }

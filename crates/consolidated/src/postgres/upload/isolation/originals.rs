@@ -41,7 +41,7 @@ impl Originals {
         let Some(value) = self.0.get(&place(table, change, row))? else { return Ok(None) };
         let torn = || Failure::new(Code::Bug, "a row as it was sent does not read");
         let (change, original) = value.split_first().ok_or_else(torn)?;
-        let changes = [Change::Insert, Change::Update, Change::KeyChange, Change::Delete];
+        let changes = [Change::Insert, Change::Update, Change::Delete];
         let change = changes.into_iter().find(|it| *it as u8 == *change).ok_or_else(torn)?;
         Ok(Some((change, original.to_vec())))
     }

@@ -2,15 +2,13 @@
 
 use crate::postgres::errors::unreadable;
 use crate::postgres::upload::batch::Reason;
-use crate::postgres::upload::isolation::group::{Group, Rows};
 use crate::postgres::upload::isolation::state::Isolation;
 use crate::postgres::upload::isolation::waiting::WaitingRow;
-use crate::postgres::upload::moves::Rebasing;
 use crate::postgres::upload::stop::{Stop, stopped};
 use crate::quote::ident;
 use crate::synchronization::change::Change;
-use crate::upload::rebase::{Rebased, image};
-use crate::upload::uploaded_row::{RowId, UploadedRow, event_of};
+use crate::upload::rebase::Rebased;
+use crate::upload::uploaded_row::{RowId, event_of};
 use model::{Code, Failure};
 use std::borrow::Cow;
 
@@ -56,73 +54,6 @@ impl Isolation<'_, '_> {
             None => format!("the script {} did not change the row", event_of(change).name()),
         };
         Ok((Code::RowVetoed, why))
-    }
-
-    /// The rows of `group` as they are to be applied: rebased where key changes of others or of
-    /// the same upload have been there before.
-    pub(in crate::postgres) fn told(&mut self, group: Group) -> Result<Vec<Group>, Failure> {
-        if self.links.are_still() && self.moves.are_still() {
-            return Ok(vec![group]);
-        }
-        let Group { table, change, rows } = group;
-        let mut groups: Vec<Group> = Vec::new();
-        for bytes in rows {
-            if self.is_replaced(table, change, &bytes)? {
-                self.lost(table, change, &bytes)?;
-                continue;
-            }
-            let Rebased { change, bytes } = self.tell(table, change, bytes)?;
-            match groups.iter_mut().find(|group| group.change == change) {
-                Some(group) => group.rows.push(bytes),
-                None => groups.push(Group { table, change, rows: vec![bytes] }),
-            }
-        }
-        Ok(groups)
-    }
-
-    /// One row as it is to be applied.
-    pub(in crate::postgres) fn tell(
-        &mut self,
-        table: usize,
-        change: Change,
-        bytes: Vec<u8>,
-    ) -> Result<Rebased, Failure> {
-        let row = self.read(table, change, &bytes)?;
-        let published = &self.table(table).deployed.published;
-        let told = match self.moves.tell(&self.links, self.upload.tables, table, &row)? {
-            Rebasing::Onto(over) => {
-                let further = self.links.tell(table, published, &over.row(published.width())?)?;
-                Some(further.unwrap_or(over))
-            }
-            Rebasing::AsItIs | Rebasing::Replaced => self.links.tell(table, published, &row)?,
-        };
-        Ok(match told.filter(|told| (told.change, &told.bytes) != (change, &bytes)) {
-            Some(told) => {
-                self.note_told(table, change, &bytes, &told)?;
-                told
-            }
-            None => Rebased { change, bytes },
-        })
-    }
-
-    /// Whether the row that is spoken of is gone, and another has its key.
-    fn is_replaced(&self, table: usize, change: Change, bytes: &[u8]) -> Result<bool, Failure> {
-        if self.moves.are_still() {
-            return Ok(false);
-        }
-        let row = self.read(table, change, bytes)?;
-        let told = self.moves.tell(&self.links, self.upload.tables, table, &row)?;
-        Ok(matches!(told, Rebasing::Replaced))
-    }
-
-    /// A row whose own row is gone: it is reported, and what has the key now is sent. One that is
-    /// to be deleted is, as the remote wanted.
-    fn lost(&mut self, table: usize, change: Change, bytes: &[u8]) -> Result<(), Failure> {
-        if change == Change::Delete {
-            return self.owe(table, change, bytes);
-        }
-        let message = "the row or its parent was deleted, or another row has its key".to_owned();
-        self.reject(table, change, bytes, (Code::RowTakenAlong, message))
     }
 
     /// Remembers what a row was rebased to.
@@ -199,18 +130,12 @@ impl Isolation<'_, '_> {
             let row = self.read(table, sent, &original)?;
             if sent == Change::Delete || told.new_image() == row.new_image() {
                 self.record.echo(published, table, &row);
-                continue;
-            }
-            // The remote has it under a key that it did not get.
-            let (has, got) = (row.new_key(published, table), told.new_key(published, table));
-            if has != got {
-                self.record.owe(&has)?;
             }
         }
         Ok(())
     }
 
-    /// Rejects a row. Both keys of a key change are owed, and the row keeps the old one.
+    /// Rejects a row.
     pub(in crate::postgres) fn reject(
         &mut self,
         table: usize,
@@ -221,14 +146,10 @@ impl Isolation<'_, '_> {
         let (sent, original) = self.original(table, change, bytes)?;
         let row = self.read(table, sent, &original)?;
         let published = &self.table(table).deployed.published;
-        if sent == Change::KeyChange {
-            self.record.owe(&row.new_key(published, table))?;
-        }
-        self.record.reject(&row.key(published, table), reason)?;
-        self.kept(table, change, bytes)
+        self.record.reject(&row.key(published, table), reason)
     }
 
-    /// The remote must be sent the row, whatever it is then, under either key.
+    /// The remote must be sent the row, whatever it is then.
     pub(in crate::postgres) fn owe(
         &mut self,
         table: usize,
@@ -238,11 +159,7 @@ impl Isolation<'_, '_> {
         let (sent, original) = self.original(table, change, bytes)?;
         let row = self.read(table, sent, &original)?;
         let published = &self.table(table).deployed.published;
-        self.record.owe(&row.key(published, table))?;
-        if sent == Change::KeyChange {
-            self.record.owe(&row.new_key(published, table))?;
-        }
-        Ok(())
+        self.record.owe(&row.key(published, table))
     }
 
     /// Counts a conflict, and keeps its rows.
@@ -259,68 +176,5 @@ impl Isolation<'_, '_> {
         let published = &self.table(table).deployed.published;
         self.record.conflict((table, published), &row, now, result);
         Ok(())
-    }
-
-    /// Takes note of what became of the values that others refer to.
-    pub(in crate::postgres) fn moved(
-        &mut self,
-        table: usize,
-        change: Change,
-        bytes: &[u8],
-    ) -> Result<(), Failure> {
-        if !matches!(change, Change::Update | Change::KeyChange) {
-            return Ok(());
-        }
-        let (sent, original) = self.original(table, change, bytes)?;
-        let mut told = UploadedRow::default();
-        told.read(bytes, change, self.table(table).deployed.published.width())?;
-        let row = self.read(table, sent, &original)?;
-        // What refers to it is rebased onto what others have changed first.
-        match self.moves.tell(&self.links, self.upload.tables, table, &row)? {
-            Rebasing::Onto(over) => {
-                let width = self.table(table).deployed.published.width();
-                self.links.moved(table, &over.row(width)?.old, &told.new)?;
-            }
-            Rebasing::AsItIs | Rebasing::Replaced => {
-                self.links.moved(table, &row.old, &told.new)?;
-            }
-        }
-        if sent == Change::Update && change == Change::KeyChange {
-            self.links.returned(table, &told.new)?;
-        }
-        Ok(())
-    }
-
-    /// Takes note that the row of a key change keeps the key that it has.
-    pub(in crate::postgres) fn kept(
-        &mut self,
-        table: usize,
-        change: Change,
-        bytes: &[u8],
-    ) -> Result<(), Failure> {
-        let (sent, original) = self.original(table, change, bytes)?;
-        if sent != Change::KeyChange {
-            return Ok(());
-        }
-        let told = self.read(table, change, bytes)?;
-        let row = self.read(table, sent, &original)?;
-        self.links.kept(table, &row.new, &told.old)
-    }
-
-    /// The rows by the keys that they are looked up by: a key change by the key that it had.
-    pub(in crate::postgres) fn looked_up(
-        &self,
-        table: usize,
-        change: Change,
-        rows: &[Vec<u8>],
-    ) -> Result<Option<Rows>, Failure> {
-        match change {
-            // As the remote saw it, and as if it were deleted.
-            Change::KeyChange => {
-                let seen = |bytes: &Vec<u8>| Ok(image(&self.read(table, change, bytes)?.old));
-                rows.iter().map(seen).collect::<Result<Rows, Failure>>().map(Some)
-            }
-            Change::Insert | Change::Update | Change::Delete => Ok(None),
-        }
     }
 }

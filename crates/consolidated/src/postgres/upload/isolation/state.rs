@@ -5,13 +5,11 @@
 use crate::postgres::catalog::table::Table;
 use crate::postgres::errors::script_failed;
 use crate::postgres::link::{Call, Link};
-use crate::postgres::links::Links;
 use crate::postgres::statement::Statement;
 use crate::postgres::upload::batch::{self, Batch, Reason};
 use crate::postgres::upload::isolation::group::Groups;
 use crate::postgres::upload::isolation::originals::Originals;
 use crate::postgres::upload::isolation::waiting::WaitingRows;
-use crate::postgres::upload::moves::Moves;
 use crate::postgres::upload::record::UploadRecord;
 use crate::postgres::upload::row_fault::{RowFault, log_detail, may_collide, row_fault};
 use crate::postgres::upload::stop::{Stop, stopped};
@@ -20,7 +18,7 @@ use crate::script::Event;
 use crate::synchronization::change::Change;
 use crate::upload::row_map::RowMap;
 use crate::upload::uploaded_row::{UploadedRow, event_of};
-use model::{Code, Failure};
+use model::Failure;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -35,8 +33,6 @@ pub(in crate::postgres) enum Ran {
 pub(in crate::postgres) struct Isolation<'l, 'a> {
     pub(in crate::postgres) link: &'l mut Link,
     pub(in crate::postgres) upload: Upload<'a>,
-    pub(in crate::postgres) links: Links,
-    pub(in crate::postgres) moves: Moves,
     /// Rows as they were sent, by what they were rebased to.
     pub(in crate::postgres) originals: Originals,
     pub(in crate::postgres) record: UploadRecord,
@@ -50,9 +46,6 @@ pub(in crate::postgres) struct Isolation<'l, 'a> {
     pub(super) leaving: Groups,
     /// Rows that an upload tried to have in another spelling, in vain.
     pub(in crate::postgres) respelled: RowMap,
-    /// Rows that a rule has brought back under their new keys: other rows of the upload may have
-    /// had these.
-    pub(in crate::postgres) returned: RowMap,
     /// The scripts that were run.
     prepared: HashSet<(usize, Event)>,
     /// Rows whose errors were logged with what no remote may see.
@@ -69,17 +62,10 @@ const KEEP: &str = "RELEASE SAVEPOINT isolated;";
 const DETAILS_MAX: u32 = 10;
 
 impl<'l, 'a> Isolation<'l, 'a> {
-    pub(in crate::postgres) fn new(
-        link: &'l mut Link,
-        upload: Upload<'a>,
-        links: Links,
-        moves: Moves,
-    ) -> Isolation<'l, 'a> {
+    pub(in crate::postgres) fn new(link: &'l mut Link, upload: Upload<'a>) -> Isolation<'l, 'a> {
         Isolation {
             link,
             upload,
-            links,
-            moves,
             originals: Originals::within(upload.spills),
             record: UploadRecord::within(upload.spills),
             waiting_rows: WaitingRows::within(upload.spills, Some(upload.pulse)),
@@ -87,7 +73,6 @@ impl<'l, 'a> Isolation<'l, 'a> {
             present: HashMap::new(),
             leaving: Groups::within(upload.spills),
             respelled: RowMap::within(upload.spills),
-            returned: RowMap::within(upload.spills),
             prepared: HashSet::new(),
             details_logged: 0,
             silent: HashMap::new(),
@@ -203,10 +188,6 @@ impl<'l, 'a> Isolation<'l, 'a> {
         let this = self.table(table);
         if let Some(reason) = batch::misspelled_key(this, row) {
             return Ok(Some(reason));
-        }
-        if row.change == Change::KeyChange && this.statement(Event::UploadKeyChange).is_none() {
-            let message = "no script of the table changes keys".to_owned();
-            return Ok(Some((Code::RowKeyFixed, message)));
         }
         let statement = this.required(event_of(row.change))?;
         Ok(Batch::new(this, statement, self.upload.request.session).add(row).err())

@@ -11,7 +11,6 @@ use crate::postgres::upload::isolation::state::Isolation;
 use crate::postgres::upload::shape::UploadShape;
 use crate::postgres::upload::stop::Stop;
 use crate::synchronization::change::Change;
-use crate::upload::rebase::Rebased;
 use crate::upload::uploaded_row::UploadedRow;
 use model::Code;
 
@@ -32,10 +31,8 @@ pub(in crate::postgres) fn reject(
             return Ok(());
         }
         let published = &upload.tables[table].deployed.published;
-        for key in [row.key(published, table), row.new_key(published, table)] {
-            if isolation.record.tells_of(&key)? {
-                return Ok(());
-            }
+        if isolation.record.tells_of(&row.key(published, table))? {
+            return Ok(());
         }
         let full = are_enough(rows.len(), bytes)
             || rows.first().is_some_and(|(first, ..)| *first != table);
@@ -58,22 +55,18 @@ fn reject_missing(
     let Some((table, ..)) = rows.first() else { return Ok(()) };
     let table = *table;
     let published = &isolation.table(table).deployed.published;
-    let mut told = Vec::with_capacity(rows.len());
-    for (_, change, bytes) in rows {
-        told.push(isolation.tell(table, change, bytes)?);
-    }
-    let images = told.iter().map(|Rebased { change, bytes }| {
+    let images = rows.iter().map(|(_, change, bytes)| {
         let mut row = UploadedRow::default();
         row.read(bytes, *change, published.width())?;
-        Ok((row.new_key(published, table).1, row.new_image().to_vec()))
+        Ok((row.key(published, table).1, row.new_image().to_vec()))
     });
     let images = images.collect::<Result<Vec<_>, model::Failure>>()?;
     let (keys, images): (Vec<_>, Vec<_>) = images.into_iter().unzip();
     let present = isolation.as_uploaded(table, &images)?;
-    for (key, row) in keys.iter().zip(&told) {
+    for (key, (_, change, bytes)) in keys.iter().zip(&rows) {
         if !present.contains(key) {
             let message = "a delete of the same upload also removed or changed the row".to_owned();
-            isolation.reject(table, row.change, &row.bytes, (Code::RowTakenAlong, message))?;
+            isolation.reject(table, *change, bytes, (Code::RowTakenAlong, message))?;
         }
     }
     Ok(())

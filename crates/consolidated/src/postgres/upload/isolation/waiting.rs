@@ -81,15 +81,6 @@ impl WaitingRows {
         std::mem::replace(self, self.alike())
     }
 
-    /// Adds those of another one.
-    pub(in crate::postgres) fn extend(&mut self, others: &WaitingRows) -> Result<(), Failure> {
-        let mut rows = others.reader();
-        while let Some(waiting_rows) = rows.next_row()? {
-            self.push(&waiting_rows)?;
-        }
-        Ok(())
-    }
-
     /// Those for which `is_first` holds, and the others.
     pub(in crate::postgres) fn partition(
         &self,
@@ -165,7 +156,6 @@ impl WaitingReader<'_> {
 fn place(table: usize, change: Change) -> Turn {
     match change {
         Change::Insert => (0, table as isize, 0),
-        Change::KeyChange => (0, table as isize, -1),
         Change::Update => (0, table as isize, 1),
         Change::Delete => (1, -(table as isize), 0),
     }
@@ -203,24 +193,18 @@ mod tests {
             waiting_rows(1, Change::Delete, 3),
             waiting_rows(1, Change::Update, half),
             waiting_rows(0, Change::Insert, 4),
-            waiting_rows(1, Change::KeyChange, 5),
             waiting_rows(1, Change::Update, half),
             waiting_rows(1, Change::Update, half),
         ];
         pushed.iter().for_each(|one| rows.push(one).unwrap());
-        let (changed, others) = rows.partition(|one| one.change == Change::KeyChange).unwrap();
-        assert_eq!((changed.len(), others.len()), (1, 6));
         let all = rows.take();
         assert!(rows.is_empty());
-        rows.extend(&changed).unwrap();
-        assert_eq!(rows.reader().next_row().unwrap(), Some(pushed[4].clone()));
         let mut reader = all.reader();
         let groups = std::iter::from_fn(|| reader.next_group().unwrap());
         let groups: Vec<_> =
             groups.map(|group| (group.table, group.change, group.rows.len())).collect();
         let wanted = [
             (0, Change::Insert, 1),
-            (1, Change::KeyChange, 1),
             (1, Change::Update, 2),
             (1, Change::Update, 1),
             (1, Change::Delete, 1),

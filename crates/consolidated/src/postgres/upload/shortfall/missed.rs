@@ -1,11 +1,9 @@
 //! The rows of parcels that a statement has left out.
 
 use crate::postgres::catalog::table::Table;
-use crate::postgres::download::watermark::NumberSpace;
 use crate::postgres::errors::unreadable;
 use crate::postgres::link::{Call, Link};
 use crate::postgres::upload::batch;
-use crate::postgres::upload::moves::Question;
 use crate::postgres::upload::parcel::Parcel;
 use crate::postgres::upload::shape::UploadShape;
 use crate::postgres::upload::stop::{Stop, stopped};
@@ -50,17 +48,12 @@ impl Missed {
 }
 
 /// Whether rows that an upload falls short by can be looked for, as far as is known beforehand.
-pub(in crate::postgres) fn can_be_sought(
-    space: NumberSpace,
-    upload: Upload<'_>,
-    outline: &UploadShape,
-) -> bool {
+pub(in crate::postgres) fn can_be_sought(upload: Upload<'_>, outline: &UploadShape) -> bool {
     let table = |at: usize| -> &Table { &upload.tables[at] };
     let leaves = |at: usize| table(at).deployed.details.may_leave;
     !matches!(upload.request.session.held, Held::Older(_))
         && outline.tables().into_iter().all(|at| table(at).seeker.is_some())
         && (outline.is_of_one_kind() || !outline.updated().any(leaves))
-        && Question::is_whole(space, upload, outline)
 }
 
 /// A parcel of which a statement has changed fewer rows than it has.
@@ -96,13 +89,11 @@ pub(in crate::postgres) fn find(
             continue;
         }
         let parcel = short.parcel;
-        let seeker = upload.tables[parcel.table].seeker.as_ref();
-        let seeker = seeker.and_then(|seeker| match parcel.change {
-            Change::Insert | Change::Update => Some(&seeker.unstamped),
-            Change::Delete => Some(&seeker.there),
-            Change::KeyChange => None,
-        });
-        let Some(seeker) = seeker else { return Ok(None) };
+        let Some(seeker) = &upload.tables[parcel.table].seeker else { return Ok(None) };
+        let seeker = match parcel.change {
+            Change::Insert | Change::Update => &seeker.unstamped,
+            Change::Delete => &seeker.there,
+        };
         let Some(values) = parcel.batch.asked_by(seeker, parcel.change) else { return Ok(None) };
         seeking.push((short, seeker, values));
     }
@@ -120,7 +111,7 @@ pub(in crate::postgres) fn find(
         let certain = match short.parcel.change {
             // A missing row needs no action.
             Change::Delete => found <= lacking,
-            Change::Insert | Change::Update | Change::KeyChange => found == lacking,
+            Change::Insert | Change::Update => found == lacking,
         };
         if !certain {
             return Ok(None);

@@ -61,9 +61,7 @@ pub(in crate::sqlite) fn violators(attempt: &Attempt<'_>) -> Result<OwedRows, Fa
             uploaded.visit(|(position, key), change| {
                 let is_suspect = match change {
                     Change::Delete => link.parent_at == Some(position),
-                    Change::Update | Change::KeyChange => {
-                        [link.child_at, link.parent_at].contains(&Some(position))
-                    }
+                    Change::Update => [link.child_at, link.parent_at].contains(&Some(position)),
                     Change::Insert => link.child_at == Some(position),
                 };
                 match is_suspect {
@@ -204,8 +202,7 @@ impl Suspects {
 }
 
 fn read_change(noted: &[u8]) -> Result<Change, Failure> {
-    const CHANGES: [Change; 4] =
-        [Change::Insert, Change::Update, Change::KeyChange, Change::Delete];
+    const CHANGES: [Change; 3] = [Change::Insert, Change::Update, Change::Delete];
     let torn = || Failure::new(Code::Bug, "a row that may be blamed does not read");
     CHANGES.into_iter().find(|change| noted == [*change as u8]).ok_or_else(torn)
 }

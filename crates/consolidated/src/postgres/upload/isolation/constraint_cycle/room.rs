@@ -36,9 +36,6 @@ pub(in crate::postgres) fn make_room(
     number: usize,
     known: &mut Known,
 ) -> Result<(Change, Vec<u8>), Stop> {
-    if waiting_rows.change == Change::KeyChange && waiting_rows.reason.0 != Code::RowReferences {
-        return step_aside(isolation, waiting_rows, number);
-    }
     let row = isolation.read(waiting_rows.table, waiting_rows.change, &waiting_rows.row)?;
     let as_it_is = (waiting_rows.change, waiting_rows.row.clone());
     let query = match (waiting_rows.reason.0, waiting_rows.change) {
@@ -64,7 +61,7 @@ pub(in crate::postgres) fn make_room(
     }
     let mut placed = match waiting_rows.change {
         Change::Insert => row.new.clone(),
-        Change::Update | Change::KeyChange | Change::Delete => row.old.clone(),
+        Change::Update | Change::Delete => row.old.clone(),
     };
     for (at, filler) in &fillers {
         placed[*at] = RowReader::new(filler).value()?;
@@ -86,33 +83,6 @@ pub(in crate::postgres) fn make_room(
             Ok(as_it_is)
         }
     }
-}
-
-/// Gives a row a temporary key, so that another row can take its key.
-fn step_aside(
-    isolation: &mut Isolation<'_, '_>,
-    waiting_rows: WaitingRow,
-    number: usize,
-) -> Result<(Change, Vec<u8>), Stop> {
-    let WaitingRow { table, change, row: bytes, .. } = waiting_rows;
-    let this = isolation.table(table);
-    let row = isolation.read(table, change, &bytes)?;
-    // One column is enough.
-    for at in this.deployed.published.key.iter().map(|at| usize::from(*at)) {
-        let kind = this.deployed.details.columns[at].kind;
-        let Some(filler) = place_holder(kind, false, number) else { continue };
-        let mut placed = row.old.clone();
-        placed[at] = RowReader::new(&filler).value()?;
-        let away = images(&[&row.old, &placed]);
-        match isolation.run(table, change, event_of(change), &[away])? {
-            Ran::Affected(1) => {
-                isolation.keep();
-                return Ok((change, images(&[&placed, &row.new])));
-            }
-            _ => isolation.undo(),
-        }
-    }
-    Ok((change, bytes))
 }
 
 fn images(images: &[&[ValueRef<'_>]]) -> Vec<u8> {

@@ -3,13 +3,11 @@
 use crate::postgres::upload::batch::are_enough;
 use crate::postgres::upload::isolation::constraint_cycle::room::{Known, make_room};
 use crate::postgres::upload::isolation::state::{Isolation, Ran};
-use crate::postgres::upload::isolation::waiting::{WaitingRow, WaitingRows};
+use crate::postgres::upload::isolation::waiting::WaitingRows;
 use crate::postgres::upload::stop::Stop;
 use crate::synchronization::change::Change;
-use crate::upload::rebase::Rebased;
 use crate::upload::uploaded_row::event_of;
-use model::{Code, Failure, Spill, SpillReader, Spills};
-use std::sync::Arc;
+use model::{Code, Failure, Spill};
 
 /// Rows of one table with one change, each with its number in the constraint cycle.
 struct Set {
@@ -22,20 +20,16 @@ struct Set {
 pub(super) struct Sets(Vec<Set>);
 
 impl Sets {
-    /// Makes room for the rows of `waiting`, and notes in `told` what each is rebased to.
+    /// Makes room for the rows of `waiting`.
     pub(super) fn of(
         isolation: &mut Isolation<'_, '_>,
         waiting: &WaitingRows,
-        told: &mut ToldRows,
         known: &mut Known,
     ) -> Result<Sets, Stop> {
         let mut sets: Vec<Set> = Vec::new();
         let (mut rows, mut number) = (waiting.reader(), 0_usize);
         while let Some(waiting_rows) = rows.next_row()? {
-            let WaitingRow { table, change, row, reason } = waiting_rows;
-            let Rebased { change, bytes } = isolation.tell(table, change, row)?;
-            told.add(table, change, &bytes)?;
-            let waiting_rows = WaitingRow { table, change, row: bytes, reason };
+            let table = waiting_rows.table;
             let (change, bytes) = make_room(isolation, waiting_rows, number, known)?;
             let is_same = |set: &Set| (set.table, set.change) == (table, change);
             let set = match sets.iter().position(is_same) {
@@ -109,46 +103,6 @@ impl Set {
             }
         }
         Ok(())
-    }
-}
-
-/// What the rows of a constraint cycle were rebased to, in their order.
-pub(super) struct ToldRows {
-    rows: Spill,
-}
-
-/// Goes through them once.
-pub(super) struct ToldReader<'t> {
-    rows: SpillReader<'t>,
-}
-
-impl ToldRows {
-    pub(super) fn within(spills: &Arc<Spills>) -> ToldRows {
-        ToldRows { rows: spills.open() }
-    }
-
-    fn add(&mut self, table: usize, change: Change, bytes: &[u8]) -> Result<(), Failure> {
-        let mut chunk = (table as u32).to_le_bytes().to_vec();
-        chunk.push(change as u8);
-        chunk.extend_from_slice(bytes);
-        self.rows.append(chunk)
-    }
-
-    pub(super) fn reader(&self) -> ToldReader<'_> {
-        ToldReader { rows: self.rows.reader() }
-    }
-}
-
-impl ToldReader<'_> {
-    /// The table of the next row, and what it was rebased to; none behind the last.
-    pub(super) fn next_row(&mut self) -> Result<Option<(usize, Rebased)>, Failure> {
-        let Some(chunk) = self.rows.next_chunk()? else { return Ok(None) };
-        let (table, rest) = chunk.split_first_chunk().ok_or_else(torn)?;
-        let (change, bytes) = rest.split_first().ok_or_else(torn)?;
-        let changes = [Change::Insert, Change::Update, Change::KeyChange, Change::Delete];
-        let change = changes.into_iter().find(|it| *it as u8 == *change).ok_or_else(torn)?;
-        let told = Rebased { change, bytes: bytes.to_vec() };
-        Ok(Some((u32::from_le_bytes(*table) as usize, told)))
     }
 }
 
