@@ -16,7 +16,6 @@ mod errors;
 mod identity;
 mod incarnation;
 mod link;
-mod links;
 mod optimize;
 mod reader;
 mod start;

@@ -1,7 +1,6 @@
 //! What every backend needs to apply an upload.
 
 pub(crate) mod by_values;
-pub(crate) mod detached;
 pub(crate) mod echo;
 pub(crate) mod halving;
 pub(crate) mod owed_rows;

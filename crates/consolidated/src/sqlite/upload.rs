@@ -15,7 +15,6 @@ pub(super) mod attempt;
 mod attempts;
 pub(super) mod conflict;
 pub(super) mod constraint;
-mod detached;
 mod disputes;
 mod execute;
 pub(super) mod fence;
@@ -157,7 +156,6 @@ impl<'a> Attempt<'a> {
             self.batch(batch)
         })?;
         if deleting.contains(&true) {
-            self.detach()?;
             self.before_deletes = Some(self.tally()?);
         }
         // Children first, or RESTRICT would stop the parent's delete.

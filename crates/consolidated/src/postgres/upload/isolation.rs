@@ -6,7 +6,6 @@
 
 pub(super) mod conflict;
 pub(in crate::postgres) mod constraint_cycle;
-pub(in crate::postgres) mod detached;
 pub(in crate::postgres) mod group;
 mod halves;
 pub(super) mod lookup;
@@ -50,7 +49,6 @@ pub(in crate::postgres) fn apply(
         isolation.take(&mut gathered, table, row, refusal(table, row)?)
     })?;
     isolation.end(&mut gathered)?;
-    let apart = detached::detach(&mut isolation)?;
     outline.visit_deletes(upload, &mut |table, row| {
         isolation.take(&mut gathered, table, row, refusal(table, row)?)
     })?;
@@ -61,7 +59,6 @@ pub(in crate::postgres) fn apply(
         isolation.group(group)?;
     }
     isolation.settle_waiting()?;
-    detached::attach(&mut isolation, &apart)?;
     taken_along::reject(&mut isolation, outline)?;
     isolation.flush()?;
     Ok(isolation.record)

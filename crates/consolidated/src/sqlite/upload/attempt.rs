@@ -9,7 +9,6 @@ use super::refused::{Ended, Unanswered};
 use super::waiting::{WaitingRow, WaitingRows};
 use crate::sqlite::details::CatalogTable;
 use crate::synchronization::{Applied, UploadRequest};
-use crate::upload::detached::DetachedRows;
 use crate::upload::echo::Echo;
 use crate::upload::owed_rows::OwedRows;
 use crate::upload::row_map::RowMap;
@@ -73,8 +72,6 @@ pub(in crate::sqlite) struct Attempt<'a> {
     pub(in crate::sqlite) stored_rebased: RowMap,
     /// The row that is being applied was rebased, and is not what the remote has.
     pub(super) differs: bool,
-    /// Rows that refer to nothing until the others are applied.
-    pub(super) detached: DetachedRows,
     /// The last script that resolved a conflict changed something.
     pub(in crate::sqlite) resolved: bool,
     pub(super) fetching: RefCell<Option<Fetching<'a>>>,
@@ -148,7 +145,6 @@ impl<'a> Attempt<'a> {
             before_deletes: None,
             stored_rebased: RowMap::within(spills),
             differs: false,
-            detached: DetachedRows::within(spills),
             resolved: false,
             fetching: RefCell::new(None),
             records: None,

@@ -111,7 +111,6 @@ fn judge(attempt: &mut Attempt<'_>) -> Result<Verdict, Stop> {
     attempt.rows()?;
     attempt.end_search()?;
     let mut impossible = constraint::settle_waiting(attempt)?;
-    attempt.attach()?;
     fence::written_outside(attempt, &mut impossible)?;
     attempt.end_search()?;
     attempt.fence_was_met |= !impossible.is_empty();
