@@ -9,3 +9,4 @@ pub(crate) mod reject;
 pub(crate) mod row_map;
 pub(crate) mod uploaded_row;
 pub(crate) mod verdict;
+pub(crate) mod waiting;

@@ -511,6 +511,9 @@ codes! {
     /// parent was deleted, and the foreign key of the consolidated database acts on the children.
     /// The row is kept in the reject table.
     7197 RowTakenAlong Remote false "enter the row again if it is wanted without its parent";
+    /// The row could not be applied before other rows of the same upload, and so many rows waited
+    /// for others already that there was no room for it. The row is kept in the reject table.
+    7198 TooManyRowsWait Remote false "synchronize before so many rows exchange their values";
 
     /// A row was deleted at the consolidated database, or left the partition of this remote, but a
     /// table that is not published refers to it here without `ON DELETE CASCADE` or `SET NULL`. The

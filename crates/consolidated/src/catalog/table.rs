@@ -19,12 +19,6 @@ pub(crate) struct CatalogTable<D> {
 }
 
 impl<D> CatalogTable<D> {
-    /// False for a table that a remote holds and of which only a digest is known here: the
-    /// database has nothing for it.
-    pub(crate) fn is_known(&self) -> bool {
-        !self.published.columns.is_empty()
-    }
-
     pub(crate) fn scripts(&self) -> &BTreeMap<Event, Script> {
         &self.scripts
     }

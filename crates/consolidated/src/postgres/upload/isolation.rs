@@ -14,11 +14,10 @@ mod originals;
 pub(super) mod report;
 pub(in crate::postgres) mod state;
 pub(in crate::postgres) mod taken_along;
-pub(in crate::postgres) mod waiting;
 
 use crate::postgres::link::Link;
 use crate::postgres::upload::batch::Reason;
-use crate::postgres::upload::isolation::group::Group;
+use crate::postgres::upload::isolation::group::{Group, next_group, turn};
 use crate::postgres::upload::isolation::state::Isolation;
 use crate::postgres::upload::record::UploadRecord;
 use crate::postgres::upload::shape::UploadShape;
@@ -27,6 +26,9 @@ use crate::postgres::upload::work::Upload;
 use crate::synchronization::change::Change;
 use crate::upload::owed_rows::OwedRows;
 use crate::upload::uploaded_row::UploadedRow;
+use crate::upload::verdict::leads_outside;
+use crate::upload::waiting::WaitingRow;
+use model::Failure;
 
 /// Errors are to be met by the statement that makes them, so that a row can be blamed.
 const BEGIN: &str = "SET CONSTRAINTS ALL IMMEDIATE";
@@ -54,9 +56,10 @@ pub(in crate::postgres) fn apply(
     })?;
     isolation.end(&mut gathered)?;
     let leaving = isolation.leaving.take();
-    let mut leaving = leaving.reader();
-    while let Some(group) = leaving.next_group()? {
+    let mut rest = leaving.rows();
+    while let Some((group, others)) = next_group(rest) {
         isolation.group(group)?;
+        rest = others;
     }
     isolation.settle_waiting()?;
     taken_along::reject(&mut isolation, outline)?;
@@ -121,7 +124,7 @@ impl Isolation<'_, '_> {
                 let key = self.read(table, change, &bytes)?.key(published, table).1;
                 match inside.contains(&key) {
                     true => staying.push(bytes),
-                    false => self.leaving.push(table, change, &bytes)?,
+                    false => self.leave_last(table, &bytes)?,
                 }
             }
             group.rows = staying;
@@ -129,18 +132,29 @@ impl Isolation<'_, '_> {
         self.group(group)
     }
 
+    /// Keeps an update by which a row leaves until all others are applied.
+    fn leave_last(&mut self, table: usize, bytes: &[u8]) -> Result<(), Failure> {
+        let (change, row) = (Change::Update, bytes.to_vec());
+        match self.leaving.push(WaitingRow { table, change, row, reason: leads_outside(change) }) {
+            Ok(()) => Ok(()),
+            Err(too_many) => self.reject(table, change, bytes, too_many),
+        }
+    }
+
     /// Tries the waiting rows again for as long as that helps.
     fn settle_waiting(&mut self) -> Result<(), Stop> {
         loop {
-            let waiting = self.waiting_rows.take();
+            let mut waiting = self.waiting_rows.take();
             let before = waiting.len();
             if before == 0 {
                 return Ok(());
             }
-            let mut waiting = waiting.reader();
-            while let Some(group) = waiting.next_group()? {
+            waiting.sort_by_key(turn);
+            let mut rest = waiting.rows();
+            while let Some((group, others)) = next_group(rest) {
                 self.group(group)?;
                 self.write_conflicts()?;
+                rest = others;
             }
             if self.waiting_rows.len() >= before {
                 break;

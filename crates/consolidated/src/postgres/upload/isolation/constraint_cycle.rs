@@ -13,13 +13,14 @@ use crate::postgres::deploy::details::TableDetails;
 use crate::postgres::errors::Fault;
 use crate::postgres::link::{Call, RowRef};
 use crate::postgres::upload::isolation::constraint_cycle::room::Known;
+use crate::postgres::upload::isolation::group::turn;
 use crate::postgres::upload::isolation::state::Isolation;
-use crate::postgres::upload::isolation::waiting::{WaitingRow, WaitingRows};
 use crate::postgres::upload::row_fault::{RowFault, row_fault};
 use crate::postgres::upload::stop::{Stop, stopped};
 use crate::postgres::values::row_decoder::Decoder;
 use crate::quote::ident;
 use crate::upload::row_map::RowMap;
+use crate::upload::waiting::{WaitingRow, WaitingRows};
 use sets::Sets;
 
 /// The most times that a constraint cycle is tried without the rows that failed.
@@ -40,26 +41,19 @@ GROUP BY o.oid";
 /// Applies the waiting rows, or rejects them.
 pub(in crate::postgres) fn untie(isolation: &mut Isolation<'_, '_>) -> Result<(), Stop> {
     let mut known = Known::new();
+    let mut waiting = isolation.waiting_rows.take();
+    waiting.sort_by_key(turn);
     for _ in 0..ATTEMPTS_MAX {
-        if isolation.waiting_rows.is_empty() {
+        if waiting.is_empty() {
             return Ok(());
         }
-        let waiting = isolation.waiting_rows.take();
         let Some(failed) = together(isolation, &waiting, &mut known)? else { return Ok(()) };
-        let (mut rows, mut failed) = (waiting.reader(), failed.into_iter());
-        while let Some(waiting_rows) = rows.next_row()? {
-            match failed.next() {
-                Some(false) => isolation.waiting_rows.push(&waiting_rows)?,
-                _ => reject(isolation, waiting_rows)?,
-            }
+        let mut failed = failed.into_iter();
+        for row in waiting.remove(|_| failed.next() == Some(false)) {
+            reject(isolation, row)?;
         }
     }
-    let rest = isolation.waiting_rows.take();
-    let mut rest = rest.reader();
-    while let Some(waiting_rows) = rest.next_row()? {
-        reject(isolation, waiting_rows)?;
-    }
-    Ok(())
+    waiting.remove(|_| false).into_iter().try_for_each(|row| reject(isolation, row))
 }
 
 /// Applies all of `waiting`, or none and says of each whether it failed.
@@ -74,9 +68,6 @@ fn together(
         .batch("SAVEPOINT constraint_cycle; SET CONSTRAINTS ALL DEFERRED")
         .map_err(stopped("set a savepoint"))?;
     let sets = Sets::of(isolation, waiting, known)?;
-    // A byte of each counts: there may be a million.
-    let mut held = isolation.upload.spills.memory().hold();
-    held.grow(waiting.len() as u64);
     let mut failed = vec![false; waiting.len()];
     sets.apply(isolation, &mut failed)?;
     isolation.flush()?;
@@ -95,9 +86,8 @@ fn together(
         .link
         .batch("RELEASE SAVEPOINT constraint_cycle")
         .map_err(stopped("end a savepoint"))?;
-    let mut rows = waiting.reader();
-    while let Some(WaitingRow { table, change, row, .. }) = rows.next_row()? {
-        isolation.echo(table, change, &[row])?;
+    for WaitingRow { table, change, row, .. } in waiting.rows() {
+        isolation.echo(*table, *change, std::slice::from_ref(row))?;
     }
     Ok(None)
 }
@@ -120,7 +110,7 @@ fn check(
         return Err(stopped("check constraints")(fault));
     }
     isolation.link.batch("ROLLBACK TO SAVEPOINT checked").map_err(stopped("undo what failed"))?;
-    let mut tables = waiting.kinds().map(|(table, _)| table);
+    let mut tables = waiting.rows().iter().map(|row| row.table);
     let named = tables.find(|table| names(&fault, &isolation.table(*table).deployed.details));
     let Some(named) = named else {
         failed.fill(true);
@@ -129,12 +119,11 @@ fn check(
     let constraint = fault.db().and_then(|said| said.constraint());
     let orphans = orphans(isolation, named, constraint)?;
     for only_orphans in [true, false] {
-        let mut rows = waiting.reader();
-        for failed in failed.iter_mut() {
-            let Some(WaitingRow { table, change, row, .. }) = rows.next_row()? else { break };
-            let row = isolation.read(table, change, &row)?;
-            let key = row.key(&isolation.table(table).deployed.published, table);
-            *failed = table == named && (!only_orphans || orphans.contains(&key)?);
+        for (failed, WaitingRow { table, change, row, .. }) in failed.iter_mut().zip(waiting.rows())
+        {
+            let row = isolation.read(*table, *change, row)?;
+            let key = row.key(&isolation.table(*table).deployed.published, *table);
+            *failed = *table == named && (!only_orphans || orphans.contains(&key)?);
         }
         if failed.contains(&true) {
             break;

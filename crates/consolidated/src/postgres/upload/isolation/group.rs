@@ -2,9 +2,8 @@
 
 use crate::postgres::upload::batch;
 use crate::synchronization::change::Change;
-use model::{Code, Failure, Spill, SpillReader, Spills};
-use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
+use crate::upload::waiting::WaitingRow;
+use std::collections::HashMap;
 
 /// Most bytes of rows that are looked at together here.
 pub(in crate::postgres) const GROUP_BYTES: usize = batch::BATCH_BYTES;
@@ -31,84 +30,30 @@ impl Group {
     }
 }
 
-/// Rows for later, in the order in which they come, on disk where memory is short.
-pub(in crate::postgres) struct Groups {
-    rows: Spill,
-    tables: BTreeSet<usize>,
-}
-
-impl Groups {
-    /// None, with memory and files from `spills`.
-    pub(in crate::postgres) fn within(spills: &Arc<Spills>) -> Groups {
-        Groups { rows: spills.open(), tables: BTreeSet::new() }
-    }
-
-    /// Adds a row of a table.
-    pub(in crate::postgres) fn push(
-        &mut self,
-        table: usize,
-        change: Change,
-        row: &[u8],
-    ) -> Result<(), Failure> {
-        self.tables.insert(table);
-        let mut chunk = (table as u32).to_le_bytes().to_vec();
-        chunk.push(change as u8);
-        chunk.extend_from_slice(row);
-        self.rows.append(chunk)
-    }
-
-    /// Whether there are rows of a table.
-    pub(in crate::postgres) fn have(&self, table: usize) -> bool {
-        self.tables.contains(&table)
-    }
-
-    /// Takes all of them, which leaves none.
-    pub(in crate::postgres) fn take(&mut self) -> Groups {
-        let none = Groups::within(self.rows.spills());
-        std::mem::replace(self, none)
-    }
-
-    pub(in crate::postgres) fn reader(&self) -> GroupsReader<'_> {
-        GroupsReader { rows: self.rows.reader(), kept: None }
-    }
-}
-
-/// Goes through them once.
-pub(in crate::postgres) struct GroupsReader<'g> {
-    rows: SpillReader<'g>,
-    /// Read, and belongs to the next group.
-    kept: Option<(usize, Change, Vec<u8>)>,
-}
-
-impl GroupsReader<'_> {
-    /// The next rows of one table with one change, as many as are looked at together.
-    pub(in crate::postgres) fn next_group(&mut self) -> Result<Option<Group>, Failure> {
-        let Some((table, change, row)) = self.next_row()? else { return Ok(None) };
-        let (mut bytes, mut rows) = (row.len(), vec![row]);
-        while !batch::are_enough(rows.len(), bytes)
-            && let Some(next) = self.next_row()?
-        {
-            if (next.0, next.1) != (table, change) {
-                self.kept = Some(next);
-                break;
-            }
-            bytes += next.2.len();
-            rows.push(next.2);
+/// The first of `rows` that are applied together, and those behind them; none where there are none.
+pub(in crate::postgres) fn next_group(rows: &[WaitingRow]) -> Option<(Group, &[WaitingRow])> {
+    let (table, change) = rows.first().map(|row| (row.table, row.change))?;
+    let mut group = Group { table, change, rows: Vec::new() };
+    let mut bytes = 0;
+    for row in rows.iter().take_while(|row| (row.table, row.change) == (table, change)) {
+        if batch::are_enough(group.rows.len(), bytes) {
+            break;
         }
-        Ok(Some(Group { table, change, rows }))
+        bytes += row.row.len();
+        group.rows.push(row.row.clone());
     }
+    let others = &rows[group.rows.len()..];
+    Some((group, others))
+}
 
-    fn next_row(&mut self) -> Result<Option<(usize, Change, Vec<u8>)>, Failure> {
-        if self.kept.is_some() {
-            return Ok(self.kept.take());
-        }
-        let torn = || Failure::new(Code::Bug, "a row for later does not read");
-        let Some(chunk) = self.rows.next_chunk()? else { return Ok(None) };
-        let (table, rest) = chunk.split_first_chunk().ok_or_else(torn)?;
-        let (change, row) = rest.split_first().ok_or_else(torn)?;
-        let changes = [Change::Insert, Change::Update, Change::Delete];
-        let change = changes.into_iter().find(|it| *it as u8 == *change).ok_or_else(torn)?;
-        Ok(Some((u32::from_le_bytes(*table) as usize, change, row.to_vec())))
+/// When rows that wait are applied: first what is written, parents first, then deletes, children
+/// first.
+pub(in crate::postgres) fn turn(row: &WaitingRow) -> (u8, isize, u8) {
+    let table = row.table as isize;
+    match row.change {
+        Change::Insert => (0, table, 0),
+        Change::Update => (0, table, 1),
+        Change::Delete => (1, -table, 0),
     }
 }
 
@@ -116,4 +61,46 @@ impl GroupsReader<'_> {
 pub(in crate::postgres) fn halve(mut rows: Rows, stack: &mut Vec<Rows>) {
     let second = rows.split_off(rows.len().div_ceil(2));
     stack.extend([second, rows]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::upload::waiting::WaitingRows;
+    use model::{Code, Spills};
+
+    fn row(table: usize, change: Change, bytes: usize) -> WaitingRow {
+        let reason = (Code::RowNotUnique, String::new());
+        WaitingRow { table, change, row: vec![table as u8; bytes], reason }
+    }
+
+    #[test]
+    fn rows_come_back_in_the_order_in_which_they_are_applied_in_groups_of_one_kind() {
+        let mut rows = WaitingRows::within(&Spills::default());
+        let half = GROUP_BYTES / 2;
+        for one in [
+            row(0, Change::Delete, 3),
+            row(1, Change::Delete, 3),
+            row(1, Change::Update, half),
+            row(0, Change::Insert, 4),
+            row(1, Change::Update, half),
+            row(1, Change::Update, half),
+        ] {
+            rows.push(one).unwrap();
+        }
+        rows.sort_by_key(turn);
+        let (mut rest, mut groups) = (rows.rows(), Vec::new());
+        while let Some((group, others)) = next_group(rest) {
+            groups.push((group.table, group.change, group.rows.len()));
+            rest = others;
+        }
+        let wanted = [
+            (0, Change::Insert, 1),
+            (1, Change::Update, 2),
+            (1, Change::Update, 1),
+            (1, Change::Delete, 1),
+            (0, Change::Delete, 1),
+        ];
+        assert_eq!(groups, wanted);
+    }
 }

@@ -3,12 +3,12 @@
 use crate::postgres::errors::unreadable;
 use crate::postgres::upload::batch::Reason;
 use crate::postgres::upload::isolation::state::Isolation;
-use crate::postgres::upload::isolation::waiting::WaitingRow;
 use crate::postgres::upload::stop::{Stop, stopped};
 use crate::quote::ident;
 use crate::synchronization::change::Change;
 use crate::upload::rebase::Rebased;
 use crate::upload::uploaded_row::{RowId, event_of};
+use crate::upload::waiting::WaitingRow;
 use model::{Code, Failure};
 use std::borrow::Cow;
 
@@ -112,7 +112,11 @@ impl Isolation<'_, '_> {
         reason: Reason,
     ) -> Result<(), Failure> {
         let (change, row) = self.original(table, change, bytes)?;
-        self.waiting_rows.push(&WaitingRow { table, change, row: row.into_owned(), reason })
+        let row = WaitingRow { table, change, row: row.into_owned(), reason };
+        match self.waiting_rows.push(row) {
+            Ok(()) => Ok(()),
+            Err(too_many) => self.reject(table, change, bytes, too_many),
+        }
     }
 
     /// Notes rows that need not come back. One that was rebased does, unless the remote has just

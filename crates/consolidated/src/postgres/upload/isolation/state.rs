@@ -7,9 +7,7 @@ use crate::postgres::errors::script_failed;
 use crate::postgres::link::{Call, Link};
 use crate::postgres::statement::Statement;
 use crate::postgres::upload::batch::{self, Batch, Reason};
-use crate::postgres::upload::isolation::group::Groups;
 use crate::postgres::upload::isolation::originals::Originals;
-use crate::postgres::upload::isolation::waiting::WaitingRows;
 use crate::postgres::upload::record::UploadRecord;
 use crate::postgres::upload::row_fault::{RowFault, log_detail, may_collide, row_fault};
 use crate::postgres::upload::stop::{Stop, stopped};
@@ -18,6 +16,7 @@ use crate::script::Event;
 use crate::synchronization::change::Change;
 use crate::upload::row_map::RowMap;
 use crate::upload::uploaded_row::{UploadedRow, event_of};
+use crate::upload::waiting::WaitingRows;
 use model::Failure;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -43,7 +42,7 @@ pub(in crate::postgres) struct Isolation<'l, 'a> {
     pub(in crate::postgres) present: HashMap<usize, Arc<Statement>>,
     /// Rows that leave the partition, as they may: applied when all others are, so that these
     /// do not lose their parent before.
-    pub(super) leaving: Groups,
+    pub(super) leaving: WaitingRows,
     /// Rows that an upload tried to have in another spelling, in vain.
     pub(in crate::postgres) respelled: RowMap,
     /// The scripts that were run.
@@ -68,10 +67,10 @@ impl<'l, 'a> Isolation<'l, 'a> {
             upload,
             originals: Originals::within(upload.spills),
             record: UploadRecord::within(upload.spills),
-            waiting_rows: WaitingRows::within(upload.spills, Some(upload.pulse)),
+            waiting_rows: WaitingRows::within(upload.spills),
             before: "",
             present: HashMap::new(),
-            leaving: Groups::within(upload.spills),
+            leaving: WaitingRows::within(upload.spills),
             respelled: RowMap::within(upload.spills),
             prepared: HashSet::new(),
             details_logged: 0,
@@ -81,11 +80,6 @@ impl<'l, 'a> Isolation<'l, 'a> {
 
     pub(in crate::postgres) fn table(&self, position: usize) -> &'a Table {
         &self.upload.tables[position]
-    }
-
-    /// Whether rows of `table` are still to leave.
-    pub(in crate::postgres) fn leaves(&self, table: usize) -> bool {
-        self.leaving.have(table)
     }
 
     /// Writes conflicts that are too many to be kept until the end.

@@ -1,12 +1,12 @@
 //! Makes room for the rows of a constraint cycle.
 
 use crate::postgres::upload::isolation::state::{Isolation, Ran};
-use crate::postgres::upload::isolation::waiting::WaitingRow;
 use crate::postgres::upload::stop::{Stop, stopped};
 use crate::postgres::values::Kind;
 use crate::quote::ident;
 use crate::synchronization::change::Change;
 use crate::upload::uploaded_row::event_of;
+use crate::upload::waiting::WaitingRow;
 use model::{Code, RowReader, ValueRef, write_value};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -32,24 +32,24 @@ pub(in crate::postgres) type Known = HashMap<(&'static str, usize), Columns>;
 /// Puts something harmless in place of a row, if it can. Returns what is left to do then.
 pub(in crate::postgres) fn make_room(
     isolation: &mut Isolation<'_, '_>,
-    waiting_rows: WaitingRow,
+    waiting: &WaitingRow,
     number: usize,
     known: &mut Known,
 ) -> Result<(Change, Vec<u8>), Stop> {
-    let row = isolation.read(waiting_rows.table, waiting_rows.change, &waiting_rows.row)?;
-    let as_it_is = (waiting_rows.change, waiting_rows.row.clone());
-    let query = match (waiting_rows.reason.0, waiting_rows.change) {
+    let row = isolation.read(waiting.table, waiting.change, &waiting.row)?;
+    let as_it_is = (waiting.change, waiting.row.clone());
+    let query = match (waiting.reason.0, waiting.change) {
         (Code::RowNotUnique, Change::Update) => UNIQUE_COLUMNS,
         (Code::RowReferences, _) => REFERRING_COLUMNS,
         _ => return Ok(as_it_is),
     };
-    let columns = match known.entry((query, waiting_rows.table)) {
+    let columns = match known.entry((query, waiting.table)) {
         Entry::Occupied(entry) => entry.into_mut(),
-        Entry::Vacant(entry) => entry.insert(columns(isolation, waiting_rows.table, query)?),
+        Entry::Vacant(entry) => entry.insert(columns(isolation, waiting.table, query)?),
     };
     let mut fillers: Vec<(usize, Vec<u8>)> = Vec::new();
     for (at, nullable) in columns.iter() {
-        let kind = isolation.table(waiting_rows.table).deployed.details.columns[*at].kind;
+        let kind = isolation.table(waiting.table).deployed.details.columns[*at].kind;
         match (query, place_holder(kind, *nullable, number)) {
             (REFERRING_COLUMNS, _) if !nullable => {}
             (_, Some(filler)) => fillers.push((*at, filler)),
@@ -59,18 +59,18 @@ pub(in crate::postgres) fn make_room(
     if fillers.is_empty() {
         return Ok(as_it_is);
     }
-    let mut placed = match waiting_rows.change {
+    let mut placed = match waiting.change {
         Change::Insert => row.new.clone(),
         Change::Update | Change::Delete => row.old.clone(),
     };
     for (at, filler) in &fillers {
         placed[*at] = RowReader::new(filler).value()?;
     }
-    let (first, away, last) = match waiting_rows.change {
+    let (first, away, last) = match waiting.change {
         Change::Insert => (Change::Insert, images(&[&placed]), Change::Update),
         change => (Change::Update, images(&[&row.old, &placed]), change),
     };
-    match isolation.run(waiting_rows.table, first, event_of(first), &[away])? {
+    match isolation.run(waiting.table, first, event_of(first), &[away])? {
         Ran::Affected(1) => {
             isolation.keep();
             Ok(match last {

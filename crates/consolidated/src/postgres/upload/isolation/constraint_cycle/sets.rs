@@ -1,19 +1,18 @@
-//! The rows of a constraint cycle on their way to statements, on disk where memory is short.
+//! The rows of a constraint cycle on their way to statements.
 
 use crate::postgres::upload::batch::are_enough;
 use crate::postgres::upload::isolation::constraint_cycle::room::{Known, make_room};
 use crate::postgres::upload::isolation::state::{Isolation, Ran};
-use crate::postgres::upload::isolation::waiting::WaitingRows;
 use crate::postgres::upload::stop::Stop;
 use crate::synchronization::change::Change;
 use crate::upload::uploaded_row::event_of;
-use model::{Code, Failure, Spill};
+use crate::upload::waiting::WaitingRows;
 
 /// Rows of one table with one change, each with its number in the constraint cycle.
 struct Set {
     table: usize,
     change: Change,
-    rows: Spill,
+    rows: Vec<(usize, Vec<u8>)>,
 }
 
 /// What is left to do for the rows of a constraint cycle, once there is room for them.
@@ -27,24 +26,14 @@ impl Sets {
         known: &mut Known,
     ) -> Result<Sets, Stop> {
         let mut sets: Vec<Set> = Vec::new();
-        let (mut rows, mut number) = (waiting.reader(), 0_usize);
-        while let Some(waiting_rows) = rows.next_row()? {
-            let table = waiting_rows.table;
-            let (change, bytes) = make_room(isolation, waiting_rows, number, known)?;
-            let is_same = |set: &Set| (set.table, set.change) == (table, change);
-            let set = match sets.iter().position(is_same) {
-                Some(at) => &mut sets[at],
-                None => {
-                    let rows = isolation.upload.spills.open();
-                    sets.push(Set { table, change, rows });
-                    let last = sets.len() - 1;
-                    &mut sets[last]
-                }
-            };
-            let mut chunk = (number as u32).to_le_bytes().to_vec();
-            chunk.extend_from_slice(&bytes);
-            set.rows.append(chunk)?;
-            number += 1;
+        for (number, row) in waiting.rows().iter().enumerate() {
+            let table = row.table;
+            let (change, bytes) = make_room(isolation, row, number, known)?;
+            let member = (number, bytes);
+            match sets.iter_mut().find(|set| (set.table, set.change) == (table, change)) {
+                Some(set) => set.rows.push(member),
+                None => sets.push(Set { table, change, rows: vec![member] }),
+            }
         }
         Ok(Sets(sets))
     }
@@ -57,21 +46,16 @@ impl Sets {
         failed: &mut [bool],
     ) -> Result<(), Stop> {
         for set in &self.0 {
-            let mut rows = set.rows.reader();
-            loop {
-                let mut members = Vec::new();
-                let mut bytes = 0;
-                while !are_enough(members.len(), bytes)
-                    && let Some(chunk) = rows.next_chunk()?
-                {
-                    bytes += chunk.len();
-                    let (number, row) = chunk.split_first_chunk().ok_or_else(torn)?;
-                    members.push((u32::from_le_bytes(*number) as usize, row.to_vec()));
+            let mut rest = &set.rows[..];
+            while !rest.is_empty() {
+                let (mut count, mut bytes) = (0, 0);
+                while count < rest.len() && !are_enough(count, bytes) {
+                    bytes += rest[count].1.len();
+                    count += 1;
                 }
-                if members.is_empty() {
-                    break;
-                }
+                let (members, others) = rest.split_at(count);
                 set.apply(isolation, members, failed)?;
+                rest = others;
             }
         }
         Ok(())
@@ -82,10 +66,10 @@ impl Set {
     fn apply(
         &self,
         isolation: &mut Isolation<'_, '_>,
-        members: Vec<(usize, Vec<u8>)>,
+        members: &[(usize, Vec<u8>)],
         failed: &mut [bool],
     ) -> Result<(), Stop> {
-        let (numbers, rows): (Vec<usize>, Vec<Vec<u8>>) = members.into_iter().unzip();
+        let (numbers, rows): (Vec<usize>, Vec<Vec<u8>>) = members.iter().cloned().unzip();
         let mut stack = vec![(0, rows.len())];
         while let Some((begin, end)) = stack.pop() {
             let some = &rows[begin..end];
@@ -104,8 +88,4 @@ impl Set {
         }
         Ok(())
     }
-}
-
-fn torn() -> Failure {
-    Failure::new(Code::Bug, "a row of a constraint cycle does not read")
 }
