@@ -4,7 +4,7 @@
 //! departure. At the end of each test the remote has the rows of the center.
 
 use crate::support::center::{Backend, Center, Download, Remote, Row, Upload, int, text};
-use model::Value;
+use model::{Code, Value};
 use std::collections::BTreeMap;
 
 /// The tables that a remote holds, each with the number of columns of its key, and the rows.
@@ -214,6 +214,35 @@ fn tables_that_come_and_go_while_the_server_runs_stop_nobody() {
         world.center.foreign("DROP TABLE deeper");
         assert_eq!(world.synchronize(&[Upload::Delete("parent", row(1, "a"))]).0, (0, 0));
         assert_eq!((world.count("child"), world.count("hidden")), (int(0), int(0)));
+    });
+}
+
+/// A value goes from a row that is deleted to another one. The delete comes first at the center, so
+/// it takes the children that refer to the value, as its foreign key says. One that the same upload
+/// has made is told.
+// S5, S11
+#[test]
+fn children_of_a_value_that_passes_on_are_what_the_foreign_key_makes_of_them() {
+    Backend::each(|backend| {
+        let schema = "
+            CREATE TABLE parent (id INTEGER PRIMARY KEY, code TEXT UNIQUE);
+            CREATE TABLE child (id INTEGER PRIMARY KEY,
+                code TEXT REFERENCES parent (code) ON DELETE CASCADE);
+            INSERT INTO parent VALUES (1, 'a'), (2, 'b');
+            INSERT INTO child VALUES (10, 'a'), (20, 'b');";
+        let published = [("parent", 1, "id, code"), ("child", 1, "id, code")];
+        let mut world = World::new(backend, schema, &published);
+        let changes = [
+            Upload::Update("parent", row(2, "b"), row(2, "a")),
+            Upload::Update("child", row(20, "b"), vec![int(20), Value::Null]),
+            Upload::Insert("child", row(11, "a")),
+            Upload::Delete("parent", row(1, "a")),
+            Upload::Delete("child", row(10, "a")),
+        ];
+        let (came, download) = world.synchronize(&changes);
+        let taken = ("child".to_owned(), vec![int(11)], Code::RowTakenAlong.number());
+        assert_eq!((came, download.rejects), ((0, 1), vec![taken]), "{backend:?}");
+        assert_eq!(world.center.list("SELECT id || code AS v FROM parent"), "2a", "{backend:?}");
     });
 }
 
