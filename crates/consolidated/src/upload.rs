@@ -1,6 +1,5 @@
 //! What every backend needs to apply an upload.
 
-pub(crate) mod by_values;
 pub(crate) mod echo;
 pub(crate) mod halving;
 pub(crate) mod owed_rows;

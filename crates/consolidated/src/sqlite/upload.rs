@@ -139,7 +139,7 @@ fn note_time(
 }
 
 impl<'a> Attempt<'a> {
-    fn rows(&mut self) -> Result<(), Stop> {
+    pub(super) fn rows(&mut self) -> Result<(), Stop> {
         let batches = self.request.batches;
         let mut deleting = vec![false; self.tables.len()];
         each_batch(batches, |batch| {
@@ -170,9 +170,8 @@ impl<'a> Attempt<'a> {
         let leaving = self.leaving_last.take(self.spills);
         let mut leaving = leaving.reader();
         while let Some((row, _)) = leaving.next_row()? {
-            if let RowOutcome::InTheWay(_) = self.retry(&row)? {
-                self.waiting_rows.push(&row)?;
-            }
+            let outcome = self.retry(&row)?;
+            self.put_off(&row, outcome)?;
         }
         Ok(())
     }
@@ -198,13 +197,12 @@ impl<'a> Attempt<'a> {
                 continue;
             }
             let outcome = self.each_alone(RowOutcome::Done, |attempt| {
-                attempt.row(&mut statement, script, &table, batch.table, &row)
+                attempt.checked(&table, batch.table, &row, |attempt| {
+                    attempt.row(&mut statement, script, &table, batch.table, &row)
+                })
             })?;
-            match outcome {
-                RowOutcome::Done => {}
-                RowOutcome::InTheWay(_) => {
-                    self.waiting_rows.push(&self.park(&table, batch.table, &row))?;
-                }
+            if outcome != RowOutcome::Done {
+                self.put_off(&self.park(&table, batch.table, &row), outcome)?;
             }
         }
         Ok(())
@@ -236,7 +234,9 @@ impl<'a> Attempt<'a> {
         let mut row = UploadedRow::default();
         row.read(&waiting_rows.row, waiting_rows.change, table.published.width())?;
         self.each_alone(RowOutcome::Done, |attempt| {
-            attempt.apply_one(&table, waiting_rows.table, &row)
+            attempt.checked(&table, waiting_rows.table, &row, |attempt| {
+                attempt.apply_one(&table, waiting_rows.table, &row)
+            })
         })
     }
 

@@ -1,6 +1,6 @@
 //! One try at applying an upload.
 
-use super::constraint::OrphanCounts;
+use super::constraint::Links;
 use super::foresight::Foresight;
 use super::own_entries::{OwnEntries, Tally};
 use super::records::{Fetching, Records};
@@ -81,8 +81,15 @@ pub(in crate::sqlite) struct Attempt<'a> {
     pub(in crate::sqlite) has_made: OnceCell<bool>,
     /// Each statement has a savepoint of its own.
     pub(super) apart: bool,
-    /// Where a foreign key is broken and no row can be blamed for it, each is looked at.
-    pub(in crate::sqlite) watch: Option<OrphanCounts>,
+    /// The foreign keys that are looked at after each row, where the attempt only searches for the
+    /// rows that break some.
+    pub(in crate::sqlite) links: Option<Arc<Links>>,
+    /// Rows that were taken back because they broke one at their turn.
+    pub(in crate::sqlite) broken: WaitingRows,
+    /// A search has found that the uploaded rows themselves break none.
+    pub(in crate::sqlite) acquitted: bool,
+    /// Rows in each other's way are refused together, because there were many attempts.
+    pub(in crate::sqlite) hurried: bool,
     pub(super) ended: &'a Ended,
     /// Rows for which a script failed that only reads: the upload goes on without them.
     pub(super) unanswered: &'a Unanswered,
@@ -95,6 +102,8 @@ pub(in crate::sqlite) enum RowOutcome {
     Done,
     /// Another row has one of its unique values, in the database's words.
     InTheWay(String),
+    /// A foreign key was broken after it. It was taken back. Only where such rows are searched for.
+    Broken(String),
 }
 
 /// Why an attempt cannot go on.
@@ -151,7 +160,10 @@ impl<'a> Attempt<'a> {
             foresight: Foresight::default(),
             has_made: OnceCell::new(),
             apart: false,
-            watch: None,
+            links: None,
+            broken: WaitingRows::within(spills),
+            acquitted: false,
+            hurried: false,
             ended,
             unanswered,
             searching,
@@ -167,6 +179,15 @@ impl<'a> Attempt<'a> {
     ) -> WaitingRow {
         let id = row.key(&table.published, position);
         WaitingRow { table: position, change: row.change, row: row.bytes.to_vec(), id }
+    }
+
+    /// Keeps a row that was not applied at its turn.
+    pub(super) fn put_off(&mut self, row: &WaitingRow, outcome: RowOutcome) -> Result<(), Failure> {
+        match outcome {
+            RowOutcome::Done => Ok(()),
+            RowOutcome::InTheWay(_) => self.waiting_rows.push(row),
+            RowOutcome::Broken(why) => self.broken.push_with(row, &why),
+        }
     }
 
     pub(super) fn refusal(

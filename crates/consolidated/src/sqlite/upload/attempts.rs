@@ -4,24 +4,33 @@ use super::super::errors::failed;
 use super::attempt::{Around, Attempt, Stop};
 use super::refused::{LeftOut, Unanswered};
 use crate::sqlite::details::CatalogTable;
-use crate::sqlite::upload::constraint::{self, OrphanCounts};
+use crate::sqlite::upload::constraint::{self, Found, Links};
 use crate::sqlite::upload::fence;
 use crate::sqlite::upload::taken_along;
 use crate::synchronization::{Applied, UploadRequest};
-use crate::upload::owed_rows::OwedRows;
+use crate::upload::owed_rows::{OwedRows, Reason};
+use crate::upload::uploaded_row::each_row;
 use model::{Code, Counter, Failure};
 use rusqlite::Connection;
 use std::sync::Arc;
 
-/// The most times that an upload is applied again without the rows that stand in its way.
+/// After so many attempts, rows in each other's way are refused together.
+const PATIENT_ATTEMPTS: usize = 20;
+
+/// The most times that an upload is applied again without the rows that stand in its way. Then all
+/// its rows are refused.
 const ATTEMPTS_MAX: usize = 100;
 
 /// The result of one attempt.
 enum Verdict {
     /// All rows are applied, or reported.
     Done,
-    /// A foreign key is broken, and no row can be blamed for it: each is watched.
-    Watched,
+    /// A foreign key is broken, or may be where SQLite does not count it.
+    Broken {
+        counted: bool,
+    },
+    /// The attempt was a search for the rows that break foreign keys.
+    Searched(Found),
     /// What met a fence because its parent had left is tried once more before it is refused.
     Last(OwedRows),
     Without(OwedRows),
@@ -36,61 +45,164 @@ pub(super) fn apply(
     counter: Counter,
     around: Around<'_>,
 ) -> Result<Applied, Failure> {
-    let mut refused = OwedRows::within(around.spills);
-    for (row, reason) in around.ended.borrow().iter() {
-        refused.reject(row, reason.clone())?;
-    }
-    let mut postponed = OwedRows::within(around.spills);
-    let (mut apart, mut watched) = (false, false);
     let none = || OwedRows::within(around.spills);
-    let (unanswered, mut searching) = (Unanswered::new(none()), false);
-    for _ in 0..ATTEMPTS_MAX {
-        connection.execute_batch("SAVEPOINT rows").map_err(failed("set a savepoint"))?;
-        let (postponed_rows, found) = (&postponed, &unanswered);
-        let left_out =
-            LeftOut { refused: &refused, postponed: postponed_rows, unanswered: found, searching };
-        let mut attempt = Attempt::new(connection, tables, request, counter, left_out, around);
-        attempt.apart = apart || watched;
-        if watched {
-            attempt.watch = Some(OrphanCounts::begin(connection)?);
-        }
-        let verdict = match judge(&mut attempt) {
-            Ok(verdict) => Ok(verdict),
-            Err(Stop::Failed(failure)) => Err(failure),
-            Err(Stop::LeftTraces) => {
-                apart = true;
-                drop(attempt);
-                undo(connection)?;
-                continue;
-            }
-        };
-        let finished = match &verdict {
-            Ok(Verdict::Done) => attempt.finish().map(Some),
-            Ok(_) | Err(_) => {
-                drop(attempt);
-                Ok(None)
-            }
-        };
-        if let Ok(Some(applied)) = finished {
-            connection.execute_batch("RELEASE rows").map_err(failed("release a savepoint"))?;
+    let mut attempts = Attempts {
+        connection,
+        tables,
+        request,
+        counter,
+        around,
+        made: 0,
+        refused: none(),
+        postponed: none(),
+        unanswered: Unanswered::new(none()),
+        apart: false,
+        searching: false,
+        links: None,
+        counted: false,
+        acquitted: false,
+    };
+    for (row, reason) in around.ended.borrow().iter() {
+        attempts.refused.reject(row, reason.clone())?;
+    }
+    while attempts.made < ATTEMPTS_MAX {
+        if let Some(applied) = attempts.next()? {
             return Ok(applied);
         }
-        if leave_out(&unanswered.replace(none()), &mut refused)? {
-            undo(connection)?;
-            searching = true;
-            continue;
+    }
+    let why = "the rows of the upload stand in each other's way";
+    attempts.refuse_all((Code::RowRefused, why.to_owned()))?;
+    let left = || Failure::new(Code::Bug, "an upload of which all is refused is not applied");
+    attempts.next()?.ok_or_else(left)
+}
+
+/// The attempts at an upload, and what the next one knows from those before.
+struct Attempts<'a> {
+    connection: &'a Connection,
+    tables: &'a [Arc<CatalogTable>],
+    request: &'a UploadRequest<'a>,
+    counter: Counter,
+    around: Around<'a>,
+    made: usize,
+    /// Impossible rows.
+    refused: OwedRows,
+    /// Applied after the others.
+    postponed: OwedRows,
+    unanswered: Unanswered,
+    apart: bool,
+    searching: bool,
+    /// The next attempt searches for the rows that break these.
+    links: Option<Arc<Links>>,
+    /// SQLite has counted a broken foreign key, so there is one.
+    counted: bool,
+    acquitted: bool,
+}
+
+impl Attempts<'_> {
+    /// Makes one. None if there must be another one.
+    fn next(&mut self) -> Result<Option<Applied>, Failure> {
+        self.connection.execute_batch("SAVEPOINT rows").map_err(failed("set a savepoint"))?;
+        let left_out = LeftOut {
+            refused: &self.refused,
+            postponed: &self.postponed,
+            unanswered: &self.unanswered,
+            searching: self.searching,
+        };
+        let (tables, request) = (self.tables, self.request);
+        let mut attempt =
+            Attempt::new(self.connection, tables, request, self.counter, left_out, self.around);
+        attempt.apart = self.apart;
+        attempt.links = self.links.clone();
+        attempt.acquitted = self.acquitted;
+        attempt.hurried = self.made >= PATIENT_ATTEMPTS;
+        let verdict = match attempt.links {
+            Some(_) => constraint::search(&mut attempt).map(Verdict::Searched),
+            None => judge(&mut attempt),
+        };
+        let verdict = match verdict {
+            Ok(Verdict::Done) => match attempt.finish() {
+                Ok(applied) => {
+                    let released = self.connection.execute_batch("RELEASE rows");
+                    return released.map(|()| Some(applied)).map_err(failed("release a savepoint"));
+                }
+                Err(failure) => Err(failure.into()),
+            },
+            verdict => {
+                drop(attempt);
+                verdict
+            }
+        };
+        self.made += 1;
+        self.learn(verdict).map(|()| None)
+    }
+
+    /// Undoes an attempt, and keeps what it has found.
+    fn learn(&mut self, verdict: Result<Verdict, Stop>) -> Result<(), Failure> {
+        if let Err(Stop::LeftTraces) = verdict {
+            self.apart = true;
+            return undo(self.connection);
         }
-        finished?;
-        let verdict = verdict?;
-        undo(connection)?;
+        let unanswered = self.unanswered.replace(OwedRows::within(self.around.spills));
+        if leave_out(&unanswered, &mut self.refused)? {
+            self.searching = true;
+            return undo(self.connection);
+        }
+        let verdict = match verdict {
+            Ok(verdict) => verdict,
+            Err(Stop::Failed(failure)) => return Err(failure),
+            Err(Stop::LeftTraces) => return Ok(()),
+        };
+        undo(self.connection)?;
         match verdict {
-            Verdict::Done => {}
-            Verdict::Watched => watched = true,
-            Verdict::Last(leaving) => postponed.extend(&leaving)?,
-            Verdict::Without(impossible) => refused.extend(&impossible)?,
+            Verdict::Done => Ok(()),
+            Verdict::Broken { counted } => {
+                self.counted = counted;
+                self.links = Some(Arc::new(Links::of(self.connection, self.tables)?));
+                Ok(())
+            }
+            Verdict::Searched(found) => self.conclude(&found),
+            Verdict::Last(leaving) => self.postponed.extend(&leaving),
+            Verdict::Without(impossible) => self.refused.extend(&impossible),
         }
     }
-    Err(Failure::new(Code::ConstraintViolated, "too many rows stand in each other's way"))
+
+    /// Refuses the rows that a search has found.
+    fn conclude(&mut self, found: &Found) -> Result<(), Failure> {
+        self.links = None;
+        if !found.refused.is_empty() {
+            return self.refused.extend(&found.refused);
+        }
+        if !self.counted {
+            // It looked so because of orphans from long ago.
+            self.acquitted = true;
+            return Ok(());
+        }
+        // In the order of the upload the rows break one, and in the order of the search they do
+        // not. Without the rows that waited, both orders are the same.
+        if !found.waited.is_empty() {
+            return self.refused.extend(&found.waited);
+        }
+        let why = "a foreign key is broken after the upload, and it is not known by which row";
+        self.refuse_all((Code::RowReferences, why.to_owned()))
+    }
+
+    /// Refuses all rows that were not refused before.
+    fn refuse_all(&mut self, reason: Reason) -> Result<(), Failure> {
+        let (batches, tables, refused) = (self.request.batches, self.tables, &mut self.refused);
+        let published = |position: usize| &tables[position].published;
+        each_row(
+            batches,
+            &published,
+            |_, _| true,
+            |position, row| {
+                let id = row.key(published(position), position);
+                match refused.contains(&id)? {
+                    true => Ok(()),
+                    false => refused.reject(&id, reason.clone()),
+                }
+            },
+        )
+    }
 }
 
 /// Leaves out rows for which a script has failed; false where none is new.
@@ -118,18 +230,12 @@ fn judge(attempt: &mut Attempt<'_>) -> Result<Verdict, Stop> {
         let none = OwedRows::within(attempt.spills);
         return Ok(Verdict::Last(std::mem::replace(&mut attempt.leaving, none)));
     }
-    if impossible.is_empty() && constraint::violated(attempt)? {
-        impossible.extend(&constraint::violators(attempt)?)?;
-        if impossible.is_empty() && attempt.watch.is_none() {
-            return Ok(Verdict::Watched);
-        }
-        if impossible.is_empty() {
-            let message = "a foreign key is violated and no uploaded row can be blamed";
-            return Err(Failure::new(Code::ConstraintViolated, message).into());
-        }
-    }
     if !impossible.is_empty() {
         return Ok(Verdict::Without(impossible));
+    }
+    let counted = constraint::foreign_keys_violated(attempt.connection)?;
+    if counted || constraint::hides_violations(attempt)? {
+        return Ok(Verdict::Broken { counted });
     }
     if taken_along::may_be(attempt)? {
         taken_along::reject(attempt)?;

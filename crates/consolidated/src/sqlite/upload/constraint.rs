@@ -2,13 +2,10 @@
 //!
 //! SQLite cannot defer UNIQUE (trap 10). If values are exchanged (A to B and B to A), the rows
 //! first get temporary values. Foreign keys are deferred (trap 11), so a violation shows only at
-//! the end, without naming a row. Then the row is searched for (`constraint/blame.rs`).
+//! the end, without naming a row. Then the row is searched for (`constraint/isolation.rs`).
 
-mod above;
-mod blame;
 mod hidden;
-mod orphan_counts;
-mod watch;
+mod isolation;
 
 use super::attempt::{Attempt, RowOutcome, Stop};
 use crate::deploy::TableFacts;
@@ -24,8 +21,8 @@ use crate::sqlite::values::Bind;
 use crate::synchronization::change::Change;
 use crate::upload::owed_rows::OwedRows;
 use crate::upload::uploaded_row::UploadedRow;
-pub(in crate::sqlite) use blame::violators;
-pub(in crate::sqlite) use orphan_counts::OrphanCounts;
+pub(in crate::sqlite) use hidden::Links;
+pub(in crate::sqlite) use isolation::{Found, search};
 
 use model::{Code, Failure};
 use rusqlite::{Connection, ffi};
@@ -86,7 +83,9 @@ fn untie(attempt: &mut Attempt<'_>, waiting: &WaitingRows) -> Result<OwedRows, S
         }
     }
     let mut refused = OwedRows::within(attempt.spills);
-    let mut rows = impossible.reader();
+    // Without one of them, those that were to take its values are impossible in the next attempt.
+    let all_go = attempt.hurried && !aside.is_empty() && !impossible.is_empty();
+    let mut rows = if all_go { waiting } else { &impossible }.reader();
     while let Some((waiting_rows, reason)) = rows.next_row()? {
         let reason = (Code::RowNotUnique, reason);
         if !aside.is_empty() {
@@ -211,10 +210,9 @@ fn finish_placed(attempt: &mut Attempt<'_>, waiting_rows: &WaitingRow) -> Result
     }
 }
 
-/// Whether the upload as it is would break a foreign key.
-pub(in crate::sqlite) fn violated(attempt: &Attempt<'_>) -> Result<bool, Failure> {
-    Ok(foreign_keys_violated(attempt.connection)?
-        || attempt.was_violated && hidden::violates(attempt)?)
+/// Whether the upload as it is may break a foreign key that SQLite does not count any more.
+pub(in crate::sqlite) fn hides_violations(attempt: &Attempt<'_>) -> Result<bool, Failure> {
+    Ok(attempt.was_violated && !attempt.acquitted && hidden::violates(attempt)?)
 }
 
 /// Whether the transaction, committed now, would break a foreign key, as SQLite counts.

@@ -36,20 +36,12 @@ impl Attempt<'_> {
         if self.apart {
             self.savepoint("SAVEPOINT one_row")?;
         }
-        let before = self.orphans_before(of.0, of.1)?;
         match statement.raw_execute() {
             Ok(changes) => {
-                let broken = self.orphaned_by(of.0, of.1, before)?;
-                if broken.is_some() {
-                    self.savepoint("ROLLBACK TO one_row")?;
-                }
                 if self.apart {
                     self.savepoint("RELEASE one_row")?;
                 }
-                Ok(match broken {
-                    Some(why) => Err((RowFault::Refused(Code::RowReferences), why)),
-                    None => Ok(changes),
-                })
+                Ok(Ok(changes))
             }
             Err(error) => self.fault(error, sql, of).map(Err),
         }
@@ -169,7 +161,7 @@ impl Attempt<'_> {
         failure
     }
 
-    fn savepoint(&self, sql: &str) -> Result<(), Failure> {
+    pub(in super::super) fn savepoint(&self, sql: &str) -> Result<(), Failure> {
         self.connection
             .prepare_cached(sql)
             .and_then(|mut statement| statement.execute([]))

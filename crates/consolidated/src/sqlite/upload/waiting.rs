@@ -4,7 +4,7 @@
 
 use crate::synchronization::change::Change;
 use crate::upload::uploaded_row::RowId;
-use model::{Code, Failure, Spill, SpillReader, Spills};
+use model::{Code, Failure, SpillList, Spills};
 use std::sync::Arc;
 
 /// A row that waits.
@@ -18,19 +18,19 @@ pub(in crate::sqlite) struct WaitingRow {
 }
 
 /// Rows that wait, in the order in which they came, each with a word about it.
-#[derive(Debug)]
 pub(in crate::sqlite) struct WaitingRows {
-    rows: Spill,
+    rows: SpillList,
 }
 
 /// Goes through them once.
 pub(in crate::sqlite) struct WaitingReader<'p> {
-    rows: SpillReader<'p>,
+    rows: &'p SpillList,
+    next: usize,
 }
 
 impl WaitingRows {
     pub(in crate::sqlite) fn within(spills: &Arc<Spills>) -> WaitingRows {
-        WaitingRows { rows: spills.open() }
+        WaitingRows { rows: SpillList::new(spills) }
     }
 
     pub(in crate::sqlite) fn len(&self) -> usize {
@@ -59,17 +59,22 @@ impl WaitingRows {
     }
 
     pub(in crate::sqlite) fn reader(&self) -> WaitingReader<'_> {
-        WaitingReader { rows: self.rows.reader() }
+        WaitingReader { rows: &self.rows, next: 0 }
+    }
+
+    /// The row with a number, in the order in which they came.
+    pub(in crate::sqlite) fn row(&self, number: usize) -> Result<WaitingRow, Failure> {
+        let chunk = self.rows.get(number)?.ok_or_else(torn)?;
+        read(&chunk).map(|(row, _)| row)
     }
 }
 
 impl WaitingReader<'_> {
     /// The next row and the word about it; none behind the last.
     pub(in crate::sqlite) fn next_row(&mut self) -> Result<Option<(WaitingRow, String)>, Failure> {
-        match self.rows.next_chunk()? {
-            Some(chunk) => read(&chunk).map(Some),
-            None => Ok(None),
-        }
+        let Some(chunk) = self.rows.get(self.next)? else { return Ok(None) };
+        self.next += 1;
+        read(&chunk).map(Some)
     }
 }
 
@@ -88,7 +93,11 @@ pub(in crate::sqlite) fn write(row: &WaitingRow, word: &str) -> Vec<u8> {
 
 /// What [`write`] has written.
 pub(in crate::sqlite) fn read(chunk: &[u8]) -> Result<(WaitingRow, String), Failure> {
-    try_read(chunk).ok_or_else(|| Failure::new(Code::Bug, "a row that waits does not read"))
+    try_read(chunk).ok_or_else(torn)
+}
+
+fn torn() -> Failure {
+    Failure::new(Code::Bug, "a row that waits does not read")
 }
 
 fn try_read(chunk: &[u8]) -> Option<(WaitingRow, String)> {

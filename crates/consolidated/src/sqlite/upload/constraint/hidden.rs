@@ -1,111 +1,166 @@
-//! Violations that SQLite's counter of broken foreign keys does not show.
+//! What an uploaded row itself does to foreign keys.
 //!
-//! SQLite only counts. A row without its parent adds one. A new parent subtracts one for each row
-//! that refers to it, also for an old orphan that was never counted. So a parent that arrives for
-//! an old orphan hides a new violation (trap 26). The counter alone says that there is none. Then
-//! the uploaded rows themselves are checked.
+//! SQLite only counts broken foreign keys. A row without its parent adds one. A new parent
+//! subtracts one for each row that refers to it, also for an old orphan that was never counted. So
+//! a parent that arrives for an old orphan hides a new violation (trap 26). So beside the count the
+//! uploaded rows themselves are looked at.
 
-use crate::quote::{ident, idents};
-use crate::sqlite::deploy::tables;
+use crate::quote::ident;
+use crate::sqlite::deploy::tables::{self, UserTable};
+use crate::sqlite::details::CatalogTable;
 use crate::sqlite::errors::failed;
 use crate::sqlite::upload::attempt::Attempt;
-use crate::sqlite::upload::constraint::blame::{Link, columns_at, each_row, links};
+use crate::sqlite::upload::orphans::{foreign_keys, without_parent};
 use crate::sqlite::values::Bind;
 use crate::synchronization::change::Change;
+use crate::upload::uploaded_row::{UploadedRow, each_row};
 use model::{Failure, ValueRef};
-use rusqlite::Statement;
+use rusqlite::Connection;
+use std::sync::Arc;
 
-/// Whether an uploaded row refers to nothing, or took away what others refer to. To be asked where
-/// a foreign key was broken in between and is not any more.
-pub(in crate::sqlite) fn violates(attempt: &Attempt<'_>) -> Result<bool, Failure> {
-    let user_tables = tables::read(attempt.connection)?;
-    for link in links(attempt, &user_tables) {
-        if refers_to_nothing(attempt, &link)? || takes_a_parent_away(attempt, &link)? {
-            return Ok(true);
+/// A table of the upload, and columns of it.
+type Place = (usize, Vec<usize>);
+
+/// A foreign key of the consolidated database.
+struct Link {
+    child: String,
+    parent: String,
+    /// The key of the child, and what refers and is referred to, where the upload has it.
+    key: Option<Place>,
+    from: Option<Place>,
+    to: Option<Place>,
+    /// Looks whether the child with this key refers to nothing.
+    by_key: String,
+    /// Looks whether a child refers to these values, and they are nowhere.
+    by_values: String,
+}
+
+/// The foreign keys with an uploaded table at either end.
+pub(in crate::sqlite) struct Links(Vec<Link>);
+
+/// A foreign key, by its position, that a row breaks from one of its ends.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Broken {
+    /// The row refers to nothing.
+    Child(usize),
+    /// The row has left those that refer to it.
+    Parent(usize),
+}
+
+impl Links {
+    pub(in crate::sqlite) fn of(
+        connection: &Connection,
+        tables: &[Arc<CatalogTable>],
+    ) -> Result<Links, Failure> {
+        let user_tables = tables::read(connection)?;
+        let place = |table: &str, names: &[&str]| -> Option<Place> {
+            let at = tables.iter().position(|it| it.published.name == table)?;
+            let columns = &tables[at].published.columns;
+            let position = |name: &&str| columns.iter().position(|column| column == name);
+            Some((at, names.iter().map(position).collect::<Option<_>>()?))
+        };
+        let link = |(child, foreign_key): (&UserTable, &crate::deploy::ForeignKey)| {
+            let (from, to): (Vec<&str>, Vec<&str>) =
+                foreign_key.columns.iter().map(|(from, to)| (from.as_str(), to.as_str())).unzip();
+            let key: Vec<&str> = child.key.iter().map(String::as_str).collect();
+            let orphans = without_parent(child, foreign_key);
+            Link {
+                child: child.name.clone(),
+                parent: foreign_key.parent.clone(),
+                key: place(&child.name, &key),
+                from: place(&child.name, &from),
+                to: place(&foreign_key.parent, &to),
+                by_key: looking(&orphans, &key),
+                by_values: looking(&orphans, &from),
+            }
+        };
+        let links = foreign_keys(&user_tables).map(link);
+        Ok(Links(links.filter(|link| link.from.is_some() || link.to.is_some()).collect()))
+    }
+
+    /// The foreign keys that are broken now at the row, if it is one that the upload has changed.
+    pub(super) fn broken_at(
+        &self,
+        connection: &Connection,
+        position: usize,
+        row: &UploadedRow<'_>,
+    ) -> Result<Vec<Broken>, Failure> {
+        let mut broken = Vec::new();
+        let differs = |columns: &[usize]| columns.iter().any(|at| row.old[*at] != row.new[*at]);
+        for (at, link) in self.0.iter().enumerate() {
+            if let (Some((table, from)), Some((_, key))) = (&link.from, &link.key)
+                && *table == position
+                && row.change != Change::Delete
+                && (row.change == Change::Insert || differs(from))
+                && exists(connection, &link.by_key, &row.new, key)?
+            {
+                broken.push(Broken::Child(at));
+            }
+            if let Some((table, to)) = &link.to
+                && *table == position
+                && row.change != Change::Insert
+                && (row.change == Change::Delete || differs(to))
+                && exists(connection, &link.by_values, &row.old, to)?
+            {
+                broken.push(Broken::Parent(at));
+            }
+        }
+        Ok(broken)
+    }
+
+    /// Why a row is rejected that breaks a foreign key.
+    pub(super) fn reason(&self, broken: Broken) -> String {
+        match broken {
+            Broken::Child(at) => {
+                let Link { child, parent, .. } = &self.0[at];
+                format!("{child} refers to a missing row of {parent}")
+            }
+            Broken::Parent(at) => format!("rows of {} refer to the row", self.0[at].child),
         }
     }
-    Ok(false)
 }
 
-/// A new child, or one that refers to something else now.
-fn refers_to_nothing(attempt: &Attempt<'_>, link: &Link<'_>) -> Result<bool, Failure> {
-    let Some((child_at, referring)) = columns_at(attempt, link.child_at, &link.from()) else {
-        return Ok(false);
-    };
-    let key = &attempt.tables[child_at].published.key;
-    let condition = equal(&link.child.key, "c.");
-    let mut statement = orphans_below(attempt, link, &condition)?;
-    any(attempt, child_at, &mut |change, old, new| {
-        let moved = change == Change::Insert
-            || referring.iter().any(|at| old[*at] != new[*at] && new[*at] != ValueRef::Null);
-        if change == Change::Delete || !moved {
-            return Ok(false);
+/// Looks whether one of the `orphans` has given values in `columns`.
+fn looking(orphans: &str, columns: &[&str]) -> String {
+    let columns = columns.iter().enumerate();
+    let parts: Vec<String> =
+        columns.map(|(n, column)| format!("c.{} = ?{}", ident(column), n + 1)).collect();
+    let condition = parts.join(" AND ");
+    format!("SELECT 1 FROM {orphans} AND {condition}")
+}
+
+fn exists(
+    connection: &Connection,
+    sql: &str,
+    image: &[ValueRef<'_>],
+    columns: &[usize],
+) -> Result<bool, Failure> {
+    let look = || {
+        let mut statement = connection.prepare_cached(sql)?;
+        for (n, at) in columns.iter().enumerate() {
+            statement.raw_bind_parameter(n + 1, Bind(image[*at]))?;
         }
-        let key: Vec<_> = key.iter().map(|at| new[usize::from(*at)]).collect();
-        exists(&mut statement, &key)
-    })
-}
-
-/// A parent that is gone, or has other values now.
-fn takes_a_parent_away(attempt: &Attempt<'_>, link: &Link<'_>) -> Result<bool, Failure> {
-    let Some((parent_at, referred)) = columns_at(attempt, link.parent_at, &link.to()) else {
-        return Ok(false);
+        Ok(statement.raw_query().next()?.is_some())
     };
-    let from: Vec<String> = link.from().into_iter().map(str::to_owned).collect();
-    let mut statement = orphans_below(attempt, link, &equal(&from, "c."))?;
-    any(attempt, parent_at, &mut |change, old, new| {
-        let gone = change == Change::Delete
-            || change != Change::Insert && referred.iter().any(|at| old[*at] != new[*at]);
-        if !gone {
-            return Ok(false);
-        }
-        let values: Vec<_> = referred.iter().map(|at| old[*at]).collect();
-        exists(&mut statement, &values)
-    })
+    look().map_err(failed("look for rows without a parent"))
 }
 
-pub(super) fn equal(columns: &[String], prefix: &str) -> String {
-    let parts: Vec<String> = columns
-        .iter()
-        .enumerate()
-        .map(|(n, column)| format!("{prefix}{} = ?{}", ident(column), n + 1))
-        .collect();
-    parts.join(" AND ")
-}
-
-/// The children that meet `condition` and refer to nothing.
-pub(super) fn orphans_below<'c>(
-    attempt: &Attempt<'c>,
-    link: &Link<'_>,
-    condition: &str,
-) -> Result<Statement<'c>, Failure> {
-    let from = idents("c.", &link.from());
-    let sql = format!("SELECT {from} FROM {} AND {condition}", link.without_parent());
-    attempt.connection.prepare(&sql).map_err(failed("look for rows without a parent"))
-}
-
-fn exists(statement: &mut Statement<'_>, values: &[ValueRef<'_>]) -> Result<bool, Failure> {
-    let looking = failed("look for rows without a parent");
-    for (n, value) in values.iter().enumerate() {
-        statement.raw_bind_parameter(n + 1, Bind(*value)).map_err(&looking)?;
-    }
-    let found = statement.raw_query().next().map_err(&looking)?.is_some();
-    Ok(found)
-}
-
-/// What becomes of an uploaded row, its old image and the new one.
-type Look<'l> =
-    &'l mut dyn FnMut(Change, &[ValueRef<'_>], &[ValueRef<'_>]) -> Result<bool, Failure>;
-
-/// Whether `look` finds something in an uploaded row of a table that was not refused.
-fn any(attempt: &Attempt<'_>, table: usize, look: Look<'_>) -> Result<bool, Failure> {
+/// Whether an uploaded row may refer to nothing, or have taken away what others refer to. To be
+/// asked where a foreign key was broken in between and is not any more.
+pub(super) fn violates(attempt: &Attempt<'_>) -> Result<bool, Failure> {
+    let links = Links::of(attempt.connection, attempt.tables)?;
+    let published = |position: usize| &attempt.tables[position].published;
     let mut found = false;
-    each_row(attempt, |position, row| {
-        let id = row.key(&attempt.tables[position].published, position);
-        if position == table && !found && !attempt.refused.contains(&id)? {
-            found = look(row.change, &row.old, &row.new)?;
-        }
-        Ok(())
-    })?;
+    each_row(
+        attempt.request.batches,
+        &published,
+        |_, _| true,
+        |position, row| {
+            if !found && !attempt.refused.contains(&row.key(published(position), position))? {
+                found = !links.broken_at(attempt.connection, position, row)?.is_empty();
+            }
+            Ok(())
+        },
+    )?;
     Ok(found)
 }

@@ -1,0 +1,245 @@
+//! Finds the rows that break foreign keys.
+//!
+//! SQLite only says whether any foreign key is broken. So all rows are applied once more, each in a
+//! savepoint of its own. A row after which one is broken is taken back and waits. The rows that
+//! wait are tried again one by one, because their parents may have come, or their children may have
+//! gone. The direction changes from round to round, so that a chain in either order needs one
+//! round. What still waits is tried together, because rows may refer to each other in a circle. Of
+//! these, the rows that refer to nothing even so, or that others refer to, are left out. Where the
+//! broken foreign key is at no uploaded row, for example because of a trigger, halves are tried.
+//!
+//! What remains is rejected. All that the search did is undone, and the upload is applied without
+//! these rows.
+//!
+//! Bounds: [`ROUNDS_MAX`] rounds of each kind. The halves try each row once per halving.
+
+use super::hidden::{Broken, Links};
+use super::{foreign_keys_violated, settle_waiting};
+use crate::sqlite::deploy::tables::has_user_triggers;
+use crate::sqlite::details::CatalogTable;
+use crate::sqlite::errors::failed;
+use crate::sqlite::upload::attempt::{Attempt, RowOutcome, Stop};
+use crate::sqlite::upload::{WaitingRow, WaitingRows};
+use crate::synchronization::change::Change;
+use crate::upload::owed_rows::OwedRows;
+use crate::upload::uploaded_row::UploadedRow;
+use model::{Code, Failure};
+use std::ops::Range;
+
+/// The most rounds over the rows that wait. A tree of as many levels whose rows are in no order is
+/// resolved certainly, and what is deeper comes through with the rest.
+const ROUNDS_MAX: usize = 20;
+
+/// What a search has found.
+pub(in crate::sqlite) struct Found {
+    /// The rows that cannot stay.
+    pub(in crate::sqlite) refused: OwedRows,
+    /// All rows that broke a foreign key at their turn.
+    pub(in crate::sqlite) waited: OwedRows,
+}
+
+/// Applies the rows one by one to find those that break foreign keys. The attempt is of no other
+/// use afterwards.
+pub(in crate::sqlite) fn search(attempt: &mut Attempt<'_>) -> Result<Found, Stop> {
+    let none = || OwedRows::within(attempt.spills);
+    let (mut refused, mut waited) = (none(), none());
+    attempt.rows()?;
+    let mut waiting = attempt.broken.take(attempt.spills);
+    refuse(&waiting, &mut waited)?;
+    let in_the_way = attempt.waiting_rows.take(attempt.spills);
+    let mut rows = in_the_way.reader();
+    while let Some((row, _)) = rows.next_row()? {
+        waiting.push(&row)?;
+    }
+    let waiting = one_by_one(attempt, waiting)?;
+    let waiting = together(attempt, waiting, &mut refused)?;
+    let mut left = WaitingRows::within(attempt.spills);
+    halves(attempt, &waiting, 0..waiting.len(), &mut left)?;
+    refuse(&one_by_one(attempt, left)?, &mut refused)?;
+    refuse(&attempt.broken, &mut refused)?;
+    attempt.end_search()?;
+    Ok(Found { refused, waited })
+}
+
+/// Refuses the rows that wait with a reason. A row without one is only in the way of another row,
+/// and is judged when the broken ones are left out.
+fn refuse(waiting: &WaitingRows, refused: &mut OwedRows) -> Result<(), Failure> {
+    let mut rows = waiting.reader();
+    while let Some((row, why)) = rows.next_row()? {
+        if !why.is_empty() {
+            refused.reject(&row.id, (Code::RowReferences, why))?;
+        }
+    }
+    Ok(())
+}
+
+/// Tries the rows that wait, each alone, as long as this brings one through. Returns the others.
+fn one_by_one(attempt: &mut Attempt<'_>, mut waiting: WaitingRows) -> Result<WaitingRows, Stop> {
+    for _ in 0..ROUNDS_MAX {
+        let mut still = WaitingRows::within(attempt.spills);
+        for number in (0..waiting.len()).rev() {
+            try_alone(attempt, &waiting.row(number)?, &mut still)?;
+        }
+        if still.len() == waiting.len() {
+            break;
+        }
+        waiting = still;
+    }
+    Ok(waiting)
+}
+
+fn try_alone(
+    attempt: &mut Attempt<'_>,
+    row: &WaitingRow,
+    still: &mut WaitingRows,
+) -> Result<(), Stop> {
+    match attempt.retry(row)? {
+        RowOutcome::Done => Ok(()),
+        RowOutcome::InTheWay(_) => Ok(still.push(row)?),
+        RowOutcome::Broken(why) => Ok(still.push_with(row, &why)?),
+    }
+}
+
+/// Tries the rows together, again without those that cannot stay. Returns the rows that break a
+/// foreign key together, and of which none can be named; none if all others stay.
+fn together(
+    attempt: &mut Attempt<'_>,
+    mut waiting: WaitingRows,
+    refused: &mut OwedRows,
+) -> Result<WaitingRows, Stop> {
+    for _ in 0..ROUNDS_MAX {
+        let Some(out) = apply_together(attempt, &waiting, 0..waiting.len())? else {
+            return Ok(WaitingRows::within(attempt.spills));
+        };
+        if out.is_empty() {
+            break;
+        }
+        let mut rest = WaitingRows::within(attempt.spills);
+        let mut rows = waiting.reader();
+        while let Some((row, why)) = rows.next_row()? {
+            if !out.contains(&row.id)? {
+                rest.push_with(&row, &why)?;
+            } else if let Some(reason) = out.reason(&row.id)? {
+                refused.reject(&row.id, reason)?;
+            }
+        }
+        drop(rows);
+        waiting = rest;
+    }
+    Ok(waiting)
+}
+
+/// Tries the rows together, then each half of them where they cannot stay.
+fn halves(
+    attempt: &mut Attempt<'_>,
+    waiting: &WaitingRows,
+    range: Range<usize>,
+    left: &mut WaitingRows,
+) -> Result<(), Stop> {
+    match range.len() {
+        0 => return Ok(()),
+        1 => return try_alone(attempt, &waiting.row(range.start)?, left),
+        _ if apply_together(attempt, waiting, range.clone())?.is_none() => return Ok(()),
+        _ => {}
+    }
+    let middle = range.start + range.len() / 2;
+    halves(attempt, waiting, range.start..middle, left)?;
+    halves(attempt, waiting, middle..range.end, left)
+}
+
+/// Applies rows of those that wait, which may refer to each other. None if they stay. Otherwise
+/// nothing of them remains, and the result are the rows at which a foreign key is broken, with the
+/// reasons, and the rows that are in the way of others; it is empty if there are no such rows.
+fn apply_together(
+    attempt: &mut Attempt<'_>,
+    waiting: &WaitingRows,
+    range: Range<usize>,
+) -> Result<Option<OwedRows>, Stop> {
+    // Foreign keys may be broken between the rows.
+    let Some(links) = attempt.links.take() else { return Ok(None) };
+    attempt.savepoint("SAVEPOINT together")?;
+    for number in range.clone() {
+        let row = waiting.row(number)?;
+        if let RowOutcome::InTheWay(_) = attempt.retry(&row)? {
+            attempt.waiting_rows.push(&row)?;
+        }
+    }
+    let mut out = OwedRows::within(attempt.spills);
+    settle_waiting(attempt)?.visit(|table, key, _| out.owe(&(table, key.to_vec())))?;
+    for number in range {
+        let waits = waiting.row(number)?;
+        let table = &attempt.tables[waits.table];
+        let mut row = UploadedRow::default();
+        row.read(&waits.row, waits.change, table.published.width())?;
+        let broken = links.broken_at(attempt.connection, waits.table, &row)?;
+        if let Some(broken) = broken.first() {
+            out.reject(&waits.id, (Code::RowReferences, links.reason(*broken)))?;
+        }
+    }
+    let stay = out.is_empty() && !foreign_keys_violated(attempt.connection)?;
+    if !stay {
+        attempt.savepoint("ROLLBACK TO together")?;
+    }
+    attempt.savepoint("RELEASE together")?;
+    attempt.links = Some(links);
+    Ok((!stay).then_some(out))
+}
+
+impl Attempt<'_> {
+    /// Does `work` for one row. In a search, the row is taken back if a foreign key is broken then.
+    pub(in crate::sqlite::upload) fn checked(
+        &mut self,
+        table: &CatalogTable,
+        position: usize,
+        row: &UploadedRow<'_>,
+        work: impl FnOnce(&mut Self) -> Result<RowOutcome, Stop>,
+    ) -> Result<RowOutcome, Stop> {
+        let Some(links) = self.links.clone() else { return work(self) };
+        let mut before = links.broken_at(self.connection, position, row)?;
+        if row.change == Change::Update {
+            // It refers to something else now, which must be there whatever it referred to before.
+            before.retain(|broken| matches!(broken, Broken::Parent(_)));
+        }
+        self.savepoint("SAVEPOINT checked")?;
+        let mut outcome = work(self)?;
+        if outcome == RowOutcome::Done
+            && let Some(why) = self.why_broken(&links, table, (position, row), &before)?
+        {
+            self.savepoint("ROLLBACK TO checked")?;
+            outcome = RowOutcome::Broken(why);
+        }
+        self.savepoint("RELEASE checked")?;
+        Ok(outcome)
+    }
+
+    /// Why a row cannot stay that was just applied; none if it can. What was `before` is the fault
+    /// of orphans from long ago.
+    fn why_broken(
+        &self,
+        links: &Links,
+        table: &CatalogTable,
+        (position, row): (usize, &UploadedRow<'_>),
+        before: &[Broken],
+    ) -> Result<Option<String>, Failure> {
+        let broken = links.broken_at(self.connection, position, row)?;
+        if let Some(broken) = broken.into_iter().find(|broken| !before.contains(broken)) {
+            return Ok(Some(links.reason(broken)));
+        }
+        if !foreign_keys_violated(self.connection)? {
+            return Ok(None);
+        }
+        let name = &table.published.name;
+        let triggers = has_user_triggers(self.connection, name);
+        Ok(Some(match row.change {
+            _ if triggers.map_err(failed("look for triggers"))? => {
+                format!("a trigger of {name} leaves a row that refers to a missing row")
+            }
+            Change::Delete => {
+                "rows of others refer to the row, or to a row that is deleted with it".to_owned()
+            }
+            Change::Insert | Change::Update => {
+                "it leaves a row that refers to a missing row".to_owned()
+            }
+        }))
+    }
+}
