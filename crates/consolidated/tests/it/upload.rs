@@ -1,5 +1,6 @@
 //! What the center makes of what remotes send.
 
+mod broken_references;
 mod cascades;
 mod collisions;
 mod collisions_postgres;

@@ -102,8 +102,18 @@ pub(in crate::sqlite) enum RowOutcome {
     Done,
     /// Another row has one of its unique values, in the database's words.
     InTheWay(String),
-    /// A foreign key was broken after it. It was taken back. Only where such rows are searched for.
-    Broken(String),
+    /// A foreign key was broken after it, and why. It was taken back. Only where such rows are
+    /// searched for.
+    Broken(Broken),
+}
+
+/// What is wrong with a row after which a foreign key is broken.
+#[derive(Debug, PartialEq)]
+pub(in crate::sqlite) struct Broken {
+    pub(in crate::sqlite) why: String,
+    /// The row itself refers to what is there, and nobody refers to it any more: its trigger or a
+    /// cascade has broken it.
+    pub(in crate::sqlite) elsewhere: bool,
 }
 
 /// Why an attempt cannot go on.
@@ -186,7 +196,7 @@ impl<'a> Attempt<'a> {
         match outcome {
             RowOutcome::Done => Ok(()),
             RowOutcome::InTheWay(_) => self.waiting_rows.push(row),
-            RowOutcome::Broken(why) => self.broken.push_with(row, &why),
+            RowOutcome::Broken(broken) => self.broken.push_with(row, &broken.why),
         }
     }
 

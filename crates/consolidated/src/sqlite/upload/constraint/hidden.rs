@@ -38,9 +38,9 @@ struct Link {
 /// The foreign keys with an uploaded table at either end.
 pub(in crate::sqlite) struct Links(Vec<Link>);
 
-/// A foreign key, by its position, that a row breaks from one of its ends.
+/// The end at which a row breaks a foreign key, which is meant by its position.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Broken {
+pub(super) enum End {
     /// The row refers to nothing.
     Child(usize),
     /// The row has left those that refer to it.
@@ -84,7 +84,7 @@ impl Links {
         connection: &Connection,
         position: usize,
         row: &UploadedRow<'_>,
-    ) -> Result<Vec<Broken>, Failure> {
+    ) -> Result<Vec<End>, Failure> {
         let mut broken = Vec::new();
         let differs = |columns: &[usize]| columns.iter().any(|at| row.old[*at] != row.new[*at]);
         for (at, link) in self.0.iter().enumerate() {
@@ -94,7 +94,7 @@ impl Links {
                 && (row.change == Change::Insert || differs(from))
                 && exists(connection, &link.by_key, &row.new, key)?
             {
-                broken.push(Broken::Child(at));
+                broken.push(End::Child(at));
             }
             if let Some((table, to)) = &link.to
                 && *table == position
@@ -102,20 +102,20 @@ impl Links {
                 && (row.change == Change::Delete || differs(to))
                 && exists(connection, &link.by_values, &row.old, to)?
             {
-                broken.push(Broken::Parent(at));
+                broken.push(End::Parent(at));
             }
         }
         Ok(broken)
     }
 
     /// Why a row is rejected that breaks a foreign key.
-    pub(super) fn reason(&self, broken: Broken) -> String {
-        match broken {
-            Broken::Child(at) => {
+    pub(super) fn reason(&self, end: End) -> String {
+        match end {
+            End::Child(at) => {
                 let Link { child, parent, .. } = &self.0[at];
                 format!("{child} refers to a missing row of {parent}")
             }
-            Broken::Parent(at) => format!("rows of {} refer to the row", self.0[at].child),
+            End::Parent(at) => format!("rows of {} refer to the row", self.0[at].child),
         }
     }
 }

@@ -5,20 +5,25 @@
 //! wait are tried again one by one, because their parents may have come, or their children may have
 //! gone. The direction changes from round to round, so that a chain in either order needs one
 //! round. What still waits is tried together, because rows may refer to each other in a circle. Of
-//! these, the rows that refer to nothing even so, or that others refer to, are left out. Where the
-//! broken foreign key is at no uploaded row, for example because of a trigger, halves are tried.
+//! these, the rows that refer to nothing even so, or that others refer to, are left out.
+//!
+//! A trigger or a cascade may break a foreign key at no uploaded row. Then the rows are applied in
+//! their order as far as they stay, and the others in halves. A row is left out if it breaks one
+//! although all that concerns the row itself is there.
 //!
 //! What remains is rejected. All that the search did is undone, and the upload is applied without
 //! these rows.
 //!
-//! Bounds: [`ROUNDS_MAX`] rounds of each kind. The halves try each row once per halving.
+//! Bounds: [`ROUNDS_MAX`] rounds of each kind. In each of them, halving tries each row once per
+//! halving at most. A row that waits after them is rejected, although it may be in a circle that
+//! could stay.
 
-use super::hidden::{Broken, Links};
+use super::hidden::{End, Links};
 use super::{foreign_keys_violated, settle_waiting};
 use crate::sqlite::deploy::tables::has_user_triggers;
 use crate::sqlite::details::CatalogTable;
 use crate::sqlite::errors::failed;
-use crate::sqlite::upload::attempt::{Attempt, RowOutcome, Stop};
+use crate::sqlite::upload::attempt::{Attempt, Broken, RowOutcome, Stop};
 use crate::sqlite::upload::{WaitingRow, WaitingRows};
 use crate::synchronization::change::Change;
 use crate::upload::owed_rows::OwedRows;
@@ -51,11 +56,18 @@ pub(in crate::sqlite) fn search(attempt: &mut Attempt<'_>) -> Result<Found, Stop
     while let Some((row, _)) = rows.next_row()? {
         waiting.push(&row)?;
     }
-    let waiting = one_by_one(attempt, waiting)?;
-    let waiting = together(attempt, waiting, &mut refused)?;
-    let mut left = WaitingRows::within(attempt.spills);
-    halves(attempt, &waiting, 0..waiting.len(), &mut left)?;
-    refuse(&one_by_one(attempt, left)?, &mut refused)?;
+    let mut waiting = one_by_one(attempt, waiting)?;
+    for _ in 0..ROUNDS_MAX {
+        waiting = together(attempt, waiting, &mut refused)?;
+        let mut left = WaitingRows::within(attempt.spills);
+        halves(attempt, &waiting, 0..waiting.len(), &mut left)?;
+        let left = one_by_one(attempt, left)?;
+        waiting = without_culprits(attempt, &left, &mut refused)?;
+        if waiting.len() == left.len() {
+            break;
+        }
+    }
+    refuse(&waiting, &mut refused)?;
     refuse(&attempt.broken, &mut refused)?;
     attempt.end_search()?;
     Ok(Found { refused, waited })
@@ -96,7 +108,7 @@ fn try_alone(
     match attempt.retry(row)? {
         RowOutcome::Done => Ok(()),
         RowOutcome::InTheWay(_) => Ok(still.push(row)?),
-        RowOutcome::Broken(why) => Ok(still.push_with(row, &why)?),
+        RowOutcome::Broken(broken) => Ok(still.push_with(row, &broken.why)?),
     }
 }
 
@@ -108,7 +120,7 @@ fn together(
     refused: &mut OwedRows,
 ) -> Result<WaitingRows, Stop> {
     for _ in 0..ROUNDS_MAX {
-        let Some(out) = apply_together(attempt, &waiting, 0..waiting.len())? else {
+        let Some(out) = apply_together(attempt, &waiting)? else {
             return Ok(WaitingRows::within(attempt.spills));
         };
         if out.is_empty() {
@@ -129,22 +141,94 @@ fn together(
     Ok(waiting)
 }
 
-/// Tries the rows together, then each half of them where they cannot stay.
+/// Refuses the rows that break a foreign key elsewhere although all that concerns themselves is
+/// there. Returns the others: some may wait only because these were tried with them.
+fn without_culprits(
+    attempt: &mut Attempt<'_>,
+    left: &WaitingRows,
+    refused: &mut OwedRows,
+) -> Result<WaitingRows, Stop> {
+    let mut others = WaitingRows::within(attempt.spills);
+    for number in 0..left.len() {
+        let row = left.row(number)?;
+        match attempt.retry(&row)? {
+            RowOutcome::Done => {}
+            RowOutcome::InTheWay(_) => others.push(&row)?,
+            RowOutcome::Broken(Broken { why, elsewhere: true }) => {
+                refused.reject(&row.id, (Code::RowReferences, why))?;
+            }
+            RowOutcome::Broken(broken) => others.push_with(&row, &broken.why)?,
+        }
+    }
+    Ok(others)
+}
+
+/// Applies the rows in their order as far as they stay, then each half of the others.
 fn halves(
     attempt: &mut Attempt<'_>,
     waiting: &WaitingRows,
     range: Range<usize>,
     left: &mut WaitingRows,
 ) -> Result<(), Stop> {
-    match range.len() {
-        0 => return Ok(()),
-        1 => return try_alone(attempt, &waiting.row(range.start)?, left),
-        _ if apply_together(attempt, waiting, range.clone())?.is_none() => return Ok(()),
-        _ => {}
+    let rest = apply_first(attempt, waiting, range.clone())?..range.end;
+    match rest.len() {
+        0 => Ok(()),
+        1 => try_alone(attempt, &waiting.row(rest.start)?, left),
+        len => {
+            let middle = rest.start + len / 2;
+            halves(attempt, waiting, rest.start..middle, left)?;
+            halves(attempt, waiting, middle..rest.end, left)
+        }
     }
-    let middle = range.start + range.len() / 2;
-    halves(attempt, waiting, range.start..middle, left)?;
-    halves(attempt, waiting, middle..range.end, left)
+}
+
+/// Applies the first rows of those that wait, up to the last one after which no foreign key is
+/// broken. Returns the position of the next one.
+fn apply_first(
+    attempt: &mut Attempt<'_>,
+    waiting: &WaitingRows,
+    range: Range<usize>,
+) -> Result<usize, Stop> {
+    // Foreign keys may be broken between the rows.
+    let Some(links) = attempt.links.take() else { return Ok(range.end) };
+    let mut next = range.start;
+    attempt.savepoint("SAVEPOINT together")?;
+    for number in range {
+        if attempt.retry(&waiting.row(number)?)? != RowOutcome::Done {
+            break;
+        }
+        if foreign_keys_violated(attempt.connection)? {
+            continue;
+        }
+        let mut breaks = false;
+        for number in next..=number {
+            breaks = end_of(attempt, &links, &waiting.row(number)?)?.is_some();
+            if breaks {
+                break;
+            }
+        }
+        if !breaks {
+            attempt.savepoint("RELEASE together")?;
+            attempt.savepoint("SAVEPOINT together")?;
+            next = number + 1;
+        }
+    }
+    attempt.savepoint("ROLLBACK TO together")?;
+    attempt.savepoint("RELEASE together")?;
+    attempt.links = Some(links);
+    Ok(next)
+}
+
+/// An end at which a row that was applied breaks a foreign key.
+fn end_of(
+    attempt: &Attempt<'_>,
+    links: &Links,
+    waits: &WaitingRow,
+) -> Result<Option<End>, Failure> {
+    let mut row = UploadedRow::default();
+    let width = attempt.tables[waits.table].published.width();
+    row.read(&waits.row, waits.change, width)?;
+    Ok(links.broken_at(attempt.connection, waits.table, &row)?.first().copied())
 }
 
 /// Applies rows of those that wait, which may refer to each other. None if they stay. Otherwise
@@ -153,12 +237,11 @@ fn halves(
 fn apply_together(
     attempt: &mut Attempt<'_>,
     waiting: &WaitingRows,
-    range: Range<usize>,
 ) -> Result<Option<OwedRows>, Stop> {
     // Foreign keys may be broken between the rows.
     let Some(links) = attempt.links.take() else { return Ok(None) };
     attempt.savepoint("SAVEPOINT together")?;
-    for number in range.clone() {
+    for number in 0..waiting.len() {
         let row = waiting.row(number)?;
         if let RowOutcome::InTheWay(_) = attempt.retry(&row)? {
             attempt.waiting_rows.push(&row)?;
@@ -166,14 +249,10 @@ fn apply_together(
     }
     let mut out = OwedRows::within(attempt.spills);
     settle_waiting(attempt)?.visit(|table, key, _| out.owe(&(table, key.to_vec())))?;
-    for number in range {
-        let waits = waiting.row(number)?;
-        let table = &attempt.tables[waits.table];
-        let mut row = UploadedRow::default();
-        row.read(&waits.row, waits.change, table.published.width())?;
-        let broken = links.broken_at(attempt.connection, waits.table, &row)?;
-        if let Some(broken) = broken.first() {
-            out.reject(&waits.id, (Code::RowReferences, links.reason(*broken)))?;
+    for number in 0..waiting.len() {
+        let row = waiting.row(number)?;
+        if let Some(end) = end_of(attempt, &links, &row)? {
+            out.reject(&row.id, (Code::RowReferences, links.reason(end)))?;
         }
     }
     let stay = out.is_empty() && !foreign_keys_violated(attempt.connection)?;
@@ -198,39 +277,39 @@ impl Attempt<'_> {
         let mut before = links.broken_at(self.connection, position, row)?;
         if row.change == Change::Update {
             // It refers to something else now, which must be there whatever it referred to before.
-            before.retain(|broken| matches!(broken, Broken::Parent(_)));
+            before.retain(|end| matches!(end, End::Parent(_)));
         }
         self.savepoint("SAVEPOINT checked")?;
         let mut outcome = work(self)?;
         if outcome == RowOutcome::Done
-            && let Some(why) = self.why_broken(&links, table, (position, row), &before)?
+            && let Some(broken) = self.look_behind(&links, table, (position, row), &before)?
         {
             self.savepoint("ROLLBACK TO checked")?;
-            outcome = RowOutcome::Broken(why);
+            outcome = RowOutcome::Broken(broken);
         }
         self.savepoint("RELEASE checked")?;
         Ok(outcome)
     }
 
-    /// Why a row cannot stay that was just applied; none if it can. What was `before` is the fault
-    /// of orphans from long ago.
-    fn why_broken(
+    /// What is wrong with a row that was just applied; none if it can stay. What was `before` is
+    /// the fault of orphans from long ago.
+    fn look_behind(
         &self,
         links: &Links,
         table: &CatalogTable,
         (position, row): (usize, &UploadedRow<'_>),
-        before: &[Broken],
-    ) -> Result<Option<String>, Failure> {
-        let broken = links.broken_at(self.connection, position, row)?;
-        if let Some(broken) = broken.into_iter().find(|broken| !before.contains(broken)) {
-            return Ok(Some(links.reason(broken)));
+        before: &[End],
+    ) -> Result<Option<Broken>, Failure> {
+        let ends = links.broken_at(self.connection, position, row)?;
+        if let Some(end) = ends.into_iter().find(|end| !before.contains(end)) {
+            return Ok(Some(Broken { why: links.reason(end), elsewhere: false }));
         }
         if !foreign_keys_violated(self.connection)? {
             return Ok(None);
         }
         let name = &table.published.name;
         let triggers = has_user_triggers(self.connection, name);
-        Ok(Some(match row.change {
+        let why = match row.change {
             _ if triggers.map_err(failed("look for triggers"))? => {
                 format!("a trigger of {name} leaves a row that refers to a missing row")
             }
@@ -240,6 +319,7 @@ impl Attempt<'_> {
             Change::Insert | Change::Update => {
                 "it leaves a row that refers to a missing row".to_owned()
             }
-        }))
+        };
+        Ok(Some(Broken { why, elsewhere: true }))
     }
 }
