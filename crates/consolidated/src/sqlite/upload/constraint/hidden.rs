@@ -9,26 +9,25 @@ use crate::quote::ident;
 use crate::sqlite::deploy::tables::{self, UserTable};
 use crate::sqlite::details::CatalogTable;
 use crate::sqlite::errors::failed;
-use crate::sqlite::upload::attempt::Attempt;
 use crate::sqlite::upload::orphans::{foreign_keys, without_parent};
 use crate::sqlite::values::Bind;
 use crate::synchronization::change::Change;
-use crate::upload::uploaded_row::{UploadedRow, each_row};
+use crate::upload::uploaded_row::UploadedRow;
 use model::{Failure, ValueRef};
 use rusqlite::Connection;
 use std::sync::Arc;
 
 /// A table of the upload, and columns of it.
-type Place = (usize, Vec<usize>);
+type ColumnsOf = (usize, Vec<usize>);
 
 /// A foreign key of the consolidated database.
 struct Link {
     child: String,
     parent: String,
     /// The key of the child, and what refers and is referred to, where the upload has it.
-    key: Option<Place>,
-    from: Option<Place>,
-    to: Option<Place>,
+    key: Option<ColumnsOf>,
+    from: Option<ColumnsOf>,
+    to: Option<ColumnsOf>,
     /// Looks whether the child with this key refers to nothing.
     by_key: String,
     /// Looks whether a child refers to these values, and they are nowhere.
@@ -53,7 +52,7 @@ impl Links {
         tables: &[Arc<CatalogTable>],
     ) -> Result<Links, Failure> {
         let user_tables = tables::read(connection)?;
-        let place = |table: &str, names: &[&str]| -> Option<Place> {
+        let place = |table: &str, names: &[&str]| -> Option<ColumnsOf> {
             let at = tables.iter().position(|it| it.published.name == table)?;
             let columns = &tables[at].published.columns;
             let position = |name: &&str| columns.iter().position(|column| column == name);
@@ -143,24 +142,4 @@ fn exists(
         Ok(statement.raw_query().next()?.is_some())
     };
     look().map_err(failed("look for rows without a parent"))
-}
-
-/// Whether an uploaded row may refer to nothing, or have taken away what others refer to. To be
-/// asked where a foreign key was broken in between and is not any more.
-pub(super) fn violates(attempt: &Attempt<'_>) -> Result<bool, Failure> {
-    let links = Links::of(attempt.connection, attempt.tables)?;
-    let published = |position: usize| &attempt.tables[position].published;
-    let mut found = false;
-    each_row(
-        attempt.request.batches,
-        &published,
-        |_, _| true,
-        |position, row| {
-            if !found && !attempt.refused.contains(&row.key(published(position), position))? {
-                found = !links.broken_at(attempt.connection, position, row)?.is_empty();
-            }
-            Ok(())
-        },
-    )?;
-    Ok(found)
 }

@@ -135,7 +135,6 @@ fn together(
                 refused.reject(&row.id, reason)?;
             }
         }
-        drop(rows);
         waiting = rest;
     }
     Ok(waiting)
