@@ -259,8 +259,8 @@ fn rows_that_all_wait_take_little_memory() {
     });
 }
 
-// S9, S11, Trap 10: rows that swap their values wait for each other, and are applied together. There
-// is a limit for these, and each row above it is rejected.
+// S9, S11, Trap 10: rows that swap their values wait for each other, and are applied together. Each
+// row above a limit is rejected.
 #[test]
 fn rows_that_swap_their_values_take_little_memory_or_are_rejected() {
     let (pairs, width) = if full() { (20_000, 2_000) } else { (750, 30_000) };

@@ -204,9 +204,6 @@ codes! {
     /// The disk of the consolidated database is full or failing. PostgreSQL keeps the room of rows
     /// whose upload failed until the next VACUUM, which needs a little room too.
     3007 DatabaseDiskFull Operator true "free space on the server";
-    /// A constraint of the consolidated database refuses the upload as a whole, and no single row
-    /// of it is the cause.
-    3008 ConstraintViolated Operator false "look for foreign keys that are already broken";
     /// Another server process serves the same file. An SQLite database can have one server.
     3009 ServedAlready Operator false "stop the other server first";
     /// The file is not an SQLite database, or it is damaged.

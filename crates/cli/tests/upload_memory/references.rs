@@ -38,3 +38,28 @@ fn rows_to_which_others_refer_are_blamed() {
         assert_eq!(site.count("SELECT count(*) FROM item"), i64::from(site.rows));
     });
 }
+
+// S9, Trap 24: what is reported of rows with values that no column takes any more was held.
+#[test]
+fn values_without_a_column_are_reported() {
+    let tables = "CREATE TABLE item (id TEXT PRIMARY KEY, note TEXT, n INTEGER)";
+    Site::each(tables, &[], |site| {
+        let world = &site.world;
+        site.synchronize();
+        world.center_sql("ALTER TABLE item DROP COLUMN note");
+        let model = "script_version = \"v1\"\n[table.item]\ndropped = [\"note\"]\n";
+        std::fs::write(world.path("model.toml"), model).unwrap();
+        world.syncline.ok(&["deploy"]);
+        let rows = format!(
+            "WITH RECURSIVE number(n) AS (
+                 SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < {})
+             INSERT INTO item SELECT {}, 'lost', n FROM number",
+            site.rows,
+            key_sql("a"),
+        );
+        harness::sql(&world.remote("ann"), &rows);
+        let summary = site.synchronize_measured();
+        assert_eq!(summary["rejected"], site.rows, "{summary}");
+        assert_eq!(site.count("SELECT count(*) FROM item"), i64::from(site.rows));
+    });
+}

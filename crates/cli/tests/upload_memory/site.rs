@@ -75,7 +75,6 @@ pub(crate) struct Part<'p> {
 #[derive(Debug)]
 pub(crate) struct Committed {
     pub(crate) rejected: u64,
-    pub(crate) conflicts: u64,
 }
 
 /// A server in this process.
@@ -141,9 +140,7 @@ impl Site {
             let rows = u64::from(self.rows) * parts.len() as u64;
             peer.send(&Message::UploadEnd(UploadEnd { rows }));
             match peer.receive() {
-                Some(Message::UploadCommitted(said)) => {
-                    Committed { rejected: said.rejected, conflicts: said.conflicts }
-                }
+                Some(Message::UploadCommitted(said)) => Committed { rejected: said.rejected },
                 other => panic!("{other:?}"),
             }
         })

@@ -27,7 +27,6 @@ pub(super) mod record;
 mod records;
 pub(super) mod refused;
 mod taken_along;
-mod waiting;
 
 use super::binding::{bind_row, bind_sessions};
 use super::details::CatalogTable;
@@ -40,10 +39,10 @@ use crate::sqlite::deploy::shapes;
 use crate::sqlite::download::watermark::Mark;
 use crate::sqlite::upload::fence::Standing;
 use crate::sqlite::upload::own_entries::OwnEntries;
-pub(super) use crate::sqlite::upload::waiting::{WaitingRow, WaitingRows};
 use crate::synchronization::change::{Change, UploadedRows};
 use crate::synchronization::{Applied, Session, UploadRequest};
 use crate::upload::uploaded_row::{UploadedRow, each_batch, event_of};
+use crate::upload::waiting::WaitingRow;
 use attempt::{Around, Attempt, RowOutcome, Stop};
 use model::{Counter, Failure};
 use rusqlite::{Connection, Statement, params};
@@ -167,11 +166,9 @@ impl<'a> Attempt<'a> {
                 }
             })?;
         }
-        let leaving = self.leaving_last.take(self.spills);
-        let mut leaving = leaving.reader();
-        while let Some((row, _)) = leaving.next_row()? {
+        for row in self.leaving_last.take().into_rows() {
             let outcome = self.retry(&row)?;
-            self.put_off(&row, outcome)?;
+            self.put_off(row, outcome)?;
         }
         Ok(())
     }
@@ -202,7 +199,7 @@ impl<'a> Attempt<'a> {
                 })
             })?;
             if outcome != RowOutcome::Done {
-                self.put_off(&self.park(&table, batch.table, &row), outcome)?;
+                self.put_off(WaitingRow::of(batch.table, &row), outcome)?;
             }
         }
         Ok(())
@@ -224,18 +221,18 @@ impl<'a> Attempt<'a> {
         {
             return Ok(false);
         }
-        self.leaving_last.push(&self.park(table, position, row))?;
+        let (id, row) = (row.key(&table.published, position), WaitingRow::of(position, row));
+        self.leaving_last.push(row).or_else(|too_many| self.no_room.reject(&id, too_many))?;
         Ok(true)
     }
 
     /// Tries a waiting row once more.
-    pub(super) fn retry(&mut self, waiting_rows: &WaitingRow) -> Result<RowOutcome, Stop> {
-        let table = self.tables[waiting_rows.table].clone();
-        let mut row = UploadedRow::default();
-        row.read(&waiting_rows.row, waiting_rows.change, table.published.width())?;
+    pub(super) fn retry(&mut self, waits: &WaitingRow) -> Result<RowOutcome, Stop> {
+        let table = self.tables[waits.table].clone();
+        let row = waits.read(&table.published)?;
         self.each_alone(RowOutcome::Done, |attempt| {
-            attempt.checked(&table, waiting_rows.table, &row, |attempt| {
-                attempt.apply_one(&table, waiting_rows.table, &row)
+            attempt.checked(&table, waits.table, &row, |attempt| {
+                attempt.apply_one(&table, waits.table, &row)
             })
         })
     }

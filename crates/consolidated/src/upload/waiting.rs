@@ -4,7 +4,8 @@
 
 use crate::synchronization::change::Change;
 use crate::upload::owed_rows::Reason;
-use model::{Code, Hold, Spills};
+use crate::upload::uploaded_row::UploadedRow;
+use model::{Code, Failure, Hold, PublishedTable, Spills};
 
 /// Most rows that wait.
 const ROWS_MAX: usize = 100_000;
@@ -22,6 +23,20 @@ pub(crate) struct WaitingRow {
     pub(crate) change: Change,
     pub(crate) row: Vec<u8>,
     pub(crate) reason: Reason,
+}
+
+impl WaitingRow {
+    /// An uploaded row, before it is known why it waits.
+    pub(crate) fn of(table: usize, row: &UploadedRow<'_>) -> WaitingRow {
+        let reason = (Code::RowNotUnique, String::new());
+        WaitingRow { table, change: row.change, row: row.bytes.to_vec(), reason }
+    }
+
+    pub(crate) fn read(&self, table: &PublishedTable) -> Result<UploadedRow<'_>, Failure> {
+        let mut row = UploadedRow::default();
+        row.read(&self.row, self.change, table.width())?;
+        Ok(row)
+    }
 }
 
 /// Rows that wait, in the order in which they came.
@@ -64,6 +79,11 @@ impl WaitingRows {
     /// Takes all of them, which leaves none.
     pub(crate) fn take(&mut self) -> WaitingRows {
         WaitingRows { rows: std::mem::take(&mut self.rows), hold: self.hold.take() }
+    }
+
+    /// All of them, for who applies or rejects each.
+    pub(crate) fn into_rows(self) -> Vec<WaitingRow> {
+        self.rows
     }
 
     pub(crate) fn rows(&self) -> &[WaitingRow] {

@@ -16,9 +16,6 @@ use crate::upload::echo::Echo;
 use crate::upload::uploaded_row::{RowId, UploadedRow, each_row};
 use model::{Code, Failure};
 
-/// Bytes that a row takes of which something is kept, beside its key and the rest.
-const KEPT_BYTES: usize = 96;
-
 impl Attempt<'_> {
     /// Notes that the remote need not be sent this row.
     pub(in super::super) fn echo(
@@ -66,11 +63,6 @@ impl Attempt<'_> {
         row: &UploadedRow<'_>,
     ) -> Result<(), Failure> {
         self.owed.owe(&row.key(&table.published, position))
-    }
-
-    /// Counts what is kept of a row until the end of the attempt.
-    pub(in super::super) fn hold(&self, bytes: usize) {
-        self.held.borrow_mut().grow((bytes + KEPT_BYTES) as u64);
     }
 
     pub(in super::super) fn reject(

@@ -6,19 +6,19 @@ use super::own_entries::{OwnEntries, Tally};
 use super::records::{Fetching, Records};
 use super::refused::LeftOut;
 use super::refused::{Ended, Unanswered};
-use super::waiting::{WaitingRow, WaitingRows};
 use crate::sqlite::details::CatalogTable;
 use crate::synchronization::{Applied, UploadRequest};
 use crate::upload::echo::Echo;
 use crate::upload::owed_rows::OwedRows;
 use crate::upload::row_map::RowMap;
-use crate::upload::uploaded_row::UploadedRow;
+use crate::upload::uploaded_row::{RowId, UploadedRow};
+use crate::upload::waiting::{WaitingRow, WaitingRows};
 use model::Code;
 use model::Failure;
 use model::RowReader;
 use model::ValueRef;
 use model::write_value;
-use model::{Counter, Hold, Spills};
+use model::{Counter, Spills};
 use rusqlite::Connection;
 use std::cell::{OnceCell, RefCell};
 use std::sync::Arc;
@@ -41,6 +41,8 @@ pub(in crate::sqlite) struct Attempt<'a> {
     pub(in crate::sqlite) refused: &'a OwedRows,
     /// Rows that met a unique value of another row: tried again when all others are applied.
     pub(in crate::sqlite) waiting_rows: WaitingRows,
+    /// Rows that could not wait, because too many do.
+    pub(in crate::sqlite) no_room: OwedRows,
     /// Rows that were outside the partition after they were written.
     pub(in crate::sqlite) outside: WaitingRows,
     /// Rows that left the partition, as they may.
@@ -58,8 +60,6 @@ pub(in crate::sqlite) struct Attempt<'a> {
     /// What the remote is owed, and what was rejected.
     pub(super) owed: OwedRows,
     pub(in crate::sqlite) spills: &'a Arc<Spills>,
-    /// What waits for keys takes so much of the memory.
-    pub(super) held: RefCell<Hold>,
     /// What goes to the logs, by table.
     pub(super) own_entries: Vec<Option<OwnEntries>>,
     /// A table, and a value of its deciding column with which its rows are inside.
@@ -147,6 +147,7 @@ impl<'a> Attempt<'a> {
             counter,
             refused,
             waiting_rows: WaitingRows::within(spills),
+            no_room: OwedRows::within(spills),
             outside: WaitingRows::within(spills),
             leaving: OwedRows::within(spills),
             leaves_anew: false,
@@ -155,7 +156,6 @@ impl<'a> Attempt<'a> {
             postponed,
             leaving_last: WaitingRows::within(spills),
             applied: Applied { echo: Echo::within(spills.memory()), ..Applied::default() },
-            held: RefCell::new(spills.memory().hold()),
             owed: OwedRows::within(spills),
             spills,
             own_entries: tables.iter().map(|_| None).collect(),
@@ -180,24 +180,15 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// A row that waits.
-    pub(super) fn park(
-        &self,
-        table: &CatalogTable,
-        position: usize,
-        row: &UploadedRow<'_>,
-    ) -> WaitingRow {
-        let id = row.key(&table.published, position);
-        WaitingRow { table: position, change: row.change, row: row.bytes.to_vec(), id }
-    }
-
     /// Keeps a row that was not applied at its turn.
-    pub(super) fn put_off(&mut self, row: &WaitingRow, outcome: RowOutcome) -> Result<(), Failure> {
-        match outcome {
-            RowOutcome::Done => Ok(()),
-            RowOutcome::InTheWay(_) => self.waiting_rows.push(row),
-            RowOutcome::Broken(broken) => self.broken.push_with(row, &broken.why),
-        }
+    pub(super) fn put_off(&mut self, row: WaitingRow, outcome: RowOutcome) -> Result<(), Failure> {
+        let (rows, reason) = match outcome {
+            RowOutcome::Done => return Ok(()),
+            RowOutcome::InTheWay(why) => (&mut self.waiting_rows, (Code::RowNotUnique, why)),
+            RowOutcome::Broken(broken) => (&mut self.broken, (Code::RowReferences, broken.why)),
+        };
+        let id = id_of(self.tables, &row)?;
+        rows.push(WaitingRow { reason, ..row }).or_else(|why| self.no_room.reject(&id, why))
     }
 
     pub(super) fn refusal(
@@ -238,4 +229,13 @@ impl<'a> Attempt<'a> {
         write_value(&mut known, value);
         self.inside = Some((position, known));
     }
+}
+
+/// Table and key of a row that waits.
+pub(in crate::sqlite) fn id_of(
+    tables: &[Arc<CatalogTable>],
+    waits: &WaitingRow,
+) -> Result<RowId, Failure> {
+    let published = &tables[waits.table].published;
+    Ok(waits.read(published)?.key(published, waits.table))
 }

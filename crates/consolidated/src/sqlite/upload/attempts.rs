@@ -223,6 +223,7 @@ fn judge(attempt: &mut Attempt<'_>) -> Result<Verdict, Stop> {
     attempt.rows()?;
     attempt.end_search()?;
     let mut impossible = constraint::settle_waiting(attempt)?;
+    impossible.extend(&attempt.no_room)?;
     fence::written_outside(attempt, &mut impossible)?;
     attempt.end_search()?;
     attempt.fence_was_met |= !impossible.is_empty();

@@ -7,7 +7,7 @@
 mod hidden;
 mod isolation;
 
-use super::attempt::{Attempt, RowOutcome, Stop};
+use super::attempt::{Attempt, RowOutcome, Stop, id_of};
 use crate::deploy::TableFacts;
 use crate::quote::{ident, join};
 use crate::script::Event;
@@ -16,11 +16,11 @@ use crate::sqlite::details::CatalogTable;
 use crate::sqlite::errors::{failed, script_failed};
 use crate::sqlite::tracking::unique_columns;
 use crate::sqlite::upload::fence::{self, Standing};
-use crate::sqlite::upload::{WaitingRow, WaitingRows};
 use crate::sqlite::values::Bind;
 use crate::synchronization::change::Change;
 use crate::upload::owed_rows::OwedRows;
 use crate::upload::uploaded_row::{UploadedRow, each_row};
+use crate::upload::waiting::WaitingRow;
 pub(in crate::sqlite) use hidden::Links;
 pub(in crate::sqlite) use isolation::{Found, search};
 
@@ -31,14 +31,13 @@ use std::collections::BTreeMap;
 /// Applies the waiting rows now that all others are. Returns rows that are impossible and must be
 /// left out of a new attempt.
 pub(in crate::sqlite) fn settle_waiting(attempt: &mut Attempt<'_>) -> Result<OwedRows, Stop> {
-    let mut waiting = attempt.waiting_rows.take(attempt.spills);
+    let mut waiting = attempt.waiting_rows.take().into_rows();
     while !waiting.is_empty() {
         let before = waiting.len();
-        let mut still = WaitingRows::within(attempt.spills);
-        let mut rows = waiting.reader();
-        while let Some((waiting_rows, _)) = rows.next_row()? {
-            if let RowOutcome::InTheWay(message) = attempt.retry(&waiting_rows)? {
-                still.push_with(&waiting_rows, &message)?;
+        let mut still = Vec::new();
+        for row in waiting {
+            if let RowOutcome::InTheWay(message) = attempt.retry(&row)? {
+                still.push(WaitingRow { reason: (Code::RowNotUnique, message), ..row });
             }
         }
         waiting = still;
@@ -53,49 +52,42 @@ pub(in crate::sqlite) fn settle_waiting(attempt: &mut Attempt<'_>) -> Result<Owe
 }
 
 /// Applies rows that are in each other's way, if they are and not in that of others.
-fn untie(attempt: &mut Attempt<'_>, waiting: &WaitingRows) -> Result<OwedRows, Stop> {
+fn untie(attempt: &mut Attempt<'_>, waiting: &[WaitingRow]) -> Result<OwedRows, Stop> {
     let user_tables = tables::read(attempt.connection)?;
-    let (mut aside, mut others) =
-        (WaitingRows::within(attempt.spills), WaitingRows::within(attempt.spills));
-    let mut order = Vec::with_capacity(waiting.len());
-    attempt.hold(waiting.len());
-    let mut rows = waiting.reader();
-    while let Some((waiting_rows, reason)) = rows.next_row()? {
-        let placed = attempt.each_alone(false, |attempt| {
-            place_holder(attempt, &user_tables, &waiting_rows, order.len())
-        })?;
-        if placed { &mut aside } else { &mut others }.push_with(&waiting_rows, &reason)?;
-        order.push(placed);
+    let mut aside = Vec::with_capacity(waiting.len());
+    for (number, row) in waiting.iter().enumerate() {
+        aside.push(
+            attempt
+                .each_alone(false, |attempt| place_holder(attempt, &user_tables, row, number))?,
+        );
     }
-    let mut impossible = WaitingRows::within(attempt.spills);
-    let (mut placed_rows, mut other_rows) = (aside.reader(), others.reader());
-    for placed in order {
-        let rows = if placed { &mut placed_rows } else { &mut other_rows };
-        let Some((waiting_rows, reason)) = rows.next_row()? else { break };
-        let outcome = match placed {
-            true => attempt
-                .each_alone(RowOutcome::Done, |attempt| finish_placed(attempt, &waiting_rows))?,
-            false => attempt.retry(&waiting_rows)?,
+    let mut impossible = Vec::new();
+    for (row, is_aside) in waiting.iter().zip(&aside) {
+        let outcome = match is_aside {
+            true => attempt.each_alone(RowOutcome::Done, |attempt| finish_placed(attempt, row))?,
+            false => attempt.retry(row)?,
         };
         if outcome != RowOutcome::Done {
-            impossible.push_with(&waiting_rows, &reason)?;
+            impossible.push(row);
         }
     }
     let mut refused = OwedRows::within(attempt.spills);
-    // Without one of them, those that were to take its values are impossible in the next attempt.
-    let all_go = attempt.hurried && !aside.is_empty() && !impossible.is_empty();
-    let mut rows = if all_go { waiting } else { &impossible }.reader();
-    while let Some((waiting_rows, reason)) = rows.next_row()? {
-        let reason = (Code::RowNotUnique, reason);
-        if !aside.is_empty() {
-            refused.reject(&waiting_rows.id, reason)?;
-            continue;
+    if aside.contains(&true) {
+        // Without one of them, those that were to take its values are impossible in the next
+        // attempt.
+        if attempt.hurried && !impossible.is_empty() {
+            impossible = waiting.iter().collect();
         }
-        // Nothing was moved about: the rows are refused on the spot.
-        let table = attempt.tables[waiting_rows.table].clone();
-        let mut row = UploadedRow::default();
-        row.read(&waiting_rows.row, waiting_rows.change, table.published.width())?;
-        attempt.reject(&table, waiting_rows.table, &row, reason)?;
+        for row in impossible {
+            refused.reject(&id_of(attempt.tables, row)?, row.reason.clone())?;
+        }
+        return Ok(refused);
+    }
+    // Nothing was moved about: the rows are refused on the spot.
+    for waits in impossible {
+        let table = attempt.tables[waits.table].clone();
+        let row = waits.read(&table.published)?;
+        attempt.reject(&table, waits.table, &row, waits.reason.clone())?;
     }
     Ok(refused)
 }
@@ -105,19 +97,18 @@ fn untie(attempt: &mut Attempt<'_>, waiting: &WaitingRows) -> Result<OwedRows, S
 fn place_holder(
     attempt: &Attempt<'_>,
     user_tables: &BTreeMap<String, UserTable>,
-    waiting_rows: &WaitingRow,
+    waits: &WaitingRow,
     number: usize,
 ) -> Result<bool, Stop> {
-    let table = &attempt.tables[waiting_rows.table];
+    let table = &attempt.tables[waits.table];
     let Some(user_table) = user_tables.get(&table.published.name) else { return Ok(false) };
     let columns: Vec<String> = unique_columns(user_table)
         .into_iter()
         .filter(|column| !user_table.key.contains(column))
         .collect();
-    let mut row = UploadedRow::default();
-    row.read(&waiting_rows.row, waiting_rows.change, table.published.width())?;
+    let row = waits.read(&table.published)?;
     let as_seen = match attempt.fetch(table, &row)? {
-        Some(now) => waiting_rows.change == Change::Update && row.is_as_seen(&now)?,
+        Some(now) => waits.change == Change::Update && row.is_as_seen(&now)?,
         None => false,
     };
     if !as_seen || columns.is_empty() {
@@ -177,11 +168,10 @@ fn key_condition<'r>(
 }
 
 /// Gives a row with placeholders its new values. It was compared before it got them.
-fn finish_placed(attempt: &mut Attempt<'_>, waiting_rows: &WaitingRow) -> Result<RowOutcome, Stop> {
-    let table = attempt.tables[waiting_rows.table].clone();
+fn finish_placed(attempt: &mut Attempt<'_>, waits: &WaitingRow) -> Result<RowOutcome, Stop> {
+    let table = attempt.tables[waits.table].clone();
     let name = &table.published.name;
-    let mut row = UploadedRow::default();
-    row.read(&waiting_rows.row, waiting_rows.change, table.published.width())?;
+    let row = waits.read(&table.published)?;
     let (condition, key) = key_condition(&table, &row);
     let mut number = key.len();
     let mut assignments = Vec::new();
@@ -201,8 +191,8 @@ fn finish_placed(attempt: &mut Attempt<'_>, waiting_rows: &WaitingRow) -> Result
     let mut statement = bound.map_err(|error| script_failed(error, name, event.name()))?;
     match attempt.execute(&mut statement, &sql, (&table, &row, event))? {
         Ok(_) => {
-            fence::check_written(attempt, &table, waiting_rows.table, &row, Standing::Inside)?;
-            attempt.echo(&table, waiting_rows.table, &row);
+            fence::check_written(attempt, &table, waits.table, &row, Standing::Inside)?;
+            attempt.echo(&table, waits.table, &row);
             Ok(RowOutcome::Done)
         }
         Err((_, message)) => Ok(RowOutcome::InTheWay(message)),

@@ -14,6 +14,7 @@ use crate::synchronization::change::Change;
 use crate::upload::owed_rows::OwedRows;
 use crate::upload::uploaded_row::UploadedRow;
 use crate::upload::verdict::{is_outside, leads_outside};
+use crate::upload::waiting::WaitingRow;
 use model::{Failure, RowReader, ValueRef};
 
 /// Where a row at the center is, seen from a remote.
@@ -77,7 +78,10 @@ pub(in crate::sqlite) fn check_written(
         attempt.leaving.owe(&id)?;
     } else {
         // Its parent may be waiting for another row to move out of its way.
-        attempt.outside.push(&attempt.park(table, position, row))?;
+        let mut waits = WaitingRow::of(position, row);
+        waits.reason = leads_outside(row.change);
+        let id = row.key(&table.published, position);
+        attempt.outside.push(waits).or_else(|why| attempt.no_room.reject(&id, why))?;
     }
     Ok(())
 }
@@ -119,18 +123,15 @@ pub(in crate::sqlite) fn written_outside(
     attempt: &mut Attempt<'_>,
     refused: &mut OwedRows,
 ) -> Result<(), Failure> {
-    let outside = attempt.outside.take(attempt.spills);
-    let mut outside = outside.reader();
-    while let Some((written, _)) = outside.next_row()? {
+    for written in attempt.outside.take().into_rows() {
         let table = attempt.tables[written.table].clone();
-        let mut row = UploadedRow::default();
-        row.read(&written.row, written.change, table.published.width())?;
+        let row = written.read(&table.published)?;
         // One that is gone went with its parent in the same upload: the remote has it still.
         let stands = |attempt: &Attempt<'_>| standing(attempt, &table, &row);
         if attempt.read_alone(Standing::Inside, stands)? == Standing::Inside {
             continue;
         }
-        refused.reject(&written.id, leads_outside(row.change))?;
+        refused.reject(&row.key(&table.published, written.table), written.reason)?;
     }
     Ok(())
 }

@@ -63,7 +63,7 @@ fn a_parent_that_comes_for_more_than_was_counted_locks_nobody_out() {
 
 // S2, S5: a delete removes children that another user has inserted in the meantime, and these have
 // children that refuse it. No row of the upload is next to them, so no row was rejected, and the
-// remote could never upload again (E3008).
+// remote could never upload again.
 #[test]
 fn a_delete_that_a_row_far_below_refuses_is_rejected_alone() {
     Backend::each(|backend| {

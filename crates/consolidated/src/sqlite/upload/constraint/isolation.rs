@@ -5,31 +5,26 @@
 //! wait are tried again one by one, because their parents may have come, or their children may have
 //! gone. The direction changes from round to round, so that a chain in either order needs one
 //! round. What still waits is tried together, because rows may refer to each other in a circle. Of
-//! these, the rows that refer to nothing even so, or that others refer to, are left out.
-//!
-//! A trigger or a cascade may break a foreign key at no uploaded row. Then the rows are applied in
-//! their order as far as they stay, and the others in halves. A row is left out if it breaks one
-//! although all that concerns the row itself is there.
+//! these, the rows that refer to nothing even so, or that others refer to, are left out, and the
+//! others are tried again.
 //!
 //! What remains is rejected. All that the search did is undone, and the upload is applied without
-//! these rows.
+//! these rows. So a circle of rows is rejected too where a trigger or a cascade breaks a foreign
+//! key at no uploaded row at the same time.
 //!
-//! Bounds: [`ROUNDS_MAX`] rounds of each kind. In each of them, halving tries each row once per
-//! halving at most. A row that waits after them is rejected, although it may be in a circle that
-//! could stay.
+//! Bounds: [`ROUNDS_MAX`] rounds of each kind.
 
 use super::hidden::{End, Links};
 use super::{foreign_keys_violated, settle_waiting};
 use crate::sqlite::deploy::tables::has_user_triggers;
 use crate::sqlite::details::CatalogTable;
 use crate::sqlite::errors::failed;
-use crate::sqlite::upload::attempt::{Attempt, Broken, RowOutcome, Stop};
-use crate::sqlite::upload::{WaitingRow, WaitingRows};
+use crate::sqlite::upload::attempt::{Attempt, Broken, RowOutcome, Stop, id_of};
 use crate::synchronization::change::Change;
 use crate::upload::owed_rows::OwedRows;
 use crate::upload::uploaded_row::UploadedRow;
+use crate::upload::waiting::WaitingRow;
 use model::{Code, Failure};
-use std::ops::Range;
 
 /// The most rounds over the rows that wait. A tree of as many levels whose rows are in no order is
 /// resolved certainly, and what is deeper comes through with the rest.
@@ -49,90 +44,82 @@ pub(in crate::sqlite) fn search(attempt: &mut Attempt<'_>) -> Result<Found, Stop
     let none = || OwedRows::within(attempt.spills);
     let (mut refused, mut waited) = (none(), none());
     attempt.rows()?;
-    let mut waiting = attempt.broken.take(attempt.spills);
-    refuse(&waiting, &mut waited)?;
-    let in_the_way = attempt.waiting_rows.take(attempt.spills);
-    let mut rows = in_the_way.reader();
-    while let Some((row, _)) = rows.next_row()? {
-        waiting.push(&row)?;
-    }
-    let mut waiting = one_by_one(attempt, waiting)?;
-    for _ in 0..ROUNDS_MAX {
-        waiting = together(attempt, waiting, &mut refused)?;
-        let mut left = WaitingRows::within(attempt.spills);
-        halves(attempt, &waiting, 0..waiting.len(), &mut left)?;
-        let left = one_by_one(attempt, left)?;
-        waiting = without_culprits(attempt, &left, &mut refused)?;
-        if waiting.len() == left.len() {
-            break;
-        }
-    }
-    refuse(&waiting, &mut refused)?;
-    refuse(&attempt.broken, &mut refused)?;
+    let mut waiting = attempt.broken.take().into_rows();
+    refuse(attempt, &waiting, &mut waited)?;
+    waiting.extend(attempt.waiting_rows.take().into_rows());
+    let waiting = one_by_one(attempt, waiting, &mut refused)?;
+    let waiting = together(attempt, waiting, &mut refused)?;
+    refuse(attempt, &waiting, &mut refused)?;
+    refused.extend(&attempt.no_room)?;
     attempt.end_search()?;
     Ok(Found { refused, waited })
 }
 
-/// Refuses the rows that wait with a reason. A row without one is only in the way of another row,
-/// and is judged when the broken ones are left out.
-fn refuse(waiting: &WaitingRows, refused: &mut OwedRows) -> Result<(), Failure> {
-    let mut rows = waiting.reader();
-    while let Some((row, why)) = rows.next_row()? {
-        if !why.is_empty() {
-            refused.reject(&row.id, (Code::RowReferences, why))?;
-        }
-    }
-    Ok(())
+/// Refuses the rows that break a foreign key. A row that is only in the way of another one is
+/// judged when the broken ones are left out.
+fn refuse(
+    attempt: &Attempt<'_>,
+    waiting: &[WaitingRow],
+    refused: &mut OwedRows,
+) -> Result<(), Failure> {
+    waiting
+        .iter()
+        .filter(|row| row.reason.0 == Code::RowReferences)
+        .try_for_each(|row| refused.reject(&id_of(attempt.tables, row)?, row.reason.clone()))
 }
 
-/// Tries the rows that wait, each alone, as long as this brings one through. Returns the others.
-fn one_by_one(attempt: &mut Attempt<'_>, mut waiting: WaitingRows) -> Result<WaitingRows, Stop> {
+/// Tries the rows that wait, each alone, as long as this brings one through. Returns those of the
+/// others whose own references are broken, or those to them. The rest is refused.
+fn one_by_one(
+    attempt: &mut Attempt<'_>,
+    mut waiting: Vec<WaitingRow>,
+    refused: &mut OwedRows,
+) -> Result<Vec<WaitingRow>, Stop> {
+    let mut elsewhere = Vec::new();
     for _ in 0..ROUNDS_MAX {
-        let mut still = WaitingRows::within(attempt.spills);
-        for number in (0..waiting.len()).rev() {
-            try_alone(attempt, &waiting.row(number)?, &mut still)?;
-        }
-        if still.len() == waiting.len() {
-            break;
+        let before = waiting.len() + elsewhere.len();
+        let mut still = Vec::new();
+        for mut row in std::mem::take(&mut elsewhere).into_iter().chain(waiting).rev() {
+            match attempt.retry(&row)? {
+                RowOutcome::Done => {}
+                RowOutcome::InTheWay(why) => {
+                    row.reason = (Code::RowNotUnique, why);
+                    still.push(row);
+                }
+                RowOutcome::Broken(broken) => {
+                    row.reason = (Code::RowReferences, broken.why);
+                    if broken.elsewhere { &mut elsewhere } else { &mut still }.push(row);
+                }
+            }
         }
         waiting = still;
+        if waiting.len() + elsewhere.len() == before {
+            break;
+        }
     }
+    refuse(attempt, &elsewhere, refused)?;
     Ok(waiting)
-}
-
-fn try_alone(
-    attempt: &mut Attempt<'_>,
-    row: &WaitingRow,
-    still: &mut WaitingRows,
-) -> Result<(), Stop> {
-    match attempt.retry(row)? {
-        RowOutcome::Done => Ok(()),
-        RowOutcome::InTheWay(_) => Ok(still.push(row)?),
-        RowOutcome::Broken(broken) => Ok(still.push_with(row, &broken.why)?),
-    }
 }
 
 /// Tries the rows together, again without those that cannot stay. Returns the rows that break a
 /// foreign key together, and of which none can be named; none if all others stay.
 fn together(
     attempt: &mut Attempt<'_>,
-    mut waiting: WaitingRows,
+    mut waiting: Vec<WaitingRow>,
     refused: &mut OwedRows,
-) -> Result<WaitingRows, Stop> {
+) -> Result<Vec<WaitingRow>, Stop> {
     for _ in 0..ROUNDS_MAX {
-        let Some(out) = apply_together(attempt, &waiting)? else {
-            return Ok(WaitingRows::within(attempt.spills));
-        };
+        let Some(out) = apply_together(attempt, &waiting)? else { return Ok(Vec::new()) };
         if out.is_empty() {
             break;
         }
-        let mut rest = WaitingRows::within(attempt.spills);
-        let mut rows = waiting.reader();
-        while let Some((row, why)) = rows.next_row()? {
-            if !out.contains(&row.id)? {
-                rest.push_with(&row, &why)?;
-            } else if let Some(reason) = out.reason(&row.id)? {
-                refused.reject(&row.id, reason)?;
+        let mut rest = Vec::new();
+        for row in waiting {
+            let id = id_of(attempt.tables, &row)?;
+            if !out.contains(&id)? {
+                rest.push(row);
+            } else if let Some(reason) = out.reason(&id)? {
+                refused.reject(&id, reason)?;
             }
         }
         waiting = rest;
@@ -140,118 +127,27 @@ fn together(
     Ok(waiting)
 }
 
-/// Refuses the rows that break a foreign key elsewhere although all that concerns themselves is
-/// there. Returns the others: some may wait only because these were tried with them.
-fn without_culprits(
-    attempt: &mut Attempt<'_>,
-    left: &WaitingRows,
-    refused: &mut OwedRows,
-) -> Result<WaitingRows, Stop> {
-    let mut others = WaitingRows::within(attempt.spills);
-    for number in 0..left.len() {
-        let row = left.row(number)?;
-        match attempt.retry(&row)? {
-            RowOutcome::Done => {}
-            RowOutcome::InTheWay(_) => others.push(&row)?,
-            RowOutcome::Broken(Broken { why, elsewhere: true }) => {
-                refused.reject(&row.id, (Code::RowReferences, why))?;
-            }
-            RowOutcome::Broken(broken) => others.push_with(&row, &broken.why)?,
-        }
-    }
-    Ok(others)
-}
-
-/// Applies the rows in their order as far as they stay, then each half of the others.
-fn halves(
-    attempt: &mut Attempt<'_>,
-    waiting: &WaitingRows,
-    range: Range<usize>,
-    left: &mut WaitingRows,
-) -> Result<(), Stop> {
-    let rest = apply_first(attempt, waiting, range.clone())?..range.end;
-    match rest.len() {
-        0 => Ok(()),
-        1 => try_alone(attempt, &waiting.row(rest.start)?, left),
-        len => {
-            let middle = rest.start + len / 2;
-            halves(attempt, waiting, rest.start..middle, left)?;
-            halves(attempt, waiting, middle..rest.end, left)
-        }
-    }
-}
-
-/// Applies the first rows of those that wait, up to the last one after which no foreign key is
-/// broken. Returns the position of the next one.
-fn apply_first(
-    attempt: &mut Attempt<'_>,
-    waiting: &WaitingRows,
-    range: Range<usize>,
-) -> Result<usize, Stop> {
-    // Foreign keys may be broken between the rows.
-    let Some(links) = attempt.links.take() else { return Ok(range.end) };
-    let mut next = range.start;
-    attempt.savepoint("SAVEPOINT together")?;
-    for number in range {
-        if attempt.retry(&waiting.row(number)?)? != RowOutcome::Done {
-            break;
-        }
-        if foreign_keys_violated(attempt.connection)? {
-            continue;
-        }
-        let mut breaks = false;
-        for number in next..=number {
-            breaks = end_of(attempt, &links, &waiting.row(number)?)?.is_some();
-            if breaks {
-                break;
-            }
-        }
-        if !breaks {
-            attempt.savepoint("RELEASE together")?;
-            attempt.savepoint("SAVEPOINT together")?;
-            next = number + 1;
-        }
-    }
-    attempt.savepoint("ROLLBACK TO together")?;
-    attempt.savepoint("RELEASE together")?;
-    attempt.links = Some(links);
-    Ok(next)
-}
-
-/// An end at which a row that was applied breaks a foreign key.
-fn end_of(
-    attempt: &Attempt<'_>,
-    links: &Links,
-    waits: &WaitingRow,
-) -> Result<Option<End>, Failure> {
-    let mut row = UploadedRow::default();
-    let width = attempt.tables[waits.table].published.width();
-    row.read(&waits.row, waits.change, width)?;
-    Ok(links.broken_at(attempt.connection, waits.table, &row)?.first().copied())
-}
-
 /// Applies rows of those that wait, which may refer to each other. None if they stay. Otherwise
 /// nothing of them remains, and the result are the rows at which a foreign key is broken, with the
 /// reasons, and the rows that are in the way of others; it is empty if there are no such rows.
 fn apply_together(
     attempt: &mut Attempt<'_>,
-    waiting: &WaitingRows,
+    waiting: &[WaitingRow],
 ) -> Result<Option<OwedRows>, Stop> {
     // Foreign keys may be broken between the rows.
     let Some(links) = attempt.links.take() else { return Ok(None) };
     attempt.savepoint("SAVEPOINT together")?;
-    for number in 0..waiting.len() {
-        let row = waiting.row(number)?;
-        if let RowOutcome::InTheWay(_) = attempt.retry(&row)? {
-            attempt.waiting_rows.push(&row)?;
+    for row in waiting {
+        let outcome = attempt.retry(row)?;
+        if outcome != RowOutcome::Done {
+            attempt.put_off(row.clone(), outcome)?;
         }
     }
     let mut out = OwedRows::within(attempt.spills);
     settle_waiting(attempt)?.visit(|table, key, _| out.owe(&(table, key.to_vec())))?;
-    for number in 0..waiting.len() {
-        let row = waiting.row(number)?;
-        if let Some(end) = end_of(attempt, &links, &row)? {
-            out.reject(&row.id, (Code::RowReferences, links.reason(end)))?;
+    for row in waiting {
+        if let Some(end) = end_of(attempt, &links, row)? {
+            out.reject(&id_of(attempt.tables, row)?, (Code::RowReferences, links.reason(end)))?;
         }
     }
     let stay = out.is_empty() && !foreign_keys_violated(attempt.connection)?;
@@ -261,6 +157,16 @@ fn apply_together(
     attempt.savepoint("RELEASE together")?;
     attempt.links = Some(links);
     Ok((!stay).then_some(out))
+}
+
+/// An end at which a row that was applied breaks a foreign key.
+fn end_of(
+    attempt: &Attempt<'_>,
+    links: &Links,
+    waits: &WaitingRow,
+) -> Result<Option<End>, Failure> {
+    let row = waits.read(&attempt.tables[waits.table].published)?;
+    Ok(links.broken_at(attempt.connection, waits.table, &row)?.first().copied())
 }
 
 impl Attempt<'_> {
