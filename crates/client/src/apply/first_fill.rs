@@ -12,7 +12,8 @@
 //!
 //! Rows that the hidden table refuses, also for a key that came before, are left to the transaction
 //! of the download. Where something does not fit at all, the whole table is left to it: if it has
-//! rows that the center may know, if it changes in the meantime, or if its SQL is not understood.
+//! rows that the center may know, if a row that was written in the meantime has the key or a value
+//! of one that came, if the table changes in the meantime, or if its SQL is not understood.
 //!
 //! A hidden table that was left behind is removed by the next attempt.
 
@@ -148,7 +149,7 @@ impl FirstFill {
             let open = circumstances.open_generation;
             if hidden.is_current(connection, table)
                 && local_rows::are_all(connection, table, open).map_err(explain)?
-                && local_rows::take_over(connection, table, open, &hidden.sql())?
+                && local_rows::take_over(connection, table, &hidden.sql())?
             {
                 shown.push(hidden);
             }
