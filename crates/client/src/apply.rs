@@ -19,19 +19,21 @@
 //! A row with a pending change is never changed: the downloaded row is stored beside the change
 //! (`apply/incoming.rs`, trap 7). Sometimes this is not possible, because a cascade would change
 //! such a row or a constraint connects it with a downloaded one. Then nothing is applied and the
-//! change is uploaded first ([`Code::ApplyBlocked`]). If there is no upload, the row stays and the
-//! rest is applied (`apply/guarded.rs`). The rest is also applied if a table refuses a single row
-//! (`apply/kept_back.rs`).
+//! change is uploaded first ([`Code::ApplyBlocked`]). If it cannot be uploaded first, the download
+//! is refused ([`Code::DownloadBlocked`]).
+//!
+//! A single row that a table refuses is kept back, and the rest is applied (`apply/kept_back.rs`).
+//! The same holds for a row that a table of the user's own keeps from going (`apply/guarded.rs`).
 //!
 //! All triggers of the file are off for this connection, also the user's. Foreign key actions are
 //! not. A temporary trigger notes what goes unseen (`apply/own_values.rs`).
 
 mod arrivals;
-mod by_value;
 pub(crate) mod circumstances;
 mod constraint;
 pub(crate) mod download;
 pub(crate) mod first_fill;
+mod followed;
 mod frame;
 mod guarded;
 pub(crate) mod incoming;
@@ -54,8 +56,7 @@ use crate::connection::{LargeCache, begin_immediate, explain, triggers_off};
 use crate::fail_point::fail_point;
 use crate::progress::{self, Agreed};
 use arrivals::Arrivals;
-use by_value::ByValue;
-use circumstances::{Circumstances, blocked};
+use circumstances::{Circumstances, Uploads, blocked};
 use download::Download;
 use first_fill::FirstFill;
 use model::{Code, Failure};
@@ -63,48 +64,55 @@ use own_values::OwnValues;
 use protocol::{DownloadEnd, DownloadMode};
 use rows::Writer;
 use rusqlite::{Connection, ErrorCode};
+use std::collections::BTreeSet;
 
 /// Downloads of more rows get a larger cache.
 const SMALL_DOWNLOAD_ROWS: u64 = 1_000;
 
-/// Applies a download. Idempotent: a kill at any moment leaves all of it or nothing. Returns how
-/// many rejects it brought.
+/// What the application of a download has come to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Applied {
+    /// How many rejects it brought.
+    pub(crate) rejects: u64,
+    /// Some tables have to be received as a whole (`apply/followed.rs`).
+    pub(crate) receives_anew: bool,
+}
+
+/// Applies a download. Idempotent: a kill at any moment leaves all of it or nothing.
 pub(crate) fn apply(
     connection: &Connection,
     download: &Download,
     end: &DownloadEnd,
     circumstances: &Circumstances<'_>,
     progress: &mut dyn FnMut(u64),
-) -> Result<u64, Failure> {
+) -> Result<Applied, Failure> {
     let fill = first_fill::fill(connection, download, circumstances, progress)?;
-    let learned = match apply_once(connection, download, end, circumstances, &fill, progress) {
-        Err(failure) if may_guard(&failure, circumstances) => {
+    let applied = match apply_once(connection, download, end, circumstances, &fill, progress) {
+        Err(failure)
+            if failure.code() == Code::ApplyBlocked && circumstances.uploads != Uploads::Next =>
+        {
+            let message = format!("pending changes prevent the download: {}", failure.message());
+            Err(Failure::new(Code::DownloadBlocked, message).source(failure))
+        }
+        // Nothing waits to be uploaded, so a row of the user's own is in the way.
+        Err(failure) if failure.code() == Code::RemoteSchemaDiffers => {
             let guarding = Circumstances { guards: true, ..*circumstances };
             let none = FirstFill::none(circumstances);
             let guarded = apply_once(connection, download, end, &guarding, &none, progress);
-            guarded.and_then(|learned| {
+            guarded.and_then(|applied| {
                 guarded::end(connection, circumstances.tables)?;
-                Ok(learned)
+                Ok(applied)
             })
         }
         other => other,
     };
     let ended = fill.end(connection);
-    let learned = learned?;
+    let applied = applied?;
     ended?;
     if !download.is_empty() {
         kept_back::try_again(connection, circumstances.tables)?;
     }
-    Ok(learned)
-}
-
-/// Whether the download is tried once more, around rows that cannot make room: where no upload
-/// follows that would, or nothing waits to be uploaded.
-fn may_guard(failure: &Failure, circumstances: &Circumstances<'_>) -> bool {
-    match failure.code() {
-        Code::ApplyBlocked => !circumstances.uploads,
-        code => code == Code::RemoteSchemaDiffers,
-    }
+    Ok(applied)
 }
 
 fn apply_once(
@@ -114,7 +122,7 @@ fn apply_once(
     circumstances: &Circumstances<'_>,
     fill: &FirstFill,
     progress: &mut dyn FnMut(u64),
-) -> Result<u64, Failure> {
+) -> Result<Applied, Failure> {
     let large = download.rows() > SMALL_DOWNLOAD_ROWS;
     let _large_cache = large.then(|| LargeCache::new(connection)).transpose()?;
     let transaction = begin_immediate(connection)?;
@@ -128,8 +136,9 @@ fn apply_once(
     let may_hide = orphans::count(connection).map_err(explain)? > 0 || learned.rejects > 0;
     let unchecked = arrivals::any_unchecked(connection)?;
     let may_return = orphans::may_return(connection, circumstances.tables)?;
+    let mut followed = BTreeSet::new();
     if !download.is_empty() || may_return || unchecked {
-        write(connection, download, circumstances, &learned.withheld, (fill, progress))?;
+        followed = write(connection, download, circumstances, &learned.withheld, (fill, progress))?;
         if may_hide || unchecked || uncounted::any(connection, download, circumstances)? {
             orphans::set_aside(connection, circumstances)?;
         }
@@ -143,21 +152,22 @@ fn apply_once(
         committed: circumstances.committed,
     };
     progress::confirm(connection, &agreed).map_err(explain)?;
+    followed::receive_anew(connection, &followed)?;
     progress::partial::clear(connection).map_err(explain)?;
     fail_point!("client-apply-before-commit");
     commit(connection, transaction, circumstances)?;
     fail_point!("client-apply-committed");
-    Ok(learned.rejects)
+    Ok(Applied { rejects: learned.rejects, receives_anew: !followed.is_empty() })
 }
 
-/// Records the rejects, and writes and deletes the rows.
+/// Writes and deletes the rows. Yields the tables that have to be received as a whole.
 fn write(
     connection: &Connection,
     download: &Download,
     circumstances: &Circumstances<'_>,
     withheld: &[rejects::Withheld],
     (fill, progress): (&FirstFill, &mut dyn FnMut(u64)),
-) -> Result<(), Failure> {
+) -> Result<BTreeSet<usize>, Failure> {
     triggers_off(connection)?;
     let tables = circumstances.tables;
     // Not without need: the pragma makes SQLite prepare every statement again.
@@ -178,7 +188,6 @@ fn write(
     }
 
     let mut arrivals = Arrivals::begin(connection, circumstances)?;
-    let by_value = ByValue::note(connection, download, circumstances)?;
     let filled = fill.show(connection, circumstances)?;
     let mut writer = Writer::new(connection, download, circumstances, &filled)?;
     writer.keep_withheld(withheld)?;
@@ -193,7 +202,10 @@ fn write(
     // A child of a deleted row may refer to another row now.
     orphans::put_back(connection, tables)?;
     writer.repair_after_actions(&download.upserts)?;
-    by_value.map_or(Ok(()), ByValue::give_back)?;
+    let followed = match writer.has_seen_actions() {
+        true => followed::tables(connection, download, tables)?,
+        false => BTreeSet::new(),
+    };
     writer.finish()?;
     kept_back::forget_refusals(connection, tables, download)?;
     if circumstances.guards {
@@ -213,7 +225,8 @@ fn write(
     for table in returned.into_iter().filter(|_| changed) {
         stale::take_back(connection, table, circumstances)?;
     }
-    own_values.tell()
+    own_values.tell()?;
+    Ok(followed)
 }
 
 /// Per table with local changes: how many rows exist that have one. A download adds none and must

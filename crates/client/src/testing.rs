@@ -4,7 +4,7 @@
 
 pub(crate) mod center;
 
-use crate::apply::circumstances::Circumstances;
+use crate::apply::circumstances::{Circumstances, Uploads};
 use crate::apply::download::Download;
 use crate::progress;
 use crate::progress::state::State;
@@ -353,7 +353,7 @@ impl Incoming<'_> {
             nonce: state.nonce_attempt,
             at: "2024-02-29T00:00:00.000Z",
             spills: &remote.spills,
-            uploads: true,
+            uploads: Uploads::Next,
             guards: false,
             fill_rows_min: remote.fill_rows_min,
         };

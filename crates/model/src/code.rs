@@ -334,10 +334,13 @@ codes! {
     /// first, so nothing was done.
     5145 ShapeChangeBlocked Remote false
         "synchronize without --download-only: pending changes then go up with the old tables";
-    /// A synchronization with `--download-only` got a download that pending changes prevent, also
-    /// in part. Nothing of it was applied. The changes must be uploaded first.
+    /// Pending changes are in the way of a download: for example, a new row has the UNIQUE value of
+    /// a downloaded row, or the download deletes the parent of a new row. Nothing of the download
+    /// was applied. The changes must be uploaded first, and this synchronization could not do that:
+    /// because of `--download-only`, because their table waits at the consolidated database, or
+    /// because they wait for the values of new columns.
     5146 DownloadBlocked Remote false
-        "synchronize without --download-only, so that the pending changes are uploaded first";
+        "synchronize without --download-only; if you did, undo the change that is in the way";
     /// Columns were published that this remote has not received yet, and rows of their table have
     /// pending changes. These can be uploaded after a download has brought the values of the
     /// columns.

@@ -7,6 +7,17 @@ use model::{Code, Failure, Nonce, Spills};
 use rusqlite::Connection;
 use std::sync::Arc;
 
+/// When changes are uploaded that are pending while a download is applied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Uploads {
+    /// Before the next attempt. Then they no longer block the download.
+    Next,
+    /// After this download, or when the center has their table again.
+    Later,
+    /// Not in this synchronization, which only downloads.
+    Not,
+}
+
 /// What surrounds the application of a download.
 pub(crate) struct Circumstances<'a> {
     pub(crate) tables: &'a [RemoteTable],
@@ -19,8 +30,8 @@ pub(crate) struct Circumstances<'a> {
     /// Now, as text.
     pub(crate) at: &'a str,
     pub(crate) spills: &'a Arc<Spills>,
-    /// Pending changes are uploaded before the next attempt, and no longer block it.
-    pub(crate) uploads: bool,
+    /// When changes are uploaded that are pending now.
+    pub(crate) uploads: Uploads,
     /// Rows that cannot make room stay as they are (`apply/guarded.rs`).
     pub(crate) guards: bool,
     /// From so many rows on a table is filled under a hidden name (`apply/first_fill.rs`).

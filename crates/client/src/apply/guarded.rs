@@ -1,18 +1,18 @@
-//! Rows that a download does not change, because pending changes cannot be uploaded first.
+//! Rows that a download does not change, because a table of the user's own refers to them.
 //!
-//! A row with a pending change is never changed. If it refers to another row, that row cannot be
-//! deleted without breaking a foreign key. Usually the change is uploaded first. But a
-//! synchronization that only downloads has no upload, and a row in a table of the user's own is
-//! never uploaded. Then the download is applied once more: changed rows, and all rows to which they
-//! refer, directly or not, stay. The downloaded rows are stored beside them (`apply/kept_back.rs`).
+//! A row of such a table is never uploaded, so the row that it refers to cannot be deleted without
+//! breaking a foreign key, however often the remote synchronizes. The download is applied once
+//! more: these rows, and all rows to which they refer, directly or not, stay. The downloaded rows
+//! are stored beside them (`apply/kept_back.rs`). This is done only when no change is pending here:
+//! pending changes are uploaded first.
 
-use super::circumstances::Circumstances;
+use super::circumstances::{Circumstances, waits_here};
 use super::{incoming, rejects};
 use crate::connection::{explain, value};
 use crate::schema::reference::{Clinging, Reference};
 use crate::schema::{RemoteTable, reference};
 use crate::sql::ident;
-use model::{Failure, Value};
+use model::{Code, Failure, Value};
 use rusqlite::Connection;
 
 /// The table that holds the keys of guarded rows.
@@ -41,6 +41,10 @@ pub(super) fn begin(
     circumstances: &Circumstances<'_>,
 ) -> Result<(), Failure> {
     let tables = circumstances.tables;
+    // It was made after the download was tried first.
+    if waits_here(connection, circumstances) {
+        return Err(Failure::new(Code::ApplyBlocked, "a change is uploaded first"));
+    }
     let run = |sql: &str| connection.execute(sql, []).map_err(explain);
     for table in tables {
         incoming::create(connection, table)?;
@@ -67,17 +71,8 @@ pub(super) fn begin(
             table.incoming_sql(),
             table.same_our_key("i.", &format!("{guarded}.")),
         ))?;
-        if table.uploads() {
-            run(&format!(
-                "INSERT OR IGNORE INTO temp.{guarded} SELECT {}, NULL FROM {} \
-                 WHERE \"generation\" = {}",
-                table.our_keys_sql(""),
-                table.change_sql(),
-                circumstances.open_generation,
-            ))?;
-        }
     }
-    add_ancestors(connection, tables, &references)
+    Ok(())
 }
 
 /// Tells of the rows that should have gone with this download, and stay because a row of a table
@@ -89,12 +84,11 @@ pub(super) fn tell(
     for table in circumstances.tables {
         let sql = format!(
             "SELECT {}, g.\"held_by\" FROM temp.{} AS g JOIN {} AS i ON {} \
-             WHERE g.\"held_by\" IS NOT NULL AND NOT i.\"present\" AND {}",
+             WHERE g.\"held_by\" IS NOT NULL AND NOT i.\"present\"",
             table.our_keys_sql("g."),
             guarded_sql(table),
             table.incoming_sql(),
             table.same_our_key("i.", "g."),
-            incoming::without_change(table, "i."),
         );
         let read = || -> rusqlite::Result<()> {
             let mut statement = connection.prepare(&sql)?;

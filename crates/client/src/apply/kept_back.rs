@@ -2,8 +2,8 @@
 //!
 //! A table of this file may refuse a row that the center has: by a CHECK, a NOT NULL or a UNIQUE
 //! index that only the file has, or by the type of a column. Such a row is reported as a reject.
-//! And a row cannot be deleted while a row that the download does not delete refers to it: a row
-//! with a pending change, or a row of a table of the user's own.
+//! And a row cannot be deleted while a row of a table of the user's own refers to it
+//! (`apply/guarded.rs`).
 //!
 //! Both wait in `syncline_incoming_T`, under keys without a change. They are tried again before
 //! every attempt and after every download that writes (`apply/incoming.rs`). They are discarded

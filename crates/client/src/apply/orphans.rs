@@ -10,7 +10,7 @@
 //! A row that refers to one that is set aside is set aside too, because deleting its parent would
 //! delete or change it.
 
-use super::circumstances::Circumstances;
+use super::circumstances::{Circumstances, Uploads};
 use super::download::Download;
 use super::guarded;
 use crate::connection::{bind, explain};
@@ -125,7 +125,8 @@ pub(crate) fn has_table(connection: &Connection, table: &RemoteTable) -> Result<
 
 /// Sets aside every row that refers to nothing, with all that refer to it. True if there are any.
 /// A row with a pending change stays: its upload tells the application what it has broken. Where
-/// such a row refers to another that is set aside, the change has to be uploaded first.
+/// such a row refers to another that is set aside, the change has to be uploaded first. So it is
+/// where the parent was deleted here, if this synchronization only downloads.
 pub(super) fn set_aside(
     connection: &Connection,
     circumstances: &Circumstances<'_>,
@@ -133,6 +134,9 @@ pub(super) fn set_aside(
     let aside = Aside::new(connection, circumstances.into())?;
     for reference in &aside.references {
         let child = aside.child(reference);
+        if circumstances.uploads == Uploads::Not {
+            aside.refuse_deleted_here(reference)?;
+        }
         let waits = match child.uploads() {
             true => format!(
                 " AND NOT EXISTS (SELECT 1 FROM {} AS g WHERE {} AND g.\"generation\" = {})",
@@ -394,6 +398,41 @@ impl<'a> Aside<'a> {
             Some(()) => Err(Failure::new(Code::ApplyBlocked, message).table(table.name())),
             None => Ok(()),
         }
+    }
+
+    /// The parent may be missing because it was deleted here. The center hears of that first.
+    fn refuse_deleted_here(&self, reference: &Reference) -> Result<(), Failure> {
+        let parent = reference.parent_at.map(|at| &self.tables[at]);
+        let Some(parent) = parent.filter(|parent| parent.uploads()) else { return Ok(()) };
+        let child = self.child(reference);
+        let was = reference
+            .columns
+            .iter()
+            .map(|(from, to)| format!("d.{} = c.{}", Image::Old.column(to), ident(from)));
+        let published = |(_, to): &(String, String)| {
+            parent.published.columns.iter().any(|column| column.eq_ignore_ascii_case(to))
+        };
+        if !reference.columns.iter().all(published) {
+            return Ok(());
+        }
+        let sql = format!(
+            "SELECT EXISTS (SELECT 1 FROM {} AS d JOIN {} AS c ON {} \
+             WHERE d.\"generation\" = {} AND {})",
+            parent.change_sql(),
+            child.table_sql(),
+            all(was),
+            self.open_generation,
+            reference.is_broken(),
+        );
+        if !self.connection.query_row(&sql, [], |row| row.get(0)).map_err(explain)? {
+            return Ok(());
+        }
+        let message = format!(
+            "a row of {} refers to one of {} that was deleted here",
+            child.name(),
+            parent.name()
+        );
+        Err(Failure::new(Code::ApplyBlocked, message).table(child.name()))
     }
 
     fn copy(&self, position: usize, table: &RemoteTable) -> Result<usize, Failure> {

@@ -310,6 +310,11 @@ impl<'a> Writer<'a> {
         self.write_waiting_rows()
     }
 
+    /// Whether foreign keys have changed rows beyond those that were written or deleted.
+    pub(super) fn has_seen_actions(&self) -> bool {
+        self.actions.seen.get()
+    }
+
     /// Removes what was needed only here.
     pub(super) fn finish(self) -> Result<(), Failure> {
         let notes = |target: &&Target<'_>| target.notes_keys || target.notes_spellings;
@@ -343,9 +348,8 @@ fn rewrite<'a>(
     Ok(target.waiting.take())
 }
 
-/// Writes rows that stand in each other's way, with placeholders. Where a row that did not come, or
-/// a pending change, has the value of one of them, that one is kept back, and the others are
-/// yielded as they were.
+/// Writes rows that stand in each other's way, with placeholders. Where a row that did not come has
+/// the value of one of them, that one is kept back, and the others are yielded as they were.
 fn part<'a>(
     connection: &'a Connection,
     circumstances: &'a Circumstances<'a>,
@@ -372,11 +376,14 @@ fn part<'a>(
         .map_err(explain)?;
     let message =
         format!("a downloaded row of {} has a value that a local row has too", target.table.name());
-    if circumstances::waits_here(connection, circumstances) && !circumstances.guards {
+    if circumstances::waits_here(connection, circumstances) {
         let failure = Failure::new(Code::ApplyBlocked, message);
         return Err(failure.table(target.table.name()));
     }
-    keep_back(connection, circumstances, target, &last, &message)?;
+    target.keeps_back = true;
+    for_each_row(&last, target.table, &mut |_, _, row| {
+        kept_back::refuse(connection, circumstances, target.table, row, &message)
+    })?;
     let mut others = WaitingRows::new(circumstances.spills);
     let kept = guarded::is_kept_sql(target.table);
     for_each_row(&all, target.table, &mut |bytes, key, _| {
@@ -387,24 +394,6 @@ fn part<'a>(
         }
     })?;
     Ok(Some(others))
-}
-
-/// Keeps back rows that are blocked by others. If a pending change blocks a row, this is not
-/// reported: the change is uploaded, and then the row can be applied.
-fn keep_back(
-    connection: &Connection,
-    circumstances: &Circumstances<'_>,
-    target: &mut Target<'_>,
-    rows: &WaitingRows,
-    reason: &str,
-) -> Result<(), Failure> {
-    let table = target.table;
-    let tells = !circumstances::waits_here(connection, circumstances);
-    target.keeps_back = true;
-    for_each_row(rows, table, &mut |_, _, row| match tells {
-        true => kept_back::refuse(connection, circumstances, table, row, reason),
-        false => kept_back::keep_row(connection, table, row),
-    })
 }
 
 type VisitRow<'a> = dyn FnMut(&[u8], &[ValueRef<'_>], &[ValueRef<'_>]) -> Result<(), Failure> + 'a;

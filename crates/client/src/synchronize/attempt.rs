@@ -62,8 +62,8 @@ pub(super) enum Wish {
     Wait { until_ms: u64 },
     /// Another connection, over which the upload is sent that the server wants.
     Again,
-    /// Nothing: it is over. Changes may have had to wait for its download.
-    End { postponed: bool },
+    /// Nothing: it is over. Another attempt may have to follow.
+    End { unfinished: bool },
 }
 
 impl Attempt {
@@ -232,7 +232,7 @@ impl Attempt {
                 // Another attempt says so in its Hello, and a transport that has no way back leaves
                 // it to the next one.
                 Then::Acknowledge(counter)
-                    if !self.side.is_postponed() && !scene.total.half_duplex =>
+                    if !self.side.is_unfinished() && !scene.total.half_duplex =>
                 {
                     let acknowledgement = Message::Acknowledgement(Acknowledgement { counter });
                     self.phase = Phase::Acknowledging;
@@ -299,7 +299,7 @@ impl Attempt {
     }
 
     fn end(&self) -> Wish {
-        Wish::End { postponed: self.side.is_postponed() }
+        Wish::End { unfinished: self.side.is_unfinished() }
     }
 
     fn wait(&self) -> Wish {

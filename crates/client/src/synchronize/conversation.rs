@@ -197,8 +197,8 @@ impl Conversation {
                 self.state = State::Connected(attempt);
                 Ok(Next::Wait { until_ms })
             }
-            // Changes had to wait for the download: another attempt uploads them.
-            Ok(Wish::End { postponed: true }) if self.apply_attempts < APPLY_ATTEMPTS_MAX => {
+            // Changes had to wait for the download, or tables are received as a whole.
+            Ok(Wish::End { unfinished: true }) if self.apply_attempts < APPLY_ATTEMPTS_MAX => {
                 self.apply_attempts += 1;
                 Ok(self.connect(remote, 0, host))
             }
@@ -253,11 +253,6 @@ impl Conversation {
             }
             // The next attempt leaves the table out.
             Code::TableWentAway if total.interrupted < INTERRUPTIONS_MAX => total.interrupted += 1,
-            // Another attempt would find the same changes.
-            Code::ApplyBlocked if mode == Mode::DownloadOnly => {
-                let message = "pending changes prevent the download";
-                return Err(Failure::new(Code::DownloadBlocked, message).source(failure));
-            }
             _ => return Err(failure),
         }
         let delay_ms = u64::from(failure.retry_after().unwrap_or(0)) * 1000;

@@ -8,7 +8,7 @@ use super::arriving::{Arriving, merge};
 use super::{Host, Lesson, Request, Step, Total};
 use crate::Remote;
 use crate::apply;
-use crate::apply::circumstances::Circumstances;
+use crate::apply::circumstances::{Circumstances, Uploads};
 use crate::apply::download::Download;
 use crate::fail_point::fail_point;
 use crate::moment::iso_utc;
@@ -54,6 +54,8 @@ pub(super) struct Side {
     upload_is_wanted: bool,
     /// Pending changes are uploaded in another attempt, after the download of this one.
     postponed: bool,
+    /// The download of this attempt makes another one necessary.
+    receives_anew: bool,
     /// The upload that was acknowledged in this attempt.
     committed: Option<Frozen>,
     /// The receipt of that acknowledgement.
@@ -126,6 +128,7 @@ impl Side {
             unknown,
             upload_is_wanted,
             postponed,
+            receives_anew: false,
             committed: None,
             receipt: None,
             download: None,
@@ -155,9 +158,10 @@ impl Side {
         });
     }
 
-    /// Pending changes had to wait for the download of this attempt.
-    pub(super) fn is_postponed(&self) -> bool {
-        self.postponed
+    /// Another attempt follows: it uploads changes that had to wait for the download of this one,
+    /// or receives tables as a whole.
+    pub(super) fn is_unfinished(&self) -> bool {
+        self.postponed || self.receives_anew
     }
 
     /// Performs an instruction of the session.
@@ -282,8 +286,12 @@ impl Side {
             nonce: self.state.nonce_attempt,
             at: &at,
             spills: &scene.remote.spills,
-            // What had to wait for this download, or waits on, cannot make room for it.
-            uploads: scene.request.mode == Mode::Full && !self.postponed && self.kept.is_empty(),
+            uploads: match scene.request.mode {
+                Mode::Full if !self.postponed && self.kept.is_empty() => Uploads::Next,
+                // What had to wait for this download, or waits on, cannot make room for it.
+                Mode::Full => Uploads::Later,
+                Mode::DownloadOnly | Mode::UploadOnly | Mode::Ping => Uploads::Not,
+            },
             guards: false,
             fill_rows_min: scene.remote.fill_rows_min,
         };
@@ -293,7 +301,9 @@ impl Side {
         let connection = &scene.remote.connection;
         let applied = apply::apply(connection, &download, end, &circumstances, report);
         let applied = applied.inspect_err(|it| self.doubt_what_is_kept(&*scene.remote, it));
-        scene.total.learned += applied?;
+        let applied = applied?;
+        scene.total.learned += applied.rejects;
+        self.receives_anew = applied.receives_anew;
         self.committed = None;
         scene.remote.wanted.clear();
         scene.total.downloaded.upserts += download.upsert_rows;

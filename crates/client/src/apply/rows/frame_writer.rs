@@ -33,8 +33,6 @@ pub(super) struct FrameWriter<'a, 'b> {
     select: Option<CachedStatement<'a>>,
     /// Where local changes wait: is this key among them, and where to keep its row.
     changed: Option<(CachedStatement<'a>, CachedStatement<'a>)>,
-    /// Where other rows stay too: has this one a local change?
-    is_pending: Option<CachedStatement<'a>>,
     note_key: Option<CachedStatement<'a>>,
 }
 
@@ -52,8 +50,6 @@ impl<'a, 'b> FrameWriter<'a, 'b> {
             Some(sql) => Some((prepare(&sql.is_changed)?, prepare(&sql.keep_row)?)),
             None => None,
         };
-        let is_pending = target.changed.as_ref().and_then(|sql| sql.is_pending.as_deref());
-        let is_pending = is_pending.map(prepare).transpose()?;
         let prepare_if =
             |needed: bool, sql: &dyn Fn() -> String| needed.then(|| prepare(&sql())).transpose();
         Ok(FrameWriter {
@@ -70,7 +66,6 @@ impl<'a, 'b> FrameWriter<'a, 'b> {
             })?,
             knows_former: target.knows_former,
             changed,
-            is_pending,
             waiting: &mut target.waiting,
             only_new: &mut target.only_new,
             keeps_back: &mut target.keeps_back,
@@ -128,12 +123,6 @@ impl<'a, 'b> FrameWriter<'a, 'b> {
         row: &[ValueRef<'_>],
     ) -> Result<(), Failure> {
         if !self.circumstances.guards || !self.actions.tells.get().overwritten {
-            return Ok(());
-        }
-        let generation = self.circumstances.open_generation;
-        if let Some(is_pending) = &mut self.is_pending
-            && exists(is_pending, key, generation).map_err(explain)?
-        {
             return Ok(());
         }
         let Some(select) = &mut self.select else { return Ok(()) };

@@ -12,7 +12,7 @@ use rusqlite::Connection;
 /// One table during the application of a download.
 pub(super) struct Target<'a> {
     pub(super) table: &'a RemoteTable,
-    /// Local changes wait, so every key is looked up among them.
+    /// Local changes wait, or rows are guarded, so every key is looked up among them.
     pub(super) changed: Option<ChangedSql>,
     /// Received keys are noted, because rows whose key is not among them are deleted afterwards.
     pub(super) notes_keys: bool,
@@ -29,31 +29,25 @@ pub(super) struct Target<'a> {
     pub(super) keeps_back: bool,
 }
 
-/// Statements for tables with local changes.
+/// Statements for tables with rows that stay as they are.
 pub(super) struct ChangedSql {
     pub(super) is_changed: String,
-    /// Where rows without a change count too: finds only those with one.
-    pub(super) is_pending: Option<String>,
     pub(super) keep_row: String,
     pub(super) keep_delete: String,
 }
 
 impl ChangedSql {
     fn new(table: &RemoteTable, guards: bool) -> ChangedSql {
-        let is_pending = || {
-            format!(
-                "SELECT 1 FROM {} WHERE {} AND \"generation\" = ?{}",
-                table.change_sql(),
-                table.our_key_is_parameter(1),
-                table.key.len() + 1
-            )
-        };
         ChangedSql {
             is_changed: match guards {
                 true => guarded::is_guarded_sql(table),
-                false => is_pending(),
+                false => format!(
+                    "SELECT 1 FROM {} WHERE {} AND \"generation\" = ?{}",
+                    table.change_sql(),
+                    table.our_key_is_parameter(1),
+                    table.key.len() + 1
+                ),
             },
-            is_pending: (guards && table.uploads()).then(is_pending),
             keep_row: incoming::keep_row_sql(table),
             keep_delete: incoming::keep_delete_sql(table),
         }
