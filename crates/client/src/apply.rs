@@ -44,7 +44,6 @@ pub(crate) mod readable;
 mod refresh;
 pub(crate) mod rejects;
 pub(crate) mod rows;
-pub(crate) mod settling;
 mod stale;
 #[cfg(test)]
 mod tests;
@@ -87,31 +86,41 @@ pub(crate) fn apply(
     progress: &mut dyn FnMut(u64),
 ) -> Result<Applied, Failure> {
     let fill = first_fill::fill(connection, download, circumstances, progress)?;
-    let applied = match apply_once(connection, download, end, circumstances, &fill, progress) {
-        Err(failure)
-            if failure.code() == Code::ApplyBlocked && circumstances.uploads != Uploads::Next =>
-        {
-            let message = format!("pending changes prevent the download: {}", failure.message());
-            Err(Failure::new(Code::DownloadBlocked, message).source(failure))
-        }
-        // Nothing waits to be uploaded, so a row of the user's own is in the way.
-        Err(failure) if failure.code() == Code::RemoteSchemaDiffers => {
-            let guarding = Circumstances { guards: true, ..*circumstances };
-            let none = FirstFill::none(circumstances);
-            let guarded = apply_once(connection, download, end, &guarding, &none, progress);
-            guarded.and_then(|applied| {
-                guarded::end(connection, circumstances.tables)?;
-                Ok(applied)
-            })
-        }
-        other => other,
-    };
+    let applied = apply_around(connection, download, end, circumstances, &fill, progress);
     let ended = fill.end(connection);
-    let applied = applied?;
+    let applied = applied.map_err(|failure| match failure.code() {
+        Code::ApplyBlocked if circumstances.uploads != Uploads::Next => {
+            let message = format!("pending changes prevent the download: {}", failure.message());
+            Failure::new(Code::DownloadBlocked, message).source(failure)
+        }
+        _ => failure,
+    })?;
     ended?;
-    if !download.is_empty() {
-        kept_back::try_again(connection, circumstances.tables)?;
-    }
+    Ok(applied)
+}
+
+/// Applies it, around rows that cannot go if there are any (`apply/guarded.rs`).
+fn apply_around(
+    connection: &Connection,
+    download: &Download,
+    end: &DownloadEnd,
+    circumstances: &Circumstances<'_>,
+    fill: &FirstFill,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Applied, Failure> {
+    let guarding = Circumstances { guards: true, ..*circumstances };
+    let applied = match kept_back::has_deletes(connection, circumstances.tables)? {
+        true => apply_once(connection, download, end, &guarding, fill, progress)?,
+        false => match apply_once(connection, download, end, circumstances, fill, progress) {
+            // Nothing waits to be uploaded, so a row of the user's own is in the way.
+            Err(failure) if failure.code() == Code::RemoteSchemaDiffers => {
+                let none = FirstFill::none(circumstances);
+                apply_once(connection, download, end, &guarding, &none, progress)?
+            }
+            other => return other,
+        },
+    };
+    guarded::end(connection, circumstances.tables)?;
     Ok(applied)
 }
 
@@ -137,9 +146,10 @@ fn apply_once(
     let unchecked = arrivals::any_unchecked(connection)?;
     let may_return = orphans::may_return(connection, circumstances.tables)?;
     let mut followed = BTreeSet::new();
-    if !download.is_empty() || may_return || unchecked {
+    let kept = kept_back::count(connection, circumstances.tables)? > 0;
+    if !download.is_empty() || may_return || unchecked || kept {
         followed = write(connection, download, circumstances, &learned.withheld, (fill, progress))?;
-        if may_hide || unchecked || uncounted::any(connection, download, circumstances)? {
+        if may_hide || unchecked || kept || uncounted::any(connection, download, circumstances)? {
             orphans::set_aside(connection, circumstances)?;
         }
     }
@@ -197,6 +207,7 @@ fn write(
             writer.delete_rows_not_received(table)?;
         }
         writer.delete_rows(&download.deletes[usize::from(table.position)], progress)?;
+        writer.try_kept_back(table)?;
     }
     writer.write_waiting_rows()?;
     // A child of a deleted row may refer to another row now.

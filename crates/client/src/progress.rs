@@ -16,8 +16,7 @@ pub(crate) mod facts;
 pub(crate) mod partial;
 pub(crate) mod state;
 
-use crate::apply::settling;
-use crate::capture::change_log;
+use crate::capture::{change_log, undone};
 use crate::connection::{begin_immediate, explain};
 use crate::schema::RemoteTable;
 use crate::schema::history::Arriving;
@@ -69,7 +68,7 @@ pub(crate) fn begin_attempt(
     let identity = if is_new { &identity[..] } else { &identity[..2] };
     let (mut freezes, mut postponed) = (false, false);
     if !outcome_unknown {
-        settling::apply_for_undone_changes(&transaction, tables, state.open_generation)?;
+        undone::forget_beside_incoming(&transaction, tables, state.open_generation)?;
         postponed = uploads && is_postponed(&transaction, tables, &state)?;
         freezes =
             uploads && !postponed && has_entries(&transaction, tables, state.open_generation)?;

@@ -2,17 +2,17 @@
 //!
 //! A row of such a table is never uploaded, so the row that it refers to cannot be deleted without
 //! breaking a foreign key, however often the remote synchronizes. The download is applied once
-//! more: these rows, and all rows to which they refer, directly or not, stay. The downloaded rows
-//! are stored beside them (`apply/kept_back.rs`). This is done only when no change is pending here:
-//! pending changes are uploaded first.
+//! more: these rows, and all rows to which they refer, directly or not, stay. Their deletes are kept
+//! back (`apply/kept_back.rs`), and the next download begins in this way. They get the values that
+//! come, unless others may refer to these.
 
-use super::circumstances::{Circumstances, waits_here};
+use super::circumstances::Circumstances;
 use super::{incoming, rejects};
 use crate::connection::{explain, value};
 use crate::schema::reference::{Clinging, Reference};
 use crate::schema::{RemoteTable, reference};
 use crate::sql::ident;
-use model::{Code, Failure, Value};
+use model::{Failure, Value};
 use rusqlite::Connection;
 
 /// The table that holds the keys of guarded rows.
@@ -41,10 +41,6 @@ pub(super) fn begin(
     circumstances: &Circumstances<'_>,
 ) -> Result<(), Failure> {
     let tables = circumstances.tables;
-    // It was made after the download was tried first.
-    if waits_here(connection, circumstances) {
-        return Err(Failure::new(Code::ApplyBlocked, "a change is uploaded first"));
-    }
     let run = |sql: &str| connection.execute(sql, []).map_err(explain);
     for table in tables {
         incoming::create(connection, table)?;

@@ -13,7 +13,7 @@ use model::{Failure, Value};
 use rusqlite::Connection;
 
 /// Whether there is any incoming row.
-pub(super) fn has_any(connection: &Connection, table: &RemoteTable) -> rusqlite::Result<bool> {
+pub(crate) fn has_any(connection: &Connection, table: &RemoteTable) -> rusqlite::Result<bool> {
     let sql = format!("SELECT EXISTS (SELECT 1 FROM {})", table.incoming_sql());
     connection.prepare_cached(&sql)?.query_row([], |row| row.get(0))
 }

@@ -5,18 +5,18 @@
 //! And a row cannot be deleted while a row of a table of the user's own refers to it
 //! (`apply/guarded.rs`).
 //!
-//! Both wait in `syncline_incoming_T`, under keys without a change. They are tried again before
-//! every attempt and after every download that writes (`apply/incoming.rs`). They are discarded
-//! when a newer version of the row, or the whole table, arrives.
+//! Both wait in `syncline_incoming_T`, under keys without a change. So does a row that came for a
+//! changed row whose change was undone (`apply/incoming.rs`). They are tried again with every
+//! download, as if they were part of it. They are discarded when a newer version of the row, or the
+//! whole table, arrives.
 
 use super::circumstances::Circumstances;
 use super::download::Download;
 use super::incoming::{create, has_table, without_change};
-use super::{incoming, readable, rejects, settling};
-use crate::connection::{begin_immediate, bind, explain};
-use crate::progress::state::State;
-use crate::schema::RemoteTable;
-use model::{Failure, Value, ValueRef};
+use super::{incoming, readable, rejects};
+use crate::connection::{bind, explain, value};
+use crate::schema::{Image, RemoteTable};
+use model::{Failure, Value, ValueRef, write_value};
 use protocol::DownloadMode;
 use rusqlite::Connection;
 use std::collections::HashSet;
@@ -137,22 +137,65 @@ pub(super) fn refuse(
     rejects::record_unfit(connection, table, row, reason, circumstances.at).map_err(explain)
 }
 
-/// Tries rows again that are kept back, and downloaded rows whose change was undone. This is a
-/// separate transaction, because foreign keys are checked row by row in it. A crash before it does
-/// no harm, because the next attempt does the same.
-pub(super) fn try_again(connection: &Connection, tables: &[RemoteTable]) -> Result<(), Failure> {
+/// The rows of the table that are kept back, as they are encoded.
+pub(super) fn rows(
+    connection: &Connection,
+    table: &RemoteTable,
+    visit: &mut dyn FnMut(&[u8]) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    for_each(connection, table, (&table.images_sql("i.", Image::Incoming), "i.\"present\""), visit)
+}
+
+/// The keys of rows of the table whose deletes are kept back, as they are encoded.
+pub(super) fn deletes(
+    connection: &Connection,
+    table: &RemoteTable,
+    visit: &mut dyn FnMut(&[u8]) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    for_each(connection, table, (&table.our_keys_sql("i."), "NOT i.\"present\""), visit)
+}
+
+/// Whether a delete is kept back, of whichever table.
+pub(super) fn has_deletes(
+    connection: &Connection,
+    tables: &[RemoteTable],
+) -> Result<bool, Failure> {
     let mut any = false;
     for table in tables {
-        any |= has_table(connection, table).map_err(explain)?
-            && incoming::has_any(connection, table).map_err(explain)?;
+        deletes(connection, table, &mut |_| {
+            any = true;
+            Ok(())
+        })?;
     }
-    if !any {
+    Ok(any)
+}
+
+fn for_each(
+    connection: &Connection,
+    table: &RemoteTable,
+    (columns, condition): (&str, &str),
+    visit: &mut dyn FnMut(&[u8]) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    if !has_any(connection, table).map_err(explain)? {
         return Ok(());
     }
-    let transaction = begin_immediate(connection)?;
-    let open = State::read(connection)?.open_generation;
-    settling::apply_for_undone_changes(connection, tables, open)?;
-    transaction.commit().map_err(explain)
+    let sql = format!(
+        "SELECT {columns} FROM {} AS i WHERE {condition} AND {}",
+        table.incoming_sql(),
+        without_change(table, "i."),
+    );
+    let mut statement = connection.prepare(&sql).map_err(explain)?;
+    let width = statement.column_count();
+    let mut rows = statement.query([]).map_err(explain)?;
+    let mut bytes = Vec::new();
+    while let Some(row) = rows.next().map_err(explain)? {
+        bytes.clear();
+        for column in 0..width {
+            write_value(&mut bytes, value(row, column).map_err(explain)?);
+        }
+        visit(&bytes)?;
+    }
+    Ok(())
 }
 
 fn run(connection: &Connection, sql: &str, values: &[ValueRef<'_>]) -> Result<(), Failure> {

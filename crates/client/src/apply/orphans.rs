@@ -15,10 +15,10 @@ use super::download::Download;
 use super::guarded;
 use crate::connection::{bind, explain};
 use crate::progress::facts;
-use crate::schema::reference::{Clinging, Reference, references, references_from};
+use crate::schema::reference::{Reference, references, references_from};
 use crate::schema::{Image, RemoteTable};
 use crate::sql::{all, ident, parameters};
-use model::{Code, Failure, RowReader, Value};
+use model::{Code, Failure, RowReader};
 use protocol::DownloadMode;
 use rusqlite::{Connection, OptionalExtension};
 
@@ -97,26 +97,6 @@ pub(super) fn may_return(connection: &Connection, tables: &[RemoteTable]) -> Res
     Ok(false)
 }
 
-/// Forgets the row with this key, because what has become of it is known.
-pub(super) fn forget(
-    connection: &Connection,
-    tables: &[RemoteTable],
-    table: &RemoteTable,
-    key: &[Value],
-) -> Result<(), Failure> {
-    if count(connection).map_err(explain)? == 0 || !has_table(connection, table)? {
-        return Ok(());
-    }
-    let sql =
-        format!("DELETE FROM {} WHERE {}", table.orphans_sql(), table.our_key_is_parameter(1));
-    let mut statement = connection.prepare_cached(&sql).map_err(explain)?;
-    for (n, value) in key.iter().enumerate() {
-        bind(&mut statement, n + 1, value.as_ref()).map_err(explain)?;
-    }
-    statement.raw_execute().map_err(explain)?;
-    note_count(connection, tables)
-}
-
 /// Whether rows of the table were ever set aside.
 pub(crate) fn has_table(connection: &Connection, table: &RemoteTable) -> Result<bool, Failure> {
     let name = format!("syncline_orphan_{}", table.name());
@@ -131,7 +111,7 @@ pub(super) fn set_aside(
     connection: &Connection,
     circumstances: &Circumstances<'_>,
 ) -> Result<bool, Failure> {
-    let aside = Aside::new(connection, circumstances.into())?;
+    let aside = Aside::new(connection, circumstances)?;
     for reference in &aside.references {
         let child = aside.child(reference);
         if circumstances.uploads == Uploads::Not {
@@ -161,11 +141,11 @@ pub(super) fn set_aside(
 /// deleted and would take them along. True if there are any.
 pub(super) fn set_aside_children(
     connection: &Connection,
-    surroundings: Surroundings<'_>,
+    circumstances: &Circumstances<'_>,
     parent: &RemoteTable,
     keys: &[u8],
 ) -> Result<bool, Failure> {
-    let mut aside = Aside::new(connection, surroundings)?;
+    let mut aside = Aside::new(connection, circumstances)?;
     let leaving = LEAVING;
     aside.run(&format!(
         "CREATE TEMP TABLE syncline_leaving ({}, PRIMARY KEY ({})) WITHOUT ROWID",
@@ -194,32 +174,7 @@ pub(super) fn set_aside_children(
     for reference in aside.references.iter().filter(downloaded) {
         aside.add_children(reference, leaving)?;
     }
-    aside.refuse_clung(surroundings.clinging, at, leaving)?;
-    if !surroundings.clinging.is_empty() {
-        aside.take_descendants()?;
-        for position in 0..aside.tables.len() {
-            aside.refuse_clung(surroundings.clinging, position, &aside_sql(position))?;
-        }
-    }
     aside.finish()
-}
-
-/// What rows are set aside among.
-#[derive(Clone, Copy)]
-pub(super) struct Surroundings<'a> {
-    pub(super) tables: &'a [RemoteTable],
-    pub(super) open_generation: i64,
-    /// Guarded rows stay (`apply/guarded.rs`).
-    pub(super) guards: bool,
-    /// What a row that goes alone must not be clung to by.
-    pub(super) clinging: &'a [Clinging],
-}
-
-impl<'a> From<&Circumstances<'a>> for Surroundings<'a> {
-    fn from(circumstances: &Circumstances<'a>) -> Surroundings<'a> {
-        let Circumstances { tables, open_generation, guards, .. } = *circumstances;
-        Surroundings { tables, open_generation, guards, clinging: &[] }
-    }
 }
 
 /// Keys of rows that are about to be deleted.
@@ -243,9 +198,9 @@ struct Aside<'a> {
 impl<'a> Aside<'a> {
     fn new(
         connection: &'a Connection,
-        surroundings: Surroundings<'a>,
+        circumstances: &Circumstances<'a>,
     ) -> Result<Aside<'a>, Failure> {
-        let Surroundings { tables, open_generation, guards, .. } = surroundings;
+        let Circumstances { tables, open_generation, guards, .. } = *circumstances;
         let references = references(connection, tables).map_err(explain)?;
         let leaving = None;
         let aside = Aside { connection, tables, open_generation, guards, references, leaving };
@@ -289,34 +244,6 @@ impl<'a> Aside<'a> {
             child.table_sql(),
             reference.same(),
         ))
-    }
-
-    /// Fails if a row that no download takes away refers to one of `keys`. A foreign key that is
-    /// deferred would be checked only when nothing else could be done any more.
-    fn refuse_clung(
-        &self,
-        clinging: &[Clinging],
-        position: usize,
-        keys: &str,
-    ) -> Result<(), Failure> {
-        let parent = &self.tables[position];
-        for Clinging { child, reference } in clinging {
-            if reference.parent_at != Some(position) {
-                continue;
-            }
-            let sql = format!(
-                "SELECT EXISTS (SELECT 1 FROM {keys} AS a JOIN {} AS p ON {} JOIN {} AS c ON {})",
-                parent.table_sql(),
-                parent.same_key("p.", "a."),
-                ident(child),
-                reference.same(),
-            );
-            if self.connection.query_row(&sql, [], |row| row.get(0)).map_err(explain)? {
-                let message = format!("a row of {child} refers to one of {}", parent.name());
-                return Err(Failure::new(Code::ApplyBlocked, message).table(parent.name()));
-            }
-        }
-        Ok(())
     }
 
     /// Takes along all that refer to these rows.

@@ -310,15 +310,24 @@ pub(super) fn record_unfit(
     insert_with_row(connection, table, &key, reason, Some(text)).map(|_| ())
 }
 
-/// Whether a reject tells that the row should have gone.
-pub(super) fn is_held(
+/// Whether a reject tells that the table refuses the row.
+pub(super) fn is_unfit(
     connection: &Connection,
     table: &RemoteTable,
     key: &[Value],
 ) -> rusqlite::Result<bool> {
+    is_told(connection, table, key, Code::RowUnfit)
+}
+
+fn is_told(
+    connection: &Connection,
+    table: &RemoteTable,
+    key: &[Value],
+    code: Code,
+) -> rusqlite::Result<bool> {
     let sql = "SELECT 1 FROM syncline_reject WHERE table_name = ?1 AND key = ?2 AND code = ?3";
-    let held = rusqlite::params![table.name(), key_json(table, key), Code::RowHeld.number()];
-    connection.prepare_cached(sql)?.exists(held)
+    let told = rusqlite::params![table.name(), key_json(table, key), code.number()];
+    connection.prepare_cached(sql)?.exists(told)
 }
 
 /// Records a row that should have gone, and stays because `held_by` refers to it.
@@ -329,7 +338,7 @@ pub(super) fn record_held(
     held_by: &str,
     at: &str,
 ) -> rusqlite::Result<()> {
-    if is_held(connection, table, key)? {
+    if is_told(connection, table, key, Code::RowHeld)? {
         return Ok(());
     }
     let code = Code::RowHeld.number();

@@ -13,7 +13,7 @@ use crate::connection::bind;
 use crate::connection::explain;
 use crate::schema::{KeyColumn, RemoteTable};
 use actions::Actions;
-use model::{Code, Failure, RowReader, Spill, ValueRef};
+use model::{Code, Failure, RowReader, Spill, Value, ValueRef};
 use protocol::{DownloadMode, RowsFrame};
 use rusqlite::{CachedStatement, Connection};
 use std::cell::Cell;
@@ -190,6 +190,25 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
+    /// Tries again what is kept back of the table: deletes now, rows with those that wait.
+    pub(super) fn try_kept_back(&mut self, table: &RemoteTable) -> Result<(), Failure> {
+        if !kept_back::has_any(self.connection, table).map_err(explain)? {
+            return Ok(());
+        }
+        let (spills, position) = (self.circumstances.spills, usize::from(table.position));
+        let connection = self.connection;
+        let target = self.target(position)?;
+        target.keeps_back = true;
+        let waiting = target.waiting.get_or_insert_with(|| WaitingRows::new(spills));
+        kept_back::rows(connection, table, &mut |row| waiting.push(row))?;
+        let mut keys = WaitingRows::new(spills);
+        kept_back::deletes(self.connection, table, &mut |key| keys.push(key))?;
+        keys.for_each_chunk(&mut |chunk| {
+            let count = count_rows(chunk, table.key.len())?;
+            self.delete_keys_alone(position, chunk, count)
+        })
+    }
+
     /// In a refresh: deletes what lies in the table and was not received.
     pub(super) fn delete_rows_not_received(&mut self, table: &RemoteTable) -> Result<(), Failure> {
         let position = usize::from(table.position);
@@ -231,8 +250,7 @@ impl<'a> Writer<'a> {
             let undo = "ROLLBACK TO syncline_delete";
             self.connection.execute_batch(undo).map_err(explain)?;
             self.actions.seen.set(false);
-            let surroundings = self.circumstances.into();
-            orphans::set_aside_children(self.connection, surroundings, table, keys)?;
+            orphans::set_aside_children(self.connection, self.circumstances, table, keys)?;
             self.delete_keys(position, keys, count)?;
         }
         self.connection.execute_batch("RELEASE syncline_delete").map_err(explain)?;
@@ -256,7 +274,7 @@ impl<'a> Writer<'a> {
         };
         let mut delete = self.prepare(statements::delete(table))?;
         let mut changed = match &target.changed {
-            Some(sql) => Some((self.prepare(&sql.is_changed)?, self.prepare(&sql.keep_delete)?)),
+            Some(sql) => Some((self.prepare(&sql.stays)?, self.prepare(&sql.keep_delete)?)),
             None => None,
         };
         let mut key = Vec::new();
@@ -376,7 +394,9 @@ fn part<'a>(
         .map_err(explain)?;
     let message =
         format!("a downloaded row of {} has a value that a local row has too", target.table.name());
-    if circumstances::waits_here(connection, circumstances) {
+    if circumstances::waits_here(connection, circumstances)
+        && !all_are_told(connection, target.table, &last)?
+    {
         let failure = Failure::new(Code::ApplyBlocked, message);
         return Err(failure.table(target.table.name()));
     }
@@ -394,6 +414,21 @@ fn part<'a>(
         }
     })?;
     Ok(Some(others))
+}
+
+/// Whether it was told of all these rows that the table refuses them. No upload makes room for them.
+fn all_are_told(
+    connection: &Connection,
+    table: &RemoteTable,
+    rows: &WaitingRows,
+) -> Result<bool, Failure> {
+    let mut all = true;
+    for_each_row(rows, table, &mut |_, key, _| {
+        let key: Vec<Value> = key.iter().map(|value| (*value).to_owned()).collect();
+        all &= rejects::is_unfit(connection, table, &key).map_err(explain)?;
+        Ok(())
+    })?;
+    Ok(all)
 }
 
 type VisitRow<'a> = dyn FnMut(&[u8], &[ValueRef<'_>], &[ValueRef<'_>]) -> Result<(), Failure> + 'a;

@@ -7,9 +7,9 @@
 
 use super::circumstances::Circumstances;
 use super::constraint::is_constraint;
-use super::settling::live_entries;
-use super::values::key_of;
+use super::values::{bind_key, key_of};
 use super::{incoming, rejects};
+use crate::capture::change_log;
 use crate::connection::explain;
 use crate::schema::{Image, RemoteTable};
 use crate::sql::{all, ident};
@@ -48,6 +48,38 @@ fn take_back_one(
         connection.execute_batch("ROLLBACK TO syncline_stale").map_err(explain)?;
     }
     connection.execute_batch("RELEASE syncline_stale").map_err(explain)
+}
+
+/// Changed rows that exist, the one with `key` not counted.
+fn live_entries(
+    connection: &Connection,
+    tables: &[RemoteTable],
+    open: i64,
+    table: &RemoteTable,
+    key: &[Value],
+) -> Result<i64, Failure> {
+    let mut count = 0;
+    for table in tables.iter().filter(|table| table.uploads()) {
+        count += change_log::live_entries(connection, table, open).map_err(explain)?;
+    }
+    if !table.uploads() {
+        return Ok(count);
+    }
+    let sql = format!(
+        "SELECT EXISTS (SELECT 1 FROM {} AS t WHERE {}) AND EXISTS \
+         (SELECT 1 FROM {} WHERE \"generation\" = ?{} AND {})",
+        table.table_sql(),
+        table.key_is_parameter("t.", 1),
+        table.change_sql(),
+        key.len() + 1,
+        table.our_key_is_parameter(1),
+    );
+    let mut statement = connection.prepare_cached(&sql).map_err(explain)?;
+    bind_key(&mut statement, key).map_err(explain)?;
+    statement.raw_bind_parameter(key.len() + 1, open).map_err(explain)?;
+    let mut rows = statement.raw_query();
+    let own = rows.next().map_err(explain)?.map_or(Ok(0), |row| row.get::<_, i64>(0));
+    Ok(count - own.map_err(explain)?)
 }
 
 /// The keys of changes that are not based on the downloaded rows. A large column that the change

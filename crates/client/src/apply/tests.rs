@@ -250,6 +250,7 @@ fn a_row_that_a_table_of_the_user_refers_to_goes_when_that_lets_it_go() {
     assert_eq!(site.rows("SELECT * FROM p"), ["1", "7"]);
     site.write("DELETE FROM note");
     assert_eq!(site.upload(), Vec::<String>::new(), "what was kept back is no change");
+    site.download().apply().unwrap();
     assert_eq!(site.rows("SELECT * FROM p"), ["7"]);
 }
 
@@ -262,6 +263,7 @@ fn a_downloaded_row_waits_beside_a_change_and_comes_when_the_change_is_undone() 
     assert_eq!(rows(&site)[0], "1, 'a', 99", "the change is not overwritten");
     site.write("UPDATE t SET v = 10 WHERE id = 1");
     assert_eq!(site.upload(), Vec::<String>::new(), "nothing is left to upload");
+    site.download().apply().unwrap();
     assert_eq!(rows(&site)[0], "1, 'z', 11", "so the downloaded row applies");
     assert_eq!(site.rows("SELECT * FROM syncline_incoming_t"), Vec::<String>::new());
 }
@@ -275,6 +277,7 @@ fn a_downloaded_delete_waits_beside_a_change_and_comes_when_the_change_is_undone
     assert_eq!(rows(&site), ["1, 'a', 99"]);
     site.write("UPDATE t SET v = 10 WHERE id = 1; INSERT INTO t VALUES (2, 'b', 20)");
     assert_eq!(site.upload(), Vec::<String>::new());
+    site.download().apply().unwrap();
     assert_eq!(rows(&site), Vec::<String>::new());
 }
 
@@ -287,6 +290,7 @@ fn a_row_that_both_sides_inserted_comes_when_the_local_one_is_deleted() {
     assert_eq!(rows(&site)[2], "5, 'mine', 1");
     site.write("DELETE FROM t WHERE id = 5");
     assert_eq!(site.upload(), Vec::<String>::new());
+    site.download().apply().unwrap();
     assert_eq!(rows(&site)[2], "5, 'theirs', 2");
 }
 
@@ -311,6 +315,10 @@ fn an_incoming_row_that_does_not_fit_yet_goes_on_waiting() {
     site.write("UPDATE t SET v = 10 WHERE id = 1");
     assert_eq!(site.upload(), ["insert t (4, 'z', 4)"]);
     assert_eq!(rows(&site)[0], "1, 'a', 10");
+    // The center refuses the row that has its value.
+    let download = site.download().reject("t", &[int(4)], 2, Code::RowNotUnique);
+    download.delete("t", &[&[int(4)]]).apply().unwrap();
+    assert_eq!(rows(&site), ["1, 'z', 11", "2, 'b', 20"]);
 }
 
 // S4, S6
@@ -324,6 +332,7 @@ fn a_refresh_removes_what_did_not_come() {
     // The changed row was to disappear: it does when its change is undone. The new one stays.
     site.write("UPDATE t SET v = 20 WHERE id = 2");
     assert_eq!(site.upload(), ["insert t (5, 'new', 50)"]);
+    site.download().apply().unwrap();
     assert_eq!(rows(&site), ["3, 'c', 30", "5, 'new', 50"]);
 }
 

@@ -228,33 +228,6 @@ pub(crate) fn for_each_until(
     Ok(Continue(()))
 }
 
-/// What became of the row with our key `key` in the open generation, which is the only one;
-/// `None` when it has no entry.
-pub(crate) fn change_of(
-    connection: &Connection,
-    table: &RemoteTable,
-    generation: i64,
-    key: &[Value],
-) -> rusqlite::Result<Option<Change>> {
-    let layout = Layout::new(table, false);
-    let condition: String = table
-        .key
-        .iter()
-        .enumerate()
-        .map(|(n, key)| format!(" AND c.{} = ?{}", key.ours(), n + 2))
-        .collect();
-    let mut statement = connection.prepare_cached(&layout.sql(&condition))?;
-    statement.raw_bind_parameter(1, generation)?;
-    for (n, value) in key.iter().enumerate() {
-        crate::connection::bind(&mut statement, n + 2, value.as_ref())?;
-    }
-    let mut rows = statement.raw_query();
-    match rows.next()? {
-        Some(row) => Entry::new(row, layout)?.change().map(Some),
-        None => Ok(None),
-    }
-}
-
 /// Forgets what was captured of one row in `generation`, and what was downloaded for it.
 pub(crate) fn forget(
     connection: &Connection,
@@ -309,7 +282,7 @@ mod tests {
             let mut site = Site::new(&format!("CREATE TABLE t({key}, v)"));
             let tables = site.tables();
             for with_newer in [false, true] {
-                let sql = Layout::new(&tables[0], with_newer).sql("");
+                let sql = Layout::new(&tables[0], with_newer).sql();
                 let plan =
                     format!("EXPLAIN QUERY PLAN {}", sql.replace("?1", "1").replace("?2", "2"));
                 for line in site.rows(&plan) {

@@ -1,13 +1,14 @@
 //! Entries without effect: their rows are as they were before.
 
 use super::change_log::{self, Change, Reading};
+use crate::apply::incoming;
 use crate::connection::{bind, explain};
 use crate::schema::RemoteTable;
 use model::{Failure, Value};
 use rusqlite::Connection;
 
 /// Deletes entries of rows that are as they were before `generation`, the only one, so that they
-/// block no row. Entries with a downloaded row are settled elsewhere.
+/// block no row.
 pub(crate) fn forget(
     connection: &Connection,
     table: &RemoteTable,
@@ -25,41 +26,33 @@ pub(crate) fn forget(
         Ok(())
     })?;
     let sql = format!(
-        "{} AND NOT EXISTS (SELECT 1 FROM {} WHERE {})",
-        forget_sql(table),
-        table.incoming_sql(),
-        table.our_key_is_parameter(1),
-    );
-    undone.iter().try_for_each(|key| run(connection, &sql, key, generation))
-}
-
-/// Forgets one such entry although something was downloaded for its row, which stays.
-pub(crate) fn forget_entry(
-    connection: &Connection,
-    table: &RemoteTable,
-    generation: i64,
-    key: &[Value],
-) -> Result<(), Failure> {
-    run(connection, &forget_sql(table), key, generation)
-}
-
-fn forget_sql(table: &RemoteTable) -> String {
-    format!(
         "DELETE FROM {} WHERE {} AND \"generation\" = ?{}",
         table.change_sql(),
         table.our_key_is_parameter(1),
         table.key.len() + 1,
-    )
-}
-
-fn run(connection: &Connection, sql: &str, key: &[Value], generation: i64) -> Result<(), Failure> {
-    let run = || {
-        let mut statement = connection.prepare_cached(sql)?;
+    );
+    let run = |key: &Vec<Value>| {
+        let mut statement = connection.prepare_cached(&sql)?;
         for (n, value) in key.iter().enumerate() {
             bind(&mut statement, n + 1, value.as_ref())?;
         }
         statement.raw_bind_parameter(key.len() + 1, generation)?;
-        statement.raw_execute()
+        statement.raw_execute().map(drop)
     };
-    run().map(drop).map_err(explain)
+    undone.iter().try_for_each(run).map_err(explain)
+}
+
+/// Does this before a generation is frozen, in tables with downloaded rows beside changes. An entry
+/// would be uploaded as no change, and the downloaded row discarded with it.
+pub(crate) fn forget_beside_incoming(
+    connection: &Connection,
+    tables: &[RemoteTable],
+    generation: i64,
+) -> Result<(), Failure> {
+    for table in tables.iter().filter(|table| table.uploads()) {
+        if incoming::has_any(connection, table).map_err(explain)? {
+            forget(connection, table, generation)?;
+        }
+    }
+    Ok(())
 }

@@ -81,22 +81,6 @@ pub(crate) fn unpublished_references(
     connection: &Connection,
     tables: &[RemoteTable],
 ) -> Result<Vec<Clinging>, Failure> {
-    clinging(connection, tables, &|_| false)
-}
-
-/// The same, and those of tables that are only uploaded.
-pub(crate) fn clinging_references(
-    connection: &Connection,
-    tables: &[RemoteTable],
-) -> Result<Vec<Clinging>, Failure> {
-    clinging(connection, tables, &|table| !table.published.direction.downloads())
-}
-
-fn clinging(
-    connection: &Connection,
-    tables: &[RemoteTable],
-    also: &dyn Fn(&RemoteTable) -> bool,
-) -> Result<Vec<Clinging>, Failure> {
     let find = || -> rusqlite::Result<Vec<Clinging>> {
         let mut statement = connection.prepare_cached(
             "SELECT name FROM sqlite_schema
@@ -106,8 +90,7 @@ fn clinging(
             statement.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
         let mut found = Vec::new();
         for child in names {
-            let mut published = tables.iter().filter(|table| !also(table));
-            if published.any(|table| table.name().eq_ignore_ascii_case(&child)) {
+            if tables.iter().any(|table| table.name().eq_ignore_ascii_case(&child)) {
                 continue;
             }
             for (reference, on_delete) in references_of(connection, tables, &child, tables.len())? {

@@ -46,10 +46,11 @@ impl<'a, 'b> FrameWriter<'a, 'b> {
     ) -> Result<FrameWriter<'a, 'b>, Failure> {
         let table = target.table;
         let prepare = |sql: &str| connection.prepare_cached(sql).map_err(explain);
-        let changed = match &target.changed {
-            Some(sql) => Some((prepare(&sql.is_changed)?, prepare(&sql.keep_row)?)),
-            None => None,
-        };
+        let changed = target.changed.as_ref().and_then(|sql| {
+            let keeps_values = sql.keeps_values.as_ref()?;
+            Some(prepare(keeps_values).and_then(|found| Ok((found, prepare(&sql.keep_row)?))))
+        });
+        let changed = changed.transpose()?;
         let prepare_if =
             |needed: bool, sql: &dyn Fn() -> String| needed.then(|| prepare(&sql())).transpose();
         Ok(FrameWriter {

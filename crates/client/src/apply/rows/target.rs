@@ -31,23 +31,35 @@ pub(super) struct Target<'a> {
 
 /// Statements for tables with rows that stay as they are.
 pub(super) struct ChangedSql {
-    pub(super) is_changed: String,
+    /// Finds a row that keeps its values; none where every row takes those that come.
+    pub(super) keeps_values: Option<String>,
+    /// Finds a row that does not go.
+    pub(super) stays: String,
     pub(super) keep_row: String,
     pub(super) keep_delete: String,
 }
 
 impl ChangedSql {
     fn new(table: &RemoteTable, guards: bool) -> ChangedSql {
+        let is_pending = table.uploads().then(|| {
+            format!(
+                "SELECT 1 FROM {} WHERE {} AND \"generation\" = ?{}",
+                table.change_sql(),
+                table.our_key_is_parameter(1),
+                table.key.len() + 1
+            )
+        });
+        let guarded = guards.then(|| guarded::is_guarded_sql(table));
+        let either = [&guarded, &is_pending].into_iter().flatten().cloned().collect::<Vec<_>>();
+        let either = either.join(" UNION ALL ");
+        // Of a guarded row only what others may refer to has to stay.
+        let keeps_values = match table.referred_by_value {
+            true => Some(either.clone()),
+            false => is_pending,
+        };
         ChangedSql {
-            is_changed: match guards {
-                true => guarded::is_guarded_sql(table),
-                false => format!(
-                    "SELECT 1 FROM {} WHERE {} AND \"generation\" = ?{}",
-                    table.change_sql(),
-                    table.our_key_is_parameter(1),
-                    table.key.len() + 1
-                ),
-            },
+            keeps_values,
+            stays: either,
             keep_row: incoming::keep_row_sql(table),
             keep_delete: incoming::keep_delete_sql(table),
         }

@@ -158,7 +158,7 @@ impl<'a> Layout<'a> {
         }
     }
 
-    pub(super) fn sql(self, condition: &str) -> String {
+    pub(super) fn sql(self) -> String {
         let table = self.table;
         let captured = if self.has_large { "c.\"captured\"" } else { "0" };
         let mut columns = vec![
@@ -181,7 +181,7 @@ impl<'a> Layout<'a> {
         }
         format!(
             "SELECT {} FROM {} AS c LEFT JOIN {} AS t ON {}{joined} \
-             WHERE c.\"generation\" = ?1{condition}",
+             WHERE c.\"generation\" = ?1",
             list(columns),
             table.change_sql(),
             table.table_sql(),
@@ -192,6 +192,6 @@ impl<'a> Layout<'a> {
     /// Its statement, spelled when it is needed first.
     pub(super) fn spelled(self) -> &'a str {
         let entries = &self.table.collecting.entries[usize::from(self.with_newer)];
-        entries.get_or_init(|| self.sql(""))
+        entries.get_or_init(|| self.sql())
     }
 }
