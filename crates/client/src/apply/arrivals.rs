@@ -70,14 +70,13 @@ impl<'a> Arrivals<'a> {
         self.circumstances.tables.iter().filter(returned).collect()
     }
 
-    /// After everything is written. Yields how many rows were reported.
-    pub(super) fn settle(&mut self, download: &Download) -> Result<u64, Failure> {
+    /// After everything is written.
+    pub(super) fn settle(&mut self, download: &Download) -> Result<(), Failure> {
         if self.history.arriving.is_empty() {
-            return Ok(0);
+            return Ok(());
         }
-        let mut told = 0;
         for table in self.compared() {
-            told += self.tell_differences(table)?;
+            self.tell_differences(table)?;
             let sql = format!("DROP TABLE {}", before_sql(table));
             self.connection.execute_batch(&sql).map_err(explain)?;
         }
@@ -93,11 +92,10 @@ impl<'a> Arrivals<'a> {
         }
         self.history.arriving.values_mut().for_each(|arriving| arriving.unchecked = false);
         self.history.arriving.retain(|_, arriving| *arriving != Arriving::default());
-        self.history.write(self.connection)?;
-        Ok(told)
+        self.history.write(self.connection)
     }
 
-    fn tell_differences(&self, table: &RemoteTable) -> Result<u64, Failure> {
+    fn tell_differences(&self, table: &RemoteTable) -> Result<(), Failure> {
         let arriving = self.history.arriving.get(table.name());
         let is_whole = arriving.is_none_or(|it| it.returned || it.uncaptured);
         // Else only what lay in these columns is nobody else's.
@@ -127,7 +125,6 @@ impl<'a> Arrivals<'a> {
         };
         let mut statement = self.connection.prepare(&sql).map_err(explain)?;
         let mut rows = statement.query([]).map_err(explain)?;
-        let mut told = 0;
         while let Some(row) = rows.next().map_err(explain)? {
             let values: Vec<ValueRef<'_>> = (0..table.width() + own.len())
                 .map(|column| value(row, column))
@@ -141,9 +138,8 @@ impl<'a> Arrivals<'a> {
                 self.circumstances.at,
             )
             .map_err(explain)?;
-            told += 1;
         }
-        Ok(told)
+        Ok(())
     }
 
     /// Completes changed rows from the downloaded ones.

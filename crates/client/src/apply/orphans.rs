@@ -138,13 +138,13 @@ pub(super) fn set_aside(
 }
 
 /// Sets aside the rows that refer to rows of `parent` with these keys, which are about to be
-/// deleted and would take them along. True if there are any.
+/// deleted and would take them along.
 pub(super) fn set_aside_children(
     connection: &Connection,
     circumstances: &Circumstances<'_>,
     parent: &RemoteTable,
     keys: &[u8],
-) -> Result<bool, Failure> {
+) -> Result<(), Failure> {
     let mut aside = Aside::new(connection, circumstances)?;
     let leaving = LEAVING;
     aside.run(&format!(
@@ -174,7 +174,7 @@ pub(super) fn set_aside_children(
     for reference in aside.references.iter().filter(downloaded) {
         aside.add_children(reference, leaving)?;
     }
-    aside.finish()
+    aside.finish().map(drop)
 }
 
 /// Keys of rows that are about to be deleted.

@@ -2,6 +2,7 @@
 
 mod download_only;
 mod faults;
+mod followed;
 mod names;
 mod only_uploaded;
 mod own_values;
