@@ -7,7 +7,7 @@
 //! 3. Rows are written, parents and children in any order, because foreign keys, RESTRICT included,
 //!    are checked at the end. Rows that block each other wait (`apply/rows/waiting.rs`, trap 10).
 //! 4. Rows are deleted, the last table first. In a refresh, rows that did not arrive are also
-//!    deleted (`apply/refresh.rs`).
+//!    deleted (`apply/refresh.rs`). What is kept back is tried again (`apply/kept_back.rs`).
 //! 5. Waiting rows are written. If foreign keys have acted in the meantime, all rows are written
 //!    once more.
 //! 6. Rows whose parent is missing at the center too are set aside (`apply/orphans.rs`).

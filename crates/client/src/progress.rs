@@ -69,7 +69,7 @@ pub(crate) fn begin_attempt(
     let (mut freezes, mut postponed) = (false, false);
     if !outcome_unknown {
         undone::forget_beside_incoming(&transaction, tables, state.open_generation)?;
-        postponed = uploads && is_postponed(&transaction, tables, &state)?;
+        postponed = uploads && !postponed_tables(&transaction, tables, &state)?.is_empty();
         freezes =
             uploads && !postponed && has_entries(&transaction, tables, state.open_generation)?;
     }
@@ -88,24 +88,25 @@ pub(crate) fn begin_attempt(
     Ok(Attempt { state, outcome_unknown, postponed })
 }
 
-/// A row was changed whose old image would have columns that were never received, or that were
-/// stored since its table was unpublished.
-fn is_postponed(
+/// Positions of the tables in which a row was changed whose old image would have columns that were
+/// never received, or that were stored since its table was unpublished.
+pub(crate) fn postponed_tables(
     connection: &Connection,
     tables: &[RemoteTable],
     state: &State,
-) -> Result<bool, Failure> {
+) -> Result<Vec<u16>, Failure> {
     let unseen = |table: &&RemoteTable| {
         let arriving = state.history.arriving.get(table.name());
         let waits = |arriving: &Arriving| !arriving.unseen.is_empty() || arriving.returned;
         table.uploads() && table.downloads() && arriving.is_some_and(waits)
     };
+    let mut postponed = Vec::new();
     for table in tables.iter().filter(unseen) {
         if change_log::has_old_images(connection, table, state.open_generation).map_err(explain)? {
-            return Ok(true);
+            postponed.push(table.position);
         }
     }
-    Ok(false)
+    Ok(postponed)
 }
 
 /// Zero means "none" on the wire, so it is never drawn.

@@ -337,8 +337,7 @@ codes! {
     /// Pending changes are in the way of a download: for example, a new row has the UNIQUE value of
     /// a downloaded row, or the download deletes the parent of a new row. Nothing of the download
     /// was applied. The changes must be uploaded first, and this synchronization could not do that:
-    /// because of `--download-only`, because their table waits at the consolidated database, or
-    /// because they wait for the values of new columns.
+    /// because of `--download-only`, or because their table waits at the consolidated database.
     5146 DownloadBlocked Remote false
         "synchronize without --download-only; if you did, undo the change that is in the way";
     /// Columns were published that this remote has not received yet, and rows of their table have
@@ -478,7 +477,8 @@ codes! {
     /// The table was not published here for some time, and is published again. The row in it
     /// differs from the row at the center, or the center does not have it. Changes were not
     /// recorded in that time, so it is unknown who changed the row. The remote now has the row of
-    /// the center, and the reject table has the row that was here.
+    /// the center, and the reject table has the row that was here. The same is recorded of changes
+    /// that had to wait for the values of new columns and were in the way of their download.
     7147 RowDiffersOnReturn Remote false "change the row again, if the rejected values are right";
     /// The consolidated database cannot read the key of the row as a value of the column's type, so
     /// the row cannot exist there. It disappears from the remote and is kept in the reject table.

@@ -55,13 +55,14 @@ pub(crate) fn apply(
     changed
 }
 
-/// Gives up what waits for held tables, at these positions, that the server does not know: it goes
-/// to the reject table. Yields how many changes that were. What is frozen has not left, or in vain.
+/// Gives up what waits for held tables, at these positions: it goes to the reject table, for the
+/// reason `code`, and the tables are received as a whole. What is frozen has not left, or in vain.
 pub(crate) fn give_up(
     connection: &Connection,
     positions: &[u16],
+    code: Code,
     at: &str,
-) -> Result<u64, Failure> {
+) -> Result<(), Failure> {
     let transaction = begin_immediate(connection)?;
     let stored = stored_tables(connection)?;
     let open_generation = settle_frozen(connection, &stored, Waiting::CarriedOver(Names::Guessed))?;
@@ -69,16 +70,15 @@ pub(crate) fn give_up(
     let mut history = History::read(connection)?;
     for position in positions {
         let Some(old) = stored.get(usize::from(*position)) else { continue };
-        change.tell_all(old, Code::ShapeUnknown)?;
+        change.tell_all(old, code)?;
         // Its rows are not those of the center any more, so they are compared.
         history.keep_watermark(old);
         let forget = "UPDATE syncline_table SET watermark = NULL WHERE position = ?1";
         connection.execute(forget, [position]).map_err(explain)?;
     }
-    let rejects = change.rejects;
     history.write(connection)?;
-    transaction.commit().map_err(explain)?;
-    Ok(rejects)
+    progress::partial::clear(connection).map_err(explain)?;
+    transaction.commit().map_err(explain)
 }
 
 fn follow(

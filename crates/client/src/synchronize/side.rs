@@ -7,15 +7,15 @@ mod upload;
 use super::arriving::{Arriving, merge};
 use super::{Host, Lesson, Request, Step, Total};
 use crate::Remote;
-use crate::apply;
 use crate::apply::circumstances::{Circumstances, Uploads};
 use crate::apply::download::Download;
+use crate::apply::{self, Applied};
 use crate::fail_point::fail_point;
 use crate::moment::iso_utc;
 use crate::progress;
 use crate::progress::partial::{self, Kept};
 use crate::progress::state::{Frozen, State};
-use crate::schema::RemoteTable;
+use crate::schema::{self, RemoteTable};
 use crate::session::Instruction;
 use crate::settings::{self, Settings};
 use crate::upload::{Upload, UploadFrames};
@@ -301,7 +301,8 @@ impl Side {
         let connection = &scene.remote.connection;
         let applied = apply::apply(connection, &download, end, &circumstances, report);
         let applied = applied.inspect_err(|it| self.doubt_what_is_kept(&*scene.remote, it));
-        let applied = applied?;
+        let applied =
+            applied.or_else(|failure| self.reject_postponed(&*scene.remote, failure, &at))?;
         scene.total.learned += applied.rejects;
         self.receives_anew = applied.receives_anew;
         self.committed = None;
@@ -309,6 +310,23 @@ impl Side {
         scene.total.downloaded.upserts += download.upsert_rows;
         scene.total.downloaded.deletes += download.delete_rows;
         Ok(())
+    }
+
+    /// Changes that wait for a download would wait forever if it is blocked. They go to the reject
+    /// table, and the next attempt uploads what else is pending.
+    fn reject_postponed(
+        &self,
+        remote: &Remote,
+        failure: Failure,
+        at: &str,
+    ) -> Result<Applied, Failure> {
+        if failure.code() != Code::DownloadBlocked || !self.postponed {
+            return Err(failure);
+        }
+        let connection = &remote.connection;
+        let postponed = progress::postponed_tables(connection, &self.tables, &self.state)?;
+        schema::change::give_up(connection, &postponed, Code::RowDiffersOnReturn, at)?;
+        Err(Failure::new(Code::ApplyBlocked, failure.message()).source(failure))
     }
 
     /// What cannot be applied is not kept: it would fail again each time.

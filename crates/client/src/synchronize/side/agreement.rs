@@ -89,7 +89,7 @@ impl Side {
     fn give_up(&mut self, scene: &mut Scene<'_>, tables: &[u16]) -> Result<(), Failure> {
         let at = iso_utc(scene.remote.clock.unix_ms());
         // What it records is counted with all other rejects (`synchronize.rs`).
-        schema::change::give_up(&scene.remote.connection, tables, &at)?;
+        schema::change::give_up(&scene.remote.connection, tables, Code::ShapeUnknown, &at)?;
         self.collected = None;
         self.state = read_state(scene)?;
         Ok(())
