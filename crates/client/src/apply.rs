@@ -218,7 +218,6 @@ fn write(
         false => BTreeSet::new(),
     };
     writer.finish()?;
-    kept_back::forget_refusals(connection, tables, download)?;
     if circumstances.guards {
         guarded::tell(connection, circumstances)?;
     }

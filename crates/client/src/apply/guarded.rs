@@ -2,9 +2,9 @@
 //!
 //! A row of such a table is never uploaded, so the row that it refers to cannot be deleted without
 //! breaking a foreign key, however often the remote synchronizes. The download is applied once
-//! more: these rows, and all rows to which they refer, directly or not, stay. Their deletes are kept
-//! back (`apply/kept_back.rs`), and the next download begins in this way. They get the values that
-//! come, unless others may refer to these.
+//! more: these rows, and all rows to which they refer, directly or not, stay. Their deletes are
+//! kept back (`apply/kept_back.rs`), and the next download begins in this way. They get the values
+//! that come, unless others may refer to these.
 
 use super::circumstances::Circumstances;
 use super::{incoming, rejects};

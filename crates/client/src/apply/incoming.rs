@@ -6,7 +6,7 @@
 
 use super::values::bind_key;
 use crate::capture::change_log;
-use crate::connection::{explain, value};
+use crate::connection::explain;
 use crate::schema::{Image, RemoteTable};
 use crate::sql::parameters;
 use model::{Failure, Value};
@@ -16,23 +16,6 @@ use rusqlite::Connection;
 pub(crate) fn has_any(connection: &Connection, table: &RemoteTable) -> rusqlite::Result<bool> {
     let sql = format!("SELECT EXISTS (SELECT 1 FROM {})", table.incoming_sql());
     connection.prepare_cached(&sql)?.query_row([], |row| row.get(0))
-}
-
-/// Every key with an incoming row.
-pub(super) fn keys(
-    connection: &Connection,
-    table: &RemoteTable,
-) -> rusqlite::Result<Vec<Vec<Value>>> {
-    let sql = format!("SELECT {} FROM {}", table.our_keys_sql(""), table.incoming_sql());
-    let mut statement = connection.prepare_cached(&sql)?;
-    let mut rows = statement.query([])?;
-    let mut keys = Vec::new();
-    while let Some(row) = rows.next()? {
-        let key: rusqlite::Result<Vec<Value>> =
-            (0..table.key.len()).map(|n| value(row, n).map(|value| value.to_owned())).collect();
-        keys.push(key?);
-    }
-    Ok(keys)
 }
 
 pub(super) fn write(

@@ -13,13 +13,12 @@
 use super::circumstances::Circumstances;
 use super::download::Download;
 use super::incoming::{create, has_table, without_change};
-use super::{incoming, readable, rejects};
+use super::{incoming, rejects};
 use crate::connection::{bind, explain, value};
 use crate::schema::{Image, RemoteTable};
 use model::{Failure, Value, ValueRef, write_value};
 use protocol::DownloadMode;
 use rusqlite::Connection;
-use std::collections::HashSet;
 
 /// What is kept back, of all tables.
 pub(crate) fn count(connection: &Connection, tables: &[RemoteTable]) -> Result<u64, Failure> {
@@ -50,8 +49,8 @@ pub(super) fn has_any(connection: &Connection, table: &RemoteTable) -> rusqlite:
     connection.prepare_cached(&sql)?.query_row([], |row| row.get(0))
 }
 
-/// Discards the kept back rows of tables that are sent as a whole: a row arrives again, or it was
-/// deleted.
+/// Discards the kept back rows of tables that are sent as a whole, and what was reported of them: a
+/// row arrives again, or it was deleted.
 pub(super) fn drop_refreshed(
     connection: &Connection,
     tables: &[RemoteTable],
@@ -65,27 +64,7 @@ pub(super) fn drop_refreshed(
                 .execute(&format!("DELETE FROM {incoming} WHERE {condition}"), [])
                 .map_err(explain)?;
         }
-    }
-    Ok(())
-}
-
-/// Forgets what was reported of rows that a refresh has brought otherwise, or not at all.
-pub(super) fn forget_refusals(
-    connection: &Connection,
-    tables: &[RemoteTable],
-    download: &Download,
-) -> Result<(), Failure> {
-    for table in tables.iter().filter(|table| download.mode(table) == DownloadMode::Refresh) {
-        if !rejects::has_unfit(connection, table).map_err(explain)? {
-            continue;
-        }
-        let mut kept = HashSet::new();
-        if has_table(connection, table).map_err(explain)? {
-            for key in incoming::keys(connection, table).map_err(explain)? {
-                kept.insert(readable::key_json(table, &key));
-            }
-        }
-        rejects::retain_unfit(connection, table, &kept).map_err(explain)?;
+        rejects::forget_all_unfit(connection, table).map_err(explain)?;
     }
     Ok(())
 }

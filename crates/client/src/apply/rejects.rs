@@ -14,7 +14,6 @@ use model::{Code, Counter, Failure, PublishedTable, Readable, RowReader, Value, 
 use protocol::{FRAME_BYTES_MAX, FrameDecoder, Message};
 use rusqlite::Connection;
 use serde_json::{Map, Value as Json, json};
-use std::collections::HashSet;
 
 /// The number of the last reject, in `syncline_state`.
 const LAST_ID: &str = "reject_last_id";
@@ -368,36 +367,16 @@ pub(super) fn forget_unfit(
         .map(drop)
 }
 
-/// Whether a reject tells of a row that is kept back.
-pub(super) fn has_unfit(connection: &Connection, table: &RemoteTable) -> rusqlite::Result<bool> {
-    let [unfit, held] = kept_back();
-    let mut statement = connection.prepare_cached(
-        "SELECT 1 FROM syncline_reject WHERE table_name = ?1 AND code IN (?2, ?3)",
-    )?;
-    statement.exists(rusqlite::params![table.name(), unfit, held])
-}
-
-/// Forgets those of rows with other keys than these.
-pub(super) fn retain_unfit(
+/// Forgets what is reported of rows of the table that are kept back.
+pub(super) fn forget_all_unfit(
     connection: &Connection,
     table: &RemoteTable,
-    kept: &HashSet<String>,
 ) -> rusqlite::Result<()> {
     let [unfit, held] = kept_back();
-    let mut statement = connection.prepare_cached(
-        "SELECT id, key FROM syncline_reject WHERE table_name = ?1 AND code IN (?2, ?3)",
-    )?;
-    let mut rows = statement.query(rusqlite::params![table.name(), unfit, held])?;
-    let mut settled: Vec<i64> = Vec::new();
-    while let Some(row) = rows.next()? {
-        if !kept.contains(&row.get::<_, String>(1)?) {
-            settled.push(row.get(0)?);
-        }
-    }
-    for id in settled {
-        connection.execute("DELETE FROM syncline_reject WHERE id = ?1", [id])?;
-    }
-    Ok(())
+    connection
+        .prepare_cached("DELETE FROM syncline_reject WHERE table_name = ?1 AND code IN (?2, ?3)")?
+        .execute(rusqlite::params![table.name(), unfit, held])
+        .map(drop)
 }
 
 /// Whether this very download has rejected the row: then the restore did not lose it.

@@ -416,7 +416,7 @@ fn part<'a>(
     Ok(Some(others))
 }
 
-/// Whether it was told of all these rows that the table refuses them. No upload makes room for them.
+/// Whether it was told of all these rows that the table refuses them. No upload makes room then.
 fn all_are_told(
     connection: &Connection,
     table: &RemoteTable,

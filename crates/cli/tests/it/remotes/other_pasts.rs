@@ -284,8 +284,8 @@ fn a_skipped_download_is_a_conflict_when_the_change_stays() {
     assert_converged(&world, &["ann"]);
 }
 
-// S3, S4: a download that cannot lie beside a waiting change is refused as a whole, and comes behind
-// its upload.
+// S3, S4: a download that cannot lie beside a waiting change is refused as a whole, and comes
+// behind its upload.
 #[test]
 fn what_a_waiting_change_is_in_the_way_of_comes_behind_its_upload() {
     let blocked = [
